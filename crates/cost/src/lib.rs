@@ -1,0 +1,1 @@
+//! The meter and the price books: what a query did and what it cost.

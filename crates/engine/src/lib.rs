@@ -1,0 +1,1 @@
+//! SQL over object storage with pushdown, on DataFusion.

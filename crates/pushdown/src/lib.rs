@@ -1,0 +1,24 @@
+//! The contract between the engine and storage.
+//!
+//! What may cross the wire is a closed, versioned language of its own ([`Expr`], [`Fragment`]), not the
+//! plans of a query engine: a storage node can bound and check it, and a foreign server can be told
+//! exactly which part of it to evaluate ([`Capability`], [`classify`]).
+//!
+//! No I/O and no runtime live here. Both sides of the network depend on this crate; neither depends on
+//! the other.
+
+mod capability;
+mod classify;
+mod error;
+mod expr;
+mod fragment;
+pub mod limits;
+
+pub use capability::{Capability, Dialect, Level, Profile};
+pub use classify::{Exactness, classify, classify_aggregate};
+pub use error::{Error, ErrorKind, Result};
+pub use expr::{ArithmeticOp, CompareOp, Expr, Function, Literal};
+pub use fragment::{
+    AggregateCall, AggregateFunction, Compression, CsvOptions, Format, Fragment, JsonOptions, JsonShape, NamedExpr,
+    NullRule, Output, Ragged, Split,
+};

@@ -1,0 +1,13 @@
+//! The limits of S3 Select that both sides honour, from the AWS documentation of SelectObjectContent.
+
+/// The longest SQL expression of one request, in bytes.
+pub const SELECT_EXPRESSION_BYTES: usize = 256 * 1024;
+
+/// The longest record of the input or the result, in bytes.
+pub const SELECT_RECORD_BYTES: usize = 1024 * 1024;
+
+/// The deepest nesting of an expression that a peer may send.
+pub const EXPRESSION_DEPTH: usize = 128;
+
+/// The most columns a table may have.
+pub const COLUMNS: usize = 4096;

@@ -1,0 +1,1 @@
+//! The S3 Select dialect in both directions, requests and event-stream frames.

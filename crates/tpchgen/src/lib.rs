@@ -1,0 +1,1 @@
+//! TPC-H data in CSV, Parquet and NDJSON, as many objects per table as asked.

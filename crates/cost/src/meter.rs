@@ -1,0 +1,243 @@
+//! The meter: counters that every part of a running query adds to.
+//!
+//! One per query, shared in an `Arc`. Counting is a relaxed atomic addition, so that a meter can sit in the
+//! innermost read loop; only the rare, textual [`Meter::strategy`] takes a lock. Counters never go back.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::{Requests, Usage};
+
+/// The kinds of request that storage charges for.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum RequestKind {
+    /// A read of an object or a range of it.
+    Get,
+    /// A question about one object.
+    Head,
+    /// A page of a listing.
+    List,
+    /// A write: PUT, or a request of a multipart upload.
+    Put,
+    /// A deletion.
+    Delete,
+    /// S3 Select.
+    Select,
+    /// A fragment, sent to our own node.
+    Fragment,
+}
+
+impl RequestKind {
+    /// Every kind.
+    pub const ALL: [Self; 7] =
+        [Self::Get, Self::Head, Self::List, Self::Put, Self::Delete, Self::Select, Self::Fragment];
+}
+
+/// Counts what a query does.
+#[derive(Debug)]
+pub struct Meter {
+    started: Instant,
+    cpu_at_start: Option<Duration>,
+    /// Wall and CPU time, once the query has ended.
+    ended: OnceLock<(Duration, Duration)>,
+    cores: AtomicU64,
+    requests: [AtomicU64; RequestKind::ALL.len()],
+    received: AtomicU64,
+    sent: AtomicU64,
+    scanned: AtomicU64,
+    returned: AtomicU64,
+    rows: AtomicU64,
+    storage_cpu_ns: AtomicU64,
+    strategies: Mutex<Vec<String>>,
+}
+
+impl Default for Meter {
+    /// A meter that starts now, for an engine that may use every core of the machine.
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+        Self {
+            started: Instant::now(),
+            cpu_at_start: process_cpu(),
+            ended: OnceLock::new(),
+            cores: AtomicU64::new(cores),
+            requests: Default::default(),
+            received: AtomicU64::default(),
+            sent: AtomicU64::default(),
+            scanned: AtomicU64::default(),
+            returned: AtomicU64::default(),
+            rows: AtomicU64::default(),
+            storage_cpu_ns: AtomicU64::default(),
+            strategies: Mutex::default(),
+        }
+    }
+}
+
+impl Meter {
+    /// A meter that starts now.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A request was sent. Retries count: storage charges for them.
+    pub fn request(&self, kind: RequestKind) {
+        add(&self.requests[kind as usize], 1);
+    }
+
+    /// Bytes came over the network.
+    pub fn received(&self, bytes: u64) {
+        add(&self.received, bytes);
+    }
+
+    /// Bytes went over the network.
+    pub fn sent(&self, bytes: u64) {
+        add(&self.sent, bytes);
+    }
+
+    /// Storage read bytes to answer an S3 Select request.
+    pub fn scanned(&self, bytes: u64) {
+        add(&self.scanned, bytes);
+    }
+
+    /// Storage returned bytes of an S3 Select result.
+    pub fn returned(&self, bytes: u64) {
+        add(&self.returned, bytes);
+    }
+
+    /// Rows of the result were produced.
+    pub fn rows(&self, rows: u64) {
+        add(&self.rows, rows);
+    }
+
+    /// Storage spent CPU time on a fragment.
+    pub fn storage_cpu(&self, time: Duration) {
+        add(&self.storage_cpu_ns, u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// How many cores the engine may use for the query.
+    pub fn cores(&self, cores: usize) {
+        self.cores.store(cores as u64, Ordering::Relaxed);
+    }
+
+    /// Notes what was pushed into storage, or that and why a query fell back. Each text is kept once.
+    pub fn strategy(&self, text: impl Into<String>) {
+        let text = text.into();
+        let mut strategies = self.strategies.lock().unwrap_or_else(PoisonError::into_inner);
+        if !strategies.contains(&text) {
+            strategies.push(text);
+        }
+    }
+
+    /// Stops the clocks; what is counted later still counts. The first call decides.
+    pub fn finish(&self) {
+        self.ended.get_or_init(|| self.clocks());
+    }
+
+    /// What was counted up to now.
+    pub fn usage(&self) -> Usage {
+        let (wall, cpu) = self.ended.get().copied().unwrap_or_else(|| self.clocks());
+        let request = |kind: RequestKind| load(&self.requests[kind as usize]);
+        let sent = load(&self.sent);
+        Usage {
+            wall_s: wall.as_secs_f64(),
+            cpu_s: cpu.as_secs_f64(),
+            storage_cpu_s: Duration::from_nanos(load(&self.storage_cpu_ns)).as_secs_f64(),
+            rows: load(&self.rows),
+            bytes_scanned: load(&self.scanned),
+            bytes_returned: load(&self.returned),
+            bytes_network: load(&self.received).saturating_add(sent),
+            bytes_sent: sent,
+            requests: Requests {
+                get: request(RequestKind::Get),
+                head: request(RequestKind::Head),
+                list: request(RequestKind::List),
+                put: request(RequestKind::Put),
+                delete: request(RequestKind::Delete),
+                select: request(RequestKind::Select),
+                fragment: request(RequestKind::Fragment),
+            },
+            strategies: self.strategies.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            cores: load(&self.cores) as f64,
+        }
+    }
+
+    fn clocks(&self) -> (Duration, Duration) {
+        let cpu = match (process_cpu(), self.cpu_at_start) {
+            (Some(now), Some(start)) => now.saturating_sub(start),
+            _ => Duration::ZERO,
+        };
+        (self.started.elapsed(), cpu)
+    }
+}
+
+fn add(counter: &AtomicU64, n: u64) {
+    counter.fetch_add(n, Ordering::Relaxed);
+}
+
+fn load(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+/// The CPU time this process has used, in steps of 10 ms; `None` where the system does not tell.
+///
+/// It is the whole process: queries that run side by side in one process share the figure.
+pub fn process_cpu() -> Option<Duration> {
+    // Fields 14 and 15 of /proc/self/stat, in ticks of 1/100 s on every Linux. The command in field 2 may hold
+    // spaces and parentheses, so fields are counted from the last closing one.
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some(Duration::from_millis((user + system).saturating_mul(10)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_from_many_threads_add_up() {
+        let meter = Meter::new();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..1000 {
+                        meter.request(RequestKind::Get);
+                        meter.received(10);
+                        meter.strategy("filter at storage");
+                    }
+                });
+            }
+        });
+        meter.request(RequestKind::Select);
+        meter.sent(5);
+        meter.scanned(100);
+        meter.returned(7);
+        meter.rows(3);
+        meter.storage_cpu(Duration::from_millis(1500));
+        meter.cores(4);
+        meter.strategy("fell back to GET: 501");
+        let usage = meter.usage();
+        assert_eq!(usage.requests, Requests { get: 8000, select: 1, ..Requests::default() });
+        assert_eq!((usage.bytes_network, usage.bytes_sent), (80_005, 5));
+        assert_eq!((usage.bytes_scanned, usage.bytes_returned, usage.rows), (100, 7, 3));
+        assert_eq!((usage.storage_cpu_s, usage.cores), (1.5, 4.0));
+        assert_eq!(usage.strategies, ["filter at storage", "fell back to GET: 501"]);
+    }
+
+    #[test]
+    fn a_finished_meter_keeps_its_time() {
+        let meter = Meter::new();
+        meter.finish();
+        let first = meter.usage();
+        meter.finish();
+        assert_eq!(meter.usage(), first);
+        assert!(first.wall_s >= 0.0);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn this_process_has_a_cpu_clock() {
+        assert!(process_cpu().is_some());
+    }
+}

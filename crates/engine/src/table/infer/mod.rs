@@ -1,0 +1,215 @@
+//! The schema of a table whose columns were not declared, from the first bytes of a few of its objects.
+//!
+//! Up to [`SAMPLED_OBJECTS`] objects are looked at, spread over the sorted paths: what comes last often differs from
+//! what comes first. What a sample could not show (a column that turns to text after the first megabyte) is found
+//! by the scan, which names the object, the byte and the column. Every column may be NULL.
+
+mod csv;
+mod json;
+mod merge;
+mod parquet;
+mod sample;
+mod value;
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use futures::{StreamExt, TryStreamExt, stream};
+use object_store::ObjectStore;
+use pushdown::{Compression, CsvOptions, Error, Format, Result, limits};
+
+use self::merge::{Column, Merging, merge};
+use self::sample::Sample;
+use super::options::{FileName, Kind};
+use super::{DataObject, TableLocation, TableOptions};
+
+/// How many objects are looked at.
+const SAMPLED_OBJECTS: usize = 8;
+
+/// How much of the first of them, and how much of the others.
+const SAMPLE_BYTES: u64 = 1024 * 1024;
+const FURTHER_SAMPLE_BYTES: u64 = 256 * 1024;
+
+/// How much of an object is read for its header alone.
+const HEADER_BYTES: u64 = 64 * 1024;
+
+/// How many requests for samples are under way at once.
+const CONCURRENCY: usize = 8;
+
+/// What the bytes say.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Inferred {
+    /// With what the options left open settled.
+    pub(super) format: Format,
+    /// The columns in the objects.
+    pub(super) schema: SchemaRef,
+}
+
+/// Looks at a few of the table's objects; `objects` is not empty.
+pub(super) async fn infer(
+    store: &dyn ObjectStore,
+    location: &TableLocation,
+    objects: &[DataObject],
+    kind: Kind,
+    options: &TableOptions,
+) -> Result<Inferred> {
+    let all = Objects { store, location, sampled: spread(objects), options };
+    let (format, columns) = match options.format(kind) {
+        Format::Parquet => (Format::Parquet, all.parquet().await?),
+        Format::Csv(csv) => {
+            let (csv, columns) = all.csv(csv).await?;
+            (Format::Csv(csv), columns)
+        }
+        Format::Json(mut json) => {
+            let samples = all.samples().await?;
+            if let (None, Some((_, _, first))) = (options.json_shape, samples.first()) {
+                json.shape = json::sniff(first);
+            }
+            let read = |sample: &Sample, address: &str| json::columns(sample, all.max_records(), address);
+            (Format::Json(json), merge_all(samples, read, all.merging(Merging::Fields), location)?)
+        }
+    };
+    if columns.len() > limits::COLUMNS {
+        let count = columns.len();
+        return Err(Error::unsupported(format!(
+            "{location}: has {count} columns, a table at most {}",
+            limits::COLUMNS
+        )));
+    }
+    let field = |column: Column| Field::new(column.name, column.data_type.unwrap_or(DataType::Utf8), true);
+    Ok(Inferred { format, schema: Arc::new(Schema::new(columns.into_iter().map(field).collect::<Vec<_>>())) })
+}
+
+/// The column names in an object's header; `None` for an object without a record.
+pub(super) async fn header(
+    store: &dyn ObjectStore,
+    object: &DataObject,
+    csv: &CsvOptions,
+    address: &str,
+) -> Result<Option<Vec<String>>> {
+    let mut limit = HEADER_BYTES;
+    loop {
+        let sample = Sample::fetch(store, object, csv.compression, limit, address).await?;
+        match csv::records(&sample, csv, 1).first() {
+            Some(first) => return Ok(Some(csv::header_names(first))),
+            None if sample.is_whole => return Ok(None),
+            None if limit < SAMPLE_BYTES => limit = SAMPLE_BYTES,
+            None => return Err(Error::invalid(format!("{address}: the header is longer than {limit} bytes"))),
+        }
+    }
+}
+
+/// The objects that are looked at, and how.
+struct Objects<'a> {
+    store: &'a dyn ObjectStore,
+    location: &'a TableLocation,
+    sampled: Vec<&'a DataObject>,
+    options: &'a TableOptions,
+}
+
+impl Objects<'_> {
+    fn max_records(&self) -> usize {
+        self.options.schema_infer_max_rec.unwrap_or(usize::MAX)
+    }
+
+    fn merging(&self, otherwise: Merging) -> Merging {
+        if self.options.union_by_name { Merging::Union } else { otherwise }
+    }
+
+    /// The start of each sampled object that is not empty, with its index and address.
+    async fn samples(&self) -> Result<Vec<(usize, String, Sample)>> {
+        stream::iter(self.sampled.iter().enumerate())
+            .map(|(index, object)| async move {
+                let address = self.location.address(&object.path);
+                let compression = compression_of(object, self.options);
+                let limit = if index == 0 { SAMPLE_BYTES } else { FURTHER_SAMPLE_BYTES };
+                let sample = Sample::fetch(self.store, object, compression, limit, &address).await?;
+                Ok((index, address, sample))
+            })
+            .buffered(CONCURRENCY)
+            .try_collect()
+            .await
+    }
+
+    async fn csv(&self, base: CsvOptions) -> Result<(CsvOptions, Vec<Column>)> {
+        let samples = self.samples().await?;
+        let with_bytes = samples.iter().find(|(_, _, sample)| !sample.bytes.is_empty());
+        let csv = with_bytes.map_or(base.clone(), |(_, _, sample)| csv::sniff(sample, &base, self.options));
+        let read = |sample: &Sample, address: &str| {
+            let columns = csv::columns(sample, &csv, self.max_records());
+            if columns.is_none() && !sample.is_whole {
+                let bytes = sample.bytes.len();
+                return Err(Error::invalid(format!(
+                    "{address}: the first record does not end within {bytes} bytes; check 'quote' and 'terminator'"
+                )));
+            }
+            Ok(columns)
+        };
+        // Without a header there are no names to go by.
+        let merging = if csv.header { self.merging(Merging::Positions) } else { Merging::Positions };
+        let columns = merge_all(samples, read, merging, self.location)?;
+        Ok((csv, columns))
+    }
+
+    async fn parquet(&self) -> Result<Vec<Column>> {
+        let schemas: Vec<(String, Schema)> = stream::iter(self.sampled.iter())
+            .map(|object| async move {
+                let address = self.location.address(&object.path);
+                let schema = parquet::schema(self.store, object, &address).await?;
+                Ok::<_, Error>((address, schema))
+            })
+            .buffered(CONCURRENCY)
+            .try_collect()
+            .await?;
+        let columns = |schema: &Schema| {
+            let column = |field: &Arc<Field>| Column {
+                name: field.name().clone(),
+                data_type: (!field.data_type().is_null()).then(|| field.data_type().clone()),
+            };
+            schema.fields().iter().map(column).collect::<Vec<_>>()
+        };
+        let mut schemas = schemas.into_iter();
+        let Some((first, schema)) = schemas.next() else { return Err(Error::internal("no object to infer from")) };
+        let mut table = columns(&schema);
+        for (other, schema) in schemas {
+            merge(&mut table, columns(&schema), self.merging(Merging::SameNames), (&first, &other))?;
+        }
+        Ok(table)
+    }
+}
+
+/// One table from the samples that hold anything; an error if none does.
+fn merge_all(
+    samples: Vec<(usize, String, Sample)>,
+    read: impl Fn(&Sample, &str) -> Result<Option<Vec<Column>>>,
+    how: Merging,
+    location: &TableLocation,
+) -> Result<Vec<Column>> {
+    let mut table: Option<(String, Vec<Column>)> = None;
+    for (_, address, sample) in samples {
+        let Some(columns) = read(&sample, &address)? else { continue };
+        match &mut table {
+            None => table = Some((address, columns)),
+            Some((first, known)) => merge(known, columns, how, (first, &address))?,
+        }
+    }
+    table.map(|(_, columns)| columns).ok_or_else(|| {
+        Error::invalid(format!(
+            "{location}: is empty: no schema can be inferred; declare the columns with CREATE EXTERNAL TABLE"
+        ))
+    })
+}
+
+/// How an object is compressed: as declared, else as its name says.
+pub(super) fn compression_of(object: &DataObject, options: &TableOptions) -> Compression {
+    options.compression.unwrap_or_else(|| FileName::of(object.path.as_ref()).compression)
+}
+
+/// The first, the last, and evenly between them.
+fn spread(objects: &[DataObject]) -> Vec<&DataObject> {
+    if objects.len() <= SAMPLED_OBJECTS {
+        return objects.iter().collect();
+    }
+    let last = objects.len() - 1;
+    (0..SAMPLED_OBJECTS).filter_map(|n| objects.get(n * last / (SAMPLED_OBJECTS - 1))).collect()
+}

@@ -1,0 +1,193 @@
+//! Which objects a table has, as they are now: one LIST, or one HEAD for a single object.
+//!
+//! Each object comes with the ETag that every later request about it must confirm. Folder markers, empty objects
+//! and bookkeeping are left out; so are objects whose extension is that of another format or of a side file
+//! (`schema.sql` beside `*.csv`), unless a glob asked for them. Nothing else is dropped by its name: an extension
+//! that says nothing is read, because a row left out in silence is worse than an error. An empty result is an
+//! error that tells a missing bucket from a prefix that matches nothing.
+
+use chrono::{DateTime, Utc};
+use datafusion::common::ScalarValue;
+use futures::TryStreamExt;
+use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
+use pushdown::{Error, ErrorKind, Result};
+
+use super::TableLocation;
+use super::options::{FileName, Kind};
+use crate::error::from_object_store;
+
+/// One object of a table, as it was when the query was planned.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DataObject {
+    /// Its key in the bucket, or its path.
+    pub path: Path,
+    /// Its size in bytes.
+    pub size: u64,
+    /// What every request about it must confirm; `None` where the store has no ETags.
+    pub etag: Option<String>,
+    /// When it was written.
+    pub last_modified: DateTime<Utc>,
+    /// The values of the table's partition columns, in their order.
+    pub partition_values: Vec<ScalarValue>,
+    /// Its own order of columns, where that is not the table's ([`super::ObjectColumns`]).
+    pub columns: Option<std::sync::Arc<super::ObjectColumns>>,
+}
+
+impl From<ObjectMeta> for DataObject {
+    fn from(meta: ObjectMeta) -> Self {
+        Self {
+            path: meta.location,
+            size: meta.size,
+            etag: meta.e_tag,
+            last_modified: meta.last_modified,
+            partition_values: Vec::new(),
+            columns: None,
+        }
+    }
+}
+
+/// The objects of a location, sorted by path, without partition values. `kind` is the declared one.
+pub(super) async fn list(
+    store: &dyn ObjectStore,
+    location: &TableLocation,
+    kind: Option<Kind>,
+) -> Result<Vec<DataObject>> {
+    if !location.is_collection() {
+        match store.head(location.prefix()).await {
+            Ok(meta) => return Ok(vec![meta.into()]),
+            // It may be a folder written without its slash; a store that cannot list has said all it can.
+            Err(object_store::Error::NotFound { .. }) if location.can_list() => {}
+            Err(error) => return Err(failed(error, location)),
+        }
+    }
+    let prefix = (!location.prefix().is_root()).then(|| location.prefix());
+    let listed = if location.is_one_folder() {
+        store.list_with_delimiter(prefix).await.map(|found| found.objects)
+    } else {
+        store.list(prefix).try_collect().await
+    };
+    let found = listed.map_err(|error| failed(error, location))?;
+    let is_empty = found.is_empty();
+    let mut objects: Vec<DataObject> = found.into_iter().map(DataObject::from).collect();
+    objects.retain(|object| object.size > 0 && location.matches(&object.path));
+    if location.glob().is_none() {
+        objects.retain(|object| may_be(kind, &FileName::of(object.path.as_ref())));
+    }
+    if objects.is_empty() {
+        return Err(nothing(location, is_empty));
+    }
+    objects.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    Ok(objects)
+}
+
+/// Whether an object of this name may hold data of that kind.
+fn may_be(kind: Option<Kind>, name: &FileName) -> bool {
+    let is_text = |kind| matches!(kind, Kind::Csv | Kind::Tsv);
+    match (kind, name.kind) {
+        (Some(table), Some(object)) => table == object || is_text(table) && is_text(object),
+        _ => !name.is_side_file,
+    }
+}
+
+fn failed(error: object_store::Error, location: &TableLocation) -> Error {
+    let error = from_object_store(error);
+    match location.bucket_name() {
+        Some(bucket) if error.kind() == ErrorKind::NotFound && location.can_list() => Error::new(
+            ErrorKind::NotFound,
+            format!("{location}: the bucket '{bucket}' does not exist at this endpoint; check its name and --endpoint"),
+        )
+        .with_source(error),
+        _ => error.context(location),
+    }
+}
+
+fn nothing(location: &TableLocation, prefix_is_empty: bool) -> Error {
+    let prefix = location.address(location.prefix());
+    let reason = match location.glob() {
+        _ if prefix_is_empty => format!("there is no object at {prefix} nor below it"),
+        Some(glob) => {
+            format!("no object below {prefix} matches '{glob}' ('*' stays within a folder, '**' crosses folders)")
+        }
+        None => {
+            format!("{prefix} holds nothing but empty objects, bookkeeping and other formats; name objects by a glob")
+        }
+    };
+    Error::new(ErrorKind::NotFound, format!("{location}: {reason}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use object_store::PutPayload;
+    use object_store::memory::InMemory;
+
+    use super::*;
+
+    async fn store(objects: &[(&str, &str)]) -> InMemory {
+        let store = InMemory::new();
+        for (path, text) in objects {
+            store.put(&Path::parse(path).unwrap(), PutPayload::from(text.to_string())).await.unwrap();
+        }
+        store
+    }
+
+    async fn paths(store: &InMemory, location: &str, kind: Option<Kind>) -> Result<Vec<String>> {
+        let objects = list(store, &TableLocation::parse(location)?, kind).await?;
+        Ok(objects.into_iter().map(|o| o.path.to_string()).collect())
+    }
+
+    #[tokio::test]
+    async fn folders_hold_what_can_be_data() {
+        let all = [
+            ("t/b.csv", "1"),
+            ("t/a.csv", "1"),
+            ("t/deep/c", "1"),
+            ("t/empty.csv", ""),
+            ("t/_SUCCESS", "x"),
+            ("t/_pushdowndb/i.csv", "x"),
+            ("t/schema.sql", "x"),
+            ("t/d.parquet", "x"),
+            ("t2/x.csv", "x"),
+        ];
+        let store = store(&all).await;
+        assert_eq!(paths(&store, "s3://b/t/", Some(Kind::Csv)).await.unwrap(), ["t/a.csv", "t/b.csv", "t/deep/c"]);
+        // Without its slash it is the same folder.
+        assert_eq!(paths(&store, "s3://b/t", Some(Kind::Csv)).await.unwrap().len(), 3);
+        assert_eq!(paths(&store, "s3://b/t/", None).await.unwrap().len(), 4);
+        assert_eq!(paths(&store, "s3://b/t/*.sql", None).await.unwrap(), ["t/schema.sql"]);
+        assert_eq!(paths(&store, "s3://b/t*/?.csv", None).await.unwrap(), ["t/a.csv", "t/b.csv", "t2/x.csv"]);
+    }
+
+    #[tokio::test]
+    async fn one_object_is_taken_as_named() {
+        let store = store(&[("t/_odd.sql", "1"), ("t/empty", "")]).await;
+        assert_eq!(paths(&store, "s3://b/t/_odd.sql", Some(Kind::Csv)).await.unwrap(), ["t/_odd.sql"]);
+        assert_eq!(paths(&store, "s3://b/t/empty", None).await.unwrap(), ["t/empty"]);
+        let location = TableLocation::parse("s3://b/t/_odd.sql").unwrap();
+        assert!(list(&store, &location, None).await.unwrap()[0].etag.is_some());
+    }
+
+    #[tokio::test]
+    async fn nothing_found_says_why() {
+        let store = store(&[("t/a.csv", "1"), ("e/a.csv", "")]).await;
+        for (location, part) in [
+            ("s3://b/none/", "there is no object at s3://b/none"),
+            ("s3://b/none.csv", "there is no object at s3://b/none.csv"),
+            ("s3://b/t/*.json", "matches '*.json'"),
+            ("s3://b/e/", "nothing but empty"),
+        ] {
+            let error = paths(&store, location, None).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::NotFound);
+            assert!(error.to_string().contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn missing_buckets_are_named() {
+        let location = TableLocation::parse("s3://nowhere/t/").unwrap();
+        let store_error = object_store::Error::NotFound { path: "t".into(), source: "NoSuchBucket".into() };
+        let error = failed(store_error, &location);
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert!(error.to_string().contains("bucket 'nowhere' does not exist"), "{error}");
+    }
+}

@@ -1,0 +1,272 @@
+//! Streams the tables into an object store.
+//!
+//! Memory is bounded by the pieces in flight, whatever the scale: a permit is taken, in row order, before a piece
+//! is generated and given back once its bytes are handed to the upload. Taking permits in order is what keeps
+//! an object's next piece from waiting for a permit that a later piece of the same object holds.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures::{StreamExt, TryStreamExt, stream};
+use object_store::buffered::BufWriter;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt};
+use pushdown::{Error, ErrorKind, Result};
+use tokio::io::AsyncWriteExt;
+use tokio::sync::Semaphore;
+
+use crate::rows::Piece;
+use crate::{Format, MIN_SCALE, TABLES, encode, row_count, schema_sql};
+
+/// The largest scale; above it keys of rows and pieces would no longer fit their types.
+const MAX_SCALE: f64 = 100_000.0;
+/// The most objects a table may be spread over.
+const MAX_PARTS: u32 = 10_000;
+/// Objects written at a time.
+const OBJECTS_AT_ONCE: usize = 8;
+/// Bytes of one part of an upload.
+const UPLOAD_PART_BYTES: usize = 8 * 1024 * 1024;
+/// Parts of one object's upload on their way at a time.
+const UPLOAD_PARTS_AT_ONCE: usize = 2;
+
+/// What to generate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// The scale factor: 1 is about a gigabyte of CSV.
+    pub scale: f64,
+    /// How the data is written.
+    pub format: Format,
+    /// Objects per table; tables with fewer rows, and nation and region always, get fewer.
+    pub parts: u32,
+    /// Whether tables that are there already are removed first; otherwise they are a conflict.
+    pub overwrite: bool,
+}
+
+/// Where the data goes.
+#[derive(Clone, Debug)]
+pub struct Destination {
+    /// The folder or bucket.
+    pub store: Arc<dyn ObjectStore>,
+    /// The place in it.
+    pub prefix: Path,
+    /// The same place as `schema.sql` and messages name it: `s3://bucket/prefix` or an absolute folder.
+    pub url: String,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Progress {
+    /// Rows handed to the store.
+    pub rows: u64,
+    /// About how many rows there will be.
+    pub rows_expected: u64,
+    /// Bytes handed to the store.
+    pub bytes: u64,
+}
+
+/// What was generated.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Summary {
+    /// Rows by table, in the order of [`TABLES`].
+    pub rows: Vec<(&'static str, u64)>,
+    /// Objects, `schema.sql` among them.
+    pub objects: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// Generates all tables and then `schema.sql`; `progress` is called often.
+pub async fn generate(
+    options: Options,
+    destination: &Destination,
+    progress: impl Fn(Progress) + Sync,
+) -> Result<Summary> {
+    if !(MIN_SCALE..=MAX_SCALE).contains(&options.scale) {
+        return Err(Error::invalid(format!("scale {}: between {MIN_SCALE} and {MAX_SCALE}", options.scale)));
+    }
+    if !(1..=MAX_PARTS).contains(&options.parts) {
+        return Err(Error::invalid(format!("{} parts: between 1 and {MAX_PARTS}", options.parts)));
+    }
+    for table in TABLES {
+        make_room(destination, table, options.overwrite).await?;
+    }
+
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let work = Work {
+        destination,
+        permits: Arc::new(Semaphore::new(cores.min(32) + 2)),
+        cores,
+        rows_expected: TABLES.iter().map(|table| row_count(table, options.scale)).sum(),
+        rows: AtomicU64::new(0),
+        bytes: AtomicU64::new(0),
+        progress: &progress,
+    };
+    // The largest tables start first, so that no long object is left alone at the end.
+    let objects: Vec<_> = TABLES.iter().rev().flat_map(|table| objects_of(table, options)).collect();
+    let count = objects.len() as u64 + 1;
+    let written: Vec<(&'static str, u64)> = stream::iter(objects.into_iter().map(|object| work.write(object)))
+        .buffer_unordered(OBJECTS_AT_ONCE)
+        .try_collect()
+        .await?;
+
+    let sql = schema_sql(&destination.url, options.format, options.scale)?;
+    work.bytes.fetch_add(sql.len() as u64, Ordering::Relaxed);
+    let path = destination.prefix.clone().join("schema.sql");
+    destination.store.put(&path, sql.into()).await.map_err(|e| store_error(destination, &path, e))?;
+
+    let rows = TABLES.map(|table| (table, written.iter().filter(|(t, _)| *t == table).map(|(_, n)| n).sum()));
+    Ok(Summary { rows: rows.into(), objects: count, bytes: work.bytes.load(Ordering::Relaxed) })
+}
+
+/// One object to write.
+struct Object {
+    table: &'static str,
+    name: String,
+    format: Format,
+    scale: f64,
+    /// Its pieces, by their index among all pieces of the table.
+    pieces: std::ops::Range<u32>,
+    /// How many pieces the table has.
+    of: u32,
+}
+
+fn objects_of(table: &'static str, options: Options) -> Vec<Object> {
+    let rows = row_count(table, options.scale);
+    let parts = match table {
+        "region" | "nation" => 1,
+        _ => u64::from(options.parts).min(rows).max(1),
+    };
+    // In range: at most MAX_SCALE * 6_000_000 / 65_536 pieces, and one for each part.
+    let pieces = u32::try_from(rows.div_ceil(parts * options.format.piece_rows())).unwrap_or(1);
+    let parts = u32::try_from(parts).unwrap_or(1);
+    let extension = options.format.extension();
+    (0..parts)
+        .map(|part| Object {
+            table,
+            name: match parts {
+                1 => format!("{table}.{extension}"),
+                _ => format!("{table}.{}.{extension}", part + 1),
+            },
+            format: options.format,
+            scale: options.scale,
+            pieces: part * pieces..(part + 1) * pieces,
+            of: parts * pieces,
+        })
+        .collect()
+}
+
+/// What all objects share.
+struct Work<'a, P> {
+    destination: &'a Destination,
+    permits: Arc<Semaphore>,
+    cores: usize,
+    rows_expected: u64,
+    rows: AtomicU64,
+    bytes: AtomicU64,
+    progress: &'a P,
+}
+
+impl<P: Fn(Progress) + Sync> Work<'_, P> {
+    async fn write(&self, object: Object) -> Result<(&'static str, u64)> {
+        let path = self.destination.prefix.clone().join(object.table).join(object.name.as_str());
+        let mut upload = BufWriter::with_capacity(Arc::clone(&self.destination.store), path.clone(), UPLOAD_PART_BYTES)
+            .with_max_concurrency(UPLOAD_PARTS_AT_ONCE);
+        match self.stream_pieces(&object, &path, &mut upload).await {
+            Ok(rows) => {
+                upload.shutdown().await.map_err(|e| io_error(self.destination, &path, e))?;
+                Ok((object.table, rows))
+            }
+            Err(error) => {
+                // The first error is the one to report; an upload that cannot be aborted expires in the store.
+                let _ = upload.abort().await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn stream_pieces(&self, object: &Object, path: &Path, upload: &mut BufWriter) -> Result<u64> {
+        let (pieces, mut whole) = encode::object(object.table, object.format)?;
+        let ready = stream::iter(object.pieces.clone())
+            .then(|index| async move { (index, Arc::clone(&self.permits).acquire_owned().await) })
+            .map(|(index, permit)| {
+                let pieces = Arc::clone(&pieces);
+                let piece = Piece { table: object.table, scale: object.scale, index, of: object.of };
+                let first = index == object.pieces.start;
+                let task = tokio::task::spawn_blocking(move || pieces.encode(piece, first));
+                async move {
+                    let encoded = task.await.map_err(|e| Error::internal("the generator stopped").with_source(e))??;
+                    Ok::<_, Error>((encoded, permit))
+                }
+            })
+            .buffered(self.cores + 1);
+        let mut ready = std::pin::pin!(ready);
+        let mut rows = 0;
+        while let Some((piece, permit)) = ready.try_next().await? {
+            rows += piece.rows;
+            let piece_rows = piece.rows;
+            let bytes = whole.add(piece)?;
+            self.put(upload, path, bytes, piece_rows).await?;
+            drop(permit);
+        }
+        self.put(upload, path, whole.finish()?, 0).await?;
+        Ok(rows)
+    }
+
+    async fn put(&self, upload: &mut BufWriter, path: &Path, bytes: bytes::Bytes, rows: u64) -> Result<()> {
+        let count = bytes.len() as u64;
+        upload.put(bytes).await.map_err(|e| store_error(self.destination, path, e))?;
+        (self.progress)(Progress {
+            rows: self.rows.fetch_add(rows, Ordering::Relaxed) + rows,
+            rows_expected: self.rows_expected,
+            bytes: self.bytes.fetch_add(count, Ordering::Relaxed) + count,
+        });
+        Ok(())
+    }
+}
+
+/// Objects of an earlier run would be read as rows of the table: refuse them or remove them.
+async fn make_room(destination: &Destination, table: &str, overwrite: bool) -> Result<()> {
+    let folder = destination.prefix.clone().join(table);
+    let mut old = destination.store.list(Some(&folder));
+    while let Some(object) = old.try_next().await.map_err(|e| store_error(destination, &folder, e))? {
+        if !overwrite {
+            return Err(Error::new(
+                ErrorKind::Conflict,
+                format!("{}: {table}/ holds objects already; choose another place or overwrite it", destination.url),
+            ));
+        }
+        let gone = destination.store.delete(&object.location).await;
+        gone.map_err(|e| store_error(destination, &object.location, e))?;
+    }
+    Ok(())
+}
+
+fn io_error(destination: &Destination, path: &Path, error: std::io::Error) -> Error {
+    match error.downcast::<object_store::Error>() {
+        Ok(error) => store_error(destination, path, error),
+        Err(error) => Error::new(ErrorKind::Unavailable, place(destination, path)).with_source(error),
+    }
+}
+
+fn store_error(destination: &Destination, path: &Path, error: object_store::Error) -> Error {
+    use object_store::Error as E;
+    let place = place(destination, path);
+    let (kind, message) = match &error {
+        E::NotFound { .. } => (ErrorKind::NotFound, format!("{place}: the bucket or folder does not exist")),
+        E::PermissionDenied { .. } | E::Unauthenticated { .. } => {
+            (ErrorKind::Denied, format!("{place}: not permitted"))
+        }
+        E::AlreadyExists { .. } | E::Precondition { .. } => (ErrorKind::Conflict, place),
+        E::InvalidPath { .. } => (ErrorKind::Invalid, place),
+        E::NotSupported { .. } | E::NotImplemented { .. } => (ErrorKind::Unsupported, place),
+        _ => (ErrorKind::Unavailable, format!("{place}: the store failed")),
+    };
+    Error::new(kind, message).with_source(error)
+}
+
+fn place(destination: &Destination, path: &Path) -> String {
+    let below = path
+        .prefix_match(&destination.prefix)
+        .map(|parts| parts.map(|part| part.as_ref().to_owned()).collect::<Vec<_>>().join("/"));
+    format!("{}/{}", destination.url.trim_end_matches('/'), below.unwrap_or_default())
+}

@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(table, columns(&[("a", TEXT), ("b", INT), ("c", TEXT)]));
         let decimals = |p, s| Some(DataType::Decimal128(p, s));
         let table = merged(&[("a", decimals(10, 2))], &[("a", decimals(12, 5))], Merging::Union).unwrap();
-        assert_eq!(table, columns(&[("a", decimals(15, 5))]));
+        assert_eq!(table, columns(&[("a", decimals(13, 5))]));
         let table = merged(&[("a", INT)], &[("a", decimals(10, 2))], Merging::Union).unwrap();
         assert_eq!(table, columns(&[("a", decimals(22, 2))]));
     }

@@ -2,14 +2,14 @@
 //!
 //! Our own node advertises its profile in the `Server` header; for a foreign endpoint the profile is
 //! declared (`OPTIONS (backend minio)`) or recognised, and an unknown endpoint gets plain reads. A profile
-//! claims only what was tried against the real server (`crates/engine/tests`), because a wrong claim is a
-//! wrong answer.
+//! claims only what was tried against the real server (`docs/decisions/0004-minio-capabilities.md`), because
+//! a wrong claim is a wrong answer.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::limits;
-use crate::{Error, Format, Result};
+use crate::{Compression, CsvOptions, Error, Format, JsonShape, Ragged, Result};
 
 /// How much of a query storage may do.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -78,9 +78,11 @@ impl Profile {
     pub fn capability(self) -> Capability {
         match self {
             Self::Plain => Capability { profile: self, select: None },
-            Self::PushdownDb | Self::Aws => Capability { profile: self, select: Some(Dialect::standard()) },
+            Self::PushdownDb => Capability { profile: self, select: Some(Dialect::pushdowndb()) },
+            Self::Aws => Capability { profile: self, select: Some(Dialect::standard()) },
             Self::Minio => Capability { profile: self, select: Some(Dialect::minio()) },
-            Self::Ceph => Capability { profile: self, select: Some(Dialect::ceph()) },
+            // It has a Select of its own, but nothing of it has been tried: claim nothing.
+            Self::Ceph => Capability { profile: self, select: None },
         }
     }
 }
@@ -120,24 +122,39 @@ impl Capability {
 /// Used twice: [`crate::classify`] decides by it what may be pushed, and the `select` crate renders by it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Dialect {
+    /// It evaluates with the engine's own evaluator: what it accepts means exactly the same, also for floats
+    /// (total order, NaN), division and case mapping.
+    pub same_evaluator: bool,
     /// `CAST(text AS DECIMAL(p, s))` works and arithmetic on it is exact. Without it decimals are compared as
     /// doubles, which is exact up to 15 significant digits for comparison and never for arithmetic.
     pub decimals: bool,
+    /// `=` between doubles also holds for neighbours closer than 1e-6 (MinIO), so that equality of decimals is
+    /// exact only up to 5 decimal places.
+    pub equality_tolerance: bool,
     /// `CASE WHEN … END` works.
     pub case: bool,
-    /// `LIKE` works with any number of wildcards; without it only with a single `%` and no `_`.
+    /// `LIKE` works with any pattern; without it only with patterns that have no `_` after a `%`, because the
+    /// matcher never backtracks.
     pub like: bool,
-    /// `NOT (x IN (…))`, `NOT (x LIKE …)` and negation in general follow three-valued logic.
+    /// NULL follows three-valued logic and `NULLIF` yields it. Without it every comparison is guarded by a
+    /// comparison with the text that means NULL, evaluated before it.
     pub three_valued: bool,
     /// SUM and arithmetic over integers stay integers (MinIO goes through doubles).
     pub exact_sums: bool,
-    /// String functions (LOWER, UPPER, SUBSTRING, CHAR_LENGTH, TRIM) count characters, not bytes.
+    /// CHAR_LENGTH, SUBSTRING, TRIM and `||` work and count characters, not bytes.
     pub string_functions: bool,
     /// ScanRange gives each record to exactly one range.
     pub scan_range: bool,
+    /// Quoted fields may hold line ends.
+    pub quoted_newlines: bool,
+    /// Newline-delimited JSON can be queried.
+    pub json: bool,
+    /// Fields of JSON records can be projected without changing their numbers; without it only whole records
+    /// are asked for.
+    pub json_projection: bool,
     /// Parquet objects can be queried, with typed columns and exact results.
     pub parquet: bool,
-    /// Compressed text that can be queried.
+    /// Text compressed with gzip or bzip2 can be queried.
     pub gzip: bool,
     /// `ZSTD` text, which AWS does not know.
     pub zstd: bool,
@@ -148,16 +165,21 @@ pub struct Dialect {
 }
 
 impl Dialect {
-    /// The documented dialect of AWS, which our node implements.
+    /// The documented dialect of AWS.
     pub fn standard() -> Self {
         Self {
+            same_evaluator: false,
             decimals: true,
+            equality_tolerance: false,
             case: true,
             like: true,
             three_valued: true,
             exact_sums: true,
             string_functions: true,
             scan_range: true,
+            quoted_newlines: true,
+            json: true,
+            json_projection: true,
             parquet: true,
             gzip: true,
             zstd: false,
@@ -166,16 +188,26 @@ impl Dialect {
         }
     }
 
-    /// MinIO as of 2026: no CASE, no DECIMAL, wrong NULL logic, sums in doubles, ScanRange cuts records.
+    /// Our own node: the documented dialect, evaluated by the engine's own evaluator.
+    pub fn pushdowndb() -> Self {
+        Self { same_evaluator: true, ..Self::standard() }
+    }
+
+    /// MinIO, as tried in `docs/decisions/0004-minio-capabilities.md`.
     pub fn minio() -> Self {
         Self {
+            same_evaluator: false,
             decimals: false,
+            equality_tolerance: true,
             case: false,
             like: false,
             three_valued: false,
             exact_sums: false,
             string_functions: false,
             scan_range: false,
+            quoted_newlines: false,
+            json: false,
+            json_projection: false,
             parquet: false,
             gzip: true,
             zstd: false,
@@ -184,33 +216,31 @@ impl Dialect {
         }
     }
 
-    /// Ceph RGW: a request body of 4096 bytes, string functions on bytes.
-    pub fn ceph() -> Self {
-        Self {
-            decimals: false,
-            case: false,
-            like: false,
-            three_valued: false,
-            exact_sums: false,
-            string_functions: false,
-            scan_range: false,
-            parquet: false,
-            gzip: false,
-            zstd: false,
-            if_match: false,
-            // The body also holds the XML around the expression.
-            expression_bytes: 2048,
-        }
-    }
-
     /// Whether objects of this format can be queried at all.
     pub fn reads(&self, format: &Format) -> bool {
-        use crate::Compression;
         let compression = match format.compression() {
             Compression::None => true,
             Compression::Gzip | Compression::Bzip2 => self.gzip,
             Compression::Zstd => self.zstd,
         };
-        compression && (self.parquet || !matches!(format, Format::Parquet))
+        compression
+            && match format {
+                Format::Csv(options) => self.reads_csv(options),
+                Format::Json(options) => self.json && options.shape == JsonShape::Lines,
+                Format::Parquet => self.parquet,
+            }
+    }
+
+    fn reads_csv(&self, options: &CsvOptions) -> bool {
+        // The request is XML 1.0, which cannot spell most control characters.
+        let spelled = [Some(options.delimiter), options.quote, options.escape, options.comment, options.terminator]
+            .into_iter()
+            .flatten()
+            .all(|byte| (0x20..0x7f).contains(&byte) || matches!(byte, b'\t' | b'\n' | b'\r'));
+        // A short record has NULL fields, which only three-valued logic keeps apart.
+        let ragged = self.three_valued || options.ragged == Ragged::Error;
+        // Our own kind of escape and terminator are not what every server means by them.
+        let plain = self.three_valued || (options.escape.is_none() && options.terminator.is_none());
+        spelled && ragged && plain && (self.quoted_newlines || !options.newlines_in_values)
     }
 }

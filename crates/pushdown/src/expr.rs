@@ -259,7 +259,7 @@ impl Expr {
 
     /// The same expression with each direct child replaced.
     pub fn map_children<E>(self, f: &mut impl FnMut(Expr) -> Result<Expr, E>) -> Result<Expr, E> {
-        let mut boxed = |e: Box<Expr>, f: &mut dyn FnMut(Expr) -> Result<Expr, E>| f(*e).map(Box::new);
+        let boxed = |e: Box<Expr>, f: &mut dyn FnMut(Expr) -> Result<Expr, E>| f(*e).map(Box::new);
         Ok(match self {
             leaf @ (Self::Column(_) | Self::Literal(_)) => leaf,
             Self::Compare(op, a, b) => Self::Compare(op, boxed(a, f)?, boxed(b, f)?),
@@ -276,13 +276,9 @@ impl Expr {
                 list: list.into_iter().map(f).collect::<Result<_, E>>()?,
                 negated,
             },
-            Self::Like { expr, pattern, escape, negated, case_insensitive } => Self::Like {
-                expr: boxed(expr, f)?,
-                pattern: boxed(pattern, f)?,
-                escape,
-                negated,
-                case_insensitive,
-            },
+            Self::Like { expr, pattern, escape, negated, case_insensitive } => {
+                Self::Like { expr: boxed(expr, f)?, pattern: boxed(pattern, f)?, escape, negated, case_insensitive }
+            }
             Self::Case { branches, otherwise } => Self::Case {
                 branches: branches.into_iter().map(|(w, t)| Ok((f(w)?, f(t)?))).collect::<Result<_, E>>()?,
                 otherwise: otherwise.map(|e| boxed(e, f)).transpose()?,

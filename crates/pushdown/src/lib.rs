@@ -12,13 +12,15 @@ mod classify;
 mod error;
 mod expr;
 mod fragment;
+mod like;
 pub mod limits;
 
 pub use capability::{Capability, Dialect, Level, Profile};
-pub use classify::{Exactness, classify, classify_aggregate};
+pub use classify::{Exactness, classify, classify_aggregate, classify_value};
 pub use error::{Error, ErrorKind, Result};
 pub use expr::{ArithmeticOp, CompareOp, Expr, Function, Literal};
 pub use fragment::{
     AggregateCall, AggregateFunction, Compression, CsvOptions, Format, Fragment, JsonOptions, JsonShape, NamedExpr,
     NullRule, Output, Ragged, Split,
 };
+pub use like::{LikePart, like_parts, like_pattern};

@@ -1,1 +1,30 @@
-//! The S3 Select dialect in both directions, requests and event-stream frames.
+//! S3 Select in both directions.
+//!
+//! | direction | from | to | |
+//! | --- | --- | --- | --- |
+//! | node | SQL text | [`Statement`], then a [`pushdown::Fragment`] | [`parse`], [`Statement::bind`] |
+//! | engine | [`pushdown::Fragment`] | SQL text | [`render`] |
+//! | engine | [`SelectRequest`] | the XML body of SelectObjectContent | [`SelectRequest::to_xml`] |
+//! | engine | the bytes of the answer | [`Event`]s | [`FrameDecoder`] |
+//!
+//! Pure functions and state machines over text and bytes: no I/O, no runtime, no panics on what a peer
+//! sends. What S3 Select means and Arrow does not (text without types, tokens of JSON) is spelled out as
+//! casts and functions of [`pushdown::Expr`] when a statement is bound, so that one evaluator serves both.
+//!
+//! Frames are only read here; the S3 library of the node writes them.
+
+mod ast;
+mod bind;
+mod error;
+mod frames;
+mod lexer;
+mod parse;
+mod render;
+mod request;
+
+pub use bind::InputColumns;
+pub use error::SelectError;
+pub use frames::{Event, FrameDecoder, Stats, error_from_code, error_from_response};
+pub use parse::{Statement, parse};
+pub use render::render;
+pub use request::{NO_COMMENTS, OutputSerialization, SelectRequest};

@@ -1,0 +1,199 @@
+//! Which values a backend computes exactly, and of which class they are.
+
+use arrow_schema::DataType;
+
+use super::{Classifier, Exactness};
+use crate::{ArithmeticOp, Expr, Function, Literal};
+
+/// What kind of value it is, as far as comparison cares.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Class {
+    Integer,
+    Decimal { precision: u8, scale: i8 },
+    Float,
+    Text,
+    Date,
+    Boolean,
+}
+
+impl Class {
+    /// The class of a column's type; `None` for what S3 Select and Arrow do not mean the same by.
+    fn of(data_type: &DataType) -> Option<Self> {
+        Some(match data_type {
+            DataType::Int8
+            | DataType::Int16
+            | DataType::Int32
+            | DataType::Int64
+            | DataType::UInt8
+            | DataType::UInt16
+            | DataType::UInt32 => Self::Integer,
+            DataType::Decimal128(precision, scale) if *scale >= 0 => {
+                Self::Decimal { precision: *precision, scale: *scale }
+            }
+            DataType::Float64 => Self::Float,
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Self::Text,
+            DataType::Date32 => Self::Date,
+            DataType::Boolean => Self::Boolean,
+            _ => return None,
+        })
+    }
+
+    pub(super) fn is_exact_number(self) -> bool {
+        matches!(self, Self::Integer | Self::Decimal { .. })
+    }
+
+    pub(super) fn is_number(self) -> bool {
+        self.is_exact_number() || self == Self::Float
+    }
+
+    /// Whether values of the two compare as they are.
+    pub(super) fn compares_with(self, other: Self) -> bool {
+        self == other || (self.is_number() && other.is_number())
+    }
+}
+
+impl Classifier<'_> {
+    /// The class of a value that the backend computes exactly, NULL for NULL.
+    pub(super) fn value(&self, expr: &Expr) -> Option<Class> {
+        let dialect = self.dialect;
+        match expr {
+            Expr::Column(index) => Class::of(self.schema.fields().get(*index)?.data_type()),
+            Expr::Literal(literal) => literal_class(literal),
+            Expr::Cast(inner, to) => {
+                let (from, to) = (self.value(inner)?, Class::of(to)?);
+                // A date is text in CSV and a timestamp elsewhere: there is no DATE to cast to.
+                let dates = from == Class::Date || to == Class::Date;
+                (from == to || widens(from, to) || (dialect.same_evaluator && !dates)).then_some(to)
+            }
+            Expr::Negate(inner) => self.value(inner).filter(|class| self.computes(*class)),
+            Expr::Arithmetic(op, a, b) => {
+                let (a, b) = (self.value(a)?, self.value(b)?);
+                // Division differs in scale and rounding, modulo in sign.
+                let same = !matches!(op, ArithmeticOp::Divide | ArithmeticOp::Modulo) || dialect.same_evaluator;
+                (same && self.computes(a) && self.computes(b)).then(|| result_class(a, b))
+            }
+            Expr::Case { branches, otherwise } => {
+                let first = self.value(&branches.first()?.1)?;
+                let conditions = branches.iter().all(|(when, _)| self.is_exact(when));
+                let results = branches.iter().map(|(_, then)| then).chain(otherwise.as_deref());
+                let alike = results.into_iter().all(|then| {
+                    matches!(then, Expr::Literal(Literal::Null))
+                        || self
+                            .value(then)
+                            .is_some_and(|class| class == first || (class.is_exact_number() && first.is_exact_number()))
+                });
+                (dialect.case && dialect.three_valued && conditions && alike).then_some(first)
+            }
+            Expr::Call(function, args) => self.call(*function, args),
+            Expr::Compare(..)
+            | Expr::And(_)
+            | Expr::Or(_)
+            | Expr::Not(_)
+            | Expr::IsNull(_)
+            | Expr::InList { .. }
+            | Expr::Like { .. } => (dialect.three_valued && self.is_exact(expr)).then_some(Class::Boolean),
+        }
+    }
+
+    /// Whether the predicate is TRUE on the backend exactly where it should be.
+    fn is_exact(&self, predicate: &Expr) -> bool {
+        matches!(self.predicate(super::normal::normal(predicate.clone())), Exactness::Exact(_))
+    }
+
+    /// Whether arithmetic on this class is exact.
+    fn computes(&self, class: Class) -> bool {
+        match class {
+            Class::Integer => self.dialect.exact_sums,
+            Class::Decimal { .. } => self.dialect.exact_sums && self.dialect.decimals,
+            Class::Float => self.dialect.same_evaluator,
+            _ => false,
+        }
+    }
+
+    fn call(&self, function: Function, args: &[Expr]) -> Option<Class> {
+        let dialect = self.dialect;
+        if !dialect.string_functions || !dialect.three_valued {
+            return None;
+        }
+        let classes: Vec<Class> = args.iter().map(|arg| self.value(arg)).collect::<Option<_>>()?;
+        let text = |count: usize| classes.len() == count && classes.iter().all(|class| *class == Class::Text);
+        match function {
+            // Case mapping beyond ASCII differs between languages and Unicode versions.
+            Function::Lower | Function::Upper => (text(1) && dialect.same_evaluator).then_some(Class::Text),
+            Function::CharLength => text(1).then_some(Class::Integer),
+            Function::Trim | Function::TrimLeading | Function::TrimTrailing => match args {
+                [_] => text(1).then_some(Class::Text),
+                [_, Expr::Literal(Literal::Utf8(chars))] => (text(2) && !chars.is_empty()).then_some(Class::Text),
+                _ => None,
+            },
+            Function::Concat => text(2).then_some(Class::Text),
+            // Before the first character the dialects part.
+            Function::Substring => match args {
+                [_, Expr::Literal(Literal::Int64(start)), rest @ ..] if *start >= 1 => {
+                    let length = match rest {
+                        [] => true,
+                        [Expr::Literal(Literal::Int64(length))] => *length >= 0,
+                        _ => false,
+                    };
+                    (length && classes.first() == Some(&Class::Text)).then_some(Class::Text)
+                }
+                _ => None,
+            },
+            Function::NullIf => match *classes {
+                [a, b] if a == b && a != Class::Float => Some(a),
+                _ => None,
+            },
+            Function::Coalesce => {
+                let first = *classes.first()?;
+                classes.iter().all(|class| *class == first).then_some(first)
+            }
+            // They exist only where S3 Select reads JSON without a schema.
+            Function::JsonText | Function::JsonNumber => None,
+        }
+    }
+}
+
+fn literal_class(literal: &Literal) -> Option<Class> {
+    match literal {
+        Literal::Null | Literal::Timestamp(..) => None,
+        Literal::Boolean(_) => Some(Class::Boolean),
+        Literal::Int64(_) => Some(Class::Integer),
+        Literal::Decimal(_, precision, scale) => {
+            (*scale >= 0).then_some(Class::Decimal { precision: *precision, scale: *scale })
+        }
+        Literal::Float64(value) => value.is_finite().then_some(Class::Float),
+        Literal::Utf8(text) => is_xml_text(text).then_some(Class::Text),
+        // Dates compare as text, `YYYY-MM-DD`: years of four digits only.
+        Literal::Date(days) => (-719_528..=2_932_896).contains(days).then_some(Class::Date),
+    }
+}
+
+/// Whether a request, which is XML 1.0, can carry this text.
+fn is_xml_text(text: &str) -> bool {
+    text.chars().all(|c| (c >= ' ' && !matches!(c, '\u{fffe}' | '\u{ffff}')) || matches!(c, '\t' | '\n' | '\r'))
+}
+
+/// Whether every value of `from` is the same value in `to`.
+fn widens(from: Class, to: Class) -> bool {
+    match (from, to) {
+        (Class::Integer, Class::Decimal { precision, scale }) => i16::from(precision) - i16::from(scale) >= 19,
+        (Class::Decimal { precision: p, scale: s }, Class::Decimal { precision, scale }) => {
+            scale >= s && i16::from(precision) - i16::from(scale) >= i16::from(p) - i16::from(s)
+        }
+        _ => false,
+    }
+}
+
+/// The class of `a + b` and the like. The exact precision of decimals matters only to comparison through
+/// doubles, which never meets arithmetic.
+fn result_class(a: Class, b: Class) -> Class {
+    match (a, b) {
+        (Class::Float, _) | (_, Class::Float) => Class::Float,
+        (Class::Integer, Class::Integer) => Class::Integer,
+        (Class::Decimal { scale: a, .. }, Class::Decimal { scale: b, .. }) => {
+            Class::Decimal { precision: 38, scale: a.saturating_add(b).min(38) }
+        }
+        (decimal, Class::Integer) => decimal,
+        (_, decimal) => decimal,
+    }
+}

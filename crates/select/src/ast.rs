@@ -1,0 +1,106 @@
+//! A statement as it is written, before anything is known of its input.
+
+use pushdown::{AggregateFunction, ArithmeticOp, CompareOp};
+
+/// `SELECT items FROM S3Object[*].path alias WHERE filter LIMIT limit`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Query {
+    pub items: Items,
+    /// The name rows go by; `s3object` works besides.
+    pub alias: Option<Name>,
+    pub filter: Option<Ast>,
+    pub limit: Option<u64>,
+}
+
+/// What is selected.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Items {
+    /// `*` or `alias.*`.
+    All,
+    Some(Vec<Item>),
+}
+
+/// One selected expression.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Item {
+    pub expr: Ast,
+    pub alias: Option<String>,
+}
+
+/// A name: in double quotes it is exact, else case does not matter.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Name {
+    pub text: String,
+    pub exact: bool,
+}
+
+impl Name {
+    /// Whether this name means `other`.
+    pub(crate) fn means(&self, other: &str) -> bool {
+        if self.exact { self.text == other } else { self.text.to_lowercase() == other.to_lowercase() }
+    }
+}
+
+/// One step of a path.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Step {
+    Name(Name),
+    Index(u64),
+}
+
+/// A type to cast to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum TypeName {
+    Bool,
+    Int,
+    Float,
+    Decimal(u8, i8),
+    Text,
+    Timestamp,
+}
+
+/// An expression.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Ast {
+    /// A number as it is written, perhaps with a minus.
+    Number(String),
+    Text(String),
+    Bool(bool),
+    Null,
+    /// `alias.name`, `name`, `alias.a.b[0]`.
+    Path(Vec<Step>),
+    Negate(Box<Ast>),
+    Not(Box<Ast>),
+    And(Vec<Ast>),
+    Or(Vec<Ast>),
+    Compare(CompareOp, Box<Ast>, Box<Ast>),
+    Arithmetic(ArithmeticOp, Box<Ast>, Box<Ast>),
+    IsNull(Box<Ast>),
+    IsMissing(Box<Ast>),
+    In {
+        expr: Box<Ast>,
+        list: Vec<Ast>,
+        negated: bool,
+    },
+    Between {
+        expr: Box<Ast>,
+        low: Box<Ast>,
+        high: Box<Ast>,
+    },
+    Like {
+        expr: Box<Ast>,
+        pattern: Box<Ast>,
+        escape: Option<Box<Ast>>,
+        negated: bool,
+    },
+    Cast(Box<Ast>, TypeName),
+    Case {
+        operand: Option<Box<Ast>>,
+        branches: Vec<(Ast, Ast)>,
+        otherwise: Option<Box<Ast>>,
+    },
+    /// A function by its name in capitals.
+    Call(&'static str, Vec<Ast>),
+    /// An aggregate; no argument is `COUNT(*)`.
+    Aggregate(AggregateFunction, Option<Box<Ast>>),
+}

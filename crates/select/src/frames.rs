@@ -1,0 +1,219 @@
+//! The answer to SelectObjectContent: a stream of frames, each with its own checksums.
+//!
+//! Records break anywhere: in the middle of a field, of a character, across frames. Only the bytes of all
+//! Records frames together are text. An answer without its End frame is truncated, however complete it looks.
+
+use aws_smithy_eventstream::frame::read_message_from;
+use aws_smithy_types::event_stream::Message;
+use bytes::{Bytes, BytesMut};
+use pushdown::{Error, ErrorKind, Result};
+use quick_xml::events::Event as Xml;
+
+/// The longest frame taken: servers send at most about one record limit (1 MB) at a time.
+const FRAME_BYTES: usize = 16 * 1024 * 1024;
+
+/// Total length, length of the headers, and a checksum of both.
+const PRELUDE_BYTES: usize = 12;
+
+/// What the server did so far.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Stats {
+    /// Bytes read of the object.
+    pub bytes_scanned: u64,
+    /// Bytes processed, after decompression.
+    pub bytes_processed: u64,
+    /// Bytes of records returned.
+    pub bytes_returned: u64,
+}
+
+/// One event of the answer.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Event {
+    /// Some bytes of the result.
+    Records(Bytes),
+    /// The connection is alive.
+    Cont,
+    /// What was done so far.
+    Progress(Stats),
+    /// What was done in all.
+    Stats(Stats),
+    /// The result is complete.
+    End,
+}
+
+/// Takes frames out of the bytes of an answer, however they are cut.
+#[derive(Debug, Default)]
+pub struct FrameDecoder {
+    buffer: BytesMut,
+    ended: bool,
+}
+
+impl FrameDecoder {
+    /// A decoder at the start of an answer.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the next bytes of the answer.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The next event, or `None` until more bytes are fed. An error frame is an error.
+    #[expect(clippy::should_implement_trait, reason = "an iterator would end where this waits for bytes")]
+    pub fn next(&mut self) -> Result<Option<Event>> {
+        let Some(total) = self.buffer.first_chunk::<4>().map(|bytes| u32::from_be_bytes(*bytes) as usize) else {
+            return Ok(None);
+        };
+        if self.ended {
+            return Err(corrupt("bytes follow the End frame"));
+        }
+        // A damaged length must not make us wait for gigabytes.
+        if !(PRELUDE_BYTES + 4..=FRAME_BYTES).contains(&total) {
+            return Err(corrupt(&format!("a frame claims to have {total} bytes")));
+        }
+        if self.buffer.len() < total {
+            return Ok(None);
+        }
+        let message = read_message_from(self.buffer.split_to(total).freeze())
+            .map_err(|error| corrupt("a frame is damaged").with_source(error))?;
+        let event = event(&message)?;
+        self.ended = event == Event::End;
+        Ok(Some(event))
+    }
+
+    /// Says that no more bytes come. An answer without its End frame is truncated.
+    pub fn finish(&self) -> Result<()> {
+        if self.ended && self.buffer.is_empty() {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Unavailable, "the answer of storage ended before its End frame"))
+    }
+}
+
+fn corrupt(what: &str) -> Error {
+    Error::new(ErrorKind::Corrupt, format!("the answer of storage: {what}"))
+}
+
+fn event(message: &Message) -> Result<Event> {
+    let header = |name: &str| {
+        let found = message.headers().iter().find(|header| header.name().as_str() == name);
+        found.and_then(|header| header.value().as_string().ok()).map(|value| value.as_str())
+    };
+    match header(":message-type") {
+        Some("event") => {}
+        Some("error") => {
+            let code = header(":error-code").unwrap_or("InternalError");
+            return Err(error_from_code(code, header(":error-message").unwrap_or_default()));
+        }
+        other => return Err(corrupt(&format!("a frame is of type {other:?}"))),
+    }
+    Ok(match header(":event-type") {
+        Some("Records") => Event::Records(message.payload().clone()),
+        Some("Cont") => Event::Cont,
+        Some("Progress") => Event::Progress(stats(message.payload())),
+        Some("Stats") => Event::Stats(stats(message.payload())),
+        Some("End") => Event::End,
+        other => return Err(corrupt(&format!("an event is of type {other:?}"))),
+    })
+}
+
+/// Counts that the server claims; nothing depends on them, so what is missing is 0.
+fn stats(payload: &[u8]) -> Stats {
+    let number = |name| text_of(payload, name).and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    Stats {
+        bytes_scanned: number("BytesScanned"),
+        bytes_processed: number("BytesProcessed"),
+        bytes_returned: number("BytesReturned"),
+    }
+}
+
+/// The text of the first element of this name.
+fn text_of(xml: &[u8], name: &str) -> Option<String> {
+    let mut reader = quick_xml::Reader::from_reader(xml);
+    let mut inside = false;
+    let mut text = String::new();
+    loop {
+        match reader.read_event().ok()? {
+            Xml::Start(start) => inside = start.local_name().as_ref() == name.as_bytes(),
+            Xml::Text(part) if inside => text.push_str(&part.decode().ok()?),
+            Xml::GeneralRef(reference) if inside => {
+                let name = reference.decode().ok()?;
+                text.push_str(&quick_xml::escape::unescape(&format!("&{name};")).ok()?);
+            }
+            Xml::End(_) if inside => return Some(text),
+            Xml::End(_) => inside = false,
+            Xml::Eof => return None,
+            _ => {}
+        }
+    }
+}
+
+/// The error that an HTTP answer other than 200 stands for.
+pub fn error_from_response(status: u16, body: &[u8]) -> Error {
+    let message = text_of(body, "Message").unwrap_or_default();
+    match text_of(body, "Code") {
+        Some(code) => error_from_code(&code, &message),
+        None => {
+            let kind = match status {
+                401 | 403 => ErrorKind::Denied,
+                404 => ErrorKind::NotFound,
+                405 | 501 => ErrorKind::Unsupported,
+                409 | 412 => ErrorKind::Conflict,
+                429 => ErrorKind::Throttled,
+                500.. => ErrorKind::Unavailable,
+                _ => ErrorKind::Invalid,
+            };
+            Error::new(kind, format!("storage answered with status {status}"))
+        }
+    }
+}
+
+/// The error that a code of S3 stands for: what the caller can do about it.
+pub fn error_from_code(code: &str, message: &str) -> Error {
+    let kind = match code {
+        "SlowDown" | "Busy" | "RequestLimitExceeded" | "TooManyRequests" => ErrorKind::Throttled,
+        // MinIO says so of any value that does not convert, which no retry will change.
+        "InternalError" if message.contains("cast") || message.contains("convert") => ErrorKind::Invalid,
+        "InternalError" | "ServiceUnavailable" | "RequestTimeout" | "OperationAborted" => ErrorKind::Unavailable,
+        "NoSuchKey" | "NoSuchBucket" | "NoSuchUpload" | "NoSuchVersion" => ErrorKind::NotFound,
+        "AccessDenied"
+        | "InvalidAccessKeyId"
+        | "SignatureDoesNotMatch"
+        | "ExpiredToken"
+        | "InvalidToken"
+        | "RequestTimeTooSkewed"
+        | "AccountProblem" => ErrorKind::Denied,
+        "PreconditionFailed" => ErrorKind::Conflict,
+        "CastFailed"
+        | "InvalidCast"
+        | "IntegerOverflow"
+        | "NumberFormatError"
+        | "ValueParseFailure"
+        | "CSVParsingError"
+        | "CSVUnescapedQuote"
+        | "JSONParsingError"
+        | "ParquetParsingError"
+        | "TruncatedInput"
+        | "InvalidTextEncoding"
+        | "OverMaxRecordSize"
+        | "AmbiguousFieldName"
+        | "MissingHeaders"
+        | "EvaluatorBindingDoesNotExist"
+        | "InvalidColumnIndex"
+        | "InvalidRequest" => ErrorKind::Invalid,
+        "MethodNotAllowed" | "NotImplemented" | "ExpressionTooLong" | "InvalidDataType" => ErrorKind::Unsupported,
+        code if ["Unsupported", "Parse", "Lexer", "Evaluator", "Incorrect", "Illegal", "Like", "Invalid", "Over"]
+            .iter()
+            .any(|prefix| code.starts_with(prefix)) =>
+        {
+            ErrorKind::Unsupported
+        }
+        _ => ErrorKind::Unavailable,
+    };
+    let space = if message.is_empty() { "" } else { ": " };
+    Error::new(kind, format!("storage answered {code}{space}{message}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,430 @@
+//! Expressions, by recursive descent: one function a level of precedence, loosest first.
+//!
+//! Long chains of AND and OR become one flat node. Everything else that nests counts towards the depth limit,
+//! chains of arithmetic too, because they make trees as deep as they are long.
+
+use pushdown::{AggregateFunction, ArithmeticOp, CompareOp, limits};
+
+use super::Parser;
+use crate::SelectError;
+use crate::ast::{Ast, Step, TypeName};
+use crate::lexer::Token;
+
+impl Parser {
+    /// An expression of any precedence.
+    pub(super) fn expression(&mut self) -> Result<Ast, SelectError> {
+        self.deeper()?;
+        let expr = self.disjunction();
+        self.depth -= 1;
+        expr
+    }
+
+    fn deeper(&mut self) -> Result<(), SelectError> {
+        self.depth += 1;
+        if self.depth > limits::EXPRESSION_DEPTH {
+            return Err(self.error("UnsupportedSqlStructure", "the expression nests more than 128 levels deep"));
+        }
+        Ok(())
+    }
+
+    fn disjunction(&mut self) -> Result<Ast, SelectError> {
+        let first = self.conjunction()?;
+        let mut all = vec![first];
+        while self.keyword("OR") {
+            all.push(self.conjunction()?);
+        }
+        Ok(if all.len() == 1 { all.remove(0) } else { Ast::Or(all) })
+    }
+
+    fn conjunction(&mut self) -> Result<Ast, SelectError> {
+        let first = self.negation()?;
+        let mut all = vec![first];
+        while self.keyword("AND") {
+            all.push(self.negation()?);
+        }
+        Ok(if all.len() == 1 { all.remove(0) } else { Ast::And(all) })
+    }
+
+    fn negation(&mut self) -> Result<Ast, SelectError> {
+        if !self.keyword("NOT") {
+            return self.predicate();
+        }
+        self.deeper()?;
+        let inner = self.negation()?;
+        self.depth -= 1;
+        Ok(Ast::Not(Box::new(inner)))
+    }
+
+    fn predicate(&mut self) -> Result<Ast, SelectError> {
+        let left = Box::new(self.sum()?);
+        let op = match self.peek() {
+            Token::Symbol("=") => CompareOp::Eq,
+            Token::Symbol("<>" | "!=") => CompareOp::NotEq,
+            Token::Symbol("<") => CompareOp::Lt,
+            Token::Symbol("<=") => CompareOp::LtEq,
+            Token::Symbol(">") => CompareOp::Gt,
+            Token::Symbol(">=") => CompareOp::GtEq,
+            _ => return self.word_predicate(*left),
+        };
+        self.advance();
+        Ok(Ast::Compare(op, left, Box::new(self.sum()?)))
+    }
+
+    /// IS, IN, BETWEEN and LIKE.
+    fn word_predicate(&mut self, left: Ast) -> Result<Ast, SelectError> {
+        let left = Box::new(left);
+        if self.keyword("IS") {
+            let negated = self.keyword("NOT");
+            let test = if self.keyword("NULL") {
+                Ast::IsNull(left)
+            } else if self.keyword("MISSING") {
+                Ast::IsMissing(left)
+            } else {
+                return Err(self.error("ParseExpectedKeyword", "expected NULL or MISSING after IS"));
+            };
+            return Ok(if negated { Ast::Not(Box::new(test)) } else { test });
+        }
+        let negated = self.keyword("NOT");
+        if self.keyword("IN") {
+            self.expect("(")?;
+            if self.word().as_deref() == Some("SELECT") {
+                return Err(self.error("ParseUnsupportedSelect", "subqueries are not supported"));
+            }
+            return Ok(Ast::In { expr: left, list: self.list(")")?, negated });
+        }
+        if self.keyword("BETWEEN") {
+            let low = Box::new(self.sum()?);
+            if !self.keyword("AND") {
+                return Err(self.error("ParseExpectedKeyword", "expected AND after BETWEEN"));
+            }
+            let between = Ast::Between { expr: left, low, high: Box::new(self.sum()?) };
+            return Ok(if negated { Ast::Not(Box::new(between)) } else { between });
+        }
+        if self.keyword("LIKE") {
+            let pattern = Box::new(self.sum()?);
+            let escape = if self.keyword("ESCAPE") { Some(Box::new(self.sum()?)) } else { None };
+            return Ok(Ast::Like { expr: left, pattern, escape, negated });
+        }
+        if negated {
+            return Err(self.error("ParseExpectedKeyword", "expected IN, BETWEEN or LIKE after NOT"));
+        }
+        Ok(*left)
+    }
+
+    fn sum(&mut self) -> Result<Ast, SelectError> {
+        let mut left = self.product()?;
+        let depth = self.depth;
+        loop {
+            let op = match self.peek() {
+                Token::Symbol("+") => Some(ArithmeticOp::Add),
+                Token::Symbol("-") => Some(ArithmeticOp::Subtract),
+                Token::Symbol("||") => None,
+                _ => break,
+            };
+            self.advance();
+            self.deeper()?;
+            let right = self.product()?;
+            left = match op {
+                Some(op) => Ast::Arithmetic(op, Box::new(left), Box::new(right)),
+                None => Ast::Call("CONCAT", vec![left, right]),
+            };
+        }
+        self.depth = depth;
+        Ok(left)
+    }
+
+    fn product(&mut self) -> Result<Ast, SelectError> {
+        let mut left = self.factor()?;
+        let depth = self.depth;
+        loop {
+            let op = match self.peek() {
+                Token::Symbol("*") => ArithmeticOp::Multiply,
+                Token::Symbol("/") => ArithmeticOp::Divide,
+                Token::Symbol("%") => ArithmeticOp::Modulo,
+                _ => break,
+            };
+            self.advance();
+            self.deeper()?;
+            left = Ast::Arithmetic(op, Box::new(left), Box::new(self.factor()?));
+        }
+        self.depth = depth;
+        Ok(left)
+    }
+
+    fn factor(&mut self) -> Result<Ast, SelectError> {
+        let negative = match self.peek() {
+            Token::Symbol("-") => true,
+            Token::Symbol("+") => false,
+            _ => return self.primary(),
+        };
+        self.advance();
+        self.deeper()?;
+        let inner = self.factor()?;
+        self.depth -= 1;
+        Ok(match inner {
+            inner if !negative => inner,
+            // The least integer exists only with its sign.
+            Ast::Number(digits) if !digits.starts_with('-') => Ast::Number(format!("-{digits}")),
+            inner => Ast::Negate(Box::new(inner)),
+        })
+    }
+
+    fn primary(&mut self) -> Result<Ast, SelectError> {
+        let literal = match self.peek() {
+            Token::Number(digits) => Ast::Number(digits.clone()),
+            Token::Text(text) => Ast::Text(text.clone()),
+            Token::Symbol("(") => {
+                self.advance();
+                if self.word().as_deref() == Some("SELECT") {
+                    return Err(self.error("ParseUnsupportedSelect", "subqueries are not supported"));
+                }
+                let inner = self.expression()?;
+                self.expect(")")?;
+                return Ok(inner);
+            }
+            Token::Quoted(_) => return self.path(),
+            Token::Word(_) => match self.word().as_deref() {
+                Some("TRUE") => Ast::Bool(true),
+                Some("FALSE") => Ast::Bool(false),
+                // As a value, what is missing is NULL.
+                Some("NULL" | "MISSING") => Ast::Null,
+                Some("CASE") => return self.case(),
+                _ if *self.ahead(1) == Token::Symbol("(") => return self.call(),
+                _ => return self.path(),
+            },
+            _ => return Err(self.error("ParseExpectedExpression", "expected an expression")),
+        };
+        self.advance();
+        Ok(literal)
+    }
+
+    fn path(&mut self) -> Result<Ast, SelectError> {
+        let mut steps = vec![Step::Name(self.name()?)];
+        loop {
+            if self.symbol(".") {
+                if *self.peek() == Token::Symbol("*") {
+                    return Err(self.error("ParseInvalidContextForWildcardInSelectList", "* stands alone"));
+                }
+                steps.push(Step::Name(self.name()?));
+            } else if self.symbol("[") {
+                steps.push(match self.peek() {
+                    Token::Number(digits) => match digits.parse() {
+                        Ok(index) => Step::Index(index),
+                        Err(_) => return Err(self.error("ParseInvalidPathComponent", "expected an index or a name")),
+                    },
+                    Token::Text(name) => Step::Name(crate::ast::Name { text: name.clone(), exact: true }),
+                    _ => return Err(self.error("ParseInvalidPathComponent", "expected an index or a name")),
+                });
+                self.advance();
+                self.expect("]")?;
+            } else {
+                break;
+            }
+            if steps.len() > limits::EXPRESSION_DEPTH {
+                return Err(self.error("ParseInvalidPathComponent", "the path has more than 128 steps"));
+            }
+        }
+        Ok(Ast::Path(steps))
+    }
+
+    fn case(&mut self) -> Result<Ast, SelectError> {
+        self.advance();
+        let operand = match self.word().as_deref() {
+            Some("WHEN") => None,
+            _ => Some(Box::new(self.expression()?)),
+        };
+        let mut branches = Vec::new();
+        while self.keyword("WHEN") {
+            let when = self.expression()?;
+            if !self.keyword("THEN") {
+                return Err(self.error("ParseExpectedKeyword", "expected THEN"));
+            }
+            branches.push((when, self.expression()?));
+        }
+        if branches.is_empty() {
+            return Err(self.error("ParseExpectedWhenClause", "expected WHEN after CASE"));
+        }
+        let otherwise = if self.keyword("ELSE") { Some(Box::new(self.expression()?)) } else { None };
+        if !self.keyword("END") {
+            return Err(self.error("ParseExpectedKeyword", "expected END"));
+        }
+        Ok(Ast::Case { operand, branches, otherwise })
+    }
+
+    /// A function call; the next two tokens are a word and a parenthesis.
+    fn call(&mut self) -> Result<Ast, SelectError> {
+        let name = self.word().unwrap_or_default();
+        let here = self.next;
+        self.advance();
+        self.advance();
+        let aggregate = match name.as_str() {
+            "COUNT" => AggregateFunction::Count,
+            "SUM" => AggregateFunction::Sum,
+            "MIN" => AggregateFunction::Min,
+            "MAX" => AggregateFunction::Max,
+            "AVG" => AggregateFunction::Avg,
+            "CAST" => return self.cast(),
+            "SUBSTRING" => return self.substring(),
+            "TRIM" => return self.trim(),
+            other => {
+                let (function, arity) = match other {
+                    "NULLIF" => ("NULLIF", 2..=2),
+                    "COALESCE" => ("COALESCE", 1..=usize::MAX),
+                    "LOWER" => ("LOWER", 1..=1),
+                    "UPPER" => ("UPPER", 1..=1),
+                    "CHAR_LENGTH" | "CHARACTER_LENGTH" => ("CHAR_LENGTH", 1..=1),
+                    "TO_TIMESTAMP" => ("TO_TIMESTAMP", 1..=1),
+                    _ => {
+                        self.next = here;
+                        return Err(self.error("UnsupportedFunction", &format!("{name} is not supported")));
+                    }
+                };
+                let args = self.list(")")?;
+                if !arity.contains(&args.len()) {
+                    self.next = here;
+                    let message = format!("{name} does not take {} arguments", args.len());
+                    return Err(self.error("EvaluatorInvalidArguments", &message));
+                }
+                return Ok(Ast::Call(function, args));
+            }
+        };
+        if self.symbol("*") {
+            if aggregate != AggregateFunction::Count {
+                return Err(self.error("ParseUnsupportedCallWithStar", "only COUNT takes *"));
+            }
+            self.expect(")")?;
+            return Ok(Ast::Aggregate(aggregate, None));
+        }
+        if matches!(self.word().as_deref(), Some("DISTINCT" | "ALL")) {
+            return Err(self.error("UnsupportedSqlStructure", "aggregates of distinct values are not supported"));
+        }
+        let mut args = self.list(")")?;
+        match (args.pop(), args.is_empty()) {
+            (Some(argument), true) => Ok(Ast::Aggregate(aggregate, Some(Box::new(argument)))),
+            _ => Err(self.error("ParseNonUnaryAgregateFunctionCall", &format!("{name} takes one argument"))),
+        }
+    }
+
+    fn cast(&mut self) -> Result<Ast, SelectError> {
+        let expr = self.expression()?;
+        if !self.keyword("AS") {
+            return Err(self.error("ParseExpectedKeyword", "expected CAST(… AS type)"));
+        }
+        let name = match self.word() {
+            Some(name) => name,
+            None => return Err(self.error("ParseExpectedTypeName", "expected a type")),
+        };
+        let to = match name.as_str() {
+            "BOOL" | "BOOLEAN" => TypeName::Bool,
+            "INT" | "INTEGER" => TypeName::Int,
+            "FLOAT" => TypeName::Float,
+            "STRING" => TypeName::Text,
+            "TIMESTAMP" => TypeName::Timestamp,
+            // Without a scale AWS keeps every digit; ten of them is the most that leaves room for a whole part.
+            "DECIMAL" | "NUMERIC" => TypeName::Decimal(38, 10),
+            _ => {
+                let message = "the types are BOOL, INT, FLOAT, DECIMAL(p, s), STRING and TIMESTAMP";
+                return Err(self.error("ParseExpectedTypeName", message));
+            }
+        };
+        self.advance();
+        let to = match to {
+            TypeName::Decimal(..) if self.symbol("(") => {
+                let precision = self.type_parameter()?;
+                let scale = if self.symbol(",") { self.type_parameter()? } else { 0 };
+                self.expect(")")?;
+                if !(1..=38).contains(&precision) || scale > precision {
+                    let message = "the precision of a DECIMAL is 1 to 38, its scale at most that";
+                    return Err(self.error("ParseInvalidTypeParam", message));
+                }
+                TypeName::Decimal(precision, i8::try_from(scale).unwrap_or(i8::MAX))
+            }
+            to => to,
+        };
+        match self.peek() {
+            Token::Symbol(",") => Err(self.error("ParseCastArity", "CAST takes one argument")),
+            _ => {
+                self.expect(")")?;
+                Ok(Ast::Cast(Box::new(expr), to))
+            }
+        }
+    }
+
+    fn type_parameter(&mut self) -> Result<u8, SelectError> {
+        match self.peek() {
+            Token::Number(digits) => match digits.parse() {
+                Ok(value) => {
+                    self.advance();
+                    Ok(value)
+                }
+                Err(_) => Err(self.error("ParseInvalidTypeParam", "expected a number of digits")),
+            },
+            _ => Err(self.error("ParseInvalidTypeParam", "expected a number of digits")),
+        }
+    }
+
+    /// `SUBSTRING(text FROM start FOR length)` or with commas.
+    fn substring(&mut self) -> Result<Ast, SelectError> {
+        let mut args = vec![self.expression()?];
+        let words = self.keyword("FROM");
+        if !words {
+            self.expect(",")?;
+        }
+        args.push(self.expression()?);
+        if if words { self.keyword("FOR") } else { self.symbol(",") } {
+            args.push(self.expression()?);
+        }
+        self.expect(")")?;
+        Ok(Ast::Call("SUBSTRING", args))
+    }
+
+    /// `TRIM([[LEADING | TRAILING | BOTH] [chars] FROM] text)`.
+    fn trim(&mut self) -> Result<Ast, SelectError> {
+        let function = match self.word().as_deref() {
+            Some("LEADING") => Some("LTRIM"),
+            Some("TRAILING") => Some("RTRIM"),
+            Some("BOTH") => Some("TRIM"),
+            _ => None,
+        };
+        if function.is_some() {
+            self.advance();
+        }
+        let mut args = Vec::new();
+        if function.is_some() && self.keyword("FROM") {
+            args.push(self.expression()?);
+        } else {
+            args.push(self.expression()?);
+            if self.keyword("FROM") {
+                args.insert(0, self.expression()?);
+            } else if function.is_some() {
+                return Err(self.error("ParseExpectedKeyword", "expected FROM in TRIM"));
+            }
+        }
+        self.expect(")")?;
+        Ok(Ast::Call(function.unwrap_or("TRIM"), args))
+    }
+
+    /// Expressions with commas between them, up to the closing symbol.
+    fn list(&mut self, close: &str) -> Result<Vec<Ast>, SelectError> {
+        let mut all = Vec::new();
+        if self.symbol(close) {
+            return Ok(all);
+        }
+        loop {
+            all.push(self.expression()?);
+            if self.symbol(close) {
+                return Ok(all);
+            }
+            if !self.symbol(",") {
+                return Err(self.error("ParseExpectedArgumentDelimiter", &format!("expected ',' or '{close}'")));
+            }
+        }
+    }
+
+    fn expect(&mut self, symbol: &str) -> Result<(), SelectError> {
+        if self.symbol(symbol) {
+            return Ok(());
+        }
+        Err(self.error("ParseUnexpectedToken", &format!("expected '{symbol}'")))
+    }
+}

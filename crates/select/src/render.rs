@@ -1,0 +1,187 @@
+//! A typed fragment to S3 Select SQL with the same meaning on the raw text.
+//!
+//! CSV columns go by position, `s._6`, so that headers and their names do not matter; the request says IGNORE
+//! or NONE. What the table's types and its rule for NULL mean is spelled out: `CAST(NULLIF(s._6, '') AS
+//! DECIMAL(15,2))`. Dates stay text: in CSV they are `YYYY-MM-DD`, whose textual order is theirs. A column
+//! that is only returned stays raw.
+//!
+//! What is rendered for a predicate is TRUE exactly where the predicate is. A backend without three-valued
+//! logic gets a guard before each comparison that may meet NULL, `(s._6 != '' AND …)`, which relies on AND
+//! being evaluated from left to right; predicates must then be in the form that [`pushdown::classify`]
+//! returns.
+
+mod condition;
+mod value;
+
+use arrow_schema::{DataType, Field};
+use pushdown::{
+    AggregateCall, AggregateFunction, CsvOptions, Dialect, Error, Expr, Format, Fragment, NamedExpr, NullRule, Output,
+    Result,
+};
+
+/// Renders a fragment for a backend.
+///
+/// Fails as unsupported on what the dialect cannot say, and on SQL longer than it takes. A fragment without
+/// output columns selects a constant, so that rows can still be counted.
+pub fn render(fragment: &Fragment, dialect: &Dialect) -> Result<String> {
+    let renderer = Renderer { fragment, dialect };
+    let sql = renderer.statement()?;
+    if sql.len() > dialect.expression_bytes {
+        return Err(Error::unsupported(format!(
+            "the SQL for storage would have {} bytes; at most {} are allowed",
+            sql.len(),
+            dialect.expression_bytes
+        )));
+    }
+    if let Some(c) =
+        sql.chars().find(|c| (*c < ' ' && !matches!(c, '\t' | '\n' | '\r')) || *c >= '\u{fffe}' && *c <= '\u{ffff}')
+    {
+        return Err(Error::unsupported(format!("a request to storage cannot carry the character {c:?}")));
+    }
+    Ok(sql)
+}
+
+struct Renderer<'a> {
+    fragment: &'a Fragment,
+    dialect: &'a Dialect,
+}
+
+impl Renderer<'_> {
+    fn statement(&self) -> Result<String> {
+        let fragment = self.fragment;
+        let mut sql = format!("SELECT {} FROM S3Object s", self.output()?);
+        match &fragment.predicate {
+            None => {}
+            Some(Expr::And(all)) if all.is_empty() => {}
+            Some(predicate) => {
+                sql.push_str(" WHERE ");
+                sql.push_str(&self.predicate(predicate)?);
+            }
+        }
+        if let Some(limit) = fragment.limit {
+            sql.push_str(&format!(" LIMIT {limit}"));
+        }
+        Ok(sql)
+    }
+
+    fn output(&self) -> Result<String> {
+        let columns: Vec<String> = match &self.fragment.output {
+            Output::Rows(columns) if columns.is_empty() => vec!["1".to_owned()],
+            Output::Rows(columns) => {
+                let whole = matches!(self.fragment.format, Format::Json(_)) && !self.dialect.json_projection;
+                if whole && columns.iter().all(|column| matches!(column.expr, Expr::Column(_))) {
+                    return Ok("s.*".to_owned());
+                }
+                columns.iter().map(|column| self.column_of_result(column)).collect::<Result<_>>()?
+            }
+            Output::Aggregate(calls) => calls.iter().map(|call| self.aggregate(call)).collect::<Result<_>>()?,
+        };
+        Ok(columns.join(", "))
+    }
+
+    fn column_of_result(&self, column: &NamedExpr) -> Result<String> {
+        Ok(match &column.expr {
+            Expr::Column(index) => {
+                let name = self.field(*index)?.name();
+                self.named(self.raw(*index)?, name, &column.name)
+            }
+            other => self.named(self.value(other)?, "", &column.name),
+        })
+    }
+
+    fn aggregate(&self, call: &AggregateCall) -> Result<String> {
+        let sql = match (&call.function, &call.argument) {
+            (AggregateFunction::Count, None) => "COUNT(*)".to_owned(),
+            (function, None) => return Err(Error::internal(format!("{} without an argument", function.sql()))),
+            (AggregateFunction::Count, Some(Expr::Column(index))) => match self.field(*index)?.is_nullable() {
+                true if self.dialect.three_valued => format!("COUNT({})", self.guarded(*index)?),
+                true => return Err(unsupported("COUNT of a column that may be NULL")),
+                false => "COUNT(*)".to_owned(),
+            },
+            (function, Some(argument)) => format!("{}({})", function.sql(), self.value(argument)?),
+        };
+        Ok(self.named(sql, "", &call.name))
+    }
+
+    /// With its name, where results go by name; in CSV they go by position.
+    fn named(&self, sql: String, own: &str, name: &str) -> String {
+        match &self.fragment.format {
+            Format::Csv(_) => sql,
+            _ if own == name => sql,
+            _ if self.dialect.three_valued => format!("{sql} AS {}", quoted(name, '"')),
+            _ => format!("{sql} AS {}", quoted(name, '\'')),
+        }
+    }
+
+    fn csv(&self) -> Option<&CsvOptions> {
+        match &self.fragment.format {
+            Format::Csv(options) => Some(options),
+            _ => None,
+        }
+    }
+
+    fn field(&self, index: usize) -> Result<&Field> {
+        self.fragment
+            .schema
+            .fields()
+            .get(index)
+            .map(|field| field.as_ref())
+            .ok_or_else(|| Error::internal(format!("no column has the index {index}")))
+    }
+
+    /// The column as the object has it: text without a type in CSV.
+    fn raw(&self, index: usize) -> Result<String> {
+        let name = self.field(index)?.name();
+        Ok(match self.csv() {
+            Some(_) => format!("s._{}", index + 1),
+            None => format!("s.{}", quoted(name, '"')),
+        })
+    }
+
+    /// The texts that mean NULL in this column.
+    fn null_texts(&self, index: usize) -> Result<Vec<&str>> {
+        if !self.field(index)?.is_nullable() {
+            return Ok(Vec::new());
+        }
+        Ok(match self.csv().map(|options| &options.null) {
+            None | Some(NullRule::Never) => Vec::new(),
+            Some(NullRule::Empty) => vec![""],
+            Some(NullRule::Text(text)) => vec!["", text],
+        })
+    }
+
+    /// The raw column with NULL for what means NULL.
+    fn guarded(&self, index: usize) -> Result<String> {
+        let texts = if self.dialect.three_valued { self.null_texts(index)? } else { Vec::new() };
+        let raw = self.raw(index)?;
+        Ok(texts.into_iter().fold(raw, |sql, text| format!("NULLIF({sql}, {})", quoted(text, '\''))))
+    }
+}
+
+/// A text or a name in quotes, quotes inside doubled.
+fn quoted(text: &str, quote: char) -> String {
+    let doubled = format!("{quote}{quote}");
+    format!("{quote}{}{quote}", text.replace(quote, &doubled))
+}
+
+fn unsupported(what: &str) -> Error {
+    Error::unsupported(format!("{what} cannot be asked of this storage"))
+}
+
+/// The type to cast text to; `None` for what stays text.
+fn cast_type(data_type: &DataType, dialect: &Dialect) -> Result<Option<String>> {
+    Ok(Some(match data_type {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Date32 => return Ok(None),
+        DataType::Boolean => "BOOL".to_owned(),
+        DataType::Float64 => "FLOAT".to_owned(),
+        DataType::Decimal128(precision, scale) if *scale >= 0 => match dialect.decimals {
+            true => format!("DECIMAL({precision},{scale})"),
+            false => "FLOAT".to_owned(),
+        },
+        integer if integer.is_integer() && *integer != DataType::UInt64 => "INT".to_owned(),
+        other => return Err(unsupported(&format!("a value of type {other}"))),
+    }))
+}
+
+#[cfg(test)]
+mod tests;

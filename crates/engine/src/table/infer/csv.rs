@@ -1,12 +1,13 @@
 //! What a sample of delimited text says about its delimiter, its header and its columns' types.
 //!
 //! A first record is a header when each of its fields is text (no number, date or BOOLEAN), none is empty and no two
-//! are equal; whoever has columns named by years says so with `has_header`. The tokenizer here keeps the same
-//! rules as the scan's, over a sample and with room to spare.
+//! are equal; whoever has columns named by years says so with `has_header`. Records are cut by the scan's own
+//! tokenizer, so that what is inferred is what will be read.
 
 use std::collections::HashSet;
 
-use pushdown::{CsvOptions, NullRule};
+use pushdown::{CsvOptions, NullRule, Result};
+use pushdowndb_scan::tokenize_sample;
 
 use super::merge::Column;
 use super::sample::Sample;
@@ -16,41 +17,67 @@ use crate::table::TableOptions;
 /// What is tried when the delimiter is not declared, the most usual first.
 const DELIMITERS: [u8; 4] = [b',', b'\t', b';', b'|'];
 
-/// How many records a delimiter is judged by.
-const SNIFFED_RECORDS: usize = 200;
+/// How much text a delimiter is judged by.
+const SNIFFED_BYTES: usize = 32 * 1024;
+
+/// What a sample holds: its records, and the options with nothing left open.
+pub(super) struct Sniffed {
+    pub(super) csv: CsvOptions,
+    records: Vec<Vec<String>>,
+}
 
 /// Settles what the options left open about the delimiter, the header and line ends in quotes.
-pub(super) fn sniff(sample: &Sample, base: &CsvOptions, declared: &TableOptions) -> CsvOptions {
+pub(super) fn sniff(sample: &Sample, base: &CsvOptions, declared: &TableOptions) -> Result<Sniffed> {
     let mut csv = base.clone();
     if declared.delimiter.is_none() && base.delimiter == CsvOptions::default().delimiter {
-        csv.delimiter = sniff_delimiter(sample, &csv);
+        csv.delimiter = sniff_delimiter(sample, &csv, declared);
     }
-    let records = records(sample, &csv, usize::MAX);
+    let (records, newlines_in_values) = tokenize(sample, &csv, declared)?;
+    csv.newlines_in_values = newlines_in_values;
     if declared.header.is_none() {
         csv.header = records.first().is_some_and(|first| is_header(first));
     }
-    if declared.newlines_in_values.is_none() {
-        csv.newlines_in_values = records.iter().flatten().any(|field| field.contains('\n'));
+    Ok(Sniffed { csv, records })
+}
+
+/// The records, and whether they can be cut only by minding line ends in quotes. That is tried where it was not
+/// declared and a quote is open at the end of a line.
+fn tokenize(sample: &Sample, csv: &CsvOptions, declared: &TableOptions) -> Result<(Vec<Vec<String>>, bool)> {
+    let cut = |newlines_in_values| {
+        let csv = CsvOptions { newlines_in_values, ..csv.clone() };
+        tokenize_sample(&sample.bytes, sample.is_whole, &csv)
+    };
+    match declared.newlines_in_values {
+        Some(minded) => cut(minded).map(|records| (records, minded)),
+        None => match cut(false) {
+            Ok(records) => Ok((records, false)),
+            Err(error) => match cut(true) {
+                Ok(records) if !records.is_empty() => Ok((records, true)),
+                _ => Err(error),
+            },
+        },
     }
-    csv
 }
 
 /// The delimiter that splits most records alike; of equals the one that makes more fields.
-fn sniff_delimiter(sample: &Sample, csv: &CsvOptions) -> u8 {
-    let score = |delimiter: u8| {
-        let csv = CsvOptions { delimiter, ..csv.clone() };
-        let widths: Vec<usize> = records(sample, &csv, SNIFFED_RECORDS).iter().map(Vec::len).collect();
-        let alike = |width: usize| widths.iter().filter(|w| **w == width).count();
-        let best = widths.iter().copied().filter(|w| *w > 1).map(|w| (alike(w), w)).max();
-        best.map(|(count, width)| (count, width, delimiter))
+fn sniff_delimiter(sample: &Sample, csv: &CsvOptions, declared: &TableOptions) -> u8 {
+    let start = match sample.bytes.get(..SNIFFED_BYTES) {
+        Some(start) => Sample { bytes: sample.bytes.slice_ref(start), is_whole: false },
+        None => sample.clone(),
     };
-    let mut best: Option<(usize, usize, u8)> = None;
-    for found in DELIMITERS.into_iter().filter_map(score) {
-        if best.is_none_or(|(count, width, _)| (found.0, found.1) > (count, width)) {
-            best = Some(found);
+    let mut best: Option<((usize, usize), u8)> = None;
+    for delimiter in DELIMITERS {
+        let csv = CsvOptions { delimiter, ..csv.clone() };
+        // A delimiter with which the quotes make no sense is none.
+        let Ok((records, _)) = tokenize(&start, &csv, declared) else { continue };
+        let alike = |width: usize| records.iter().filter(|record| record.len() == width).count();
+        let widths: HashSet<usize> = records.iter().map(Vec::len).filter(|width| *width > 1).collect();
+        let score = widths.into_iter().map(|width| (alike(width), width)).max();
+        if let Some(score) = score.filter(|score| best.is_none_or(|(best, _)| *score > best)) {
+            best = Some((score, delimiter));
         }
     }
-    best.map_or(csv.delimiter, |(_, _, delimiter)| delimiter)
+    best.map_or(csv.delimiter, |(_, delimiter)| delimiter)
 }
 
 fn is_header(first: &[String]) -> bool {
@@ -58,17 +85,39 @@ fn is_header(first: &[String]) -> bool {
     first.iter().all(|field| !field.is_empty() && Look::of(field) == Look::Text && seen.insert(field))
 }
 
-/// The columns of an object with their types, where a value showed one; `None` if there is not even a header.
-pub(super) fn columns(sample: &Sample, csv: &CsvOptions, max_records: usize) -> Option<Vec<Column>> {
-    let records = records(sample, csv, max_records.saturating_add(usize::from(csv.header)));
+impl Sniffed {
+    /// The columns with their types, where a value showed one; `None` if there is not even a header.
+    pub(super) fn columns(&self, max_records: usize) -> Option<Vec<Column>> {
+        columns(&self.records, &self.csv, max_records)
+    }
+}
+
+/// The columns of a further object of the table, written as the first one was, and whether it has line ends in quotes.
+pub(super) fn further_columns(
+    sample: &Sample,
+    csv: &CsvOptions,
+    declared: &TableOptions,
+    max_records: usize,
+) -> Result<(Option<Vec<Column>>, bool)> {
+    let (records, newlines_in_values) = tokenize(sample, csv, declared)?;
+    Ok((columns(&records, csv, max_records), newlines_in_values))
+}
+
+/// The column names of an object whose first bytes these are; `None` if they do not hold its first record.
+pub(super) fn header(sample: &Sample, csv: &CsvOptions) -> Result<Option<Vec<String>>> {
+    let records = tokenize_sample(&sample.bytes, sample.is_whole, csv)?;
+    Ok(records.first().map(|first| header_names(first)))
+}
+
+fn columns(records: &[Vec<String>], csv: &CsvOptions, max_records: usize) -> Option<Vec<Column>> {
     let (first, rest) = records.split_first()?;
     let (names, rows) = if csv.header {
         (header_names(first), rest)
     } else {
-        ((1..=first.len()).map(|n| format!("column_{n}")).collect(), records.as_slice())
+        ((1..=first.len()).map(|n| format!("column_{n}")).collect(), records)
     };
     let mut seen = vec![Seen::default(); names.len()];
-    for row in rows {
+    for row in rows.iter().take(max_records) {
         for (seen, field) in seen.iter_mut().zip(row) {
             if !is_null(field, &csv.null) {
                 seen.add(field);
@@ -87,7 +136,7 @@ fn is_null(field: &str, rule: &NullRule) -> bool {
 }
 
 /// The names in a header: a column without one is called by its place, a second of a name gets a number.
-pub(crate) fn header_names(first: &[String]) -> Vec<String> {
+fn header_names(first: &[String]) -> Vec<String> {
     let mut taken = HashSet::new();
     let mut names = Vec::with_capacity(first.len());
     for (index, name) in first.iter().enumerate() {
@@ -103,77 +152,6 @@ pub(crate) fn header_names(first: &[String]) -> Vec<String> {
     names
 }
 
-/// The records of a sample; a last one that the end of the sample cut is left out.
-pub(super) fn records(sample: &Sample, csv: &CsvOptions, max: usize) -> Vec<Vec<String>> {
-    let mut rest = sample.bytes.as_ref();
-    let mut records = Vec::new();
-    while !rest.is_empty() && records.len() < max {
-        let record = next_record(rest, csv);
-        if record.is_cut && !sample.is_whole {
-            break;
-        }
-        let is_comment = csv.comment.is_some() && rest.first().copied() == csv.comment;
-        let is_blank = record.fields.len() == 1 && record.length <= 2 && record.fields.iter().all(String::is_empty);
-        if !is_comment && !is_blank {
-            records.push(record.fields);
-        }
-        rest = rest.get(record.length..).unwrap_or_default();
-    }
-    records
-}
-
-struct Record {
-    fields: Vec<String>,
-    /// With its line end.
-    length: usize,
-    /// Whether the bytes ended before the record did.
-    is_cut: bool,
-}
-
-/// Reads up to the first line end outside quotes.
-fn next_record(bytes: &[u8], csv: &CsvOptions) -> Record {
-    let (mut fields, mut field) = (Vec::new(), Vec::new());
-    let (mut in_quotes, mut is_start) = (false, true);
-    let mut at = 0;
-    let text = |field: &mut Vec<u8>| String::from_utf8_lossy(&std::mem::take(field)).into_owned();
-    // A comment's quotes and delimiters mean nothing.
-    let is_comment = csv.comment.is_some() && bytes.first().copied() == csv.comment;
-    while let Some(&byte) = bytes.get(at) {
-        let next = bytes.get(at + 1).copied();
-        at += 1;
-        let is_quote = csv.quote == Some(byte) && !is_comment;
-        if in_quotes {
-            if csv.escape == Some(byte) && next.is_some() {
-                field.extend(next);
-                at += 1;
-            } else if is_quote && csv.escape.is_none() && next == csv.quote {
-                field.push(byte);
-                at += 1;
-            } else if is_quote {
-                in_quotes = false;
-            } else {
-                field.push(byte);
-            }
-        } else if is_quote && is_start {
-            (in_quotes, is_start) = (true, false);
-        } else if byte == csv.delimiter && !is_comment {
-            fields.push(text(&mut field));
-            is_start = true;
-        } else if byte == csv.terminator.unwrap_or(b'\n') {
-            if csv.terminator.is_none() && field.last() == Some(&b'\r') {
-                field.pop();
-            }
-            fields.push(text(&mut field));
-            return Record { fields, length: at, is_cut: false };
-        } else {
-            field.push(byte);
-            is_start = false;
-        }
-    }
-    fields.push(text(&mut field));
-    Record { fields, length: at, is_cut: true }
-}
-
 #[cfg(test)]
 mod tests {
     use arrow::datatypes::DataType;
@@ -185,23 +163,7 @@ mod tests {
     }
 
     fn sniffed(text: &str) -> CsvOptions {
-        sniff(&whole(text), &CsvOptions::default(), &TableOptions::default())
-    }
-
-    #[test]
-    fn records_follow_the_quotes() {
-        let csv = CsvOptions::default();
-        let sample = whole("a,\"b,\"\"c\"\"\nd\",\r\n\r\n,e\n\"\"\nlast");
-        assert_eq!(
-            records(&sample, &csv, 99),
-            [vec!["a", "b,\"c\"\nd", ""], vec!["", "e"], vec![""], vec!["last"]]
-                .map(|r| r.iter().map(|s| s.to_string()).collect::<Vec<_>>())
-        );
-        let cut = Sample { is_whole: false, ..sample };
-        assert_eq!(records(&cut, &csv, 99).len(), 3);
-        let csv = CsvOptions { escape: Some(b'\\'), comment: Some(b'#'), ..csv };
-        let sample = whole("#it's \"a comment\n\"x\\\"y\",1\n");
-        assert_eq!(records(&sample, &csv, 99), [["x\"y", "1"].map(String::from)]);
+        sniff(&whole(text), &CsvOptions::default(), &TableOptions::default()).unwrap().csv
     }
 
     #[test]
@@ -220,19 +182,28 @@ mod tests {
         assert!(!sniffed("1,a\n2,b\n").header);
         assert!(!sniffed("a,a\n1,2\n").header);
         assert!(!sniffed("a,\n1,2\n").header);
+    }
+
+    #[test]
+    fn line_ends_in_quotes_are_found() {
         assert!(sniffed("id,text\n1,\"two\nlines\"\n").newlines_in_values);
+        assert!(!sniffed("id,text\n1,\"one, line\"\n").newlines_in_values);
+        // Where they were declared away, an open quote is an error that names its byte.
+        let declared = TableOptions { newlines_in_values: Some(false), ..Default::default() };
+        let error = sniff(&whole("id,text\n1,\"two\nlines\"\n"), &CsvOptions::default(), &declared).err().unwrap();
+        assert!(error.to_string().contains("byte 10"), "{error}");
     }
 
     #[test]
     fn columns_have_types() {
-        let csv = sniffed("id,x,when,ok,t\n1,,2024-01-01,true,a\n2,1.5,2024-01-02,,\n");
-        let found =
-            columns(&whole("id,x,when,ok,t,none\n1,,2024-01-01,true,a,\n2,1.5,2024-01-02,,\n"), &csv, 99).unwrap();
+        let text = "id,x,when,ok,t,none\n1,,2024-01-01,true,a,\n2,1.5,2024-01-02,,\n";
+        let sniff = |text| sniff(&whole(text), &CsvOptions::default(), &TableOptions::default()).unwrap();
+        let found = sniff(text).columns(99).unwrap();
         let types: Vec<_> = found.iter().map(|c| c.data_type.clone()).collect();
         let some = [DataType::Int64, DataType::Float64, DataType::Date32, DataType::Boolean, DataType::Utf8];
         assert_eq!(types[..5], some.map(Some));
         assert_eq!(types[5], None);
-        assert_eq!(columns(&whole(""), &csv, 99), None);
+        assert_eq!(sniff("").columns(99), None);
     }
 
     #[test]

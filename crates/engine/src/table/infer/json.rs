@@ -141,44 +141,81 @@ impl<'de> Visitor<'de> for ShapeVisitor {
     }
 }
 
-/// How the records stand, where that was not declared: one a line, unless the first line is no value of its own.
+/// How the records stand, where that was not declared: one a line, unless the first line is no value of its own or
+/// the whole is an array of records.
 pub(super) fn sniff(sample: &Sample) -> JsonShape {
-    let mut lines = sample.bytes.split(|b| *b == b'\n').filter(|line| !line.trim_ascii().is_empty());
+    let mut lines = sample.bytes.split(|b| *b == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default();
-    let is_value = serde_json::from_slice::<serde::de::IgnoredAny>(first).is_ok();
+    let is_value = !first.starts_with(b"[") && serde_json::from_slice::<serde::de::IgnoredAny>(first).is_ok();
     // A first line longer than the sample cannot be judged.
-    let is_cut = lines.next().is_none() && !sample.is_whole;
+    let is_cut = first.starts_with(b"{") && lines.next().is_none() && !sample.is_whole;
     if is_value || is_cut { JsonShape::Lines } else { JsonShape::Document }
 }
 
 /// The columns of an object; `None` if it holds no record.
 pub(super) fn columns(sample: &Sample, max_records: usize, address: &str) -> Result<Option<Vec<Column>>> {
-    let mut table = Shape::Unknown;
-    let mut count = 0;
-    // Reads lines as well: a line end is white space between values.
-    for record in serde_json::Deserializer::from_slice(&sample.bytes).into_iter::<Shape>().take(max_records) {
-        match record {
-            Ok(record @ Shape::Object(_)) => table.merge(record),
-            Ok(_) => {
-                return Err(Error::invalid(format!(
-                    "{address}: record {} is not an object; a table's records are objects such as {{\"a\": 1}}",
-                    count + 1,
-                )));
-            }
-            // The end of the sample cut it.
-            Err(error) if error.is_eof() && !sample.is_whole && count > 0 => break,
-            Err(error) => {
-                return Err(Error::invalid(format!("{address}: record {} is no JSON", count + 1)).with_source(error));
-            }
-        }
-        count += 1;
+    let mut records = Records { table: Shape::Unknown, count: 0, max: max_records, stray: false };
+    let read = if sample.bytes.trim_ascii_start().starts_with(b"[") {
+        serde_json::Deserializer::from_slice(&sample.bytes).deserialize_seq(&mut records)
+    } else {
+        // Reads lines as well: a line end is white space between values.
+        let mut values = serde_json::Deserializer::from_slice(&sample.bytes).into_iter::<Shape>();
+        values.try_for_each(|value| value.map(|record| records.add(record)))
+    };
+    if records.stray {
+        return Err(Error::invalid(format!(
+            "{address}: a record is not an object; a table's records are objects such as {{\"a\": 1}}"
+        )));
     }
-    let Shape::Object(fields) = table else { return Ok(None) };
+    match read {
+        // The end of the sample cut the last record.
+        Err(error) if error.is_eof() && !sample.is_whole && records.count > 0 => {}
+        Err(error) if records.count < max_records => {
+            let message = format!("{address}: record {} is no JSON", records.count + 1);
+            return Err(Error::invalid(message).with_source(error));
+        }
+        _ => {}
+    }
+    let Shape::Object(fields) = records.table else { return Ok(None) };
     let column = |(name, shape): (String, Shape)| {
         let data_type = shape.data_type(&name).map_err(|error| error.context(address))?;
         Ok(Column { name, data_type })
     };
     fields.into_iter().map(column).collect::<Result<_>>().map(Some)
+}
+
+/// The records seen so far, be they lines or elements of one array.
+struct Records {
+    table: Shape,
+    count: usize,
+    max: usize,
+    /// One of them was no object.
+    stray: bool,
+}
+
+impl Records {
+    fn add(&mut self, record: Shape) {
+        if self.count < self.max {
+            self.stray |= !matches!(record, Shape::Object(_));
+            self.table.merge(record);
+            self.count += 1;
+        }
+    }
+}
+
+impl<'de> Visitor<'de> for &mut Records {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of records")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        while let Some(record) = items.next_element()? {
+            self.add(record);
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -222,6 +259,7 @@ mod tests {
         let error = types("{\"a\":1}\n{oops}").unwrap_err().to_string();
         assert!(error.starts_with("s3://b/x.json: record 2 is no JSON"), "{error}");
         assert!(types("[1]").is_err());
+        assert!(types("1 2").is_err());
         assert!(types("").unwrap().is_empty());
     }
 
@@ -231,6 +269,16 @@ mod tests {
         let found = columns(&sample(text, false), 99, "x").unwrap().unwrap();
         assert_eq!(found.len(), 1);
         assert!(columns(&sample(text, true), 99, "x").is_err());
+        let text = "[{\"a\":1},\n{\"a\":1,\"b\":";
+        assert_eq!(columns(&sample(text, false), 99, "x").unwrap().unwrap().len(), 1);
+        assert!(columns(&sample(text, true), 99, "x").is_err());
+    }
+
+    #[test]
+    fn arrays_hold_records() {
+        let found = types(" [{\"a\":1}, {\"b\":\"x\"}]\n").unwrap();
+        assert_eq!(found, [("a".into(), Some(DataType::Int64)), ("b".into(), Some(DataType::Utf8))]);
+        assert!(types("[]").unwrap().is_empty());
     }
 
     #[test]
@@ -239,5 +287,7 @@ mod tests {
         assert_eq!(sniff(&sample("{\n  \"a\": 1\n}\n", true)), JsonShape::Document);
         assert_eq!(sniff(&sample("{\"a\": ", false)), JsonShape::Lines);
         assert_eq!(sniff(&sample("{} {}", true)), JsonShape::Document);
+        assert_eq!(sniff(&sample("[{\"a\":1}]", true)), JsonShape::Document);
+        assert_eq!(sniff(&sample("[{\"a\":", false)), JsonShape::Document);
     }
 }

@@ -11,6 +11,7 @@ mod parquet;
 mod sample;
 mod value;
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -62,11 +63,11 @@ pub(super) async fn infer(
         }
         Format::Json(mut json) => {
             let samples = all.samples().await?;
-            if let (None, Some((_, _, first))) = (options.json_shape, samples.first()) {
+            if let (None, Some((_, first))) = (options.json_shape, samples.first()) {
                 json.shape = json::sniff(first);
             }
             let read = |sample: &Sample, address: &str| json::columns(sample, all.max_records(), address);
-            (Format::Json(json), merge_all(samples, read, all.merging(Merging::Fields), location)?)
+            (Format::Json(json), merge_all(&samples, read, all.merging(Merging::Fields), location)?)
         }
     };
     if columns.len() > limits::COLUMNS {
@@ -90,8 +91,8 @@ pub(super) async fn header(
     let mut limit = HEADER_BYTES;
     loop {
         let sample = Sample::fetch(store, object, csv.compression, limit, address).await?;
-        match csv::records(&sample, csv, 1).first() {
-            Some(first) => return Ok(Some(csv::header_names(first))),
+        match csv::header(&sample, csv).map_err(|error| error.context(address))? {
+            Some(names) => return Ok(Some(names)),
             None if sample.is_whole => return Ok(None),
             None if limit < SAMPLE_BYTES => limit = SAMPLE_BYTES,
             None => return Err(Error::invalid(format!("{address}: the header is longer than {limit} bytes"))),
@@ -116,27 +117,39 @@ impl Objects<'_> {
         if self.options.union_by_name { Merging::Union } else { otherwise }
     }
 
-    /// The start of each sampled object that is not empty, with its index and address.
-    async fn samples(&self) -> Result<Vec<(usize, String, Sample)>> {
+    /// The start of each sampled object that is not empty, with its address.
+    async fn samples(&self) -> Result<Vec<(String, Sample)>> {
         stream::iter(self.sampled.iter().enumerate())
             .map(|(index, object)| async move {
                 let address = self.location.address(&object.path);
                 let compression = compression_of(object, self.options);
                 let limit = if index == 0 { SAMPLE_BYTES } else { FURTHER_SAMPLE_BYTES };
                 let sample = Sample::fetch(self.store, object, compression, limit, &address).await?;
-                Ok((index, address, sample))
+                Ok((address, sample))
             })
             .buffered(CONCURRENCY)
             .try_collect()
             .await
     }
 
+    /// The first object that is not empty settles how all of them are written.
     async fn csv(&self, base: CsvOptions) -> Result<(CsvOptions, Vec<Column>)> {
         let samples = self.samples().await?;
-        let with_bytes = samples.iter().find(|(_, _, sample)| !sample.bytes.is_empty());
-        let csv = with_bytes.map_or(base.clone(), |(_, _, sample)| csv::sniff(sample, &base, self.options));
+        let Some((address, first)) = samples.iter().find(|(_, sample)| !sample.bytes.is_empty()) else {
+            return Err(empty(self.location));
+        };
+        let sniffed = csv::sniff(first, &base, self.options).map_err(|error| error.context(address))?;
+        let mut csv = sniffed.csv.clone();
+        let newlines_in_values = Cell::new(csv.newlines_in_values);
         let read = |sample: &Sample, address: &str| {
-            let columns = csv::columns(sample, &csv, self.max_records());
+            let columns = if std::ptr::eq(sample, first) {
+                sniffed.columns(self.max_records())
+            } else {
+                let (columns, newlines) = csv::further_columns(sample, &sniffed.csv, self.options, self.max_records())
+                    .map_err(|error| error.context(address))?;
+                newlines_in_values.set(newlines_in_values.get() || newlines);
+                columns
+            };
             if columns.is_none() && !sample.is_whole {
                 let bytes = sample.bytes.len();
                 return Err(Error::invalid(format!(
@@ -147,7 +160,8 @@ impl Objects<'_> {
         };
         // Without a header there are no names to go by.
         let merging = if csv.header { self.merging(Merging::Positions) } else { Merging::Positions };
-        let columns = merge_all(samples, read, merging, self.location)?;
+        let columns = merge_all(&samples, read, merging, self.location)?;
+        csv.newlines_in_values = newlines_in_values.get();
         Ok((csv, columns))
     }
 
@@ -180,24 +194,26 @@ impl Objects<'_> {
 
 /// One table from the samples that hold anything; an error if none does.
 fn merge_all(
-    samples: Vec<(usize, String, Sample)>,
+    samples: &[(String, Sample)],
     read: impl Fn(&Sample, &str) -> Result<Option<Vec<Column>>>,
     how: Merging,
     location: &TableLocation,
 ) -> Result<Vec<Column>> {
-    let mut table: Option<(String, Vec<Column>)> = None;
-    for (_, address, sample) in samples {
-        let Some(columns) = read(&sample, &address)? else { continue };
+    let mut table: Option<(&str, Vec<Column>)> = None;
+    for (address, sample) in samples {
+        let Some(columns) = read(sample, address)? else { continue };
         match &mut table {
             None => table = Some((address, columns)),
-            Some((first, known)) => merge(known, columns, how, (first, &address))?,
+            Some((first, known)) => merge(known, columns, how, (first, address))?,
         }
     }
-    table.map(|(_, columns)| columns).ok_or_else(|| {
-        Error::invalid(format!(
-            "{location}: is empty: no schema can be inferred; declare the columns with CREATE EXTERNAL TABLE"
-        ))
-    })
+    table.map(|(_, columns)| columns).ok_or_else(|| empty(location))
+}
+
+fn empty(location: &TableLocation) -> Error {
+    Error::invalid(format!(
+        "{location}: is empty: no schema can be inferred; declare the columns with CREATE EXTERNAL TABLE"
+    ))
 }
 
 /// How an object is compressed: as declared, else as its name says.

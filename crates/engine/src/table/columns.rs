@@ -33,7 +33,7 @@ impl ObjectColumns {
         let mut own: Vec<Field> = header.iter().map(|name| Field::new(name, DataType::Utf8, true)).collect();
         let mut places = Vec::with_capacity(table.fields().len());
         for field in table.fields() {
-            let place = place_of(field.name(), header);
+            let place = place_of(field.name(), header, table);
             if let Some(own) = place.and_then(|place| own.get_mut(place)) {
                 *own = field.as_ref().clone();
             }
@@ -94,11 +94,13 @@ impl ObjectColumns {
     }
 }
 
-/// By its exact name, or else by the only one that differs in case alone: SQL lowers names that are not quoted.
-fn place_of(name: &str, header: &[String]) -> Option<usize> {
+/// By its exact name, or else by the only one that differs in case alone and is no other column of the table: SQL
+/// lowers names that are not quoted.
+fn place_of(name: &str, header: &[String], table: &Schema) -> Option<usize> {
     let exact = header.iter().position(|other| other == name);
     exact.or_else(|| {
-        let mut alike = header.iter().enumerate().filter(|(_, other)| other.eq_ignore_ascii_case(name));
+        let is_like = |other: &String| other.eq_ignore_ascii_case(name) && table.column_with_name(other).is_none();
+        let mut alike = header.iter().enumerate().filter(|(_, other)| is_like(other));
         alike.next().filter(|_| alike.next().is_none()).map(|(place, _)| place)
     })
 }

@@ -29,3 +29,6 @@ pub use listing::DataObject;
 pub use location::{PRIVATE_FOLDER, TableLocation};
 pub use options::{FileName, Kind, TableOptions};
 pub use partition::{only_on_partitions, prune, prune_physical};
+
+#[cfg(test)]
+mod read_back;

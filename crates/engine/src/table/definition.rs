@@ -43,6 +43,8 @@ pub struct TableDefinition {
     pub file_schema: SchemaRef,
     /// The columns in the paths, which come after those in the objects.
     pub partition_columns: Vec<FieldRef>,
+    /// What the store was declared to be able to do.
+    pub backend: Option<Profile>,
     kind: Kind,
     schema: SchemaRef,
     headers: Mutex<HashMap<(Path, Option<String>), Option<Arc<ObjectColumns>>>>,
@@ -117,17 +119,23 @@ impl TableDefinition {
         let name = location.glob().unwrap_or(location.prefix().as_ref());
         let compression = options.compression.unwrap_or_else(|| FileName::of(name).compression);
         let format = compressed(format, compression);
-        Self { location, options, format, file_schema, partition_columns, kind, schema, headers: Mutex::default() }
+        let backend = options.backend;
+        Self {
+            location,
+            options,
+            format,
+            file_schema,
+            partition_columns,
+            backend,
+            kind,
+            schema,
+            headers: Mutex::default(),
+        }
     }
 
     /// The columns in the objects, then those in the paths.
     pub fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
-    }
-
-    /// What the store was declared to be able to do.
-    pub fn backend(&self) -> Option<Profile> {
-        self.options.backend
     }
 
     /// How one object is written: the table's format, compressed as declared or else as the object's name says.

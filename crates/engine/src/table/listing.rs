@@ -182,6 +182,31 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn local_folders_are_listed() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = object_store::local::LocalFileSystem::new();
+        std::fs::create_dir(folder.path().join("deep")).unwrap();
+        for name in ["b 1.csv", "deep/a.csv", ".hidden.csv"] {
+            std::fs::write(folder.path().join(name), "1").unwrap();
+        }
+        let found = async |location: &str| {
+            let objects = list(&store, &TableLocation::parse(location)?, Some(Kind::Csv)).await?;
+            let name = |object: &DataObject| object.path.as_ref().rsplit('/').next().map(str::to_owned);
+            Ok::<_, Error>(objects.iter().filter_map(name).collect::<Vec<_>>())
+        };
+        let path = folder.path().to_str().unwrap();
+        assert_eq!(found(path).await.unwrap(), ["b 1.csv", "a.csv"]);
+        assert_eq!(found(&format!("{path}/*.csv")).await.unwrap(), ["b 1.csv"]);
+        assert_eq!(found(&format!("{path}/b 1.csv")).await.unwrap(), ["b 1.csv"]);
+        assert_eq!(found(&format!("file://{path}/b%201.csv")).await.unwrap(), ["b 1.csv"]);
+        for missing in ["none.csv", "none/", "none/*.csv"] {
+            let error = found(&format!("{path}/{missing}")).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+            assert!(error.to_string().contains("there is no object at"), "{error}");
+        }
+    }
+
     #[test]
     fn missing_buckets_are_named() {
         let location = TableLocation::parse("s3://nowhere/t/").unwrap();

@@ -2,7 +2,36 @@
 //!
 //! One evaluator for both sides of the network: the node runs it next to the disks, the engine runs it
 //! over plain reads. What they agree on is therefore not a matter of care but of construction.
+//!
+//! - [`scan`] runs a [`pushdown::Fragment`] over one object, whose bytes come from an [`ObjectReader`].
+//! - [`Evaluator`] evaluates the contract's expressions on batches that are already decoded.
+//! - [`CsvDecoder`] decodes CSV that arrives from elsewhere, such as the results of S3 Select.
+//!
+//! Memory is bounded whatever the object, see [`limits`]; no bytes from outside make it panic.
 
+#![warn(missing_docs)]
+
+mod aggregate;
+mod coerce;
+mod csv;
+mod errors;
+mod evaluate;
+mod functions;
+mod json;
+pub mod limits;
+mod local;
+mod lower;
+mod memory;
+mod output;
+mod parquet;
 mod reader;
+mod scan;
+mod text;
+mod types;
 
+pub use csv::{CsvDecoder, tokenize_sample};
+pub use evaluate::Evaluator;
+pub use local::LocalFile;
+pub use memory::InMemory;
 pub use reader::ObjectReader;
+pub use scan::{ScanCounters, ScanOptions, output_schema, scan};

@@ -1,0 +1,201 @@
+//! Aggregates without groups: one row out of any number.
+//!
+//! Result types are DataFusion's. Counts and sums of integers and decimals are exact, and a sum that leaves its type
+//! is an error rather than a wrapped number; everything else is DataFusion's own accumulator.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Int64Array, RecordBatch, UInt64Array};
+use arrow::datatypes::{DataType, Decimal128Type, Field, Int64Type, SchemaRef, UInt64Type};
+use datafusion_common::ScalarValue;
+use datafusion_expr::type_coercion::functions::fields_with_udf;
+use datafusion_expr::{Accumulator as DfAccumulator, AggregateUDF};
+use datafusion_functions_aggregate::average::avg_udaf;
+use datafusion_functions_aggregate::min_max::{max_udaf, min_udaf};
+use datafusion_functions_aggregate::sum::sum_udaf;
+use datafusion_physical_expr::aggregate::AggregateExprBuilder;
+use pushdown::{AggregateCall, AggregateFunction, Error, Result};
+
+use crate::coerce;
+use crate::errors::from_datafusion;
+use crate::lower::{Physical, lower};
+use crate::types::sql_type;
+
+/// One aggregate under way.
+pub(crate) struct Accumulator {
+    name: String,
+    state: State,
+}
+
+enum State {
+    CountRows(i64),
+    Count(Physical, i64),
+    /// Over Int64 or UInt64; the total is `None` until there is a value.
+    SumIntegers(Physical, DataType, Option<i128>),
+    SumDecimals(Physical, DataType, Option<i128>),
+    Other(Physical, DataType, Box<dyn DfAccumulator>),
+}
+
+impl Accumulator {
+    /// For `call` over batches of `schema`.
+    pub(crate) fn new(call: &AggregateCall, schema: &SchemaRef) -> Result<Self> {
+        let function = call.function;
+        let argument = call.argument.as_ref().map(|expr| lower(expr, schema)).transpose()?;
+        let state = match (function, argument) {
+            (AggregateFunction::Count, None) => State::CountRows(0),
+            (_, None) => return Err(Error::invalid(format!("{} needs an argument", function.sql()))),
+            (AggregateFunction::Count, Some(argument)) => State::Count(argument, 0),
+            (AggregateFunction::Sum, Some(argument)) => sum(argument, schema)?,
+            (AggregateFunction::Min, Some(argument)) => other(min_udaf(), argument, schema)?,
+            (AggregateFunction::Max, Some(argument)) => other(max_udaf(), argument, schema)?,
+            (AggregateFunction::Avg, Some(argument)) => {
+                other(avg_udaf(), numeric(argument, function, schema)?, schema)?
+            }
+        };
+        Ok(Self { name: call.name.clone(), state })
+    }
+
+    /// The result's column.
+    pub(crate) fn field(&self) -> Field {
+        let (data_type, nullable) = match &self.state {
+            State::CountRows(_) | State::Count(..) => (DataType::Int64, false),
+            State::SumIntegers(_, data_type, _)
+            | State::SumDecimals(_, data_type, _)
+            | State::Other(_, data_type, _) => (data_type.clone(), true),
+        };
+        Field::new(&self.name, data_type, nullable)
+    }
+
+    /// Takes in all rows of a batch.
+    pub(crate) fn update(&mut self, batch: &RecordBatch) -> Result<()> {
+        let rows = batch.num_rows();
+        let values = |expr: &Physical| expr.evaluate(batch).and_then(|v| v.into_array(rows)).map_err(from_datafusion);
+        match &mut self.state {
+            State::CountRows(count) => *count += rows as i64,
+            State::Count(expr, count) => {
+                let values = values(expr)?;
+                *count += (rows - values.logical_null_count()) as i64;
+            }
+            State::SumIntegers(expr, data_type, total) => {
+                let values = values(expr)?;
+                let added = match data_type {
+                    DataType::UInt64 => add_up(values.as_primitive::<UInt64Type>().iter().flatten().map(i128::from)),
+                    _ => add_up(values.as_primitive::<Int64Type>().iter().flatten().map(i128::from)),
+                };
+                add(total, added, data_type)?;
+            }
+            State::SumDecimals(expr, data_type, total) => {
+                let values = values(expr)?;
+                let values = values.as_primitive::<Decimal128Type>();
+                let added = if values.null_count() == 0 {
+                    add_up(values.values().iter().copied())
+                } else {
+                    add_up(values.iter().flatten())
+                };
+                add(total, added, data_type)?;
+            }
+            State::Other(expr, _, accumulator) => {
+                accumulator.update_batch(&[values(expr)?]).map_err(from_datafusion)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The result, as an array of one.
+    pub(crate) fn finish(self) -> Result<ArrayRef> {
+        let overflow = |data_type: &DataType| sum_overflow(data_type);
+        Ok(match self.state {
+            State::CountRows(count) | State::Count(_, count) => Arc::new(Int64Array::from(vec![count])),
+            State::SumIntegers(_, data_type, total) => match data_type {
+                DataType::UInt64 => {
+                    let total = total.map(u64::try_from).transpose().map_err(|_| overflow(&data_type))?;
+                    Arc::new(UInt64Array::from(vec![total]))
+                }
+                _ => {
+                    let total = total.map(i64::try_from).transpose().map_err(|_| overflow(&data_type))?;
+                    Arc::new(Int64Array::from(vec![total]))
+                }
+            },
+            State::SumDecimals(_, data_type, total) => {
+                let DataType::Decimal128(precision, _) = data_type else {
+                    return Err(Error::internal("a decimal sum that is no decimal"));
+                };
+                if total.is_some_and(|t| t.unsigned_abs() >= 10u128.pow(u32::from(precision.min(38)))) {
+                    return Err(overflow(&data_type));
+                }
+                Arc::new(Decimal128Array::from(vec![total]).with_data_type(data_type))
+            }
+            State::Other(_, data_type, mut accumulator) => {
+                let value = accumulator.evaluate().map_err(from_datafusion)?;
+                let value = if value.is_null() { ScalarValue::try_from(&data_type) } else { value.cast_to(&data_type) };
+                value.and_then(|v| v.to_array()).map_err(from_datafusion)?
+            }
+        })
+    }
+}
+
+/// The sum, or `None` if it leaves 128 bits; over nothing it is `Some(None)`.
+fn add_up(mut values: impl Iterator<Item = i128>) -> Option<Option<i128>> {
+    let Some(first) = values.next() else { return Some(None) };
+    values.try_fold(first, i128::checked_add).map(Some)
+}
+
+fn add(total: &mut Option<i128>, added: Option<Option<i128>>, data_type: &DataType) -> Result<()> {
+    match (&total, added) {
+        (_, None) => return Err(sum_overflow(data_type)),
+        (_, Some(None)) => {}
+        (None, Some(added)) => *total = added,
+        (Some(before), Some(Some(added))) => {
+            *total = Some(before.checked_add(added).ok_or_else(|| sum_overflow(data_type))?);
+        }
+    }
+    Ok(())
+}
+
+fn sum_overflow(data_type: &DataType) -> Error {
+    Error::invalid(format!("SUM is out of the range of {}; cast its argument to DOUBLE", sql_type(data_type)))
+}
+
+/// The argument, if it is a number or an untyped NULL.
+fn numeric(argument: Physical, function: AggregateFunction, schema: &SchemaRef) -> Result<Physical> {
+    let data_type = argument.data_type(schema).map_err(from_datafusion)?;
+    match data_type {
+        DataType::Null => coerce::cast(argument, &DataType::Int64, schema),
+        t if t.is_numeric() => Ok(argument),
+        other => Err(Error::invalid(format!("{} needs numbers, not {}", function.sql(), sql_type(&other)))),
+    }
+}
+
+fn sum(argument: Physical, schema: &SchemaRef) -> Result<State> {
+    let argument = numeric(argument, AggregateFunction::Sum, schema)?;
+    Ok(match argument.data_type(schema).map_err(from_datafusion)? {
+        t if t.is_signed_integer() => {
+            State::SumIntegers(coerce::cast(argument, &DataType::Int64, schema)?, DataType::Int64, None)
+        }
+        t if t.is_unsigned_integer() => {
+            State::SumIntegers(coerce::cast(argument, &DataType::UInt64, schema)?, DataType::UInt64, None)
+        }
+        DataType::Decimal128(precision, scale) => {
+            let result = DataType::Decimal128((precision + 10).min(38), scale);
+            State::SumDecimals(argument, result, None)
+        }
+        _ => other(sum_udaf(), argument, schema)?,
+    })
+}
+
+/// DataFusion's accumulator, with the argument in the type it takes.
+fn other(function: Arc<AggregateUDF>, argument: Physical, schema: &SchemaRef) -> Result<State> {
+    let build = || -> datafusion_common::Result<_> {
+        let field = Arc::new(Field::new("", argument.data_type(schema)?, true));
+        let wanted = fields_with_udf(&[field], function.as_ref())?;
+        let to = wanted.first().map_or(DataType::Null, |f| f.data_type().clone());
+        let argument = coerce::cast(argument, &to, schema).map_err(crate::errors::into_datafusion)?;
+        let aggregate = AggregateExprBuilder::new(Arc::clone(&function), vec![Arc::clone(&argument)])
+            .schema(Arc::clone(schema))
+            .alias(function.name())
+            .build()?;
+        let accumulator = aggregate.create_accumulator()?;
+        Ok(State::Other(argument, aggregate.field().data_type().clone(), accumulator))
+    };
+    build().map_err(from_datafusion)
+}

@@ -1,0 +1,122 @@
+//! CSV that arrives in pieces from elsewhere than an object: results of S3 Select, samples for inference.
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use bytes::Bytes;
+use pushdown::{CsvOptions, Error, Format, Fragment, Result};
+
+use super::rows::CsvRows;
+use super::tokenize::{Dialect, Malformed};
+use crate::ScanOptions;
+use crate::text::fields::FieldColumn;
+use crate::text::records::TextBuffer;
+
+/// Decodes CSV fed in pieces of any size into batches of a schema.
+pub struct CsvDecoder {
+    location: String,
+    rows: CsvRows,
+    buffer: TextBuffer,
+    ready: Vec<RecordBatch>,
+}
+
+impl CsvDecoder {
+    /// For text that is called `location` in messages. The text is not compressed, whatever `options` say.
+    pub fn new(schema: SchemaRef, options: CsvOptions, location: impl Into<String>) -> Result<Self> {
+        let location = location.into();
+        let fragment = Fragment::all(Format::Csv(options.clone()), schema);
+        let batch_rows = ScanOptions::default().batch_rows;
+        let (rows, _) = CsvRows::new(&fragment, &options, &location, 0, 0, batch_rows)?;
+        Ok(Self { location, rows, buffer: TextBuffer::new(0), ready: vec![] })
+    }
+
+    /// The schema of the batches.
+    pub fn schema(&self) -> SchemaRef {
+        self.rows.schema()
+    }
+
+    /// Takes in the next piece of the text and decodes what is complete.
+    pub fn feed(&mut self, mut bytes: Bytes) -> Result<()> {
+        while !bytes.is_empty() {
+            self.buffer.fill(&mut bytes);
+            if self.buffer.is_ready() {
+                self.decode()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// All rows whose records are complete so far and that were not taken yet.
+    pub fn flush(&mut self) -> Result<Vec<RecordBatch>> {
+        self.decode()?;
+        self.ready.extend(self.rows.take()?);
+        Ok(std::mem::take(&mut self.ready))
+    }
+
+    /// Batches that are full; the rest stays for more rows to come.
+    pub fn take_ready(&mut self) -> Vec<RecordBatch> {
+        std::mem::take(&mut self.ready)
+    }
+
+    /// The end of the text: all rows not taken yet, with a last record that has no terminator.
+    pub fn finish(&mut self) -> Result<Vec<RecordBatch>> {
+        self.buffer.finish();
+        self.flush()
+    }
+
+    fn decode(&mut self) -> Result<()> {
+        loop {
+            let advance = self.rows.advance(&self.buffer, u64::MAX)?;
+            if self.rows.is_full() {
+                self.ready.extend(self.rows.take()?);
+            }
+            if advance.bytes == 0 {
+                break;
+            }
+            self.buffer.consume(advance.bytes);
+            self.buffer.narrow();
+        }
+        if self.buffer.is_ready() && !self.buffer.is_whole() {
+            self.buffer.widen(&self.location)?;
+        }
+        Ok(())
+    }
+}
+
+/// The fields of the first records of a CSV, header included, for inference.
+///
+/// `bytes` is the beginning of the text. Unless it is the `whole` text, a record that is cut off at its end is left
+/// out. Text that is not UTF-8 is an error.
+pub fn tokenize_sample(bytes: &[u8], whole: bool, options: &CsvOptions) -> Result<Vec<Vec<String>>> {
+    let dialect = Dialect::new(options)?;
+    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let skipped = bytes.len() - text.len();
+    let open_quote = |why| match why {
+        Malformed::OpenQuote(at) => Error::invalid(format!(
+            "byte {}: a quote is opened and not closed in its record; if values hold line ends, declare \
+             newlines_in_values",
+            at + skipped
+        )),
+        Malformed::FieldCount => Error::internal("fields are not counted here"),
+    };
+    let mut records = Vec::new();
+    let mut at = 0;
+    while let Some(line) = dialect.line(text, at, whole).map_err(open_quote)? {
+        at = line.next;
+        if !line.is_record {
+            continue;
+        }
+        let spans = dialect.all_fields(text, line).map_err(open_quote)?;
+        let quoting = dialect.quoting.unwrap_or_default();
+        let fields = FieldColumn { data: text, spans: &spans, stride: 1, column: 0, rows: None, quoting };
+        let mut record = Vec::with_capacity(spans.len());
+        fields.try_for_each(|span, field| match std::str::from_utf8(field.unwrap_or_default()) {
+            Ok(field) => {
+                record.push(field.to_owned());
+                Ok(())
+            }
+            Err(_) => Err(Error::invalid(format!("byte {}: the text is not UTF-8", span.start() + skipped))),
+        })?;
+        records.push(record);
+    }
+    Ok(records)
+}

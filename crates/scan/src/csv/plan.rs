@@ -1,0 +1,102 @@
+//! What is decoded of a CSV record, and when.
+//!
+//! Conjuncts of the predicate that read the same columns form a stage. Stages run in the order written, each on the
+//! rows that passed the one before, and decode only their own columns. What is left decodes the output columns.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use pushdown::{CsvOptions, Expr, Fragment, Output, Result};
+
+use super::fuse::{DecodedColumn, Fuser};
+use crate::evaluate::Evaluator;
+use crate::output::{columns_of, map_columns, map_output};
+
+/// The plan of a scan.
+pub(crate) struct CsvPlan {
+    /// Conditions, first to last.
+    pub(crate) stages: Vec<Stage>,
+    /// The columns that come out.
+    pub(crate) output: Vec<DecodedColumn>,
+    /// Their schema.
+    pub(crate) schema: SchemaRef,
+}
+
+/// Columns, and a condition on them.
+pub(crate) struct Stage {
+    pub(crate) columns: Vec<DecodedColumn>,
+    pub(crate) schema: SchemaRef,
+    pub(crate) predicate: Evaluator,
+}
+
+impl CsvPlan {
+    /// The plan for a fragment, and the fragment's output rewritten to the columns that come out.
+    pub(crate) fn new(fragment: &Fragment, options: &CsvOptions) -> Result<(Self, Output)> {
+        let mut fuser = Fuser::new(&fragment.schema, options);
+        if let Some(predicate) = &fragment.predicate {
+            crate::lower::check_depth(predicate)?;
+        }
+        let conjuncts = fragment.predicate.clone().map_or_else(Vec::new, Expr::into_conjuncts);
+        let conjuncts = conjuncts.iter().map(|c| fuser.rewrite(c)).collect::<Result<Vec<_>>>()?;
+        let output = map_output(&fragment.output, &mut |expr| fuser.rewrite(expr))?;
+        let decoded = fuser.decoded;
+
+        let mut stages: Vec<(Vec<usize>, Vec<Expr>)> = Vec::new();
+        for conjunct in conjuncts {
+            let columns = conjunct.columns();
+            match stages.last_mut() {
+                Some((last, all)) if *last == columns => all.push(conjunct),
+                _ => stages.push((columns, vec![conjunct])),
+            }
+        }
+        let stages =
+            stages.into_iter().map(|(columns, all)| Stage::new(&decoded, &columns, all)).collect::<Result<_>>()?;
+
+        let columns = columns_of(&output);
+        let output = map_output(&output, &mut |expr| Ok(map_columns(expr, &mut |i| position(&columns, i))))?;
+        let columns = pick(&decoded, &columns);
+        Ok((Self { stages, schema: schema_of(&columns), output: columns }, output))
+    }
+
+    /// The fields that stages read, and those that only the output reads, ascending; the former hold all that lie
+    /// before the last of them, so that cutting a record can go on where it stopped.
+    pub(crate) fn fields(&self) -> (Vec<usize>, Vec<usize>) {
+        let sorted = |fields: &mut dyn Iterator<Item = usize>| {
+            let mut fields: Vec<usize> = fields.collect();
+            fields.sort_unstable();
+            fields.dedup();
+            fields
+        };
+        let output = sorted(&mut self.output.iter().map(|c| c.field));
+        if self.stages.is_empty() {
+            return (output, vec![]);
+        }
+        let staged = sorted(&mut self.stages.iter().flat_map(|s| &s.columns).map(|c| c.field));
+        let last = staged.last().copied();
+        let (early, late): (Vec<usize>, Vec<usize>) = output.into_iter().partition(|f| Some(*f) <= last);
+        (sorted(&mut staged.into_iter().chain(early)), late)
+    }
+}
+
+impl Stage {
+    fn new(decoded: &[DecodedColumn], columns: &[usize], conjuncts: Vec<Expr>) -> Result<Self> {
+        let predicate = map_columns(&Expr::conjunction(conjuncts), &mut |i| position(columns, i));
+        let columns = pick(decoded, columns);
+        let schema = schema_of(&columns);
+        Ok(Self { predicate: Evaluator::predicate(&predicate, &schema)?, schema, columns })
+    }
+}
+
+/// Where `index` is in `columns`. It is there: `columns` was gathered from the same expression.
+fn position(columns: &[usize], index: usize) -> usize {
+    columns.binary_search(&index).unwrap_or(usize::MAX)
+}
+
+fn pick(decoded: &[DecodedColumn], columns: &[usize]) -> Vec<DecodedColumn> {
+    columns.iter().filter_map(|i| decoded.get(*i).cloned()).collect()
+}
+
+fn schema_of(columns: &[DecodedColumn]) -> SchemaRef {
+    let fields: Vec<Field> = columns.iter().map(|c| Field::new(&c.name, c.data_type.clone(), c.nullable())).collect();
+    Arc::new(Schema::new(fields))
+}

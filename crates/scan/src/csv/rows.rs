@@ -1,0 +1,314 @@
+//! From text to the rows that pass: cut records, decode what the predicate reads, decode the rest of what is left.
+//!
+//! Works through the buffer in groups of records small enough that their text and field positions stay in the
+//! processor's cache. Output columns are appended group after group, so batches are full however few rows pass.
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use pushdown::{CsvOptions, Error, Fragment, Output, Ragged, Result};
+
+use super::fuse::DecodedColumn;
+use super::plan::{CsvPlan, Stage};
+use super::tokenize::{Dialect, Line, Malformed};
+use crate::errors::from_arrow;
+use crate::limits::{BATCH_TEXT_BYTES, GROUP_RECORDS};
+use crate::output::record_batch;
+use crate::text::columns::{BadField, ColumnBuilder, Spelling};
+use crate::text::fields::{FieldColumn, Span};
+use crate::text::records::TextBuffer;
+use crate::types::{is_text, sql_type};
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// Rows of a CSV text under way to a batch.
+pub(crate) struct CsvRows {
+    location: String,
+    dialect: Dialect,
+    /// How many fields a record should have.
+    columns: usize,
+    plan: CsvPlan,
+    /// Builders of each stage's columns, emptied after every group.
+    staged: Vec<Vec<Box<dyn ColumnBuilder>>>,
+    /// Builders of the output columns, emptied when a batch is full.
+    output: Vec<Box<dyn ColumnBuilder>>,
+    rows: usize,
+    batch_rows: usize,
+    /// The next record is the header.
+    header: bool,
+    /// Records that begin before it are not wanted.
+    begin: u64,
+    group: Group,
+}
+
+/// The records of one group, and where their fields are.
+#[derive(Default)]
+struct Group {
+    lines: Vec<Line>,
+    /// Fields cut for all records.
+    fields: Vec<usize>,
+    spans: Vec<Span>,
+    /// Where cutting stopped in each record.
+    resume: Vec<usize>,
+    /// Fields cut only for records that passed.
+    late_fields: Vec<usize>,
+    late_spans: Vec<Span>,
+}
+
+/// What one step did.
+pub(crate) struct Advance {
+    /// Bytes to consume; 0 if there was no complete record.
+    pub(crate) bytes: usize,
+    /// Bytes of those that belong to the scan's range.
+    pub(crate) scanned: u64,
+    /// Records looked at.
+    pub(crate) records: u64,
+}
+
+impl CsvRows {
+    /// For a scan whose text begins at `start` and wants records from `begin` on. Also gives the fragment's output,
+    /// rewritten to the columns of the batches that come out here.
+    pub(crate) fn new(
+        fragment: &Fragment,
+        options: &CsvOptions,
+        location: &str,
+        start: u64,
+        begin: u64,
+        batch_rows: usize,
+    ) -> Result<(Self, Output)> {
+        let dialect = Dialect::new(options)?;
+        let (plan, output) = CsvPlan::new(fragment, options)?;
+        let build = |columns: &[DecodedColumn]| columns.iter().map(DecodedColumn::builder).collect::<Result<Vec<_>>>();
+        let (fields, late_fields) = plan.fields();
+        let rows = Self {
+            location: location.to_owned(),
+            dialect,
+            columns: fragment.schema.fields().len(),
+            staged: plan.stages.iter().map(|s| build(&s.columns)).collect::<Result<_>>()?,
+            output: build(&plan.output)?,
+            plan,
+            rows: 0,
+            batch_rows: batch_rows.max(1),
+            header: options.header && start == 0,
+            begin,
+            group: Group { fields, late_fields, ..Group::default() },
+        };
+        Ok((rows, output))
+    }
+
+    /// The schema of the batches.
+    pub(crate) fn schema(&self) -> SchemaRef {
+        SchemaRef::clone(&self.plan.schema)
+    }
+
+    /// Whether a batch should be taken.
+    pub(crate) fn is_full(&self) -> bool {
+        self.rows >= self.batch_rows || self.output.iter().map(|c| c.text_bytes()).sum::<usize>() >= BATCH_TEXT_BYTES
+    }
+
+    /// The rows gathered so far, if any.
+    pub(crate) fn take(&mut self) -> Result<Option<RecordBatch>> {
+        let rows = std::mem::take(&mut self.rows);
+        if rows == 0 {
+            return Ok(None);
+        }
+        let columns = self.output.iter_mut().map(|c| c.finish()).collect::<Result<_, _>>().map_err(from_arrow)?;
+        record_batch(&self.plan.schema, columns, rows).map(Some)
+    }
+
+    /// Works through the next group of complete records that begin before `end`.
+    pub(crate) fn advance(&mut self, buffer: &TextBuffer, end: u64) -> Result<Advance> {
+        let bytes = self.cut(buffer, end)?;
+        let records = self.group.lines.len() as u64;
+        if records > 0 {
+            self.evaluate(buffer)?;
+        }
+        let before_range = self.begin.saturating_sub(buffer.offset());
+        Ok(Advance { bytes, scanned: (bytes as u64).saturating_sub(before_range), records })
+    }
+
+    /// Cuts the group's records and the fields wanted of all of them.
+    fn cut(&mut self, buffer: &TextBuffer, end: u64) -> Result<usize> {
+        let (text, padded, offset) = (buffer.text(), buffer.padded(), buffer.offset());
+        let Group { lines, fields, spans, resume, .. } = &mut self.group;
+        lines.clear();
+        spans.clear();
+        resume.clear();
+        let most = GROUP_RECORDS.min(self.batch_rows.saturating_sub(self.rows).max(1));
+        let strict_end = self.dialect.ragged == Ragged::Error && fields.last() == self.columns.checked_sub(1).as_ref();
+        let stop = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let mut at = 0;
+        if offset == 0 {
+            if text.len() < BYTE_ORDER_MARK.len() && !buffer.is_whole() {
+                return Ok(0);
+            }
+            if text.starts_with(BYTE_ORDER_MARK) {
+                at = BYTE_ORDER_MARK.len();
+            }
+        }
+        // The mark belongs to the first record, which begins at the first byte of the object.
+        let lead = at;
+        while lines.len() < most && (at < stop || (at == lead && stop > 0)) {
+            let cut = self.dialect.line(text, at, buffer.is_whole());
+            let cut = cut.map_err(|why| malformed(&self.location, &self.dialect, self.columns, text, offset, at, why));
+            let Some(line) = cut? else { break };
+            let line_start = at;
+            at = line.next;
+            if !line.is_record {
+                continue;
+            }
+            let begins = if line_start == lead { offset } else { offset + line_start as u64 };
+            if std::mem::take(&mut self.header) || begins < self.begin {
+                continue;
+            }
+            if !fields.is_empty() {
+                let cut = self.dialect.split(padded, line.start, line.end, 0, fields, spans);
+                let cut =
+                    cut.and_then(
+                        |next| {
+                            if strict_end && next <= line.end { Err(Malformed::FieldCount) } else { Ok(next) }
+                        },
+                    );
+                resume.push(cut.map_err(|why| {
+                    malformed(&self.location, &self.dialect, self.columns, text, offset, line.start, why)
+                })?);
+            }
+            lines.push(line);
+        }
+        if at == lead && !(buffer.is_whole() && at == text.len()) { Ok(0) } else { Ok(at) }
+    }
+
+    /// Runs the stages over the group and appends what passes to the output columns.
+    fn evaluate(&mut self, buffer: &TextBuffer) -> Result<()> {
+        let padded = buffer.padded();
+        let group = &mut self.group;
+        let quoting = self.dialect.quoting.unwrap_or_default();
+        let mut passed: Option<Vec<u32>> = None;
+        for (Stage { columns, schema, predicate }, builders) in self.plan.stages.iter().zip(&mut self.staged) {
+            let rows = passed.as_ref().map_or(group.lines.len(), Vec::len);
+            if rows == 0 {
+                return Ok(());
+            }
+            let mut arrays = Vec::with_capacity(columns.len());
+            for (column, builder) in columns.iter().zip(builders) {
+                let fields = group.column(padded, column.field, passed.as_deref(), quoting);
+                builder
+                    .append(&fields)
+                    .map_err(|bad| bad_field(&self.location, buffer.offset(), column, &fields, &bad))?;
+                arrays.push(builder.finish().map_err(from_arrow)?);
+            }
+            let matches = predicate.matches(&record_batch(schema, arrays, rows)?)?;
+            let indices = matches.values().set_indices_u32();
+            passed = Some(match passed {
+                None => indices.collect(),
+                Some(before) => indices.filter_map(|i| before.get(i as usize).copied()).collect(),
+            });
+        }
+        let rows = passed.as_ref().map_or(group.lines.len(), Vec::len);
+        if rows == 0 {
+            return Ok(());
+        }
+        if !group.late_fields.is_empty() {
+            self.cut_late(buffer, passed.as_deref())?;
+        }
+        let group = &self.group;
+        for (column, builder) in self.plan.output.iter().zip(&mut self.output) {
+            let fields = group.column(padded, column.field, passed.as_deref(), quoting);
+            builder.append(&fields).map_err(|bad| bad_field(&self.location, buffer.offset(), column, &fields, &bad))?;
+        }
+        self.rows += rows;
+        Ok(())
+    }
+
+    /// Cuts the fields wanted only of the records that passed.
+    fn cut_late(&mut self, buffer: &TextBuffer, passed: Option<&[u32]>) -> Result<()> {
+        let (text, padded) = (buffer.text(), buffer.padded());
+        let Group { lines, fields, resume, late_fields, late_spans, .. } = &mut self.group;
+        late_spans.clear();
+        let strict_end =
+            self.dialect.ragged == Ragged::Error && late_fields.last() == self.columns.checked_sub(1).as_ref();
+        let first = fields.last().map_or(0, |last| last + 1);
+        let all = 0..u32::try_from(lines.len()).unwrap_or(u32::MAX);
+        for row in passed.map_or_else(|| all.collect(), <[u32]>::to_vec) {
+            let Some(line) = lines.get(row as usize) else { continue };
+            let start = resume.get(row as usize).copied().unwrap_or(line.start);
+            let cut = self.dialect.split(padded, start, line.end, first, late_fields, late_spans);
+            let cut =
+                cut.and_then(|next| if strict_end && next <= line.end { Err(Malformed::FieldCount) } else { Ok(()) });
+            cut.map_err(|why| {
+                malformed(&self.location, &self.dialect, self.columns, text, buffer.offset(), line.start, why)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl Group {
+    /// One field of the records in `rows`.
+    fn column<'a>(
+        &'a self,
+        data: &'a [u8],
+        field: usize,
+        rows: Option<&'a [u32]>,
+        quoting: crate::text::fields::Quoting,
+    ) -> FieldColumn<'a> {
+        match self.fields.binary_search(&field) {
+            Ok(column) => FieldColumn { data, spans: &self.spans, stride: self.fields.len(), column, rows, quoting },
+            Err(_) => {
+                let column = self.late_fields.binary_search(&field).unwrap_or_default();
+                let stride = self.late_fields.len();
+                FieldColumn { data, spans: &self.late_spans, stride, column, rows: None, quoting }
+            }
+        }
+    }
+}
+
+/// The error for a record that cannot be cut. `at` is where it starts in `text`.
+#[cold]
+fn malformed(
+    location: &str,
+    dialect: &Dialect,
+    columns: usize,
+    text: &[u8],
+    offset: u64,
+    at: usize,
+    why: Malformed,
+) -> Error {
+    match why {
+        Malformed::OpenQuote(quote) => Error::invalid(format!(
+            "{location}, byte {}: a quote is opened and not closed in its record; if values hold line ends, declare \
+             newlines_in_values",
+            offset + quote as u64
+        )),
+        Malformed::FieldCount => {
+            let line = dialect.line(text, at, true).ok().flatten();
+            let found = line.and_then(|line| dialect.all_fields(text, line).ok()).map_or(0, |spans| spans.len());
+            Error::invalid(format!(
+                "{location}, byte {}: the record has {found} fields and the table {columns} columns; correct the \
+                 declaration, or declare that records may be ragged",
+                offset + at as u64
+            ))
+        }
+    }
+}
+
+#[cold]
+fn bad_field(location: &str, offset: u64, column: &DecodedColumn, fields: &FieldColumn<'_>, bad: &BadField) -> Error {
+    let name = &column.name;
+    let place = if bad.span.is_missing() {
+        format!("{location}, column \"{name}\"")
+    } else {
+        format!("{location}, byte {}, column \"{name}\"", offset + bad.span.start() as u64)
+    };
+    if bad.null {
+        return Error::invalid(format!("{place}: the field is NULL, but the column is declared NOT NULL"));
+    }
+    let value = fields.shown(bad.span);
+    if is_text(&column.data_type) {
+        return Error::invalid(format!("{place}: '{value}' is not UTF-8"));
+    }
+    let way_out = match column.spelling {
+        Spelling::Declared => "; a column declared VARCHAR takes any text",
+        Spelling::Cast => "",
+    };
+    Error::invalid(format!("{place}: cannot parse '{value}' as {}{way_out}", sql_type(&column.data_type)))
+}

@@ -1,0 +1,272 @@
+//! Cutting text into records and records into fields.
+//!
+//! Records end at the terminator. Where values may hold line ends, a terminator within quotes does not count;
+//! elsewhere it always does, so that any byte range can be read alone. Within a record the rules are those of
+//! csv-core, DataFusion's reader: a quote has meaning only at the start of a field, blank records and comments
+//! are skipped, and what follows a closing quote belongs to the field.
+//!
+//! Fields are found 64 bytes at a time up to the last one wanted. A record with a quote in that part is cut again
+//! field by field.
+
+use memchr::{memchr, memchr2};
+use pushdown::{CsvOptions, Error, Ragged, Result};
+
+use super::structural::{BLOCK, positions};
+use crate::text::fields::{Quoting, Span};
+
+/// How records and fields are marked.
+#[derive(Clone, Debug)]
+pub(crate) struct Dialect {
+    pub(crate) delimiter: u8,
+    pub(crate) quoting: Option<Quoting>,
+    pub(crate) terminator: u8,
+    /// A `\r` before the terminator is part of it.
+    crlf: bool,
+    comment: Option<u8>,
+    newlines_in_values: bool,
+    pub(crate) ragged: Ragged,
+}
+
+/// One record, or what stands in place of one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Line {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    /// Where the next one starts.
+    pub(crate) next: usize,
+    /// Neither blank nor a comment.
+    pub(crate) is_record: bool,
+}
+
+/// Why a record cannot be cut.
+#[derive(Debug)]
+pub(crate) enum Malformed {
+    /// A quote that is not closed, and where it is.
+    OpenQuote(usize),
+    /// Fields are missing, or there are more than columns.
+    FieldCount,
+}
+
+impl Dialect {
+    /// Checks the options against each other.
+    pub(crate) fn new(options: &CsvOptions) -> Result<Self> {
+        let terminator = options.terminator.unwrap_or(b'\n');
+        let quoting = options.quote.map(|quote| Quoting { quote, escape: options.escape.filter(|e| *e != quote) });
+        let marks = [Some(options.delimiter), Some(terminator), options.quote];
+        for (i, mark) in marks.iter().enumerate() {
+            if mark.is_some() && marks.iter().skip(i + 1).any(|other| other == mark) {
+                return Err(Error::invalid("delimiter, quote and record terminator of a CSV must differ"));
+            }
+        }
+        Ok(Self {
+            delimiter: options.delimiter,
+            quoting,
+            terminator,
+            crlf: options.terminator.is_none(),
+            comment: options.comment,
+            newlines_in_values: options.newlines_in_values && quoting.is_some(),
+            ragged: options.ragged,
+        })
+    }
+
+    /// The terminator at which byte ranges may be cut, if they may.
+    pub(crate) fn cut_at(&self) -> Option<u8> {
+        (!self.newlines_in_values).then_some(self.terminator)
+    }
+
+    /// The record or other line at `start`; `None` if `text` does not hold its end and more is to come.
+    #[inline]
+    pub(crate) fn line(&self, text: &[u8], start: usize, whole: bool) -> Result<Option<Line>, Malformed> {
+        let Some(rest) = text.get(start..).filter(|rest| !rest.is_empty()) else { return Ok(None) };
+        let (mut end, next) = match memchr(self.terminator, rest) {
+            Some(at) => (start + at, start + at + 1),
+            None if whole => (text.len(), text.len()),
+            None => return Ok(None),
+        };
+        let is_comment = self.comment.is_some() && rest.first().copied() == self.comment;
+        if self.newlines_in_values
+            && !is_comment
+            && let Some(quoting) = self.quoting
+            && memchr(quoting.quote, text.get(start..end).unwrap_or_default()).is_some()
+        {
+            return self.quoted_line(text, start, whole, quoting);
+        }
+        if self.crlf && end > start && text.get(end - 1) == Some(&b'\r') {
+            end -= 1;
+        }
+        Ok(Some(Line { start, end, next, is_record: end > start && !is_comment }))
+    }
+
+    /// [`Self::line`] for a record with quotes in it, whose terminator may be a later one.
+    fn quoted_line(&self, text: &[u8], start: usize, whole: bool, quoting: Quoting) -> Result<Option<Line>, Malformed> {
+        let mut at = start;
+        loop {
+            if text.get(at) == Some(&quoting.quote) {
+                match closing_quote(text, at, quoting) {
+                    // The byte after it decides whether it closes at all.
+                    Some(close) if close + 1 < text.len() || whole => at = close + 1,
+                    _ if whole => return Err(Malformed::OpenQuote(at)),
+                    _ => return Ok(None),
+                }
+            }
+            let rest = text.get(at..).unwrap_or_default();
+            match memchr2(self.delimiter, self.terminator, rest).map(|found| at + found) {
+                Some(found) if text.get(found) == Some(&self.delimiter) => at = found + 1,
+                Some(end) => {
+                    let cr = self.crlf && end > start && text.get(end - 1) == Some(&b'\r');
+                    return Ok(Some(Line { start, end: end - usize::from(cr), next: end + 1, is_record: true }));
+                }
+                None if whole => {
+                    let cr = self.crlf && text.last() == Some(&b'\r');
+                    let end = text.len() - usize::from(cr);
+                    return Ok(Some(Line { start, end, next: text.len(), is_record: true }));
+                }
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// Appends the spans of the `wanted` fields (ascending) of the record that goes up to `end`, where field number
+    /// `first` begins at `start`. Returns where the field after the last wanted one begins, beyond `end` if there is
+    /// none. `padded` goes at least 64 bytes beyond `end`.
+    #[inline]
+    pub(crate) fn split(
+        &self,
+        padded: &[u8],
+        start: usize,
+        end: usize,
+        first: usize,
+        wanted: &[usize],
+        spans: &mut Vec<Span>,
+    ) -> Result<usize, Malformed> {
+        let before = spans.len();
+        let mut wanted_left = wanted.iter().copied();
+        let Some(mut want) = wanted_left.next() else { return Ok(start) };
+        let (mut field, mut field_start) = (first, start);
+        let mut block_start = start;
+        while block_start < end {
+            let Some(block) = padded.get(block_start..).and_then(|rest| rest.first_chunk::<BLOCK>()) else { break };
+            let valid = if end - block_start < BLOCK { (1u64 << (end - block_start)) - 1 } else { u64::MAX };
+            if let Some(quoting) = self.quoting
+                && positions(block, quoting.quote) & valid != 0
+            {
+                spans.truncate(before);
+                return self.split_quoted(padded, start, end, first, wanted, spans, quoting);
+            }
+            let mut delimiters = positions(block, self.delimiter) & valid;
+            while delimiters != 0 {
+                let at = block_start + delimiters.trailing_zeros() as usize;
+                delimiters &= delimiters - 1;
+                if field == want {
+                    spans.push(Span::plain(field_start, at));
+                    match wanted_left.next() {
+                        Some(next) => want = next,
+                        None => return Ok(at + 1),
+                    }
+                }
+                field += 1;
+                field_start = at + 1;
+            }
+            block_start += BLOCK;
+        }
+        // The last field has no delimiter after it.
+        if field == want && field_start <= end {
+            spans.push(Span::plain(field_start, end));
+        }
+        self.fill_missing(before, wanted.len(), spans)?;
+        Ok(end + 1)
+    }
+
+    #[allow(clippy::too_many_arguments)] // the same as `split`, which calls it
+    #[cold]
+    fn split_quoted(
+        &self,
+        text: &[u8],
+        start: usize,
+        end: usize,
+        first: usize,
+        wanted: &[usize],
+        spans: &mut Vec<Span>,
+        quoting: Quoting,
+    ) -> Result<usize, Malformed> {
+        let before = spans.len();
+        let record = text.get(..end).unwrap_or_default();
+        let mut at = start;
+        let mut field = first;
+        for want in wanted {
+            while at <= end {
+                let (span, next) = self.field(record, at, quoting)?;
+                at = next;
+                field += 1;
+                if field > *want {
+                    spans.push(span);
+                    break;
+                }
+            }
+        }
+        self.fill_missing(before, wanted.len(), spans)?;
+        Ok(at)
+    }
+
+    /// The field at `at` and where the next one begins, beyond the record if there is none.
+    fn field(&self, record: &[u8], at: usize, quoting: Quoting) -> Result<(Span, usize), Malformed> {
+        let end_from = |from: usize| {
+            memchr(self.delimiter, record.get(from..).unwrap_or_default()).map_or(record.len(), |i| from + i)
+        };
+        if record.get(at) != Some(&quoting.quote) {
+            let end = end_from(at);
+            return Ok((Span::plain(at, end), end + 1));
+        }
+        let close = closing_quote(record, at, quoting).ok_or(Malformed::OpenQuote(at))?;
+        let end = end_from(close + 1);
+        let inner = record.get(at + 1..close).unwrap_or_default();
+        let escaped = memchr2(quoting.quote, quoting.escape.unwrap_or(quoting.quote), inner).is_some();
+        let span = if end == close + 1 && !escaped { Span::plain(at + 1, close) } else { Span::raw(at, end) };
+        Ok((span, end + 1))
+    }
+
+    fn fill_missing(&self, before: usize, wanted: usize, spans: &mut Vec<Span>) -> Result<(), Malformed> {
+        let found = spans.len() - before;
+        if found < wanted {
+            if self.ragged == Ragged::Error {
+                return Err(Malformed::FieldCount);
+            }
+            spans.resize(before + wanted, Span::MISSING);
+        }
+        Ok(())
+    }
+
+    /// All fields of a record.
+    pub(crate) fn all_fields(&self, text: &[u8], line: Line) -> Result<Vec<Span>, Malformed> {
+        let record = text.get(..line.end).unwrap_or_default();
+        let mut spans = Vec::new();
+        let mut at = line.start;
+        while at <= record.len() {
+            let (span, next) = match self.quoting {
+                Some(quoting) => self.field(record, at, quoting)?,
+                None => {
+                    let end =
+                        memchr(self.delimiter, record.get(at..).unwrap_or_default()).map_or(record.len(), |i| at + i);
+                    (Span::plain(at, end), end + 1)
+                }
+            };
+            spans.push(span);
+            at = next;
+        }
+        Ok(spans)
+    }
+}
+
+/// Where the quoted field that opens at `open` closes: a quote that is neither doubled nor escaped.
+fn closing_quote(text: &[u8], open: usize, quoting: Quoting) -> Option<usize> {
+    let mut at = open + 1;
+    loop {
+        let rest = text.get(at..)?;
+        let found = at + memchr2(quoting.quote, quoting.escape.unwrap_or(quoting.quote), rest)?;
+        if text.get(found) != Some(&quoting.quote) || text.get(found + 1) == Some(&quoting.quote) {
+            at = found + 2;
+        } else {
+            return Some(found);
+        }
+    }
+}

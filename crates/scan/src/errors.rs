@@ -1,0 +1,48 @@
+//! Errors of Arrow, DataFusion and Parquet as ours: what kind they are decides what the caller does.
+
+use arrow::error::ArrowError;
+use datafusion_common::DataFusionError;
+use pushdown::{Error, ErrorKind};
+
+/// An evaluation that failed: bad values and bad expressions are the user's, the rest is ours.
+pub(crate) fn from_datafusion(error: DataFusionError) -> Error {
+    match error {
+        DataFusionError::ArrowError(error, _) => from_arrow(*error),
+        DataFusionError::External(error) => match error.downcast::<Error>() {
+            Ok(ours) => *ours,
+            Err(other) => Error::internal(other.to_string()),
+        },
+        DataFusionError::Context(_, inner) => from_datafusion(*inner),
+        DataFusionError::Diagnostic(_, inner) => from_datafusion(*inner),
+        DataFusionError::Plan(message) | DataFusionError::Execution(message) => Error::invalid(message),
+        DataFusionError::NotImplemented(message) => Error::unsupported(message),
+        DataFusionError::ResourcesExhausted(message) => Error::new(ErrorKind::Limit, message),
+        other => Error::internal(other.to_string()),
+    }
+}
+
+/// A kernel that failed.
+pub(crate) fn from_arrow(error: ArrowError) -> Error {
+    match error {
+        ArrowError::CastError(message)
+        | ArrowError::ParseError(message)
+        | ArrowError::ComputeError(message)
+        | ArrowError::JsonError(message)
+        | ArrowError::CsvError(message)
+        | ArrowError::InvalidArgumentError(message)
+        | ArrowError::ArithmeticOverflow(message) => Error::invalid(message),
+        ArrowError::DivideByZero => Error::invalid("division by zero"),
+        ArrowError::NotYetImplemented(message) => Error::unsupported(message),
+        ArrowError::ParquetError(message) => Error::new(ErrorKind::Corrupt, message),
+        ArrowError::ExternalError(error) => match error.downcast::<Error>() {
+            Ok(ours) => *ours,
+            Err(other) => Error::internal(other.to_string()),
+        },
+        other => Error::internal(other.to_string()),
+    }
+}
+
+/// An error on its way out of an expression, so that [`from_datafusion`] finds it again.
+pub(crate) fn into_datafusion(error: Error) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}

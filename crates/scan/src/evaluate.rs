@@ -1,0 +1,122 @@
+//! Evaluating expressions on batches that are already decoded.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
+use arrow::compute::{filter_record_batch, prep_null_mask_filter};
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion_common::ScalarValue;
+use datafusion_expr::ColumnarValue;
+use datafusion_physical_expr::expressions::lit;
+use pushdown::{Error, Expr, Result};
+
+use crate::errors::{from_arrow, from_datafusion};
+use crate::lower::{Physical, lower};
+use crate::types::sql_type;
+
+/// An expression, or a predicate, ready to be evaluated on batches of one schema.
+#[derive(Clone, Debug)]
+pub struct Evaluator {
+    /// One expression; for a predicate its conjuncts.
+    exprs: Vec<Physical>,
+    data_type: DataType,
+    nullable: bool,
+}
+
+impl Evaluator {
+    /// Any expression over columns of `schema`.
+    pub fn expr(expr: &Expr, schema: &SchemaRef) -> Result<Self> {
+        let lowered = lower(expr, schema)?;
+        let data_type = lowered.data_type(schema).map_err(from_datafusion)?;
+        let nullable = lowered.nullable(schema).map_err(from_datafusion)?;
+        Ok(Self { exprs: vec![lowered], data_type, nullable })
+    }
+
+    /// A condition over columns of `schema`.
+    ///
+    /// Conjuncts are evaluated from left to right, each only on the rows that passed those before it, so that
+    /// `c <> '' AND CAST(c AS INT) > 5` does not fail on an empty `c`.
+    pub fn predicate(expr: &Expr, schema: &SchemaRef) -> Result<Self> {
+        crate::lower::check_depth(expr)?;
+        let mut exprs = Vec::new();
+        for conjunct in expr.clone().into_conjuncts() {
+            let lowered = lower(&conjunct, schema)?;
+            match lowered.data_type(schema).map_err(from_datafusion)? {
+                DataType::Boolean => exprs.push(lowered),
+                DataType::Null => exprs.push(lit(ScalarValue::Boolean(None))),
+                other => {
+                    let shown = conjunct.display(schema);
+                    return Err(Error::invalid(format!(
+                        "{shown} is {}, where a condition is needed",
+                        sql_type(&other)
+                    )));
+                }
+            }
+        }
+        Ok(Self { exprs, data_type: DataType::Boolean, nullable: true })
+    }
+
+    /// The type of the result.
+    pub fn data_type(&self) -> &DataType {
+        &self.data_type
+    }
+
+    /// Whether the result can be NULL.
+    pub fn nullable(&self) -> bool {
+        self.nullable
+    }
+
+    /// The value for each row.
+    pub fn evaluate(&self, batch: &RecordBatch) -> Result<ArrayRef> {
+        match self.exprs.as_slice() {
+            [one] => one.evaluate(batch).and_then(|v| v.into_array(batch.num_rows())).map_err(from_datafusion),
+            _ => Ok(Arc::new(self.matches(batch)?)),
+        }
+    }
+
+    /// For a predicate: which rows it is TRUE for. No row of the result is NULL.
+    pub fn matches(&self, batch: &RecordBatch) -> Result<BooleanArray> {
+        let rows = batch.num_rows();
+        let mut passed: Option<BooleanArray> = None;
+        for expr in &self.exprs {
+            let Some(before) = passed.take() else {
+                passed = Some(condition(expr.evaluate(batch).map_err(from_datafusion)?, rows)?);
+                continue;
+            };
+            let count = before.true_count();
+            if count == 0 {
+                return Ok(before);
+            }
+            passed = Some(if count == rows {
+                condition(expr.evaluate(batch).map_err(from_datafusion)?, rows)?
+            } else {
+                let now = condition(expr.evaluate_selection(batch, &before).map_err(from_datafusion)?, rows)?;
+                arrow::compute::and(&before, &now).map_err(from_arrow)?
+            });
+        }
+        Ok(passed.unwrap_or_else(|| BooleanArray::from(vec![true; rows])))
+    }
+
+    /// For a predicate: the rows it is TRUE for.
+    pub fn filter(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let matches = self.matches(batch)?;
+        if matches.true_count() == batch.num_rows() {
+            return Ok(batch.clone());
+        }
+        filter_record_batch(batch, &matches).map_err(from_arrow)
+    }
+}
+
+/// NULL counts as FALSE.
+fn condition(value: ColumnarValue, rows: usize) -> Result<BooleanArray> {
+    match value {
+        ColumnarValue::Scalar(value) => {
+            let held = matches!(value, ScalarValue::Boolean(Some(true)));
+            Ok(BooleanArray::from(vec![held; rows]))
+        }
+        ColumnarValue::Array(array) => {
+            let array = array.as_boolean_opt().ok_or_else(|| Error::internal("a condition that is not Boolean"))?;
+            Ok(if array.null_count() > 0 { prep_null_mask_filter(array) } else { array.clone() })
+        }
+    }
+}

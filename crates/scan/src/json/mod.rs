@@ -1,0 +1,128 @@
+//! JSON: one record a line, or values one after the other; columns by name.
+
+mod raw;
+mod records;
+pub(crate) mod token;
+mod typed;
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use pushdown::{Compression, JsonOptions, JsonShape, Result};
+
+use crate::evaluate::Evaluator;
+use crate::limits::GROUP_RECORDS;
+use crate::text::records::TextInput;
+use crate::{ObjectReader, ScanCounters, ScanOptions};
+use raw::RawRecords;
+use records::{Cut, Cutter};
+use typed::{BadRecord, TypedRecords};
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// A scan of a JSON object: the rows that pass, as columns of `schema`.
+pub(crate) struct JsonScan {
+    location: String,
+    input: TextInput,
+    cutter: Cutter,
+    cut: Cut,
+    decode: Decode,
+    predicate: Option<Evaluator>,
+    group: usize,
+    compressed: bool,
+    counters: Arc<ScanCounters>,
+}
+
+enum Decode {
+    Typed(TypedRecords),
+    Raw(RawRecords),
+}
+
+impl JsonScan {
+    pub(crate) fn new(
+        schema: &SchemaRef,
+        predicate: Option<Evaluator>,
+        options: &JsonOptions,
+        reader: Arc<dyn ObjectReader>,
+        range: Option<Range<u64>>,
+        scan: &ScanOptions,
+        counters: Arc<ScanCounters>,
+    ) -> Result<Self> {
+        let location = reader.location().to_owned();
+        let cut_at = (options.shape == JsonShape::Lines).then_some(b'\n');
+        let decode = if options.raw_tokens {
+            Decode::Raw(RawRecords::new(schema)?)
+        } else {
+            Decode::Typed(TypedRecords::new(schema)?)
+        };
+        Ok(Self {
+            location,
+            input: TextInput::open(reader, options.compression, range, cut_at, false, &counters)?,
+            cutter: Cutter::new(options.shape),
+            cut: Cut::default(),
+            decode,
+            predicate,
+            group: GROUP_RECORDS.min(scan.batch_rows.max(1)),
+            compressed: options.compression != Compression::None,
+            counters,
+        })
+    }
+
+    /// The next rows that pass.
+    pub(crate) async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            if self.input.is_done() {
+                return Ok(None);
+            }
+            let buffer = &mut self.input.buffer;
+            let (offset, whole) = (buffer.offset(), buffer.is_whole());
+            if offset == 0 && buffer.text().starts_with(BYTE_ORDER_MARK) {
+                buffer.consume(BYTE_ORDER_MARK.len());
+                continue;
+            }
+            let stop = usize::try_from(self.input.range.end.saturating_sub(offset)).unwrap_or(usize::MAX);
+            self.cutter.cut(self.input.buffer.text(), whole, stop, self.group, &mut self.cut);
+            if self.cut.consumed == 0 {
+                if whole {
+                    return Ok(None);
+                }
+                if self.input.buffer.is_ready() {
+                    self.input.widen()?;
+                }
+                self.input.fill().await?;
+                tokio::task::yield_now().await;
+                continue;
+            }
+            let batch = self.decode()?;
+            self.input.buffer.consume(self.cut.consumed);
+            self.input.buffer.narrow();
+            self.counters.rows_scanned.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
+            if !self.compressed {
+                self.counters.bytes_scanned.fetch_add(self.cut.consumed as u64, Ordering::Relaxed);
+            }
+            let batch = match &self.predicate {
+                Some(predicate) => predicate.filter(&batch)?,
+                None => batch,
+            };
+            if batch.num_rows() > 0 {
+                return Ok(Some(batch));
+            }
+        }
+    }
+
+    fn decode(&self) -> Result<RecordBatch> {
+        let text = self.input.buffer.text();
+        let decoded = match &self.decode {
+            Decode::Typed(typed) => typed.decode(text, &self.cut.records),
+            Decode::Raw(raw) => raw.decode(text, &self.cut.records),
+        };
+        decoded.map_err(|BadRecord { record, error }| {
+            let start =
+                record.and_then(|i| self.cut.records.get(i)).or(self.cut.records.first()).map_or(0, |r| r.start);
+            error.context(format!("{}, byte {}", self.location, self.input.buffer.offset() + start as u64))
+        })
+    }
+}

@@ -1,0 +1,340 @@
+//! JSON tokens as they are written: finding their ends, checking them, and finding them by path.
+
+use std::ops::Range;
+
+use memchr::memchr2;
+
+use crate::limits::JSON_DEPTH;
+
+/// One step of a path into a record.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Step {
+    Key(String),
+    Index(usize),
+}
+
+/// The steps of `a.b[0]`; a key may be quoted (`a."b.c"`). An empty path is the record itself.
+pub(crate) fn parse_path(path: &str) -> Option<Vec<Step>> {
+    let mut steps = Vec::new();
+    let mut rest = path;
+    while !rest.is_empty() {
+        if let Some(after) = rest.strip_prefix('[') {
+            let (index, after) = after.split_once(']')?;
+            steps.push(Step::Index(index.trim().parse().ok()?));
+            rest = after;
+        } else {
+            let body = if steps.is_empty() { rest } else { rest.strip_prefix('.')? };
+            let (key, after) = match body.strip_prefix('"') {
+                Some(quoted) => quoted.split_once('"')?,
+                None => body.split_at(body.find(['.', '[']).unwrap_or(body.len())),
+            };
+            if key.is_empty() {
+                return None;
+            }
+            steps.push(Step::Key(key.to_owned()));
+            rest = after;
+        }
+    }
+    Some(steps)
+}
+
+/// A path still to be followed, and which column its token is for.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) column: usize,
+    pub(crate) path: &'a [Step],
+}
+
+/// Checks the value at `at` and notes the tokens of all `wanted` paths in it. Gives the value's end, or where it is
+/// malformed.
+pub(crate) fn find(
+    text: &[u8],
+    at: usize,
+    wanted: &[Wanted<'_>],
+    depth: usize,
+    found: &mut [Option<Range<usize>>],
+) -> Result<usize, usize> {
+    let end = match text.get(at) {
+        Some(b'{') => find_in_object(text, at, wanted, depth, found)?,
+        Some(b'[') => find_in_array(text, at, wanted, depth, found)?,
+        _ => scalar_end(text, at)?,
+    };
+    for want in wanted.iter().filter(|w| w.path.is_empty()) {
+        if let Some(slot) = found.get_mut(want.column) {
+            *slot = Some(at..end);
+        }
+    }
+    Ok(end)
+}
+
+fn find_in_object(
+    text: &[u8],
+    at: usize,
+    wanted: &[Wanted<'_>],
+    depth: usize,
+    found: &mut [Option<Range<usize>>],
+) -> Result<usize, usize> {
+    if depth >= JSON_DEPTH {
+        return Err(at);
+    }
+    let mut inner = Vec::new();
+    let mut at = skip_blanks(text, at + 1);
+    if text.get(at) == Some(&b'}') {
+        return Ok(at + 1);
+    }
+    loop {
+        let key_start = at;
+        let key_end = string_end(text, at)?;
+        at = skip_blanks(text, key_end);
+        if text.get(at) != Some(&b':') {
+            return Err(at);
+        }
+        at = skip_blanks(text, at + 1);
+        inner.clear();
+        if !wanted.is_empty() {
+            let key = text.get(key_start..key_end).unwrap_or_default();
+            inner.extend(wanted.iter().filter_map(|w| match w.path {
+                [Step::Key(name), rest @ ..] if key_is(key, name) => Some(Wanted { column: w.column, path: rest }),
+                _ => None,
+            }));
+        }
+        at = skip_blanks(text, find(text, at, &inner, depth + 1, found)?);
+        match text.get(at) {
+            Some(b',') => at = skip_blanks(text, at + 1),
+            Some(b'}') => return Ok(at + 1),
+            _ => return Err(at),
+        }
+    }
+}
+
+fn find_in_array(
+    text: &[u8],
+    at: usize,
+    wanted: &[Wanted<'_>],
+    depth: usize,
+    found: &mut [Option<Range<usize>>],
+) -> Result<usize, usize> {
+    if depth >= JSON_DEPTH {
+        return Err(at);
+    }
+    let mut inner = Vec::new();
+    let mut at = skip_blanks(text, at + 1);
+    if text.get(at) == Some(&b']') {
+        return Ok(at + 1);
+    }
+    for index in 0.. {
+        inner.clear();
+        inner.extend(wanted.iter().filter_map(|w| match w.path {
+            [Step::Index(wanted), rest @ ..] if *wanted == index => Some(Wanted { column: w.column, path: rest }),
+            _ => None,
+        }));
+        at = skip_blanks(text, find(text, at, &inner, depth + 1, found)?);
+        match text.get(at) {
+            Some(b',') => at = skip_blanks(text, at + 1),
+            Some(b']') => return Ok(at + 1),
+            _ => return Err(at),
+        }
+    }
+    Err(at)
+}
+
+/// Whether the quoted `key` spells `name`.
+fn key_is(key: &[u8], name: &str) -> bool {
+    let Some([b'"', inner @ .., b'"']) = Some(key) else { return false };
+    if !inner.contains(&b'\\') {
+        return inner == name.as_bytes();
+    }
+    std::str::from_utf8(key).ok().and_then(unescape).is_some_and(|key| key == name)
+}
+
+/// The position of the first byte from `at` on that is no blank.
+pub(crate) fn skip_blanks(text: &[u8], at: usize) -> usize {
+    let rest = text.get(at..).unwrap_or_default();
+    at + rest.iter().position(|b| !matches!(b, b' ' | b'\t' | b'\n' | b'\r')).unwrap_or(rest.len())
+}
+
+fn scalar_end(text: &[u8], at: usize) -> Result<usize, usize> {
+    let rest = text.get(at..).unwrap_or_default();
+    match rest.first() {
+        Some(b'"') => string_end(text, at),
+        Some(b'-' | b'0'..=b'9') => number_end(text, at),
+        _ => {
+            let word = [&b"true"[..], b"false", b"null"].into_iter().find(|word| rest.starts_with(word)).ok_or(at)?;
+            Ok(at + word.len())
+        }
+    }
+}
+
+fn string_end(text: &[u8], at: usize) -> Result<usize, usize> {
+    if text.get(at) != Some(&b'"') {
+        return Err(at);
+    }
+    let mut from = at + 1;
+    loop {
+        let rest = text.get(from..).unwrap_or_default();
+        let stop = from + memchr2(b'"', b'\\', rest).ok_or(at)?;
+        if let Some(control) = text.get(from..stop).and_then(|s| s.iter().position(|b| *b < 0x20)) {
+            return Err(from + control);
+        }
+        if text.get(stop) == Some(&b'"') {
+            return Ok(stop + 1);
+        }
+        from = match text.get(stop + 1) {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => stop + 2,
+            Some(b'u') if text.get(stop + 2..stop + 6).is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit)) => {
+                stop + 6
+            }
+            _ => return Err(stop),
+        };
+    }
+}
+
+fn number_end(text: &[u8], at: usize) -> Result<usize, usize> {
+    let digits = |from: usize| {
+        let rest = text.get(from..).unwrap_or_default();
+        from + rest.iter().position(|b| !b.is_ascii_digit()).unwrap_or(rest.len())
+    };
+    let start = at + usize::from(text.get(at) == Some(&b'-'));
+    let mut end = digits(start);
+    if end == start || (text.get(start) == Some(&b'0') && end > start + 1) {
+        return Err(at);
+    }
+    if text.get(end) == Some(&b'.') {
+        let fraction = digits(end + 1);
+        if fraction == end + 1 {
+            return Err(at);
+        }
+        end = fraction;
+    }
+    if matches!(text.get(end), Some(b'e' | b'E')) {
+        let sign = usize::from(matches!(text.get(end + 1), Some(b'+' | b'-')));
+        let exponent = digits(end + 1 + sign);
+        if exponent == end + 1 + sign {
+            return Err(at);
+        }
+        end = exponent;
+    }
+    Ok(end)
+}
+
+/// The text of a JSON string; `None` if it is none.
+pub(crate) fn unescape(token: &str) -> Option<String> {
+    let inner = token.strip_prefix('"')?.strip_suffix('"')?;
+    let mut text = String::with_capacity(inner.len());
+    let mut chars = inner.chars();
+    while let Some(c) = chars.next() {
+        if c != '\\' {
+            text.push(c);
+            continue;
+        }
+        match chars.next()? {
+            'b' => text.push('\u{8}'),
+            'f' => text.push('\u{c}'),
+            'n' => text.push('\n'),
+            'r' => text.push('\r'),
+            't' => text.push('\t'),
+            'u' => {
+                let first = hex4(&mut chars)?;
+                let code = match first {
+                    0xd800..=0xdbff => {
+                        // The second half of a surrogate pair; without it the character is unknown.
+                        let mut ahead = chars.clone();
+                        let second = (ahead.next() == Some('\\') && ahead.next() == Some('u'))
+                            .then(|| hex4(&mut ahead))
+                            .flatten()
+                            .filter(|second| (0xdc00..=0xdfff).contains(second));
+                        match second {
+                            Some(second) => {
+                                chars = ahead;
+                                0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00)
+                            }
+                            None => 0xfffd,
+                        }
+                    }
+                    other => other,
+                };
+                text.push(char::from_u32(code).unwrap_or('\u{fffd}'));
+            }
+            other => text.push(other),
+        }
+    }
+    Some(text)
+}
+
+fn hex4(chars: &mut std::str::Chars<'_>) -> Option<u32> {
+    (0..4).try_fold(0, |value, _| Some(value * 16 + chars.next()?.to_digit(16)?))
+}
+
+/// The scalar inside a token as text: a string without its quotes, anything else as it is written; NULL for `null`.
+pub(crate) fn scalar_text(token: &str) -> Option<String> {
+    match token {
+        "null" => None,
+        string if string.starts_with('"') => unescape(string),
+        other => Some(other.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens<'a>(text: &'a str, paths: &[&str]) -> Result<Vec<Option<&'a str>>, usize> {
+        let paths: Vec<_> = paths.iter().filter_map(|p| parse_path(p)).collect();
+        let wanted: Vec<_> = paths.iter().enumerate().map(|(column, path)| Wanted { column, path }).collect();
+        let mut found = vec![None; paths.len()];
+        let end = find(text.as_bytes(), 0, &wanted, 0, &mut found)?;
+        assert_eq!(end, text.len());
+        Ok(found.into_iter().map(|range| range.and_then(|r| text.get(r))).collect())
+    }
+
+    #[test]
+    fn tokens_are_found_by_path_as_they_are_written() {
+        let text = r#"{"a": 17.00, "b" : {"c": [1, {"d": "x\"y"}, null], "e.f": true}, "\u0061b": -1e5}"#;
+        assert_eq!(
+            tokens(text, &["a", "b.c[1].d", "b.c[2]", "b.\"e.f\"", "ab", "b.c[9]", "zz", "a.b"]),
+            Ok(vec![Some("17.00"), Some(r#""x\"y""#), Some("null"), Some("true"), Some("-1e5"), None, None, None])
+        );
+        assert_eq!(tokens("[1,2]", &["", "[1]"]), Ok(vec![Some("[1,2]"), Some("2")]));
+        // The last of two equal keys counts.
+        assert_eq!(tokens(r#"{"a":1,"a":2}"#, &["a"]), Ok(vec![Some("2")]));
+    }
+
+    #[test]
+    fn malformed_json_is_refused_where_it_is_malformed() {
+        for (text, at) in [
+            ("{", 1),
+            ("{\"a\"}", 4),
+            ("{\"a\":1,}", 7),
+            ("[1 2]", 3),
+            ("01", 0),
+            ("1.", 0),
+            ("\"a", 0),
+            ("\"\\x\"", 1),
+            ("\"\u{1}\"", 1),
+            ("nul", 0),
+            ("{a:1}", 1),
+            ("", 0),
+            ("-", 0),
+            ("1e", 0),
+        ] {
+            assert_eq!(find(text.as_bytes(), 0, &[], 0, &mut []), Err(at), "{text}");
+        }
+        assert!(find("[".repeat(100_000).as_bytes(), 0, &[], 0, &mut []).is_err());
+    }
+
+    #[test]
+    fn scalars_become_text() {
+        assert_eq!(scalar_text(r#""a\n\u00e9\ud83d\ude00\ud800""#).as_deref(), Some("a\né😀\u{fffd}"));
+        assert_eq!(scalar_text("17.00").as_deref(), Some("17.00"));
+        assert_eq!(scalar_text("null"), None);
+        assert_eq!(scalar_text("\"null\"").as_deref(), Some("null"));
+    }
+
+    #[test]
+    fn paths() {
+        assert_eq!(parse_path("a[0].b"), Some(vec![Step::Key("a".into()), Step::Index(0), Step::Key("b".into())]));
+        assert_eq!(parse_path(""), Some(vec![]));
+        assert_eq!(parse_path("a..b"), None);
+        assert_eq!(parse_path("a[x]"), None);
+    }
+}

@@ -1,0 +1,19 @@
+//! What one scan may hold in memory, whatever the object.
+
+/// The longest record of a text object, in bytes; a longer one is an error.
+pub const RECORD_BYTES: usize = 16 * 1024 * 1024;
+
+/// How much text is gathered before records are cut out of it, unless one record is longer.
+pub(crate) const BLOCK_BYTES: usize = 256 * 1024;
+
+/// Records tokenised at a time: few enough that their text and field positions stay in the cache.
+pub(crate) const GROUP_RECORDS: usize = 1024;
+
+/// Text columns of a batch are cut at this many bytes, however few rows that are.
+pub(crate) const BATCH_TEXT_BYTES: usize = 8 * 1024 * 1024;
+
+/// How far a scan reads past the end of its byte range in the same request, to finish the last record.
+pub(crate) const OVERSHOOT_BYTES: u64 = 16 * 1024;
+
+/// Nesting of JSON values; deeper ones are an error.
+pub(crate) const JSON_DEPTH: usize = 128;

@@ -1,0 +1,352 @@
+//! Lowering: expressions of the contract to DataFusion's physical expressions.
+//!
+//! The meaning is DataFusion's, operand types are brought together by its own coercion rules ([`crate::coerce`]), with
+//! these decisions: casts are strict, casts from text follow [`crate::text`], integer arithmetic that overflows is an
+//! error, and comparing with a bare NULL is NULL. An expression nested deeper than the contract allows is refused
+//! before anything walks it.
+
+use std::sync::Arc;
+
+use arrow::compute::can_cast_types;
+use arrow::datatypes::{DataType, Schema, SchemaRef};
+use datafusion_common::ScalarValue;
+use datafusion_common::config::ConfigOptions;
+use datafusion_expr::type_coercion::other::get_coerce_type_for_case_expression;
+use datafusion_expr::{Operator, ScalarUDF};
+use datafusion_functions::{core, string, unicode};
+use datafusion_physical_expr::expressions::{
+    BinaryExpr, CaseExpr, Column, InListExpr, IsNullExpr, LikeExpr, NotExpr, lit, negative,
+};
+use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use pushdown::{ArithmeticOp, CompareOp, Error, Expr, Function, Literal, Result, limits};
+
+use crate::coerce;
+use crate::errors::from_datafusion;
+use crate::functions::{JsonNumber, JsonText};
+use crate::types::sql_type;
+
+pub(crate) type Physical = Arc<dyn PhysicalExpr>;
+
+/// The physical form of `expr` over columns of `schema`.
+pub(crate) fn lower(expr: &Expr, schema: &SchemaRef) -> Result<Physical> {
+    check_depth(expr)?;
+    Lowering { schema, config: Arc::new(ConfigOptions::default()) }.expr(expr)
+}
+
+/// Refuses expressions nested deeper than a peer may send, without walking deeper itself.
+pub(crate) fn check_depth(expr: &Expr) -> Result<()> {
+    fn within(expr: &Expr, levels: usize) -> bool {
+        levels > 0 && expr.children().into_iter().all(|child| within(child, levels - 1))
+    }
+    if within(expr, limits::EXPRESSION_DEPTH) {
+        Ok(())
+    } else {
+        Err(Error::invalid(format!("the expression is nested deeper than {} levels", limits::EXPRESSION_DEPTH)))
+    }
+}
+
+struct Lowering<'a> {
+    schema: &'a Schema,
+    config: Arc<ConfigOptions>,
+}
+
+impl Lowering<'_> {
+    fn expr(&self, expr: &Expr) -> Result<Physical> {
+        match expr {
+            Expr::Column(index) => match self.schema.fields().get(*index) {
+                Some(field) => Ok(Arc::new(Column::new(field.name(), *index))),
+                None => Err(Error::internal(format!("column {index} of {}", self.schema.fields().len()))),
+            },
+            Expr::Literal(value) => Ok(lit(scalar(value))),
+            Expr::Compare(op, a, b) => self.compare(*op, a, b),
+            Expr::And(all) => self.logical(all, Operator::And),
+            Expr::Or(all) => self.logical(all, Operator::Or),
+            Expr::Not(a) => Ok(Arc::new(NotExpr::new(self.boolean(a)?))),
+            Expr::IsNull(a) => Ok(Arc::new(IsNullExpr::new(self.expr(a)?))),
+            Expr::Arithmetic(op, a, b) => self.arithmetic(*op, a, b),
+            Expr::Negate(a) => negative(self.expr(a)?, self.schema).map_err(from_datafusion),
+            Expr::InList { expr, list, negated } => self.in_list(expr, list, *negated),
+            Expr::Like { expr, pattern, escape, negated, case_insensitive } => {
+                self.like(expr, pattern, *escape, *negated, *case_insensitive)
+            }
+            Expr::Cast(a, to) => self.explicit_cast(a, to),
+            Expr::Case { branches, otherwise } => self.case(branches, otherwise.as_deref()),
+            Expr::Call(function, args) => self.call(*function, args),
+        }
+    }
+
+    fn type_of(&self, expr: &Physical) -> Result<DataType> {
+        expr.data_type(self.schema).map_err(from_datafusion)
+    }
+
+    fn cast(&self, expr: Physical, to: &DataType) -> Result<Physical> {
+        coerce::cast(expr, to, self.schema)
+    }
+
+    fn compare(&self, op: CompareOp, a: &Expr, b: &Expr) -> Result<Physical> {
+        let (a, b) = (self.expr(a)?, self.expr(b)?);
+        let (left, right) = (self.type_of(&a)?, self.type_of(&b)?);
+        if left.is_null() || right.is_null() {
+            return Ok(lit(ScalarValue::Boolean(None)));
+        }
+        let common = coerce::comparison_type(&[(&a, &left), (&b, &right)])?;
+        let (a, b) = (self.cast(a, &common)?, self.cast(b, &common)?);
+        Ok(Arc::new(BinaryExpr::new(a, operator(op), b)))
+    }
+
+    /// A condition: Boolean, or NULL made so.
+    fn boolean(&self, expr: &Expr) -> Result<Physical> {
+        let lowered = self.expr(expr)?;
+        match self.type_of(&lowered)? {
+            DataType::Boolean => Ok(lowered),
+            DataType::Null => Ok(lit(ScalarValue::Boolean(None))),
+            other => Err(Error::invalid(format!(
+                "{} is {}, where a condition is needed",
+                expr.display(self.schema),
+                sql_type(&other)
+            ))),
+        }
+    }
+
+    /// Folds into a balanced tree: a long chain must not become deep recursion when it is evaluated.
+    fn logical(&self, all: &[Expr], op: Operator) -> Result<Physical> {
+        match all {
+            [] => Ok(lit(op == Operator::And)),
+            [one] => self.boolean(one),
+            many => {
+                let (left, right) = many.split_at(many.len() / 2);
+                Ok(Arc::new(BinaryExpr::new(self.logical(left, op)?, op, self.logical(right, op)?)))
+            }
+        }
+    }
+
+    fn arithmetic(&self, op: ArithmeticOp, a: &Expr, b: &Expr) -> Result<Physical> {
+        let op = match op {
+            ArithmeticOp::Add => Operator::Plus,
+            ArithmeticOp::Subtract => Operator::Minus,
+            ArithmeticOp::Multiply => Operator::Multiply,
+            ArithmeticOp::Divide => Operator::Divide,
+            ArithmeticOp::Modulo => Operator::Modulo,
+        };
+        let (a, b) = self.operands(op, a, b)?;
+        Ok(Arc::new(BinaryExpr::new(a, op, b).with_fail_on_overflow(true)))
+    }
+
+    /// Both sides of an operator, brought to the types it takes.
+    fn operands(&self, op: Operator, a: &Expr, b: &Expr) -> Result<(Physical, Physical)> {
+        let (a, b) = (self.expr(a)?, self.expr(b)?);
+        let (left, right) = coerce::operand_types(&self.type_of(&a)?, op, &self.type_of(&b)?)?;
+        Ok((self.cast(a, &left)?, self.cast(b, &right)?))
+    }
+
+    fn in_list(&self, expr: &Expr, list: &[Expr], negated: bool) -> Result<Physical> {
+        if list.is_empty() {
+            return Ok(lit(negated));
+        }
+        let value = self.expr(expr)?;
+        let list: Vec<Physical> = list.iter().map(|e| self.expr(e)).collect::<Result<_>>()?;
+        let types: Vec<DataType> = list.iter().map(|e| self.type_of(e)).collect::<Result<_>>()?;
+        let value_type = self.type_of(&value)?;
+        let mut operands = vec![(&value, &value_type)];
+        operands.extend(list.iter().zip(&types).filter(|(_, data_type)| !data_type.is_null()));
+        let common = coerce::comparison_type(&operands)?;
+        if common.is_null() {
+            return Ok(lit(ScalarValue::Boolean(None)));
+        }
+        let value = self.cast(value, &common)?;
+        let list = list.into_iter().map(|e| self.cast(e, &common)).collect::<Result<Vec<_>>>()?;
+        Ok(Arc::new(InListExpr::try_new(value, list, negated, self.schema).map_err(from_datafusion)?))
+    }
+
+    fn like(
+        &self,
+        expr: &Expr,
+        pattern: &Expr,
+        escape: Option<char>,
+        negated: bool,
+        case_insensitive: bool,
+    ) -> Result<Physical> {
+        let value = self.expr(expr)?;
+        let pattern = match (pattern, escape) {
+            (Expr::Literal(Literal::Utf8(text)), Some(escape)) => lit(backslash_pattern(text, escape)?),
+            (_, Some(escape)) if escape != '\\' => {
+                return Err(Error::unsupported("LIKE … ESCAPE takes a constant pattern only"));
+            }
+            (other, _) => self.expr(other)?,
+        };
+        let (value_type, pattern_type) = (self.type_of(&value)?, self.type_of(&pattern)?);
+        if value_type.is_null() || pattern_type.is_null() {
+            return Ok(lit(ScalarValue::Boolean(None)));
+        }
+        let common = coerce::like_type(&value_type, &pattern_type)?;
+        let (value, pattern) = (self.cast(value, &common)?, self.cast(pattern, &common)?);
+        Ok(Arc::new(LikeExpr::new(negated, case_insensitive, value, pattern)))
+    }
+
+    fn explicit_cast(&self, expr: &Expr, to: &DataType) -> Result<Physical> {
+        let lowered = self.expr(expr)?;
+        let from = self.type_of(&lowered)?;
+        if !can_cast_types(&from, to) {
+            return Err(Error::invalid(format!(
+                "{} is {} and cannot be cast to {}",
+                expr.display(self.schema),
+                sql_type(&from),
+                sql_type(to)
+            )));
+        }
+        self.cast(lowered, to)
+    }
+
+    fn case(&self, branches: &[(Expr, Expr)], otherwise: Option<&Expr>) -> Result<Physical> {
+        let whens: Vec<Physical> = branches.iter().map(|(when, _)| self.boolean(when)).collect::<Result<_>>()?;
+        let thens: Vec<Physical> = branches.iter().map(|(_, then)| self.expr(then)).collect::<Result<_>>()?;
+        let otherwise = otherwise.map(|e| self.expr(e)).transpose()?;
+        self.first_match(whens, thens, otherwise)
+    }
+
+    fn first_match(&self, whens: Vec<Physical>, thens: Vec<Physical>, otherwise: Option<Physical>) -> Result<Physical> {
+        let types: Vec<DataType> = thens.iter().map(|e| self.type_of(e)).collect::<Result<_>>()?;
+        let otherwise_type = otherwise.as_ref().map(|e| self.type_of(e)).transpose()?;
+        let common = get_coerce_type_for_case_expression(&types, otherwise_type.as_ref())
+            .ok_or_else(|| Error::invalid("the branches of CASE have types that do not go together"))?;
+        let thens = thens.into_iter().map(|e| self.cast(e, &common));
+        let branches = whens.into_iter().zip(thens).map(|(w, t)| Ok((w, t?))).collect::<Result<Vec<_>>>()?;
+        let otherwise = otherwise.map(|e| self.cast(e, &common)).transpose()?;
+        Ok(Arc::new(CaseExpr::try_new(None, branches, otherwise).map_err(from_datafusion)?))
+    }
+
+    fn call(&self, function: Function, args: &[Expr]) -> Result<Physical> {
+        match (function, args) {
+            (Function::Concat, [first, rest @ ..]) => self.concat(first, rest),
+            (Function::Coalesce, [first @ .., last]) => {
+                // DataFusion itself runs COALESCE only in this form.
+                let values: Vec<Physical> = first.iter().map(|e| self.expr(e)).collect::<Result<_>>()?;
+                let last = self.expr(last)?;
+                if values.is_empty() {
+                    return Ok(last);
+                }
+                let present =
+                    |e: &Physical| -> Physical { Arc::new(NotExpr::new(Arc::new(IsNullExpr::new(Arc::clone(e))))) };
+                let whens = values.iter().map(present).collect();
+                self.first_match(whens, values, Some(last))
+            }
+            (Function::NullIf, [_, _]) => self.udf(core::nullif(), args, None),
+            (Function::Lower, [_]) => self.udf(string::lower(), args, None),
+            (Function::Upper, [_]) => self.udf(string::upper(), args, None),
+            (Function::CharLength, [_]) => self.udf(unicode::character_length(), args, None),
+            (Function::Substring, [_, _] | [_, _, _]) => self.udf(unicode::substr(), args, Some(DataType::Int64)),
+            (Function::Trim, [_] | [_, _]) => self.udf(string::btrim(), args, None),
+            (Function::TrimLeading, [_] | [_, _]) => self.udf(string::ltrim(), args, None),
+            (Function::TrimTrailing, [_] | [_, _]) => self.udf(string::rtrim(), args, None),
+            (Function::JsonText, [_]) => self.udf(Arc::new(ScalarUDF::from(JsonText::new())), args, None),
+            (Function::JsonNumber, [_]) => self.udf(Arc::new(ScalarUDF::from(JsonNumber::new())), args, None),
+            _ => Err(Error::invalid(format!("{} does not take {} arguments", function.sql(), args.len()))),
+        }
+    }
+
+    /// `a || b || …`, NULL if any is; DataFusion's CONCAT would skip NULLs.
+    fn concat(&self, first: &Expr, rest: &[Expr]) -> Result<Physical> {
+        let mut joined = self.expr(first)?;
+        for next in rest {
+            let next = self.expr(next)?;
+            let op = Operator::StringConcat;
+            let (left, right) = coerce::operand_types(&self.type_of(&joined)?, op, &self.type_of(&next)?)?;
+            joined = Arc::new(BinaryExpr::new(self.cast(joined, &left)?, op, self.cast(next, &right)?));
+        }
+        Ok(joined)
+    }
+
+    /// A call of `function`; arguments after the first are cast to `rest` if given.
+    fn udf(&self, function: Arc<ScalarUDF>, args: &[Expr], rest: Option<DataType>) -> Result<Physical> {
+        let mut lowered: Vec<Physical> = args.iter().map(|e| self.expr(e)).collect::<Result<_>>()?;
+        if let Some(rest) = rest {
+            for arg in lowered.iter_mut().skip(1) {
+                *arg = self.cast(Arc::clone(arg), &rest)?;
+            }
+        }
+        let args = coerce::arguments(&function, lowered, self.schema)?;
+        ScalarFunctionExpr::try_new(function, args, self.schema, Arc::clone(&self.config))
+            .map(|call| Arc::new(call) as Physical)
+            .map_err(from_datafusion)
+    }
+}
+
+/// The constant as DataFusion has it.
+pub(crate) fn scalar(value: &Literal) -> ScalarValue {
+    match value {
+        Literal::Null => ScalarValue::Null,
+        Literal::Boolean(value) => ScalarValue::Boolean(Some(*value)),
+        Literal::Int64(value) => ScalarValue::Int64(Some(*value)),
+        Literal::Decimal(value, precision, scale) => ScalarValue::Decimal128(Some(*value), *precision, *scale),
+        Literal::Float64(value) => ScalarValue::Float64(Some(*value)),
+        Literal::Utf8(value) => ScalarValue::Utf8(Some(value.clone())),
+        Literal::Date(days) => ScalarValue::Date32(Some(*days)),
+        Literal::Timestamp(micros, utc) => {
+            ScalarValue::TimestampMicrosecond(Some(*micros), utc.then(|| Arc::from("+00:00")))
+        }
+    }
+}
+
+fn operator(op: CompareOp) -> Operator {
+    match op {
+        CompareOp::Eq => Operator::Eq,
+        CompareOp::NotEq => Operator::NotEq,
+        CompareOp::Lt => Operator::Lt,
+        CompareOp::LtEq => Operator::LtEq,
+        CompareOp::Gt => Operator::Gt,
+        CompareOp::GtEq => Operator::GtEq,
+    }
+}
+
+/// The pattern with `escape` in place of a backslash, rewritten to Arrow's LIKE, which knows backslashes only.
+fn backslash_pattern(pattern: &str, escape: char) -> Result<String> {
+    let mut rewritten = String::with_capacity(pattern.len());
+    let mut chars = pattern.chars();
+    while let Some(c) = chars.next() {
+        let literal = if c == escape {
+            match chars.next() {
+                Some(next) => Some(next),
+                None => {
+                    return Err(Error::invalid(format!("the LIKE pattern '{pattern}' ends in its escape character")));
+                }
+            }
+        } else {
+            (c == '\\').then_some(c)
+        };
+        match literal {
+            Some(literal @ ('%' | '_' | '\\')) => rewritten.extend(['\\', literal]),
+            Some(literal) => rewritten.push(literal),
+            None => rewritten.push(c),
+        }
+    }
+    Ok(rewritten)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_become_backslashes() {
+        for (pattern, escape, expected) in [
+            ("100!%", '!', r"100\%"),
+            ("a!!b", '!', "a!b"),
+            (r"c:\x%", '!', r"c:\\x%"),
+            (r"a\%b", '\\', r"a\%b"),
+            ("!a_", '!', "a_"),
+        ] {
+            assert_eq!(backslash_pattern(pattern, escape).as_deref().ok(), Some(expected), "{pattern}");
+        }
+        assert!(backslash_pattern("abc!", '!').is_err());
+    }
+
+    #[test]
+    fn nesting_is_bounded() {
+        let mut expr = Expr::Literal(Literal::Boolean(true));
+        for _ in 0..limits::EXPRESSION_DEPTH {
+            expr = Expr::Not(Box::new(expr));
+        }
+        let error = lower(&expr, &Arc::new(Schema::empty())).map(|_| ()).map_err(|e| e.to_string());
+        assert_eq!(error, Err("the expression is nested deeper than 128 levels".into()));
+    }
+}

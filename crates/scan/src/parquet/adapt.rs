@@ -1,0 +1,87 @@
+//! Columns of a Parquet file as the columns a table declares: by name, cast to the declared type.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, new_null_array};
+use arrow::compute::{CastOptions, cast, cast_with_options};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use pushdown::{Error, Result};
+
+use crate::coerce::casts_from_text;
+use crate::errors::from_arrow;
+use crate::functions::text_to;
+use crate::output::record_batch;
+use crate::types::{is_text, sql_type};
+
+/// Turns batches of a file into batches of a declared schema.
+#[derive(Clone, Debug)]
+pub(crate) struct Adapter {
+    location: String,
+    schema: SchemaRef,
+}
+
+impl Adapter {
+    pub(crate) fn new(location: &str, schema: SchemaRef) -> Self {
+        Self { location: location.to_owned(), schema }
+    }
+
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Which columns of the file are read.
+    pub(crate) fn columns(&self, file: &Schema) -> Vec<usize> {
+        self.schema.fields().iter().filter_map(|field| file.index_of(field.name()).ok()).collect()
+    }
+
+    /// The batch with the declared columns.
+    pub(crate) fn adapt(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let columns = self.schema.fields().iter().map(|field| self.column(batch, field)).collect::<Result<_>>()?;
+        record_batch(&self.schema, columns, batch.num_rows())
+    }
+
+    fn column(&self, batch: &RecordBatch, field: &Field) -> Result<ArrayRef> {
+        let place = || format!("{}, column \"{}\"", self.location, field.name());
+        let column = match batch.column_by_name(field.name()) {
+            Some(column) => declared(column, field.data_type()).map_err(|error| error.context(place()))?,
+            None if field.is_nullable() => new_null_array(field.data_type(), batch.num_rows()),
+            None => {
+                return Err(Error::invalid(format!(
+                    "{}: the file has no such column, but it is declared NOT NULL",
+                    place()
+                )));
+            }
+        };
+        if !field.is_nullable() && column.logical_null_count() > 0 {
+            return Err(Error::invalid(format!("{}: a value is NULL, but the column is declared NOT NULL", place())));
+        }
+        Ok(column)
+    }
+}
+
+/// The column with the declared type; a value that does not fit is an error.
+fn declared(column: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
+    let from = column.data_type();
+    if from == to {
+        return Ok(Arc::clone(column));
+    }
+    if is_text(from) && casts_from_text(to) {
+        return text_to(cast(column, &DataType::Utf8).map_err(from_arrow)?.as_string(), to);
+    }
+    let options = CastOptions { safe: false, ..Default::default() };
+    cast_with_options(column, to, &options).map_err(|error| {
+        Error::invalid(format!("holds {}, which does not fit the declared {}", sql_type(from), sql_type(to)))
+            .with_source(error)
+    })
+}
+
+/// The file's schema with text read in the layout that is declared, which saves casting it.
+pub(crate) fn with_declared_text(file: &Schema, declared: &Schema) -> SchemaRef {
+    let fields = file.fields().iter().map(|field| match declared.field_with_name(field.name()) {
+        Ok(wanted) if is_text(wanted.data_type()) && is_text(field.data_type()) => {
+            Arc::new(field.as_ref().clone().with_data_type(wanted.data_type().clone()))
+        }
+        _ => Arc::clone(field),
+    });
+    Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), file.metadata().clone()))
+}

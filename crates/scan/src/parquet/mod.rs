@@ -1,0 +1,208 @@
+//! Parquet: typed columns by name, read row group by row group.
+//!
+//! Row groups that statistics rule out are not read. Of the others, the predicate's columns are decoded first and
+//! the rest only where rows pass.
+
+mod adapt;
+mod chunks;
+mod prune;
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ::parquet::arrow::arrow_reader::{
+    ArrowPredicate, ArrowPredicateFn, ArrowReaderMetadata, ArrowReaderOptions, RowFilter,
+};
+use ::parquet::arrow::async_reader::ParquetRecordBatchStream;
+use ::parquet::arrow::{ParquetRecordBatchStreamBuilder, ProjectionMask};
+use ::parquet::errors::ParquetError;
+use ::parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
+use futures::StreamExt;
+use pushdown::{Error, ErrorKind, Expr, Result};
+
+use crate::errors::from_arrow;
+use crate::evaluate::Evaluator;
+use crate::output::map_columns;
+use crate::{ObjectReader, ScanCounters, ScanOptions};
+use adapt::{Adapter, with_declared_text};
+use chunks::Chunks;
+
+/// A scan of a Parquet object: the rows that pass, as the output's columns.
+pub(crate) struct ParquetScan {
+    reader: Arc<dyn ObjectReader>,
+    /// All columns that are read, as declared.
+    schema: SchemaRef,
+    predicate: Option<Expr>,
+    output: Adapter,
+    range: Option<Range<u64>>,
+    batch_rows: usize,
+    counters: Arc<ScanCounters>,
+    rows: Option<ParquetRecordBatchStream<Chunks>>,
+    /// What went wrong inside the Parquet reader, which would pass on only its text.
+    failed: Failure,
+}
+
+/// An error on its way past a library that keeps only the text of errors.
+type Failure = Arc<Mutex<Option<Error>>>;
+
+impl ParquetScan {
+    /// `columns` are the indexes in `schema` of those that come out.
+    pub(crate) fn new(
+        schema: &SchemaRef,
+        predicate: Option<Expr>,
+        columns: &[usize],
+        reader: Arc<dyn ObjectReader>,
+        range: Option<Range<u64>>,
+        options: &ScanOptions,
+        counters: Arc<ScanCounters>,
+    ) -> Result<Self> {
+        if let Some(predicate) = &predicate {
+            // Refused before anything is read.
+            Evaluator::predicate(predicate, schema)?;
+        }
+        let output = Adapter::new(reader.location(), Arc::new(schema.project(columns).map_err(from_arrow)?));
+        Ok(Self {
+            reader,
+            schema: Arc::clone(schema),
+            predicate,
+            output,
+            range,
+            batch_rows: options.batch_rows.max(1),
+            counters,
+            rows: None,
+            failed: Failure::default(),
+        })
+    }
+
+    /// The next rows that pass.
+    pub(crate) async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        if self.rows.is_none() {
+            self.rows = Some(self.open().await?);
+        }
+        while let Some(rows) = &mut self.rows {
+            match rows.next().await {
+                Some(Ok(batch)) if batch.num_rows() == 0 => {}
+                Some(Ok(batch)) => return self.output.adapt(&batch).map(Some),
+                Some(Err(error)) => return Err(self.error(error)),
+                None => break,
+            }
+        }
+        Ok(None)
+    }
+
+    async fn open(&mut self) -> Result<ParquetRecordBatchStream<Chunks>> {
+        let metadata = Arc::new(chunks::metadata(&*self.reader).await?);
+        let arrow = self.arrow_metadata(&metadata)?;
+        let groups = self.row_groups(&metadata, &arrow)?;
+        let rows: i64 =
+            groups.iter().filter_map(|i| metadata.row_groups().get(*i)).map(RowGroupMetaData::num_rows).sum();
+        self.counters.rows_scanned.fetch_add(u64::try_from(rows).unwrap_or_default(), Ordering::Relaxed);
+        self.counters.row_groups_scanned.fetch_add(groups.len() as u64, Ordering::Relaxed);
+
+        let columns = self.output.columns(arrow.schema());
+        let mask = |columns: Vec<usize>| ProjectionMask::roots(arrow.parquet_schema(), columns);
+        let filter = self.row_filter(&arrow, mask)?;
+        let output = mask(columns);
+        let chunks = Chunks {
+            reader: Arc::clone(&self.reader),
+            metadata: Arc::clone(&metadata),
+            counters: Arc::clone(&self.counters),
+        };
+        let mut builder = ParquetRecordBatchStreamBuilder::new_with_metadata(chunks, arrow)
+            .with_projection(output)
+            .with_row_groups(groups)
+            .with_batch_size(self.batch_rows);
+        if let Some(filter) = filter {
+            builder = builder.with_row_filter(filter);
+        }
+        builder.build().map_err(|error| self.error(error))
+    }
+
+    fn arrow_metadata(&self, metadata: &Arc<ParquetMetaData>) -> Result<ArrowReaderMetadata> {
+        let options = ArrowReaderOptions::new();
+        let arrow = ArrowReaderMetadata::try_new(Arc::clone(metadata), options).map_err(|error| self.error(error))?;
+        let wanted = with_declared_text(arrow.schema(), &self.schema);
+        if wanted == *arrow.schema() {
+            return Ok(arrow);
+        }
+        // A layout the reader does not take for some column is no error: columns are cast then.
+        let options = ArrowReaderOptions::new().with_schema(wanted);
+        Ok(ArrowReaderMetadata::try_new(Arc::clone(metadata), options).unwrap_or(arrow))
+    }
+
+    /// The row groups of the range that may hold rows that pass.
+    fn row_groups(&self, metadata: &ParquetMetaData, arrow: &ArrowReaderMetadata) -> Result<Vec<usize>> {
+        let in_range = |group: &RowGroupMetaData| match &self.range {
+            Some(range) => first_byte(group).is_some_and(|first| range.contains(&first)),
+            None => true,
+        };
+        let groups = metadata.row_groups().iter().enumerate().filter(|(_, group)| in_range(group));
+        let groups: Vec<usize> = groups.map(|(i, _)| i).collect();
+        let Some(predicate) = &self.predicate else { return Ok(groups) };
+        let kept = prune::may_match(predicate, &self.schema, arrow.schema(), metadata, &groups)?;
+        let kept: Vec<usize> = groups.iter().zip(kept).filter(|(_, kept)| *kept).map(|(i, _)| *i).collect();
+        self.counters.row_groups_pruned.fetch_add((groups.len() - kept.len()) as u64, Ordering::Relaxed);
+        Ok(kept)
+    }
+
+    /// The predicate, as conditions to be evaluated one after the other on ever fewer rows.
+    fn row_filter(
+        &self,
+        arrow: &ArrowReaderMetadata,
+        mask: impl Fn(Vec<usize>) -> ProjectionMask,
+    ) -> Result<Option<RowFilter>> {
+        let Some(predicate) = &self.predicate else { return Ok(None) };
+        let mut stages: Vec<(Vec<usize>, Vec<Expr>)> = Vec::new();
+        for conjunct in predicate.clone().into_conjuncts() {
+            let columns = conjunct.columns();
+            match stages.last_mut() {
+                Some((last, all)) if *last == columns => all.push(conjunct),
+                _ => stages.push((columns, vec![conjunct])),
+            }
+        }
+        let stages = stages.into_iter().map(|(columns, all)| -> Result<Box<dyn ArrowPredicate>> {
+            let condition =
+                map_columns(&Expr::conjunction(all), &mut |i| columns.binary_search(&i).unwrap_or(usize::MAX));
+            let schema: SchemaRef = Arc::new(self.schema.project(&columns).map_err(from_arrow)?);
+            let adapter = Adapter::new(self.reader.location(), schema);
+            let evaluator = Evaluator::predicate(&condition, adapter.schema())?;
+            let failed = Arc::clone(&self.failed);
+            let columns = adapter.columns(arrow.schema());
+            Ok(Box::new(ArrowPredicateFn::new(mask(columns), move |batch: RecordBatch| {
+                adapter.adapt(&batch).and_then(|batch| evaluator.matches(&batch)).map_err(|error| {
+                    let text = error.to_string();
+                    failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                    ArrowError::ComputeError(text)
+                })
+            })))
+        });
+        Ok(Some(RowFilter::new(stages.collect::<Result<_>>()?)))
+    }
+
+    fn error(&self, error: ParquetError) -> Error {
+        if let Some(error) = self.failed.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            return error;
+        }
+        match error {
+            ParquetError::External(error) => match error.downcast::<Error>() {
+                Ok(ours) => *ours,
+                Err(other) => Error::internal(format!("{}: {other}", self.reader.location())),
+            },
+            other => {
+                let message = format!("{}: the Parquet file contradicts itself", self.reader.location());
+                Error::new(ErrorKind::Corrupt, message).with_source(other)
+            }
+        }
+    }
+}
+
+/// Where the row group begins in the file: the first byte of its first column chunk.
+fn first_byte(group: &RowGroupMetaData) -> Option<u64> {
+    let column = group.columns().first()?;
+    let first = column.dictionary_page_offset().filter(|at| *at > 0).unwrap_or_else(|| column.data_page_offset());
+    u64::try_from(first.min(column.data_page_offset())).ok()
+}

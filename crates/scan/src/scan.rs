@@ -1,0 +1,190 @@
+//! Running a fragment over an object.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use arrow::datatypes::{Schema, SchemaRef};
+use futures::stream::BoxStream;
+use futures::{StreamExt, stream};
+use pushdown::{Expr, Format, Fragment, Output, Result};
+
+use crate::ObjectReader;
+use crate::csv::CsvScan;
+use crate::errors::from_arrow;
+use crate::evaluate::Evaluator;
+use crate::json::JsonScan;
+use crate::lower::check_depth;
+use crate::output::{Sink, columns_of, map_columns, map_output, schema_of};
+use crate::parquet::ParquetScan;
+
+/// What a scan has done so far. Shared: it can be read while the scan runs.
+#[derive(Debug, Default)]
+pub struct ScanCounters {
+    /// Bytes of the object that were looked at: text as stored, so compressed if it is; for Parquet what was read of
+    /// column chunks.
+    pub bytes_scanned: AtomicU64,
+    /// Records decoded, in whole or in part, before filtering.
+    pub rows_scanned: AtomicU64,
+    /// Row groups of Parquet that were read.
+    pub row_groups_scanned: AtomicU64,
+    /// Row groups of Parquet that statistics ruled out.
+    pub row_groups_pruned: AtomicU64,
+}
+
+/// How a scan works, without effect on what it answers.
+#[derive(Clone, Debug)]
+pub struct ScanOptions {
+    /// The most rows of a batch.
+    pub batch_rows: usize,
+}
+
+impl Default for ScanOptions {
+    fn default() -> Self {
+        Self { batch_rows: 8192 }
+    }
+}
+
+/// The schema of the batches that [`scan`] gives.
+pub fn output_schema(fragment: &Fragment) -> Result<SchemaRef> {
+    schema_of(&fragment.output, &fragment.schema)
+}
+
+/// Runs the fragment over the object, or over the records whose first byte lies in `range` (Parquet: over the row
+/// groups whose first column chunk starts in it).
+///
+/// Aggregates give exactly one row. Dropping the stream stops reading; so does a LIMIT that is reached.
+pub fn scan(
+    fragment: Arc<Fragment>,
+    reader: Arc<dyn ObjectReader>,
+    range: Option<Range<u64>>,
+    options: ScanOptions,
+    counters: Arc<ScanCounters>,
+) -> Result<BoxStream<'static, Result<RecordBatch>>> {
+    let schema = output_schema(&fragment)?;
+    let batch_rows = options.batch_rows;
+    let (source, input, output) = Source::open(&fragment, reader, range, &options, counters)?;
+    let sink = Sink::new(&output, &input, Arc::clone(&schema), fragment.limit)?;
+    let scan = Scan { source: Some(source), sink: Some(sink), schema, batch_rows, small: vec![], small_rows: 0 };
+    Ok(stream::try_unfold(scan, |mut scan| async move { Ok(scan.next().await?.map(|batch| (batch, scan))) }).boxed())
+}
+
+enum Source {
+    Csv(Box<CsvScan>),
+    Json(Box<JsonScan>),
+    Parquet(Box<ParquetScan>),
+}
+
+impl Source {
+    /// Opens the object; also the schema of the rows that come out and the output rewritten to it.
+    fn open(
+        fragment: &Fragment,
+        reader: Arc<dyn ObjectReader>,
+        range: Option<Range<u64>>,
+        options: &ScanOptions,
+        counters: Arc<ScanCounters>,
+    ) -> Result<(Self, SchemaRef, Output)> {
+        let format = match &fragment.format {
+            Format::Csv(csv) => {
+                let (scan, output) = CsvScan::new(fragment, csv, reader, range, options, counters)?;
+                let schema = scan.schema();
+                return Ok((Self::Csv(Box::new(scan)), schema, output));
+            }
+            other => other,
+        };
+        let (schema, predicate, output) = narrow(fragment)?;
+        if let Format::Json(json) = format {
+            let predicate = predicate.map(|p| Evaluator::predicate(&p, &schema)).transpose()?;
+            let scan = JsonScan::new(&schema, predicate, json, reader, range, options, counters)?;
+            return Ok((Self::Json(Box::new(scan)), schema, output));
+        }
+        // Columns that only the predicate reads are not decoded for the rows that pass.
+        let columns = columns_of(&output);
+        let scan = ParquetScan::new(&schema, predicate, &columns, reader, range, options, counters)?;
+        let output = map_output(&output, &mut |expr| Ok(renumber(expr, &columns)))?;
+        Ok((Self::Parquet(Box::new(scan)), Arc::new(schema.project(&columns).map_err(from_arrow)?), output))
+    }
+
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        match self {
+            Self::Csv(scan) => scan.next().await,
+            Self::Json(scan) => scan.next().await,
+            Self::Parquet(scan) => scan.next().await,
+        }
+    }
+}
+
+/// The fragment over only the columns it reads: their schema, the predicate and the output.
+fn narrow(fragment: &Fragment) -> Result<(SchemaRef, Option<Expr>, Output)> {
+    if let Some(predicate) = &fragment.predicate {
+        check_depth(predicate)?;
+    }
+    let columns = fragment.columns();
+    let schema = fragment.schema.project(&columns).map_err(from_arrow)?;
+    let schema = Schema::new(schema.fields().clone());
+    let output = map_output(&fragment.output, &mut |expr| Ok(renumber(expr, &columns)))?;
+    let predicate = fragment.predicate.as_ref().map(|expr| renumber(expr, &columns));
+    Ok((Arc::new(schema), predicate, output))
+}
+
+/// `expr` over only these columns, ascending, which are all it reads.
+fn renumber(expr: &Expr, columns: &[usize]) -> Expr {
+    map_columns(expr, &mut |index| columns.binary_search(&index).unwrap_or(usize::MAX))
+}
+
+struct Scan {
+    source: Option<Source>,
+    sink: Option<Sink>,
+    schema: SchemaRef,
+    batch_rows: usize,
+    /// Batches too small to be worth handing on one by one.
+    small: Vec<RecordBatch>,
+    small_rows: usize,
+}
+
+impl Scan {
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        while let (Some(source), Some(sink)) = (&mut self.source, &mut self.sink) {
+            if sink.is_full() {
+                self.source = None;
+                break;
+            }
+            let Some(batch) = source.next().await? else {
+                self.source = None;
+                break;
+            };
+            let ready = sink.push(&batch)?.and_then(|batch| self.gather(batch));
+            tokio::task::yield_now().await;
+            if let Some(batch) = ready.transpose()? {
+                return Ok(Some(batch));
+            }
+        }
+        if let Some(batch) = self.gathered() {
+            return batch.map(Some);
+        }
+        self.sink.take().map_or(Ok(None), Sink::finish)
+    }
+
+    /// The batch, or the small ones so far as one, if that is enough rows.
+    fn gather(&mut self, batch: RecordBatch) -> Option<Result<RecordBatch>> {
+        let enough = self.batch_rows / 2;
+        if self.small.is_empty() && batch.num_rows() >= enough {
+            return Some(Ok(batch));
+        }
+        self.small_rows += batch.num_rows();
+        self.small.push(batch);
+        if self.small_rows >= enough { self.gathered() } else { None }
+    }
+
+    fn gathered(&mut self) -> Option<Result<RecordBatch>> {
+        self.small_rows = 0;
+        let small = std::mem::take(&mut self.small);
+        match small.len() {
+            0 => None,
+            1 => small.into_iter().next().map(Ok),
+            _ => Some(concat_batches(&self.schema, &small).map_err(from_arrow)),
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! Columns from fields: decode spans of text into Arrow arrays, one builder for each type.
+//!
+//! A builder appends group after group and is emptied when a batch is full. A field that is NULL where the column
+//! may not be, or that does not spell a value of the type, is reported with its span; the caller knows the object
+//! and the column and makes the message.
+
+use std::sync::Arc;
+
+use arrow::array::builder::{BooleanBuilder, NullBufferBuilder, StringViewBuilder};
+use arrow::array::timezone::Tz;
+use arrow::array::types::*;
+use arrow::array::{
+    Array, ArrayRef, ArrowPrimitiveType, GenericStringArray, OffsetSizeTrait, PrimitiveArray, StringArray,
+};
+use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use arrow::compute::{CastOptions, can_cast_types, cast_with_options};
+use arrow::datatypes::{DataType, TimeUnit};
+use arrow::error::ArrowError;
+use pushdown::{Error, NullRule, Result};
+
+use super::fields::{FieldColumn, Span};
+use super::values;
+use crate::types::sql_type;
+
+/// Which fields are NULL in one column.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Nulls {
+    /// Empty fields are.
+    pub(crate) empty: bool,
+    /// Fields with exactly this text are.
+    pub(crate) text: Option<Vec<u8>>,
+    /// Whether the column may hold NULL at all.
+    pub(crate) allowed: bool,
+    /// Empty fields are NULL by `NULLIF`, which even a NOT NULL column allows.
+    pub(crate) empty_by_nullif: bool,
+}
+
+impl Nulls {
+    /// The rule of a table for one of its columns.
+    pub(crate) fn new(rule: &NullRule, nullable: bool) -> Self {
+        let (empty, text) = match rule {
+            NullRule::Empty => (true, None),
+            NullRule::Text(text) => (true, Some(text.clone().into_bytes())),
+            NullRule::Never => (false, None),
+        };
+        Self { empty, text, allowed: nullable, empty_by_nullif: false }
+    }
+
+    /// Only missing fields are NULL.
+    pub(crate) fn never() -> Self {
+        Self { empty: false, text: None, allowed: true, empty_by_nullif: false }
+    }
+
+    #[inline]
+    fn is_null(&self, field: &[u8]) -> bool {
+        if field.is_empty() { self.empty || self.empty_by_nullif } else { self.text.as_deref() == Some(field) }
+    }
+
+    #[inline]
+    fn check(&self, field: Option<&[u8]>, span: Span) -> Result<(), BadField> {
+        let excused = self.empty_by_nullif && !self.empty && field.is_some_and(<[u8]>::is_empty);
+        if self.allowed || excused { Ok(()) } else { Err(BadField { span, null: true }) }
+    }
+}
+
+/// A field that cannot be decoded.
+#[derive(Debug)]
+pub(crate) struct BadField {
+    /// Where it is.
+    pub(crate) span: Span,
+    /// It is NULL and may not be; otherwise it spells no value of the type.
+    pub(crate) null: bool,
+}
+
+/// Which spellings a column takes.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) enum Spelling {
+    /// Those of a typed column of a table.
+    Declared,
+    /// Those, and whatever else Arrow's cast understands (`yes`, `2020-1-1`).
+    Cast,
+}
+
+/// Builds one column.
+pub(crate) trait ColumnBuilder: Send {
+    /// Decodes these fields after those already here.
+    fn append(&mut self, fields: &FieldColumn<'_>) -> Result<(), BadField>;
+
+    /// The array of all fields so far, leaving the builder empty.
+    fn finish(&mut self) -> Result<ArrayRef, ArrowError>;
+
+    /// About how many bytes of text are held.
+    fn text_bytes(&self) -> usize {
+        0
+    }
+}
+
+/// The builder for a column of this type.
+pub(crate) fn builder(data_type: &DataType, nulls: Nulls, spelling: Spelling) -> Result<Box<dyn ColumnBuilder>> {
+    macro_rules! integer {
+        ($arrow:ty, $parse:path) => {
+            primitive::<$arrow, _>(data_type, nulls, spelling, |b| $parse(b).and_then(|v| v.try_into().ok()))
+        };
+    }
+    macro_rules! timestamp {
+        ($arrow:ty, $zone:expr) => {
+            match $zone {
+                None => primitive::<$arrow, _>(data_type, nulls, spelling, values::utc_timestamp::<$arrow>),
+                Some(zone) => {
+                    let zone: Tz = zone.parse().map_err(crate::errors::from_arrow)?;
+                    primitive::<$arrow, _>(data_type, nulls, spelling, move |b| values::timestamp::<$arrow>(b, &zone))
+                }
+            }
+        };
+    }
+    Ok(match data_type {
+        DataType::Int8 => integer!(Int8Type, values::int64),
+        DataType::Int16 => integer!(Int16Type, values::int64),
+        DataType::Int32 => integer!(Int32Type, values::int64),
+        DataType::Int64 => primitive::<Int64Type, _>(data_type, nulls, spelling, values::int64),
+        DataType::UInt8 => integer!(UInt8Type, values::uint64),
+        DataType::UInt16 => integer!(UInt16Type, values::uint64),
+        DataType::UInt32 => integer!(UInt32Type, values::uint64),
+        DataType::UInt64 => primitive::<UInt64Type, _>(data_type, nulls, spelling, values::uint64),
+        DataType::Float64 => primitive::<Float64Type, _>(data_type, nulls, spelling, values::float64),
+        DataType::Decimal128(precision, scale) => {
+            let (precision, scale) = (*precision, *scale);
+            primitive::<Decimal128Type, _>(data_type, nulls, spelling, move |b| values::decimal128(b, precision, scale))
+        }
+        DataType::Date32 => primitive::<Date32Type, _>(data_type, nulls, spelling, values::date32),
+        DataType::Timestamp(TimeUnit::Second, zone) => timestamp!(TimestampSecondType, zone),
+        DataType::Timestamp(TimeUnit::Millisecond, zone) => timestamp!(TimestampMillisecondType, zone),
+        DataType::Timestamp(TimeUnit::Microsecond, zone) => timestamp!(TimestampMicrosecondType, zone),
+        DataType::Timestamp(TimeUnit::Nanosecond, zone) => timestamp!(TimestampNanosecondType, zone),
+        DataType::Boolean => Box::new(Booleans { values: BooleanBuilder::new(), nulls, spelling }),
+        DataType::Utf8 => Box::new(Text::<i32>::new(nulls)),
+        DataType::LargeUtf8 => Box::new(Text::<i64>::new(nulls)),
+        DataType::Utf8View => Box::new(TextViews { values: StringViewBuilder::new(), nulls, bytes: 0 }),
+        other if can_cast_types(&DataType::Utf8, other) => {
+            Box::new(Casted { text: Text::new(nulls), data_type: other.clone() })
+        }
+        other => return Err(Error::unsupported(format!("text cannot be read as {}", sql_type(other)))),
+    })
+}
+
+/// The value that Arrow's cast makes of one text, as an array of one.
+fn arrow_cast(field: &[u8], to: &DataType) -> Option<ArrayRef> {
+    let text = std::str::from_utf8(field).ok()?;
+    let options = CastOptions { safe: true, ..Default::default() };
+    let value = cast_with_options(&StringArray::from(vec![text]), to, &options).ok()?;
+    value.is_valid(0).then_some(value)
+}
+
+struct Primitives<T: ArrowPrimitiveType, P> {
+    data_type: DataType,
+    values: Vec<T::Native>,
+    validity: NullBufferBuilder,
+    nulls: Nulls,
+    spelling: Spelling,
+    parse: P,
+}
+
+fn primitive<T, P>(data_type: &DataType, nulls: Nulls, spelling: Spelling, parse: P) -> Box<dyn ColumnBuilder>
+where
+    T: ArrowPrimitiveType,
+    P: Fn(&[u8]) -> Option<T::Native> + Send + 'static,
+{
+    let data_type = data_type.clone();
+    Box::new(Primitives::<T, P> {
+        data_type,
+        values: vec![],
+        validity: NullBufferBuilder::new(0),
+        nulls,
+        spelling,
+        parse,
+    })
+}
+
+impl<T, P> ColumnBuilder for Primitives<T, P>
+where
+    T: ArrowPrimitiveType,
+    P: Fn(&[u8]) -> Option<T::Native> + Send,
+{
+    fn append(&mut self, fields: &FieldColumn<'_>) -> Result<(), BadField> {
+        self.values.reserve(fields.len());
+        let Self { data_type, values, validity, nulls, spelling, parse } = self;
+        fields.try_for_each(|span, field| {
+            let Some(field) = field.filter(|f| !nulls.is_null(f)) else {
+                nulls.check(field, span)?;
+                values.push(T::default_value());
+                validity.append_null();
+                return Ok(());
+            };
+            let value = parse(field).or_else(|| match spelling {
+                Spelling::Declared => None,
+                Spelling::Cast => {
+                    arrow_cast(field, data_type)?.as_any().downcast_ref::<PrimitiveArray<T>>().map(|a| a.value(0))
+                }
+            });
+            values.push(value.ok_or(BadField { span, null: false })?);
+            validity.append_non_null();
+            Ok(())
+        })
+    }
+
+    fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
+        let values = ScalarBuffer::from(std::mem::take(&mut self.values));
+        let array = PrimitiveArray::<T>::try_new(values, self.validity.finish())?;
+        Ok(Arc::new(array.with_data_type(self.data_type.clone())))
+    }
+}
+
+struct Booleans {
+    values: BooleanBuilder,
+    nulls: Nulls,
+    spelling: Spelling,
+}
+
+impl ColumnBuilder for Booleans {
+    fn append(&mut self, fields: &FieldColumn<'_>) -> Result<(), BadField> {
+        use arrow::array::AsArray;
+        let Self { values, nulls, spelling } = self;
+        fields.try_for_each(|span, field| {
+            let Some(field) = field.filter(|f| !nulls.is_null(f)) else {
+                nulls.check(field, span)?;
+                values.append_null();
+                return Ok(());
+            };
+            let value = values::boolean(field).or_else(|| match spelling {
+                Spelling::Declared => None,
+                Spelling::Cast => Some(arrow_cast(field, &DataType::Boolean)?.as_boolean().value(0)),
+            });
+            values.append_value(value.ok_or(BadField { span, null: false })?);
+            Ok(())
+        })
+    }
+
+    fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
+        Ok(Arc::new(self.values.finish()))
+    }
+}
+
+struct Text<O: OffsetSizeTrait> {
+    bytes: Vec<u8>,
+    ends: Vec<O>,
+    validity: NullBufferBuilder,
+    nulls: Nulls,
+}
+
+impl<O: OffsetSizeTrait> Text<O> {
+    fn new(nulls: Nulls) -> Self {
+        Self { bytes: vec![], ends: vec![O::zero()], validity: NullBufferBuilder::new(0), nulls }
+    }
+
+    fn take(&mut self) -> Result<GenericStringArray<O>, ArrowError> {
+        let ends = std::mem::replace(&mut self.ends, vec![O::zero()]);
+        let bytes = std::mem::take(&mut self.bytes);
+        GenericStringArray::try_new(OffsetBuffer::new(ends.into()), Buffer::from(bytes), self.validity.finish())
+    }
+}
+
+impl<O: OffsetSizeTrait> ColumnBuilder for Text<O> {
+    fn append(&mut self, fields: &FieldColumn<'_>) -> Result<(), BadField> {
+        let Self { bytes, ends, validity, nulls } = self;
+        let before = bytes.len();
+        ends.reserve(fields.len());
+        fields.try_for_each(|span, field| {
+            match field.filter(|f| !nulls.is_null(f)) {
+                Some(field) => {
+                    bytes.extend_from_slice(field);
+                    validity.append_non_null();
+                }
+                None => {
+                    nulls.check(field, span)?;
+                    validity.append_null();
+                }
+            }
+            // Batches are cut long before offsets run out, see `limits::BATCH_TEXT_BYTES`.
+            ends.push(O::usize_as(bytes.len()));
+            Ok(())
+        })?;
+        // One pass over all of them is much cheaper than one check for each; only bad text is looked for singly.
+        if bytes.get(before..).is_some_and(<[u8]>::is_ascii) {
+            return Ok(());
+        }
+        fields.try_for_each(|span, field| match field.map(std::str::from_utf8) {
+            Some(Err(_)) => Err(BadField { span, null: false }),
+            _ => Ok(()),
+        })
+    }
+
+    fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
+        Ok(Arc::new(self.take()?))
+    }
+
+    fn text_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+struct TextViews {
+    values: StringViewBuilder,
+    nulls: Nulls,
+    bytes: usize,
+}
+
+impl ColumnBuilder for TextViews {
+    fn append(&mut self, fields: &FieldColumn<'_>) -> Result<(), BadField> {
+        let Self { values, nulls, bytes } = self;
+        fields.try_for_each(|span, field| {
+            match field.filter(|f| !nulls.is_null(f)) {
+                Some(field) => {
+                    values.append_value(std::str::from_utf8(field).map_err(|_| BadField { span, null: false })?);
+                    *bytes += field.len();
+                }
+                None => {
+                    nulls.check(field, span)?;
+                    values.append_null();
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
+        self.bytes = 0;
+        Ok(Arc::new(self.values.finish()))
+    }
+
+    fn text_bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+/// A type without a decoder of its own: text first, then Arrow's strict cast, group by group so that a bad field
+/// is found where it is.
+struct Casted {
+    text: Text<i32>,
+    data_type: DataType,
+}
+
+impl ColumnBuilder for Casted {
+    fn append(&mut self, fields: &FieldColumn<'_>) -> Result<(), BadField> {
+        fields.try_for_each(|span, field| match field.filter(|f| !self.text.nulls.is_null(f)) {
+            Some(field) if arrow_cast(field, &self.data_type).is_none() => Err(BadField { span, null: false }),
+            _ => Ok(()),
+        })?;
+        self.text.append(fields)
+    }
+
+    fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
+        let options = CastOptions { safe: false, ..Default::default() };
+        cast_with_options(&self.text.take()?, &self.data_type, &options)
+    }
+
+    fn text_bytes(&self) -> usize {
+        self.text.text_bytes()
+    }
+}

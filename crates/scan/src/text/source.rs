@@ -1,0 +1,115 @@
+//! The text of an object as it streams in: decompressed, from one offset on, and never more than asked for.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use async_compression::tokio::bufread::{BzDecoder, GzipDecoder, ZstdDecoder};
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
+use pushdown::{Compression, Error, ErrorKind, Result};
+use tokio::io::AsyncRead;
+use tokio_util::io::{ReaderStream, StreamReader};
+
+use crate::limits::OVERSHOOT_BYTES;
+use crate::{ObjectReader, ScanCounters};
+
+/// Decompressed text is handed on in pieces of at most this size.
+const PIECE_BYTES: usize = 128 * 1024;
+
+/// A stream of text.
+pub(crate) struct TextSource {
+    reader: Arc<dyn ObjectReader>,
+    pieces: BoxStream<'static, Result<Bytes>>,
+    /// Where the bytes after `pieces` begin in the object.
+    next: u64,
+    /// How many to ask for then.
+    step: u64,
+}
+
+impl TextSource {
+    /// The bytes of `range`, and after them, for as long as they are asked for, the rest of the object.
+    pub(crate) fn plain(reader: Arc<dyn ObjectReader>, range: Range<u64>) -> Self {
+        let size = reader.size();
+        let end = if range.end >= size { size } else { range.end.saturating_add(OVERSHOOT_BYTES).min(size) };
+        let start = range.start.min(end);
+        let pieces = if start < end { reader.stream(start..end) } else { futures::stream::empty().boxed() };
+        Self { reader, pieces, next: end, step: OVERSHOOT_BYTES * 4 }
+    }
+
+    /// All text of a compressed object. Bytes scanned are counted here, as they come compressed.
+    pub(crate) fn compressed(
+        reader: Arc<dyn ObjectReader>,
+        compression: Compression,
+        counters: Arc<ScanCounters>,
+    ) -> Self {
+        let size = reader.size();
+        if size == 0 {
+            return Self { reader, pieces: futures::stream::empty().boxed(), next: 0, step: 0 };
+        }
+        let bytes = reader
+            .stream(0..size)
+            .inspect_ok(move |piece| {
+                counters.bytes_scanned.fetch_add(piece.len() as u64, Ordering::Relaxed);
+            })
+            .map_err(std::io::Error::other);
+        let bytes = StreamReader::new(bytes);
+        let location = reader.location().to_owned();
+        let pieces = match compression {
+            Compression::None => text(bytes, "", location),
+            Compression::Gzip => {
+                let mut decoder = GzipDecoder::new(bytes);
+                decoder.multiple_members(true);
+                text(decoder, "gzip", location)
+            }
+            Compression::Bzip2 => {
+                let mut decoder = BzDecoder::new(bytes);
+                decoder.multiple_members(true);
+                text(decoder, "bzip2", location)
+            }
+            Compression::Zstd => {
+                let mut decoder = ZstdDecoder::new(bytes);
+                decoder.multiple_members(true);
+                text(decoder, "zstd", location)
+            }
+        };
+        Self { reader, pieces, next: size, step: 0 }
+    }
+
+    /// The next piece; `None` at the end of the object.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>> {
+        loop {
+            if let Some(piece) = self.pieces.next().await {
+                return piece.map(Some);
+            }
+            let end = self.next.saturating_add(self.step).min(self.reader.size());
+            if self.next >= end {
+                return Ok(None);
+            }
+            // A record that goes on far past the range: ask for more and more of it.
+            self.pieces = self.reader.stream(self.next..end);
+            self.next = end;
+            self.step = self.step.saturating_mul(4);
+        }
+    }
+}
+
+fn text(
+    decoder: impl AsyncRead + Send + 'static,
+    format: &'static str,
+    location: String,
+) -> BoxStream<'static, Result<Bytes>> {
+    ReaderStream::with_capacity(decoder, PIECE_BYTES)
+        .map_err(move |error| match error.downcast::<Error>() {
+            Ok(ours) => ours,
+            Err(error) => {
+                let what = match error.kind() {
+                    std::io::ErrorKind::UnexpectedEof => "the compressed text is cut off",
+                    _ => "cannot be decompressed",
+                };
+                Error::new(ErrorKind::Corrupt, format!("{location}: {what} ({format})")).with_source(error)
+            }
+        })
+        .boxed()
+}

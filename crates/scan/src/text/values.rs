@@ -1,0 +1,390 @@
+//! Values from text, straight from bytes.
+//!
+//! One rule for a typed column of a text object and for `CAST(text AS type)`, so that storage and engine agree
+//! wherever the cast happens. The common spelling of each type has a short path; anything else goes to the
+//! general rule, and what that refuses is `None`.
+//!
+//! Blanks around numbers are ignored. Decimals are exact: an exponent is understood, digits beyond the scale are
+//! rounded half away from zero, digits beyond the precision are refused. Dates are `YYYY-MM-DD` and nothing
+//! else, so that the order of the text is the order of the dates.
+
+use arrow::array::types::ArrowTimestampType;
+use arrow::compute::kernels::cast_utils::{Parser, string_to_datetime};
+use arrow::datatypes::{Float64Type, Int64Type, UInt64Type};
+use chrono::{TimeZone, Utc};
+
+/// Powers of ten that an unsigned 64-bit integer holds.
+const POW10: [u64; 20] = {
+    let mut table = [1u64; 20];
+    let mut i = 1;
+    while i < 20 {
+        table[i] = table[i - 1] * 10;
+        i += 1;
+    }
+    table
+};
+
+/// The longest run of digits that certainly fits into 64 bits.
+const SAFE_DIGITS: usize = 18;
+
+fn text(bytes: &[u8]) -> Option<&str> {
+    std::str::from_utf8(bytes).ok()
+}
+
+/// All of `bytes` as digits.
+#[inline]
+fn digits(bytes: &[u8]) -> Option<u64> {
+    let mut value = 0u64;
+    for byte in bytes {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        value = value * 10 + u64::from(digit);
+    }
+    Some(value)
+}
+
+/// A signed integer.
+#[inline]
+pub(crate) fn int64(bytes: &[u8]) -> Option<i64> {
+    let (negative, rest) = match bytes {
+        [b'-', rest @ ..] => (true, rest),
+        rest => (false, rest),
+    };
+    if (1..=SAFE_DIGITS).contains(&rest.len())
+        && let Some(value) = digits(rest)
+    {
+        let value = value as i64;
+        return Some(if negative { -value } else { value });
+    }
+    Int64Type::parse(text(bytes)?)
+}
+
+/// An unsigned integer.
+#[inline]
+pub(crate) fn uint64(bytes: &[u8]) -> Option<u64> {
+    if (1..=SAFE_DIGITS).contains(&bytes.len())
+        && let Some(value) = digits(bytes)
+    {
+        return Some(value);
+    }
+    UInt64Type::parse(text(bytes)?)
+}
+
+/// A double.
+#[inline]
+pub(crate) fn float64(bytes: &[u8]) -> Option<f64> {
+    // Up to 15 digits and 22 places, value and power of ten are doubles exactly and one division rounds right.
+    if let Some((negative, value, places)) = short_decimal(bytes)
+        && value < 1_000_000_000_000_000
+    {
+        let value = value as f64 / POW10[places] as f64;
+        return Some(if negative { -value } else { value });
+    }
+    Float64Type::parse(text(bytes)?)
+}
+
+/// `[-]digits[.digits]` of at most 18 digits: sign, digits as one number, digits after the point.
+#[inline]
+fn short_decimal(bytes: &[u8]) -> Option<(bool, u64, usize)> {
+    let (negative, rest) = match bytes {
+        [b'-', rest @ ..] => (true, rest),
+        rest => (false, rest),
+    };
+    if rest.len() < 2 || rest.len() > SAFE_DIGITS + 1 {
+        let [digit] = rest else { return None };
+        let digit = digit.wrapping_sub(b'0');
+        return (digit <= 9).then_some((negative, u64::from(digit), 0));
+    }
+    let mut value = 0u64;
+    for (at, byte) in rest.iter().enumerate() {
+        let digit = byte.wrapping_sub(b'0');
+        if digit <= 9 {
+            value = value * 10 + u64::from(digit);
+        } else if *byte == b'.' && at + 1 < rest.len() {
+            let fraction = &rest[at + 1..];
+            let value = value.checked_mul(POW10[fraction.len()])?.checked_add(digits(fraction)?)?;
+            return Some((negative, value, fraction.len()));
+        } else {
+            return None;
+        }
+    }
+    (rest.len() <= SAFE_DIGITS).then_some((negative, value, 0))
+}
+
+/// A decimal of this precision and scale, unscaled.
+#[inline]
+pub(crate) fn decimal128(bytes: &[u8], precision: u8, scale: i8) -> Option<i128> {
+    if let Some((negative, value, places)) = short_decimal(bytes)
+        && let Ok(scale) = usize::try_from(scale)
+        && places <= scale
+        && scale - places < POW10.len()
+    {
+        let value = i128::from(value) * i128::from(POW10[scale - places]);
+        let value = if negative { -value } else { value };
+        return (value.unsigned_abs() < 10u128.pow(u32::from(precision.min(38)))).then_some(value);
+    }
+    long_decimal(bytes, precision, scale)
+}
+
+/// The general rule: blanks, sign, digits with a point anywhere, exponent, rounding.
+fn long_decimal(bytes: &[u8], precision: u8, scale: i8) -> Option<i128> {
+    let (negative, rest) = match bytes.trim_ascii() {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        rest => (false, rest),
+    };
+    let (mantissa, exponent) = match rest.iter().position(|b| matches!(b, b'e' | b'E')) {
+        Some(at) => (&rest[..at], exponent(&rest[at + 1..])?),
+        None => (rest, 0),
+    };
+    let mut places = 0i64;
+    let mut after_point = false;
+    let mut any = false;
+    let mut significant = Vec::with_capacity(mantissa.len());
+    for byte in mantissa {
+        match byte {
+            b'.' if !after_point => after_point = true,
+            b'0'..=b'9' => {
+                any = true;
+                places += i64::from(after_point);
+                if !significant.is_empty() || *byte != b'0' {
+                    significant.push(*byte);
+                }
+            }
+            _ => return None,
+        }
+    }
+    if !any {
+        return None;
+    }
+    if significant.is_empty() {
+        return Some(0);
+    }
+    let shift = exponent - places + i64::from(scale);
+    let length = i64::try_from(significant.len()).ok()?;
+    if length + shift > 38 {
+        return None;
+    }
+    let value = if shift >= 0 {
+        decimal_digits(&significant) * 10i128.pow(u32::try_from(shift).ok()?)
+    } else if let Ok(kept) = usize::try_from(length + shift) {
+        decimal_digits(&significant[..kept]) + i128::from(significant[kept] >= b'5')
+    } else {
+        0
+    };
+    if value.unsigned_abs() >= 10u128.pow(u32::from(precision.min(38))) {
+        return None;
+    }
+    Some(if negative { -value } else { value })
+}
+
+/// At most 38 digits as a number.
+fn decimal_digits(digits: &[u8]) -> i128 {
+    digits.iter().fold(0, |value, digit| value * 10 + i128::from(digit - b'0'))
+}
+
+/// A decimal exponent, held within bounds that no decimal reaches.
+fn exponent(bytes: &[u8]) -> Option<i64> {
+    let (negative, rest) = match bytes {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        rest => (false, rest),
+    };
+    if rest.is_empty() || !rest.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let value = rest.iter().fold(0i64, |value, digit| (value * 10 + i64::from(digit - b'0')).min(1 << 40));
+    Some(if negative { -value } else { value })
+}
+
+/// `true`, `t`, `1` or `false`, `f`, `0`, in any case.
+#[inline]
+pub(crate) fn boolean(bytes: &[u8]) -> Option<bool> {
+    match bytes {
+        b"1" | b"t" | b"T" => Some(true),
+        b"0" | b"f" | b"F" => Some(false),
+        _ if bytes.eq_ignore_ascii_case(b"true") => Some(true),
+        _ if bytes.eq_ignore_ascii_case(b"false") => Some(false),
+        _ => None,
+    }
+}
+
+/// Exactly `YYYY-MM-DD`, a day of the calendar, as days since 1970-01-01.
+#[inline]
+pub(crate) fn date32(bytes: &[u8]) -> Option<i32> {
+    let bytes: &[u8; 10] = bytes.try_into().ok()?;
+    let d = bytes.map(|b| u32::from(b.wrapping_sub(b'0')));
+    let dash = u32::from(b'-'.wrapping_sub(b'0'));
+    let bad = [0, 1, 2, 3, 5, 6, 8, 9].iter().any(|i| d[*i] > 9);
+    if bad || d[4] != dash || d[7] != dash {
+        return None;
+    }
+    let (year, month, day) = (d[0] * 1000 + d[1] * 100 + d[2] * 10 + d[3], d[5] * 10 + d[6], d[8] * 10 + d[9]);
+    days(year, month, day)
+}
+
+/// Days before each month of a year that is not a leap year.
+const BEFORE_MONTH: [u32; 13] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365];
+
+/// A day of the proleptic Gregorian calendar, years 0 to 9999, as days since 1970-01-01.
+#[inline]
+fn days(year: u32, month: u32, day: u32) -> Option<i32> {
+    let leap = (year.is_multiple_of(4) && !year.is_multiple_of(100)) || year.is_multiple_of(400);
+    let before = BEFORE_MONTH.get(usize::try_from(month).ok()?.checked_sub(1)?)?;
+    let length = BEFORE_MONTH.get(month as usize)? - before + u32::from(leap && month == 2);
+    if day == 0 || day > length {
+        return None;
+    }
+    // Leap days of the years before this one; year 0 is a leap year.
+    let leaps = if year == 0 { 0 } else { (year - 1) / 4 - (year - 1) / 100 + (year - 1) / 400 + 1 };
+    let since_year_0 = year * 365 + leaps + before + u32::from(leap && month > 2) + day - 1;
+    i32::try_from(since_year_0).ok().map(|days| days - 719_528)
+}
+
+/// An ISO timestamp in units of `T`; a date alone is midnight, a zone converts to UTC.
+#[inline]
+pub(crate) fn timestamp<T: ArrowTimestampType>(bytes: &[u8], zone: &impl TimeZone) -> Option<i64> {
+    let instant = string_to_datetime(zone, text(bytes)?).ok()?;
+    T::from_naive_datetime(instant.naive_utc(), None)
+}
+
+/// [`timestamp`] for text in UTC, the common case, with a short path for `YYYY-MM-DDTHH:MM:SS`.
+#[inline]
+pub(crate) fn utc_timestamp<T: ArrowTimestampType>(bytes: &[u8]) -> Option<i64> {
+    if let Some((date, [b'T' | b' ', h1, h2, b':', m1, m2, b':', s1, s2])) = bytes.split_at_checked(10) {
+        let pair = |a: &u8, b: &u8| digits(&[*a, *b]).and_then(|v| i64::try_from(v).ok());
+        let (hours, minutes, seconds) = (pair(h1, h2)?, pair(m1, m2)?, pair(s1, s2)?);
+        if hours < 24 && minutes < 60 && seconds < 60 {
+            let seconds = i64::from(date32(date)?) * 86_400 + hours * 3_600 + minutes * 60 + seconds;
+            return seconds.checked_mul(units_per_second::<T>());
+        }
+    }
+    timestamp::<T>(bytes, &Utc)
+}
+
+fn units_per_second<T: ArrowTimestampType>() -> i64 {
+    use arrow::datatypes::TimeUnit;
+    match T::UNIT {
+        TimeUnit::Second => 1,
+        TimeUnit::Millisecond => 1_000,
+        TimeUnit::Microsecond => 1_000_000,
+        TimeUnit::Nanosecond => 1_000_000_000,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers() {
+        for (text, value) in [
+            ("0", Some(0)),
+            ("-17", Some(-17)),
+            ("+5", Some(5)),
+            (" 5 ", Some(5)),
+            ("9223372036854775807", Some(i64::MAX)),
+            ("-9223372036854775808", Some(i64::MIN)),
+            ("9223372036854775808", None),
+            ("", None),
+            ("-", None),
+            ("1.0", None),
+            ("1e3", None),
+            ("1 2", None),
+        ] {
+            assert_eq!(int64(text.as_bytes()), value, "{text}");
+        }
+        assert_eq!(uint64(b"18446744073709551615"), Some(u64::MAX));
+        assert_eq!(uint64(b"-1"), None);
+    }
+
+    #[test]
+    fn decimals_are_exact_and_round_half_away_from_zero() {
+        for (text, value) in [
+            ("1", Some(100)),
+            ("-1.5", Some(-150)),
+            ("1.25", Some(125)),
+            ("0.005", Some(1)),
+            ("-0.005", Some(-1)),
+            ("0.0049999", Some(0)),
+            ("1.", Some(100)),
+            (".5", Some(50)),
+            (" 7.10 ", Some(710)),
+            ("1e3", Some(100_000)),
+            ("1.5E-1", Some(15)),
+            ("12345e-4", Some(123)),
+            ("1e-400", Some(0)),
+            ("0e400", Some(0)),
+            ("1e400", None),
+            ("9999999999999.99", Some(999_999_999_999_999)),
+            ("9999999999999.995", None),
+            ("10000000000000", None),
+            ("00000000000000000000000000000000000001.00", Some(100)),
+            ("", None),
+            (".", None),
+            ("-", None),
+            ("1.2.3", None),
+            ("e3", None),
+            ("1e", None),
+            ("--1", None),
+            ("abc", None),
+        ] {
+            assert_eq!(decimal128(text.as_bytes(), 15, 2), value, "{text}");
+        }
+        let most = "9".repeat(38);
+        assert_eq!(decimal128(most.as_bytes(), 38, 0), Some(10i128.pow(38) - 1));
+        assert_eq!(decimal128(b"1234", 5, -2), Some(12));
+    }
+
+    #[test]
+    fn doubles_agree_with_the_standard_library() {
+        for text in ["0", "-0", "1.5", "0.1", "123456.789", "999999999999999", "1e300", "-2.5e-8", "0.000001", "17."] {
+            assert_eq!(
+                float64(text.as_bytes()).map(f64::to_bits),
+                text.parse::<f64>().ok().map(f64::to_bits),
+                "{text}"
+            );
+        }
+        assert_eq!(float64(b"x"), None);
+        assert_eq!(float64(b""), None);
+        assert!(float64(b"NaN").is_some_and(f64::is_nan));
+    }
+
+    #[test]
+    fn dates_are_days_of_the_calendar() {
+        use chrono::{Datelike, NaiveDate};
+        let mut day = NaiveDate::from_ymd_opt(0, 1, 1);
+        while let Some(date) = day.filter(|d| d.year() < 10_000) {
+            let expected = date.signed_duration_since(NaiveDate::default()).num_days();
+            assert_eq!(date32(date.format("%Y-%m-%d").to_string().as_bytes()).map(i64::from), Some(expected), "{date}");
+            day = date.checked_add_days(chrono::Days::new(13));
+        }
+        for bad in [
+            "1999-02-29",
+            "1900-02-29",
+            "2000-13-01",
+            "2000-00-10",
+            "2000-1-1",
+            "20000101",
+            "2000-01-01 ",
+            "2000/01/01",
+        ] {
+            assert_eq!(date32(bad.as_bytes()), None, "{bad}");
+        }
+        assert!(date32(b"2000-02-29").is_some());
+    }
+
+    #[test]
+    fn timestamps_take_both_paths_to_the_same_value() {
+        use arrow::datatypes::TimestampMicrosecondType as Micros;
+        let expected = Some(1_577_934_245_000_000);
+        assert_eq!(utc_timestamp::<Micros>(b"2020-01-02T03:04:05"), expected);
+        assert_eq!(utc_timestamp::<Micros>(b"2020-01-02 03:04:05"), expected);
+        assert_eq!(utc_timestamp::<Micros>(b"2020-01-02T03:04:05.000"), expected);
+        assert_eq!(utc_timestamp::<Micros>(b"2020-01-02T05:04:05+02:00"), expected);
+        assert_eq!(utc_timestamp::<Micros>(b"2020-01-02"), Some(1_577_923_200_000_000));
+        assert_eq!(utc_timestamp::<Micros>(b"2020-02-30T00:00:00"), None);
+    }
+}

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use object_store::ObjectStore;
 use object_store::path::Path;
 use pushdown::{Compression, CsvOptions, Error, Format, Profile, Result};
@@ -162,14 +162,10 @@ impl TableDefinition {
         csv: &CsvOptions,
         objects: Vec<DataObject>,
     ) -> Result<Vec<DataObject>> {
-        stream::iter(objects)
-            .map(|mut object| async move {
-                object.columns = self.columns_of(store, csv, &object).await?;
-                Ok(object)
-            })
-            .buffered(CONCURRENCY)
-            .try_collect()
-            .await
+        let all: Vec<_> = objects.iter().map(|object| self.columns_of(store, csv, object).boxed()).collect();
+        let columns: Vec<_> = stream::iter(all).buffered(CONCURRENCY).try_collect().await?;
+        let with = |(object, columns)| DataObject { columns, ..object };
+        Ok(objects.into_iter().zip(columns).map(with).collect())
     }
 
     async fn columns_of(

@@ -23,7 +23,8 @@ async fn text_store(objects: &[(&str, &str)]) -> InMemory {
 async fn resolve(store: &InMemory, location: &str, options: &[(&str, &str)]) -> Result<TableDefinition> {
     let location = TableLocation::parse(location)?;
     let options = TableOptions::parse("", options.iter().copied())?;
-    TableDefinition::resolve(store, location, options, Declared::default()).await
+    // Boxed, as DataFusion's traits want it: they also ask that it is Send.
+    TableDefinition::resolve(store, location, options, Declared::default()).boxed().await
 }
 
 fn columns(table: &TableDefinition) -> Vec<String> {
@@ -136,7 +137,7 @@ async fn drift_is_an_error_or_a_union() {
     let table = resolve(&store, "s3://b/t/", &[("union_by_name", "true")]).await.unwrap();
     assert_eq!(columns(&table), ["id Int64", "name Utf8", "price Float64", "note Utf8"]);
     for _ in 0..2 {
-        let objects = table.objects(&store).await.unwrap();
+        let objects = table.objects(&store).boxed().await.unwrap();
         let own = objects[1].columns.as_ref().unwrap();
         let names: Vec<_> = own.schema().fields().iter().map(|field| field.name().as_str()).collect();
         assert_eq!(names, ["price", "id", "note"]);

@@ -15,7 +15,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use object_store::ObjectStore;
 use pushdown::{Compression, CsvOptions, Error, Format, Result, limits};
 
@@ -117,19 +117,18 @@ impl Objects<'_> {
         if self.options.union_by_name { Merging::Union } else { otherwise }
     }
 
-    /// The start of each sampled object that is not empty, with its address.
+    /// The start of each sampled object, with its address.
     async fn samples(&self) -> Result<Vec<(String, Sample)>> {
-        stream::iter(self.sampled.iter().enumerate())
-            .map(|(index, object)| async move {
-                let address = self.location.address(&object.path);
-                let compression = compression_of(object, self.options);
-                let limit = if index == 0 { SAMPLE_BYTES } else { FURTHER_SAMPLE_BYTES };
-                let sample = Sample::fetch(self.store, object, compression, limit, &address).await?;
-                Ok((address, sample))
-            })
-            .buffered(CONCURRENCY)
-            .try_collect()
-            .await
+        let all: Vec<_> = self.sampled.iter().enumerate().map(|(n, object)| self.sample(n, object).boxed()).collect();
+        stream::iter(all).buffered(CONCURRENCY).try_collect().await
+    }
+
+    async fn sample(&self, index: usize, object: &DataObject) -> Result<(String, Sample)> {
+        let address = self.location.address(&object.path);
+        let compression = compression_of(object, self.options);
+        let limit = if index == 0 { SAMPLE_BYTES } else { FURTHER_SAMPLE_BYTES };
+        let sample = Sample::fetch(self.store, object, compression, limit, &address).await?;
+        Ok((address, sample))
     }
 
     /// The first object that is not empty settles how all of them are written.
@@ -165,16 +164,15 @@ impl Objects<'_> {
         Ok((csv, columns))
     }
 
+    async fn footer(&self, object: &DataObject) -> Result<(String, Schema)> {
+        let address = self.location.address(&object.path);
+        let schema = parquet::schema(self.store, object, &address).await?;
+        Ok((address, schema))
+    }
+
     async fn parquet(&self) -> Result<Vec<Column>> {
-        let schemas: Vec<(String, Schema)> = stream::iter(self.sampled.iter())
-            .map(|object| async move {
-                let address = self.location.address(&object.path);
-                let schema = parquet::schema(self.store, object, &address).await?;
-                Ok::<_, Error>((address, schema))
-            })
-            .buffered(CONCURRENCY)
-            .try_collect()
-            .await?;
+        let all: Vec<_> = self.sampled.iter().map(|object| self.footer(object).boxed()).collect();
+        let schemas: Vec<(String, Schema)> = stream::iter(all).buffered(CONCURRENCY).try_collect().await?;
         let columns = |schema: &Schema| {
             let column = |field: &Arc<Field>| Column {
                 name: field.name().clone(),

@@ -1,0 +1,27 @@
+# Tasks of the project. `just` lists them; each is one command that also works without just.
+
+# what CI runs before the tests: formatting, lints, documentation
+check:
+    cargo fmt --all --check
+    cargo clippy --release --workspace --all-targets -- -D warnings
+    RUSTDOCFLAGS="-D warnings" cargo doc --release --workspace --no-deps
+
+# all tests
+test:
+    cargo test --release --workspace
+
+# the main job: data, a node, queries with and without pushdown
+demo:
+    cargo run --release -- demo
+
+# licenses and sources of the dependencies (needs cargo-deny)
+deny:
+    cargo deny check
+
+# TPC-H at a scale on CSV and Parquet, our node and MinIO, levels none and select, against the known answers
+tpch scale="1":
+    cargo build --release && scripts/tpch.py --scale {{scale}} --binary "${CARGO_TARGET_DIR:-target}/release/pushdowndb"
+
+# the selective filter through a 40 MB/s link, at level none and select (needs root and Linux)
+link mb="40":
+    cargo build --release && scripts/link.py --mb {{mb}} --binary "${CARGO_TARGET_DIR:-target}/release/pushdowndb"

@@ -1,1 +1,36 @@
 //! SQL over object storage with pushdown, on DataFusion.
+//!
+//! ```text
+//! session      a session: SQL in, results out
+//! query        one query: its meter, caps and progress
+//! settings     SET pushdown.x
+//! table/       what a table is: location, options, listing, inference, the catalogue file
+//! provider     tables as DataFusion sees them
+//! rules/       what is pushed into the scan
+//! strategies/  where an operator runs: one file each
+//! remote_scan/ the leaf of a plan: splits, retries, fall-back
+//! backends/    stores: connections, credentials, plain reads, S3 Select
+//! convert      DataFusion's expressions as the contract's
+//! ```
+//!
+//! Pushdown changes what a query costs, never what it answers: every scan has one meaning, a
+//! [`pushdown::Fragment`], and storage may only do what is provably the same or provably a superset.
+
+mod backends;
+mod convert;
+mod error;
+mod provider;
+mod query;
+mod remote_scan;
+mod rules;
+mod session;
+mod settings;
+mod statements;
+pub mod table;
+mod strategies;
+
+pub use backends::ConnectionConfig;
+pub use query::{Progress, QueryContext, QueryResult, Report, StatementKind};
+pub use session::{Engine, EngineConfig, Setting, TableInfo};
+pub use settings::PushdownOptions;
+pub use statements::Statement;

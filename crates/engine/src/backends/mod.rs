@@ -1,0 +1,310 @@
+//! The stores a query reads: how to reach them, who is allowed in, what they can do.
+
+mod credentials;
+mod http;
+mod reader;
+mod retry;
+mod select;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use object_store::aws::AmazonS3Builder;
+use object_store::http::HttpBuilder;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{ClientOptions, ObjectStore, RetryConfig};
+use pushdown::{Capability, Error, Profile, Result};
+use pushdowndb_cost::Meter;
+use pushdowndb_scan::{LocalFile, ObjectReader};
+use url::Url;
+
+use crate::error::from_object_store;
+use crate::settings::PushdownOptions;
+use crate::table::DataObject;
+
+pub(crate) use http::Meters;
+pub(crate) use retry::Retry;
+pub(crate) use select::{Piece, SelectClient, SelectedObject};
+
+use http::Connections;
+use reader::StoreReader;
+
+/// How to reach S3 and as whom. What is not said here comes from the standard `AWS_*` variables.
+#[derive(Clone, Default)]
+pub struct ConnectionConfig {
+    /// The S3 endpoint, such as `http://127.0.0.1:9000`; AWS if none is said anywhere.
+    pub endpoint: Option<String>,
+    /// The region requests are signed for.
+    pub region: Option<String>,
+    /// Credentials, before those of the environment.
+    pub access_key_id: Option<String>,
+    /// The secret to it.
+    pub secret_access_key: Option<String>,
+    /// The token of temporary credentials.
+    pub session_token: Option<String>,
+    /// A profile of the AWS configuration files.
+    pub profile: Option<String>,
+    /// Requests are not signed: public data.
+    pub anonymous: bool,
+    /// We pay for requests to buckets that ask for it.
+    pub requester_pays: bool,
+}
+
+impl fmt::Debug for ConnectionConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Never the secrets.
+        f.debug_struct("ConnectionConfig")
+            .field("endpoint", &self.endpoint)
+            .field("region", &self.region)
+            .field("profile", &self.profile)
+            .field("anonymous", &self.anonymous)
+            .field("requester_pays", &self.requester_pays)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Every store met so far, with its open connections.
+#[derive(Debug)]
+pub(crate) struct Backends {
+    config: ConnectionConfig,
+    known: Mutex<HashMap<String, Arc<Backend>>>,
+}
+
+impl Backends {
+    pub(crate) fn new(config: ConnectionConfig) -> Self {
+        Self { config, known: Mutex::default() }
+    }
+
+    /// The backend of a URL's scheme and authority.
+    pub(crate) fn backend(&self, url: &Url) -> Result<Arc<Backend>> {
+        let name = format!("{}://{}", url.scheme(), &url[url::Position::BeforeHost..url::Position::AfterPort]);
+        let mut known = self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(backend) = known.get(&name) {
+            return Ok(Arc::clone(backend));
+        }
+        let backend = Arc::new(self.open(url, name.clone())?);
+        known.insert(name, Arc::clone(&backend));
+        Ok(backend)
+    }
+
+    fn open(&self, url: &Url, name: String) -> Result<Backend> {
+        let kind = match url.scheme() {
+            "file" => Kind::Local(Arc::new(LocalFileSystem::new())),
+            "s3" | "s3a" => Kind::S3(Box::new(self.open_s3(url)?)),
+            "http" | "https" => {
+                let options = client_options();
+                Kind::Http(Connections::open(&options).map_err(from_object_store)?, options)
+            }
+            other => {
+                return Err(Error::unsupported(format!(
+                    "'{other}://' is not a scheme this build reads; use s3://, http(s)://, file:// or a path"
+                )));
+            }
+        };
+        Ok(Backend { name, kind })
+    }
+
+    fn open_s3(&self, url: &Url) -> Result<S3> {
+        let config = &self.config;
+        let bucket = url.host_str().filter(|b| !b.is_empty());
+        let bucket = bucket.ok_or_else(|| Error::invalid(format!("{url} names no bucket; write s3://bucket/path")))?;
+        let mut builder = AmazonS3Builder::from_env()
+            .with_bucket_name(bucket)
+            .with_client_options(client_options())
+            // Our own reads retry with If-Match from where they stopped; writes and listings retry here.
+            .with_retry(RetryConfig { max_retries: 4, retry_timeout: Duration::from_secs(60), ..RetryConfig::default() });
+        if !config.anonymous {
+            if let Some(found) = credentials::from_profile(config.profile.as_deref())? {
+                builder = found.apply(builder);
+            }
+        }
+        if let Some(region) = &config.region {
+            builder = builder.with_region(region);
+        }
+        if let Some(endpoint) = &config.endpoint {
+            builder = builder.with_endpoint(endpoint);
+        }
+        if let (Some(id), Some(secret)) = (&config.access_key_id, &config.secret_access_key) {
+            builder = builder.with_access_key_id(id).with_secret_access_key(secret);
+        }
+        if let Some(token) = &config.session_token {
+            builder = builder.with_token(token);
+        }
+        if config.anonymous {
+            builder = builder.with_skip_signature(true);
+        }
+        builder = builder.with_request_payer(config.requester_pays);
+        let connections = Connections::open(&client_options()).map_err(from_object_store)?;
+        // One store that no query counts, for its credentials: they are fetched once and shared.
+        let base = builder.clone().build().map_err(from_object_store)?;
+        builder = builder.with_credentials(Arc::clone(base.credentials()));
+        S3::new(builder, connections, bucket, config)
+    }
+}
+
+/// Streams may last long, so no limit on a whole request: silence is what is limited, by the readers.
+fn client_options() -> ClientOptions {
+    ClientOptions::new()
+        .with_allow_http(true)
+        .with_timeout_disabled()
+        .with_connect_timeout(Duration::from_secs(5))
+        .with_user_agent(http_user_agent())
+}
+
+fn http_user_agent() -> ::http::HeaderValue {
+    ::http::HeaderValue::from_static(concat!("pushdowndb/", env!("CARGO_PKG_VERSION")))
+}
+
+/// One store: a bucket, a web server, the local disk.
+#[derive(Debug)]
+pub(crate) struct Backend {
+    name: String,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Local(Arc<LocalFileSystem>),
+    Http(Connections, ClientOptions),
+    S3(Box<S3>),
+}
+
+#[derive(Debug)]
+struct S3 {
+    builder: AmazonS3Builder,
+    connections: Connections,
+    /// `endpoint/bucket`, without a slash at its end.
+    bucket_url: String,
+    region: String,
+    anonymous: bool,
+    requester_pays: bool,
+}
+
+impl S3 {
+    fn new(
+        builder: AmazonS3Builder,
+        connections: Connections,
+        bucket: &str,
+        config: &ConnectionConfig,
+    ) -> Result<Self> {
+        use object_store::aws::AmazonS3ConfigKey as Key;
+        let region = builder.get_config_value(&Key::Region).unwrap_or_else(|| "us-east-1".to_owned());
+        let endpoint = builder.get_config_value(&Key::S3Endpoint).or_else(|| builder.get_config_value(&Key::Endpoint));
+        let endpoint = endpoint.unwrap_or_else(|| format!("https://s3.{region}.amazonaws.com"));
+        let endpoint = endpoint.trim_end_matches('/');
+        Url::parse(endpoint).map_err(|e| {
+            Error::invalid(format!("the endpoint '{endpoint}' is not a URL ({e}); write it like http://host:9000"))
+        })?;
+        Ok(Self {
+            bucket_url: format!("{endpoint}/{bucket}"),
+            region,
+            anonymous: config.anonymous,
+            requester_pays: config.requester_pays,
+            builder,
+            connections,
+        })
+    }
+}
+
+impl Backend {
+    /// Scheme and authority, such as `s3://bucket`.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The store, counting into these meters.
+    pub(crate) fn store(&self, meters: &Meters) -> Result<Arc<dyn ObjectStore>> {
+        match &self.kind {
+            Kind::Local(store) => Ok(Arc::clone(store) as _),
+            Kind::Http(connections, options) => {
+                let store = HttpBuilder::new()
+                    .with_url(&self.name)
+                    .with_client_options(options.clone())
+                    .with_http_connector(connections.metered(meters.clone()))
+                    .build();
+                Ok(Arc::new(store.map_err(from_object_store)?))
+            }
+            Kind::S3(s3) => {
+                let connector = s3.connections.metered(meters.clone());
+                let store = s3.builder.clone().with_http_connector(connector).build();
+                Ok(Arc::new(store.map_err(from_object_store)?))
+            }
+        }
+    }
+
+    /// What this store can do. A declared profile wins over what the server says of itself; a server that
+    /// was never heard of, or that refused S3 Select before, gets plain reads.
+    pub(crate) fn capability(&self, declared: Option<Profile>) -> Capability {
+        let Kind::S3(s3) = &self.kind else { return Profile::Plain.capability() };
+        let state = s3.connections.state();
+        if state.refuses_select() {
+            return Profile::Plain.capability();
+        }
+        declared.or_else(|| state.profile()).unwrap_or(Profile::Plain).capability()
+    }
+
+    /// The address of an object, for people.
+    pub(crate) fn address(&self, path: &Path) -> String {
+        match &self.kind {
+            Kind::Local(_) => format!("/{path}"),
+            _ => format!("{}/{path}", self.name),
+        }
+    }
+
+    /// Opens an object for plain reads.
+    pub(crate) fn reader(
+        &self,
+        object: &DataObject,
+        meters: &Meters,
+        options: &PushdownOptions,
+    ) -> Result<Arc<dyn ObjectReader>> {
+        let location = self.address(&object.path);
+        if let Kind::Local(_) = &self.kind {
+            let file = LocalFile::open(PathBuf::from(&location), location.clone())?;
+            if file.size() != object.size {
+                return Err(Error::new(
+                    pushdown::ErrorKind::Conflict,
+                    format!("{location} changed while the query ran; run the query again"),
+                ));
+            }
+            return Ok(Arc::new(file));
+        }
+        Ok(Arc::new(StoreReader {
+            store: self.store(meters)?,
+            path: object.path.clone(),
+            location,
+            size: object.size,
+            etag: object.etag.clone(),
+            retry: Retry { limit: options.retries },
+            idle_timeout: options.idle_timeout(),
+        }))
+    }
+
+    /// A client for this store's S3 Select.
+    pub(crate) fn select_client(&self, meters: &Meters, options: &PushdownOptions) -> Result<SelectClient> {
+        let Kind::S3(s3) = &self.kind else {
+            return Err(Error::unsupported(format!("{} has no S3 Select", self.name)));
+        };
+        Ok(SelectClient {
+            http: s3.connections.metered(meters.clone()).client(),
+            state: Arc::clone(s3.connections.state()),
+            bucket_url: s3.bucket_url.clone(),
+            region: s3.region.clone(),
+            credentials: (!s3.anonymous)
+                .then(|| s3.builder.clone().build().map(|store| Arc::clone(store.credentials())))
+                .transpose()
+                .map_err(from_object_store)?,
+            requester_pays: s3.requester_pays,
+            idle_timeout: options.idle_timeout(),
+        })
+    }
+}
+
+/// Meters for work that belongs to a query as a whole.
+pub(crate) fn query_meters(meter: &Arc<Meter>) -> Meters {
+    Meters(vec![Arc::clone(meter)])
+}

@@ -1,0 +1,99 @@
+//! Errors across the border to DataFusion and object_store, with their kind kept.
+
+use std::error::Error as StdError;
+
+use datafusion::common::DataFusionError;
+use pushdown::{Error, ErrorKind};
+
+/// Our error as DataFusion carries it.
+pub(crate) fn to_datafusion(error: Error) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
+
+/// What DataFusion reports, as one of our errors: our own are found again however deeply they were wrapped.
+pub(crate) fn from_datafusion(error: DataFusionError) -> Error {
+    let mut cause: Option<&(dyn StdError + 'static)> = Some(&error);
+    while let Some(link) = cause {
+        if let Some(ours) = link.downcast_ref::<Error>() {
+            return Error::new(ours.kind(), ours.to_string());
+        }
+        if let Some(store) = link.downcast_ref::<object_store::Error>() {
+            return from_object_store_ref(store);
+        }
+        if let Some(DataFusionError::Shared(inner)) = link.downcast_ref::<DataFusionError>() {
+            cause = Some(inner.as_ref());
+            continue;
+        }
+        cause = link.source();
+    }
+    let kind = match error.find_root() {
+        DataFusionError::NotImplemented(_) => ErrorKind::Unsupported,
+        DataFusionError::ResourcesExhausted(_) => ErrorKind::Limit,
+        DataFusionError::IoError(_) => ErrorKind::Unavailable,
+        DataFusionError::Internal(_) => ErrorKind::Internal,
+        _ => ErrorKind::Invalid,
+    };
+    let message = error.strip_backtrace();
+    // DataFusion's prefixes name its layers, not the user's mistake.
+    let message = ["Error during planning: ", "Execution error: ", "SQL error: ", "Schema error: ", "Arrow error: "]
+        .iter()
+        .fold(message.as_str(), |text, prefix| text.strip_prefix(prefix).unwrap_or(text));
+    let message = message.strip_prefix("ParserError(\"").and_then(|m| m.strip_suffix("\")")).unwrap_or(message);
+    Error::new(kind, message)
+}
+
+/// What a store reports.
+pub(crate) fn from_object_store(error: object_store::Error) -> Error {
+    from_object_store_ref(&error)
+}
+
+fn from_object_store_ref(error: &object_store::Error) -> Error {
+    use object_store::Error as Store;
+    let text = error.to_string();
+    let kind = match error {
+        Store::NotFound { .. } => ErrorKind::NotFound,
+        Store::PermissionDenied { .. } | Store::Unauthenticated { .. } => ErrorKind::Denied,
+        Store::Precondition { .. } | Store::AlreadyExists { .. } | Store::NotModified { .. } => ErrorKind::Conflict,
+        Store::NotImplemented { .. } | Store::NotSupported { .. } => ErrorKind::Unsupported,
+        Store::InvalidPath { .. } | Store::UnknownConfigurationKey { .. } => ErrorKind::Invalid,
+        _ => kind_from_text(&text),
+    };
+    Error::new(kind, readable(kind, &text))
+}
+
+/// object_store reports some S3 answers only as text around the response's XML.
+fn kind_from_text(text: &str) -> ErrorKind {
+    const CODES: [(&str, ErrorKind); 9] = [
+        ("NoSuchBucket", ErrorKind::NotFound),
+        ("NoSuchKey", ErrorKind::NotFound),
+        ("AccessDenied", ErrorKind::Denied),
+        ("InvalidAccessKeyId", ErrorKind::Denied),
+        ("SignatureDoesNotMatch", ErrorKind::Denied),
+        ("403", ErrorKind::Denied),
+        ("SlowDown", ErrorKind::Throttled),
+        ("400 Bad Request", ErrorKind::Invalid),
+        ("404", ErrorKind::NotFound),
+    ];
+    CODES.iter().find(|(code, _)| text.contains(code)).map_or(ErrorKind::Unavailable, |(_, kind)| *kind)
+}
+
+/// Adds the way out to the kinds of failure that a user can mend.
+fn readable(kind: ErrorKind, text: &str) -> String {
+    // The XML body says the same again, at length.
+    let short = text.split("<?xml").next().unwrap_or(text).trim_end_matches([' ', ':', '\n']);
+    let code = text
+        .split_once("<Code>")
+        .and_then(|(_, rest)| rest.split_once("</Code>"))
+        .map(|(code, _)| format!(" ({code})"))
+        .unwrap_or_default();
+    let hint = match kind {
+        ErrorKind::Denied => {
+            "; check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or --aws-profile), or use --anonymous for public data"
+        }
+        ErrorKind::Unavailable if text.contains("169.254.169.254") => {
+            "; no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, --aws-profile, or --anonymous"
+        }
+        _ => "",
+    };
+    format!("{short}{code}{hint}")
+}

@@ -1,0 +1,192 @@
+//! Tables as DataFusion sees them: declared ones, and objects named in a query by their address.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider, TableProviderFactory, UrlTableFactory};
+use datafusion::common::{DataFusionError, Result as DfResult};
+use datafusion::logical_expr::{CreateExternalTable, Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use futures::FutureExt;
+use pushdown::{Error, Result};
+
+use crate::backends::{Backend, query_meters};
+use crate::error::to_datafusion;
+use crate::query::QueryContext;
+use crate::remote_scan::{RemoteScanExec, ScanSpec};
+use crate::session::Remembered;
+use crate::table::{Declared, TableDefinition, TableLocation, TableOptions, only_on_partitions, prune};
+
+/// A table over objects.
+#[derive(Debug)]
+pub(crate) struct ObjectTable {
+    name: String,
+    definition: Arc<TableDefinition>,
+    backend: Arc<Backend>,
+}
+
+impl ObjectTable {
+    /// Finds out what a table's declaration leaves open.
+    pub(crate) async fn resolve(
+        query: &QueryContext,
+        name: String,
+        location: &str,
+        options: TableOptions,
+        declared: Declared,
+    ) -> Result<Self> {
+        let location = TableLocation::parse(location)?;
+        let backend = query.backends.backend(location.store().as_ref())?;
+        let store = backend.store(&query_meters(&query.meter))?;
+        // Boxed, or the compiler cannot see that the future is Send for every lifetime in it.
+        let definition = TableDefinition::resolve(store.as_ref(), location, options, declared).boxed().await?;
+        Ok(Self { name, definition: Arc::new(definition), backend })
+    }
+
+    /// From CREATE EXTERNAL TABLE.
+    pub(crate) async fn create(query: &QueryContext, command: &CreateExternalTable) -> Result<Self> {
+        let name = command.name.table().to_owned();
+        let [location] = command.locations.as_slice() else {
+            return Err(Error::unsupported(format!(
+                "table {name}: one LOCATION per table; a folder or a glob such as 's3://bucket/*.csv' names many objects"
+            )));
+        };
+        let options = TableOptions::parse(&command.file_type, &command.options)?;
+        let columns = command.schema.as_arrow();
+        let declared = Declared {
+            columns: (!columns.fields().is_empty()).then(|| Arc::new(columns.clone())),
+            partitions: command.table_partition_cols.clone(),
+        };
+        Self::resolve(query, name, location, options, declared).await
+    }
+
+    /// What the table is.
+    pub(crate) fn definition(&self) -> &TableDefinition {
+        &self.definition
+    }
+}
+
+#[async_trait]
+impl TableProvider for ObjectTable {
+    fn schema(&self) -> SchemaRef {
+        self.definition.schema()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DfResult<Vec<TableProviderFilterPushDown>> {
+        // Predicates on the path alone are settled by leaving objects out. All others stay in the plan until
+        // the physical scan takes them over.
+        let partitions = &self.definition.partition_columns;
+        Ok(filters
+            .iter()
+            .map(|filter| match only_on_partitions(filter, partitions) {
+                true => TableProviderFilterPushDown::Exact,
+                false => TableProviderFilterPushDown::Inexact,
+            })
+            .collect())
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> DfResult<Arc<dyn ExecutionPlan>> {
+        let query = state
+            .config()
+            .get_extension::<QueryContext>()
+            .ok_or_else(|| DataFusionError::Internal("a table outside of a query".to_owned()))?;
+        let scan = async {
+            let definition = &self.definition;
+            let store = self.backend.store(&query_meters(&query.meter))?;
+            let key = format!("{} {:?}", definition.location, Arc::as_ptr(definition));
+            let objects = query.listing(&key, definition.objects(store.as_ref()).boxed()).await?;
+            let objects = match definition.partition_columns.is_empty() {
+                true => objects,
+                false => Arc::new(prune(objects.to_vec(), filters, &definition.partition_columns)?),
+            };
+            // A limit may only reach the scan when every filter is settled here.
+            let settled = filters.iter().all(|filter| only_on_partitions(filter, &definition.partition_columns));
+            RemoteScanExec::new(ScanSpec {
+                name: self.name.clone(),
+                table: Arc::clone(definition),
+                backend: Arc::clone(&self.backend),
+                objects,
+                options: query.options.clone(),
+                partitions: state.config().target_partitions(),
+                projection: projection
+                    .cloned()
+                    .unwrap_or_else(|| (0..definition.schema().fields().len()).collect()),
+                predicate: None,
+                filters: vec![],
+                limit: limit.filter(|_| settled),
+                aggregate: None,
+            })
+        };
+        Ok(Arc::new(scan.await.map_err(to_datafusion)?))
+    }
+}
+
+/// CREATE EXTERNAL TABLE.
+#[derive(Debug)]
+pub(crate) struct ObjectTableFactory;
+
+#[async_trait]
+impl TableProviderFactory for ObjectTableFactory {
+    async fn create(&self, state: &dyn Session, command: &CreateExternalTable) -> DfResult<Arc<dyn TableProvider>> {
+        let query = state
+            .config()
+            .get_extension::<QueryContext>()
+            .ok_or_else(|| DataFusionError::Internal("a declaration outside of a statement".to_owned()))?;
+        Ok(Arc::new(ObjectTable::create(&query, command).await.map_err(to_datafusion)?))
+    }
+}
+
+/// Names that no table has: those that the catalogue file remembers, and addresses of objects.
+#[derive(Debug)]
+pub(crate) struct UndeclaredTables {
+    pub(crate) query: Arc<QueryContext>,
+    pub(crate) remembered: Arc<Remembered>,
+}
+
+#[async_trait]
+impl UrlTableFactory for UndeclaredTables {
+    async fn try_new(&self, name: &str) -> DfResult<Option<Arc<dyn TableProvider>>> {
+        if let Some(command) = self.remembered.declaration(name).await.map_err(to_datafusion)? {
+            let table = ObjectTable::create(&self.query, &command).await.map_err(to_datafusion)?;
+            return Ok(Some(Arc::new(table)));
+        }
+        if !looks_like_address(name) {
+            return Ok(None);
+        }
+        let table =
+            ObjectTable::resolve(&self.query, name.to_owned(), name, TableOptions::default(), Declared::default());
+        Ok(Some(Arc::new(table.await.map_err(to_datafusion)?)))
+    }
+}
+
+/// Whether a table's name can only be an address: it has a scheme, a folder, or the extension of a format.
+fn looks_like_address(name: &str) -> bool {
+    const EXTENSIONS: [&str; 7] = [".csv", ".tsv", ".json", ".ndjson", ".jsonl", ".parquet", ".txt"];
+    let plain = [".gz", ".zst", ".bz2"].iter().fold(name, |name, end| name.strip_suffix(end).unwrap_or(name));
+    name.contains("://") || name.contains('/') || EXTENSIONS.iter().any(|extension| plain.ends_with(extension))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_are_read_as_files() {
+        for address in ["s3://b/k", "data/*.csv", "x.parquet", "x.csv.gz", "/tmp/x.ndjson"] {
+            assert!(looks_like_address(address), "{address}");
+        }
+        for name in ["lineitem", "csv", "a.b"] {
+            assert!(!looks_like_address(name), "{name}");
+        }
+    }
+}

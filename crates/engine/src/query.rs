@@ -1,0 +1,252 @@
+//! One query: its meter, its caps, its progress, and its result.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::ExecutionPlan;
+use futures::{Stream, StreamExt};
+use pushdown::{Error, ErrorKind, Result};
+use pushdowndb_cost::{Bill, Meter, PriceBook, Usage};
+
+use crate::backends::Backends;
+use crate::error::from_datafusion;
+use crate::settings::PushdownOptions;
+use crate::table::DataObject;
+
+/// What a query carries from planning to its last row. Lives in the session's configuration, so that every
+/// operator and table finds it.
+pub struct QueryContext {
+    /// What the query did.
+    pub meter: Arc<Meter>,
+    /// How far it is.
+    pub progress: Progress,
+    pub(crate) backends: Arc<Backends>,
+    pub(crate) options: PushdownOptions,
+    prices: PriceBook,
+    started: Instant,
+    listings: Mutex<HashMap<String, Arc<Vec<DataObject>>>>,
+}
+
+impl fmt::Debug for QueryContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueryContext").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl QueryContext {
+    pub(crate) fn new(backends: Arc<Backends>, options: PushdownOptions) -> Result<Self> {
+        options.check()?;
+        Ok(Self {
+            meter: Arc::new(Meter::default()),
+            progress: Progress::default(),
+            prices: PriceBook::named_or_path(&options.price_book)?,
+            backends,
+            options,
+            started: Instant::now(),
+            listings: Mutex::default(),
+        })
+    }
+
+    /// The objects of a table, listed once however often the query names it.
+    pub(crate) async fn listing<F>(&self, table: &str, list: F) -> Result<Arc<Vec<DataObject>>>
+    where
+        F: Future<Output = Result<Vec<DataObject>>>,
+    {
+        if let Some(known) = lock(&self.listings).get(table) {
+            return Ok(Arc::clone(known));
+        }
+        let listed = Arc::new(list.await?);
+        lock(&self.listings).insert(table.to_owned(), Arc::clone(&listed));
+        Ok(listed)
+    }
+
+    /// Fails once the query has used more than the session's caps allow.
+    pub(crate) fn check_caps(&self) -> Result<()> {
+        let options = &self.options;
+        if options.query_timeout_s > 0 && self.started.elapsed() > Duration::from_secs(options.query_timeout_s) {
+            return Err(Error::new(
+                ErrorKind::Limit,
+                format!("stopped after pushdown.query_timeout_s = {} seconds", options.query_timeout_s),
+            ));
+        }
+        if options.max_bytes == 0 && options.max_usd == 0.0 {
+            return Ok(());
+        }
+        let usage = self.meter.usage();
+        if options.max_bytes > 0 && usage.bytes_network > options.max_bytes {
+            return Err(Error::new(
+                ErrorKind::Limit,
+                format!(
+                    "stopped after {} bytes over the network: pushdown.max_bytes is {}",
+                    usage.bytes_network, options.max_bytes
+                ),
+            ));
+        }
+        let spent = self.prices.bill(&usage).total();
+        if options.max_usd > 0.0 && spent > options.max_usd {
+            return Err(Error::new(
+                ErrorKind::Limit,
+                format!("stopped after {spent:.6} $: pushdown.max_usd is {}", options.max_usd),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Refuses a plan whose estimate exceeds the session's caps.
+    pub(crate) fn check_estimate(&self, estimate: &Usage) -> Result<()> {
+        let options = &self.options;
+        if options.max_bytes > 0 && estimate.bytes_network > options.max_bytes {
+            return Err(Error::new(
+                ErrorKind::Limit,
+                format!(
+                    "refused before running: about {} bytes would cross the network and pushdown.max_bytes is {}; \
+                     raise it, select fewer columns, or push more (pushdown.level)",
+                    estimate.bytes_network, options.max_bytes
+                ),
+            ));
+        }
+        let cost = self.prices.bill(estimate).total();
+        if options.max_usd > 0.0 && cost > options.max_usd {
+            return Err(Error::new(
+                ErrorKind::Limit,
+                format!(
+                    "refused before running: it would cost about {cost:.6} $ and pushdown.max_usd is {}",
+                    options.max_usd
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    fn report(&self) -> Report {
+        let usage = self.meter.usage();
+        Report { bill: self.prices.bill(&usage), usage }
+    }
+}
+
+/// How far a query is, for progress bars.
+#[derive(Debug, Default)]
+pub struct Progress {
+    splits_total: AtomicU64,
+    splits_done: AtomicU64,
+    bytes_total: AtomicU64,
+    bytes_done: AtomicU64,
+}
+
+impl Progress {
+    pub(crate) fn expect(&self, splits: u64, bytes: u64) {
+        self.splits_total.fetch_add(splits, Ordering::Relaxed);
+        self.bytes_total.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn finish(&self, bytes: u64) {
+        self.splits_done.fetch_add(1, Ordering::Relaxed);
+        self.bytes_done.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Splits done and splits known of.
+    pub fn splits(&self) -> (u64, u64) {
+        (self.splits_done.load(Ordering::Relaxed), self.splits_total.load(Ordering::Relaxed))
+    }
+
+    /// Bytes of objects dealt with and bytes of objects to deal with, wherever they are scanned.
+    pub fn bytes(&self) -> (u64, u64) {
+        (self.bytes_done.load(Ordering::Relaxed), self.bytes_total.load(Ordering::Relaxed))
+    }
+}
+
+/// What a query did and what it cost.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The counters.
+    pub usage: Usage,
+    /// The dollars.
+    pub bill: Bill,
+}
+
+/// What kind of statement gave a result.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum StatementKind {
+    /// Rows to print: SELECT, EXPLAIN, SHOW, COPY's count.
+    Rows,
+    /// CREATE, DROP: nothing to print.
+    Definition,
+    /// SET.
+    Setting,
+}
+
+/// A running query. Dropping it stops the work and closes its requests.
+pub struct QueryResult {
+    /// The columns of the result.
+    pub schema: SchemaRef,
+    /// What kind of statement it was.
+    pub kind: StatementKind,
+    pub(crate) stream: SendableRecordBatchStream,
+    pub(crate) context: Arc<QueryContext>,
+    pub(crate) plan: Option<Arc<dyn ExecutionPlan>>,
+}
+
+impl fmt::Debug for QueryResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueryResult").field("schema", &self.schema).field("kind", &self.kind).finish_non_exhaustive()
+    }
+}
+
+impl QueryResult {
+    /// The meter, which counts while rows are read.
+    pub fn meter(&self) -> &Arc<Meter> {
+        &self.context.meter
+    }
+
+    /// How far the query is; keep the Arc to read it while the rows are read.
+    pub fn context(&self) -> &Arc<QueryContext> {
+        &self.context
+    }
+
+    /// The physical plan, where there is one.
+    pub fn plan(&self) -> Option<&Arc<dyn ExecutionPlan>> {
+        self.plan.as_ref()
+    }
+
+    /// What it did and cost so far; final once the rows are read.
+    pub fn report(&self) -> Report {
+        self.context.report()
+    }
+
+    /// Reads all rows. For results that fit in memory.
+    pub async fn collect(&mut self) -> Result<Vec<RecordBatch>> {
+        let mut batches = Vec::new();
+        while let Some(batch) = self.next().await {
+            batches.push(batch?);
+        }
+        Ok(batches)
+    }
+}
+
+impl Stream for QueryResult {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let polled = self.stream.poll_next_unpin(cx);
+        if let Poll::Ready(Some(Ok(batch))) = &polled {
+            self.context.meter.rows(batch.num_rows() as u64);
+        }
+        if matches!(polled, Poll::Ready(None | Some(Err(_)))) {
+            self.context.meter.finish();
+        }
+        polled.map(|item| item.map(|batch| batch.map_err(from_datafusion)))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // A panic elsewhere cannot leave these maps half-written.
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -1,0 +1,379 @@
+//! The leaf of every plan: one table's objects, scanned plainly or by storage.
+//!
+//! [`RemoteScanExec`] collects what the optimizer pushes down (filters, a limit, aggregates) as a
+//! [`pushdown::Fragment`] over one object, and asks the strategies where to run it. Whatever they answer,
+//! the rows are those of the fragment: storage only changes what it costs.
+//!
+//! ```text
+//! FilterExec a > 1              RemoteScanExec  filter: a > 1
+//!   RemoteScanExec      becomes   (FilterExec is gone: the scan filters exactly, wherever it runs)
+//! ```
+
+pub(crate) mod estimate;
+mod run;
+mod splits;
+mod wire;
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{DataFusionError, Result as DfResult, Statistics};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::EquivalenceProperties;
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, apply_expression_roots};
+use datafusion::physical_plan::filter_pushdown::{
+    ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
+};
+use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties, ReplaceChildrenOptions,
+};
+use pushdown::{AggregateCall, Capability, Expr, Fragment, NamedExpr, Output, Result};
+use pushdowndb_cost::{Requests, Usage};
+
+use crate::backends::Backend;
+use crate::convert::convert;
+use crate::error::to_datafusion;
+use crate::query::QueryContext;
+use crate::settings::PushdownOptions;
+use crate::strategies::filter::Choice;
+use crate::strategies::{aggregate, filter};
+use crate::table::{DataObject, TableDefinition};
+use splits::ScanSplit;
+
+/// What a scan reads and what it makes of it.
+#[derive(Clone, Debug)]
+pub(crate) struct ScanSpec {
+    /// The table's name or location, for people.
+    pub(crate) name: String,
+    pub(crate) table: Arc<TableDefinition>,
+    pub(crate) backend: Arc<Backend>,
+    pub(crate) objects: Arc<Vec<DataObject>>,
+    pub(crate) options: PushdownOptions,
+    /// How many partitions the engine wants.
+    pub(crate) partitions: usize,
+    /// Columns of the table's schema: those of the objects, then those of the paths.
+    pub(crate) projection: Vec<usize>,
+    /// What the optimizer pushed, over the object's columns.
+    pub(crate) predicate: Option<Expr>,
+    /// The same as the optimizer knows it.
+    pub(crate) filters: Vec<Arc<dyn PhysicalExpr>>,
+    pub(crate) limit: Option<usize>,
+    /// Aggregates instead of rows.
+    pub(crate) aggregate: Option<PartialAggregate>,
+}
+
+/// Aggregates that the scan yields as partial states, one row per split.
+#[derive(Clone, Debug)]
+pub(crate) struct PartialAggregate {
+    /// What is computed.
+    pub(crate) calls: Vec<AggregateCall>,
+    /// The state columns, and for each the call that fills it.
+    pub(crate) schema: SchemaRef,
+    pub(crate) states: Vec<usize>,
+}
+
+impl ScanSpec {
+    fn file_columns(&self) -> usize {
+        self.table.file_schema.fields().len()
+    }
+
+    /// The object's column behind an output column.
+    pub(crate) fn file_column(&self, output: usize) -> Option<usize> {
+        self.projection.get(output).copied().filter(|column| *column < self.file_columns())
+    }
+
+    /// What the scan means for each object, wherever it runs.
+    fn fragment(&self) -> Fragment {
+        let output = match &self.aggregate {
+            Some(aggregate) => Output::Aggregate(aggregate.calls.clone()),
+            None => Output::Rows(
+                (0..self.projection.len())
+                    .filter_map(|output| self.file_column(output))
+                    .map(|column| NamedExpr {
+                        expr: Expr::Column(column),
+                        name: self.table.file_schema.field(column).name().clone(),
+                    })
+                    .collect(),
+            ),
+        };
+        Fragment {
+            format: self.table.format.clone(),
+            schema: Arc::clone(&self.table.file_schema),
+            predicate: self.predicate.clone(),
+            output,
+            limit: self.limit.map(|limit| limit as u64).filter(|_| self.aggregate.is_none()),
+        }
+    }
+
+    fn output_schema(&self) -> Result<SchemaRef> {
+        if let Some(aggregate) = &self.aggregate {
+            return Ok(Arc::clone(&aggregate.schema));
+        }
+        let schema = self.table.schema();
+        let fields: Vec<Field> = self.projection.iter().map(|index| schema.field(*index).clone()).collect();
+        Ok(Arc::new(Schema::new(fields)))
+    }
+}
+
+/// Scans one table's objects.
+#[derive(Debug)]
+pub(crate) struct RemoteScanExec {
+    spec: ScanSpec,
+    /// What the scan means.
+    fragment: Arc<Fragment>,
+    /// Where it runs.
+    choice: Choice,
+    capability: Capability,
+    partitions: Vec<Vec<ScanSplit>>,
+    schema: SchemaRef,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl RemoteScanExec {
+    pub(crate) fn new(spec: ScanSpec) -> Result<Self> {
+        let fragment = spec.fragment();
+        let capability = spec.backend.capability(spec.table.backend);
+        let choice = match spec.aggregate {
+            Some(_) => aggregate::choose(&fragment, &capability, &spec.options)?,
+            None => filter::choose(&fragment, &capability, &spec.options)?,
+        };
+        let ranges = match (&choice, &capability.select) {
+            (Choice::Storage { .. }, Some(dialect)) => dialect.scan_range,
+            _ => true,
+        };
+        let split_bytes = matches!(choice, Choice::Storage { .. }).then_some(spec.options.split_bytes);
+        let splittable = |object: &DataObject| ranges && spec.table.format_of(object).is_splittable();
+        let partitions = splits::deal(&spec.objects, splittable, split_bytes, spec.partitions);
+        let schema = spec.output_schema()?;
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(Arc::clone(&schema)),
+            Partitioning::UnknownPartitioning(partitions.len()),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        Ok(Self {
+            fragment: Arc::new(fragment),
+            choice,
+            capability,
+            partitions,
+            schema,
+            properties: Arc::new(properties),
+            metrics: ExecutionPlanMetricsSet::new(),
+            spec,
+        })
+    }
+
+    pub(crate) fn spec(&self) -> &ScanSpec {
+        &self.spec
+    }
+
+    /// The same scan with partial aggregates for output, if storage computes them exactly.
+    pub(crate) fn with_aggregate(&self, aggregate: PartialAggregate) -> Result<Option<Self>> {
+        if self.spec.aggregate.is_some() || self.spec.limit.is_some() {
+            return Ok(None);
+        }
+        let scan = Self::new(ScanSpec { aggregate: Some(aggregate), ..self.spec.clone() })?;
+        Ok(matches!(scan.choice, Choice::Storage { .. }).then_some(scan))
+    }
+
+    /// What the scan will probably use, before it runs.
+    pub(crate) fn estimate(&self) -> Usage {
+        let bytes = self.bytes();
+        let pushed = matches!(self.choice, Choice::Storage { .. });
+        let network = estimate::network_bytes(&self.fragment, pushed, bytes);
+        let requests = self.partitions.iter().map(Vec::len).sum::<usize>() as u64;
+        let local = self.spec.backend.name().starts_with("file:");
+        Usage {
+            bytes_network: if local { 0 } else { network },
+            bytes_scanned: if pushed { bytes } else { 0 },
+            bytes_returned: if pushed { network } else { 0 },
+            requests: match (local, pushed) {
+                (true, _) => Requests::default(),
+                (_, true) => Requests { select: requests, ..Requests::default() },
+                (_, false) => Requests { get: requests, ..Requests::default() },
+            },
+            ..Usage::default()
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.spec.objects.iter().map(|object| object.size).sum()
+    }
+
+    /// One line on what is pushed, for EXPLAIN and the report.
+    fn story(&self) -> String {
+        let schema = &self.fragment.schema;
+        let filter = |predicate: &Option<Expr>| match predicate {
+            Some(predicate) => predicate.display(schema).to_string(),
+            None => "none".to_owned(),
+        };
+        match &self.choice {
+            Choice::Compute(why) => format!("level=none ({why}), filter=[{}]", filter(&self.fragment.predicate)),
+            Choice::Storage { request, exact } => {
+                let what = match &request.output {
+                    Output::Rows(columns) => {
+                        let names: Vec<_> = columns.iter().map(|c| c.name.as_str()).collect();
+                        format!("columns=[{}]", names.join(", "))
+                    }
+                    Output::Aggregate(calls) => {
+                        let names: Vec<_> = calls.iter().map(|c| c.name.as_str()).collect();
+                        format!("aggregates=[{}]", names.join(", "))
+                    }
+                };
+                let residual = if *exact { "none".to_owned() } else { filter(&self.fragment.predicate) };
+                let limit = request.limit.map(|n| format!(", limit={n}")).unwrap_or_default();
+                format!(
+                    "level=select ({}), storage: {what}, filter=[{}]{limit}, residual=[{residual}]",
+                    self.capability.profile.name(),
+                    filter(&request.predicate),
+                )
+            }
+        }
+    }
+}
+
+impl DisplayAs for RemoteScanExec {
+    fn fmt_as(&self, kind: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let splits: usize = self.partitions.iter().map(Vec::len).sum();
+        let objects = self.spec.objects.len();
+        match kind {
+            DisplayFormatType::TreeRender => write!(f, "{}\n{}", self.spec.name, self.story()),
+            _ => write!(
+                f,
+                "RemoteScanExec: {} ({}, {objects} objects, {splits} splits), {}",
+                self.spec.name,
+                self.fragment.format.name(),
+                self.story()
+            ),
+        }
+    }
+}
+
+impl ExecutionPlan for RemoteScanExec {
+    fn name(&self) -> &str {
+        "RemoteScanExec"
+    }
+
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![]
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DfResult<TreeNodeRecursion>,
+    ) -> DfResult<TreeNodeRecursion> {
+        apply_expression_roots(&self.spec.filters, f)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> DfResult<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        _children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> DfResult<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn handle_child_pushdown_result(
+        &self,
+        _phase: FilterPushdownPhase,
+        asked: ChildPushdownResult,
+        _config: &ConfigOptions,
+    ) -> DfResult<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
+        let mut answers = Vec::with_capacity(asked.parent_filters.len());
+        let mut spec = self.spec.clone();
+        // A filter below an aggregate or a limit would mean something else.
+        let open = spec.aggregate.is_none() && spec.limit.is_none();
+        for asked in asked.parent_filters {
+            let converted = if open { convert(&asked.filter, &|column| self.spec.file_column(column)) } else { None };
+            answers.push(match converted {
+                Some(expr) => {
+                    spec.predicate = Some(match spec.predicate.take() {
+                        Some(all) => all.and(expr),
+                        None => expr,
+                    });
+                    spec.filters.push(asked.filter);
+                    PushedDown::Yes
+                }
+                None => PushedDown::No,
+            });
+        }
+        let taken = answers.iter().any(|answer| matches!(answer, PushedDown::Yes));
+        let propagation = FilterPushdownPropagation::with_parent_pushdown_result(answers);
+        if !taken {
+            return Ok(propagation);
+        }
+        let scan = Self::new(spec).map_err(to_datafusion)?;
+        Ok(propagation.with_updated_node(Arc::new(scan)))
+    }
+
+    fn supports_limit_pushdown(&self) -> bool {
+        false
+    }
+
+    fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
+        if self.spec.aggregate.is_some() {
+            return None;
+        }
+        let scan = Self::new(ScanSpec { limit, ..self.spec.clone() }).ok()?;
+        Some(Arc::new(scan))
+    }
+
+    fn fetch(&self) -> Option<usize> {
+        self.spec.limit
+    }
+
+    fn partition_statistics(&self, partition: Option<usize>) -> DfResult<Arc<Statistics>> {
+        let mut statistics = Statistics::new_unknown(&self.schema);
+        let bytes = match partition {
+            None => self.bytes(),
+            Some(index) => {
+                let splits = self.partitions.get(index).into_iter().flatten();
+                splits.map(|split| split.bytes(&self.spec.objects)).sum()
+            }
+        };
+        let rows = match &self.spec.aggregate {
+            Some(_) => self.partitions.iter().map(Vec::len).sum::<usize>() as f64,
+            None => estimate::rows(&self.fragment, bytes) as f64 * estimate::selectivity(&self.fragment),
+        };
+        let rows = (rows as usize).min(self.spec.limit.unwrap_or(usize::MAX));
+        let width: u64 = self.schema.fields().iter().map(|f| estimate::column_bytes(f.data_type())).sum();
+        statistics.num_rows = Precision::Inexact(rows);
+        statistics.total_byte_size = Precision::Inexact(rows.saturating_mul(width as usize));
+        Ok(Arc::new(statistics))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> DfResult<SendableRecordBatchStream> {
+        let query = context
+            .session_config()
+            .get_extension::<QueryContext>()
+            .ok_or_else(|| DataFusionError::Internal("a scan outside of a query".to_owned()))?;
+        let splits = self.partitions.get(partition).cloned().unwrap_or_default();
+        query.meter.strategy(format!("{}: {}", self.spec.name, self.story()));
+        run::Run::start(self, query, splits, partition).map_err(to_datafusion)
+    }
+}

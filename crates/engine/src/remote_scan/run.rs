@@ -1,0 +1,452 @@
+//! Running a scan: split by split, in storage or on plain reads, with retries and fall-back.
+//!
+//! **No row twice, none lost.** The rows of a pushed split are held back until the answer's End frame was
+//! seen and the object was found unchanged; until then a failure re-does the whole split, by another request
+//! or by plain reads. A split too large to hold back is released early, and a failure after that is an error.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::SchemaRef;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::metrics::{BaselineMetrics, Count, MetricBuilder};
+use datafusion::physical_plan::limit::LimitStream;
+use datafusion::physical_plan::stream::RecordBatchReceiverStream;
+use futures::StreamExt;
+use object_store::ObjectStoreExt;
+use pushdown::{Error, ErrorKind, Expr, Fragment, Output, Result};
+use pushdowndb_cost::Meter;
+use pushdowndb_scan::{Evaluator, ScanCounters, ScanOptions};
+use pushdowndb_select::{OutputSerialization, SelectRequest};
+use tokio::sync::mpsc::Sender;
+use tracing::warn;
+
+use super::splits::ScanSplit;
+use super::wire::WireDecoder;
+use super::{RemoteScanExec, ScanSpec};
+use crate::backends::{Meters, Piece, Retry, SelectedObject};
+use crate::error::to_datafusion;
+use crate::query::QueryContext;
+use crate::strategies::filter::Choice;
+use crate::table::DataObject;
+
+/// One partition of a scan while it runs.
+pub(super) struct Run {
+    spec: ScanSpec,
+    fragment: Arc<Fragment>,
+    choice: Choice,
+    dialect: Option<pushdown::Dialect>,
+    schema: SchemaRef,
+    query: Arc<QueryContext>,
+    /// Counts this operator's traffic, beside the query's meter.
+    meter: Arc<Meter>,
+    splits: Mutex<VecDeque<ScanSplit>>,
+}
+
+impl Run {
+    pub(super) fn start(
+        scan: &RemoteScanExec,
+        query: Arc<QueryContext>,
+        splits: Vec<ScanSplit>,
+        partition: usize,
+    ) -> Result<SendableRecordBatchStream> {
+        let pushed = matches!(scan.choice, Choice::Storage { .. });
+        let workers = if pushed { scan.spec.options.requests.min(splits.len()) } else { 1 }.max(1);
+        query.progress.expect(splits.len() as u64, splits.iter().map(|s| s.bytes(&scan.spec.objects)).sum());
+        let run = Arc::new(Self {
+            spec: scan.spec.clone(),
+            fragment: Arc::clone(&scan.fragment),
+            choice: scan.choice.clone(),
+            dialect: scan.capability.select.clone(),
+            schema: Arc::clone(&scan.schema),
+            query,
+            meter: Arc::default(),
+            splits: Mutex::new(splits.into()),
+        });
+        let metrics = ScanMetrics::new(&scan.metrics, partition);
+        let running = Arc::new(Running { run: Arc::clone(&run), metrics });
+        let mut builder = RecordBatchReceiverStream::builder(Arc::clone(&scan.schema), 2);
+        for _ in 0..workers {
+            let (running, sender) = (Arc::clone(&running), builder.tx());
+            builder.spawn(async move { running.run.work(&sender).await.map_err(to_datafusion) });
+        }
+        drop(running);
+        let stream = builder.build();
+        let baseline = BaselineMetrics::new(&scan.metrics, partition);
+        // Without a limit this only counts rows.
+        let limit = scan.spec.limit.or(Some(usize::MAX));
+        Ok(Box::pin(LimitStream::new(stream, 0, limit, baseline)))
+    }
+
+    /// Takes splits until none is left.
+    async fn work(&self, out: &Sender<datafusion::common::Result<RecordBatch>>) -> Result<()> {
+        loop {
+            let next = self.splits.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let Some(split) = next else { return Ok(()) };
+            let bytes = split.bytes(&self.spec.objects);
+            let object = self.spec.objects.get(split.object).ok_or_else(|| Error::internal("a split of no object"))?;
+            let task = SplitTask { run: self, object, split: &split, out };
+            if !task.run().await? {
+                return Ok(());
+            }
+            self.query.progress.finish(bytes);
+        }
+    }
+
+    fn meters(&self) -> Meters {
+        Meters(vec![Arc::clone(&self.query.meter), Arc::clone(&self.meter)])
+    }
+}
+
+/// A run and its metrics: when the last worker is gone, what it counted becomes the operator's metrics.
+struct Running {
+    run: Arc<Run>,
+    metrics: ScanMetrics,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.metrics.record(&self.run.meter);
+    }
+}
+
+/// What EXPLAIN ANALYZE shows of a scan.
+struct ScanMetrics {
+    network: Count,
+    scanned: Count,
+    returned: Count,
+    get: Count,
+    select: Count,
+    head: Count,
+}
+
+impl ScanMetrics {
+    fn new(set: &datafusion::physical_plan::metrics::ExecutionPlanMetricsSet, partition: usize) -> Self {
+        let counter = |name: &'static str| MetricBuilder::new(set).counter(name, partition);
+        Self {
+            network: counter("bytes_network"),
+            scanned: counter("bytes_scanned"),
+            returned: counter("bytes_returned"),
+            get: counter("requests_get"),
+            select: counter("requests_select"),
+            head: counter("requests_head"),
+        }
+    }
+
+    fn record(&self, meter: &Meter) {
+        let usage = meter.usage();
+        let add = |count: &Count, n: u64| count.add(usize::try_from(n).unwrap_or(usize::MAX));
+        add(&self.network, usage.bytes_network);
+        add(&self.scanned, usage.bytes_scanned);
+        add(&self.returned, usage.bytes_returned);
+        add(&self.get, usage.requests.get);
+        add(&self.select, usage.requests.select);
+        add(&self.head, usage.requests.head);
+    }
+}
+
+/// A try of a pushed split that failed.
+struct Failure {
+    error: Error,
+    /// Whether rows had left already.
+    released: bool,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self { error, released: false }
+    }
+}
+
+struct SplitTask<'a> {
+    run: &'a Run,
+    object: &'a DataObject,
+    split: &'a ScanSplit,
+    out: &'a Sender<datafusion::common::Result<RecordBatch>>,
+}
+
+impl SplitTask<'_> {
+    /// Runs the split; `false` when nobody wants rows any more.
+    async fn run(&self) -> Result<bool> {
+        if self.object.size == 0 {
+            // No bytes, no records: nothing to ask a server about, unless an aggregate of nothing is due.
+            if self.run.spec.aggregate.is_none() && !matches!(self.run.fragment.format, pushdown::Format::Parquet) {
+                return Ok(true);
+            }
+        }
+        match &self.run.choice {
+            Choice::Storage { request, exact } => self.pushed(request, *exact).await,
+            Choice::Compute(_) => self.plain().await,
+        }
+    }
+
+    fn location(&self) -> String {
+        self.run.spec.backend.address(&self.object.path)
+    }
+
+    /// The fragment as it reads this object.
+    fn adapted(&self, fragment: &Fragment) -> Fragment {
+        let mut adapted = match &self.object.columns {
+            Some(columns) => columns.adapt(fragment),
+            None => fragment.clone(),
+        };
+        adapted.format = self.run.spec.table.format_of(self.object);
+        adapted
+    }
+
+    async fn pushed(&self, request: &Fragment, exact: bool) -> Result<bool> {
+        let retry = Retry { limit: self.run.spec.options.retries };
+        let mut failures = 0;
+        let error = loop {
+            let failure = match self.select(request, exact).await {
+                Ok(wanted) => return Ok(wanted),
+                Err(failure) => failure,
+            };
+            match failure.error.kind() {
+                // The user's caps, and objects that changed, are final.
+                ErrorKind::Limit | ErrorKind::Cancelled => return Err(failure.error),
+                ErrorKind::Conflict => {
+                    return Err(Error::new(
+                        ErrorKind::Conflict,
+                        format!("{} was replaced while the query ran; run the query again", self.location()),
+                    ));
+                }
+                _ if failure.released => {
+                    return Err(failure.error.context(
+                        "storage failed after rows of a large split were passed on (raise pushdown.buffer_bytes or \
+                         lower pushdown.split_bytes to make it repeatable)",
+                    ));
+                }
+                _ => {}
+            }
+            failures += 1;
+            if let Err(error) = retry.pause(failures, failure.error).await {
+                break error;
+            }
+        };
+        // Reading plainly tells the same story in full: the rows, or the error with its place.
+        warn!(%error, "falling back to plain reads");
+        self.run.query.meter.strategy(format!("{}: fell back to GET: {error}", self.run.spec.name));
+        self.plain().await
+    }
+
+    async fn plain(&self) -> Result<bool> {
+        let spec = &self.run.spec;
+        let reader = spec.backend.reader(self.object, &self.run.meters(), &spec.options)?;
+        let fragment = Arc::new(self.adapted(&self.run.fragment));
+        let counters = Arc::new(ScanCounters::default());
+        let mut rows =
+            pushdowndb_scan::scan(fragment, reader, self.split.range.clone(), ScanOptions::default(), counters)?;
+        while let Some(batch) = rows.next().await {
+            self.run.query.check_caps()?;
+            if !self.send(self.assemble(batch?)?).await {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Asks storage for the split.
+    async fn select(&self, request: &Fragment, exact: bool) -> Result<bool, Failure> {
+        let spec = &self.run.spec;
+        let dialect = self.run.dialect.as_ref().ok_or_else(|| Error::internal("a pushed scan without a dialect"))?;
+        let adapted = self.adapted(request);
+        if !dialect.reads(&adapted.format) {
+            return Err(Error::unsupported("the backend's S3 Select does not read this compression").into());
+        }
+        let client = spec.backend.select_client(&self.run.meters(), &spec.options)?;
+        let location = self.location();
+        let object = SelectedObject {
+            path: self.object.path.clone(),
+            location: location.clone(),
+            if_match: self.object.etag.clone().filter(|_| dialect.if_match),
+        };
+        let output = OutputSerialization::of(&adapted);
+        let message = SelectRequest {
+            expression: pushdowndb_select::render(&adapted, dialect)?,
+            input: adapted.format.clone(),
+            output,
+            scan_range: self.split.range.clone(),
+            request_progress: false,
+        };
+        let (mut decoder, wire_schema) = WireDecoder::new(&adapted, output, &location)?;
+        let rest = Residual::new(self, request, exact, &wire_schema)?;
+
+        let mut held = Held { batches: Vec::new(), bytes: 0, released: false };
+        let outcome = self.receive(&client, &object, &message, &mut decoder, &rest, &mut held).await;
+        match outcome {
+            Ok(true) => {}
+            Ok(false) => return Ok(false),
+            Err(error) => return Err(Failure { error, released: held.released }),
+        }
+        for batch in held.batches {
+            if !self.send(batch).await {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    async fn receive(
+        &self,
+        client: &crate::backends::SelectClient,
+        object: &SelectedObject,
+        message: &SelectRequest,
+        decoder: &mut WireDecoder,
+        rest: &Residual,
+        held: &mut Held,
+    ) -> Result<bool> {
+        let mut answer = client.select(object, message).await?;
+        while let Some(piece) = answer.next().await? {
+            self.run.query.check_caps()?;
+            match piece {
+                Piece::Stats(stats) => self.run.meters().each(|meter| {
+                    meter.scanned(stats.bytes_scanned);
+                    meter.returned(stats.bytes_returned);
+                }),
+                Piece::Records(bytes) => {
+                    for batch in decoder.feed(bytes)? {
+                        held.push(rest.apply(self, batch)?);
+                    }
+                    if held.bytes > self.run.spec.options.buffer_bytes {
+                        held.released = true;
+                        for batch in held.take() {
+                            if !self.send(batch).await {
+                                return Ok(false);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        for batch in decoder.finish()? {
+            held.push(rest.apply(self, batch)?);
+        }
+        if object.if_match.is_none() {
+            self.check_unchanged().await?;
+        }
+        Ok(true)
+    }
+
+    /// S3 Select knows no If-Match: see afterwards whether the object is still the one that was planned.
+    async fn check_unchanged(&self) -> Result<()> {
+        let store = self.run.spec.backend.store(&self.run.meters())?;
+        let now = store.head(&self.object.path).await.map_err(crate::error::from_object_store)?;
+        if now.e_tag == self.object.etag && now.size == self.object.size {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Conflict, format!("{} changed", self.location())))
+    }
+
+    /// From the object's columns, in the scan's order, to the scan's output: columns of the path are added,
+    /// partial results get the types of the states.
+    fn assemble(&self, batch: RecordBatch) -> Result<RecordBatch> {
+        let spec = &self.run.spec;
+        let internal = |e: arrow::error::ArrowError| Error::internal(format!("a batch that does not fit its scan: {e}"));
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let columns: Vec<ArrayRef> = match &spec.aggregate {
+            Some(aggregate) => {
+                let strict = CastOptions { safe: false, ..CastOptions::default() };
+                let state = |(call, field): (&usize, &Arc<arrow::datatypes::Field>)| {
+                    cast_with_options(batch.column(*call), field.data_type(), &strict)
+                };
+                aggregate
+                    .states
+                    .iter()
+                    .zip(aggregate.schema.fields())
+                    .map(state)
+                    .collect::<Result<_, _>>()
+                    .map_err(|e| Error::invalid(format!("{}: {e}", self.location())))?
+            }
+            None => {
+                let mut from_object = batch.columns().iter();
+                let file_columns = spec.table.file_schema.fields().len();
+                let mut columns = Vec::with_capacity(spec.projection.len());
+                for column in &spec.projection {
+                    columns.push(if *column < file_columns {
+                        let next = from_object.next();
+                        Arc::clone(next.ok_or_else(|| Error::internal("a scan yielded too few columns"))?)
+                    } else {
+                        let value = self.object.partition_values.get(column - file_columns);
+                        let value = value.ok_or_else(|| Error::internal("an object without its path's values"))?;
+                        value.to_array_of_size(batch.num_rows()).map_err(crate::error::from_datafusion)?
+                    });
+                }
+                columns
+            }
+        };
+        RecordBatch::try_new_with_options(Arc::clone(&self.run.schema), columns, &options).map_err(internal)
+    }
+
+    async fn send(&self, batch: RecordBatch) -> bool {
+        batch.num_rows() == 0 || self.out.send(Ok(batch)).await.is_ok()
+    }
+}
+
+/// Batches held back until their split is complete.
+struct Held {
+    batches: Vec<RecordBatch>,
+    bytes: u64,
+    released: bool,
+}
+
+impl Held {
+    fn push(&mut self, batch: RecordBatch) {
+        if batch.num_rows() > 0 {
+            self.bytes += batch.get_array_memory_size() as u64;
+            self.batches.push(batch);
+        }
+    }
+
+    fn take(&mut self) -> Vec<RecordBatch> {
+        self.bytes = 0;
+        std::mem::take(&mut self.batches)
+    }
+}
+
+/// What is left to do with rows that storage sent: the query's own filter where storage's was weaker, and
+/// the columns in the scan's order.
+struct Residual {
+    filter: Option<Evaluator>,
+    columns: Option<Vec<usize>>,
+}
+
+impl Residual {
+    fn new(task: &SplitTask<'_>, request: &Fragment, exact: bool, wire: &SchemaRef) -> Result<Self> {
+        let (Output::Rows(sent), Output::Rows(wanted)) = (&request.output, &task.run.fragment.output) else {
+            return Ok(Self { filter: None, columns: None });
+        };
+        let place = |column: usize| {
+            let found = sent.iter().position(|c| c.expr == Expr::Column(column));
+            found.ok_or_else(|| Error::internal("a column that was not asked for"))
+        };
+        let filter = match &task.run.fragment.predicate {
+            Some(predicate) if !exact => Some(Evaluator::predicate(&moved(predicate.clone(), &place)?, wire)?),
+            _ => None,
+        };
+        let columns = wanted.iter().flat_map(|c| c.expr.columns()).map(place).collect::<Result<_>>()?;
+        Ok(Self { filter, columns: Some(columns) })
+    }
+
+    fn apply(&self, task: &SplitTask<'_>, batch: RecordBatch) -> Result<RecordBatch> {
+        let batch = match &self.filter {
+            Some(filter) => filter.filter(&batch)?,
+            None => batch,
+        };
+        let batch = match &self.columns {
+            Some(columns) => batch.project(columns).map_err(|e| Error::internal(e.to_string()))?,
+            None => batch,
+        };
+        task.assemble(batch)
+    }
+}
+
+/// The expression with its columns at other places.
+fn moved(expr: Expr, place: &dyn Fn(usize) -> Result<usize>) -> Result<Expr> {
+    match expr {
+        Expr::Column(index) => Ok(Expr::Column(place(index)?)),
+        other => other.map_children(&mut |child| moved(child, place)),
+    }
+}

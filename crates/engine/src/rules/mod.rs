@@ -1,0 +1,26 @@
+//! The optimizer rules of our own, and where they stand among DataFusion's.
+
+mod check_remote_plan;
+mod push_aggregate;
+
+use std::sync::Arc;
+
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+
+use check_remote_plan::CheckRemotePlan;
+use push_aggregate::PushAggregate;
+
+/// DataFusion's rules with ours among them.
+///
+/// Filters and limits reach the scan by DataFusion's own `FilterPushdown` and `LimitPushdown`. Ours follow
+/// when those are done, and before `EnsureCooperative` wraps the leaves.
+pub(crate) fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let mut rules = PhysicalOptimizer::new().rules;
+    let before = rules.iter().position(|rule| rule.name() == "EnsureCooperative").unwrap_or(rules.len());
+    // Needs the filters in the scan: it pushes nothing over one that is left above it.
+    rules.insert(before, Arc::new(PushAggregate));
+    // Last of all: rewrites nothing, refuses plans that would give wrong rows.
+    rules.push(Arc::new(CheckRemotePlan));
+    rules
+}

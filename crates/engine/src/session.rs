@@ -1,0 +1,423 @@
+//! The engine: a session that turns SQL into results.
+//!
+//! Each statement runs in a state of its own, derived from the session's: with its meter, its caps and stores
+//! that count into that meter. Tables, views and functions are shared by all of them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use arrow::datatypes::{Schema, SchemaRef};
+use datafusion::catalog::{CatalogProviderList, DynamicFileCatalog, MemoryCatalogProviderList, TableProviderFactory};
+use datafusion::execution::object_store::ObjectStoreRegistry;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::{
+    CreateExternalTable, DdlStatement, LogicalPlan, ResetVariable, SetVariable, Statement as LogicalStatement, TableType,
+};
+use datafusion::physical_plan::{EmptyRecordBatchStream, ExecutionPlan, execute_stream};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use object_store::ObjectStore;
+use object_store::ObjectStoreExt;
+use pushdown::{Error, ErrorKind, Result};
+use pushdowndb_cost::{Meter, Usage};
+use url::Url;
+
+use crate::backends::{Backends, ConnectionConfig, query_meters};
+use crate::error::{from_datafusion, from_object_store, to_datafusion};
+use crate::provider::{ObjectTable, ObjectTableFactory, UndeclaredTables};
+use crate::query::{QueryContext, QueryResult, StatementKind};
+use crate::remote_scan::RemoteScanExec;
+use crate::rules::physical_rules;
+use crate::settings::PushdownOptions;
+use crate::statements::{self, Statement};
+use crate::table::{CatalogFile, TableLocation};
+
+/// How an engine is set up.
+#[derive(Clone, Debug, Default)]
+pub struct EngineConfig {
+    /// How to reach S3, and as whom.
+    pub connection: ConnectionConfig,
+    /// Settings, as SET takes them: `("pushdown.level", "none")`.
+    pub settings: Vec<(String, String)>,
+    /// The file that remembers declared tables; `None` forgets them with the engine.
+    pub catalog: Option<PathBuf>,
+}
+
+/// A session. Cheap to share; statements may run side by side.
+#[derive(Debug)]
+pub struct Engine {
+    backends: Arc<Backends>,
+    catalogs: Arc<dyn CatalogProviderList>,
+    remembered: Arc<Remembered>,
+    template: SessionState,
+    settings: RwLock<Settings>,
+}
+
+/// What SET changes.
+#[derive(Clone, Debug)]
+struct Settings {
+    config: SessionConfig,
+    runtime: Arc<RuntimeEnv>,
+}
+
+/// A table that SQL can name.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TableInfo {
+    /// Its name.
+    pub name: String,
+    /// `table`, `view` or `remembered` (declared in the catalogue file and not used yet).
+    pub kind: String,
+    /// The format of its objects, where it has objects.
+    pub format: String,
+    /// Where they are.
+    pub location: String,
+}
+
+/// A setting, as the shell shows it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Setting {
+    /// Its name in SET.
+    pub name: String,
+    /// Its value now.
+    pub value: String,
+    /// What it does.
+    pub help: String,
+}
+
+/// Short names for settings of DataFusion that users look for.
+const ALIASES: [(&str, &str); 2] = [
+    ("pushdown.threads", "datafusion.execution.target_partitions"),
+    ("pushdown.memory", "datafusion.runtime.memory_limit"),
+];
+
+impl Engine {
+    /// Opens a session.
+    pub async fn new(config: EngineConfig) -> Result<Self> {
+        let mut session = SessionConfig::new().with_information_schema(true).with_option_extension(PushdownOptions::default());
+        let options = session.options_mut();
+        // `0.05` is a decimal, as the standard says: decimals compare and add exactly.
+        options.sql_parser.parse_float_as_decimal = true;
+        // Wrong results for MIN and MAX over scans that filter (apache/datafusion#24816).
+        options.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
+        let runtime = Arc::new(RuntimeEnv::default());
+        let factory: Arc<dyn TableProviderFactory> = Arc::new(ObjectTableFactory);
+        let mut builder = SessionStateBuilder::new()
+            .with_config(session)
+            .with_runtime_env(Arc::clone(&runtime))
+            .with_catalog_list(Arc::new(MemoryCatalogProviderList::new()))
+            .with_default_features()
+            .with_physical_optimizer_rules(physical_rules());
+        for format in ["CSV", "TSV", "JSON", "NDJSON", "JSONL", "PARQUET"] {
+            builder = builder.with_table_factory(format.to_owned(), Arc::clone(&factory));
+        }
+        let template = builder.build();
+        let engine = Self {
+            backends: Arc::new(Backends::new(config.connection)),
+            catalogs: Arc::clone(template.catalog_list()),
+            remembered: Arc::new(Remembered::open(config.catalog)?),
+            settings: RwLock::new(Settings {
+                // The catalogue exists from here on.
+                config: template.config().clone().with_create_default_catalog_and_schema(false),
+                runtime,
+            }),
+            template,
+        };
+        for (name, value) in &config.settings {
+            let set = SetVariable { variable: name.clone(), value: value.clone() };
+            let plan = LogicalPlan::Statement(LogicalStatement::SetVariable(set));
+            engine.run_plan(&engine.begin()?, plan, None).await.map_err(|e| e.context(format!("--set {name}={value}")))?;
+        }
+        Ok(engine)
+    }
+
+    /// Cuts a script into statements.
+    pub fn parse(&self, sql: &str) -> Result<Vec<Statement>> {
+        statements::split(sql)
+    }
+
+    /// Runs one statement. Rows are computed as they are read from the result.
+    pub async fn execute(&self, sql: &str) -> Result<QueryResult> {
+        let running = self.begin()?;
+        let plan = running.context.state().create_logical_plan(sql).await.map_err(from_datafusion)?;
+        self.run_plan(&running, plan, Some(sql)).await
+    }
+
+    fn settings(&self) -> Settings {
+        self.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A state for one statement.
+    fn begin(&self) -> Result<Running> {
+        let settings = self.settings();
+        let options = PushdownOptions::of(settings.config.options());
+        let query = Arc::new(QueryContext::new(Arc::clone(&self.backends), options)?);
+        query.meter.cores(settings.config.target_partitions());
+        let stores = QueryStores { backends: Arc::clone(&self.backends), meter: Arc::clone(&query.meter) };
+        let runtime = RuntimeEnvBuilder::from_runtime_env(&settings.runtime)
+            .with_object_store_registry(Arc::new(stores))
+            .build_arc()
+            .map_err(from_datafusion)?;
+        let undeclared = UndeclaredTables { query: Arc::clone(&query), remembered: Arc::clone(&self.remembered) };
+        let catalogs = DynamicFileCatalog::new(Arc::clone(&self.catalogs), Arc::new(undeclared));
+        let state = SessionStateBuilder::new_from_existing(self.template.clone())
+            .with_config(settings.config.with_extension(Arc::clone(&query)))
+            .with_runtime_env(runtime)
+            .with_catalog_list(Arc::new(catalogs))
+            .build();
+        Ok(Running { query, context: SessionContext::new_with_state(state) })
+    }
+
+    async fn run_plan(&self, running: &Running, plan: LogicalPlan, sql: Option<&str>) -> Result<QueryResult> {
+        let plan = without_aliases(plan);
+        let kind = match &plan {
+            LogicalPlan::Ddl(_) => StatementKind::Definition,
+            LogicalPlan::Statement(_) => StatementKind::Setting,
+            _ => StatementKind::Rows,
+        };
+        let effect = Effect::of(&plan);
+        let frame = running.context.execute_logical_plan(plan).await.map_err(from_datafusion)?;
+        match effect {
+            Effect::Settings => self.keep_settings(&running.context)?,
+            Effect::Declared => self.remembered.put(sql.unwrap_or_default())?,
+            Effect::Dropped(name) => self.remembered.remove(&name)?,
+            Effect::None => {}
+        }
+        if kind != StatementKind::Rows {
+            let schema: SchemaRef = Arc::new(Schema::empty());
+            running.query.meter.finish();
+            return Ok(QueryResult {
+                stream: Box::pin(EmptyRecordBatchStream::new(Arc::clone(&schema))),
+                schema,
+                kind,
+                context: Arc::clone(&running.query),
+                plan: None,
+            });
+        }
+        let physical = frame.create_physical_plan().await.map_err(from_datafusion)?;
+        running.query.check_estimate(&estimate(&physical))?;
+        let stream = execute_stream(Arc::clone(&physical), running.context.task_ctx()).map_err(from_datafusion)?;
+        Ok(QueryResult { schema: stream.schema(), kind, stream, context: Arc::clone(&running.query), plan: Some(physical) })
+    }
+
+    /// Takes over what SET changed in the statement's state.
+    fn keep_settings(&self, context: &SessionContext) -> Result<()> {
+        let config = context.copied_config();
+        PushdownOptions::of(config.options()).check()?;
+        let mut settings = self.settings.write().unwrap_or_else(PoisonError::into_inner);
+        *settings = Settings { config, runtime: context.runtime_env() };
+        Ok(())
+    }
+
+    /// The tables that SQL can name, by name.
+    pub async fn tables(&self) -> Result<Vec<TableInfo>> {
+        let mut tables = BTreeMap::new();
+        for (name, statement) in self.remembered.all() {
+            let info = TableInfo { name: name.clone(), kind: "remembered".into(), format: String::new(), location: statement };
+            tables.insert(name, info);
+        }
+        for catalog in self.catalogs.catalog_names() {
+            let Some(catalog) = self.catalogs.catalog(&catalog) else { continue };
+            for schema in catalog.schema_names() {
+                if schema == "information_schema" {
+                    continue;
+                }
+                let Some(schema) = catalog.schema(&schema) else { continue };
+                for name in schema.table_names() {
+                    let Some(table) = schema.table(&name).await.map_err(from_datafusion)? else { continue };
+                    let kind = if table.table_type() == TableType::View { "view" } else { "table" };
+                    let object_table = table.downcast_ref::<ObjectTable>().map(ObjectTable::definition);
+                    let info = TableInfo {
+                        name: name.clone(),
+                        kind: kind.to_owned(),
+                        format: object_table.map_or("memory", |t| t.format.name()).to_owned(),
+                        location: object_table.map(|t| t.location.to_string()).unwrap_or_default(),
+                    };
+                    tables.insert(name, info);
+                }
+            }
+        }
+        Ok(tables.into_values().collect())
+    }
+
+    /// The columns of a table, or of objects at an address.
+    pub async fn describe(&self, table: &str) -> Result<SchemaRef> {
+        let running = self.begin()?;
+        let provider = running.context.table_provider(table).await.map_err(from_datafusion)?;
+        Ok(provider.schema())
+    }
+
+    /// The functions that SQL can call, for completion.
+    pub fn functions(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.template.scalar_functions().keys().cloned().collect();
+        names.extend(self.template.aggregate_functions().keys().cloned());
+        names.extend(self.template.window_functions().keys().cloned());
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// The settings of this project: their values and what they do.
+    pub fn pushdown_settings(&self) -> Vec<Setting> {
+        let settings = self.settings();
+        let entries = settings.config.options().entries();
+        let runtime = settings.runtime.config_entries();
+        let value_of = |name: &str| {
+            entries.iter().chain(&runtime).find(|e| e.key == name).and_then(|e| e.value.clone()).unwrap_or_default()
+        };
+        let own = entries.iter().filter(|entry| entry.key.starts_with("pushdown."));
+        let mut all: Vec<Setting> = own
+            .map(|entry| Setting {
+                name: entry.key.clone(),
+                value: entry.value.clone().unwrap_or_default(),
+                help: entry.description.trim().to_owned(),
+            })
+            .collect();
+        all.extend(ALIASES.iter().map(|(alias, name)| Setting {
+            name: (*alias).to_owned(),
+            value: value_of(name),
+            help: format!("Another name for {name}"),
+        }));
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
+    }
+
+    /// A small text object, such as a script: an address or a local path.
+    pub async fn read_text(&self, address: &str) -> Result<String> {
+        let location = TableLocation::parse(address)?;
+        let backend = self.backends.backend(location.store().as_ref())?;
+        let store = backend.store(&query_meters(&Arc::new(Meter::new())))?;
+        let read = async { store.get(location.prefix()).await?.bytes().await };
+        let bytes = read.await.map_err(|e| from_object_store(e).context(address))?;
+        String::from_utf8(bytes.into()).map_err(|_| Error::invalid(format!("{address}: this is not UTF-8 text")))
+    }
+
+    /// The store behind an address and the path there, to write to; nothing is metered.
+    pub fn store(&self, address: &str) -> Result<(Arc<dyn ObjectStore>, object_store::path::Path)> {
+        let location = TableLocation::parse(address)?;
+        let backend = self.backends.backend(location.store().as_ref())?;
+        Ok((backend.store(&query_meters(&Arc::new(Meter::new())))?, location.prefix().clone()))
+    }
+}
+
+/// One statement while it is planned.
+struct Running {
+    query: Arc<QueryContext>,
+    context: SessionContext,
+}
+
+/// What a statement leaves behind in the session.
+enum Effect {
+    None,
+    Settings,
+    Declared,
+    Dropped(String),
+}
+
+impl Effect {
+    fn of(plan: &LogicalPlan) -> Self {
+        match plan {
+            LogicalPlan::Statement(LogicalStatement::SetVariable(_) | LogicalStatement::ResetVariable(_)) => Self::Settings,
+            LogicalPlan::Ddl(DdlStatement::CreateExternalTable(_)) => Self::Declared,
+            LogicalPlan::Ddl(DdlStatement::DropTable(drop)) => Self::Dropped(drop.name.table().to_owned()),
+            _ => Self::None,
+        }
+    }
+}
+
+fn without_aliases(plan: LogicalPlan) -> LogicalPlan {
+    let known = |name: String| {
+        ALIASES.iter().find(|(alias, _)| alias.eq_ignore_ascii_case(&name)).map_or(name, |(_, known)| (*known).to_owned())
+    };
+    match plan {
+        LogicalPlan::Statement(LogicalStatement::SetVariable(SetVariable { variable, value })) => {
+            LogicalPlan::Statement(LogicalStatement::SetVariable(SetVariable { variable: known(variable), value }))
+        }
+        LogicalPlan::Statement(LogicalStatement::ResetVariable(ResetVariable { variable })) => {
+            LogicalPlan::Statement(LogicalStatement::ResetVariable(ResetVariable { variable: known(variable) }))
+        }
+        other => other,
+    }
+}
+
+/// What the scans of a plan will probably use.
+fn estimate(plan: &Arc<dyn ExecutionPlan>) -> Usage {
+    let mut total = plan.downcast_ref::<RemoteScanExec>().map(RemoteScanExec::estimate).unwrap_or_default();
+    for child in plan.children() {
+        let below = estimate(child);
+        total.bytes_network += below.bytes_network;
+        total.bytes_scanned += below.bytes_scanned;
+        total.bytes_returned += below.bytes_returned;
+        total.requests.get += below.requests.get;
+        total.requests.select += below.requests.select;
+    }
+    total
+}
+
+/// The stores of one query, for DataFusion's own readers and writers (COPY).
+#[derive(Debug)]
+struct QueryStores {
+    backends: Arc<Backends>,
+    meter: Arc<Meter>,
+}
+
+impl ObjectStoreRegistry for QueryStores {
+    fn register_store(&self, _url: &Url, _store: Arc<dyn ObjectStore>) -> Option<Arc<dyn ObjectStore>> {
+        None
+    }
+
+    fn get_store(&self, url: &Url) -> datafusion::common::Result<Arc<dyn ObjectStore>> {
+        let store = self.backends.backend(url).and_then(|backend| backend.store(&query_meters(&self.meter)));
+        store.map_err(to_datafusion)
+    }
+}
+
+/// The tables of the catalogue file that were not used yet. They are declared when first named, so that a
+/// start costs no request.
+#[derive(Debug)]
+pub(crate) struct Remembered {
+    file: Option<CatalogFile>,
+    statements: RwLock<BTreeMap<String, String>>,
+}
+
+impl Remembered {
+    fn open(path: Option<PathBuf>) -> Result<Self> {
+        let file = path.map(CatalogFile::at);
+        let tables = file.as_ref().map(CatalogFile::load).transpose()?.unwrap_or_default();
+        let statements = tables.into_iter().map(|table| (table.name, table.statement)).collect();
+        Ok(Self { file, statements: RwLock::new(statements) })
+    }
+
+    fn all(&self) -> BTreeMap<String, String> {
+        self.statements.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn put(&self, statement: &str) -> Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        let name = file.put(statement)?;
+        self.statements.write().unwrap_or_else(PoisonError::into_inner).insert(name, statement.to_owned());
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        if let Some(file) = &self.file {
+            file.remove(name)?;
+        }
+        self.statements.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+        Ok(())
+    }
+
+    /// The declaration of a remembered table.
+    pub(crate) async fn declaration(&self, name: &str) -> Result<Option<CreateExternalTable>> {
+        let Some(statement) = self.all().remove(name) else { return Ok(None) };
+        let state = SessionStateBuilder::new_with_default_features().build();
+        let plan = state.create_logical_plan(&statement).await.map_err(from_datafusion)?;
+        match plan {
+            LogicalPlan::Ddl(DdlStatement::CreateExternalTable(command)) => Ok(Some(*command)),
+            _ => Err(Error::new(
+                ErrorKind::Invalid,
+                format!("the catalogue file's entry for {name} is not a CREATE EXTERNAL TABLE statement"),
+            )),
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The settings of a session: `SET pushdown.level = 'none'` and its siblings.
+
+use std::time::Duration;
+
+use datafusion::common::config::{ConfigExtension, ConfigOptions};
+use datafusion::common::extensions_options;
+use pushdown::{Error, Result};
+
+extensions_options! {
+    /// What `SET pushdown.x = …` changes. Values are text so that a wrong one is refused with our own words.
+    pub struct PushdownOptions {
+        /// How much storage may do: auto, none, select
+        pub level: String, default = "auto".to_string()
+        /// What auto minimises: latency, cost
+        pub objective: String, default = "latency".to_string()
+        /// Where filters and projections run: auto, compute, storage
+        pub filter: String, default = "auto".to_string()
+        /// Where aggregates without groups run: auto, compute, storage
+        pub aggregate: String, default = "auto".to_string()
+        /// The prices of the bill: paper, paper-egress, or the path of a TOML file
+        pub price_book: String, default = "paper".to_string()
+        /// A query may move at most this many bytes over the network; 0 is no cap
+        pub max_bytes: u64, default = 0
+        /// A query may cost at most this many dollars; 0 is no cap
+        pub max_usd: f64, default = 0.0
+        /// Requests in flight per partition of a pushed scan
+        pub requests: usize, default = 4
+        /// Objects that can be split are scanned in pieces of this many bytes when pushed
+        pub split_bytes: u64, default = 16 * 1024 * 1024
+        /// Rows of a pushed split are held back until it is complete, up to this many bytes
+        pub buffer_bytes: u64, default = 32 * 1024 * 1024
+        /// A connection that is silent for this many seconds is given up and tried again
+        pub timeout_s: u64, default = 30
+        /// A query is stopped after this many seconds; 0 is no limit
+        pub query_timeout_s: u64, default = 0
+        /// How often a failed request is sent again before the scan falls back or fails
+        pub retries: usize, default = 3
+    }
+}
+
+impl ConfigExtension for PushdownOptions {
+    const PREFIX: &'static str = "pushdown";
+}
+
+/// Which side runs an operator.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Side {
+    /// Chosen per query.
+    Auto,
+    /// The engine, on plainly read data.
+    Compute,
+    /// Storage, where it can.
+    Storage,
+}
+
+impl PushdownOptions {
+    /// The options of a session.
+    pub fn of(config: &ConfigOptions) -> Self {
+        config.extensions.get::<Self>().cloned().unwrap_or_default()
+    }
+
+    /// The highest level allowed, `None` for auto.
+    pub fn level_cap(&self) -> Result<Option<pushdown::Level>> {
+        match self.level.to_ascii_lowercase().as_str() {
+            "auto" => Ok(None),
+            "none" => Ok(Some(pushdown::Level::None)),
+            "select" => Ok(Some(pushdown::Level::Select)),
+            other => Err(unknown("level", other, "auto, none, select")),
+        }
+    }
+
+    /// Where filters run.
+    pub fn filter_side(&self) -> Result<Side> {
+        side("filter", &self.filter)
+    }
+
+    /// Where scalar aggregates run.
+    pub fn aggregate_side(&self) -> Result<Side> {
+        side("aggregate", &self.aggregate)
+    }
+
+    /// Refuses values that no part of the engine understands.
+    pub fn check(&self) -> Result<()> {
+        self.level_cap()?;
+        self.filter_side()?;
+        self.aggregate_side()?;
+        match self.objective.as_str() {
+            "latency" | "cost" => {}
+            other => return Err(unknown("objective", other, "latency, cost")),
+        }
+        if !self.max_usd.is_finite() || self.max_usd < 0.0 {
+            return Err(Error::invalid("pushdown.max_usd must be a number of dollars, 0 or more"));
+        }
+        for (name, value) in [("requests", self.requests as u64), ("split_bytes", self.split_bytes)] {
+            if value == 0 {
+                return Err(Error::invalid(format!("pushdown.{name} must be at least 1")));
+            }
+        }
+        pushdowndb_cost::PriceBook::named_or_path(&self.price_book)?;
+        Ok(())
+    }
+
+    /// How long a connection may be silent.
+    pub fn idle_timeout(&self) -> Duration {
+        Duration::from_secs(self.timeout_s.max(1))
+    }
+}
+
+fn side(name: &str, value: &str) -> Result<Side> {
+    match value.to_ascii_lowercase().as_str() {
+        "auto" => Ok(Side::Auto),
+        "compute" => Ok(Side::Compute),
+        "storage" => Ok(Side::Storage),
+        other => Err(unknown(name, other, "auto, compute, storage")),
+    }
+}
+
+fn unknown(name: &str, value: &str, allowed: &str) -> Error {
+    Error::invalid(format!("pushdown.{name} cannot be '{value}'; it is one of {allowed}"))
+}

@@ -1,0 +1,4 @@
+//! Where an operator runs, one file per operator: what its strategies are and how one is chosen.
+
+pub(crate) mod aggregate;
+pub(crate) mod filter;

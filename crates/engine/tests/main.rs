@@ -1,0 +1,10 @@
+//! The engine against real servers: our node and MinIO, with plain DataFusion as the oracle.
+
+mod bad_input;
+mod costs;
+mod faults;
+mod minio;
+mod oracle;
+mod readers;
+mod tpch;
+mod world;

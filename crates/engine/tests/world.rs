@@ -1,0 +1,196 @@
+//! A node with TPC-H data, and engines that read from it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::{ClientOptions, ObjectStore, ObjectStoreExt, PutPayload};
+use pushdowndb_engine::{ConnectionConfig, Engine, EngineConfig, Report};
+use pushdowndb_node::{Credentials, Node, NodeConfig};
+use pushdowndb_tpchgen::{Destination, Format, Options};
+use tempfile::TempDir;
+
+pub const KEY: &str = "test-key";
+pub const SECRET: &str = "test-secret-key";
+
+/// Small enough for every test to run every query, large enough for every query to have rows.
+pub const SCALE: f64 = 0.01;
+
+/// A server of S3 with a bucket.
+pub struct World {
+    pub endpoint: String,
+    pub bucket: String,
+    /// Keeps the server running.
+    _server: Server,
+    _folder: TempDir,
+}
+
+pub enum Server {
+    Node(Node),
+    Process(std::process::Child),
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Self::Process(child) = self {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl World {
+    /// Our node on an empty store with one bucket.
+    pub async fn node() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut config = NodeConfig::store(folder.path().join("store"));
+        config.listen = ([127, 0, 0, 1], 0).into();
+        config.credentials =
+            Some(Credentials { access_key_id: KEY.to_owned(), secret_access_key: SECRET.to_owned() });
+        let node = pushdowndb_node::start(config).await.expect("a node");
+        let endpoint = node.endpoint().to_string();
+        let world = Self { endpoint, bucket: "data".to_owned(), _server: Server::Node(node), _folder: folder };
+        world.create_bucket("data").await;
+        world
+    }
+
+    /// A server that runs already.
+    pub async fn around(endpoint: String, server: Server, folder: TempDir) -> Self {
+        let world = Self { endpoint, bucket: "data".to_owned(), _server: server, _folder: folder };
+        world.create_bucket("data").await;
+        world
+    }
+
+    async fn create_bucket(&self, name: &str) {
+        crate::minio::boto3(&self.endpoint, &format!("s3.create_bucket(Bucket='{name}')"));
+    }
+
+    pub fn store(&self) -> AmazonS3 {
+        AmazonS3Builder::new()
+            .with_bucket_name(&self.bucket)
+            .with_endpoint(&self.endpoint)
+            .with_region("us-east-1")
+            .with_access_key_id(KEY)
+            .with_secret_access_key(SECRET)
+            .with_client_options(ClientOptions::new().with_allow_http(true))
+            .build()
+            .expect("a client")
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("s3://{}/{path}", self.bucket)
+    }
+
+    pub async fn put(&self, path: &str, bytes: impl Into<PutPayload>) {
+        self.store().put(&path.into(), bytes.into()).await.expect("a PUT");
+    }
+
+    /// TPC-H below `path`.
+    pub async fn tpch(&self, path: &str, format: Format) {
+        let store: Arc<dyn ObjectStore> = Arc::new(self.store());
+        let destination = Destination { store, prefix: path.into(), url: self.url(path) };
+        let options = Options { scale: SCALE, format, parts: 3, overwrite: false };
+        pushdowndb_tpchgen::generate(options, &destination, |_| {}).await.expect("data");
+    }
+
+    /// A session at this level, with the tables of `schema.sql` below `path`.
+    pub async fn engine_with(&self, level: &str, path: &str) -> Engine {
+        let engine = self.engine(level).await;
+        let script = engine.read_text(&self.url(&format!("{path}/schema.sql"))).await.expect("schema.sql");
+        for statement in engine.parse(&script).expect("a script") {
+            engine.execute(&statement.text).await.expect("a declaration");
+        }
+        engine
+    }
+
+    /// A session at this level.
+    pub async fn engine(&self, level: &str) -> Engine {
+        self.engine_configured(&[("pushdown.level", level)]).await
+    }
+
+    pub async fn engine_configured(&self, settings: &[(&str, &str)]) -> Engine {
+        let connection = ConnectionConfig {
+            endpoint: Some(self.endpoint.clone()),
+            region: Some("us-east-1".to_owned()),
+            access_key_id: Some(KEY.to_owned()),
+            secret_access_key: Some(SECRET.to_owned()),
+            ..ConnectionConfig::default()
+        };
+        let settings = settings.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        Engine::new(EngineConfig { connection, settings, catalog: None }).await.expect("an engine")
+    }
+}
+
+/// Rows as text, in the order they came.
+pub type Rows = Vec<Vec<String>>;
+
+pub async fn rows(engine: &Engine, sql: &str) -> pushdown::Result<(Rows, Report)> {
+    let mut result = engine.execute(sql).await?;
+    let batches = result.collect().await?;
+    Ok((text(&batches), result.report()))
+}
+
+/// What the statement fails with.
+pub async fn failure(engine: &Engine, sql: &str) -> pushdown::Error {
+    match rows(engine, sql).await {
+        Ok((rows, _)) => panic!("{sql} gave {rows:?}"),
+        Err(error) => error,
+    }
+}
+
+pub fn text(batches: &[RecordBatch]) -> Rows {
+    let options = FormatOptions::default().with_null("NULL");
+    let mut rows = Vec::new();
+    for batch in batches {
+        let columns: Vec<_> =
+            batch.columns().iter().map(|c| ArrayFormatter::try_new(c, &options).expect("a printable type")).collect();
+        for row in 0..batch.num_rows() {
+            rows.push(columns.iter().map(|c| c.value(row).to_string()).collect());
+        }
+    }
+    rows
+}
+
+/// The same rows, in any order; doubles agree to 1e-12.
+pub fn assert_same(what: &str, got: &Rows, want: &Rows) {
+    let (mut got, mut want) = (got.clone(), want.clone());
+    got.sort();
+    want.sort();
+    assert_eq!(got.len(), want.len(), "{what}: number of rows");
+    for (a, b) in got.iter().zip(&want) {
+        assert_eq!(a.len(), b.len(), "{what}: number of columns");
+        for (x, y) in a.iter().zip(b) {
+            assert!(x == y || close(x, y), "{what}: {a:?} instead of {b:?}");
+        }
+    }
+}
+
+fn close(x: &str, y: &str) -> bool {
+    match (x.parse::<f64>(), y.parse::<f64>()) {
+        (Ok(x), Ok(y)) => (x - y).abs() <= 1e-12 * x.abs().max(y.abs()),
+        _ => false,
+    }
+}
+
+/// The queries of `sql/tpch`, by name.
+pub fn queries() -> Vec<(String, String)> {
+    let folder = repository().join("sql/tpch");
+    let mut queries: Vec<_> = std::fs::read_dir(&folder)
+        .expect("sql/tpch")
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.extension().is_some_and(|e| e == "sql"))
+        .map(|path| {
+            let sql = std::fs::read_to_string(&path).expect("a query").replace(';', "");
+            (path.file_stem().expect("a name").to_string_lossy().into_owned(), sql)
+        })
+        .collect();
+    queries.sort();
+    assert!(queries.len() >= 31, "all queries of {} are there", folder.display());
+    queries
+}
+
+pub fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}

@@ -11,6 +11,8 @@ and docs/decisions/0004-minio-capabilities.md. Needs boto3; writes to a bucket o
 import argparse
 import bz2
 import gzip
+import shutil
+import subprocess
 import sys
 
 import boto3
@@ -144,7 +146,7 @@ def probe_text(p):
     none = csv_input(FileHeaderInfo="NONE")
     p.case(g, "text = text", "SELECT s._1 FROM S3Object s WHERE s._1 = s._2", ["a"], "same.csv", none)
     sql = "SELECT s._1 FROM S3Object s WHERE CAST(s._1 AS STRING) < CAST(s._2 AS STRING)"
-    p.case(g, "CAST AS STRING < CAST AS STRING", sql, ["1.0"], "same.csv", none)
+    p.case(g, "CAST AS STRING < CAST AS STRING", sql, ["1.0", "10"], "same.csv", none)
     p.where(g, "s._4 || 'x' = 'applex'", ["1"])
     p.where(g, "CHAR_LENGTH(s._4) = 2", ["6", "8"])
     p.where(g, "UPPER(s._4) = 'ÖL'", ["6"])
@@ -161,7 +163,7 @@ def probe_like(p):
     for pattern, keys in [
         ("apple", ["1"]), ("app%", ["1"]), ("%ple", ["1"]), ("%b%", ["2", "-4"]), ("a%b", ["2", "-4"]),
         ("a%c%b", ["2"]), ("%ab", ["2"]), ("_pple", ["1"]), ("ap_le%", ["1"]), ("_l", ["6"]), ("ö%", ["6"]),
-        ("%a_", []), ("%_", ["1", "2", "-4", "5", "6", "7", "8"]), ("%a_c%", []), ("%b_ab", []), ("ö%x", []), ("%", ALL),
+        ("%a_", []), ("%_", ["1", "2", "-4", "5", "6", "7", "8"]), ("%a_c%", ["2"]), ("%b_ab", ["2"]), ("ö%x", []), ("%", ALL),
     ]:
         p.where(g, f"s._4 LIKE '{pattern}'", keys)
         rest = [key for key in ALL if key not in keys]
@@ -225,8 +227,6 @@ def probe_outputs(p):
     p.case(g, "SUM of INT", "SELECT SUM(CAST(s._1 AS INT)) FROM S3Object s", ["28"])
     p.put("million.csv", b"600000\n600000\n")
     p.case(g, "SUM of INT beyond 10^6", "SELECT SUM(CAST(s._1 AS INT)) FROM S3Object s", ["1200000"], "million.csv", none)
-    p.case(g, "MAX of FLOAT beyond 10^6", "SELECT MAX(CAST(s._1 AS FLOAT)) * 10 FROM S3Object s", ["6000000"],
-           "million.csv", none)
     p.case(g, "SUM of none", "SELECT SUM(CAST(s._1 AS INT)) FROM S3Object s WHERE s._1 = 'x'", [""])
     p.case(g, "MIN of text", "SELECT MIN(s._3) FROM S3Object s", ["1994-01-01"])
 
@@ -240,6 +240,11 @@ def probe_files(p):
         kind = "BZIP2" if name == "bzip2" else "GZIP"
         p.put("packed", data)
         p.case(g, name, sql, ["8"], "packed", {**csv_input(), "CompressionType": kind})
+    if shutil.which("zstd"):
+        frames = [subprocess.run(["zstd", "-c"], input=part, capture_output=True, check=True).stdout
+                  for part in (whole[:60], whole[60:])]
+        p.put("packed", b"".join(frames))
+        p.case(g, "zstd of two frames", sql, ["8"], "packed", {**csv_input(), "CompressionType": "ZSTD"})
     p.put("crlf.csv", CSV.replace("\n", "\r\n").encode())
     p.case(g, "CRLF", "SELECT s._6 FROM S3Object s WHERE s._6 = '0.5'", ["0.5"], "crlf.csv")
     p.put("noend.csv", whole.rstrip())

@@ -134,7 +134,7 @@ pub struct Dialect {
     /// `CASE WHEN … END` works.
     pub case: bool,
     /// `LIKE` works with any pattern; without it only with patterns that have no `_` after a `%`, because the
-    /// matcher never backtracks.
+    /// matcher never backtracks, and nothing escaped, because it ignores ESCAPE.
     pub like: bool,
     /// NULL follows three-valued logic and `NULLIF` yields it. Without it every comparison is guarded by a
     /// comparison with the text that means NULL, evaluated before it.
@@ -210,7 +210,7 @@ impl Dialect {
             json_projection: false,
             parquet: false,
             gzip: true,
-            zstd: false,
+            zstd: true,
             if_match: false,
             expression_bytes: limits::SELECT_EXPRESSION_BYTES,
         }

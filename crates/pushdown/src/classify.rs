@@ -15,7 +15,7 @@
 //! | decimals compared | `decimals`, or up to 15 digits (and 5 places for `=`, `<>` with `equality_tolerance`) | `<` becomes `<=`, `<>` is dropped |
 //! | floats compared | `same_evaluator` | weakened for −0 and NaN |
 //! | text, dates, booleans compared | everywhere | |
-//! | LIKE | `like`, or no `_` after a `%` | dropped |
+//! | LIKE | `like`, or no `_` after a `%` and nothing escaped | dropped |
 //! | timestamps, f32, nested | nowhere | dropped |
 
 mod compare;

@@ -128,8 +128,10 @@ impl Classifier<'_> {
         if self.dialect.like {
             return Exactness::Exact(like);
         }
+        // Neither backtracking nor ESCAPE: wildcards that stand for themselves cannot be spelled.
+        let escaped = parts.iter().any(|part| matches!(part, LikePart::Char('%' | '_')));
         let mut after_run = parts.iter().skip_while(|part| **part != LikePart::AnyRun);
-        if after_run.any(|part| *part == LikePart::AnyChar) {
+        if escaped || after_run.any(|part| *part == LikePart::AnyChar) {
             return Exactness::Unsupported;
         }
         // Without backtracking, patterns beyond ASCII may end too early: they match more, never less.

@@ -1,0 +1,94 @@
+//! Who may use a node: one pair of keys, made once and kept beside the store.
+
+use std::fmt;
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use pushdown::{Error, Result};
+use rand::Rng;
+use serde::{Deserialize, Serialize};
+
+/// An access key and its secret.
+#[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Credentials {
+    /// Names the key; sent with every request.
+    pub access_key_id: String,
+    /// Signs requests; never sent and never logged.
+    pub secret_access_key: String,
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials").field("access_key_id", &self.access_key_id).finish_non_exhaustive()
+    }
+}
+
+impl Credentials {
+    /// A fresh pair from the operating system's randomness, in the shape AWS gives its own.
+    pub fn generate() -> Self {
+        const KEY: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+        const SECRET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+        let mut rng = rand::rng();
+        let mut draw = |alphabet: &[u8], length: usize| -> String {
+            (0..length)
+                .map(|_| alphabet.get(rng.random_range(0..alphabet.len())).copied().map_or('A', char::from))
+                .collect()
+        };
+        Self { access_key_id: format!("PDDB{}", draw(KEY, 16)), secret_access_key: draw(SECRET, 40) }
+    }
+
+    /// Reads the pair kept in `file`; makes and keeps one if there is none.
+    pub(crate) fn load_or_create(file: &Path) -> Result<Self> {
+        let context = |error: std::io::Error| {
+            Error::invalid(format!("cannot use the credentials file {}", file.display())).with_source(error)
+        };
+        match fs::read(file) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
+                Error::invalid(format!("{} is not a credentials file; remove it to get new keys", file.display()))
+                    .with_source(error)
+            }),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let fresh = Self::generate();
+                fresh.save(file).map_err(context)?;
+                Ok(fresh)
+            }
+            Err(error) => Err(context(error)),
+        }
+    }
+
+    /// Written beside and renamed, so that a crash leaves no half-written file; only the owner may read it.
+    fn save(&self, file: &Path) -> std::io::Result<()> {
+        let draft = file.with_extension("new");
+        // A draft left by a crash may have been made by hand with other permissions.
+        match fs::remove_file(&draft) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+        out.write_all(serde_json::to_string_pretty(self).map_err(std::io::Error::other)?.as_bytes())?;
+        out.sync_all()?;
+        fs::rename(&draft, file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn kept_for_the_owner_alone_and_reused() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("credentials.json");
+        let first = Credentials::load_or_create(&file).unwrap();
+        assert_eq!(first, Credentials::load_or_create(&file).unwrap());
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!((first.access_key_id.len(), first.secret_access_key.len()), (20, 40));
+        assert!(!format!("{first:?}").contains(&first.secret_access_key));
+        fs::write(&file, "{}").unwrap();
+        assert!(Credentials::load_or_create(&file).unwrap_err().to_string().contains("remove it"));
+    }
+}

@@ -1,0 +1,113 @@
+//! Conditional requests: what must hold of an object before it is read or written.
+
+use http::header::{ETAG, LAST_MODIFIED};
+use http::{HeaderMap, HeaderValue};
+use s3s::dto::{ETagCondition, Timestamp, TimestampFormat};
+use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
+
+use super::attributes::modified_seconds;
+use crate::store::{Condition, ObjectMeta};
+
+/// The conditions of a read.
+#[derive(Debug, Default)]
+pub(super) struct Conditions {
+    pub if_match: Option<ETagCondition>,
+    pub if_none_match: Option<ETagCondition>,
+    pub if_modified_since: Option<Timestamp>,
+    pub if_unmodified_since: Option<Timestamp>,
+}
+
+impl Conditions {
+    /// Checks them in the order of RFC 9110: an ETag overrides the time beside it.
+    pub fn check(&self, meta: &ObjectMeta) -> S3Result<()> {
+        let modified = modified_seconds(meta);
+        match (&self.if_match, &self.if_unmodified_since) {
+            (Some(wanted), _) if !matches(wanted, meta) => return Err(failed("If-Match")),
+            (None, Some(since)) if modified > *since => return Err(failed("If-Unmodified-Since")),
+            _ => {}
+        }
+        match (&self.if_none_match, &self.if_modified_since) {
+            (Some(known), _) if matches(known, meta) => Err(not_modified(meta)),
+            (None, Some(since)) if modified <= *since => Err(not_modified(meta)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The same for the source of a copy, where there is nothing to be fresh: every miss is a failure.
+    pub fn check_source(&self, meta: &ObjectMeta) -> S3Result<()> {
+        self.check(meta).map_err(|error| match error.code() {
+            S3ErrorCode::NotModified => failed("x-amz-copy-source-if-none-match or -if-modified-since"),
+            _ => error,
+        })
+    }
+}
+
+fn matches(condition: &ETagCondition, meta: &ObjectMeta) -> bool {
+    condition.as_etag().is_none_or(|etag| etag.value() == meta.etag)
+}
+
+fn failed(header: &str) -> S3Error {
+    s3_error!(PreconditionFailed, "the condition {} does not hold", header)
+}
+
+/// 304 carries the headers a cache needs and no body.
+fn not_modified(meta: &ObjectMeta) -> S3Error {
+    let mut error = S3Error::new(S3ErrorCode::NotModified);
+    let mut headers = HeaderMap::new();
+    if let Ok(etag) = HeaderValue::from_str(&format!("\"{}\"", meta.etag)) {
+        headers.insert(ETAG, etag);
+    }
+    let mut modified = Vec::new();
+    if modified_seconds(meta).format(TimestampFormat::HttpDate, &mut modified).is_ok()
+        && let Ok(modified) = HeaderValue::from_bytes(&modified)
+    {
+        headers.insert(LAST_MODIFIED, modified);
+    }
+    error.set_headers(headers);
+    error
+}
+
+/// The condition of a write.
+pub(super) fn write_condition(
+    if_match: Option<ETagCondition>,
+    if_none_match: Option<ETagCondition>,
+) -> S3Result<Condition> {
+    match (if_match, if_none_match) {
+        (None, None) => Ok(Condition::Always),
+        (None, Some(ETagCondition::Any)) => Ok(Condition::Absent),
+        (None, Some(ETagCondition::ETag(_))) => {
+            Err(s3_error!(NotImplemented, "If-None-Match on writes takes only *"))
+        }
+        (Some(ETagCondition::Any), None) => Ok(Condition::Present),
+        (Some(ETagCondition::ETag(etag)), None) => Ok(Condition::Etag(etag.into_value())),
+        (Some(_), Some(_)) => Err(s3_error!(InvalidRequest, "If-Match and If-None-Match exclude each other")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn etags_override_times() {
+        let meta = ObjectMeta {
+            size: 0,
+            etag: "a".into(),
+            modified_ms: 10_500,
+            attributes: Default::default(),
+            checksum: None,
+            parts: vec![],
+        };
+        let at = |seconds| Some(Timestamp::from(crate::store::system_time(seconds * 1000)));
+        let tag = |text: &str| Some(text.parse::<ETagCondition>().unwrap());
+        let code = |conditions: Conditions| conditions.check(&meta).err().map(|error| error.code().clone());
+        assert_eq!(code(Conditions::default()), None);
+        assert_eq!(code(Conditions { if_match: tag("\"b\""), ..Default::default() }), Some(S3ErrorCode::PreconditionFailed));
+        assert_eq!(code(Conditions { if_match: tag("*"), if_unmodified_since: at(1), ..Default::default() }), None);
+        assert_eq!(code(Conditions { if_none_match: tag("\"a\""), ..Default::default() }), Some(S3ErrorCode::NotModified));
+        assert_eq!(code(Conditions { if_none_match: tag("\"b\""), if_modified_since: at(99), ..Default::default() }), None);
+        assert_eq!(code(Conditions { if_modified_since: at(10), ..Default::default() }), Some(S3ErrorCode::NotModified));
+        assert_eq!(code(Conditions { if_modified_since: at(9), ..Default::default() }), None);
+        assert_eq!(code(Conditions { if_unmodified_since: at(10), ..Default::default() }), None);
+    }
+}

@@ -1,0 +1,131 @@
+//! ListObjects and ListObjectsV2.
+
+use s3s::dto::*;
+use s3s::{S3Request, S3Result, s3_error};
+
+use super::owner;
+use crate::s3::Edge;
+use crate::s3::attributes::{etag, timestamp};
+use crate::s3::keys::{self, Encoding};
+use crate::store::{ListPage, ListQuery, Listed, Start};
+
+pub(in crate::s3) async fn list_objects_v2(
+    edge: &Edge,
+    req: S3Request<ListObjectsV2Input>,
+) -> S3Result<ListObjectsV2Output> {
+    let input = req.input;
+    let encoding = Encoding::new(input.encoding_type.as_ref())?;
+    // A token continues a listing; start-after begins one.
+    let start = match (&input.continuation_token, &input.start_after) {
+        (Some(token), _) => keys::start(token)?,
+        (None, Some(after)) if !after.is_empty() => Start::AfterKey(after.clone().into_bytes()),
+        (None, _) => Start::Beginning,
+    };
+    let limit = limit(edge, input.max_keys)?;
+    let query = query(&input.prefix, &input.delimiter, start, limit);
+    let page = edge.store.list(&input.bucket, query).await?;
+    let next = page.next.as_ref().map(keys::token);
+    let owned = input.fetch_owner == Some(true);
+    let count = page.entries.len();
+    let (contents, common_prefixes) = lines(page, encoding, owned);
+    Ok(ListObjectsV2Output {
+        name: Some(input.bucket),
+        prefix: Some(encoding.text(input.prefix.unwrap_or_default())),
+        delimiter: input.delimiter.map(|delimiter| encoding.text(delimiter)),
+        max_keys: i32::try_from(limit).ok(),
+        key_count: i32::try_from(count).ok(),
+        is_truncated: Some(next.is_some()),
+        continuation_token: input.continuation_token,
+        next_continuation_token: next,
+        start_after: input.start_after.map(|after| encoding.text(after)),
+        encoding_type: input.encoding_type,
+        contents: Some(contents),
+        common_prefixes: Some(common_prefixes),
+        ..ListObjectsV2Output::default()
+    })
+}
+
+pub(in crate::s3) async fn list_objects(edge: &Edge, req: S3Request<ListObjectsInput>) -> S3Result<ListObjectsOutput> {
+    let input = req.input;
+    let encoding = Encoding::new(input.encoding_type.as_ref())?;
+    let prefix = input.prefix.as_deref().unwrap_or_default();
+    let start = match input.marker.as_deref() {
+        None | Some("") => Start::Beginning,
+        Some(marker) => after_marker(marker, prefix, input.delimiter.as_deref().unwrap_or_default()),
+    };
+    let limit = limit(edge, input.max_keys)?;
+    let page = edge.store.list(&input.bucket, query(&input.prefix, &input.delimiter, start, limit)).await?;
+    let next = page.next.as_ref().map(|next| match next {
+        Start::AfterKey(key) | Start::AfterPrefix(key) => encoding.bytes(key),
+        Start::Beginning => String::new(),
+    });
+    let (contents, common_prefixes) = lines(page, encoding, true);
+    Ok(ListObjectsOutput {
+        name: Some(input.bucket),
+        prefix: Some(encoding.text(input.prefix.unwrap_or_default())),
+        marker: Some(encoding.text(input.marker.unwrap_or_default())),
+        delimiter: input.delimiter.map(|delimiter| encoding.text(delimiter)),
+        max_keys: i32::try_from(limit).ok(),
+        is_truncated: Some(next.is_some()),
+        next_marker: next,
+        encoding_type: input.encoding_type,
+        contents: Some(contents),
+        common_prefixes: Some(common_prefixes),
+        ..ListObjectsOutput::default()
+    })
+}
+
+/// A marker that is a common prefix, as NextMarker can be, stands for everything below it.
+fn after_marker(marker: &str, prefix: &str, delimiter: &str) -> Start {
+    let below = marker.strip_prefix(prefix).filter(|_| !delimiter.is_empty());
+    let is_common = below.and_then(|below| below.find(delimiter).map(|at| at + delimiter.len() == below.len()));
+    if is_common == Some(true) {
+        Start::AfterPrefix(marker.as_bytes().to_vec())
+    } else {
+        Start::AfterKey(marker.as_bytes().to_vec())
+    }
+}
+
+fn limit(edge: &Edge, asked: Option<i32>) -> S3Result<usize> {
+    let most = edge.limits.page_entries;
+    let Some(asked) = asked else { return Ok(most) };
+    let asked = usize::try_from(asked).map_err(|_| s3_error!(InvalidArgument, "max-keys must not be negative"))?;
+    Ok(asked.min(most))
+}
+
+fn query(prefix: &Option<String>, delimiter: &Option<String>, start: Start, limit: usize) -> ListQuery {
+    let bytes = |text: &Option<String>| text.clone().unwrap_or_default().into_bytes();
+    ListQuery { prefix: bytes(prefix), delimiter: bytes(delimiter), start, limit }
+}
+
+fn lines(page: ListPage, encoding: Encoding, owned: bool) -> (Vec<Object>, Vec<CommonPrefix>) {
+    let (mut contents, mut prefixes) = (Vec::new(), Vec::new());
+    for entry in page.entries {
+        match entry {
+            Listed::Object(key, meta) => contents.push(Object {
+                key: Some(encoding.bytes(&key)),
+                e_tag: Some(etag(&meta.etag)),
+                last_modified: Some(timestamp(meta.modified_ms)),
+                size: i64::try_from(meta.size).ok(),
+                storage_class: Some(ObjectStorageClass::from_static(ObjectStorageClass::STANDARD)),
+                owner: owned.then(owner),
+                ..Object::default()
+            }),
+            Listed::Prefix(prefix) => prefixes.push(CommonPrefix { prefix: Some(encoding.bytes(&prefix)) }),
+        }
+    }
+    (contents, prefixes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markers() {
+        assert_eq!(after_marker("a/", "", "/"), Start::AfterPrefix(b"a/".to_vec()));
+        assert_eq!(after_marker("a/b", "", "/"), Start::AfterKey(b"a/b".to_vec()));
+        assert_eq!(after_marker("a/b/", "a/", "/"), Start::AfterPrefix(b"a/b/".to_vec()));
+        assert_eq!(after_marker("a/", "", ""), Start::AfterKey(b"a/".to_vec()));
+    }
+}

@@ -1,0 +1,94 @@
+//! Receiving bytes: the digests a client sends are checked before anything becomes visible.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use futures::{StreamExt, stream};
+use http::HeaderMap;
+use s3s::dto::StreamingBlob;
+use s3s::{S3Result, TrailingHeaders, s3_error};
+
+use super::Edge;
+use super::attributes::algorithm;
+use crate::store::{Algorithm, Body, Checksum, Staged, StoreError};
+
+/// What a client says of the bytes it sends.
+#[derive(Debug, Default)]
+pub(super) struct Declared {
+    pub md5: Option<String>,
+    pub checksum: Option<Checksum>,
+    /// Named without a value: it is in the trailer, or the client leaves it to us to make one.
+    pub algorithm: Option<Algorithm>,
+    /// Arrives after the body.
+    pub trailer: Option<TrailingHeaders>,
+}
+
+const HEADERS: [(Algorithm, &str); 5] = [
+    (Algorithm::Crc32, "x-amz-checksum-crc32"),
+    (Algorithm::Crc32c, "x-amz-checksum-crc32c"),
+    (Algorithm::Crc64nvme, "x-amz-checksum-crc64nvme"),
+    (Algorithm::Sha1, "x-amz-checksum-sha1"),
+    (Algorithm::Sha256, "x-amz-checksum-sha256"),
+];
+
+impl Declared {
+    pub fn new(
+        md5: Option<String>,
+        checksum: Option<Checksum>,
+        named: Option<&str>,
+        headers: &HeaderMap,
+        trailer: Option<TrailingHeaders>,
+    ) -> S3Result<Self> {
+        let mut declared = Self { md5, checksum, algorithm: named.map(algorithm).transpose()?, trailer };
+        if let Some(name) = headers.get("x-amz-trailer").and_then(|value| value.to_str().ok()) {
+            let known = HEADERS.into_iter().find(|(_, header)| header.eq_ignore_ascii_case(name.trim()));
+            let (algorithm, _) =
+                known.ok_or_else(|| s3_error!(NotImplemented, "the trailer '{}' cannot be verified", name))?;
+            declared.algorithm = Some(algorithm);
+        }
+        if let Some(checksum) = &declared.checksum {
+            declared.algorithm = Some(checksum.algorithm);
+        }
+        Ok(declared)
+    }
+
+    fn verify(mut self, staged: &Staged) -> Result<(), StoreError> {
+        if let Some(md5) = self.md5
+            && BASE64_STANDARD.decode(md5).ok().as_deref() != Some(&staged.md5)
+        {
+            return Err(StoreError::BadDigest("Content-MD5"));
+        }
+        if let (None, Some(trailer)) = (&self.checksum, self.trailer) {
+            let headers = trailer.take().unwrap_or_default();
+            self.checksum = HEADERS.into_iter().find_map(|(algorithm, name)| {
+                let value = headers.get(name)?.to_str().ok()?.to_owned();
+                Some(Checksum { algorithm, value })
+            });
+        }
+        match self.checksum {
+            Some(checksum) if staged.checksum.as_ref() != Some(&checksum) => Err(StoreError::BadDigest("checksum")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Takes in a body and checks it against what was declared of it.
+pub(super) async fn receive(edge: &Edge, body: Option<StreamingBlob>, declared: Declared) -> S3Result<Staged> {
+    let body: Body = match body {
+        Some(body) => Box::pin(body.map(|chunk| chunk.map_err(|error| body_error(error.to_string())))),
+        None => Box::pin(stream::empty()),
+    };
+    let staged = edge.store.stage(body, declared.algorithm).await?;
+    declared.verify(&staged)?;
+    Ok(staged)
+}
+
+/// s3s verifies signed bodies as they are read and reports by text.
+fn body_error(text: String) -> StoreError {
+    if text.contains("Sha256Mismatch") {
+        StoreError::BadDigest("x-amz-content-sha256")
+    } else if text.contains("SignatureMismatch") {
+        StoreError::BadDigest("signature of a chunk")
+    } else {
+        StoreError::Body(text)
+    }
+}

@@ -1,0 +1,232 @@
+//! What a SelectObjectContent request asks for, checked: formats in and out, the range, the statement.
+//!
+//! Refuses, with the codes that AWS documents, whatever this node would otherwise have to ignore.
+
+use pushdown::{Compression, CsvOptions, Format, JsonOptions, JsonShape, NullRule, Ragged};
+use pushdowndb_select::{NO_COMMENTS, Statement};
+use s3s::dto::{
+    CSVInput, CSVOutput, CompressionType, ExpressionType, FileHeaderInfo, InputSerialization, JSONInput, JSONType,
+    OutputSerialization, QuoteFields, ScanRange, SelectObjectContentRequest,
+};
+use s3s::{S3Result, s3_error};
+
+use super::csv::CsvWriter;
+use super::errors;
+
+/// A request that makes sense, before anything is known of the object.
+pub(super) struct Request {
+    pub statement: Statement,
+    pub format: Format,
+    /// The first record of a CSV object names its columns.
+    pub named: bool,
+    pub output: OutputFormat,
+    pub range: Option<Bounds>,
+    pub progress: bool,
+}
+
+/// How rows are returned.
+pub(super) enum OutputFormat {
+    Csv(CsvWriter),
+    /// With the text between records.
+    Json(String),
+}
+
+/// A ScanRange as it is written: both ends inclusive, an end alone counts from the back.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Bounds {
+    From(u64),
+    Between(u64, u64),
+    Last(u64),
+}
+
+impl Bounds {
+    /// The bytes it means in an object of this size.
+    pub fn of(self, size: u64) -> std::ops::Range<u64> {
+        let (start, end) = match self {
+            Self::From(start) => (start, size),
+            Self::Between(start, last) => (start, last.saturating_add(1)),
+            Self::Last(count) => (size.saturating_sub(count), size),
+        };
+        start.min(size)..end.min(size)
+    }
+}
+
+impl Request {
+    pub fn new(request: SelectObjectContentRequest) -> S3Result<Self> {
+        if !request.expression_type.as_str().eq_ignore_ascii_case(ExpressionType::SQL) {
+            return Err(s3_error!(InvalidExpressionType, "the ExpressionType must be SQL"));
+        }
+        let (format, named) = input(&request.input_serialization)?;
+        let range = request.scan_range.as_ref().map(bounds).transpose()?.flatten();
+        if range.is_some() && !format.is_splittable() {
+            return Err(s3_error!(
+                UnsupportedScanRangeInput,
+                "ScanRange takes uncompressed CSV without quoted record delimiters, uncompressed JSON lines or Parquet"
+            ));
+        }
+        Ok(Self {
+            statement: pushdowndb_select::parse(&request.expression).map_err(errors::of_select)?,
+            format,
+            named,
+            output: output(&request.output_serialization)?,
+            range,
+            progress: request.request_progress.and_then(|progress| progress.enabled) == Some(true),
+        })
+    }
+}
+
+fn bounds(range: &ScanRange) -> S3Result<Option<Bounds>> {
+    let number = |value: Option<i64>| {
+        value
+            .map(|value| u64::try_from(value).map_err(|_| s3_error!(InvalidScanRange, "a ScanRange is not negative")))
+            .transpose()
+    };
+    match (number(range.start)?, number(range.end)?) {
+        (None, None) => Ok(None),
+        (Some(start), None) => Ok(Some(Bounds::From(start))),
+        (None, Some(count)) => Ok(Some(Bounds::Last(count))),
+        (Some(start), Some(end)) if start > end => {
+            Err(s3_error!(InvalidScanRange, "the ScanRange ends at {} before it starts at {}", end, start))
+        }
+        (Some(start), Some(end)) => Ok(Some(Bounds::Between(start, end))),
+    }
+}
+
+fn input(input: &InputSerialization) -> S3Result<(Format, bool)> {
+    let compression = compression(input.compression_type.as_ref())?;
+    match (&input.csv, &input.json, &input.parquet) {
+        (Some(csv), None, None) => csv_input(csv, compression),
+        (None, Some(json), None) => Ok((json_input(json, compression)?, false)),
+        (None, None, Some(_)) if compression == Compression::None => Ok((Format::Parquet, false)),
+        (None, None, Some(_)) => Err(s3_error!(
+            InvalidCompressionFormat,
+            "Parquet objects compress their columns themselves; set CompressionType to NONE"
+        )),
+        (None, None, None) => Err(s3_error!(InvalidDataSource, "the InputSerialization names no CSV, JSON or Parquet")),
+        _ => Err(s3_error!(MultipleDataSourcesUnsupported, "the InputSerialization names more than one format")),
+    }
+}
+
+fn compression(kind: Option<&CompressionType>) -> S3Result<Compression> {
+    match kind.map(|kind| kind.as_str().to_ascii_uppercase()).as_deref() {
+        None | Some("" | CompressionType::NONE) => Ok(Compression::None),
+        Some(CompressionType::GZIP) => Ok(Compression::Gzip),
+        Some(CompressionType::BZIP2) => Ok(Compression::Bzip2),
+        // An extension of ours.
+        Some("ZSTD") => Ok(Compression::Zstd),
+        Some(other) => Err(s3_error!(InvalidCompressionFormat, "the CompressionType '{}' is unknown", other)),
+    }
+}
+
+fn csv_input(csv: &CSVInput, compression: Compression) -> S3Result<(Format, bool)> {
+    let (header, named) = match csv.file_header_info.as_ref().map(|info| info.as_str().to_ascii_uppercase()).as_deref() {
+        None | Some("" | FileHeaderInfo::NONE) => (false, false),
+        Some(FileHeaderInfo::IGNORE) => (true, false),
+        Some(FileHeaderInfo::USE) => (true, true),
+        Some(other) => {
+            return Err(s3_error!(InvalidFileHeaderInfo, "FileHeaderInfo is NONE, USE or IGNORE, not '{}'", other));
+        }
+    };
+    let quote = match csv.quote_character.as_deref() {
+        None => Some(b'"'),
+        Some("") => None,
+        Some(quote) => Some(byte("QuoteCharacter", quote)?),
+    };
+    let escape = match csv.quote_escape_character.as_deref() {
+        None | Some("") => None,
+        Some(escape) => Some(byte("QuoteEscapeCharacter", escape)?).filter(|escape| Some(*escape) != quote),
+    };
+    let comment = match csv.comments.as_deref() {
+        None => Some(b'#'),
+        Some("") => None,
+        Some(comment) if comment.chars().eq([NO_COMMENTS]) => None,
+        Some(comment) => Some(byte("Comments", comment)?),
+    };
+    let terminator = match csv.record_delimiter.as_deref() {
+        None | Some("" | "\n" | "\r\n") => None,
+        Some(delimiter) => Some(byte("RecordDelimiter", delimiter)?),
+    };
+    let delimiter = match csv.field_delimiter.as_deref() {
+        None | Some("") => b',',
+        Some(delimiter) => byte("FieldDelimiter", delimiter)?,
+    };
+    if Some(delimiter) == quote || Some(delimiter) == terminator {
+        return Err(s3_error!(InvalidRequestParameter, "FieldDelimiter must differ from the other delimiters"));
+    }
+    let options = CsvOptions {
+        header,
+        delimiter,
+        quote,
+        escape,
+        comment,
+        terminator,
+        null: NullRule::Never,
+        ragged: Ragged::Lenient,
+        newlines_in_values: csv.allow_quoted_record_delimiter == Some(true),
+        compression,
+    };
+    Ok((Format::Csv(options), named))
+}
+
+fn json_input(json: &JSONInput, compression: Compression) -> S3Result<Format> {
+    let shape = match json.type_.as_ref().map(|kind| kind.as_str().to_ascii_uppercase()).as_deref() {
+        Some(JSONType::LINES) => JsonShape::Lines,
+        // Reads lines as well, only not in ranges.
+        None | Some("" | JSONType::DOCUMENT) => JsonShape::Document,
+        Some(other) => return Err(s3_error!(InvalidJsonType, "the JSON Type is LINES or DOCUMENT, not '{}'", other)),
+    };
+    Ok(Format::Json(JsonOptions { shape, compression, raw_tokens: true }))
+}
+
+fn output(output: &OutputSerialization) -> S3Result<OutputFormat> {
+    match (&output.csv, &output.json) {
+        (Some(csv), None) => csv_output(csv).map(OutputFormat::Csv),
+        (None, Some(json)) => Ok(OutputFormat::Json(json.record_delimiter.clone().unwrap_or_else(|| "\n".to_owned()))),
+        _ => Err(s3_error!(InvalidRequestParameter, "the OutputSerialization names either CSV or JSON")),
+    }
+}
+
+fn csv_output(csv: &CSVOutput) -> S3Result<CsvWriter> {
+    let always = match csv.quote_fields.as_ref().map(|fields| fields.as_str().to_ascii_uppercase()).as_deref() {
+        None | Some("" | QuoteFields::ASNEEDED) => false,
+        Some(QuoteFields::ALWAYS) => true,
+        Some(other) => {
+            return Err(s3_error!(InvalidQuoteFields, "QuoteFields is ALWAYS or ASNEEDED, not '{}'", other));
+        }
+    };
+    let text = |given: &Option<String>, default: &str| match given.as_deref() {
+        None | Some("") => default.to_owned(),
+        Some(given) => given.to_owned(),
+    };
+    let quote = byte("QuoteCharacter", &text(&csv.quote_character, "\""))?;
+    let escape = byte("QuoteEscapeCharacter", &text(&csv.quote_escape_character, &char::from(quote).to_string()))?;
+    Ok(CsvWriter::new(&text(&csv.field_delimiter, ","), &text(&csv.record_delimiter, "\n"), quote, escape, always))
+}
+
+/// Delimiters are looked for byte by byte.
+fn byte(name: &str, text: &str) -> S3Result<u8> {
+    match text.as_bytes() {
+        [byte] if byte.is_ascii() => Ok(*byte),
+        _ => Err(s3_error!(InvalidRequestParameter, "{} must be one ASCII character, not '{}'", name, text)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_include_both_ends() {
+        assert_eq!(Bounds::Between(50, 100).of(1000), 50..101);
+        assert_eq!(Bounds::Between(50, 100).of(60), 50..60);
+        assert_eq!(Bounds::From(50).of(60), 50..60);
+        assert_eq!(Bounds::From(70).of(60), 60..60);
+        assert_eq!(Bounds::Last(50).of(60), 10..60);
+        assert_eq!(Bounds::Last(90).of(60), 0..60);
+        let range = |start, end| bounds(&ScanRange { start, end });
+        assert_eq!(range(Some(3), Some(3)).unwrap(), Some(Bounds::Between(3, 3)));
+        assert!(range(Some(3), Some(2)).is_err());
+        assert!(range(Some(-1), None).is_err());
+        assert_eq!(range(None, None).unwrap(), None);
+    }
+}

@@ -1,0 +1,172 @@
+//! The bytes of an opened object, for GET and for scans alike.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use futures::{FutureExt, Stream, StreamExt, stream};
+use pushdown::ErrorKind;
+use pushdowndb_scan::ObjectReader;
+use tokio::task::spawn_blocking;
+
+use super::files::Pin;
+
+/// The bytes of one version of one object. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct ObjectData {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    location: String,
+    size: u64,
+    block: usize,
+    pieces: Vec<Piece>,
+    /// Set where the file may change under us: behind a gateway.
+    witness: Option<Witness>,
+    /// Set where the pieces are opened one by one.
+    _pin: Option<Pin>,
+}
+
+/// A file and the place of its bytes in the object.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    pub start: u64,
+    pub size: u64,
+    pub source: Source,
+}
+
+/// How a piece is read.
+#[derive(Debug)]
+pub(crate) enum Source {
+    Open(File),
+    /// Opened for each block, so that an object of thousands of parts does not hold thousands of descriptors.
+    Path(PathBuf),
+}
+
+/// What a file looked like when it was opened.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Witness {
+    pub inode: u64,
+    pub size: u64,
+    pub modified_ns: i128,
+}
+
+impl Witness {
+    pub fn of(metadata: &std::fs::Metadata) -> Self {
+        Self {
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified_ns: i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec()),
+        }
+    }
+}
+
+impl ObjectData {
+    pub fn new(location: String, block: usize, pieces: Vec<Piece>, pin: Option<Pin>) -> Self {
+        let size = pieces.iter().map(|piece| piece.size).sum();
+        Self { inner: Arc::new(Inner { location, size, block, pieces, witness: None, _pin: pin }) }
+    }
+
+    /// One file that others may write to; a change is noticed and ends the read with an error.
+    pub fn watched(location: String, block: usize, file: File, witness: Witness) -> Self {
+        let pieces = vec![Piece { start: 0, size: witness.size, source: Source::Open(file) }];
+        let inner = Inner { location, size: witness.size, block, pieces, witness: Some(witness), _pin: None };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// The bytes of `range` in blocks, each read one ahead.
+    pub fn blocks(&self, range: Range<u64>) -> impl Stream<Item = io::Result<Bytes>> + Send + Sync + use<> {
+        let inner = Arc::clone(&self.inner);
+        let step = inner.block.max(1) as u64;
+        let end = range.end;
+        let starts = stream::iter((range.start..end).step_by(step as usize));
+        starts
+            .map(move |start| {
+                let inner = Arc::clone(&inner);
+                let block = start..end.min(start + step);
+                let read = spawn_blocking(move || inner.read(block));
+                async move { read.await.map_err(io::Error::other)? }
+            })
+            .buffered(2)
+    }
+}
+
+impl Inner {
+    fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
+        let length = usize::try_from(range.end.saturating_sub(range.start)).map_err(io::Error::other)?;
+        if range.end > self.size {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a read past the end of the object"));
+        }
+        let mut block = BytesMut::zeroed(length);
+        let first = self.pieces.partition_point(|piece| piece.start + piece.size <= range.start);
+        let mut at = range.start;
+        for piece in self.pieces.iter().skip(first) {
+            let done = (at - range.start) as usize;
+            let want = (range.end - at).min(piece.start + piece.size - at) as usize;
+            let Some(out) = block.get_mut(done..done + want).filter(|out| !out.is_empty()) else { break };
+            match &piece.source {
+                Source::Open(file) => file.read_exact_at(out, at - piece.start)?,
+                Source::Path(path) => File::open(path)?.read_exact_at(out, at - piece.start)?,
+            }
+            at += want as u64;
+        }
+        self.check_unchanged()?;
+        Ok(block.freeze())
+    }
+
+    fn check_unchanged(&self) -> io::Result<()> {
+        let (Some(witness), Some(Piece { source: Source::Open(file), .. })) = (self.witness, self.pieces.first()) else {
+            return Ok(());
+        };
+        if Witness::of(&file.metadata()?) == witness {
+            Ok(())
+        } else {
+            Err(io::Error::new(io::ErrorKind::InvalidData, "the file was changed while it was being read"))
+        }
+    }
+
+    fn error(&self, error: io::Error) -> pushdown::Error {
+        let kind = match error.kind() {
+            io::ErrorKind::InvalidData => ErrorKind::Conflict,
+            io::ErrorKind::UnexpectedEof => ErrorKind::Corrupt,
+            _ => ErrorKind::Unavailable,
+        };
+        pushdown::Error::new(kind, format!("{}: cannot read", self.location)).with_source(error)
+    }
+}
+
+impl ObjectReader for ObjectData {
+    fn location(&self) -> &str {
+        &self.inner.location
+    }
+
+    fn size(&self) -> u64 {
+        self.inner.size
+    }
+
+    fn stream(&self, range: Range<u64>) -> BoxStream<'static, pushdown::Result<Bytes>> {
+        let inner = Arc::clone(&self.inner);
+        self.blocks(range).map(move |block| block.map_err(|error| inner.error(error))).boxed()
+    }
+
+    fn read_ranges(&self, ranges: Vec<Range<u64>>) -> BoxFuture<'static, pushdown::Result<Vec<Bytes>>> {
+        let inner = Arc::clone(&self.inner);
+        async move {
+            let reader = Arc::clone(&inner);
+            spawn_blocking(move || ranges.into_iter().map(|range| reader.read(range)).collect::<io::Result<Vec<_>>>())
+                .await
+                .map_err(io::Error::other)
+                .flatten()
+                .map_err(|error| inner.error(error))
+        }
+        .boxed()
+    }
+}

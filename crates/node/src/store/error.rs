@@ -1,0 +1,73 @@
+//! What a store can answer instead of success.
+
+use std::io;
+
+/// The result of a store's operations.
+pub(crate) type Result<T, E = StoreError> = std::result::Result<T, E>;
+
+/// Why a store refused or failed; `crate::error` maps each to an S3 error code.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StoreError {
+    #[error("the bucket '{0}' does not exist")]
+    NoSuchBucket(String),
+    #[error("the key '{0}' does not exist")]
+    NoSuchKey(String),
+    #[error("the upload '{0}' does not exist; it was completed, aborted or has expired")]
+    NoSuchUpload(String),
+    #[error("the bucket '{0}' exists already")]
+    BucketExists(String),
+    #[error("the bucket '{0}' is not empty; delete its objects first")]
+    BucketNotEmpty(String),
+    #[error("the condition {0} does not hold")]
+    Precondition(&'static str),
+    #[error("the object '{0}' was replaced meanwhile")]
+    Changed(String),
+    #[error("part {0} was not uploaded, or with another ETag or checksum")]
+    InvalidPart(u32),
+    #[error("the parts are not in ascending order")]
+    PartOrder,
+    #[error("part {number} has {size} bytes; every part but the last must have at least {least}")]
+    PartTooSmall { number: u32, size: u64, least: u64 },
+    #[error("{0}")]
+    InvalidRequest(String),
+    #[error("the {what} is larger than {limit} bytes")]
+    TooLarge { what: &'static str, limit: u64 },
+    #[error("there are {limit} {what} already, which is the limit")]
+    TooMany { what: &'static str, limit: usize },
+    #[error("the {0} that was sent does not match the bytes received")]
+    BadDigest(&'static str),
+    #[error("the request body ended early or is malformed: {0}")]
+    Body(String),
+    #[error("the request body stood still for {0} seconds")]
+    Stalled(u64),
+    #[error("this node serves an existing folder read-only; write to the folder itself, or use serve --store")]
+    ReadOnly,
+    #[error("{0}")]
+    Corrupt(String),
+    #[error("{context}: {source}")]
+    Io { context: String, source: io::Error },
+    #[error("the store's index failed: {0}")]
+    Index(Box<redb::Error>),
+}
+
+impl StoreError {
+    pub fn io(context: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { context: context.into(), source }
+    }
+
+    /// A blocking task that panicked or was cancelled: only at shutdown, or a bug of ours.
+    pub fn task(error: tokio::task::JoinError) -> Self {
+        Self::Io { context: "a disk task did not finish".to_owned(), source: io::Error::other(error) }
+    }
+}
+
+macro_rules! from_index {
+    ($($error:ty),*) => {
+        $(impl From<$error> for StoreError {
+            fn from(error: $error) -> Self {
+                Self::Index(Box::new(error.into()))
+            }
+        })*
+    };
+}
+from_index!(redb::DatabaseError, redb::TransactionError, redb::TableError, redb::StorageError, redb::CommitError);

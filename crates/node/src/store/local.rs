@@ -1,0 +1,349 @@
+//! The store on local disks, in a folder of its own layout.
+//!
+//! ```text
+//! DIR/VERSION            says that this is a store, and of which format
+//!     index.redb         what exists (see `index`)
+//!     data/<xx>/<id>     bytes that exist, written once
+//!     tmp/               bytes that are arriving
+//!     credentials.json   who may use it
+//! ```
+//! A PUT writes and syncs its bytes under `data/`, then commits the index: a crash at any point leaves the
+//! old object or the new one, and files that nothing names, which the next start removes. One copy: a disk
+//! that dies takes its objects with it.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use pushdown::Error;
+use tokio::task::spawn_blocking;
+use uuid::Uuid;
+
+use super::data::{Piece, Source};
+use super::files::{Files, Segment};
+use super::index::{Index, ObjectRecord};
+use super::multipart::hex;
+use super::{
+    Algorithm, Body, BucketMeta, Completion, Condition, CopyRequest, ListPage, ListQuery, Object, ObjectData,
+    ObjectMeta, PartRecord, PutOptions, Result, Staged, Store, StoreError, UploadKey, UploadPage, UploadRecord,
+    listing, now_ms, stage,
+};
+use crate::Limits;
+
+const VERSION: &str = "pushdowndb store 1\n";
+
+/// A store on local disks. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct LocalStore {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    index: Index,
+    files: Arc<Files>,
+    limits: Limits,
+}
+
+impl LocalStore {
+    /// Opens the store in `dir`, or makes one where there is nothing yet. Blocks.
+    pub fn open(dir: &Path, limits: Limits) -> pushdown::Result<Self> {
+        let place = |error: Error| error.context(format!("cannot open the store {}", dir.display()));
+        check_version(dir).map_err(place)?;
+        let io = |error: io::Error| place(Error::invalid("the folder cannot be used").with_source(error));
+        let files = Arc::new(Files::open(dir).map_err(io)?);
+        let index = Index::open(&dir.join("index.redb")).map_err(|error| {
+            place(match error {
+                StoreError::Index(inner) if matches!(*inner, redb::Error::DatabaseAlreadyOpen) => {
+                    Error::invalid("another node has it open; stop that one first")
+                }
+                other => Error::from(other),
+            })
+        })?;
+        let store = Self { shared: Arc::new(Shared { index, files, limits }) };
+        store.recover().map_err(|error| place(Error::from(error)))?;
+        Ok(store)
+    }
+
+    /// Drops uploads that were forgotten and files that a crash left behind.
+    fn recover(&self) -> Result<()> {
+        let lifetime = self.shared.limits.upload_lifetime.as_millis() as u64;
+        self.shared.index.expire_uploads(now_ms().saturating_sub(lifetime))?;
+        let live: HashSet<Uuid> = self.shared.index.live()?;
+        let removed = self.shared.files.sweep(&live)?;
+        tracing::info!(files = live.len(), removed, "store opened");
+        Ok(())
+    }
+
+    /// Runs disk work off the async threads.
+    async fn blocking<T: Send + 'static>(&self, work: impl FnOnce(&Shared) -> Result<T> + Send + 'static) -> Result<T> {
+        let shared = Arc::clone(&self.shared);
+        spawn_blocking(move || work(&shared)).await.map_err(StoreError::task)?
+    }
+}
+
+/// A folder that holds something else is never taken for a store.
+fn check_version(dir: &Path) -> pushdown::Result<()> {
+    let io = |error: io::Error| Error::invalid("the folder cannot be used").with_source(error);
+    let file = dir.join("VERSION");
+    match fs::read_to_string(&file) {
+        Ok(version) if version == VERSION => Ok(()),
+        Ok(version) => Err(Error::invalid(format!(
+            "its format is '{}', this version of pushdowndb knows '{}'",
+            version.trim(),
+            VERSION.trim()
+        ))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(io)?;
+            if fs::read_dir(dir).map_err(io)?.next().is_some() {
+                return Err(Error::invalid(
+                    "the folder is not empty and no store; serve files that exist with --gateway file:///…",
+                ));
+            }
+            fs::write(&file, VERSION).and_then(|()| fs::File::open(&file)?.sync_all()).map_err(io)
+        }
+        Err(error) => Err(io(error)),
+    }
+}
+
+impl Shared {
+    fn commit(&self, bucket: &str, key: &str, record: ObjectRecord, condition: &Condition) -> Result<ObjectMeta> {
+        match self.index.put(bucket, key, &record, condition) {
+            Ok(freed) => {
+                self.files.remove(&freed);
+                Ok(record.meta)
+            }
+            Err(error) => {
+                // A failed commit may still have reached the disk; only a refusal is certain.
+                if !matches!(error, StoreError::Index(_)) {
+                    self.files.remove(&record.segments);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn keep(&self, staged: Staged) -> Result<Segment> {
+        let (path, file, size) = staged.take()?;
+        self.files.keep(&path, &file, size).map_err(|source| {
+            drop(fs::remove_file(&path));
+            StoreError::Io { context: "cannot keep the upload".to_owned(), source }
+        })
+    }
+
+    /// The bytes of an object, safe from removal; `None` if it was replaced since the record was read.
+    fn data(&self, bucket: &str, key: &str, record: &ObjectRecord) -> Result<Option<ObjectData>> {
+        let mut start = 0;
+        let mut pieces = Vec::with_capacity(record.segments.len());
+        let lone = record.segments.len() == 1;
+        let pin = (!lone).then(|| self.files.pin(&record.segments));
+        for segment in &record.segments {
+            let path = self.files.path(segment.id);
+            let source = if lone {
+                match fs::File::open(&path) {
+                    Ok(file) => Source::Open(file),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                    Err(source) => return Err(StoreError::Io { context: "cannot open an object".to_owned(), source }),
+                }
+            } else {
+                Source::Path(path)
+            };
+            pieces.push(Piece { start, size: segment.size, source });
+            start += segment.size;
+        }
+        // A pin protects from removals after it; look again that there was none before it.
+        if pin.is_some() && self.index.object(bucket, key).map(|now| now.segments).ok().as_ref() != Some(&record.segments) {
+            return Ok(None);
+        }
+        Ok(Some(ObjectData::new(format!("s3://{bucket}/{key}"), self.limits.block_bytes, pieces, pin)))
+    }
+}
+
+#[async_trait]
+impl Store for LocalStore {
+    fn is_idle(&self) -> bool {
+        Arc::strong_count(&self.shared) == 1
+    }
+
+    async fn buckets(&self) -> Result<Vec<BucketMeta>> {
+        self.blocking(|shared| shared.index.buckets()).await
+    }
+
+    async fn bucket(&self, bucket: &str) -> Result<BucketMeta> {
+        let bucket = bucket.to_owned();
+        self.blocking(move |shared| shared.index.bucket(&bucket)).await
+    }
+
+    async fn head(&self, bucket: &str, key: &str) -> Result<ObjectMeta> {
+        let (bucket, key) = (bucket.to_owned(), key.to_owned());
+        self.blocking(move |shared| Ok(shared.index.object(&bucket, &key)?.meta)).await
+    }
+
+    async fn open(&self, bucket: &str, key: &str) -> Result<Object> {
+        let (bucket, key) = (bucket.to_owned(), key.to_owned());
+        self.blocking(move |shared| {
+            // Each miss means that the object was replaced between two steps of ours; that ends soon.
+            for _ in 0..16 {
+                let record = shared.index.object(&bucket, &key)?;
+                if let Some(data) = shared.data(&bucket, &key, &record)? {
+                    return Ok(Object { meta: record.meta, data });
+                }
+            }
+            Err(StoreError::Corrupt(format!("s3://{bucket}/{key}: its data file is missing")))
+        })
+        .await
+    }
+
+    async fn list(&self, bucket: &str, query: ListQuery) -> Result<ListPage> {
+        let bucket = bucket.to_owned();
+        self.blocking(move |shared| listing::list(&mut shared.index.cursor(&bucket)?, &query)).await
+    }
+
+    async fn create_bucket(&self, bucket: &str) -> Result<()> {
+        let meta = BucketMeta { name: bucket.to_owned(), created_ms: now_ms() };
+        self.blocking(move |shared| shared.index.create_bucket(&meta, shared.limits.buckets)).await
+    }
+
+    async fn delete_bucket(&self, bucket: &str) -> Result<()> {
+        let bucket = bucket.to_owned();
+        self.blocking(move |shared| {
+            let freed = shared.index.delete_bucket(&bucket)?;
+            shared.files.remove(&freed);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn stage(&self, body: Body, checksum: Option<Algorithm>) -> Result<Staged> {
+        stage::stage(&self.shared.files, &self.shared.limits, body, checksum).await
+    }
+
+    async fn put(&self, bucket: &str, key: &str, staged: Staged, options: PutOptions) -> Result<ObjectMeta> {
+        let (bucket, key) = (bucket.to_owned(), key.to_owned());
+        self.blocking(move |shared| {
+            let meta = ObjectMeta {
+                size: staged.size,
+                etag: hex(&staged.md5),
+                modified_ms: now_ms(),
+                attributes: options.attributes,
+                checksum: options.checksum,
+                parts: Vec::new(),
+            };
+            let record = ObjectRecord { meta, segments: vec![shared.keep(staged)?] };
+            shared.commit(&bucket, &key, record, &options.condition)
+        })
+        .await
+    }
+
+    async fn copy(&self, request: CopyRequest) -> Result<ObjectMeta> {
+        self.blocking(move |shared| {
+            let mut record = shared.index.object(&request.from_bucket, &request.from_key)?;
+            let changed = || StoreError::Changed(request.from_key.clone());
+            if record.meta.etag != request.from_etag {
+                return Err(changed());
+            }
+            let mut segments = Vec::with_capacity(record.segments.len());
+            for segment in &record.segments {
+                match shared.files.link(*segment) {
+                    Ok(link) => segments.push(link),
+                    Err(error) => {
+                        shared.files.remove(&segments);
+                        return Err(match error.kind() {
+                            io::ErrorKind::NotFound => changed(),
+                            _ => StoreError::io("cannot copy the object")(error),
+                        });
+                    }
+                }
+            }
+            record.segments = segments;
+            record.meta.modified_ms = now_ms();
+            if let Some(attributes) = request.attributes {
+                record.meta.attributes = attributes;
+            }
+            shared.commit(&request.bucket, &request.key, record, &Condition::Always)
+        })
+        .await
+    }
+
+    async fn delete(&self, bucket: &str, keys: Vec<(String, Condition)>) -> Result<Vec<Result<()>>> {
+        let bucket = bucket.to_owned();
+        self.blocking(move |shared| {
+            let (freed, answers) = shared.index.delete(&bucket, &keys)?;
+            shared.files.remove(&freed);
+            Ok(answers)
+        })
+        .await
+    }
+
+    async fn create_upload(&self, bucket: &str, key: &str, upload: UploadRecord) -> Result<String> {
+        let at = UploadKey { bucket: bucket.to_owned(), key: key.to_owned(), id: Uuid::new_v4().simple().to_string() };
+        self.blocking(move |shared| {
+            let lifetime = shared.limits.upload_lifetime.as_millis() as u64;
+            let freed = shared.index.expire_uploads(now_ms().saturating_sub(lifetime))?;
+            shared.files.remove(&freed);
+            shared.index.create_upload(&at, &upload, shared.limits.uploads)?;
+            Ok(at.id)
+        })
+        .await
+    }
+
+    async fn upload(&self, bucket: &str, key: &str, id: &str) -> Result<UploadRecord> {
+        let at = UploadKey { bucket: bucket.to_owned(), key: key.to_owned(), id: id.to_owned() };
+        self.blocking(move |shared| shared.index.upload(&at)).await
+    }
+
+    async fn put_part(&self, at: UploadKey, number: u32, staged: Staged) -> Result<PartRecord> {
+        self.blocking(move |shared| {
+            let (etag, checksum) = (hex(&staged.md5), staged.checksum.clone());
+            let part = PartRecord { segment: shared.keep(staged)?, etag, modified_ms: now_ms(), checksum };
+            match shared.index.put_part(&at, number, &part) {
+                Ok(freed) => shared.files.remove(&freed),
+                Err(error) => {
+                    if !matches!(error, StoreError::Index(_)) {
+                        shared.files.remove(&[part.segment]);
+                    }
+                    return Err(error);
+                }
+            }
+            Ok(part)
+        })
+        .await
+    }
+
+    async fn parts(&self, at: UploadKey, after: u32, limit: usize) -> Result<(Vec<(u32, PartRecord)>, bool)> {
+        self.blocking(move |shared| shared.index.parts(&at, after, limit)).await
+    }
+
+    async fn complete(&self, at: UploadKey, completion: Completion) -> Result<ObjectMeta> {
+        self.blocking(move |shared| {
+            let (meta, freed) = shared.index.complete(&at, &completion, &shared.limits)?;
+            shared.files.remove(&freed);
+            Ok(meta)
+        })
+        .await
+    }
+
+    async fn abort(&self, at: UploadKey) -> Result<()> {
+        self.blocking(move |shared| {
+            let freed = shared.index.abort(&at)?;
+            shared.files.remove(&freed);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn uploads(
+        &self,
+        bucket: &str,
+        prefix: &str,
+        after: Option<(String, String)>,
+        limit: usize,
+    ) -> Result<UploadPage> {
+        let (bucket, prefix) = (bucket.to_owned(), prefix.to_owned());
+        self.blocking(move |shared| shared.index.uploads(&bucket, &prefix, after, limit)).await
+    }
+}

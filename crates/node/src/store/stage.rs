@@ -1,0 +1,163 @@
+//! Taking in the bytes of an upload: to a draft file, hashed on the way, one block behind the network.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::mem;
+use std::path::PathBuf;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt;
+use s3s::crypto::{Checksum as _, Crc32, Crc32c, Crc64Nvme, Md5, Sha1, Sha256};
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use super::files::Files;
+use super::{Algorithm, Body, Checksum, Result, StoreError};
+use crate::Limits;
+
+/// Bytes that were received whole and belong to nothing yet. Dropping them removes them.
+#[derive(Debug)]
+pub(crate) struct Staged {
+    path: PathBuf,
+    file: Option<File>,
+    pub size: u64,
+    pub md5: [u8; 16],
+    pub checksum: Option<Checksum>,
+}
+
+impl Staged {
+    /// Hands the draft over; from here on it is not removed on drop.
+    pub fn take(mut self) -> Result<(PathBuf, File, u64)> {
+        let file = self.file.take().ok_or_else(|| StoreError::Corrupt("a draft was used twice".to_owned()))?;
+        Ok((mem::take(&mut self.path), file, self.size))
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        if self.file.is_some() {
+            drop(fs::remove_file(&self.path));
+        }
+    }
+}
+
+/// Receives `body` into a draft. An error or a vanished client leaves nothing behind.
+pub(crate) async fn stage(files: &Files, limits: &Limits, mut body: Body, algorithm: Option<Algorithm>) -> Result<Staged> {
+    let (path, file) = files.create().map_err(StoreError::io("cannot make a file for the upload"))?;
+    let draft = Draft {
+        staged: Staged { path, file: Some(file), size: 0, md5: [0; 16], checksum: None },
+        md5: Md5::new(),
+        hasher: algorithm.map(Hasher::new),
+    };
+    let mut writer = Writer::Idle(Box::new(draft));
+    let mut block = BytesMut::with_capacity(limits.block_bytes);
+    let mut size = 0u64;
+    loop {
+        let next = tokio::time::timeout(limits.stall, body.next()).await;
+        let chunk = next.map_err(|_| StoreError::Stalled(limits.stall.as_secs()))?;
+        let Some(chunk) = chunk.transpose()? else { break };
+        size += chunk.len() as u64;
+        if size > limits.put_bytes {
+            return Err(StoreError::TooLarge { what: "body", limit: limits.put_bytes });
+        }
+        block.extend_from_slice(&chunk);
+        if block.len() >= limits.block_bytes {
+            let full = mem::replace(&mut block, BytesMut::with_capacity(limits.block_bytes)).freeze();
+            writer = writer.write(full).await?;
+        }
+    }
+    writer = writer.write(block.freeze()).await?;
+    Ok(writer.idle().await?.finish(algorithm))
+}
+
+struct Draft {
+    staged: Staged,
+    md5: Md5,
+    hasher: Option<Hasher>,
+}
+
+impl Draft {
+    fn write(&mut self, block: &[u8]) -> Result<()> {
+        let Some(file) = &mut self.staged.file else { return Ok(()) };
+        file.write_all(block).map_err(StoreError::io("cannot write the upload"))?;
+        self.md5.update(block);
+        if let Some(hasher) = &mut self.hasher {
+            hasher.update(block);
+        }
+        self.staged.size += block.len() as u64;
+        Ok(())
+    }
+
+    fn finish(mut self, algorithm: Option<Algorithm>) -> Staged {
+        self.staged.md5 = self.md5.finalize();
+        self.staged.checksum = algorithm
+            .zip(self.hasher)
+            .map(|(algorithm, hasher)| Checksum { algorithm, value: BASE64_STANDARD.encode(hasher.finish()) });
+        self.staged
+    }
+}
+
+/// The draft, or the block that is being written to it while the next one arrives.
+enum Writer {
+    Idle(Box<Draft>),
+    Busy(JoinHandle<Result<Box<Draft>>>),
+}
+
+impl Writer {
+    async fn idle(self) -> Result<Box<Draft>> {
+        match self {
+            Self::Idle(draft) => Ok(draft),
+            Self::Busy(task) => task.await.map_err(StoreError::task)?,
+        }
+    }
+
+    async fn write(self, block: Bytes) -> Result<Self> {
+        let mut draft = self.idle().await?;
+        Ok(Self::Busy(spawn_blocking(move || {
+            draft.write(&block)?;
+            Ok(draft)
+        })))
+    }
+}
+
+/// A hash of any of the algorithms.
+pub(crate) enum Hasher {
+    Crc32(Crc32),
+    Crc32c(Crc32c),
+    Crc64nvme(Crc64Nvme),
+    Sha1(Sha1),
+    Sha256(Sha256),
+}
+
+impl Hasher {
+    pub fn new(algorithm: Algorithm) -> Self {
+        match algorithm {
+            Algorithm::Crc32 => Self::Crc32(Crc32::new()),
+            Algorithm::Crc32c => Self::Crc32c(Crc32c::new()),
+            Algorithm::Crc64nvme => Self::Crc64nvme(Crc64Nvme::new()),
+            Algorithm::Sha1 => Self::Sha1(Sha1::new()),
+            Algorithm::Sha256 => Self::Sha256(Sha256::new()),
+        }
+    }
+
+    pub fn update(&mut self, block: &[u8]) {
+        match self {
+            Self::Crc32(hash) => hash.update(block),
+            Self::Crc32c(hash) => hash.update(block),
+            Self::Crc64nvme(hash) => hash.update(block),
+            Self::Sha1(hash) => hash.update(block),
+            Self::Sha256(hash) => hash.update(block),
+        }
+    }
+
+    pub fn finish(self) -> Vec<u8> {
+        match self {
+            Self::Crc32(hash) => hash.finalize().to_vec(),
+            Self::Crc32c(hash) => hash.finalize().to_vec(),
+            Self::Crc64nvme(hash) => hash.finalize().to_vec(),
+            Self::Sha1(hash) => hash.finalize().to_vec(),
+            Self::Sha256(hash) => hash.finalize().to_vec(),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Who gets in, and what every answer says of the node.
+
+use object_store::path::Path;
+use object_store::{Error, ObjectStoreExt};
+use pushdowndb_node::{Credentials, NodeConfig, start};
+
+use crate::world::{BUCKET, World, builder, raw};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_signed_requests_are_answered() {
+    let world = World::new().await;
+    let path = Path::from("secret");
+    world.client().put(&path, "x".into()).await.unwrap();
+    let wrong = [
+        builder(&world.node, BUCKET).with_secret_access_key("wrong"),
+        builder(&world.node, BUCKET).with_access_key_id("nobody"),
+        builder(&world.node, BUCKET).with_skip_signature(true),
+    ];
+    for (client, code) in wrong.into_iter().zip(["SignatureDoesNotMatch", "InvalidAccessKeyId", "AccessDenied"]) {
+        let error = client.build().unwrap().get(&path).await.unwrap_err();
+        assert!(matches!(error, Error::PermissionDenied { .. } | Error::Unauthenticated { .. }), "{error:?}");
+        assert!(error.to_string().contains(code), "{error}");
+    }
+    let old = "GET /things/secret HTTP/1.1\r\nHost: x\r\nAuthorization: AWS a:b\r\nDate: x\r\nConnection: close\r\n\r\n";
+    assert!(raw(&world.node, old).starts_with("HTTP/1.1 403"));
+    assert_eq!(world.node.counters().requests_of("GetObject"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_answer_names_the_node_and_the_request() {
+    let world = World::new().await;
+    for request in ["GET / HTTP/1.1", "GET /no-such/key HTTP/1.1", "DELETE /../.. HTTP/1.1", "POST /x?select HTTP/1.1"] {
+        let answer = raw(&world.node, &format!("{request}\r\nHost: x\r\nConnection: close\r\n\r\n")).to_lowercase();
+        assert!(answer.contains("server: pushdowndb/"), "{request}: {answer}");
+        assert!(answer.contains("x-amz-request-id: "), "{request}: {answer}");
+        assert!(answer.starts_with("http/1.1 4"), "{request}: {answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_are_kept_unless_given() {
+    let world = World::new().await;
+    let file = world.node.credentials_file().unwrap().to_owned();
+    assert!(file.starts_with(world.dir.path()));
+    let first = world.node.credentials().clone();
+    let world = world.restart().await;
+    assert_eq!(world.node.credentials(), &first);
+    let given = Credentials { access_key_id: "me".into(), secret_access_key: "12345678".into() };
+    let mut config = NodeConfig::store(world.dir.path().join("other"));
+    config.credentials = Some(given.clone());
+    let node = start(config).await.unwrap();
+    assert_eq!(node.credentials(), &given);
+    assert_eq!(node.credentials_file(), None);
+    assert!(!world.dir.path().join("other/credentials.json").exists());
+    node.shutdown().await;
+}

@@ -1,1 +1,65 @@
-fn main() {}
+//! The program `pushdowndb`: arguments and printing. What it can do, the libraries can do.
+
+mod args;
+mod demo;
+mod exit_code;
+mod generate;
+mod interrupt;
+mod print;
+mod progress;
+mod run;
+mod s3;
+mod serve;
+mod session;
+mod shell;
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use tracing_subscriber::EnvFilter;
+
+use crate::args::{Cli, Command, Generate};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let filter = EnvFilter::try_from_env("PUSHDOWNDB_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
+
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            print::error(&anyhow::Error::new(error).context("starting the runtime"));
+            return ExitCode::FAILURE;
+        }
+    };
+    let done = match cli.command {
+        None => sql(&runtime, cli.sql),
+        Some(Command::Sql(args)) => sql(&runtime, args),
+        Some(Command::Serve(args)) => runtime.block_on(serve::serve(args)),
+        Some(Command::Generate { what: Generate::Tpch(args) }) => runtime.block_on(generate::tpch(args)),
+        Some(Command::Demo(args)) => runtime.block_on(demo::demo(args)),
+    };
+    // Whatever a cancelled query left running ends with the process.
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    let code = match done {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever read our output has seen enough, as `head` does: nothing went wrong.
+        Err(error) if print::is_closed(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            print::error(&error);
+            ExitCode::from(exit_code::of(&error))
+        }
+    };
+    let _ = std::io::stdout().flush();
+    code
+}
+
+fn sql(runtime: &tokio::runtime::Runtime, args: args::SqlArgs) -> anyhow::Result<()> {
+    if args.scripts.0.is_empty() { shell::shell(runtime, args) } else { runtime.block_on(run::scripts(args)) }
+}

@@ -1,0 +1,297 @@
+//! The arguments: what may be said on the command line, and nothing of what is done about it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, Parser, Subcommand, ValueEnum, value_parser};
+
+use crate::print::OutputFormat;
+
+/// SQL over object storage that moves the work instead of the data.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 110, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    #[command(flatten)]
+    pub sql: SqlArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  pushdowndb                                       the shell; \\? in it for help
+  pushdowndb demo                                  data, a storage node, and what pushdown saves, in a minute
+  pushdowndb -c \"SELECT count(*) FROM 'data/*.csv'\"
+  pushdowndb -f s3://bucket/tpch/schema.sql -f q06.sql --stats table
+  pushdowndb --format csv --output out.csv -c \"SELECT * FROM 's3://bucket/logs/2026/*.parquet' LIMIT 10\"
+  pushdowndb serve --store /var/lib/pushdowndb     a storage node: S3 with S3 Select
+  pushdowndb generate tpch --scale 1 --to s3://bucket/tpch --endpoint http://127.0.0.1:9000
+
+Credentials and the endpoint come from the AWS_* variables and profiles, or from flags.
+Results go to stdout, all else to stderr.
+
+Exit codes: 0 done, 1 a failure of ours, 2 invalid query or arguments, 3 not found, 4 denied, 5 conflict,
+6 a limit you set, 7 not supported, 8 throttled, 9 storage unavailable, 10 corrupt data, 130 cancelled.";
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run SQL from -c and -f, or open the shell (the same as no command at all)
+    Sql(SqlArgs),
+    /// Start a storage node: S3 with S3 Select
+    Serve(ServeArgs),
+    /// Generate benchmark data
+    Generate {
+        #[command(subcommand)]
+        what: Generate,
+    },
+    /// Show what pushdown saves: makes data, starts a node, compares queries, cleans up
+    Demo(DemoArgs),
+}
+
+/// Running SQL.
+#[derive(Args, Clone, Debug)]
+pub struct SqlArgs {
+    #[command(flatten)]
+    pub scripts: Scripts,
+    /// How results are printed [default: table, or by the extension of --output]
+    #[arg(long, value_enum)]
+    pub format: Option<OutputFormat>,
+    /// Where results go instead of stdout; the file appears once it is complete
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// What each query did and cost, printed to stderr
+    #[arg(long, value_enum, default_value = "none")]
+    pub stats: StatsFormat,
+    /// Where --stats go instead of stderr; JSON, one line a query, unless --stats table
+    #[arg(long, value_name = "FILE")]
+    pub stats_file: Option<PathBuf>,
+    /// A setting, as SET would: pushdown.level=none; \set in the shell lists them
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
+    pub settings: Vec<(String, String)>,
+    /// The file that remembers declared tables [default: the user's own for the shell, none for -c and -f]
+    #[arg(long, value_name = "FILE")]
+    pub catalog: Option<PathBuf>,
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+}
+
+/// How to reach object storage.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Storage")]
+pub struct ConnectionArgs {
+    /// The S3 endpoint, such as http://127.0.0.1:9000 [default: AWS_ENDPOINT_URL, then AWS]
+    #[arg(long, value_name = "URL")]
+    pub endpoint: Option<String>,
+    /// The region [default: AWS_REGION, then us-east-1]
+    #[arg(long)]
+    pub region: Option<String>,
+    /// The access key [default: AWS_ACCESS_KEY_ID]
+    #[arg(long, value_name = "ID", requires = "secret_access_key")]
+    pub access_key_id: Option<String>,
+    /// Its secret; other users of the machine can see it, the variable AWS_SECRET_ACCESS_KEY hides it
+    #[arg(long, value_name = "SECRET", requires = "access_key_id")]
+    pub secret_access_key: Option<String>,
+    /// The token of temporary credentials [default: AWS_SESSION_TOKEN]
+    #[arg(long, value_name = "TOKEN", requires = "access_key_id")]
+    pub session_token: Option<String>,
+    /// A profile of ~/.aws [default: AWS_PROFILE]
+    #[arg(long, value_name = "NAME", conflicts_with = "access_key_id")]
+    pub aws_profile: Option<String>,
+    /// Send unsigned requests, for public data
+    #[arg(long, visible_alias = "no-sign", alias = "no-sign-request", conflicts_with_all = ["access_key_id", "aws_profile"])]
+    pub anonymous: bool,
+    /// Agree to pay for requests to buckets whose owner wants that
+    #[arg(long)]
+    pub requester_pays: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum StatsFormat {
+    None,
+    Table,
+    Json,
+}
+
+/// Starting a node.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Credentials come from PUSHDOWNDB_ACCESS_KEY_ID and PUSHDOWNDB_SECRET_ACCESS_KEY. Without them a pair is made at the
+first start and kept in the store's private folder; it is shown on a terminal, elsewhere only the file's path is.")]
+pub struct ServeArgs {
+    /// The folder that holds the buckets, in our own layout; made if missing
+    #[arg(long, value_name = "DIR", required_unless_present = "gateway", conflicts_with = "gateway")]
+    pub store: Option<PathBuf>,
+    /// Serve an existing folder read-only, each folder in it a bucket: file:///data or /data
+    #[arg(long, value_name = "URL")]
+    pub gateway: Option<String>,
+    /// The address to listen on; port 0 takes a free one
+    #[arg(long, default_value = "127.0.0.1:9000", value_name = "ADDRESS:PORT")]
+    pub listen: SocketAddr,
+    /// The region the node says it is in
+    #[arg(long, default_value = "us-east-1")]
+    pub region: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Generate {
+    /// The eight TPC-H tables, and schema.sql that declares them
+    Tpch(TpchArgs),
+}
+
+/// Generating TPC-H.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  pushdowndb generate tpch --scale 0.1 --to /tmp/tpch
+  pushdowndb generate tpch --scale 10 --format parquet --parts 16 --to s3://bucket/tpch --endpoint http://127.0.0.1:9000
+
+then
+  pushdowndb -f /tmp/tpch/schema.sql -c 'SELECT count(*) FROM lineitem'")]
+pub struct TpchArgs {
+    /// The scale factor: 1 is about a gigabyte of CSV
+    #[arg(long, default_value_t = 1.0)]
+    pub scale: f64,
+    /// csv, parquet, or json (one object a line)
+    #[arg(long, default_value = "csv")]
+    pub format: pushdowndb_tpchgen::Format,
+    /// A folder or s3://bucket/prefix
+    #[arg(long, value_name = "PLACE")]
+    pub to: String,
+    /// Objects per table
+    #[arg(long, default_value_t = 1)]
+    pub parts: u32,
+    /// Replace tables that are there already
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Make the bucket if it does not exist
+    #[arg(long)]
+    pub create_bucket: bool,
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+}
+
+/// The demonstration.
+#[derive(Args, Debug)]
+pub struct DemoArgs {
+    /// The scale factor of the data
+    #[arg(long, default_value_t = 0.1)]
+    pub scale: f64,
+    /// csv, parquet, or json
+    #[arg(long, default_value = "csv")]
+    pub format: pushdowndb_tpchgen::Format,
+}
+
+fn key_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.trim().to_owned())),
+        _ => Err("write it as KEY=VALUE".into()),
+    }
+}
+
+/// One `-c` or `-f`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Script {
+    /// SQL as it stands on the command line.
+    Command(String),
+    /// A file or s3:// object that holds SQL.
+    File(String),
+}
+
+/// All `-c` and `-f` in the order they were given, which derived arguments cannot keep.
+#[derive(Clone, Debug, Default)]
+pub struct Scripts(pub Vec<Script>);
+
+impl Args for Scripts {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        command
+            .arg(
+                Arg::new("script-command")
+                    .short('c')
+                    .long("command")
+                    .value_name("SQL")
+                    .action(ArgAction::Append)
+                    .value_parser(value_parser!(String))
+                    .help("SQL to run; -c and -f may be repeated and run in order"),
+            )
+            .arg(
+                Arg::new("script-file")
+                    .short('f')
+                    .long("file")
+                    .value_name("FILE|s3://...")
+                    .action(ArgAction::Append)
+                    .value_parser(value_parser!(String))
+                    .help("A file of SQL to run, local or in object storage; - is stdin"),
+            )
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Scripts {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut scripts = Vec::new();
+        for (id, make) in [("script-command", Script::Command as fn(String) -> Script), ("script-file", Script::File)] {
+            let places = matches.indices_of(id).into_iter().flatten();
+            let values = matches.get_many::<String>(id).into_iter().flatten();
+            scripts.extend(places.zip(values).map(|(place, value)| (place, make(value.clone()))));
+        }
+        scripts.sort_by_key(|(place, _)| *place);
+        Ok(Self(scripts.into_iter().map(|(_, script)| script).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parse(line: &str) -> Cli {
+        Cli::try_parse_from(line.split_whitespace()).unwrap()
+    }
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn scripts_keep_their_order() {
+        let expected = [
+            Script::Command("a".into()),
+            Script::File("b".into()),
+            Script::Command("c".into()),
+            Script::File("d".into()),
+        ];
+        assert_eq!(parse("pushdowndb -c a -f b -c c -f d").sql.scripts.0, expected);
+        match parse("pushdowndb sql -c a --file b --command=c -f d --set pushdown.level=none").command {
+            Some(Command::Sql(sql)) => {
+                assert_eq!(sql.scripts.0, expected);
+                assert_eq!(sql.settings, [("pushdown.level".into(), "none".into())]);
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(parse("pushdowndb").sql.scripts.0.is_empty());
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_refused() {
+        for line in [
+            "pushdowndb serve",
+            "pushdowndb serve --store a --gateway b",
+            "pushdowndb --set level",
+            "pushdowndb --anonymous --aws-profile me",
+            "pushdowndb --format xml",
+            "pushdowndb generate tpch",
+        ] {
+            assert!(Cli::try_parse_from(line.split_whitespace()).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! `demo`: what pushdown saves, shown on data made for the purpose.
+//!
+//! Everything lives in one temporary folder and one process: the data, a storage node on a free loopback port, and
+//! the engine. Each query runs at level none and at level select, and the rows must agree. The folder goes with
+//! the process, also after an error or Ctrl-C.
+
+mod compare;
+mod queries;
+mod report;
+
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+use futures::StreamExt;
+use pushdown::Error;
+use pushdowndb_engine::{Engine, EngineConfig, Report};
+use pushdowndb_node::{Node, NodeConfig, start};
+use pushdowndb_tpchgen::{Destination, Options, generate};
+
+use crate::args::{ConnectionArgs, DemoArgs};
+use crate::interrupt::Interrupts;
+use crate::print::{self, units};
+use crate::session::connection_config;
+use crate::{progress, s3};
+use report::Outcome;
+
+const BUCKET: &str = "demo";
+
+/// Runs the demonstration.
+pub async fn demo(args: DemoArgs) -> Result<()> {
+    let folder = tempfile::Builder::new().prefix("pushdowndb-demo-").tempdir().context("making a temporary folder")?;
+    // Before the node starts, so that no signal leaves the folder behind.
+    let interrupts = Interrupts::all()?;
+    let node = start(NodeConfig::store(folder.path())).await?;
+    let done = interrupts.during(show(&args, &node)).await;
+    node.shutdown().await;
+    // Said aloud where it fails: a demonstration leaves nothing behind.
+    let path = folder.path().to_owned();
+    let removed = folder.close().with_context(|| format!("removing {}", path.display()));
+    done.and(removed)
+}
+
+async fn show(args: &DemoArgs, node: &Node) -> Result<()> {
+    let started = Instant::now();
+    let connection = ConnectionArgs {
+        endpoint: Some(node.endpoint().to_string()),
+        region: Some("us-east-1".into()),
+        access_key_id: Some(node.credentials().access_key_id.clone()),
+        secret_access_key: Some(node.credentials().secret_access_key.clone()),
+        ..ConnectionArgs::default()
+    };
+    let format = Options { scale: args.scale, format: args.format, parts: 4, overwrite: false };
+    s3::make_bucket(BUCKET, &connection).await?;
+    let connection = connection_config(&connection);
+    let engine = Engine::new(EngineConfig { connection, ..EngineConfig::default() }).await?;
+    let destination = s3::destination(&format!("s3://{BUCKET}/tpch"), &engine)?;
+    let (endpoint, scale, sql_format) = (node.endpoint(), args.scale, args.format.sql());
+    print::say(format_args!("A storage node at {endpoint} with TPC-H at scale {scale} as {sql_format}:"))?;
+    make_data(format, &destination).await?;
+
+    let schema = engine.read_text(&format!("{}/schema.sql", destination.url)).await?;
+    for statement in engine.parse(&schema)? {
+        run(&engine, &statement.text).await?;
+    }
+    let mut outcomes = Vec::new();
+    let bar = progress::bar("{elapsed_precise} {bar:40.cyan/dim} {msg}");
+    bar.set_length(queries::QUERIES.len() as u64);
+    for query in queries::QUERIES {
+        bar.set_message(query.name);
+        let none = at_level(&engine, "none", query.sql).await.with_context(|| query.name)?;
+        let select = at_level(&engine, "select", query.sql).await.with_context(|| query.name)?;
+        if let Err(difference) = compare::same_rows(&none.0, &select.0) {
+            bail!(Error::internal(format!("{}: the rows differ between levels: {difference}", query.name)));
+        }
+        outcomes.push(Outcome { name: query.name, about: query.about, none: none.1, select: select.1 });
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    ensure!(!outcomes.is_empty(), "no query ran");
+
+    let mut text = report::table(&outcomes);
+    text.push('\n');
+    text.push_str(&report::picture(&outcomes));
+    text.push('\n');
+    text.push_str(&report::remarks(&outcomes));
+    print::say(text.trim_end())?;
+    eprintln!("\ndone in {}; the node is stopped and its data removed", units::duration(started.elapsed()));
+    Ok(())
+}
+
+async fn make_data(options: Options, destination: &Destination) -> Result<()> {
+    let bar = progress::bar("{elapsed_precise} {bar:40.cyan/dim} {percent:>3}% {msg}");
+    let summary = generate(options, destination, |progress| {
+        bar.set_length(progress.rows_expected.max(1));
+        bar.set_position(progress.rows.min(progress.rows_expected));
+        bar.set_message(format!("generating, {}", units::bytes(progress.bytes)));
+    })
+    .await?;
+    bar.finish_and_clear();
+    let rows = summary.rows.iter().map(|(_, rows)| rows).sum();
+    let (rows, bytes, objects) = (units::count(rows), units::bytes(summary.bytes), summary.objects);
+    print::say(format_args!("{rows} rows, {bytes}, {objects} objects.\n"))
+}
+
+type Rows = Vec<arrow::record_batch::RecordBatch>;
+
+async fn at_level(engine: &Engine, level: &str, sql: &str) -> Result<(Rows, Report)> {
+    run(engine, &format!("SET pushdown.level = '{level}'")).await?;
+    run(engine, sql).await
+}
+
+async fn run(engine: &Engine, sql: &str) -> Result<(Rows, Report)> {
+    let mut rows = Vec::new();
+    let mut report = None;
+    for statement in engine.parse(sql)? {
+        let mut result = engine.execute(&statement.text).await?;
+        while let Some(batch) = result.next().await {
+            rows.push(batch?);
+        }
+        report = Some(result.report());
+    }
+    Ok((rows, report.context("no statement")?))
+}

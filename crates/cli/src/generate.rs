@@ -1,0 +1,48 @@
+//! `generate`: benchmark data into a folder or a bucket, with a progress bar.
+
+use std::time::Instant;
+
+use anyhow::Result;
+use pushdowndb_engine::{Engine, EngineConfig};
+use pushdowndb_tpchgen::{Options, generate};
+
+use crate::args::TpchArgs;
+use crate::interrupt::Interrupts;
+use crate::print::units;
+use crate::session::connection_config;
+use crate::{progress, s3};
+
+/// Generates TPC-H. Ctrl-C leaves complete objects behind and no halves.
+pub async fn tpch(args: TpchArgs) -> Result<()> {
+    if let (true, Some(bucket)) = (args.create_bucket, s3::bucket(&args.to)) {
+        s3::make_bucket(bucket, &args.connection).await?;
+    }
+    let connection = connection_config(&args.connection);
+    let engine = Engine::new(EngineConfig { connection, ..EngineConfig::default() }).await?;
+    let destination = s3::destination(&args.to, &engine)?;
+    let options = Options { scale: args.scale, format: args.format, parts: args.parts, overwrite: args.overwrite };
+    let started = Instant::now();
+    let bar = progress::bar("{elapsed_precise} {bar:40.cyan/dim} {percent:>3}% {msg}");
+    let generated = generate(options, &destination, |progress| {
+        bar.set_length(progress.rows_expected.max(1));
+        bar.set_position(progress.rows.min(progress.rows_expected));
+        bar.set_message(format!("{} rows, {}", units::count(progress.rows), units::bytes(progress.bytes)));
+    });
+    let summary = Interrupts::all()?.during(async { Ok(generated.await?) }).await;
+    bar.finish_and_clear();
+    let summary = summary?;
+    let rows = summary.rows.iter().map(|(_, rows)| rows).sum();
+    eprintln!(
+        "{} rows, {} in {} objects at {}, {}",
+        units::count(rows),
+        units::bytes(summary.bytes),
+        units::count(summary.objects),
+        destination.url,
+        units::duration(started.elapsed()),
+    );
+    eprintln!(
+        "next: pushdowndb -f {}/schema.sql -c 'SELECT count(*) FROM lineitem'",
+        destination.url.trim_end_matches('/')
+    );
+    Ok(())
+}

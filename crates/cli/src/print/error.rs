@@ -1,0 +1,106 @@
+//! Errors: one line that says what and where, and the line of SQL with a caret where the place is known.
+
+use std::fmt;
+
+/// An error in a piece of SQL, with the text it is about.
+#[derive(Debug)]
+pub struct Located {
+    /// The script, `-c` or a file; empty where there is only one place it can be.
+    pub script: String,
+    /// The text that the error's own line numbers count from.
+    pub sql: String,
+    /// Lines of the script before that text.
+    pub lines_before: usize,
+    /// What went wrong.
+    pub error: pushdown::Error,
+}
+
+impl fmt::Display for Located {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.script.is_empty() {
+            write!(f, "{}: ", self.script)?;
+        }
+        write!(f, "{}", self.error)
+    }
+}
+
+impl std::error::Error for Located {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+impl Located {
+    /// The line with a caret below it, if the message names one.
+    fn snippet(&self) -> Option<String> {
+        let (line, column) = place(self.error.message())?;
+        let number = line + self.lines_before;
+        let text = self.sql.lines().nth(line.checked_sub(1)?)?;
+        // Long lines are shown around the place.
+        let before: Vec<char> = text.chars().take(column.checked_sub(1)?).collect();
+        let from = before.len().saturating_sub(70);
+        let shown: String = text.chars().skip(from).take(100).map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let margin = format!("{number}");
+        let caret = " ".repeat(before.len() - from);
+        Some(format!("  {margin} | {shown}\n  {} | {caret}^", " ".repeat(margin.len())))
+    }
+}
+
+/// Reads the place the SQL parser puts into its messages: `… at Line: 2, Column: 7`.
+fn place(message: &str) -> Option<(usize, usize)> {
+    let (_, rest) = message.rsplit_once("Line: ")?;
+    let (line, rest) = rest.split_once(", Column: ")?;
+    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    Some((line.parse().ok()?, digits.parse().ok()?))
+}
+
+/// Prints an error to stderr.
+pub fn error(error: &anyhow::Error) {
+    eprintln!("error: {}", message(error));
+    if let Some(snippet) = error.chain().find_map(|cause| cause.downcast_ref::<Located>()).and_then(Located::snippet) {
+        eprintln!("{snippet}");
+    }
+}
+
+/// The messages of a chain of causes, each said once: many libraries repeat their cause in their own message.
+fn message(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let next = cause.to_string();
+        if text.contains(&next) {
+            continue;
+        }
+        if !text.is_empty() {
+            text.push_str(": ");
+        }
+        text.push_str(&next);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::*;
+
+    fn located(sql: &str, lines_before: usize, message: &str) -> Located {
+        Located { script: String::new(), sql: sql.into(), lines_before, error: pushdown::Error::invalid(message) }
+    }
+
+    #[test]
+    fn the_caret_stands_under_the_place() {
+        let snippet = located("selec 2", 1, "Expected: a statement, found: selec at Line: 1, Column: 1").snippet();
+        assert_eq!(snippet.as_deref(), Some("  2 | selec 2\n    | ^"));
+        let snippet = located("select *\n  form t", 0, "unexpected form at Line: 2, Column: 3").snippet();
+        assert_eq!(snippet.as_deref(), Some("  2 |   form t\n    |   ^"));
+        assert_eq!(located("select 1", 0, "no place").snippet(), None);
+        assert_eq!(located("select 1", 0, "at Line: 9, Column: 1").snippet(), None);
+    }
+
+    #[test]
+    fn each_cause_is_said_once() {
+        let error = Err::<(), _>(pushdown::Error::invalid("bad")).context("reading: bad").context("f.sql").unwrap_err();
+        assert_eq!(message(&error), "f.sql: reading: bad");
+    }
+}

@@ -1,0 +1,90 @@
+//! Numbers as people read them.
+
+use std::time::Duration;
+
+/// Bytes in decimal units, as networks and price lists count them.
+pub fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
+    if count < 1000 {
+        return format!("{count} B");
+    }
+    let mut value = count as f64;
+    let mut unit = "B";
+    for next in UNITS {
+        if value < 999.5 {
+            break;
+        }
+        value /= 1000.0;
+        unit = next;
+    }
+    let digits = if value < 9.995 {
+        2
+    } else if value < 99.95 {
+        1
+    } else {
+        0
+    };
+    format!("{value:.digits$} {unit}")
+}
+
+/// A count with its thousands apart.
+pub fn count(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Seconds with three significant digits.
+pub fn seconds(seconds: f64) -> String {
+    match seconds {
+        s if s < 0.9995 => format!("{:.0} ms", s * 1000.0),
+        s if s < 9.995 => format!("{s:.2} s"),
+        s if s < 99.95 => format!("{s:.1} s"),
+        s if s < 600.0 => format!("{s:.0} s"),
+        s => format!("{:.0} min", s / 60.0),
+    }
+}
+
+/// The same for a duration.
+pub fn duration(duration: Duration) -> String {
+    seconds(duration.as_secs_f64())
+}
+
+/// Dollars with three significant digits: queries cost fractions of a cent.
+pub fn dollars(amount: f64) -> String {
+    if amount == 0.0 {
+        return "$0".into();
+    }
+    let digits = (2.0 - amount.abs().log10().floor()).clamp(2.0, 12.0) as usize;
+    format!("${amount:.digits$}")
+}
+
+/// How many times smaller.
+pub fn factor(before: f64, after: f64) -> String {
+    match before / after {
+        f if !f.is_finite() => "-".into(),
+        f if f < 9.95 => format!("{f:.1}×"),
+        f => format!("{}×", count(f.round() as u64)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_well() {
+        assert_eq!([bytes(0), bytes(999), bytes(1000), bytes(12_345_678)], ["0 B", "999 B", "1.00 kB", "12.3 MB"]);
+        assert_eq!([bytes(999_999), bytes(753_862_072), bytes(u64::MAX)], ["1.00 MB", "754 MB", "18447 PB"]);
+        assert_eq!([count(7), count(1234), count(6_001_215)], ["7", "1,234", "6,001,215"]);
+        assert_eq!([seconds(0.0123), seconds(1.5), seconds(61.0)], ["12 ms", "1.50 s", "61.0 s"]);
+        assert_eq!([dollars(0.0), dollars(0.000154), dollars(1.5)], ["$0", "$0.000154", "$1.50"]);
+        assert_eq!([factor(100.0, 50.0), factor(12_345.0, 1.0), factor(1.0, 0.0)], ["2.0×", "12,345×", "-"]);
+    }
+}

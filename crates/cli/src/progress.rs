@@ -1,0 +1,68 @@
+//! Progress bars on stderr: only on terminals, and for queries only once they take long.
+
+use std::io::{IsTerminal, stderr};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use pushdowndb_engine::Progress;
+
+use crate::print::units;
+
+/// A query that is done sooner shows no bar.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How often a bar is drawn.
+pub const TICK: Duration = Duration::from_millis(100);
+
+/// The bar of one query.
+pub struct QueryBar {
+    started: Instant,
+    enabled: bool,
+    bar: Option<ProgressBar>,
+}
+
+impl QueryBar {
+    /// A bar that shows itself when the query takes long.
+    pub fn new() -> Self {
+        Self { started: Instant::now(), enabled: stderr().is_terminal(), bar: None }
+    }
+
+    /// Shows how far the query is; `None` while it is planned.
+    pub fn tick(&mut self, progress: Option<&Progress>) {
+        if !self.enabled || self.started.elapsed() < PATIENCE {
+            return;
+        }
+        let bar = self.bar.get_or_insert_with(|| bar("{elapsed_precise} {bar:40.cyan/dim} {percent:>3}% {msg}"));
+        let Some(progress) = progress else {
+            bar.set_message("planning");
+            return;
+        };
+        let (done, total) = progress.bytes();
+        let (splits_done, splits) = progress.splits();
+        bar.set_length(total.max(1));
+        bar.set_position(done.min(total));
+        bar.set_message(format!("{} of {}, {splits_done} of {splits} splits", units::bytes(done), units::bytes(total)));
+    }
+
+    /// Takes the bar away for good: rows are about to be printed where it stands.
+    pub fn clear(&mut self) {
+        self.enabled = false;
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Drop for QueryBar {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// A bar on stderr; hidden where that is no terminal.
+pub fn bar(template: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr_with_hz(10));
+    bar.set_style(style.progress_chars("━╸─"));
+    bar
+}

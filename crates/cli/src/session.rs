@@ -1,0 +1,228 @@
+//! A session: an engine, and how its results are shown. Scripts and the shell run their statements here.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use futures::StreamExt;
+use pushdown::Error;
+use pushdowndb_engine::{ConnectionConfig, Engine, EngineConfig, QueryResult, StatementKind};
+
+use crate::args::{ConnectionArgs, SqlArgs, StatsFormat};
+use crate::interrupt::Interrupts;
+use crate::print::{self, Located, Output, OutputFormat, TableStyle};
+use crate::progress::{QueryBar, TICK};
+
+/// What the shell's commands change.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// How results are written.
+    pub format: OutputFormat,
+    /// Whether and how statistics follow each result.
+    pub stats: StatsFormat,
+    /// Whether the time is told after each statement.
+    pub timing: bool,
+    /// One line a value instead of one line a row.
+    pub expanded: bool,
+    /// A terminal shows at most this many rows of a table; `None` shows all.
+    pub max_rows: Option<usize>,
+}
+
+/// An engine and how its results are shown.
+pub struct Session {
+    engine: Arc<Engine>,
+    interrupts: Interrupts,
+    /// How results are shown.
+    pub view: View,
+    output: Output,
+    /// Results in the present output: only one fits into a file of a columnar format.
+    results: usize,
+    stats_file: Option<File>,
+    interactive: bool,
+}
+
+impl Session {
+    /// Starts an engine as the arguments say.
+    pub async fn open(args: SqlArgs, interactive: bool) -> Result<Self> {
+        let by_name = args.output.as_deref().and_then(OutputFormat::of_extension);
+        let format = args.format.or(by_name).unwrap_or(OutputFormat::Table);
+        // Statistics that were asked for by naming a file, but not in a form, are for programs.
+        let stats = match (args.stats, &args.stats_file) {
+            (StatsFormat::None, Some(_)) => StatsFormat::Json,
+            (stats, _) => stats,
+        };
+        let stats_file = args.stats_file.as_deref().map(create).transpose()?;
+        let output = args.output.as_deref().map(Output::file).transpose()?.unwrap_or_else(Output::stdout);
+        let catalog = args.catalog.or_else(|| if interactive { default_catalog() } else { None });
+        let connection = connection_config(&args.connection);
+        let engine = Engine::new(EngineConfig { connection, settings: args.settings, catalog }).await?;
+        let interrupts = if interactive { Interrupts::ctrl_c()? } else { Interrupts::all()? };
+        let max_rows = (interactive && output.is_terminal()).then_some(40);
+        let view = View { format, stats, timing: false, expanded: false, max_rows };
+        Ok(Self { engine: Arc::new(engine), interrupts, view, output, results: 0, stats_file, interactive })
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// Runs every statement of a script; nothing runs unless all of it parses.
+    pub async fn run_script(&mut self, name: &str, sql: &str) -> Result<()> {
+        let located = |error, sql: &str, lines_before| {
+            anyhow::Error::new(Located { script: name.to_owned(), sql: sql.to_owned(), lines_before, error })
+        };
+        let statements = self.engine.parse(sql).map_err(|error| located(error, sql, 0))?;
+        for statement in statements {
+            self.run(&statement.text).await.map_err(|error| match error.downcast::<Error>() {
+                Ok(error) => located(error, &statement.text, statement.line.saturating_sub(1)),
+                Err(other) => other,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Runs a statement and prints what it gives. Ctrl-C cancels it and nothing else.
+    async fn run(&mut self, statement: &str) -> Result<()> {
+        let started = Instant::now();
+        self.interrupts.clone().during(self.execute(statement)).await?;
+        if self.view.timing {
+            eprintln!("time: {}", print::units::duration(started.elapsed()));
+        }
+        Ok(())
+    }
+
+    async fn execute(&mut self, statement: &str) -> Result<()> {
+        let mut bar = QueryBar::new();
+        let mut ticks = tokio::time::interval(TICK);
+        let engine = Arc::clone(&self.engine);
+        let planned = engine.execute(statement);
+        tokio::pin!(planned);
+        let mut result: QueryResult = loop {
+            tokio::select! {
+                biased;
+                planned = &mut planned => break planned?,
+                _ = ticks.tick() => bar.tick(None),
+            }
+        };
+
+        let has_rows = result.kind == StatementKind::Rows && !result.schema.fields().is_empty();
+        let mut rows = if has_rows { Some(self.start_rows(&result)?) } else { None };
+        let context = result.context().clone();
+        loop {
+            let batch = tokio::select! {
+                biased;
+                batch = result.next() => batch,
+                _ = ticks.tick() => {
+                    bar.tick(Some(&context.progress));
+                    continue;
+                }
+            };
+            let Some(batch) = batch else { break };
+            let batch = batch?;
+            if let Some(rows) = &mut rows {
+                if self.output.is_terminal() {
+                    bar.clear();
+                }
+                rows.write(&batch).map_err(|e| self.output.explain(e))?;
+            }
+        }
+        bar.clear();
+        if let Some(rows) = rows {
+            rows.finish().map_err(|e| self.output.explain(e))?;
+            self.write_stats(&result)?;
+        }
+        Ok(())
+    }
+
+    fn start_rows(&mut self, result: &QueryResult) -> Result<Box<dyn print::RowWriter>> {
+        let format = self.view.format;
+        if format.is_binary() {
+            if self.output.is_terminal() {
+                let message =
+                    format!("{format:?} is not for terminals; use --output FILE (\\o FILE in the shell) or a pipe");
+                return Err(Error::invalid(message).into());
+            }
+            if self.results > 0 {
+                bail!(Error::invalid(format!("only one result fits into a file of {format:?}; this is the second")));
+            }
+        }
+        self.results += 1;
+        // A plan is drawn by indentation: cut to the screen it says nothing.
+        let is_plan = result.schema.index_of("plan_type").is_ok();
+        let on_screen = self.output.is_terminal();
+        let style = TableStyle {
+            max_rows: self.view.max_rows.filter(|_| on_screen && !is_plan),
+            width: if self.interactive && on_screen && !is_plan { screen_width() } else { None },
+            expanded: self.view.expanded,
+            footer: self.interactive && on_screen,
+        };
+        print::rows(format, &result.schema, &self.output, style).map_err(|e| self.output.explain(e))
+    }
+
+    fn write_stats(&mut self, result: &QueryResult) -> Result<()> {
+        let text = print::stats(&result.report(), self.view.stats);
+        match &mut self.stats_file {
+            Some(file) => file.write_all(text.as_bytes()).context("writing statistics")?,
+            None => eprint!("{text}"),
+        }
+        Ok(())
+    }
+
+    /// Reads a script, local or in object storage; `-` is stdin.
+    pub async fn read_script(&self, name: &str) -> Result<String> {
+        let read = async {
+            match name {
+                "-" => tokio::task::spawn_blocking(|| std::io::read_to_string(std::io::stdin()))
+                    .await?
+                    .context("reading stdin"),
+                name => Ok(self.engine.read_text(name).await?),
+            }
+        };
+        self.interrupts.during(read).await
+    }
+
+    /// Sends the following results to a file, or back to stdout.
+    pub fn redirect(&mut self, path: Option<&Path>) -> Result<()> {
+        let next = path.map(Output::file).transpose()?.unwrap_or_else(Output::stdout);
+        self.output.finish()?;
+        self.output = next;
+        self.results = 0;
+        Ok(())
+    }
+
+    /// Ends the session; a file of results gets its name now.
+    pub fn finish(&self) -> Result<()> {
+        self.output.finish()
+    }
+}
+
+/// How the flags say storage is reached; the engine reads the `AWS_*` variables itself.
+pub fn connection_config(connection: &ConnectionArgs) -> ConnectionConfig {
+    ConnectionConfig {
+        endpoint: connection.endpoint.clone(),
+        region: connection.region.clone(),
+        access_key_id: connection.access_key_id.clone(),
+        secret_access_key: connection.secret_access_key.clone(),
+        session_token: connection.session_token.clone(),
+        profile: connection.aws_profile.clone(),
+        anonymous: connection.anonymous,
+        requester_pays: connection.requester_pays,
+    }
+}
+
+/// Where the shell remembers the tables that were declared.
+fn default_catalog() -> Option<std::path::PathBuf> {
+    Some(dirs::data_dir()?.join("pushdowndb").join("catalog.sql"))
+}
+
+fn create(path: &Path) -> Result<File> {
+    File::create(path).with_context(|| format!("writing statistics to {}", path.display()))
+}
+
+fn screen_width() -> Option<usize> {
+    terminal_size::terminal_size().map(|(width, _)| usize::from(width.0))
+}

@@ -1,0 +1,37 @@
+//! The demonstration, small: it ends well and leaves nothing behind.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use crate::{Done, pushdowndb};
+
+#[test]
+fn it_shows_every_query_and_cleans_up() {
+    let temporary = tempfile::tempdir().unwrap();
+    let done = Done(pushdowndb(["demo", "--scale", "0.01"]).env("TMPDIR", temporary.path()).output().unwrap());
+    let shown = done.ok();
+    for expected in
+        ["selective filter", "projection", "scalar aggregate", "TPC-H Q1", "TPC-H Q6", "TPC-H Q14", "The rows agree"]
+    {
+        assert!(shown.contains(expected), "{expected} in\n{shown}");
+    }
+    assert_eq!(std::fs::read_dir(temporary.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn interrupted_it_cleans_up_too() {
+    let temporary = tempfile::tempdir().unwrap();
+    let mut child = pushdowndb(["demo", "--scale", "1"])
+        .env("TMPDIR", temporary.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("storage node"), "{line}");
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let done = Done(child.wait_with_output().unwrap());
+    done.fails(130);
+    assert_eq!(std::fs::read_dir(temporary.path()).unwrap().count(), 0);
+}

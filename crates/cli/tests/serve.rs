@@ -1,0 +1,134 @@
+//! `serve`, and everything through it: a bucket, generated data, queries at both levels, a clean stop.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::{Done, pushdowndb};
+
+const KEY: &str = "test-key";
+const SECRET: &str = "test-secret";
+
+/// A running node, stopped at the latest when the test ends.
+struct Served {
+    child: Option<Child>,
+    endpoint: String,
+}
+
+impl Served {
+    fn start(args: &[&str]) -> Self {
+        let mut child = pushdowndb(["serve", "--listen", "127.0.0.1:0"].iter().chain(args))
+            .env("PUSHDOWNDB_ACCESS_KEY_ID", KEY)
+            .env("PUSHDOWNDB_SECRET_ACCESS_KEY", SECRET)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let endpoint = line.trim().strip_prefix("serving S3 on ").unwrap_or_else(|| panic!("{line}")).to_owned();
+        Self { child: Some(child), endpoint }
+    }
+
+    fn client(&self, args: &[&str]) -> Done {
+        let mut command = pushdowndb(args);
+        command.env("AWS_ENDPOINT_URL", &self.endpoint).env("AWS_REGION", "us-east-1");
+        command.env("AWS_ACCESS_KEY_ID", KEY).env("AWS_SECRET_ACCESS_KEY", SECRET);
+        Done(command.output().unwrap())
+    }
+
+    fn stop(mut self, signal: &str) -> Done {
+        let child = self.child.take().unwrap();
+        assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+        Done(child.wait_with_output().unwrap())
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+#[test]
+fn a_node_serves_generated_data_at_both_levels() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store");
+    let node = Served::start(&["--store", store.to_str().unwrap()]);
+    let generate = ["generate", "tpch", "--scale", "0.001", "--parts", "2", "--to", "s3://bench/tpch"];
+    assert!(node.client(&generate).fails(3).contains("bench"), "the bucket is missing");
+    node.client(&[&generate[..], &["--create-bucket"]].concat()).ok();
+
+    let mut bytes = Vec::new();
+    let mut answers = Vec::new();
+    for level in ["none", "select"] {
+        let level = format!("pushdown.level={level}");
+        let q6 = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sql/tpch/q06.sql");
+        let args =
+            ["--set", &level, "--stats", "json", "--format", "csv", "-f", "s3://bench/tpch/schema.sql", "-f", q6];
+        let done = node.client(&args);
+        answers.push(done.ok());
+        let stats: Value = serde_json::from_str(done.stderr().trim()).unwrap();
+        bytes.push(stats["bytes_network"].as_u64().unwrap());
+    }
+    assert_eq!(answers[0], answers[1]);
+    assert!(bytes[1] * 4 < bytes[0], "{bytes:?}");
+
+    let denied =
+        ["--access-key-id", KEY, "--secret-access-key", "wrong", "-c", "SELECT * FROM 's3://bench/tpch/nation/'"];
+    node.client(&denied).fails(4);
+    node.client(&["-c", "SELECT * FROM 's3://no-such-bucket/x.csv'"]).fails(3);
+    node.stop("-TERM").ok();
+
+    // What was stored outlives the node.
+    let node = Served::start(&["--store", store.to_str().unwrap()]);
+    let count =
+        node.client(&["--format", "csv", "-c", "SELECT count(*) AS n FROM 's3://bench/tpch/nation/nation.csv'"]);
+    assert_eq!(count.ok(), "n\n25\n");
+    node.stop("-INT").ok();
+}
+
+#[test]
+fn a_gateway_serves_a_folder_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("bucket")).unwrap();
+    std::fs::write(dir.path().join("bucket/t.csv"), "a,b\n1,x\n2,y\n").unwrap();
+    let node = Served::start(&["--gateway", dir.path().to_str().unwrap()]);
+    let rows = node.client(&["--format", "csv", "-c", "SELECT b FROM 's3://bucket/t.csv' WHERE a = 2"]);
+    assert_eq!(rows.ok(), "b\ny\n");
+    node.stop("-TERM").ok();
+}
+
+#[test]
+fn credentials_are_made_and_only_their_file_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = pushdowndb(["serve", "--listen", "127.0.0.1:0", "--store", dir.path().to_str().unwrap()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    let done = Done(child.wait_with_output().unwrap());
+    assert_eq!(done.code(), 0, "{}", done.stderr());
+    let shown = done.stderr();
+    let file =
+        shown.lines().find_map(|line| line.strip_prefix("credentials: in ")).unwrap_or_else(|| panic!("{shown}"));
+    let kept: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    assert!(!shown.contains(kept["secret_access_key"].as_str().unwrap()));
+}
+
+#[test]
+fn what_cannot_start_says_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().to_str().unwrap();
+    let half = pushdowndb(["serve", "--store", store]).env("PUSHDOWNDB_ACCESS_KEY_ID", "a").output().unwrap();
+    assert!(Done(half).fails(2).contains("both"));
+    let gateway = pushdowndb(["serve", "--gateway", store]).output().unwrap();
+    assert!(Done(gateway).fails(2).contains("PUSHDOWNDB_ACCESS_KEY_ID"));
+}

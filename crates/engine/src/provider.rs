@@ -122,7 +122,6 @@ impl TableProvider for ObjectTable {
                     .cloned()
                     .unwrap_or_else(|| (0..definition.schema().fields().len()).collect()),
                 predicate: None,
-                filters: vec![],
                 limit: limit.filter(|_| settled),
                 aggregate: None,
             })

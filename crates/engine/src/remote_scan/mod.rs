@@ -24,11 +24,13 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result as DfResult, Statistics};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::EquivalenceProperties;
-use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, apply_expression_roots};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::filter_pushdown::{
     ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
 };
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties, ReplaceChildrenOptions,
 };
@@ -60,8 +62,6 @@ pub(crate) struct ScanSpec {
     pub(crate) projection: Vec<usize>,
     /// What the optimizer pushed, over the object's columns.
     pub(crate) predicate: Option<Expr>,
-    /// The same as the optimizer knows it.
-    pub(crate) filters: Vec<Arc<dyn PhysicalExpr>>,
     pub(crate) limit: Option<usize>,
     /// Aggregates instead of rows.
     pub(crate) aggregate: Option<PartialAggregate>,
@@ -274,9 +274,11 @@ impl ExecutionPlan for RemoteScanExec {
 
     fn apply_expressions(
         &self,
-        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DfResult<TreeNodeRecursion>,
+        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DfResult<TreeNodeRecursion>,
     ) -> DfResult<TreeNodeRecursion> {
-        apply_expression_roots(&self.spec.filters, f)
+        // Filters are kept as the contract's expressions. Dynamic ones, which would have to be shown here, are
+        // not taken over.
+        Ok(TreeNodeRecursion::Continue)
     }
 
     fn replace_children(
@@ -312,7 +314,6 @@ impl ExecutionPlan for RemoteScanExec {
                         Some(all) => all.and(expr),
                         None => expr,
                     });
-                    spec.filters.push(asked.filter);
                     PushedDown::Yes
                 }
                 None => PushedDown::No,
@@ -327,8 +328,18 @@ impl ExecutionPlan for RemoteScanExec {
         Ok(propagation.with_updated_node(Arc::new(scan)))
     }
 
-    fn supports_limit_pushdown(&self) -> bool {
-        false
+    /// Takes over a projection that only picks columns: what nobody reads any more is not asked for.
+    fn try_swapping_with_projection(&self, projection: &ProjectionExec) -> DfResult<Option<Arc<dyn ExecutionPlan>>> {
+        if self.spec.aggregate.is_some() {
+            return Ok(None);
+        }
+        let picked = projection.expr().iter().map(|picked| {
+            let column = picked.expr.downcast_ref::<Column>().filter(|column| column.name() == picked.alias)?;
+            self.spec.projection.get(column.index()).copied()
+        });
+        let Some(picked) = picked.collect::<Option<Vec<usize>>>() else { return Ok(None) };
+        let scan = Self::new(ScanSpec { projection: picked, ..self.spec.clone() }).map_err(to_datafusion)?;
+        Ok(Some(Arc::new(scan)))
     }
 
     fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {

@@ -23,7 +23,7 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
-use pushdown::{AggregateCall, AggregateFunction};
+use pushdown::{AggregateCall, AggregateFunction, Expr, Literal};
 
 use crate::convert::convert;
 use crate::error::to_datafusion;
@@ -141,11 +141,15 @@ fn partial_aggregate(
     Ok(Some(PartialAggregate { calls, schema, states }))
 }
 
-fn call(function: AggregateFunction, argument: &pushdown::Expr, spec: &ScanSpec) -> AggregateCall {
-    // COUNT(1), which is what COUNT(*) is planned as, counts rows.
-    let rows = function == AggregateFunction::Count
-        && matches!(argument, pushdown::Expr::Literal(value) if *value != pushdown::Literal::Null);
+fn call(function: AggregateFunction, argument: &Expr, spec: &ScanSpec) -> AggregateCall {
     let schema = &spec.table.file_schema;
+    let never_null = match argument {
+        // COUNT(1) is what COUNT(*) is planned as.
+        Expr::Literal(value) => *value != Literal::Null,
+        Expr::Column(index) => !schema.field(*index).is_nullable(),
+        _ => false,
+    };
+    let rows = function == AggregateFunction::Count && never_null;
     let shown = if rows { "*".to_owned() } else { argument.display(schema).to_string() };
     AggregateCall {
         function,

@@ -96,7 +96,12 @@ async fn empty_objects() {
     let world = World::node().await;
     for level in ["none", "select"] {
         let engine = engine_with_table(&world, level, "a BIGINT NOT NULL, b VARCHAR", "").await;
-        assert_eq!(rows(&engine, "SELECT count(*), sum(a) FROM t").await.expect("rows").0, [["0", "NULL"]]);
+        let error = failure(&engine, "SELECT count(*), sum(a) FROM t").await;
+        assert_says(&error, ErrorKind::NotFound, &["s3://data/bad", "empty"]);
+        // Beside others an empty object is no rows.
+        world.put("bad/2.csv", "a,b\n1,x\n").await;
+        assert_eq!(rows(&engine, "SELECT count(*), sum(a) FROM t").await.expect("rows").0, [["1", "1"]]);
+        object_store::ObjectStoreExt::delete(&world.store(), &"bad/2.csv".into()).await.expect("a DELETE");
         let engine = engine_with_table(&world, level, "a BIGINT NOT NULL, b VARCHAR", "a,b\n").await;
         assert_eq!(rows(&engine, "SELECT count(*), min(a) FROM t WHERE a > 0").await.expect("rows").0, [["0", "NULL"]]);
         assert!(rows(&engine, "SELECT * FROM t").await.expect("rows").0.is_empty());

@@ -146,7 +146,7 @@ async fn rows_released_early_are_never_repeated() {
     let mut world = World::node().await;
     table(&world).await;
     let target = world.endpoint.trim_start_matches("http://").parse().expect("an address");
-    let (endpoint, _) = proxy(target, Fault::CutAfter(100_000), usize::MAX).await;
+    let (endpoint, _) = proxy(target, Fault::CutAfter(350_000), usize::MAX).await;
     world.endpoint = endpoint;
     let engine = world.engine_configured(&[("pushdown.level", "select"), ("pushdown.buffer_bytes", "1")]).await;
     engine.execute(&declare(&world)).await.expect("a table");

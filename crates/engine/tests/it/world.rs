@@ -28,6 +28,7 @@ pub struct World {
 }
 
 pub enum Server {
+    #[expect(dead_code, reason = "a node stops when it is dropped")]
     Node(Node),
     Process(std::process::Child),
 }

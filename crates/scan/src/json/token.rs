@@ -13,10 +13,11 @@ pub(crate) enum Step {
     Index(usize),
 }
 
-/// The steps of `a.b[0]`; a key may be quoted (`a."b.c"`). An empty path is the record itself.
+/// The steps of `a.b[0]`; a key may be quoted (`a."b.c"`), quotes in it doubled. An empty path is the record itself,
+/// and so is `$`.
 pub(crate) fn parse_path(path: &str) -> Option<Vec<Step>> {
     let mut steps = Vec::new();
-    let mut rest = path;
+    let mut rest = if path == "$" { "" } else { path };
     while !rest.is_empty() {
         if let Some(after) = rest.strip_prefix('[') {
             let (index, after) = after.split_once(']')?;
@@ -25,17 +26,34 @@ pub(crate) fn parse_path(path: &str) -> Option<Vec<Step>> {
         } else {
             let body = if steps.is_empty() { rest } else { rest.strip_prefix('.')? };
             let (key, after) = match body.strip_prefix('"') {
-                Some(quoted) => quoted.split_once('"')?,
-                None => body.split_at(body.find(['.', '[']).unwrap_or(body.len())),
+                Some(quoted) => quoted_key(quoted)?,
+                None => {
+                    let (key, after) = body.split_at(body.find(['.', '[']).unwrap_or(body.len()));
+                    ((!key.is_empty()).then(|| key.to_owned())?, after)
+                }
             };
-            if key.is_empty() {
-                return None;
-            }
-            steps.push(Step::Key(key.to_owned()));
+            steps.push(Step::Key(key));
             rest = after;
         }
     }
     Some(steps)
+}
+
+/// The key up to its closing quote, and what follows.
+fn quoted_key(text: &str) -> Option<(String, &str)> {
+    let mut key = String::new();
+    let mut rest = text;
+    loop {
+        let (part, after) = rest.split_once('"')?;
+        key.push_str(part);
+        match after.strip_prefix('"') {
+            Some(after) => {
+                key.push('"');
+                rest = after;
+            }
+            None => return Some((key, after)),
+        }
+    }
 }
 
 /// A path still to be followed, and which column its token is for.
@@ -334,6 +352,8 @@ mod tests {
     fn paths() {
         assert_eq!(parse_path("a[0].b"), Some(vec![Step::Key("a".into()), Step::Index(0), Step::Key("b".into())]));
         assert_eq!(parse_path(""), Some(vec![]));
+        assert_eq!(parse_path("$"), Some(vec![]));
+        assert_eq!(parse_path(r#""a""b"."$""#), Some(vec![Step::Key("a\"b".into()), Step::Key("$".into())]));
         assert_eq!(parse_path("a..b"), None);
         assert_eq!(parse_path("a[x]"), None);
     }

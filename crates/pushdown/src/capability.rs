@@ -188,9 +188,9 @@ impl Dialect {
         }
     }
 
-    /// Our own node: the documented dialect, evaluated by the engine's own evaluator.
+    /// Our own node: the documented dialect, evaluated by the engine's own evaluator, and If-Match.
     pub fn pushdowndb() -> Self {
-        Self { same_evaluator: true, ..Self::standard() }
+        Self { same_evaluator: true, zstd: true, if_match: true, ..Self::standard() }
     }
 
     /// MinIO, as tried in `docs/decisions/0004-minio-capabilities.md`.

@@ -117,17 +117,17 @@ impl CsvRows {
 
     /// Works through the next group of complete records that begin before `end`.
     pub(crate) fn advance(&mut self, buffer: &TextBuffer, end: u64) -> Result<Advance> {
-        let bytes = self.cut(buffer, end)?;
+        let (bytes, foreign) = self.cut(buffer, end)?;
         let records = self.group.lines.len() as u64;
         if records > 0 {
             self.evaluate(buffer)?;
         }
-        let before_range = self.begin.saturating_sub(buffer.offset());
-        Ok(Advance { bytes, scanned: (bytes as u64).saturating_sub(before_range), records })
+        Ok(Advance { bytes, scanned: (bytes - foreign) as u64, records })
     }
 
-    /// Cuts the group's records and the fields wanted of all of them.
-    fn cut(&mut self, buffer: &TextBuffer, end: u64) -> Result<usize> {
+    /// Cuts the group's records and the fields wanted of all of them. Gives the bytes that are done with, and how
+    /// many of them belong to lines that begin before the range.
+    fn cut(&mut self, buffer: &TextBuffer, end: u64) -> Result<(usize, usize)> {
         let (text, padded, offset) = (buffer.text(), buffer.padded(), buffer.offset());
         let Group { lines, fields, spans, resume, .. } = &mut self.group;
         lines.clear();
@@ -139,7 +139,7 @@ impl CsvRows {
         let mut at = 0;
         if offset == 0 {
             if text.len() < BYTE_ORDER_MARK.len() && !buffer.is_whole() {
-                return Ok(0);
+                return Ok((0, 0));
             }
             if text.starts_with(BYTE_ORDER_MARK) {
                 at = BYTE_ORDER_MARK.len();
@@ -147,17 +147,18 @@ impl CsvRows {
         }
         // The mark belongs to the first record, which begins at the first byte of the object.
         let lead = at;
+        let mut foreign = 0;
         while lines.len() < most && (at < stop || (at == lead && stop > 0)) {
             let cut = self.dialect.line(text, at, buffer.is_whole());
             let cut = cut.map_err(|why| malformed(&self.location, &self.dialect, self.columns, text, offset, at, why));
             let Some(line) = cut? else { break };
-            let line_start = at;
+            let line_start = if at == lead { 0 } else { at };
             at = line.next;
-            if !line.is_record {
-                continue;
+            let is_foreign = offset + (line_start as u64) < self.begin;
+            if is_foreign {
+                foreign += at - line_start;
             }
-            let begins = if line_start == lead { offset } else { offset + line_start as u64 };
-            if std::mem::take(&mut self.header) || begins < self.begin {
+            if !line.is_record || std::mem::take(&mut self.header) || is_foreign {
                 continue;
             }
             if !fields.is_empty() {
@@ -174,7 +175,8 @@ impl CsvRows {
             }
             lines.push(line);
         }
-        if at == lead && !(buffer.is_whole() && at == text.len()) { Ok(0) } else { Ok(at) }
+        let only_mark = at == lead && !(buffer.is_whole() && at == text.len());
+        if only_mark { Ok((0, 0)) } else { Ok((at, foreign)) }
     }
 
     /// Runs the stages over the group and appends what passes to the output columns.

@@ -5,8 +5,7 @@
 //! csv-core, DataFusion's reader: a quote has meaning only at the start of a field, blank records and comments
 //! are skipped, and what follows a closing quote belongs to the field.
 //!
-//! Fields are found 64 bytes at a time up to the last one wanted. A record with a quote in that part is cut again
-//! field by field.
+//! Fields are found 64 bytes at a time, up to the last one wanted; a field that begins with a quote is cut on its own.
 
 use memchr::{memchr, memchr2};
 use pushdown::{CsvOptions, Error, Ragged, Result};
@@ -142,98 +141,80 @@ impl Dialect {
         let before = spans.len();
         let mut wanted_left = wanted.iter().copied();
         let Some(mut want) = wanted_left.next() else { return Ok(start) };
-        let (mut field, mut field_start) = (first, start);
-        let mut block_start = start;
-        while block_start < end {
-            let Some(block) = padded.get(block_start..).and_then(|rest| rest.first_chunk::<BLOCK>()) else { break };
-            let valid = if end - block_start < BLOCK { (1u64 << (end - block_start)) - 1 } else { u64::MAX };
-            if let Some(quoting) = self.quoting
-                && positions(block, quoting.quote) & valid != 0
-            {
-                spans.truncate(before);
-                return self.split_quoted(padded, start, end, first, wanted, spans, quoting);
-            }
-            let mut delimiters = positions(block, self.delimiter) & valid;
-            while delimiters != 0 {
-                let at = block_start + delimiters.trailing_zeros() as usize;
-                delimiters &= delimiters - 1;
+        let (mut field, mut at) = (first, start);
+        // Ends field number `field`; breaks out of the record when no more fields are wanted.
+        macro_rules! field_ends {
+            ($span:expr, $next:expr) => {{
+                let next = $next;
                 if field == want {
-                    spans.push(Span::plain(field_start, at));
+                    spans.push($span);
                     match wanted_left.next() {
-                        Some(next) => want = next,
-                        None => return Ok(at + 1),
+                        Some(further) => want = further,
+                        None => return Ok(next),
                     }
                 }
                 field += 1;
-                field_start = at + 1;
+                at = next;
+            }};
+        }
+        'fields: while at <= end {
+            if let Some(quoting) = self.quoting
+                && at < end
+                && padded.get(at) == Some(&quoting.quote)
+            {
+                let (span, next) = self.quoted_field(padded.get(..end).unwrap_or_default(), at, quoting)?;
+                field_ends!(span, next);
+                continue;
             }
-            block_start += BLOCK;
+            let mut block_start = at;
+            while block_start < end {
+                let Some(block) = padded.get(block_start..).and_then(|rest| rest.first_chunk::<BLOCK>()) else { break };
+                let valid = if end - block_start < BLOCK { (1u64 << (end - block_start)) - 1 } else { u64::MAX };
+                let mut delimiters = positions(block, self.delimiter) & valid;
+                while delimiters != 0 {
+                    let found = block_start + delimiters.trailing_zeros() as usize;
+                    delimiters &= delimiters - 1;
+                    field_ends!(Span::plain(at, found), found + 1);
+                    if self.quoting.is_some_and(|q| padded.get(at) == Some(&q.quote)) {
+                        continue 'fields;
+                    }
+                }
+                block_start += BLOCK;
+            }
+            // The last field has no delimiter after it.
+            field_ends!(Span::plain(at, end), end + 1);
         }
-        // The last field has no delimiter after it.
-        if field == want && field_start <= end {
-            spans.push(Span::plain(field_start, end));
+        let found = spans.len() - before;
+        if found < wanted.len() {
+            if self.ragged == Ragged::Error {
+                return Err(Malformed::FieldCount);
+            }
+            spans.resize(before + wanted.len(), Span::MISSING);
         }
-        self.fill_missing(before, wanted.len(), spans)?;
         Ok(end + 1)
     }
 
-    #[allow(clippy::too_many_arguments)] // the same as `split`, which calls it
-    #[cold]
-    fn split_quoted(
-        &self,
-        text: &[u8],
-        start: usize,
-        end: usize,
-        first: usize,
-        wanted: &[usize],
-        spans: &mut Vec<Span>,
-        quoting: Quoting,
-    ) -> Result<usize, Malformed> {
-        let before = spans.len();
-        let record = text.get(..end).unwrap_or_default();
-        let mut at = start;
-        let mut field = first;
-        for want in wanted {
-            while at <= end {
-                let (span, next) = self.field(record, at, quoting)?;
-                at = next;
-                field += 1;
-                if field > *want {
-                    spans.push(span);
-                    break;
-                }
-            }
-        }
-        self.fill_missing(before, wanted.len(), spans)?;
-        Ok(at)
-    }
-
-    /// The field at `at` and where the next one begins, beyond the record if there is none.
-    fn field(&self, record: &[u8], at: usize, quoting: Quoting) -> Result<(Span, usize), Malformed> {
-        let end_from = |from: usize| {
-            memchr(self.delimiter, record.get(from..).unwrap_or_default()).map_or(record.len(), |i| from + i)
-        };
-        if record.get(at) != Some(&quoting.quote) {
-            let end = end_from(at);
-            return Ok((Span::plain(at, end), end + 1));
-        }
+    /// The field whose opening quote is at `at` and where the next one begins, beyond the record if there is none.
+    fn quoted_field(&self, record: &[u8], at: usize, quoting: Quoting) -> Result<(Span, usize), Malformed> {
         let close = closing_quote(record, at, quoting).ok_or(Malformed::OpenQuote(at))?;
-        let end = end_from(close + 1);
+        let end = self.field_end(record, close + 1);
         let inner = record.get(at + 1..close).unwrap_or_default();
-        let escaped = memchr2(quoting.quote, quoting.escape.unwrap_or(quoting.quote), inner).is_some();
+        let escaped = match quoting.escape {
+            Some(escape) => memchr2(quoting.quote, escape, inner).is_some(),
+            None => memchr(quoting.quote, inner).is_some(),
+        };
         let span = if end == close + 1 && !escaped { Span::plain(at + 1, close) } else { Span::raw(at, end) };
         Ok((span, end + 1))
     }
 
-    fn fill_missing(&self, before: usize, wanted: usize, spans: &mut Vec<Span>) -> Result<(), Malformed> {
-        let found = spans.len() - before;
-        if found < wanted {
-            if self.ragged == Ragged::Error {
-                return Err(Malformed::FieldCount);
-            }
-            spans.resize(before + wanted, Span::MISSING);
+    /// The first delimiter from `from` on, or the end of the record.
+    fn field_end(&self, record: &[u8], from: usize) -> usize {
+        let rest = record.get(from..).unwrap_or_default();
+        if rest.first() == Some(&self.delimiter) {
+            from
+        } else {
+            memchr(self.delimiter, rest).map_or(record.len(), |i| from + i)
         }
-        Ok(())
     }
 
     /// All fields of a record.
@@ -243,10 +224,9 @@ impl Dialect {
         let mut at = line.start;
         while at <= record.len() {
             let (span, next) = match self.quoting {
-                Some(quoting) => self.field(record, at, quoting)?,
-                None => {
-                    let end =
-                        memchr(self.delimiter, record.get(at..).unwrap_or_default()).map_or(record.len(), |i| at + i);
+                Some(quoting) if record.get(at) == Some(&quoting.quote) => self.quoted_field(record, at, quoting)?,
+                _ => {
+                    let end = self.field_end(record, at);
                     (Span::plain(at, end), end + 1)
                 }
             };
@@ -262,7 +242,11 @@ fn closing_quote(text: &[u8], open: usize, quoting: Quoting) -> Option<usize> {
     let mut at = open + 1;
     loop {
         let rest = text.get(at..)?;
-        let found = at + memchr2(quoting.quote, quoting.escape.unwrap_or(quoting.quote), rest)?;
+        let found = at
+            + match quoting.escape {
+                Some(escape) => memchr2(quoting.quote, escape, rest)?,
+                None => memchr(quoting.quote, rest)?,
+            };
         if text.get(found) != Some(&quoting.quote) || text.get(found + 1) == Some(&quoting.quote) {
             at = found + 2;
         } else {

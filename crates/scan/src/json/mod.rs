@@ -96,16 +96,17 @@ impl JsonScan {
                 tokio::task::yield_now().await;
                 continue;
             }
-            let batch = self.decode()?;
+            let batch = if self.cut.records.is_empty() { None } else { Some(self.decode()?) };
             self.input.buffer.consume(self.cut.consumed);
             self.input.buffer.narrow();
-            self.counters.rows_scanned.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
+            self.counters.rows_scanned.fetch_add(self.cut.records.len() as u64, Ordering::Relaxed);
             if !self.compressed {
                 self.counters.bytes_scanned.fetch_add(self.cut.consumed as u64, Ordering::Relaxed);
             }
-            let batch = match &self.predicate {
-                Some(predicate) => predicate.filter(&batch)?,
-                None => batch,
+            let batch = match (batch, &self.predicate) {
+                (Some(batch), Some(predicate)) => predicate.filter(&batch)?,
+                (Some(batch), None) => batch,
+                (None, _) => continue,
             };
             if batch.num_rows() > 0 {
                 return Ok(Some(batch));

@@ -1,0 +1,82 @@
+//! Running fragments and showing rows, for all tests.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array, RecordBatch};
+use arrow::compute::concat_batches;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use bytes::Bytes;
+use futures::TryStreamExt;
+use pushdown::{CsvOptions, Format, Fragment};
+use pushdowndb_scan::{InMemory, ObjectReader, ScanCounters, ScanOptions, output_schema, scan};
+
+/// The rows of a fragment, as one batch.
+pub async fn try_run_with(
+    fragment: &Fragment,
+    reader: impl ObjectReader,
+    range: Option<Range<u64>>,
+    batch_rows: usize,
+) -> pushdown::Result<(RecordBatch, ScanCounters)> {
+    let counters = Arc::new(ScanCounters::default());
+    let stream =
+        scan(Arc::new(fragment.clone()), Arc::new(reader), range, ScanOptions { batch_rows }, Arc::clone(&counters))?;
+    let batches: Vec<RecordBatch> = stream.try_collect().await?;
+    let schema = output_schema(fragment)?;
+    assert!(batches.iter().all(|b| b.schema() == schema && b.num_rows() > 0));
+    let batch = concat_batches(&schema, &batches).expect("batches of one schema");
+    Ok((batch, Arc::try_unwrap(counters).expect("the scan is over")))
+}
+
+pub async fn try_run(fragment: &Fragment, bytes: impl Into<Bytes>) -> pushdown::Result<RecordBatch> {
+    Ok(try_run_with(fragment, InMemory::new("s3://b/k", bytes), None, 8192).await?.0)
+}
+
+pub async fn run(fragment: &Fragment, bytes: impl Into<Bytes>) -> RecordBatch {
+    try_run(fragment, bytes).await.expect("the scan succeeds")
+}
+
+pub async fn error(fragment: &Fragment, bytes: impl Into<Bytes>) -> String {
+    match try_run(fragment, bytes).await {
+        Ok(batch) => panic!("no error but {} rows", batch.num_rows()),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Each row as text, `|` between columns, `NULL` for NULL.
+pub fn rows(batch: &RecordBatch) -> Vec<String> {
+    let options = FormatOptions::default().with_null("NULL");
+    let columns: Vec<_> = batch
+        .columns()
+        .iter()
+        .map(|column| ArrayFormatter::try_new(column.as_ref(), &options).expect("a type that is shown"))
+        .collect();
+    (0..batch.num_rows())
+        .map(|row| columns.iter().map(|c| c.value(row).to_string()).collect::<Vec<_>>().join("|"))
+        .collect()
+}
+
+pub fn schema(fields: &[(&str, DataType)]) -> SchemaRef {
+    Arc::new(Schema::new(fields.iter().map(|(name, t)| Field::new(*name, t.clone(), true)).collect::<Vec<_>>()))
+}
+
+/// Text columns of these names.
+pub fn texts(names: &[&str]) -> SchemaRef {
+    schema(&names.iter().map(|name| (*name, DataType::Utf8)).collect::<Vec<_>>())
+}
+
+pub fn csv(schema: &SchemaRef, options: CsvOptions) -> Fragment {
+    Fragment::all(Format::Csv(options), Arc::clone(schema))
+}
+
+pub fn no_header() -> CsvOptions {
+    CsvOptions { header: false, ..CsvOptions::default() }
+}
+
+/// The rows of a one-column batch.
+pub fn values(batch: &RecordBatch) -> Vec<String> {
+    assert_eq!(batch.num_columns(), 1);
+    let _ = batch.column(0).len();
+    rows(batch)
+}

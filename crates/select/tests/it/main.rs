@@ -1,0 +1,3 @@
+//! The dialect from end to end, without a server.
+
+mod same_rows;

@@ -65,9 +65,10 @@ fn code(sql: &str, input: &InputColumns) -> &'static str {
 
 #[test]
 fn names_of_csv_columns() {
-    assert_eq!(outputs("SELECT s._2, _1, s.id, PRICE, \"name\", s.\"NAME\" FROM S3Object s", &csv()), [
-        "_2 Price", "_1 id", "id id", "PRICE Price", "name name", "NAME NAME"
-    ]);
+    assert_eq!(
+        outputs("SELECT s._2, _1, s.id, PRICE, \"name\", s.\"NAME\" FROM S3Object s", &csv()),
+        ["_2 Price", "_1 id", "id id", "PRICE Price", "name name", "NAME NAME"]
+    );
     assert_eq!(outputs("select \"order date\" as d, id i FROM s3object[*] AS x", &csv()), ["d order date", "i id"]);
     assert_eq!(outputs("SELECT s3object.id FROM S3Object", &csv()), ["id id"]);
     assert_eq!(outputs("SELECT * FROM S3Object;", &bare()), ["_1 _1", "_2 _2", "_3 _3"]);
@@ -162,13 +163,16 @@ fn what_does_not_go_together_is_refused() {
 #[test]
 fn aggregates() {
     let sql = "SELECT COUNT(*), COUNT(_1) n, SUM(CAST(_1 AS INT)), MIN(_1), AVG(CAST(_1 AS FLOAT)) FROM S3Object";
-    assert_eq!(outputs(sql, &bare()), [
-        "_1 COUNT(*)",
-        "n COUNT(_1)",
-        "_3 SUM(CAST(CAST(_1 AS Int64) AS Decimal128(38, 0)))",
-        "_4 MIN(_1)",
-        "_5 AVG(CAST(_1 AS Float64))",
-    ]);
+    assert_eq!(
+        outputs(sql, &bare()),
+        [
+            "_1 COUNT(*)",
+            "n COUNT(_1)",
+            "_3 SUM(CAST(CAST(_1 AS Int64) AS Decimal128(38, 0)))",
+            "_4 MIN(_1)",
+            "_5 AVG(CAST(_1 AS Float64))",
+        ]
+    );
     for (sql, expected) in [
         ("SELECT SUM(_1) FROM S3Object", "IncorrectSqlFunctionArgumentType"),
         ("SELECT COUNT(*), _1 FROM S3Object", "UnsupportedSqlStructure"),
@@ -208,7 +212,8 @@ fn json_paths_open_by_what_they_meet() {
 #[test]
 fn json_columns_are_the_paths_asked_for() {
     let fragment = bound("SELECT s.a, s.b.c[1], s.A, \"a\" FROM S3Object[*] s WHERE s.a = 'x'", &json());
-    let fields: Vec<_> = fragment.schema.fields().iter().map(|f| (f.name().as_str(), f.metadata().get("path"))).collect();
+    let fields: Vec<_> =
+        fragment.schema.fields().iter().map(|f| (f.name().as_str(), f.metadata().get("path"))).collect();
     assert_eq!(fields, [("a", None), ("b.c[1]", Some(&"b.c[1]".to_owned())), ("A", None), ("a", None)]);
     let fragment = bound("SELECT * FROM S3Object[*]", &json());
     assert_eq!(fragment.schema.field(0).metadata()["path"], "$");
@@ -216,11 +221,10 @@ fn json_columns_are_the_paths_asked_for() {
     assert!(options.raw_tokens);
     // Without an alias _1 is the record.
     assert_eq!(bound("SELECT _1.a FROM S3Object[*]", &json()).schema.field(0).name(), "a");
-    assert_eq!(outputs("SELECT SUM(s.a), COUNT(s.b), MAX(s.c) FROM S3Object s", &json()), [
-        "_1 SUM(JSON_NUMBER(a))",
-        "_2 COUNT(JSON_TEXT(b))",
-        "_3 MAX(JSON_NUMBER(c))"
-    ]);
+    assert_eq!(
+        outputs("SELECT SUM(s.a), COUNT(s.b), MAX(s.c) FROM S3Object s", &json()),
+        ["_1 SUM(JSON_NUMBER(a))", "_2 COUNT(JSON_TEXT(b))", "_3 MAX(JSON_NUMBER(c))"]
+    );
     let statement = parse("SELECT s.a, s.\"b c\".d[0] FROM S3Object s WHERE s.a = 1 AND UPPER(x) = 'Y'").unwrap();
     assert_eq!(statement.columns(), ["a", "\"b c\".d[0]", "x"]);
 }

@@ -113,11 +113,7 @@ fn examples() -> Vec<(Expr, &'static str, &'static str)> {
             "(s._5 != '' AND s._5 != 'it''s')",
         ),
         (like("a%"), "NULLIF(s._5, '') LIKE 'a%'", "(s._5 != '' AND s._5 LIKE 'a%')"),
-        (
-            not(like(r"5_\\")),
-            r"NOT (NULLIF(s._5, '') LIKE '5_\')",
-            r"(s._5 != '' AND NOT (s._5 LIKE '5_\'))",
-        ),
+        (not(like(r"5_\\")), r"NOT (NULLIF(s._5, '') LIKE '5_\')", r"(s._5 != '' AND NOT (s._5 LIKE '5_\'))"),
         (Expr::IsNull(Box::new(column(PRICE))), "NULLIF(s._2, '') IS NULL", "s._2 = ''"),
         (not(Expr::IsNull(Box::new(column(PRICE)))), "NULLIF(s._2, '') IS NOT NULL", "s._2 != ''"),
         (
@@ -201,7 +197,10 @@ fn outputs_and_limits() {
     rows.limit = Some(10);
     assert_eq!(render(&rows, &standard).unwrap(), "SELECT s._5, s._1 FROM S3Object s LIMIT 10");
     assert_eq!(render(&fragment(csv(), None, &[]), &standard).unwrap(), "SELECT 1 FROM S3Object s");
-    assert_eq!(render(&fragment(Format::Parquet, None, &[KEY]), &standard).unwrap(), "SELECT s.\"key\" FROM S3Object s");
+    assert_eq!(
+        render(&fragment(Format::Parquet, None, &[KEY]), &standard).unwrap(),
+        "SELECT s.\"key\" FROM S3Object s"
+    );
 
     let call = |function, argument| AggregateCall { function, argument, name: "a".into() };
     let product = Expr::Arithmetic(ArithmeticOp::Multiply, column(PRICE).into(), column(DISCOUNT).into());

@@ -48,7 +48,8 @@ fn columns() -> Vec<(Field, Vec<&'static str>)> {
     let fine = ["0.000000", "0.000001", "0.000002", "0.999999", "1.000000", "-3.5", ""];
     let ratio = ["0.0", "-0.0", "0.5", "-0.5", "NaN", "1e300", "-1e300", "0.1", ""];
     let day = ["1994-01-01", "1993-12-31", "1994-12-31", "1995-01-01", "2000-02-29", ""];
-    let text = ["a", "abcab", "apple", "ab1ab2", "10", "9", "1.0", "50%", "5_", "a\\b", "say \"\"hi\"\"", "a,b", "öl", ""];
+    let text =
+        ["a", "abcab", "apple", "ab1ab2", "10", "9", "1.0", "50%", "5_", "a\\b", "say \"\"hi\"\"", "a,b", "öl", ""];
     let flag = ["true", "false", ""];
     vec![
         (field("key", DataType::Int64, false), vec![]),
@@ -105,14 +106,8 @@ fn comparison(dice: &mut Dice, schema: &Schema) -> Expr {
     let index = dice.below(schema.fields().len());
     let data_type = schema.field(index).data_type().clone();
     let column = Expr::Column(index);
-    let op = *dice.of(&[
-        CompareOp::Eq,
-        CompareOp::NotEq,
-        CompareOp::Lt,
-        CompareOp::LtEq,
-        CompareOp::Gt,
-        CompareOp::GtEq,
-    ]);
+    let op =
+        *dice.of(&[CompareOp::Eq, CompareOp::NotEq, CompareOp::Lt, CompareOp::LtEq, CompareOp::Gt, CompareOp::GtEq]);
     match dice.below(12) {
         0 => Expr::IsNull(Box::new(column)),
         1 => {
@@ -241,7 +236,8 @@ fn aggregates_that_may_be_pushed_are_the_same() {
     arguments.extend([charge, case]);
     let mut compared = 0;
     for argument in arguments {
-        for function in [AggregateFunction::Count, AggregateFunction::Sum, AggregateFunction::Min, AggregateFunction::Max]
+        for function in
+            [AggregateFunction::Count, AggregateFunction::Sum, AggregateFunction::Min, AggregateFunction::Max]
         {
             let call = AggregateCall { function, argument: Some(argument.clone()), name: "a".into() };
             let format = Format::Csv(CsvOptions::default());

@@ -35,7 +35,8 @@ pub async fn start(config: NodeConfig) -> Result<Node> {
     let opened = opened.map_err(|error| Error::internal("opening the store failed").with_source(error))??;
 
     let listener = TcpListener::bind(config.listen).await.map_err(|error| {
-        Error::invalid(format!("cannot listen on {}; choose another --listen address", config.listen)).with_source(error)
+        Error::invalid(format!("cannot listen on {}; choose another --listen address", config.listen))
+            .with_source(error)
     })?;
     let address =
         listener.local_addr().map_err(|error| Error::internal("the listener has no address").with_source(error))?;

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use http::header::CONTENT_RANGE;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::Service;
@@ -107,6 +108,10 @@ impl Service<Request<Incoming>> for Marked {
                 }
             };
             tracing::debug!(%id, what, status = response.status().as_u16(), "answered");
+            // s3s answers HEAD of a range with the range and the status of the whole.
+            if response.status() == StatusCode::OK && response.headers().contains_key(CONTENT_RANGE) {
+                *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+            }
             let headers = response.headers_mut();
             headers.insert(http::header::SERVER, HeaderValue::from_static(SERVER));
             if let Ok(id) = HeaderValue::from_str(&id) {

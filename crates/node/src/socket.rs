@@ -47,7 +47,9 @@ impl Socket {
                     self.clock.as_mut().reset(deadline);
                 }
                 match self.clock.as_mut().poll(cx) {
-                    Poll::Ready(()) => Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer stopped reading"))),
+                    Poll::Ready(()) => {
+                        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer stopped reading")))
+                    }
                     Poll::Pending => Poll::Pending,
                 }
             }

@@ -21,9 +21,10 @@ from botocore.exceptions import ClientError
 
 s3 = boto3.client(
     "s3",
+    # Signature version 2, the SDK's default for signed URLs, is refused.
     endpoint_url=os.environ["PUSHDOWNDB_ENDPOINT"],
     region_name="us-east-1",
-    config=Config(s3={"addressing_style": "path"}, retries={"max_attempts": 1}),
+    config=Config(signature_version="s3v4", s3={"addressing_style": "path"}, retries={"max_attempts": 1}),
 )
 BUCKET = f"boto3-{uuid.uuid4().hex[:12]}"
 s3.create_bucket(Bucket=BUCKET)
@@ -43,7 +44,9 @@ def code(call, **arguments):
         if "Payload" in answer:
             list(answer["Payload"])
     except ClientError as error:
-        return error.response["Error"]["Code"], error.response["ResponseMetadata"]["HTTPStatusCode"]
+        # An error frame in an answer that has begun has no status of its own.
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        return error.response["Error"]["Code"], status
     raise AssertionError(f"{call} did not fail")
 
 
@@ -234,8 +237,8 @@ def test_select_many_rows_in_frames():
         part = select("many.csv", "SELECT COUNT(*) FROM S3Object", ScanRange={"Start": start, "End": end - 1})
         total += int(part)
     assert total == 200_000, total
-    last = select("many.csv", "SELECT id FROM S3Object", ScanRange={"End": 12})
-    assert last.split()[-1] == "199999" and len(last.split()) <= 2
+    last = select("many.csv", "SELECT id FROM S3Object", ScanRange={"End": 130})
+    assert last.split() == ["199998", "199999"], last
     # A client that walks away in the middle does no harm.
     answer = s3.select_object_content(
         Bucket=BUCKET, Key="many.csv", Expression="SELECT * FROM S3Object", ExpressionType="SQL",
@@ -286,12 +289,12 @@ def test_select_errors():
     assert fails("SELECT * FROM S3Object", key="none") == "NoSuchKey"
     assert fails("SELEKT 1").startswith("Parse")
     assert fails("SELECT nope FROM S3Object") == "EvaluatorBindingDoesNotExist"
-    assert fails("SELECT a.id FROM S3Object a JOIN S3Object b").startswith(("Parse", "Unsupported"))
+    assert fails("SELECT a.id FROM S3Object a JOIN S3Object b") == "MultipleDataSourcesUnsupported"
     assert fails("SELECT 1" + " " * (256 * 1024)) == "ExpressionTooLong"
     assert fails("SELECT * FROM S3Object", source={"CSV": {"FileHeaderInfo": "MAYBE"}}) == "InvalidFileHeaderInfo"
     assert fails("SELECT * FROM S3Object", source={"CSV": {}, "CompressionType": "LZO"}) == "InvalidCompressionFormat"
     assert fails("SELECT * FROM S3Object", source={"JSON": {"Type": "XML"}}) == "InvalidJsonType"
-    assert fails("SELECT * FROM S3Object", source={}) == "InvalidDataSource"
+    assert fails("SELECT * FROM S3Object", source={"CompressionType": "NONE"}) == "InvalidDataSource"
     ranged = {"CSV": {}, "CompressionType": "GZIP"}
     assert fails("SELECT * FROM S3Object", source=ranged, ScanRange={"Start": 0, "End": 9}) == "UnsupportedScanRangeInput"
     assert fails("SELECT * FROM S3Object", ScanRange={"Start": 9, "End": 5}) == "InvalidScanRange"
@@ -301,13 +304,33 @@ def test_select_errors():
         s3.select_object_content, Bucket=BUCKET, Key="people.csv", Expression="SELECT CAST(name AS INT) FROM S3Object",
         ExpressionType="SQL", InputSerialization={"CSV": {"FileHeaderInfo": "USE"}}, OutputSerialization={"CSV": {}},
     )
-    assert frame[0] in ("CastFailed", "InvalidCast"), frame
+    assert frame == ("CastFailed", None)
     packed = gzip.compress(PEOPLE.encode() * 1000)
     put("cut.gz", packed[: len(packed) // 2])
     source = {"CSV": {"FileHeaderInfo": "USE"}, "CompressionType": "GZIP"}
     assert fails("SELECT COUNT(*) FROM S3Object", key="cut.gz", source=source) == "TruncatedInput"
+    with open(os.environ["PUSHDOWNDB_PARQUET"], "rb") as file:
+        put("cut.parquet", file.read()[:-100])
+    assert fails("SELECT * FROM S3Object", key="cut.parquet", source={"Parquet": {}}) == "ParquetParsingError"
     put("bad.json", '{"a":1}\n{"a":\n')
     assert fails("SELECT s.a FROM S3Object s", key="bad.json", source={"JSON": {"Type": "LINES"}}) == "JSONParsingError"
+
+
+def test_select_of_one_version():
+    etag = put("people.csv", PEOPLE)["ETag"]
+    # S3 has no If-Match here; engines that pin a version send it to this node.
+    for wanted, expected in [(etag, None), ('"0"', "PreconditionFailed")]:
+        pinned = boto3.client("s3", endpoint_url=os.environ["PUSHDOWNDB_ENDPOINT"], region_name="us-east-1")
+        name = "before-call.s3.SelectObjectContent"
+        pinned.meta.events.register(name, lambda params, **_: params["headers"].update({"If-Match": wanted}))
+        arguments = {
+            "Bucket": BUCKET, "Key": "people.csv", "Expression": "SELECT * FROM S3Object", "ExpressionType": "SQL",
+            "InputSerialization": {"CSV": {}}, "OutputSerialization": {"CSV": {}},
+        }
+        if expected:
+            assert code(pinned.select_object_content, **arguments) == (expected, 412)
+        else:
+            assert any("End" in event for event in pinned.select_object_content(**arguments)["Payload"])
 
 
 if __name__ == "__main__":

@@ -75,9 +75,7 @@ pub(super) fn write_condition(
     match (if_match, if_none_match) {
         (None, None) => Ok(Condition::Always),
         (None, Some(ETagCondition::Any)) => Ok(Condition::Absent),
-        (None, Some(ETagCondition::ETag(_))) => {
-            Err(s3_error!(NotImplemented, "If-None-Match on writes takes only *"))
-        }
+        (None, Some(ETagCondition::ETag(_))) => Err(s3_error!(NotImplemented, "If-None-Match on writes takes only *")),
         (Some(ETagCondition::Any), None) => Ok(Condition::Present),
         (Some(ETagCondition::ETag(etag)), None) => Ok(Condition::Etag(etag.into_value())),
         (Some(_), Some(_)) => Err(s3_error!(InvalidRequest, "If-Match and If-None-Match exclude each other")),
@@ -98,15 +96,27 @@ mod tests {
             checksum: None,
             parts: vec![],
         };
-        let at = |seconds| Some(Timestamp::from(crate::store::system_time(seconds * 1000)));
+        let at = |seconds: u64| Some(Timestamp::from(crate::store::system_time(seconds * 1000)));
         let tag = |text: &str| Some(text.parse::<ETagCondition>().unwrap());
         let code = |conditions: Conditions| conditions.check(&meta).err().map(|error| error.code().clone());
         assert_eq!(code(Conditions::default()), None);
-        assert_eq!(code(Conditions { if_match: tag("\"b\""), ..Default::default() }), Some(S3ErrorCode::PreconditionFailed));
+        assert_eq!(
+            code(Conditions { if_match: tag("\"b\""), ..Default::default() }),
+            Some(S3ErrorCode::PreconditionFailed)
+        );
         assert_eq!(code(Conditions { if_match: tag("*"), if_unmodified_since: at(1), ..Default::default() }), None);
-        assert_eq!(code(Conditions { if_none_match: tag("\"a\""), ..Default::default() }), Some(S3ErrorCode::NotModified));
-        assert_eq!(code(Conditions { if_none_match: tag("\"b\""), if_modified_since: at(99), ..Default::default() }), None);
-        assert_eq!(code(Conditions { if_modified_since: at(10), ..Default::default() }), Some(S3ErrorCode::NotModified));
+        assert_eq!(
+            code(Conditions { if_none_match: tag("\"a\""), ..Default::default() }),
+            Some(S3ErrorCode::NotModified)
+        );
+        assert_eq!(
+            code(Conditions { if_none_match: tag("\"b\""), if_modified_since: at(99), ..Default::default() }),
+            None
+        );
+        assert_eq!(
+            code(Conditions { if_modified_since: at(10), ..Default::default() }),
+            Some(S3ErrorCode::NotModified)
+        );
         assert_eq!(code(Conditions { if_modified_since: at(9), ..Default::default() }), None);
         assert_eq!(code(Conditions { if_unmodified_since: at(10), ..Default::default() }), None);
     }

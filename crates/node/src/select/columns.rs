@@ -87,8 +87,10 @@ async fn footer(object: &dyn ObjectReader, limits: &Limits) -> Result<SchemaRef>
         match reader.try_parse_sized(&bytes, size).and_then(|()| reader.finish()) {
             Ok(metadata) => {
                 let file = metadata.file_metadata();
-                let schema = parquet_to_arrow_schema(file.schema_descr(), file.key_value_metadata())
-                    .map_err(|error| Error::unsupported(format!("{location}: its schema is not known here")).with_source(error))?;
+                let schema =
+                    parquet_to_arrow_schema(file.schema_descr(), file.key_value_metadata()).map_err(|error| {
+                        Error::unsupported(format!("{location}: its schema is not known here")).with_source(error)
+                    })?;
                 return Ok(Arc::new(schema));
             }
             Err(ParquetError::NeedMoreData(needed)) if needed as u64 > tail && needed as u64 <= size => {
@@ -100,7 +102,9 @@ async fn footer(object: &dyn ObjectReader, limits: &Limits) -> Result<SchemaRef>
                 }
                 tail = needed as u64;
             }
-            Err(error) if bytes.ends_with(b"PAR1") => return Err(corrupt("its footer cannot be read").with_source(error)),
+            Err(error) if bytes.ends_with(b"PAR1") => {
+                return Err(corrupt("its footer cannot be read").with_source(error));
+            }
             Err(_) => return Err(corrupt("it is cut off, or something else")),
         }
     }

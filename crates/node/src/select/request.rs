@@ -119,7 +119,8 @@ fn compression(kind: Option<&CompressionType>) -> S3Result<Compression> {
 }
 
 fn csv_input(csv: &CSVInput, compression: Compression) -> S3Result<(Format, bool)> {
-    let (header, named) = match csv.file_header_info.as_ref().map(|info| info.as_str().to_ascii_uppercase()).as_deref() {
+    let (header, named) = match csv.file_header_info.as_ref().map(|info| info.as_str().to_ascii_uppercase()).as_deref()
+    {
         None | Some("" | FileHeaderInfo::NONE) => (false, false),
         Some(FileHeaderInfo::IGNORE) => (true, false),
         Some(FileHeaderInfo::USE) => (true, true),

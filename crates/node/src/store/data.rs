@@ -123,7 +123,8 @@ impl Inner {
     }
 
     fn check_unchanged(&self) -> io::Result<()> {
-        let (Some(witness), Some(Piece { source: Source::Open(file), .. })) = (self.witness, self.pieces.first()) else {
+        let (Some(witness), Some(Piece { source: Source::Open(file), .. })) = (self.witness, self.pieces.first())
+        else {
             return Ok(());
         };
         if Witness::of(&file.metadata()?) == witness {

@@ -41,9 +41,8 @@ struct Shared {
 impl FolderGateway {
     /// Serves `dir`. Blocks.
     pub fn open(dir: &Path, limits: Limits) -> pushdown::Result<Self> {
-        let refused = |error: io::Error| {
-            Error::invalid(format!("cannot serve the folder {}", dir.display())).with_source(error)
-        };
+        let refused =
+            |error: io::Error| Error::invalid(format!("cannot serve the folder {}", dir.display())).with_source(error);
         let root = dir.canonicalize().map_err(refused)?;
         fs::read_dir(&root).map_err(refused)?;
         let bucket = bucket_name(&root);
@@ -67,7 +66,11 @@ fn bucket_name(root: &Path) -> String {
     let name = root.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
     let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(63).collect();
     let name = name.trim_matches('-');
-    if name.len() < 3 || name.starts_with("xn--") { format!("folder-{name}").trim_end_matches('-').to_owned() } else { name.to_owned() }
+    if name.len() < 3 || name.starts_with("xn--") {
+        format!("folder-{name}").trim_end_matches('-').to_owned()
+    } else {
+        name.to_owned()
+    }
 }
 
 impl Shared {
@@ -313,8 +316,19 @@ mod tests {
         let bucket = gateway.bucket_name();
         assert_eq!(gateway.head(bucket, "a/deep/y").await.unwrap().size, 8);
         for key in [
-            "leak", "up/outside", "../outside", "a/../b", "a//x", "/etc/passwd", "a", "a/", "./b", "", "a\0",
-            ".pushdowndb.json", ".pushdowndb-state/secret",
+            "leak",
+            "up/outside",
+            "../outside",
+            "a/../b",
+            "a//x",
+            "/etc/passwd",
+            "a",
+            "a/",
+            "./b",
+            "",
+            "a\0",
+            ".pushdowndb.json",
+            ".pushdowndb-state/secret",
         ] {
             assert!(matches!(gateway.open(bucket, key).await, Err(StoreError::NoSuchKey(_))), "{key}");
         }

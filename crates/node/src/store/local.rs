@@ -35,6 +35,7 @@ use super::{
 use crate::Limits;
 
 const VERSION: &str = "pushdowndb store 1\n";
+const VERSION_DRAFT: &str = "VERSION.new";
 
 /// A store on local disks. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -99,12 +100,16 @@ fn check_version(dir: &Path) -> pushdown::Result<()> {
         ))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(io)?;
-            if fs::read_dir(dir).map_err(io)?.next().is_some() {
+            let mut others = fs::read_dir(dir).map_err(io)?.filter_map(|entry| entry.ok());
+            if others.any(|entry| entry.file_name() != VERSION_DRAFT) {
                 return Err(Error::invalid(
                     "the folder is not empty and no store; serve files that exist with --gateway file:///…",
                 ));
             }
-            fs::write(&file, VERSION).and_then(|()| fs::File::open(&file)?.sync_all()).map_err(io)
+            // Beside and renamed, so that a crash leaves a whole mark or none.
+            let draft = dir.join(VERSION_DRAFT);
+            fs::write(&draft, VERSION).and_then(|()| fs::File::open(&draft)?.sync_all()).map_err(io)?;
+            fs::rename(draft, file).and_then(|()| fs::File::open(dir)?.sync_all()).map_err(io)
         }
         Err(error) => Err(io(error)),
     }
@@ -156,7 +161,9 @@ impl Shared {
             start += segment.size;
         }
         // A pin protects from removals after it; look again that there was none before it.
-        if pin.is_some() && self.index.object(bucket, key).map(|now| now.segments).ok().as_ref() != Some(&record.segments) {
+        if pin.is_some()
+            && self.index.object(bucket, key).map(|now| now.segments).ok().as_ref() != Some(&record.segments)
+        {
             return Ok(None);
         }
         Ok(Some(ObjectData::new(format!("s3://{bucket}/{key}"), self.limits.block_bytes, pieces, pin)))

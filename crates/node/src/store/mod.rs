@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use data::ObjectData;
 pub(crate) use error::{Result, StoreError};
 pub(crate) use gateway::FolderGateway;
-pub(crate) use listing::{Listed, ListPage, ListQuery, Start};
+pub(crate) use listing::{ListPage, ListQuery, Listed, Start};
 pub(crate) use local::LocalStore;
 pub(crate) use multipart::{PartRecord, PartRef, UploadPage, UploadRecord};
 pub(crate) use stage::Staged;

@@ -13,9 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::files::Segment;
 use super::index::{BUCKETS, Index, ObjectRecord, PARTS, UPLOADS, decode, encode, put_in, require_bucket};
 use super::stage::Hasher;
-use super::{
-    Algorithm, Attributes, Checksum, Completion, ObjectMeta, Result, StoreError, UploadKey, now_ms,
-};
+use super::{Algorithm, Attributes, Checksum, Completion, ObjectMeta, Result, StoreError, UploadKey, now_ms};
 use crate::Limits;
 
 /// An upload under way.
@@ -212,11 +210,7 @@ pub(super) fn drop_uploads(tx: &WriteTransaction, which: impl Fn(&str, &str) -> 
 }
 
 /// The received parts that the client names, checked against what it says of them.
-fn choose<'a>(
-    received: &'a [(u32, PartRecord)],
-    done: &Completion,
-    limits: &Limits,
-) -> Result<Vec<&'a PartRecord>> {
+fn choose<'a>(received: &'a [(u32, PartRecord)], done: &Completion, limits: &Limits) -> Result<Vec<&'a PartRecord>> {
     if done.parts.is_empty() {
         return Err(StoreError::InvalidRequest("an upload is completed with at least one part".to_owned()));
     }
@@ -245,18 +239,15 @@ fn choose<'a>(
     Ok(chosen)
 }
 
-fn assemble(
-    upload: &UploadRecord,
-    chosen: &[&PartRecord],
-    done: &Completion,
-    limits: &Limits,
-) -> Result<ObjectRecord> {
+fn assemble(upload: &UploadRecord, chosen: &[&PartRecord], done: &Completion, limits: &Limits) -> Result<ObjectRecord> {
     let size = chosen.iter().map(|part| part.segment.size).sum();
     if size > limits.object_bytes {
         return Err(StoreError::TooLarge { what: "object", limit: limits.object_bytes });
     }
     if done.size.is_some_and(|said| said != size) {
-        return Err(StoreError::InvalidRequest(format!("the parts have {size} bytes, not as many as the request says")));
+        return Err(StoreError::InvalidRequest(format!(
+            "the parts have {size} bytes, not as many as the request says"
+        )));
     }
     let checksum = combine(upload, chosen)?;
     if let Some(said) = &done.checksum
@@ -317,7 +308,11 @@ fn combine(upload: &UploadRecord, chosen: &[&PartRecord]) -> Result<Option<Check
 
 /// Lower-case hexadecimal, as ETags are written.
 pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
+    bytes
+        .iter()
+        .flat_map(|byte| [byte >> 4, byte & 15])
+        .filter_map(|digit| char::from_digit(digit.into(), 16))
+        .collect()
 }
 
 fn unhex(text: &str) -> Result<Vec<u8>> {
@@ -358,8 +353,12 @@ mod tests {
         let (a, b) = (part(b"aa", Algorithm::Crc32), part(b"b", Algorithm::Crc32));
         let limits = Limits { part_min_bytes: 2, ..Limits::default() };
         let name = |part: &PartRecord, number| PartRef { number, etag: Some(part.etag.clone()), checksum: None };
-        let mut done =
-            Completion { parts: vec![name(&a, 1), name(&b, 5)], condition: Default::default(), checksum: None, size: None };
+        let mut done = Completion {
+            parts: vec![name(&a, 1), name(&b, 5)],
+            condition: Default::default(),
+            checksum: None,
+            size: None,
+        };
         let received = [(1, a.clone()), (5, b.clone())];
         let chosen = choose(&received, &done, &limits).unwrap();
         let record = assemble(&UploadRecord::default(), &chosen, &done, &limits).unwrap();

@@ -43,7 +43,12 @@ impl Drop for Staged {
 }
 
 /// Receives `body` into a draft. An error or a vanished client leaves nothing behind.
-pub(crate) async fn stage(files: &Files, limits: &Limits, mut body: Body, algorithm: Option<Algorithm>) -> Result<Staged> {
+pub(crate) async fn stage(
+    files: &Files,
+    limits: &Limits,
+    mut body: Body,
+    algorithm: Option<Algorithm>,
+) -> Result<Staged> {
     let (path, file) = files.create().map_err(StoreError::io("cannot make a file for the upload"))?;
     let draft = Draft {
         staged: Staged { path, file: Some(file), size: 0, md5: [0; 16], checksum: None },

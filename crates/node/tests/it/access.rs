@@ -1,5 +1,7 @@
 //! Who gets in, and what every answer says of the node.
 
+use std::time::Duration;
+
 use object_store::path::Path;
 use object_store::{Error, ObjectStoreExt};
 use pushdowndb_node::{Credentials, NodeConfig, start};
@@ -21,7 +23,8 @@ async fn only_signed_requests_are_answered() {
         assert!(matches!(error, Error::PermissionDenied { .. } | Error::Unauthenticated { .. }), "{error:?}");
         assert!(error.to_string().contains(code), "{error}");
     }
-    let old = "GET /things/secret HTTP/1.1\r\nHost: x\r\nAuthorization: AWS a:b\r\nDate: x\r\nConnection: close\r\n\r\n";
+    let old =
+        "GET /things/secret HTTP/1.1\r\nHost: x\r\nAuthorization: AWS a:b\r\nDate: x\r\nConnection: close\r\n\r\n";
     assert!(raw(&world.node, old).starts_with("HTTP/1.1 403"));
     assert_eq!(world.node.counters().requests_of("GetObject"), 0);
 }
@@ -29,7 +32,8 @@ async fn only_signed_requests_are_answered() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_answer_names_the_node_and_the_request() {
     let world = World::new().await;
-    for request in ["GET / HTTP/1.1", "GET /no-such/key HTTP/1.1", "DELETE /../.. HTTP/1.1", "POST /x?select HTTP/1.1"] {
+    for request in ["GET / HTTP/1.1", "GET /no-such/key HTTP/1.1", "DELETE /../.. HTTP/1.1", "POST /x?select HTTP/1.1"]
+    {
         let answer = raw(&world.node, &format!("{request}\r\nHost: x\r\nConnection: close\r\n\r\n")).to_lowercase();
         assert!(answer.contains("server: pushdowndb/"), "{request}: {answer}");
         assert!(answer.contains("x-amz-request-id: "), "{request}: {answer}");
@@ -53,4 +57,13 @@ async fn keys_are_kept_unless_given() {
     assert_eq!(node.credentials_file(), None);
     assert!(!world.dir.path().join("other/credentials.json").exists());
     node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn peers_that_dawdle_are_cut_off() {
+    let brief = Duration::from_millis(100);
+    let world = World::with(|limits| (limits.header_read, limits.stall, limits.connections) = (brief, brief, 1)).await;
+    // Half a request: the connection is closed, or the next one would never get the only slot.
+    raw(&world.node, "GET / HTTP/1.1\r\nHost:");
+    assert!(raw(&world.node, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").starts_with("HTTP/1.1 403"));
 }

@@ -86,7 +86,8 @@ async fn acknowledged_writes_survive_kill_9() {
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let endpoint = lines.map_while(Result::ok).find_map(|line| line.split_once("serving ").map(|(_, at)| at.to_owned()));
+        let endpoint =
+            lines.map_while(Result::ok).find_map(|line| line.split_once("serving ").map(|(_, at)| at.to_owned()));
         let keys: serde_json::Value =
             serde_json::from_slice(&fs::read(dir.path().join("store/credentials.json")).unwrap()).unwrap();
         let client = AmazonS3Builder::new()

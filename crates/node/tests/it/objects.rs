@@ -69,7 +69,8 @@ async fn ranges_and_conditions() {
     let exists = client.put_opts(&path, "x".into(), create.clone()).await;
     assert!(matches!(exists, Err(Error::AlreadyExists { .. })), "{exists:?}");
     client.put_opts(&Path::from("new"), "x".into(), create).await.unwrap();
-    let update = |e_tag| PutOptions { mode: PutMode::Update(UpdateVersion { e_tag, version: None }), ..Default::default() };
+    let update =
+        |e_tag| PutOptions { mode: PutMode::Update(UpdateVersion { e_tag, version: None }), ..Default::default() };
     let stale = client.put_opts(&path, "y".into(), update(other)).await;
     assert!(matches!(stale, Err(Error::Precondition { .. })), "{stale:?}");
     client.put_opts(&path, "y".into(), update(etag)).await.unwrap();
@@ -142,7 +143,7 @@ async fn lists_page_by_page() {
     let rolled = client.list_with_delimiter(None).await.unwrap();
     assert_eq!((rolled.objects.len(), rolled.common_prefixes.len()), (0, 26));
 
-    let doomed = stream::iter(expected.iter().map(|key| Ok(Path::from(key.as_str())))).boxed();
+    let doomed = stream::iter(expected.into_iter().map(|key| Ok(Path::from(key)))).boxed();
     assert_eq!(client.delete_stream(doomed).try_collect::<Vec<_>>().await.unwrap().len(), 2600);
     assert_eq!(client.list(None).count().await, 0);
     // What is gone from the index is gone from the disk.

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::path::Path;
 
 use object_store::aws::{AmazonS3, AmazonS3Builder, S3ConditionalPut};
-use pushdowndb_node::{Node, NodeConfig, start};
+use pushdowndb_node::{Limits, Node, NodeConfig, start};
 use tempfile::TempDir;
 
 pub const BUCKET: &str = "things";
@@ -18,8 +18,16 @@ pub struct World {
 
 impl World {
     pub async fn new() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    /// A node with other limits.
+    pub async fn with(change: impl FnOnce(&mut Limits)) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let node = serve(dir.path()).await;
+        let mut config = NodeConfig::store(dir.path().join("store"));
+        change(&mut config.limits);
+        let node = start(config).await.unwrap();
+        node.create_bucket(BUCKET).await.unwrap();
         Self { dir, node }
     }
 

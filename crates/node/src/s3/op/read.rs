@@ -84,7 +84,11 @@ fn wants_checksum(mode: Option<&ChecksumMode>) -> bool {
 }
 
 /// The part of the object that was asked for, if not all of it.
-fn part(meta: &ObjectMeta, range: Option<&s3s::dto::Range>, number: Option<PartNumber>) -> S3Result<Option<Range<u64>>> {
+fn part(
+    meta: &ObjectMeta,
+    range: Option<&s3s::dto::Range>,
+    number: Option<PartNumber>,
+) -> S3Result<Option<Range<u64>>> {
     match (range, number) {
         (None, None) => Ok(None),
         (Some(_), Some(_)) => Err(s3_error!(InvalidRequest, "Range and partNumber exclude each other")),

@@ -109,13 +109,13 @@ pub fn tokenize_sample(bytes: &[u8], whole: bool, options: &CsvOptions) -> Resul
         let quoting = dialect.quoting.unwrap_or_default();
         let fields = FieldColumn { data: text, spans: &spans, stride: 1, column: 0, rows: None, quoting };
         let mut record = Vec::with_capacity(spans.len());
-        fields.try_for_each(|span, field| match std::str::from_utf8(field.unwrap_or_default()) {
-            Ok(field) => {
-                record.push(field.to_owned());
-                Ok(())
-            }
-            Err(_) => Err(Error::invalid(format!("byte {}: the text is not UTF-8", span.start() + skipped))),
-        })?;
+        let mut scratch = Vec::new();
+        for row in 0..fields.len() {
+            let span = fields.span(row);
+            let field = fields.bytes(span, &mut scratch).unwrap_or_default();
+            let not_text = |_| Error::invalid(format!("byte {}: the text is not UTF-8", span.start() + skipped));
+            record.push(std::str::from_utf8(field).map_err(not_text)?.to_owned());
+        }
         records.push(record);
     }
     Ok(records)

@@ -6,11 +6,12 @@
 
 use std::sync::Arc;
 
-use arrow::array::builder::{BooleanBuilder, NullBufferBuilder, StringViewBuilder};
+use arrow::array::builder::{BooleanBuilder, NullBufferBuilder};
 use arrow::array::timezone::Tz;
 use arrow::array::types::*;
 use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, GenericStringArray, OffsetSizeTrait, PrimitiveArray, StringArray,
+    StringViewArray,
 };
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute::{CastOptions, can_cast_types, cast_with_options};
@@ -135,7 +136,7 @@ pub(crate) fn builder(data_type: &DataType, nulls: Nulls, spelling: Spelling) ->
         DataType::Boolean => Box::new(Booleans { values: BooleanBuilder::new(), nulls, spelling }),
         DataType::Utf8 => Box::new(Text::<i32>::new(nulls)),
         DataType::LargeUtf8 => Box::new(Text::<i64>::new(nulls)),
-        DataType::Utf8View => Box::new(TextViews { values: StringViewBuilder::new(), nulls, bytes: 0 }),
+        DataType::Utf8View => Box::new(TextViews(Text::new(nulls))),
         other if can_cast_types(&DataType::Utf8, other) => {
             Box::new(Casted { text: Text::new(nulls), data_type: other.clone() })
         }
@@ -158,6 +159,19 @@ struct Primitives<T: ArrowPrimitiveType, P> {
     nulls: Nulls,
     spelling: Spelling,
     parse: P,
+    /// How many values the last batch had; the next one will have as many.
+    capacity: usize,
+}
+
+/// The value of a field that the column's own rule does not take, if a cast takes it.
+#[cold]
+fn respelled<T: ArrowPrimitiveType>(field: &[u8], data_type: &DataType, spelling: Spelling) -> Option<T::Native> {
+    match spelling {
+        Spelling::Declared => None,
+        Spelling::Cast => {
+            arrow_cast(field, data_type)?.as_any().downcast_ref::<PrimitiveArray<T>>().map(|array| array.value(0))
+        }
+    }
 }
 
 fn primitive<T, P>(data_type: &DataType, nulls: Nulls, spelling: Spelling, parse: P) -> Box<dyn ColumnBuilder>
@@ -165,14 +179,14 @@ where
     T: ArrowPrimitiveType,
     P: Fn(&[u8]) -> Option<T::Native> + Send + 'static,
 {
-    let data_type = data_type.clone();
     Box::new(Primitives::<T, P> {
-        data_type,
+        data_type: data_type.clone(),
         values: vec![],
         validity: NullBufferBuilder::new(0),
         nulls,
         spelling,
         parse,
+        capacity: 0,
     })
 }
 
@@ -182,28 +196,34 @@ where
     P: Fn(&[u8]) -> Option<T::Native> + Send,
 {
     fn append(&mut self, fields: &FieldColumn<'_>) -> Result<(), BadField> {
-        self.values.reserve(fields.len());
-        let Self { data_type, values, validity, nulls, spelling, parse } = self;
-        fields.try_for_each(|span, field| {
+        let Self { data_type, values, validity, nulls, spelling, parse, capacity } = self;
+        values.reserve(if values.is_empty() { fields.len().max(*capacity) } else { fields.len() });
+        let mut scratch = Vec::new();
+        // Rows since the last NULL, which is cheaper than noting each.
+        let mut valid = 0;
+        for row in 0..fields.len() {
+            let span = fields.span(row);
+            let field = fields.bytes(span, &mut scratch);
             let Some(field) = field.filter(|f| !nulls.is_null(f)) else {
                 nulls.check(field, span)?;
-                values.push(T::default_value());
+                validity.append_n_non_nulls(valid);
                 validity.append_null();
-                return Ok(());
+                valid = 0;
+                values.push(T::default_value());
+                continue;
             };
-            let value = parse(field).or_else(|| match spelling {
-                Spelling::Declared => None,
-                Spelling::Cast => {
-                    arrow_cast(field, data_type)?.as_any().downcast_ref::<PrimitiveArray<T>>().map(|a| a.value(0))
-                }
+            values.push(match parse(field) {
+                Some(value) => value,
+                None => respelled::<T>(field, data_type, *spelling).ok_or(BadField { span, null: false })?,
             });
-            values.push(value.ok_or(BadField { span, null: false })?);
-            validity.append_non_null();
-            Ok(())
-        })
+            valid += 1;
+        }
+        validity.append_n_non_nulls(valid);
+        Ok(())
     }
 
     fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
+        self.capacity = self.values.len();
         let values = ScalarBuffer::from(std::mem::take(&mut self.values));
         let array = PrimitiveArray::<T>::try_new(values, self.validity.finish())?;
         Ok(Arc::new(array.with_data_type(self.data_type.clone())))
@@ -220,19 +240,22 @@ impl ColumnBuilder for Booleans {
     fn append(&mut self, fields: &FieldColumn<'_>) -> Result<(), BadField> {
         use arrow::array::AsArray;
         let Self { values, nulls, spelling } = self;
-        fields.try_for_each(|span, field| {
+        let mut scratch = Vec::new();
+        for row in 0..fields.len() {
+            let span = fields.span(row);
+            let field = fields.bytes(span, &mut scratch);
             let Some(field) = field.filter(|f| !nulls.is_null(f)) else {
                 nulls.check(field, span)?;
                 values.append_null();
-                return Ok(());
+                continue;
             };
             let value = values::boolean(field).or_else(|| match spelling {
                 Spelling::Declared => None,
                 Spelling::Cast => Some(arrow_cast(field, &DataType::Boolean)?.as_boolean().value(0)),
             });
             values.append_value(value.ok_or(BadField { span, null: false })?);
-            Ok(())
-        })
+        }
+        Ok(())
     }
 
     fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
@@ -245,14 +268,17 @@ struct Text<O: OffsetSizeTrait> {
     ends: Vec<O>,
     validity: NullBufferBuilder,
     nulls: Nulls,
+    /// Rows and bytes of the last batch; the next one will be like it.
+    capacity: (usize, usize),
 }
 
 impl<O: OffsetSizeTrait> Text<O> {
     fn new(nulls: Nulls) -> Self {
-        Self { bytes: vec![], ends: vec![O::zero()], validity: NullBufferBuilder::new(0), nulls }
+        Self { bytes: vec![], ends: vec![O::zero()], validity: NullBufferBuilder::new(0), nulls, capacity: (0, 0) }
     }
 
     fn take(&mut self) -> Result<GenericStringArray<O>, ArrowError> {
+        self.capacity = (self.ends.len(), self.bytes.len());
         let ends = std::mem::replace(&mut self.ends, vec![O::zero()]);
         let bytes = std::mem::take(&mut self.bytes);
         GenericStringArray::try_new(OffsetBuffer::new(ends.into()), Buffer::from(bytes), self.validity.finish())
@@ -261,32 +287,44 @@ impl<O: OffsetSizeTrait> Text<O> {
 
 impl<O: OffsetSizeTrait> ColumnBuilder for Text<O> {
     fn append(&mut self, fields: &FieldColumn<'_>) -> Result<(), BadField> {
-        let Self { bytes, ends, validity, nulls } = self;
+        let Self { bytes, ends, validity, nulls, capacity } = self;
+        if ends.len() == 1 {
+            ends.reserve(fields.len().max(capacity.0));
+            bytes.reserve(capacity.1);
+        }
         let before = bytes.len();
-        ends.reserve(fields.len());
-        fields.try_for_each(|span, field| {
+        let mut scratch = Vec::new();
+        let mut valid = 0;
+        for row in 0..fields.len() {
+            let span = fields.span(row);
+            let field = fields.bytes(span, &mut scratch);
             match field.filter(|f| !nulls.is_null(f)) {
                 Some(field) => {
-                    bytes.extend_from_slice(field);
-                    validity.append_non_null();
+                    fields.copy(span, field, bytes);
+                    valid += 1;
                 }
                 None => {
                     nulls.check(field, span)?;
+                    validity.append_n_non_nulls(valid);
                     validity.append_null();
+                    valid = 0;
                 }
             }
             // Batches are cut long before offsets run out, see `limits::BATCH_TEXT_BYTES`.
             ends.push(O::usize_as(bytes.len()));
-            Ok(())
-        })?;
+        }
+        validity.append_n_non_nulls(valid);
         // One pass over all of them is much cheaper than one check for each; only bad text is looked for singly.
         if bytes.get(before..).is_some_and(<[u8]>::is_ascii) {
             return Ok(());
         }
-        fields.try_for_each(|span, field| match field.map(std::str::from_utf8) {
-            Some(Err(_)) => Err(BadField { span, null: false }),
-            _ => Ok(()),
-        })
+        for row in 0..fields.len() {
+            let span = fields.span(row);
+            if fields.bytes(span, &mut scratch).is_some_and(|field| std::str::from_utf8(field).is_err()) {
+                return Err(BadField { span, null: false });
+            }
+        }
+        Ok(())
     }
 
     fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
@@ -298,37 +336,20 @@ impl<O: OffsetSizeTrait> ColumnBuilder for Text<O> {
     }
 }
 
-struct TextViews {
-    values: StringViewBuilder,
-    nulls: Nulls,
-    bytes: usize,
-}
+/// Views are made of plain text at the end: Arrow shares the bytes and does not check them again.
+struct TextViews(Text<i32>);
 
 impl ColumnBuilder for TextViews {
     fn append(&mut self, fields: &FieldColumn<'_>) -> Result<(), BadField> {
-        let Self { values, nulls, bytes } = self;
-        fields.try_for_each(|span, field| {
-            match field.filter(|f| !nulls.is_null(f)) {
-                Some(field) => {
-                    values.append_value(std::str::from_utf8(field).map_err(|_| BadField { span, null: false })?);
-                    *bytes += field.len();
-                }
-                None => {
-                    nulls.check(field, span)?;
-                    values.append_null();
-                }
-            }
-            Ok(())
-        })
+        self.0.append(fields)
     }
 
     fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
-        self.bytes = 0;
-        Ok(Arc::new(self.values.finish()))
+        Ok(Arc::new(StringViewArray::from(&self.0.take()?)))
     }
 
     fn text_bytes(&self) -> usize {
-        self.bytes
+        self.0.text_bytes()
     }
 }
 
@@ -341,10 +362,14 @@ struct Casted {
 
 impl ColumnBuilder for Casted {
     fn append(&mut self, fields: &FieldColumn<'_>) -> Result<(), BadField> {
-        fields.try_for_each(|span, field| match field.filter(|f| !self.text.nulls.is_null(f)) {
-            Some(field) if arrow_cast(field, &self.data_type).is_none() => Err(BadField { span, null: false }),
-            _ => Ok(()),
-        })?;
+        let mut scratch = Vec::new();
+        for row in 0..fields.len() {
+            let span = fields.span(row);
+            let field = fields.bytes(span, &mut scratch).filter(|f| !self.text.nulls.is_null(f));
+            if field.is_some_and(|field| arrow_cast(field, &self.data_type).is_none()) {
+                return Err(BadField { span, null: false });
+            }
+        }
         self.text.append(fields)
     }
 

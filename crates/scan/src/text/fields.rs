@@ -92,27 +92,53 @@ impl<'a> FieldColumn<'a> {
         self.rows.map_or(self.spans.len() / self.stride.max(1), <[u32]>::len)
     }
 
-    /// Calls `f` with each field's bytes (`None` if missing), stopping at the first error.
-    #[inline]
-    pub(crate) fn try_for_each<E>(&self, mut f: impl FnMut(Span, Option<&[u8]>) -> Result<(), E>) -> Result<(), E> {
-        let mut scratch = Vec::new();
-        let mut visit = |span: Span| -> Result<(), E> {
-            if span.end & RAW == 0 {
-                // Spans lie within the block they were cut from; an empty field stands in if one did not.
-                return f(span, Some(self.data.get(span.start as usize..span.end as usize).unwrap_or_default()));
-            }
-            if span.is_missing() {
-                return f(span, None);
-            }
-            self.quoting.unquote(self.raw(span), &mut scratch);
-            f(span, Some(&scratch))
+    /// The field of a row.
+    #[inline(always)]
+    pub(crate) fn span(&self, row: usize) -> Span {
+        let row = match self.rows {
+            None => row,
+            Some(rows) => rows.get(row).map_or(usize::MAX, |row| *row as usize),
         };
-        match self.rows {
-            None => self.spans.iter().skip(self.column).step_by(self.stride).try_for_each(|span| visit(*span)),
-            Some(rows) => rows.iter().try_for_each(|row| {
-                self.spans.get(*row as usize * self.stride + self.column).map_or(Ok(()), |s| visit(*s))
-            }),
+        self.spans.get(row.wrapping_mul(self.stride).wrapping_add(self.column)).copied().unwrap_or(Span::MISSING)
+    }
+
+    /// The bytes of a field, `None` if it is missing. `scratch` holds those that must be unquoted.
+    #[inline(always)]
+    pub(crate) fn bytes<'s>(&self, span: Span, scratch: &'s mut Vec<u8>) -> Option<&'s [u8]>
+    where
+        'a: 's,
+    {
+        if span.end & RAW == 0 {
+            // Spans lie within the block they were cut from.
+            return self.data.get(span.start as usize..span.end as usize);
         }
+        self.unquoted(span, scratch)
+    }
+
+    /// Appends the bytes of a field that [`Self::bytes`] gave.
+    #[inline(always)]
+    pub(crate) fn copy(&self, span: Span, field: &[u8], into: &mut Vec<u8>) {
+        // Copying a fixed number of bytes and cutting off the rest takes no call; most fields are short.
+        let start = span.start as usize;
+        if field.len() <= 16
+            && span.end & RAW == 0
+            && let Some(chunk) = self.data.get(start..start + 16)
+        {
+            let length = into.len() + field.len();
+            into.extend_from_slice(chunk);
+            into.truncate(length);
+        } else {
+            into.extend_from_slice(field);
+        }
+    }
+
+    #[inline(never)]
+    fn unquoted<'s>(&self, span: Span, scratch: &'s mut Vec<u8>) -> Option<&'s [u8]> {
+        if span.is_missing() {
+            return None;
+        }
+        self.quoting.unquote(self.raw(span), scratch);
+        Some(scratch)
     }
 
     fn raw(&self, span: Span) -> &'a [u8] {

@@ -31,9 +31,50 @@ fn text(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok()
 }
 
-/// All of `bytes` as digits.
+/// Up to 8 bytes as one word, the last of them in the highest byte and zeros before the first.
+#[inline]
+fn word(bytes: &[u8]) -> u64 {
+    // Two loads that may overlap, rather than a loop: what they share is the same in both.
+    let word = match bytes.len() {
+        0 => return 0,
+        1 => u64::from(bytes[0]),
+        2..4 => {
+            let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) else { return 0 };
+            u64::from(u16::from_le_bytes(*first)) | u64::from(u16::from_le_bytes(*last)) << (bytes.len() * 8 - 16)
+        }
+        4..8 => {
+            let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) else { return 0 };
+            u64::from(u32::from_le_bytes(*first)) | u64::from(u32::from_le_bytes(*last)) << (bytes.len() * 8 - 32)
+        }
+        _ => return bytes.first_chunk().map_or(0, |all| u64::from_le_bytes(*all)),
+    };
+    word << (64 - bytes.len() * 8)
+}
+
+/// The number that `count` digits in the high bytes of a word spell, 8 at most; the other bytes are zero.
+#[inline]
+fn eight_digits(word: u64, count: usize) -> Option<u64> {
+    const ZEROS: u64 = u64::from_le_bytes(*b"00000000");
+    if count == 0 {
+        return Some(0);
+    }
+    // Each byte becomes its digit; what is none is greater than 9 and taken to the high bit by the addition.
+    let digits = word ^ (ZEROS << (64 - count.min(8) * 8));
+    if (digits.wrapping_add(0x7676_7676_7676_7676) | digits) & 0x8080_8080_8080_8080 != 0 {
+        return None;
+    }
+    // Pairs of digits, then fours, then all eight.
+    let pairs = (digits.wrapping_mul(10) + (digits >> 8)) & 0x00ff_00ff_00ff_00ff;
+    let fours = (pairs.wrapping_mul(100) + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
+    Some((fours.wrapping_mul(10_000) + (fours >> 32)) & 0xffff_ffff)
+}
+
+/// All of `bytes`, at most 18, as digits.
 #[inline]
 fn digits(bytes: &[u8]) -> Option<u64> {
+    if bytes.len() <= 8 {
+        return eight_digits(word(bytes), bytes.len());
+    }
     let mut value = 0u64;
     for byte in bytes {
         let digit = byte.wrapping_sub(b'0');
@@ -92,30 +133,48 @@ fn short_decimal(bytes: &[u8]) -> Option<(bool, u64, usize)> {
         [b'-', rest @ ..] => (true, rest),
         rest => (false, rest),
     };
-    if rest.len() < 2 || rest.len() > SAFE_DIGITS + 1 {
-        let [digit] = rest else { return None };
-        let digit = digit.wrapping_sub(b'0');
-        return (digit <= 9).then_some((negative, u64::from(digit), 0));
-    }
-    let mut value = 0u64;
-    for (at, byte) in rest.iter().enumerate() {
-        let digit = byte.wrapping_sub(b'0');
-        if digit <= 9 {
-            value = value * 10 + u64::from(digit);
-        } else if *byte == b'.' && at + 1 < rest.len() {
-            let fraction = &rest[at + 1..];
-            let value = value.checked_mul(POW10[fraction.len()])?.checked_add(digits(fraction)?)?;
-            return Some((negative, value, fraction.len()));
-        } else {
-            return None;
+    match memchr::memchr(b'.', rest) {
+        Some(point) => {
+            let (whole, fraction) = (rest.get(..point)?, rest.get(point + 1..)?);
+            if rest.len() > SAFE_DIGITS + 1 || rest.len() == 1 {
+                return None;
+            }
+            let value = digits(whole)? * POW10[fraction.len()] + digits(fraction)?;
+            Some((negative, value, fraction.len()))
         }
+        None if (1..=SAFE_DIGITS).contains(&rest.len()) => Some((negative, digits(rest)?, 0)),
+        None => None,
     }
-    (rest.len() <= SAFE_DIGITS).then_some((negative, value, 0))
 }
 
 /// A decimal of this precision and scale, unscaled.
 #[inline]
 pub(crate) fn decimal128(bytes: &[u8], precision: u8, scale: i8) -> Option<i128> {
+    // Most decimals have as many places as the column: the point is where it is expected.
+    if let Ok(places) = usize::try_from(scale)
+        && let Some(point) = bytes.len().checked_sub(places + 1)
+        && (1..=9).contains(&point)
+        && places <= 8
+        && bytes.get(point) == Some(&b'.')
+    {
+        let (whole, fraction) = (bytes.get(..point)?, bytes.get(point + 1..)?);
+        let (negative, whole) = match whole {
+            [b'-', digits @ ..] => (true, digits),
+            digits => (false, digits),
+        };
+        if whole.len() <= 8
+            && whole.len() + places > 0
+            && let (Some(whole), Some(fraction)) =
+                (eight_digits(word(whole), whole.len()), eight_digits(word(fraction), places))
+        {
+            let value = whole * POW10[places] + fraction;
+            if precision < 19 && value >= POW10[usize::from(precision)] {
+                return None;
+            }
+            let value = i128::from(value);
+            return Some(if negative { -value } else { value });
+        }
+    }
     if let Some((negative, value, places)) = short_decimal(bytes)
         && let Ok(scale) = usize::try_from(scale)
         && places <= scale
@@ -214,15 +273,20 @@ pub(crate) fn boolean(bytes: &[u8]) -> Option<bool> {
 /// Exactly `YYYY-MM-DD`, a day of the calendar, as days since 1970-01-01.
 #[inline]
 pub(crate) fn date32(bytes: &[u8]) -> Option<i32> {
-    let bytes: &[u8; 10] = bytes.try_into().ok()?;
-    let d = bytes.map(|b| u32::from(b.wrapping_sub(b'0')));
-    let dash = u32::from(b'-'.wrapping_sub(b'0'));
-    let bad = [0, 1, 2, 3, 5, 6, 8, 9].iter().any(|i| d[*i] > 9);
-    if bad || d[4] != dash || d[7] != dash {
+    let (year_month, day): (&[u8; 8], &[u8]) = bytes.split_first_chunk()?;
+    let day: &[u8; 2] = day.try_into().ok()?;
+    // After the XOR every byte is its digit, and both dashes are 0. Adding takes whatever is greater to the high bit.
+    let year_month = u64::from_le_bytes(*year_month) ^ u64::from_le_bytes(*b"0000-00-");
+    let day = u64::from(u16::from_le_bytes(*day) ^ u16::from_le_bytes(*b"00"));
+    let over = (year_month.wrapping_add(0x7f76_767f_7676_7676) | year_month | day.wrapping_add(0x7676) | day)
+        & 0x8080_8080_8080_8080;
+    if over != 0 {
         return None;
     }
-    let (year, month, day) = (d[0] * 1000 + d[1] * 100 + d[2] * 10 + d[3], d[5] * 10 + d[6], d[8] * 10 + d[9]);
-    days(year, month, day)
+    let digit = |word: u64, at: u32| (word >> (at * 8)) as u32 & 0xf;
+    let year =
+        digit(year_month, 0) * 1000 + digit(year_month, 1) * 100 + digit(year_month, 2) * 10 + digit(year_month, 3);
+    days(year, digit(year_month, 5) * 10 + digit(year_month, 6), digit(day, 0) * 10 + digit(day, 1))
 }
 
 /// Days before each month of a year that is not a leap year.
@@ -336,6 +400,25 @@ mod tests {
         let most = "9".repeat(38);
         assert_eq!(decimal128(most.as_bytes(), 38, 0), Some(10i128.pow(38) - 1));
         assert_eq!(decimal128(b"1234", 5, -2), Some(12));
+    }
+
+    #[test]
+    fn short_paths_agree_with_the_long_ones() {
+        let mut state = 7u64;
+        let mut next = |n: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % n
+        };
+        for _ in 0..200_000 {
+            let alphabet = if next(10) == 0 { b"0123456789.-+e /:".as_slice() } else { b"0123456789.".as_slice() };
+            let text: Vec<u8> = (0..next(14)).map(|_| alphabet[next(alphabet.len() as u64) as usize]).collect();
+            let shown = String::from_utf8_lossy(&text).into_owned();
+            for (precision, scale) in [(15, 2), (5, 2), (20, 0), (12, 6)] {
+                assert_eq!(decimal128(&text, precision, scale), long_decimal(&text, precision, scale), "{shown}");
+            }
+            assert_eq!(int64(&text), Int64Type::parse(&shown), "{shown}");
+            assert_eq!(float64(&text), Float64Type::parse(&shown), "{shown}");
+        }
     }
 
     #[test]

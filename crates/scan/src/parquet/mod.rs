@@ -1,7 +1,8 @@
 //! Parquet: typed columns by name, read row group by row group.
 //!
 //! Row groups that statistics rule out are not read. Of the others, the predicate's columns are decoded first and
-//! the rest only where rows pass.
+//! the rest only where rows pass, if that rest is most of what is read; otherwise skipping through pages costs more
+//! than decoding them, and all columns are decoded before the rows are filtered.
 
 mod adapt;
 mod chunks;
@@ -37,7 +38,11 @@ pub(crate) struct ParquetScan {
     /// All columns that are read, as declared.
     schema: SchemaRef,
     predicate: Option<Expr>,
+    /// The columns that come out, by their index in `schema`.
+    columns: Vec<usize>,
     output: Adapter,
+    /// The predicate, where it is evaluated on whole batches of all columns.
+    filter: Option<Evaluator>,
     range: Option<Range<u64>>,
     batch_rows: usize,
     counters: Arc<ScanCounters>,
@@ -69,7 +74,9 @@ impl ParquetScan {
             reader,
             schema: Arc::clone(schema),
             predicate,
+            columns: columns.to_vec(),
             output,
+            filter: None,
             range,
             batch_rows: options.batch_rows.max(1),
             counters,
@@ -86,7 +93,14 @@ impl ParquetScan {
         while let Some(rows) = &mut self.rows {
             match rows.next().await {
                 Some(Ok(batch)) if batch.num_rows() == 0 => {}
-                Some(Ok(batch)) => return self.output.adapt(&batch).map(Some),
+                Some(Ok(batch)) => {
+                    let batch = self.output.adapt(&batch)?;
+                    let Some(filter) = &self.filter else { return Ok(Some(batch)) };
+                    let batch = filter.filter(&batch)?.project(&self.columns).map_err(from_arrow)?;
+                    if batch.num_rows() > 0 {
+                        return Ok(Some(batch));
+                    }
+                }
                 Some(Err(error)) => return Err(self.error(error)),
                 None => break,
             }
@@ -103,9 +117,17 @@ impl ParquetScan {
         self.counters.rows_scanned.fetch_add(u64::try_from(rows).unwrap_or_default(), Ordering::Relaxed);
         self.counters.row_groups_scanned.fetch_add(groups.len() as u64, Ordering::Relaxed);
 
-        let columns = self.output.columns(arrow.schema());
         let mask = |columns: Vec<usize>| ProjectionMask::roots(arrow.parquet_schema(), columns);
-        let filter = self.row_filter(&arrow, mask)?;
+        let filter = match &self.predicate {
+            Some(predicate) if !self.is_mostly_output(predicate, &metadata) => {
+                self.filter = Some(Evaluator::predicate(predicate, &self.schema)?);
+                self.output = Adapter::new(self.reader.location(), Arc::clone(&self.schema));
+                None
+            }
+            Some(predicate) => Some(self.row_filter(predicate, &arrow, mask)?),
+            None => None,
+        };
+        let columns = self.output.columns(arrow.schema());
         let output = mask(columns);
         let chunks = Chunks {
             reader: Arc::clone(&self.reader),
@@ -149,38 +171,44 @@ impl ParquetScan {
         Ok(kept)
     }
 
-    /// The predicate, as conditions to be evaluated one after the other on ever fewer rows.
-    fn row_filter(
-        &self,
-        arrow: &ArrowReaderMetadata,
-        mask: impl Fn(Vec<usize>) -> ProjectionMask,
-    ) -> Result<Option<RowFilter>> {
-        let Some(predicate) = &self.predicate else { return Ok(None) };
-        let mut stages: Vec<(Vec<usize>, Vec<Expr>)> = Vec::new();
-        for conjunct in predicate.clone().into_conjuncts() {
-            let columns = conjunct.columns();
-            match stages.last_mut() {
-                Some((last, all)) if *last == columns => all.push(conjunct),
-                _ => stages.push((columns, vec![conjunct])),
+    /// Whether most of what is read is of no concern to the predicate, by the bytes that are decoded.
+    fn is_mostly_output(&self, predicate: &Expr, metadata: &ParquetMetaData) -> bool {
+        let of_predicate = predicate.columns();
+        let (mut filtered, mut others) = (0, 0);
+        for column in metadata.row_groups().iter().flat_map(RowGroupMetaData::columns) {
+            let root = column.column_path().parts().first();
+            let index = root.and_then(|name| self.schema.index_of(name).ok());
+            match index {
+                Some(index) if of_predicate.contains(&index) => filtered += column.uncompressed_size(),
+                Some(_) => others += column.uncompressed_size(),
+                None => {}
             }
         }
-        let stages = stages.into_iter().map(|(columns, all)| -> Result<Box<dyn ArrowPredicate>> {
-            let condition =
-                map_columns(&Expr::conjunction(all), &mut |i| columns.binary_search(&i).unwrap_or(usize::MAX));
-            let schema: SchemaRef = Arc::new(self.schema.project(&columns).map_err(from_arrow)?);
-            let adapter = Adapter::new(self.reader.location(), schema);
-            let evaluator = Evaluator::predicate(&condition, adapter.schema())?;
-            let failed = Arc::clone(&self.failed);
-            let columns = adapter.columns(arrow.schema());
-            Ok(Box::new(ArrowPredicateFn::new(mask(columns), move |batch: RecordBatch| {
-                adapter.adapt(&batch).and_then(|batch| evaluator.matches(&batch)).map_err(|error| {
-                    let text = error.to_string();
-                    failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-                    ArrowError::ComputeError(text)
-                })
-            })))
-        });
-        Ok(Some(RowFilter::new(stages.collect::<Result<_>>()?)))
+        others > filtered
+    }
+
+    /// The predicate as the reader takes it: its own columns are decoded first, the others for the rows that pass.
+    fn row_filter(
+        &self,
+        predicate: &Expr,
+        arrow: &ArrowReaderMetadata,
+        mask: impl Fn(Vec<usize>) -> ProjectionMask,
+    ) -> Result<RowFilter> {
+        let columns = predicate.columns();
+        let condition = map_columns(predicate, &mut |i| columns.binary_search(&i).unwrap_or(usize::MAX));
+        let schema: SchemaRef = Arc::new(self.schema.project(&columns).map_err(from_arrow)?);
+        let adapter = Adapter::new(self.reader.location(), schema);
+        let evaluator = Evaluator::predicate(&condition, adapter.schema())?;
+        let failed = Arc::clone(&self.failed);
+        let columns = adapter.columns(arrow.schema());
+        let passes: Box<dyn ArrowPredicate> = Box::new(ArrowPredicateFn::new(mask(columns), move |batch: RecordBatch| {
+            adapter.adapt(&batch).and_then(|batch| evaluator.matches(&batch)).map_err(|error| {
+                let text = error.to_string();
+                failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                ArrowError::ComputeError(text)
+            })
+        }));
+        Ok(RowFilter::new(vec![passes]))
     }
 
     fn error(&self, error: ParquetError) -> Error {

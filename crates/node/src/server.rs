@@ -38,7 +38,8 @@ pub(crate) async fn serve(
     stop: CancellationToken,
 ) {
     let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.header_read).pipeline_flush(true);
+    // Never `pipeline_flush`: with it hyper takes in a whole body before the peer has read any of it.
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.header_read);
     let service = Marked { service };
     let graceful = GracefulShutdown::new();
     let slots = Arc::new(Semaphore::new(limits.connections));

@@ -2,8 +2,6 @@
 //!
 //! Values of JSON lose their quotes: `"a"` is written as `a`, `null` as nothing, `{…}` as it is.
 
-use bytes::{BufMut, BytesMut};
-
 use super::Token;
 use super::rows::{Cell, Column};
 
@@ -17,6 +15,8 @@ pub(super) struct CsvWriter {
     always: bool,
     /// Bytes that make a field need quotes.
     special: Box<[bool; 256]>,
+    /// One of those stands in numbers or times.
+    odd: bool,
     tokens: Vec<Token>,
 }
 
@@ -28,8 +28,9 @@ impl CsvWriter {
                 *place = true;
             }
         }
+        let odd = b"0123456789+-.:eEinfNaTZ".iter().any(|&byte| special.get(usize::from(byte)) == Some(&true));
         let (delimiter, terminator) = (delimiter.into(), terminator.into());
-        Self { delimiter, terminator, quote, escape, always, special, tokens: Vec::new() }
+        Self { delimiter, terminator, quote, escape, always, special, odd, tokens: Vec::new() }
     }
 
     /// For rows of which some columns hold JSON.
@@ -39,42 +40,41 @@ impl CsvWriter {
     }
 
     /// Writes one record.
-    pub fn record(&self, out: &mut BytesMut, columns: &[Column], row: usize) {
+    pub fn record(&self, out: &mut Vec<u8>, columns: &[Column], row: usize) {
         let start = out.len();
         for (place, column) in columns.iter().enumerate() {
             if place > 0 {
-                out.put_slice(&self.delimiter);
+                out.extend_from_slice(&self.delimiter);
             }
             let token = self.tokens.get(place).copied().unwrap_or(Token::No);
             column.cell(row, |cell| match (token, cell) {
-                (Token::Value, Cell::Text(text)) => self.token(out, text),
-                (Token::Record, Cell::Text(text)) => self.members(out, text),
+                (Token::Value, Cell::Text(text, _)) => self.token(out, text),
+                (Token::Record, Cell::Text(text, _)) => self.members(out, text),
                 (_, cell) => self.field(out, cell),
             });
         }
         // An empty line would not be seen as a record of one empty field.
         if out.len() == start {
-            out.put_slice(&[self.quote, self.quote]);
+            out.extend_from_slice(&[self.quote, self.quote]);
         }
-        out.put_slice(&self.terminator);
+        out.extend_from_slice(&self.terminator);
     }
 
-    fn field(&self, out: &mut BytesMut, cell: Cell<'_>) {
-        let plain: &[u8] = match cell {
-            Cell::Text(text) => text.as_bytes(),
-            Cell::Number(write) | Cell::Float(_, write) | Cell::Time(write) => return self.written(out, write),
-            Cell::Null => b"",
-            Cell::Boolean(true) => b"true",
-            Cell::Boolean(false) => b"false",
-        };
-        self.text(out, plain);
+    fn field(&self, out: &mut Vec<u8>, cell: Cell<'_>) {
+        match cell {
+            Cell::Text(text, true) => self.plain(out, text.as_bytes()),
+            Cell::Text(text, false) => self.text(out, text.as_bytes()),
+            Cell::Number(write) | Cell::Float(_, write) | Cell::Time(write) => self.written(out, write),
+            Cell::Null => self.text(out, b""),
+            Cell::Boolean(value) => self.text(out, if value { b"true" } else { b"false" }),
+        }
     }
 
-    /// Writes a value in place; it is taken back only if it needs quotes.
-    fn written(&self, out: &mut BytesMut, write: &dyn Fn(&mut BytesMut)) {
+    /// Writes a value in place; it is taken back only where it may need quotes.
+    fn written(&self, out: &mut Vec<u8>, write: &dyn Fn(&mut Vec<u8>)) {
         let start = out.len();
         write(out);
-        if self.always || out.get(start..).is_some_and(|value| self.needs_quotes(value)) {
+        if self.always || self.odd {
             let value = out.split_off(start);
             self.text(out, &value);
         }
@@ -84,22 +84,36 @@ impl CsvWriter {
         value.iter().any(|&byte| self.special.get(usize::from(byte)).copied().unwrap_or(true))
     }
 
-    fn text(&self, out: &mut BytesMut, value: &[u8]) {
-        if !self.always && !self.needs_quotes(value) {
-            out.put_slice(value);
-            return;
-        }
-        out.put_u8(self.quote);
-        for &byte in value {
-            if byte == self.quote || byte == self.escape {
-                out.put_u8(self.escape);
-            }
-            out.put_u8(byte);
-        }
-        out.put_u8(self.quote);
+    /// Whether text of these bytes is written as it is, between quotes or not.
+    pub fn is_plain(&self, text: &[u8]) -> bool {
+        !self.needs_quotes(text) && !(self.always && text.contains(&self.escape))
     }
 
-    fn token(&self, out: &mut BytesMut, token: &str) {
+    fn plain(&self, out: &mut Vec<u8>, value: &[u8]) {
+        if self.always {
+            out.push(self.quote);
+            out.extend_from_slice(value);
+            out.push(self.quote);
+        } else {
+            out.extend_from_slice(value);
+        }
+    }
+
+    fn text(&self, out: &mut Vec<u8>, value: &[u8]) {
+        if self.is_plain(value) {
+            return self.plain(out, value);
+        }
+        out.push(self.quote);
+        for &byte in value {
+            if byte == self.quote || byte == self.escape {
+                out.push(self.escape);
+            }
+            out.push(byte);
+        }
+        out.push(self.quote);
+    }
+
+    fn token(&self, out: &mut Vec<u8>, token: &str) {
         let token = token.trim();
         if token.starts_with('"')
             && let Ok(text) = serde_json::from_str::<String>(token)
@@ -111,12 +125,12 @@ impl CsvWriter {
     }
 
     /// The values of a record side by side, as `*` selects them.
-    fn members(&self, out: &mut BytesMut, record: &str) {
+    fn members(&self, out: &mut Vec<u8>, record: &str) {
         match members(record) {
             Some(values) => {
                 for (place, value) in values.into_iter().enumerate() {
                     if place > 0 {
-                        out.put_slice(&self.delimiter);
+                        out.extend_from_slice(&self.delimiter);
                     }
                     self.token(out, value);
                 }

@@ -1,9 +1,9 @@
 //! Rows of Arrow batches as the records of an answer, in CSV or JSON.
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Date32Array, Decimal128Array, Float32Array, Float64Array, Int8Array,
-    Int16Array, Int32Array, Int64Array, LargeStringArray, PrimitiveArray, RecordBatch, StringArray, StringViewArray,
-    UInt8Array, UInt16Array, UInt32Array, UInt64Array,
+    Array, ArrayRef, AsArray, BooleanArray, Date32Array, Decimal128Array, Float32Array, Float64Array,
+    GenericStringArray, Int8Array, Int16Array, Int32Array, Int64Array, LargeStringArray, OffsetSizeTrait,
+    PrimitiveArray, RecordBatch, StringArray, StringViewArray, UInt8Array, UInt16Array, UInt32Array, UInt64Array,
 };
 use arrow::compute::cast;
 use arrow::datatypes::{
@@ -11,7 +11,6 @@ use arrow::datatypes::{
     TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
     UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
-use bytes::BytesMut;
 use pushdown::{Error, Result};
 
 use super::csv::CsvWriter;
@@ -33,13 +32,14 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    pub fn new(batch: &RecordBatch) -> Result<Self> {
-        let columns = batch.columns().iter().map(Column::new).collect::<Result<_>>()?;
+    /// The rows of a batch that `writer` will write.
+    pub fn new(batch: &RecordBatch, writer: &RowWriter) -> Result<Self> {
+        let columns = batch.columns().iter().map(|array| Column::new(array, writer)).collect::<Result<_>>()?;
         Ok(Self { columns, count: batch.num_rows(), at: 0 })
     }
 
     /// Writes rows until `out` holds `enough` bytes; false when there are none left.
-    pub fn fill(&mut self, writer: &RowWriter, out: &mut BytesMut, enough: usize) -> bool {
+    pub fn fill(&mut self, writer: &RowWriter, out: &mut Vec<u8>, enough: usize) -> bool {
         while self.at < self.count && out.len() < enough {
             match writer {
                 RowWriter::Csv(csv) => csv.record(out, &self.columns, self.at),
@@ -48,6 +48,18 @@ impl Rows {
             self.at += 1;
         }
         self.at < self.count
+    }
+}
+
+impl RowWriter {
+    fn is_plain<O: OffsetSizeTrait>(&self, array: &GenericStringArray<O>) -> bool {
+        let offsets = array.value_offsets();
+        let span = offsets.first().zip(offsets.last()).map(|(first, last)| first.as_usize()..last.as_usize());
+        let text = span.and_then(|span| array.value_data().get(span)).unwrap_or_default();
+        match self {
+            Self::Csv(csv) => csv.is_plain(text),
+            Self::Json(json) => json.is_plain(text),
+        }
     }
 }
 
@@ -69,8 +81,9 @@ pub(super) enum Column {
     Date(Date32Array),
     /// Ticks, ticks per second, whether it is an instant.
     Timestamp(Int64Array, i64, bool),
-    Utf8(StringArray),
-    LargeUtf8(LargeStringArray),
+    /// Text, and whether none of it needs quotes or escapes: one look at all of it is faster than one at each.
+    Utf8(StringArray, bool),
+    LargeUtf8(LargeStringArray, bool),
     Utf8View(StringViewArray),
 }
 
@@ -78,17 +91,18 @@ pub(super) enum Column {
 pub(super) enum Cell<'a> {
     Null,
     Boolean(bool),
-    /// Text that is written as it is, and a number in JSON.
-    Number(&'a dyn Fn(&mut BytesMut)),
-    /// A double that JSON has no number for, or a number.
-    Float(f64, &'a dyn Fn(&mut BytesMut)),
-    /// Text that needs no quotes in CSV unless the delimiters are odd.
-    Time(&'a dyn Fn(&mut BytesMut)),
-    Text(&'a str),
+    /// A number.
+    Number(&'a dyn Fn(&mut Vec<u8>)),
+    /// A double, for which JSON may have no number.
+    Float(f64, &'a dyn Fn(&mut Vec<u8>)),
+    /// A date or time, which is text in JSON.
+    Time(&'a dyn Fn(&mut Vec<u8>)),
+    /// Text, and whether it is known to need no quotes or escapes.
+    Text(&'a str, bool),
 }
 
 impl Column {
-    fn new(array: &ArrayRef) -> Result<Self> {
+    fn new(array: &ArrayRef, writer: &RowWriter) -> Result<Self> {
         fn ticks<T: arrow::datatypes::ArrowPrimitiveType<Native = i64>>(array: &ArrayRef) -> Int64Array {
             let array: &PrimitiveArray<T> = array.as_primitive();
             Int64Array::new(array.values().clone(), array.nulls().cloned())
@@ -117,8 +131,14 @@ impl Column {
                 };
                 Self::Timestamp(ticks, per_second, zone.is_some())
             }
-            DataType::Utf8 => Self::Utf8(array.as_string::<i32>().clone()),
-            DataType::LargeUtf8 => Self::LargeUtf8(array.as_string::<i64>().clone()),
+            DataType::Utf8 => {
+                let array = array.as_string::<i32>();
+                Self::Utf8(array.clone(), writer.is_plain(array))
+            }
+            DataType::LargeUtf8 => {
+                let array = array.as_string::<i64>();
+                Self::LargeUtf8(array.clone(), writer.is_plain(array))
+            }
             DataType::Utf8View => Self::Utf8View(array.as_string_view().clone()),
             // Rarer types take the way over text.
             other => {
@@ -132,7 +152,7 @@ impl Column {
                 let array = cast(array, to).map_err(|error| {
                     Error::unsupported(format!("values of type {other} cannot be returned")).with_source(error)
                 })?;
-                Self::new(&array)?
+                Self::new(&array, writer)?
             }
         })
     }
@@ -167,9 +187,9 @@ impl Column {
             Self::Timestamp(array, per_second, utc) => {
                 value!(array, v => Cell::Time(&|out| text::timestamp(out, v, *per_second, *utc)))
             }
-            Self::Utf8(array) => value!(array, v => Cell::Text(v)),
-            Self::LargeUtf8(array) => value!(array, v => Cell::Text(v)),
-            Self::Utf8View(array) => value!(array, v => Cell::Text(v)),
+            Self::Utf8(array, plain) => value!(array, v => Cell::Text(v, *plain)),
+            Self::LargeUtf8(array, plain) => value!(array, v => Cell::Text(v, *plain)),
+            Self::Utf8View(array) => value!(array, v => Cell::Text(v, false)),
         }
     }
 }

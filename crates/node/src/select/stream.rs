@@ -3,12 +3,13 @@
 //! The scan runs on its own task and is at most two frames ahead of the client, so a slow client slows the
 //! scan and memory stays bounded. A client that goes away ends the scan.
 
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
-use bytes::BytesMut;
+use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use pushdown::Format;
@@ -73,7 +74,7 @@ impl Answer {
 
     /// Sends all rows. A scan that fails sends its error and counts as a client that wants no more.
     async fn rows(&mut self, events: &Sender<Event>) -> Result<(), Gone> {
-        let mut frame = BytesMut::new();
+        let mut frame = Vec::new();
         let mut tick = interval(self.keep_alive);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         tick.tick().await;
@@ -87,7 +88,7 @@ impl Answer {
             };
             let rows = match batch {
                 None => return self.send_rows(events, &mut frame).await,
-                Some(batch) => batch.and_then(|batch| Rows::new(&batch)),
+                Some(batch) => batch.and_then(|batch| Rows::new(&batch, &self.writer)),
             };
             let mut rows = match rows {
                 Ok(rows) => rows,
@@ -106,7 +107,7 @@ impl Answer {
         }
     }
 
-    async fn sign_of_life(&mut self, events: &Sender<Event>, frame: &mut BytesMut) -> Result<(), Gone> {
+    async fn sign_of_life(&mut self, events: &Sender<Event>, frame: &mut Vec<u8>) -> Result<(), Gone> {
         if self.progress {
             let (scanned, returned) = self.figures();
             let details = Progress { bytes_scanned: scanned, bytes_processed: scanned, bytes_returned: returned };
@@ -119,12 +120,12 @@ impl Answer {
         }
     }
 
-    async fn send_rows(&mut self, events: &Sender<Event>, frame: &mut BytesMut) -> Result<(), Gone> {
+    async fn send_rows(&mut self, events: &Sender<Event>, frame: &mut Vec<u8>) -> Result<(), Gone> {
         if frame.is_empty() {
             return Ok(());
         }
         self.returned.fetch_add(frame.len() as u64, Relaxed);
-        let payload = frame.split().freeze();
+        let payload = Bytes::from(mem::replace(frame, Vec::with_capacity(self.frame_bytes + self.frame_bytes / 8)));
         send(events, Ok(SelectObjectContentEvent::Records(RecordsEvent { payload: Some(payload) }))).await
     }
 

@@ -3,9 +3,7 @@
 //! Integers and decimals are exact, doubles the shortest text that reads back the same, dates and times ISO
 //! 8601.
 
-use std::fmt::Write;
-
-use bytes::{BufMut, BytesMut};
+use std::io::Write;
 
 /// Digits of a number, written from the back; 39 digits hold any u128.
 struct Digits {
@@ -43,60 +41,60 @@ impl Digits {
     }
 }
 
-pub(super) fn unsigned(out: &mut BytesMut, value: u64) {
-    out.put_slice(Digits::of(value.into()).get());
+pub(super) fn unsigned(out: &mut Vec<u8>, value: u64) {
+    out.extend_from_slice(Digits::of(value.into()).get());
 }
 
-pub(super) fn signed(out: &mut BytesMut, value: i64) {
+pub(super) fn signed(out: &mut Vec<u8>, value: i64) {
     if value < 0 {
-        out.put_u8(b'-');
+        out.push(b'-');
     }
     unsigned(out, value.unsigned_abs());
 }
 
 /// `unscaled` times ten to the minus `scale`, with exactly `scale` digits after the point.
-pub(super) fn decimal(out: &mut BytesMut, unscaled: i128, scale: i8) {
+pub(super) fn decimal(out: &mut Vec<u8>, unscaled: i128, scale: i8) {
     if unscaled < 0 {
-        out.put_u8(b'-');
+        out.push(b'-');
     }
     let digits = Digits::of(unscaled.unsigned_abs());
     let digits = digits.get();
     let Ok(scale) = usize::try_from(scale) else {
         // A negative scale stands for zeros at the end.
-        out.put_slice(digits);
+        out.extend_from_slice(digits);
         if unscaled != 0 {
-            out.put_bytes(b'0', usize::from(scale.unsigned_abs()));
+            zeros(out, usize::from(scale.unsigned_abs()));
         }
         return;
     };
     match digits.len().checked_sub(scale) {
         Some(whole) if whole > 0 => {
             let (whole, fraction) = digits.split_at(whole);
-            out.put_slice(whole);
+            out.extend_from_slice(whole);
             if scale > 0 {
-                out.put_u8(b'.');
-                out.put_slice(fraction);
+                out.push(b'.');
+                out.extend_from_slice(fraction);
             }
         }
         _ => {
-            out.put_slice(b"0.");
-            out.put_bytes(b'0', scale.saturating_sub(digits.len()));
-            out.put_slice(digits);
+            out.extend_from_slice(b"0.");
+            zeros(out, scale.saturating_sub(digits.len()));
+            out.extend_from_slice(digits);
         }
     }
 }
 
-pub(super) fn double(out: &mut BytesMut, value: f64) {
+pub(super) fn double(out: &mut Vec<u8>, value: f64) {
     // Debug is the shortest text that reads back the same, with an exponent where that is shorter.
     let _ = write!(out, "{value:?}");
 }
 
-pub(super) fn single(out: &mut BytesMut, value: f32) {
+pub(super) fn single(out: &mut Vec<u8>, value: f32) {
     let _ = write!(out, "{value:?}");
 }
 
 /// Days since 1970-01-01 as `YYYY-MM-DD`.
-pub(super) fn date(out: &mut BytesMut, days: i64) {
+pub(super) fn date(out: &mut Vec<u8>, days: i64) {
     // Years that begin in March put the leap day last; an era is 400 years or 146,097 days.
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
@@ -108,26 +106,26 @@ pub(super) fn date(out: &mut BytesMut, days: i64) {
     let month = if month < 10 { month + 3 } else { month - 9 };
     let year = year + era * 400 + i64::from(month <= 2);
     if year < 0 {
-        out.put_u8(b'-');
+        out.push(b'-');
     }
     padded(out, year.unsigned_abs(), 4);
-    out.put_u8(b'-');
+    out.push(b'-');
     padded(out, month.unsigned_abs(), 2);
-    out.put_u8(b'-');
+    out.push(b'-');
     padded(out, in_month.unsigned_abs(), 2);
 }
 
 /// Ticks since 1970 as `YYYY-MM-DDTHH:MM:SS[.fraction][Z]`; the fraction without zeros at its end.
-pub(super) fn timestamp(out: &mut BytesMut, ticks: i64, per_second: i64, utc: bool) {
+pub(super) fn timestamp(out: &mut Vec<u8>, ticks: i64, per_second: i64, utc: bool) {
     let seconds = ticks.div_euclid(per_second);
     let fraction = ticks.rem_euclid(per_second).unsigned_abs();
     let in_day = seconds.rem_euclid(86_400).unsigned_abs();
     date(out, seconds.div_euclid(86_400));
-    out.put_u8(b'T');
+    out.push(b'T');
     padded(out, in_day / 3600, 2);
-    out.put_u8(b':');
+    out.push(b':');
     padded(out, in_day / 60 % 60, 2);
-    out.put_u8(b':');
+    out.push(b':');
     padded(out, in_day % 60, 2);
     if fraction != 0 {
         let mut fraction = fraction;
@@ -136,28 +134,32 @@ pub(super) fn timestamp(out: &mut BytesMut, ticks: i64, per_second: i64, utc: bo
             fraction /= 10;
             width -= 1;
         }
-        out.put_u8(b'.');
+        out.push(b'.');
         padded(out, fraction, width);
     }
     if utc {
-        out.put_u8(b'Z');
+        out.push(b'Z');
     }
 }
 
-fn padded(out: &mut BytesMut, value: u64, width: usize) {
+fn zeros(out: &mut Vec<u8>, count: usize) {
+    out.resize(out.len() + count, b'0');
+}
+
+fn padded(out: &mut Vec<u8>, value: u64, width: usize) {
     let digits = Digits::of(value.into());
-    out.put_bytes(b'0', width.saturating_sub(digits.get().len()));
-    out.put_slice(digits.get());
+    zeros(out, width.saturating_sub(digits.get().len()));
+    out.extend_from_slice(digits.get());
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn text(write: impl FnOnce(&mut BytesMut)) -> String {
-        let mut out = BytesMut::new();
+    fn text(write: impl FnOnce(&mut Vec<u8>)) -> String {
+        let mut out = Vec::new();
         write(&mut out);
-        String::from_utf8(out.to_vec()).unwrap()
+        String::from_utf8(out).unwrap()
     }
 
     #[test]

@@ -1,17 +1,15 @@
 //! What was acknowledged survives; what was not leaves nothing behind.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::{StreamExt, TryStreamExt, stream};
-use object_store::aws::AmazonS3Builder;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt, RetryConfig};
+use object_store::{ObjectStore, ObjectStoreExt};
 use pushdowndb_node::{NodeConfig, start};
 
+use crate::child::Child;
 use crate::world::{BUCKET, World, client, serve};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -62,44 +60,14 @@ async fn folders_that_are_no_store_are_left_alone() {
     assert!(newer.to_string().contains("99"), "{newer}");
 }
 
-/// The server of the test below: runs in a process of its own until that is killed.
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "started by acknowledged_writes_survive_kill_9"]
-async fn serve_until_killed() {
-    let Ok(dir) = std::env::var("PUSHDOWNDB_TEST_STORE") else { return };
-    let node = serve(dir.as_ref()).await;
-    println!("serving {}", node.endpoint());
-    node.stopped().await;
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn acknowledged_writes_survive_kill_9() {
     let dir = tempfile::tempdir().unwrap();
     let acknowledged: Vec<AtomicUsize> = (0..8).map(|_| AtomicUsize::new(0)).collect();
     let acknowledged = Arc::new(acknowledged);
     for round in 1..=3 {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "durability::serve_until_killed", "--ignored", "--nocapture"])
-            .env("PUSHDOWNDB_TEST_STORE", dir.path())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let endpoint =
-            lines.map_while(Result::ok).find_map(|line| line.split_once("serving ").map(|(_, at)| at.to_owned()));
-        let keys: serde_json::Value =
-            serde_json::from_slice(&fs::read(dir.path().join("store/credentials.json")).unwrap()).unwrap();
-        let client = AmazonS3Builder::new()
-            .with_endpoint(endpoint.unwrap())
-            .with_allow_http(true)
-            .with_region("us-east-1")
-            .with_bucket_name(BUCKET)
-            .with_access_key_id(keys["access_key_id"].as_str().unwrap())
-            .with_secret_access_key(keys["secret_access_key"].as_str().unwrap())
-            .with_retry(RetryConfig { max_retries: 0, ..RetryConfig::default() })
-            .build()
-            .unwrap();
+        let mut child = Child::serve(dir.path());
+        let client = child.client();
         // Each writer replaces its key by ever longer bodies, until the server is gone.
         let target = round * 10;
         let writers = stream::iter(0..8usize).map(|writer| {
@@ -120,8 +88,7 @@ async fn acknowledged_writes_survive_kill_9() {
             while watch.iter().map(|count| count.load(Ordering::SeqCst)).sum::<usize>() < target * 8 {
                 tokio::task::yield_now().await;
             }
-            child.kill().unwrap();
-            child.wait().unwrap();
+            child.kill();
         };
         tokio::join!(writers.buffer_unordered(8).collect::<Vec<()>>(), killer);
     }

@@ -2,7 +2,9 @@
 
 mod access;
 mod boto3;
+mod child;
 mod durability;
 mod gateway;
+mod memory;
 mod objects;
 mod world;

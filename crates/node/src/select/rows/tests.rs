@@ -12,9 +12,9 @@ fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
 }
 
 fn write(batch: &RecordBatch, writer: &RowWriter) -> String {
-    let mut out = BytesMut::new();
-    assert!(!Rows::new(batch).unwrap().fill(writer, &mut out, usize::MAX));
-    String::from_utf8(out.to_vec()).unwrap()
+    let mut out = Vec::new();
+    assert!(!Rows::new(batch, writer).unwrap().fill(writer, &mut out, usize::MAX));
+    String::from_utf8(out).unwrap()
 }
 
 fn sample() -> RecordBatch {
@@ -82,9 +82,9 @@ fn json_keeps_types_and_tokens() {
 fn frames_end_between_rows() {
     let many = batch(vec![("i", Arc::new(Int64Array::from_iter_values(0..1000)) as ArrayRef)]);
     let csv = RowWriter::Csv(CsvWriter::new(",", "\n", b'"', b'"', false));
-    let (mut rows, mut all) = (Rows::new(&many).unwrap(), String::new());
+    let (mut rows, mut all) = (Rows::new(&many, &csv).unwrap(), String::new());
     loop {
-        let mut out = BytesMut::new();
+        let mut out = Vec::new();
         let more = rows.fill(&csv, &mut out, 100);
         assert!(out.ends_with(b"\n") && out.len() < 110);
         all.push_str(std::str::from_utf8(&out).unwrap());

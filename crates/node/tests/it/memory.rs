@@ -1,0 +1,25 @@
+//! The size of objects does not show in the size of the node.
+
+use bytes::Bytes;
+use futures::TryStreamExt;
+use object_store::ObjectStoreExt;
+use object_store::path::Path;
+
+use crate::child::Child;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_objects_pass_through() {
+    const MIB: usize = 256;
+    let dir = tempfile::tempdir().unwrap();
+    let child = Child::serve(dir.path());
+    let (client, path) = (child.client(), Path::from("large"));
+    client.put(&path, Bytes::from(vec![7; MIB << 20]).into()).await.unwrap();
+    // The client reads as fast as it can and is still slower than the disk cache.
+    let blocks = client.get(&path).await.unwrap().into_stream();
+    let size = blocks.try_fold(0, |size, block| std::future::ready(Ok(size + block.len()))).await.unwrap();
+    assert_eq!(size, MIB << 20);
+    match child.peak_mib() {
+        Some(peak) => assert!(peak < 128, "the node held {peak} MiB to serve {MIB} MiB"),
+        None => println!("SKIPPED: this system does not tell the peak memory of a process"),
+    }
+}

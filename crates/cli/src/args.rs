@@ -121,7 +121,7 @@ pub struct ServeArgs {
     /// The folder that holds the buckets, in our own layout; made if missing
     #[arg(long, value_name = "DIR", required_unless_present = "gateway", conflicts_with = "gateway")]
     pub store: Option<PathBuf>,
-    /// Serve an existing folder read-only, each folder in it a bucket: file:///data or /data
+    /// Serve an existing folder read-only, as one bucket named after it: file:///data or /data
     #[arg(long, value_name = "URL")]
     pub gateway: Option<String>,
     /// The address to listen on; port 0 takes a free one

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use anyhow::Result;
+use pushdown::{Error, ErrorKind};
 use pushdowndb_engine::{Engine, EngineConfig};
 use pushdowndb_tpchgen::{Options, generate};
 
@@ -10,7 +11,7 @@ use crate::args::TpchArgs;
 use crate::interrupt::Interrupts;
 use crate::print::units;
 use crate::session::connection_config;
-use crate::{progress, s3};
+use crate::{exit_code, progress, s3};
 
 /// Generates TPC-H. Ctrl-C leaves complete objects behind and no halves.
 pub async fn tpch(args: TpchArgs) -> Result<()> {
@@ -30,7 +31,13 @@ pub async fn tpch(args: TpchArgs) -> Result<()> {
     });
     let summary = Interrupts::all()?.during(async { Ok(generated.await?) }).await;
     bar.finish_and_clear();
-    let summary = summary?;
+    let summary = summary.map_err(|error| match (exit_code::kind(&error), s3::bucket(&args.to)) {
+        (Some(ErrorKind::NotFound), Some(bucket)) => {
+            let message = format!("the bucket s3://{bucket} does not exist; make it, or pass --create-bucket");
+            Error::new(ErrorKind::NotFound, message).into()
+        }
+        _ => error,
+    })?;
     let rows = summary.rows.iter().map(|(_, rows)| rows).sum();
     eprintln!(
         "{} rows, {} in {} objects at {}, {}",

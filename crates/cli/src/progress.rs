@@ -32,14 +32,17 @@ impl QueryBar {
         if !self.enabled || self.started.elapsed() < PATIENCE {
             return;
         }
-        let bar = self.bar.get_or_insert_with(|| bar("{elapsed_precise} {bar:40.cyan/dim} {percent:>3}% {msg}"));
-        let Some(progress) = progress else {
-            bar.set_message("planning");
+        let elapsed = self.started.elapsed();
+        let bar = self.bar.get_or_insert_with(|| {
+            bar("{elapsed_precise} {bar:40.cyan/dim} {percent:>3}% {msg}").with_elapsed(elapsed)
+        });
+        let (done, total) = progress.map(Progress::bytes).unwrap_or_default();
+        let (splits_done, splits) = progress.map(Progress::splits).unwrap_or_default();
+        if total == 0 {
+            bar.set_message(if progress.is_some() { "running" } else { "planning" });
             return;
-        };
-        let (done, total) = progress.bytes();
-        let (splits_done, splits) = progress.splits();
-        bar.set_length(total.max(1));
+        }
+        bar.set_length(total);
         bar.set_position(done.min(total));
         bar.set_message(format!("{} of {}, {splits_done} of {splits} splits", units::bytes(done), units::bytes(total)));
     }

@@ -251,17 +251,23 @@ fn io_error(destination: &Destination, path: &Path, error: std::io::Error) -> Er
 fn store_error(destination: &Destination, path: &Path, error: object_store::Error) -> Error {
     use object_store::Error as E;
     let place = place(destination, path);
-    let (kind, message) = match &error {
-        E::NotFound { .. } => (ErrorKind::NotFound, format!("{place}: the bucket or folder does not exist")),
-        E::PermissionDenied { .. } | E::Unauthenticated { .. } => {
-            (ErrorKind::Denied, format!("{place}: not permitted"))
-        }
-        E::AlreadyExists { .. } | E::Precondition { .. } => (ErrorKind::Conflict, place),
-        E::InvalidPath { .. } => (ErrorKind::Invalid, place),
-        E::NotSupported { .. } | E::NotImplemented { .. } => (ErrorKind::Unsupported, place),
-        _ => (ErrorKind::Unavailable, format!("{place}: the store failed")),
+    let text = error.to_string();
+    let kind = match &error {
+        E::NotFound { .. } => ErrorKind::NotFound,
+        E::PermissionDenied { .. } | E::Unauthenticated { .. } => ErrorKind::Denied,
+        E::AlreadyExists { .. } | E::Precondition { .. } => ErrorKind::Conflict,
+        E::InvalidPath { .. } => ErrorKind::Invalid,
+        E::NotSupported { .. } | E::NotImplemented { .. } => ErrorKind::Unsupported,
+        // Some answers of S3 come as nothing but their text.
+        _ if text.contains("<Code>NoSuchBucket") => ErrorKind::NotFound,
+        _ if text.contains("403 Forbidden") => ErrorKind::Denied,
+        _ => ErrorKind::Unavailable,
     };
-    Error::new(kind, message).with_source(error)
+    match kind {
+        ErrorKind::NotFound => Error::new(kind, format!("{place}: the bucket does not exist")),
+        ErrorKind::Denied => Error::new(kind, format!("{place}: not permitted")).with_source(error),
+        _ => Error::new(kind, format!("{place}: the store failed")).with_source(error),
+    }
 }
 
 fn place(destination: &Destination, path: &Path) -> String {

@@ -59,7 +59,7 @@ pub fn run(runtime: &Runtime, session: &mut Session, line: &str) -> Result<Outco
             session.view.format = OutputFormat::from_str(needed(argument, "a format, as in \\format csv")?, true)
                 .map_err(|_| Error::invalid(format!("no format '{argument}'; {}", help_of("\\format"))))?;
         }
-        "\\x" => session.view.expanded = switch(argument, session.view.expanded)?,
+        "\\x" => session.view.expanded = switch(name, argument, session.view.expanded)?,
         "\\rows" => {
             session.view.max_rows = match needed(argument, "a number or all, as in \\rows 100")? {
                 "all" => None,
@@ -72,12 +72,12 @@ pub fn run(runtime: &Runtime, session: &mut Session, line: &str) -> Result<Outco
                 ),
             };
         }
-        "\\timing" => session.view.timing = switch(argument, session.view.timing)?,
+        "\\timing" => session.view.timing = switch(name, argument, session.view.timing)?,
         "\\stats" => {
             session.view.stats = match argument {
                 "json" => StatsFormat::Json,
                 "table" => StatsFormat::Table,
-                other => match switch(other, session.view.stats != StatsFormat::None)? {
+                other => match switch(name, other, session.view.stats != StatsFormat::None)? {
                     true => StatsFormat::Table,
                     false => StatsFormat::None,
                 },
@@ -166,13 +166,16 @@ fn needed<'a>(argument: &'a str, what: &str) -> Result<&'a str> {
     if argument.is_empty() { Err(Error::invalid(format!("this needs {what}")).into()) } else { Ok(argument) }
 }
 
-fn switch(argument: &str, now: bool) -> Result<bool> {
-    match argument.to_ascii_lowercase().as_str() {
-        "" => Ok(!now),
-        "on" | "true" => Ok(true),
-        "off" | "false" => Ok(false),
-        other => Err(Error::invalid(format!("'{other}': on or off")).into()),
-    }
+/// What a switch is set to, said aloud: without an argument it depends on what it was.
+fn switch(name: &str, argument: &str, now: bool) -> Result<bool> {
+    let next = match argument.to_ascii_lowercase().as_str() {
+        "" => !now,
+        "on" | "true" => true,
+        "off" | "false" => false,
+        other => return Err(Error::invalid(format!("{name} {other}: on or off")).into()),
+    };
+    eprintln!("{name} {}", if next { "on" } else { "off" });
+    Ok(next)
 }
 
 #[cfg(test)]
@@ -190,8 +193,8 @@ mod tests {
 
     #[test]
     fn switches_toggle_without_an_argument() {
-        assert!(switch("", false).unwrap());
-        assert!(!switch("off", true).unwrap());
-        assert!(switch("maybe", true).is_err());
+        assert!(switch("\\x", "", false).unwrap());
+        assert!(!switch("\\x", "off", true).unwrap());
+        assert!(switch("\\x", "maybe", true).is_err());
     }
 }

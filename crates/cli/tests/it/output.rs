@@ -33,7 +33,7 @@ fn json_is_an_array_and_ndjson_are_lines() {
 #[test]
 fn tables_are_drawn() {
     let table = run(["-c", "SELECT 1 AS a, 'x' AS b UNION ALL SELECT 20, NULL ORDER BY a"]).ok();
-    assert_eq!(table, "┌────┬──────┐\n│ a  │ b    │\n├────┼──────┤\n│  1 │ x    │\n│ 20 │ NULL │\n└────┴──────┘\n");
+    assert_eq!(table, "┌────┬──────┐\n│  a │ b    │\n├────┼──────┤\n│  1 │ x    │\n│ 20 │ NULL │\n└────┴──────┘\n");
 }
 
 #[test]

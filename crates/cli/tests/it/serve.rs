@@ -97,7 +97,7 @@ fn a_gateway_serves_a_folder_as_it_is() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join("bucket")).unwrap();
     std::fs::write(dir.path().join("bucket/t.csv"), "a,b\n1,x\n2,y\n").unwrap();
-    let node = Served::start(&["--gateway", dir.path().to_str().unwrap()]);
+    let node = Served::start(&["--gateway", dir.path().join("bucket").to_str().unwrap()]);
     let rows = node.client(&["--format", "csv", "-c", "SELECT b FROM 's3://bucket/t.csv' WHERE a = 2"]);
     assert_eq!(rows.ok(), "b\ny\n");
     node.stop("-TERM").ok();

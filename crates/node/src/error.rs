@@ -58,7 +58,7 @@ impl From<StoreError> for S3Error {
             }
             StoreError::BadDigest(_) => S3ErrorCode::BadDigest,
             StoreError::Body(_) => S3ErrorCode::IncompleteBody,
-            StoreError::Stalled(_) => S3ErrorCode::RequestTimeout,
+            StoreError::Stalled => S3ErrorCode::RequestTimeout,
             StoreError::ReadOnly => S3ErrorCode::AccessDenied,
             StoreError::Corrupt(_) | StoreError::Io { .. } | StoreError::Index(_) => {
                 tracing::error!(%error, "the store failed");

@@ -17,6 +17,7 @@ mod s3;
 mod select;
 mod server;
 mod socket;
+mod stall;
 mod store;
 
 pub use config::{Backing, NodeConfig};

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::header::CONTENT_RANGE;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
@@ -23,6 +24,7 @@ use uuid::Uuid;
 use crate::Limits;
 use crate::counters::Counting;
 use crate::socket::Socket;
+use crate::stall::Steady;
 
 /// Names the node to engines, which look for it.
 pub(crate) const SERVER: &str = concat!("pushdowndb/", env!("CARGO_PKG_VERSION"));
@@ -40,7 +42,7 @@ pub(crate) async fn serve(
     let mut builder = Builder::new(TokioExecutor::new());
     // Never `pipeline_flush`: with it hyper takes in a whole body before the peer has read any of it.
     builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.header_read);
-    let service = Marked { service };
+    let service = Marked { service, stall: limits.stall };
     let graceful = GracefulShutdown::new();
     let slots = Arc::new(Semaphore::new(limits.connections));
     let mut connections = JoinSet::new();
@@ -60,7 +62,7 @@ pub(crate) async fn serve(
             Err(error) => {
                 // Out of descriptors, most likely; accepting again at once would spin.
                 tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+                tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             }
         };
@@ -86,6 +88,7 @@ pub(crate) async fn serve(
 #[derive(Clone)]
 struct Marked {
     service: S3Service,
+    stall: Duration,
 }
 
 impl Service<Request<Incoming>> for Marked {
@@ -94,12 +97,12 @@ impl Service<Request<Incoming>> for Marked {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let service = self.service.clone();
+        let (service, stall) = (self.service.clone(), self.stall);
         Box::pin(async move {
             let id = Uuid::new_v4().simple().to_string();
             let what = tracing::enabled!(tracing::Level::DEBUG)
                 .then(|| format!("{} {}", request.method(), request.uri().path()));
-            let mut response = match service.call(request.map(Body::from)).await {
+            let mut response = match service.call(request.map(|body| Body::http_body(Steady::new(body, stall)))).await {
                 Ok(response) => response,
                 Err(error) => {
                     tracing::error!(%id, error = ?error, "a request failed");

@@ -1,9 +1,5 @@
-//! A connection that counts its bytes and gives up on a peer that neither reads nor writes.
-//!
-//! While nothing is owed in either direction (the node is computing, or waits for the next request, which
-//! the header time-out bounds) no clock runs here.
+//! A connection that counts its bytes and gives up on a peer that does not read.
 
-use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,63 +9,43 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, Sleep, sleep};
 
 use crate::counters::Counting;
+use crate::stall::Clock;
 
 pub(crate) struct Socket {
     stream: TcpStream,
     counting: Arc<Counting>,
-    stall: Duration,
-    /// Runs while bytes wait for the peer to take them.
-    clock: Pin<Box<Sleep>>,
-    waiting: bool,
+    clock: Clock,
 }
 
 impl Socket {
+    /// `stall` is how long the peer may leave bytes untaken.
     pub fn new(stream: TcpStream, counting: Arc<Counting>, stall: Duration) -> Self {
-        Self { stream, counting, stall, clock: Box::pin(sleep(stall)), waiting: false }
+        Self { stream, counting, clock: Clock::new(stall) }
     }
 
-    fn after_write(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        match result {
-            Poll::Ready(result) => {
-                self.waiting = false;
-                if let Ok(n) = &result {
-                    self.counting.sent.fetch_add(*n as u64, Relaxed);
-                }
-                Poll::Ready(result)
-            }
-            Poll::Pending => {
-                if !self.waiting {
-                    self.waiting = true;
-                    let deadline = Instant::now() + self.stall;
-                    self.clock.as_mut().reset(deadline);
-                }
-                match self.clock.as_mut().poll(cx) {
-                    Poll::Ready(()) => {
-                        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer stopped reading")))
-                    }
-                    Poll::Pending => Poll::Pending,
-                }
-            }
+    fn written(&mut self, cx: &mut Context<'_>, step: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(count)) = &step {
+            self.counting.sent.fetch_add(*count as u64, Relaxed);
         }
+        self.clock.watch(cx, step).map(Result::flatten)
     }
 }
 
 impl AsyncRead for Socket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        let result = Pin::new(&mut self.stream).poll_read(cx, buf);
+        let step = Pin::new(&mut self.stream).poll_read(cx, buf);
         self.counting.received.fetch_add((buf.filled().len() - before) as u64, Relaxed);
-        result
+        step
     }
 }
 
 impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let result = Pin::new(&mut self.stream).poll_write(cx, buf);
-        self.after_write(cx, result)
+        let step = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.written(cx, step)
     }
 
     fn poll_write_vectored(
@@ -77,8 +53,8 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let result = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
-        self.after_write(cx, result)
+        let step = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.written(cx, step)
     }
 
     fn is_write_vectored(&self) -> bool {

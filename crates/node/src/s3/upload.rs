@@ -9,6 +9,7 @@ use s3s::{S3Result, TrailingHeaders, s3_error};
 
 use super::Edge;
 use super::attributes::algorithm;
+use crate::stall::STOOD_STILL;
 use crate::store::{Algorithm, Body, Checksum, Staged, StoreError};
 
 /// What a client says of the bytes it sends.
@@ -82,12 +83,14 @@ pub(super) async fn receive(edge: &Edge, body: Option<StreamingBlob>, declared: 
     Ok(staged)
 }
 
-/// s3s verifies signed bodies as they are read and reports by text.
+/// s3s verifies signed bodies as they are read; what went wrong comes through it as text only.
 fn body_error(text: String) -> StoreError {
     if text.contains("Sha256Mismatch") {
         StoreError::BadDigest("x-amz-content-sha256")
     } else if text.contains("SignatureMismatch") {
         StoreError::BadDigest("signature of a chunk")
+    } else if text.contains(STOOD_STILL) {
+        StoreError::Stalled
     } else {
         StoreError::Body(text)
     }

@@ -38,8 +38,8 @@ pub(crate) enum StoreError {
     BadDigest(&'static str),
     #[error("the request body ended early or is malformed: {0}")]
     Body(String),
-    #[error("the request body stood still for {0} seconds")]
-    Stalled(u64),
+    #[error("the request body stopped coming")]
+    Stalled,
     #[error("this node serves an existing folder read-only; write to the folder itself, or use serve --store")]
     ReadOnly,
     #[error("{0}")]

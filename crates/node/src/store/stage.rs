@@ -59,9 +59,7 @@ pub(crate) async fn stage(
     let mut block = BytesMut::with_capacity(limits.block_bytes);
     let mut size = 0u64;
     loop {
-        let next = tokio::time::timeout(limits.stall, body.next()).await;
-        let chunk = next.map_err(|_| StoreError::Stalled(limits.stall.as_secs()))?;
-        let Some(chunk) = chunk.transpose()? else { break };
+        let Some(chunk) = body.next().await.transpose()? else { break };
         size += chunk.len() as u64;
         if size > limits.put_bytes {
             return Err(StoreError::TooLarge { what: "body", limit: limits.put_bytes });

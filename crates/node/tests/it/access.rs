@@ -65,5 +65,8 @@ async fn peers_that_dawdle_are_cut_off() {
     let world = World::with(|limits| (limits.header_read, limits.stall, limits.connections) = (brief, brief, 1)).await;
     // Half a request: the connection is closed, or the next one would never get the only slot.
     raw(&world.node, "GET / HTTP/1.1\r\nHost:");
+    // Half a body, of the one kind that is read before it is known who sends it.
+    let form = "Content-Type: multipart/form-data; boundary=x\r\nContent-Length: 1000\r\nConnection: close\r\n\r\n--x";
+    assert!(raw(&world.node, &format!("POST /things HTTP/1.1\r\nHost: x\r\n{form}")).starts_with("HTTP/1.1 4"));
     assert!(raw(&world.node, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").starts_with("HTTP/1.1 403"));
 }

@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p pushdowndb-scan --example scan_speed -- FILE.csv [scale]` generates the file if it does not
 //! exist; a third argument picks the lines whose name contains it. Each line is the best of five runs over the file
-//! in memory.
+//! in memory. With `disk` as the third argument the file is read from disk instead, and the peak memory shown.
 
 use std::error::Error;
 use std::io::{BufWriter, Write};
@@ -16,7 +16,7 @@ use futures::TryStreamExt;
 use pushdown::{
     AggregateCall, AggregateFunction, ArithmeticOp, CompareOp, CsvOptions, Expr, Format, Fragment, Literal, Output,
 };
-use pushdowndb_scan::{InMemory, ScanCounters, ScanOptions, scan};
+use pushdowndb_scan::{InMemory, LocalFile, ObjectReader, ScanCounters, ScanOptions, scan};
 use tpchgen::csv::LineItemCsv;
 use tpchgen::generators::LineItemGenerator;
 
@@ -30,14 +30,18 @@ async fn main() -> Result<()> {
     if !std::path::Path::new(&path).exists() {
         generate(&path, scale)?;
     }
-    let bytes = Bytes::from(std::fs::read(&path)?);
     let only = args.next().unwrap_or_default();
+    if only == "disk" {
+        return from_disk(&path).await;
+    }
+    let bytes = Bytes::from(std::fs::read(&path)?);
     println!("{path}: {:.1} MB", bytes.len() as f64 / 1e6);
     for (name, fragment) in fragments().into_iter().filter(|(name, _)| name.contains(&only)) {
         let (mut best, mut rows) = (f64::MAX, 0);
         for _ in 0..5 {
             let start = Instant::now();
-            rows = run(fragment.clone(), bytes.clone()).await?;
+            let reader = InMemory::new("lineitem.csv", bytes.clone()).with_piece_bytes(1024 * 1024);
+            rows = run(fragment.clone(), reader).await?;
             best = best.min(start.elapsed().as_secs_f64());
         }
         report(name, bytes.len(), best, rows);
@@ -60,8 +64,22 @@ fn report(name: &str, bytes: usize, seconds: f64, rows: usize) {
     println!("{name:32} {:8.0} MB/s  {seconds:7.3} s  {rows} rows", bytes as f64 / 1e6 / seconds);
 }
 
-async fn run(fragment: Fragment, bytes: Bytes) -> Result<usize> {
-    let reader = Arc::new(InMemory::new("lineitem.csv", bytes).with_piece_bytes(1024 * 1024));
+/// Each fragment once over the file on disk.
+async fn from_disk(path: &str) -> Result<()> {
+    for (name, fragment) in fragments() {
+        let file = LocalFile::open(path, path)?;
+        let size = usize::try_from(file.size())?;
+        let start = Instant::now();
+        let rows = run(fragment, file).await?;
+        report(name, size, start.elapsed().as_secs_f64(), rows);
+    }
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    println!("peak memory {}", status.lines().find_map(|l| l.strip_prefix("VmHWM:")).unwrap_or("unknown").trim());
+    Ok(())
+}
+
+async fn run(fragment: Fragment, reader: impl ObjectReader) -> Result<usize> {
+    let reader = Arc::new(reader);
     let batches = scan(Arc::new(fragment), reader, None, ScanOptions::default(), Arc::new(ScanCounters::default()))?;
     Ok(batches.try_fold(0, |rows, batch| async move { Ok(rows + batch.num_rows()) }).await?)
 }

@@ -9,6 +9,7 @@ mod chunks;
 mod prune;
 
 use std::ops::Range;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,7 +23,7 @@ use ::parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use pushdown::{Error, ErrorKind, Expr, Result};
 
 use crate::errors::from_arrow;
@@ -87,6 +88,15 @@ impl ParquetScan {
 
     /// The next rows that pass.
     pub(crate) async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        // The Parquet library panics on some damaged files (on an embedded schema, for one). Nothing is used after
+        // a panic: the scan ends with this error.
+        match AssertUnwindSafe(self.advance()).catch_unwind().await {
+            Ok(rows) => rows,
+            Err(_) => Err(self.contradiction()),
+        }
+    }
+
+    async fn advance(&mut self) -> Result<Option<RecordBatch>> {
         if self.rows.is_none() {
             self.rows = Some(self.open().await?);
         }
@@ -201,13 +211,14 @@ impl ParquetScan {
         let evaluator = Evaluator::predicate(&condition, adapter.schema())?;
         let failed = Arc::clone(&self.failed);
         let columns = adapter.columns(arrow.schema());
-        let passes: Box<dyn ArrowPredicate> = Box::new(ArrowPredicateFn::new(mask(columns), move |batch: RecordBatch| {
-            adapter.adapt(&batch).and_then(|batch| evaluator.matches(&batch)).map_err(|error| {
-                let text = error.to_string();
-                failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-                ArrowError::ComputeError(text)
-            })
-        }));
+        let passes: Box<dyn ArrowPredicate> =
+            Box::new(ArrowPredicateFn::new(mask(columns), move |batch: RecordBatch| {
+                adapter.adapt(&batch).and_then(|batch| evaluator.matches(&batch)).map_err(|error| {
+                    let text = error.to_string();
+                    failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                    ArrowError::ComputeError(text)
+                })
+            }));
         Ok(RowFilter::new(vec![passes]))
     }
 
@@ -220,11 +231,12 @@ impl ParquetScan {
                 Ok(ours) => *ours,
                 Err(other) => Error::internal(format!("{}: {other}", self.reader.location())),
             },
-            other => {
-                let message = format!("{}: the Parquet file contradicts itself", self.reader.location());
-                Error::new(ErrorKind::Corrupt, message).with_source(other)
-            }
+            other => self.contradiction().with_source(other),
         }
+    }
+
+    fn contradiction(&self) -> Error {
+        Error::new(ErrorKind::Corrupt, format!("{}: the Parquet file contradicts itself", self.reader.location()))
     }
 }
 

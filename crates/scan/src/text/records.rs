@@ -98,7 +98,7 @@ impl TextBuffer {
                 RECORD_BYTES / (1024 * 1024)
             )));
         }
-        self.target = (self.text().len() * 2).max(BLOCK_BYTES).min(RECORD_BYTES);
+        self.target = (self.text().len() * 2).clamp(BLOCK_BYTES, RECORD_BYTES);
         Ok(())
     }
 

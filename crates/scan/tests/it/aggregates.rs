@@ -72,7 +72,7 @@ async fn sums_are_exact_or_an_error() {
     assert_eq!(values(&run(&sum(0), format!("{max},1,1\n{max},1,1\n-{max},1,1\n")).await), [max.to_string()]);
     let text = error(&sum(0), format!("{max},1,1\n1,1,1\n")).await;
     assert_eq!(text, "SUM is out of the range of BIGINT; cast its argument to DOUBLE");
-    assert_eq!(values(&run(&sum(1), format!("1,{nines},1\n1,-1,1\n1,1,1\n")).await), [nines.clone()]);
+    assert_eq!(values(&run(&sum(1), format!("1,{nines},1\n1,-1,1\n1,1,1\n")).await), [nines.as_str()]);
     let text = error(&sum(1), format!("1,{nines},1\n1,1,1\n")).await;
     assert_eq!(text, "SUM is out of the range of DECIMAL(38,0); cast its argument to DOUBLE");
     assert!(error(&sum(2), format!("1,1,{}\n1,1,1\n", u64::MAX)).await.contains("BIGINT UNSIGNED"));

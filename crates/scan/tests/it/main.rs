@@ -4,6 +4,7 @@ mod aggregates;
 mod compression;
 mod csv_rules;
 mod expressions;
+mod hostile;
 mod json;
 mod parquet;
 mod ranges;

@@ -1,0 +1,106 @@
+//! Bytes that nobody wrote on purpose: never a panic, and the same answer however they arrive.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow::datatypes::DataType;
+use parquet::arrow::ArrowWriter;
+use pushdown::{CompareOp, CsvOptions, Expr, Format, Fragment, JsonOptions, JsonShape, NullRule, Ragged};
+use pushdowndb_scan::{InMemory, tokenize_sample};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use crate::support::*;
+
+fn bytes(random: &mut StdRng, alphabet: &[u8]) -> Vec<u8> {
+    (0..random.random_range(0..200)).map(|_| alphabet[random.random_range(0..alphabet.len())]).collect()
+}
+
+async fn outcome(fragment: &Fragment, bytes: &[u8], piece: usize) -> Result<Vec<String>, String> {
+    let reader = InMemory::new("k", bytes.to_vec()).with_piece_bytes(piece);
+    try_run_with(fragment, reader, None, 3).await.map(|(batch, _)| rows(&batch)).map_err(|error| error.to_string())
+}
+
+#[tokio::test]
+async fn any_bytes_are_rows_or_an_error_as_csv() {
+    let columns = schema(&[("a", DataType::Utf8), ("b", DataType::Int64), ("c", DataType::Utf8)]);
+    let mut random = StdRng::seed_from_u64(1);
+    for _ in 0..3_000 {
+        let text = bytes(&mut random, b"\"\"\"\\,,,;\n\n\r#1a\xff\xc3\xa9 ");
+        let options = CsvOptions {
+            header: random.random(),
+            escape: random.random_bool(0.3).then_some(b'\\'),
+            comment: random.random_bool(0.3).then_some(b'#'),
+            quote: random.random_bool(0.8).then_some(b'"'),
+            terminator: random.random_bool(0.2).then_some(b';'),
+            ragged: if random.random() { Ragged::Lenient } else { Ragged::Error },
+            newlines_in_values: random.random(),
+            null: if random.random() { NullRule::Empty } else { NullRule::Never },
+            ..CsvOptions::default()
+        };
+        let _ = tokenize_sample(&text, random.random(), &options);
+        let mut fragment = csv(&columns, options);
+        if random.random() {
+            fragment.predicate = Some(Expr::compare(CompareOp::NotEq, Expr::Column(0), Expr::text("1")));
+        }
+        let whole = outcome(&fragment, &text, 1_000).await;
+        for piece in [1, 2, 7] {
+            assert_eq!(outcome(&fragment, &text, piece).await, whole, "{:?}", String::from_utf8_lossy(&text));
+        }
+    }
+}
+
+#[tokio::test]
+async fn any_bytes_are_rows_or_an_error_as_json() {
+    let columns = schema(&[("a", DataType::Utf8), ("b", DataType::Decimal128(9, 2))]);
+    let mut random = StdRng::seed_from_u64(2);
+    for round in 0..3_000 {
+        let text = if round % 2 == 0 {
+            bytes(&mut random, b"{}[]\"\",:: \nabtruenl01.-e\\u\xff")
+        } else {
+            let mut text = b"{\"a\":\"x\\u00e9\",\"b\":1.5}\n{\"a\":null,\"b\":\"2\"}\n[1,{\"b\":3}]".to_vec();
+            let at = random.random_range(0..text.len());
+            text[at] = random.random();
+            text
+        };
+        let shape = if random.random() { JsonShape::Lines } else { JsonShape::Document };
+        for raw_tokens in [false, true] {
+            let columns = if raw_tokens { texts(&["a", "b"]) } else { Arc::clone(&columns) };
+            let format = Format::Json(JsonOptions { shape, raw_tokens, ..JsonOptions::default() });
+            let fragment = Fragment::all(format, columns);
+            let whole = outcome(&fragment, &text, 1_000).await;
+            for piece in [1, 5] {
+                assert_eq!(outcome(&fragment, &text, piece).await, whole, "{:?}", String::from_utf8_lossy(&text));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn damaged_parquet_is_rows_or_an_error() {
+    let batch = RecordBatch::try_from_iter_with_nullable([
+        ("a", Arc::new(Int64Array::from_iter((0..500).map(|i| (i % 3 > 0).then_some(i)))) as ArrayRef, true),
+        ("b", Arc::new(StringArray::from_iter_values((0..500).map(|i| format!("text {}", i % 50)))), true),
+    ])
+    .expect("a batch");
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), None).expect("a writer");
+    writer.write(&batch).expect("written");
+    let file = writer.into_inner().expect("closed");
+    let fragment = Fragment::all(Format::Parquet, schema(&[("a", DataType::Int64), ("b", DataType::Utf8)]));
+    let some =
+        Fragment { predicate: Some(Expr::compare(CompareOp::Gt, Expr::Column(0), Expr::int(7))), ..fragment.clone() };
+    let mut random = StdRng::seed_from_u64(3);
+    for _ in 0..1_500 {
+        let mut damaged = file.clone();
+        for _ in 0..random.random_range(1..4) {
+            let at = random.random_range(0..damaged.len());
+            damaged[at] = random.random();
+        }
+        if random.random_bool(0.1) {
+            damaged.truncate(random.random_range(0..file.len()));
+        }
+        for fragment in [&fragment, &some] {
+            let _ = outcome(fragment, &damaged, 1_000).await;
+        }
+    }
+}

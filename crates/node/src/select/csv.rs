@@ -86,7 +86,7 @@ impl CsvWriter {
 
     /// Whether text of these bytes is written as it is, between quotes or not.
     pub fn is_plain(&self, text: &[u8]) -> bool {
-        !self.needs_quotes(text) && !(self.always && text.contains(&self.escape))
+        !(self.needs_quotes(text) || self.always && text.contains(&self.escape))
     }
 
     fn plain(&self, out: &mut Vec<u8>, value: &[u8]) {

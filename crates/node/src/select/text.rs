@@ -15,7 +15,7 @@ impl Digits {
     fn of(mut value: u128) -> Self {
         let mut digits = Self { buffer: [b'0'; 40], start: 40 };
         // Most numbers are small, and 64-bit division is several times faster.
-        while let Err(_) = u64::try_from(value) {
+        while u64::try_from(value).is_err() {
             digits.push((value % 10) as u8);
             value /= 10;
         }
@@ -130,7 +130,7 @@ pub(super) fn timestamp(out: &mut Vec<u8>, ticks: i64, per_second: i64, utc: boo
     if fraction != 0 {
         let mut fraction = fraction;
         let mut width = per_second.ilog10() as usize;
-        while fraction % 10 == 0 {
+        while fraction.is_multiple_of(10) {
             fraction /= 10;
             width -= 1;
         }

@@ -55,10 +55,19 @@ struct Pinned {
 }
 
 impl Files {
+    /// Opens the folders; makes them where they are missing.
     pub fn open(dir: &Path) -> io::Result<Self> {
         let files = Self { data: dir.join("data"), tmp: dir.join("tmp"), pins: Mutex::default() };
         fs::create_dir_all(&files.data)?;
         fs::create_dir_all(&files.tmp)?;
+        for first in 0..=u8::MAX {
+            match fs::create_dir(files.data.join(format!("{first:02x}"))) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
+        }
+        File::open(&files.data)?.sync_all()?;
+        File::open(dir)?.sync_all()?;
         Ok(files)
     }
 
@@ -86,18 +95,11 @@ impl Files {
         self.place(segment.size, |to| fs::hard_link(self.path(segment.id), to))
     }
 
-    fn place(&self, size: u64, put: impl Fn(&Path) -> io::Result<()>) -> io::Result<Segment> {
+    fn place(&self, size: u64, put: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<Segment> {
         let id = Uuid::new_v4();
         let path = self.path(id);
+        put(&path)?;
         let folder = path.parent().unwrap_or(&self.data);
-        if let Err(error) = put(&path) {
-            if error.kind() != io::ErrorKind::NotFound || folder.exists() {
-                return Err(error);
-            }
-            fs::create_dir_all(folder)?;
-            File::open(&self.data)?.sync_all()?;
-            put(&path)?;
-        }
         File::open(folder)?.sync_all()?;
         Ok(Segment { id, size })
     }

@@ -151,12 +151,10 @@ impl Session {
             }
         }
         self.results += 1;
-        // A plan is drawn by indentation: cut to the screen it says nothing.
-        let is_plan = result.schema.index_of("plan_type").is_ok();
         let on_screen = self.output.is_terminal();
         let style = TableStyle {
-            max_rows: self.view.max_rows.filter(|_| on_screen && !is_plan),
-            width: if self.interactive && on_screen && !is_plan { screen_width() } else { None },
+            max_rows: self.view.max_rows.filter(|_| on_screen),
+            width: if self.interactive && on_screen { screen_width() } else { None },
             expanded: self.view.expanded,
             footer: self.interactive && on_screen,
         };

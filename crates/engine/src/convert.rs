@@ -9,8 +9,8 @@ use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::ScalarFunctionExpr;
 use datafusion::physical_expr::expressions::{
-    BinaryExpr, CaseExpr, CastExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal as PhysicalLiteral,
-    NegativeExpr, NotExpr,
+    BinaryExpr, CaseExpr, CastExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr,
+    Literal as PhysicalLiteral, NegativeExpr, NotExpr,
 };
 use datafusion::physical_plan::PhysicalExpr;
 use pushdown::{ArithmeticOp, CompareOp, Expr, Function, Literal, limits};

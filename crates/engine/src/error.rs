@@ -69,12 +69,14 @@ fn kind_from_text(text: &str) -> ErrorKind {
         ("AccessDenied", ErrorKind::Denied),
         ("InvalidAccessKeyId", ErrorKind::Denied),
         ("SignatureDoesNotMatch", ErrorKind::Denied),
-        ("403", ErrorKind::Denied),
+        ("status code: 403", ErrorKind::Denied),
         ("SlowDown", ErrorKind::Throttled),
-        ("400 Bad Request", ErrorKind::Invalid),
-        ("404", ErrorKind::NotFound),
+        ("status code: 400", ErrorKind::Invalid),
+        ("status code: 404", ErrorKind::NotFound),
     ];
-    CODES.iter().find(|(code, _)| text.contains(code)).map_or(ErrorKind::Unavailable, |(_, kind)| *kind)
+    // The text begins with the address, which may hold anything: a key such as part-00404.csv is no status.
+    let said = text.rsplit_once("Server returned").map_or("", |(_, said)| said);
+    CODES.iter().find(|(code, _)| said.contains(code)).map_or(ErrorKind::Unavailable, |(_, kind)| *kind)
 }
 
 /// Adds the way out to the kinds of failure that a user can mend.

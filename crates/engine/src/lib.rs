@@ -6,6 +6,7 @@
 //! settings     SET pushdown.x
 //! table/       what a table is: location, options, listing, inference, the catalogue file
 //! provider     tables as DataFusion sees them
+//! remembered   tables declared in an earlier session
 //! rules/       what is pushed into the scan
 //! strategies/  where an operator runs: one file each
 //! remote_scan/ the leaf of a plan: splits, retries, fall-back
@@ -21,13 +22,14 @@ mod convert;
 mod error;
 mod provider;
 mod query;
+mod remembered;
 mod remote_scan;
 mod rules;
 mod session;
 mod settings;
 mod statements;
-pub mod table;
 mod strategies;
+pub mod table;
 
 pub use backends::ConnectionConfig;
 pub use query::{Progress, QueryContext, QueryResult, Report, StatementKind};

@@ -14,8 +14,8 @@ use pushdown::{Error, Result};
 use crate::backends::{Backend, query_meters};
 use crate::error::to_datafusion;
 use crate::query::QueryContext;
+use crate::remembered::Remembered;
 use crate::remote_scan::{RemoteScanExec, ScanSpec};
-use crate::session::Remembered;
 use crate::table::{Declared, TableDefinition, TableLocation, TableOptions, only_on_partitions, prune};
 
 /// A table over objects.
@@ -118,9 +118,7 @@ impl TableProvider for ObjectTable {
                 objects,
                 options: query.options.clone(),
                 partitions: state.config().target_partitions(),
-                projection: projection
-                    .cloned()
-                    .unwrap_or_else(|| (0..definition.schema().fields().len()).collect()),
+                projection: projection.cloned().unwrap_or_else(|| (0..definition.schema().fields().len()).collect()),
                 predicate: None,
                 limit: limit.filter(|_| settled),
                 aggregate: None,

@@ -21,6 +21,9 @@ use crate::error::from_datafusion;
 use crate::settings::PushdownOptions;
 use crate::table::DataObject;
 
+/// How often a running query is held against its caps.
+const CAPS_INTERVAL: Duration = Duration::from_millis(20);
+
 /// What a query carries from planning to its last row. Lives in the session's configuration, so that every
 /// operator and table finds it.
 pub struct QueryContext {
@@ -30,7 +33,7 @@ pub struct QueryContext {
     pub progress: Progress,
     pub(crate) backends: Arc<Backends>,
     pub(crate) options: PushdownOptions,
-    prices: PriceBook,
+    prices: Arc<PriceBook>,
     started: Instant,
     listings: Mutex<HashMap<String, Arc<Vec<DataObject>>>>,
 }
@@ -42,17 +45,16 @@ impl fmt::Debug for QueryContext {
 }
 
 impl QueryContext {
-    pub(crate) fn new(backends: Arc<Backends>, options: PushdownOptions) -> Result<Self> {
-        options.check()?;
-        Ok(Self {
+    pub(crate) fn new(backends: Arc<Backends>, options: PushdownOptions, prices: Arc<PriceBook>) -> Self {
+        Self {
             meter: Arc::new(Meter::default()),
             progress: Progress::default(),
-            prices: PriceBook::named_or_path(&options.price_book)?,
+            prices,
             backends,
             options,
             started: Instant::now(),
             listings: Mutex::default(),
-        })
+        }
     }
 
     /// The objects of a table, listed once however often the query names it.
@@ -69,7 +71,7 @@ impl QueryContext {
     }
 
     /// Fails once the query has used more than the session's caps allow.
-    pub(crate) fn check_caps(&self) -> Result<()> {
+    fn check_caps(&self) -> Result<()> {
         let options = &self.options;
         if options.query_timeout_s > 0 && self.started.elapsed() > Duration::from_secs(options.query_timeout_s) {
             return Err(Error::new(
@@ -98,6 +100,21 @@ impl QueryContext {
             ));
         }
         Ok(())
+    }
+
+    /// Ends when the query has used more than the caps allow; checked while the scans run, whether or not they
+    /// yield rows.
+    pub(crate) async fn exceeded(&self) -> Error {
+        let options = &self.options;
+        if options.query_timeout_s == 0 && options.max_bytes == 0 && options.max_usd == 0.0 {
+            return std::future::pending().await;
+        }
+        loop {
+            if let Err(error) = self.check_caps() {
+                return error;
+            }
+            tokio::time::sleep(CAPS_INTERVAL).await;
+        }
     }
 
     /// Refuses a plan whose estimate exceeds the session's caps.

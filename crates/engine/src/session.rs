@@ -9,29 +9,32 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::catalog::{CatalogProviderList, DynamicFileCatalog, MemoryCatalogProviderList, TableProviderFactory};
+use datafusion::common::TableReference;
+use datafusion::common::config::{ConfigExtension, ExtensionOptions};
 use datafusion::execution::object_store::ObjectStoreRegistry;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::{
-    CreateExternalTable, DdlStatement, LogicalPlan, ResetVariable, SetVariable, Statement as LogicalStatement, TableType,
+    DdlStatement, LogicalPlan, ResetVariable, SetVariable, Statement as LogicalStatement, TableType,
 };
 use datafusion::physical_plan::{EmptyRecordBatchStream, ExecutionPlan, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use object_store::ObjectStore;
 use object_store::ObjectStoreExt;
-use pushdown::{Error, ErrorKind, Result};
-use pushdowndb_cost::{Meter, Usage};
+use pushdown::{Error, Result};
+use pushdowndb_cost::{Meter, PriceBook, Usage};
 use url::Url;
 
 use crate::backends::{Backends, ConnectionConfig, query_meters};
 use crate::error::{from_datafusion, from_object_store, to_datafusion};
 use crate::provider::{ObjectTable, ObjectTableFactory, UndeclaredTables};
 use crate::query::{QueryContext, QueryResult, StatementKind};
+use crate::remembered::Remembered;
 use crate::remote_scan::RemoteScanExec;
 use crate::rules::physical_rules;
 use crate::settings::PushdownOptions;
 use crate::statements::{self, Statement};
-use crate::table::{CatalogFile, TableLocation};
+use crate::table::TableLocation;
 
 /// How an engine is set up.
 #[derive(Clone, Debug, Default)]
@@ -59,6 +62,7 @@ pub struct Engine {
 struct Settings {
     config: SessionConfig,
     runtime: Arc<RuntimeEnv>,
+    prices: Arc<PriceBook>,
 }
 
 /// A table that SQL can name.
@@ -94,7 +98,8 @@ const ALIASES: [(&str, &str); 2] = [
 impl Engine {
     /// Opens a session.
     pub async fn new(config: EngineConfig) -> Result<Self> {
-        let mut session = SessionConfig::new().with_information_schema(true).with_option_extension(PushdownOptions::default());
+        let mut session =
+            SessionConfig::new().with_information_schema(true).with_option_extension(PushdownOptions::default());
         let options = session.options_mut();
         // `0.05` is a decimal, as the standard says: decimals compare and add exactly.
         options.sql_parser.parse_float_as_decimal = true;
@@ -120,13 +125,17 @@ impl Engine {
                 // The catalogue exists from here on.
                 config: template.config().clone().with_create_default_catalog_and_schema(false),
                 runtime,
+                prices: Arc::new(PushdownOptions::default().check()?),
             }),
             template,
         };
         for (name, value) in &config.settings {
             let set = SetVariable { variable: name.clone(), value: value.clone() };
             let plan = LogicalPlan::Statement(LogicalStatement::SetVariable(set));
-            engine.run_plan(&engine.begin()?, plan, None).await.map_err(|e| e.context(format!("--set {name}={value}")))?;
+            engine
+                .run_plan(&engine.begin()?, plan, None)
+                .await
+                .map_err(|e| e.context(format!("--set {name}={value}")))?;
         }
         Ok(engine)
     }
@@ -151,7 +160,7 @@ impl Engine {
     fn begin(&self) -> Result<Running> {
         let settings = self.settings();
         let options = PushdownOptions::of(settings.config.options());
-        let query = Arc::new(QueryContext::new(Arc::clone(&self.backends), options)?);
+        let query = Arc::new(QueryContext::new(Arc::clone(&self.backends), options, settings.prices));
         query.meter.cores(settings.config.target_partitions());
         let stores = QueryStores { backends: Arc::clone(&self.backends), meter: Arc::clone(&query.meter) };
         let runtime = RuntimeEnvBuilder::from_runtime_env(&settings.runtime)
@@ -175,37 +184,73 @@ impl Engine {
             LogicalPlan::Statement(_) => StatementKind::Setting,
             _ => StatementKind::Rows,
         };
-        let effect = Effect::of(&plan);
+        let effect = self.effect_of(&plan, &running.context)?;
+        if let Effect::Settled = effect {
+            return Ok(running.nothing_to_print(kind));
+        }
         let frame = running.context.execute_logical_plan(plan).await.map_err(from_datafusion)?;
         match effect {
             Effect::Settings => self.keep_settings(&running.context)?,
             Effect::Declared => self.remembered.put(sql.unwrap_or_default())?,
             Effect::Dropped(name) => self.remembered.remove(&name)?,
-            Effect::None => {}
+            Effect::None | Effect::Settled => {}
         }
         if kind != StatementKind::Rows {
-            let schema: SchemaRef = Arc::new(Schema::empty());
-            running.query.meter.finish();
-            return Ok(QueryResult {
-                stream: Box::pin(EmptyRecordBatchStream::new(Arc::clone(&schema))),
-                schema,
-                kind,
-                context: Arc::clone(&running.query),
-                plan: None,
-            });
+            return Ok(running.nothing_to_print(kind));
         }
         let physical = frame.create_physical_plan().await.map_err(from_datafusion)?;
         running.query.check_estimate(&estimate(&physical))?;
         let stream = execute_stream(Arc::clone(&physical), running.context.task_ctx()).map_err(from_datafusion)?;
-        Ok(QueryResult { schema: stream.schema(), kind, stream, context: Arc::clone(&running.query), plan: Some(physical) })
+        Ok(QueryResult {
+            schema: stream.schema(),
+            kind,
+            stream,
+            context: Arc::clone(&running.query),
+            plan: Some(physical),
+        })
+    }
+
+    /// What the statement leaves behind. Remembered tables exist, though DataFusion has not heard of them yet.
+    fn effect_of(&self, plan: &LogicalPlan, context: &SessionContext) -> Result<Effect> {
+        Ok(match plan {
+            LogicalPlan::Statement(LogicalStatement::SetVariable(_) | LogicalStatement::ResetVariable(_)) => {
+                Effect::Settings
+            }
+            LogicalPlan::Ddl(DdlStatement::CreateExternalTable(create)) => {
+                let name = remembered_name(&create.name);
+                let is_remembered = self.remembered.contains(&name);
+                let exists = is_remembered || context.table_exist(create.name.clone()).map_err(from_datafusion)?;
+                match (exists, create.if_not_exists, create.or_replace) {
+                    (true, true, false) => Effect::Settled,
+                    (true, false, false) if is_remembered => {
+                        return Err(Error::invalid(format!(
+                            "table {name} was declared in an earlier session; DROP TABLE it or use CREATE OR REPLACE"
+                        )));
+                    }
+                    _ => Effect::Declared,
+                }
+            }
+            LogicalPlan::Ddl(DdlStatement::DropTable(drop)) => {
+                let name = remembered_name(&drop.name);
+                if self.remembered.contains(&name)
+                    && !context.table_exist(drop.name.clone()).map_err(from_datafusion)?
+                {
+                    self.remembered.remove(&name)?;
+                    Effect::Settled
+                } else {
+                    Effect::Dropped(name)
+                }
+            }
+            _ => Effect::None,
+        })
     }
 
     /// Takes over what SET changed in the statement's state.
     fn keep_settings(&self, context: &SessionContext) -> Result<()> {
         let config = context.copied_config();
-        PushdownOptions::of(config.options()).check()?;
+        let prices = Arc::new(PushdownOptions::of(config.options()).check()?);
         let mut settings = self.settings.write().unwrap_or_else(PoisonError::into_inner);
-        *settings = Settings { config, runtime: context.runtime_env() };
+        *settings = Settings { config, runtime: context.runtime_env(), prices };
         Ok(())
     }
 
@@ -213,7 +258,8 @@ impl Engine {
     pub async fn tables(&self) -> Result<Vec<TableInfo>> {
         let mut tables = BTreeMap::new();
         for (name, statement) in self.remembered.all() {
-            let info = TableInfo { name: name.clone(), kind: "remembered".into(), format: String::new(), location: statement };
+            let (kind, location) = ("remembered".to_owned(), location_of(&statement));
+            let info = TableInfo { name: name.clone(), kind, format: String::new(), location };
             tables.insert(name, info);
         }
         for catalog in self.catalogs.catalog_names() {
@@ -265,10 +311,11 @@ impl Engine {
         let value_of = |name: &str| {
             entries.iter().chain(&runtime).find(|e| e.key == name).and_then(|e| e.value.clone()).unwrap_or_default()
         };
-        let own = entries.iter().filter(|entry| entry.key.starts_with("pushdown."));
+        let own = PushdownOptions::of(settings.config.options()).entries();
         let mut all: Vec<Setting> = own
+            .iter()
             .map(|entry| Setting {
-                name: entry.key.clone(),
+                name: format!("{}.{}", PushdownOptions::PREFIX, entry.key),
                 value: entry.value.clone().unwrap_or_default(),
                 help: entry.description.trim().to_owned(),
             })
@@ -309,25 +356,48 @@ struct Running {
 /// What a statement leaves behind in the session.
 enum Effect {
     None,
+    /// Done already, without DataFusion.
+    Settled,
     Settings,
     Declared,
     Dropped(String),
 }
 
-impl Effect {
-    fn of(plan: &LogicalPlan) -> Self {
-        match plan {
-            LogicalPlan::Statement(LogicalStatement::SetVariable(_) | LogicalStatement::ResetVariable(_)) => Self::Settings,
-            LogicalPlan::Ddl(DdlStatement::CreateExternalTable(_)) => Self::Declared,
-            LogicalPlan::Ddl(DdlStatement::DropTable(drop)) => Self::Dropped(drop.name.table().to_owned()),
-            _ => Self::None,
+impl Running {
+    /// The result of a statement that has none.
+    fn nothing_to_print(&self, kind: StatementKind) -> QueryResult {
+        let schema: SchemaRef = Arc::new(Schema::empty());
+        self.query.meter.finish();
+        QueryResult {
+            stream: Box::pin(EmptyRecordBatchStream::new(Arc::clone(&schema))),
+            schema,
+            kind,
+            context: Arc::clone(&self.query),
+            plan: None,
         }
     }
 }
 
+/// The name of a table in the catalogue file: short where it lies in the default schema.
+fn remembered_name(table: &TableReference) -> String {
+    match (table.catalog(), table.schema()) {
+        (None | Some("datafusion"), None | Some("public")) => table.table().to_owned(),
+        _ => table.to_string(),
+    }
+}
+
+/// The LOCATION of a declaration; the rest of it may hold credentials.
+fn location_of(statement: &str) -> String {
+    let quoted = statement.to_ascii_uppercase().find("LOCATION").and_then(|at| statement.get(at..)?.split('\'').nth(1));
+    quoted.unwrap_or_default().to_owned()
+}
+
 fn without_aliases(plan: LogicalPlan) -> LogicalPlan {
     let known = |name: String| {
-        ALIASES.iter().find(|(alias, _)| alias.eq_ignore_ascii_case(&name)).map_or(name, |(_, known)| (*known).to_owned())
+        ALIASES
+            .iter()
+            .find(|(alias, _)| alias.eq_ignore_ascii_case(&name))
+            .map_or(name, |(_, known)| (*known).to_owned())
     };
     match plan {
         LogicalPlan::Statement(LogicalStatement::SetVariable(SetVariable { variable, value })) => {
@@ -369,55 +439,5 @@ impl ObjectStoreRegistry for QueryStores {
     fn get_store(&self, url: &Url) -> datafusion::common::Result<Arc<dyn ObjectStore>> {
         let store = self.backends.backend(url).and_then(|backend| backend.store(&query_meters(&self.meter)));
         store.map_err(to_datafusion)
-    }
-}
-
-/// The tables of the catalogue file that were not used yet. They are declared when first named, so that a
-/// start costs no request.
-#[derive(Debug)]
-pub(crate) struct Remembered {
-    file: Option<CatalogFile>,
-    statements: RwLock<BTreeMap<String, String>>,
-}
-
-impl Remembered {
-    fn open(path: Option<PathBuf>) -> Result<Self> {
-        let file = path.map(CatalogFile::at);
-        let tables = file.as_ref().map(CatalogFile::load).transpose()?.unwrap_or_default();
-        let statements = tables.into_iter().map(|table| (table.name, table.statement)).collect();
-        Ok(Self { file, statements: RwLock::new(statements) })
-    }
-
-    fn all(&self) -> BTreeMap<String, String> {
-        self.statements.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn put(&self, statement: &str) -> Result<()> {
-        let Some(file) = &self.file else { return Ok(()) };
-        let name = file.put(statement)?;
-        self.statements.write().unwrap_or_else(PoisonError::into_inner).insert(name, statement.to_owned());
-        Ok(())
-    }
-
-    fn remove(&self, name: &str) -> Result<()> {
-        if let Some(file) = &self.file {
-            file.remove(name)?;
-        }
-        self.statements.write().unwrap_or_else(PoisonError::into_inner).remove(name);
-        Ok(())
-    }
-
-    /// The declaration of a remembered table.
-    pub(crate) async fn declaration(&self, name: &str) -> Result<Option<CreateExternalTable>> {
-        let Some(statement) = self.all().remove(name) else { return Ok(None) };
-        let state = SessionStateBuilder::new_with_default_features().build();
-        let plan = state.create_logical_plan(&statement).await.map_err(from_datafusion)?;
-        match plan {
-            LogicalPlan::Ddl(DdlStatement::CreateExternalTable(command)) => Ok(Some(*command)),
-            _ => Err(Error::new(
-                ErrorKind::Invalid,
-                format!("the catalogue file's entry for {name} is not a CREATE EXTERNAL TABLE statement"),
-            )),
-        }
     }
 }

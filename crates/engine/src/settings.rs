@@ -5,6 +5,7 @@ use std::time::Duration;
 use datafusion::common::config::{ConfigExtension, ConfigOptions};
 use datafusion::common::extensions_options;
 use pushdown::{Error, Result};
+use pushdowndb_cost::PriceBook;
 
 extensions_options! {
     /// What `SET pushdown.x = …` changes. Values are text so that a wrong one is refused with our own words.
@@ -79,8 +80,8 @@ impl PushdownOptions {
         side("aggregate", &self.aggregate)
     }
 
-    /// Refuses values that no part of the engine understands.
-    pub fn check(&self) -> Result<()> {
+    /// Refuses values that no part of the engine understands, and reads the price book.
+    pub fn check(&self) -> Result<PriceBook> {
         self.level_cap()?;
         self.filter_side()?;
         self.aggregate_side()?;
@@ -96,8 +97,7 @@ impl PushdownOptions {
                 return Err(Error::invalid(format!("pushdown.{name} must be at least 1")));
             }
         }
-        pushdowndb_cost::PriceBook::named_or_path(&self.price_book)?;
-        Ok(())
+        PriceBook::named_or_path(&self.price_book)
     }
 
     /// How long a connection may be silent.

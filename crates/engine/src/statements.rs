@@ -19,14 +19,14 @@ pub(crate) fn split(sql: &str) -> Result<Vec<Statement>> {
     let tokens = Tokenizer::new(&GenericDialect {}, sql)
         .tokenize_with_location()
         .map_err(|e| Error::invalid(format!("this is not SQL: {e}")))?;
-    let lines = LineStarts::new(sql);
+    let mut cursor = Cursor::new(sql);
     let mut statements = Vec::new();
-    let mut first: Option<Location> = None;
+    let mut first: Option<(usize, u64)> = None;
     let mut end = 0;
-    let mut close = |first: &mut Option<Location>, end: usize| {
-        if let Some(start) = first.take() {
-            let text = sql.get(lines.offset(sql, start)..end).unwrap_or_default().trim_end();
-            statements.push(Statement { text: text.to_owned(), line: start.line as usize });
+    let mut close = |first: &mut Option<(usize, u64)>, end: usize| {
+        if let Some((start, line)) = first.take() {
+            let text = sql.get(start..end).unwrap_or_default().trim_end();
+            statements.push(Statement { text: text.to_owned(), line: line as usize });
         }
     };
     for token in &tokens {
@@ -34,8 +34,9 @@ pub(crate) fn split(sql: &str) -> Result<Vec<Statement>> {
             Token::SemiColon => close(&mut first, end),
             Token::Whitespace(_) | Token::EOF => {}
             _ => {
-                first.get_or_insert(token.span.start);
-                end = lines.offset(sql, token.span.end);
+                let start = cursor.advance(token.span.start);
+                first.get_or_insert((start, token.span.start.line));
+                end = cursor.advance(token.span.end);
             }
         }
     }
@@ -43,20 +44,32 @@ pub(crate) fn split(sql: &str) -> Result<Vec<Statement>> {
     Ok(statements)
 }
 
-struct LineStarts(Vec<usize>);
+/// A place in the text that only moves forward: tokens come in order, and long scripts may be one line.
+struct Cursor<'a> {
+    rest: std::str::CharIndices<'a>,
+    text: &'a str,
+    line: u64,
+    column: u64,
+}
 
-impl LineStarts {
-    fn new(text: &str) -> Self {
-        Self(std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect())
+impl<'a> Cursor<'a> {
+    fn new(text: &'a str) -> Self {
+        Self { rest: text.char_indices(), text, line: 1, column: 1 }
     }
 
     /// The byte at a line and a column of characters, both from 1.
-    fn offset(&self, text: &str, at: Location) -> usize {
-        let line = usize::try_from(at.line).unwrap_or(1).max(1) - 1;
-        let start = self.0.get(line).copied().unwrap_or(text.len());
-        let column = usize::try_from(at.column).unwrap_or(1).max(1) - 1;
-        let rest = text.get(start..).unwrap_or_default();
-        start + rest.char_indices().nth(column).map_or(rest.len(), |(at, _)| at)
+    fn advance(&mut self, to: Location) -> usize {
+        while (self.line, self.column) < (to.line, to.column) {
+            match self.rest.next() {
+                Some((_, '\n')) => {
+                    self.line += 1;
+                    self.column = 1;
+                }
+                Some(_) => self.column += 1,
+                None => return self.text.len(),
+            }
+        }
+        self.rest.offset()
     }
 }
 

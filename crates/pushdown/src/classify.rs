@@ -177,8 +177,10 @@ impl Classifier<'_> {
                 // As text an integer comes back as it is, whereas a double may come back with an exponent.
                 Class::Integer => dialect.three_valued || (never_null && matches!(self.format, Format::Csv(_))),
                 Class::Decimal { .. } => dialect.decimals && dialect.three_valued,
-                // AWS takes numbers only.
-                Class::Float | Class::Text | Class::Date | Class::Boolean => dialect.same_evaluator,
+                // AWS takes numbers only, and in JSON everybody does: a token tells its type row by row.
+                Class::Float | Class::Text | Class::Date | Class::Boolean => {
+                    dialect.same_evaluator && !matches!(self.format, Format::Json(_))
+                }
             },
             // Partial averages cannot be merged: engines ask for SUM and COUNT.
             AggregateFunction::Avg => false,

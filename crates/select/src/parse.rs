@@ -112,12 +112,10 @@ impl Parser {
             return Err(SelectError::new("InvalidTableAlias", format!("no table is called \"{}\"", name.text)));
         }
         let filter = if self.keyword("WHERE") { Some(self.expression()?) } else { None };
-        match self.word().as_deref() {
-            Some("GROUP" | "HAVING" | "ORDER" | "UNION" | "INTERSECT" | "EXCEPT" | "OFFSET") => {
-                let clause = self.peek().shown();
-                return Err(self.error("UnsupportedSqlStructure", &format!("S3 Select has no {clause} clause")));
-            }
-            _ => {}
+        if let Some("GROUP" | "HAVING" | "ORDER" | "UNION" | "INTERSECT" | "EXCEPT" | "OFFSET") = self.word().as_deref()
+        {
+            let clause = self.peek().shown();
+            return Err(self.error("UnsupportedSqlStructure", &format!("S3 Select has no {clause} clause")));
         }
         let limit = if self.keyword("LIMIT") { Some(self.limit()?) } else { None };
         self.symbol(";");

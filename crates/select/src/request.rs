@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
-use pushdown::{Compression, CsvOptions, Format, Fragment, JsonShape};
+use arrow_schema::Field;
+use pushdown::{
+    AggregateCall, AggregateFunction, Compression, CsvOptions, Expr, Format, Fragment, JsonShape, NamedExpr, Output,
+};
 use quick_xml::escape::escape;
 
 /// Said to be the comment character where a table has none.
@@ -25,19 +28,42 @@ pub enum OutputSerialization {
 impl OutputSerialization {
     /// What keeps the rows of this fragment as they are.
     ///
-    /// CSV comes back as CSV, with the same rule for NULL. Where NULL and empty text differ in the input, in
-    /// JSON and Parquet, only JSON tells them apart.
+    /// CSV comes back as CSV, with the same rule for NULL. From Parquet, an empty field of CSV is NULL if no column
+    /// is text, and empty text if no column can be NULL; where both occur, and always from JSON, only JSON tells
+    /// them apart. It repeats the names in every record.
     pub fn of(fragment: &Fragment) -> Self {
-        let columns = match &fragment.output {
-            pushdown::Output::Rows(columns) => columns.len(),
-            pushdown::Output::Aggregate(calls) => calls.len(),
+        let any = |columns: &[NamedExpr], test: &dyn Fn(&Field) -> bool| {
+            columns.iter().flat_map(|column| column.expr.columns()).any(|index| test(fragment.schema.field(index)))
+        };
+        let (columns, ambiguous) = match &fragment.output {
+            Output::Rows(columns) => (columns.len(), any(columns, &is_text) && any(columns, &Field::is_nullable)),
+            // MIN and MAX of nothing are NULL whatever the column.
+            Output::Aggregate(calls) => (calls.len(), calls.iter().any(|call| !is_number(fragment, call))),
         };
         match fragment.format {
-            Format::Csv(_) if columns == 1 => Self::QuotedCsv,
-            Format::Csv(_) => Self::Csv,
-            Format::Json(_) | Format::Parquet => Self::Json,
+            Format::Json(_) => Self::Json,
+            Format::Parquet if ambiguous => Self::Json,
+            // A computed text may be empty, where a column of CSV would be NULL.
+            Format::Csv(_) if ambiguous && matches!(fragment.output, Output::Aggregate(_)) => Self::Json,
+            Format::Csv(_) | Format::Parquet if columns == 1 => Self::QuotedCsv,
+            Format::Csv(_) | Format::Parquet => Self::Csv,
         }
     }
+}
+
+/// Whether an aggregate yields a number or NULL, which CSV tells apart.
+fn is_number(fragment: &Fragment, call: &AggregateCall) -> bool {
+    match call.function {
+        AggregateFunction::Min | AggregateFunction::Max => {
+            !call.argument.iter().flat_map(Expr::columns).any(|index| is_text(fragment.schema.field(index)))
+        }
+        AggregateFunction::Count | AggregateFunction::Sum | AggregateFunction::Avg => true,
+    }
+}
+
+/// Whether the values of a column may be empty text.
+fn is_text(field: &Field) -> bool {
+    !field.data_type().is_numeric() && !field.data_type().is_temporal()
 }
 
 /// One request: SQL over one object.

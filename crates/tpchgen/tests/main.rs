@@ -29,7 +29,7 @@ fn destination() -> Destination {
 async fn objects(at: &Destination, table: &str) -> Vec<(String, Bytes)> {
     let mut all: Vec<_> = at.store.list(Some(&Path::from(format!("sf/{table}")))).try_collect().await.unwrap();
     // The number between the dots orders the parts.
-    all.sort_by_key(|meta| meta.location.to_string().split('.').nth(1).unwrap().parse::<u32>().unwrap_or(0));
+    all.sort_by_key(|meta| meta.location.as_ref().split('.').nth(1).unwrap().parse::<u32>().unwrap_or(0));
     let mut read = Vec::new();
     for meta in all {
         let bytes = at.store.get(&meta.location).await.unwrap().bytes().await.unwrap();

@@ -6,6 +6,7 @@
 mod columnar;
 mod error;
 mod output;
+mod plan;
 mod stats;
 mod table;
 mod text;
@@ -74,6 +75,7 @@ pub fn rows(
     style: TableStyle,
 ) -> Result<Box<dyn RowWriter>> {
     Ok(match format {
+        OutputFormat::Table if plan::is_plan(schema) => Box::new(plan::Plan(output.clone())),
         OutputFormat::Table => Box::new(table::Table::new(schema, output.clone(), style)?),
         OutputFormat::Csv => Box::new(text::Csv::new(schema, output.clone())?),
         OutputFormat::Json => Box::new(text::json_array(output.clone())),

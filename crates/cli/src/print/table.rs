@@ -120,10 +120,9 @@ impl RowWriter for Table {
             self.rows += 1;
             // Rows that will be cut out of the middle need not be formatted, only counted.
             let left = batch.num_rows() - row;
-            if self.style.max_rows.is_some_and(|max| self.head.len() >= max && left > max.div_ceil(2)) {
-                if !self.style.expanded {
-                    continue;
-                }
+            let is_cut = self.style.max_rows.is_some_and(|max| self.head.len() >= max && left > max.div_ceil(2));
+            if is_cut && !self.style.expanded {
+                continue;
             }
             let cells = formatters.iter().map(|f| f.value(row).try_to_string().map(|text| printable(&text)));
             self.add(cells.collect::<Result<_, _>>()?)?;

@@ -4,9 +4,11 @@
 //! clear error rather than skipped, because the next credentials found would be somebody else's.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use ini::Ini;
-use object_store::aws::AmazonS3Builder;
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey as Key, AwsCredential};
+use object_store::client::StaticCredentialProvider;
 use pushdown::{Error, ErrorKind, Result};
 
 /// What a profile says.
@@ -22,17 +24,16 @@ pub(super) struct ProfileCredentials {
 impl ProfileCredentials {
     /// Fills in what the environment left open.
     pub(super) fn apply(self, mut builder: AmazonS3Builder) -> AmazonS3Builder {
-        use object_store::aws::AmazonS3ConfigKey as Key;
-        if let (Some(id), Some(secret)) = (self.access_key_id, self.secret_access_key) {
-            builder = builder.with_access_key_id(id).with_secret_access_key(secret);
-            if let Some(token) = self.session_token {
-                builder = builder.with_token(token);
-            }
+        if let (Some(key_id), Some(secret_key)) = (self.access_key_id, self.secret_access_key) {
+            // All three at once: a token of the environment belongs to other keys.
+            let credential = AwsCredential { key_id, secret_key, token: self.session_token };
+            builder = builder.with_credentials(Arc::new(StaticCredentialProvider::new(credential)));
         }
         if let Some(region) = self.region.filter(|_| builder.get_config_value(&Key::Region).is_none()) {
             builder = builder.with_region(region);
         }
-        if let Some(endpoint) = self.endpoint.filter(|_| builder.get_config_value(&Key::Endpoint).is_none()) {
+        let has_endpoint = [Key::Endpoint, Key::S3Endpoint].iter().any(|key| builder.get_config_value(key).is_some());
+        if let Some(endpoint) = self.endpoint.filter(|_| !has_endpoint) {
             builder = builder.with_endpoint(endpoint);
         }
         builder
@@ -47,15 +48,16 @@ pub(super) fn from_profile(asked: Option<&str>) -> Result<Option<ProfileCredenti
         return Ok(None);
     }
     let home = || dirs::home_dir().map(|home| home.join(".aws"));
-    let file = |name: &str, default: &str| {
-        variable(name).map(PathBuf::from).or_else(|| home().map(|dir| dir.join(default)))
-    };
+    let file =
+        |name: &str, default: &str| variable(name).map(PathBuf::from).or_else(|| home().map(|dir| dir.join(default)));
     let credentials = load(file("AWS_SHARED_CREDENTIALS_FILE", "credentials"))?;
     let config = load(file("AWS_CONFIG_FILE", "config"))?;
     let profile = named.as_deref().unwrap_or("default");
     let in_config = if profile == "default" { profile.to_owned() } else { format!("profile {profile}") };
-    let sections =
-        [credentials.as_ref().and_then(|f| f.section(Some(profile))), config.as_ref().and_then(|f| f.section(Some(in_config)))];
+    let sections = [
+        credentials.as_ref().and_then(|f| f.section(Some(profile))),
+        config.as_ref().and_then(|f| f.section(Some(in_config))),
+    ];
     if sections.iter().all(Option::is_none) {
         return match named {
             Some(name) => Err(Error::new(
@@ -84,7 +86,5 @@ pub(super) fn from_profile(asked: Option<&str>) -> Result<Option<ProfileCredenti
 
 fn load(path: Option<PathBuf>) -> Result<Option<Ini>> {
     let Some(path) = path.filter(|p| p.exists()) else { return Ok(None) };
-    Ini::load_from_file(&path)
-        .map(Some)
-        .map_err(|e| Error::invalid(format!("{} cannot be read: {e}", path.display())))
+    Ini::load_from_file(&path).map(Some).map_err(|e| Error::invalid(format!("{} cannot be read: {e}", path.display())))
 }

@@ -12,7 +12,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use object_store::aws::AmazonS3Builder;
+use chrono::{DateTime, Utc};
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey as Key, AwsCredential};
+use object_store::client::StaticCredentialProvider;
 use object_store::http::HttpBuilder;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
@@ -97,7 +99,7 @@ impl Backends {
             "s3" | "s3a" => Kind::S3(Box::new(self.open_s3(url)?)),
             "http" | "https" => {
                 let options = client_options();
-                Kind::Http(Connections::open(&options).map_err(from_object_store)?, options)
+                Kind::Http(Connections::open(&options).map_err(from_object_store)?, Box::new(options))
             }
             other => {
                 return Err(Error::unsupported(format!(
@@ -116,33 +118,39 @@ impl Backends {
             .with_bucket_name(bucket)
             .with_client_options(client_options())
             // Our own reads retry with If-Match from where they stopped; writes and listings retry here.
-            .with_retry(RetryConfig { max_retries: 4, retry_timeout: Duration::from_secs(60), ..RetryConfig::default() });
-        if !config.anonymous {
-            if let Some(found) = credentials::from_profile(config.profile.as_deref())? {
-                builder = found.apply(builder);
-            }
+            .with_retry(RetryConfig {
+                max_retries: 4,
+                retry_timeout: Duration::from_secs(60),
+                ..RetryConfig::default()
+            });
+        if !config.anonymous
+            && let Some(found) = credentials::from_profile(config.profile.as_deref())?
+        {
+            builder = found.apply(builder);
         }
         if let Some(region) = &config.region {
             builder = builder.with_region(region);
         }
         if let Some(endpoint) = &config.endpoint {
-            builder = builder.with_endpoint(endpoint);
+            builder = builder.with_config(Key::S3Endpoint, endpoint);
         }
         if let (Some(id), Some(secret)) = (&config.access_key_id, &config.secret_access_key) {
-            builder = builder.with_access_key_id(id).with_secret_access_key(secret);
-        }
-        if let Some(token) = &config.session_token {
-            builder = builder.with_token(token);
+            // All three at once: a token of the environment belongs to other keys.
+            let credential =
+                AwsCredential { key_id: id.clone(), secret_key: secret.clone(), token: config.session_token.clone() };
+            builder = builder.with_credentials(Arc::new(StaticCredentialProvider::new(credential)));
         }
         if config.anonymous {
             builder = builder.with_skip_signature(true);
         }
-        builder = builder.with_request_payer(config.requester_pays);
+        if config.requester_pays {
+            builder = builder.with_request_payer(true);
+        }
         let connections = Connections::open(&client_options()).map_err(from_object_store)?;
         // One store that no query counts, for its credentials: they are fetched once and shared.
         let base = builder.clone().build().map_err(from_object_store)?;
         builder = builder.with_credentials(Arc::clone(base.credentials()));
-        S3::new(builder, connections, bucket, config)
+        S3::new(builder, connections, bucket)
     }
 }
 
@@ -169,11 +177,10 @@ pub(crate) struct Backend {
 #[derive(Debug)]
 enum Kind {
     Local(Arc<LocalFileSystem>),
-    Http(Connections, ClientOptions),
+    Http(Connections, Box<ClientOptions>),
     S3(Box<S3>),
 }
 
-#[derive(Debug)]
 struct S3 {
     builder: AmazonS3Builder,
     connections: Connections,
@@ -184,14 +191,16 @@ struct S3 {
     requester_pays: bool,
 }
 
+impl fmt::Debug for S3 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The builder holds the secrets.
+        f.debug_struct("S3").field("bucket_url", &self.bucket_url).finish_non_exhaustive()
+    }
+}
+
 impl S3 {
-    fn new(
-        builder: AmazonS3Builder,
-        connections: Connections,
-        bucket: &str,
-        config: &ConnectionConfig,
-    ) -> Result<Self> {
-        use object_store::aws::AmazonS3ConfigKey as Key;
+    fn new(builder: AmazonS3Builder, connections: Connections, bucket: &str) -> Result<Self> {
+        let is_set = |key: Key| builder.get_config_value(&key).is_some_and(|value| value.eq_ignore_ascii_case("true"));
         let region = builder.get_config_value(&Key::Region).unwrap_or_else(|| "us-east-1".to_owned());
         let endpoint = builder.get_config_value(&Key::S3Endpoint).or_else(|| builder.get_config_value(&Key::Endpoint));
         let endpoint = endpoint.unwrap_or_else(|| format!("https://s3.{region}.amazonaws.com"));
@@ -200,10 +209,13 @@ impl S3 {
             Error::invalid(format!("the endpoint '{endpoint}' is not a URL ({e}); write it like http://host:9000"))
         })?;
         Ok(Self {
-            bucket_url: format!("{endpoint}/{bucket}"),
+            bucket_url: match is_set(Key::VirtualHostedStyleRequest) {
+                true => endpoint.to_owned(),
+                false => format!("{endpoint}/{bucket}"),
+            },
             region,
-            anonymous: config.anonymous,
-            requester_pays: config.requester_pays,
+            anonymous: is_set(Key::SkipSignature),
+            requester_pays: is_set(Key::RequestPayer),
             builder,
             connections,
         })
@@ -223,7 +235,7 @@ impl Backend {
             Kind::Http(connections, options) => {
                 let store = HttpBuilder::new()
                     .with_url(&self.name)
-                    .with_client_options(options.clone())
+                    .with_client_options(options.as_ref().clone())
                     .with_http_connector(connections.metered(meters.clone()))
                     .build();
                 Ok(Arc::new(store.map_err(from_object_store)?))
@@ -265,7 +277,8 @@ impl Backend {
         let location = self.address(&object.path);
         if let Kind::Local(_) = &self.kind {
             let file = LocalFile::open(PathBuf::from(&location), location.clone())?;
-            if file.size() != object.size {
+            let modified = std::fs::metadata(&location).and_then(|m| m.modified()).map(DateTime::<Utc>::from).ok();
+            if file.size() != object.size || modified != Some(object.last_modified) {
                 return Err(Error::new(
                     pushdown::ErrorKind::Conflict,
                     format!("{location} changed while the query ran; run the query again"),

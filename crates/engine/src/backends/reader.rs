@@ -56,10 +56,8 @@ impl ObjectReader for StoreReader {
             return stream::empty().boxed();
         }
         let state = Reading { source: self.source(), at: range.start, end: range.end, body: None, failures: 0 };
-        stream::try_unfold(state, |mut state| async move {
-            Ok(state.next().await?.map(|bytes| (bytes, state)))
-        })
-        .boxed()
+        stream::try_unfold(state, |mut state| async move { Ok(state.next().await?.map(|bytes| (bytes, state))) })
+            .boxed()
     }
 
     fn read_ranges(&self, ranges: Vec<Range<u64>>) -> BoxFuture<'static, Result<Vec<Bytes>>> {
@@ -87,11 +85,8 @@ struct Source {
 
 impl Source {
     async fn open(&self, range: Range<u64>) -> Result<BoxStream<'static, object_store::Result<Bytes>>> {
-        let options = GetOptions {
-            range: Some(GetRange::Bounded(range)),
-            if_match: self.etag.clone(),
-            ..GetOptions::default()
-        };
+        let options =
+            GetOptions { range: Some(GetRange::Bounded(range)), if_match: self.etag.clone(), ..GetOptions::default() };
         let opened = tokio::time::timeout(self.idle_timeout, self.store.get_opts(&self.path, options)).await;
         Ok(opened.map_err(|_| self.silent())?.map_err(|e| self.failed(e))?.into_stream())
     }

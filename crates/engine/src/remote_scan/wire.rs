@@ -26,7 +26,9 @@ impl WireDecoder {
             OutputSerialization::Csv | OutputSerialization::QuotedCsv => {
                 let null = match &request.format {
                     Format::Csv(options) if matches!(request.output, Output::Rows(_)) => options.null.clone(),
-                    _ => NullRule::Empty,
+                    // From Parquet, CSV is asked for only where nothing is NULL or nothing is text.
+                    _ if schema.fields().iter().any(|field| field.is_nullable()) => NullRule::Empty,
+                    _ => NullRule::Never,
                 };
                 let options = CsvOptions {
                     header: false,

@@ -15,11 +15,7 @@ use crate::remote_scan::RemoteScanExec;
 pub(super) struct CheckRemotePlan;
 
 impl PhysicalOptimizerRule for CheckRemotePlan {
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        _config: &ConfigOptions,
-    ) -> DfResult<Arc<dyn ExecutionPlan>> {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _config: &ConfigOptions) -> DfResult<Arc<dyn ExecutionPlan>> {
         plan.apply(|node| {
             if let Some(aggregate) = node.downcast_ref::<AggregateExec>()
                 && aggregate.mode().input_mode() == AggregateInputMode::Raw

@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::common::Result as DfResult;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -33,11 +33,7 @@ use crate::remote_scan::{PartialAggregate, RemoteScanExec, ScanSpec};
 pub(super) struct PushAggregate;
 
 impl PhysicalOptimizerRule for PushAggregate {
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        _config: &ConfigOptions,
-    ) -> DfResult<Arc<dyn ExecutionPlan>> {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _config: &ConfigOptions) -> DfResult<Arc<dyn ExecutionPlan>> {
         let pushed = plan.transform_up(|node| {
             let Some(aggregate) = node.downcast_ref::<AggregateExec>() else { return Ok(Transformed::no(node)) };
             match push(aggregate)? {
@@ -76,7 +72,9 @@ fn push(aggregate: &AggregateExec) -> DfResult<Option<Arc<dyn ExecutionPlan>>> {
         Arc::clone(aggregate.input()),
         aggregate.input_schema(),
     )?;
-    let Some(wanted) = partial_aggregate(aggregate.aggr_expr(), scan.spec(), as_partial.schema())? else {
+    let Some(wanted) =
+        partial_aggregate(aggregate.aggr_expr(), scan.spec(), &aggregate.input().schema(), as_partial.schema())?
+    else {
         return Ok(None);
     };
     let Some(scan) = scan.with_aggregate(wanted).map_err(to_datafusion)? else { return Ok(None) };
@@ -102,6 +100,7 @@ fn push(aggregate: &AggregateExec) -> DfResult<Option<Arc<dyn ExecutionPlan>>> {
 fn partial_aggregate(
     aggregates: &[Arc<AggregateFunctionExpr>],
     spec: &ScanSpec,
+    input: &Schema,
     schema: SchemaRef,
 ) -> DfResult<Option<PartialAggregate>> {
     let mut calls: Vec<AggregateCall> = Vec::new();
@@ -119,6 +118,10 @@ fn partial_aggregate(
         };
         let [argument] = arguments.as_slice() else { return Ok(None) };
         if aggregate.is_distinct() || aggregate.ignore_nulls() || !aggregate.order_bys().is_empty() {
+            return Ok(None);
+        }
+        if let ("avg", Ok(DataType::Decimal128(29.., _))) = (aggregate.fun().name(), argument.data_type(input)) {
+            // DataFusion adds such values in a wider type than storage has.
             return Ok(None);
         }
         let Some(argument) = convert(argument, &|column| spec.file_column(column)) else { return Ok(None) };

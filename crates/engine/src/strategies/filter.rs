@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use pushdown::{Capability, Exactness, Expr, Format, Fragment, Level, NamedExpr, Output, classify};
 use pushdown::Result;
+use pushdown::{Capability, Exactness, Expr, Format, Fragment, Level, NamedExpr, Output, classify};
 
 use crate::settings::{PushdownOptions, Side};
 
@@ -97,7 +97,11 @@ pub(super) fn not_at_storage(
         return Ok(Some(match &capability.select {
             None => no_select(capability),
             Some(_) => {
-                format!("the S3 Select of backend {} is not used on {}", capability.profile.name(), fragment.format.name())
+                format!(
+                    "the S3 Select of backend {} is not used on {}",
+                    capability.profile.name(),
+                    fragment.format.name()
+                )
             }
         }));
     }

@@ -30,6 +30,9 @@ pub struct Declared {
     pub partitions: Vec<String>,
 }
 
+/// The columns of objects that were read already, by path and ETag; `None` where they are the table's.
+type Headers = HashMap<(Path, Option<String>), Option<Arc<ObjectColumns>>>;
+
 /// A table over objects.
 #[derive(Debug)]
 pub struct TableDefinition {
@@ -47,7 +50,7 @@ pub struct TableDefinition {
     pub backend: Option<Profile>,
     kind: Kind,
     schema: SchemaRef,
-    headers: Mutex<HashMap<(Path, Option<String>), Option<Arc<ObjectColumns>>>>,
+    headers: Mutex<Headers>,
 }
 
 impl TableDefinition {
@@ -174,7 +177,7 @@ impl TableDefinition {
         csv: &CsvOptions,
         object: &DataObject,
     ) -> Result<Option<Arc<ObjectColumns>>> {
-        let remembered = |headers: &HashMap<_, Option<Arc<ObjectColumns>>>| headers.get(&key(object)).cloned();
+        let remembered = |headers: &Headers| headers.get(&key(object)).cloned();
         if let Some(known) = remembered(&self.headers.lock().unwrap_or_else(PoisonError::into_inner)) {
             return Ok(known);
         }

@@ -48,8 +48,7 @@ impl World {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut config = NodeConfig::store(folder.path().join("store"));
         config.listen = ([127, 0, 0, 1], 0).into();
-        config.credentials =
-            Some(Credentials { access_key_id: KEY.to_owned(), secret_access_key: SECRET.to_owned() });
+        config.credentials = Some(Credentials { access_key_id: KEY.to_owned(), secret_access_key: SECRET.to_owned() });
         let node = pushdowndb_node::start(config).await.expect("a node");
         let endpoint = node.endpoint().to_string();
         let world = Self { endpoint, bucket: "data".to_owned(), _server: Server::Node(node), _folder: folder };

@@ -281,10 +281,7 @@ fn our_parser_reads_our_sql_back() {
         let sql = render(&sent, &standard).unwrap();
         let input = InputColumns::Csv { options: CsvOptions::default(), names: None, count: 7 };
         let read = parse(&sql).unwrap().bind(&input).unwrap();
-        let expected = match on_text(predicate) {
-            Expr::Literal(Literal::Boolean(value)) => Expr::Literal(Literal::Boolean(value)),
-            other => other,
-        };
+        let expected = on_text(predicate);
         assert_eq!(read.predicate, Some(expected), "{sql}");
         assert_eq!(read.limit, Some(3));
         let Output::Rows(columns) = read.output else { panic!() };

@@ -46,8 +46,8 @@ pub(crate) fn cast(expr: Physical, to: &DataType, schema: &Schema) -> Result<Phy
 
 /// The types for which a cast from text is ours and not Arrow's.
 pub(crate) fn casts_from_text(to: &DataType) -> bool {
-    use DataType::{Boolean, Date32, Decimal128, Float64, Timestamp};
-    to.is_integer() || matches!(to, Float64 | Decimal128(..) | Boolean | Date32 | Timestamp(..))
+    use DataType::{Boolean, Date32, Decimal128, Float32, Float64, Timestamp};
+    to.is_integer() || matches!(to, Float32 | Float64 | Decimal128(..) | Boolean | Date32 | Timestamp(..))
 }
 
 /// The type in which these are compared with each other.

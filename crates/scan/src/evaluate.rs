@@ -7,7 +7,9 @@ use arrow::compute::{filter_record_batch, prep_null_mask_filter};
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion_common::ScalarValue;
 use datafusion_expr::ColumnarValue;
-use datafusion_physical_expr::expressions::lit;
+use datafusion_physical_expr::expressions::{
+    BinaryExpr, Column, InListExpr, IsNullExpr, LikeExpr, Literal, NotExpr, lit,
+};
 use pushdown::{Error, Expr, Result};
 
 use crate::errors::{from_arrow, from_datafusion};
@@ -87,12 +89,14 @@ impl Evaluator {
             if count == 0 {
                 return Ok(before);
             }
-            passed = Some(if count == rows {
-                condition(expr.evaluate(batch).map_err(from_datafusion)?, rows)?
+            // Picking rows out first costs more than a comparison of them all, unless the others may fail.
+            let now = if count == rows || cannot_fail(expr) {
+                expr.evaluate(batch)
             } else {
-                let now = condition(expr.evaluate_selection(batch, &before).map_err(from_datafusion)?, rows)?;
-                arrow::compute::and(&before, &now).map_err(from_arrow)?
-            });
+                expr.evaluate_selection(batch, &before)
+            };
+            let now = condition(now.map_err(from_datafusion)?, rows)?;
+            passed = Some(if count == rows { now } else { arrow::compute::and(&before, &now).map_err(from_arrow)? });
         }
         Ok(passed.unwrap_or_else(|| BooleanArray::from(vec![true; rows])))
     }
@@ -105,6 +109,22 @@ impl Evaluator {
         }
         filter_record_batch(batch, &matches).map_err(from_arrow)
     }
+}
+
+/// Whether the expression has a value for every row: comparisons and logic do, casts and arithmetic may not.
+fn cannot_fail(expr: &Physical) -> bool {
+    let own = match expr.downcast_ref::<BinaryExpr>() {
+        Some(binary) => !binary.op().is_numerical_operators(),
+        None => {
+            expr.is::<Column>()
+                || expr.is::<Literal>()
+                || expr.is::<NotExpr>()
+                || expr.is::<IsNullExpr>()
+                || expr.is::<InListExpr>()
+                || expr.is::<LikeExpr>()
+        }
+    };
+    own && expr.children().into_iter().all(cannot_fail)
 }
 
 /// NULL counts as FALSE.

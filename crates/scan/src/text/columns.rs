@@ -11,10 +11,10 @@ use arrow::array::timezone::Tz;
 use arrow::array::types::*;
 use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, GenericStringArray, OffsetSizeTrait, PrimitiveArray, StringArray,
-    StringViewArray,
+    StringViewArray, new_empty_array,
 };
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
-use arrow::compute::{CastOptions, can_cast_types, cast_with_options};
+use arrow::compute::{CastOptions, can_cast_types, cast_with_options, concat};
 use arrow::datatypes::{DataType, TimeUnit};
 use arrow::error::ArrowError;
 use pushdown::{Error, NullRule, Result};
@@ -123,6 +123,7 @@ pub(crate) fn builder(data_type: &DataType, nulls: Nulls, spelling: Spelling) ->
         DataType::UInt16 => integer!(UInt16Type, values::uint64),
         DataType::UInt32 => integer!(UInt32Type, values::uint64),
         DataType::UInt64 => primitive::<UInt64Type, _>(data_type, nulls, spelling, values::uint64),
+        DataType::Float32 => primitive::<Float32Type, _>(data_type, nulls, spelling, values::float32),
         DataType::Float64 => primitive::<Float64Type, _>(data_type, nulls, spelling, values::float64),
         DataType::Decimal128(precision, scale) => {
             let (precision, scale) = (*precision, *scale);
@@ -138,7 +139,7 @@ pub(crate) fn builder(data_type: &DataType, nulls: Nulls, spelling: Spelling) ->
         DataType::LargeUtf8 => Box::new(Text::<i64>::new(nulls)),
         DataType::Utf8View => Box::new(TextViews(Text::new(nulls))),
         other if can_cast_types(&DataType::Utf8, other) => {
-            Box::new(Casted { text: Text::new(nulls), data_type: other.clone() })
+            Box::new(Casted { nulls, data_type: other.clone(), groups: vec![], text_bytes: 0 })
         }
         other => return Err(Error::unsupported(format!("text cannot be read as {}", sql_type(other)))),
     })
@@ -353,32 +354,46 @@ impl ColumnBuilder for TextViews {
     }
 }
 
-/// A type without a decoder of its own: text first, then Arrow's strict cast, group by group so that a bad field
-/// is found where it is.
+/// A type without a decoder of its own: text first, then Arrow's strict cast, group by group so that a bad field is
+/// found where it is.
 struct Casted {
-    text: Text<i32>,
+    nulls: Nulls,
     data_type: DataType,
+    groups: Vec<ArrayRef>,
+    text_bytes: usize,
 }
 
 impl ColumnBuilder for Casted {
     fn append(&mut self, fields: &FieldColumn<'_>) -> Result<(), BadField> {
-        let mut scratch = Vec::new();
-        for row in 0..fields.len() {
-            let span = fields.span(row);
-            let field = fields.bytes(span, &mut scratch).filter(|f| !self.text.nulls.is_null(f));
-            if field.is_some_and(|field| arrow_cast(field, &self.data_type).is_none()) {
-                return Err(BadField { span, null: false });
-            }
+        let mut text = Text::<i32>::new(self.nulls.clone());
+        text.append(fields)?;
+        self.text_bytes += text.text_bytes();
+        let options = CastOptions { safe: false, ..Default::default() };
+        let group = text.take().and_then(|text| cast_with_options(&text, &self.data_type, &options));
+        if let Ok(group) = group {
+            self.groups.push(group);
+            return Ok(());
         }
-        self.text.append(fields)
+        // Which one was it? If none fails alone, the first stands for them all.
+        let mut scratch = Vec::new();
+        let fails = |row: &usize| {
+            let field = fields.bytes(fields.span(*row), &mut scratch).filter(|f| !self.nulls.is_null(f));
+            field.is_some_and(|field| arrow_cast(field, &self.data_type).is_none())
+        };
+        let row = (0..fields.len()).find(fails).unwrap_or_default();
+        Err(BadField { span: fields.span(row), null: false })
     }
 
     fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
-        let options = CastOptions { safe: false, ..Default::default() };
-        cast_with_options(&self.text.take()?, &self.data_type, &options)
+        self.text_bytes = 0;
+        let groups = std::mem::take(&mut self.groups);
+        match groups.len() {
+            0 => Ok(new_empty_array(&self.data_type)),
+            _ => concat(&groups.iter().map(AsRef::as_ref).collect::<Vec<_>>()),
+        }
     }
 
     fn text_bytes(&self) -> usize {
-        self.text.text_bytes()
+        self.text_bytes
     }
 }

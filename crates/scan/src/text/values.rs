@@ -10,7 +10,7 @@
 
 use arrow::array::types::ArrowTimestampType;
 use arrow::compute::kernels::cast_utils::{Parser, string_to_datetime};
-use arrow::datatypes::{Float64Type, Int64Type, UInt64Type};
+use arrow::datatypes::{Float32Type, Float64Type, Int64Type, UInt64Type};
 use chrono::{TimeZone, Utc};
 
 /// Powers of ten that an unsigned 64-bit integer holds.
@@ -124,6 +124,12 @@ pub(crate) fn float64(bytes: &[u8]) -> Option<f64> {
         return Some(if negative { -value } else { value });
     }
     Float64Type::parse(text(bytes)?)
+}
+
+/// A float.
+#[inline]
+pub(crate) fn float32(bytes: &[u8]) -> Option<f32> {
+    Float32Type::parse(text(bytes)?)
 }
 
 /// `[-]digits[.digits]` of at most 18 digits: sign, digits as one number, digits after the point.

@@ -99,8 +99,7 @@ def main():
                     else:
                         command = client + [binary, "--set", f"pushdown.level={name}", "--set", "pushdown.threads=1", "-f",
                                             f"s3://{bucket}/schema.sql", "-f", sql, "--format", "csv", "--output",
-                                            folder / "rows.csv", "--stats", "json", "--stats-file", stats,
-                                            "--catalog", folder / "catalog.sql"]
+                                            folder / "rows.csv", "--stats", "json", "--stats-file", stats]
                     started = time.time()
                     done = subprocess.run(command, env=env, capture_output=True, text=True)
                     wall = time.time() - started

@@ -58,7 +58,7 @@ def main():
                 for level in ("none", "select"):
                     pathlib.Path(f"/proc/{node.pid}/clear_refs").write_text("5")
                     stats = folder / "stats.json"
-                    command = [args.binary, "--set", f"pushdown.level={level}", "--catalog", folder / "catalog.sql",
+                    command = [args.binary, "--set", f"pushdown.level={level}",
                                "-f", "s3://memory/schema.sql", "-c", sql, "--format", "csv", "--output", "/dev/null",
                                "--stats", "json", "--stats-file", stats]
                     engine = subprocess.Popen(command, env=env)

@@ -154,7 +154,7 @@ def main():
                             run = subprocess.run(
                                 [args.binary, "--set", f"pushdown.level={level}", "-f", target + "schema.sql",
                                  "-f", str(QUERIES / f"{name}.sql"), "--format", "csv", "--stats", "json",
-                                 "--stats-file", str(stats), "--catalog", str(pathlib.Path(folder) / f"{server}-{fmt}.sql")],
+                                 "--stats-file", str(stats)],
                                 env=env, capture_output=True, text=True)
                             where = f"{name} {fmt} {server} {level}"
                             if run.returncode != 0:

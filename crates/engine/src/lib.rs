@@ -32,6 +32,7 @@ mod strategies;
 pub mod table;
 
 pub use backends::ConnectionConfig;
+pub use pushdowndb_scan::sql_type;
 pub use query::{Progress, QueryContext, QueryResult, Report, StatementKind};
 pub use session::{Engine, EngineConfig, Setting, TableInfo};
 pub use settings::PushdownOptions;

@@ -35,3 +35,4 @@ pub use local::LocalFile;
 pub use memory::InMemory;
 pub use reader::ObjectReader;
 pub use scan::{ScanCounters, ScanOptions, output_schema, scan};
+pub use types::sql_type;

@@ -3,7 +3,7 @@
 use arrow::datatypes::{DataType, TimeUnit};
 
 /// The type as SQL has it: `DECIMAL(15,2)`, `DATE`.
-pub(crate) fn sql_type(data_type: &DataType) -> String {
+pub fn sql_type(data_type: &DataType) -> String {
     match data_type {
         DataType::Boolean => "BOOLEAN".into(),
         DataType::Int8 => "TINYINT".into(),

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use clap::ValueEnum;
 use pushdown::Error;
+use pushdowndb_engine::sql_type;
 use tokio::runtime::Runtime;
 
 use crate::args::StatsFormat;
@@ -44,9 +45,7 @@ pub fn run(runtime: &Runtime, session: &mut Session, line: &str) -> Result<Outco
     match name.to_ascii_lowercase().as_str() {
         "\\q" | "quit" | "exit" => return Ok(Outcome::Quit),
         "\\?" | "\\h" | "help" => help(),
-        "\\d" if !argument.is_empty() => {
-            runtime.block_on(session.run_script("", &format!("DESCRIBE {}", table(argument))))?
-        }
+        "\\d" if !argument.is_empty() => columns(runtime, session, argument)?,
         "\\d" | "\\dt" => tables(runtime, session)?,
         "\\df" => functions(session, argument)?,
         "\\i" => {
@@ -135,6 +134,16 @@ fn tables(runtime: &Runtime, session: &Session) -> Result<()> {
     Ok(())
 }
 
+fn columns(runtime: &Runtime, session: &Session, table: &str) -> Result<()> {
+    let schema = runtime.block_on(session.engine().describe(&table_name(table)))?;
+    let width = schema.fields().iter().map(|field| field.name().len()).max().unwrap_or(0);
+    for field in schema.fields() {
+        let null = if field.is_nullable() { "" } else { "  NOT NULL" };
+        print::say(format_args!("{:<width$}  {}{null}", field.name(), sql_type(field.data_type())))?;
+    }
+    Ok(())
+}
+
 fn functions(session: &Session, part: &str) -> Result<()> {
     let part = part.to_ascii_lowercase();
     let names: Vec<_> = session.engine().functions().into_iter().filter(|name| name.contains(&part)).collect();
@@ -149,10 +158,10 @@ fn settings(session: &Session) -> Result<()> {
     Ok(())
 }
 
-/// A table as the user wrote it: a path keeps its quotes off only here.
-fn table(argument: &str) -> String {
+/// A table as SQL names it: an address is a name in quotes, any other name stays as it was written.
+fn table_name(argument: &str) -> String {
     let bare = unquoted(argument);
-    if bare.contains(['/', '*']) { format!("'{}'", bare.replace('\'', "''")) } else { argument.to_owned() }
+    if bare.contains(['/', '*']) { format!("\"{}\"", bare.replace('"', "\"\"")) } else { argument.to_owned() }
 }
 
 fn unquoted(text: &str) -> &str {
@@ -187,8 +196,8 @@ mod tests {
         assert_eq!(unquoted(" 'a b' "), "a b");
         assert_eq!(unquoted("\"x\""), "x");
         assert_eq!(unquoted("it's"), "it's");
-        assert_eq!(table("lineitem"), "lineitem");
-        assert_eq!(table("s3://b/x.csv"), "'s3://b/x.csv'");
+        assert_eq!(table_name("lineitem"), "lineitem");
+        assert_eq!(table_name("s3://b/x.csv"), "\"s3://b/x.csv\"");
     }
 
     #[test]

@@ -58,7 +58,7 @@ fn tables_are_listed_described_and_remembered() {
     let done =
         shell(&format!("{declare}\\dt\n\\format csv\n\\d words\nSELECT sum(k) AS s FROM words;\n"), Some(catalog));
     let printed = done.ok();
-    for expected in ["words", "k,", "name,", "s\n3\n"] {
+    for expected in ["words", "k     BIGINT", "name  VARCHAR", "s\n3\n"] {
         assert!(printed.contains(expected), "{expected} in\n{printed}");
     }
     let tomorrow = shell("\\format csv\nSELECT name FROM words WHERE k = 2;\n", Some(catalog));

@@ -51,20 +51,13 @@ impl World {
         config.credentials = Some(Credentials { access_key_id: KEY.to_owned(), secret_access_key: SECRET.to_owned() });
         let node = pushdowndb_node::start(config).await.expect("a node");
         let endpoint = node.endpoint().to_string();
-        let world = Self { endpoint, bucket: "data".to_owned(), _server: Server::Node(node), _folder: folder };
-        world.create_bucket("data").await;
-        world
+        node.create_bucket("data").await.expect("a bucket");
+        Self { endpoint, bucket: "data".to_owned(), _server: Server::Node(node), _folder: folder }
     }
 
-    /// A server that runs already.
-    pub async fn around(endpoint: String, server: Server, folder: TempDir) -> Self {
-        let world = Self { endpoint, bucket: "data".to_owned(), _server: server, _folder: folder };
-        world.create_bucket("data").await;
-        world
-    }
-
-    async fn create_bucket(&self, name: &str) {
-        crate::minio::boto3(&self.endpoint, &format!("s3.create_bucket(Bucket='{name}')"));
+    /// A server that runs already and has the bucket.
+    pub fn around(endpoint: String, server: Server, folder: TempDir) -> Self {
+        Self { endpoint, bucket: "data".to_owned(), _server: server, _folder: folder }
     }
 
     pub fn store(&self) -> AmazonS3 {

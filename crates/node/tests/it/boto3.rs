@@ -1,5 +1,6 @@
 //! The AWS SDK for Python against a node: everyday operations, S3 Select, error codes.
 
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::world::World;
 async fn conformance() {
     let imported = Command::new("python3").args(["-c", "import boto3"]).output();
     if !imported.is_ok_and(|output| output.status.success()) {
-        println!("SKIPPED: boto3 missing");
+        writeln!(std::io::stderr(), "SKIPPED: boto3 missing").unwrap();
         return;
     }
     // With one turn for all, a Select whose client went away must give it back or the next one waits in vain.

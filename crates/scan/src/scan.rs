@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use arrow::array::RecordBatch;
-use arrow::compute::concat_batches;
+use arrow::compute::BatchCoalescer;
 use arrow::datatypes::{Schema, SchemaRef};
 use futures::stream::BoxStream;
 use futures::{StreamExt, stream};
@@ -64,10 +64,11 @@ pub fn scan(
     counters: Arc<ScanCounters>,
 ) -> Result<BoxStream<'static, Result<RecordBatch>>> {
     let schema = output_schema(&fragment)?;
-    let batch_rows = options.batch_rows;
     let (source, input, output) = Source::open(&fragment, reader, range, &options, counters)?;
     let sink = Sink::new(&output, &input, Arc::clone(&schema), fragment.limit)?;
-    let scan = Scan { source: Some(source), sink: Some(sink), schema, batch_rows, small: vec![], small_rows: 0 };
+    let enough = options.batch_rows.div_ceil(2);
+    let small = BatchCoalescer::new(schema, enough).with_biggest_coalesce_batch_size(Some(enough));
+    let scan = Scan { source: Some(source), sink: Some(sink), small };
     Ok(stream::try_unfold(scan, |mut scan| async move { Ok(scan.next().await?.map(|batch| (batch, scan))) }).boxed())
 }
 
@@ -137,16 +138,17 @@ fn renumber(expr: &Expr, columns: &[usize]) -> Expr {
 struct Scan {
     source: Option<Source>,
     sink: Option<Sink>,
-    schema: SchemaRef,
-    batch_rows: usize,
-    /// Batches too small to be worth handing on one by one.
-    small: Vec<RecordBatch>,
-    small_rows: usize,
+    /// Gathers batches too small to be worth handing on one by one. It copies their rows: a few rows of Parquet text
+    /// would otherwise keep the whole pages alive that they point into.
+    small: BatchCoalescer,
 }
 
 impl Scan {
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
         while let (Some(source), Some(sink)) = (&mut self.source, &mut self.sink) {
+            if let Some(batch) = self.small.next_completed_batch() {
+                return Ok(Some(batch));
+            }
             if sink.is_full() {
                 self.source = None;
                 break;
@@ -155,36 +157,15 @@ impl Scan {
                 self.source = None;
                 break;
             };
-            let ready = sink.push(&batch)?.and_then(|batch| self.gather(batch));
-            tokio::task::yield_now().await;
-            if let Some(batch) = ready.transpose()? {
-                return Ok(Some(batch));
+            if let Some(batch) = sink.push(&batch)? {
+                self.small.push_batch(batch).map_err(from_arrow)?;
             }
+            tokio::task::yield_now().await;
         }
-        if let Some(batch) = self.gathered() {
-            return batch.map(Some);
+        self.small.finish_buffered_batch().map_err(from_arrow)?;
+        if let Some(batch) = self.small.next_completed_batch() {
+            return Ok(Some(batch));
         }
         self.sink.take().map_or(Ok(None), Sink::finish)
-    }
-
-    /// The batch, or the small ones so far as one, if that is enough rows.
-    fn gather(&mut self, batch: RecordBatch) -> Option<Result<RecordBatch>> {
-        let enough = self.batch_rows / 2;
-        if self.small.is_empty() && batch.num_rows() >= enough {
-            return Some(Ok(batch));
-        }
-        self.small_rows += batch.num_rows();
-        self.small.push(batch);
-        if self.small_rows >= enough { self.gathered() } else { None }
-    }
-
-    fn gathered(&mut self) -> Option<Result<RecordBatch>> {
-        self.small_rows = 0;
-        let small = std::mem::take(&mut self.small);
-        match small.len() {
-            0 => None,
-            1 => small.into_iter().next().map(Ok),
-            _ => Some(concat_batches(&self.schema, &small).map_err(from_arrow)),
-        }
     }
 }

@@ -7,7 +7,7 @@
 //! its reader holds a [`Pin`] that puts off their removal.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::disk::{Change, Disk, DiskFile, make_folders};
 use super::{Result, StoreError};
 
 /// A piece of an object's bytes: a data file and its size.
@@ -43,6 +44,7 @@ mod id_text {
 /// The folders that hold data.
 #[derive(Debug)]
 pub(crate) struct Files {
+    disk: Arc<dyn Disk>,
     data: PathBuf,
     tmp: PathBuf,
     pins: Mutex<HashMap<Uuid, Pinned>>,
@@ -56,19 +58,20 @@ struct Pinned {
 
 impl Files {
     /// Opens the folders; makes them where they are missing.
-    pub fn open(dir: &Path) -> io::Result<Self> {
-        let files = Self { data: dir.join("data"), tmp: dir.join("tmp"), pins: Mutex::default() };
-        fs::create_dir_all(&files.data)?;
-        fs::create_dir_all(&files.tmp)?;
+    pub fn open(dir: &Path, disk: Arc<dyn Disk>) -> io::Result<Self> {
+        let (data, tmp) = (dir.join("data"), dir.join("tmp"));
+        make_folders(&*disk, &data)?;
+        make_folders(&*disk, &tmp)?;
         for first in 0..=u8::MAX {
-            match fs::create_dir(files.data.join(format!("{first:02x}"))) {
+            match disk.apply(Change::MakeFolder(&data.join(format!("{first:02x}")))) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
                 _ => {}
             }
         }
-        File::open(&files.data)?.sync_all()?;
-        File::open(dir)?.sync_all()?;
-        Ok(files)
+        // Also what an earlier start made and a loss of power kept from being synced.
+        disk.apply(Change::SyncFolder(&data))?;
+        disk.apply(Change::SyncFolder(dir))?;
+        Ok(Self { disk, data, tmp, pins: Mutex::default() })
     }
 
     /// Where the file of this id is or will be.
@@ -78,21 +81,20 @@ impl Files {
     }
 
     /// A new empty file to write to.
-    pub fn create(&self) -> io::Result<(PathBuf, File)> {
-        let path = self.tmp.join(Uuid::new_v4().simple().to_string());
-        let file = File::options().read(true).write(true).create_new(true).open(&path)?;
-        Ok((path, file))
+    pub fn create(&self) -> io::Result<DiskFile> {
+        DiskFile::create(&self.disk, self.tmp.join(Uuid::new_v4().simple().to_string()))
     }
 
     /// Makes a written file durable under a fresh id. Nothing names it yet.
-    pub fn keep(&self, path: &Path, file: &File, size: u64) -> io::Result<Segment> {
-        file.sync_all()?;
-        self.place(size, |to| fs::rename(path, to))
+    pub fn keep(&self, file: &DiskFile, size: u64) -> io::Result<Segment> {
+        file.sync()?;
+        self.place(size, |to| self.disk.apply(Change::Rename { from: file.path(), to }))
     }
 
     /// The bytes of `segment` under a fresh id, without copying: data files never change.
     pub fn link(&self, segment: Segment) -> io::Result<Segment> {
-        self.place(segment.size, |to| fs::hard_link(self.path(segment.id), to))
+        let from = self.path(segment.id);
+        self.place(segment.size, |to| self.disk.apply(Change::Link { from: &from, to }))
     }
 
     fn place(&self, size: u64, put: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<Segment> {
@@ -100,7 +102,7 @@ impl Files {
         let path = self.path(id);
         put(&path)?;
         let folder = path.parent().unwrap_or(&self.data);
-        File::open(folder)?.sync_all()?;
+        self.disk.apply(Change::SyncFolder(folder)).inspect_err(|_| self.unlink(id))?;
         Ok(Segment { id, size })
     }
 
@@ -136,7 +138,7 @@ impl Files {
                 let entry = entry.map_err(io(folder))?;
                 let is_file = entry.file_type().map_err(io(folder))?.is_file();
                 if is_file && !entry.file_name().to_str().is_some_and(keep) {
-                    fs::remove_file(entry.path()).map_err(io(&entry.path()))?;
+                    self.disk.apply(Change::Remove(&entry.path())).map_err(io(&entry.path()))?;
                     removed += 1;
                 }
             }
@@ -154,7 +156,7 @@ impl Files {
 
     fn unlink(&self, id: Uuid) {
         let path = self.path(id);
-        if let Err(error) = fs::remove_file(&path) {
+        if let Err(error) = self.disk.apply(Change::Remove(&path)) {
             // Nothing names the file any more, so this costs space and is retried by the next sweep.
             tracing::warn!(path = %path.display(), %error, "cannot remove a data file");
         }
@@ -193,17 +195,16 @@ impl Drop for Pin {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-
     use super::*;
+    use crate::store::disk::LocalDisk;
 
     #[test]
     fn pinned_files_outlive_their_removal_and_crashes_leave_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        let files = Arc::new(Files::open(dir.path()).unwrap());
-        let (path, mut file) = files.create().unwrap();
-        file.write_all(b"abc").unwrap();
-        let segment = files.keep(&path, &file, 3).unwrap();
+        let files = Arc::new(Files::open(dir.path(), Arc::new(LocalDisk)).unwrap());
+        let file = files.create().unwrap();
+        file.write(0, b"abc").unwrap();
+        let segment = files.keep(&file, 3).unwrap();
         let copy = files.link(segment).unwrap();
         let (first, second) = (files.pin(&[segment]), files.pin(&[segment]));
         files.remove(&[segment]);

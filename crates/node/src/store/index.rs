@@ -5,14 +5,18 @@
 //! format it does not know instead of guessing.
 
 use std::collections::HashSet;
+use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::disk::{Change, Disk, DiskFile};
 use super::files::Segment;
+use super::index_file::IndexFile;
 use super::listing::Cursor;
 use super::{BucketMeta, Condition, ObjectMeta, Result, StoreError};
 
@@ -63,8 +67,24 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
 
 impl Index {
     /// Opens or makes the index. It can be open in one process only.
-    pub fn open(path: &Path) -> Result<Self> {
-        let db = Database::builder().set_cache_size(CACHE_BYTES).create(path)?;
+    pub fn open(path: &Path, disk: &Arc<dyn Disk>) -> Result<Self> {
+        let io = |error: io::Error| StoreError::io("cannot open the index")(error);
+        if !path.exists() {
+            // Beside and renamed: redb refuses a file that a crash left half laid out.
+            let draft = path.with_extension("new");
+            if draft.exists() {
+                disk.apply(Change::Remove(&draft)).map_err(io)?;
+            }
+            drop(Self::over(DiskFile::create(disk, draft.clone()).map_err(io)?)?);
+            disk.apply(Change::Rename { from: &draft, to: path }).map_err(io)?;
+        }
+        // Commits are durable only in a file that is found again.
+        disk.apply(Change::SyncFolder(path.parent().unwrap_or(path))).map_err(io)?;
+        Self::over(DiskFile::open(disk, path.to_owned()).map_err(io)?)
+    }
+
+    fn over(file: DiskFile) -> Result<Self> {
+        let db = Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(IndexFile::new(file)?)?;
         let index = Self { db };
         index.write(|tx| {
             tx.open_table(BUCKETS)?;

@@ -14,7 +14,6 @@
 use std::collections::HashSet;
 use std::fs;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -24,6 +23,7 @@ use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
 use super::data::{Piece, Source};
+use super::disk::{Change, Disk, DiskFile, LocalDisk, make_folders};
 use super::files::{Files, Segment};
 use super::index::{Index, ObjectRecord};
 use super::multipart::hex;
@@ -53,11 +53,16 @@ struct Shared {
 impl LocalStore {
     /// Opens the store in `dir`, or makes one where there is nothing yet. Blocks.
     pub fn open(dir: &Path, limits: Limits) -> pushdown::Result<Self> {
+        Self::open_on(Arc::new(LocalDisk), dir, limits)
+    }
+
+    /// The same, with changes done by this disk.
+    pub fn open_on(disk: Arc<dyn Disk>, dir: &Path, limits: Limits) -> pushdown::Result<Self> {
         let place = |error: Error| error.context(format!("cannot open the store {}", dir.display()));
-        check_version(dir).map_err(place)?;
+        check_version(&disk, dir).map_err(place)?;
         let io = |error: io::Error| place(Error::invalid("the folder cannot be used").with_source(error));
-        let files = Arc::new(Files::open(dir).map_err(io)?);
-        let index = Index::open(&dir.join("index.redb")).map_err(|error| {
+        let files = Arc::new(Files::open(dir, Arc::clone(&disk)).map_err(io)?);
+        let index = Index::open(&dir.join("index.redb"), &disk).map_err(|error| {
             place(match error {
                 StoreError::Index(inner) if matches!(*inner, redb::Error::DatabaseAlreadyOpen) => {
                     Error::invalid("another node has it open; stop that one first")
@@ -88,7 +93,7 @@ impl LocalStore {
 }
 
 /// A folder that holds something else is never taken for a store.
-fn check_version(dir: &Path) -> pushdown::Result<()> {
+fn check_version(disk: &Arc<dyn Disk>, dir: &Path) -> pushdown::Result<()> {
     let io = |error: io::Error| Error::invalid("the folder cannot be used").with_source(error);
     let file = dir.join("VERSION");
     match fs::read_to_string(&file) {
@@ -99,20 +104,30 @@ fn check_version(dir: &Path) -> pushdown::Result<()> {
             VERSION.trim()
         ))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(io)?;
+            make_folders(&**disk, dir).map_err(io)?;
             let mut others = fs::read_dir(dir).map_err(io)?.filter_map(|entry| entry.ok());
             if others.any(|entry| entry.file_name() != VERSION_DRAFT) {
                 return Err(Error::invalid(
                     "the folder is not empty and no store; serve files that exist with --gateway file:///…",
                 ));
             }
-            // Beside and renamed, so that a crash leaves a whole mark or none.
-            let draft = dir.join(VERSION_DRAFT);
-            fs::write(&draft, VERSION).and_then(|()| fs::File::open(&draft)?.sync_all()).map_err(io)?;
-            fs::rename(draft, file).and_then(|()| fs::File::open(dir)?.sync_all()).map_err(io)
+            mark(disk, dir, &file).map_err(io)
         }
         Err(error) => Err(io(error)),
     }
+}
+
+/// Beside and renamed, so that a crash leaves a whole mark or none.
+fn mark(disk: &Arc<dyn Disk>, dir: &Path, file: &Path) -> io::Result<()> {
+    let path = dir.join(VERSION_DRAFT);
+    if path.exists() {
+        disk.apply(Change::Remove(&path))?;
+    }
+    let draft = DiskFile::create(disk, path)?;
+    draft.write(0, VERSION.as_bytes())?;
+    draft.sync()?;
+    disk.apply(Change::Rename { from: draft.path(), to: file })?;
+    disk.apply(Change::SyncFolder(dir))
 }
 
 impl Shared {
@@ -133,9 +148,9 @@ impl Shared {
     }
 
     fn keep(&self, staged: Staged) -> Result<Segment> {
-        let (path, file, size) = staged.take()?;
-        self.files.keep(&path, &file, size).map_err(|source| {
-            drop(fs::remove_file(&path));
+        let (draft, size) = staged.take()?;
+        self.files.keep(&draft, size).map_err(|source| {
+            drop(draft.remove());
             StoreError::Io { context: "cannot keep the upload".to_owned(), source }
         })
     }

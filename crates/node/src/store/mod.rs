@@ -6,10 +6,12 @@
 //! readable as it was, whatever happens to its key.
 
 mod data;
+mod disk;
 mod error;
 mod files;
 mod gateway;
 mod index;
+mod index_file;
 mod listing;
 mod local;
 mod multipart;

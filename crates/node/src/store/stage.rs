@@ -1,9 +1,6 @@
 //! Taking in the bytes of an upload: to a draft file, hashed on the way, one block behind the network.
 
-use std::fs::{self, File};
-use std::io::Write;
 use std::mem;
-use std::path::PathBuf;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -12,6 +9,7 @@ use futures::StreamExt;
 use s3s::crypto::{Checksum as _, Crc32, Crc32c, Crc64Nvme, Md5, Sha1, Sha256};
 use tokio::task::{JoinHandle, spawn_blocking};
 
+use super::disk::DiskFile;
 use super::files::Files;
 use super::{Algorithm, Body, Checksum, Result, StoreError};
 use crate::Limits;
@@ -19,8 +17,7 @@ use crate::Limits;
 /// Bytes that were received whole and belong to nothing yet. Dropping them removes them.
 #[derive(Debug)]
 pub(crate) struct Staged {
-    path: PathBuf,
-    file: Option<File>,
+    file: Option<DiskFile>,
     pub size: u64,
     pub md5: [u8; 16],
     pub checksum: Option<Checksum>,
@@ -28,16 +25,16 @@ pub(crate) struct Staged {
 
 impl Staged {
     /// Hands the draft over; from here on it is not removed on drop.
-    pub fn take(mut self) -> Result<(PathBuf, File, u64)> {
+    pub fn take(mut self) -> Result<(DiskFile, u64)> {
         let file = self.file.take().ok_or_else(|| StoreError::Corrupt("a draft was used twice".to_owned()))?;
-        Ok((mem::take(&mut self.path), file, self.size))
+        Ok((file, self.size))
     }
 }
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        if self.file.is_some() {
-            drop(fs::remove_file(&self.path));
+        if let Some(file) = &self.file {
+            drop(file.remove());
         }
     }
 }
@@ -49,9 +46,9 @@ pub(crate) async fn stage(
     mut body: Body,
     algorithm: Option<Algorithm>,
 ) -> Result<Staged> {
-    let (path, file) = files.create().map_err(StoreError::io("cannot make a file for the upload"))?;
+    let file = files.create().map_err(StoreError::io("cannot make a file for the upload"))?;
     let draft = Draft {
-        staged: Staged { path, file: Some(file), size: 0, md5: [0; 16], checksum: None },
+        staged: Staged { file: Some(file), size: 0, md5: [0; 16], checksum: None },
         md5: Md5::new(),
         hasher: algorithm.map(Hasher::new),
     };
@@ -82,8 +79,8 @@ struct Draft {
 
 impl Draft {
     fn write(&mut self, block: &[u8]) -> Result<()> {
-        let Some(file) = &mut self.staged.file else { return Ok(()) };
-        file.write_all(block).map_err(StoreError::io("cannot write the upload"))?;
+        let Some(file) = &self.staged.file else { return Ok(()) };
+        file.write(self.staged.size, block).map_err(StoreError::io("cannot write the upload"))?;
         self.md5.update(block);
         if let Some(hasher) = &mut self.hasher {
             hasher.update(block);

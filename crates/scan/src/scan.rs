@@ -158,7 +158,7 @@ impl Scan {
                 break;
             };
             if let Some(batch) = sink.push(&batch)? {
-                self.small.push_batch(batch).map_err(from_arrow)?;
+                self.gather(batch)?;
             }
             tokio::task::yield_now().await;
         }
@@ -167,5 +167,13 @@ impl Scan {
             return Ok(Some(batch));
         }
         self.sink.take().map_or(Ok(None), Sink::finish)
+    }
+
+    fn gather(&mut self, batch: RecordBatch) -> Result<()> {
+        // Small rows that wait would make every large batch after them be cut and copied.
+        if self.small.biggest_coalesce_batch_size().is_some_and(|large| batch.num_rows() > large) {
+            self.small.finish_buffered_batch().map_err(from_arrow)?;
+        }
+        self.small.push_batch(batch).map_err(from_arrow)
     }
 }

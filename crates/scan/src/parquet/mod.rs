@@ -5,7 +5,9 @@
 //! than decoding them, and all columns are decoded before the rows are filtered.
 
 mod adapt;
+mod ahead;
 mod chunks;
+mod nested;
 mod prune;
 
 use std::ops::Range;
@@ -16,14 +18,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ::parquet::arrow::arrow_reader::{
     ArrowPredicate, ArrowPredicateFn, ArrowReaderMetadata, ArrowReaderOptions, RowFilter,
 };
-use ::parquet::arrow::async_reader::ParquetRecordBatchStream;
 use ::parquet::arrow::{ParquetRecordBatchStreamBuilder, ProjectionMask};
 use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Field, SchemaRef};
 use arrow::error::ArrowError;
-use futures::{FutureExt, StreamExt};
+use futures::FutureExt;
 use pushdown::{Error, ErrorKind, Expr, Result};
 
 use crate::errors::from_arrow;
@@ -31,7 +32,9 @@ use crate::evaluate::Evaluator;
 use crate::output::map_columns;
 use crate::{ObjectReader, ScanCounters, ScanOptions};
 use adapt::{Adapter, with_declared_text};
+use ahead::RowGroups;
 use chunks::Chunks;
+use nested::Place;
 
 /// A scan of a Parquet object: the rows that pass, as the output's columns.
 pub(crate) struct ParquetScan {
@@ -46,8 +49,9 @@ pub(crate) struct ParquetScan {
     filter: Option<Evaluator>,
     range: Option<Range<u64>>,
     batch_rows: usize,
+    row_group_bytes: u64,
     counters: Arc<ScanCounters>,
-    rows: Option<ParquetRecordBatchStream<Chunks>>,
+    rows: Option<RowGroups>,
     /// What went wrong inside the Parquet reader, which would pass on only its text.
     failed: Failure,
 }
@@ -80,6 +84,7 @@ impl ParquetScan {
             filter: None,
             range,
             batch_rows: options.batch_rows.max(1),
+            row_group_bytes: options.row_group_bytes,
             counters,
             rows: None,
             failed: Failure::default(),
@@ -102,8 +107,8 @@ impl ParquetScan {
         }
         while let Some(rows) = &mut self.rows {
             match rows.next().await {
-                Some(Ok(batch)) if batch.num_rows() == 0 => {}
-                Some(Ok(batch)) => {
+                Ok(Some(batch)) if batch.num_rows() == 0 => {}
+                Ok(Some(batch)) => {
                     let batch = self.output.adapt(&batch)?;
                     let Some(filter) = &self.filter else { return Ok(Some(batch)) };
                     let batch = filter.filter(&batch)?.project(&self.columns).map_err(from_arrow)?;
@@ -111,17 +116,18 @@ impl ParquetScan {
                         return Ok(Some(batch));
                     }
                 }
-                Some(Err(error)) => return Err(self.error(error)),
-                None => break,
+                Err(error) => return Err(self.error(error)),
+                Ok(None) => break,
             }
         }
         Ok(None)
     }
 
-    async fn open(&mut self) -> Result<ParquetRecordBatchStream<Chunks>> {
+    async fn open(&mut self) -> Result<RowGroups> {
         let metadata = Arc::new(chunks::metadata(&*self.reader).await?);
         let arrow = self.arrow_metadata(&metadata)?;
         let groups = self.row_groups(&metadata, &arrow)?;
+        self.check_sizes(&metadata, &groups)?;
         let rows: i64 =
             groups.iter().filter_map(|i| metadata.row_groups().get(*i)).map(RowGroupMetaData::num_rows).sum();
         self.counters.rows_scanned.fetch_add(u64::try_from(rows).unwrap_or_default(), Ordering::Relaxed);
@@ -151,7 +157,7 @@ impl ParquetScan {
         if let Some(filter) = filter {
             builder = builder.with_row_filter(filter);
         }
-        builder.build().map_err(|error| self.error(error))
+        builder.build().map(RowGroups::new).map_err(|error| self.error(error))
     }
 
     fn arrow_metadata(&self, metadata: &Arc<ParquetMetaData>) -> Result<ArrowReaderMetadata> {
@@ -164,6 +170,18 @@ impl ParquetScan {
         // A layout the reader does not take for some column is no error: columns are cast then.
         let options = ArrowReaderOptions::new().with_schema(wanted);
         Ok(ArrowReaderMetadata::try_new(Arc::clone(metadata), options).unwrap_or(arrow))
+    }
+
+    /// Refuses row groups that are too large: the columns wanted of one are in memory together.
+    fn check_sizes(&self, metadata: &ParquetMetaData, groups: &[usize]) -> Result<()> {
+        let bytes = |group: &RowGroupMetaData| u64::try_from(group.total_byte_size()).unwrap_or_default();
+        let largest = groups.iter().filter_map(|i| metadata.row_groups().get(*i)).map(bytes).max().unwrap_or_default();
+        if largest <= self.row_group_bytes {
+            return Ok(());
+        }
+        let (location, most) = (self.reader.location(), self.row_group_bytes);
+        let message = format!("{location}: a row group has {largest} bytes uncompressed, at most {most} are read");
+        Err(Error::new(ErrorKind::Limit, message).with_code("OverMaxParquetBlockSize"))
     }
 
     /// The row groups of the range that may hold rows that pass.
@@ -186,12 +204,14 @@ impl ParquetScan {
         let of_predicate = predicate.columns();
         let (mut filtered, mut others) = (0, 0);
         for column in metadata.row_groups().iter().flat_map(RowGroupMetaData::columns) {
-            let root = column.column_path().parts().first();
-            let index = root.and_then(|name| self.schema.index_of(name).ok());
-            match index {
-                Some(index) if of_predicate.contains(&index) => filtered += column.uncompressed_size(),
-                Some(_) => others += column.uncompressed_size(),
-                None => {}
+            let Some(root) = column.column_path().parts().first() else { continue };
+            let is_here = |field: &Field| Place::of(field).is_ok_and(|place| place.root == *root);
+            let fields = self.schema.fields().iter().enumerate().filter(|(_, field)| is_here(field));
+            let indexes: Vec<usize> = fields.map(|(index, _)| index).collect();
+            if indexes.iter().any(|index| of_predicate.contains(index)) {
+                filtered += column.uncompressed_size();
+            } else if !indexes.is_empty() {
+                others += column.uncompressed_size();
             }
         }
         others > filtered
@@ -231,6 +251,16 @@ impl ParquetScan {
                 Ok(ours) => *ours,
                 Err(other) => Error::internal(format!("{}: {other}", self.reader.location())),
             },
+            // Codecs and encodings that are not built in.
+            ParquetError::NYI(what) => {
+                let message = format!("{}: is not supported here: {what}", self.reader.location());
+                let code = if what.to_lowercase().contains("codec") || what.contains("ompression") {
+                    "ParquetUnsupportedCompressionCodec"
+                } else {
+                    "UnsupportedParquetType"
+                };
+                Error::unsupported(message).with_code(code)
+            }
             other => self.contradiction().with_source(other),
         }
     }

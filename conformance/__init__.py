@@ -1,0 +1,1 @@
+"""Conformance suites that any S3 server can be held against. Start at README.md."""

@@ -1,0 +1,1 @@
+"""What both suites share: clients for the server under test, and the report."""

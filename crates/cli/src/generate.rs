@@ -11,16 +11,16 @@ use crate::args::TpchArgs;
 use crate::interrupt::Interrupts;
 use crate::print::units;
 use crate::session::connection_config;
-use crate::{exit_code, progress, s3};
+use crate::{destination, exit_code, progress};
 
 /// Generates TPC-H. Ctrl-C leaves complete objects behind and no halves.
 pub async fn tpch(args: TpchArgs) -> Result<()> {
-    if let (true, Some(bucket)) = (args.create_bucket, s3::bucket(&args.to)) {
-        s3::make_bucket(bucket, &args.connection).await?;
-    }
     let connection = connection_config(&args.connection);
     let engine = Engine::new(EngineConfig { connection, ..EngineConfig::default() }).await?;
-    let destination = s3::destination(&args.to, &engine)?;
+    if args.create_bucket && destination::bucket(&args.to).is_some() {
+        engine.create_bucket(&args.to).await?;
+    }
+    let destination = destination::open(&args.to, &engine)?;
     let options = Options { scale: args.scale, format: args.format, parts: args.parts, overwrite: args.overwrite };
     let started = Instant::now();
     let bar = progress::bar("{elapsed_precise} {bar:40.cyan/dim} {percent:>3}% {msg}");
@@ -31,7 +31,7 @@ pub async fn tpch(args: TpchArgs) -> Result<()> {
     });
     let summary = Interrupts::all()?.during(async { Ok(generated.await?) }).await;
     bar.finish_and_clear();
-    let summary = summary.map_err(|error| match (exit_code::kind(&error), s3::bucket(&args.to)) {
+    let summary = summary.map_err(|error| match (exit_code::kind(&error), destination::bucket(&args.to)) {
         (Some(ErrorKind::NotFound), Some(bucket)) => {
             let message = format!("the bucket s3://{bucket} does not exist; make it, or pass --create-bucket");
             Error::new(ErrorKind::NotFound, message).into()

@@ -2,13 +2,13 @@
 
 mod args;
 mod demo;
+mod destination;
 mod exit_code;
 mod generate;
 mod interrupt;
 mod print;
 mod progress;
 mod run;
-mod s3;
 mod serve;
 mod session;
 mod shell;

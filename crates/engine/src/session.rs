@@ -345,6 +345,11 @@ impl Engine {
         let backend = self.backends.backend(location.store().as_ref())?;
         Ok((backend.store(&query_meters(&Arc::new(Meter::new())))?, location.prefix().clone()))
     }
+
+    /// Makes the bucket of an `s3://` address unless it is ours already.
+    pub async fn create_bucket(&self, address: &str) -> Result<()> {
+        self.backends.backend(TableLocation::parse(address)?.store().as_ref())?.create_bucket().await
+    }
 }
 
 /// One statement while it is planned.

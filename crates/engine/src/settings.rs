@@ -12,8 +12,6 @@ extensions_options! {
     pub struct PushdownOptions {
         /// How much storage may do: auto, none, select
         pub level: String, default = "auto".to_string()
-        /// What auto minimises: latency, cost
-        pub objective: String, default = "latency".to_string()
         /// Where filters and projections run: auto, compute, storage
         pub filter: String, default = "auto".to_string()
         /// Where aggregates without groups run: auto, compute, storage
@@ -85,10 +83,6 @@ impl PushdownOptions {
         self.level_cap()?;
         self.filter_side()?;
         self.aggregate_side()?;
-        match self.objective.as_str() {
-            "latency" | "cost" => {}
-            other => return Err(unknown("objective", other, "latency, cost")),
-        }
         if !self.max_usd.is_finite() || self.max_usd < 0.0 {
             return Err(Error::invalid("pushdown.max_usd must be a number of dollars, 0 or more"));
         }

@@ -21,7 +21,7 @@ use crate::args::{ConnectionArgs, DemoArgs};
 use crate::interrupt::Interrupts;
 use crate::print::{self, units};
 use crate::session::connection_config;
-use crate::{progress, s3};
+use crate::{destination, progress};
 use report::Outcome;
 
 const BUCKET: &str = "demo";
@@ -50,10 +50,11 @@ async fn show(args: &DemoArgs, node: &Node) -> Result<()> {
         ..ConnectionArgs::default()
     };
     let format = Options { scale: args.scale, format: args.format, parts: 4, overwrite: false };
-    s3::make_bucket(BUCKET, &connection).await?;
     let connection = connection_config(&connection);
     let engine = Engine::new(EngineConfig { connection, ..EngineConfig::default() }).await?;
-    let destination = s3::destination(&format!("s3://{BUCKET}/tpch"), &engine)?;
+    let address = format!("s3://{BUCKET}/tpch");
+    engine.create_bucket(&address).await?;
+    let destination = destination::open(&address, &engine)?;
     let (endpoint, scale, sql_format) = (node.endpoint(), args.scale, args.format.sql());
     print::say(format_args!("A storage node at {endpoint} with TPC-H at scale {scale} as {sql_format}:"))?;
     make_data(format, &destination).await?;

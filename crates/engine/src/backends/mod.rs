@@ -1,5 +1,6 @@
 //! The stores a query reads: how to reach them, who is allowed in, what they can do.
 
+mod bucket;
 mod credentials;
 mod http;
 mod reader;
@@ -13,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey as Key, AwsCredential};
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey as Key, AwsCredential, AwsCredentialProvider};
 use object_store::client::StaticCredentialProvider;
 use object_store::http::HttpBuilder;
 use object_store::local::LocalFileSystem;
@@ -220,6 +221,12 @@ impl S3 {
             connections,
         })
     }
+
+    /// Who signs requests; `None` if nobody does.
+    fn credentials(&self) -> Result<Option<AwsCredentialProvider>> {
+        let store = (!self.anonymous).then(|| self.builder.clone().build()).transpose().map_err(from_object_store)?;
+        Ok(store.map(|store| Arc::clone(store.credentials())))
+    }
 }
 
 impl Backend {
@@ -307,10 +314,7 @@ impl Backend {
             state: Arc::clone(s3.connections.state()),
             bucket_url: s3.bucket_url.clone(),
             region: s3.region.clone(),
-            credentials: (!s3.anonymous)
-                .then(|| s3.builder.clone().build().map(|store| Arc::clone(store.credentials())))
-                .transpose()
-                .map_err(from_object_store)?,
+            credentials: s3.credentials()?,
             requester_pays: s3.requester_pays,
             idle_timeout: options.idle_timeout(),
         })

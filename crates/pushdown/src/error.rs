@@ -64,12 +64,13 @@ pub struct Error {
     kind: ErrorKind,
     message: String,
     source: Option<Box<dyn StdError + Send + Sync>>,
+    code: Option<&'static str>,
 }
 
 impl Error {
     /// An error of this kind.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), source: None }
+        Self { kind, message: message.into(), source: None, code: None }
     }
 
     /// The request or the data is wrong.
@@ -94,6 +95,13 @@ impl Error {
         self
     }
 
+    /// Adds the error code that S3 Select documents for this, as in `CastFailed`.
+    #[must_use]
+    pub fn with_code(mut self, code: &'static str) -> Self {
+        self.code = Some(code);
+        self
+    }
+
     /// Puts a place or an action in front of the message, as in `s3://b/k: …`.
     #[must_use]
     pub fn context(mut self, prefix: impl fmt::Display) -> Self {
@@ -104,6 +112,11 @@ impl Error {
     /// What the caller can do.
     pub fn kind(&self) -> ErrorKind {
         self.kind
+    }
+
+    /// The error code that S3 Select documents for this, where it has one of its own.
+    pub fn code(&self) -> Option<&'static str> {
+        self.code
     }
 
     /// The message alone, without causes.

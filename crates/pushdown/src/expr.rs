@@ -5,8 +5,11 @@
 //! evaluator.
 
 use std::fmt;
+use std::sync::Arc;
 
 use arrow_schema::DataType;
+
+use crate::BloomFilter;
 
 /// A typed constant.
 #[derive(Clone, Debug, PartialEq)]
@@ -125,8 +128,46 @@ pub enum Function {
     Concat,
     /// S3 Select over JSON: the scalar inside a JSON token, as text (`"a"` gives `a`; `null` gives NULL).
     JsonText,
-    /// S3 Select over JSON: the number inside a JSON token as DECIMAL(38,10); NULL for anything else.
-    JsonNumber,
+    /// S3 Select over JSON: the text inside a JSON token; NULL for anything that is no string.
+    JsonString,
+    /// S3 Select over JSON: the truth value inside a JSON token; NULL for anything else.
+    JsonBoolean,
+    /// S3 Select over JSON: the token itself, with NULL for `null`.
+    JsonValue,
+    /// A value as a JSON token: numbers with every digit, text in quotes, `true` and `false`.
+    ToToken,
+    /// `CAST(x AS DECIMAL)` without precision: text or a JSON token as a token of a number with every digit.
+    ToNumber,
+    /// Whether two JSON tokens are equal: by value within a kind, FALSE between kinds, NULL if either is NULL.
+    TokenEq,
+    /// Whether one JSON token is less than another; NULL between kinds.
+    TokenLt,
+    /// Whether one JSON token is less than or equal to another; NULL between kinds.
+    TokenLtEq,
+    /// Bytes that sort as JSON tokens do: truth values, numbers by value, text, the rest.
+    TokenOrder,
+    /// `a + b` of two JSON tokens, exact unless either is a double; NULL if either is no number.
+    TokenAdd,
+    /// `a - b`.
+    TokenSubtract,
+    /// `a * b`.
+    TokenMultiply,
+    /// `a / b`; of two whole numbers a whole number.
+    TokenDivide,
+    /// `a % b`, with the sign of `a`.
+    TokenModulo,
+    /// `CAST(x AS TIMESTAMP)` of S3 Select: the text of a [`crate::Timestamp`].
+    ToTimestamp,
+    /// `TO_TIMESTAMP(text, pattern)`: text read by a [`crate::Pattern`].
+    ReadTimestamp,
+    /// `TO_STRING(timestamp, pattern)`.
+    FormatTimestamp,
+    /// `DATE_ADD(part, count, timestamp)`; the part is a constant text.
+    DateAdd,
+    /// `DATE_DIFF(part, timestamp, timestamp)`.
+    DateDiff,
+    /// `EXTRACT(part FROM timestamp)`.
+    Extract,
 }
 
 impl Function {
@@ -144,8 +185,44 @@ impl Function {
             Self::TrimTrailing => "RTRIM",
             Self::Concat => "CONCAT",
             Self::JsonText => "JSON_TEXT",
-            Self::JsonNumber => "JSON_NUMBER",
+            Self::JsonString => "JSON_STRING",
+            Self::JsonBoolean => "JSON_BOOLEAN",
+            Self::JsonValue => "JSON_VALUE",
+            Self::ToToken => "TO_TOKEN",
+            Self::ToNumber => "TO_NUMBER",
+            Self::TokenEq => "TOKEN_EQ",
+            Self::TokenLt => "TOKEN_LT",
+            Self::TokenLtEq => "TOKEN_LT_EQ",
+            Self::TokenOrder => "TOKEN_ORDER",
+            Self::TokenAdd => "TOKEN_ADD",
+            Self::TokenSubtract => "TOKEN_SUBTRACT",
+            Self::TokenMultiply => "TOKEN_MULTIPLY",
+            Self::TokenDivide => "TOKEN_DIVIDE",
+            Self::TokenModulo => "TOKEN_MODULO",
+            Self::ToTimestamp => "TO_TIMESTAMP",
+            Self::ReadTimestamp => "READ_TIMESTAMP",
+            Self::FormatTimestamp => "TO_STRING",
+            Self::DateAdd => "DATE_ADD",
+            Self::DateDiff => "DATE_DIFF",
+            Self::Extract => "EXTRACT",
         }
+    }
+}
+
+impl Function {
+    /// Whether the result is the text of a JSON value: a number, a text in quotes, a truth value.
+    pub fn yields_token(self) -> bool {
+        matches!(
+            self,
+            Self::JsonValue
+                | Self::ToToken
+                | Self::ToNumber
+                | Self::TokenAdd
+                | Self::TokenSubtract
+                | Self::TokenMultiply
+                | Self::TokenDivide
+                | Self::TokenModulo
+        )
     }
 }
 
@@ -203,6 +280,13 @@ pub enum Expr {
     },
     /// A function of the allow-list.
     Call(Function, Vec<Expr>),
+    /// Whether a Bloom filter may hold the value; NULL for NULL. Of a JSON token, the value inside.
+    Bloom {
+        /// What is looked for.
+        expr: Box<Expr>,
+        /// Where.
+        filter: Arc<BloomFilter>,
+    },
 }
 
 impl Expr {
@@ -249,6 +333,7 @@ impl Expr {
             Self::Compare(_, a, b) | Self::Arithmetic(_, a, b) => vec![a, b],
             Self::And(all) | Self::Or(all) | Self::Call(_, all) => all.iter().collect(),
             Self::Not(a) | Self::IsNull(a) | Self::Negate(a) | Self::Cast(a, _) => vec![a],
+            Self::Bloom { expr, .. } => vec![expr],
             Self::InList { expr, list, .. } => std::iter::once(&**expr).chain(list).collect(),
             Self::Like { expr, pattern, .. } => vec![expr, pattern],
             Self::Case { branches, otherwise } => {
@@ -271,6 +356,7 @@ impl Expr {
             Self::IsNull(a) => Self::IsNull(boxed(a, f)?),
             Self::Negate(a) => Self::Negate(boxed(a, f)?),
             Self::Cast(a, to) => Self::Cast(boxed(a, f)?, to),
+            Self::Bloom { expr, filter } => Self::Bloom { expr: boxed(expr, f)?, filter },
             Self::InList { expr, list, negated } => Self::InList {
                 expr: boxed(expr, f)?,
                 list: list.into_iter().map(f).collect::<Result<_, E>>()?,
@@ -299,6 +385,12 @@ impl Expr {
         columns.sort_unstable();
         columns.dedup();
         columns
+    }
+
+    /// Whether the value is the text of a JSON value, see [`Function::yields_token`]. A column of raw JSON is one
+    /// too, which only its table tells.
+    pub fn is_token(&self) -> bool {
+        matches!(self, Self::Call(function, _) if function.yields_token())
     }
 
     /// The number of levels, 1 for a leaf.
@@ -341,7 +433,7 @@ impl Literal {
 }
 
 /// A decimal with its scale: `(12345, 2)` is `123.45`.
-fn decimal_text(value: i128, scale: i8) -> String {
+pub(crate) fn decimal_text(value: i128, scale: i8) -> String {
     let sign = if value < 0 { "-" } else { "" };
     let digits = value.unsigned_abs().to_string();
     match usize::try_from(scale) {
@@ -460,6 +552,9 @@ impl fmt::Display for Shown<'_> {
                 write!(f, "{}(", function.sql())?;
                 list(f, args, ", ")?;
                 f.write_str(")")
+            }
+            Expr::Bloom { expr, filter } => {
+                write!(f, "BLOOM_CONTAINS({}, {} bytes)", show(expr), filter.size_bytes())
             }
         }
     }

@@ -66,6 +66,23 @@ pub struct CsvOptions {
     pub newlines_in_values: bool,
     /// How the object is compressed.
     pub compression: Compression,
+    /// Marks that are longer than one byte; they then stand in for all of the above.
+    pub wide: Option<WideMarks>,
+}
+
+/// The marks of a CSV of which some are longer than one byte, as S3 Select allows.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct WideMarks {
+    /// Between fields; not empty.
+    pub delimiter: String,
+    /// Ends a record; `None` means `\n` or `\r\n`.
+    pub terminator: Option<String>,
+    /// Around fields; `None` if quotes have no meaning.
+    pub quote: Option<String>,
+    /// Before a quote inside a quoted field; `None` means the quote is doubled.
+    pub escape: Option<String>,
+    /// A record that starts with it is skipped.
+    pub comment: Option<String>,
 }
 
 impl Default for CsvOptions {
@@ -81,6 +98,7 @@ impl Default for CsvOptions {
             ragged: Ragged::Error,
             newlines_in_values: false,
             compression: Compression::None,
+            wide: None,
         }
     }
 }
@@ -95,6 +113,24 @@ pub enum JsonShape {
     Document,
 }
 
+/// One step of the way from a value at the root of JSON text to its records.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum JsonStep {
+    /// The member of an object.
+    Key {
+        /// Its name.
+        name: String,
+        /// Whether case matters.
+        exact: bool,
+    },
+    /// The element of an array, counted from 0.
+    Index(usize),
+    /// Every element of an array: `[*]`.
+    AnyElement,
+    /// Every member of an object: `.*`.
+    AnyMember,
+}
+
 /// How a JSON object is written and read.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct JsonOptions {
@@ -104,8 +140,14 @@ pub struct JsonOptions {
     pub compression: Compression,
     /// Each column of the schema is then Utf8 and holds the JSON token found at the field's name, as it is
     /// written (`"a"`, `17.00`, `null`, `{…}`); absent paths are NULL. This is how S3 Select, which has no
-    /// schema, reads JSON. Nested paths are written `a.b[0]` in the field's metadata under `path`.
+    /// schema, reads JSON. Nested paths are written `a."B"[0]` in the field's metadata under `path`: a name is
+    /// found whatever its case, a name in double quotes (doubled inside) only as it is written; `$` is the whole
+    /// record. Without that metadata the field's name is found as it is written.
     pub raw_tokens: bool,
+    /// With `raw_tokens`: where the records are within each value at the root of the text. Empty: the values
+    /// themselves are the records. Each of them yields at least one record; one that has nothing at the path
+    /// yields a record all of whose columns are NULL.
+    pub from: Vec<JsonStep>,
 }
 
 /// The format of an object's bytes.
@@ -187,7 +229,8 @@ impl AggregateFunction {
     }
 }
 
-/// One aggregate over the rows that pass.
+/// One aggregate over the rows that pass. NULL is skipped. Of tokens ([`Expr::is_token`]), SUM and AVG take numbers
+/// only, and MIN and MAX order truth values before numbers before text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AggregateCall {
     /// Which one.
@@ -198,16 +241,48 @@ pub struct AggregateCall {
     pub name: String,
 }
 
+impl AggregateCall {
+    /// Whether it is computed over JSON tokens and yields one: the argument is a token, and the function no COUNT.
+    pub fn yields_token(&self) -> bool {
+        self.function != AggregateFunction::Count && self.argument.as_ref().is_some_and(Expr::is_token)
+    }
+}
+
 /// What comes out of a fragment.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
     /// The rows that pass, each turned into these columns.
     Rows(Vec<NamedExpr>),
-    /// One row.
-    Aggregate(Vec<AggregateCall>),
+    /// One row for each combination of keys that occurs, NULL being a key like any other: first the keys, then the
+    /// aggregates. Without keys it is exactly one row, whether or not rows pass.
+    Aggregate {
+        /// The keys.
+        groups: Vec<NamedExpr>,
+        /// What is computed for each.
+        calls: Vec<AggregateCall>,
+    },
 }
 
-/// What one scan does with the bytes of an object: decode, filter, then project or aggregate, then limit.
+impl Output {
+    /// Aggregates over all rows that pass, as one row.
+    pub fn scalar(calls: Vec<AggregateCall>) -> Self {
+        Self::Aggregate { groups: vec![], calls }
+    }
+}
+
+/// One key that rows are ordered by.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SortKey {
+    /// What is compared, over the columns of the output by their index there.
+    pub expr: Expr,
+    /// From the greatest to the least.
+    pub descending: bool,
+    /// Whether NULL comes before everything else.
+    pub nulls_first: bool,
+}
+
+/// What one scan does with the bytes of an object: decode, filter, project or aggregate, order, limit, and perhaps
+/// project once more.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fragment {
     /// How the bytes are written.
@@ -218,8 +293,13 @@ pub struct Fragment {
     pub predicate: Option<Expr>,
     /// What is computed from the rest.
     pub output: Output,
-    /// At most this many rows (any of them).
+    /// What the rows are ordered by before the limit, which must be given: the first rows in this order come out,
+    /// in order. Rows that compare equal are in any order, and any of them come out.
+    pub order: Vec<SortKey>,
+    /// At most this many rows; without an order any of them.
     pub limit: Option<u64>,
+    /// What comes out, over the columns of the output by their index there; `None` for those columns themselves.
+    pub project: Option<Vec<NamedExpr>>,
 }
 
 impl Fragment {
@@ -233,19 +313,41 @@ impl Fragment {
                 .map(|(index, field)| NamedExpr { expr: Expr::Column(index), name: field.name().clone() })
                 .collect(),
         );
-        Self { format, schema, predicate: None, output, limit: None }
+        Self { format, schema, predicate: None, output, order: vec![], limit: None, project: None }
     }
 
     /// The columns the fragment reads, ascending.
     pub fn columns(&self) -> Vec<usize> {
         let outputs: Vec<&Expr> = match &self.output {
             Output::Rows(columns) => columns.iter().map(|c| &c.expr).collect(),
-            Output::Aggregate(calls) => calls.iter().filter_map(|c| c.argument.as_ref()).collect(),
+            Output::Aggregate { groups, calls } => {
+                groups.iter().map(|g| &g.expr).chain(calls.iter().filter_map(|c| c.argument.as_ref())).collect()
+            }
         };
         let mut all: Vec<usize> = outputs.into_iter().chain(&self.predicate).flat_map(Expr::columns).collect();
         all.sort_unstable();
         all.dedup();
         all
+    }
+
+    /// Which columns of the result are the text of JSON values rather than text: paths of raw JSON, and what is
+    /// computed as tokens.
+    pub fn token_columns(&self) -> Vec<bool> {
+        let raw = matches!(&self.format, Format::Json(options) if options.raw_tokens);
+        let of_input = |expr: &Expr| expr.is_token() || (raw && matches!(expr, Expr::Column(_)));
+        let output: Vec<bool> = match &self.output {
+            Output::Rows(columns) => columns.iter().map(|c| of_input(&c.expr)).collect(),
+            Output::Aggregate { groups, calls } => {
+                let call = |c: &AggregateCall| c.yields_token();
+                groups.iter().map(|g| of_input(&g.expr)).chain(calls.iter().map(call)).collect()
+            }
+        };
+        let Some(project) = &self.project else { return output };
+        let last = |expr: &Expr| match expr {
+            Expr::Column(index) => output.get(*index).copied().unwrap_or(false),
+            other => other.is_token(),
+        };
+        project.iter().map(|c| last(&c.expr)).collect()
     }
 }
 

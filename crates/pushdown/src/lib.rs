@@ -7,6 +7,7 @@
 //! No I/O and no runtime live here. Both sides of the network depend on this crate; neither depends on
 //! the other.
 
+mod bloom;
 mod capability;
 mod classify;
 mod error;
@@ -14,13 +15,17 @@ mod expr;
 mod fragment;
 mod like;
 pub mod limits;
+mod timestamp;
+pub mod token;
 
+pub use bloom::{BloomFilter, Key};
 pub use capability::{Capability, Dialect, Level, Profile};
 pub use classify::{Exactness, classify, classify_aggregate, classify_value};
 pub use error::{Error, ErrorKind, Result};
 pub use expr::{ArithmeticOp, CompareOp, Expr, Function, Literal};
 pub use fragment::{
-    AggregateCall, AggregateFunction, Compression, CsvOptions, Format, Fragment, JsonOptions, JsonShape, NamedExpr,
-    NullRule, Output, Ragged, Split,
+    AggregateCall, AggregateFunction, Compression, CsvOptions, Format, Fragment, JsonOptions, JsonShape, JsonStep,
+    NamedExpr, NullRule, Output, Ragged, SortKey, Split, WideMarks,
 };
 pub use like::{LikePart, like_parts, like_pattern};
+pub use timestamp::{DatePart, Pattern, Timestamp};

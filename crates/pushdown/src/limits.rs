@@ -11,3 +11,12 @@ pub const EXPRESSION_DEPTH: usize = 128;
 
 /// The most columns a table may have.
 pub const COLUMNS: usize = 4096;
+
+/// The largest Bloom filter that a peer may send, in bytes.
+pub const BLOOM_FILTER_BYTES: usize = 8 * 1024 * 1024;
+
+/// The most rows that ORDER BY … LIMIT may ask for.
+pub const TOP_K_ROWS: u64 = 100_000;
+
+/// The most keys of GROUP BY, or of ORDER BY.
+pub const KEYS: usize = 64;

@@ -158,13 +158,13 @@ fn fragments() -> Vec<(&'static str, Fragment)> {
     let price = Expr::compare(CompareOp::LtEq, cast("l_extendedprice", DataType::Decimal128(15, 2)), decimal(94_300));
     let as_text = Fragment::all(Format::Csv(CsvOptions::default()), text);
     vec![
-        ("count(*)", Fragment { output: Output::Aggregate(vec![count]), ..all.clone() }),
+        ("count(*)", Fragment { output: Output::scalar(vec![count]), ..all.clone() }),
         (
             "price <= 943.00, all columns",
             Fragment { predicate: Some(compare(CompareOp::LtEq, "l_extendedprice", decimal(94_300))), ..all.clone() },
         ),
         ("same as S3 Select sends it", Fragment { predicate: Some(price), ..as_text.clone() }),
-        ("Q6", Fragment { predicate: Some(q6), output: Output::Aggregate(vec![sum]), ..all.clone() }),
+        ("Q6", Fragment { predicate: Some(q6), output: Output::scalar(vec![sum]), ..all.clone() }),
         ("Q1 rows (7 columns, 98 %)", Fragment { predicate: Some(q1), output: first(6), ..all.clone() }),
         ("all columns", all.clone()),
         ("all columns, Utf8View", Fragment { schema: Arc::new(views), ..all }),

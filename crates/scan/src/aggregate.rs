@@ -1,11 +1,11 @@
-//! Aggregates without groups: one row out of any number.
+//! Aggregates without groups: one row out of any number. Those with groups are in [`crate::group`].
 //!
 //! Result types are DataFusion's. Counts and sums of integers and decimals are exact, and a sum that leaves its type
 //! is an error rather than a wrapped number; everything else is DataFusion's own accumulator.
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Int64Array, RecordBatch, UInt64Array};
+use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Int64Array, RecordBatch, StringArray, UInt64Array};
 use arrow::datatypes::{DataType, Decimal128Type, Field, Int64Type, SchemaRef, UInt64Type};
 use datafusion_common::ScalarValue;
 use datafusion_expr::type_coercion::functions::fields_with_udf;
@@ -13,12 +13,13 @@ use datafusion_expr::{Accumulator as DfAccumulator, AggregateUDF};
 use datafusion_functions_aggregate::average::avg_udaf;
 use datafusion_functions_aggregate::min_max::{max_udaf, min_udaf};
 use datafusion_functions_aggregate::sum::sum_udaf;
-use datafusion_physical_expr::aggregate::AggregateExprBuilder;
+use datafusion_physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
 use pushdown::{AggregateCall, AggregateFunction, Error, Result};
 
 use crate::coerce;
 use crate::errors::from_datafusion;
 use crate::lower::{Physical, lower};
+use crate::token_aggregate::TokenTotal;
 use crate::types::sql_type;
 
 /// One aggregate under way.
@@ -33,6 +34,7 @@ enum State {
     /// Over Int64 or UInt64; the total is `None` until there is a value.
     SumIntegers(Physical, DataType, Option<i128>),
     SumDecimals(Physical, DataType, Option<i128>),
+    Tokens(Physical, TokenTotal),
     Other(Physical, DataType, Box<dyn DfAccumulator>),
 }
 
@@ -41,7 +43,9 @@ impl Accumulator {
     pub(crate) fn new(call: &AggregateCall, schema: &SchemaRef) -> Result<Self> {
         let function = call.function;
         let argument = call.argument.as_ref().map(|expr| lower(expr, schema)).transpose()?;
+        let tokens = call.yields_token();
         let state = match (function, argument) {
+            (_, Some(argument)) if tokens => State::Tokens(argument, TokenTotal::new(function)),
             (AggregateFunction::Count, None) => State::CountRows(0),
             (_, None) => return Err(Error::invalid(format!("{} needs an argument", function.sql()))),
             (AggregateFunction::Count, Some(argument)) => State::Count(argument, 0),
@@ -59,6 +63,7 @@ impl Accumulator {
     pub(crate) fn field(&self) -> Field {
         let (data_type, nullable) = match &self.state {
             State::CountRows(_) | State::Count(..) => (DataType::Int64, false),
+            State::Tokens(..) => (DataType::Utf8, true),
             State::SumIntegers(_, data_type, _)
             | State::SumDecimals(_, data_type, _)
             | State::Other(_, data_type, _) => (data_type.clone(), true),
@@ -94,6 +99,10 @@ impl Accumulator {
                 };
                 add(total, added, data_type)?;
             }
+            State::Tokens(expr, total) => {
+                let values = values(expr)?;
+                values.as_string::<i32>().iter().flatten().try_for_each(|token| total.add(token))?;
+            }
             State::Other(expr, _, accumulator) => {
                 accumulator.update_batch(&[values(expr)?]).map_err(from_datafusion)?;
             }
@@ -103,27 +112,11 @@ impl Accumulator {
 
     /// The result, as an array of one.
     pub(crate) fn finish(self) -> Result<ArrayRef> {
-        let overflow = |data_type: &DataType| sum_overflow(data_type);
         Ok(match self.state {
             State::CountRows(count) | State::Count(_, count) => Arc::new(Int64Array::from(vec![count])),
-            State::SumIntegers(_, data_type, total) => match data_type {
-                DataType::UInt64 => {
-                    let total = total.map(u64::try_from).transpose().map_err(|_| overflow(&data_type))?;
-                    Arc::new(UInt64Array::from(vec![total]))
-                }
-                _ => {
-                    let total = total.map(i64::try_from).transpose().map_err(|_| overflow(&data_type))?;
-                    Arc::new(Int64Array::from(vec![total]))
-                }
-            },
-            State::SumDecimals(_, data_type, total) => {
-                let DataType::Decimal128(precision, _) = data_type else {
-                    return Err(Error::internal("a decimal sum that is no decimal"));
-                };
-                if total.is_some_and(|t| t.unsigned_abs() >= 10u128.pow(u32::from(precision.min(38)))) {
-                    return Err(overflow(&data_type));
-                }
-                Arc::new(Decimal128Array::from(vec![total]).with_data_type(data_type))
+            State::Tokens(_, total) => Arc::new(StringArray::from(vec![total.finish()?])),
+            State::SumIntegers(_, data_type, total) | State::SumDecimals(_, data_type, total) => {
+                sums(vec![total], &data_type)?
             }
             State::Other(_, data_type, mut accumulator) => {
                 let value = accumulator.evaluate().map_err(from_datafusion)?;
@@ -132,6 +125,28 @@ impl Accumulator {
             }
         })
     }
+}
+
+/// Totals as an array of the type a sum has; one that does not fit is an error.
+pub(crate) fn sums(totals: Vec<Option<i128>>, data_type: &DataType) -> Result<ArrayRef> {
+    let overflow = || sum_overflow(data_type);
+    Ok(match data_type {
+        DataType::UInt64 => {
+            let fit = |total: Option<i128>| total.map(u64::try_from).transpose().map_err(|_| overflow());
+            Arc::new(totals.into_iter().map(fit).collect::<Result<UInt64Array>>()?)
+        }
+        DataType::Decimal128(precision, _) => {
+            let limit = 10u128.pow(u32::from((*precision).min(38)));
+            if totals.iter().flatten().any(|total| total.unsigned_abs() >= limit) {
+                return Err(overflow());
+            }
+            Arc::new(Decimal128Array::from(totals).with_data_type(data_type.clone()))
+        }
+        _ => {
+            let fit = |total: Option<i128>| total.map(i64::try_from).transpose().map_err(|_| overflow());
+            Arc::new(totals.into_iter().map(fit).collect::<Result<Int64Array>>()?)
+        }
+    })
 }
 
 /// The sum, or `None` if it leaves 128 bits; over nothing it is `Some(None)`.
@@ -152,12 +167,13 @@ fn add(total: &mut Option<i128>, added: Option<Option<i128>>, data_type: &DataTy
     Ok(())
 }
 
-fn sum_overflow(data_type: &DataType) -> Error {
-    Error::invalid(format!("SUM is out of the range of {}; cast its argument to DOUBLE", sql_type(data_type)))
+pub(crate) fn sum_overflow(data_type: &DataType) -> Error {
+    let message = format!("SUM is out of the range of {}; cast its argument to DOUBLE", sql_type(data_type));
+    Error::invalid(message).with_code("IntegerOverflow")
 }
 
 /// The argument, if it is a number or an untyped NULL.
-fn numeric(argument: Physical, function: AggregateFunction, schema: &SchemaRef) -> Result<Physical> {
+pub(crate) fn numeric(argument: Physical, function: AggregateFunction, schema: &SchemaRef) -> Result<Physical> {
     let data_type = argument.data_type(schema).map_err(from_datafusion)?;
     match data_type {
         DataType::Null => coerce::cast(argument, &DataType::Int64, schema),
@@ -186,16 +202,26 @@ fn sum(argument: Physical, schema: &SchemaRef) -> Result<State> {
 /// DataFusion's accumulator, with the argument in the type it takes.
 fn other(function: Arc<AggregateUDF>, argument: Physical, schema: &SchemaRef) -> Result<State> {
     let build = || -> datafusion_common::Result<_> {
-        let field = Arc::new(Field::new("", argument.data_type(schema)?, true));
-        let wanted = fields_with_udf(&[field], function.as_ref())?;
-        let to = wanted.first().map_or(DataType::Null, |f| f.data_type().clone());
-        let argument = coerce::cast(argument, &to, schema).map_err(crate::errors::into_datafusion)?;
-        let aggregate = AggregateExprBuilder::new(Arc::clone(&function), vec![Arc::clone(&argument)])
-            .schema(Arc::clone(schema))
-            .alias(function.name())
-            .build()?;
+        let (aggregate, argument) = aggregate_expr(&function, argument, schema)?;
         let accumulator = aggregate.create_accumulator()?;
         Ok(State::Other(argument, aggregate.field().data_type().clone(), accumulator))
     };
     build().map_err(from_datafusion)
+}
+
+/// An aggregate of DataFusion, and its argument in the type it takes.
+pub(crate) fn aggregate_expr(
+    function: &Arc<AggregateUDF>,
+    argument: Physical,
+    schema: &SchemaRef,
+) -> datafusion_common::Result<(AggregateFunctionExpr, Physical)> {
+    let field = Arc::new(Field::new("", argument.data_type(schema)?, true));
+    let wanted = fields_with_udf(&[field], function.as_ref())?;
+    let to = wanted.first().map_or(DataType::Null, |f| f.data_type().clone());
+    let argument = coerce::cast(argument, &to, schema).map_err(crate::errors::into_datafusion)?;
+    let aggregate = AggregateExprBuilder::new(Arc::clone(function), vec![Arc::clone(&argument)])
+        .schema(Arc::clone(schema))
+        .alias(function.name())
+        .build()?;
+    Ok((aggregate, argument))
 }

@@ -24,14 +24,14 @@ pub(crate) fn from_datafusion(error: DataFusionError) -> Error {
 /// A kernel that failed.
 pub(crate) fn from_arrow(error: ArrowError) -> Error {
     match error {
-        ArrowError::CastError(message)
-        | ArrowError::ParseError(message)
+        ArrowError::CastError(message) => Error::invalid(message).with_code("CastFailed"),
+        ArrowError::ArithmeticOverflow(message) => Error::invalid(message).with_code("IntegerOverflow"),
+        ArrowError::DivideByZero => crate::number::division_by_zero(),
+        ArrowError::ParseError(message)
         | ArrowError::ComputeError(message)
         | ArrowError::JsonError(message)
         | ArrowError::CsvError(message)
-        | ArrowError::InvalidArgumentError(message)
-        | ArrowError::ArithmeticOverflow(message) => Error::invalid(message),
-        ArrowError::DivideByZero => Error::invalid("division by zero"),
+        | ArrowError::InvalidArgumentError(message) => Error::invalid(message),
         ArrowError::NotYetImplemented(message) => Error::unsupported(message),
         ArrowError::ParquetError(message) => Error::new(ErrorKind::Corrupt, message),
         ArrowError::ExternalError(error) => match error.downcast::<Error>() {

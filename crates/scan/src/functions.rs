@@ -1,8 +1,6 @@
-//! Functions of our own, for DataFusion to call: casts from text, and scalars out of JSON tokens.
+//! Casts from text, for DataFusion to call.
 
-use std::sync::Arc;
-
-use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, StringArray};
+use arrow::array::{Array, ArrayRef, AsArray, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use datafusion_common::{Result as DfResult, ScalarValue, internal_err};
@@ -10,10 +8,8 @@ use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signatur
 use pushdown::Error;
 
 use crate::errors::into_datafusion;
-use crate::json::token;
 use crate::text::columns::{Nulls, Spelling, builder};
-use crate::text::fields::{FieldColumn, Quoting, Span, shorten};
-use crate::text::values;
+use crate::text::fields::{FieldColumn, Quoting, Span};
 use crate::types::sql_type;
 
 /// `CAST(text AS type)` by the rules of [`crate::text::values`], so that it reads what a typed column reads.
@@ -64,89 +60,9 @@ pub(crate) fn text_to_spelled(text: &StringArray, to: &DataType, spelling: Spell
     let mut column = builder(to, Nulls::never(), spelling)?;
     column.append(&fields).map_err(|bad| {
         let value = fields.shown(bad.span);
-        Error::invalid(format!("cannot parse '{value}' as {}", sql_type(to)))
+        Error::invalid(format!("cannot parse '{value}' as {}", sql_type(to))).with_code("CastFailed")
     })?;
     column.finish().map_err(crate::errors::from_arrow)
-}
-
-/// S3 Select over JSON: the scalar inside a token, as text.
-#[derive(Debug, Eq, Hash, PartialEq)]
-pub(crate) struct JsonText {
-    signature: Signature,
-}
-
-impl JsonText {
-    pub(crate) fn new() -> Self {
-        Self { signature: Signature::any(1, Volatility::Immutable) }
-    }
-}
-
-impl ScalarUDFImpl for JsonText {
-    fn name(&self) -> &str {
-        "json_text"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
-        Ok(DataType::Utf8)
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        on_text(args, |tokens| {
-            let texts: StringArray = tokens.iter().map(|t| t.and_then(token::scalar_text)).collect();
-            Ok(Arc::new(texts))
-        })
-    }
-}
-
-/// S3 Select over JSON: the number inside a token as DECIMAL(38,10), NULL for anything else.
-#[derive(Debug, Eq, Hash, PartialEq)]
-pub(crate) struct JsonNumber {
-    signature: Signature,
-}
-
-impl JsonNumber {
-    const PRECISION: u8 = 38;
-    const SCALE: i8 = 10;
-
-    pub(crate) fn new() -> Self {
-        Self { signature: Signature::any(1, Volatility::Immutable) }
-    }
-
-    fn number(token: &str) -> DfResult<Option<i128>> {
-        if !token.starts_with(|c: char| c == '-' || c.is_ascii_digit()) {
-            return Ok(None);
-        }
-        values::decimal128(token.as_bytes(), Self::PRECISION, Self::SCALE).map(Some).ok_or_else(|| {
-            let message = format!("the JSON number {} does not fit into DECIMAL(38,10)", shorten(token));
-            into_datafusion(Error::invalid(message))
-        })
-    }
-}
-
-impl ScalarUDFImpl for JsonNumber {
-    fn name(&self) -> &str {
-        "json_number"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
-        Ok(DataType::Decimal128(Self::PRECISION, Self::SCALE))
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        on_text(args, |tokens| {
-            let numbers =
-                tokens.iter().map(|t| t.map_or(Ok(None), Self::number)).collect::<DfResult<Decimal128Array>>()?;
-            Ok(Arc::new(numbers.with_precision_and_scale(Self::PRECISION, Self::SCALE)?))
-        })
-    }
 }
 
 /// Applies `f` to the single argument as text, keeping constants constant.

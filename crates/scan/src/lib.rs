@@ -12,24 +12,31 @@
 #![warn(missing_docs)]
 
 mod aggregate;
+mod bloom;
 mod coerce;
 mod csv;
+mod dynamic;
 mod errors;
 mod evaluate;
 mod functions;
+mod group;
 mod json;
 pub mod limits;
 mod local;
 mod lower;
 mod memory;
+mod number;
 mod output;
 mod parquet;
 mod reader;
 mod scan;
 mod text;
+mod time_functions;
+mod token_aggregate;
+mod top_k;
 mod types;
 
-pub use csv::{CsvDecoder, tokenize_sample};
+pub use csv::{CsvDecoder, REST, rest_fields, tokenize_sample};
 pub use evaluate::Evaluator;
 pub use local::LocalFile;
 pub use memory::InMemory;

@@ -1,6 +1,6 @@
 //! What one scan may hold in memory, whatever the object.
 
-/// The longest record of a text object, in bytes; a longer one is an error.
+/// The longest record of a text object, in bytes, unless [`crate::ScanOptions`] says less; a longer one is an error.
 pub const RECORD_BYTES: usize = 16 * 1024 * 1024;
 
 /// How much text is gathered before records are cut out of it, unless one record is longer.
@@ -17,3 +17,12 @@ pub(crate) const OVERSHOOT_BYTES: u64 = 16 * 1024;
 
 /// Nesting of JSON values; deeper ones are an error.
 pub(crate) const JSON_DEPTH: usize = 128;
+
+/// The most groups of one GROUP BY.
+pub const GROUPS: usize = 1_000_000;
+
+/// The most bytes that the keys and states of one GROUP BY may take.
+pub const AGGREGATE_BYTES: usize = 128 * 1024 * 1024;
+
+/// The most bytes that the rows of one ORDER BY … LIMIT may take.
+pub const TOP_K_BYTES: usize = 64 * 1024 * 1024;

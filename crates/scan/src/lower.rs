@@ -20,9 +20,11 @@ use datafusion_physical_expr::expressions::{
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use pushdown::{ArithmeticOp, CompareOp, Error, Expr, Function, Literal, Result, limits};
 
+use crate::bloom::Probe;
 use crate::coerce;
+use crate::dynamic::Dynamic;
 use crate::errors::from_datafusion;
-use crate::functions::{JsonNumber, JsonText};
+use crate::time_functions::TimeFunction;
 use crate::types::sql_type;
 
 pub(crate) type Physical = Arc<dyn PhysicalExpr>;
@@ -72,6 +74,10 @@ impl Lowering<'_> {
             Expr::Cast(a, to) => self.explicit_cast(a, to),
             Expr::Case { branches, otherwise } => self.case(branches, otherwise.as_deref()),
             Expr::Call(function, args) => self.call(*function, args),
+            Expr::Bloom { expr: inner, filter } => {
+                let probe = Probe::new(Arc::clone(filter), inner.is_token());
+                self.own(ScalarUDF::from(probe), std::slice::from_ref(&**inner))
+            }
         }
     }
 
@@ -238,10 +244,28 @@ impl Lowering<'_> {
             (Function::Trim, [_] | [_, _]) => self.udf(string::btrim(), args, None),
             (Function::TrimLeading, [_] | [_, _]) => self.udf(string::ltrim(), args, None),
             (Function::TrimTrailing, [_] | [_, _]) => self.udf(string::rtrim(), args, None),
-            (Function::JsonText, [_]) => self.udf(Arc::new(ScalarUDF::from(JsonText::new())), args, None),
-            (Function::JsonNumber, [_]) => self.udf(Arc::new(ScalarUDF::from(JsonNumber::new())), args, None),
+            _ => self.own_call(function, args),
+        }
+    }
+
+    /// A function of S3 Select that DataFusion does not have.
+    fn own_call(&self, function: Function, args: &[Expr]) -> Result<Physical> {
+        if let Some(time) = TimeFunction::new(function, args)? {
+            let (time, rest) = time;
+            return self.own(ScalarUDF::from(time), rest);
+        }
+        match Dynamic::new(function) {
+            Some(dynamic) if dynamic.arity() == args.len() => self.own(ScalarUDF::from(dynamic), args),
             _ => Err(Error::invalid(format!("{} does not take {} arguments", function.sql(), args.len()))),
         }
+    }
+
+    /// A call of a function that takes its arguments as they are.
+    fn own(&self, function: ScalarUDF, args: &[Expr]) -> Result<Physical> {
+        let args = args.iter().map(|e| self.expr(e)).collect::<Result<_>>()?;
+        ScalarFunctionExpr::try_new(Arc::new(function), args, self.schema, Arc::clone(&self.config))
+            .map(|call| Arc::new(call) as Physical)
+            .map_err(from_datafusion)
     }
 
     /// `a || b || …`, NULL if any is; DataFusion's CONCAT would skip NULLs.

@@ -1,40 +1,68 @@
-//! The last steps of a fragment: project or aggregate the rows that passed, then limit.
+//! The last steps of a fragment: project or aggregate the rows that passed, order, limit, and project once more.
 
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};
-use pushdown::{Expr, NamedExpr, Output, Result};
+use pushdown::{Error, Expr, Fragment, NamedExpr, Output, Result};
 
 use crate::aggregate::Accumulator;
 use crate::errors::from_arrow;
 use crate::evaluate::Evaluator;
+use crate::group::HashAggregate;
+use crate::top_k::TopK;
 
 /// What becomes of the rows that passed the predicate.
 pub(crate) struct Sink {
+    /// Of the output, before the last projection.
     schema: SchemaRef,
     step: Step,
+    top: Option<TopK>,
     /// Rows that may still come out.
     remaining: u64,
+    last: Option<Last>,
 }
 
 enum Step {
     Project(Vec<Evaluator>),
     Aggregate(Vec<Accumulator>),
+    Group(Box<HashAggregate>),
+}
+
+/// The last projection.
+struct Last {
+    schema: SchemaRef,
+    columns: Vec<Evaluator>,
 }
 
 impl Sink {
-    /// `output` over batches of `input`. `schema` is what the fragment promises, see [`crate::output_schema`].
-    pub(crate) fn new(output: &Output, input: &SchemaRef, schema: SchemaRef, limit: Option<u64>) -> Result<Self> {
+    /// The fragment's `output`, rewritten to batches of `input`. `schema` is what the fragment promises, see
+    /// [`crate::output_schema`].
+    pub(crate) fn new(fragment: &Fragment, output: &Output, input: &SchemaRef, schema: SchemaRef) -> Result<Self> {
+        let evaluators = |columns: &[NamedExpr], over: &SchemaRef| -> Result<Vec<Evaluator>> {
+            columns.iter().map(|c| Evaluator::expr(&c.expr, over)).collect()
+        };
         let step = match output {
-            Output::Rows(columns) => {
-                Step::Project(columns.iter().map(|c| Evaluator::expr(&c.expr, input)).collect::<Result<_>>()?)
-            }
-            Output::Aggregate(calls) => {
+            Output::Rows(columns) => Step::Project(evaluators(columns, input)?),
+            Output::Aggregate { groups, calls } if groups.is_empty() => {
                 Step::Aggregate(calls.iter().map(|call| Accumulator::new(call, input)).collect::<Result<_>>()?)
             }
+            Output::Aggregate { groups, calls } => Step::Group(Box::new(HashAggregate::new(groups, calls, input)?)),
         };
-        Ok(Self { schema, step, remaining: limit.unwrap_or(u64::MAX) })
+        let (inner, last) = match &fragment.project {
+            None => (schema, None),
+            Some(columns) => {
+                let inner = schema_of(&fragment.output, &fragment.schema)?;
+                let columns = evaluators(columns, &inner)?;
+                (inner, Some(Last { schema, columns }))
+            }
+        };
+        let top = match (fragment.order.as_slice(), fragment.limit) {
+            ([], _) => None,
+            (order, Some(limit)) => Some(TopK::new(order, limit, &inner)?),
+            (_, None) => return Err(Error::invalid("ORDER BY needs a LIMIT")),
+        };
+        Ok(Self { schema: inner, step, top, remaining: fragment.limit.unwrap_or(u64::MAX), last })
     }
 
     /// Whether nothing that could still come would change the result.
@@ -42,35 +70,62 @@ impl Sink {
         self.remaining == 0
     }
 
-    /// Takes rows in; a projection gives them out again.
+    /// Takes rows in; a projection without an order gives them out again.
     pub(crate) fn push(&mut self, batch: &RecordBatch) -> Result<Option<RecordBatch>> {
-        match &mut self.step {
+        let columns = match &mut self.step {
             Step::Aggregate(accumulators) => {
                 accumulators.iter_mut().try_for_each(|accumulator| accumulator.update(batch))?;
-                Ok(None)
+                return Ok(None);
             }
-            Step::Project(columns) => {
-                let rows = usize::try_from(self.remaining).unwrap_or(usize::MAX).min(batch.num_rows());
-                if rows == 0 {
-                    return Ok(None);
-                }
-                let batch = batch.slice(0, rows);
-                self.remaining -= rows as u64;
-                let columns = columns.iter().map(|c| c.evaluate(&batch)).collect::<Result<Vec<_>>>()?;
-                record_batch(&self.schema, columns, rows).map(Some)
+            Step::Group(groups) => {
+                groups.update(batch)?;
+                return Ok(None);
             }
+            Step::Project(columns) => columns,
+        };
+        let project = |batch: &RecordBatch| {
+            let values = columns.iter().map(|c| c.evaluate(batch)).collect::<Result<Vec<_>>>()?;
+            record_batch(&self.schema, values, batch.num_rows())
+        };
+        if let Some(top) = &mut self.top {
+            top.push(project(batch)?)?;
+            return Ok(None);
         }
+        let rows = usize::try_from(self.remaining).unwrap_or(usize::MAX).min(batch.num_rows());
+        if rows == 0 {
+            return Ok(None);
+        }
+        let batch = project(&batch.slice(0, rows))?;
+        self.remaining -= rows as u64;
+        self.last(batch).map(Some)
     }
 
-    /// The row of an aggregate, when all rows have been taken in.
-    pub(crate) fn finish(self) -> Result<Option<RecordBatch>> {
-        match self.step {
-            Step::Aggregate(accumulators) if self.remaining > 0 => {
-                let columns = accumulators.into_iter().map(Accumulator::finish).collect::<Result<Vec<_>>>()?;
-                record_batch(&self.schema, columns, 1).map(Some)
+    /// What comes out only when all rows have been taken in.
+    pub(crate) fn finish(mut self) -> Result<Option<RecordBatch>> {
+        let step = std::mem::replace(&mut self.step, Step::Project(vec![]));
+        let (columns, rows) = match step {
+            _ if self.remaining == 0 => return Ok(None),
+            Step::Project(_) => {
+                let first = self.top.take().map_or(Ok(None), TopK::finish)?;
+                return first.map(|batch| self.last(batch)).transpose();
             }
-            _ => Ok(None),
+            Step::Aggregate(all) => (all.into_iter().map(Accumulator::finish).collect::<Result<Vec<_>>>()?, 1),
+            Step::Group(groups) => groups.finish()?,
+        };
+        let mut batch = record_batch(&self.schema, columns, rows)?;
+        if let Some(mut top) = self.top.take() {
+            top.push(batch)?;
+            return top.finish()?.map(|batch| self.last(batch)).transpose();
         }
+        let rows = usize::try_from(self.remaining).unwrap_or(usize::MAX).min(rows);
+        batch = batch.slice(0, rows);
+        if rows == 0 { Ok(None) } else { self.last(batch).map(Some) }
+    }
+
+    fn last(&self, batch: RecordBatch) -> Result<RecordBatch> {
+        let Some(last) = &self.last else { return Ok(batch) };
+        let columns = last.columns.iter().map(|c| c.evaluate(&batch)).collect::<Result<Vec<_>>>()?;
+        record_batch(&last.schema, columns, batch.num_rows())
     }
 }
 
@@ -90,29 +145,39 @@ pub(crate) fn schema_of(output: &Output, input: &SchemaRef) -> Result<SchemaRef>
                 Ok(Field::new(&c.name, value.data_type().clone(), value.nullable()))
             })
             .collect::<Result<_>>()?,
-        Output::Aggregate(calls) => {
+        Output::Aggregate { groups, calls } if groups.is_empty() => {
             calls.iter().map(|call| Ok(Accumulator::new(call, input)?.field())).collect::<Result<_>>()?
         }
+        Output::Aggregate { groups, calls } => HashAggregate::new(groups, calls, input)?.fields(),
     };
     Ok(Arc::new(Schema::new(fields)))
 }
 
+/// The schema of what comes out of the fragment.
+pub(crate) fn result_schema(fragment: &Fragment) -> Result<SchemaRef> {
+    let output = schema_of(&fragment.output, &fragment.schema)?;
+    match &fragment.project {
+        None => Ok(output),
+        Some(columns) => schema_of(&Output::Rows(columns.clone()), &output),
+    }
+}
+
 /// `output` with every expression replaced.
 pub(crate) fn map_output(output: &Output, f: &mut impl FnMut(&Expr) -> Result<Expr>) -> Result<Output> {
+    let mut named = |columns: &[NamedExpr]| -> Result<Vec<NamedExpr>> {
+        columns.iter().map(|c| Ok(NamedExpr { expr: f(&c.expr)?, name: c.name.clone() })).collect()
+    };
     Ok(match output {
-        Output::Rows(columns) => Output::Rows(
-            columns.iter().map(|c| Ok(NamedExpr { expr: f(&c.expr)?, name: c.name.clone() })).collect::<Result<_>>()?,
-        ),
-        Output::Aggregate(calls) => Output::Aggregate(
-            calls
-                .iter()
-                .map(|call| {
-                    let mut call = call.clone();
-                    call.argument = call.argument.as_ref().map(&mut *f).transpose()?;
-                    Ok(call)
-                })
-                .collect::<Result<_>>()?,
-        ),
+        Output::Rows(columns) => Output::Rows(named(columns)?),
+        Output::Aggregate { groups, calls } => {
+            let groups = named(groups)?;
+            let calls = calls.iter().map(|call| {
+                let mut call = call.clone();
+                call.argument = call.argument.as_ref().map(&mut *f).transpose()?;
+                Ok(call)
+            });
+            Output::Aggregate { groups, calls: calls.collect::<Result<_>>()? }
+        }
     })
 }
 
@@ -120,7 +185,10 @@ pub(crate) fn map_output(output: &Output, f: &mut impl FnMut(&Expr) -> Result<Ex
 pub(crate) fn columns_of(output: &Output) -> Vec<usize> {
     let mut columns: Vec<usize> = match output {
         Output::Rows(rows) => rows.iter().flat_map(|c| c.expr.columns()).collect(),
-        Output::Aggregate(calls) => calls.iter().filter_map(|c| c.argument.as_ref()).flat_map(Expr::columns).collect(),
+        Output::Aggregate { groups, calls } => {
+            let arguments = calls.iter().filter_map(|c| c.argument.as_ref());
+            groups.iter().map(|g| &g.expr).chain(arguments).flat_map(Expr::columns).collect()
+        }
     };
     columns.sort_unstable();
     columns.dedup();

@@ -16,8 +16,9 @@ use crate::csv::CsvScan;
 use crate::errors::from_arrow;
 use crate::evaluate::Evaluator;
 use crate::json::JsonScan;
+use crate::limits;
 use crate::lower::check_depth;
-use crate::output::{Sink, columns_of, map_columns, map_output, schema_of};
+use crate::output::{Sink, columns_of, map_columns, map_output, result_schema};
 use crate::parquet::ParquetScan;
 
 /// What a scan has done so far. Shared: it can be read while the scan runs.
@@ -26,6 +27,8 @@ pub struct ScanCounters {
     /// Bytes of the object that were looked at: text as stored, so compressed if it is; for Parquet what was read of
     /// column chunks.
     pub bytes_scanned: AtomicU64,
+    /// The same after decompression of the object as a whole.
+    pub bytes_processed: AtomicU64,
     /// Records decoded, in whole or in part, before filtering.
     pub rows_scanned: AtomicU64,
     /// Row groups of Parquet that were read.
@@ -39,23 +42,27 @@ pub struct ScanCounters {
 pub struct ScanOptions {
     /// The most rows of a batch.
     pub batch_rows: usize,
+    /// The longest record of a text object, in bytes; a longer one is an error.
+    pub record_bytes: usize,
+    /// The largest row group of a Parquet object that is read, in bytes as its footer says they are uncompressed.
+    pub row_group_bytes: u64,
 }
 
 impl Default for ScanOptions {
     fn default() -> Self {
-        Self { batch_rows: 8192 }
+        Self { batch_rows: 8192, record_bytes: limits::RECORD_BYTES, row_group_bytes: u64::MAX }
     }
 }
 
 /// The schema of the batches that [`scan`] gives.
 pub fn output_schema(fragment: &Fragment) -> Result<SchemaRef> {
-    schema_of(&fragment.output, &fragment.schema)
+    result_schema(fragment)
 }
 
 /// Runs the fragment over the object, or over the records whose first byte lies in `range` (Parquet: over the row
 /// groups whose first column chunk starts in it).
 ///
-/// Aggregates give exactly one row. Dropping the stream stops reading; so does a LIMIT that is reached.
+/// Aggregates without groups give exactly one row. Dropping the stream stops reading; so does a LIMIT that is reached.
 pub fn scan(
     fragment: Arc<Fragment>,
     reader: Arc<dyn ObjectReader>,
@@ -65,7 +72,7 @@ pub fn scan(
 ) -> Result<BoxStream<'static, Result<RecordBatch>>> {
     let schema = output_schema(&fragment)?;
     let (source, input, output) = Source::open(&fragment, reader, range, &options, counters)?;
-    let sink = Sink::new(&output, &input, Arc::clone(&schema), fragment.limit)?;
+    let sink = Sink::new(&fragment, &output, &input, Arc::clone(&schema))?;
     let enough = options.batch_rows.div_ceil(2);
     let small = BatchCoalescer::new(schema, enough).with_biggest_coalesce_batch_size(Some(enough));
     let scan = Scan { source: Some(source), sink: Some(sink), small };

@@ -2,11 +2,11 @@
 //!
 //! S3 Select reads text without types; a fragment is typed. Binding makes every conversion explicit, so that
 //! the evaluator needs no rules of S3 Select: an untyped CSV field is Utf8 and compares as text, a JSON path
-//! is a raw token that [`Function::JsonText`] or [`Function::JsonNumber`] opens by what it meets, and a
+//! is a raw token that [`Function::JsonText`] or [`Function::ToNumber`] opens by what it meets, and a
 //! constant takes the type of the other side.
 //!
 //! [`Function::JsonText`]: pushdown::Function::JsonText
-//! [`Function::JsonNumber`]: pushdown::Function::JsonNumber
+//! [`Function::ToNumber`]: pushdown::Function::ToNumber
 
 mod columns;
 mod compare;
@@ -77,11 +77,9 @@ impl Statement {
         let mut binder = Binder { columns: Columns::new(input, alias.as_ref()) };
         let output = match items {
             Items::All => Output::Rows(binder.columns.all()),
-            Items::Some(items) if items.iter().any(|item| matches!(item.expr, Ast::Aggregate(..))) => {
-                Output::Aggregate(
-                    items.iter().enumerate().map(|(i, item)| binder.aggregate(i, item)).collect::<Result<_, _>>()?,
-                )
-            }
+            Items::Some(items) if items.iter().any(|item| matches!(item.expr, Ast::Aggregate(..))) => Output::scalar(
+                items.iter().enumerate().map(|(i, item)| binder.aggregate(i, item)).collect::<Result<_, _>>()?,
+            ),
             Items::Some(items) => {
                 Output::Rows(items.iter().enumerate().map(|(i, item)| binder.item(i, item)).collect::<Result<_, _>>()?)
             }
@@ -94,7 +92,8 @@ impl Statement {
             InputColumns::Json(options) => Format::Json(JsonOptions { raw_tokens: true, ..options.clone() }),
             InputColumns::Parquet(_) => Format::Parquet,
         };
-        Ok(Fragment { format, schema: binder.columns.into_schema(), predicate, output, limit: *limit })
+        let schema = binder.columns.into_schema();
+        Ok(Fragment { format, schema, predicate, output, order: vec![], limit: *limit, project: None })
     }
 }
 

@@ -49,6 +49,10 @@ struct Renderer<'a> {
 impl Renderer<'_> {
     fn statement(&self) -> Result<String> {
         let fragment = self.fragment;
+        let grouped = matches!(&fragment.output, Output::Aggregate { groups, .. } if !groups.is_empty());
+        if grouped || !fragment.order.is_empty() || fragment.project.is_some() {
+            return Err(unsupported("GROUP BY and ORDER BY"));
+        }
         let mut sql = format!("SELECT {} FROM S3Object s", self.output()?);
         match &fragment.predicate {
             None => {}
@@ -74,7 +78,7 @@ impl Renderer<'_> {
                 }
                 columns.iter().map(|column| self.column_of_result(column)).collect::<Result<_>>()?
             }
-            Output::Aggregate(calls) => calls.iter().map(|call| self.aggregate(call)).collect::<Result<_>>()?,
+            Output::Aggregate { calls, .. } => calls.iter().map(|call| self.aggregate(call)).collect::<Result<_>>()?,
         };
         Ok(columns.join(", "))
     }

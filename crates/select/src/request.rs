@@ -38,13 +38,13 @@ impl OutputSerialization {
         let (columns, ambiguous) = match &fragment.output {
             Output::Rows(columns) => (columns.len(), any(columns, &is_text) && any(columns, &Field::is_nullable)),
             // MIN and MAX of nothing are NULL whatever the column.
-            Output::Aggregate(calls) => (calls.len(), calls.iter().any(|call| !is_number(fragment, call))),
+            Output::Aggregate { calls, .. } => (calls.len(), calls.iter().any(|call| !is_number(fragment, call))),
         };
         match fragment.format {
             Format::Json(_) => Self::Json,
             Format::Parquet if ambiguous => Self::Json,
             // A computed text may be empty, where a column of CSV would be NULL.
-            Format::Csv(_) if ambiguous && matches!(fragment.output, Output::Aggregate(_)) => Self::Json,
+            Format::Csv(_) if ambiguous && matches!(fragment.output, Output::Aggregate { .. }) => Self::Json,
             Format::Csv(_) | Format::Parquet if columns == 1 => Self::QuotedCsv,
             Format::Csv(_) | Format::Parquet => Self::Csv,
         }

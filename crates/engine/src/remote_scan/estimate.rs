@@ -44,7 +44,7 @@ pub(crate) fn selectivity(fragment: &Fragment) -> f64 {
 /// About how many bytes cross the network for objects of so many bytes.
 pub(crate) fn network_bytes(fragment: &Fragment, pushed: bool, bytes: u64) -> u64 {
     let share = match &fragment.output {
-        Output::Aggregate(_) if pushed => return 1024,
+        Output::Aggregate { .. } if pushed => return 1024,
         _ => {
             let width = |all: &[usize]| -> u64 {
                 all.iter().map(|i| column_bytes(fragment.schema.field(*i).data_type())).sum()

@@ -90,7 +90,7 @@ impl ScanSpec {
     /// What the scan means for each object, wherever it runs.
     fn fragment(&self) -> Fragment {
         let output = match &self.aggregate {
-            Some(aggregate) => Output::Aggregate(aggregate.calls.clone()),
+            Some(aggregate) => Output::scalar(aggregate.calls.clone()),
             None => Output::Rows(
                 (0..self.projection.len())
                     .filter_map(|output| self.file_column(output))
@@ -106,7 +106,9 @@ impl ScanSpec {
             schema: Arc::clone(&self.table.file_schema),
             predicate: self.predicate.clone(),
             output,
+            order: vec![],
             limit: self.limit.map(|limit| limit as u64).filter(|_| self.aggregate.is_none()),
+            project: None,
         }
     }
 
@@ -221,7 +223,7 @@ impl RemoteScanExec {
                         let names: Vec<_> = columns.iter().map(|c| c.name.as_str()).collect();
                         format!("columns=[{}]", names.join(", "))
                     }
-                    Output::Aggregate(calls) => {
+                    Output::Aggregate { calls, .. } => {
                         let names: Vec<_> = calls.iter().map(|c| c.name.as_str()).collect();
                         format!("aggregates=[{}]", names.join(", "))
                     }

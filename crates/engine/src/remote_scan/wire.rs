@@ -89,7 +89,7 @@ fn wire_schema(request: &Fragment) -> Result<SchemaRef> {
     let schema = output_schema(request)?;
     Ok(match request.output {
         Output::Rows(_) => schema,
-        Output::Aggregate(_) => {
+        Output::Aggregate { .. } => {
             let fields = schema.fields().iter().map(|f| f.as_ref().clone().with_nullable(true)).collect::<Vec<_>>();
             Arc::new(Schema::new(fields))
         }

@@ -11,7 +11,7 @@ use crate::settings::PushdownOptions;
 
 /// Chooses for a fragment that yields aggregates.
 pub(crate) fn choose(fragment: &Fragment, capability: &Capability, options: &PushdownOptions) -> Result<Choice> {
-    let Output::Aggregate(calls) = &fragment.output else {
+    let Output::Aggregate { calls, .. } = &fragment.output else {
         return Ok(Choice::Compute("rows are chosen elsewhere".to_owned()));
     };
     if let Some(reason) = not_at_storage(fragment, capability, options, options.aggregate_side()?)? {

@@ -72,7 +72,9 @@ pub(crate) fn choose(fragment: &Fragment, capability: &Capability, options: &Pus
         predicate,
         output: Output::Rows(output),
         // The residual filter could drop the very rows that storage picked.
+        order: vec![],
         limit: fragment.limit.filter(|_| exact),
+        project: None,
     };
     Ok(match pushdowndb_select::render(&request, dialect) {
         Ok(_) => Choice::Storage { request, exact },

@@ -54,19 +54,18 @@ impl ObjectColumns {
 
     /// The same fragment, read from this object. The result has the same columns.
     pub fn adapt(&self, fragment: &Fragment) -> Fragment {
+        let named = |columns: &[NamedExpr]| -> Vec<NamedExpr> {
+            let column = |c: &NamedExpr| NamedExpr { expr: self.relocate(c.expr.clone()), name: c.name.clone() };
+            columns.iter().map(column).collect()
+        };
         let output = match &fragment.output {
-            Output::Rows(columns) => Output::Rows(
-                columns
-                    .iter()
-                    .map(|c| NamedExpr { expr: self.relocate(c.expr.clone()), name: c.name.clone() })
-                    .collect(),
-            ),
-            Output::Aggregate(calls) => {
+            Output::Rows(columns) => Output::Rows(named(columns)),
+            Output::Aggregate { groups, calls } => {
                 let adapt = |call: &AggregateCall| AggregateCall {
                     argument: call.argument.clone().map(|argument| self.relocate(argument)),
                     ..call.clone()
                 };
-                Output::Aggregate(calls.iter().map(adapt).collect())
+                Output::Aggregate { groups: named(groups), calls: calls.iter().map(adapt).collect() }
             }
         };
         Fragment {
@@ -74,7 +73,9 @@ impl ObjectColumns {
             schema: Arc::clone(&self.schema),
             predicate: fragment.predicate.clone().map(|predicate| self.relocate(predicate)),
             output,
+            order: fragment.order.clone(),
             limit: fragment.limit,
+            project: fragment.project.clone(),
         }
     }
 

@@ -97,7 +97,7 @@ async fn columns_by_name_land_where_they_belong() {
         name: "n".into(),
     };
     let object = table.objects(&store).await.unwrap().remove(1);
-    let counts = Output::Aggregate(vec![count(0), count(2)]);
+    let counts = Output::scalar(vec![count(0), count(2)]);
     let batches = read(&store, &table, &object, Some(counts)).await.unwrap();
     assert!(pretty_format_batches(&batches).unwrap().to_string().contains("| 0 | 1 |"));
 }

@@ -85,6 +85,7 @@ impl Classifier<'_> {
                 (dialect.case && dialect.three_valued && conditions && alike).then_some(first)
             }
             Expr::Call(function, args) => self.call(*function, args),
+            Expr::Bloom { .. } => None,
             Expr::Compare(..)
             | Expr::And(_)
             | Expr::Or(_)
@@ -147,8 +148,28 @@ impl Classifier<'_> {
                 let first = *classes.first()?;
                 classes.iter().all(|class| *class == first).then_some(first)
             }
-            // They exist only where S3 Select reads JSON without a schema.
-            Function::JsonText | Function::JsonNumber => None,
+            // They exist only in S3 Select itself: JSON without a schema, timestamps as text.
+            Function::JsonText
+            | Function::JsonString
+            | Function::JsonBoolean
+            | Function::JsonValue
+            | Function::ToToken
+            | Function::ToNumber
+            | Function::TokenEq
+            | Function::TokenLt
+            | Function::TokenLtEq
+            | Function::TokenOrder
+            | Function::TokenAdd
+            | Function::TokenSubtract
+            | Function::TokenMultiply
+            | Function::TokenDivide
+            | Function::TokenModulo
+            | Function::ToTimestamp
+            | Function::ReadTimestamp
+            | Function::FormatTimestamp
+            | Function::DateAdd
+            | Function::DateDiff
+            | Function::Extract => None,
         }
     }
 }

@@ -13,7 +13,7 @@ fn all_of(column: usize) -> Output {
     use AggregateFunction::{Avg, Count, Max, Min, Sum};
     let mut calls = vec![call(Count, None)];
     calls.extend([Count, Sum, Min, Max, Avg].map(|f| call(f, Some(Expr::Column(column)))));
-    Output::Aggregate(calls)
+    Output::scalar(calls)
 }
 
 #[tokio::test]
@@ -64,7 +64,7 @@ async fn result_types_are_those_of_datafusion() {
 async fn sums_are_exact_or_an_error() {
     let columns = schema(&[("i", DataType::Int64), ("d", DataType::Decimal128(38, 0)), ("u", DataType::UInt64)]);
     let sum = |column| Fragment {
-        output: Output::Aggregate(vec![call(AggregateFunction::Sum, Some(Expr::Column(column)))]),
+        output: Output::scalar(vec![call(AggregateFunction::Sum, Some(Expr::Column(column)))]),
         ..csv(&columns, no_header())
     };
     let (max, nines) = (i64::MAX, "9".repeat(38));
@@ -77,7 +77,7 @@ async fn sums_are_exact_or_an_error() {
     assert_eq!(text, "SUM is out of the range of DECIMAL(38,0); cast its argument to DOUBLE");
     assert!(error(&sum(2), format!("1,1,{}\n1,1,1\n", u64::MAX)).await.contains("BIGINT UNSIGNED"));
     let text = texts(&["t"]);
-    let output = Output::Aggregate(vec![call(AggregateFunction::Sum, Some(Expr::Column(0)))]);
+    let output = Output::scalar(vec![call(AggregateFunction::Sum, Some(Expr::Column(0)))]);
     assert_eq!(error(&Fragment { output, ..csv(&text, no_header()) }, "").await, "SUM needs numbers, not VARCHAR");
 }
 
@@ -87,7 +87,7 @@ async fn text_and_dates_have_a_smallest_and_a_largest() {
     let calls = (0..3).flat_map(|column| {
         [AggregateFunction::Min, AggregateFunction::Max].map(|f| call(f, Some(Expr::Column(column))))
     });
-    let fragment = Fragment { output: Output::Aggregate(calls.collect()), ..csv(&columns, no_header()) };
+    let fragment = Fragment { output: Output::scalar(calls.collect()), ..csv(&columns, no_header()) };
     let batch = run(&fragment, "b,b,1999-01-01\na,é,2000-01-01\n,,\nB,a,1998-12-31\n").await;
     assert_eq!(rows(&batch), ["B|b|a|é|1998-12-31|2000-01-01"]);
 }

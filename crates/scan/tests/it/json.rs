@@ -68,7 +68,7 @@ async fn predicates_outputs_and_counts() {
     };
     assert_eq!(values(&run(&some, text).await), ["y"]);
     let count = Fragment {
-        output: Output::Aggregate(vec![pushdown::AggregateCall {
+        output: Output::scalar(vec![pushdown::AggregateCall {
             function: pushdown::AggregateFunction::Count,
             argument: None,
             name: "n".into(),

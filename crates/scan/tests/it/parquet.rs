@@ -63,7 +63,7 @@ async fn columns_come_by_name_and_declared_type() {
     assert_eq!(shown[0], "0|NULL|0.0|1970-01-01|red|NULL");
     assert_eq!(shown[999], "999|t0999|999.0|1972-09-26|green|NULL");
     let count = AggregateCall { function: AggregateFunction::Count, argument: None, name: "n".into() };
-    let count = Fragment { output: Output::Aggregate(vec![count]), ..all() };
+    let count = Fragment { output: Output::scalar(vec![count]), ..all() };
     assert_eq!(values(&run(&count, file()).await), ["1000"]);
     assert_eq!(run(&Fragment { limit: Some(250), ..all() }, file()).await.num_rows(), 250);
 }

@@ -104,7 +104,9 @@ impl Typed {
     pub(super) fn number(self) -> Result<Self, SelectError> {
         match self.kind {
             Kind::Token => {
-                Ok(Self::new(Expr::Call(Function::JsonNumber, vec![self.expr]), Kind::Decimal(Some((38, 10)))))
+                let number = Expr::Call(Function::ToNumber, vec![Expr::Call(Function::JsonText, vec![self.expr])]);
+                let wide = arrow_schema::DataType::Decimal128(38, 10);
+                Ok(Self::new(Expr::Cast(Box::new(number), wide), Kind::Decimal(Some((38, 10)))))
             }
             Kind::Int | Kind::Decimal(_) | Kind::Float | Kind::Null => Ok(self),
             other => Err(SelectError::types(format!("a number is needed here, not {other}: write CAST(… AS DECIMAL)"))),

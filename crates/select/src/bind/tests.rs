@@ -43,7 +43,7 @@ fn outputs(sql: &str, input: &InputColumns) -> Vec<String> {
     let schema = &fragment.schema;
     match &fragment.output {
         Output::Rows(columns) => columns.iter().map(|c| format!("{} {}", c.name, c.expr.display(schema))).collect(),
-        Output::Aggregate(calls) => calls
+        Output::Aggregate { calls, .. } => calls
             .iter()
             .map(|call| match &call.argument {
                 None => format!("{} {}(*)", call.name, call.function.sql()),

@@ -54,7 +54,7 @@ fn fragment(format: Format, predicate: Option<Expr>, columns: &[usize]) -> Fragm
         .iter()
         .map(|index| NamedExpr { expr: column(*index), name: schema.field(*index).name().clone() })
         .collect();
-    Fragment { format, schema, predicate, output: Output::Rows(output), limit: None }
+    Fragment { format, schema, predicate, output: Output::Rows(output), order: vec![], limit: None, project: None }
 }
 
 /// The WHERE clause for this predicate.
@@ -211,7 +211,7 @@ fn outputs_and_limits() {
         call(AggregateFunction::Sum, Some(product)),
         call(AggregateFunction::Max, Some(column(KEY))),
     ];
-    let aggregate = Fragment { output: Output::Aggregate(calls), ..fragment(csv(), None, &[]) };
+    let aggregate = Fragment { output: Output::scalar(calls), ..fragment(csv(), None, &[]) };
     assert_eq!(
         render(&aggregate, &standard).unwrap(),
         "SELECT COUNT(*), COUNT(*), COUNT(NULLIF(s._5, '')), \

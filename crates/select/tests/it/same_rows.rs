@@ -179,7 +179,9 @@ fn fragment(schema: &SchemaRef, predicate: Option<Expr>) -> Fragment {
         schema: Arc::clone(schema),
         predicate,
         output: Output::Rows(vec![NamedExpr { expr: Expr::Column(0), name: "key".into() }]),
+        order: vec![],
         limit: None,
+        project: None,
     }
 }
 
@@ -246,7 +248,7 @@ fn aggregates_that_may_be_pushed_are_the_same() {
             if !matter || !classify_aggregate(&call, &schema, &format, &dialect) {
                 continue;
             }
-            let asked = Fragment { output: Output::Aggregate(vec![call]), ..fragment(&schema, None) };
+            let asked = Fragment { output: Output::scalar(vec![call]), ..fragment(&schema, None) };
             let sql = render(&asked, &dialect).unwrap();
             let as_text = |fragment: Fragment| {
                 let batches = run(fragment, &csv);

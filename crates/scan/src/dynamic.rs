@@ -1,0 +1,343 @@
+//! Functions over values of no declared type: tokens of JSON, each with the kind it has in its own record.
+//!
+//! A token is text as JSON writes a value. `null` is NULL. Comparison and arithmetic look at the kinds they meet:
+//! equality between kinds is FALSE, order and arithmetic between kinds are NULL. See [`crate::number`] for numbers.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BinaryBuilder, BooleanArray, BooleanBuilder, StringArray, StringBuilder};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Float32Type, Float64Type};
+use datafusion_common::{Result as DfResult, ScalarValue};
+use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
+use pushdown::{Error, Function, Result, token};
+
+use crate::errors::{from_arrow, into_datafusion};
+use crate::json::token::{scalar_text, unescape};
+use crate::number::{Arithmetic, Number};
+use crate::text::fields::shorten;
+use crate::types::{is_text, sql_type};
+
+/// What a token holds.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Value<'a> {
+    Null,
+    Boolean(bool),
+    Number(Number),
+    Text(Cow<'a, str>),
+    /// An object or array, as it is written.
+    Nested(&'a str),
+}
+
+impl<'a> Value<'a> {
+    pub(crate) fn of(token: &'a str) -> Self {
+        match token.as_bytes().first() {
+            None | Some(b'n') => Self::Null,
+            Some(b't') => Self::Boolean(true),
+            Some(b'f') => Self::Boolean(false),
+            Some(b'"') => match token.get(1..token.len().saturating_sub(1)) {
+                Some(plain) if !plain.contains('\\') => Self::Text(Cow::Borrowed(plain)),
+                _ => unescape(token).map_or(Self::Null, |text| Self::Text(Cow::Owned(text))),
+            },
+            Some(b'{' | b'[') => Self::Nested(token),
+            Some(_) => Number::parse(token).map_or(Self::Null, Self::Number),
+        }
+    }
+
+    fn equals(&self, other: &Self) -> Option<bool> {
+        match (self, other) {
+            (Self::Null, _) | (_, Self::Null) => None,
+            (Self::Number(a), Self::Number(b)) => Some(a.compare(*b) == Ordering::Equal),
+            (a, b) => Some(a == b),
+        }
+    }
+
+    /// `None` between kinds.
+    fn order(&self, other: &Self) -> Option<Ordering> {
+        match (self, other) {
+            (Self::Number(a), Self::Number(b)) => Some(a.compare(*b)),
+            (Self::Text(a), Self::Text(b)) => Some(a.cmp(b)),
+            (Self::Boolean(a), Self::Boolean(b)) => Some(a.cmp(b)),
+            _ => None,
+        }
+    }
+
+    /// Bytes that sort as values do: truth values, numbers, text, the rest.
+    pub(crate) fn sort_key(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Null => {}
+            Self::Boolean(value) => out.extend([1, u8::from(*value)]),
+            Self::Number(number) => {
+                out.push(2);
+                number.sort_key(out);
+            }
+            Self::Text(text) => {
+                out.push(3);
+                out.extend_from_slice(text.as_bytes());
+            }
+            Self::Nested(text) => {
+                out.push(4);
+                out.extend_from_slice(text.as_bytes());
+            }
+        }
+    }
+}
+
+/// One of the functions, for DataFusion to call.
+#[derive(Debug, Eq, Hash, PartialEq)]
+pub(crate) struct Dynamic {
+    function: Function,
+    signature: Signature,
+}
+
+impl Dynamic {
+    /// `None` if the function is no function of tokens.
+    pub(crate) fn new(function: Function) -> Option<Self> {
+        use Function::*;
+        let known = matches!(
+            function,
+            JsonText
+                | JsonString
+                | JsonBoolean
+                | JsonValue
+                | ToToken
+                | ToNumber
+                | TokenEq
+                | TokenLt
+                | TokenLtEq
+                | TokenAdd
+                | TokenSubtract
+                | TokenMultiply
+                | TokenDivide
+                | TokenModulo
+                | TokenOrder
+        );
+        known.then(|| Self { function, signature: Signature::variadic_any(Volatility::Immutable) })
+    }
+
+    /// How many arguments it takes.
+    pub(crate) fn arity(&self) -> usize {
+        use Function::*;
+        match self.function {
+            TokenEq | TokenLt | TokenLtEq | TokenAdd | TokenSubtract | TokenMultiply | TokenDivide | TokenModulo => 2,
+            _ => 1,
+        }
+    }
+
+    fn on_arrays(&self, args: &[ColumnarValue], rows: usize) -> Result<ArrayRef> {
+        let array = |index: usize| -> Result<ArrayRef> {
+            let arg = args.get(index).cloned().ok_or_else(|| Error::internal("a function lacks an argument"))?;
+            arg.into_array(rows).map_err(crate::errors::from_datafusion)
+        };
+        let text = |index| as_text(&array(index)?);
+        Ok(match self.function {
+            Function::JsonText => strings(&text(0)?, scalar_text),
+            Function::JsonString => strings(&text(0)?, |token| match Value::of(token) {
+                Value::Text(text) => Some(text.into_owned()),
+                _ => None,
+            }),
+            Function::JsonValue => {
+                Arc::new(text(0)?.iter().map(|t| t.filter(|t| *t != "null")).collect::<StringArray>())
+            }
+            Function::JsonBoolean => {
+                let truth = |token: &str| match Value::of(token) {
+                    Value::Boolean(value) => Some(value),
+                    _ => None,
+                };
+                Arc::new(text(0)?.iter().map(|t| t.and_then(truth)).collect::<BooleanArray>())
+            }
+            Function::ToToken => to_token(&array(0)?)?,
+            Function::ToNumber => to_number(&array(0)?)?,
+            Function::TokenOrder => {
+                let tokens = text(0)?;
+                let mut keys = BinaryBuilder::new();
+                let mut key = Vec::new();
+                for token in &tokens {
+                    key.clear();
+                    let value = token.map_or(Value::Null, Value::of);
+                    value.sort_key(&mut key);
+                    keys.append_option((value != Value::Null).then_some(&key));
+                }
+                Arc::new(keys.finish())
+            }
+            Function::TokenEq => self.compare(args, rows, |a, b| a.equals(b))?,
+            Function::TokenLt => self.compare(args, rows, |a, b| a.order(b).map(Ordering::is_lt))?,
+            Function::TokenLtEq => self.compare(args, rows, |a, b| a.order(b).map(Ordering::is_le))?,
+            Function::TokenAdd => self.calculate(args, rows, Arithmetic::Add)?,
+            Function::TokenSubtract => self.calculate(args, rows, Arithmetic::Subtract)?,
+            Function::TokenMultiply => self.calculate(args, rows, Arithmetic::Multiply)?,
+            Function::TokenDivide => self.calculate(args, rows, Arithmetic::Divide)?,
+            Function::TokenModulo => self.calculate(args, rows, Arithmetic::Modulo)?,
+            other => return Err(Error::internal(format!("{} is no function of tokens", other.sql()))),
+        })
+    }
+
+    fn compare(
+        &self,
+        args: &[ColumnarValue],
+        rows: usize,
+        test: impl Fn(&Value<'_>, &Value<'_>) -> Option<bool>,
+    ) -> Result<ArrayRef> {
+        let (a, b) = self.operands(args)?;
+        let (a, b) = (a.values(), b.values());
+        let mut results = BooleanBuilder::with_capacity(rows);
+        for row in 0..rows {
+            results.append_option(test(&a.get(row), &b.get(row)));
+        }
+        Ok(Arc::new(results.finish()))
+    }
+
+    fn calculate(&self, args: &[ColumnarValue], rows: usize, op: Arithmetic) -> Result<ArrayRef> {
+        let (a, b) = self.operands(args)?;
+        let (a, b) = (a.values(), b.values());
+        let mut results = StringBuilder::with_capacity(rows, rows * 8);
+        for row in 0..rows {
+            match (a.get(row).as_ref(), b.get(row).as_ref()) {
+                (Value::Number(a), Value::Number(b)) => results.append_value(a.calculate(op, *b)?.to_text()),
+                _ => results.append_null(),
+            }
+        }
+        Ok(Arc::new(results.finish()))
+    }
+
+    fn operands(&self, args: &[ColumnarValue]) -> Result<(Operand, Operand)> {
+        match args {
+            [a, b] => Ok((Operand::new(a)?, Operand::new(b)?)),
+            _ => Err(Error::internal("a function of two arguments was called with another number")),
+        }
+    }
+}
+
+/// An argument that is a token in each row, or one constant token.
+enum Operand {
+    Constant(Option<String>),
+    Rows(StringArray),
+}
+
+/// An operand whose constant is looked at once.
+enum Values<'a> {
+    Constant(Value<'a>),
+    Rows(&'a StringArray),
+}
+
+impl Operand {
+    fn new(arg: &ColumnarValue) -> Result<Self> {
+        Ok(match arg {
+            ColumnarValue::Array(array) => Self::Rows(as_text(array)?),
+            ColumnarValue::Scalar(value) => {
+                let array = value.to_array().map_err(crate::errors::from_datafusion)?;
+                Self::Constant(as_text(&array)?.iter().next().flatten().map(str::to_owned))
+            }
+        })
+    }
+
+    fn values(&self) -> Values<'_> {
+        match self {
+            Self::Constant(token) => Values::Constant(token.as_deref().map_or(Value::Null, Value::of)),
+            Self::Rows(tokens) => Values::Rows(tokens),
+        }
+    }
+}
+
+impl<'a> Values<'a> {
+    fn get(&self, row: usize) -> Cow<'_, Value<'a>> {
+        match self {
+            Self::Constant(value) => Cow::Borrowed(value),
+            Self::Rows(tokens) if tokens.is_valid(row) => Cow::Owned(Value::of(tokens.value(row))),
+            Self::Rows(_) => Cow::Owned(Value::Null),
+        }
+    }
+}
+
+fn as_text(array: &ArrayRef) -> Result<StringArray> {
+    if let Some(text) = array.as_string_opt::<i32>() {
+        return Ok(text.clone());
+    }
+    let array = cast(array, &DataType::Utf8).map_err(from_arrow)?;
+    Ok(array.as_string::<i32>().clone())
+}
+
+fn strings(tokens: &StringArray, f: impl Fn(&str) -> Option<String>) -> ArrayRef {
+    Arc::new(tokens.iter().map(|t| t.and_then(&f)).collect::<StringArray>())
+}
+
+/// Values of a type as tokens.
+fn to_token(array: &ArrayRef) -> Result<ArrayRef> {
+    let data_type = array.data_type();
+    if is_text(data_type) {
+        return Ok(strings(&as_text(array)?, |text| Some(token::quoted(text))));
+    }
+    let float = |value: f64| value.is_finite().then(|| format!("{value:?}"));
+    Ok(match data_type {
+        DataType::Null => arrow::array::new_null_array(&DataType::Utf8, array.len()),
+        DataType::Float64 => {
+            let values = array.as_primitive::<Float64Type>().iter().map(|v| v.and_then(float));
+            Arc::new(values.collect::<StringArray>())
+        }
+        DataType::Float32 => {
+            // The shortest text of a single is not that of the double it widens to.
+            let values = array.as_primitive::<Float32Type>().iter();
+            Arc::new(values.map(|v| v.filter(|v| v.is_finite()).map(|v| format!("{v:?}"))).collect::<StringArray>())
+        }
+        t if t.is_numeric() || *t == DataType::Boolean => Arc::new(as_text(array)?),
+        t if t.is_temporal() => strings(&as_text(array)?, |text| Some(token::quoted(text))),
+        other => {
+            return Err(Error::unsupported(format!("{} does not go together with values of JSON", sql_type(other))));
+        }
+    })
+}
+
+/// Text, or numbers, as tokens of numbers; decimals and doubles with as few digits as they take.
+fn to_number(array: &ArrayRef) -> Result<ArrayRef> {
+    if !is_text(array.data_type()) {
+        let tokens = to_token(array)?;
+        return Ok(strings(tokens.as_string(), |token| Some(Number::parse(token)?.trimmed().to_text())));
+    }
+    let mut numbers = StringBuilder::new();
+    for text in &as_text(array)? {
+        numbers.append_option(match text {
+            None => None,
+            Some(text) => Some(Number::parse_text(text).map(Number::to_text).ok_or_else(|| {
+                Error::invalid(format!("cannot parse '{}' as DECIMAL", shorten(text))).with_code("CastFailed")
+            })?),
+        });
+    }
+    Ok(Arc::new(numbers.finish()))
+}
+
+impl ScalarUDFImpl for Dynamic {
+    fn name(&self) -> &str {
+        self.function.sql()
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
+        use Function::*;
+        Ok(match self.function {
+            JsonBoolean | TokenEq | TokenLt | TokenLtEq => DataType::Boolean,
+            TokenOrder => DataType::Binary,
+            _ => DataType::Utf8,
+        })
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        constant_or_rows(&args, |rows| self.on_arrays(&args.args, rows))
+    }
+}
+
+/// Computes a function for all rows, or once if all its arguments are constants.
+pub(crate) fn constant_or_rows(
+    args: &ScalarFunctionArgs,
+    f: impl FnOnce(usize) -> Result<ArrayRef>,
+) -> DfResult<ColumnarValue> {
+    if args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_))) {
+        let value = f(1).map_err(into_datafusion)?;
+        return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&value, 0)?));
+    }
+    f(args.number_rows).map(ColumnarValue::Array).map_err(into_datafusion)
+}

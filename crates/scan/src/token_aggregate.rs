@@ -1,0 +1,73 @@
+//! Aggregates over tokens of JSON, whose kinds show only in each record.
+
+use pushdown::{AggregateFunction, Error, Result};
+
+use crate::dynamic::Value;
+use crate::number::{Arithmetic, Number};
+use crate::text::fields::shorten;
+
+/// One aggregate under way.
+#[derive(Clone, Debug)]
+pub(crate) enum TokenTotal {
+    /// SUM, or AVG if the count is wanted.
+    Sum { total: Option<Number>, count: u64, mean: bool },
+    /// The least or greatest token so far and its sort key.
+    Best { best: Option<(Vec<u8>, String)>, greatest: bool },
+}
+
+impl TokenTotal {
+    pub(crate) fn new(function: AggregateFunction) -> Self {
+        match function {
+            AggregateFunction::Min => Self::Best { best: None, greatest: false },
+            AggregateFunction::Max => Self::Best { best: None, greatest: true },
+            other => Self::Sum { total: None, count: 0, mean: other == AggregateFunction::Avg },
+        }
+    }
+
+    /// Takes in one token.
+    pub(crate) fn add(&mut self, token: &str) -> Result<()> {
+        let value = Value::of(token);
+        match (self, value) {
+            (_, Value::Null) => {}
+            (Self::Sum { total, count, .. }, Value::Number(number)) => {
+                // Sums of whole numbers may leave 64 bits on the way.
+                let number = number.widened();
+                *total = Some(match *total {
+                    Some(before) => before.calculate(Arithmetic::Add, number)?,
+                    None => number,
+                });
+                *count += 1;
+            }
+            (Self::Sum { .. }, _) => {
+                let message = format!("SUM and AVG add numbers, not {}", shorten(token));
+                return Err(Error::invalid(message).with_code("IncorrectSqlFunctionArgumentType"));
+            }
+            (Self::Best { best, greatest }, value) => {
+                let mut key = Vec::new();
+                value.sort_key(&mut key);
+                let better = |(old, _): &(Vec<u8>, String)| if *greatest { key > *old } else { key < *old };
+                if best.as_ref().is_none_or(better) {
+                    *best = Some((key, token.to_owned()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The result as a token.
+    pub(crate) fn finish(self) -> Result<Option<String>> {
+        Ok(match self {
+            Self::Sum { total: Some(total), count, mean: true } => Some(total.mean(count)?.to_text()),
+            Self::Sum { total, .. } => total.map(Number::to_text),
+            Self::Best { best, .. } => best.map(|(_, token)| token),
+        })
+    }
+
+    /// About how many bytes it holds besides itself.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Best { best: Some((key, token)), .. } => key.len() + token.len(),
+            _ => 0,
+        }
+    }
+}

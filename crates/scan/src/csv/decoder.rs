@@ -24,9 +24,9 @@ impl CsvDecoder {
     pub fn new(schema: SchemaRef, options: CsvOptions, location: impl Into<String>) -> Result<Self> {
         let location = location.into();
         let fragment = Fragment::all(Format::Csv(options.clone()), schema);
-        let batch_rows = ScanOptions::default().batch_rows;
-        let (rows, _) = CsvRows::new(&fragment, &options, &location, 0, 0, batch_rows)?;
-        Ok(Self { location, rows, buffer: TextBuffer::new(0), ready: vec![] })
+        let scan = ScanOptions::default();
+        let (rows, _) = CsvRows::new(&fragment, &options, &location, 0, 0, &scan)?;
+        Ok(Self { location, rows, buffer: TextBuffer::new(0, scan.record_bytes), ready: vec![] })
     }
 
     /// The schema of the batches.

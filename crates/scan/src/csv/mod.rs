@@ -3,6 +3,7 @@
 mod decoder;
 mod fuse;
 mod plan;
+mod rewrite;
 mod rows;
 mod structural;
 mod tokenize;
@@ -16,8 +17,10 @@ use arrow::datatypes::SchemaRef;
 use pushdown::{Compression, CsvOptions, Fragment, Output, Result};
 
 pub use decoder::{CsvDecoder, tokenize_sample};
+pub(crate) use rewrite::Rewriter;
+pub use rows::{REST, rest_fields};
 
-use crate::text::records::TextInput;
+use crate::text::records::{TextInput, TextOptions};
 use crate::{ObjectReader, ScanCounters, ScanOptions};
 use rows::CsvRows;
 use tokenize::Dialect;
@@ -26,7 +29,8 @@ use tokenize::Dialect;
 pub(crate) struct CsvScan {
     input: TextInput,
     rows: CsvRows,
-    compressed: bool,
+    /// Bytes are counted where they are read: they are not the ones that are cut here.
+    counted: bool,
     done: bool,
     counters: Arc<ScanCounters>,
 }
@@ -41,12 +45,33 @@ impl CsvScan {
         counters: Arc<ScanCounters>,
     ) -> Result<(Self, Output)> {
         let location = reader.location().to_owned();
-        let cut_at = Dialect::new(options)?.cut_at();
-        let input = TextInput::open(reader, options.compression, range, cut_at, options.header, &counters)?;
+        let canonical = options.wide.as_ref().map(|_| rewrite::canonical(options));
+        let cut = canonical.as_ref().unwrap_or(options);
+        let dialect = Dialect::new(cut)?;
+        let (rewrite, terminator, scan) = match &options.wide {
+            None => (None, dialect.cut_at(), scan.clone()),
+            Some(wide) => {
+                let rewriter = Rewriter::new(options, wide, &location, scan.record_bytes)?;
+                let record_bytes = scan.record_bytes.saturating_mul(rewrite::GROWTH);
+                (
+                    Some(rewriter),
+                    (!options.newlines_in_values || wide.quote.is_none()).then_some(b'\n'),
+                    ScanOptions { record_bytes, ..scan.clone() },
+                )
+            }
+        };
+        let text = TextOptions {
+            compression: options.compression,
+            terminator,
+            header: options.header,
+            record_bytes: scan.record_bytes,
+            rewrite,
+        };
+        let input = TextInput::open(reader, range, text, &counters)?;
         let (start, begin) = (input.buffer.offset(), input.range.start);
-        let (rows, output) = CsvRows::new(fragment, options, &location, start, begin, scan.batch_rows)?;
-        let compressed = options.compression != Compression::None;
-        Ok((Self { input, rows, compressed, done: false, counters }, output))
+        let (rows, output) = CsvRows::new(fragment, cut, &location, start, begin, &scan)?;
+        let counted = options.compression != Compression::None || canonical.is_some();
+        Ok((Self { input, rows, counted, done: false, counters }, output))
     }
 
     /// The schema of the batches.
@@ -69,8 +94,9 @@ impl CsvScan {
                 self.input.buffer.consume(advance.bytes);
                 self.input.buffer.narrow();
                 self.counters.rows_scanned.fetch_add(advance.records, Ordering::Relaxed);
-                if !self.compressed {
+                if !self.counted {
                     self.counters.bytes_scanned.fetch_add(advance.scanned, Ordering::Relaxed);
+                    self.counters.bytes_processed.fetch_add(advance.scanned, Ordering::Relaxed);
                 }
             } else if self.input.buffer.is_whole() {
                 self.done = true;

@@ -9,16 +9,27 @@ use pushdown::{CsvOptions, Error, Fragment, Output, Ragged, Result};
 
 use super::fuse::DecodedColumn;
 use super::plan::{CsvPlan, Stage};
-use super::tokenize::{Dialect, Line, Malformed};
+use super::tokenize::{Dialect, Line, Malformed, tokenize_fields};
+use crate::ScanOptions;
 use crate::errors::from_arrow;
 use crate::limits::{BATCH_TEXT_BYTES, GROUP_RECORDS};
 use crate::output::record_batch;
 use crate::text::columns::{BadField, ColumnBuilder, Spelling};
 use crate::text::fields::{FieldColumn, Span};
-use crate::text::records::TextBuffer;
+use crate::text::records::{TextBuffer, too_long};
 use crate::types::{is_text, sql_type};
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// The metadata key of a last text column that holds what a record has beyond the other columns, as it is written;
+/// NULL if it has nothing more. This is how `*` keeps the fields of ragged records, see [`rest_fields`].
+pub const REST: &str = "rest";
+
+/// The fields in a value of a [`REST`] column.
+pub fn rest_fields(rest: &str, options: &CsvOptions) -> Result<Vec<String>> {
+    let canonical = options.wide.as_ref().map(|_| super::rewrite::canonical(options));
+    tokenize_fields(rest.as_bytes(), &Dialect::new(canonical.as_ref().unwrap_or(options))?)
+}
 
 /// Rows of a CSV text under way to a batch.
 pub(crate) struct CsvRows {
@@ -26,6 +37,10 @@ pub(crate) struct CsvRows {
     dialect: Dialect,
     /// How many fields a record should have.
     columns: usize,
+    /// The column, if any, that takes what is left of a record.
+    rest: Option<usize>,
+    /// The longest record there may be.
+    record_bytes: usize,
     plan: CsvPlan,
     /// Builders of each stage's columns, emptied after every group.
     staged: Vec<Vec<Box<dyn ColumnBuilder>>>,
@@ -73,7 +88,7 @@ impl CsvRows {
         location: &str,
         start: u64,
         begin: u64,
-        batch_rows: usize,
+        scan: &ScanOptions,
     ) -> Result<(Self, Output)> {
         let dialect = Dialect::new(options)?;
         let (plan, output) = CsvPlan::new(fragment, options)?;
@@ -83,11 +98,18 @@ impl CsvRows {
             location: location.to_owned(),
             dialect,
             columns: fragment.schema.fields().len(),
+            rest: fragment
+                .schema
+                .fields()
+                .last()
+                .filter(|field| field.metadata().contains_key(REST))
+                .map(|_| fragment.schema.fields().len() - 1),
+            record_bytes: scan.record_bytes,
             staged: plan.stages.iter().map(|s| build(&s.columns)).collect::<Result<_>>()?,
             output: build(&plan.output)?,
             plan,
             rows: 0,
-            batch_rows: batch_rows.max(1),
+            batch_rows: scan.batch_rows.max(1),
             header: options.header && start == 0,
             begin,
             group: Group { fields, late_fields, ..Group::default() },
@@ -135,6 +157,7 @@ impl CsvRows {
         resume.clear();
         let most = GROUP_RECORDS.min(self.batch_rows.saturating_sub(self.rows).max(1));
         let strict_end = self.dialect.ragged == Ragged::Error && fields.last() == self.columns.checked_sub(1).as_ref();
+        let (wanted, rest) = without_rest(fields, self.rest);
         let stop = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX);
         let mut at = 0;
         if offset == 0 {
@@ -161,17 +184,24 @@ impl CsvRows {
             if !line.is_record || std::mem::take(&mut self.header) || is_foreign {
                 continue;
             }
+            if line.end - line.start > self.record_bytes {
+                return Err(too_long(&self.location, offset + line.start as u64, self.record_bytes));
+            }
             if !fields.is_empty() {
-                let cut = self.dialect.split(padded, line.start, line.end, 0, fields, spans);
+                let cut = self.dialect.split(padded, line.start, line.end, 0, wanted, spans);
                 let cut =
                     cut.and_then(
                         |next| {
                             if strict_end && next <= line.end { Err(Malformed::FieldCount) } else { Ok(next) }
                         },
                     );
-                resume.push(cut.map_err(|why| {
+                let next = cut.map_err(|why| {
                     malformed(&self.location, &self.dialect, self.columns, text, offset, line.start, why)
-                })?);
+                })?;
+                if rest {
+                    spans.push(rest_span(next, line.end));
+                }
+                resume.push(next);
             }
             lines.push(line);
         }
@@ -228,17 +258,21 @@ impl CsvRows {
         late_spans.clear();
         let strict_end =
             self.dialect.ragged == Ragged::Error && late_fields.last() == self.columns.checked_sub(1).as_ref();
+        let (wanted, rest) = without_rest(late_fields, self.rest);
         let first = fields.last().map_or(0, |last| last + 1);
         let all = 0..u32::try_from(lines.len()).unwrap_or(u32::MAX);
         for row in passed.map_or_else(|| all.collect(), <[u32]>::to_vec) {
             let Some(line) = lines.get(row as usize) else { continue };
             let start = resume.get(row as usize).copied().unwrap_or(line.start);
-            let cut = self.dialect.split(padded, start, line.end, first, late_fields, late_spans);
+            let cut = self.dialect.split(padded, start, line.end, first, wanted, late_spans);
             let cut =
-                cut.and_then(|next| if strict_end && next <= line.end { Err(Malformed::FieldCount) } else { Ok(()) });
-            cut.map_err(|why| {
+                cut.and_then(|next| if strict_end && next <= line.end { Err(Malformed::FieldCount) } else { Ok(next) });
+            let next = cut.map_err(|why| {
                 malformed(&self.location, &self.dialect, self.columns, text, buffer.offset(), line.start, why)
             })?;
+            if rest {
+                late_spans.push(rest_span(next, line.end));
+            }
         }
         Ok(())
     }
@@ -264,6 +298,19 @@ impl Group {
     }
 }
 
+/// The fields to look for, and whether what comes after them is wanted too.
+fn without_rest(fields: &[usize], rest: Option<usize>) -> (&[usize], bool) {
+    match fields.split_last() {
+        Some((last, others)) if Some(*last) == rest => (others, true),
+        _ => (fields, false),
+    }
+}
+
+/// What is left of a record that goes up to `end` when its next field begins at `next`.
+fn rest_span(next: usize, end: usize) -> Span {
+    if next <= end { Span::plain(next, end) } else { Span::MISSING }
+}
+
 /// The error for a record that cannot be cut. `at` is where it starts in `text`.
 #[cold]
 fn malformed(
@@ -276,11 +323,17 @@ fn malformed(
     why: Malformed,
 ) -> Error {
     match why {
-        Malformed::OpenQuote(quote) => Error::invalid(format!(
-            "{location}, byte {}: a quote is opened and not closed in its record; if values hold line ends, declare \
-             newlines_in_values",
-            offset + quote as u64
-        )),
+        Malformed::OpenQuote(quote) => {
+            // Closed further on, it holds a record delimiter; otherwise it is simply open.
+            let closes = !dialect.newlines_in_values && dialect.closes_later(text, quote);
+            let code = if closes { "CSVEscapingRecordDelimiter" } else { "CSVUnescapedQuote" };
+            Error::invalid(format!(
+                "{location}, byte {}: a quote is opened and not closed in its record; if values hold line ends, \
+                 declare newlines_in_values",
+                offset + quote as u64
+            ))
+            .with_code(code)
+        }
         Malformed::FieldCount => {
             let line = dialect.line(text, at, true).ok().flatten();
             let found = line.and_then(|line| dialect.all_fields(text, line).ok()).map_or(0, |spans| spans.len());
@@ -306,11 +359,12 @@ fn bad_field(location: &str, offset: u64, column: &DecodedColumn, fields: &Field
     }
     let value = fields.shown(bad.span);
     if is_text(&column.data_type) {
-        return Error::invalid(format!("{place}: '{value}' is not UTF-8"));
+        return Error::invalid(format!("{place}: '{value}' is not UTF-8")).with_code("InvalidTextEncoding");
     }
     let way_out = match column.spelling {
         Spelling::Declared => "; a column declared VARCHAR takes any text",
         Spelling::Cast => "",
     };
     Error::invalid(format!("{place}: cannot parse '{value}' as {}{way_out}", sql_type(&column.data_type)))
+        .with_code("CastFailed")
 }

@@ -11,7 +11,7 @@ use memchr::{memchr, memchr2};
 use pushdown::{CsvOptions, Error, Ragged, Result};
 
 use super::structural::{BLOCK, positions};
-use crate::text::fields::{Quoting, Span};
+use crate::text::fields::{FieldColumn, Quoting, Span};
 
 /// How records and fields are marked.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct Dialect {
     /// A `\r` before the terminator is part of it.
     crlf: bool,
     comment: Option<u8>,
-    newlines_in_values: bool,
+    pub(crate) newlines_in_values: bool,
     pub(crate) ragged: Ragged,
 }
 
@@ -217,6 +217,11 @@ impl Dialect {
         }
     }
 
+    /// Whether a quote that is open at the end of its record is closed after it.
+    pub(crate) fn closes_later(&self, text: &[u8], open: usize) -> bool {
+        self.quoting.is_some_and(|quoting| closing_quote(text, open, quoting).is_some())
+    }
+
     /// All fields of a record.
     pub(crate) fn all_fields(&self, text: &[u8], line: Line) -> Result<Vec<Span>, Malformed> {
         let record = text.get(..line.end).unwrap_or_default();
@@ -235,6 +240,21 @@ impl Dialect {
         }
         Ok(spans)
     }
+}
+
+/// The fields of a part of a record, which begins with a field.
+pub(crate) fn tokenize_fields(part: &[u8], dialect: &Dialect) -> Result<Vec<String>> {
+    let line = Line { start: 0, end: part.len(), next: part.len(), is_record: true };
+    let open = |_| Error::invalid("a quote is opened and not closed in its record").with_code("CSVUnescapedQuote");
+    let spans = dialect.all_fields(part, line).map_err(open)?;
+    let quoting = dialect.quoting.unwrap_or_default();
+    let fields = FieldColumn { data: part, spans: &spans, stride: 1, column: 0, rows: None, quoting };
+    let mut scratch = Vec::new();
+    let text = |row| {
+        let field = fields.bytes(fields.span(row), &mut scratch).unwrap_or_default();
+        String::from_utf8_lossy(field).into_owned()
+    };
+    Ok((0..fields.len()).map(text).collect())
 }
 
 /// Where the quoted field that opens at `open` closes: a quote that is neither doubled nor escaped.

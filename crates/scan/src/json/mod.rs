@@ -1,5 +1,6 @@
 //! JSON: one record a line, or values one after the other; columns by name.
 
+mod descend;
 mod raw;
 mod records;
 pub(crate) mod token;
@@ -11,11 +12,11 @@ use std::sync::atomic::Ordering;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use pushdown::{Compression, JsonOptions, JsonShape, Result};
+use pushdown::{Compression, Error, JsonOptions, JsonShape, Result};
 
 use crate::evaluate::Evaluator;
 use crate::limits::GROUP_RECORDS;
-use crate::text::records::TextInput;
+use crate::text::records::{TextInput, TextOptions, too_long};
 use crate::{ObjectReader, ScanCounters, ScanOptions};
 use raw::RawRecords;
 use records::{Cut, Cutter};
@@ -32,6 +33,7 @@ pub(crate) struct JsonScan {
     decode: Decode,
     predicate: Option<Evaluator>,
     group: usize,
+    record_bytes: usize,
     compressed: bool,
     counters: Arc<ScanCounters>,
 }
@@ -58,14 +60,23 @@ impl JsonScan {
         } else {
             Decode::Typed(TypedRecords::new(schema)?)
         };
+        let text = TextOptions {
+            compression: options.compression,
+            terminator: cut_at,
+            header: false,
+            record_bytes: scan.record_bytes,
+            rewrite: None,
+        };
+        let from = if options.raw_tokens { options.from.as_slice() } else { &[] };
         Ok(Self {
             location,
-            input: TextInput::open(reader, options.compression, range, cut_at, false, &counters)?,
-            cutter: Cutter::new(options.shape),
+            input: TextInput::open(reader, range, text, &counters)?,
+            cutter: Cutter::new(options.shape, from),
             cut: Cut::default(),
             decode,
             predicate,
             group: GROUP_RECORDS.min(scan.batch_rows.max(1)),
+            record_bytes: scan.record_bytes,
             compressed: options.compression != Compression::None,
             counters,
         })
@@ -74,7 +85,7 @@ impl JsonScan {
     /// The next rows that pass.
     pub(crate) async fn next(&mut self) -> Result<Option<RecordBatch>> {
         loop {
-            if self.input.is_done() {
+            if self.input.is_done() && self.cutter.may_end() {
                 return Ok(None);
             }
             let buffer = &mut self.input.buffer;
@@ -84,10 +95,20 @@ impl JsonScan {
                 continue;
             }
             let stop = usize::try_from(self.input.range.end.saturating_sub(offset)).unwrap_or(usize::MAX);
-            self.cutter.cut(self.input.buffer.text(), whole, stop, self.group, &mut self.cut);
-            if self.cut.consumed == 0 {
-                if whole {
+            self.cutter.cut(self.input.buffer.text(), whole, stop, self.group, &mut self.cut).map_err(|at| {
+                Error::invalid(format!("{}, byte {}: the text is not JSON", self.location, offset + at as u64))
+                    .with_code("JSONParsingError")
+            })?;
+            if let Some(long) = self.cut.records.iter().find(|record| record.len() > self.record_bytes) {
+                return Err(too_long(&self.location, offset + long.start as u64, self.record_bytes));
+            }
+            if self.cut.consumed == 0 && self.cut.records.is_empty() {
+                if whole && self.cutter.may_end() {
                     return Ok(None);
+                }
+                if whole {
+                    let message = format!("{}: the JSON text is cut off", self.location);
+                    return Err(Error::invalid(message).with_code("JSONParsingError"));
                 }
                 if self.input.buffer.is_ready() {
                     self.input.widen()?;
@@ -102,6 +123,7 @@ impl JsonScan {
             self.counters.rows_scanned.fetch_add(self.cut.records.len() as u64, Ordering::Relaxed);
             if !self.compressed {
                 self.counters.bytes_scanned.fetch_add(self.cut.consumed as u64, Ordering::Relaxed);
+                self.counters.bytes_processed.fetch_add(self.cut.consumed as u64, Ordering::Relaxed);
             }
             let batch = match (batch, &self.predicate) {
                 (Some(batch), Some(predicate)) => predicate.filter(&batch)?,

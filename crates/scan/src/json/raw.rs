@@ -8,7 +8,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, SchemaRef};
 use pushdown::{Error, Result};
 
-use super::token::{Step, Wanted, find, parse_path, skip_blanks};
+use super::token::{Key, Step, Unfound, Wanted, find, parse_path, skip_blanks};
 use super::typed::BadRecord;
 use crate::errors::from_arrow;
 use crate::output::record_batch;
@@ -30,7 +30,7 @@ impl RawRecords {
                 return Err(Error::internal(format!("the column {} of raw JSON is not text", field.name())));
             }
             match field.metadata().get(PATH) {
-                None => Ok(vec![Step::Key(field.name().clone())]),
+                None => Ok(vec![Step::Key(Key::new(field.name(), true))]),
                 Some(path) => parse_path(path).ok_or_else(|| Error::invalid(format!("'{path}' is no path into JSON"))),
             }
         };
@@ -44,15 +44,30 @@ impl RawRecords {
         let mut columns: Vec<_> = self.paths.iter().map(|_| StringBuilder::new()).collect();
         let mut found = vec![None; columns.len()];
         for (i, record) in records.iter().enumerate() {
-            let bad = |message: String| BadRecord { record: Some(i), error: Error::invalid(message) };
+            let bad =
+                |message: String, code| BadRecord { record: Some(i), error: Error::invalid(message).with_code(code) };
             let bytes = text.get(record.clone()).unwrap_or_default();
-            let bytes = std::str::from_utf8(bytes).map_err(|_| bad("the record is not UTF-8".into()))?;
             found.fill(None);
-            let end = find(bytes.as_bytes(), 0, &wanted, 0, &mut found)
-                .map_err(|at| bad(format!("the record is not JSON at its byte {at}")))?;
-            if skip_blanks(bytes.as_bytes(), end) != bytes.len() {
-                return Err(bad("there is more than one value where one record should be".into()));
+            // A record that has nothing in it.
+            if !bytes.is_empty() {
+                let bytes = std::str::from_utf8(bytes)
+                    .map_err(|_| bad("the record is not UTF-8".into(), "InvalidTextEncoding"))?;
+                let end = find(bytes.as_bytes(), 0, &wanted, 0, &mut found).map_err(|why| match why {
+                    Unfound::Malformed(at) => {
+                        bad(format!("the record is not JSON at its byte {at}"), "JSONParsingError")
+                    }
+                    Unfound::Ambiguous { column } => {
+                        let name = self.schema.fields().get(column).map_or("", |field| field.name());
+                        let message = format!("\"{name}\" matches more than one field: write it in double quotes");
+                        bad(message, "AmbiguousFieldName")
+                    }
+                })?;
+                if skip_blanks(bytes.as_bytes(), end) != bytes.len() {
+                    let message = "there is more than one value where one record should be";
+                    return Err(bad(message.into(), "JSONParsingError"));
+                }
             }
+            let bytes = std::str::from_utf8(bytes).unwrap_or_default();
             for (column, token) in columns.iter_mut().zip(&found) {
                 column.append_option(token.clone().and_then(|range| bytes.get(range)));
             }

@@ -3,65 +3,160 @@
 use std::ops::Range;
 
 use memchr::memchr;
-use pushdown::JsonShape;
+use pushdown::{JsonShape, JsonStep};
 
+use super::descend::{Descent, Found};
 use super::token::skip_blanks;
 
 /// Cuts text into records.
 pub(crate) struct Cutter {
     shape: JsonShape,
-    /// Within a top-level array, whose elements are the records.
+    /// Within a top-level array, whose elements are the values at the root.
     in_array: bool,
+    /// What comes next in that array.
+    expected: Expected,
+    /// The way from a value at the root to the records in it.
+    descent: Descent,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Expected {
+    /// A value or the end.
+    First,
+    /// A value.
+    Value,
+    /// A comma or the end.
+    Comma,
 }
 
 /// What one cut found.
 #[derive(Default)]
 pub(crate) struct Cut {
-    /// The records, as ranges of the text.
+    /// The records, as ranges of the text; an empty one is a record that has nothing in it.
     pub(crate) records: Vec<Range<usize>>,
     /// How much of the text is done with.
     pub(crate) consumed: usize,
 }
 
 impl Cutter {
-    pub(crate) fn new(shape: JsonShape) -> Self {
-        Self { shape, in_array: false }
+    pub(crate) fn new(shape: JsonShape, from: &[JsonStep]) -> Self {
+        Self { shape, in_array: false, expected: Expected::First, descent: Descent::new(from) }
     }
 
-    /// The first `most` complete records of `text` that begin before `stop`; `whole` if no more text will come.
-    pub(crate) fn cut(&mut self, text: &[u8], whole: bool, stop: usize, most: usize, into: &mut Cut) {
+    /// The first `most` complete records of `text` that begin before `stop`; `whole` if no more text will come. Gives
+    /// where the text is malformed, if that shows; most of that is left for the decoder.
+    pub(crate) fn cut(
+        &mut self,
+        text: &[u8],
+        whole: bool,
+        stop: usize,
+        most: usize,
+        into: &mut Cut,
+    ) -> Result<(), usize> {
         into.records.clear();
         into.consumed = 0;
         while into.records.len() < most && into.consumed < stop {
+            let at = into.consumed;
             let next = match self.shape {
-                JsonShape::Lines => line(text, into.consumed, whole),
-                JsonShape::Document => self.value(text, into.consumed, whole),
+                JsonShape::Lines if self.descent.is_empty() => line(text, at, whole),
+                JsonShape::Lines => match line(text, at, whole) {
+                    Some((Some(record), end)) => {
+                        within(&mut self.descent, text, record, &mut into.records)?;
+                        Some((None, end))
+                    }
+                    other => other,
+                },
+                JsonShape::Document if self.descent.is_empty() => match self.mark(text, at)? {
+                    Some(end) => Some((None, end)),
+                    None => value(text, at, whole),
+                },
+                JsonShape::Document => match self.root_or_further(text, at, whole)? {
+                    (Found::Record(record), end) => Some((Some(record), end)),
+                    (Found::Missing, end) => Some((Some(end..end), end)),
+                    // Blanks after the last value.
+                    (Found::Root, end) if end == at => None,
+                    (Found::Root, end) => Some((None, end)),
+                    (Found::More, end) => {
+                        into.consumed = end;
+                        None
+                    }
+                },
             };
             let Some((record, end)) = next else { break };
+            if self.in_array && self.descent.is_at_root() && record.is_some() {
+                self.expected = Expected::Comma;
+            }
             into.consumed = end;
             into.records.extend(record);
         }
+        Ok(())
     }
 
-    /// The value after `at`, if it is complete, and where to go on. What is malformed is left for the decoder.
-    fn value(&mut self, text: &[u8], at: usize, whole: bool) -> Option<(Option<Range<usize>>, usize)> {
-        let start = skip_blanks(text, at);
-        match text.get(start)? {
-            b'[' if !self.in_array => {
-                self.in_array = true;
-                return Some((None, start + 1));
-            }
-            b',' if self.in_array => return Some((None, start + 1)),
-            b']' if self.in_array => {
-                self.in_array = false;
-                return Some((None, start + 1));
-            }
-            _ => {}
+    /// Whether the text may end here.
+    pub(crate) fn may_end(&self) -> bool {
+        !self.in_array && self.descent.is_at_root()
+    }
+
+    /// The next mark of a top-level array, or else a step on the way down to the records.
+    fn root_or_further(&mut self, text: &[u8], at: usize, whole: bool) -> Result<(Found, usize), usize> {
+        if self.descent.is_at_root()
+            && let Some(end) = self.mark(text, at)?
+        {
+            return Ok((Found::Root, end));
         }
-        match value_end(text, start) {
-            Some(end) => Some((Some(start..end), end)),
-            None if whole => Some((Some(start..text.len()), text.len())),
-            None => None,
+        let further = self.descent.advance(text, at, whole)?;
+        if further.0 == Found::Root && self.in_array {
+            self.expected = Expected::Comma;
+        }
+        Ok(further)
+    }
+
+    /// Where a bracket or comma of a top-level array ends, if that comes next; if a value does, that is noted. An array
+    /// that the path goes into is a value.
+    fn mark(&mut self, text: &[u8], at: usize) -> Result<Option<usize>, usize> {
+        let start = skip_blanks(text, at);
+        let Some(&byte) = text.get(start) else { return Ok(None) };
+        if !self.in_array {
+            self.in_array = byte == b'[' && !self.descent.enters_array();
+            self.expected = Expected::First;
+            return Ok(self.in_array.then_some(start + 1));
+        }
+        self.expected = match (byte, self.expected) {
+            (b',', Expected::Comma) => Expected::Value,
+            (b']', Expected::First | Expected::Comma) => {
+                self.in_array = false;
+                Expected::First
+            }
+            (b',' | b']', _) | (_, Expected::Comma) => return Err(start),
+            _ => return Ok(None),
+        };
+        Ok(Some(start + 1))
+    }
+}
+
+/// The value after `at`, if it is complete, and where to go on. What is malformed is left for the decoder.
+fn value(text: &[u8], at: usize, whole: bool) -> Option<(Option<Range<usize>>, usize)> {
+    let start = skip_blanks(text, at);
+    text.get(start)?;
+    match value_end(text, start) {
+        Some(end) => Some((Some(start..end), end)),
+        None if whole => Some((Some(start..text.len()), text.len())),
+        None => None,
+    }
+}
+
+/// The records within one value, which is complete.
+fn within(descent: &mut Descent, text: &[u8], value: Range<usize>, into: &mut Vec<Range<usize>>) -> Result<(), usize> {
+    let mut at = value.start;
+    let text = text.get(..value.end).unwrap_or_default();
+    loop {
+        let (found, end) = descent.advance(text, at, true)?;
+        at = end;
+        match found {
+            Found::Record(record) => into.push(record),
+            Found::Missing => into.push(end..end),
+            Found::Root if skip_blanks(text, end) == text.len() => return Ok(()),
+            Found::Root | Found::More => return Err(end),
         }
     }
 }
@@ -79,7 +174,7 @@ fn line(text: &[u8], at: usize, whole: bool) -> Option<(Option<Range<usize>>, us
 }
 
 /// Where the value at `start` ends, judged by its brackets and quotes alone.
-fn value_end(text: &[u8], start: usize) -> Option<usize> {
+pub(crate) fn value_end(text: &[u8], start: usize) -> Option<usize> {
     let mut depth = 0usize;
     let mut bytes = text.iter().enumerate().skip(start);
     while let Some((at, byte)) = bytes.next() {
@@ -126,7 +221,7 @@ mod tests {
 
     fn records(text: &str, shape: JsonShape) -> Vec<&str> {
         let mut cut = Cut::default();
-        Cutter::new(shape).cut(text.as_bytes(), true, usize::MAX, usize::MAX, &mut cut);
+        Cutter::new(shape, &[]).cut(text.as_bytes(), true, usize::MAX, usize::MAX, &mut cut).unwrap();
         assert_eq!(skip_blanks(text.as_bytes(), cut.consumed), text.len());
         cut.records.into_iter().filter_map(|r| text.get(r)).collect()
     }

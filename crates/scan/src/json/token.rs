@@ -9,12 +9,73 @@ use crate::limits::JSON_DEPTH;
 /// One step of a path into a record.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Step {
-    Key(String),
+    Key(Key),
     Index(usize),
 }
 
-/// The steps of `a.b[0]`; a key may be quoted (`a."b.c"`), quotes in it doubled. An empty path is the record itself,
-/// and so is `$`.
+/// The name of a member.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Key {
+    name: String,
+    /// Case matters.
+    exact: bool,
+}
+
+impl Key {
+    pub(crate) fn new(name: &str, exact: bool) -> Self {
+        Self { name: if exact { name.to_owned() } else { name.to_lowercase() }, exact }
+    }
+
+    /// The name as it is looked for.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether this name means `other`.
+    pub(crate) fn means(&self, other: &str) -> bool {
+        if self.exact {
+            self.name == other
+        } else {
+            self.name.eq_ignore_ascii_case(other) || (!other.is_ascii() && self.name == other.to_lowercase())
+        }
+    }
+
+    /// Whether a key, in its quotes, is meant.
+    pub(crate) fn is(&self, quoted: &[u8]) -> bool {
+        let [b'"', inner @ .., b'"'] = quoted else { return false };
+        if self.exact && !inner.contains(&b'\\') {
+            return inner == self.name.as_bytes();
+        }
+        if inner.eq_ignore_ascii_case(self.name.as_bytes()) {
+            return true;
+        }
+        if inner.is_ascii() && !inner.contains(&b'\\') {
+            return false;
+        }
+        std::str::from_utf8(quoted).ok().and_then(unescape).is_some_and(|key| self.means(&key))
+    }
+}
+
+/// Why nothing can be found in a text.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Unfound {
+    /// It is not JSON from here on.
+    Malformed(usize),
+    /// A name whose case does not matter is that of more than one member.
+    Ambiguous {
+        /// For which column.
+        column: usize,
+    },
+}
+
+impl From<usize> for Unfound {
+    fn from(at: usize) -> Self {
+        Self::Malformed(at)
+    }
+}
+
+/// The steps of `a.b[0]`: a key is found whatever its case, one in double quotes (`a."b.c"`, quotes in it doubled) only
+/// as it is written. An empty path is the record itself, and so is `$`.
 pub(crate) fn parse_path(path: &str) -> Option<Vec<Step>> {
     let mut steps = Vec::new();
     let mut rest = if path == "$" { "" } else { path };
@@ -26,10 +87,10 @@ pub(crate) fn parse_path(path: &str) -> Option<Vec<Step>> {
         } else {
             let body = if steps.is_empty() { rest } else { rest.strip_prefix('.')? };
             let (key, after) = match body.strip_prefix('"') {
-                Some(quoted) => quoted_key(quoted)?,
+                Some(quoted) => quoted_key(quoted).map(|(key, after)| (Key::new(&key, true), after))?,
                 None => {
                     let (key, after) = body.split_at(body.find(['.', '[']).unwrap_or(body.len()));
-                    ((!key.is_empty()).then(|| key.to_owned())?, after)
+                    ((!key.is_empty()).then(|| Key::new(key, false))?, after)
                 }
             };
             steps.push(Step::Key(key));
@@ -71,7 +132,7 @@ pub(crate) fn find(
     wanted: &[Wanted<'_>],
     depth: usize,
     found: &mut [Option<Range<usize>>],
-) -> Result<usize, usize> {
+) -> Result<usize, Unfound> {
     let end = match text.get(at) {
         Some(b'{') => find_in_object(text, at, wanted, depth, found)?,
         Some(b'[') => find_in_array(text, at, wanted, depth, found)?,
@@ -91,11 +152,13 @@ fn find_in_object(
     wanted: &[Wanted<'_>],
     depth: usize,
     found: &mut [Option<Range<usize>>],
-) -> Result<usize, usize> {
+) -> Result<usize, Unfound> {
     if depth >= JSON_DEPTH {
-        return Err(at);
+        return Err(at.into());
     }
     let mut inner = Vec::new();
+    // Keys that were met where case does not matter.
+    let mut met: Vec<(usize, &[u8])> = Vec::new();
     let mut at = skip_blanks(text, at + 1);
     if text.get(at) == Some(&b'}') {
         return Ok(at + 1);
@@ -105,22 +168,31 @@ fn find_in_object(
         let key_end = string_end(text, at)?;
         at = skip_blanks(text, key_end);
         if text.get(at) != Some(&b':') {
-            return Err(at);
+            return Err(at.into());
         }
         at = skip_blanks(text, at + 1);
         inner.clear();
         if !wanted.is_empty() {
             let key = text.get(key_start..key_end).unwrap_or_default();
             inner.extend(wanted.iter().filter_map(|w| match w.path {
-                [Step::Key(name), rest @ ..] if key_is(key, name) => Some(Wanted { column: w.column, path: rest }),
+                [Step::Key(name), rest @ ..] if name.is(key) => Some(Wanted { column: w.column, path: rest }),
                 _ => None,
             }));
+            let inexact = |w: &&Wanted<'_>| matches!(w.path.first(), Some(Step::Key(name)) if !name.exact);
+            for column in wanted.iter().filter(inexact).map(|w| w.column) {
+                if inner.iter().any(|w| w.column == column) {
+                    if met.iter().any(|(met, other)| *met == column && *other != key) {
+                        return Err(Unfound::Ambiguous { column });
+                    }
+                    met.push((column, key));
+                }
+            }
         }
         at = skip_blanks(text, find(text, at, &inner, depth + 1, found)?);
         match text.get(at) {
             Some(b',') => at = skip_blanks(text, at + 1),
             Some(b'}') => return Ok(at + 1),
-            _ => return Err(at),
+            _ => return Err(at.into()),
         }
     }
 }
@@ -131,9 +203,9 @@ fn find_in_array(
     wanted: &[Wanted<'_>],
     depth: usize,
     found: &mut [Option<Range<usize>>],
-) -> Result<usize, usize> {
+) -> Result<usize, Unfound> {
     if depth >= JSON_DEPTH {
-        return Err(at);
+        return Err(at.into());
     }
     let mut inner = Vec::new();
     let mut at = skip_blanks(text, at + 1);
@@ -150,19 +222,10 @@ fn find_in_array(
         match text.get(at) {
             Some(b',') => at = skip_blanks(text, at + 1),
             Some(b']') => return Ok(at + 1),
-            _ => return Err(at),
+            _ => return Err(at.into()),
         }
     }
-    Err(at)
-}
-
-/// Whether the quoted `key` spells `name`.
-fn key_is(key: &[u8], name: &str) -> bool {
-    let Some([b'"', inner @ .., b'"']) = Some(key) else { return false };
-    if !inner.contains(&b'\\') {
-        return inner == name.as_bytes();
-    }
-    std::str::from_utf8(key).ok().and_then(unescape).is_some_and(|key| key == name)
+    Err(at.into())
 }
 
 /// The position of the first byte from `at` on that is no blank.
@@ -296,7 +359,7 @@ pub(crate) fn scalar_text(token: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn tokens<'a>(text: &'a str, paths: &[&str]) -> Result<Vec<Option<&'a str>>, usize> {
+    fn tokens<'a>(text: &'a str, paths: &[&str]) -> Result<Vec<Option<&'a str>>, Unfound> {
         let paths: Vec<_> = paths.iter().filter_map(|p| parse_path(p)).collect();
         let wanted: Vec<_> = paths.iter().enumerate().map(|(column, path)| Wanted { column, path }).collect();
         let mut found = vec![None; paths.len()];
@@ -315,6 +378,13 @@ mod tests {
         assert_eq!(tokens("[1,2]", &["", "[1]"]), Ok(vec![Some("[1,2]"), Some("2")]));
         // The last of two equal keys counts.
         assert_eq!(tokens(r#"{"a":1,"a":2}"#, &["a"]), Ok(vec![Some("2")]));
+        let text = r#"{"A":1,"b":{"Straße":2,"STRASSE":3}}"#;
+        assert_eq!(
+            tokens(text, &["a", "\"a\"", "B.STRAßE", "\"b\".strasse"]),
+            Ok(vec![Some("1"), None, Some("2"), Some("3")])
+        );
+        assert_eq!(tokens(r#"{"A":1,"a":2}"#, &["\"a\""]), Ok(vec![Some("2")]));
+        assert_eq!(tokens(r#"{"A":1,"a":2}"#, &["\"a\"", "a"]), Err(Unfound::Ambiguous { column: 1 }));
     }
 
     #[test]
@@ -335,7 +405,7 @@ mod tests {
             ("-", 0),
             ("1e", 0),
         ] {
-            assert_eq!(find(text.as_bytes(), 0, &[], 0, &mut []), Err(at), "{text}");
+            assert_eq!(find(text.as_bytes(), 0, &[], 0, &mut []), Err(Unfound::Malformed(at)), "{text}");
         }
         assert!(find("[".repeat(100_000).as_bytes(), 0, &[], 0, &mut []).is_err());
     }
@@ -350,10 +420,11 @@ mod tests {
 
     #[test]
     fn paths() {
-        assert_eq!(parse_path("a[0].b"), Some(vec![Step::Key("a".into()), Step::Index(0), Step::Key("b".into())]));
+        let (bare, quoted) = (|name| Step::Key(Key::new(name, false)), |name| Step::Key(Key::new(name, true)));
+        assert_eq!(parse_path("A[0].b"), Some(vec![bare("a"), Step::Index(0), bare("b")]));
         assert_eq!(parse_path(""), Some(vec![]));
         assert_eq!(parse_path("$"), Some(vec![]));
-        assert_eq!(parse_path(r#""a""b"."$""#), Some(vec![Step::Key("a\"b".into()), Step::Key("$".into())]));
+        assert_eq!(parse_path(r#""a""B"."$""#), Some(vec![quoted("a\"B"), quoted("$")]));
         assert_eq!(parse_path("a..b"), None);
         assert_eq!(parse_path("a[x]"), None);
     }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, new_null_array};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, new_null_array};
 use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use pushdown::{Error, Result};
 
+use super::nested::Place;
 use crate::coerce::casts_from_text;
 use crate::errors::from_arrow;
 use crate::functions::text_to;
@@ -31,7 +32,8 @@ impl Adapter {
 
     /// Which columns of the file are read.
     pub(crate) fn columns(&self, file: &Schema) -> Vec<usize> {
-        self.schema.fields().iter().filter_map(|field| file.index_of(field.name()).ok()).collect()
+        let root = |field: &Arc<Field>| file.index_of(&Place::of(field).ok()?.root).ok();
+        self.schema.fields().iter().filter_map(root).collect()
     }
 
     /// The batch with the declared columns.
@@ -42,8 +44,12 @@ impl Adapter {
 
     fn column(&self, batch: &RecordBatch, field: &Field) -> Result<ArrayRef> {
         let place = || format!("{}, column \"{}\"", self.location, field.name());
-        let column = match batch.column_by_name(field.name()) {
-            Some(column) => declared(column, field.data_type()).map_err(|error| error.context(place()))?,
+        let within = Place::of(field)?;
+        let column = match batch.column_by_name(&within.root) {
+            Some(root) => within
+                .find(root)
+                .and_then(|column| declared(&column, field.data_type()))
+                .map_err(|error| error.context(place()))?,
             None if field.is_nullable() => new_null_array(field.data_type(), batch.num_rows()),
             None => {
                 return Err(Error::invalid(format!(
@@ -68,6 +74,10 @@ fn declared(column: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
     if is_text(from) && casts_from_text(to) {
         return text_to(cast(column, &DataType::Utf8).map_err(from_arrow)?.as_string(), to);
     }
+    if let (DataType::FixedSizeBinary(16), DataType::Utf8) = (from, to) {
+        let texts: StringArray = column.as_fixed_size_binary().iter().map(|uuid| uuid.map(uuid_text)).collect();
+        return Ok(Arc::new(texts));
+    }
     let options = CastOptions { safe: false, ..Default::default() };
     cast_with_options(column, to, &options).map_err(|error| {
         Error::invalid(format!("holds {}, which does not fit the declared {}", sql_type(from), sql_type(to)))
@@ -75,10 +85,22 @@ fn declared(column: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
     })
 }
 
+/// A UUID as it is usually written: `8-4-4-4-12` digits.
+fn uuid_text(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(36);
+    for (place, byte) in bytes.iter().enumerate() {
+        if matches!(place, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
+}
+
 /// The file's schema with text read in the layout that is declared, which saves casting it.
 pub(crate) fn with_declared_text(file: &Schema, declared: &Schema) -> SchemaRef {
     let fields = file.fields().iter().map(|field| match declared.field_with_name(field.name()) {
-        Ok(wanted) if is_text(wanted.data_type()) && is_text(field.data_type()) => {
+        Ok(wanted) if Place::is_root(wanted) && is_text(wanted.data_type()) && is_text(field.data_type()) => {
             Arc::new(field.as_ref().clone().with_data_type(wanted.data_type().clone()))
         }
         _ => Arc::clone(field),

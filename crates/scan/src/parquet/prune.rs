@@ -15,6 +15,7 @@ use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use pushdown::{CompareOp, Expr, Result};
 
+use super::nested::Place;
 use crate::evaluate::Evaluator;
 use crate::output::record_batch;
 use crate::types::is_text;
@@ -67,6 +68,9 @@ fn column_bounds(
     metadata: &ParquetMetaData,
     groups: &[&RowGroupMetaData],
 ) -> Option<(ArrayRef, ArrayRef)> {
+    if !Place::is_root(field) {
+        return None;
+    }
     let stored = file.field_with_name(field.name()).ok()?;
     if !same_order(stored.data_type(), field.data_type()) {
         return None;

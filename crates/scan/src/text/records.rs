@@ -11,7 +11,8 @@ use bytes::{Buf, Bytes};
 use pushdown::{Compression, Error, Result};
 
 use super::source::TextSource;
-use crate::limits::{BLOCK_BYTES, RECORD_BYTES};
+use crate::csv::Rewriter;
+use crate::limits::BLOCK_BYTES;
 use crate::{ObjectReader, ScanCounters};
 
 /// Zeros after the text, so that it can be looked at 64 bytes at a time.
@@ -30,13 +31,18 @@ pub(crate) struct TextBuffer {
     base: u64,
     /// How much is gathered before it is worth cutting records.
     target: usize,
+    /// The longest record there may be.
+    record_bytes: usize,
     /// Nothing more will come.
     whole: bool,
 }
 
+/// The longest terminator after a record.
+const TERMINATOR_BYTES: usize = 2;
+
 impl TextBuffer {
-    pub(crate) fn new(base: u64) -> Self {
-        Self { bytes: vec![0; PADDING], head: 0, base, target: BLOCK_BYTES, whole: false }
+    pub(crate) fn new(base: u64, record_bytes: usize) -> Self {
+        Self { bytes: vec![0; PADDING], head: 0, base, target: BLOCK_BYTES, record_bytes, whole: false }
     }
 
     /// The text not yet consumed, followed by [`PADDING`] zeros, which are not part of it.
@@ -91,14 +97,11 @@ impl TextBuffer {
 
     /// Asks for more text because what is here holds no complete record.
     pub(crate) fn widen(&mut self, location: &str) -> Result<()> {
-        if self.text().len() >= RECORD_BYTES {
-            return Err(Error::invalid(format!(
-                "{location}, byte {}: a record is longer than {} MiB; is the record delimiter right?",
-                self.offset(),
-                RECORD_BYTES / (1024 * 1024)
-            )));
+        let most = self.record_bytes + TERMINATOR_BYTES;
+        if self.text().len() >= most {
+            return Err(too_long(location, self.offset(), self.record_bytes));
         }
-        self.target = (self.text().len() * 2).clamp(BLOCK_BYTES, RECORD_BYTES);
+        self.target = (self.text().len() * 2).max(BLOCK_BYTES).min(most);
         Ok(())
     }
 
@@ -106,6 +109,15 @@ impl TextBuffer {
     pub(crate) fn narrow(&mut self) {
         self.target = BLOCK_BYTES;
     }
+}
+
+/// The error for a record that is longer than allowed.
+#[cold]
+pub(crate) fn too_long(location: &str, at: u64, record_bytes: usize) -> Error {
+    let most =
+        if record_bytes >= 1 << 20 { format!("{} MiB", record_bytes >> 20) } else { format!("{record_bytes} bytes") };
+    let message = format!("{location}, byte {at}: a record is longer than {most}; is the record delimiter right?");
+    Error::invalid(message).with_code("OverMaxRecordSize")
 }
 
 /// The text of a scan: the buffer, the source it is filled from, and the range whose records are wanted.
@@ -120,41 +132,59 @@ pub(crate) struct TextInput {
     partial: Option<u8>,
 }
 
+/// How the text of an object is opened.
+pub(crate) struct TextOptions {
+    /// How the object is compressed.
+    pub(crate) compression: Compression,
+    /// Ends records; `None` if the text is not cut by byte ranges.
+    pub(crate) terminator: Option<u8>,
+    /// The first record is looked for by ranges that could hold it.
+    pub(crate) header: bool,
+    /// The longest record there may be.
+    pub(crate) record_bytes: usize,
+    /// Rewrites text whose marks are longer than one byte; it also picks the records of the range.
+    pub(crate) rewrite: Option<Rewriter>,
+}
+
 impl TextInput {
-    /// Opens `range` of the object, or all of it. `terminator` ends records; `None` if the text is not cut by byte
-    /// ranges. With `header` the first record is looked for by ranges that could hold it.
+    /// Opens `range` of the object, or all of it.
     pub(crate) fn open(
         reader: Arc<dyn ObjectReader>,
-        compression: Compression,
         range: Option<Range<u64>>,
-        terminator: Option<u8>,
-        header: bool,
+        options: TextOptions,
         counters: &Arc<ScanCounters>,
     ) -> Result<Self> {
+        let TextOptions { compression, terminator, header, record_bytes, rewrite } = options;
         let size = reader.size();
         let location = reader.location().to_owned();
         let range = range.filter(|r| r.start > 0 || r.end < size);
-        let splittable = terminator.filter(|_| compression == Compression::None);
-        let (source, start, partial) = match (&range, splittable) {
-            (Some(_), None) => {
-                let why =
-                    if compression == Compression::None { "may hold line ends in values" } else { "is compressed" };
-                return Err(Error::unsupported(format!(
-                    "{location}: {why}, so a byte range of it cannot be read alone"
-                )));
+        let splittable = terminator.is_some() && compression == Compression::None;
+        if range.is_some() && !splittable {
+            let why = if compression == Compression::None { "may hold line ends in values" } else { "is compressed" };
+            return Err(Error::unsupported(format!("{location}: {why}, so a byte range of it cannot be read alone")));
+        }
+        let early = rewrite.as_ref().map_or(1, Rewriter::terminator_bytes);
+        let start = match &range {
+            Some(range) if range.start > 0 && !(header && range.start < HEADER_BYTES) => {
+                range.start.saturating_sub(early)
             }
-            (None, _) if compression != Compression::None => {
-                (TextSource::compressed(reader, compression, Arc::clone(counters)), 0, None)
-            }
-            (None, _) => (TextSource::plain(reader, 0..size), 0, None),
-            (Some(range), Some(terminator)) => {
-                let from_start = range.start == 0 || (header && range.start < HEADER_BYTES);
-                let start = if from_start { 0 } else { range.start - 1 };
-                (TextSource::plain(reader, start..range.end), start, (!from_start).then_some(terminator))
-            }
+            _ => 0,
         };
+        let plain = |reader| TextSource::plain(reader, start..range.as_ref().map_or(size, |range| range.end));
+        let source = match compression {
+            Compression::None => plain(reader),
+            _ => TextSource::compressed(reader, compression, Arc::clone(counters)),
+        };
+        if let Some(rewriter) = rewrite {
+            let rewriter = rewriter.of_range(start, range.clone().unwrap_or(0..u64::MAX));
+            let counted = compression == Compression::None;
+            let source = source.rewritten(rewriter, counted.then(|| Arc::clone(counters)));
+            let buffer = TextBuffer::new(0, record_bytes);
+            return Ok(Self { location, source, piece: Bytes::new(), buffer, range: 0..u64::MAX, partial: None });
+        }
+        let partial = terminator.filter(|_| start > 0);
         let range = range.unwrap_or(0..u64::MAX);
-        let buffer = TextBuffer::new(start);
+        let buffer = TextBuffer::new(start, record_bytes);
         Ok(Self { location, source, piece: Bytes::new(), buffer, range, partial })
     }
 

@@ -7,11 +7,12 @@ use std::sync::atomic::Ordering;
 use async_compression::tokio::bufread::{BzDecoder, GzipDecoder, ZstdDecoder};
 use bytes::Bytes;
 use futures::stream::BoxStream;
-use futures::{StreamExt, TryStreamExt};
+use futures::{StreamExt, TryStreamExt, stream};
 use pushdown::{Compression, Error, ErrorKind, Result};
 use tokio::io::AsyncRead;
 use tokio_util::io::{ReaderStream, StreamReader};
 
+use crate::csv::Rewriter;
 use crate::limits::OVERSHOOT_BYTES;
 use crate::{ObjectReader, ScanCounters};
 
@@ -34,7 +35,7 @@ impl TextSource {
         let size = reader.size();
         let end = if range.end >= size { size } else { range.end.saturating_add(OVERSHOOT_BYTES).min(size) };
         let start = range.start.min(end);
-        let pieces = if start < end { reader.stream(start..end) } else { futures::stream::empty().boxed() };
+        let pieces = if start < end { reader.stream(start..end) } else { stream::empty().boxed() };
         Self { reader, pieces, next: end, step: OVERSHOOT_BYTES * 4 }
     }
 
@@ -46,12 +47,13 @@ impl TextSource {
     ) -> Self {
         let size = reader.size();
         if size == 0 {
-            return Self { reader, pieces: futures::stream::empty().boxed(), next: 0, step: 0 };
+            return Self { reader, pieces: stream::empty().boxed(), next: 0, step: 0 };
         }
+        let scanned = Arc::clone(&counters);
         let bytes = reader
             .stream(0..size)
             .inspect_ok(move |piece| {
-                counters.bytes_scanned.fetch_add(piece.len() as u64, Ordering::Relaxed);
+                scanned.bytes_scanned.fetch_add(piece.len() as u64, Ordering::Relaxed);
             })
             .map_err(std::io::Error::other);
         let bytes = StreamReader::new(bytes);
@@ -74,7 +76,39 @@ impl TextSource {
                 text(decoder, "zstd", location)
             }
         };
-        Self { reader, pieces, next: size, step: 0 }
+        let pieces = pieces.inspect_ok(move |piece: &Bytes| {
+            counters.bytes_processed.fetch_add(piece.len() as u64, Ordering::Relaxed);
+        });
+        Self { reader, pieces: pieces.boxed(), next: size, step: 0 }
+    }
+
+    /// The same text with its marks rewritten, record by record. What belongs to the range is counted if the text is
+    /// not compressed.
+    pub(crate) fn rewritten(self, rewriter: Rewriter, counters: Option<Arc<ScanCounters>>) -> Self {
+        let (reader, next) = (Arc::clone(&self.reader), self.reader.size());
+        let pieces = stream::try_unfold(Some((self, rewriter, counters)), |state| async move {
+            let Some((mut source, mut rewriter, counters)) = state else { return Ok(None) };
+            loop {
+                let piece = if rewriter.is_done() { None } else { source.next().await? };
+                let before = rewriter.scanned();
+                let (text, last) = match piece {
+                    Some(piece) => (rewriter.feed(&piece)?, false),
+                    None => (rewriter.finish()?, true),
+                };
+                if let Some(counters) = &counters {
+                    let scanned = rewriter.scanned() - before;
+                    counters.bytes_scanned.fetch_add(scanned, Ordering::Relaxed);
+                    counters.bytes_processed.fetch_add(scanned, Ordering::Relaxed);
+                }
+                if last {
+                    return Ok((!text.is_empty()).then_some((text, None)));
+                }
+                if !text.is_empty() {
+                    return Ok(Some((text, Some((source, rewriter, counters)))));
+                }
+            }
+        });
+        Self { reader, pieces: pieces.boxed(), next, step: 0 }
     }
 
     /// The next piece; `None` at the end of the object.
@@ -104,11 +138,12 @@ fn text(
         .map_err(move |error| match error.downcast::<Error>() {
             Ok(ours) => ours,
             Err(error) => {
-                let what = match error.kind() {
-                    std::io::ErrorKind::UnexpectedEof => "the compressed text is cut off",
-                    _ => "cannot be decompressed",
+                let (what, code) = match error.kind() {
+                    std::io::ErrorKind::UnexpectedEof => ("the compressed text is cut off", "TruncatedInput"),
+                    _ => ("cannot be decompressed", "InvalidCompressionFormat"),
                 };
-                Error::new(ErrorKind::Corrupt, format!("{location}: {what} ({format})")).with_source(error)
+                let message = format!("{location}: {what} ({format})");
+                Error::new(ErrorKind::Corrupt, message).with_source(error).with_code(code)
             }
         })
         .boxed()

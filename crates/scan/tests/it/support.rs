@@ -19,9 +19,18 @@ pub async fn try_run_with(
     range: Option<Range<u64>>,
     batch_rows: usize,
 ) -> pushdown::Result<(RecordBatch, ScanCounters)> {
+    try_run_as(fragment, reader, range, ScanOptions { batch_rows, ..ScanOptions::default() }).await
+}
+
+pub async fn try_run_as(
+    fragment: &Fragment,
+    reader: impl ObjectReader,
+    range: Option<Range<u64>>,
+    options: ScanOptions,
+) -> pushdown::Result<(RecordBatch, ScanCounters)> {
     let counters = Arc::new(ScanCounters::default());
     let stream =
-        scan(Arc::new(fragment.clone()), Arc::new(reader), range, ScanOptions { batch_rows }, Arc::clone(&counters))?;
+        scan(Arc::new(fragment.clone()), Arc::new(reader), range, options, Arc::clone(&counters))?;
     let batches: Vec<RecordBatch> = stream.try_collect().await?;
     let schema = output_schema(fragment)?;
     assert!(batches.iter().all(|b| b.schema() == schema && b.num_rows() > 0));

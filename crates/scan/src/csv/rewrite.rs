@@ -1,0 +1,335 @@
+//! CSV whose marks are longer than one byte, rewritten to CSV with the usual ones.
+//!
+//! Everything else here looks for single bytes, many at a time. Delimiters such as `||` or `¦` are rare enough that
+//! their text takes a detour: it is read mark by mark, and every field is written in double quotes between commas.
+//! The rules are those of [`super::tokenize`]. The rewriter alone knows where records lie in the object, so it also
+//! picks those of a byte range and leaves out header, comments and blank records.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use pushdown::{CsvOptions, Error, Result, WideMarks};
+
+use crate::text::records::too_long;
+
+/// How many times longer a record can become: an empty field of one byte becomes `"",`, a quote two.
+pub(crate) const GROWTH: usize = 4;
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// How the rewritten text is to be read.
+pub(crate) fn canonical(options: &CsvOptions) -> CsvOptions {
+    CsvOptions {
+        header: false,
+        delimiter: b',',
+        quote: Some(b'"'),
+        escape: None,
+        comment: None,
+        terminator: None,
+        newlines_in_values: true,
+        wide: None,
+        ..options.clone()
+    }
+}
+
+/// Rewrites text that arrives in pieces.
+#[derive(Debug)]
+pub(crate) struct Rewriter {
+    location: String,
+    marks: WideMarks,
+    newlines_in_values: bool,
+    record_bytes: usize,
+    /// The next record is the header.
+    header: bool,
+    /// Records that begin in here are wanted.
+    range: Range<u64>,
+    /// Text that may be the beginning of a mark.
+    rest: Vec<u8>,
+    /// Where `rest` begins in the object.
+    offset: u64,
+    /// Where the record begins.
+    record: u64,
+    state: State,
+    /// The record is written, rather than passed over.
+    wanted: bool,
+    /// Bytes of wanted records so far.
+    scanned: u64,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    /// Before the first byte of the object.
+    Start,
+    /// In a record of the range before.
+    Foreign,
+    Record,
+    Comment,
+    Field,
+    Unquoted,
+    Quoted,
+    /// After a closing quote; what follows belongs to the field.
+    Closed,
+    /// Past the range.
+    Done,
+}
+
+impl Rewriter {
+    /// Refuses marks that cannot be told apart.
+    pub(crate) fn new(options: &CsvOptions, marks: &WideMarks, location: &str, record_bytes: usize) -> Result<Self> {
+        let all = [Some(&marks.delimiter), marks.terminator.as_ref(), marks.quote.as_ref()];
+        let all: Vec<&String> = all.into_iter().flatten().collect();
+        let clash = all.iter().enumerate().any(|(i, mark)| all.iter().skip(i + 1).any(|other| other == mark));
+        if clash || all.iter().any(|mark| mark.is_empty()) {
+            return Err(Error::invalid("delimiter, quote and record terminator of a CSV must differ"));
+        }
+        let mut marks = marks.clone();
+        marks.escape = marks.escape.filter(|escape| Some(escape) != marks.quote.as_ref() && !escape.is_empty());
+        Ok(Self {
+            location: location.to_owned(),
+            marks,
+            newlines_in_values: options.newlines_in_values,
+            record_bytes,
+            header: options.header,
+            range: 0..u64::MAX,
+            rest: Vec::new(),
+            offset: 0,
+            record: 0,
+            state: State::Start,
+            wanted: true,
+            scanned: 0,
+        })
+    }
+
+    /// How far before its range the text must begin to show where its first record does.
+    pub(crate) fn terminator_bytes(&self) -> u64 {
+        match self.marks.terminator.as_deref().map(str::as_bytes) {
+            None => 1,
+            // `@@` found in `@@@` may be off by one: only from the first record on is it known where records end.
+            Some(mark) if (1..mark.len()).any(|n| mark.get(n..) == mark.get(..mark.len() - n)) => u64::MAX,
+            Some(mark) => mark.len() as u64,
+        }
+    }
+
+    /// For text that begins at `start` of the object, of which only records that begin in `range` are wanted.
+    pub(crate) fn of_range(self, start: u64, range: Range<u64>) -> Self {
+        let state = if start == 0 { State::Start } else { State::Foreign };
+        Self { offset: start, record: start, range, state, header: self.header && start == 0, ..self }
+    }
+
+    /// Whether no more text is of interest.
+    pub(crate) fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// Bytes so far that belong to the range.
+    pub(crate) fn scanned(&self) -> u64 {
+        self.scanned
+    }
+
+    /// Takes the next piece of the text.
+    pub(crate) fn feed(&mut self, piece: &[u8]) -> Result<Bytes> {
+        self.rest.extend_from_slice(piece);
+        self.rewrite(false)
+    }
+
+    /// The end of the text.
+    pub(crate) fn finish(&mut self) -> Result<Bytes> {
+        let mut out = Vec::from(self.rewrite(true)?);
+        match self.state {
+            State::Quoted => return Err(self.error("a quote is opened and never closed", "CSVUnescapedQuote")),
+            State::Field if self.wanted => out.extend_from_slice(b"\"\"\n"),
+            State::Unquoted | State::Closed if self.wanted => out.extend_from_slice(b"\"\n"),
+            _ => {}
+        }
+        Ok(out.into())
+    }
+
+    fn error(&self, what: &str, code: &'static str) -> Error {
+        Error::invalid(format!("{}, byte {}: {what}", self.location, self.record)).with_code(code)
+    }
+
+    fn rewrite(&mut self, whole: bool) -> Result<Bytes> {
+        let text = std::mem::take(&mut self.rest);
+        let marks = self.marks.clone();
+        let terminator = marks.terminator.as_deref().map(str::as_bytes);
+        let (quote, escape) = (marks.quote.as_deref().map(str::as_bytes), marks.escape.as_deref().map(str::as_bytes));
+        let (delimiter, comment) = (marks.delimiter.as_bytes(), marks.comment.as_deref().map(str::as_bytes));
+        let longest = [Some(delimiter), terminator, quote, escape, comment, Some(BYTE_ORDER_MARK)];
+        // A doubled quote is looked at as one mark, and so is an escape with what it escapes.
+        let ahead = 2 * longest.into_iter().flatten().map(<[u8]>::len).max().unwrap_or(1);
+        let mut out = Vec::with_capacity(text.len() + text.len() / 4);
+        let mut at = 0;
+        while at < text.len() && (whole || text.len() - at >= ahead) && self.state != State::Done {
+            let rest = text.get(at..).unwrap_or_default();
+            let has = |mark: Option<&[u8]>| mark.filter(|mark| rest.starts_with(mark)).map_or(0, <[u8]>::len);
+            let ends = match terminator {
+                Some(mark) => has(Some(mark)),
+                None if rest.starts_with(b"\r\n") => 2,
+                None => usize::from(rest.starts_with(b"\n")),
+            };
+            let here = self.offset + at as u64;
+            let mut copy = |bytes: &[u8], wanted: bool| {
+                for byte in bytes.iter().filter(|_| wanted) {
+                    // The quote of the rewritten text.
+                    if *byte == b'"' {
+                        out.push(b'"');
+                    }
+                    out.push(*byte);
+                }
+            };
+            at += match self.state {
+                State::Done => break,
+                State::Start => {
+                    self.state = State::Record;
+                    has(Some(BYTE_ORDER_MARK))
+                }
+                State::Foreign | State::Comment if ends > 0 => {
+                    self.state = State::Record;
+                    ends
+                }
+                State::Foreign | State::Comment => 1,
+                State::Record => {
+                    // A mark at the beginning belongs to the first record.
+                    self.record = if here <= BYTE_ORDER_MARK.len() as u64 && self.record == 0 { 0 } else { here };
+                    if self.record >= self.range.end {
+                        self.state = State::Done;
+                        break;
+                    }
+                    self.wanted = self.record >= self.range.start;
+                    if ends > 0 {
+                        ends
+                    } else if has(comment) > 0 {
+                        self.state = State::Comment;
+                        has(comment)
+                    } else {
+                        self.wanted &= !std::mem::take(&mut self.header);
+                        self.state = State::Field;
+                        0
+                    }
+                }
+                State::Field => {
+                    if has(quote) > 0 {
+                        self.state = State::Quoted;
+                    } else {
+                        self.state = State::Unquoted;
+                    }
+                    if self.wanted {
+                        out.push(b'"');
+                    }
+                    has(quote)
+                }
+                State::Quoted if has(escape) > 0 => {
+                    let escaped = rest.get(has(escape)..=has(escape)).unwrap_or_default();
+                    copy(escaped, self.wanted);
+                    has(escape) + escaped.len()
+                }
+                State::Quoted if has(quote) > 0 => {
+                    let doubled = rest.get(has(quote)..).is_some_and(|rest| quote.is_some_and(|q| rest.starts_with(q)));
+                    if doubled {
+                        copy(quote.unwrap_or_default(), self.wanted);
+                        2 * has(quote)
+                    } else {
+                        self.state = State::Closed;
+                        has(quote)
+                    }
+                }
+                State::Quoted if ends > 0 && !self.newlines_in_values => {
+                    let what = "a record delimiter stands within quotes; set AllowQuotedRecordDelimiter to TRUE";
+                    return Err(self.error(what, "CSVEscapingRecordDelimiter"));
+                }
+                State::Unquoted | State::Closed if ends > 0 => {
+                    self.state = State::Record;
+                    if self.wanted {
+                        out.extend_from_slice(b"\"\n");
+                    }
+                    ends
+                }
+                State::Unquoted | State::Closed if has(Some(delimiter)) > 0 => {
+                    self.state = State::Field;
+                    if self.wanted {
+                        out.extend_from_slice(b"\",");
+                    }
+                    delimiter.len()
+                }
+                State::Quoted | State::Unquoted | State::Closed => {
+                    copy(rest.get(..1).unwrap_or_default(), self.wanted);
+                    1
+                }
+            };
+            if self.record >= self.range.start && self.state != State::Foreign {
+                self.scanned += self.offset + at as u64 - here;
+            }
+            let in_record = matches!(self.state, State::Field | State::Unquoted | State::Quoted | State::Closed);
+            if in_record && self.offset + at as u64 - self.record > self.record_bytes as u64 {
+                return Err(too_long(&self.location, self.record, self.record_bytes));
+            }
+        }
+        self.rest = text.get(at..).unwrap_or_default().to_vec();
+        self.offset += at as u64;
+        Ok(out.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn marks(delimiter: &str, terminator: Option<&str>) -> WideMarks {
+        WideMarks {
+            delimiter: delimiter.to_owned(),
+            terminator: terminator.map(str::to_owned),
+            quote: Some("\"".to_owned()),
+            escape: None,
+            comment: Some("#".to_owned()),
+        }
+    }
+
+    fn rewrite(text: &str, marks: &WideMarks, range: Range<u64>, piece: usize) -> Result<String> {
+        let options = CsvOptions { header: false, newlines_in_values: true, ..CsvOptions::default() };
+        let rewriter = Rewriter::new(&options, marks, "k", 1 << 20)?;
+        let start = range.start.saturating_sub(rewriter.terminator_bytes());
+        let mut rewriter = rewriter.of_range(start, range);
+        let mut out = Vec::new();
+        for piece in text.as_bytes()[usize::try_from(start).unwrap()..].chunks(piece) {
+            out.extend_from_slice(&rewriter.feed(piece)?);
+        }
+        out.extend_from_slice(&rewriter.finish()?);
+        Ok(String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn long_marks_become_short_ones_however_the_text_is_cut() {
+        for (text, delimiter, terminator, expected) in [
+            ("a¦b\n1¦\n", "¦", None, "\"a\",\"b\"\n\"1\",\"\"\n"),
+            ("a||\"b||\"\"c\"\"\"\r\n\n# x\n|1||2", "||", None, "\"a\",\"b||\"\"c\"\"\"\n\"|1\",\"2\"\n"),
+            ("a,b\r\nc,\"d\ne\"\r\n", ",", Some("\r\n"), "\"a\",\"b\"\n\"c\",\"d\ne\"\n"),
+            ("\u{feff}a,b@@c,d@@", ",", Some("@@"), "\"a\",\"b\"\n\"c\",\"d\"\n"),
+            ("a\"b¦\"c\"d\n", "¦", None, "\"a\"\"b\",\"cd\"\n"),
+        ] {
+            for piece in [1, 2, 3, 100] {
+                assert_eq!(
+                    rewrite(text, &marks(delimiter, terminator), 0..u64::MAX, piece).unwrap(),
+                    expected,
+                    "{text}"
+                );
+            }
+        }
+        let open = rewrite("a¦\"b\n", &marks("¦", None), 0..u64::MAX, 100).unwrap_err();
+        assert_eq!(open.code(), Some("CSVUnescapedQuote"));
+        assert!(rewrite("", &marks("@@", Some("@@")), 0..1, 1).is_err());
+    }
+
+    #[test]
+    fn every_record_belongs_to_one_range() {
+        let text = "a¦1@@b¦2@@@@#c¦@@d¦4";
+        let marks = marks("¦", Some("@@"));
+        let whole = rewrite(text, &marks, 0..u64::MAX, 100).unwrap();
+        for cut in 0..=text.len() as u64 {
+            for piece in [1, 7] {
+                let parts =
+                    rewrite(text, &marks, 0..cut, piece).unwrap() + &rewrite(text, &marks, cut..99, piece).unwrap();
+                assert_eq!(parts, whole, "cut at {cut}");
+            }
+        }
+    }
+}

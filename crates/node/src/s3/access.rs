@@ -1,66 +1,136 @@
-//! Who may do what: whoever signs with the node's keys may do everything, everyone else nothing.
+//! Who may do what: signed requests, as far as the rights of their key go; anonymous ones nothing.
 //!
-//! Signatures of version 2 are refused: they do not bind the body or the time of the request.
+//! Signatures of version 2 are refused before they are compared: they do not bind the body or the time of
+//! the request. Upload forms are the exception, where a signature covers a policy that says what may be
+//! uploaded until when.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use http::Request;
 use s3s::access::{S3Access, S3AccessContext};
-use s3s::auth::{S3Auth, SecretKey};
-use s3s::{S3Result, s3_error};
+use s3s::auth::{Credentials, S3Auth, SecretKey};
+use s3s::{S3Error, S3Result, s3_error};
 
-use crate::Credentials;
 use crate::counters::Counting;
+use crate::keyring::{Keyring, Right};
+use crate::record::{RequestRecord, Target};
 
-/// Knows the secret of the one access key.
-pub(super) struct Keys {
-    access_key_id: String,
-    secret: SecretKey,
-}
+/// Knows the secrets of the keys.
+pub(super) struct Keys(Arc<Keyring>);
 
 impl Keys {
-    pub fn new(credentials: &Credentials) -> Self {
-        Self {
-            access_key_id: credentials.access_key_id.clone(),
-            secret: SecretKey::from(credentials.secret_access_key.as_str()),
-        }
+    pub fn new(keyring: Arc<Keyring>) -> Self {
+        Self(keyring)
     }
 }
 
 #[async_trait]
 impl S3Auth for Keys {
     async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
-        if access_key == self.access_key_id {
-            Ok(self.secret.clone())
-        } else {
-            Err(s3_error!(InvalidAccessKeyId, "the access key does not exist on this node"))
+        match self.0.get(access_key) {
+            Some(key) => Ok(SecretKey::from(key.credentials.secret_access_key.as_str())),
+            None => Err(s3_error!(InvalidAccessKeyId, "the access key does not exist on this node")),
         }
     }
 }
 
-/// Lets signed requests in and counts them.
+/// Lets requests in that their key has the right to make, and counts them.
 pub(super) struct Access {
+    keyring: Arc<Keyring>,
     counting: Arc<Counting>,
 }
 
 impl Access {
-    pub fn new(counting: Arc<Counting>) -> Self {
-        Self { counting }
+    pub fn new(keyring: Arc<Keyring>, counting: Arc<Counting>) -> Self {
+        Self { keyring, counting }
     }
 }
 
 #[async_trait]
 impl S3Access for Access {
     async fn check(&self, cx: &mut S3AccessContext<'_>) -> S3Result<()> {
-        if cx.credentials().is_none() {
-            return Err(s3_error!(AccessDenied, "requests must be signed; anonymous access is not allowed"));
+        identify(cx);
+        let operation = cx.s3_op().name();
+        // Every key may ask which buckets it can see.
+        if let Some(bucket) = cx.s3_path().get_bucket_name() {
+            permit(&self.keyring, cx.credentials(), right_of(operation), bucket)?;
+        } else if cx.credentials().is_none() {
+            return Err(anonymous());
         }
-        let old_header = cx.headers().get("authorization").is_some_and(|value| value.as_bytes().starts_with(b"AWS "));
-        let old_query = cx.uri().query().unwrap_or_default().split('&').any(|pair| pair.starts_with("Signature="));
-        if old_header || old_query {
-            return Err(s3_error!(AccessDenied, "signature version 2 is not accepted; sign with version 4"));
-        }
-        self.counting.request(cx.s3_op().name());
+        self.counting.request(operation);
         Ok(())
+    }
+}
+
+/// Tells the record of the request what it is about, whether it is let in or not.
+fn identify(cx: &mut S3AccessContext<'_>) {
+    let owned = |text: &str| text.to_owned();
+    let target = Target {
+        operation: cx.s3_op().name().to_owned(),
+        bucket: cx.s3_path().get_bucket_name().map(owned),
+        key: cx.s3_path().get_object_key().map(owned),
+        access_key: cx.credentials().map(|signer| signer.access_key.clone()),
+    };
+    if let Some(record) = cx.extensions_mut().get::<Arc<RequestRecord>>() {
+        record.identify(target);
+    }
+}
+
+/// Whether the signer has this right on the bucket.
+pub(super) fn permit(
+    keyring: &Keyring,
+    signer: Option<&Credentials>,
+    right: Right,
+    bucket: &str,
+) -> S3Result<()> {
+    let signer = signer.ok_or_else(anonymous)?;
+    let key = keyring.get(&signer.access_key);
+    if key.is_some_and(|key| key.may(right, bucket)) {
+        return Ok(());
+    }
+    let verb = if right == Right::Read { "read" } else { "change" };
+    Err(s3_error!(AccessDenied, "this access key may not {} the bucket '{}'", verb, bucket))
+}
+
+fn anonymous() -> S3Error {
+    s3_error!(AccessDenied, "requests must be signed; anonymous access is not allowed")
+}
+
+/// S3 names what only reads by its verb.
+fn right_of(operation: &str) -> Right {
+    let reads = ["Get", "Head", "List", "Select"].iter().any(|verb| operation.starts_with(verb));
+    if reads { Right::Read } else { Right::Write }
+}
+
+/// Refuses signatures of version 2 in headers and query strings.
+pub(super) fn refuse_version_2<B>(request: &Request<B>) -> S3Result<()> {
+    let old_header = request.headers().get("authorization").is_some_and(|value| value.as_bytes().starts_with(b"AWS "));
+    let old_query = request.uri().query().unwrap_or_default().split('&').any(|pair| pair.starts_with("Signature="));
+    if old_header || old_query {
+        return Err(s3_error!(AccessDenied, "signature version 2 is not accepted; sign with version 4"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_that_change_need_the_right_to() {
+        for (operation, right) in [
+            ("GetObject", Right::Read),
+            ("HeadBucket", Right::Read),
+            ("ListObjectsV2", Right::Read),
+            ("SelectObjectContent", Right::Read),
+            ("PutObject", Right::Write),
+            ("DeleteObjects", Right::Write),
+            ("CreateMultipartUpload", Right::Write),
+            ("AbortMultipartUpload", Right::Write),
+            ("WriteGetObjectResponse", Right::Write),
+        ] {
+            assert_eq!(right_of(operation), right, "{operation}");
+        }
     }
 }

@@ -1,9 +1,9 @@
-//! Between S3's shapes and the store's: stored headers, ETags, times, checksums.
+//! Between S3's shapes and the store's: stored headers, ETags, times.
 
-use s3s::dto::{ETag, Metadata, Timestamp, TimestampFormat};
+use s3s::dto::{ETag, Metadata, StorageClass, Timestamp, TimestampFormat};
 use s3s::{S3Result, s3_error};
 
-use crate::store::{Algorithm, Attributes, Checksum, ObjectMeta, system_time};
+use crate::store::{Attributes, ObjectMeta, system_time};
 
 /// The requests that store headers with an object.
 macro_rules! attributes_of {
@@ -47,34 +47,29 @@ macro_rules! describe {
         $output.metadata = $crate::s3::attributes::user(&meta.attributes);
     };
 }
-/// Fills the checksum fields of an answer.
-macro_rules! put_checksum {
-    ($output:ident, $checksum:expr) => {
-        if let Some(checksum) = $checksum {
-            let value = Some(checksum.value.clone());
-            match checksum.algorithm {
-                $crate::store::Algorithm::Crc32 => $output.checksum_crc32 = value,
-                $crate::store::Algorithm::Crc32c => $output.checksum_crc32c = value,
-                $crate::store::Algorithm::Crc64nvme => $output.checksum_crc64nvme = value,
-                $crate::store::Algorithm::Sha1 => $output.checksum_sha1 = value,
-                $crate::store::Algorithm::Sha256 => $output.checksum_sha256 = value,
-            }
-        }
-    };
-}
-/// The checksum fields of a request, of which at most one may be set.
-macro_rules! checksum_of {
+/// Refuses the headers of writes that this node would have to ignore: one list for every kind of write.
+macro_rules! refuse_of_writes {
     ($input:expr) => {
-        $crate::s3::attributes::one_checksum([
-            ($crate::store::Algorithm::Crc32, $input.checksum_crc32.take()),
-            ($crate::store::Algorithm::Crc32c, $input.checksum_crc32c.take()),
-            ($crate::store::Algorithm::Crc64nvme, $input.checksum_crc64nvme.take()),
-            ($crate::store::Algorithm::Sha1, $input.checksum_sha1.take()),
-            ($crate::store::Algorithm::Sha256, $input.checksum_sha256.take()),
-        ])
+        $crate::s3::attributes::refuse!(
+            $input,
+            server_side_encryption,
+            sse_customer_algorithm,
+            sse_customer_key,
+            ssekms_key_id,
+            object_lock_mode,
+            object_lock_legal_hold_status,
+            object_lock_retain_until_date,
+            website_redirect_location,
+            grant_full_control,
+            grant_read,
+            grant_read_acp,
+            grant_write_acp,
+        );
+        $crate::s3::op::acl::only_private($input.acl.as_ref())?;
+        $crate::s3::attributes::only_standard($input.storage_class.as_ref())?;
     };
 }
-pub(crate) use {attributes_of, checksum_of, describe, put_checksum, refuse};
+pub(crate) use {attributes_of, describe, refuse, refuse_of_writes};
 
 pub(super) fn checked(attributes: Attributes, limit: usize) -> S3Result<Attributes> {
     let size: usize = attributes.user.iter().map(|(name, value)| name.len() + value.len()).sum();
@@ -122,22 +117,24 @@ pub(super) fn modified_seconds(meta: &ObjectMeta) -> Timestamp {
     Timestamp::from(system_time(meta.modified_ms / 1000 * 1000))
 }
 
-pub(super) fn one_checksum(given: [(Algorithm, Option<String>); 5]) -> S3Result<Option<Checksum>> {
-    let mut given = given.into_iter().filter_map(|(algorithm, value)| Some(Checksum { algorithm, value: value? }));
-    let first = given.next();
-    if given.next().is_some() {
-        return Err(s3_error!(InvalidRequest, "only one checksum may be sent"));
+pub(super) fn only_standard(class: Option<&StorageClass>) -> S3Result<()> {
+    match class.map(StorageClass::as_str) {
+        None | Some(StorageClass::STANDARD) => Ok(()),
+        Some(other) => Err(s3_error!(InvalidStorageClass, "there is no storage class {} here, only STANDARD", other)),
     }
-    Ok(first)
 }
 
-pub(super) fn algorithm(name: &str) -> S3Result<Algorithm> {
-    match name.to_ascii_uppercase().as_str() {
-        "CRC32" => Ok(Algorithm::Crc32),
-        "CRC32C" => Ok(Algorithm::Crc32c),
-        "CRC64NVME" => Ok(Algorithm::Crc64nvme),
-        "SHA1" => Ok(Algorithm::Sha1),
-        "SHA256" => Ok(Algorithm::Sha256),
-        other => Err(s3_error!(NotImplemented, "the checksum algorithm {} is not implemented", other)),
+/// Objects have one version, which S3 calls `null`.
+pub(super) fn no_version(id: Option<&str>) -> S3Result<()> {
+    match id {
+        None | Some("null") => Ok(()),
+        Some(_) => Err(s3_error!(NoSuchVersion, "objects have no versions here")),
     }
+}
+
+/// Reads a name that must be one of a few, in a header or an element.
+pub(super) fn one_of<T: Copy>(given: Option<&str>, names: &[(&str, T)], what: &str, unset: T) -> S3Result<T> {
+    let Some(given) = given else { return Ok(unset) };
+    let found = names.iter().find(|(name, _)| *name == given).map(|(_, value)| *value);
+    found.ok_or_else(|| s3_error!(InvalidArgument, "{} can not be '{}'", what, given))
 }

@@ -6,7 +6,7 @@ use s3s::dto::{ETagCondition, Timestamp, TimestampFormat};
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 
 use super::attributes::modified_seconds;
-use crate::store::{Condition, ObjectMeta};
+use crate::store::{Condition, Match, ObjectMeta};
 
 /// The conditions of a read.
 #[derive(Debug, Default)]
@@ -68,18 +68,12 @@ fn not_modified(meta: &ObjectMeta) -> S3Error {
 }
 
 /// The condition of a write.
-pub(super) fn write_condition(
-    if_match: Option<ETagCondition>,
-    if_none_match: Option<ETagCondition>,
-) -> S3Result<Condition> {
-    match (if_match, if_none_match) {
-        (None, None) => Ok(Condition::Always),
-        (None, Some(ETagCondition::Any)) => Ok(Condition::Absent),
-        (None, Some(ETagCondition::ETag(_))) => Err(s3_error!(NotImplemented, "If-None-Match on writes takes only *")),
-        (Some(ETagCondition::Any), None) => Ok(Condition::Present),
-        (Some(ETagCondition::ETag(etag)), None) => Ok(Condition::Etag(etag.into_value())),
-        (Some(_), Some(_)) => Err(s3_error!(InvalidRequest, "If-Match and If-None-Match exclude each other")),
-    }
+pub(super) fn write_condition(if_match: Option<ETagCondition>, if_none_match: Option<ETagCondition>) -> Condition {
+    let read = |condition| match condition {
+        ETagCondition::Any => Match::Any,
+        ETagCondition::ETag(etag) => Match::Etag(etag.into_value()),
+    };
+    Condition { if_match: if_match.map(read), if_none_match: if_none_match.map(read), ..Condition::default() }
 }
 
 #[cfg(test)]
@@ -88,14 +82,7 @@ mod tests {
 
     #[test]
     fn etags_override_times() {
-        let meta = ObjectMeta {
-            size: 0,
-            etag: "a".into(),
-            modified_ms: 10_500,
-            attributes: Default::default(),
-            checksum: None,
-            parts: vec![],
-        };
+        let meta = ObjectMeta { etag: "a".into(), modified_ms: 10_500, ..ObjectMeta::default() };
         let at = |seconds: u64| Some(Timestamp::from(crate::store::system_time(seconds * 1000)));
         let tag = |text: &str| Some(text.parse::<ETagCondition>().unwrap());
         let code = |conditions: Conditions| conditions.check(&meta).err().map(|error| error.code().clone());

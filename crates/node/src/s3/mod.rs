@@ -5,33 +5,43 @@
 
 mod access;
 mod attributes;
+mod checksums;
 mod conditions;
+mod cors;
+mod host;
 mod keys;
 mod op;
+mod service;
+mod tags;
 mod upload;
 
 use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use s3s::auth::Credentials as Signer;
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::dto::*;
-use s3s::service::{S3Service, S3ServiceBuilder};
-use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
-use tokio::sync::Semaphore;
+use s3s::service::S3ServiceBuilder;
+use s3s::{S3, S3Request, S3Response, S3Result};
 
 use crate::counters::Counting;
+use crate::keyring::{Keyring, Right};
+use crate::scans::Scans;
 use crate::store::Store;
-use crate::{Credentials, Limits, NodeConfig};
+use crate::{Limits, NodeConfig};
+
+pub(crate) use service::{RequestId, Service};
 
 /// What every operation has at hand.
 pub(crate) struct Edge {
     pub store: Arc<dyn Store>,
     pub limits: Limits,
     pub region: String,
+    pub keyring: Arc<Keyring>,
     pub counting: Arc<Counting>,
-    /// The turns of S3 Select requests.
-    pub selects: Arc<Semaphore>,
+    /// Where S3 Select requests run.
+    pub scans: Arc<Scans>,
 }
 
 impl fmt::Debug for Edge {
@@ -40,28 +50,46 @@ impl fmt::Debug for Edge {
     }
 }
 
+impl Edge {
+    /// Whether the signer has this right on a bucket that is not the one the request is addressed to.
+    fn permit(&self, signer: Option<&Signer>, right: Right, bucket: &str) -> S3Result<()> {
+        access::permit(&self.keyring, signer, right, bucket)
+    }
+}
+
 /// The S3 service over a store.
 pub(crate) fn service(
     store: Arc<dyn Store>,
-    credentials: &Credentials,
+    keyring: &Keyring,
     config: &NodeConfig,
     counting: Arc<Counting>,
-) -> S3Service {
+    scans: Arc<Scans>,
+) -> Service {
     let limits = config.limits.clone();
     let mut settings = S3Config::default();
     settings.xml_max_body_size = limits.request_body_bytes;
-    // Uploads by HTML form are refused; until then s3s holds their fields in memory.
+    // s3s holds the file of an upload form in memory.
     settings.post_object_max_file_size = limits.request_body_bytes as u64;
     settings.form_max_field_size = 64 << 10;
     settings.form_max_fields_size = 256 << 10;
     settings.form_max_parts = 100;
-    let selects = Arc::new(Semaphore::new(limits.selects));
-    let edge = Edge { store, limits, region: config.region.clone(), counting: Arc::clone(&counting), selects };
+    settings.presigned_url_max_skew_time_secs = u32::try_from(limits.clock_skew.as_secs()).unwrap_or(u32::MAX);
+    let keyring = Arc::new(keyring.clone());
+    let domains = host::Domains::new(&config.domains);
+    let edge = Edge {
+        store: Arc::clone(&store),
+        limits,
+        region: config.region.clone(),
+        keyring: Arc::clone(&keyring),
+        counting: Arc::clone(&counting),
+        scans,
+    };
     let mut builder = S3ServiceBuilder::new(edge);
     builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(settings))));
-    builder.set_auth(access::Keys::new(credentials));
-    builder.set_access(access::Access::new(counting));
-    builder.build()
+    builder.set_host(domains.clone());
+    builder.set_auth(access::Keys::new(Arc::clone(&keyring)));
+    builder.set_access(access::Access::new(keyring, counting));
+    Service::new(builder.build(), store, domains)
 }
 
 /// Connects the operations of the S3 trait to the functions that carry them out.
@@ -70,14 +98,27 @@ macro_rules! operations {
         #[async_trait]
         impl S3 for Edge {
             $(async fn $name(&self, req: S3Request<$input>) -> S3Result<S3Response<$output>> {
-                $path(self, req).await.map(S3Response::new)
+                $path(self, req).await.map(Answer::into_response)
             })*
-
-            async fn post_object(&self, _: S3Request<PostObjectInput>) -> S3Result<S3Response<PostObjectOutput>> {
-                Err(s3_error!(NotImplemented, "uploads by HTML form are not implemented; use PutObject"))
-            }
         }
     };
+}
+
+/// What an operation gives back: its output, or a response with headers that the output lacks.
+trait Answer<T> {
+    fn into_response(self) -> S3Response<T>;
+}
+
+impl<T> Answer<T> for T {
+    fn into_response(self) -> S3Response<T> {
+        S3Response::new(self)
+    }
+}
+
+impl<T> Answer<T> for S3Response<T> {
+    fn into_response(self) -> Self {
+        self
+    }
 }
 
 operations! {
@@ -86,21 +127,72 @@ operations! {
     head_bucket(HeadBucketInput) -> HeadBucketOutput = op::bucket::head_bucket;
     delete_bucket(DeleteBucketInput) -> DeleteBucketOutput = op::bucket::delete_bucket;
     get_bucket_location(GetBucketLocationInput) -> GetBucketLocationOutput = op::bucket::get_bucket_location;
-    get_bucket_versioning(GetBucketVersioningInput) -> GetBucketVersioningOutput = op::bucket::get_bucket_versioning;
+
+    get_bucket_tagging(GetBucketTaggingInput) -> GetBucketTaggingOutput = op::settings::get_tagging;
+    put_bucket_tagging(PutBucketTaggingInput) -> PutBucketTaggingOutput = op::settings::put_tagging;
+    delete_bucket_tagging(DeleteBucketTaggingInput) -> DeleteBucketTaggingOutput = op::settings::delete_tagging;
+    get_bucket_cors(GetBucketCorsInput) -> GetBucketCorsOutput = op::settings::get_cors;
+    put_bucket_cors(PutBucketCorsInput) -> PutBucketCorsOutput = op::settings::put_cors;
+    delete_bucket_cors(DeleteBucketCorsInput) -> DeleteBucketCorsOutput = op::settings::delete_cors;
+    get_bucket_ownership_controls(GetBucketOwnershipControlsInput) -> GetBucketOwnershipControlsOutput
+        = op::settings::get_ownership;
+    put_bucket_ownership_controls(PutBucketOwnershipControlsInput) -> PutBucketOwnershipControlsOutput
+        = op::settings::put_ownership;
+    delete_bucket_ownership_controls(DeleteBucketOwnershipControlsInput) -> DeleteBucketOwnershipControlsOutput
+        = op::settings::delete_ownership;
+    get_public_access_block(GetPublicAccessBlockInput) -> GetPublicAccessBlockOutput
+        = op::settings::get_public_access_block;
+    put_public_access_block(PutPublicAccessBlockInput) -> PutPublicAccessBlockOutput
+        = op::settings::put_public_access_block;
+    delete_public_access_block(DeletePublicAccessBlockInput) -> DeletePublicAccessBlockOutput
+        = op::settings::delete_public_access_block;
+
+    get_bucket_acl(GetBucketAclInput) -> GetBucketAclOutput = op::acl::get_bucket_acl;
+    put_bucket_acl(PutBucketAclInput) -> PutBucketAclOutput = op::acl::put_bucket_acl;
+    get_object_acl(GetObjectAclInput) -> GetObjectAclOutput = op::acl::get_object_acl;
+    put_object_acl(PutObjectAclInput) -> PutObjectAclOutput = op::acl::put_object_acl;
+
+    get_bucket_versioning(GetBucketVersioningInput) -> GetBucketVersioningOutput = op::absent::versioning;
+    get_bucket_accelerate_configuration(GetBucketAccelerateConfigurationInput)
+        -> GetBucketAccelerateConfigurationOutput = op::absent::accelerate;
+    get_bucket_encryption(GetBucketEncryptionInput) -> GetBucketEncryptionOutput = op::absent::encryption;
+    get_bucket_lifecycle_configuration(GetBucketLifecycleConfigurationInput)
+        -> GetBucketLifecycleConfigurationOutput = op::absent::lifecycle;
+    get_bucket_logging(GetBucketLoggingInput) -> GetBucketLoggingOutput = op::absent::logging;
+    get_bucket_notification_configuration(GetBucketNotificationConfigurationInput)
+        -> GetBucketNotificationConfigurationOutput = op::absent::notification;
+    get_bucket_policy(GetBucketPolicyInput) -> GetBucketPolicyOutput = op::absent::policy;
+    get_bucket_policy_status(GetBucketPolicyStatusInput) -> GetBucketPolicyStatusOutput = op::absent::policy_status;
+    get_bucket_replication(GetBucketReplicationInput) -> GetBucketReplicationOutput = op::absent::replication;
+    get_bucket_request_payment(GetBucketRequestPaymentInput) -> GetBucketRequestPaymentOutput
+        = op::absent::request_payment;
+    get_bucket_website(GetBucketWebsiteInput) -> GetBucketWebsiteOutput = op::absent::website;
+    get_object_lock_configuration(GetObjectLockConfigurationInput) -> GetObjectLockConfigurationOutput
+        = op::absent::object_lock;
+
     list_objects(ListObjectsInput) -> ListObjectsOutput = op::list::list_objects;
     list_objects_v2(ListObjectsV2Input) -> ListObjectsV2Output = op::list::list_objects_v2;
+    list_object_versions(ListObjectVersionsInput) -> ListObjectVersionsOutput = op::list::list_object_versions;
+
     get_object(GetObjectInput) -> GetObjectOutput = op::read::get_object;
     head_object(HeadObjectInput) -> HeadObjectOutput = op::read::head_object;
+    get_object_attributes(GetObjectAttributesInput) -> GetObjectAttributesOutput = op::describe::get_object_attributes;
+    get_object_tagging(GetObjectTaggingInput) -> GetObjectTaggingOutput = op::tagging::get_object_tagging;
+    put_object_tagging(PutObjectTaggingInput) -> PutObjectTaggingOutput = op::tagging::put_object_tagging;
+    delete_object_tagging(DeleteObjectTaggingInput) -> DeleteObjectTaggingOutput = op::tagging::delete_object_tagging;
     put_object(PutObjectInput) -> PutObjectOutput = op::write::put_object;
-    copy_object(CopyObjectInput) -> CopyObjectOutput = op::write::copy_object;
+    post_object(PostObjectInput) -> PostObjectOutput = op::form::post_object;
+    copy_object(CopyObjectInput) -> CopyObjectOutput = op::copy::copy_object;
     delete_object(DeleteObjectInput) -> DeleteObjectOutput = op::delete::delete_object;
     delete_objects(DeleteObjectsInput) -> DeleteObjectsOutput = op::delete::delete_objects;
+
     create_multipart_upload(CreateMultipartUploadInput) -> CreateMultipartUploadOutput = op::multipart::create;
     upload_part(UploadPartInput) -> UploadPartOutput = op::multipart::upload_part;
-    upload_part_copy(UploadPartCopyInput) -> UploadPartCopyOutput = op::multipart::upload_part_copy;
+    upload_part_copy(UploadPartCopyInput) -> UploadPartCopyOutput = op::copy::upload_part_copy;
     complete_multipart_upload(CompleteMultipartUploadInput) -> CompleteMultipartUploadOutput = op::multipart::complete;
     abort_multipart_upload(AbortMultipartUploadInput) -> AbortMultipartUploadOutput = op::multipart::abort;
-    list_parts(ListPartsInput) -> ListPartsOutput = op::multipart::list_parts;
-    list_multipart_uploads(ListMultipartUploadsInput) -> ListMultipartUploadsOutput = op::multipart::list_uploads;
+    list_parts(ListPartsInput) -> ListPartsOutput = op::uploads::list_parts;
+    list_multipart_uploads(ListMultipartUploadsInput) -> ListMultipartUploadsOutput = op::uploads::list_uploads;
+
     select_object_content(SelectObjectContentInput) -> SelectObjectContentOutput = op::select::select_object_content;
 }

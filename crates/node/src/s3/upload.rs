@@ -1,21 +1,19 @@
 //! Receiving bytes: the digests a client sends are checked before anything becomes visible.
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use futures::{StreamExt, stream};
 use http::HeaderMap;
 use s3s::dto::StreamingBlob;
 use s3s::{S3Result, TrailingHeaders, s3_error};
 
 use super::Edge;
-use super::attributes::algorithm;
+use super::checksums::{HEADERS, algorithm, content_md5};
 use crate::stall::STOOD_STILL;
 use crate::store::{Algorithm, Body, Checksum, Staged, StoreError};
 
 /// What a client says of the bytes it sends.
 #[derive(Debug, Default)]
 pub(super) struct Declared {
-    pub md5: Option<String>,
+    pub md5: Option<[u8; 16]>,
     pub checksum: Option<Checksum>,
     /// Named without a value: it is in the trailer, or the client leaves it to us to make one.
     pub algorithm: Option<Algorithm>,
@@ -23,39 +21,35 @@ pub(super) struct Declared {
     pub trailer: Option<TrailingHeaders>,
 }
 
-const HEADERS: [(Algorithm, &str); 5] = [
-    (Algorithm::Crc32, "x-amz-checksum-crc32"),
-    (Algorithm::Crc32c, "x-amz-checksum-crc32c"),
-    (Algorithm::Crc64nvme, "x-amz-checksum-crc64nvme"),
-    (Algorithm::Sha1, "x-amz-checksum-sha1"),
-    (Algorithm::Sha256, "x-amz-checksum-sha256"),
-];
-
 impl Declared {
     pub fn new(
-        md5: Option<String>,
         checksum: Option<Checksum>,
         named: Option<&str>,
         headers: &HeaderMap,
         trailer: Option<TrailingHeaders>,
     ) -> S3Result<Self> {
-        let mut declared = Self { md5, checksum, algorithm: named.map(algorithm).transpose()?, trailer };
+        let named = named.map(algorithm).transpose()?;
+        let mut declared = Self { md5: content_md5(headers)?, checksum, algorithm: named, trailer };
         if let Some(name) = headers.get("x-amz-trailer").and_then(|value| value.to_str().ok()) {
             let known = HEADERS.into_iter().find(|(_, header)| header.eq_ignore_ascii_case(name.trim()));
-            let (algorithm, _) =
-                known.ok_or_else(|| s3_error!(NotImplemented, "the trailer '{}' cannot be verified", name))?;
+            let (algorithm, _) = known
+                .ok_or_else(|| s3_error!(InvalidRequest, "The value specified in the x-amz-trailer header is not supported"))?;
             declared.algorithm = Some(algorithm);
         }
         if let Some(checksum) = &declared.checksum {
+            if named.is_some_and(|named| named != checksum.algorithm) {
+                return Err(s3_error!(
+                    InvalidRequest,
+                    "Value for x-amz-sdk-checksum-algorithm header is invalid: it names another algorithm than the checksum's"
+                ));
+            }
             declared.algorithm = Some(checksum.algorithm);
         }
         Ok(declared)
     }
 
     fn verify(mut self, staged: &Staged) -> Result<(), StoreError> {
-        if let Some(md5) = self.md5
-            && BASE64_STANDARD.decode(md5).ok().as_deref() != Some(&staged.md5)
-        {
+        if self.md5.is_some_and(|md5| md5 != staged.md5) {
             return Err(StoreError::BadDigest("Content-MD5"));
         }
         if let (None, Some(trailer)) = (&self.checksum, self.trailer) {

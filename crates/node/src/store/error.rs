@@ -42,6 +42,14 @@ pub(crate) enum StoreError {
     Stalled,
     #[error("this node serves an existing folder read-only; write to the folder itself, or use serve --store")]
     ReadOnly,
+    #[error("the disk of this node is full; delete objects or give it more space")]
+    Full,
+    #[error("{0}")]
+    Unsupported(String),
+    #[error("the server behind this gateway did not answer as it should; the node's log says more")]
+    Upstream,
+    #[error("the server behind this gateway refuses it to the gateway's own credentials")]
+    UpstreamDenied,
     #[error("{0}")]
     Corrupt(String),
     #[error("{context}: {source}")]
@@ -52,7 +60,17 @@ pub(crate) enum StoreError {
 
 impl StoreError {
     pub fn io(context: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Io { context: context.into(), source }
+        move |source| {
+            if is_full(&source) {
+                return Self::Full;
+            }
+            Self::Io { context: context.into(), source }
+        }
+    }
+
+    /// Whether the write that failed may have happened all the same: it failed while it was being recorded.
+    pub fn is_uncertain(&self) -> bool {
+        matches!(self, Self::Index(_) | Self::Full | Self::Io { .. })
     }
 
     /// A blocking task that panicked or was cancelled: only at shutdown, or a bug of ours.
@@ -61,11 +79,18 @@ impl StoreError {
     }
 }
 
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 macro_rules! from_index {
     ($($error:ty),*) => {
         $(impl From<$error> for StoreError {
             fn from(error: $error) -> Self {
-                Self::Index(Box::new(error.into()))
+                match redb::Error::from(error) {
+                    redb::Error::Io(source) if is_full(&source) => Self::Full,
+                    other => Self::Index(Box::new(other)),
+                }
             }
         })*
     };

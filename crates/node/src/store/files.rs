@@ -2,13 +2,14 @@
 //! neither the index nor a reader needs them.
 //!
 //! A file is unlinked only after the index commit that stopped naming it, so a crash leaves at most files
-//! that nothing names; [`Files::sweep`] removes those at the next start. An object of one file is read
+//! that nothing names; the sweep after the next start removes those. An object of one file is read
 //! through its open descriptor and needs no protection. An object of many files opens them one by one, so
 //! its reader holds a [`Pin`] that puts off their removal.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,6 +18,9 @@ use uuid::Uuid;
 
 use super::disk::{Change, Disk, DiskFile, make_folders};
 use super::{Result, StoreError};
+
+/// How much is copied at once.
+const COPY_BYTES: usize = 1 << 20;
 
 /// A piece of an object's bytes: a data file and its size.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -48,6 +52,8 @@ pub(crate) struct Files {
     data: PathBuf,
     tmp: PathBuf,
     pins: Mutex<HashMap<Uuid, Pinned>>,
+    /// What was placed since the start, while a sweep needs to know.
+    placed: Mutex<Option<HashSet<Uuid>>>,
 }
 
 #[derive(Debug, Default)]
@@ -71,7 +77,7 @@ impl Files {
         // Also what an earlier start made and a loss of power kept from being synced.
         disk.apply(Change::SyncFolder(&data))?;
         disk.apply(Change::SyncFolder(dir))?;
-        Ok(Self { disk, data, tmp, pins: Mutex::default() })
+        Ok(Self { disk, data, tmp, pins: Mutex::default(), placed: Mutex::new(Some(HashSet::new())) })
     }
 
     /// Where the file of this id is or will be.
@@ -97,9 +103,31 @@ impl Files {
         self.place(segment.size, |to| self.disk.apply(Change::Link { from: &from, to }))
     }
 
+    /// The same by copying, for a file that has as many names as the disk allows.
+    pub fn copy(&self, segment: Segment) -> io::Result<Segment> {
+        let from = fs::File::open(self.path(segment.id))?;
+        let to = self.create()?;
+        let copied = || {
+            let mut block = vec![0; COPY_BYTES];
+            let mut at = 0;
+            loop {
+                let count = from.read_at(&mut block, at)?;
+                let Some(bytes) = block.get(..count).filter(|bytes| !bytes.is_empty()) else { break };
+                to.write(at, bytes)?;
+                at += count as u64;
+            }
+            self.keep(&to, segment.size)
+        };
+        copied().inspect_err(|_| drop(to.remove()))
+    }
+
     fn place(&self, size: u64, put: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<Segment> {
         let id = Uuid::new_v4();
         let path = self.path(id);
+        // Before it can be seen, so that a sweep that sees it knows.
+        if let Some(placed) = self.placed().as_mut() {
+            placed.insert(id);
+        }
         put(&path)?;
         let folder = path.parent().unwrap_or(&self.data);
         self.disk.apply(Change::SyncFolder(folder)).inspect_err(|_| self.unlink(id))?;
@@ -129,29 +157,36 @@ impl Files {
         Pin { files: Arc::clone(self), ids: segments.iter().map(|segment| segment.id).collect() }
     }
 
-    /// Removes what a crash left behind: drafts, and data files that are not in `live`.
-    pub fn sweep(&self, live: &HashSet<Uuid>) -> Result<usize> {
-        let io = |path: &Path| StoreError::io(format!("cannot clean up {}", path.display()));
+    /// Removes the drafts that a crash left behind; there must be no writers yet.
+    pub fn remove_drafts(&self) -> Result<usize> {
         let mut removed = 0;
-        let mut clean = |folder: &Path, keep: &dyn Fn(&str) -> bool| -> Result<()> {
-            for entry in fs::read_dir(folder).map_err(io(folder))? {
-                let entry = entry.map_err(io(folder))?;
-                let is_file = entry.file_type().map_err(io(folder))?.is_file();
-                if is_file && !entry.file_name().to_str().is_some_and(keep) {
-                    self.disk.apply(Change::Remove(&entry.path())).map_err(io(&entry.path()))?;
-                    removed += 1;
-                }
-            }
-            Ok(())
-        };
-        clean(&self.tmp, &|_| false)?;
-        for folder in fs::read_dir(&self.data).map_err(io(&self.data))? {
-            let folder = folder.map_err(io(&self.data))?;
-            if folder.file_type().map_err(io(&self.data))?.is_dir() {
-                clean(&folder.path(), &|name| Uuid::parse_str(name).is_ok_and(|id| live.contains(&id)))?;
-            }
+        for entry in fs::read_dir(&self.tmp).map_err(StoreError::io("cannot look for drafts"))? {
+            let path = entry.map_err(StoreError::io("cannot look for drafts"))?.path();
+            self.disk.apply(Change::Remove(&path)).map_err(StoreError::io("cannot remove a draft"))?;
+            removed += 1;
         }
         Ok(removed)
+    }
+
+    /// The folder of the ids that begin with this byte.
+    pub fn folder(&self, first: u8) -> PathBuf {
+        self.data.join(format!("{first:02x}"))
+    }
+
+    /// Whether this file was placed since the start.
+    pub fn was_placed(&self, id: Uuid) -> bool {
+        self.placed().as_ref().is_some_and(|placed| placed.contains(&id))
+    }
+
+    /// No sweep will ask any more.
+    pub fn forget_placed(&self) {
+        *self.placed() = None;
+    }
+
+    /// Removes the files of these ids, now or when their last reader is gone.
+    pub fn remove_ids(&self, ids: &[Uuid]) {
+        let segments: Vec<Segment> = ids.iter().map(|&id| Segment { id, size: 0 }).collect();
+        self.remove(&segments);
     }
 
     fn unlink(&self, id: Uuid) {
@@ -160,6 +195,10 @@ impl Files {
             // Nothing names the file any more, so this costs space and is retried by the next sweep.
             tracing::warn!(path = %path.display(), %error, "cannot remove a data file");
         }
+    }
+
+    fn placed(&self) -> MutexGuard<'_, Option<HashSet<Uuid>>> {
+        self.placed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn pins(&self) -> MutexGuard<'_, HashMap<Uuid, Pinned>> {
@@ -214,8 +253,12 @@ mod tests {
         assert!(!files.path(segment.id).exists());
         assert_eq!(fs::read(files.path(copy.id)).unwrap(), b"abc");
         files.create().unwrap();
-        assert_eq!(files.sweep(&HashSet::from([copy.id])).unwrap(), 1);
-        assert!(files.path(copy.id).exists());
-        assert_eq!(files.sweep(&HashSet::new()).unwrap(), 1);
+        assert_eq!(files.remove_drafts().unwrap(), 1);
+        assert!(files.was_placed(copy.id) && files.path(copy.id).exists());
+        let deep = files.copy(copy).unwrap();
+        assert_eq!(fs::read(files.path(deep.id)).unwrap(), b"abc");
+        files.forget_placed();
+        files.remove_ids(&[copy.id, deep.id]);
+        assert!(!files.was_placed(copy.id) && !files.path(copy.id).exists() && !files.path(deep.id).exists());
     }
 }

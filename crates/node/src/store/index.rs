@@ -2,14 +2,17 @@
 //!
 //! A commit here is the acknowledgement of every write. Commits are durable when they return. All calls
 //! block; callers run them on blocking tasks. Records are JSON behind a format byte: a reader refuses a
-//! format it does not know instead of guessing.
+//! format it does not know instead of guessing. A disk that fails in the middle of a commit makes redb
+//! refuse everything from then on; the index is then opened anew, which finds the last whole commit.
 
-use std::collections::HashSet;
 use std::io;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
 
-use redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
+use redb::{
+    Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata, StorageError,
+    TableDefinition, TransactionError, WriteTransaction,
+};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -18,7 +21,7 @@ use super::disk::{Change, Disk, DiskFile};
 use super::files::Segment;
 use super::index_file::IndexFile;
 use super::listing::Cursor;
-use super::{BucketMeta, Condition, ObjectMeta, Result, StoreError};
+use super::{BucketMeta, BucketSettings, Condition, ObjectMeta, Result, StoreError, Tag};
 
 pub(super) const BUCKETS: TableDefinition<&str, &[u8]> = TableDefinition::new("buckets");
 pub(super) const OBJECTS: TableDefinition<(&str, &[u8]), &[u8]> = TableDefinition::new("objects");
@@ -27,8 +30,10 @@ pub(super) const UPLOADS: TableDefinition<(&str, &[u8], &str), &[u8]> = TableDef
 /// By upload id and part number.
 pub(super) const PARTS: TableDefinition<(&str, u32), &[u8]> = TableDefinition::new("parts");
 
-/// The format of the records in these tables.
-const FORMAT: u8 = 1;
+/// The format of the records in these tables. Format 2 added tags, settings of buckets, numbers and
+/// checksums of parts; records of format 1 lack them and are read as they are.
+const FORMAT: u8 = 2;
+const FORMATS: std::ops::RangeInclusive<u8> = 1..=FORMAT;
 
 /// The page cache of the index, in bytes.
 const CACHE_BYTES: usize = 64 << 20;
@@ -39,12 +44,18 @@ pub(super) struct ObjectRecord {
     pub meta: ObjectMeta,
     /// The files that hold the bytes, in order; none for an empty object of no parts.
     pub segments: Vec<Segment>,
+    /// The upload it was completed from, so that completing again gives the same answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upload: Option<String>,
 }
 
 /// The tables.
 #[derive(Debug)]
 pub(crate) struct Index {
-    pub(super) db: Database,
+    path: PathBuf,
+    disk: Arc<dyn Disk>,
+    /// None only after it failed and could not be opened again yet.
+    db: RwLock<Option<Database>>,
 }
 
 pub(super) fn encode(record: &impl Serialize) -> Result<Vec<u8>> {
@@ -56,10 +67,10 @@ pub(super) fn encode(record: &impl Serialize) -> Result<Vec<u8>> {
 
 pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     match bytes.split_first() {
-        Some((&FORMAT, json)) => serde_json::from_slice(json)
+        Some((format, json)) if FORMATS.contains(format) => serde_json::from_slice(json)
             .map_err(|error| StoreError::Corrupt(format!("a record of the index cannot be read: {error}"))),
         Some((format, _)) => Err(StoreError::Corrupt(format!(
-            "the index holds a record of format {format}; this version knows format {FORMAT}"
+            "the index holds a record of format {format}; this version knows formats up to {FORMAT}"
         ))),
         None => Err(StoreError::Corrupt("the index holds an empty record".to_owned())),
     }
@@ -68,37 +79,49 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
 impl Index {
     /// Opens or makes the index. It can be open in one process only.
     pub fn open(path: &Path, disk: &Arc<dyn Disk>) -> Result<Self> {
-        let io = |error: io::Error| StoreError::io("cannot open the index")(error);
+        let io = |error: io::Error| StoreError::io("cannot make the index")(error);
+        let draft = path.with_extension("new");
+        if draft.exists() {
+            disk.apply(Change::Remove(&draft)).map_err(io)?;
+        }
         if !path.exists() {
             // Beside and renamed: redb refuses a file that a crash left half laid out.
-            let draft = path.with_extension("new");
-            if draft.exists() {
-                disk.apply(Change::Remove(&draft)).map_err(io)?;
-            }
-            drop(Self::over(DiskFile::create(disk, draft.clone()).map_err(io)?)?);
+            drop(over(DiskFile::create(disk, draft.clone()).map_err(io)?)?);
             disk.apply(Change::Rename { from: &draft, to: path }).map_err(io)?;
         }
-        // Commits are durable only in a file that is found again.
-        disk.apply(Change::SyncFolder(path.parent().unwrap_or(path))).map_err(io)?;
-        Self::over(DiskFile::open(disk, path.to_owned()).map_err(io)?)
+        let db = database(path, disk)?;
+        Ok(Self { path: path.to_owned(), disk: Arc::clone(disk), db: RwLock::new(Some(db)) })
     }
 
-    fn over(file: DiskFile) -> Result<Self> {
-        let db = Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(IndexFile::new(file)?)?;
-        let index = Self { db };
-        index.write(|tx| {
-            tx.open_table(BUCKETS)?;
-            tx.open_table(OBJECTS)?;
-            tx.open_table(UPLOADS)?;
-            tx.open_table(PARTS)?;
-            Ok(())
-        })?;
-        Ok(index)
+    /// Begins a transaction; opens the index anew if it failed before.
+    fn begin<T>(&self, begin: impl Fn(&Database) -> Result<T, TransactionError>) -> Result<T> {
+        let attempt = |db: &Option<Database>| match db.as_ref().map(&begin) {
+            None | Some(Err(TransactionError::Storage(StorageError::PreviousIo))) => None,
+            Some(begun) => Some(begun.map_err(StoreError::from)),
+        };
+        if let Some(begun) = attempt(&self.db.read().unwrap_or_else(PoisonError::into_inner)) {
+            return begun;
+        }
+        let mut db = self.db.write().unwrap_or_else(PoisonError::into_inner);
+        // Someone else may have been here meanwhile.
+        if let Some(begun) = attempt(&db) {
+            return begun;
+        }
+        tracing::warn!("the index failed; opening it again");
+        // Closed first, since it locks its file.
+        *db = None;
+        *db = Some(database(&self.path, &self.disk)?);
+        attempt(&db).unwrap_or(Err(StoreError::Index(Box::new(redb::Error::PreviousIo))))
+    }
+
+    /// A view of the index as it is now.
+    pub(super) fn read(&self) -> Result<ReadTransaction> {
+        self.begin(|db| db.begin_read())
     }
 
     /// Runs `change` in a write transaction: all of it is durable when this returns, or none of it happened.
     pub(super) fn write<T>(&self, change: impl FnOnce(&WriteTransaction) -> Result<T>) -> Result<T> {
-        let tx = self.db.begin_write()?;
+        let tx = self.begin(|db| db.begin_write())?;
         match change(&tx) {
             Ok(done) => {
                 tx.commit()?;
@@ -117,7 +140,7 @@ impl Index {
             if buckets.get(meta.name.as_str())?.is_some() {
                 return Err(StoreError::BucketExists(meta.name.clone()));
             }
-            if redb::ReadableTableMetadata::len(&buckets)? >= limit as u64 {
+            if buckets.len()? >= limit as u64 {
                 return Err(StoreError::TooMany { what: "buckets", limit });
             }
             buckets.insert(meta.name.as_str(), encode(meta)?.as_slice())?;
@@ -126,34 +149,45 @@ impl Index {
     }
 
     pub fn bucket(&self, name: &str) -> Result<BucketMeta> {
-        let buckets = self.db.begin_read()?.open_table(BUCKETS)?;
+        let buckets = self.read()?.open_table(BUCKETS)?;
         let record = buckets.get(name)?.ok_or_else(|| StoreError::NoSuchBucket(name.to_owned()))?;
         decode(record.value())
     }
 
     pub fn buckets(&self) -> Result<Vec<BucketMeta>> {
-        let buckets = self.db.begin_read()?.open_table(BUCKETS)?;
+        let buckets = self.read()?.open_table(BUCKETS)?;
         buckets.iter()?.map(|entry| decode(entry?.1.value())).collect()
+    }
+
+    pub fn change_bucket(&self, name: &str, change: impl FnOnce(&mut BucketSettings)) -> Result<()> {
+        self.write(|tx| {
+            let mut buckets = tx.open_table(BUCKETS)?;
+            let record = buckets.get(name)?.map(|record| decode::<BucketMeta>(record.value())).transpose()?;
+            let mut meta = record.ok_or_else(|| StoreError::NoSuchBucket(name.to_owned()))?;
+            change(&mut meta.settings);
+            buckets.insert(name, encode(&meta)?.as_slice())?;
+            Ok(())
+        })
     }
 
     /// Removes an empty bucket together with its unfinished uploads; gives the files of their parts.
     pub fn delete_bucket(&self, name: &str) -> Result<Vec<Segment>> {
         self.write(|tx| {
-            if tx.open_table(BUCKETS)?.remove(name)?.is_none() {
-                return Err(StoreError::NoSuchBucket(name.to_owned()));
-            }
+            let mut buckets = tx.open_table(BUCKETS)?;
+            require_bucket(&buckets, name)?;
             let objects = tx.open_table(OBJECTS)?;
             if let Some(first) = objects.range((name, [].as_slice())..)?.next()
                 && first?.0.value().0 == name
             {
                 return Err(StoreError::BucketNotEmpty(name.to_owned()));
             }
-            super::multipart::drop_uploads(tx, |bucket, _| bucket == name)
+            buckets.remove(name)?;
+            super::uploads::drop_uploads_of(tx, name)
         })
     }
 
     pub fn object(&self, bucket: &str, key: &str) -> Result<ObjectRecord> {
-        let tx = self.db.begin_read()?;
+        let tx = self.read()?;
         match tx.open_table(OBJECTS)?.get((bucket, key.as_bytes()))? {
             Some(record) => decode(record.value()),
             None => {
@@ -168,6 +202,19 @@ impl Index {
         self.write(|tx| put_in(tx, bucket, key, record, condition))
     }
 
+    pub fn set_tags(&self, bucket: &str, key: &str, tags: Vec<Tag>) -> Result<()> {
+        self.write(|tx| {
+            require_bucket(&tx.open_table(BUCKETS)?, bucket)?;
+            let mut objects = tx.open_table(OBJECTS)?;
+            let at = (bucket, key.as_bytes());
+            let record = objects.get(at)?.map(|record| decode::<ObjectRecord>(record.value())).transpose()?;
+            let mut record = record.ok_or_else(|| StoreError::NoSuchKey(key.to_owned()))?;
+            record.meta.tags = tags;
+            objects.insert(at, encode(&record)?.as_slice())?;
+            Ok(())
+        })
+    }
+
     /// Removes objects; gives their files and one answer per key.
     pub fn delete(&self, bucket: &str, keys: &[(String, Condition)]) -> Result<(Vec<Segment>, Vec<Result<()>>)> {
         self.write(|tx| {
@@ -178,7 +225,7 @@ impl Index {
             for (key, condition) in keys {
                 let at = (bucket, key.as_bytes());
                 let present = objects.get(at)?.map(|record| decode::<ObjectRecord>(record.value())).transpose()?;
-                let answer = condition.check(key, present.as_ref().map(|record| record.meta.etag.as_str()));
+                let answer = condition.check_removal(key, present.as_ref().map(|record| &record.meta));
                 if let (Ok(()), Some(record)) = (&answer, present) {
                     objects.remove(at)?;
                     freed.extend(record.segments);
@@ -191,27 +238,65 @@ impl Index {
 
     /// An ordered walk over one bucket.
     pub fn cursor(&self, bucket: &str) -> Result<IndexCursor> {
-        let tx = self.db.begin_read()?;
+        let tx = self.read()?;
         require_bucket(&tx.open_table(BUCKETS)?, bucket)?;
         let table = tx.open_table(OBJECTS)?;
         let range = table.range((bucket, [].as_slice())..)?;
         Ok(IndexCursor { bucket: bucket.to_owned(), table, range })
     }
 
-    /// Every data file that anything names.
-    pub fn live(&self) -> Result<HashSet<Uuid>> {
-        let tx = self.db.begin_read()?;
-        let mut live = HashSet::new();
+    /// How many objects there are.
+    pub fn objects(&self) -> Result<u64> {
+        Ok(self.read()?.open_table(OBJECTS)?.len()?)
+    }
+
+    /// Shows every data file that anything names, as long as `visit` wants to see more.
+    pub fn visit_files(&self, mut visit: impl FnMut(Uuid) -> bool) -> Result<()> {
+        let tx = self.read()?;
         for entry in tx.open_table(OBJECTS)?.iter()? {
-            let record: ObjectRecord = decode(entry?.1.value())?;
-            live.extend(record.segments.iter().map(|segment| segment.id));
+            let record: Named = decode(entry?.1.value())?;
+            if !record.segments.iter().all(|segment| visit(segment.id)) {
+                return Ok(());
+            }
         }
         for entry in tx.open_table(PARTS)?.iter()? {
             let part: super::PartRecord = decode(entry?.1.value())?;
-            live.insert(part.segment.id);
+            if !visit(part.segment.id) {
+                return Ok(());
+            }
         }
-        Ok(live)
+        Ok(())
     }
+}
+
+/// The part of an [`ObjectRecord`] that names files.
+#[derive(Deserialize)]
+struct Named {
+    segments: Vec<Segment>,
+}
+
+fn database(path: &Path, disk: &Arc<dyn Disk>) -> Result<Database> {
+    let io = |error: io::Error| StoreError::io("cannot open the index")(error);
+    // Commits are durable only in a file that is found again.
+    disk.apply(Change::SyncFolder(path.parent().unwrap_or(path))).map_err(io)?;
+    over(DiskFile::open(disk, path.to_owned()).map_err(io)?)
+}
+
+fn over(file: DiskFile) -> Result<Database> {
+    let db = Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(IndexFile::new(file)?)?;
+    // An index that is whole is opened without writing, which a full disk would not allow.
+    if db.begin_read()?.open_table(PARTS).is_ok() {
+        return Ok(db);
+    }
+    let tx = db.begin_write()?;
+    {
+        tx.open_table(BUCKETS)?;
+        tx.open_table(OBJECTS)?;
+        tx.open_table(UPLOADS)?;
+        tx.open_table(PARTS)?;
+    }
+    tx.commit()?;
+    Ok(db)
 }
 
 pub(super) fn require_bucket(buckets: &impl ReadableTable<&'static str, &'static [u8]>, bucket: &str) -> Result<()> {
@@ -233,7 +318,7 @@ pub(super) fn put_in(
     let mut objects = tx.open_table(OBJECTS)?;
     let at = (bucket, key.as_bytes());
     let present = objects.get(at)?.map(|record| decode::<ObjectRecord>(record.value())).transpose()?;
-    condition.check(key, present.as_ref().map(|record| record.meta.etag.as_str()))?;
+    condition.check(key, present.as_ref().map(|record| &record.meta))?;
     objects.insert(at, encode(record)?.as_slice())?;
     Ok(present.map(|record| record.segments).unwrap_or_default())
 }
@@ -259,5 +344,92 @@ impl Cursor for IndexCursor {
             return Ok(None);
         }
         Ok(Some((key.to_vec(), decode::<ObjectRecord>(record.value())?.meta)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::disk::LocalDisk;
+    use super::super::listing::{ListQuery, Listed, list};
+    use super::*;
+
+    fn index(dir: &Path) -> Index {
+        let disk: Arc<dyn Disk> = Arc::new(LocalDisk);
+        let index = Index::open(&dir.join("index.redb"), &disk).unwrap();
+        for name in ["a", "b", "c"] {
+            index.create_bucket(&BucketMeta { name: name.into(), ..BucketMeta::default() }, 9).unwrap();
+        }
+        index
+    }
+
+    fn record() -> ObjectRecord {
+        ObjectRecord { meta: ObjectMeta::default(), segments: Vec::new(), upload: None }
+    }
+
+    #[test]
+    fn records_of_format_1_are_read_and_later_ones_refused() {
+        let old = br#"{"meta":{"size":3,"etag":"x","modified_ms":1,"parts":[3]},"segments":[]}"#;
+        let with = |format: u8| [&[format], old.as_slice()].concat();
+        let read: ObjectRecord = decode(&with(1)).unwrap();
+        assert_eq!((read.meta.size, read.meta.parts.len(), read.meta.tags.len()), (3, 1, 0));
+        assert_eq!(decode::<ObjectRecord>(&encode(&read).unwrap()).unwrap(), read);
+        assert!(decode::<ObjectRecord>(&with(3)).unwrap_err().to_string().contains("format 3"));
+        let bucket = decode::<BucketMeta>(b"\x01{\"name\":\"b\",\"created_ms\":5}").unwrap();
+        assert_eq!(bucket.settings, BucketSettings::default());
+    }
+
+    /// Counts what a walk reads.
+    struct Counted<C> {
+        cursor: C,
+        seeks: usize,
+        reads: usize,
+    }
+
+    impl<C: Cursor> Cursor for Counted<C> {
+        fn seek(&mut self, at: &[u8]) -> Result<()> {
+            self.seeks += 1;
+            self.cursor.seek(at)
+        }
+        fn next(&mut self) -> Result<Option<(Vec<u8>, ObjectMeta)>> {
+            self.reads += 1;
+            self.cursor.next()
+        }
+    }
+
+    #[test]
+    fn a_page_of_a_million_objects_costs_the_page() {
+        let dir = tempfile::tempdir().unwrap();
+        let index = index(dir.path());
+        let bytes = encode(&record()).unwrap();
+        index
+            .write(|tx| {
+                let mut objects = tx.open_table(OBJECTS)?;
+                for number in 0..1_000_000u32 {
+                    // A thousand folders of a thousand objects, between two other buckets.
+                    let key = format!("d{:03}/{:03}", number / 1000, number % 1000);
+                    objects.insert(("b", key.as_bytes()), bytes.as_slice())?;
+                }
+                objects.insert(("a", b"d".as_slice()), bytes.as_slice())?;
+                objects.insert(("c", b"d".as_slice()), bytes.as_slice())?;
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(index.objects().unwrap(), 1_000_002);
+        let page = |query: ListQuery| {
+            let mut cursor = Counted { cursor: index.cursor("b").unwrap(), seeks: 0, reads: 0 };
+            let page = list(&mut cursor, &query).unwrap();
+            (page, cursor.seeks, cursor.reads)
+        };
+        let query = ListQuery { limit: 1000, ..ListQuery::default() };
+        let (plain, seeks, reads) = page(ListQuery { prefix: b"d500/".to_vec(), ..query.clone() });
+        assert_eq!((plain.entries.len(), plain.next.is_some(), seeks, reads), (1000, false, 1, 1001));
+        let (first, seeks, reads) = page(query.clone());
+        assert_eq!((first.entries.len(), seeks, reads), (1000, 1, 1001));
+        let (second, seeks, reads) = page(ListQuery { start: first.next.unwrap(), ..query.clone() });
+        assert_eq!((second.entries.len(), seeks, reads), (1000, 1, 1001));
+        assert!(matches!(&second.entries[0], Listed::Object(key, _) if key == b"d001/000"));
+        // A thousand folders: a seek and a read for each, whatever is in them.
+        let (folders, seeks, reads) = page(ListQuery { delimiter: b"/".to_vec(), ..query });
+        assert_eq!((folders.entries.len(), folders.next, seeks, reads), (1000, None, 1001, 1001));
     }
 }

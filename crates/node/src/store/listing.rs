@@ -92,12 +92,12 @@ pub(crate) fn list(cursor: &mut dyn Cursor, query: &ListQuery) -> Result<ListPag
 }
 
 /// Where `needle` first stands in `hay`; an empty needle is nowhere.
-fn find(hay: &[u8], needle: &[u8]) -> Option<usize> {
+pub(super) fn find(hay: &[u8], needle: &[u8]) -> Option<usize> {
     if needle.is_empty() { None } else { hay.windows(needle.len()).position(|window| window == needle) }
 }
 
 /// The least key after every key that starts with `prefix`; none if that is the end of all keys.
-fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&byte| byte != 0xFF)?;
     let mut next = prefix.get(..=last)?.to_vec();
     if let Some(byte) = next.last_mut() {
@@ -124,14 +124,7 @@ mod tests {
         fn next(&mut self) -> Result<Option<(Vec<u8>, ObjectMeta)>> {
             self.steps += 1;
             self.at += 1;
-            let meta = ObjectMeta {
-                size: 0,
-                etag: String::new(),
-                modified_ms: 0,
-                attributes: Default::default(),
-                checksum: None,
-                parts: vec![],
-            };
+            let meta = ObjectMeta::default();
             Ok(self.keys.get(self.at - 1).map(|key| (key.as_bytes().to_vec(), meta)))
         }
     }

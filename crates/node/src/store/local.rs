@@ -7,14 +7,22 @@
 //!     tmp/               bytes that are arriving
 //!     credentials.json   who may use it
 //! ```
-//! A PUT writes and syncs its bytes under `data/`, then commits the index: a crash at any point leaves the
-//! old object or the new one, and files that nothing names, which the next start removes. One copy: a disk
-//! that dies takes its objects with it.
+//!
+//! When a write is answered, it is on the disk:
+//!
+//! 1. the bytes are written to a file under `tmp/`, checked against every digest the client sent, and synced;
+//! 2. the file is renamed into `data/`, and that folder is synced;
+//! 3. the index commits the new record and syncs: this makes the object visible, and is what is acknowledged;
+//! 4. the files of the object it replaced are removed, which nothing waits for.
+//!
+//! A crash or a loss of power at any point leaves the old object or the new one, and files that nothing names
+//! (see `sweep`). Removing objects, tags and settings of buckets is step 3 alone. There is one copy: a disk that
+//! dies takes its objects with it.
 
-use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -28,14 +36,19 @@ use super::files::{Files, Segment};
 use super::index::{Index, ObjectRecord};
 use super::multipart::hex;
 use super::{
-    Algorithm, Body, BucketMeta, Completion, Condition, CopyRequest, ListPage, ListQuery, Object, ObjectData,
-    ObjectMeta, PartRecord, PutOptions, Result, Staged, Store, StoreError, UploadKey, UploadPage, UploadRecord,
-    listing, now_ms, stage,
+    Algorithm, Body, BucketMeta, BucketSettings, Completion, Condition, CopyRequest, ListPage, ListQuery, Match,
+    Object, ObjectData, ObjectMeta, PartRecord, PutOptions, Result, SettingsChange, Staged, Store, StoreError, Tag, UploadKey,
+    UploadPage, UploadQuery, UploadRecord, listing, now_ms, stage, sweep,
 };
 use crate::Limits;
 
-const VERSION: &str = "pushdowndb store 1\n";
+/// Version 2 writes records of format 2; a store of version 1 is one of version 2 without any.
+const VERSION: &str = "pushdowndb store 2\n";
+const VERSION_1: &str = "pushdowndb store 1\n";
 const VERSION_DRAFT: &str = "VERSION.new";
+
+/// How often forgotten uploads are looked for.
+const EXPIRY_MS: u64 = 60_000;
 
 /// A store on local disks. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -44,10 +57,12 @@ pub(crate) struct LocalStore {
 }
 
 #[derive(Debug)]
-struct Shared {
-    index: Index,
-    files: Arc<Files>,
+pub(super) struct Shared {
+    pub index: Index,
+    pub files: Arc<Files>,
     limits: Limits,
+    /// When forgotten uploads were last looked for.
+    expired_ms: AtomicU64,
 }
 
 impl LocalStore {
@@ -70,19 +85,18 @@ impl LocalStore {
                 other => Error::from(other),
             })
         })?;
-        let store = Self { shared: Arc::new(Shared { index, files, limits }) };
+        let store = Self { shared: Arc::new(Shared { index, files, limits, expired_ms: AtomicU64::new(0) }) };
         store.recover().map_err(|error| place(Error::from(error)))?;
         Ok(store)
     }
 
     /// Drops uploads that were forgotten and files that a crash left behind.
     fn recover(&self) -> Result<()> {
-        let lifetime = self.shared.limits.upload_lifetime.as_millis() as u64;
-        self.shared.index.expire_uploads(now_ms().saturating_sub(lifetime))?;
-        let live: HashSet<Uuid> = self.shared.index.live()?;
-        let removed = self.shared.files.sweep(&live)?;
-        tracing::info!(files = live.len(), removed, "store opened");
-        Ok(())
+        self.shared.expire_uploads()?;
+        let drafts = self.shared.files.remove_drafts()?;
+        let objects = self.shared.index.objects()?;
+        tracing::info!(objects, drafts, "store opened");
+        sweep::start(&self.shared, objects)
     }
 
     /// Runs disk work off the async threads.
@@ -98,6 +112,8 @@ fn check_version(disk: &Arc<dyn Disk>, dir: &Path) -> pushdown::Result<()> {
     let file = dir.join("VERSION");
     match fs::read_to_string(&file) {
         Ok(version) if version == VERSION => Ok(()),
+        // Marked before the first record of the new format is written.
+        Ok(version) if version == VERSION_1 => mark(disk, dir, &file).map_err(io),
         Ok(version) => Err(Error::invalid(format!(
             "its format is '{}', this version of pushdowndb knows '{}'",
             version.trim(),
@@ -138,20 +154,63 @@ impl Shared {
                 Ok(record.meta)
             }
             Err(error) => {
-                // A failed commit may still have reached the disk; only a refusal is certain.
-                if !matches!(error, StoreError::Index(_)) {
-                    self.files.remove(&record.segments);
-                }
+                self.undo(&error, &record.segments, || {
+                    self.index.object(bucket, key).map(|now| now.segments == record.segments)
+                });
                 Err(error)
             }
         }
     }
 
+    /// Removes the files of a write that failed, unless the index names them all the same: a commit that
+    /// failed may still have reached the disk. Where even that cannot be told, the next start's sweep can.
+    fn undo(&self, error: &StoreError, segments: &[Segment], is_named: impl FnOnce() -> Result<bool>) {
+        let named = match error {
+            error if !error.is_uncertain() => false,
+            _ => match is_named() {
+                Ok(named) => named,
+                Err(error) => error.is_uncertain(),
+            },
+        };
+        if !named {
+            self.files.remove(segments);
+        }
+    }
+
+    fn expire_uploads(&self) -> Result<()> {
+        let now = now_ms();
+        if now.saturating_sub(self.expired_ms.swap(now, Relaxed)) < EXPIRY_MS {
+            return Ok(());
+        }
+        let lifetime = self.limits.upload_lifetime.as_millis() as u64;
+        self.files.remove(&self.index.expire_uploads(now.saturating_sub(lifetime))?);
+        Ok(())
+    }
+
+    /// The bytes of these segments under names of their own, without reading them where the disk allows it.
+    fn links(&self, segments: &[Segment]) -> io::Result<Vec<Segment>> {
+        let mut links = Vec::with_capacity(segments.len());
+        for segment in segments {
+            let link = self.files.link(*segment).or_else(|error| match error.kind() {
+                io::ErrorKind::TooManyLinks | io::ErrorKind::Unsupported => self.files.copy(*segment),
+                _ => Err(error),
+            });
+            match link {
+                Ok(link) => links.push(link),
+                Err(error) => {
+                    self.files.remove(&links);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(links)
+    }
+
     fn keep(&self, staged: Staged) -> Result<Segment> {
         let (draft, size) = staged.take()?;
-        self.files.keep(&draft, size).map_err(|source| {
+        self.files.keep(&draft, size).map_err(|error| {
             drop(draft.remove());
-            StoreError::Io { context: "cannot keep the upload".to_owned(), source }
+            StoreError::io("cannot keep the upload")(error)
         })
     }
 
@@ -225,9 +284,14 @@ impl Store for LocalStore {
         self.blocking(move |shared| listing::list(&mut shared.index.cursor(&bucket)?, &query)).await
     }
 
-    async fn create_bucket(&self, bucket: &str) -> Result<()> {
-        let meta = BucketMeta { name: bucket.to_owned(), created_ms: now_ms() };
+    async fn create_bucket(&self, bucket: &str, settings: BucketSettings) -> Result<()> {
+        let meta = BucketMeta { name: bucket.to_owned(), created_ms: now_ms(), settings };
         self.blocking(move |shared| shared.index.create_bucket(&meta, shared.limits.buckets)).await
+    }
+
+    async fn change_bucket(&self, bucket: &str, change: SettingsChange) -> Result<()> {
+        let bucket = bucket.to_owned();
+        self.blocking(move |shared| shared.index.change_bucket(&bucket, change)).await
     }
 
     async fn delete_bucket(&self, bucket: &str) -> Result<()> {
@@ -254,8 +318,9 @@ impl Store for LocalStore {
                 attributes: options.attributes,
                 checksum: options.checksum,
                 parts: Vec::new(),
+                tags: options.tags,
             };
-            let record = ObjectRecord { meta, segments: vec![shared.keep(staged)?] };
+            let record = ObjectRecord { meta, segments: vec![shared.keep(staged)?], upload: None };
             shared.commit(&bucket, &key, record, &options.condition)
         })
         .await
@@ -268,25 +333,26 @@ impl Store for LocalStore {
             if record.meta.etag != request.from_etag {
                 return Err(changed());
             }
-            let mut segments = Vec::with_capacity(record.segments.len());
-            for segment in &record.segments {
-                match shared.files.link(*segment) {
-                    Ok(link) => segments.push(link),
-                    Err(error) => {
-                        shared.files.remove(&segments);
-                        return Err(match error.kind() {
-                            io::ErrorKind::NotFound => changed(),
-                            _ => StoreError::io("cannot copy the object")(error),
-                        });
-                    }
-                }
-            }
-            record.segments = segments;
+            // Onto itself only what is said of the bytes changes.
+            let in_place = (&request.from_bucket, &request.from_key) == (&request.bucket, &request.key);
+            record.segments = shared.links(&record.segments).map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => changed(),
+                _ => StoreError::io("cannot copy the object")(error),
+            })?;
             record.meta.modified_ms = now_ms();
+            record.upload = None;
             if let Some(attributes) = request.attributes {
                 record.meta.attributes = attributes;
             }
-            shared.commit(&request.bucket, &request.key, record, &Condition::Always)
+            if let Some(tags) = request.tags {
+                record.meta.tags = tags;
+            }
+            // A copy onto itself that was overtaken must not bring old bytes back.
+            let condition = match in_place && request.condition == Condition::default() {
+                true => Condition { if_match: Some(Match::Etag(request.from_etag)), ..Condition::default() },
+                false => request.condition,
+            };
+            shared.commit(&request.bucket, &request.key, record, &condition)
         })
         .await
     }
@@ -304,9 +370,7 @@ impl Store for LocalStore {
     async fn create_upload(&self, bucket: &str, key: &str, upload: UploadRecord) -> Result<String> {
         let at = UploadKey { bucket: bucket.to_owned(), key: key.to_owned(), id: Uuid::new_v4().simple().to_string() };
         self.blocking(move |shared| {
-            let lifetime = shared.limits.upload_lifetime.as_millis() as u64;
-            let freed = shared.index.expire_uploads(now_ms().saturating_sub(lifetime))?;
-            shared.files.remove(&freed);
+            shared.expire_uploads()?;
             shared.index.create_upload(&at, &upload, shared.limits.uploads)?;
             Ok(at.id)
         })
@@ -325,9 +389,10 @@ impl Store for LocalStore {
             match shared.index.put_part(&at, number, &part) {
                 Ok(freed) => shared.files.remove(&freed),
                 Err(error) => {
-                    if !matches!(error, StoreError::Index(_)) {
-                        shared.files.remove(&[part.segment]);
-                    }
+                    shared.undo(&error, &[part.segment], || {
+                        let (now, _) = shared.index.parts(&at, number.saturating_sub(1), 1)?;
+                        Ok(now.iter().any(|(_, now)| now.segment == part.segment))
+                    });
                     return Err(error);
                 }
             }
@@ -358,14 +423,13 @@ impl Store for LocalStore {
         .await
     }
 
-    async fn uploads(
-        &self,
-        bucket: &str,
-        prefix: &str,
-        after: Option<(String, String)>,
-        limit: usize,
-    ) -> Result<UploadPage> {
-        let (bucket, prefix) = (bucket.to_owned(), prefix.to_owned());
-        self.blocking(move |shared| shared.index.uploads(&bucket, &prefix, after, limit)).await
+    async fn set_tags(&self, bucket: &str, key: &str, tags: Vec<Tag>) -> Result<()> {
+        let (bucket, key) = (bucket.to_owned(), key.to_owned());
+        self.blocking(move |shared| shared.index.set_tags(&bucket, &key, tags)).await
+    }
+
+    async fn uploads(&self, bucket: &str, query: UploadQuery) -> Result<UploadPage> {
+        let bucket = bucket.to_owned();
+        self.blocking(move |shared| shared.index.uploads(&bucket, &query)).await
     }
 }

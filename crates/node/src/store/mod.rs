@@ -5,19 +5,27 @@
 //! a reader sees the old object, afterwards and after any crash the new one. An object that was opened stays
 //! readable as it was, whatever happens to its key.
 
+mod condition;
 mod data;
 mod disk;
 mod error;
 mod files;
 mod gateway;
+mod gateway_object;
+mod gateway_read;
+mod gateway_send;
 mod index;
 mod index_file;
 mod listing;
 mod local;
+mod meta;
 mod multipart;
+#[cfg(test)]
+mod simulation;
 mod stage;
+mod sweep;
+mod uploads;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::Pin;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -25,81 +33,23 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::Stream;
-use serde::{Deserialize, Serialize};
 
+pub(crate) use condition::{Condition, Match};
 pub(crate) use data::ObjectData;
 pub(crate) use error::{Result, StoreError};
 pub(crate) use gateway::FolderGateway;
+pub(crate) use gateway_object::ObjectGateway;
 pub(crate) use listing::{ListPage, ListQuery, Listed, Start};
 pub(crate) use local::LocalStore;
-pub(crate) use multipart::{PartRecord, PartRef, UploadPage, UploadRecord};
-pub(crate) use stage::Staged;
+pub(crate) use meta::{
+    Algorithm, Attributes, BucketMeta, BucketSettings, Checksum, CorsRule, ObjectMeta, PartMeta, PublicAccessBlock, Tag,
+};
+pub(crate) use multipart::PartRef;
+pub(crate) use stage::{Hasher, Staged};
+pub(crate) use uploads::{PartRecord, UploadPage, UploadQuery, UploadRecord};
 
 /// The bytes of an upload as they arrive.
 pub(crate) type Body = Pin<Box<dyn Stream<Item = Result<Bytes>> + Send>>;
-
-/// A checksum that a client may send with an upload and ask for with a download.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Algorithm {
-    Crc32,
-    Crc32c,
-    Crc64nvme,
-    Sha1,
-    Sha256,
-}
-
-/// A checksum as it is written in headers: base64, and `-n` after it when it was made from n parts.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub(crate) struct Checksum {
-    pub algorithm: Algorithm,
-    pub value: String,
-}
-
-/// The headers and metadata that a client stores with an object and gets back.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(default)]
-pub(crate) struct Attributes {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub content_type: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub content_encoding: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub content_disposition: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub content_language: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cache_control: Option<String>,
-    /// In RFC 3339.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub expires: Option<String>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub user: BTreeMap<String, String>,
-}
-
-/// What is known of an object without reading it.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub(crate) struct ObjectMeta {
-    pub size: u64,
-    /// Without the quotes.
-    pub etag: String,
-    /// Milliseconds since 1970.
-    pub modified_ms: u64,
-    #[serde(default)]
-    pub attributes: Attributes,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub checksum: Option<Checksum>,
-    /// The sizes of the parts it was uploaded in; empty for a single PUT.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub parts: Vec<u64>,
-}
-
-/// A bucket.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub(crate) struct BucketMeta {
-    pub name: String,
-    pub created_ms: u64,
-}
 
 /// An object opened for reading.
 #[derive(Clone, Debug)]
@@ -108,39 +58,17 @@ pub(crate) struct Object {
     pub data: ObjectData,
 }
 
-/// What must hold of the present object for a write to happen.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) enum Condition {
-    #[default]
-    Always,
-    /// If-None-Match: *
-    Absent,
-    /// If-Match, without quotes.
-    Etag(String),
-    /// If-Match: *
-    Present,
-}
-
-impl Condition {
-    /// Whether a write may go on, given the ETag of what is there.
-    pub fn check(&self, key: &str, present: Option<&str>) -> Result<()> {
-        match (self, present) {
-            (Self::Always, _) | (Self::Absent, None) | (Self::Present, Some(_)) => Ok(()),
-            (Self::Absent, Some(_)) => Err(StoreError::Precondition("If-None-Match")),
-            (Self::Etag(wanted), Some(etag)) if wanted == etag => Ok(()),
-            (Self::Etag(_), Some(_)) => Err(StoreError::Precondition("If-Match")),
-            (Self::Etag(_) | Self::Present, None) => Err(StoreError::NoSuchKey(key.to_owned())),
-        }
-    }
-}
-
 /// What a write stores besides the bytes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PutOptions {
     pub attributes: Attributes,
     pub checksum: Option<Checksum>,
+    pub tags: Vec<Tag>,
     pub condition: Condition,
 }
+
+/// A change of what is set on a bucket.
+pub(crate) type SettingsChange = Box<dyn FnOnce(&mut BucketSettings) + Send>;
 
 /// What a copy copies.
 #[derive(Clone, Debug)]
@@ -153,6 +81,10 @@ pub(crate) struct CopyRequest {
     pub key: String,
     /// Unset keeps those of the source.
     pub attributes: Option<Attributes>,
+    /// Unset keeps those of the source.
+    pub tags: Option<Vec<Tag>>,
+    /// What must hold of the target.
+    pub condition: Condition,
 }
 
 /// How an upload is completed.
@@ -180,7 +112,14 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
     fn is_idle(&self) -> bool {
         true
     }
-    async fn create_bucket(&self, _bucket: &str) -> Result<()> {
+    /// What the store measures of itself: name, meaning, value. Asked for often, so nothing is counted for it.
+    fn figures(&self) -> Vec<(&'static str, &'static str, u64)> {
+        Vec::new()
+    }
+    async fn create_bucket(&self, _bucket: &str, _settings: BucketSettings) -> Result<()> {
+        Err(StoreError::ReadOnly)
+    }
+    async fn change_bucket(&self, _bucket: &str, _change: SettingsChange) -> Result<()> {
         Err(StoreError::ReadOnly)
     }
     async fn delete_bucket(&self, _bucket: &str) -> Result<()> {
@@ -219,14 +158,11 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
     async fn abort(&self, _at: UploadKey) -> Result<()> {
         Err(StoreError::ReadOnly)
     }
-    /// The uploads of a bucket whose key starts with `prefix` and whose (key, id) is after `after`.
-    async fn uploads(
-        &self,
-        _bucket: &str,
-        _prefix: &str,
-        _after: Option<(String, String)>,
-        _limit: usize,
-    ) -> Result<UploadPage> {
+    /// Replaces the tags of an object.
+    async fn set_tags(&self, _bucket: &str, _key: &str, _tags: Vec<Tag>) -> Result<()> {
+        Err(StoreError::ReadOnly)
+    }
+    async fn uploads(&self, _bucket: &str, _query: UploadQuery) -> Result<UploadPage> {
         Ok(UploadPage::default())
     }
 }

@@ -1,19 +1,34 @@
-//! ListBuckets, CreateBucket, HeadBucket, DeleteBucket, GetBucketLocation, GetBucketVersioning.
+//! ListBuckets, CreateBucket, HeadBucket, DeleteBucket, GetBucketLocation.
 
 use s3s::dto::*;
 use s3s::{S3Request, S3Result, s3_error};
 
-use super::owner;
+use super::{acl, owner, settings};
+use crate::keyring::Right;
 use crate::s3::Edge;
-use crate::s3::attributes::timestamp;
+use crate::s3::attributes::{refuse, timestamp};
+use crate::store::{BucketSettings, StoreError};
+
+/// Buckets of one page: 10,000, as in S3.
+const PAGE: i32 = 10_000;
+
+/// Endings of names that S3 keeps for itself; clients take such names for something else than buckets.
+const RESERVED: [&str; 4] = ["-s3alias", "--ol-s3", ".mrap", "--x-s3"];
 
 pub(in crate::s3) async fn list_buckets(edge: &Edge, req: S3Request<ListBucketsInput>) -> S3Result<ListBucketsOutput> {
     let input = req.input;
     let prefix = input.prefix.clone().unwrap_or_default();
     let after = input.continuation_token.unwrap_or_default();
-    let limit = usize::try_from(input.max_buckets.unwrap_or(i32::MAX)).unwrap_or(0);
+    let limit = match input.max_buckets {
+        None => PAGE as usize,
+        Some(asked @ 1..=PAGE) => asked as usize,
+        Some(_) => return Err(s3_error!(InvalidArgument, "max-buckets is between 1 and {}", PAGE)),
+    };
+    // Each key sees the buckets it may read.
+    let key = req.credentials.as_ref().and_then(|signer| edge.keyring.get(&signer.access_key));
+    let seen = |bucket: &str| key.is_some_and(|key| key.may(Right::Read, bucket));
     let mut buckets = edge.store.buckets().await?;
-    buckets.retain(|bucket| bucket.name.starts_with(&prefix) && bucket.name > after);
+    buckets.retain(|bucket| bucket.name.starts_with(&prefix) && bucket.name > after && seen(&bucket.name));
     let more = buckets.len() > limit;
     buckets.truncate(limit);
     Ok(ListBucketsOutput {
@@ -37,11 +52,37 @@ pub(in crate::s3) async fn create_bucket(
     edge: &Edge,
     req: S3Request<CreateBucketInput>,
 ) -> S3Result<CreateBucketOutput> {
-    if req.input.object_lock_enabled_for_bucket == Some(true) {
+    let input = req.input;
+    if input.object_lock_enabled_for_bucket == Some(true) {
         return Err(s3_error!(NotImplemented, "object lock is not implemented"));
     }
-    edge.store.create_bucket(&req.input.bucket).await?;
-    Ok(CreateBucketOutput { location: Some(format!("/{}", req.input.bucket)) })
+    refuse!(input, grant_full_control, grant_read, grant_read_acp, grant_write, grant_write_acp);
+    acl::only_private_bucket(input.acl.as_ref())?;
+    if RESERVED.iter().any(|ending| input.bucket.ends_with(ending)) {
+        return Err(s3_error!(InvalidBucketName, "names that end so are reserved"));
+    }
+    let configuration = input.create_bucket_configuration.unwrap_or_default();
+    let location = configuration.location_constraint.map(|location| location.as_str().to_owned());
+    let signer = req.credentials.map(|signer| signer.access_key);
+    let wanted = BucketSettings {
+        owner: signer.clone(),
+        location: location.filter(|location| !location.is_empty()),
+        ownership: input.object_ownership.as_ref().map(settings::ownership).transpose()?,
+        ..BucketSettings::default()
+    };
+    match edge.store.create_bucket(&input.bucket, wanted).await {
+        Err(StoreError::BucketExists(name)) => {
+            let settings = edge.store.bucket(&name).await?.settings;
+            if settings.owner.is_some() && settings.owner != signer {
+                return Err(s3_error!(
+                    BucketAlreadyExists,
+                    "The requested bucket name is not available. Select a different name and try again."
+                ));
+            }
+            Err(StoreError::BucketExists(name).into())
+        }
+        made => Ok(made.map(|()| CreateBucketOutput { location: Some(format!("/{}", input.bucket)) })?),
+    }
 }
 
 pub(in crate::s3) async fn head_bucket(edge: &Edge, req: S3Request<HeadBucketInput>) -> S3Result<HeadBucketOutput> {
@@ -61,17 +102,8 @@ pub(in crate::s3) async fn get_bucket_location(
     edge: &Edge,
     req: S3Request<GetBucketLocationInput>,
 ) -> S3Result<GetBucketLocationOutput> {
-    edge.store.bucket(&req.input.bucket).await?;
+    let asked = edge.store.bucket(&req.input.bucket).await?.settings.location;
     // The oldest region is written as nothing.
-    let named = (edge.region != "us-east-1").then(|| BucketLocationConstraint::from(edge.region.clone()));
-    Ok(GetBucketLocationOutput { location_constraint: named })
-}
-
-/// Objects have no versions; clients ask before they rely on it.
-pub(in crate::s3) async fn get_bucket_versioning(
-    edge: &Edge,
-    req: S3Request<GetBucketVersioningInput>,
-) -> S3Result<GetBucketVersioningOutput> {
-    edge.store.bucket(&req.input.bucket).await?;
-    Ok(GetBucketVersioningOutput::default())
+    let named = asked.or_else(|| (edge.region != "us-east-1").then(|| edge.region.clone()));
+    Ok(GetBucketLocationOutput { location_constraint: named.map(BucketLocationConstraint::from) })
 }

@@ -1,4 +1,4 @@
-//! ListObjects and ListObjectsV2.
+//! ListObjects, ListObjectsV2 and ListObjectVersions, where every object has one version.
 
 use s3s::dto::*;
 use s3s::{S3Request, S3Result, s3_error};
@@ -6,6 +6,7 @@ use s3s::{S3Request, S3Result, s3_error};
 use super::owner;
 use crate::s3::Edge;
 use crate::s3::attributes::{etag, timestamp};
+use crate::s3::checksums::kind;
 use crate::s3::keys::{self, Encoding};
 use crate::store::{ListPage, ListQuery, Listed, Start};
 
@@ -17,9 +18,9 @@ pub(in crate::s3) async fn list_objects_v2(
     let encoding = Encoding::new(input.encoding_type.as_ref())?;
     // A token continues a listing; start-after begins one.
     let start = match (&input.continuation_token, &input.start_after) {
-        (Some(token), _) => keys::start(token)?,
-        (None, Some(after)) if !after.is_empty() => Start::AfterKey(after.clone().into_bytes()),
-        (None, _) => Start::Beginning,
+        (Some(token), _) if !token.is_empty() => keys::start(token)?,
+        (_, Some(after)) if !after.is_empty() => Start::AfterKey(after.clone().into_bytes()),
+        _ => Start::Beginning,
     };
     let limit = limit(edge, input.max_keys)?;
     let query = query(&input.prefix, &input.delimiter, start, limit);
@@ -31,7 +32,7 @@ pub(in crate::s3) async fn list_objects_v2(
     Ok(ListObjectsV2Output {
         name: Some(input.bucket),
         prefix: Some(encoding.text(input.prefix.unwrap_or_default())),
-        delimiter: input.delimiter.map(|delimiter| encoding.text(delimiter)),
+        delimiter: delimiter(input.delimiter, encoding),
         max_keys: i32::try_from(limit).ok(),
         key_count: i32::try_from(count).ok(),
         is_truncated: Some(next.is_some()),
@@ -54,25 +55,85 @@ pub(in crate::s3) async fn list_objects(edge: &Edge, req: S3Request<ListObjectsI
         Some(marker) => after_marker(marker, prefix, input.delimiter.as_deref().unwrap_or_default()),
     };
     let limit = limit(edge, input.max_keys)?;
-    let page = edge.store.list(&input.bucket, query(&input.prefix, &input.delimiter, start, limit)).await?;
-    let next = page.next.as_ref().map(|next| match next {
-        Start::AfterKey(key) | Start::AfterPrefix(key) => encoding.bytes(key),
-        Start::Beginning => String::new(),
-    });
+    let query = query(&input.prefix, &input.delimiter, start, limit);
+    let page = edge.store.list(&input.bucket, query.clone()).await?;
+    let truncated = page.next.is_some();
+    // Without a delimiter the last key is where the next page starts, which S3 does not repeat.
+    let next = page.next.as_ref().filter(|_| !query.delimiter.is_empty()).map(|next| next_marker(next, encoding));
     let (contents, common_prefixes) = lines(page, encoding, true);
     Ok(ListObjectsOutput {
         name: Some(input.bucket),
         prefix: Some(encoding.text(input.prefix.unwrap_or_default())),
         marker: Some(encoding.text(input.marker.unwrap_or_default())),
-        delimiter: input.delimiter.map(|delimiter| encoding.text(delimiter)),
+        delimiter: delimiter(input.delimiter, encoding),
         max_keys: i32::try_from(limit).ok(),
-        is_truncated: Some(next.is_some()),
+        is_truncated: Some(truncated),
         next_marker: next,
         encoding_type: input.encoding_type,
         contents: Some(contents),
         common_prefixes: Some(common_prefixes),
         ..ListObjectsOutput::default()
     })
+}
+
+pub(in crate::s3) async fn list_object_versions(
+    edge: &Edge,
+    req: S3Request<ListObjectVersionsInput>,
+) -> S3Result<ListObjectVersionsOutput> {
+    let input = req.input;
+    let encoding = Encoding::new(input.encoding_type.as_ref())?;
+    if input.version_id_marker.is_some() && input.key_marker.as_deref().unwrap_or_default().is_empty() {
+        return Err(s3_error!(InvalidArgument, "A version-id marker cannot be specified without a key marker."));
+    }
+    let prefix = input.prefix.as_deref().unwrap_or_default();
+    let start = match input.key_marker.as_deref() {
+        None | Some("") => Start::Beginning,
+        Some(marker) => after_marker(marker, prefix, input.delimiter.as_deref().unwrap_or_default()),
+    };
+    let limit = limit(edge, input.max_keys)?;
+    let page = edge.store.list(&input.bucket, query(&input.prefix, &input.delimiter, start, limit)).await?;
+    let next = page.next.as_ref().map(|next| next_marker(next, encoding));
+    let (contents, common_prefixes) = lines(page, encoding, true);
+    let versions = contents.into_iter().map(|object| ObjectVersion {
+        key: object.key,
+        e_tag: object.e_tag,
+        last_modified: object.last_modified,
+        size: object.size,
+        checksum_algorithm: object.checksum_algorithm,
+        checksum_type: object.checksum_type,
+        storage_class: Some(ObjectVersionStorageClass::from_static(ObjectVersionStorageClass::STANDARD)),
+        owner: object.owner,
+        is_latest: Some(true),
+        version_id: Some("null".to_owned()),
+        restore_status: None,
+    });
+    Ok(ListObjectVersionsOutput {
+        name: Some(input.bucket),
+        prefix: Some(encoding.text(input.prefix.unwrap_or_default())),
+        key_marker: Some(encoding.text(input.key_marker.unwrap_or_default())),
+        version_id_marker: Some(input.version_id_marker.unwrap_or_default()),
+        delimiter: delimiter(input.delimiter, encoding),
+        max_keys: i32::try_from(limit).ok(),
+        is_truncated: Some(next.is_some()),
+        next_version_id_marker: next.as_ref().map(|_| "null".to_owned()),
+        next_key_marker: next,
+        encoding_type: input.encoding_type,
+        versions: Some(versions.collect()),
+        common_prefixes: Some(common_prefixes),
+        ..ListObjectVersionsOutput::default()
+    })
+}
+
+fn next_marker(next: &Start, encoding: Encoding) -> String {
+    match next {
+        Start::AfterKey(key) | Start::AfterPrefix(key) => encoding.bytes(key),
+        Start::Beginning => String::new(),
+    }
+}
+
+/// An empty delimiter is none.
+fn delimiter(given: Option<String>, encoding: Encoding) -> Option<String> {
+    given.filter(|delimiter| !delimiter.is_empty()).map(|delimiter| encoding.text(delimiter))
 }
 
 /// A marker that is a common prefix, as NextMarker can be, stands for everything below it.
@@ -109,6 +170,11 @@ fn lines(page: ListPage, encoding: Encoding, owned: bool) -> (Vec<Object>, Vec<C
                 size: i64::try_from(meta.size).ok(),
                 storage_class: Some(ObjectStorageClass::from_static(ObjectStorageClass::STANDARD)),
                 owner: owned.then(owner),
+                checksum_type: meta.checksum.as_ref().map(kind),
+                checksum_algorithm: meta
+                    .checksum
+                    .as_ref()
+                    .map(|checksum| vec![ChecksumAlgorithm::from_static(checksum.algorithm.name())]),
                 ..Object::default()
             }),
             Listed::Prefix(prefix) => prefixes.push(CommonPrefix { prefix: Some(encoding.bytes(&prefix)) }),

@@ -7,12 +7,13 @@ use http::{HeaderMap, HeaderValue};
 use s3s::dto::{
     ChecksumMode, GetObjectInput, GetObjectOutput, HeadObjectInput, HeadObjectOutput, PartNumber, StreamingBlob,
 };
-use s3s::{S3Error, S3ErrorCode, S3Request, S3Result, s3_error};
+use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 
 use crate::s3::Edge;
-use crate::s3::attributes::{describe, put_checksum, refuse};
+use crate::s3::attributes::{describe, no_version, refuse};
+use crate::s3::checksums::put_typed_checksum;
 use crate::s3::conditions::Conditions;
-use crate::store::ObjectMeta;
+use crate::store::{Checksum, ObjectMeta, PartMeta};
 
 pub(in crate::s3) async fn get_object(edge: &Edge, req: S3Request<GetObjectInput>) -> S3Result<GetObjectOutput> {
     let input = req.input;
@@ -26,24 +27,26 @@ pub(in crate::s3) async fn get_object(edge: &Edge, req: S3Request<GetObjectInput
         if_unmodified_since: input.if_unmodified_since,
     };
     conditions.check(&object.meta)?;
-    let part = part(&object.meta, input.range.as_ref(), input.part_number)?;
-    let range = part.clone().unwrap_or(0..object.meta.size);
+    let slice = Slice::of(&object.meta, input.range.as_ref(), input.part_number)?;
 
     let mut output = GetObjectOutput {
-        content_length: i64::try_from(range.end - range.start).ok(),
-        content_range: part.map(|part| content_range(&part, object.meta.size)),
-        parts_count: input.part_number.map(|_| parts_count(&object.meta)),
+        content_length: slice.length(),
+        content_range: slice.content_range(),
+        parts_count: slice.parts_count(),
+        tag_count: i32::try_from(object.meta.tags.len()).ok().filter(|count| *count > 0),
         ..GetObjectOutput::default()
     };
     describe!(output, &object.meta);
-    if output.content_range.is_none() && wants_checksum(input.checksum_mode.as_ref()) {
-        put_checksum!(output, &object.meta.checksum);
-    }
-    output.body = Some(StreamingBlob::wrap(object.data.blocks(range)));
+    let checksum = slice.checksum(input.checksum_mode.as_ref());
+    put_typed_checksum!(output, &checksum);
+    output.body = Some(StreamingBlob::wrap(object.data.blocks(slice.range)));
     Ok(output)
 }
 
-pub(in crate::s3) async fn head_object(edge: &Edge, req: S3Request<HeadObjectInput>) -> S3Result<HeadObjectOutput> {
+pub(in crate::s3) async fn head_object(
+    edge: &Edge,
+    req: S3Request<HeadObjectInput>,
+) -> S3Result<S3Response<HeadObjectOutput>> {
     let input = req.input;
     refuse!(input, sse_customer_algorithm, sse_customer_key);
     no_version(input.version_id.as_deref())?;
@@ -55,62 +58,100 @@ pub(in crate::s3) async fn head_object(edge: &Edge, req: S3Request<HeadObjectInp
         if_unmodified_since: input.if_unmodified_since,
     };
     conditions.check(&meta)?;
-    let part = part(&meta, input.range.as_ref(), input.part_number)?;
-    let range = part.clone().unwrap_or(0..meta.size);
+    let slice = Slice::of(&meta, input.range.as_ref(), input.part_number)?;
 
     let mut output = HeadObjectOutput {
-        content_length: i64::try_from(range.end - range.start).ok(),
-        content_range: part.map(|part| content_range(&part, meta.size)),
-        parts_count: input.part_number.map(|_| parts_count(&meta)),
+        content_length: slice.length(),
+        content_range: slice.content_range(),
+        parts_count: slice.parts_count(),
         ..HeadObjectOutput::default()
     };
     describe!(output, &meta);
-    if output.content_range.is_none() && wants_checksum(input.checksum_mode.as_ref()) {
-        put_checksum!(output, &meta.checksum);
+    let checksum = slice.checksum(input.checksum_mode.as_ref());
+    put_typed_checksum!(output, &checksum);
+    let mut response = S3Response::new(output);
+    if !meta.tags.is_empty() {
+        response.headers.insert("x-amz-tagging-count", HeaderValue::from(meta.tags.len()));
     }
-    Ok(output)
+    Ok(response)
 }
 
-/// Objects have one version, which S3 calls `null`.
-pub(super) fn no_version(id: Option<&str>) -> S3Result<()> {
-    match id {
-        None | Some("null") => Ok(()),
-        Some(_) => Err(s3_error!(NoSuchVersion, "objects have no versions here")),
-    }
+/// What of an object is asked for.
+struct Slice<'a> {
+    meta: &'a ObjectMeta,
+    range: Range<u64>,
+    /// It is not the whole, and says so.
+    partial: bool,
+    /// The part it is, if it was asked for by number.
+    part: Option<&'a PartMeta>,
+    by_part: bool,
 }
 
-fn wants_checksum(mode: Option<&ChecksumMode>) -> bool {
-    mode.is_some_and(|mode| mode.as_str() == ChecksumMode::ENABLED)
-}
-
-/// The part of the object that was asked for, if not all of it.
-fn part(
-    meta: &ObjectMeta,
-    range: Option<&s3s::dto::Range>,
-    number: Option<PartNumber>,
-) -> S3Result<Option<Range<u64>>> {
-    match (range, number) {
-        (None, None) => Ok(None),
-        (Some(_), Some(_)) => Err(s3_error!(InvalidRequest, "Range and partNumber exclude each other")),
-        (Some(range), None) => match range.check(meta.size) {
-            Ok(range) if !range.is_empty() => Ok(Some(range)),
-            _ => Err(out_of_range(meta.size)),
-        },
-        (None, Some(number)) => {
-            let at = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
-            let whole = std::slice::from_ref(&meta.size);
-            let parts = if meta.parts.is_empty() { whole } else { &meta.parts };
-            let at = at.filter(|at| *at < parts.len()).ok_or_else(|| s3_error!(InvalidPart, "no such part"))?;
-            let start: u64 = parts.iter().take(at).sum();
-            let size = parts.get(at).copied().unwrap_or(0);
-            // An empty part has no range to name.
-            Ok((size > 0).then(|| start..start + size))
+impl<'a> Slice<'a> {
+    fn of(
+        meta: &'a ObjectMeta,
+        range: Option<&s3s::dto::Range>,
+        number: Option<PartNumber>,
+    ) -> S3Result<Self> {
+        let whole = Self { meta, range: 0..meta.size, partial: false, part: None, by_part: false };
+        match (range, number) {
+            (None, None) => Ok(whole),
+            (Some(_), Some(_)) => {
+                Err(s3_error!(InvalidRequest, "Cannot specify both Range header and partNumber query parameter"))
+            }
+            (Some(range), None) => match range.check(meta.size) {
+                Ok(range) if !range.is_empty() => Ok(Self { range, partial: true, ..whole }),
+                _ => Err(out_of_range(meta.size)),
+            },
+            (None, Some(number)) => whole.part(number),
         }
     }
-}
 
-fn parts_count(meta: &ObjectMeta) -> i32 {
-    i32::try_from(meta.parts.len().max(1)).unwrap_or(i32::MAX)
+    fn part(self, number: PartNumber) -> S3Result<Self> {
+        let missing = || s3_error!(InvalidPart, "The requested partnumber is not satisfiable");
+        let number = u32::try_from(number).ok().filter(|number| *number > 0).ok_or_else(missing)?;
+        if self.meta.parts.is_empty() {
+            // An object of one PUT is its own first part.
+            return if number == 1 { Ok(Self { by_part: true, ..self }) } else { Err(missing()) };
+        }
+        let mut start = 0;
+        for (place, part) in self.meta.parts.iter().enumerate() {
+            // Format 1 kept no numbers; parts then count from 1.
+            let its = if part.number == 0 { place as u32 + 1 } else { part.number };
+            if its == number {
+                let range = start..start + part.size;
+                // An empty part has no range to name.
+                return Ok(Self { partial: !range.is_empty(), range, part: Some(part), by_part: true, ..self });
+            }
+            start += part.size;
+        }
+        Err(missing())
+    }
+
+    fn length(&self) -> Option<i64> {
+        i64::try_from(self.range.end - self.range.start).ok()
+    }
+
+    fn content_range(&self) -> Option<String> {
+        self.partial.then(|| content_range(&self.range, self.meta.size))
+    }
+
+    fn parts_count(&self) -> Option<i32> {
+        let parts = self.meta.parts.len();
+        i32::try_from(parts).ok().filter(|_| self.by_part && parts > 0)
+    }
+
+    /// The checksum of exactly these bytes, if it is known and asked for.
+    fn checksum(&self, mode: Option<&ChecksumMode>) -> Option<Checksum> {
+        let checksum = self.meta.checksum.as_ref()?;
+        if mode.is_none_or(|mode| mode.as_str() != ChecksumMode::ENABLED) {
+            return None;
+        }
+        match self.part {
+            Some(part) => part.checksum.clone().map(|value| Checksum { value, algorithm: checksum.algorithm }),
+            None => (!self.partial).then(|| checksum.clone()),
+        }
+    }
 }
 
 fn content_range(range: &Range<u64>, size: u64) -> String {

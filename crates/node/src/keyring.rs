@@ -1,0 +1,218 @@
+//! The keys of a node and what each may do: a file of several keys, some for certain buckets only.
+//!
+//! ```toml
+//! [[key]]
+//! access_key_id = "ops"
+//! secret_access_key = "…"        # neither `read` nor `write`: everything
+//!
+//! [[key]]
+//! access_key_id = "dashboard"
+//! secret_access_key = "…"
+//! read = ["logs", "public-*"]    # reads objects and lists them
+//! write = ["scratch"]            # reads and changes them, makes and deletes the bucket
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use pushdown::{Error, Result};
+use serde::Deserialize;
+
+use crate::Credentials;
+
+/// A key and what it may do.
+#[derive(Clone, Debug)]
+pub struct Key {
+    /// The pair it signs with.
+    pub credentials: Credentials,
+    /// `None` is everything.
+    pub grants: Option<Grants>,
+}
+
+/// The buckets a key is for: names, or beginnings of names followed by `*`.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Grants {
+    /// Buckets it may read.
+    pub read: Vec<String>,
+    /// Buckets it may read and change.
+    pub write: Vec<String>,
+}
+
+/// What is asked of a bucket.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Right {
+    /// Seeing what is in it.
+    Read,
+    /// Changing it.
+    Write,
+}
+
+impl Key {
+    /// Whether it may do this to the bucket.
+    pub fn may(&self, right: Right, bucket: &str) -> bool {
+        let Some(grants) = &self.grants else { return true };
+        let listed = |patterns: &[String]| patterns.iter().any(|pattern| covers(pattern, bucket));
+        listed(&grants.write) || (right == Right::Read && listed(&grants.read))
+    }
+}
+
+fn covers(pattern: &str, bucket: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(beginning) => bucket.starts_with(beginning),
+        None => pattern == bucket,
+    }
+}
+
+/// All keys of a node, by access key id; there is at least one.
+#[derive(Clone)]
+pub struct Keyring {
+    first: Credentials,
+    keys: BTreeMap<String, Key>,
+}
+
+/// Which keys there are is told, never their secrets.
+impl fmt::Debug for Keyring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.keys.keys()).finish()
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileForm {
+    key: Vec<KeyForm>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KeyForm {
+    access_key_id: String,
+    secret_access_key: String,
+    read: Option<Vec<String>>,
+    write: Option<Vec<String>>,
+}
+
+impl Keyring {
+    /// One key that may do everything.
+    pub fn one(credentials: Credentials) -> Self {
+        let key = Key { credentials: credentials.clone(), grants: None };
+        Self { keys: BTreeMap::from([(credentials.access_key_id.clone(), key)]), first: credentials }
+    }
+
+    /// These keys and one more that may do everything; it becomes the first.
+    pub fn with(mut self, credentials: Credentials) -> Self {
+        let key = Key { credentials: credentials.clone(), grants: None };
+        self.keys.insert(credentials.access_key_id.clone(), key);
+        Self { first: credentials, ..self }
+    }
+
+    /// Reads a credentials file.
+    pub fn load(path: &Path) -> Result<Self> {
+        let context = |error: Error| error.context(format!("cannot use the credentials file {}", path.display()));
+        let text = fs::read_to_string(path)
+            .map_err(|error| context(Error::invalid("the file cannot be read").with_source(error)))?;
+        Self::parse(&text).map_err(context)
+    }
+
+    /// Reads the text of a credentials file.
+    pub fn parse(text: &str) -> Result<Self> {
+        // What the library says of a mistake quotes the line, which can hold a secret: only its place is told.
+        let form: FileForm = toml::from_str(text).map_err(|error| {
+            let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+            let line = before.matches('\n').count() + 1;
+            Error::invalid(format!(
+                "line {line}: expected [[key]] tables with access_key_id, secret_access_key and, optionally, the lists \
+                 read and write"
+            ))
+        })?;
+        let mut first = None;
+        let mut keys = BTreeMap::new();
+        for form in form.key {
+            let id = form.access_key_id;
+            // A slash or a comma would make the credential of a signature ambiguous.
+            let unfit = |c: char| !c.is_ascii_graphic() || matches!(c, '/' | ',' | '=');
+            if id.is_empty() || id.len() > 128 || id.contains(unfit) {
+                return Err(Error::invalid(format!("'{id}' is no access key id: use letters and digits")));
+            }
+            if form.secret_access_key.len() < 8 {
+                return Err(Error::invalid(format!("the secret of '{id}' is shorter than 8 characters")));
+            }
+            let grants = match (form.read, form.write) {
+                (None, None) => None,
+                (read, write) => {
+                    Some(Grants { read: read.unwrap_or_default(), write: write.unwrap_or_default() })
+                }
+            };
+            let credentials = Credentials { access_key_id: id.clone(), secret_access_key: form.secret_access_key };
+            first.get_or_insert_with(|| credentials.clone());
+            if keys.insert(id.clone(), Key { credentials, grants }).is_some() {
+                return Err(Error::invalid(format!("the access key id '{id}' is there twice")));
+            }
+        }
+        let first = first.ok_or_else(|| Error::invalid("there is no [[key]]"))?;
+        Ok(Self { first, keys })
+    }
+
+    /// The key of this id.
+    pub fn get(&self, access_key_id: &str) -> Option<&Key> {
+        self.keys.get(access_key_id)
+    }
+
+    /// The pair that stands first in the file.
+    pub fn first(&self) -> &Credentials {
+        &self.first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = r#"
+        [[key]]
+        access_key_id = "ops"
+        secret_access_key = "correct horse"
+        [[key]]
+        access_key_id = "dashboard"
+        secret_access_key = "battery staple"
+        read = ["logs", "public-*"]
+        write = ["scratch"]
+    "#;
+
+    #[test]
+    fn keys_may_do_what_is_granted() {
+        let keys = Keyring::parse(FILE).unwrap();
+        assert_eq!(keys.first().access_key_id, "ops");
+        assert!(keys.get("ops").unwrap().may(Right::Write, "anything"));
+        assert!(keys.get("nobody").is_none());
+        let key = keys.get("dashboard").unwrap();
+        for (bucket, read, write) in [
+            ("logs", true, false),
+            ("logs2", false, false),
+            ("public-1", true, false),
+            ("publi", false, false),
+            ("scratch", true, true),
+        ] {
+            assert_eq!((key.may(Right::Read, bucket), key.may(Right::Write, bucket)), (read, write), "{bucket}");
+        }
+        assert!(!format!("{keys:?} {key:?}").contains("battery"));
+    }
+
+    #[test]
+    fn mistakes_are_named_without_secrets() {
+        let twice = FILE.replace("dashboard", "ops");
+        for (text, said) in [
+            ("", "line 1"),
+            ("[[key]]\naccess_key_id = \"a\"\nsecret_access_key = hunter2hunter2\n", "line 3"),
+            ("[[key]]\naccess_key_id = \"a/b\"\nsecret_access_key = \"12345678\"\n", "no access key id"),
+            ("[[key]]\naccess_key_id = \"a\"\nsecret_access_key = \"short\"\n", "shorter"),
+            (twice.as_str(), "twice"),
+            ("key = []", "no [[key]]"),
+        ] {
+            let error = Keyring::parse(text).unwrap_err().to_string();
+            assert!(error.contains(said) && !error.contains("hunter2"), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! What buckets here never have: the answers S3 gives where it was never set up.
+//!
+//! Clients ask for these before they do anything else, and take NotImplemented for a broken server. Setting
+//! any of them up is NotImplemented all the same.
+
+use s3s::dto::*;
+use s3s::{S3Error, S3ErrorCode, S3Request, S3Result};
+
+use crate::s3::Edge;
+
+/// Defines operations that look whether the bucket is there and then give one and the same answer.
+macro_rules! answers {
+    ($($name:ident($input:ty) -> $output:ty = $answer:expr;)*) => {
+        $(pub(in crate::s3) async fn $name(edge: &Edge, req: S3Request<$input>) -> S3Result<$output> {
+            edge.store.bucket(&req.input.bucket).await?;
+            $answer
+        })*
+    };
+}
+
+answers! {
+    versioning(GetBucketVersioningInput) -> GetBucketVersioningOutput = Ok(GetBucketVersioningOutput::default());
+    accelerate(GetBucketAccelerateConfigurationInput) -> GetBucketAccelerateConfigurationOutput
+        = Ok(GetBucketAccelerateConfigurationOutput::default());
+    logging(GetBucketLoggingInput) -> GetBucketLoggingOutput = Ok(GetBucketLoggingOutput::default());
+    notification(GetBucketNotificationConfigurationInput) -> GetBucketNotificationConfigurationOutput
+        = Ok(GetBucketNotificationConfigurationOutput::default());
+    request_payment(GetBucketRequestPaymentInput) -> GetBucketRequestPaymentOutput
+        = Ok(GetBucketRequestPaymentOutput { payer: Some(Payer::from_static(Payer::BUCKET_OWNER)) });
+    encryption(GetBucketEncryptionInput) -> GetBucketEncryptionOutput
+        = Err(missing(S3ErrorCode::ServerSideEncryptionConfigurationNotFoundError, "server side encryption configuration"));
+    lifecycle(GetBucketLifecycleConfigurationInput) -> GetBucketLifecycleConfigurationOutput
+        = Err(missing(S3ErrorCode::NoSuchLifecycleConfiguration, "lifecycle configuration"));
+    policy(GetBucketPolicyInput) -> GetBucketPolicyOutput
+        = Err(missing(S3ErrorCode::NoSuchBucketPolicy, "bucket policy"));
+    policy_status(GetBucketPolicyStatusInput) -> GetBucketPolicyStatusOutput
+        = Err(missing(S3ErrorCode::NoSuchBucketPolicy, "bucket policy"));
+    replication(GetBucketReplicationInput) -> GetBucketReplicationOutput
+        = Err(missing(S3ErrorCode::ReplicationConfigurationNotFoundError, "replication configuration"));
+    website(GetBucketWebsiteInput) -> GetBucketWebsiteOutput
+        = Err(missing(S3ErrorCode::NoSuchWebsiteConfiguration, "website configuration"));
+    object_lock(GetObjectLockConfigurationInput) -> GetObjectLockConfigurationOutput
+        = Err(missing(S3ErrorCode::ObjectLockConfigurationNotFoundError, "object lock configuration"));
+}
+
+/// An answer that says that the bucket has no such thing.
+pub(super) fn missing(code: S3ErrorCode, what: &str) -> S3Error {
+    let mut error = S3Error::with_message(code, format!("The {what} does not exist"));
+    error.set_status_code(http::StatusCode::NOT_FOUND);
+    error
+}

@@ -1,0 +1,180 @@
+//! CopyObject and UploadPartCopy: copies inside the store.
+//!
+//! An object is copied without reading it; only a checksum of another kind makes its bytes be read again.
+
+use futures::StreamExt;
+use s3s::dto::*;
+use s3s::{S3Request, S3Result, s3_error};
+
+use super::multipart::part_number;
+use crate::keyring::Right;
+use crate::s3::attributes::{
+    attributes_of, etag, no_version, one_of, refuse, refuse_of_writes, timestamp,
+};
+use crate::s3::checksums::{algorithm, put_checksum, put_typed_checksum};
+use crate::s3::conditions::{Conditions, write_condition};
+use crate::s3::{Edge, Signer, tags};
+use crate::store::{Algorithm, Body, CopyRequest, ObjectMeta, PutOptions, StoreError, UploadKey};
+
+pub(in crate::s3) async fn copy_object(edge: &Edge, req: S3Request<CopyObjectInput>) -> S3Result<CopyObjectOutput> {
+    let mut input = req.input;
+    refuse_of_writes!(input);
+    refuse!(input, copy_source_sse_customer_algorithm, copy_source_sse_customer_key);
+    let (from_bucket, from_key) = source(edge, req.credentials.as_ref(), &input.copy_source)?;
+    let conditions = Conditions {
+        if_match: input.copy_source_if_match.take(),
+        if_none_match: input.copy_source_if_none_match.take(),
+        if_modified_since: input.copy_source_if_modified_since.take(),
+        if_unmodified_since: input.copy_source_if_unmodified_since.take(),
+    };
+    let directives = [("COPY", false), ("REPLACE", true)];
+    let directive = input.metadata_directive.as_ref().map(MetadataDirective::as_str);
+    let replace = one_of(directive, &directives, "x-amz-metadata-directive", false)?;
+    let directive = input.tagging_directive.as_ref().map(TaggingDirective::as_str);
+    let retag = one_of(directive, &directives, "x-amz-tagging-directive", false)?;
+    let asked = input.checksum_algorithm.as_ref().map(|name| algorithm(name.as_str())).transpose()?;
+    if !replace && !retag && asked.is_none() && from_bucket == input.bucket && from_key == input.key {
+        return Err(s3_error!(
+            InvalidRequest,
+            "This copy request is illegal because it is trying to copy an object to itself without changing the \
+             object's metadata, storage class, website redirect location or encryption attributes."
+        ));
+    }
+    let tagged = input.tagging.take().filter(|_| retag);
+    let tagged = tagged.as_deref().map(tags::from_header).transpose()?.unwrap_or_default();
+    let attributes = attributes_of!(input, edge.limits)?;
+    // Both are there only in headers that s3s does not read for copies.
+    let condition = write_condition(header(&req.headers, "if-match")?, header(&req.headers, "if-none-match")?);
+    edge.store.bucket(&input.bucket).await?;
+    let from = edge.store.head(&from_bucket, &from_key).await?;
+    conditions.check_source(&from)?;
+    let request = CopyRequest {
+        from_bucket,
+        from_key,
+        from_etag: from.etag.clone(),
+        bucket: input.bucket,
+        key: input.key,
+        attributes: replace.then_some(attributes),
+        tags: retag.then_some(tagged),
+        condition,
+    };
+    let has = |wanted| from.checksum.as_ref().is_some_and(|had| had.algorithm == wanted && !had.is_composite());
+    let meta = match asked {
+        Some(wanted) if !has(wanted) => copy_bytes(edge, request, &from, wanted).await?,
+        _ => edge.store.copy(request).await?,
+    };
+    let mut result = CopyObjectResult {
+        e_tag: Some(etag(&meta.etag)),
+        last_modified: Some(timestamp(meta.modified_ms)),
+        ..CopyObjectResult::default()
+    };
+    put_typed_checksum!(result, &meta.checksum);
+    Ok(CopyObjectOutput { copy_object_result: Some(result), ..CopyObjectOutput::default() })
+}
+
+/// Copies by reading, which makes the checksum that was asked for.
+async fn copy_bytes(edge: &Edge, request: CopyRequest, from: &ObjectMeta, wanted: Algorithm) -> S3Result<ObjectMeta> {
+    let object = edge.store.open(&request.from_bucket, &request.from_key).await?;
+    if object.meta.etag != request.from_etag {
+        return Err(StoreError::Changed(request.from_key).into());
+    }
+    let blocks = object.data.blocks(0..object.meta.size);
+    let body: Body = Box::pin(blocks.map(|block| block.map_err(StoreError::io("cannot read the source"))));
+    let staged = edge.store.stage(body, Some(wanted)).await?;
+    let options = PutOptions {
+        attributes: request.attributes.unwrap_or_else(|| from.attributes.clone()),
+        checksum: staged.checksum.clone(),
+        tags: request.tags.unwrap_or_else(|| from.tags.clone()),
+        condition: request.condition,
+    };
+    Ok(edge.store.put(&request.bucket, &request.key, staged, options).await?)
+}
+
+pub(in crate::s3) async fn upload_part_copy(
+    edge: &Edge,
+    req: S3Request<UploadPartCopyInput>,
+) -> S3Result<UploadPartCopyOutput> {
+    let mut input = req.input;
+    refuse!(input, sse_customer_algorithm, copy_source_sse_customer_algorithm);
+    let number = part_number(edge, input.part_number)?;
+    let (from_bucket, from_key) = source(edge, req.credentials.as_ref(), &input.copy_source)?;
+    let upload = edge.store.upload(&input.bucket, &input.key, &input.upload_id).await?;
+    let object = edge.store.open(&from_bucket, &from_key).await?;
+    let conditions = Conditions {
+        if_match: input.copy_source_if_match.take(),
+        if_none_match: input.copy_source_if_none_match.take(),
+        if_modified_since: input.copy_source_if_modified_since.take(),
+        if_unmodified_since: input.copy_source_if_unmodified_since.take(),
+    };
+    conditions.check_source(&object.meta)?;
+    let range = match input.copy_source_range.as_deref() {
+        None => 0..object.meta.size,
+        Some(text) => range(text, object.meta.size)?,
+    };
+    let body = object.data.blocks(range).map(|block| block.map_err(StoreError::io("cannot read the source")));
+    let staged = edge.store.stage(Box::pin(body), upload.algorithm).await?;
+    let at = UploadKey { bucket: input.bucket, key: input.key, id: input.upload_id };
+    let part = edge.store.put_part(at, number, staged).await?;
+    let mut result = CopyPartResult {
+        e_tag: Some(etag(&part.etag)),
+        last_modified: Some(timestamp(part.modified_ms)),
+        ..CopyPartResult::default()
+    };
+    put_checksum!(result, &part.checksum);
+    Ok(UploadPartCopyOutput { copy_part_result: Some(result), ..UploadPartCopyOutput::default() })
+}
+
+/// The bucket and key a copy reads, which the signer must be allowed to read.
+fn source(edge: &Edge, signer: Option<&Signer>, source: &CopySource) -> S3Result<(String, String)> {
+    match source {
+        CopySource::Bucket { bucket, key, version_id } => {
+            no_version(version_id.as_deref())?;
+            edge.permit(signer, Right::Read, bucket)?;
+            Ok((bucket.to_string(), key.to_string()))
+        }
+        _ => Err(s3_error!(NotImplemented, "copy sources are named as bucket/key, access points are not implemented")),
+    }
+}
+
+fn header(headers: &http::HeaderMap, name: &str) -> S3Result<Option<ETagCondition>> {
+    let Some(value) = headers.get(name).filter(|value| !value.is_empty()) else { return Ok(None) };
+    let condition = ETagCondition::parse_http_header(value.as_bytes());
+    condition.map(Some).map_err(|_| s3_error!(InvalidArgument, "the header {} is malformed", name))
+}
+
+/// Both ends are written, and both lie in the source.
+fn range(text: &str, size: u64) -> S3Result<std::ops::Range<u64>> {
+    let malformed = || {
+        s3_error!(
+            InvalidArgument,
+            "The x-amz-copy-source-range value must be of the form bytes=first-last where first and last are the \
+             zero-based offsets of the first and last bytes to copy"
+        )
+    };
+    let (first, last) = text.strip_prefix("bytes=").and_then(|range| range.split_once('-')).ok_or_else(malformed)?;
+    let number = |text: &str| {
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse::<u64>().ok().filter(|_| digits)
+    };
+    let (first, last) = number(first).zip(number(last)).ok_or_else(malformed)?;
+    if first > last || last >= size {
+        return Err(s3_error!(InvalidArgument, "Range specified is not valid for source object of size: {}", size));
+    }
+    Ok(first..last + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_of_copies_are_whole_and_inside() {
+        assert_eq!(range("bytes=0-4", 5).unwrap(), 0..5);
+        assert_eq!(range("bytes=4-4", 5).unwrap(), 4..5);
+        for wrong in ["bytes=0-5", "bytes=3-2", "bytes=0-", "bytes=-3", "0-2", "bytes=a-b", "bytes=0-2,3-5", "bytes=+1-2"] {
+            assert!(range(wrong, 5).is_err(), "{wrong}");
+        }
+        assert!(range("bytes=0-0", 0).is_err());
+        assert!(range("bytes=0-18446744073709551615", 5).is_err());
+    }
+}

@@ -1,0 +1,152 @@
+//! What can be set on a bucket: tags, cross-origin rules, and two settings that change nothing here.
+
+use s3s::dto::*;
+use s3s::{S3ErrorCode, S3Request, S3Result, s3_error};
+
+use super::absent::missing;
+use crate::s3::{Edge, cors, tags};
+use crate::store::{BucketSettings, PublicAccessBlock as Block};
+
+async fn read(edge: &Edge, bucket: &str) -> S3Result<BucketSettings> {
+    Ok(edge.store.bucket(bucket).await?.settings)
+}
+
+async fn change(
+    edge: &Edge,
+    bucket: &str,
+    change: impl FnOnce(&mut BucketSettings) + Send + 'static,
+) -> S3Result<()> {
+    Ok(edge.store.change_bucket(bucket, Box::new(change)).await?)
+}
+
+pub(in crate::s3) async fn get_tagging(
+    edge: &Edge,
+    req: S3Request<GetBucketTaggingInput>,
+) -> S3Result<GetBucketTaggingOutput> {
+    let found = read(edge, &req.input.bucket).await?.tags;
+    let found = found.ok_or_else(|| missing(S3ErrorCode::NoSuchTagSet, "TagSet"))?;
+    Ok(GetBucketTaggingOutput { tag_set: tags::to_set(found) })
+}
+
+pub(in crate::s3) async fn put_tagging(
+    edge: &Edge,
+    req: S3Request<PutBucketTaggingInput>,
+) -> S3Result<PutBucketTaggingOutput> {
+    let given = tags::from_set(req.input.tagging.tag_set, tags::BUCKET_TAGS)?;
+    change(edge, &req.input.bucket, |settings| settings.tags = Some(given)).await?;
+    Ok(PutBucketTaggingOutput::default())
+}
+
+pub(in crate::s3) async fn delete_tagging(
+    edge: &Edge,
+    req: S3Request<DeleteBucketTaggingInput>,
+) -> S3Result<DeleteBucketTaggingOutput> {
+    change(edge, &req.input.bucket, |settings| settings.tags = None).await?;
+    Ok(DeleteBucketTaggingOutput::default())
+}
+
+pub(in crate::s3) async fn get_cors(
+    edge: &Edge,
+    req: S3Request<GetBucketCorsInput>,
+) -> S3Result<GetBucketCorsOutput> {
+    let rules = read(edge, &req.input.bucket).await?.cors;
+    let rules = rules.ok_or_else(|| missing(S3ErrorCode::NoSuchCORSConfiguration, "CORS configuration"))?;
+    Ok(GetBucketCorsOutput { cors_rules: Some(cors::told(rules)) })
+}
+
+pub(in crate::s3) async fn put_cors(
+    edge: &Edge,
+    req: S3Request<PutBucketCorsInput>,
+) -> S3Result<PutBucketCorsOutput> {
+    let rules = cors::checked(req.input.cors_configuration.cors_rules)?;
+    change(edge, &req.input.bucket, |settings| settings.cors = Some(rules)).await?;
+    Ok(PutBucketCorsOutput::default())
+}
+
+pub(in crate::s3) async fn delete_cors(
+    edge: &Edge,
+    req: S3Request<DeleteBucketCorsInput>,
+) -> S3Result<DeleteBucketCorsOutput> {
+    change(edge, &req.input.bucket, |settings| settings.cors = None).await?;
+    Ok(DeleteBucketCorsOutput::default())
+}
+
+/// The names of who may own an uploaded object. Whichever is set, the owner of the node does.
+pub(super) fn ownership(given: &ObjectOwnership) -> S3Result<String> {
+    match given.as_str() {
+        name @ (ObjectOwnership::BUCKET_OWNER_ENFORCED
+        | ObjectOwnership::BUCKET_OWNER_PREFERRED
+        | ObjectOwnership::OBJECT_WRITER) => Ok(name.to_owned()),
+        other => Err(s3_error!(InvalidArgument, "there is no object ownership '{}'", other)),
+    }
+}
+
+pub(in crate::s3) async fn get_ownership(
+    edge: &Edge,
+    req: S3Request<GetBucketOwnershipControlsInput>,
+) -> S3Result<GetBucketOwnershipControlsOutput> {
+    let found = read(edge, &req.input.bucket).await?.ownership;
+    let found =
+        found.ok_or_else(|| missing(S3ErrorCode::OwnershipControlsNotFoundError, "bucket ownership controls"))?;
+    let rules = vec![OwnershipControlsRule { object_ownership: ObjectOwnership::from(found) }];
+    Ok(GetBucketOwnershipControlsOutput { ownership_controls: Some(OwnershipControls { rules }) })
+}
+
+pub(in crate::s3) async fn put_ownership(
+    edge: &Edge,
+    req: S3Request<PutBucketOwnershipControlsInput>,
+) -> S3Result<PutBucketOwnershipControlsOutput> {
+    let [rule] = req.input.ownership_controls.rules.as_slice() else {
+        return Err(s3_error!(MalformedXML, "ownership controls have exactly one rule"));
+    };
+    let name = ownership(&rule.object_ownership)?;
+    change(edge, &req.input.bucket, |settings| settings.ownership = Some(name)).await?;
+    Ok(PutBucketOwnershipControlsOutput::default())
+}
+
+pub(in crate::s3) async fn delete_ownership(
+    edge: &Edge,
+    req: S3Request<DeleteBucketOwnershipControlsInput>,
+) -> S3Result<DeleteBucketOwnershipControlsOutput> {
+    change(edge, &req.input.bucket, |settings| settings.ownership = None).await?;
+    Ok(DeleteBucketOwnershipControlsOutput::default())
+}
+
+pub(in crate::s3) async fn get_public_access_block(
+    edge: &Edge,
+    req: S3Request<GetPublicAccessBlockInput>,
+) -> S3Result<GetPublicAccessBlockOutput> {
+    let found = read(edge, &req.input.bucket).await?.public_access_block;
+    let code = || S3ErrorCode::from_bytes(b"NoSuchPublicAccessBlockConfiguration").unwrap_or(S3ErrorCode::NoSuchKey);
+    let found = found.ok_or_else(|| missing(code(), "public access block configuration"))?;
+    let configuration = PublicAccessBlockConfiguration {
+        block_public_acls: Some(found.block_public_acls),
+        block_public_policy: Some(found.block_public_policy),
+        ignore_public_acls: Some(found.ignore_public_acls),
+        restrict_public_buckets: Some(found.restrict_public_buckets),
+    };
+    Ok(GetPublicAccessBlockOutput { public_access_block_configuration: Some(configuration) })
+}
+
+pub(in crate::s3) async fn put_public_access_block(
+    edge: &Edge,
+    req: S3Request<PutPublicAccessBlockInput>,
+) -> S3Result<PutPublicAccessBlockOutput> {
+    let given = req.input.public_access_block_configuration;
+    let block = Block {
+        block_public_acls: given.block_public_acls.unwrap_or(false),
+        ignore_public_acls: given.ignore_public_acls.unwrap_or(false),
+        block_public_policy: given.block_public_policy.unwrap_or(false),
+        restrict_public_buckets: given.restrict_public_buckets.unwrap_or(false),
+    };
+    change(edge, &req.input.bucket, move |settings| settings.public_access_block = Some(block)).await?;
+    Ok(PutPublicAccessBlockOutput::default())
+}
+
+pub(in crate::s3) async fn delete_public_access_block(
+    edge: &Edge,
+    req: S3Request<DeletePublicAccessBlockInput>,
+) -> S3Result<DeletePublicAccessBlockOutput> {
+    change(edge, &req.input.bucket, |settings| settings.public_access_block = None).await?;
+    Ok(DeletePublicAccessBlockOutput::default())
+}

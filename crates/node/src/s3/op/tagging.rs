@@ -1,0 +1,35 @@
+//! GetObjectTagging, PutObjectTagging, DeleteObjectTagging.
+
+use s3s::dto::*;
+use s3s::{S3Request, S3Result};
+
+use crate::s3::attributes::no_version;
+use crate::s3::{Edge, tags};
+
+pub(in crate::s3) async fn get_object_tagging(
+    edge: &Edge,
+    req: S3Request<GetObjectTaggingInput>,
+) -> S3Result<GetObjectTaggingOutput> {
+    no_version(req.input.version_id.as_deref())?;
+    let meta = edge.store.head(&req.input.bucket, &req.input.key).await?;
+    Ok(GetObjectTaggingOutput { tag_set: tags::to_set(meta.tags), version_id: None })
+}
+
+pub(in crate::s3) async fn put_object_tagging(
+    edge: &Edge,
+    req: S3Request<PutObjectTaggingInput>,
+) -> S3Result<PutObjectTaggingOutput> {
+    no_version(req.input.version_id.as_deref())?;
+    let given = tags::from_set(req.input.tagging.tag_set, tags::OBJECT_TAGS)?;
+    edge.store.set_tags(&req.input.bucket, &req.input.key, given).await?;
+    Ok(PutObjectTaggingOutput::default())
+}
+
+pub(in crate::s3) async fn delete_object_tagging(
+    edge: &Edge,
+    req: S3Request<DeleteObjectTaggingInput>,
+) -> S3Result<DeleteObjectTaggingOutput> {
+    no_version(req.input.version_id.as_deref())?;
+    edge.store.set_tags(&req.input.bucket, &req.input.key, Vec::new()).await?;
+    Ok(DeleteObjectTaggingOutput::default())
+}

@@ -1,0 +1,165 @@
+//! What stands around s3s: what must be refused before it compares signatures, cross-origin answers, and
+//! details of its answers that clients look at.
+
+use std::sync::Arc;
+
+use http::header::{ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, CONTENT_TYPE, HOST, ORIGIN};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
+use s3s::service::S3Service;
+use s3s::{Body, HttpError, HttpRequest, HttpResponse, S3Error, s3_error};
+
+use super::access;
+use super::cors::{self, Asked};
+use super::host::Domains;
+use crate::store::{CorsRule, Store};
+
+/// The id of a request, given in its extensions: errors carry it in their body.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestId(pub String);
+
+/// The S3 service of a node. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Service {
+    inner: S3Service,
+    store: Arc<dyn Store>,
+    domains: Domains,
+}
+
+/// What is kept of a request for its answer.
+struct Asking {
+    id: Option<String>,
+    path: String,
+    attributes: bool,
+    /// Bucket, origin and method of a page's request.
+    origin: Option<(String, String, Method)>,
+}
+
+impl Service {
+    pub fn new(inner: S3Service, store: Arc<dyn Store>, domains: Domains) -> Self {
+        Self { inner, store, domains }
+    }
+
+    /// Answers a request.
+    pub async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let asking = self.asking(&request);
+        let mut response = if let Err(error) = access::refuse_version_2(&request) {
+            plain(error)?
+        } else if request.method() == Method::OPTIONS {
+            self.preflight(&request).await.map_or_else(plain, Ok)?
+        } else {
+            self.inner.call(request).await?
+        };
+        if let Some((bucket, origin, method)) = &asking.origin {
+            let rules = self.rules(bucket).await;
+            let allowed = cors::answer(&rules, Asked { origin, method: method.as_str(), headers: "" });
+            response.headers_mut().extend(allowed.unwrap_or_default());
+        }
+        asking.finish(&mut response);
+        Ok(response)
+    }
+
+    fn asking<B>(&self, request: &Request<B>) -> Asking {
+        let origin = request.headers().get(ORIGIN).and_then(|origin| origin.to_str().ok());
+        let origin = origin.filter(|_| request.method() != Method::OPTIONS);
+        let bucket = origin.and_then(|_| self.bucket(request.uri(), request.headers()));
+        Asking {
+            id: request.extensions().get::<RequestId>().map(|id| id.0.clone()),
+            path: request.uri().path().to_owned(),
+            attributes: request.uri().query().is_some_and(|query| query.split('&').any(|pair| pair == "attributes")),
+            origin: bucket.zip(origin).map(|(bucket, origin)| (bucket, origin.to_owned(), request.method().clone())),
+        }
+    }
+
+    /// The bucket a request is about, before s3s has looked at it.
+    fn bucket(&self, uri: &Uri, headers: &HeaderMap) -> Option<String> {
+        let host = headers.get(HOST).and_then(|host| host.to_str().ok()).or(uri.authority().map(|host| host.as_str()));
+        if let Some(bucket) = host.and_then(|host| self.domains.bucket(host)) {
+            return Some(bucket);
+        }
+        let first = uri.path().trim_start_matches('/').split('/').next();
+        first.filter(|name| !name.is_empty()).map(str::to_owned)
+    }
+
+    /// No rules where there is no such bucket: it is not told to everyone which there are.
+    async fn rules(&self, bucket: &str) -> Vec<CorsRule> {
+        self.store.bucket(bucket).await.ok().and_then(|bucket| bucket.settings.cors).unwrap_or_default()
+    }
+
+    /// Browsers ask unsigned what a page may do.
+    async fn preflight<B>(&self, request: &Request<B>) -> Result<HttpResponse, S3Error> {
+        let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
+        let origin = header(ORIGIN).ok_or_else(|| {
+            s3_error!(InvalidRequest, "Insufficient information. Origin request header needed.")
+        })?;
+        let method = header(ACCESS_CONTROL_REQUEST_METHOD)
+            .ok_or_else(|| s3_error!(InvalidRequest, "Invalid Access-Control-Request-Method: null"))?;
+        let asked = Asked { origin, method, headers: header(ACCESS_CONTROL_REQUEST_HEADERS).unwrap_or_default() };
+        let rules = match self.bucket(request.uri(), request.headers()) {
+            Some(bucket) => self.rules(&bucket).await,
+            None => Vec::new(),
+        };
+        let allowed = cors::answer(&rules, asked)
+            .ok_or_else(|| s3_error!(AccessDenied, "CORSResponse: This CORS request is not allowed."))?;
+        let mut response = Response::new(Body::empty());
+        response.headers_mut().extend(allowed);
+        Ok(response)
+    }
+}
+
+fn plain(error: S3Error) -> Result<HttpResponse, HttpError> {
+    error.to_http_response().map_err(|error| HttpError::new(Box::new(error)))
+}
+
+impl Asking {
+    fn finish(&self, response: &mut HttpResponse) {
+        let failed = response.status().is_client_error() || response.status().is_server_error();
+        if !failed && !self.attributes {
+            return;
+        }
+        let is_xml = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "application/xml");
+        let text = response.body().bytes().filter(|_| is_xml).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let Some(text) = text else { return };
+        let text = if failed { self.sign(&text) } else { bare_etag(&text) };
+        // The body of an answer has the length that its header says.
+        response.headers_mut().remove(http::header::CONTENT_LENGTH);
+        *response.body_mut() = Body::from(text);
+        if response.status() == StatusCode::NOT_MODIFIED {
+            *response.body_mut() = Body::empty();
+        }
+    }
+
+    /// An error says which request it answers.
+    fn sign(&self, text: &str) -> String {
+        let id = self.id.as_deref().unwrap_or_default();
+        let about = format!("<Resource>{}</Resource><RequestId>{id}</RequestId></Error>", escaped(&self.path));
+        text.replacen("</Error>", &about, 1)
+    }
+}
+
+/// GetObjectAttributes is the one operation that writes ETags without quotes.
+fn bare_etag(text: &str) -> String {
+    let quote = |at: &str| at.replace("<ETag>\"", "<ETag>").replace("\"</ETag>", "</ETag>");
+    quote(&text.replace("<ETag>&quot;", "<ETag>").replace("&quot;</ETag>", "</ETag>"))
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_name_the_request() {
+        let asking =
+            Asking { id: Some("7".into()), path: "/b/<k>&".into(), attributes: false, origin: None };
+        let signed = asking.sign("<Error><Code>X</Code></Error>");
+        assert_eq!(
+            signed,
+            "<Error><Code>X</Code><Resource>/b/&lt;k&gt;&amp;</Resource><RequestId>7</RequestId></Error>"
+        );
+        assert_eq!(bare_etag("<ETag>\"a\"</ETag>"), "<ETag>a</ETag>");
+        assert_eq!(bare_etag("<ETag>&quot;a&quot;</ETag>"), "<ETag>a</ETag>");
+    }
+}

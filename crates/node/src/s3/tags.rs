@@ -1,0 +1,80 @@
+//! Tags: as a header, as XML, and what S3 allows in them.
+
+use std::collections::HashSet;
+
+use s3s::{S3Result, s3_error};
+
+use crate::store::Tag;
+
+/// Tags of one object: 10, as in S3.
+pub(super) const OBJECT_TAGS: usize = 10;
+
+/// Tags of one bucket: 50, as in S3.
+pub(super) const BUCKET_TAGS: usize = 50;
+
+const KEY_CHARACTERS: usize = 128;
+const VALUE_CHARACTERS: usize = 256;
+
+/// The tags of a set, checked.
+pub(super) fn from_set(set: Vec<s3s::dto::Tag>, most: usize) -> S3Result<Vec<Tag>> {
+    let tags = set.into_iter().map(|tag| Tag { key: tag.key.unwrap_or_default(), value: tag.value.unwrap_or_default() });
+    checked(tags.collect(), most)
+}
+
+/// The tags of an `x-amz-tagging` header, which is written like a query string.
+pub(super) fn from_header(text: &str) -> S3Result<Vec<Tag>> {
+    let pairs = url::form_urlencoded::parse(text.as_bytes());
+    checked(pairs.map(|(key, value)| Tag { key: key.into_owned(), value: value.into_owned() }).collect(), OBJECT_TAGS)
+}
+
+/// The tags as S3 tells them.
+pub(super) fn to_set(tags: Vec<Tag>) -> Vec<s3s::dto::Tag> {
+    tags.into_iter().map(|tag| s3s::dto::Tag { key: Some(tag.key), value: Some(tag.value) }).collect()
+}
+
+fn checked(tags: Vec<Tag>, most: usize) -> S3Result<Vec<Tag>> {
+    if tags.len() > most {
+        return Err(s3_error!(InvalidTag, "at most {} tags are allowed, not {}", most, tags.len()));
+    }
+    let mut keys = HashSet::new();
+    for tag in &tags {
+        let length = tag.key.chars().count();
+        if length == 0 || length > KEY_CHARACTERS {
+            return Err(s3_error!(InvalidTag, "a tag's key has 1 to {} characters", KEY_CHARACTERS));
+        }
+        if tag.value.chars().count() > VALUE_CHARACTERS {
+            return Err(s3_error!(InvalidTag, "a tag's value has at most {} characters", VALUE_CHARACTERS));
+        }
+        if tag.key.starts_with("aws:") {
+            return Err(s3_error!(InvalidTag, "tags that start with aws: are reserved"));
+        }
+        if !keys.insert(&tag.key) {
+            return Err(s3_error!(InvalidTag, "Cannot provide multiple Tags with the same key"));
+        }
+    }
+    Ok(tags)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_read_like_queries() {
+        let tags = from_header("a=b&c+d=%C3%BC&flag").unwrap();
+        let pairs: Vec<_> = tags.iter().map(|tag| (tag.key.as_str(), tag.value.as_str())).collect();
+        assert_eq!(pairs, [("a", "b"), ("c d", "ü"), ("flag", "")]);
+        assert_eq!(from_header("").unwrap(), []);
+    }
+
+    #[test]
+    fn what_s3_refuses_is_refused() {
+        let many: Vec<String> = (0..11).map(|number| format!("k{number}=v")).collect();
+        assert!(from_header(&many[..10].join("&")).is_ok());
+        let (long_key, long_value) = ("k".repeat(129), format!("k={}", "v".repeat(257)));
+        for wrong in [many.join("&").as_str(), "=v", &long_key, &long_value, "a=1&a=2", "aws:x=y"] {
+            assert!(from_header(wrong).is_err(), "{wrong}");
+        }
+        assert!(from_header(&format!("{}={}", "k".repeat(128), "v".repeat(256))).is_ok());
+    }
+}

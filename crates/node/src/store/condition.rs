@@ -1,0 +1,91 @@
+//! What must hold of the present object for a write to happen.
+//!
+//! Decided inside the index transaction that makes the write visible, so that of many writers with the same
+//! condition one wins.
+
+use super::{ObjectMeta, Result, StoreError};
+
+/// The conditions of a write; none of them is always met.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Condition {
+    pub if_match: Option<Match>,
+    pub if_none_match: Option<Match>,
+    /// The object's time must be this, in seconds since 1970.
+    pub modified_s: Option<u64>,
+    /// The object's size must be this.
+    pub size: Option<u64>,
+}
+
+/// Which object a condition speaks of.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Match {
+    /// `*`: whatever is there.
+    Any,
+    /// An ETag without quotes.
+    Etag(String),
+}
+
+impl Match {
+    fn covers(&self, meta: &ObjectMeta) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Etag(etag) => *etag == meta.etag,
+        }
+    }
+}
+
+impl Condition {
+    /// Whether a write to `key` may go on, given what is there.
+    pub fn check(&self, key: &str, present: Option<&ObjectMeta>) -> Result<()> {
+        let Some(present) = present else {
+            return match &self.if_match {
+                Some(_) => Err(StoreError::NoSuchKey(key.to_owned())),
+                None => Ok(()),
+            };
+        };
+        if self.if_match.as_ref().is_some_and(|wanted| !wanted.covers(present)) {
+            return Err(StoreError::Precondition("If-Match"));
+        }
+        if self.if_none_match.as_ref().is_some_and(|known| known.covers(present)) {
+            return Err(StoreError::Precondition("If-None-Match"));
+        }
+        if self.modified_s.is_some_and(|wanted| wanted != present.modified_ms / 1000) {
+            return Err(StoreError::Precondition("x-amz-if-match-last-modified-time"));
+        }
+        if self.size.is_some_and(|wanted| wanted != present.size) {
+            return Err(StoreError::Precondition("x-amz-if-match-size"));
+        }
+        Ok(())
+    }
+
+    /// The same for a removal, where a key that does not exist is as good as removed.
+    pub fn check_removal(&self, key: &str, present: Option<&ObjectMeta>) -> Result<()> {
+        if present.is_none() { Ok(()) } else { self.check(key, present) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_speak_of_what_is_there() {
+        let there = ObjectMeta { etag: "a".into(), size: 3, modified_ms: 9_500, ..ObjectMeta::default() };
+        let etag = |text: &str| Some(Match::Etag(text.to_owned()));
+        let ok = |condition: &Condition, present| condition.check("k", present).is_ok();
+        let always = Condition::default();
+        assert!(ok(&always, None) && ok(&always, Some(&there)));
+        let absent = Condition { if_none_match: Some(Match::Any), ..Condition::default() };
+        assert!(ok(&absent, None) && !ok(&absent, Some(&there)));
+        let present = Condition { if_match: Some(Match::Any), ..Condition::default() };
+        assert!(matches!(present.check("k", None), Err(StoreError::NoSuchKey(_))) && ok(&present, Some(&there)));
+        assert!(present.check_removal("k", None).is_ok());
+        let same = Condition { if_match: etag("a"), modified_s: Some(9), size: Some(3), ..Condition::default() };
+        assert!(ok(&same, Some(&there)));
+        assert!(!ok(&Condition { size: Some(4), ..same.clone() }, Some(&there)));
+        assert!(!ok(&Condition { modified_s: Some(8), ..same.clone() }, Some(&there)));
+        assert!(!ok(&Condition { if_match: etag("b"), ..same.clone() }, Some(&there)));
+        assert!(!ok(&Condition { if_none_match: etag("a"), ..Condition::default() }, Some(&there)));
+        assert!(ok(&Condition { if_none_match: etag("b"), ..Condition::default() }, Some(&there)));
+    }
+}

@@ -1,0 +1,227 @@
+//! Uploads in parts, in the index: begun, filled with parts, listed, given up.
+//!
+//! How parts become an object is in [`super::multipart`].
+
+use redb::{ReadableTable, ReadableTableMetadata, WriteTransaction};
+use serde::{Deserialize, Serialize};
+
+use super::files::Segment;
+use super::index::{BUCKETS, Index, PARTS, UPLOADS, decode, encode, require_bucket};
+use super::listing::{find, successor};
+use super::{Algorithm, Attributes, Checksum, Result, StoreError, Tag, UploadKey};
+
+/// An upload under way.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(crate) struct UploadRecord {
+    pub started_ms: u64,
+    pub attributes: Attributes,
+    /// The checksum that every part carries.
+    pub algorithm: Option<Algorithm>,
+    /// The checksum of the object is that of its bytes, not of the checksums of its parts.
+    pub full_object: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<Tag>,
+}
+
+/// A part that was received.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct PartRecord {
+    pub segment: Segment,
+    /// The MD5 in hexadecimal.
+    pub etag: String,
+    pub modified_ms: u64,
+    pub checksum: Option<Checksum>,
+}
+
+/// Which uploads are listed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct UploadQuery {
+    pub prefix: String,
+    /// Keys with it after the prefix are rolled up; empty is none.
+    pub delimiter: String,
+    /// After this key and, of its uploads, after this id; an empty id is after all of them.
+    pub after: Option<(String, String)>,
+    pub limit: usize,
+}
+
+/// A page of the uploads under way.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct UploadPage {
+    /// Key, upload id, upload.
+    pub uploads: Vec<(String, String, UploadRecord)>,
+    pub prefixes: Vec<String>,
+    /// After which key and id the next page starts, if there is one.
+    pub next: Option<(String, String)>,
+}
+
+impl Index {
+    pub fn create_upload(&self, at: &UploadKey, upload: &UploadRecord, limit: usize) -> Result<()> {
+        self.write(|tx| {
+            require_bucket(&tx.open_table(BUCKETS)?, &at.bucket)?;
+            let mut uploads = tx.open_table(UPLOADS)?;
+            if uploads.len()? >= limit as u64 {
+                return Err(StoreError::TooMany { what: "uploads under way", limit });
+            }
+            uploads.insert((at.bucket.as_str(), at.key.as_bytes(), at.id.as_str()), encode(upload)?.as_slice())?;
+            Ok(())
+        })
+    }
+
+    pub fn upload(&self, at: &UploadKey) -> Result<UploadRecord> {
+        let tx = self.read()?;
+        require_bucket(&tx.open_table(BUCKETS)?, &at.bucket)?;
+        find_upload(&tx.open_table(UPLOADS)?, at)
+    }
+
+    /// Keeps a part; gives the file of the part with the same number before it.
+    pub fn put_part(&self, at: &UploadKey, number: u32, part: &PartRecord) -> Result<Vec<Segment>> {
+        self.write(|tx| {
+            // The upload may have been completed or aborted while the part arrived.
+            find_upload(&tx.open_table(UPLOADS)?, at)?;
+            let mut parts = tx.open_table(PARTS)?;
+            let before = parts.insert((at.id.as_str(), number), encode(part)?.as_slice())?;
+            before.map(|old| decode::<PartRecord>(old.value()).map(|old| old.segment)).into_iter().collect()
+        })
+    }
+
+    pub fn parts(&self, at: &UploadKey, after: u32, limit: usize) -> Result<(Vec<(u32, PartRecord)>, bool)> {
+        let tx = self.read()?;
+        find_upload(&tx.open_table(UPLOADS)?, at)?;
+        let mut parts = parts_of(&tx.open_table(PARTS)?, &at.id, after.saturating_add(1), limit + 1)?;
+        let more = parts.len() > limit;
+        parts.truncate(limit);
+        Ok((parts, more))
+    }
+
+    pub fn abort(&self, at: &UploadKey) -> Result<Vec<Segment>> {
+        self.write(|tx| {
+            require_bucket(&tx.open_table(BUCKETS)?, &at.bucket)?;
+            find_upload(&tx.open_table(UPLOADS)?, at)?;
+            drop_upload(tx, at)
+        })
+    }
+
+    /// Drops the uploads that started before `started_ms`; gives their files.
+    pub fn expire_uploads(&self, started_ms: u64) -> Result<Vec<Segment>> {
+        let mut old = Vec::new();
+        for entry in self.read()?.open_table(UPLOADS)?.iter()? {
+            let (at, upload) = entry?;
+            if decode::<UploadRecord>(upload.value())?.started_ms < started_ms {
+                old.push(upload_key(at.value()));
+            }
+        }
+        if old.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.write(|tx| drop_all(tx, &old))
+    }
+
+    pub fn uploads(&self, bucket: &str, query: &UploadQuery) -> Result<UploadPage> {
+        let tx = self.read()?;
+        require_bucket(&tx.open_table(BUCKETS)?, bucket)?;
+        let uploads = tx.open_table(UPLOADS)?;
+        let (key, id) = query.after.clone().unwrap_or_default();
+        let prefix = query.prefix.as_bytes();
+        let (from, from_id) = if key.as_bytes() < prefix { (prefix, "") } else { (key.as_bytes(), id.as_str()) };
+        let mut range = uploads.range((bucket, from, from_id)..)?;
+        let mut page = UploadPage::default();
+        let mut last = None;
+        while let Some(entry) = range.next() {
+            let (at, upload) = entry?;
+            let at = at.value();
+            if at.0 != bucket || !at.1.starts_with(prefix) {
+                break;
+            }
+            let found = upload_key(at);
+            // Without an id the marker covers every upload of its key, or all that is rolled up into it.
+            let rolled = !query.delimiter.is_empty() && key.ends_with(&query.delimiter) && found.key.starts_with(&key);
+            let covered = (found.key == key || rolled) && id.is_empty() || (found.key == key && found.id <= id);
+            if query.after.is_some() && covered {
+                continue;
+            }
+            if page.uploads.len() + page.prefixes.len() == query.limit {
+                page.next = last;
+                break;
+            }
+            let rest = at.1.get(prefix.len()..).unwrap_or_default();
+            match find(rest, query.delimiter.as_bytes()) {
+                None => {
+                    last = Some((found.key.clone(), found.id.clone()));
+                    page.uploads.push((found.key, found.id, decode(upload.value())?));
+                }
+                Some(place) => {
+                    let common = at.1.get(..prefix.len() + place + query.delimiter.len()).unwrap_or(at.1).to_vec();
+                    let text = String::from_utf8_lossy(&common).into_owned();
+                    last = Some((text.clone(), String::new()));
+                    page.prefixes.push(text);
+                    match successor(&common) {
+                        Some(after) => range = uploads.range((bucket, after.as_slice(), "")..)?,
+                        None => break,
+                    }
+                }
+            }
+        }
+        Ok(page)
+    }
+}
+
+fn upload_key((bucket, key, id): (&str, &[u8], &str)) -> UploadKey {
+    UploadKey { bucket: bucket.to_owned(), key: String::from_utf8_lossy(key).into_owned(), id: id.to_owned() }
+}
+
+pub(super) fn find_upload(
+    uploads: &impl ReadableTable<(&'static str, &'static [u8], &'static str), &'static [u8]>,
+    at: &UploadKey,
+) -> Result<UploadRecord> {
+    match uploads.get((at.bucket.as_str(), at.key.as_bytes(), at.id.as_str()))? {
+        Some(upload) => decode(upload.value()),
+        None => Err(StoreError::NoSuchUpload(at.id.clone())),
+    }
+}
+
+pub(super) fn parts_of(
+    parts: &impl ReadableTable<(&'static str, u32), &'static [u8]>,
+    id: &str,
+    from: u32,
+    limit: usize,
+) -> Result<Vec<(u32, PartRecord)>> {
+    let entries = parts.range((id, from)..=(id, u32::MAX))?.take(limit);
+    entries
+        .map(|entry| {
+            let (at, part) = entry?;
+            Ok((at.value().1, decode(part.value())?))
+        })
+        .collect()
+}
+
+/// Removes an upload and its parts; gives the files of the parts.
+pub(super) fn drop_upload(tx: &WriteTransaction, at: &UploadKey) -> Result<Vec<Segment>> {
+    drop_all(tx, std::slice::from_ref(at))
+}
+
+/// The same for all uploads of a bucket.
+pub(super) fn drop_uploads_of(tx: &WriteTransaction, bucket: &str) -> Result<Vec<Segment>> {
+    let mut all = Vec::new();
+    for entry in tx.open_table(UPLOADS)?.range((bucket, [].as_slice(), "")..)? {
+        let (at, _) = entry?;
+        if at.value().0 != bucket {
+            break;
+        }
+        all.push(upload_key(at.value()));
+    }
+    drop_all(tx, &all)
+}
+
+fn drop_all(tx: &WriteTransaction, all: &[UploadKey]) -> Result<Vec<Segment>> {
+    let mut uploads = tx.open_table(UPLOADS)?;
+    let mut parts = tx.open_table(PARTS)?;
+    let mut freed = Vec::new();
+    for at in all {
+        uploads.remove((at.bucket.as_str(), at.key.as_bytes(), at.id.as_str()))?;
+        for (number, part) in parts_of(&parts, &at.id, 0, usize::MAX)? {
+            parts.remove((at.id.as_str(), number))?;
+            freed.push(part.segment);
+        }
+    }
+    Ok(freed)
+}

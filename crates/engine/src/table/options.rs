@@ -234,7 +234,8 @@ impl TableOptions {
         match kind {
             Kind::Parquet => Format::Parquet,
             Kind::Json => {
-                Format::Json(JsonOptions { shape: self.json_shape.unwrap_or_default(), compression, raw_tokens: false })
+                let shape = self.json_shape.unwrap_or_default();
+                Format::Json(JsonOptions { shape, compression, ..JsonOptions::default() })
             }
             Kind::Csv | Kind::Tsv => {
                 let default = CsvOptions::default();
@@ -249,6 +250,7 @@ impl TableOptions {
                     ragged: self.ragged.unwrap_or_default(),
                     newlines_in_values: self.newlines_in_values.unwrap_or(false),
                     compression,
+                    wide: None,
                 })
             }
         }

@@ -1,8 +1,8 @@
-//! What a node has done since it started.
+//! What a node has done since it started, and what it is doing.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A reading of the counters.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -17,6 +17,12 @@ pub struct Counters {
     pub bytes_returned: u64,
     /// Authorised requests by S3 operation (`GetObject`, `SelectObjectContent`, …).
     pub requests: BTreeMap<String, u64>,
+    /// Answered requests by S3 operation and HTTP status, refused ones included.
+    pub answers: BTreeMap<(String, u16), u64>,
+    /// Connections that are open now.
+    pub connections: u64,
+    /// Requests whose answer has not left yet.
+    pub requests_in_flight: u64,
 }
 
 impl Counters {
@@ -33,8 +39,18 @@ pub(crate) struct Counting {
     pub received: AtomicU64,
     pub scanned: AtomicU64,
     pub returned: AtomicU64,
+    pub connections: AtomicU64,
+    pub in_flight: AtomicU64,
+    /// Requests that were told to slow down before anything was done for them.
+    pub refused: AtomicU64,
+    /// Answers whose client did not take all of them.
+    pub cut_off: AtomicU64,
+    /// Answers that the node could not finish.
+    pub failed: AtomicU64,
     /// Bounded by the number of S3 operations.
     requests: Mutex<BTreeMap<String, u64>>,
+    /// Bounded by the number of S3 operations and HTTP statuses.
+    answers: Mutex<BTreeMap<(String, u16), u64>>,
 }
 
 impl Counting {
@@ -48,6 +64,11 @@ impl Counting {
         }
     }
 
+    pub fn answer(&self, operation: &str, status: u16) {
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        *answers.entry((operation.to_owned(), status)).or_insert(0) += 1;
+    }
+
     pub fn read(&self) -> Counters {
         Counters {
             bytes_sent: self.sent.load(Relaxed),
@@ -55,6 +76,29 @@ impl Counting {
             bytes_scanned: self.scanned.load(Relaxed),
             bytes_returned: self.returned.load(Relaxed),
             requests: self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            answers: self.answers.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            connections: self.connections.load(Relaxed),
+            requests_in_flight: self.in_flight.load(Relaxed),
         }
+    }
+}
+
+/// Something that is counted for as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Present {
+    counting: Arc<Counting>,
+    which: fn(&Counting) -> &AtomicU64,
+}
+
+impl Present {
+    pub fn new(counting: &Arc<Counting>, which: fn(&Counting) -> &AtomicU64) -> Self {
+        which(counting).fetch_add(1, Relaxed);
+        Self { counting: Arc::clone(counting), which }
+    }
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        (self.which)(&self.counting).fetch_sub(1, Relaxed);
     }
 }

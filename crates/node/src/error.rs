@@ -59,7 +59,14 @@ impl From<StoreError> for S3Error {
             StoreError::BadDigest(_) => S3ErrorCode::BadDigest,
             StoreError::Body(_) => S3ErrorCode::IncompleteBody,
             StoreError::Stalled => S3ErrorCode::RequestTimeout,
-            StoreError::ReadOnly => S3ErrorCode::AccessDenied,
+            StoreError::ReadOnly | StoreError::UpstreamDenied => S3ErrorCode::AccessDenied,
+            StoreError::Unsupported(_) => S3ErrorCode::NotImplemented,
+            StoreError::Upstream => S3ErrorCode::ServiceUnavailable,
+            StoreError::Full => {
+                let mut answer = Self::with_message(custom("InsufficientStorage"), error.to_string());
+                answer.set_status_code(StatusCode::INSUFFICIENT_STORAGE);
+                return answer;
+            }
             StoreError::Corrupt(_) | StoreError::Io { .. } | StoreError::Index(_) => {
                 tracing::error!(%error, "the store failed");
                 // Paths of the server are nobody's business but the log's.
@@ -76,10 +83,11 @@ impl From<StoreError> for Error {
         let kind = match &error {
             StoreError::NoSuchBucket(_) | StoreError::NoSuchKey(_) | StoreError::NoSuchUpload(_) => ErrorKind::NotFound,
             StoreError::Precondition(_) | StoreError::Changed(_) | StoreError::BucketExists(_) => ErrorKind::Conflict,
-            StoreError::ReadOnly => ErrorKind::Denied,
+            StoreError::ReadOnly | StoreError::UpstreamDenied => ErrorKind::Denied,
+            StoreError::Unsupported(_) => ErrorKind::Unsupported,
             StoreError::Corrupt(_) | StoreError::Index(_) => ErrorKind::Corrupt,
-            StoreError::Io { .. } => ErrorKind::Unavailable,
-            StoreError::TooLarge { .. } | StoreError::TooMany { .. } => ErrorKind::Limit,
+            StoreError::Io { .. } | StoreError::Upstream => ErrorKind::Unavailable,
+            StoreError::TooLarge { .. } | StoreError::TooMany { .. } | StoreError::Full => ErrorKind::Limit,
             _ => ErrorKind::Invalid,
         };
         Self::new(kind, error.to_string())

@@ -1,27 +1,36 @@
 //! The storage node: S3 with S3 Select on local disks or in front of a folder.
 //!
-//! [`start`] gives a node that is bound and serving. Behind it lie three layers, each knowing only the one
-//! below: the S3 edge (`s3`, one file per group of operations), S3 Select (`select`, which runs the `scan`
-//! crate over an object's bytes) and the store (`store`, where objects live). Whatever a peer can fill is
-//! bounded by [`Limits`].
+//! [`start`] gives a node that is bound and serving. A connection comes in at the `server`, its requests are
+//! admitted, recorded and answered by `answer`. Behind that lie three layers, each knowing only the one below:
+//! the S3 edge (`s3`, one file per group of operations), S3 Select (`select`, which runs the `scan` crate over
+//! an object's bytes, on the threads of `scans`) and the store (`store`, where objects live). Whatever a peer
+//! can fill is bounded by [`Limits`].
 
 #![warn(missing_docs)]
 
+mod answer;
 mod config;
 mod counters;
 mod credentials;
 mod error;
+mod health;
+mod keyring;
 mod limits;
+mod metrics;
 mod node;
+mod record;
 mod s3;
+mod scans;
 mod select;
 mod server;
 mod socket;
 mod stall;
 mod store;
+mod tls;
 
-pub use config::{Backing, NodeConfig};
+pub use config::{Backing, Gateway, NodeConfig, TlsFiles};
 pub use counters::Counters;
 pub use credentials::Credentials;
+pub use keyring::{Grants, Key, Keyring, Right};
 pub use limits::Limits;
 pub use node::{Node, start};

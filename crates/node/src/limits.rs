@@ -7,11 +7,26 @@ use std::time::Duration;
 pub struct Limits {
     /// Open connections. More are not accepted until one closes; each costs about 64 KiB.
     pub connections: usize,
-    /// Time for the head of a request, and how long an idle connection stays open.
+    /// Time for the head of a request and for a TLS handshake, and how long an idle connection stays open.
     pub header_read: Duration,
+    /// The head of a request, in bytes: more than any real one with 2 KiB of metadata and a long key.
+    pub head_bytes: usize,
+    /// Requests under way at once, from the head to the last byte of the answer; each may hold two blocks.
+    pub requests: usize,
+    /// How long a request waits for others to finish before it is told to slow down.
+    pub request_wait: Duration,
+    /// How long a request may take altogether, however steadily it moves: 5 GiB at 250 kB/s.
+    pub request_time: Duration,
+    /// When a client that was told to slow down should come back.
+    pub retry_after: Duration,
+    /// How far the clock of a client may be from ours: 15 minutes, as in S3. Also how long a captured request
+    /// could be sent again.
+    pub clock_skew: Duration,
     /// How long a peer may leave its side of a transfer untouched before the connection is closed, so that
     /// a stalled client holds no file and no scan.
     pub stall: Duration,
+    /// How long a node that is told to stop says so at `/readyz` before it stops accepting.
+    pub drain_delay: Duration,
     /// How long requests under way may still run when the node stops.
     pub shutdown: Duration,
     /// The body of a request that is read whole (XML), in bytes. Completing 10,000 parts takes 2 MiB.
@@ -38,18 +53,42 @@ pub struct Limits {
     pub delete_keys: usize,
     /// Entries of one directory behind a folder gateway; they are sorted in memory.
     pub directory_entries: usize,
+    /// How long the server behind a gateway may stand still before a request to it is given up, and how long a
+    /// failed one is tried again.
+    pub upstream_wait: Duration,
+    /// Objects sent to the server behind a gateway at once; each holds a part in memory.
+    pub upstream_sends: usize,
+    /// Objects larger than this are sent to the server behind a gateway in parts of this size, in bytes.
+    pub upstream_part_bytes: u64,
     /// Bytes read from disk at once. Two blocks are in memory per transfer.
     pub block_bytes: usize,
     /// S3 Select requests running at once; each may use a core and some tens of MiB.
     pub selects: usize,
+    /// Select requests waiting for their turn; more are told to slow down at once. Fewer than `requests`, so that
+    /// plain reads always find a place beside them.
+    pub selects_waiting: usize,
     /// How long a Select request waits for its turn before it is told to slow down.
     pub select_wait: Duration,
+    /// How long one scan may take, so that a client that reads by drops does not keep its turn.
+    pub select_time: Duration,
+    /// Threads that scan, beside those that answer everything else.
+    pub select_threads: usize,
     /// Rows leave in frames of about this many bytes.
     pub select_frame_bytes: usize,
     /// A Cont frame is sent when no other frame was for so long, to keep connections alive.
     pub select_keep_alive: Duration,
+    /// How long the head of a Select answer waits for the first rows, so that a scan that fails at once is an error
+    /// response rather than an error frame.
+    pub select_first: Duration,
+    /// The longest record of a text object or of a Select answer, in bytes: 1 MiB, as in S3.
+    pub select_record_bytes: usize,
     /// The footer of a Parquet object, in bytes; it is held in memory while the object is scanned.
     pub footer_bytes: usize,
+    /// The largest row group of a Parquet object, in uncompressed bytes: 512 MiB, as in S3. The columns wanted of one
+    /// are in memory together, compressed.
+    pub row_group_bytes: u64,
+    /// Free space below which uploads are refused, in bytes: what the index needs to go on deleting.
+    pub reserve_bytes: u64,
 }
 
 impl Default for Limits {
@@ -58,7 +97,14 @@ impl Default for Limits {
         Self {
             connections: 1024,
             header_read: Duration::from_secs(60),
+            head_bytes: 256 << 10,
+            requests: 256,
+            request_wait: Duration::from_secs(20),
+            request_time: Duration::from_secs(6 * 3600),
+            retry_after: Duration::from_secs(1),
+            clock_skew: Duration::from_secs(15 * 60),
             stall: Duration::from_secs(60),
+            drain_delay: Duration::ZERO,
             shutdown: Duration::from_secs(10),
             request_body_bytes: 4 << 20,
             put_bytes: 5 << 30,
@@ -72,12 +118,22 @@ impl Default for Limits {
             page_entries: 1000,
             delete_keys: 1000,
             directory_entries: 1_000_000,
+            upstream_wait: Duration::from_secs(30),
+            upstream_sends: 16,
+            upstream_part_bytes: 16 << 20,
             block_bytes: 1 << 20,
             selects: (4 * cores).max(16),
+            selects_waiting: 64,
             select_wait: Duration::from_secs(20),
+            select_time: Duration::from_secs(3600),
+            select_threads: cores,
             select_frame_bytes: 128 << 10,
             select_keep_alive: Duration::from_secs(3),
+            select_first: Duration::from_secs(1),
+            select_record_bytes: pushdown::limits::SELECT_RECORD_BYTES,
             footer_bytes: 64 << 20,
+            reserve_bytes: 64 << 20,
+            row_group_bytes: 512 << 20,
         }
     }
 }

@@ -10,15 +10,25 @@ use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
+use crate::answer::Answers;
 use crate::counters::Counting;
-use crate::store::{FolderGateway, LocalStore, Store, StoreError};
-use crate::{Backing, Counters, Credentials, NodeConfig, s3, server};
+use crate::health::Health;
+use crate::metrics::{Durations, Metrics, Sources};
+use crate::scans::Scans;
+use crate::server::Entrance;
+use crate::store::{BucketSettings, FolderGateway, LocalStore, ObjectGateway, Store, StoreError};
+use crate::tls::Tls;
+use crate::{Backing, Counters, Credentials, Gateway, Keyring, Limits, NodeConfig, s3};
+
+/// Connections to the address for administration: a few readers of metrics and health.
+const ADMIN_CONNECTIONS: usize = 64;
 
 /// A node that is serving. Dropping it stops it without waiting.
-#[derive(Debug)]
 pub struct Node {
     address: SocketAddr,
-    credentials: Credentials,
+    admin_address: Option<SocketAddr>,
+    tls: Option<Arc<Tls>>,
+    keyring: Arc<Keyring>,
     credentials_file: Option<PathBuf>,
     counting: Arc<Counting>,
     /// Weak, so that a node that was told to stop lets go of its files.
@@ -29,67 +39,140 @@ pub struct Node {
 
 /// Starts a node; it is bound and serving when this returns.
 pub async fn start(config: NodeConfig) -> Result<Node> {
-    let backing = config.backing.clone();
-    let (limits, given) = (config.limits.clone(), config.credentials.clone());
-    let opened = spawn_blocking(move || open(&backing, limits, given)).await;
-    let opened = opened.map_err(|error| Error::internal("opening the store failed").with_source(error))??;
+    let (asked, files) = (config.clone(), config.tls.clone());
+    let opened = spawn_blocking(move || Ok((open(&asked)?, files.map(Tls::load).transpose()?))).await;
+    let opened: Result<_> = opened.map_err(|error| Error::internal("opening the store failed").with_source(error))?;
+    let (Opened { store, keyring, credentials_file }, tls) = opened?;
+    let tls = tls.map(Arc::new);
 
-    let listener = TcpListener::bind(config.listen).await.map_err(|error| {
-        Error::invalid(format!("cannot listen on {}; choose another --listen address", config.listen))
-            .with_source(error)
-    })?;
-    let address =
-        listener.local_addr().map_err(|error| Error::internal("the listener has no address").with_source(error))?;
+    let (listener, address) = listen(config.listen, "--listen").await?;
+    let admin = match config.admin_listen {
+        Some(address) => Some(listen(address, "--admin-listen").await?),
+        None => None,
+    };
+    let admin_address = admin.as_ref().map(|(_, address)| *address);
 
     let counting = Arc::new(Counting::default());
-    let Opened { store, credentials, credentials_file } = opened;
-    let service = s3::service(Arc::clone(&store), &credentials, &config, Arc::clone(&counting));
-    let weak = Arc::downgrade(&store);
+    let durations = Durations::default();
+    let limits = config.limits.clone();
+    let scans =
+        Scans::new(&limits).map_err(|error| Error::internal("cannot start the threads of scans").with_source(error))?;
+    let scans = Arc::new(scans);
+    let sources = Sources {
+        counting: Arc::clone(&counting),
+        scans: Arc::downgrade(&scans),
+        store: Arc::downgrade(&store),
+        limits: limits.clone(),
+    };
+    let health = Health::new(Metrics::new(sources, &durations), admin.is_some());
+    let service = s3::service(Arc::clone(&store), &keyring, &config, Arc::clone(&counting), scans);
+    let answers = Answers::new(service, Arc::clone(&health), Arc::clone(&counting), durations, limits.clone());
+
     let (stop, stopped) = (CancellationToken::new(), CancellationToken::new());
-    let serving = server::serve(listener, service, Arc::clone(&counting), config.limits, stop.clone());
-    let done = stopped.clone();
+    let (weak, closing, done) = (Arc::downgrade(&store), stop.clone(), stopped.clone());
+    let admin = admin.map(|(listener, _)| Entrance {
+        listener,
+        tls: None,
+        answers: answers.for_administration(),
+        counting: Arc::default(),
+        connections: ADMIN_CONNECTIONS,
+        limits: Limits { shutdown: Duration::ZERO, ..limits.clone() },
+    });
+    let entrance = Entrance {
+        listener,
+        tls: tls.clone(),
+        answers,
+        counting: Arc::clone(&counting),
+        connections: limits.connections,
+        limits: limits.clone(),
+    };
     tokio::spawn(async move {
         // Says so even if serving panics.
         let _done = done.drop_guard();
-        serving.await;
+        let over = CancellationToken::new();
+        let closing = async move {
+            closing.cancelled().await;
+            health.drain();
+            tokio::time::sleep(limits.drain_delay).await;
+        };
+        let serving = async {
+            entrance.serve(closing).await;
+            over.cancel();
+        };
+        // Health and metrics are there until the last request is through.
+        let administration = async {
+            if let Some(admin) = admin {
+                admin.serve(over.cancelled()).await;
+            }
+        };
+        tokio::join!(serving, administration);
         released(store).await;
     });
     tracing::info!(%address, "serving");
-    Ok(Node { address, credentials, credentials_file, counting, store: weak, stop, stopped })
+    Ok(Node {
+        address,
+        admin_address,
+        tls,
+        keyring: Arc::new(keyring),
+        credentials_file,
+        counting,
+        store: weak,
+        stop,
+        stopped,
+    })
+}
+
+async fn listen(address: SocketAddr, flag: &str) -> Result<(TcpListener, SocketAddr)> {
+    let cannot =
+        |error| Error::invalid(format!("cannot listen on {address}; choose another {flag} address")).with_source(error);
+    let listener = TcpListener::bind(address).await.map_err(cannot)?;
+    let address =
+        listener.local_addr().map_err(|error| Error::internal("the listener has no address").with_source(error))?;
+    Ok((listener, address))
 }
 
 struct Opened {
     store: Arc<dyn Store>,
-    credentials: Credentials,
+    keyring: Keyring,
     credentials_file: Option<PathBuf>,
 }
 
-fn open(backing: &Backing, limits: crate::Limits, given: Option<Credentials>) -> Result<Opened> {
-    match backing {
+fn open(config: &NodeConfig) -> Result<Opened> {
+    let limits = config.limits.clone();
+    let given = match (&config.keyring, &config.credentials) {
+        (Some(keyring), Some(credentials)) => Some(keyring.clone().with(credentials.clone())),
+        (Some(keyring), None) => Some(keyring.clone()),
+        (None, credentials) => credentials.clone().map(Keyring::one),
+    };
+    match &config.backing {
         Backing::Store(dir) => {
             let store = Arc::new(LocalStore::open(dir, limits)?);
             match given {
-                Some(credentials) => Ok(Opened { store, credentials, credentials_file: None }),
+                Some(keyring) => Ok(Opened { store, keyring, credentials_file: None }),
                 None => {
                     let file = dir.join("credentials.json");
-                    let credentials = Credentials::load_or_create(&file)?;
-                    Ok(Opened { store, credentials, credentials_file: Some(file) })
+                    let keyring = Keyring::one(Credentials::load_or_create(&file)?);
+                    Ok(Opened { store, keyring, credentials_file: Some(file) })
                 }
             }
         }
-        Backing::Gateway { url } if url.scheme() == "file" => {
-            let dir = url
-                .to_file_path()
-                .map_err(|()| Error::invalid(format!("{url} names no folder of this machine; write file:///path")))?;
-            let store = Arc::new(FolderGateway::open(&dir, limits)?);
-            // Nothing is ever written into a served folder, so keys that were not given last as long as the node.
-            let credentials = given.unwrap_or_else(Credentials::generate);
-            Ok(Opened { store, credentials, credentials_file: None })
-        }
-        Backing::Gateway { url } => {
-            Err(Error::unsupported(format!("cannot serve {url}: a gateway fronts a folder, file:///path")))
+        Backing::Gateway(gateway) => {
+            // Nothing of ours is kept behind a gateway, so keys that were not given last as long as the node.
+            let keyring = given.unwrap_or_else(|| Keyring::one(Credentials::generate()));
+            Ok(Opened { store: front(gateway, limits)?, keyring, credentials_file: None })
         }
     }
+}
+
+fn front(gateway: &Gateway, limits: Limits) -> Result<Arc<dyn Store>> {
+    let url = &gateway.url;
+    if url.scheme() != "file" {
+        return Ok(Arc::new(ObjectGateway::open(gateway, limits)?));
+    }
+    let dir = url
+        .to_file_path()
+        .map_err(|()| Error::invalid(format!("{url} names no folder of this machine; write file:///path")))?;
+    Ok(Arc::new(FolderGateway::open(&dir, limits)?))
 }
 
 /// Waits until the last disk task has let go of the store, so that it can be opened again.
@@ -107,7 +190,8 @@ async fn released(store: Arc<dyn Store>) {
 impl Node {
     /// Where it serves, as in `http://127.0.0.1:9000`.
     pub fn endpoint(&self) -> String {
-        format!("http://{}", self.address)
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
     }
 
     /// The address it listens on.
@@ -115,9 +199,14 @@ impl Node {
         self.address
     }
 
-    /// Who may use it.
+    /// The address for administration, if it has one.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin_address
+    }
+
+    /// Who may use it: the first of its keys.
     pub fn credentials(&self) -> &Credentials {
-        &self.credentials
+        self.keyring.first()
     }
 
     /// Where the credentials are kept, if the node keeps them.
@@ -130,6 +219,14 @@ impl Node {
         self.counting.read()
     }
 
+    /// Reads the certificate files again, for connections from now on. An error leaves the old certificate.
+    pub async fn reload_certificate(&self) -> Result<()> {
+        let Some(tls) = self.tls.clone() else { return Ok(()) };
+        spawn_blocking(move || tls.reload())
+            .await
+            .map_err(|error| Error::internal("reading the certificate failed").with_source(error))?
+    }
+
     /// Makes a bucket if there is none of this name, as CreateBucket does for clients.
     pub async fn create_bucket(&self, bucket: &str) -> Result<()> {
         let store = self.store.upgrade().ok_or_else(|| Error::invalid("the node has stopped"))?;
@@ -138,10 +235,15 @@ impl Node {
                 "'{bucket}' is no bucket name: use 3 to 63 lower-case letters, digits, dots and dashes"
             )));
         }
-        match store.create_bucket(bucket).await {
+        match store.create_bucket(bucket, BucketSettings::default()).await {
             Ok(()) | Err(StoreError::BucketExists(_)) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Tells the node to stop without waiting for it: it is no longer ready, and closes after its delay.
+    pub fn begin_shutdown(&self) {
+        self.stop.cancel();
     }
 
     /// Stops accepting, lets requests under way finish for a while, and closes the store.
@@ -153,6 +255,12 @@ impl Node {
     /// Returns when the node no longer serves.
     pub async fn stopped(&self) {
         self.stopped.cancelled().await;
+    }
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Node").field("address", &self.address).field("keys", &self.keyring).finish_non_exhaustive()
     }
 }
 

@@ -1,127 +1,104 @@
-//! The HTTP side: accepting connections, bounding them, and marking every response as ours.
+//! Accepting connections, bounding them, and letting them finish when the node stops.
 
-use std::convert::Infallible;
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::CONTENT_RANGE;
-use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
-use hyper::body::Incoming;
-use hyper::service::Service;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
-use s3s::Body;
-use s3s::service::S3Service;
-use tokio::net::TcpListener;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
 use crate::Limits;
-use crate::counters::Counting;
+use crate::answer::Answers;
+use crate::counters::{Counting, Present};
 use crate::socket::Socket;
-use crate::stall::Steady;
+use crate::tls::Tls;
 
-/// Names the node to engines, which look for it.
-pub(crate) const SERVER: &str = concat!("pushdowndb/", env!("CARGO_PKG_VERSION"));
-
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
-
-/// Serves until `stop`, then lets requests under way finish for a while.
-pub(crate) async fn serve(
-    listener: TcpListener,
-    service: S3Service,
-    counting: Arc<Counting>,
-    limits: Limits,
-    stop: CancellationToken,
-) {
-    let mut builder = Builder::new(TokioExecutor::new());
-    // Never `pipeline_flush`: with it hyper takes in a whole body before the peer has read any of it.
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.header_read);
-    let service = Marked { service, stall: limits.stall };
-    let graceful = GracefulShutdown::new();
-    let slots = Arc::new(Semaphore::new(limits.connections));
-    let mut connections = JoinSet::new();
-    loop {
-        let slot = tokio::select! {
-            slot = Arc::clone(&slots).acquire_owned() => slot,
-            () = stop.cancelled() => break,
-        };
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = stop.cancelled() => break,
-        };
-        // Finished connections are collected here, so that the set does not grow.
-        while connections.try_join_next().is_some() {}
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                // Out of descriptors, most likely; accepting again at once would spin.
-                tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                continue;
-            }
-        };
-        drop(stream.set_nodelay(true));
-        let socket = Socket::new(stream, Arc::clone(&counting), limits.stall);
-        let connection = builder.serve_connection(TokioIo::new(socket), service.clone()).into_owned();
-        let connection = graceful.watch(connection);
-        connections.spawn(async move {
-            let _slot = slot;
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection ended early");
-            }
-        });
-    }
-    drop(listener);
-    if tokio::time::timeout(limits.shutdown, graceful.shutdown()).await.is_err() {
-        tracing::warn!("requests that were still running are cut off");
-    }
-    connections.shutdown().await;
+/// A place where connections come in.
+pub(crate) struct Entrance {
+    pub listener: TcpListener,
+    pub tls: Option<Arc<Tls>>,
+    pub answers: Answers,
+    pub counting: Arc<Counting>,
+    /// Open connections.
+    pub connections: usize,
+    pub limits: Limits,
 }
 
-/// Adds the headers that every response carries.
-#[derive(Clone)]
-struct Marked {
-    service: S3Service,
-    stall: Duration,
-}
+trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
-impl Service<Request<Incoming>> for Marked {
-    type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
-
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let (service, stall) = (self.service.clone(), self.stall);
-        Box::pin(async move {
-            let id = Uuid::new_v4().simple().to_string();
-            let what = tracing::enabled!(tracing::Level::DEBUG)
-                .then(|| format!("{} {}", request.method(), request.uri().path()));
-            let mut response = match service.call(request.map(|body| Body::http_body(Steady::new(body, stall)))).await {
-                Ok(response) => response,
+impl Entrance {
+    /// Serves until `closing` is over, then lets requests under way finish for a while.
+    pub async fn serve(self, closing: impl Future<Output = ()>) {
+        let mut builder = Builder::new(TokioExecutor::new()).http1_only();
+        // Never `pipeline_flush`: with it hyper takes in a whole body before the peer has read any of it.
+        let mut http = builder.http1();
+        http.timer(TokioTimer::new());
+        http.header_read_timeout(self.limits.header_read);
+        http.max_buf_size(self.limits.head_bytes);
+        let graceful = GracefulShutdown::new();
+        let slots = Arc::new(Semaphore::new(self.connections));
+        let mut connections = JoinSet::new();
+        let mut closing = std::pin::pin!(closing);
+        loop {
+            let slot = tokio::select! {
+                slot = Arc::clone(&slots).acquire_owned() => slot,
+                () = &mut closing => break,
+            };
+            let accepted = tokio::select! {
+                accepted = self.listener.accept() => accepted,
+                () = &mut closing => break,
+            };
+            // Finished connections are collected here, so that the set does not grow.
+            while connections.try_join_next().is_some() {}
+            let stream = match accepted {
+                Ok((stream, _)) => stream,
                 Err(error) => {
-                    tracing::error!(%id, error = ?error, "a request failed");
-                    let mut response = Response::new(Body::empty());
-                    *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
-                    response
+                    // Out of descriptors, most likely; accepting again at once would spin.
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
                 }
             };
-            tracing::debug!(%id, what, status = response.status().as_u16(), "answered");
-            // s3s answers HEAD of a range with the range and the status of the whole.
-            if response.status() == StatusCode::OK && response.headers().contains_key(CONTENT_RANGE) {
-                *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+            let opening = self.open(stream);
+            let present = Present::new(&self.counting, |counting| &counting.connections);
+            let (builder, answers, watcher) = (builder.clone(), self.answers.clone(), graceful.watcher());
+            connections.spawn(async move {
+                let _held = (slot, present);
+                let Some(stream) = opening.await else { return };
+                let connection = builder.serve_connection(TokioIo::new(stream), answers).into_owned();
+                if let Err(error) = watcher.watch(connection).await {
+                    tracing::debug!(%error, "a connection ended early");
+                }
+            });
+        }
+        drop(self.listener);
+        if tokio::time::timeout(self.limits.shutdown, graceful.shutdown()).await.is_err() {
+            tracing::warn!("requests that were still running are cut off");
+        }
+        connections.shutdown().await;
+    }
+
+    /// Makes the connection ready for HTTP; nothing if the peer does not get that far.
+    fn open(&self, stream: TcpStream) -> impl Future<Output = Option<Box<dyn Io>>> + use<> {
+        drop(stream.set_nodelay(true));
+        let socket = Socket::new(stream, Arc::clone(&self.counting), self.limits.stall);
+        let (acceptor, patience) = (self.tls.as_ref().map(|tls| tls.acceptor()), self.limits.header_read);
+        async move {
+            let Some(acceptor) = acceptor else { return Some(Box::new(socket) as Box<dyn Io>) };
+            match tokio::time::timeout(patience, acceptor.accept(socket)).await {
+                Ok(Ok(stream)) => Some(Box::new(stream) as Box<dyn Io>),
+                Ok(Err(error)) => {
+                    tracing::debug!(%error, "a TLS handshake failed");
+                    None
+                }
+                Err(_) => None,
             }
-            let headers = response.headers_mut();
-            headers.insert(http::header::SERVER, HeaderValue::from_static(SERVER));
-            if let Ok(id) = HeaderValue::from_str(&id) {
-                headers.insert(REQUEST_ID, id);
-            }
-            Ok(response)
-        })
+        }
     }
 }

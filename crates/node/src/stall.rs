@@ -7,12 +7,15 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep, sleep};
+
+use crate::record::RequestRecord;
 
 /// What is said of a peer that stood still; also how such errors are recognised by text.
 pub(crate) const STOOD_STILL: &str = "the peer stood still";
@@ -49,15 +52,16 @@ impl Clock {
     }
 }
 
-/// The body of a request, which must keep coming.
+/// The body of a request, which must keep coming; what came is booked.
 pub(crate) struct Steady {
     body: Incoming,
     clock: Clock,
+    record: Arc<RequestRecord>,
 }
 
 impl Steady {
-    pub fn new(body: Incoming, limit: Duration) -> Self {
-        Self { body, clock: Clock::new(limit) }
+    pub fn new(body: Incoming, limit: Duration, record: Arc<RequestRecord>) -> Self {
+        Self { body, clock: Clock::new(limit), record }
     }
 }
 
@@ -68,7 +72,12 @@ impl Body for Steady {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let step = Pin::new(&mut self.body).poll_frame(cx);
         match self.clock.watch(cx, step) {
-            Poll::Ready(Ok(frame)) => Poll::Ready(frame.map(|frame| frame.map_err(io::Error::other))),
+            Poll::Ready(Ok(frame)) => {
+                if let Some(Ok(frame)) = &frame {
+                    self.record.received(frame.data_ref().map_or(0, Bytes::len));
+                }
+                Poll::Ready(frame.map(|frame| frame.map_err(io::Error::other)))
+            }
             Poll::Ready(Err(late)) => Poll::Ready(Some(Err(late))),
             Poll::Pending => Poll::Pending,
         }

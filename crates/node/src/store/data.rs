@@ -5,7 +5,8 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Context;
 
 use bytes::{Bytes, BytesMut};
 use futures::future::BoxFuture;
@@ -20,7 +21,15 @@ use super::files::Pin;
 /// The bytes of one version of one object. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct ObjectData {
-    inner: Arc<Inner>,
+    place: Place,
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    /// Files of this machine.
+    Here(Arc<Inner>),
+    /// Another server.
+    There(Arc<dyn ObjectReader>),
 }
 
 #[derive(Debug)]
@@ -72,19 +81,40 @@ impl Witness {
 impl ObjectData {
     pub fn new(location: String, block: usize, pieces: Vec<Piece>, pin: Option<Pin>) -> Self {
         let size = pieces.iter().map(|piece| piece.size).sum();
-        Self { inner: Arc::new(Inner { location, size, block, pieces, witness: None, _pin: pin }) }
+        Self { place: Place::Here(Arc::new(Inner { location, size, block, pieces, witness: None, _pin: pin })) }
     }
 
     /// One file that others may write to; a change is noticed and ends the read with an error.
     pub fn watched(location: String, block: usize, file: File, witness: Witness) -> Self {
         let pieces = vec![Piece { start: 0, size: witness.size, source: Source::Open(file) }];
         let inner = Inner { location, size: witness.size, block, pieces, witness: Some(witness), _pin: None };
-        Self { inner: Arc::new(inner) }
+        Self { place: Place::Here(Arc::new(inner)) }
     }
 
-    /// The bytes of `range` in blocks, each read one ahead.
+    /// Bytes behind a gateway.
+    pub fn distant(reader: Arc<dyn ObjectReader>) -> Self {
+        Self { place: Place::There(reader) }
+    }
+
+    /// The bytes of `range` in blocks; those of files are read one ahead.
     pub fn blocks(&self, range: Range<u64>) -> impl Stream<Item = io::Result<Bytes>> + Send + Sync + use<> {
-        let inner = Arc::clone(&self.inner);
+        match &self.place {
+            Place::Here(inner) => Inner::blocks(inner, range).left_stream(),
+            Place::There(reader) => {
+                // A stream is asked by one at a time; the lock that is never taken says so to the compiler.
+                let mut blocks = Mutex::new(reader.stream(range));
+                let next = move |cx: &mut Context<'_>| {
+                    blocks.get_mut().unwrap_or_else(PoisonError::into_inner).poll_next_unpin(cx)
+                };
+                stream::poll_fn(next).map(|block| block.map_err(io::Error::other)).right_stream()
+            }
+        }
+    }
+}
+
+impl Inner {
+    fn blocks(inner: &Arc<Self>, range: Range<u64>) -> impl Stream<Item = io::Result<Bytes>> + Send + Sync + use<> {
+        let inner = Arc::clone(inner);
         let step = inner.block.max(1) as u64;
         let end = range.end;
         let starts = stream::iter((range.start..end).step_by(step as usize));
@@ -97,9 +127,7 @@ impl ObjectData {
             })
             .buffered(2)
     }
-}
 
-impl Inner {
     fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
         let length = usize::try_from(range.end.saturating_sub(range.start)).map_err(io::Error::other)?;
         if range.end > self.size {
@@ -146,20 +174,34 @@ impl Inner {
 
 impl ObjectReader for ObjectData {
     fn location(&self) -> &str {
-        &self.inner.location
+        match &self.place {
+            Place::Here(inner) => &inner.location,
+            Place::There(reader) => reader.location(),
+        }
     }
 
     fn size(&self) -> u64 {
-        self.inner.size
+        match &self.place {
+            Place::Here(inner) => inner.size,
+            Place::There(reader) => reader.size(),
+        }
     }
 
     fn stream(&self, range: Range<u64>) -> BoxStream<'static, pushdown::Result<Bytes>> {
-        let inner = Arc::clone(&self.inner);
-        self.blocks(range).map(move |block| block.map_err(|error| inner.error(error))).boxed()
+        match &self.place {
+            Place::Here(inner) => {
+                let reader = Arc::clone(inner);
+                Inner::blocks(inner, range).map(move |block| block.map_err(|error| reader.error(error))).boxed()
+            }
+            Place::There(reader) => reader.stream(range),
+        }
     }
 
     fn read_ranges(&self, ranges: Vec<Range<u64>>) -> BoxFuture<'static, pushdown::Result<Vec<Bytes>>> {
-        let inner = Arc::clone(&self.inner);
+        let inner = match &self.place {
+            Place::Here(inner) => Arc::clone(inner),
+            Place::There(reader) => return reader.read_ranges(ranges),
+        };
         async move {
             let reader = Arc::clone(&inner);
             spawn_blocking(move || ranges.into_iter().map(|range| reader.read(range)).collect::<io::Result<Vec<_>>>())

@@ -17,9 +17,7 @@ use tokio::task::spawn_blocking;
 
 use super::data::Witness;
 use super::listing::Cursor;
-use super::{
-    Attributes, BucketMeta, ListPage, ListQuery, Object, ObjectData, ObjectMeta, Result, Store, StoreError, listing,
-};
+use super::{BucketMeta, ListPage, ListQuery, Object, ObjectData, ObjectMeta, Result, Store, StoreError, listing};
 use crate::Limits;
 
 /// Files and folders whose names start so are not served.
@@ -61,10 +59,19 @@ impl FolderGateway {
     }
 }
 
-/// The folder's name as S3 allows bucket names: lower case, digits, dots and dashes, 3 to 63 of them.
+/// A bucket's name made from that of a folder or a host.
 fn bucket_name(root: &Path) -> String {
-    let name = root.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
-    let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(63).collect();
+    bucket_name_of(&root.file_name().map(|name| name.to_string_lossy()).unwrap_or_default())
+}
+
+/// The name as S3 allows bucket names: lower case, digits and dashes, 3 to 63 of them.
+pub(super) fn bucket_name_of(name: &str) -> String {
+    let fit = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
+    let name: String = name.to_lowercase().chars().map(fit).take(63).collect();
+    if s3s::path::check_bucket_name(&name) {
+        return name;
+    }
+    let name = name.replace('.', "-");
     let name = name.trim_matches('-');
     if name.len() < 3 || name.starts_with("xn--") {
         format!("folder-{name}").trim_end_matches('-').to_owned()
@@ -118,9 +125,7 @@ fn meta(metadata: &fs::Metadata) -> ObjectMeta {
         size: witness.size,
         etag: format!("{:x}-{:x}-{:x}", witness.inode, witness.size, witness.modified_ns),
         modified_ms: u64::try_from(witness.modified_ns / 1_000_000).unwrap_or(0),
-        attributes: Attributes::default(),
-        checksum: None,
-        parts: Vec::new(),
+        ..ObjectMeta::default()
     }
 }
 
@@ -135,7 +140,7 @@ impl Store for FolderGateway {
         self.blocking(move |shared| {
             shared.require(&name)?;
             let created = fs::metadata(&shared.root).map_err(StoreError::io("the served folder is gone"))?;
-            Ok(BucketMeta { name, created_ms: meta(&created).modified_ms })
+            Ok(BucketMeta { name, created_ms: meta(&created).modified_ms, ..BucketMeta::default() })
         })
         .await
     }

@@ -1,0 +1,68 @@
+//! `/healthz`, `/readyz` and `/metrics`: what is answered without a signature.
+//!
+//! All three are also names that buckets may have. Requests to buckets are signed, so an unsigned GET or HEAD
+//! of exactly such a path, without a query, is for the node itself and everything else is S3's.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+
+use crate::metrics::Metrics;
+
+/// Where a request came in.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Door {
+    /// The address that S3 is served on.
+    S3,
+    /// The address for administration.
+    Admin,
+}
+
+/// How the node is doing.
+pub(crate) struct Health {
+    metrics: Metrics,
+    /// Metrics are answered at the door for administration alone.
+    metrics_are_private: bool,
+    draining: AtomicBool,
+}
+
+impl Health {
+    pub fn new(metrics: Metrics, metrics_are_private: bool) -> Arc<Self> {
+        Arc::new(Self { metrics, metrics_are_private, draining: AtomicBool::new(false) })
+    }
+
+    /// From now on the node is not ready: whoever balances load sends its requests elsewhere.
+    pub fn drain(&self) {
+        self.draining.store(true, Relaxed);
+    }
+
+    /// The answer to a request that is for the node itself.
+    pub fn answer<B>(&self, door: Door, request: &Request<B>) -> Option<Response<String>> {
+        let plain = matches!(*request.method(), Method::GET | Method::HEAD)
+            && request.uri().query().is_none()
+            && !request.headers().contains_key(AUTHORIZATION);
+        let (status, kind, text) = match request.uri().path() {
+            _ if !plain => return None,
+            "/healthz" => (StatusCode::OK, TEXT, "ok\n".to_owned()),
+            "/readyz" if self.draining.load(Relaxed) => {
+                (StatusCode::SERVICE_UNAVAILABLE, TEXT, "draining\n".to_owned())
+            }
+            "/readyz" => (StatusCode::OK, TEXT, "ready\n".to_owned()),
+            "/metrics" if door == Door::Admin || !self.metrics_are_private => {
+                (StatusCode::OK, OPEN_METRICS, self.metrics.text())
+            }
+            _ => return None,
+        };
+        let mut response = Response::new(if request.method() == Method::HEAD { String::new() } else { text });
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        Some(response)
+    }
+}
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

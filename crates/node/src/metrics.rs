@@ -1,0 +1,188 @@
+//! The figures of a node as Prometheus reads them.
+//!
+//! Nothing is counted here: at each reading the counters of the node are copied. Labels are operations and
+//! statuses only, never names that clients choose, so a reading has a bounded size.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::Limits;
+use crate::counters::Counting;
+use crate::scans::Scans;
+use crate::store::Store;
+
+/// The upper bounds of the classes that requests are counted in by their time, in seconds.
+const SECONDS: [f64; 11] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 600.0];
+
+type Label = [(&'static str, String); 1];
+
+/// How long requests took, by operation.
+#[derive(Clone, Debug)]
+pub(crate) struct Durations(Family<Label, Histogram, fn() -> Histogram>);
+
+impl Default for Durations {
+    fn default() -> Self {
+        Self(Family::new_with_constructor(|| Histogram::new(SECONDS)))
+    }
+}
+
+impl Durations {
+    pub fn observe(&self, operation: &str, time: Duration) {
+        self.0.get_or_create(&[("operation", operation.to_owned())]).observe(time.as_secs_f64());
+    }
+}
+
+/// What is read.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    pub counting: Arc<Counting>,
+    pub scans: Weak<Scans>,
+    pub store: Weak<dyn Store>,
+    pub limits: Limits,
+}
+
+/// The figures of one node.
+pub(crate) struct Metrics {
+    registry: Registry,
+}
+
+impl Metrics {
+    pub fn new(sources: Sources, durations: &Durations) -> Self {
+        let mut registry = Registry::with_prefix("pushdowndb");
+        let help = "Time from the head of a request to the end of its answer";
+        registry.register_with_unit("request_duration", help, Unit::Seconds, durations.0.clone());
+        registry.register_collector(Box::new(Readings { sources, started: Instant::now() }));
+        Self { registry }
+    }
+
+    /// A reading, in the text format OpenMetrics.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        match encode(&mut text, &self.registry) {
+            Ok(()) => text,
+            Err(error) => {
+                tracing::error!(%error, "cannot write the metrics");
+                String::new()
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Readings {
+    sources: Sources,
+    started: Instant,
+}
+
+impl Collector for Readings {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        use std::sync::atomic::Ordering::Relaxed;
+        let Sources { counting, scans, store, limits } = &self.sources;
+        let count = counting.read();
+
+        let mut family = encoder.encode_descriptor(
+            "requests",
+            "Answered requests by S3 operation and HTTP status",
+            None,
+            MetricType::Counter,
+        )?;
+        for ((operation, status), answers) in &count.answers {
+            let labels = [("operation", operation.clone()), ("code", status.to_string())];
+            ConstCounter::new(*answers).encode(family.encode_family(&labels)?)?;
+        }
+
+        let mut out = Single(&mut encoder);
+        out.counter("received_bytes", "Bytes read from sockets", count.bytes_received as f64)?;
+        out.counter("sent_bytes", "Bytes written to sockets", count.bytes_sent as f64)?;
+        out.counter("scanned_bytes", "Bytes that S3 Select read from objects", count.bytes_scanned as f64)?;
+        out.counter("returned_bytes", "Bytes of rows that S3 Select returned", count.bytes_returned as f64)?;
+        let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Relaxed) as f64;
+        out.counter("requests_refused", "Requests told to slow down on arrival", load(&counting.refused))?;
+        out.counter("answers_cut_off", "Answers that their client did not take whole", load(&counting.cut_off))?;
+        out.counter("answers_failed", "Answers that the node could not finish", load(&counting.failed))?;
+        out.gauge("connections", "Open connections", count.connections as f64)?;
+        out.gauge("connections_limit", "Open connections allowed", limits.connections as f64)?;
+        out.gauge("requests_in_flight", "Requests whose answer has not left yet", count.requests_in_flight as f64)?;
+        out.gauge("requests_limit", "Requests allowed at once", limits.requests as f64)?;
+
+        if let Some(scans) = scans.upgrade() {
+            let scans = scans.figures();
+            out.gauge("scans_active", "Scans running now", scans.active as f64)?;
+            out.gauge("scans_limit", "Scans allowed at once", limits.selects as f64)?;
+            out.gauge("scan_tasks", "Live tasks on the threads of scans", scans.tasks as f64)?;
+            out.gauge("scans_waiting", "Scans waiting for their turn", scans.waiting as f64)?;
+            out.counter("scans_refused", "Scans told to slow down", scans.refused as f64)?;
+            out.counter("scan_wait_seconds", "Time that scans waited for their turn", scans.waited.as_secs_f64())?;
+            out.counter("scan_cpu_seconds", "Time that scans spent on a core", scans.cpu.as_secs_f64())?;
+        }
+        if let Some(store) = store.upgrade() {
+            for (name, help, value) in store.figures() {
+                out.gauge(name, help, value as f64)?;
+            }
+        }
+
+        if let Some(process) = process() {
+            out.counter("process_cpu_seconds", "Time that the process spent on cores", process.cpu_s)?;
+            out.gauge("process_resident_bytes", "Memory of the process", process.resident as f64)?;
+            out.gauge("process_open_files", "Open file descriptors of the process", process.files as f64)?;
+            out.gauge("process_threads", "Threads of the process", process.threads as f64)?;
+        }
+        let tasks = tokio::runtime::Handle::try_current().map_or(0, |handle| handle.metrics().num_alive_tasks());
+        out.gauge("tasks", "Live tasks of the server", tasks as f64)?;
+        let since =
+            SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(self.started.elapsed());
+        out.gauge("start_time_seconds", "When the node started, in seconds since 1970", since.as_secs_f64())?;
+        let mut build = encoder.encode_descriptor("build", "The version of the node", None, MetricType::Gauge)?;
+        let version = [("version", env!("CARGO_PKG_VERSION"))];
+        ConstGauge::new(1u64).encode(build.encode_family(&version)?)
+    }
+}
+
+/// Writes metrics without labels.
+struct Single<'a, 'b>(&'a mut DescriptorEncoder<'b>);
+
+impl Single<'_, '_> {
+    fn counter(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
+        let metric = ConstCounter::new(value);
+        metric.encode(self.0.encode_descriptor(name, help, None, MetricType::Counter)?)
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
+        let metric = ConstGauge::new(value);
+        metric.encode(self.0.encode_descriptor(name, help, None, MetricType::Gauge)?)
+    }
+}
+
+struct Process {
+    cpu_s: f64,
+    resident: u64,
+    files: usize,
+    threads: u64,
+}
+
+/// What the kernel says of this process, where there is `/proc`.
+fn process() -> Option<Process> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let field = |name: &str| -> Option<u64> {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse().ok()
+    };
+    let cpu = nix::time::clock_gettime(nix::time::ClockId::CLOCK_PROCESS_CPUTIME_ID).ok()?;
+    Some(Process {
+        cpu_s: Duration::from(cpu).as_secs_f64(),
+        resident: field("VmRSS:")? * 1024,
+        files: std::fs::read_dir("/proc/self/fd").ok()?.count(),
+        threads: field("Threads:")?,
+    })
+}

@@ -1,0 +1,249 @@
+//! Where scans run: turns, a bounded queue before them, threads of their own and an account of their CPU time.
+//!
+//! A scan is the one request that costs more CPU than network. So a node runs a bounded number at once, lets a
+//! bounded number wait for a bounded time, and tells everyone else to slow down. Scans have threads of their
+//! own: however many there are, the threads that answer plain reads are never behind one, and the kernel
+//! shares the cores between the two.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use nix::time::{ClockId, clock_gettime};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::Limits;
+use crate::record::RequestRecord;
+
+/// The scans of a node.
+#[derive(Debug)]
+pub(crate) struct Scans {
+    turns: Arc<Semaphore>,
+    places: Semaphore,
+    limits: ScanLimits,
+    /// Taken by the drop only.
+    runtime: Option<Runtime>,
+    account: Account,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct ScanLimits {
+    turns: usize,
+    waiting: usize,
+    wait: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Account {
+    cpu_ns: AtomicU64,
+    waited_ns: AtomicU64,
+    refused: AtomicU64,
+}
+
+/// What the scans of a node have done and are doing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ScanFigures {
+    pub active: usize,
+    pub waiting: usize,
+    pub refused: u64,
+    pub waited: Duration,
+    pub cpu: Duration,
+    /// Tasks on the threads of scans.
+    pub tasks: usize,
+}
+
+/// There is neither a turn nor a place to wait for one, or the wait was too long.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Saturated;
+
+impl Scans {
+    pub fn new(limits: &Limits) -> io::Result<Self> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(limits.select_threads.max(1))
+            .thread_name("scan")
+            .enable_all()
+            .build()?;
+        let limits = ScanLimits { turns: limits.selects, waiting: limits.selects_waiting, wait: limits.select_wait };
+        Ok(Self {
+            turns: Arc::new(Semaphore::new(limits.turns)),
+            places: Semaphore::new(limits.waiting),
+            limits,
+            runtime: Some(runtime),
+            account: Account::default(),
+        })
+    }
+
+    /// Waits for a turn, first come, first served.
+    pub async fn turn(self: &Arc<Self>, record: Option<Arc<RequestRecord>>) -> Result<Turn, Saturated> {
+        let permit = match Arc::clone(&self.turns).try_acquire_owned() {
+            Ok(permit) => permit,
+            Err(_) => self.queued().await.inspect_err(|_| {
+                self.account.refused.fetch_add(1, Relaxed);
+            })?,
+        };
+        Ok(Turn { scans: Arc::clone(self), record, _permit: permit })
+    }
+
+    async fn queued(&self) -> Result<OwnedSemaphorePermit, Saturated> {
+        let _place = self.places.try_acquire().map_err(|_| Saturated)?;
+        let since = Instant::now();
+        let permit = tokio::time::timeout(self.limits.wait, Arc::clone(&self.turns).acquire_owned()).await;
+        self.account.waited_ns.fetch_add(nanos(since.elapsed()), Relaxed);
+        permit.ok().and_then(Result::ok).ok_or(Saturated)
+    }
+
+    pub fn figures(&self) -> ScanFigures {
+        let ns = |count: &AtomicU64| Duration::from_nanos(count.load(Relaxed));
+        ScanFigures {
+            active: self.limits.turns.saturating_sub(self.turns.available_permits()),
+            waiting: self.limits.waiting.saturating_sub(self.places.available_permits()),
+            refused: self.account.refused.load(Relaxed),
+            waited: ns(&self.account.waited_ns),
+            cpu: ns(&self.account.cpu_ns),
+            tasks: self.runtime.as_ref().map_or(0, |runtime| runtime.metrics().num_alive_tasks()),
+        }
+    }
+}
+
+impl Drop for Scans {
+    fn drop(&mut self) {
+        // A runtime that is dropped among async tasks would panic; what still runs is cut off.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// The right to scan. Dropping it gives the turn to the next.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    scans: Arc<Scans>,
+    record: Option<Arc<RequestRecord>>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Turn {
+    /// Whom the work of this turn is booked to.
+    pub fn bill(&self) -> Bill {
+        Bill { scans: Arc::clone(&self.scans), record: self.record.clone() }
+    }
+}
+
+/// Runs work on the threads of scans and books its CPU time, also when its turn has moved on into the work.
+#[derive(Clone, Debug)]
+pub(crate) struct Bill {
+    scans: Arc<Scans>,
+    record: Option<Arc<RequestRecord>>,
+}
+
+impl Bill {
+    /// Starts the work; dropping the handle ends it.
+    pub fn spawn<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> AbortOnDropHandle<T> {
+        let metered = Metered { work: Box::pin(work), bill: self.clone() };
+        AbortOnDropHandle::new(match &self.scans.runtime {
+            Some(runtime) => runtime.spawn(metered),
+            None => tokio::spawn(metered),
+        })
+    }
+
+    /// Books what a scan read and returned.
+    pub fn book(&self, scanned: u64, returned: u64) {
+        if let Some(record) = &self.record {
+            record.scanned(scanned, returned);
+        }
+    }
+
+    fn spent(&self, cpu: Duration) {
+        self.scans.account.cpu_ns.fetch_add(nanos(cpu), Relaxed);
+        if let Some(record) = &self.record {
+            record.spent(cpu);
+        }
+    }
+}
+
+/// Work whose time on a core is counted, poll by poll.
+struct Metered<F> {
+    work: Pin<Box<F>>,
+    bill: Bill,
+}
+
+impl<F: Future> Future for Metered<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let before = thread_cpu();
+        let step = self.work.as_mut().poll(cx);
+        self.bill.spent(thread_cpu().saturating_sub(before));
+        step
+    }
+}
+
+/// What this thread has spent on a core so far.
+fn thread_cpu() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scans(selects: usize, waiting: usize, wait: Duration) -> Arc<Scans> {
+        let limits = Limits { selects, selects_waiting: waiting, select_wait: wait, ..Limits::default() };
+        Arc::new(Scans::new(&limits).unwrap())
+    }
+
+    #[tokio::test]
+    async fn turns_and_the_queue_are_bounded() {
+        let scans = scans(1, 1, Duration::from_secs(60));
+        let first = scans.turn(None).await.unwrap();
+        let waiting = tokio::spawn({
+            let scans = Arc::clone(&scans);
+            async move { scans.turn(None).await.map(drop) }
+        });
+        while scans.figures().waiting == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(scans.turn(None).await.err(), Some(Saturated), "no place to wait");
+        assert_eq!((scans.figures().active, scans.figures().refused), (1, 1));
+        drop(first);
+        assert_eq!(waiting.await.unwrap(), Ok(()));
+        assert_eq!((scans.figures().active, scans.figures().waiting), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_ever() {
+        let scans = scans(1, 9, Duration::from_millis(20));
+        let _first = scans.turn(None).await.unwrap();
+        assert_eq!(scans.turn(None).await.err(), Some(Saturated));
+        assert!(scans.figures().waited >= Duration::from_millis(20));
+    }
+
+    #[tokio::test]
+    async fn cpu_time_is_booked_and_dropped_work_ends() {
+        let scans = scans(1, 0, Duration::ZERO);
+        let turn = scans.turn(None).await.unwrap();
+        let spin = async {
+            let since = thread_cpu();
+            while thread_cpu() - since < Duration::from_millis(20) {}
+            std::thread::current().name().map(str::to_owned)
+        };
+        assert_eq!(turn.bill().spawn(spin).await.unwrap().as_deref(), Some("scan"));
+        assert!(scans.figures().cpu >= Duration::from_millis(20));
+        let (held, free) = tokio::sync::oneshot::channel::<()>();
+        drop(turn.bill().spawn(async move {
+            std::future::pending::<()>().await;
+            drop(held);
+        }));
+        assert!(free.await.is_err(), "the work went on");
+    }
+}

@@ -20,6 +20,8 @@ def main() -> int:
     parser.add_argument("--endpoint", default=os.environ.get("PUSHDOWNDB_ENDPOINT", "http://127.0.0.1:9000"))
     parser.add_argument("--access-key", default=os.environ.get("AWS_ACCESS_KEY_ID"))
     parser.add_argument("--secret-key", default=os.environ.get("AWS_SECRET_ACCESS_KEY"))
+    parser.add_argument("--domain", help="the server's domain for virtual-host style")
+    parser.add_argument("--limited", nargs=3, metavar=("ACCESS_KEY", "SECRET_KEY", "BUCKET"), help="a key that may only read this bucket")
     parser.add_argument("--suite", choices=["s3", "select"], required=True)
     parser.add_argument("--match", metavar="TEXT", help="only tests whose name contains this")
     parser.add_argument("--json", metavar="FILE", help="write all results there")
@@ -28,19 +30,19 @@ def main() -> int:
     parser.add_argument("--no-gaps", action="store_true", help="ignore the list of known gaps (foreign servers)")
     args = parser.parse_args()
     if args.suite == "select":
-        from conformance.select.runner import suite
+        from conformance.select.runner import suite as tests
     else:
-        from conformance.s3.runner import suite
+        from conformance.s3.runner import suite as tests
     os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")
     if args.list:
-        print(*[name for name, _ in suite(None)], sep="\n")
+        print(*[name for name, _ in tests(None)], sep="\n")
         return 0
     if not args.access_key or not args.secret_key:
         parser.error("--access-key and --secret-key, or the AWS_* variables, are needed")
-    server = Server(args.endpoint, args.access_key, args.secret_key)
+    server = Server(args.endpoint, args.access_key, args.secret_key, args.domain)
     gaps = {} if args.no_gaps else known_gaps(HERE / args.suite / "known_gaps.txt")
     report = Report(args.suite, gaps, args.verbose)
-    for name, test in suite(server):
+    for name, test in tests(server, args.limited):
         if not args.match or args.match in name:
             report.run(name, test)
     return 0 if report.finish(args.json, whole=not args.match) else 1

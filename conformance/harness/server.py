@@ -43,6 +43,7 @@ class Server:
     endpoint: str
     access_key: str
     secret_key: str
+    domain: str | None = None
     session: str = field(default_factory=lambda: uuid.uuid4().hex[:10])
 
     def __post_init__(self):
@@ -54,7 +55,7 @@ class Server:
         self.s3 = self.client()
 
     def client(self, access_key=None, secret_key=None, *, extra_headers=None, **config):
-        """A boto3 client that does not retry, so that every answer is seen."""
+        """A boto3 client that shows every answer as it is."""
         s3 = {"addressing_style": "path", **config.pop("s3", {})}
         made = boto3.session.Session().client(
             "s3",
@@ -65,7 +66,8 @@ class Server:
             config=Config(
                 **{"signature_version": "s3v4", **config},
                 s3=s3,
-                retries={"max_attempts": 0},
+                # A second attempt, because a server may close a connection after it refused a body unread.
+                retries={"total_max_attempts": 2, "mode": "standard"},
                 connect_timeout=10,
                 read_timeout=60,
                 max_pool_connections=40,

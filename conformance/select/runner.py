@@ -192,7 +192,7 @@ def instant(text: str):
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def suite(server):
+def suite(server, _limited=None):
     """All tests as `(name, function)`. With `None` for the server only the names are of use."""
     session = Session(server) if server else None
     seen = set()

@@ -7,8 +7,9 @@ use std::process::{self, Command, Stdio};
 
 use object_store::RetryConfig;
 use object_store::aws::{AmazonS3, AmazonS3Builder};
+use pushdowndb_node::{NodeConfig, start};
 
-use crate::world::{BUCKET, serve};
+use crate::world::BUCKET;
 
 const STORE: &str = "PUSHDOWNDB_TEST_STORE";
 
@@ -17,7 +18,11 @@ const STORE: &str = "PUSHDOWNDB_TEST_STORE";
 #[ignore = "started by other tests in a process of its own"]
 async fn serve_until_killed() {
     let Ok(dir) = std::env::var(STORE) else { return };
-    let node = serve(dir.as_ref()).await;
+    let mut config = NodeConfig::store(Path::new(&dir).join("store"));
+    // Parts of any size, so that uploads take no longer than other writes.
+    config.limits.part_min_bytes = 1;
+    let node = start(config).await.unwrap();
+    node.create_bucket(BUCKET).await.unwrap();
     println!("serving {}", node.endpoint());
     node.stopped().await;
 }

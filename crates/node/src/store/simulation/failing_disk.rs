@@ -1,0 +1,235 @@
+//! The disk fills up, or fails, at each change in turn.
+//!
+//! For every action of a client and every N, the N-th change of the disk during the action fails. The client
+//! is told so in clear, finds all of the old state or, where the index may have been written, all of the
+//! new one, also while the disk is still full; afterwards the store goes on as if nothing had been.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use s3s::S3Error;
+
+use super::client::{Action, BUCKET, Client, Model, View, view};
+use super::image::Tree;
+use super::{Unsynced, folder, no_leftovers, open, read, runtime, write};
+use crate::store::disk::{Change, Disk};
+use crate::store::{BucketSettings, LocalStore, Store, StoreError};
+
+/// A disk that can be told to fail.
+#[derive(Debug)]
+struct FailingDisk {
+    fault: Fault,
+    /// How many changes still succeed.
+    left: AtomicI64,
+    failed: AtomicBool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Fault {
+    /// There is no more space, from that change on until it is repaired. What takes no space succeeds.
+    Full,
+    /// One change fails.
+    Once,
+}
+
+impl FailingDisk {
+    fn new(fault: Fault) -> Self {
+        Self { fault, left: AtomicI64::new(i64::MAX), failed: AtomicBool::new(false) }
+    }
+
+    fn fail_after(&self, changes: i64) {
+        self.left.store(changes, Ordering::SeqCst);
+    }
+
+    fn repair(&self) {
+        self.fail_after(i64::MAX);
+    }
+}
+
+impl Disk for FailingDisk {
+    fn apply(&self, change: Change<'_>) -> io::Result<()> {
+        let takes_space = !matches!(change, Change::Remove(_) | Change::SyncFolder(_));
+        if takes_space || self.fault == Fault::Once {
+            let left = self.left.fetch_sub(1, Ordering::SeqCst);
+            let (fails, kind) = match self.fault {
+                Fault::Full => (left <= 0, io::ErrorKind::StorageFull),
+                Fault::Once => (left == 0, io::ErrorKind::Other),
+            };
+            if fails {
+                self.failed.store(true, Ordering::SeqCst);
+                // As much of a write as there was room for.
+                if let Change::Write { file, at, bytes } = change {
+                    Change::Write { file, at, bytes: &bytes[..bytes.len() / 2] }.apply()?;
+                }
+                return Err(kind.into());
+            }
+        }
+        Unsynced.apply(change)
+    }
+}
+
+/// A store to begin with: an object, one of parts, an upload under way.
+struct Fixture {
+    tree: Tree,
+    client: Client,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let root = folder();
+        let mut client = Client::new("c/", StdRng::seed_from_u64(1));
+        let upload = |name: &str, stamp| (format!("c/{name}"), stamp);
+        runtime().block_on(async {
+            let store = open(root.path(), Arc::new(Unsynced)).unwrap();
+            store.create_bucket(BUCKET, BucketSettings::default()).await.unwrap();
+            let mut fixed = vec![
+                Action::Put { key: "c/old".to_owned(), stamp: 2 },
+                Action::CreateUpload { key: "c/parts".to_owned(), stamp: 3 },
+                Action::PutPart { upload: upload("parts", 3), number: 1, stamp: 4 },
+                Action::PutPart { upload: upload("parts", 3), number: 2, stamp: 5 },
+                Action::Complete(upload("parts", 3)),
+                Action::CreateUpload { key: "c/old".to_owned(), stamp: 6 },
+                Action::PutPart { upload: upload("old", 6), number: 1, stamp: 7 },
+            ];
+            for action in fixed.drain(..) {
+                client.act(&store, &action).await.unwrap();
+                client.model = action.on(&client.model);
+            }
+        });
+        Self { tree: read(root.path()), client }
+    }
+
+    fn actions() -> Vec<Action> {
+        let key = |name: &str| format!("c/{name}");
+        vec![
+            Action::Put { key: key("new"), stamp: 8 },
+            Action::Put { key: key("old"), stamp: 9 },
+            Action::Copy { from: key("old"), to: key("new") },
+            Action::Copy { from: key("parts"), to: key("old") },
+            Action::Delete(vec![key("old"), key("parts")]),
+            Action::CreateUpload { key: key("new"), stamp: 10 },
+            Action::PutPart { upload: (key("old"), 6), number: 1, stamp: 11 },
+            Action::PutPart { upload: (key("old"), 6), number: 2, stamp: 12 },
+            Action::Complete((key("old"), 6)),
+            Action::Abort((key("old"), 6)),
+        ]
+    }
+}
+
+#[test]
+fn a_full_disk_is_a_clean_error() {
+    each_change_fails(Fault::Full);
+}
+
+#[test]
+fn a_failing_disk_is_a_clean_error() {
+    each_change_fails(Fault::Once);
+}
+
+fn each_change_fails(fault: Fault) {
+    let mut fixture = Fixture::new();
+    let runtime = runtime();
+    let mut faults = 0;
+    for action in Fixture::actions() {
+        for changes in 0.. {
+            assert!(changes < 200, "{action:?} never gets through");
+            let root = folder();
+            write(&fixture.tree, root.path());
+            let disk = Arc::new(FailingDisk::new(fault));
+            let failing = Failing { fixture: &mut fixture, disk: Arc::clone(&disk), action: &action };
+            runtime
+                .block_on(failing.check(root.path(), changes))
+                .unwrap_or_else(|problem| panic!("{fault:?} at change {changes} of {action:?}: {problem}"));
+            if !disk.failed.load(Ordering::SeqCst) {
+                break;
+            }
+            faults += 1;
+        }
+    }
+    println!("{fault:?}: {faults} faults");
+    assert!(faults > 20, "{faults}");
+}
+
+/// One action on a disk that fails meanwhile.
+struct Failing<'a> {
+    fixture: &'a mut Fixture,
+    disk: Arc<FailingDisk>,
+    action: &'a Action,
+}
+
+impl Failing<'_> {
+    async fn check(self, root: &Path, changes: i64) -> Result<(), String> {
+        let text = |error: StoreError| error.to_string();
+        let (before, after) = (&self.fixture.client.model.clone(), self.action.on(&self.fixture.client.model));
+        let store = open(root, Arc::clone(&self.disk) as _).map_err(|error| format!("it does not open: {error}"))?;
+        self.disk.fail_after(changes);
+        let done = self.fixture.client.act(&store, self.action).await;
+        let acknowledged = done.is_ok();
+        if let Err(error) = done {
+            self.is_clear(error)?;
+        }
+        let found = view(&store).await.map_err(|error| format!("nothing can be read: {error}"))?;
+        let state = self.state(&found, before, &after, acknowledged)?;
+        self.disk.repair();
+        self.goes_on(&store, state).await?;
+        // What the index may or may not name is decided when it is opened again.
+        drop(store);
+        let store = open(root, Arc::new(Unsynced)).map_err(|error| format!("it does not open again: {error}"))?;
+        let again = view(&store).await.map_err(text)?;
+        if again != state.view() {
+            return Err(format!("after a restart there is {again:#?}"));
+        }
+        no_leftovers(root, again.files()).map(drop)
+    }
+
+    /// Which of the two states was found.
+    fn state<'m>(
+        &self,
+        found: &View,
+        before: &'m Model,
+        after: &'m Model,
+        acknowledged: bool,
+    ) -> Result<&'m Model, String> {
+        if *found == after.view() {
+            return Ok(after);
+        }
+        if !acknowledged && *found == before.view() {
+            return Ok(before);
+        }
+        Err(format!("acknowledged: {acknowledged}, and then there is {found:#?}"))
+    }
+
+    /// The client learns whose fault it is.
+    fn is_clear(&self, error: StoreError) -> Result<(), String> {
+        let answer = S3Error::from(error);
+        let status = answer.status_code().or_else(|| answer.code().status_code()).map(|status| status.as_u16());
+        let wanted = match self.disk.fault {
+            Fault::Full => 507,
+            Fault::Once => 500,
+        };
+        if status == Some(wanted) { Ok(()) } else { Err(format!("the answer is {status:?} {answer:?}")) }
+    }
+
+    async fn goes_on(&self, store: &LocalStore, state: &Model) -> Result<(), String> {
+        let mut client = Client::new("c/", StdRng::seed_from_u64(0));
+        client.model = state.clone();
+        for action in [
+            Action::Put { key: "c/after".to_owned(), stamp: 13 },
+            Action::Copy { from: "c/after".to_owned(), to: "c/again".to_owned() },
+            Action::Delete(vec!["c/after".to_owned(), "c/again".to_owned()]),
+        ] {
+            let after = action.on(&client.model);
+            client.act(store, &action).await.map_err(|error| format!("then {action:?} fails: {error}"))?;
+            let found = view(store).await.map_err(|error| error.to_string())?;
+            if found != after.view() {
+                return Err(format!("then {action:?} makes {found:#?}"));
+            }
+            client.model = after;
+        }
+        Ok(())
+    }
+}

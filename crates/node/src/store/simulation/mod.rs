@@ -1,0 +1,137 @@
+//! Disks for tests: one that is recorded and loses power, one that fails and fills up.
+
+mod client;
+mod failing_disk;
+mod image;
+mod power_loss;
+mod recorder;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::{fs, io, thread};
+
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use super::LocalStore;
+use super::disk::{Change, Disk};
+use crate::Limits;
+use image::Tree;
+
+/// `PUSHDOWNDB_SEED`, or a fresh one.
+fn seed() -> u64 {
+    let fresh = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
+    let seed = std::env::var("PUSHDOWNDB_SEED").map_or_else(|_| fresh(), |seed| seed.parse().unwrap());
+    println!("repeat with PUSHDOWNDB_SEED={seed}");
+    seed
+}
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// A folder in memory where there is one: what is durable is decided here and not by the machine's disk.
+fn folder() -> TempDir {
+    TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap()
+}
+
+/// Writes in several steps, parts of any size.
+fn limits() -> Limits {
+    Limits { block_bytes: 1000, part_min_bytes: 1, ..Limits::default() }
+}
+
+/// Opens the store below `root`.
+fn open(root: &Path, disk: Arc<dyn Disk>) -> pushdown::Result<LocalStore> {
+    LocalStore::open_on(disk, &root.join("store"), limits())
+}
+
+/// What there is below a folder, and whether it is a folder.
+type Names = BTreeMap<PathBuf, bool>;
+
+fn names(root: &Path) -> Names {
+    let mut names = Names::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let entry = entry.unwrap();
+            let is_folder = entry.file_type().unwrap().is_dir();
+            names.insert(entry.path().strip_prefix(root).unwrap().to_owned(), is_folder);
+            if is_folder {
+                folders.push(entry.path());
+            }
+        }
+    }
+    names
+}
+
+/// What lies below `root`.
+fn read(root: &Path) -> Tree {
+    let bytes = |path: &Path, is_folder: bool| (!is_folder).then(|| fs::read(root.join(path)).unwrap());
+    names(root).into_iter().map(|(path, is_folder)| (path.clone(), bytes(&path, is_folder))).collect()
+}
+
+/// Puts this below `root`, where there is nothing but these names; folders that fit are taken over.
+fn write_over(names: &Names, tree: &Tree, root: &Path) {
+    for (path, is_folder) in names.iter().rev() {
+        match (is_folder, tree.get(path)) {
+            (true, Some(None)) => {}
+            (true, _) => fs::remove_dir(root.join(path)).unwrap(),
+            (false, _) => fs::remove_file(root.join(path)).unwrap(),
+        }
+    }
+    for (path, bytes) in tree {
+        match bytes {
+            None if names.get(path) == Some(&true) => {}
+            None => fs::create_dir(root.join(path)).unwrap(),
+            Some(bytes) => fs::write(root.join(path), bytes).unwrap(),
+        }
+    }
+}
+
+/// Puts this below `root`, where there is nothing.
+fn write(tree: &Tree, root: &Path) {
+    write_over(&Names::new(), tree, root);
+}
+
+/// Checks that below `root` an open store holds `data_files` and soon nothing that is left over; gives what
+/// there is.
+fn no_leftovers(root: &Path, data_files: usize) -> Result<Names, String> {
+    let patience = Instant::now();
+    loop {
+        let names = names(root);
+        match leftovers(&names, data_files) {
+            Some(_) if patience.elapsed() < Duration::from_secs(10) => thread::sleep(Duration::from_millis(1)),
+            Some(problem) => return Err(problem),
+            None => return Ok(names),
+        }
+    }
+}
+
+fn leftovers(names: &Names, data_files: usize) -> Option<String> {
+    let data = Path::new("store/data");
+    let known = ["store", "store/VERSION", "store/index.redb", "store/data", "store/tmp"];
+    let (data, rest): (Vec<_>, Vec<_>) = names
+        .iter()
+        .filter(|(path, _)| !known.iter().any(|known| Path::new(known) == *path))
+        .partition(|(path, _)| path.starts_with(data));
+    let data = data.iter().filter(|(_, is_folder)| !**is_folder).count();
+    if !rest.is_empty() {
+        return Some(format!("left behind: {rest:?}"));
+    }
+    (data != data_files).then(|| format!("{data} data files, where {data_files} are named"))
+}
+
+/// The disks of this machine without waiting for them.
+#[derive(Debug)]
+struct Unsynced;
+
+impl Disk for Unsynced {
+    fn apply(&self, change: Change<'_>) -> io::Result<()> {
+        match change {
+            Change::Sync(_) | Change::SyncFolder(_) => Ok(()),
+            change => change.apply(),
+        }
+    }
+}

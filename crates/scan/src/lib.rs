@@ -40,6 +40,7 @@ pub use csv::{CsvDecoder, REST, rest_fields, tokenize_sample};
 pub use evaluate::Evaluator;
 pub use local::LocalFile;
 pub use memory::InMemory;
+pub use parquet::parquet_metadata;
 pub use reader::ObjectReader;
 pub use scan::{ScanCounters, ScanOptions, output_schema, scan};
 pub use types::sql_type;

@@ -13,19 +13,17 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use pushdown::{Error, ErrorKind, Result};
 
+use super::depth::{LEVELS, is_too_deep};
 use crate::{ObjectReader, ScanCounters};
 
 /// Read at once from the end: the footers of most files fit.
 const TAIL_BYTES: u64 = 64 * 1024;
 
-/// The largest footer that is read.
-const FOOTER_BYTES: u64 = 256 * 1024 * 1024;
-
 /// Ranges with a gap of at most this between them are read as one.
 const GAP_BYTES: u64 = 64 * 1024;
 
-/// The footer of the file.
-pub(crate) async fn metadata(reader: &dyn ObjectReader) -> Result<ParquetMetaData> {
+/// The footer of a Parquet object, if it has at most so many bytes.
+pub async fn parquet_metadata(reader: &dyn ObjectReader, footer_bytes: u64) -> Result<ParquetMetaData> {
     let (location, size) = (reader.location(), reader.size());
     let corrupt = |message: String| Error::new(ErrorKind::Corrupt, format!("{location}: {message}"));
     if size == 0 {
@@ -34,12 +32,18 @@ pub(crate) async fn metadata(reader: &dyn ObjectReader) -> Result<ParquetMetaDat
     let mut tail = TAIL_BYTES.min(size);
     loop {
         let bytes = reader.read_ranges(vec![size - tail..size]).await?.into_iter().next().unwrap_or_default();
+        if is_too_deep(&bytes) {
+            let message = format!("{location}: its columns are nested deeper than {LEVELS} levels");
+            return Err(Error::new(ErrorKind::Limit, message).with_code("UnsupportedParquetType"));
+        }
         let mut parser = ParquetMetaDataReader::new();
         match parser.try_parse_sized(&bytes, size).and_then(|()| parser.finish()) {
             Ok(metadata) => return Ok(metadata),
-            Err(ParquetError::NeedMoreData(needed))
-                if tail < needed as u64 && needed as u64 <= size.min(FOOTER_BYTES) =>
-            {
+            Err(ParquetError::NeedMoreData(needed)) if tail < needed as u64 && needed as u64 <= size => {
+                if needed as u64 > footer_bytes {
+                    let message = format!("{location}: its footer has {needed} bytes, at most {footer_bytes} are read");
+                    return Err(Error::new(ErrorKind::Limit, message).with_code("ParquetParsingError"));
+                }
                 tail = needed as u64;
             }
             Err(error) => {

@@ -7,6 +7,7 @@
 mod adapt;
 mod ahead;
 mod chunks;
+mod depth;
 mod nested;
 mod prune;
 
@@ -29,11 +30,13 @@ use pushdown::{Error, ErrorKind, Expr, Result};
 
 use crate::errors::from_arrow;
 use crate::evaluate::Evaluator;
+use crate::limits::FOOTER_BYTES;
 use crate::output::map_columns;
 use crate::{ObjectReader, ScanCounters, ScanOptions};
 use adapt::{Adapter, with_declared_text};
 use ahead::RowGroups;
 use chunks::Chunks;
+pub use chunks::parquet_metadata;
 use nested::Place;
 
 /// A scan of a Parquet object: the rows that pass, as the output's columns.
@@ -124,7 +127,7 @@ impl ParquetScan {
     }
 
     async fn open(&mut self) -> Result<RowGroups> {
-        let metadata = Arc::new(chunks::metadata(&*self.reader).await?);
+        let metadata = Arc::new(parquet_metadata(&*self.reader, FOOTER_BYTES).await?);
         let arrow = self.arrow_metadata(&metadata)?;
         let groups = self.row_groups(&metadata, &arrow)?;
         self.check_sizes(&metadata, &groups)?;
@@ -249,6 +252,7 @@ impl ParquetScan {
         match error {
             ParquetError::External(error) => match error.downcast::<Error>() {
                 Ok(ours) => *ours,
+                Err(other) if other.is::<ArrowError>() => self.contradiction().with_source(other),
                 Err(other) => Error::internal(format!("{}: {other}", self.reader.location())),
             },
             // Codecs and encodings that are not built in.

@@ -164,12 +164,9 @@ impl TextInput {
             return Err(Error::unsupported(format!("{location}: {why}, so a byte range of it cannot be read alone")));
         }
         let early = rewrite.as_ref().map_or(1, Rewriter::terminator_bytes);
-        let start = match &range {
-            Some(range) if range.start > 0 && !(header && range.start < HEADER_BYTES) => {
-                range.start.saturating_sub(early)
-            }
-            _ => 0,
-        };
+        // A range that could hold the header is read from the start of the object.
+        let inner = range.as_ref().map(|range| range.start).filter(|at| *at > 0 && !(header && *at < HEADER_BYTES));
+        let start = inner.map_or(0, |at| at.saturating_sub(early));
         let plain = |reader| TextSource::plain(reader, start..range.as_ref().map_or(size, |range| range.end));
         let source = match compression {
             Compression::None => plain(reader),
@@ -182,7 +179,7 @@ impl TextInput {
             let buffer = TextBuffer::new(0, record_bytes);
             return Ok(Self { location, source, piece: Bytes::new(), buffer, range: 0..u64::MAX, partial: None });
         }
-        let partial = terminator.filter(|_| start > 0);
+        let partial = terminator.filter(|_| inner.is_some());
         let range = range.unwrap_or(0..u64::MAX);
         let buffer = TextBuffer::new(start, record_bytes);
         Ok(Self { location, source, piece: Bytes::new(), buffer, range, partial })

@@ -2,10 +2,13 @@
 
 mod aggregates;
 mod compression;
+mod csv_marks;
 mod csv_rules;
 mod expressions;
 mod hostile;
 mod json;
+mod json_paths;
 mod parquet;
+mod parquet_types;
 mod ranges;
 mod support;

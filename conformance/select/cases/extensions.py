@@ -3,6 +3,7 @@
 Servers without them pass the half that says they are off.
 """
 
+from conformance.select.bloom import bloom
 from conformance.select.case import PARSE_ERROR, Err, csv, group, lines, parquet
 
 SALES = csv("city,n,price\nOslo,1,1.50\nRome,2,2.25\nOslo,3,0.25\nBonn,4,10\nRome,5,0.75\nOslo,6,\n", "USE")
@@ -74,4 +75,23 @@ ORDER = group("extensions/order by", SALES, extended([
     ("without LIMIT", "SELECT n FROM S3Object ORDER BY n", Err("*"), {"silent": "memory must have a bound"}),
 ]))
 
-CASES = OFF + GROUP + ORDER
+BLOOM = group("extensions/bloom", SALES, extended([
+    ("text", f"SELECT n FROM S3Object WHERE BLOOM_CONTAINS(city, '{bloom(['Oslo', 'Bonn'])}')", ["1", "3", "4", "6"]),
+    ("NOT", f"SELECT n FROM S3Object WHERE NOT BLOOM_CONTAINS(city, '{bloom(['Oslo', 'Bonn'])}')", ["2", "5"]),
+    ("whole numbers", f"SELECT n FROM S3Object WHERE BLOOM_CONTAINS(CAST(n AS INT), '{bloom([2, 5])}')", ["2", "5"]),
+    ("whole numbers of Parquet", f"SELECT s.id FROM S3Object s WHERE BLOOM_CONTAINS(s.id, '{bloom([7, 990], size=4096)}')", [{"id": 7}, {"id": 990}],
+     {"input": parquet("row_groups.parquet")}),
+    ("an empty filter", f"SELECT n FROM S3Object WHERE BLOOM_CONTAINS(city, '{bloom([])}')", []),
+    ("with more conditions", f"SELECT n FROM S3Object WHERE BLOOM_CONTAINS(city, '{bloom(['Oslo'])}') AND n > '1'", ["3", "6"]),
+    ("no member is lost", f"SELECT COUNT(*) FROM S3Object WHERE BLOOM_CONTAINS(CAST(_1 AS INT), '{bloom(range(0, 6000, 3), size=16384)}') AND CAST(_1 AS INT) % 3 = 0",
+     ["2000"], {"input": csv("".join(f"{n}\n" for n in range(6000)))}),
+    ("few others pass", f"SELECT COUNT(*) FROM S3Object WHERE BLOOM_CONTAINS(CAST(_1 AS INT), '{bloom(range(0, 6000, 3), size=16384)}')",
+     lambda rows: None if 2000 <= int(rows) < 2100 else "expected about 2000", {"input": csv("".join(f"{n}\n" for n in range(6000)))}),
+    ("NULL is in no filter", f"SELECT n FROM S3Object WHERE BLOOM_CONTAINS(NULLIF(city, 'Oslo'), '{bloom(['Oslo', 'Rome'])}')", ["2", "5"]),
+    ("no base64", "SELECT n FROM S3Object WHERE BLOOM_CONTAINS(city, '!!')", Err("*")),
+    ("no filter", "SELECT n FROM S3Object WHERE BLOOM_CONTAINS(city, 'AAAAAAAA')", Err("*")),
+    ("another version", "SELECT n FROM S3Object WHERE BLOOM_CONTAINS(city, 'UERCRgkEAAAAAAAAAAAAAA==')", Err("*")),
+    ("one argument", "SELECT n FROM S3Object WHERE BLOOM_CONTAINS(city)", Err("*")),
+]))
+
+CASES = OFF + GROUP + ORDER + BLOOM

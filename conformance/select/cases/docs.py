@@ -1,0 +1,5 @@
+"""The examples of docs/s3-select.md."""
+
+from conformance.select.docs import cases
+
+CASES = cases()

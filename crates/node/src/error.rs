@@ -57,6 +57,7 @@ impl From<StoreError> for S3Error {
                 return answer;
             }
             StoreError::BadDigest(_) => S3ErrorCode::BadDigest,
+            StoreError::ChunkSignature => S3ErrorCode::SignatureDoesNotMatch,
             StoreError::Body(_) => S3ErrorCode::IncompleteBody,
             StoreError::Stalled => S3ErrorCode::RequestTimeout,
             StoreError::ReadOnly | StoreError::UpstreamDenied => S3ErrorCode::AccessDenied,

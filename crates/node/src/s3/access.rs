@@ -12,6 +12,7 @@ use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::{Credentials, S3Auth, SecretKey};
 use s3s::{S3Error, S3Result, s3_error};
 
+use super::OPERATIONS;
 use crate::counters::Counting;
 use crate::keyring::{Keyring, Right};
 use crate::record::{RequestRecord, Target};
@@ -50,13 +51,18 @@ impl Access {
 #[async_trait]
 impl S3Access for Access {
     async fn check(&self, cx: &mut S3AccessContext<'_>) -> S3Result<()> {
-        identify(cx);
+        let signer = cx.credentials().cloned().or_else(|| cx.extensions_mut().get().cloned());
+        identify(cx, signer.as_ref());
         let operation = cx.s3_op().name();
         // Every key may ask which buckets it can see.
         if let Some(bucket) = cx.s3_path().get_bucket_name() {
-            permit(&self.keyring, cx.credentials(), right_of(operation), bucket)?;
-        } else if cx.credentials().is_none() {
+            permit(&self.keyring, signer.as_ref(), right_of(operation), bucket)?;
+        } else if signer.is_none() {
             return Err(anonymous());
+        }
+        // Before the body is parsed: whatever it says, the answer is the same.
+        if !OPERATIONS.contains(&snake(operation).as_str()) {
+            return Err(s3_error!(NotImplemented, "{} is not implemented", operation));
         }
         self.counting.request(operation);
         Ok(())
@@ -64,13 +70,13 @@ impl S3Access for Access {
 }
 
 /// Tells the record of the request what it is about, whether it is let in or not.
-fn identify(cx: &mut S3AccessContext<'_>) {
+fn identify(cx: &mut S3AccessContext<'_>, signer: Option<&Credentials>) {
     let owned = |text: &str| text.to_owned();
     let target = Target {
         operation: cx.s3_op().name().to_owned(),
         bucket: cx.s3_path().get_bucket_name().map(owned),
         key: cx.s3_path().get_object_key().map(owned),
-        access_key: cx.credentials().map(|signer| signer.access_key.clone()),
+        access_key: signer.map(|signer| signer.access_key.clone()),
     };
     if let Some(record) = cx.extensions_mut().get::<Arc<RequestRecord>>() {
         record.identify(target);
@@ -97,18 +103,40 @@ fn anonymous() -> S3Error {
     s3_error!(AccessDenied, "requests must be signed; anonymous access is not allowed")
 }
 
+/// The name of an operation as Rust writes it: an underscore before every word.
+fn snake(operation: &str) -> String {
+    let mut name = String::with_capacity(operation.len() + 8);
+    for letter in operation.chars() {
+        if letter.is_ascii_uppercase() && !name.is_empty() {
+            name.push('_');
+        }
+        name.push(letter.to_ascii_lowercase());
+    }
+    name
+}
+
 /// S3 names what only reads by its verb.
 fn right_of(operation: &str) -> Right {
     let reads = ["Get", "Head", "List", "Select"].iter().any(|verb| operation.starts_with(verb));
     if reads { Right::Read } else { Right::Write }
 }
 
-/// Refuses signatures of version 2 in headers and query strings.
-pub(super) fn refuse_version_2<B>(request: &Request<B>) -> S3Result<()> {
+/// How long the signature of an address may be valid, in seconds: 7 days, as in S3.
+const PRESIGNED_SECONDS: u64 = 7 * 24 * 3600;
+
+/// Refuses what s3s would accept: signatures of version 2 in headers and query strings, and addresses that
+/// are signed for longer than S3 allows.
+pub(super) fn refuse_early<B>(request: &Request<B>) -> S3Result<()> {
     let old_header = request.headers().get("authorization").is_some_and(|value| value.as_bytes().starts_with(b"AWS "));
     let old_query = request.uri().query().unwrap_or_default().split('&').any(|pair| pair.starts_with("Signature="));
     if old_header || old_query {
         return Err(s3_error!(AccessDenied, "signature version 2 is not accepted; sign with version 4"));
+    }
+    let pairs = request.uri().query().unwrap_or_default().split('&');
+    let expires = pairs.into_iter().find_map(|pair| pair.strip_prefix("X-Amz-Expires="));
+    if expires.is_some_and(|seconds| !seconds.parse().is_ok_and(|seconds| (1..=PRESIGNED_SECONDS).contains(&seconds))) {
+        let message = "X-Amz-Expires must be between 1 and 604800 seconds";
+        return Err(s3_error!(AuthorizationQueryParametersError, "{}", message));
     }
     Ok(())
 }
@@ -132,5 +160,13 @@ mod tests {
         ] {
             assert_eq!(right_of(operation), right, "{operation}");
         }
+    }
+
+    #[test]
+    fn every_name_is_found() {
+        for name in ["ListObjectsV2", "GetObject", "SelectObjectContent", "GetPublicAccessBlock", "PutBucketCors"] {
+            assert!(OPERATIONS.contains(&snake(name).as_str()), "{name}");
+        }
+        assert!(!OPERATIONS.contains(&snake("PutBucketVersioning").as_str()));
     }
 }

@@ -119,7 +119,8 @@ pub(super) fn modified_seconds(meta: &ObjectMeta) -> Timestamp {
 
 pub(super) fn only_standard(class: Option<&StorageClass>) -> S3Result<()> {
     match class.map(StorageClass::as_str) {
-        None | Some(StorageClass::STANDARD) => Ok(()),
+        // The second promises less than there is.
+        None | Some(StorageClass::STANDARD | StorageClass::REDUCED_REDUNDANCY) => Ok(()),
         Some(other) => Err(s3_error!(InvalidStorageClass, "there is no storage class {} here, only STANDARD", other)),
     }
 }

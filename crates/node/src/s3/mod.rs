@@ -14,6 +14,8 @@ mod op;
 mod service;
 mod tags;
 mod upload;
+mod verified;
+mod watched;
 
 use std::fmt;
 use std::sync::Arc;
@@ -34,6 +36,7 @@ use crate::{Limits, NodeConfig};
 pub(crate) use service::{RequestId, Service};
 
 /// What every operation has at hand.
+#[derive(Clone)]
 pub(crate) struct Edge {
     pub store: Arc<dyn Store>,
     pub limits: Limits,
@@ -84,17 +87,34 @@ pub(crate) fn service(
         counting: Arc::clone(&counting),
         scans,
     };
-    let mut builder = S3ServiceBuilder::new(edge);
-    builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(settings))));
-    builder.set_host(domains.clone());
-    builder.set_auth(access::Keys::new(Arc::clone(&keyring)));
-    builder.set_access(access::Access::new(keyring, counting));
-    Service::new(builder.build(), store, domains)
+    let settings = Arc::new(StaticConfigProvider::new(Arc::new(settings)));
+    let document_bytes = edge.limits.request_body_bytes;
+
+    let builder = || {
+        let mut builder = S3ServiceBuilder::new(edge.clone());
+        builder.set_config(Arc::clone(&settings) as _);
+        builder.set_host(domains.clone());
+        builder.set_access(access::Access::new(Arc::clone(&keyring), Arc::clone(&counting)));
+        builder
+    };
+    let (mut outer, mut inner) = (builder(), builder());
+    inner.set_auth(verified::Nobody);
+    outer.set_auth(access::Keys::new(Arc::clone(&keyring)));
+    outer.set_route(verified::Verified::new(inner.build(), document_bytes));
+    Service::new(outer.build(), store, domains)
+}
+
+/// Who signed a request, as the outer or the inner service knows it.
+fn signer<'a, T>(req: &'a S3Request<T>) -> Option<&'a Signer> {
+    req.credentials.as_ref().or_else(|| req.extensions.get())
 }
 
 /// Connects the operations of the S3 trait to the functions that carry them out.
 macro_rules! operations {
     ($($name:ident($input:ty) -> $output:ty = $path:path;)*) => {
+        /// The operations there are, as Rust writes them.
+        const OPERATIONS: &[&str] = &[$(stringify!($name)),*];
+
         #[async_trait]
         impl S3 for Edge {
             $(async fn $name(&self, req: S3Request<$input>) -> S3Result<S3Response<$output>> {

@@ -3,14 +3,17 @@
 
 use std::sync::Arc;
 
-use http::header::{ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, CONTENT_TYPE, HOST, ORIGIN};
-use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
+use http::header::{
+    ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, CONNECTION, CONTENT_TYPE, HOST, ORIGIN,
+};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use s3s::service::S3Service;
 use s3s::{Body, HttpError, HttpRequest, HttpResponse, S3Error, s3_error};
 
 use super::access;
 use super::cors::{self, Asked};
 use super::host::Domains;
+use super::watched::Watched;
 use crate::store::{CorsRule, Store};
 
 /// The id of a request, given in its extensions: errors carry it in their body.
@@ -42,7 +45,8 @@ impl Service {
     /// Answers a request.
     pub async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let asking = self.asking(&request);
-        let mut response = if let Err(error) = access::refuse_version_2(&request) {
+        let (request, body) = Watched::over(request);
+        let mut response = if let Err(error) = access::refuse_early(&request) {
             plain(error)?
         } else if request.method() == Method::OPTIONS {
             self.preflight(&request).await.map_or_else(plain, Ok)?
@@ -55,6 +59,10 @@ impl Service {
             response.headers_mut().extend(allowed.unwrap_or_default());
         }
         asking.finish(&mut response);
+        if !body.is_over() {
+            // What is left of it would be taken for the next request.
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         Ok(response)
     }
 
@@ -132,7 +140,7 @@ impl Asking {
     fn sign(&self, text: &str) -> String {
         let id = self.id.as_deref().unwrap_or_default();
         let about = format!("<Resource>{}</Resource><RequestId>{id}</RequestId></Error>", escaped(&self.path));
-        text.replacen("</Error>", &about, 1)
+        printable(&text.replacen("</Error>", &about, 1))
     }
 }
 
@@ -144,6 +152,12 @@ fn bare_etag(text: &str) -> String {
 
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// What keys may hold and XML may not, as replacement characters.
+fn printable(text: &str) -> String {
+    let allowed = |c: char| c >= ' ' && c != '\u{FFFE}' && c != '\u{FFFF}' || matches!(c, '\t' | '\n' | '\r');
+    text.chars().map(|c| if allowed(c) { c } else { char::REPLACEMENT_CHARACTER }).collect()
 }
 
 #[cfg(test)]

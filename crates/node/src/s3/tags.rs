@@ -45,6 +45,10 @@ fn checked(tags: Vec<Tag>, most: usize) -> S3Result<Vec<Tag>> {
         if tag.value.chars().count() > VALUE_CHARACTERS {
             return Err(s3_error!(InvalidTag, "a tag's value has at most {} characters", VALUE_CHARACTERS));
         }
+        let allowed = |c: char| c.is_alphanumeric() || c == ' ' || "+-=._:/@".contains(c);
+        if !tag.key.chars().chain(tag.value.chars()).all(allowed) {
+            return Err(s3_error!(InvalidTag, "tags are made of letters, digits, spaces and + - = . _ : / @"));
+        }
         if tag.key.starts_with("aws:") {
             return Err(s3_error!(InvalidTag, "tags that start with aws: are reserved"));
         }

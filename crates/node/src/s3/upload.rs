@@ -3,7 +3,7 @@
 use futures::{StreamExt, stream};
 use http::HeaderMap;
 use s3s::dto::StreamingBlob;
-use s3s::{S3Result, TrailingHeaders, s3_error};
+use s3s::{S3Request, S3Result, TrailingHeaders, s3_error};
 
 use super::Edge;
 use super::checksums::{HEADERS, algorithm, content_md5};
@@ -19,6 +19,10 @@ pub(super) struct Declared {
     pub algorithm: Option<Algorithm>,
     /// Arrives after the body.
     pub trailer: Option<TrailingHeaders>,
+    /// The checksum that the trailer will hold.
+    announced: Option<Algorithm>,
+    /// The size of the bytes within the chunks.
+    size: Option<u64>,
 }
 
 impl Declared {
@@ -28,13 +32,18 @@ impl Declared {
         headers: &HeaderMap,
         trailer: Option<TrailingHeaders>,
     ) -> S3Result<Self> {
+        // s3s reads the name from one of its two headers only.
+        let named = named.or_else(|| headers.get("x-amz-sdk-checksum-algorithm")?.to_str().ok());
         let named = named.map(algorithm).transpose()?;
-        let mut declared = Self { md5: content_md5(headers)?, checksum, algorithm: named, trailer };
+        let size = headers.get("x-amz-decoded-content-length").filter(|_| trailer.is_some());
+        let size = size.and_then(|size| size.to_str().ok()?.parse().ok());
+        let mut declared =
+            Self { md5: content_md5(headers)?, checksum, algorithm: named, trailer, announced: None, size };
         if let Some(name) = headers.get("x-amz-trailer").and_then(|value| value.to_str().ok()) {
             let known = HEADERS.into_iter().find(|(_, header)| header.eq_ignore_ascii_case(name.trim()));
             let (algorithm, _) = known
                 .ok_or_else(|| s3_error!(InvalidRequest, "The value specified in the x-amz-trailer header is not supported"))?;
-            declared.algorithm = Some(algorithm);
+            (declared.algorithm, declared.announced) = (Some(algorithm), Some(algorithm));
         }
         if let Some(checksum) = &declared.checksum {
             if named.is_some_and(|named| named != checksum.algorithm) {
@@ -52,18 +61,26 @@ impl Declared {
         if self.md5.is_some_and(|md5| md5 != staged.md5) {
             return Err(StoreError::BadDigest("Content-MD5"));
         }
-        if let (None, Some(trailer)) = (&self.checksum, self.trailer) {
-            let headers = trailer.take().unwrap_or_default();
-            self.checksum = HEADERS.into_iter().find_map(|(algorithm, name)| {
-                let value = headers.get(name)?.to_str().ok()?.to_owned();
-                Some(Checksum { algorithm, value })
-            });
+        if self.size.is_some_and(|size| size != staged.size) {
+            return Err(StoreError::Body("it is not as long as x-amz-decoded-content-length says".to_owned()));
+        }
+        if let Some(announced) = self.announced {
+            let headers = self.trailer.and_then(|trailer| trailer.take()).unwrap_or_default();
+            let value = HEADERS.into_iter().find(|(algorithm, _)| *algorithm == announced);
+            let value = value.and_then(|(_, name)| headers.get(name)?.to_str().ok()?.to_owned().into());
+            let value = value.ok_or_else(|| StoreError::Body("the trailer lacks the checksum it announced".to_owned()))?;
+            self.checksum = self.checksum.or(Some(Checksum { algorithm: announced, value }));
         }
         match self.checksum {
             Some(checksum) if staged.checksum.as_ref() != Some(&checksum) => Err(StoreError::BadDigest("checksum")),
             _ => Ok(()),
         }
     }
+}
+
+/// The trailer of a request, as the outer or the inner service knows it.
+pub(super) fn trailer<T>(req: &S3Request<T>) -> Option<TrailingHeaders> {
+    req.trailing_headers.clone().or_else(|| req.extensions.get().cloned())
 }
 
 /// Takes in a body and checks it against what was declared of it.
@@ -82,7 +99,7 @@ fn body_error(text: String) -> StoreError {
     if text.contains("Sha256Mismatch") {
         StoreError::BadDigest("x-amz-content-sha256")
     } else if text.contains("SignatureMismatch") {
-        StoreError::BadDigest("signature of a chunk")
+        StoreError::ChunkSignature
     } else if text.contains(STOOD_STILL) {
         StoreError::Stalled
     } else {

@@ -36,6 +36,8 @@ pub(crate) enum StoreError {
     TooMany { what: &'static str, limit: usize },
     #[error("the {0} that was sent does not match the bytes received")]
     BadDigest(&'static str),
+    #[error("the signature of a chunk does not match its bytes")]
+    ChunkSignature,
     #[error("the request body ended early or is malformed: {0}")]
     Body(String),
     #[error("the request body stopped coming")]

@@ -13,6 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use nix::sys::statvfs::statvfs;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -84,6 +85,12 @@ impl Files {
     pub fn path(&self, id: Uuid) -> PathBuf {
         let name = id.simple().to_string();
         self.data.join(name.get(..2).unwrap_or("00")).join(name)
+    }
+
+    /// How much space is left on the disk, as far as it tells.
+    pub fn free_bytes(&self) -> Option<u64> {
+        let disk = statvfs(&self.data).ok()?;
+        Some(disk.blocks_available().saturating_mul(disk.fragment_size()))
     }
 
     /// A new empty file to write to.

@@ -245,6 +245,12 @@ impl Index {
         Ok(IndexCursor { bucket: bucket.to_owned(), table, range })
     }
 
+    /// How many buckets, objects and uploads there are.
+    pub fn counts(&self) -> Result<[u64; 3]> {
+        let tx = self.read()?;
+        Ok([tx.open_table(BUCKETS)?.len()?, tx.open_table(OBJECTS)?.len()?, tx.open_table(UPLOADS)?.len()?])
+    }
+
     /// How many objects there are.
     pub fn objects(&self) -> Result<u64> {
         Ok(self.read()?.open_table(OBJECTS)?.len()?)

@@ -250,6 +250,20 @@ impl Store for LocalStore {
         Arc::strong_count(&self.shared) == 1
     }
 
+    fn figures(&self) -> Vec<(&'static str, &'static str, u64)> {
+        let shared = &self.shared;
+        let mut figures = Vec::new();
+        if let Ok([buckets, objects, uploads]) = shared.index.counts() {
+            figures.push(("store_buckets", "Buckets of the store.", buckets));
+            figures.push(("store_objects", "Objects of the store.", objects));
+            figures.push(("store_uploads", "Uploads in parts that are under way.", uploads));
+        }
+        if let Some(free) = shared.files.free_bytes() {
+            figures.push(("store_free_bytes", "Bytes that are free on the disk of the store.", free));
+        }
+        figures
+    }
+
     async fn buckets(&self) -> Result<Vec<BucketMeta>> {
         self.blocking(|shared| shared.index.buckets()).await
     }

@@ -46,6 +46,7 @@ pub(crate) async fn stage(
     mut body: Body,
     algorithm: Option<Algorithm>,
 ) -> Result<Staged> {
+    check_space(files, limits)?;
     let file = files.create().map_err(StoreError::io("cannot make a file for the upload"))?;
     let draft = Draft {
         staged: Staged { file: Some(file), size: 0, md5: [0; 16], checksum: None },
@@ -63,12 +64,21 @@ pub(crate) async fn stage(
         }
         block.extend_from_slice(&chunk);
         if block.len() >= limits.block_bytes {
+            check_space(files, limits)?;
             let full = mem::replace(&mut block, BytesMut::with_capacity(limits.block_bytes)).freeze();
             writer = writer.write(full).await?;
         }
     }
     writer = writer.write(block.freeze()).await?;
     Ok(writer.idle().await?.finish(algorithm))
+}
+
+/// Leaves room for the index to grow, so that objects can be deleted when the disk is as good as full.
+fn check_space(files: &Files, limits: &Limits) -> Result<()> {
+    match files.free_bytes() {
+        Some(free) if free < limits.reserve_bytes => Err(StoreError::Full),
+        _ => Ok(()),
+    }
 }
 
 struct Draft {

@@ -5,7 +5,7 @@ use s3s::{S3Request, S3Result, s3_error};
 
 use super::{acl, owner, settings};
 use crate::keyring::Right;
-use crate::s3::Edge;
+use crate::s3::{Edge, signer};
 use crate::s3::attributes::{refuse, timestamp};
 use crate::store::{BucketSettings, StoreError};
 
@@ -16,6 +16,8 @@ const PAGE: i32 = 10_000;
 const RESERVED: [&str; 4] = ["-s3alias", "--ol-s3", ".mrap", "--x-s3"];
 
 pub(in crate::s3) async fn list_buckets(edge: &Edge, req: S3Request<ListBucketsInput>) -> S3Result<ListBucketsOutput> {
+    // Each key sees the buckets it may read.
+    let key = signer(&req).and_then(|signer| edge.keyring.get(&signer.access_key));
     let input = req.input;
     let prefix = input.prefix.clone().unwrap_or_default();
     let after = input.continuation_token.unwrap_or_default();
@@ -24,8 +26,6 @@ pub(in crate::s3) async fn list_buckets(edge: &Edge, req: S3Request<ListBucketsI
         Some(asked @ 1..=PAGE) => asked as usize,
         Some(_) => return Err(s3_error!(InvalidArgument, "max-buckets is between 1 and {}", PAGE)),
     };
-    // Each key sees the buckets it may read.
-    let key = req.credentials.as_ref().and_then(|signer| edge.keyring.get(&signer.access_key));
     let seen = |bucket: &str| key.is_some_and(|key| key.may(Right::Read, bucket));
     let mut buckets = edge.store.buckets().await?;
     buckets.retain(|bucket| bucket.name.starts_with(&prefix) && bucket.name > after && seen(&bucket.name));
@@ -52,6 +52,7 @@ pub(in crate::s3) async fn create_bucket(
     edge: &Edge,
     req: S3Request<CreateBucketInput>,
 ) -> S3Result<CreateBucketOutput> {
+    let signer = signer(&req).map(|signer| signer.access_key.clone());
     let input = req.input;
     if input.object_lock_enabled_for_bucket == Some(true) {
         return Err(s3_error!(NotImplemented, "object lock is not implemented"));
@@ -63,7 +64,6 @@ pub(in crate::s3) async fn create_bucket(
     }
     let configuration = input.create_bucket_configuration.unwrap_or_default();
     let location = configuration.location_constraint.map(|location| location.as_str().to_owned());
-    let signer = req.credentials.map(|signer| signer.access_key);
     let wanted = BucketSettings {
         owner: signer.clone(),
         location: location.filter(|location| !location.is_empty()),

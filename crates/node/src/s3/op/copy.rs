@@ -13,14 +13,15 @@ use crate::s3::attributes::{
 };
 use crate::s3::checksums::{algorithm, put_checksum, put_typed_checksum};
 use crate::s3::conditions::{Conditions, write_condition};
-use crate::s3::{Edge, Signer, tags};
+use crate::s3::{Edge, Signer, signer, tags};
 use crate::store::{Algorithm, Body, CopyRequest, ObjectMeta, PutOptions, StoreError, UploadKey};
 
 pub(in crate::s3) async fn copy_object(edge: &Edge, req: S3Request<CopyObjectInput>) -> S3Result<CopyObjectOutput> {
+    let signer = signer(&req).cloned();
     let mut input = req.input;
     refuse_of_writes!(input);
     refuse!(input, copy_source_sse_customer_algorithm, copy_source_sse_customer_key);
-    let (from_bucket, from_key) = source(edge, req.credentials.as_ref(), &input.copy_source)?;
+    let (from_bucket, from_key) = source(edge, signer.as_ref(), &input.copy_source)?;
     let conditions = Conditions {
         if_match: input.copy_source_if_match.take(),
         if_none_match: input.copy_source_if_none_match.take(),
@@ -94,10 +95,11 @@ pub(in crate::s3) async fn upload_part_copy(
     edge: &Edge,
     req: S3Request<UploadPartCopyInput>,
 ) -> S3Result<UploadPartCopyOutput> {
+    let signer = signer(&req).cloned();
     let mut input = req.input;
     refuse!(input, sse_customer_algorithm, copy_source_sse_customer_algorithm);
     let number = part_number(edge, input.part_number)?;
-    let (from_bucket, from_key) = source(edge, req.credentials.as_ref(), &input.copy_source)?;
+    let (from_bucket, from_key) = source(edge, signer.as_ref(), &input.copy_source)?;
     let upload = edge.store.upload(&input.bucket, &input.key, &input.upload_id).await?;
     let object = edge.store.open(&from_bucket, &from_key).await?;
     let conditions = Conditions {

@@ -7,7 +7,7 @@ use s3s::{S3Request, S3Result, s3_error};
 use crate::s3::attributes::{attributes_of, etag, refuse, refuse_of_writes};
 use crate::s3::checksums::{algorithm, checksum_of, kind, put_checksum, put_typed_checksum};
 use crate::s3::conditions::write_condition;
-use crate::s3::upload::{Declared, receive};
+use crate::s3::upload::{Declared, receive, trailer};
 use crate::s3::{Edge, tags};
 use crate::store::{Algorithm, Checksum, Completion, PartRef, UploadKey, UploadRecord, now_ms};
 
@@ -69,13 +69,14 @@ pub(super) fn kind_of(full_object: bool) -> ChecksumType {
 }
 
 pub(in crate::s3) async fn upload_part(edge: &Edge, req: S3Request<UploadPartInput>) -> S3Result<UploadPartOutput> {
+    let trailer = trailer(&req);
     let mut input = req.input;
     refuse!(input, sse_customer_algorithm);
     let number = part_number(edge, input.part_number)?;
     let upload = edge.store.upload(&input.bucket, &input.key, &input.upload_id).await?;
     let named = input.checksum_algorithm.as_ref().map(ChecksumAlgorithm::as_str);
     let checksum = checksum_of!(input)?;
-    let mut declared = Declared::new(checksum, named, &req.headers, req.trailing_headers)?;
+    let mut declared = Declared::new(checksum, named, &req.headers, trailer)?;
     if let (Some(wanted), Some(given)) = (upload.algorithm, declared.algorithm)
         && wanted != given
     {

@@ -13,9 +13,14 @@ use crate::s3::Edge;
 use crate::s3::attributes::{describe, no_version, refuse};
 use crate::s3::checksums::put_typed_checksum;
 use crate::s3::conditions::Conditions;
+use crate::s3::verified::Overrides;
 use crate::store::{Checksum, ObjectMeta, PartMeta};
 
-pub(in crate::s3) async fn get_object(edge: &Edge, req: S3Request<GetObjectInput>) -> S3Result<GetObjectOutput> {
+pub(in crate::s3) async fn get_object(
+    edge: &Edge,
+    req: S3Request<GetObjectInput>,
+) -> S3Result<S3Response<GetObjectOutput>> {
+    let Overrides(overrides) = req.extensions.get().cloned().unwrap_or_default();
     let input = req.input;
     refuse!(input, sse_customer_algorithm, sse_customer_key);
     no_version(input.version_id.as_deref())?;
@@ -40,13 +45,14 @@ pub(in crate::s3) async fn get_object(edge: &Edge, req: S3Request<GetObjectInput
     let checksum = slice.checksum(input.checksum_mode.as_ref());
     put_typed_checksum!(output, &checksum);
     output.body = Some(StreamingBlob::wrap(object.data.blocks(slice.range)));
-    Ok(output)
+    Ok(S3Response::with_headers(output, overrides))
 }
 
 pub(in crate::s3) async fn head_object(
     edge: &Edge,
     req: S3Request<HeadObjectInput>,
 ) -> S3Result<S3Response<HeadObjectOutput>> {
+    let Overrides(overrides) = req.extensions.get().cloned().unwrap_or_default();
     let input = req.input;
     refuse!(input, sse_customer_algorithm, sse_customer_key);
     no_version(input.version_id.as_deref())?;
@@ -69,7 +75,7 @@ pub(in crate::s3) async fn head_object(
     describe!(output, &meta);
     let checksum = slice.checksum(input.checksum_mode.as_ref());
     put_typed_checksum!(output, &checksum);
-    let mut response = S3Response::new(output);
+    let mut response = S3Response::with_headers(output, overrides);
     if !meta.tags.is_empty() {
         response.headers.insert("x-amz-tagging-count", HeaderValue::from(meta.tags.len()));
     }

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::DataType;
 use parquet::arrow::ArrowWriter;
-use pushdown::{CompareOp, CsvOptions, Expr, Format, Fragment, JsonOptions, JsonShape, NullRule, Ragged};
-use pushdowndb_scan::{InMemory, tokenize_sample};
+use pushdown::{
+    CompareOp, CsvOptions, Expr, Format, Fragment, JsonOptions, JsonShape, JsonStep, NullRule, Ragged, WideMarks,
+};
+use pushdowndb_scan::{InMemory, rest_fields, tokenize_sample};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -39,6 +41,19 @@ async fn any_bytes_are_rows_or_an_error_as_csv() {
             ..CsvOptions::default()
         };
         let _ = tokenize_sample(&text, random.random(), &options);
+        let _ = rest_fields(&String::from_utf8_lossy(&text), &options);
+        let marks = WideMarks {
+            delimiter: [",", "||", ";\"", "ab"][random.random_range(0..4)].into(),
+            terminator: [None, Some("\n\n".to_owned()), Some("a".to_owned())][random.random_range(0..3)].clone(),
+            quote: random.random::<bool>().then(|| "\"".to_owned()),
+            escape: random.random::<bool>().then(|| "\\".to_owned()),
+            comment: random.random::<bool>().then(|| "#".to_owned()),
+        };
+        let wide = csv(&columns, CsvOptions { wide: random.random::<bool>().then_some(marks), ..options.clone() });
+        let whole = outcome(&wide, &text, 1_000).await;
+        for piece in [1, 3] {
+            assert_eq!(outcome(&wide, &text, piece).await, whole, "{wide:?} {:?}", String::from_utf8_lossy(&text));
+        }
         let mut fragment = csv(&columns, options);
         if random.random() {
             fragment.predicate = Some(Expr::compare(CompareOp::NotEq, Expr::Column(0), Expr::text("1")));
@@ -64,9 +79,16 @@ async fn any_bytes_are_rows_or_an_error_as_json() {
             text
         };
         let shape = if random.random() { JsonShape::Lines } else { JsonShape::Document };
-        for raw_tokens in [false, true] {
+        let key = |name: &str| JsonStep::Key { name: name.into(), exact: false };
+        let paths = [
+            vec![],
+            vec![key("a")],
+            vec![JsonStep::AnyElement, key("b")],
+            vec![JsonStep::AnyMember, JsonStep::Index(1)],
+        ];
+        for (raw_tokens, from) in std::iter::once((false, vec![])).chain(paths.map(|from| (true, from))) {
             let columns = if raw_tokens { texts(&["a", "b"]) } else { Arc::clone(&columns) };
-            let format = Format::Json(JsonOptions { shape, raw_tokens, ..JsonOptions::default() });
+            let format = Format::Json(JsonOptions { shape, raw_tokens, from, ..JsonOptions::default() });
             let fragment = Fragment::all(format, columns);
             let whole = outcome(&fragment, &text, 1_000).await;
             for piece in [1, 5] {

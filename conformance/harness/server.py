@@ -84,7 +84,7 @@ class Server:
     def path(self, bucket="", key="", query=None) -> str:
         """The path-style address of a bucket or an object."""
         path = "/" + quote(bucket) + ("/" + quote(key, safe="/~") if key else "")
-        return path + ("?" + (query if isinstance(query, str) else urlencode(query)) if query else "")
+        return path + ("?" + (query if isinstance(query, str) else urlencode(query, quote_via=quote)) if query else "")
 
     def connect(self, timeout=30) -> http.client.HTTPConnection:
         """A connection of its own."""
@@ -118,12 +118,12 @@ class Server:
     def raw(self, request: bytes, timeout=10) -> bytes:
         """Bytes as they are over a socket, and all that comes back until the server closes or falls silent."""
         with socket.create_connection((self.host, self.port), timeout=timeout) as stream:
-            stream.sendall(request)
             answer = b""
             try:
+                stream.sendall(request)
                 while piece := stream.recv(65536):
                     answer += piece
-            except TimeoutError:
+            except (TimeoutError, ConnectionError):
                 pass
             return answer
 

@@ -21,7 +21,9 @@ def test(*parameters):
                 TESTS.append((title, lambda context, f=function: f(context)))
             else:
                 values = parameter if isinstance(parameter, tuple) else (parameter,)
-                TESTS.append((f"{title}[{values[0]}]", lambda context, f=function, v=values: f(context, *v)))
+                shown = str(values[0]) if str(values[0]).isprintable() else ascii(values[0])[1:-1]
+                shown = shown if len(shown) < 60 else f"{shown[:40]}… of {len(shown)}"
+                TESTS.append((f"{title}[{shown}]", lambda context, f=function, v=values: f(context, *v)))
         return function
 
     return register

@@ -29,8 +29,7 @@ pub async fn try_run_as(
     options: ScanOptions,
 ) -> pushdown::Result<(RecordBatch, ScanCounters)> {
     let counters = Arc::new(ScanCounters::default());
-    let stream =
-        scan(Arc::new(fragment.clone()), Arc::new(reader), range, options, Arc::clone(&counters))?;
+    let stream = scan(Arc::new(fragment.clone()), Arc::new(reader), range, options, Arc::clone(&counters))?;
     let batches: Vec<RecordBatch> = stream.try_collect().await?;
     let schema = output_schema(fragment)?;
     assert!(batches.iter().all(|b| b.schema() == schema && b.num_rows() > 0));

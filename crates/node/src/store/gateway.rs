@@ -338,7 +338,7 @@ mod tests {
             assert!(matches!(gateway.open(bucket, key).await, Err(StoreError::NoSuchKey(_))), "{key}");
         }
         assert!(matches!(gateway.head("other", "b").await, Err(StoreError::NoSuchBucket(_))));
-        assert!(matches!(gateway.create_bucket("more").await, Err(StoreError::ReadOnly)));
+        assert!(matches!(gateway.create_bucket("more", Default::default()).await, Err(StoreError::ReadOnly)));
     }
 
     #[tokio::test]

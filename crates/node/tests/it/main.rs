@@ -3,8 +3,16 @@
 mod access;
 mod boto3;
 mod child;
+mod conformance;
+mod crash;
 mod durability;
 mod gateway;
+mod gateway_object;
+mod history;
 mod memory;
 mod objects;
+mod running;
+mod seed;
+mod soak;
+mod wire;
 mod world;

@@ -1,0 +1,50 @@
+//! Signed requests over plain sockets, for clients that read slowly, go away or stop in the middle.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use object_store::aws::{AwsAuthorizer, AwsCredential};
+use object_store::client::HttpRequest;
+use pushdowndb_node::Node;
+
+/// Sends a signed request and returns the connection, from which nothing has been read.
+pub fn send(node: &Node, method: &str, target: &str, body: &str) -> TcpStream {
+    let mut request: HttpRequest = http::Request::builder()
+        .method(method)
+        .uri(format!("{}{target}", node.endpoint()))
+        .body(body.to_owned().into())
+        .unwrap();
+    let credential = AwsCredential {
+        key_id: node.credentials().access_key_id.clone(),
+        secret_key: node.credentials().secret_access_key.clone(),
+        token: None,
+    };
+    AwsAuthorizer::new(&credential, "s3", "us-east-1").authorize(&mut request, None);
+    let mut head = format!("{method} {target} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
+    if !request.headers().contains_key("host") {
+        head += &format!("Host: {}\r\n", node.address());
+    }
+    for (name, value) in request.headers() {
+        head += &format!("{name}: {}\r\n", value.to_str().unwrap());
+    }
+    let mut stream = TcpStream::connect(node.address()).unwrap();
+    stream.write_all(format!("{head}\r\n{body}").as_bytes()).unwrap();
+    stream
+}
+
+/// Reads the rest of an answer; what is no text is replaced.
+pub fn rest(mut stream: TcpStream) -> String {
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// The body of a Select request on CSV.
+pub fn select_csv(header: &str, expression: &str) -> String {
+    let expression = expression.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    format!(
+        "<SelectObjectContentRequest><Expression>{expression}</Expression><ExpressionType>SQL</ExpressionType>\
+         <InputSerialization><CSV><FileHeaderInfo>{header}</FileHeaderInfo></CSV></InputSerialization>\
+         <OutputSerialization><CSV/></OutputSerialization></SelectObjectContentRequest>"
+    )
+}

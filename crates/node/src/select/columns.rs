@@ -7,10 +7,10 @@ use arrow::array::{Array, AsArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use futures::StreamExt;
 use parquet::arrow::parquet_to_arrow_schema;
-use parquet::errors::ParquetError;
-use parquet::file::metadata::ParquetMetaDataReader;
-use pushdown::{CsvOptions, Error, ErrorKind, Format, Fragment, Result};
-use pushdowndb_scan::{ObjectReader, ScanCounters, ScanOptions, scan};
+use parquet::basic::LogicalType;
+use parquet::schema::types::SchemaDescriptor;
+use pushdown::{CsvOptions, Error, Format, Fragment, Result};
+use pushdowndb_scan::{ObjectReader, ScanCounters, parquet_metadata, scan};
 use pushdowndb_select::InputColumns;
 use s3s::{S3Result, s3_error};
 
@@ -23,13 +23,15 @@ pub(super) async fn of(request: &Request, object: &Arc<dyn ObjectReader>, limits
     let failed = |error| errors::of_scan(&error, &request.format);
     match &request.format {
         Format::Json(options) => Ok(InputColumns::Json(options.clone())),
-        Format::Parquet => Ok(InputColumns::Parquet(footer(object.as_ref(), limits).await.map_err(failed)?)),
+        Format::Parquet => {
+            let schema = footer(object.as_ref(), limits).await.map_err(failed)?;
+            within_limit(schema.fields().len())?;
+            Ok(InputColumns::Parquet(schema))
+        }
         Format::Csv(options) => {
-            let first = first_record(object, options).await.map_err(failed)?;
+            let first = first_record(object, options, limits).await.map_err(failed)?;
             let count = first.as_ref().map_or(0, Vec::len);
-            if count > pushdown::limits::COLUMNS {
-                return Err(s3_error!(OverMaxColumn, "a record has at most {} columns", pushdown::limits::COLUMNS));
-            }
+            within_limit(count)?;
             let names = match first {
                 _ if !request.named => None,
                 Some(names) => Some(names),
@@ -41,8 +43,20 @@ pub(super) async fn of(request: &Request, object: &Arc<dyn ObjectReader>, limits
     }
 }
 
+fn within_limit(columns: usize) -> S3Result<()> {
+    let most = pushdown::limits::COLUMNS;
+    if columns > most {
+        return Err(s3_error!(OverMaxColumn, "a record has at most {} columns", most));
+    }
+    Ok(())
+}
+
 /// The fields of the first record, read as data: as many as it has.
-async fn first_record(object: &Arc<dyn ObjectReader>, options: &CsvOptions) -> Result<Option<Vec<String>>> {
+async fn first_record(
+    object: &Arc<dyn ObjectReader>,
+    options: &CsvOptions,
+    limits: &Limits,
+) -> Result<Option<Vec<String>>> {
     // Most tables have few columns; the rest is tried only where those few are all taken.
     for most in [128, pushdown::limits::COLUMNS + 1] {
         let fields: Vec<Field> = (0..most).map(|n| Field::new(format!("_{n}"), DataType::Utf8, true)).collect();
@@ -52,7 +66,7 @@ async fn first_record(object: &Arc<dyn ObjectReader>, options: &CsvOptions) -> R
         // A range that holds only the first byte holds only the first record.
         let range = fragment.format.is_splittable().then_some(0..1);
         let (reader, counters) = (Arc::clone(object), Arc::new(ScanCounters::default()));
-        let mut batches = scan(Arc::new(fragment), reader, range, ScanOptions::default(), counters)?;
+        let mut batches = scan(Arc::new(fragment), reader, range, super::options(limits), counters)?;
         let Some(batch) = batches.next().await.transpose()? else { return Ok(None) };
         if batch.num_rows() == 0 {
             return Ok(None);
@@ -74,38 +88,26 @@ async fn first_record(object: &Arc<dyn ObjectReader>, options: &CsvOptions) -> R
     Ok(None)
 }
 
+/// The schema with columns as they are written out: UUIDs are text.
+fn as_queried(schema: Schema, stored: &SchemaDescriptor) -> SchemaRef {
+    let uuid = |index: usize| {
+        let column = stored.root_schema().get_fields().get(index);
+        column.is_some_and(|column| column.get_basic_info().logical_type_ref() == Some(&LogicalType::Uuid))
+    };
+    let field = |(index, field): (usize, &Arc<Field>)| match uuid(index) {
+        true => Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8)),
+        false => Arc::clone(field),
+    };
+    Arc::new(Schema::new(schema.fields().iter().enumerate().map(field).collect::<Vec<_>>()))
+}
+
 /// The schema in the footer of a Parquet object.
 async fn footer(object: &dyn ObjectReader, limits: &Limits) -> Result<SchemaRef> {
-    let (location, size) = (object.location(), object.size());
-    let corrupt = |why: &str| Error::new(ErrorKind::Corrupt, format!("{location}: is no Parquet file: {why}"));
-    // One read finds most footers whole.
-    let mut tail = (64 << 10).min(size);
-    loop {
-        let read = object.read_ranges(vec![size - tail..size]).await?;
-        let bytes = read.into_iter().next().unwrap_or_default();
-        let mut reader = ParquetMetaDataReader::new();
-        match reader.try_parse_sized(&bytes, size).and_then(|()| reader.finish()) {
-            Ok(metadata) => {
-                let file = metadata.file_metadata();
-                let schema =
-                    parquet_to_arrow_schema(file.schema_descr(), file.key_value_metadata()).map_err(|error| {
-                        Error::unsupported(format!("{location}: its schema is not known here")).with_source(error)
-                    })?;
-                return Ok(Arc::new(schema));
-            }
-            Err(ParquetError::NeedMoreData(needed)) if needed as u64 > tail && needed as u64 <= size => {
-                if needed > limits.footer_bytes {
-                    return Err(Error::new(
-                        ErrorKind::Limit,
-                        format!("{location}: its footer has {needed} bytes, at most {} are read", limits.footer_bytes),
-                    ));
-                }
-                tail = needed as u64;
-            }
-            Err(error) if bytes.ends_with(b"PAR1") => {
-                return Err(corrupt("its footer cannot be read").with_source(error));
-            }
-            Err(_) => return Err(corrupt("it is cut off, or something else")),
-        }
-    }
+    let metadata = parquet_metadata(object, limits.footer_bytes as u64).await?;
+    let file = metadata.file_metadata();
+    let schema = parquet_to_arrow_schema(file.schema_descr(), file.key_value_metadata()).map_err(|error| {
+        let message = format!("{}: its schema is not known here", object.location());
+        Error::unsupported(message).with_source(error).with_code("UnsupportedParquetType")
+    })?;
+    Ok(as_queried(schema, file.schema_descr()))
 }

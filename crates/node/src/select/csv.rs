@@ -1,61 +1,85 @@
 //! Records in CSV, as OutputSerialization asks for them.
 //!
-//! Values of JSON lose their quotes: `"a"` is written as `a`, `null` as nothing, `{…}` as it is.
+//! Values of JSON lose their quotes: `"a"` is written as `a`, `null` as nothing, `{…}` as it is. Of a record of CSV
+//! that `*` selects, as many fields are written as it has.
 
-use super::Token;
+use memchr::memmem;
+
 use super::rows::{Cell, Column};
+use super::{Shape, Token};
 
 /// How CSV is written.
 #[derive(Clone, Debug)]
 pub(super) struct CsvWriter {
     delimiter: Vec<u8>,
     terminator: Vec<u8>,
-    quote: u8,
-    escape: u8,
+    quote: Vec<u8>,
+    escape: Vec<u8>,
     always: bool,
     /// Bytes that make a field need quotes.
     special: Box<[bool; 256]>,
+    /// Longer characters that do.
+    special_characters: Vec<String>,
     /// One of those stands in numbers or times.
     odd: bool,
-    tokens: Vec<Token>,
+    shapes: Vec<Shape>,
 }
 
 impl CsvWriter {
-    pub fn new(delimiter: &str, terminator: &str, quote: u8, escape: u8, always: bool) -> Self {
+    pub fn new(delimiter: &str, terminator: &str, quote: &str, escape: &str, always: bool) -> Self {
         let mut special = Box::new([false; 256]);
-        for byte in delimiter.bytes().chain(terminator.bytes()).chain([quote, b'\n', b'\r']) {
-            if let Some(place) = special.get_mut(usize::from(byte)) {
-                *place = true;
+        let mut special_characters = Vec::new();
+        for c in delimiter.chars().chain(terminator.chars()).chain(quote.chars()).chain(['\n', '\r']) {
+            match u8::try_from(c).ok().filter(u8::is_ascii).and_then(|byte| special.get_mut(usize::from(byte))) {
+                Some(place) => *place = true,
+                None => special_characters.push(c.to_string()),
             }
         }
         let odd = b"0123456789+-.:eEinfNaTZ".iter().any(|&byte| special.get(usize::from(byte)) == Some(&true));
-        let (delimiter, terminator) = (delimiter.into(), terminator.into());
-        Self { delimiter, terminator, quote, escape, always, special, odd, tokens: Vec::new() }
+        Self {
+            delimiter: delimiter.into(),
+            terminator: terminator.into(),
+            quote: quote.into(),
+            escape: escape.into(),
+            always,
+            special,
+            special_characters,
+            odd,
+            shapes: Vec::new(),
+        }
     }
 
-    /// For rows of which some columns hold JSON.
-    pub fn with_tokens(mut self, tokens: Vec<Token>) -> Self {
-        self.tokens = tokens;
+    /// For rows of columns of these shapes.
+    pub fn with_shapes(mut self, shapes: Vec<Shape>) -> Self {
+        self.shapes = shapes;
         self
     }
 
     /// Writes one record.
     pub fn record(&self, out: &mut Vec<u8>, columns: &[Column], row: usize) {
-        let start = out.len();
+        let (columns, rest) = match columns.split_last() {
+            Some((Column::Rest(rest), columns)) => {
+                let rest = rest.get(row).map_or(&[] as &[String], Vec::as_slice);
+                let has = columns.iter().rposition(|column| !column.is_null(row)).map_or(1, |last| last + 1);
+                let shown = if rest.is_empty() { has } else { columns.len() };
+                (columns.get(..shown).unwrap_or(columns), rest)
+            }
+            _ => (columns, &[] as &[String]),
+        };
         for (place, column) in columns.iter().enumerate() {
             if place > 0 {
                 out.extend_from_slice(&self.delimiter);
             }
-            let token = self.tokens.get(place).copied().unwrap_or(Token::No);
+            let token = self.shapes.get(place).map_or(Token::No, |shape| shape.token);
             column.cell(row, |cell| match (token, cell) {
                 (Token::Value, Cell::Text(text, _)) => self.token(out, text),
                 (Token::Record, Cell::Text(text, _)) => self.members(out, text),
                 (_, cell) => self.field(out, cell),
             });
         }
-        // An empty line would not be seen as a record of one empty field.
-        if out.len() == start {
-            out.extend_from_slice(&[self.quote, self.quote]);
+        for field in rest {
+            out.extend_from_slice(&self.delimiter);
+            self.text(out, field.as_bytes());
         }
         out.extend_from_slice(&self.terminator);
     }
@@ -67,6 +91,12 @@ impl CsvWriter {
             Cell::Number(write) | Cell::Float(_, write) | Cell::Time(write) => self.written(out, write),
             Cell::Null => self.text(out, b""),
             Cell::Boolean(value) => self.text(out, if value { b"true" } else { b"false" }),
+            Cell::Nested(write) => {
+                let start = out.len();
+                write(out);
+                let value = out.split_off(start);
+                self.text(out, &value);
+            }
         }
     }
 
@@ -82,18 +112,19 @@ impl CsvWriter {
 
     fn needs_quotes(&self, value: &[u8]) -> bool {
         value.iter().any(|&byte| self.special.get(usize::from(byte)).copied().unwrap_or(true))
+            || self.special_characters.iter().any(|c| memmem::find(value, c.as_bytes()).is_some())
     }
 
     /// Whether text of these bytes is written as it is, between quotes or not.
     pub fn is_plain(&self, text: &[u8]) -> bool {
-        !(self.needs_quotes(text) || self.always && text.contains(&self.escape))
+        !(self.needs_quotes(text) || self.always && memmem::find(text, &self.escape).is_some())
     }
 
     fn plain(&self, out: &mut Vec<u8>, value: &[u8]) {
         if self.always {
-            out.push(self.quote);
+            out.extend_from_slice(&self.quote);
             out.extend_from_slice(value);
-            out.push(self.quote);
+            out.extend_from_slice(&self.quote);
         } else {
             out.extend_from_slice(value);
         }
@@ -103,14 +134,17 @@ impl CsvWriter {
         if self.is_plain(value) {
             return self.plain(out, value);
         }
-        out.push(self.quote);
-        for &byte in value {
-            if byte == self.quote || byte == self.escape {
-                out.push(self.escape);
+        out.extend_from_slice(&self.quote);
+        let mut rest = value;
+        while let Some((byte, after)) = rest.split_first() {
+            // A character that starts here starts with its first byte, so nothing is mistaken for a part of another.
+            if rest.starts_with(&self.quote) || rest.starts_with(&self.escape) {
+                out.extend_from_slice(&self.escape);
             }
-            out.push(byte);
+            out.push(*byte);
+            rest = after;
         }
-        out.push(self.quote);
+        out.extend_from_slice(&self.quote);
     }
 
     fn token(&self, out: &mut Vec<u8>, token: &str) {
@@ -174,5 +208,21 @@ mod tests {
         assert_eq!(values, [r#""x,\"}:""#, r#"{"c":[1,2],"d":3}"#, "17.00"]);
         assert_eq!(members("{}"), Some(vec![]));
         assert_eq!(members("[1]"), None);
+    }
+
+    #[test]
+    fn marks_of_any_script_are_quoted_and_escaped() {
+        let field = |csv: &CsvWriter, text: &str| {
+            let mut out = Vec::new();
+            csv.text(&mut out, text.as_bytes());
+            String::from_utf8(out).unwrap()
+        };
+        let wide = CsvWriter::new("¦", "\n", "«", "«", false);
+        assert_eq!(field(&wide, "a¦b«"), "«a¦b«««");
+        // Another character with the same first byte.
+        assert_eq!(field(&wide, "©"), "©");
+        let long = CsvWriter::new("||", "\n", "\"", "\\", false);
+        assert_eq!(field(&long, "a|"), "\"a|\"");
+        assert_eq!(field(&long, "a\\\"|"), "\"a\\\\\\\"|\"");
     }
 }

@@ -15,35 +15,62 @@ pub(super) fn of_select(error: SelectError) -> S3Error {
     answer
 }
 
-/// What scans say of values, and the code S3 has for it. A scan knows kinds of errors only.
-const OF_TEXT: [(&str, S3ErrorCode); 9] = [
-    ("cannot parse '", S3ErrorCode::CastFailed),
-    ("is not UTF-8", S3ErrorCode::InvalidTextEncoding),
-    ("is not JSON", S3ErrorCode::JSONParsingError),
-    ("the record is not complete", S3ErrorCode::JSONParsingError),
-    ("more than one value where one record", S3ErrorCode::JSONParsingError),
-    ("quote", S3ErrorCode::CSVParsingError),
-    ("a record is longer than", S3ErrorCode::OverMaxRecordSize),
-    ("out of the range", S3ErrorCode::IntegerOverflow),
-    ("verflow", S3ErrorCode::IntegerOverflow),
-];
-
 /// A scan that failed, before or after the first rows.
 pub(super) fn of_scan(error: &Error, format: &Format) -> S3Error {
-    let text = error.to_string();
-    let known = || OF_TEXT.iter().find(|(part, _)| text.contains(part)).map(|(_, code)| code.clone());
-    let code = match (error.kind(), format) {
-        (ErrorKind::Corrupt, _) if format.compression() != Compression::None && text.contains("cut off") => {
-            S3ErrorCode::TruncatedInput
+    let code = match (error.code(), error.kind(), format) {
+        (Some(code), ..) => S3ErrorCode::from_bytes(code.as_bytes()).unwrap_or(S3ErrorCode::InvalidRequest),
+        (_, ErrorKind::Corrupt, _) if format.compression() != Compression::None => {
+            S3ErrorCode::InvalidCompressionFormat
         }
-        (ErrorKind::Corrupt, _) if format.compression() != Compression::None => S3ErrorCode::InvalidCompressionFormat,
-        (ErrorKind::Corrupt, Format::Parquet) => S3ErrorCode::ParquetParsingError,
-        (ErrorKind::Corrupt, Format::Csv(_)) => S3ErrorCode::CSVParsingError,
-        (ErrorKind::Corrupt, Format::Json(_)) => S3ErrorCode::JSONParsingError,
-        (ErrorKind::Unsupported, _) => S3ErrorCode::UnsupportedSqlStructure,
-        (ErrorKind::Limit, _) => S3ErrorCode::OverMaxRecordSize,
-        (ErrorKind::Invalid, _) => known().unwrap_or(S3ErrorCode::InvalidRequest),
+        (_, ErrorKind::Corrupt, Format::Parquet) => S3ErrorCode::ParquetParsingError,
+        (_, ErrorKind::Corrupt, Format::Csv(_)) => S3ErrorCode::CSVParsingError,
+        (_, ErrorKind::Corrupt, Format::Json(_)) => S3ErrorCode::JSONParsingError,
+        (_, ErrorKind::Unsupported, _) => S3ErrorCode::UnsupportedSqlStructure,
+        (_, ErrorKind::Limit, _) => S3ErrorCode::OverMaxRecordSize,
+        (_, ErrorKind::Invalid, _) => by_text(&error.to_string()),
         _ => return crate::error::to_s3(error),
     };
-    S3Error::with_message(code, text)
+    S3Error::with_message(code, printable(&error.to_string()))
+}
+
+/// The code for an evaluation that failed inside a library, which only its words tell.
+fn by_text(text: &str) -> S3ErrorCode {
+    let words = [
+        ("cannot parse '", S3ErrorCode::CastFailed),
+        ("out of the range", S3ErrorCode::IntegerOverflow),
+        ("verflow", S3ErrorCode::IntegerOverflow),
+        ("division by zero", S3ErrorCode::EvaluatorInvalidArguments),
+        ("ivide by zero", S3ErrorCode::EvaluatorInvalidArguments),
+    ];
+    let known = words.into_iter().find(|(part, _)| text.contains(part)).map(|(_, code)| code);
+    known.unwrap_or(S3ErrorCode::InvalidRequest)
+}
+
+/// The longest message, in bytes. A header of a frame holds 64 KiB at most.
+const MESSAGE_BYTES: usize = 1024;
+
+/// Messages quote what is in the object; XML and terminals take no control characters.
+fn printable(text: &str) -> String {
+    let short = text.get(..text.floor_char_boundary(MESSAGE_BYTES)).unwrap_or_default();
+    short.chars().map(|c| if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_short_and_printable() {
+        assert_eq!(printable("a\0b\n\u{ffff}é"), "a\u{fffd}b\u{fffd}\u{fffd}é");
+        let long = printable(&"é".repeat(10_000));
+        assert_eq!(long.len(), MESSAGE_BYTES);
+    }
+
+    #[test]
+    fn a_code_that_an_error_carries_counts() {
+        let error = Error::invalid("x").with_code("OverMaxRecordSize");
+        assert_eq!(*of_scan(&error, &Format::Parquet).code(), S3ErrorCode::OverMaxRecordSize);
+        let corrupt = Error::new(ErrorKind::Corrupt, "x");
+        assert_eq!(*of_scan(&corrupt, &Format::Parquet).code(), S3ErrorCode::ParquetParsingError);
+    }
 }

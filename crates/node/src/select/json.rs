@@ -1,31 +1,26 @@
 //! Records in JSON: one object each, in the order of the selected columns.
+//!
+//! What is MISSING has no member. NULL has one.
 
 use arrow::datatypes::Schema;
 
-use super::Token;
 use super::rows::{Cell, Column};
+use super::{Shape, Token};
 
 /// How JSON is written.
 #[derive(Clone, Debug)]
 pub(super) struct JsonWriter {
     terminator: Vec<u8>,
-    /// `{"name":` of the first column, `,"name":` of the others.
+    /// `"name":` of each column.
     heads: Vec<Vec<u8>>,
-    tokens: Vec<Token>,
+    shapes: Vec<Shape>,
 }
 
 impl JsonWriter {
-    /// For rows of this schema; `tokens` says which of its texts are JSON already.
-    pub fn new(terminator: &str, schema: &Schema, tokens: Vec<Token>) -> Self {
-        let head = |(place, name): (usize, &str)| {
-            let mut head = Vec::new();
-            head.push(if place == 0 { b'{' } else { b',' });
-            string(&mut head, name);
-            head.push(b':');
-            head
-        };
-        let names = schema.fields().iter().map(|field| field.name().as_str());
-        Self { terminator: terminator.into(), heads: names.enumerate().map(head).collect(), tokens }
+    /// For rows of this schema, of columns of these shapes.
+    pub fn new(terminator: &str, schema: &Schema, shapes: Vec<Shape>) -> Self {
+        let heads = schema.fields().iter().map(|field| head(field.name())).collect();
+        Self { terminator: terminator.into(), heads, shapes }
     }
 
     /// Whether text of these bytes needs no escapes.
@@ -35,41 +30,75 @@ impl JsonWriter {
 
     /// Writes one record.
     pub fn record(&self, out: &mut Vec<u8>, columns: &[Column], row: usize) {
-        if let (&[Token::Record], [record]) = (self.tokens.as_slice(), columns) {
+        let shape = |place: usize| self.shapes.get(place).copied().unwrap_or_default();
+        if let (Token::Record, [record]) = (shape(0).token, columns) {
             // `*` gives back the records as they are.
-            record.cell(row, |cell| self.value(out, Token::Record, cell));
+            record.cell(row, |cell| match cell {
+                Cell::Text(text, _) if text.trim_start().starts_with('{') => one_line(out, text),
+                Cell::Text(text, _) => {
+                    out.extend_from_slice(b"{\"_1\":");
+                    one_line(out, text);
+                    out.push(b'}');
+                }
+                _ => out.extend_from_slice(b"{}"),
+            });
         } else {
+            let mut separator = b'{';
             for (place, (head, column)) in self.heads.iter().zip(columns).enumerate() {
+                let shape = shape(place);
+                if let Column::Rest(rest) = column {
+                    for (further, field) in rest.get(row).into_iter().flatten().enumerate() {
+                        out.push(std::mem::replace(&mut separator, b','));
+                        out.extend_from_slice(format!("\"_{}\":", place + further + 1).as_bytes());
+                        string(out, field);
+                    }
+                    continue;
+                }
+                if shape.missing && column.is_null(row) {
+                    continue;
+                }
+                out.push(std::mem::replace(&mut separator, b','));
                 out.extend_from_slice(head);
-                let token = self.tokens.get(place).copied().unwrap_or(Token::No);
-                column.cell(row, |cell| self.value(out, token, cell));
+                column.cell(row, |cell| value(out, shape.token, cell));
             }
-            out.extend_from_slice(if columns.is_empty() { b"{}" } else { b"}" });
+            if separator == b'{' {
+                out.push(b'{');
+            }
+            out.push(b'}');
         }
         out.extend_from_slice(&self.terminator);
     }
+}
 
-    fn value(&self, out: &mut Vec<u8>, token: Token, cell: Cell<'_>) {
-        match cell {
-            Cell::Null => out.extend_from_slice(b"null"),
-            Cell::Boolean(true) => out.extend_from_slice(b"true"),
-            Cell::Boolean(false) => out.extend_from_slice(b"false"),
-            Cell::Number(write) => write(out),
-            Cell::Float(value, write) if value.is_finite() => write(out),
-            // JSON has no number for NaN and the infinities; as text they are at least not taken for NULL.
-            Cell::Float(_, write) | Cell::Time(write) => {
-                out.push(b'"');
-                write(out);
-                out.push(b'"');
-            }
-            Cell::Text(text, _) if token != Token::No => one_line(out, text),
-            Cell::Text(text, true) => {
-                out.push(b'"');
-                out.extend_from_slice(text.as_bytes());
-                out.push(b'"');
-            }
-            Cell::Text(text, false) => string(out, text),
+/// The name of a member, up to its value.
+pub(super) fn head(name: &str) -> Vec<u8> {
+    let mut head = Vec::new();
+    string(&mut head, name);
+    head.push(b':');
+    head
+}
+
+/// Writes one value.
+pub(super) fn value(out: &mut Vec<u8>, token: Token, cell: Cell<'_>) {
+    match cell {
+        Cell::Null => out.extend_from_slice(b"null"),
+        Cell::Boolean(true) => out.extend_from_slice(b"true"),
+        Cell::Boolean(false) => out.extend_from_slice(b"false"),
+        Cell::Number(write) | Cell::Nested(write) => write(out),
+        Cell::Float(value, write) if value.is_finite() => write(out),
+        // JSON has no number for NaN and the infinities; as text they are at least not taken for NULL.
+        Cell::Float(_, write) | Cell::Time(write) => {
+            out.push(b'"');
+            write(out);
+            out.push(b'"');
         }
+        Cell::Text(text, _) if token != Token::No => one_line(out, text),
+        Cell::Text(text, true) => {
+            out.push(b'"');
+            out.extend_from_slice(text.as_bytes());
+            out.push(b'"');
+        }
+        Cell::Text(text, false) => string(out, text),
     }
 }
 

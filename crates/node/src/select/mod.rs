@@ -8,88 +8,85 @@ mod columns;
 mod csv;
 mod errors;
 mod json;
+mod marks;
+mod nested;
 mod request;
 mod rows;
+mod shape;
 mod stream;
 mod text;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use pushdown::{Expr, Format, Fragment, Output};
+use pushdown::Format;
 use pushdowndb_scan::{ObjectReader, ScanCounters, ScanOptions, output_schema, scan};
+use pushdowndb_select::Extensions;
 use s3s::S3Result;
 use s3s::dto::{SelectObjectContentEventStream, SelectObjectContentRequest};
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::Limits;
 use crate::counters::Counting;
+use crate::scans::Turn;
 use json::JsonWriter;
 use request::{OutputFormat, Request};
-use rows::RowWriter;
+use rows::{RowRules, RowWriter};
+use shape::{Shape, Token};
 use stream::Answer;
 
 /// Starts answering a request over an object. The turn is given back when the answer ends or is dropped.
 pub(crate) async fn answer(
     request: SelectObjectContentRequest,
+    extensions: Extensions,
     object: Arc<dyn ObjectReader>,
     limits: &Limits,
     counting: Arc<Counting>,
-    turn: OwnedSemaphorePermit,
+    turn: Turn,
 ) -> S3Result<SelectObjectContentEventStream> {
     let request = Request::new(request)?;
     let failed = |error| errors::of_scan(&error, &request.format);
     let columns = columns::of(&request, &object, limits).await?;
-    let fragment = Arc::new(request.statement.bind(&columns).map_err(errors::of_select)?);
+    let mut fragment = request.statement.bind_with(&columns, extensions).map_err(errors::of_select)?;
+    let rest = shape::keep_rest(&mut fragment, request.statement.selects_all());
     let schema = output_schema(&fragment).map_err(failed)?;
+    let shapes = shape::of(&fragment);
     let writer = match request.output {
-        OutputFormat::Csv(ref csv) => RowWriter::Csv(csv.clone().with_tokens(tokens(&fragment))),
-        OutputFormat::Json(ref terminator) => RowWriter::Json(JsonWriter::new(terminator, &schema, tokens(&fragment))),
+        OutputFormat::Csv(ref csv) => RowWriter::Csv(csv.clone().with_shapes(shapes)),
+        OutputFormat::Json(ref terminator) => RowWriter::Json(JsonWriter::new(terminator, &schema, shapes)),
     };
+    let rest = match &request.format {
+        Format::Csv(options) if rest => Some(options.clone()),
+        _ => None,
+    };
+    let rules = RowRules { writer, rest, record_bytes: limits.select_record_bytes };
     let counters = Arc::new(ScanCounters::default());
     let range = request.range.map(|bounds| bounds.of(object.size()));
-    let batches =
-        scan(Arc::clone(&fragment), object, range, ScanOptions::default(), Arc::clone(&counters)).map_err(failed)?;
-    Ok(Answer {
+    let options = options(limits);
+    let batches = scan(Arc::new(fragment), object, range, options, Arc::clone(&counters)).map_err(failed)?;
+    Answer {
         batches,
-        writer,
+        rules,
         format: request.format,
         counters,
         counting,
         progress: request.progress,
+        reported: false,
+        begun: false,
         frame_bytes: limits.select_frame_bytes,
         keep_alive: limits.select_keep_alive,
+        patience: limits.select_time,
         returned: AtomicU64::new(0),
-        _turn: turn,
+        turn,
     }
-    .start())
+    .start(limits.select_first)
+    .await
 }
 
-/// What the text of an output column is.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Token {
-    /// Just text.
-    No,
-    /// A JSON value as the object has it.
-    Value,
-    /// A whole JSON record, which `*` selects.
-    Record,
-}
-
-/// For each output column, whether its text is a token of JSON.
-fn tokens(fragment: &Fragment) -> Vec<Token> {
-    let Output::Rows(columns) = &fragment.output else { return Vec::new() };
-    if !matches!(fragment.format, Format::Json(_)) {
-        return Vec::new();
+/// How objects are scanned for S3 Select.
+fn options(limits: &Limits) -> ScanOptions {
+    ScanOptions {
+        record_bytes: limits.select_record_bytes,
+        row_group_bytes: limits.row_group_bytes,
+        ..ScanOptions::default()
     }
-    let whole = |index: usize| {
-        let field = fragment.schema.fields().get(index);
-        field.and_then(|field| field.metadata().get("path")).is_some_and(|path| path == "$")
-    };
-    let token = |expr: &Expr| match expr {
-        Expr::Column(index) if columns.len() == 1 && whole(*index) => Token::Record,
-        Expr::Column(_) => Token::Value,
-        _ => Token::No,
-    };
-    columns.iter().map(|column| token(&column.expr)).collect()
 }

@@ -12,6 +12,7 @@ use s3s::{S3Result, s3_error};
 
 use super::csv::CsvWriter;
 use super::errors;
+use super::marks::{Marks, one_character};
 
 /// A request that makes sense, before anything is known of the object.
 pub(super) struct Request {
@@ -57,7 +58,7 @@ impl Request {
             return Err(s3_error!(InvalidExpressionType, "the ExpressionType must be SQL"));
         }
         let (format, named) = input(&request.input_serialization)?;
-        let range = request.scan_range.as_ref().map(bounds).transpose()?.flatten();
+        let range = request.scan_range.as_ref().map(bounds).transpose()?;
         if range.is_some() && !format.is_splittable() {
             return Err(s3_error!(
                 UnsupportedScanRangeInput,
@@ -75,20 +76,20 @@ impl Request {
     }
 }
 
-fn bounds(range: &ScanRange) -> S3Result<Option<Bounds>> {
+fn bounds(range: &ScanRange) -> S3Result<Bounds> {
     let number = |value: Option<i64>| {
         value
             .map(|value| u64::try_from(value).map_err(|_| s3_error!(InvalidScanRange, "a ScanRange is not negative")))
             .transpose()
     };
     match (number(range.start)?, number(range.end)?) {
-        (None, None) => Ok(None),
-        (Some(start), None) => Ok(Some(Bounds::From(start))),
-        (None, Some(count)) => Ok(Some(Bounds::Last(count))),
+        (None, None) => Err(s3_error!(InvalidScanRange, "a ScanRange has a Start, an End or both")),
+        (Some(start), None) => Ok(Bounds::From(start)),
+        (None, Some(count)) => Ok(Bounds::Last(count)),
         (Some(start), Some(end)) if start > end => {
             Err(s3_error!(InvalidScanRange, "the ScanRange ends at {} before it starts at {}", end, start))
         }
-        (Some(start), Some(end)) => Ok(Some(Bounds::Between(start, end))),
+        (Some(start), Some(end)) => Ok(Bounds::Between(start, end)),
     }
 }
 
@@ -102,8 +103,10 @@ fn input(input: &InputSerialization) -> S3Result<(Format, bool)> {
             InvalidCompressionFormat,
             "Parquet objects compress their columns themselves; set CompressionType to NONE"
         )),
-        (None, None, None) => Err(s3_error!(InvalidDataSource, "the InputSerialization names no CSV, JSON or Parquet")),
-        _ => Err(s3_error!(MultipleDataSourcesUnsupported, "the InputSerialization names more than one format")),
+        (None, None, None) => {
+            Err(s3_error!(MissingRequiredParameter, "the InputSerialization names no CSV, JSON or Parquet"))
+        }
+        _ => Err(s3_error!(ObjectSerializationConflict, "the InputSerialization names more than one format")),
     }
 }
 
@@ -128,44 +131,28 @@ fn csv_input(csv: &CSVInput, compression: Compression) -> S3Result<(Format, bool
             return Err(s3_error!(InvalidFileHeaderInfo, "FileHeaderInfo is NONE, USE or IGNORE, not '{}'", other));
         }
     };
-    let quote = match csv.quote_character.as_deref() {
-        None => Some(b'"'),
-        Some("") => None,
-        Some(quote) => Some(byte("QuoteCharacter", quote)?),
+    let marks = Marks {
+        delimiter: csv.field_delimiter.as_deref().filter(|mark| !mark.is_empty()).unwrap_or(","),
+        // Both kinds of line end are read as either.
+        terminator: csv.record_delimiter.as_deref().filter(|mark| !matches!(*mark, "" | "\n" | "\r\n")),
+        quote: Some(csv.quote_character.as_deref().unwrap_or("\"")).filter(|mark| !mark.is_empty()),
+        escape: csv.quote_escape_character.as_deref().filter(|mark| !mark.is_empty()),
+        comment: match csv.comments.as_deref() {
+            None => Some("#"),
+            Some("") => None,
+            Some(comment) if comment.chars().eq([NO_COMMENTS]) => None,
+            comment => comment,
+        },
     };
-    let escape = match csv.quote_escape_character.as_deref() {
-        None | Some("") => None,
-        Some(escape) => Some(byte("QuoteEscapeCharacter", escape)?).filter(|escape| Some(*escape) != quote),
-    };
-    let comment = match csv.comments.as_deref() {
-        None => Some(b'#'),
-        Some("") => None,
-        Some(comment) if comment.chars().eq([NO_COMMENTS]) => None,
-        Some(comment) => Some(byte("Comments", comment)?),
-    };
-    let terminator = match csv.record_delimiter.as_deref() {
-        None | Some("" | "\n" | "\r\n") => None,
-        Some(delimiter) => Some(byte("RecordDelimiter", delimiter)?),
-    };
-    let delimiter = match csv.field_delimiter.as_deref() {
-        None | Some("") => b',',
-        Some(delimiter) => byte("FieldDelimiter", delimiter)?,
-    };
-    if Some(delimiter) == quote || Some(delimiter) == terminator {
-        return Err(s3_error!(InvalidRequestParameter, "FieldDelimiter must differ from the other delimiters"));
-    }
-    let options = CsvOptions {
+    marks.check()?;
+    let options = marks.put_into(CsvOptions {
         header,
-        delimiter,
-        quote,
-        escape,
-        comment,
-        terminator,
         null: NullRule::Never,
         ragged: Ragged::Lenient,
         newlines_in_values: csv.allow_quoted_record_delimiter == Some(true),
         compression,
-    };
+        ..CsvOptions::default()
+    });
     Ok((Format::Csv(options), named))
 }
 
@@ -176,15 +163,21 @@ fn json_input(json: &JSONInput, compression: Compression) -> S3Result<Format> {
         None | Some("" | JSONType::DOCUMENT) => JsonShape::Document,
         Some(other) => return Err(s3_error!(InvalidJsonType, "the JSON Type is LINES or DOCUMENT, not '{}'", other)),
     };
-    Ok(Format::Json(JsonOptions { shape, compression, raw_tokens: true }))
+    Ok(Format::Json(JsonOptions { shape, compression, raw_tokens: true, from: Vec::new() }))
 }
 
 fn output(output: &OutputSerialization) -> S3Result<OutputFormat> {
     match (&output.csv, &output.json) {
         (Some(csv), None) => csv_output(csv).map(OutputFormat::Csv),
-        (None, Some(json)) => Ok(OutputFormat::Json(json.record_delimiter.clone().unwrap_or_else(|| "\n".to_owned()))),
-        _ => Err(s3_error!(InvalidRequestParameter, "the OutputSerialization names either CSV or JSON")),
+        (None, Some(json)) => Ok(OutputFormat::Json(delimiter(&json.record_delimiter, "\n").to_owned())),
+        (None, None) => Err(s3_error!(MissingRequiredParameter, "the OutputSerialization names neither CSV nor JSON")),
+        _ => Err(s3_error!(ObjectSerializationConflict, "the OutputSerialization names both CSV and JSON")),
     }
+}
+
+/// A delimiter of the output, which may be any text.
+fn delimiter<'a>(given: &'a Option<String>, default: &'a str) -> &'a str {
+    given.as_deref().filter(|given| !given.is_empty()).unwrap_or(default)
 }
 
 fn csv_output(csv: &CSVOutput) -> S3Result<CsvWriter> {
@@ -195,21 +188,12 @@ fn csv_output(csv: &CSVOutput) -> S3Result<CsvWriter> {
             return Err(s3_error!(InvalidQuoteFields, "QuoteFields is ALWAYS or ASNEEDED, not '{}'", other));
         }
     };
-    let text = |given: &Option<String>, default: &str| match given.as_deref() {
-        None | Some("") => default.to_owned(),
-        Some(given) => given.to_owned(),
-    };
-    let quote = byte("QuoteCharacter", &text(&csv.quote_character, "\""))?;
-    let escape = byte("QuoteEscapeCharacter", &text(&csv.quote_escape_character, &char::from(quote).to_string()))?;
-    Ok(CsvWriter::new(&text(&csv.field_delimiter, ","), &text(&csv.record_delimiter, "\n"), quote, escape, always))
-}
-
-/// Delimiters are looked for byte by byte.
-fn byte(name: &str, text: &str) -> S3Result<u8> {
-    match text.as_bytes() {
-        [byte] if byte.is_ascii() => Ok(*byte),
-        _ => Err(s3_error!(InvalidRequestParameter, "{} must be one ASCII character, not '{}'", name, text)),
-    }
+    let quote = delimiter(&csv.quote_character, "\"");
+    one_character("QuoteCharacter", quote)?;
+    let escape = delimiter(&csv.quote_escape_character, quote);
+    one_character("QuoteEscapeCharacter", escape)?;
+    let (field, record) = (delimiter(&csv.field_delimiter, ","), delimiter(&csv.record_delimiter, "\n"));
+    Ok(CsvWriter::new(field, record, quote, escape, always))
 }
 
 #[cfg(test)]
@@ -225,9 +209,9 @@ mod tests {
         assert_eq!(Bounds::Last(50).of(60), 10..60);
         assert_eq!(Bounds::Last(90).of(60), 0..60);
         let range = |start, end| bounds(&ScanRange { start, end });
-        assert_eq!(range(Some(3), Some(3)).unwrap(), Some(Bounds::Between(3, 3)));
+        assert_eq!(range(Some(3), Some(3)).unwrap(), Bounds::Between(3, 3));
         assert!(range(Some(3), Some(2)).is_err());
         assert!(range(Some(-1), None).is_err());
-        assert_eq!(range(None, None).unwrap(), None);
+        assert!(range(None, None).is_err());
     }
 }

@@ -1,20 +1,24 @@
 //! Rows of Arrow batches as the records of an answer, in CSV or JSON.
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Date32Array, Decimal128Array, Float32Array, Float64Array,
-    GenericStringArray, Int8Array, Int16Array, Int32Array, Int64Array, LargeStringArray, OffsetSizeTrait,
+    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Decimal256Array, Float32Array,
+    Float64Array, GenericStringArray, Int8Array, Int16Array, Int32Array, Int64Array, LargeStringArray, OffsetSizeTrait,
     PrimitiveArray, RecordBatch, StringArray, StringViewArray, UInt8Array, UInt16Array, UInt32Array, UInt64Array,
 };
 use arrow::compute::cast;
 use arrow::datatypes::{
-    DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
-    TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
-    UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    DataType, Date32Type, Decimal128Type, Decimal256Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+    Int64Type, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
-use pushdown::{Error, Result};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use pushdown::{CsvOptions, Error, Result};
+use pushdowndb_scan::rest_fields;
 
 use super::csv::CsvWriter;
 use super::json::JsonWriter;
+use super::nested::Nested;
 use super::text;
 
 /// How records are written.
@@ -22,6 +26,16 @@ use super::text;
 pub(super) enum RowWriter {
     Csv(CsvWriter),
     Json(JsonWriter),
+}
+
+/// What rows are written with, and by which rules.
+#[derive(Clone, Debug)]
+pub(super) struct RowRules {
+    pub writer: RowWriter,
+    /// The last column holds what is left of records of CSV, written like this.
+    pub rest: Option<CsvOptions>,
+    /// The longest record, in bytes.
+    pub record_bytes: usize,
 }
 
 /// The rows of one batch on their way out.
@@ -32,22 +46,33 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// The rows of a batch that `writer` will write.
-    pub fn new(batch: &RecordBatch, writer: &RowWriter) -> Result<Self> {
-        let columns = batch.columns().iter().map(|array| Column::new(array, writer)).collect::<Result<_>>()?;
+    /// The rows of a batch that will be written by these rules.
+    pub fn new(batch: &RecordBatch, rules: &RowRules) -> Result<Self> {
+        let (data, rest) = match (&rules.rest, batch.columns().split_last()) {
+            (Some(options), Some((rest, data))) => (data, Some(Column::rest(rest, options)?)),
+            _ => (batch.columns(), None),
+        };
+        let data = data.iter().map(|array| Column::new(array, &rules.writer));
+        let columns = data.chain(rest.map(Ok)).collect::<Result<_>>()?;
         Ok(Self { columns, count: batch.num_rows(), at: 0 })
     }
 
     /// Writes rows until `out` holds `enough` bytes; false when there are none left.
-    pub fn fill(&mut self, writer: &RowWriter, out: &mut Vec<u8>, enough: usize) -> bool {
+    pub fn fill(&mut self, rules: &RowRules, out: &mut Vec<u8>, enough: usize) -> Result<bool> {
         while self.at < self.count && out.len() < enough {
-            match writer {
+            let start = out.len();
+            match &rules.writer {
                 RowWriter::Csv(csv) => csv.record(out, &self.columns, self.at),
                 RowWriter::Json(json) => json.record(out, &self.columns, self.at),
             }
+            if out.len() - start > rules.record_bytes {
+                out.truncate(start);
+                let message = format!("a record of the result is longer than {} bytes", rules.record_bytes);
+                return Err(Error::invalid(message).with_code("OverMaxRecordSize"));
+            }
             self.at += 1;
         }
-        self.at < self.count
+        Ok(self.at < self.count)
     }
 }
 
@@ -78,6 +103,7 @@ pub(super) enum Column {
     Float32(Float32Array),
     Float64(Float64Array),
     Decimal(Decimal128Array, i8),
+    Decimal256(Decimal256Array),
     Date(Date32Array),
     /// Ticks, ticks per second, whether it is an instant.
     Timestamp(Int64Array, i64, bool),
@@ -85,6 +111,12 @@ pub(super) enum Column {
     Utf8(StringArray, bool),
     LargeUtf8(LargeStringArray, bool),
     Utf8View(StringViewArray),
+    /// Text where it is text, as it was before Parquet could say so; base64 otherwise.
+    Binary(BinaryArray),
+    /// Written as JSON.
+    Nested(Box<Nested>),
+    /// The fields that each record of CSV has beyond the other columns.
+    Rest(Vec<Vec<String>>),
 }
 
 /// A value as it goes into a record.
@@ -99,10 +131,12 @@ pub(super) enum Cell<'a> {
     Time(&'a dyn Fn(&mut Vec<u8>)),
     /// Text, and whether it is known to need no quotes or escapes.
     Text(&'a str, bool),
+    /// A struct, list or map, written as JSON.
+    Nested(&'a dyn Fn(&mut Vec<u8>)),
 }
 
 impl Column {
-    fn new(array: &ArrayRef, writer: &RowWriter) -> Result<Self> {
+    pub fn new(array: &ArrayRef, writer: &RowWriter) -> Result<Self> {
         fn ticks<T: arrow::datatypes::ArrowPrimitiveType<Native = i64>>(array: &ArrayRef) -> Int64Array {
             let array: &PrimitiveArray<T> = array.as_primitive();
             Int64Array::new(array.values().clone(), array.nulls().cloned())
@@ -140,9 +174,16 @@ impl Column {
                 Self::LargeUtf8(array.clone(), writer.is_plain(array))
             }
             DataType::Utf8View => Self::Utf8View(array.as_string_view().clone()),
-            // Rarer types take the way over text.
+            DataType::Decimal256(..) => Self::Decimal256(array.as_primitive::<Decimal256Type>().clone()),
+            DataType::Binary => Self::Binary(array.as_binary().clone()),
+            // Rarer types take the way over another.
             other => {
+                if let Some(nested) = Nested::new(array, writer)? {
+                    return Ok(Self::Nested(Box::new(nested)));
+                }
                 let to = match other {
+                    DataType::Float16 => &DataType::Float32,
+                    DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => &DataType::Binary,
                     DataType::Dictionary(_, values) => values.as_ref(),
                     DataType::Decimal32(precision, scale) | DataType::Decimal64(precision, scale) => {
                         &DataType::Decimal128(*precision, *scale)
@@ -155,6 +196,41 @@ impl Column {
                 Self::new(&array, writer)?
             }
         })
+    }
+
+    /// What is left of records, written as in a CSV of these options.
+    fn rest(array: &ArrayRef, options: &CsvOptions) -> Result<Self> {
+        let rest = array.as_string_opt::<i32>().ok_or_else(|| Error::internal("the rest of records is no text"))?;
+        let fields = rest.iter().map(|rest| rest.map_or(Ok(Vec::new()), |rest| rest_fields(rest, options)));
+        Ok(Self::Rest(fields.collect::<Result<_>>()?))
+    }
+
+    /// Whether a row has no value.
+    pub fn is_null(&self, row: usize) -> bool {
+        let array: &dyn Array = match self {
+            Self::Null => return true,
+            Self::Rest(rest) => return rest.get(row).is_none_or(Vec::is_empty),
+            Self::Nested(nested) => return nested.is_null(row),
+            Self::Boolean(array) => array,
+            Self::Int8(array) => array,
+            Self::Int16(array) => array,
+            Self::Int32(array) => array,
+            Self::Int64(array) | Self::Timestamp(array, ..) => array,
+            Self::UInt8(array) => array,
+            Self::UInt16(array) => array,
+            Self::UInt32(array) => array,
+            Self::UInt64(array) => array,
+            Self::Float32(array) => array,
+            Self::Float64(array) => array,
+            Self::Decimal(array, _) => array,
+            Self::Decimal256(array) => array,
+            Self::Date(array) => array,
+            Self::Utf8(array, _) => array,
+            Self::LargeUtf8(array, _) => array,
+            Self::Utf8View(array) => array,
+            Self::Binary(array) => array,
+        };
+        array.is_null(row)
     }
 
     /// Hands the value of a row to `write`.
@@ -190,6 +266,18 @@ impl Column {
             Self::Utf8(array, plain) => value!(array, v => Cell::Text(v, *plain)),
             Self::LargeUtf8(array, plain) => value!(array, v => Cell::Text(v, *plain)),
             Self::Utf8View(array) => value!(array, v => Cell::Text(v, false)),
+            Self::Decimal256(array) => {
+                let text = |out: &mut Vec<u8>| out.extend_from_slice(array.value_as_string(row).as_bytes());
+                value!(array, _v => Cell::Number(&text))
+            }
+            Self::Binary(array) if array.is_null(row) => write(Cell::Null),
+            Self::Binary(array) => match std::str::from_utf8(array.value(row)) {
+                Ok(text) => write(Cell::Text(text, false)),
+                Err(_) => write(Cell::Text(&BASE64.encode(array.value(row)), false)),
+            },
+            Self::Nested(nested) if nested.is_null(row) => write(Cell::Null),
+            Self::Nested(nested) => write(Cell::Nested(&|out| nested.write(out, row))),
+            Self::Rest(_) => write(Cell::Null),
         }
     }
 }

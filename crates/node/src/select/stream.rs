@@ -12,20 +12,20 @@ use arrow::array::RecordBatch;
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use pushdown::Format;
+use pushdown::{Compression, Error, Format};
 use pushdowndb_scan::ScanCounters;
-use s3s::S3Result;
 use s3s::dto::{
     ContinuationEvent, EndEvent, Progress, ProgressEvent, RecordsEvent, SelectObjectContentEvent,
     SelectObjectContentEventStream, Stats, StatsEvent,
 };
-use tokio::sync::OwnedSemaphorePermit;
+use s3s::{S3Result, s3_error};
 use tokio::sync::mpsc::{Sender, channel};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::errors;
-use super::rows::{RowWriter, Rows};
+use super::rows::{RowRules, Rows};
 use crate::counters::Counting;
+use crate::scans::Turn;
 
 /// Frames between the scan and the socket.
 const FRAMES_AHEAD: usize = 2;
@@ -35,39 +35,66 @@ type Event = S3Result<SelectObjectContentEvent>;
 /// An answer under way.
 pub(super) struct Answer {
     pub batches: BoxStream<'static, pushdown::Result<RecordBatch>>,
-    pub writer: RowWriter,
+    pub rules: RowRules,
     pub format: Format,
     pub counters: Arc<ScanCounters>,
     pub counting: Arc<Counting>,
+    /// The client asked for Progress frames.
     pub progress: bool,
+    /// One has been sent.
+    pub reported: bool,
+    /// A frame has been sent.
+    pub begun: bool,
     pub frame_bytes: usize,
     pub keep_alive: Duration,
+    /// How long the scan may take, a client that reads slowly included.
+    pub patience: Duration,
     /// Bytes of rows sent so far.
     pub returned: AtomicU64,
-    pub _turn: OwnedSemaphorePermit,
+    pub turn: Turn,
 }
 
 /// The client is gone.
 struct Gone;
 
 impl Answer {
-    /// Runs the scan on a task of its own.
-    pub fn start(self) -> SelectObjectContentEventStream {
+    /// Runs the scan on a task of its own. A scan that fails before it has sent anything, and before `first` is over,
+    /// is the error of the whole request.
+    pub async fn start(self, first: Duration) -> S3Result<SelectObjectContentEventStream> {
         let (events, mut receiver) = channel::<Event>(FRAMES_AHEAD);
-        tokio::spawn(async move {
+        let task = self.turn.bill().spawn(async move {
             let gone = events.clone();
+            let patience = self.patience;
             tokio::select! {
                 done = self.run(&events) => drop(done),
+                () = sleep(patience) => {
+                    let late = s3_error!(RequestTimeout, "the scan took more than {} s", patience.as_secs());
+                    // If there is no room for it, the missing End frame says the same.
+                    drop(events.try_send(Err(late)));
+                }
                 () = gone.closed() => tracing::debug!("the client of a Select request went away"),
             }
         });
-        SelectObjectContentEventStream::new(stream::poll_fn(move |cx| receiver.poll_recv(cx)))
+        let first = match timeout(first, receiver.recv()).await {
+            Ok(Some(Err(error))) => return Err(error),
+            Ok(event) => event,
+            Err(_) => None,
+        };
+        let rest = stream::poll_fn(move |cx| {
+            // Lives with the stream: with the stream dropped, the task ends.
+            let _task = &task;
+            receiver.poll_recv(cx)
+        });
+        Ok(SelectObjectContentEventStream::new(stream::iter(first).chain(rest)))
     }
 
     async fn run(mut self, events: &Sender<Event>) -> Result<(), Gone> {
         self.rows(events).await?;
-        let (scanned, returned) = self.figures();
-        let details = Stats { bytes_scanned: scanned, bytes_processed: scanned, bytes_returned: returned };
+        if self.progress && !self.reported {
+            self.report(events).await?;
+        }
+        let (scanned, processed, returned) = self.figures();
+        let details = Stats { bytes_scanned: scanned, bytes_processed: processed, bytes_returned: returned };
         send(events, Ok(SelectObjectContentEvent::Stats(StatsEvent { details: Some(details) }))).await?;
         send(events, Ok(SelectObjectContentEvent::End(EndEvent {}))).await
     }
@@ -86,19 +113,19 @@ impl Answer {
                     continue;
                 }
             };
-            let rows = match batch {
-                None => return self.send_rows(events, &mut frame).await,
-                Some(batch) => batch.and_then(|batch| Rows::new(&batch, &self.writer)),
-            };
-            let mut rows = match rows {
+            let Some(batch) = batch else { return self.send_rows(events, &mut frame).await };
+            let mut rows = match batch.and_then(|batch| Rows::new(&batch, &self.rules)) {
                 Ok(rows) => rows,
-                Err(error) => {
-                    self.send_rows(events, &mut frame).await?;
-                    send(events, Err(errors::of_scan(&error, &self.format))).await?;
-                    return Err(Gone);
-                }
+                Err(error) => return self.fail(events, &mut frame, &error).await,
             };
-            while rows.fill(&self.writer, &mut frame, self.frame_bytes) || frame.len() >= self.frame_bytes {
+            loop {
+                let more = match rows.fill(&self.rules, &mut frame, self.frame_bytes) {
+                    Ok(more) => more,
+                    Err(error) => return self.fail(events, &mut frame, &error).await,
+                };
+                if !more && frame.len() < self.frame_bytes {
+                    break;
+                }
                 self.send_rows(events, &mut frame).await?;
                 tick.reset();
             }
@@ -107,11 +134,20 @@ impl Answer {
         }
     }
 
+    /// Ends the answer with an error. Rows that came before it are sent only if others were: an answer that has not
+    /// begun is the error alone.
+    async fn fail(&mut self, events: &Sender<Event>, frame: &mut Vec<u8>, error: &Error) -> Result<(), Gone> {
+        if self.begun {
+            self.send_rows(events, frame).await?;
+        }
+        send(events, Err(errors::of_scan(error, &self.format))).await?;
+        Err(Gone)
+    }
+
     async fn sign_of_life(&mut self, events: &Sender<Event>, frame: &mut Vec<u8>) -> Result<(), Gone> {
+        self.begun = true;
         if self.progress {
-            let (scanned, returned) = self.figures();
-            let details = Progress { bytes_scanned: scanned, bytes_processed: scanned, bytes_returned: returned };
-            send(events, Ok(SelectObjectContentEvent::Progress(ProgressEvent { details: Some(details) }))).await?;
+            self.report(events).await?;
         }
         if frame.is_empty() {
             send(events, Ok(SelectObjectContentEvent::Cont(ContinuationEvent {}))).await
@@ -120,10 +156,18 @@ impl Answer {
         }
     }
 
+    async fn report(&mut self, events: &Sender<Event>) -> Result<(), Gone> {
+        self.reported = true;
+        let (scanned, processed, returned) = self.figures();
+        let details = Progress { bytes_scanned: scanned, bytes_processed: processed, bytes_returned: returned };
+        send(events, Ok(SelectObjectContentEvent::Progress(ProgressEvent { details: Some(details) }))).await
+    }
+
     async fn send_rows(&mut self, events: &Sender<Event>, frame: &mut Vec<u8>) -> Result<(), Gone> {
         if frame.is_empty() {
             return Ok(());
         }
+        self.begun = true;
         self.returned.fetch_add(frame.len() as u64, Relaxed);
         let payload = Bytes::from(mem::replace(frame, Vec::with_capacity(self.frame_bytes + self.frame_bytes / 8)));
         send(events, Ok(SelectObjectContentEvent::Records(RecordsEvent { payload: Some(payload) }))).await
@@ -133,9 +177,14 @@ impl Answer {
         self.counters.bytes_scanned.load(Relaxed)
     }
 
-    /// Bytes scanned and returned, as S3 writes them.
-    fn figures(&self) -> (Option<i64>, Option<i64>) {
-        (i64::try_from(self.scanned()).ok(), i64::try_from(self.returned.load(Relaxed)).ok())
+    /// Bytes scanned, processed and returned, as S3 writes them.
+    fn figures(&self) -> (Option<i64>, Option<i64>, Option<i64>) {
+        let figure = |count: u64| i64::try_from(count).ok();
+        let processed = match self.format.compression() {
+            Compression::None => self.scanned(),
+            _ => self.counters.bytes_processed.load(Relaxed),
+        };
+        (figure(self.scanned()), figure(processed), figure(self.returned.load(Relaxed)))
     }
 }
 
@@ -144,6 +193,7 @@ impl Drop for Answer {
     fn drop(&mut self) {
         self.counting.scanned.fetch_add(self.scanned(), Relaxed);
         self.counting.returned.fetch_add(self.returned.load(Relaxed), Relaxed);
+        self.turn.bill().book(self.scanned(), self.returned.load(Relaxed));
     }
 }
 

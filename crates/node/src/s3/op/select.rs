@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use pushdowndb_select::{EXTENSIONS_HEADER, Extensions};
 use s3s::dto::{ETagCondition, SelectObjectContentInput, SelectObjectContentOutput};
 use s3s::{S3Request, S3Result, s3_error};
 
+use crate::record::RequestRecord;
 use crate::s3::Edge;
 use crate::s3::attributes::refuse;
 use crate::s3::conditions::Conditions;
@@ -16,6 +18,11 @@ pub(in crate::s3) async fn select_object_content(
 ) -> S3Result<SelectObjectContentOutput> {
     let input = req.input;
     refuse!(input, sse_customer_algorithm, sse_customer_key);
+    if req.headers.contains_key(http::header::RANGE) {
+        return Err(s3_error!(UnsupportedRangeHeader, "Select takes a ScanRange in its request, not a Range header"));
+    }
+    let extensions = req.headers.get(EXTENSIONS_HEADER).and_then(|value| value.to_str().ok());
+    let extensions = Extensions::from_header(extensions);
     // S3 has no If-Match here; engines that pin a version send it all the same.
     let if_match = match req.headers.get(http::header::IF_MATCH) {
         None => None,
@@ -24,14 +31,18 @@ pub(in crate::s3) async fn select_object_content(
                 .map_err(|_| s3_error!(InvalidArgument, "the If-Match header is malformed"))?,
         ),
     };
-    let turns = Arc::clone(&edge.selects);
-    let turn = match tokio::time::timeout(edge.limits.select_wait, turns.acquire_owned()).await {
-        Ok(Ok(turn)) => turn,
-        _ => return Err(s3_error!(SlowDown, "all {} turns for S3 Select are taken; try again", edge.limits.selects)),
-    };
+    let record = req.extensions.get::<Arc<RequestRecord>>().cloned();
+    let turn = edge.scans.turn(record).await.map_err(|_| {
+        s3_error!(SlowDown, "all {} turns for S3 Select and the places to wait for one are taken", edge.limits.selects)
+    })?;
     let object = edge.store.open(&input.bucket, &input.key).await?;
     Conditions { if_match, ..Conditions::default() }.check(&object.meta)?;
-    let counting = Arc::clone(&edge.counting);
-    let payload = select::answer(input.request, Arc::new(object.data), &edge.limits, counting, turn).await?;
+    let (limits, counting) = (edge.limits.clone(), Arc::clone(&edge.counting));
+    // Planning reads and parses as well; a client that goes away ends it.
+    let bill = turn.bill();
+    let answer = bill.spawn(async move {
+        select::answer(input.request, extensions, Arc::new(object.data), &limits, counting, turn).await
+    });
+    let payload = answer.await.map_err(|error| s3_error!(error, InternalError, "the scan did not start"))??;
     Ok(SelectObjectContentOutput { payload: Some(payload) })
 }

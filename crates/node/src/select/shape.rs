@@ -1,0 +1,90 @@
+//! What the columns of a result hold, beyond their Arrow types.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema};
+use pushdown::{Expr, Format, Fragment, NamedExpr, Output};
+use pushdowndb_scan::REST;
+
+/// What the text of an output column is.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) enum Token {
+    /// Just text.
+    #[default]
+    No,
+    /// A JSON value, as the object has it or computed.
+    Value,
+    /// A whole JSON record, which `*` selects.
+    Record,
+}
+
+/// How an output column is written.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Shape {
+    pub token: Token,
+    /// A NULL in it is MISSING: the record has no such field.
+    pub missing: bool,
+}
+
+/// The shapes of the result's columns.
+pub(super) fn of(fragment: &Fragment) -> Vec<Shape> {
+    let of_text = match &fragment.format {
+        // Neither has a NULL that is a value: in JSON that is the token `null`.
+        Format::Csv(_) => true,
+        Format::Json(options) => options.raw_tokens,
+        Format::Parquet => false,
+    };
+    let exprs: Vec<&Expr> = match &fragment.output {
+        Output::Rows(columns) => columns.iter().map(|column| &column.expr).collect(),
+        Output::Aggregate { groups, .. } => groups.iter().map(|group| &group.expr).collect(),
+    };
+    let is_whole = |index: usize| {
+        let field = fragment.schema.fields().get(index);
+        field.and_then(|field| field.metadata().get("path")).is_some_and(|path| path == "$")
+    };
+    let input = |place: usize| match exprs.get(place) {
+        Some(Expr::Column(index)) if of_text => Some(*index),
+        _ => None,
+    };
+    let tokens = fragment.token_columns();
+    let shape = |(place, token): (usize, bool)| {
+        // The column of the output that the result's column is.
+        let place = match fragment.project.as_ref().map(|project| project.get(place).map(|column| &column.expr)) {
+            None => Some(place),
+            Some(Some(Expr::Column(index))) => Some(*index),
+            Some(_) => None,
+        };
+        let column = place.and_then(input);
+        let whole = tokens.len() == 1 && column.is_some_and(is_whole);
+        let token = match (whole, token) {
+            (true, _) => Token::Record,
+            (false, true) => Token::Value,
+            (false, false) => Token::No,
+        };
+        Shape { token, missing: column.is_some() }
+    };
+    tokens.iter().copied().enumerate().map(shape).collect()
+}
+
+/// Adds what `*` of a CSV lacks: the fields that a record has beyond those of the first one. Whether there is such a
+/// column now.
+pub(super) fn keep_rest(fragment: &mut Fragment, selects_all: bool) -> bool {
+    let Fragment { format: Format::Csv(_), output: Output::Rows(columns), order, project: None, .. } = fragment else {
+        return false;
+    };
+    let as_they_are = columns.iter().enumerate().all(|(place, column)| column.expr == Expr::Column(place));
+    if !selects_all || !order.is_empty() || !as_they_are || columns.is_empty() {
+        return false;
+    }
+    // Columns that only the condition names are no less part of the record.
+    for index in columns.len()..fragment.schema.fields().len() {
+        columns.push(NamedExpr { expr: Expr::Column(index), name: format!("_{}", index + 1) });
+    }
+    let metadata = HashMap::from([(REST.to_owned(), String::new())]);
+    let rest = Field::new(REST, DataType::Utf8, true).with_metadata(metadata);
+    columns.push(NamedExpr { expr: Expr::Column(columns.len()), name: REST.to_owned() });
+    let fields = fragment.schema.fields().iter().cloned().chain([Arc::new(rest)]);
+    fragment.schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    true
+}

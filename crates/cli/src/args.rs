@@ -115,21 +115,111 @@ pub enum StatsFormat {
 /// Starting a node.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Credentials come from PUSHDOWNDB_ACCESS_KEY_ID and PUSHDOWNDB_SECRET_ACCESS_KEY. Without them a pair is made at the
-first start and kept in the store's private folder; it is shown on a terminal, elsewhere only the file's path is.")]
+Examples:
+  pushdowndb serve --store /var/lib/pushdowndb
+  pushdowndb serve --store /data --listen 0.0.0.0:9000 --tls-cert cert.pem --tls-key key.pem --admin-listen 127.0.0.1:9001
+  pushdowndb serve --gateway /srv/files --read-only
+  pushdowndb serve --gateway s3://bucket/prefix --upstream-endpoint https://minio.example.com
+
+Credentials come from PUSHDOWNDB_ACCESS_KEY_ID and PUSHDOWNDB_SECRET_ACCESS_KEY, or from the file of --credentials,
+or from both. Without them a pair is made at the first start and kept in the store's private folder; it is shown on a
+terminal, elsewhere only the file's path is. A gateway reaches what is behind it with the AWS_* variables.
+
+SIGTERM and Ctrl-C let requests under way finish; SIGHUP reads the certificate again. GET /healthz, /readyz and
+/metrics answer without a signature. docs/operations.md tells of settings, limits, metrics and backup.")]
 pub struct ServeArgs {
     /// The folder that holds the buckets, in our own layout; made if missing
     #[arg(long, value_name = "DIR", required_unless_present = "gateway", conflicts_with = "gateway")]
     pub store: Option<PathBuf>,
-    /// Serve an existing folder read-only, as one bucket named after it: file:///data or /data
-    #[arg(long, value_name = "URL")]
-    pub gateway: Option<String>,
     /// The address to listen on; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:9000", value_name = "ADDRESS:PORT")]
     pub listen: SocketAddr,
+    /// A second address for /metrics, /healthz and /readyz, without TLS; /metrics is then answered there alone
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub admin_listen: Option<SocketAddr>,
+    /// Speak TLS with this certificate and its chain, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// The certificate's private key, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// The keys that may use the node and the buckets each may read and write, in TOML
+    #[arg(long, value_name = "FILE")]
+    pub credentials: Option<PathBuf>,
     /// The region the node says it is in
     #[arg(long, default_value = "us-east-1")]
     pub region: String,
+    /// A host name below which hosts are buckets: with s3.example.com, b.s3.example.com is bucket b; may be repeated
+    #[arg(long = "domain", value_name = "NAME")]
+    pub domains: Vec<String>,
+    /// What is logged on stderr: error, warn, info, debug, or filters as in RUST_LOG [default: RUST_LOG, then info]
+    #[arg(long, value_name = "FILTER")]
+    pub log: Option<String>,
+    /// How it is logged; one line a request at level info
+    #[arg(long, value_enum, default_value = "text")]
+    pub log_format: LogFormat,
+    #[command(flatten)]
+    pub behind: GatewayArgs,
+    #[command(flatten)]
+    pub limits: LimitArgs,
+}
+
+/// Serving what exists already.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Gateway")]
+pub struct GatewayArgs {
+    /// Serve what exists as one bucket: a folder (file:///data or /data), s3://bucket/prefix, or http://host/path
+    #[arg(long, value_name = "URL")]
+    pub gateway: Option<String>,
+    /// The S3 endpoint behind --gateway s3://… [default: AWS_ENDPOINT_URL, then AWS]
+    #[arg(long, value_name = "URL", requires = "gateway")]
+    pub upstream_endpoint: Option<String>,
+    /// A setting of the client behind the gateway as object_store names it, aws_region=eu-west-1 for one; may be repeated
+    #[arg(long = "upstream-option", value_name = "KEY=VALUE", value_parser = key_value, requires = "gateway")]
+    pub upstream_options: Vec<(String, String)>,
+    /// Refuse writes instead of passing them on
+    #[arg(long, requires = "gateway")]
+    pub read_only: bool,
+    /// The name the bucket has here [default: its own, or one made from the folder's or the host's]
+    #[arg(long, value_name = "NAME", requires = "gateway")]
+    pub bucket: Option<String>,
+    /// Where uploads are kept until they are sent on [default: a temporary folder]
+    #[arg(long, value_name = "DIR", requires = "gateway")]
+    pub spool: Option<PathBuf>,
+}
+
+/// What clients may use up; docs/operations.md lists all limits.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Limits")]
+pub struct LimitArgs {
+    /// Connections open at once [default: 1024]
+    #[arg(long, value_name = "N")]
+    pub max_connections: Option<usize>,
+    /// Requests under way at once; more wait, then are told to slow down [default: 256]
+    #[arg(long, value_name = "N")]
+    pub max_requests: Option<usize>,
+    /// S3 Select requests running at once [default: 4 a core, at least 16]
+    #[arg(long, value_name = "N")]
+    pub max_scans: Option<usize>,
+    /// S3 Select requests waiting for their turn; more are told to slow down [default: 64]
+    #[arg(long, value_name = "N")]
+    pub max_scans_waiting: Option<usize>,
+    /// Threads that scan, beside those that answer everything else [default: one a core]
+    #[arg(long, value_name = "N")]
+    pub scan_threads: Option<usize>,
+    /// How long /readyz says that the node is going away before it stops accepting [default: 0]
+    #[arg(long, value_name = "SECONDS")]
+    pub drain_delay: Option<u64>,
+    /// How long requests under way may go on when the node stops [default: 10]
+    #[arg(long, value_name = "SECONDS")]
+    pub shutdown_timeout: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
+pub enum LogFormat {
+    #[default]
+    Text,
+    Json,
 }
 
 #[derive(Debug, Subcommand)]
@@ -286,6 +376,8 @@ mod tests {
         for line in [
             "pushdowndb serve",
             "pushdowndb serve --store a --gateway b",
+            "pushdowndb serve --store a --read-only",
+            "pushdowndb serve --store a --tls-cert c",
             "pushdowndb --set level",
             "pushdowndb --anonymous --aws-profile me",
             "pushdowndb --format xml",

@@ -6,6 +6,7 @@ mod destination;
 mod exit_code;
 mod generate;
 mod interrupt;
+mod log;
 mod print;
 mod progress;
 mod run;
@@ -13,12 +14,11 @@ mod serve;
 mod session;
 mod shell;
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use tracing_subscriber::EnvFilter;
 
 use crate::args::{Cli, Command, Generate};
 
@@ -29,12 +29,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let filter = EnvFilter::try_from_env("PUSHDOWNDB_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .init();
+    match &cli.command {
+        Some(Command::Serve(args)) => log::of_a_node(args.log.as_deref(), args.log_format),
+        _ => log::of_a_client(),
+    }
 
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,

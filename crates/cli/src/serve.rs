@@ -4,29 +4,26 @@ use std::io::{IsTerminal, stderr};
 
 use anyhow::{Context, Result, bail};
 use pushdown::{Error, ErrorKind};
-use pushdowndb_node::{Credentials, NodeConfig, start};
+use pushdowndb_node::{Backing, Credentials, Gateway, Keyring, Node, NodeConfig, TlsFiles, start};
+use tokio::signal::unix::{SignalKind, signal};
 use url::Url;
 
-use crate::args::ServeArgs;
+use crate::args::{GatewayArgs, LimitArgs, ServeArgs};
 use crate::interrupt::Interrupts;
 use crate::print;
 
-/// Serves until SIGINT or SIGTERM.
+/// Serves until SIGINT or SIGTERM; SIGHUP reads the certificate again.
 pub async fn serve(args: ServeArgs) -> Result<()> {
-    let mut config = match (&args.store, &args.gateway) {
-        (Some(dir), _) => NodeConfig::store(dir),
-        (None, Some(place)) => NodeConfig::gateway(gateway_url(place)?),
-        (None, None) => bail!(Error::invalid("serve needs --store DIR or --gateway URL")),
-    };
-    config.listen = args.listen;
-    config.region = args.region;
-    config.credentials = credentials_from_environment()?;
+    let config = config(args)?;
     let from_environment = config.credentials.is_some();
-    if args.gateway.is_some() && !from_environment && !stderr().is_terminal() {
-        // Nothing is written into a served folder, so keys made now would be known to nobody.
-        let message = "a gateway keeps no credentials: set PUSHDOWNDB_ACCESS_KEY_ID and PUSHDOWNDB_SECRET_ACCESS_KEY";
+    let gateway = matches!(config.backing, Backing::Gateway(_));
+    if gateway && !from_environment && config.keyring.is_none() && !stderr().is_terminal() {
+        // Nothing of ours is kept behind a gateway, so keys made now would be known to nobody.
+        let message = "a gateway keeps no credentials: set PUSHDOWNDB_ACCESS_KEY_ID and PUSHDOWNDB_SECRET_ACCESS_KEY, \
+                       or give --credentials FILE";
         bail!(Error::invalid(message));
     }
+    let keyring = config.keyring.is_some();
 
     // Before the node starts, so that a signal during the start is not lost.
     let interrupts = Interrupts::all()?;
@@ -34,9 +31,14 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
 
     // The one line a script may wait for: with port 0 only we know the address.
     print::say(format_args!("serving S3 on {}", node.endpoint()))?;
+    if let Some(address) = node.admin_address() {
+        eprintln!("metrics: on http://{address}/metrics");
+    }
     let credentials = node.credentials();
     if from_environment {
         eprintln!("credentials: from PUSHDOWNDB_ACCESS_KEY_ID and PUSHDOWNDB_SECRET_ACCESS_KEY");
+    } else if keyring {
+        eprintln!("credentials: from the file given");
     } else if stderr().is_terminal() {
         eprintln!("export AWS_ENDPOINT_URL={}", node.endpoint());
         eprintln!("export AWS_ACCESS_KEY_ID={}", credentials.access_key_id);
@@ -46,10 +48,65 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
         eprintln!("credentials: in {}", file.display());
     }
 
-    interrupts.received().await;
+    tokio::select! {
+        () = interrupts.received() => {}
+        failed = hang_ups(&node) => failed?,
+    }
     eprintln!("stopping: requests under way are finished first");
     node.shutdown().await;
     Ok(())
+}
+
+/// Reads the certificate again at each SIGHUP, as its renewal wants it.
+async fn hang_ups(node: &Node) -> Result<()> {
+    let mut hang_up = signal(SignalKind::hangup()).context("listening for signals")?;
+    while hang_up.recv().await.is_some() {
+        match node.reload_certificate().await {
+            Ok(()) => eprintln!("certificate: read again"),
+            Err(error) => eprintln!("certificate: the old one stays in use: {error}"),
+        }
+    }
+    Ok(())
+}
+
+fn config(args: ServeArgs) -> Result<NodeConfig> {
+    let backing = match (&args.store, &args.behind.gateway) {
+        (Some(dir), _) => Backing::Store(dir.clone()),
+        (None, Some(place)) => Backing::Gateway(gateway(place, &args.behind)?),
+        (None, None) => bail!(Error::invalid("serve needs --store DIR or --gateway URL")),
+    };
+    let mut config = NodeConfig::new(backing);
+    config.listen = args.listen;
+    config.admin_listen = args.admin_listen;
+    config.tls = args.tls_cert.zip(args.tls_key).map(|(certificate, key)| TlsFiles { certificate, key });
+    config.region = args.region;
+    config.domains = args.domains;
+    config.credentials = credentials_from_environment()?;
+    config.keyring = args.credentials.as_deref().map(Keyring::load).transpose()?;
+    set_limits(&mut config.limits, args.limits);
+    Ok(config)
+}
+
+fn set_limits(limits: &mut pushdowndb_node::Limits, args: LimitArgs) {
+    let seconds = std::time::Duration::from_secs;
+    let set = |field: &mut usize, given: Option<usize>| *field = given.unwrap_or(*field);
+    set(&mut limits.connections, args.max_connections);
+    set(&mut limits.requests, args.max_requests);
+    set(&mut limits.selects, args.max_scans);
+    set(&mut limits.selects_waiting, args.max_scans_waiting);
+    set(&mut limits.select_threads, args.scan_threads);
+    limits.drain_delay = args.drain_delay.map_or(limits.drain_delay, seconds);
+    limits.shutdown = args.shutdown_timeout.map_or(limits.shutdown, seconds);
+}
+
+fn gateway(place: &str, args: &GatewayArgs) -> Result<Gateway> {
+    let mut gateway = Gateway::new(gateway_url(place)?);
+    gateway.endpoint = args.upstream_endpoint.clone();
+    gateway.options = args.upstream_options.clone();
+    gateway.read_only = args.read_only;
+    gateway.bucket = args.bucket.clone();
+    gateway.spool = args.spool.clone();
+    Ok(gateway)
 }
 
 fn gateway_url(place: &str) -> Result<Url> {

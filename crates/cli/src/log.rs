@@ -1,0 +1,39 @@
+//! Logs, on stderr: little from a client, a line a request from a node.
+
+use std::io::{IsTerminal, stderr};
+
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Registry, fmt};
+
+use crate::args::LogFormat;
+
+/// Warnings, or what `PUSHDOWNDB_LOG` asks for.
+pub fn of_a_client() {
+    let filter = EnvFilter::try_from_env("PUSHDOWNDB_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    start(fmt::layer().with_writer(stderr).with_ansi(stderr().is_terminal()).with_filter(filter));
+}
+
+/// What the argument asks for, else `RUST_LOG` or `PUSHDOWNDB_LOG`, else a line a request.
+pub fn of_a_node(asked: Option<&str>, format: LogFormat) {
+    let filter = match asked {
+        Some(asked) => EnvFilter::new(asked),
+        None => EnvFilter::try_from_env("PUSHDOWNDB_LOG")
+            .or_else(|_| EnvFilter::try_from_default_env())
+            .unwrap_or_else(|_| EnvFilter::new("info")),
+    };
+    let lines = fmt::layer().with_writer(stderr);
+    match format {
+        LogFormat::Text => start(lines.with_ansi(stderr().is_terminal()).with_filter(filter)),
+        LogFormat::Json => start(lines.json().flatten_event(true).with_filter(filter)),
+    }
+}
+
+fn start(lines: impl Layer<Registry> + Send + Sync) {
+    // The S3 library is kept quiet whatever filter is set: it quotes signatures when it explains why they do not
+    // match, and calls every refused request an error. The node says what each request came to.
+    let discreet = filter_fn(|metadata| metadata.target().split("::").next() != Some("s3s"));
+    // A second logger would be a mistake of ours that is no reason to die.
+    drop(tracing_subscriber::registry().with(lines.with_filter(discreet)).try_init());
+}

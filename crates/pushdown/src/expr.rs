@@ -156,6 +156,8 @@ pub enum Function {
     TokenDivide,
     /// `a % b`, with the sign of `a`.
     TokenModulo,
+    /// A pattern of LIKE with its escape, or an empty text for none, as the evaluator has it: a backslash escapes.
+    LikePattern,
     /// `CAST(x AS TIMESTAMP)` of S3 Select: the text of a [`crate::Timestamp`].
     ToTimestamp,
     /// `TO_TIMESTAMP(text, pattern)`: text read by a [`crate::Pattern`].
@@ -199,6 +201,7 @@ impl Function {
             Self::TokenMultiply => "TOKEN_MULTIPLY",
             Self::TokenDivide => "TOKEN_DIVIDE",
             Self::TokenModulo => "TOKEN_MODULO",
+            Self::LikePattern => "LIKE_PATTERN",
             Self::ToTimestamp => "TO_TIMESTAMP",
             Self::ReadTimestamp => "READ_TIMESTAMP",
             Self::FormatTimestamp => "TO_STRING",

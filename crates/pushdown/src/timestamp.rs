@@ -96,8 +96,7 @@ const NANOS: i64 = 1_000_000_000;
 const DAY_SECONDS: i64 = 86_400;
 
 impl Timestamp {
-    /// Reads a timestamp in Ion's form. Besides what Ion has, a date may lack the `T` at its end and a time its
-    /// offset, which is then unknown; AWS's own examples write both.
+    /// Reads a timestamp in Ion's form: dates may end in `T`, and must if the day is missing; times have an offset.
     pub fn parse(text: &str) -> Option<Self> {
         let (date, time) = match text.split_once(['T', 't']) {
             Some((date, time)) => (date, Some(time)),
@@ -328,12 +327,12 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// A clock and its offset: `Z`, `+08:00`, or none at all.
+/// A clock and its offset: `Z` or `+08:00`; `-00:00` is an offset that is not known.
 fn split_offset(text: &str) -> Option<(&str, Option<i32>)> {
     if let Some(clock) = text.strip_suffix(['Z', 'z']) {
         return Some((clock, Some(0)));
     }
-    let Some(at) = text.rfind(['+', '-']) else { return Some((text, None)) };
+    let at = text.rfind(['+', '-'])?;
     let (clock, offset) = text.split_at_checked(at)?;
     let (hours, minutes) = offset.get(1..)?.split_once(':')?;
     let (hours, minutes) = (digits(hours, 2)?, digits(minutes, 2)?);

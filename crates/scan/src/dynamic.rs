@@ -12,7 +12,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float32Type, Float64Type};
 use datafusion_common::{Result as DfResult, ScalarValue};
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
-use pushdown::{Error, Function, Result, token};
+use pushdown::{Error, Function, Result, like_parts, like_pattern, token};
 
 use crate::errors::{from_arrow, into_datafusion};
 use crate::json::token::{scalar_text, unescape};
@@ -113,6 +113,7 @@ impl Dynamic {
                 | TokenDivide
                 | TokenModulo
                 | TokenOrder
+                | LikePattern
         );
         known.then(|| Self { function, signature: Signature::variadic_any(Volatility::Immutable) })
     }
@@ -121,7 +122,8 @@ impl Dynamic {
     pub(crate) fn arity(&self) -> usize {
         use Function::*;
         match self.function {
-            TokenEq | TokenLt | TokenLtEq | TokenAdd | TokenSubtract | TokenMultiply | TokenDivide | TokenModulo => 2,
+            TokenEq | TokenLt | TokenLtEq | TokenAdd | TokenSubtract | TokenMultiply | TokenDivide | TokenModulo
+            | LikePattern => 2,
             _ => 1,
         }
     }
@@ -161,6 +163,14 @@ impl Dynamic {
                     keys.append_option((value != Value::Null).then_some(&key));
                 }
                 Arc::new(keys.finish())
+            }
+            Function::LikePattern => {
+                let (patterns, escapes) = (text(0)?, text(1)?);
+                let rewritten = patterns.iter().zip(&escapes).map(|(pattern, escape)| match (pattern, escape) {
+                    (Some(pattern), Some(escape)) => like(pattern, escape.chars().next()).map(Some),
+                    _ => Ok(None),
+                });
+                Arc::new(rewritten.collect::<Result<StringArray>>()?)
             }
             Function::TokenEq => self.compare(args, rows, |a, b| a.equals(b))?,
             Function::TokenLt => self.compare(args, rows, |a, b| a.order(b).map(Ordering::is_lt))?,
@@ -287,6 +297,15 @@ fn to_token(array: &ArrayRef) -> Result<ArrayRef> {
             return Err(Error::unsupported(format!("{} does not go together with values of JSON", sql_type(other))));
         }
     })
+}
+
+/// A pattern as the evaluator has it.
+fn like(pattern: &str, escape: Option<char>) -> Result<String> {
+    let parts = like_parts(pattern, escape).ok_or_else(|| {
+        let message = format!("in the pattern '{}' the escape stands before an ordinary character", shorten(pattern));
+        Error::invalid(message).with_code("EvaluatorLikePatternInvalidEscapeSequence")
+    })?;
+    Ok(like_pattern(&parts, Some('\\')))
 }
 
 /// Text, or numbers, as tokens of numbers; decimals and doubles with as few digits as they take.

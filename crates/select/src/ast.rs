@@ -1,15 +1,29 @@
 //! A statement as it is written, before anything is known of its input.
 
-use pushdown::{AggregateFunction, ArithmeticOp, CompareOp};
+use pushdown::{AggregateFunction, ArithmeticOp, CompareOp, JsonStep};
 
-/// `SELECT items FROM S3Object[*].path alias WHERE filter LIMIT limit`.
+/// `SELECT items FROM S3Object[*].path alias WHERE filter GROUP BY groups ORDER BY order LIMIT limit`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Query {
     pub items: Items,
+    /// Where the records are in each value of a JSON object.
+    pub from: Vec<JsonStep>,
     /// The name rows go by; `s3object` works besides.
     pub alias: Option<Name>,
     pub filter: Option<Ast>,
+    /// An extension.
+    pub groups: Vec<Ast>,
+    /// An extension.
+    pub order: Vec<OrderKey>,
     pub limit: Option<u64>,
+}
+
+/// One key of ORDER BY.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct OrderKey {
+    pub expr: Ast,
+    pub descending: bool,
+    pub nulls_first: bool,
 }
 
 /// What is selected.
@@ -55,6 +69,8 @@ pub(crate) enum TypeName {
     Int,
     Float,
     Decimal(u8, i8),
+    /// DECIMAL without precision: every digit is kept.
+    Number,
     Text,
     Timestamp,
 }
@@ -67,6 +83,9 @@ pub(crate) enum Ast {
     Text(String),
     Bool(bool),
     Null,
+    Missing,
+    /// A timestamp as Ion writes it.
+    Timestamp(String),
     /// `alias.name`, `name`, `alias.a.b[0]`.
     Path(Vec<Step>),
     Negate(Box<Ast>),
@@ -99,7 +118,9 @@ pub(crate) enum Ast {
         branches: Vec<(Ast, Ast)>,
         otherwise: Option<Box<Ast>>,
     },
-    /// A function by its name in capitals.
+    /// `BLOOM_CONTAINS(expr, 'base64')`.
+    Bloom(Box<Ast>, String),
+    /// A function by its name in capitals; the name of a date part is a text.
     Call(&'static str, Vec<Ast>),
     /// An aggregate; no argument is `COUNT(*)`.
     Aggregate(AggregateFunction, Option<Box<Ast>>),

@@ -1,13 +1,13 @@
 //! A parsed statement and the columns of an input, to a [`Fragment`].
 //!
 //! S3 Select reads text without types; a fragment is typed. Binding makes every conversion explicit, so that
-//! the evaluator needs no rules of S3 Select: an untyped CSV field is Utf8 and compares as text, a JSON path
-//! is a raw token that [`Function::JsonText`] or [`Function::ToNumber`] opens by what it meets, and a
-//! constant takes the type of the other side.
-//!
-//! [`Function::JsonText`]: pushdown::Function::JsonText
-//! [`Function::ToNumber`]: pushdown::Function::ToNumber
+//! the evaluator needs no rules of S3 Select: an untyped CSV field is Utf8 and compares as text, and a constant
+//! takes the type of the other side. What has no type before its record is read, a path of JSON or a decimal of
+//! any number of digits, is a token ([`pushdown::Expr::is_token`]) with functions of its own; timestamps are text
+//! ([`pushdown::Timestamp`]) that becomes an instant only to be compared.
 
+mod aggregate;
+mod call;
 mod columns;
 mod compare;
 mod constant;
@@ -15,17 +15,15 @@ mod expr;
 mod kind;
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use pushdown::{
-    AggregateCall, AggregateFunction, CsvOptions, Expr, Format, Fragment, JsonOptions, NamedExpr, NullRule, Output,
-    Ragged,
-};
+use arrow_schema::{Field, Schema, SchemaRef};
+use pushdown::{CsvOptions, Format, Fragment, JsonOptions, NamedExpr, NullRule, Ragged, Timestamp};
 
-use crate::ast::{Ast, Item, Items, Query, Step};
-use crate::{SelectError, Statement};
+use crate::ast::{Ast, Item, Items, Name, Query, Step};
+use crate::{Extensions, SelectError, Statement};
+use aggregate::{Bound, Grouping};
 use columns::Columns;
-use kind::Kind;
 
 /// What is known of an input before its rows are read.
 #[derive(Clone, Debug)]
@@ -49,20 +47,24 @@ pub enum InputColumns {
 impl Statement {
     /// The columns and paths that the statement refers to, as they are written and each once.
     pub fn columns(&self) -> Vec<String> {
+        let Query { items, alias, filter, groups, order, .. } = &self.query;
         let mut all = Vec::new();
         let mut add = |ast: &Ast| {
             visit(ast, &mut |steps| {
-                let text = columns::path_text(columns::without_alias(steps, self.query.alias.as_ref()));
+                let text = match columns::without_alias(steps, alias.as_ref()) {
+                    [Step::Name(name)] => name.text.clone(),
+                    path => columns::path_text(path),
+                };
                 if !all.contains(&text) {
                     all.push(text);
                 }
             });
         };
-        match &self.query.items {
-            Items::All => {}
-            Items::Some(items) => items.iter().for_each(|item| add(&item.expr)),
+        if let Items::Some(items) = items {
+            items.iter().for_each(|item| add(&item.expr));
         }
-        self.query.filter.iter().for_each(&mut add);
+        filter.iter().chain(groups).for_each(&mut add);
+        order.iter().for_each(|key| add(&key.expr));
         all
     }
 
@@ -71,84 +73,86 @@ impl Statement {
         self.query.items == Items::All
     }
 
-    /// Binds the statement to an input.
+    /// Binds the statement to an input, in the dialect of AWS.
     pub fn bind(&self, input: &InputColumns) -> Result<Fragment, SelectError> {
-        let Query { items, alias, filter, limit } = &self.query;
-        let mut binder = Binder { columns: Columns::new(input, alias.as_ref()) };
-        let output = match items {
-            Items::All => Output::Rows(binder.columns.all()),
-            Items::Some(items) if items.iter().any(|item| matches!(item.expr, Ast::Aggregate(..))) => Output::scalar(
-                items.iter().enumerate().map(|(i, item)| binder.aggregate(i, item)).collect::<Result<_, _>>()?,
-            ),
-            Items::Some(items) => {
-                Output::Rows(items.iter().enumerate().map(|(i, item)| binder.item(i, item)).collect::<Result<_, _>>()?)
+        self.bind_with(input, Extensions::Off)
+    }
+
+    /// Binds the statement to an input, with or without what only our node understands.
+    pub fn bind_with(&self, input: &InputColumns, extensions: Extensions) -> Result<Fragment, SelectError> {
+        let query = &self.query;
+        if extensions == Extensions::Off && !(query.groups.is_empty() && query.order.is_empty()) {
+            return Err(SelectError::structure("S3 Select has neither GROUP BY nor ORDER BY"));
+        }
+        if !query.order.is_empty() {
+            match query.limit {
+                None => return Err(SelectError::structure("ORDER BY needs a LIMIT, which bounds what it holds")),
+                Some(limit) if limit > pushdown::limits::TOP_K_ROWS => {
+                    let message = format!("ORDER BY takes a LIMIT of at most {}", pushdown::limits::TOP_K_ROWS);
+                    return Err(SelectError::structure(message));
+                }
+                Some(_) => {}
             }
+        }
+        if !query.from.is_empty() && !matches!(input, InputColumns::Json(_)) {
+            return Err(SelectError::new("UnsupportedSyntax", "only JSON has paths after FROM S3Object[*]"));
+        }
+        let alias = query.alias.as_ref();
+        let mut binder = Binder {
+            columns: Columns::new(input, alias),
+            alias,
+            has_nulls: matches!(input, InputColumns::Parquet(_)),
+            grouping: None,
+            extensions,
+            now: now(),
         };
-        let predicate = filter.as_ref().map(|filter| binder.condition(filter)).transpose()?;
+        let predicate = query.filter.as_ref().map(|filter| binder.condition(filter)).transpose()?;
+        let Bound { output, order, project } = binder.output(query)?;
         let format = match input {
             InputColumns::Csv { options, .. } => {
                 Format::Csv(CsvOptions { null: NullRule::Never, ragged: Ragged::Lenient, ..options.clone() })
             }
-            InputColumns::Json(options) => Format::Json(JsonOptions { raw_tokens: true, ..options.clone() }),
+            InputColumns::Json(options) => {
+                Format::Json(JsonOptions { raw_tokens: true, from: query.from.clone(), ..options.clone() })
+            }
             InputColumns::Parquet(_) => Format::Parquet,
         };
         let schema = binder.columns.into_schema();
-        Ok(Fragment { format, schema, predicate, output, order: vec![], limit: *limit, project: None })
+        Ok(Fragment { format, schema, predicate, output, order, limit: query.limit, project })
     }
+}
+
+/// The time, for UTCNOW: one for the whole statement.
+fn now() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let micros = i64::try_from(since.as_micros()).unwrap_or_default();
+    Timestamp::from_micros(micros, 3).map(|now| now.to_string()).unwrap_or_default()
 }
 
 /// Binds expressions, collecting the columns they need.
 struct Binder<'a> {
     columns: Columns<'a>,
+    alias: Option<&'a Name>,
+    /// Whether a NULL of the input is a value, not something missing.
+    has_nulls: bool,
+    /// While the select list of a statement with aggregates is bound.
+    grouping: Option<Grouping>,
+    extensions: Extensions,
+    now: String,
 }
 
 impl Binder<'_> {
     fn item(&mut self, index: usize, item: &Item) -> Result<NamedExpr, SelectError> {
-        // A path of JSON keeps its token: the writer of the result knows best how to print it.
-        let expr = self.expr(&item.expr)?.expr;
-        Ok(NamedExpr { expr, name: item_name(index, item) })
-    }
-
-    fn aggregate(&mut self, index: usize, item: &Item) -> Result<AggregateCall, SelectError> {
-        let Ast::Aggregate(function, argument) = &item.expr else {
-            return Err(SelectError::structure("aggregates and columns cannot be selected together without GROUP BY"));
-        };
-        let argument = argument.as_deref().map(|argument| self.argument(*function, argument)).transpose()?;
-        Ok(AggregateCall { function: *function, argument, name: item_name(index, item) })
-    }
-
-    fn argument(&mut self, function: AggregateFunction, argument: &Ast) -> Result<Expr, SelectError> {
-        let argument = self.expr(argument)?;
-        let wide = |expr: Expr, precision, scale| Expr::Cast(Box::new(expr), DataType::Decimal128(precision, scale));
-        match function {
-            AggregateFunction::Count => Ok(argument.opened().expr),
-            AggregateFunction::Min | AggregateFunction::Max => Ok(match argument.kind {
-                Kind::Token => argument.number()?.expr,
-                _ => argument.expr,
-            }),
-            AggregateFunction::Sum | AggregateFunction::Avg => {
-                let number = argument.number().map_err(|_| {
-                    let message = format!("{} adds numbers: write CAST(… AS DECIMAL) or INT", function.sql());
-                    SelectError::new("IncorrectSqlFunctionArgumentType", message)
-                })?;
-                Ok(match (number.kind, function) {
-                    // Wide enough that no number of integers overflows.
-                    (Kind::Int, AggregateFunction::Sum) => wide(number.expr, 38, 0),
-                    (Kind::Int, _) => wide(number.expr, 29, 6),
-                    _ => number.expr,
-                })
+        let expr = match &item.expr {
+            // As the object has it: the writer of the result knows best how to print it.
+            Ast::Path(steps) => pushdown::Expr::Column(self.columns.find(steps)?.0),
+            Ast::Missing => self.columns.missing(),
+            other => {
+                let typed = self.expr(other)?;
+                self.shown(other, typed).expr
             }
-        }
-    }
-
-    /// A predicate.
-    fn condition(&mut self, ast: &Ast) -> Result<Expr, SelectError> {
-        let typed = self.expr(ast)?;
-        match typed.kind {
-            Kind::Bool | Kind::Null => Ok(typed.expr),
-            Kind::Token => Ok(Expr::compare(pushdown::CompareOp::Eq, typed.text()?.expr, Expr::text("true"))),
-            other => Err(SelectError::types(format!("a condition is TRUE or FALSE; this is {other}"))),
-        }
+        };
+        Ok(NamedExpr { expr, name: item_name(index, item) })
     }
 }
 
@@ -166,30 +170,44 @@ fn item_name(index: usize, item: &Item) -> String {
 
 /// Calls `found` with every path.
 fn visit(ast: &Ast, found: &mut dyn FnMut(&[Step])) {
+    if let Ast::Path(steps) = ast {
+        found(steps);
+    }
+    children(ast, &mut |child| visit(child, found));
+}
+
+/// Calls `f` with every expression directly below.
+fn children(ast: &Ast, f: &mut dyn FnMut(&Ast)) {
     match ast {
-        Ast::Path(steps) => found(steps),
-        Ast::Number(_) | Ast::Text(_) | Ast::Bool(_) | Ast::Null | Ast::Aggregate(_, None) => {}
-        Ast::Negate(a) | Ast::Not(a) | Ast::IsNull(a) | Ast::IsMissing(a) | Ast::Cast(a, _) => visit(a, found),
-        Ast::Aggregate(_, Some(a)) => visit(a, found),
-        Ast::And(all) | Ast::Or(all) | Ast::Call(_, all) => all.iter().for_each(|a| visit(a, found)),
+        Ast::Number(_)
+        | Ast::Text(_)
+        | Ast::Bool(_)
+        | Ast::Null
+        | Ast::Missing
+        | Ast::Timestamp(_)
+        | Ast::Path(_)
+        | Ast::Aggregate(_, None) => {}
+        Ast::Negate(a) | Ast::Not(a) | Ast::IsNull(a) | Ast::IsMissing(a) | Ast::Cast(a, _) | Ast::Bloom(a, _) => f(a),
+        Ast::Aggregate(_, Some(a)) => f(a),
+        Ast::And(all) | Ast::Or(all) | Ast::Call(_, all) => all.iter().for_each(f),
         Ast::Compare(_, a, b) | Ast::Arithmetic(_, a, b) => {
-            visit(a, found);
-            visit(b, found);
+            f(a);
+            f(b);
         }
         Ast::In { expr, list, .. } => {
-            visit(expr, found);
-            list.iter().for_each(|a| visit(a, found));
+            f(expr);
+            list.iter().for_each(f);
         }
-        Ast::Between { expr, low, high } => [expr, low, high].into_iter().for_each(|a| visit(a, found)),
+        Ast::Between { expr, low, high } => [expr, low, high].into_iter().for_each(|a| f(a)),
         Ast::Like { expr, pattern, escape, .. } => {
-            [Some(expr), Some(pattern), escape.as_ref()].into_iter().flatten().for_each(|a| visit(a, found));
+            [Some(expr), Some(pattern), escape.as_ref()].into_iter().flatten().for_each(|a| f(a));
         }
         Ast::Case { operand, branches, otherwise } => {
-            operand.iter().chain(otherwise).for_each(|a| visit(a, found));
-            branches.iter().for_each(|(when, then)| {
-                visit(when, found);
-                visit(then, found);
-            });
+            operand.iter().chain(otherwise).for_each(|a| f(a));
+            for (when, then) in branches {
+                f(when);
+                f(then);
+            }
         }
     }
 }

@@ -175,6 +175,8 @@ pub fn error_from_code(code: &str, message: &str) -> Error {
         "SlowDown" | "Busy" | "RequestLimitExceeded" | "TooManyRequests" => ErrorKind::Throttled,
         // MinIO says so of any value that does not convert, which no retry will change.
         "InternalError" if message.contains("cast") || message.contains("convert") => ErrorKind::Invalid,
+        // What this server is too small for, a plain read is not.
+        "OverMaxRecordSize" | "OverMaxColumn" | "OverMaxParquetBlockSize" => ErrorKind::Unsupported,
         "InternalError" | "ServiceUnavailable" | "RequestTimeout" | "OperationAborted" => ErrorKind::Unavailable,
         "NoSuchKey" | "NoSuchBucket" | "NoSuchUpload" | "NoSuchVersion" => ErrorKind::NotFound,
         "AccessDenied"
@@ -196,7 +198,6 @@ pub fn error_from_code(code: &str, message: &str) -> Error {
         | "ParquetParsingError"
         | "TruncatedInput"
         | "InvalidTextEncoding"
-        | "OverMaxRecordSize"
         | "AmbiguousFieldName"
         | "MissingHeaders"
         | "EvaluatorBindingDoesNotExist"

@@ -13,6 +13,8 @@ pub(crate) enum Token {
     Number(String),
     /// A text in single quotes.
     Text(String),
+    /// What stands in backticks: a value as Ion writes it.
+    Ion(String),
     /// An operator or a mark of punctuation.
     Symbol(&'static str),
     /// The end of the statement.
@@ -26,6 +28,7 @@ impl Token {
             Self::Word(text) | Self::Number(text) => format!("'{text}'"),
             Self::Quoted(name) => format!("\"{name}\""),
             Self::Text(text) => format!("the text '{text}'"),
+            Self::Ion(text) => format!("`{text}`"),
             Self::Symbol(symbol) => format!("'{symbol}'"),
             Self::End => "the end of the statement".to_owned(),
         }
@@ -52,10 +55,10 @@ pub(crate) fn tokens(sql: &str) -> Result<Vec<(Token, usize)>, SelectError> {
             let (text, length) = quoted(rest, c).ok_or_else(|| unterminated(c, at))?;
             (if c == '\'' { Token::Text(text) } else { Token::Quoted(text) }, length)
         } else if c == '`' {
-            return Err(SelectError::new(
-                "LexerInvalidIONLiteral",
-                format!("at byte {at}: Ion literals in backticks are not supported; write a text and CAST it"),
-            ));
+            let end = rest[1..].find('`').ok_or_else(|| {
+                SelectError::new("LexerInvalidIONLiteral", format!("at byte {at}: the closing ` is missing"))
+            })?;
+            (Token::Ion(rest[1..=end].to_owned()), end + 2)
         } else if c.is_ascii_digit() || (c == '.' && rest[1..].starts_with(|next: char| next.is_ascii_digit())) {
             let length = number(rest);
             (Token::Number(rest[..length].to_owned()), length)
@@ -150,6 +153,7 @@ mod tests {
     fn what_is_no_token_is_refused() {
         assert_eq!(tokens("a ? b").unwrap_err().code, "LexerInvalidChar");
         assert_eq!(tokens("'abc").unwrap_err().code, "LexerInvalidLiteral");
-        assert_eq!(tokens("`2007T`").unwrap_err().code, "LexerInvalidIONLiteral");
+        assert_eq!(tokens("`2007T").unwrap_err().code, "LexerInvalidIONLiteral");
+        assert_eq!(shown("`2007T`=``"), ["`2007T`", "'='", "``", "the end of the statement"]);
     }
 }

@@ -16,7 +16,9 @@
 mod ast;
 mod bind;
 mod error;
+mod extensions;
 mod frames;
+mod keywords;
 mod lexer;
 mod parse;
 mod render;
@@ -24,6 +26,7 @@ mod request;
 
 pub use bind::InputColumns;
 pub use error::SelectError;
+pub use extensions::{EXTENSIONS_HEADER, Extensions};
 pub use frames::{Event, FrameDecoder, Stats, error_from_code, error_from_response};
 pub use parse::{Statement, parse};
 pub use render::render;

@@ -2,10 +2,11 @@
 
 mod expr;
 
-use pushdown::limits;
+use pushdown::{JsonStep, limits};
 
 use crate::SelectError;
-use crate::ast::{Item, Items, Name, Query};
+use crate::ast::{Ast, Item, Items, Name, OrderKey, Query};
+use crate::keywords::{is_reserved, is_structure};
 use crate::lexer::{Token, tokens};
 
 /// A statement that parses, not yet bound to the columns of an input.
@@ -28,54 +29,6 @@ pub fn parse(sql: &str) -> Result<Statement, SelectError> {
     let query = parser.query()?;
     Ok(Statement { query })
 }
-
-/// Words that end an expression or an alias, so that names of columns must be quoted to be one of them.
-const RESERVED: [&str; 44] = [
-    "ALL",
-    "AND",
-    "AS",
-    "ASC",
-    "BETWEEN",
-    "BY",
-    "CASE",
-    "CAST",
-    "CROSS",
-    "DESC",
-    "DISTINCT",
-    "ELSE",
-    "END",
-    "ESCAPE",
-    "EXCEPT",
-    "FALSE",
-    "FROM",
-    "FULL",
-    "GROUP",
-    "HAVING",
-    "IN",
-    "INNER",
-    "INTERSECT",
-    "IS",
-    "JOIN",
-    "LEFT",
-    "LIKE",
-    "LIMIT",
-    "MISSING",
-    "NATURAL",
-    "NOT",
-    "NULL",
-    "OFFSET",
-    "ON",
-    "OR",
-    "ORDER",
-    "OUTER",
-    "RIGHT",
-    "SELECT",
-    "THEN",
-    "TRUE",
-    "UNION",
-    "WHEN",
-    "WHERE",
-];
 
 /// A cursor over the tokens.
 struct Parser {
@@ -104,7 +57,7 @@ impl Parser {
                 _ => self.error("ParseUnexpectedToken", "expected ',' or FROM"),
             });
         }
-        let alias = self.source()?;
+        let (from, alias) = self.source()?;
         if let Some(name) = star_of
             && !name.means("s3object")
             && !alias.as_ref().is_some_and(|alias| name.means(&alias.text))
@@ -112,8 +65,9 @@ impl Parser {
             return Err(SelectError::new("InvalidTableAlias", format!("no table is called \"{}\"", name.text)));
         }
         let filter = if self.keyword("WHERE") { Some(self.expression()?) } else { None };
-        if let Some("GROUP" | "HAVING" | "ORDER" | "UNION" | "INTERSECT" | "EXCEPT" | "OFFSET") = self.word().as_deref()
-        {
+        let groups = if self.keyword("GROUP") { self.groups()? } else { Vec::new() };
+        let order = if self.keyword("ORDER") { self.order()? } else { Vec::new() };
+        if let Some("HAVING" | "UNION" | "INTERSECT" | "EXCEPT" | "OFFSET") = self.word().as_deref() {
             let clause = self.peek().shown();
             return Err(self.error("UnsupportedSqlStructure", &format!("S3 Select has no {clause} clause")));
         }
@@ -122,7 +76,59 @@ impl Parser {
         if *self.peek() != Token::End {
             return Err(self.error("ParseUnexpectedToken", "expected the end of the statement"));
         }
-        Ok(Query { items, alias, filter, limit })
+        Ok(Query { items, from, alias, filter, groups, order, limit })
+    }
+
+    /// The keys after GROUP.
+    fn groups(&mut self) -> Result<Vec<Ast>, SelectError> {
+        if !self.keyword("BY") {
+            return Err(self.error("ParseExpectedKeyword", "expected BY after GROUP"));
+        }
+        let mut groups = Vec::new();
+        loop {
+            let key = self.expression()?;
+            if matches!(key, Ast::Number(_) | Ast::Text(_) | Ast::Bool(_) | Ast::Null | Ast::Missing) {
+                return Err(self.error("ParseUnsupportedLiteralsGroupBy", "GROUP BY takes columns and expressions"));
+            }
+            groups.push(key);
+            self.keys_at_most(groups.len())?;
+            if !self.symbol(",") {
+                return Ok(groups);
+            }
+        }
+    }
+
+    /// The keys after ORDER. NULL is greater than everything else unless it is said where it goes.
+    fn order(&mut self) -> Result<Vec<OrderKey>, SelectError> {
+        if !self.keyword("BY") {
+            return Err(self.error("ParseExpectedKeyword", "expected BY after ORDER"));
+        }
+        let mut order = Vec::new();
+        loop {
+            let expr = self.expression()?;
+            let descending = self.keyword("DESC");
+            if !descending {
+                self.keyword("ASC");
+            }
+            let nulls_first = match self.keyword("NULLS") {
+                false => descending,
+                true if self.keyword("FIRST") => true,
+                true if self.keyword("LAST") => false,
+                true => return Err(self.error("ParseExpectedKeyword", "expected FIRST or LAST after NULLS")),
+            };
+            order.push(OrderKey { expr, descending, nulls_first });
+            self.keys_at_most(order.len())?;
+            if !self.symbol(",") {
+                return Ok(order);
+            }
+        }
+    }
+
+    fn keys_at_most(&self, count: usize) -> Result<(), SelectError> {
+        if count <= limits::KEYS {
+            return Ok(());
+        }
+        Err(self.error("UnsupportedSqlStructure", &format!("at most {} keys are supported", limits::KEYS)))
     }
 
     /// The select list, and the alias before `.*` if there is one.
@@ -150,9 +156,8 @@ impl Parser {
                     self.advance();
                     Some(text)
                 }
-                (true, _) => Some(self.name()?.text),
-                (false, Token::Quoted(_)) => Some(self.name()?.text),
-                (false, Token::Word(_)) if !self.at_reserved() => Some(self.name()?.text),
+                (true, _) | (false, Token::Quoted(_)) => Some(self.alias()?.text),
+                (false, Token::Word(_)) if !self.at_structure() => Some(self.alias()?.text),
                 (false, _) => None,
             };
             items.push(Item { expr, alias });
@@ -178,35 +183,76 @@ impl Parser {
         }
     }
 
-    /// `S3Object`, `S3Object[*]`, and an alias.
-    fn source(&mut self) -> Result<Option<Name>, SelectError> {
+    /// `S3Object[*].path` and an alias, which defaults to the last name of the path.
+    fn source(&mut self) -> Result<(Vec<JsonStep>, Option<Name>), SelectError> {
         if *self.peek() == Token::Symbol("(") {
             return Err(self.error("ParseUnsupportedSelect", "subqueries are not supported"));
         }
         let table = self.name()?;
-        if !table.means("S3Object") && !table.text.eq_ignore_ascii_case("s3object") {
+        if !table.text.eq_ignore_ascii_case("s3object") {
             return Err(SelectError::new(
                 "InvalidTableAlias",
                 format!("no table is called \"{}\": the only one is S3Object", table.text),
             ));
         }
-        if self.symbol("[") && !(self.symbol("*") && self.symbol("]")) {
-            return Err(self.error("ParseInvalidPathComponent", "expected S3Object[*]"));
-        }
-        if matches!(self.peek(), Token::Symbol("." | "[")) {
-            return Err(self.error("UnsupportedSyntax", "paths after FROM S3Object[*] are not supported"));
-        }
+        let from = self.source_path()?;
         let alias = match (self.keyword("AS"), self.peek()) {
-            (true, _) | (false, Token::Quoted(_)) => Some(self.name()?),
-            (false, Token::Word(_)) if !self.at_reserved() => Some(self.name()?),
-            (false, _) => None,
+            (true, _) | (false, Token::Quoted(_)) => Some(self.alias()?),
+            (false, Token::Word(_)) if !self.at_structure() => Some(self.alias()?),
+            (false, _) => match from.last() {
+                Some(JsonStep::Key { name, exact }) => Some(Name { text: name.clone(), exact: *exact }),
+                _ => None,
+            },
         };
         match (self.peek(), self.word().as_deref()) {
             (Token::Symbol(","), _)
             | (_, Some("JOIN" | "INNER" | "LEFT" | "RIGHT" | "FULL" | "CROSS" | "NATURAL" | "OUTER")) => {
                 Err(self.error("MultipleDataSourcesUnsupported", "one object is queried at a time: no joins"))
             }
-            _ => Ok(alias),
+            _ => Ok((from, alias)),
+        }
+    }
+
+    /// `[*].a[0]['b'].*` after S3Object, without the first wildcard.
+    fn source_path(&mut self) -> Result<Vec<JsonStep>, SelectError> {
+        let mut steps = Vec::new();
+        if !self.symbol("[") {
+            if *self.peek() == Token::Symbol(".") {
+                return Err(self.error("UnsupportedSyntax", "a path starts with a wildcard: FROM S3Object[*].path"));
+            }
+            return Ok(steps);
+        }
+        if !(self.symbol("*") && self.symbol("]")) {
+            return Err(self.error("ParseInvalidPathComponent", "expected S3Object[*]"));
+        }
+        loop {
+            if steps.len() > limits::EXPRESSION_DEPTH {
+                return Err(self.error("ParseInvalidPathComponent", "the path has more than 128 steps"));
+            }
+            if self.symbol(".") {
+                if self.symbol("*") {
+                    steps.push(JsonStep::AnyMember);
+                } else {
+                    let name = self.name()?;
+                    steps.push(JsonStep::Key { name: name.text, exact: name.exact });
+                }
+            } else if self.symbol("[") {
+                steps.push(match self.peek().clone() {
+                    Token::Symbol("*") => JsonStep::AnyElement,
+                    Token::Text(name) => JsonStep::Key { name, exact: true },
+                    Token::Number(digits) => match digits.parse() {
+                        Ok(index) => JsonStep::Index(index),
+                        Err(_) => return Err(self.error("ParseInvalidPathComponent", "expected an index")),
+                    },
+                    _ => return Err(self.error("ParseInvalidPathComponent", "expected an index, a name or *")),
+                });
+                self.advance();
+                if !self.symbol("]") {
+                    return Err(self.error("ParseInvalidPathComponent", "expected ']'"));
+                }
+            } else {
+                return Ok(steps);
+            }
         }
     }
 
@@ -226,22 +272,30 @@ impl Parser {
         }
     }
 
-    /// A name: of a column, a step of a path, an alias.
+    /// A name: of a column, a table, a step of a path.
     fn name(&mut self) -> Result<Name, SelectError> {
+        if self.word().is_some_and(|word| is_reserved(&word)) {
+            return Err(self.error("ParseUnExpectedKeyword", "a name that is a keyword needs double quotes"));
+        }
+        self.alias()
+    }
+
+    /// An alias, which may be any word that has no place of its own in a statement.
+    fn alias(&mut self) -> Result<Name, SelectError> {
         let name = match self.peek() {
             Token::Quoted(text) => Name { text: text.clone(), exact: true },
-            Token::Word(_) if self.at_reserved() => {
+            Token::Word(_) if self.at_structure() => {
                 return Err(self.error("ParseUnExpectedKeyword", "a name that is a keyword needs double quotes"));
             }
             Token::Word(text) => Name { text: text.clone(), exact: false },
-            _ => return Err(self.error("ParseExpectedTokenType", "expected a name")),
+            _ => return Err(self.error("ParseExpectedIdentForAlias", "expected a name")),
         };
         self.advance();
         Ok(name)
     }
 
-    fn at_reserved(&self) -> bool {
-        self.word().is_some_and(|word| RESERVED.binary_search(&word.as_str()).is_ok())
+    fn at_structure(&self) -> bool {
+        self.word().is_some_and(|word| is_structure(&word))
     }
 
     fn peek(&self) -> &Token {

@@ -164,6 +164,7 @@ impl Classifier<'_> {
             | Function::TokenMultiply
             | Function::TokenDivide
             | Function::TokenModulo
+            | Function::LikePattern
             | Function::ToTimestamp
             | Function::ReadTimestamp
             | Function::FormatTimestamp

@@ -23,7 +23,6 @@ fn timestamps_print_as_they_are_written() {
     }
     assert_eq!(at("2007-02-23T").to_string(), "2007-02-23");
     assert_eq!(at("2007-02-23T12:14:33+00:00").to_string(), "2007-02-23T12:14:33Z");
-    assert_eq!(at("2010-01-01T23:00").to_string(), "2010-01-01T23:00-00:00");
     for wrong in [
         "",
         "2007",
@@ -39,6 +38,7 @@ fn timestamps_print_as_they_are_written() {
         "2007-2-23",
         "x",
         "2007-02-23 12:00Z",
+        "2007-02-23T12:00",
     ] {
         assert_eq!(Timestamp::parse(wrong), None, "{wrong}");
     }
@@ -82,7 +82,7 @@ fn date_diff_as_documented() {
         (DatePart::Month, "2010T", "2010-05T", 4),
         (DatePart::Month, "2010T", "2011T", 12),
         (DatePart::Month, "2011T", "2010T", -12),
-        (DatePart::Day, "2010-01-01T23:00", "2010-01-02T01:00", 0),
+        (DatePart::Day, "2010-01-01T23:00Z", "2010-01-02T01:00Z", 0),
         (DatePart::Day, "2010-01-01T", "2010-03-01T", 59),
         (DatePart::Year, "2010-06-02T", "2011-06-01T", 0),
         (DatePart::Hour, "2017-01-01T00:00Z", "2017-01-01T00:00-08:00", 8),

@@ -1,7 +1,7 @@
 //! Names and paths to columns of the fragment's schema.
 //!
 //! CSV columns are all Utf8, by position and perhaps by header. JSON has the columns that the statement
-//! asks for, collected here as they come up. Parquet has those of its schema.
+//! asks for, collected here as they come up. Parquet has those of its schema, and the values inside them.
 
 use std::collections::HashMap;
 
@@ -17,8 +17,8 @@ pub(super) struct Columns<'a> {
     input: &'a InputColumns,
     alias: Option<&'a Name>,
     fields: Vec<Field>,
-    /// JSON: the columns asked for so far, by path and by whether case matters.
-    paths: HashMap<(String, bool), usize>,
+    /// Columns asked for so far by path.
+    paths: HashMap<String, usize>,
 }
 
 impl<'a> Columns<'a> {
@@ -35,7 +35,7 @@ impl<'a> Columns<'a> {
     /// What `*` selects. A JSON record is one token under the path `$`.
     pub(super) fn all(&mut self) -> Vec<NamedExpr> {
         if let InputColumns::Json(_) = self.input {
-            let index = self.path("$".to_owned(), HashMap::from([("path".to_owned(), "$".to_owned())]), true);
+            let index = self.path("$".to_owned(), Some("$".to_owned()));
             return vec![NamedExpr { expr: Expr::Column(index), name: "_1".to_owned() }];
         }
         let column =
@@ -47,19 +47,36 @@ impl<'a> Columns<'a> {
         schema_of(self.fields)
     }
 
+    /// A column that no record has: MISSING as a result.
+    pub(super) fn missing(&mut self) -> Expr {
+        Expr::Column(match self.input {
+            InputColumns::Json(_) => {
+                // No record has a name with a control character in it unless it is made for this.
+                self.path("MISSING".to_owned(), Some("\"\u{1}MISSING\"".to_owned()))
+            }
+            InputColumns::Csv { .. } => self.nth(limits::COLUMNS),
+            InputColumns::Parquet(_) => {
+                self.fields.push(Field::new("\u{1}MISSING", DataType::Null, true));
+                self.fields.len() - 1
+            }
+        })
+    }
+
     /// The column at a path, and its type; `None` for a raw token of JSON.
     pub(super) fn find(&mut self, steps: &[Step]) -> Result<(usize, Option<DataType>), SelectError> {
         let path = without_alias(steps, self.alias);
         if let InputColumns::Json(_) = self.input {
-            return Ok((self.json(path), None));
+            let is_row = matches!(steps, [Step::Name(name)] if is_row(name, self.alias));
+            return Ok((self.json(if is_row { &[] } else { path }), None));
         }
         let name = match path {
             [Step::Name(name)] => name,
+            _ if matches!(self.input, InputColumns::Parquet(_)) => return self.nested(path),
             [Step::Name(table), Step::Name(_), ..] => {
                 return Err(SelectError::new("InvalidTableAlias", format!("no table is called \"{}\"", table.text)));
             }
             _ => {
-                let message = format!("{}: only JSON has values inside values", path_text(path));
+                let message = format!("{}: only JSON and Parquet have values inside values", path_text(path));
                 return Err(SelectError::new("InvalidKeyPath", message));
             }
         };
@@ -70,16 +87,66 @@ impl<'a> Columns<'a> {
         Ok((index, self.fields.get(index).map(|field| field.data_type().clone())))
     }
 
+    /// A value inside a column of Parquet, as a column of its own under its path.
+    fn nested(&mut self, path: &[Step]) -> Result<(usize, Option<DataType>), SelectError> {
+        let invalid = |message: String| SelectError::new("InvalidKeyPath", message);
+        let [Step::Name(root), rest @ ..] = path else {
+            return Err(invalid(format!("{}: a path starts with a column", path_text(path))));
+        };
+        let Some(index) = self.named(root)? else {
+            return Err(SelectError::new(
+                "InvalidTableAlias",
+                format!("no table or column is called \"{}\"", root.text),
+            ));
+        };
+        let Some(field) = self.fields.get(index).cloned() else {
+            return Err(invalid(format!("{}: there is no such column", path_text(path))));
+        };
+        let mut resolved = exact_name(field.name());
+        let mut data_type = field.data_type().clone();
+        for step in rest {
+            let not_there = || invalid(format!("{}: nothing of that name or place is in {resolved}", path_text(path)));
+            (resolved, data_type) = match (step, &data_type) {
+                (Step::Name(name), DataType::Struct(members)) => {
+                    let mut found = members.iter().filter(|member| name.means(member.name()));
+                    match (found.next(), found.next()) {
+                        (Some(a), Some(b)) => return Err(ambiguous(name, a.name(), b.name())),
+                        (Some(member), None) => {
+                            (format!("{resolved}.{}", exact_name(member.name())), member.data_type().clone())
+                        }
+                        (None, _) => return Err(not_there()),
+                    }
+                }
+                (Step::Name(name), DataType::Map(entries, _)) => match entries.data_type() {
+                    DataType::Struct(members) if members.len() == 2 => {
+                        let value = members.get(1).map_or(DataType::Null, |value| value.data_type().clone());
+                        (format!("{resolved}.{}", exact_name(&name.text)), value)
+                    }
+                    _ => return Err(not_there()),
+                },
+                (
+                    Step::Index(place),
+                    DataType::List(element) | DataType::LargeList(element) | DataType::FixedSizeList(element, _),
+                ) => (format!("{resolved}[{place}]"), element.data_type().clone()),
+                _ => return Err(not_there()),
+            };
+        }
+        if let Some(found) = self.paths.get(&resolved) {
+            return Ok((*found, Some(data_type)));
+        }
+        let metadata = HashMap::from([("path".to_owned(), resolved.clone())]);
+        self.fields.push(Field::new(path_text(path), data_type.clone(), true).with_metadata(metadata));
+        self.paths.insert(resolved, self.fields.len() - 1);
+        Ok((self.fields.len() - 1, Some(data_type)))
+    }
+
     fn named(&self, name: &Name) -> Result<Option<usize>, SelectError> {
         if matches!(self.input, InputColumns::Csv { names: None, .. }) {
             return Ok(None);
         }
         let mut found = self.fields.iter().enumerate().filter(|(_, field)| name.means(field.name()));
         match (found.next(), found.next()) {
-            (Some((_, a)), Some((_, b))) => Err(SelectError::new(
-                "AmbiguousFieldName",
-                format!("\"{}\" is \"{}\" or \"{}\": write the name in double quotes", name.text, a.name(), b.name()),
-            )),
+            (Some((_, a)), Some((_, b))) => Err(ambiguous(name, a.name(), b.name())),
             (found, _) => Ok(found.map(|(index, _)| index)),
         }
     }
@@ -89,7 +156,8 @@ impl<'a> Columns<'a> {
         let unknown = || {
             let known: Vec<_> = self.fields.iter().take(20).map(|field| field.name().as_str()).collect();
             let message = format!("no column is called \"{}\"; there are {}", name.text, known.join(", "));
-            SelectError::new("EvaluatorBindingDoesNotExist", message)
+            let by_header = matches!(self.input, InputColumns::Csv { names: Some(_), .. });
+            SelectError::new(if by_header { "MissingHeaderName" } else { "EvaluatorBindingDoesNotExist" }, message)
         };
         let position = match (self.input, name.text.strip_prefix('_')) {
             (InputColumns::Csv { .. }, Some(digits)) if digits.bytes().all(|b| b.is_ascii_digit()) => {
@@ -101,37 +169,49 @@ impl<'a> Columns<'a> {
             let message = format!("{}: columns are _1 to _{}", name.text, limits::COLUMNS);
             return Err(SelectError::new("InvalidColumnIndex", message));
         }
-        // Records may be longer than the first one; what they lack is missing.
+        Ok(self.nth(position))
+    }
+
+    /// The column of a CSV record at a position from 1 on. Records may be longer than the first one; what they lack
+    /// is missing.
+    fn nth(&mut self, position: usize) -> usize {
         for n in self.fields.len() + 1..=position {
             self.fields.push(csv_field(&format!("_{n}")));
         }
-        Ok(position - 1)
+        position.saturating_sub(1)
     }
 
+    /// A path of a JSON record; the record itself is an empty one.
     fn json(&mut self, path: &[Step]) -> usize {
-        let any_case = path.iter().any(|step| matches!(step, Step::Name(name) if !name.exact));
-        let (text, nested) = match path {
-            [] => ("$".to_owned(), true),
-            [Step::Name(name)] => (name.text.clone(), false),
-            path => (path_text(path), true),
-        };
-        let mut metadata = HashMap::new();
-        if nested {
-            metadata.insert("path".to_owned(), text.clone());
+        match path {
+            [Step::Name(name)] if name.exact => self.path(name.text.clone(), None),
+            [Step::Name(name)] => self.path(name.text.clone(), Some(path_text(path))),
+            path => self.path(path_text(path), Some(path_text(path))),
         }
-        if any_case {
-            metadata.insert("ignore_case".to_owned(), "true".to_owned());
-        }
-        self.path(text, metadata, !any_case)
     }
 
-    fn path(&mut self, text: String, metadata: HashMap<String, String>, exact: bool) -> usize {
+    /// The column of this name and path, the same one each time.
+    fn path(&mut self, name: String, path: Option<String>) -> usize {
+        let key = path.clone().unwrap_or_else(|| exact_name(&name));
         let fields = &mut self.fields;
-        *self.paths.entry((text.clone(), exact)).or_insert_with(|| {
-            fields.push(Field::new(text, DataType::Utf8, true).with_metadata(metadata));
+        *self.paths.entry(key).or_insert_with(|| {
+            let field = Field::new(name, DataType::Utf8, true);
+            fields.push(match path {
+                Some(path) => field.with_metadata(HashMap::from([("path".to_owned(), path)])),
+                None => field,
+            });
             fields.len() - 1
         })
     }
+}
+
+fn ambiguous(name: &Name, a: &str, b: &str) -> SelectError {
+    let message = format!("\"{}\" is \"{a}\" or \"{b}\": write the name in double quotes", name.text);
+    SelectError::new("AmbiguousFieldName", message)
+}
+
+fn exact_name(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 fn csv_field(name: &str) -> Field {
@@ -139,20 +219,24 @@ fn csv_field(name: &str) -> Field {
     Field::new(name, DataType::Utf8, true)
 }
 
-/// The path inside a record: without the alias of the table, or `S3Object`, or `_1` where nothing is named.
-pub(super) fn without_alias<'a>(steps: &'a [Step], alias: Option<&Name>) -> &'a [Step] {
-    let is_row = |name: &Name| match alias {
+/// Whether the name stands for a whole row: the alias of the table, or `_1` where nothing is named.
+fn is_row(name: &Name, alias: Option<&Name>) -> bool {
+    match alias {
         Some(alias) if alias.exact => name.text == alias.text,
         Some(alias) => name.means(&alias.text),
         None => name.text == "_1" && !name.exact,
-    };
+    }
+}
+
+/// The path inside a record: without what stands for the row, or `S3Object`.
+pub(super) fn without_alias<'a>(steps: &'a [Step], alias: Option<&Name>) -> &'a [Step] {
     match steps {
-        [Step::Name(name), rest @ ..] if !rest.is_empty() && (is_row(name) || name.means("s3object")) => rest,
+        [Step::Name(name), rest @ ..] if !rest.is_empty() && (is_row(name, alias) || name.means("s3object")) => rest,
         all => all,
     }
 }
 
-/// A path as `a.b[0]`; names that would be read as something else are in double quotes.
+/// A path as `a."B"[0]`: a bare name is found in any case, a name in double quotes as it is written.
 pub(super) fn path_text(steps: &[Step]) -> String {
     let mut text = String::new();
     for step in steps {
@@ -162,10 +246,12 @@ pub(super) fn path_text(steps: &[Step]) -> String {
                 if !text.is_empty() {
                     text.push('.');
                 }
-                if !name.text.is_empty() && name.text.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-')) {
+                let plain =
+                    !name.text.is_empty() && name.text.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '$'));
+                if plain && !name.exact && name.text != "$" {
                     text.push_str(&name.text);
                 } else {
-                    text.push_str(&format!("\"{}\"", name.text.replace('"', "\"\"")));
+                    text.push_str(&exact_name(&name.text));
                 }
             }
         }

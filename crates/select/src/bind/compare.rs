@@ -2,23 +2,71 @@
 //!
 //! AWS documents one rule: without a CAST all input is text. So text compares with text, as bytes. A number
 //! beside text is taken as it is written where only equality is asked (`_1 = 100`); where order is asked that
-//! would put '9' behind '10', so the statement is refused with the way out. JSON and Parquet have types of
-//! their own, and constants adapt to them.
+//! would put '9' behind '10', so the statement is refused with the way out. Values of JSON compare by the kinds
+//! they have in each record. Parquet has types of its own, and constants adapt to them.
 
 use arrow_schema::{DataType, TimeUnit};
-use pushdown::{Expr, Literal};
+use pushdown::{CompareOp, Expr, Function, Literal};
 
 use super::constant;
-use super::kind::{Kind, Typed};
+use super::kind::{Kind, Typed, call, cast, instant_type};
 use crate::SelectError;
 
 const DAY: i64 = 86_400_000_000;
 
-/// Two values made comparable; `ordered` if more than equality is asked.
+/// A comparison of two values.
+pub(super) fn compare(op: CompareOp, a: Typed, b: Typed) -> Result<Typed, SelectError> {
+    let ordered = !matches!(op, CompareOp::Eq | CompareOp::NotEq);
+    if a.kind == Kind::Null || b.kind == Kind::Null {
+        return Ok(Typed::boolean(Expr::compare(op, a.opened().expr, b.opened().expr)));
+    }
+    if (a.kind.is_token() && !b.kind.is_time()) || (b.kind.is_token() && !a.kind.is_time()) {
+        return compare_tokens(op, a, b);
+    }
+    if !ordered && constants_of_two_kinds(&a, &b) {
+        return Ok(Typed::boolean(Expr::Literal(Literal::Boolean(op == CompareOp::NotEq))));
+    }
+    let (a, b) = meet(a, b, ordered)?;
+    Ok(Typed::boolean(Expr::compare(op, a.expr, b.expr)))
+}
+
+/// A number and a text, both written in the statement: they differ, whatever the digits.
+fn constants_of_two_kinds(a: &Typed, b: &Typed) -> bool {
+    let text = |typed: &Typed| matches!(typed.expr, Expr::Literal(Literal::Utf8(_))) && typed.kind == Kind::Text;
+    (text(a) && b.written.is_some()) || (text(b) && a.written.is_some())
+}
+
+fn compare_tokens(op: CompareOp, a: Typed, b: Typed) -> Result<Typed, SelectError> {
+    if let (Kind::Number, other @ (Kind::Text | Kind::Bool)) | (other @ (Kind::Text | Kind::Bool), Kind::Number) =
+        (a.kind, b.kind)
+    {
+        return Err(mismatch(Kind::Number, other));
+    }
+    let (a, b) = (a.token(), b.token());
+    Ok(Typed::boolean(match op {
+        CompareOp::Eq => call(Function::TokenEq, vec![a, b]),
+        CompareOp::NotEq => Expr::Not(Box::new(call(Function::TokenEq, vec![a, b]))),
+        CompareOp::Lt => call(Function::TokenLt, vec![a, b]),
+        CompareOp::LtEq => call(Function::TokenLtEq, vec![a, b]),
+        CompareOp::Gt => call(Function::TokenLt, vec![b, a]),
+        CompareOp::GtEq => call(Function::TokenLtEq, vec![b, a]),
+    }))
+}
+
+/// Two values made comparable, neither a token beside anything but a time; `ordered` if more than equality is asked.
 pub(super) fn meet(a: Typed, b: Typed, ordered: bool) -> Result<(Typed, Typed), SelectError> {
     match (a.kind, b.kind) {
-        (Kind::Null, _) | (_, Kind::Null) | (Kind::Token, Kind::Token | Kind::Text) => Ok((a.opened(), b.opened())),
-        (Kind::Token, _) => meet_token(a, b),
+        (Kind::Null, _) | (_, Kind::Null) => Ok((a, b)),
+        (Kind::Token, time) if time.is_time() => {
+            let text = a.opened().expr;
+            let a = match time {
+                Kind::Date => Typed::new(cast(text, DataType::Date32), time),
+                _ => Typed::new(cast(text, instant_type()), Kind::Timestamp { utc: true }),
+            };
+            meet(a, b, ordered)
+        }
+        (Kind::Ion, _) => meet_ion(a, b, ordered),
+        (_, Kind::Ion) => meet_ion(b, a, ordered).map(|(b, a)| (a, b)),
         (Kind::Text, Kind::Text)
         | (Kind::Bool, Kind::Bool)
         | (Kind::Date, Kind::Date)
@@ -43,13 +91,13 @@ pub(super) fn meet(a: Typed, b: Typed, ordered: bool) -> Result<(Typed, Typed), 
             Expr::Literal(Literal::Timestamp(micros, _)) if micros % DAY == 0 => Ok((a, date(micros / DAY)?)),
             _ => {
                 let to = DataType::Timestamp(TimeUnit::Microsecond, None);
-                let a = Typed::new(Expr::Cast(Box::new(a.expr), to), Kind::Timestamp { utc: false });
+                let a = Typed::new(cast(a.expr, to), Kind::Timestamp { utc: false });
                 Ok(same_zone(a, b))
             }
         },
         (Kind::Timestamp { utc }, Kind::Text) => match &b.expr {
             Expr::Literal(Literal::Utf8(text)) => {
-                let literal = Expr::Literal(Literal::Timestamp(constant::timestamp(text)?, utc));
+                let literal = Expr::Literal(Literal::Timestamp(constant::timestamp(text)?.micros(), utc));
                 Ok((a, Typed::new(literal, Kind::Timestamp { utc })))
             }
             _ => Err(mismatch(a.kind, b.kind)),
@@ -57,6 +105,16 @@ pub(super) fn meet(a: Typed, b: Typed, ordered: bool) -> Result<(Typed, Typed), 
         // The other way around is the same, once.
         (left, right) if rank(left) > rank(right) => meet(b, a, ordered).map(|(b, a)| (a, b)),
         (left, right) => Err(mismatch(left, right)),
+    }
+}
+
+/// A timestamp of text and something else.
+fn meet_ion(ion: Typed, other: Typed, ordered: bool) -> Result<(Typed, Typed), SelectError> {
+    let ion = ion.instant();
+    match other.kind {
+        Kind::Date | Kind::Timestamp { .. } | Kind::Text | Kind::Token => meet(ion, other, ordered),
+        Kind::Ion => Ok((ion, other.instant())),
+        kind => Err(mismatch(Kind::Ion, kind)),
     }
 }
 
@@ -73,36 +131,6 @@ fn rank(kind: Kind) -> u8 {
 
 fn mismatch(left: Kind, right: Kind) -> SelectError {
     SelectError::types(format!("{left} does not compare with {right}: write a CAST"))
-}
-
-/// A token of JSON takes the kind of what it meets.
-fn meet_token(token: Typed, other: Typed) -> Result<(Typed, Typed), SelectError> {
-    match other.kind {
-        Kind::Bool => {
-            let text = match other.expr {
-                Expr::Literal(Literal::Boolean(value)) => Expr::text(value.to_string()),
-                expr => Expr::Cast(Box::new(expr), DataType::Utf8),
-            };
-            Ok((token.opened(), Typed::new(text, Kind::Text)))
-        }
-        Kind::Float if other.written.is_none() => {
-            let float = Expr::Cast(Box::new(token.opened().expr), DataType::Float64);
-            Ok((Typed::new(float, Kind::Float), other))
-        }
-        Kind::Int | Kind::Decimal(_) | Kind::Float => {
-            let number = token.number()?;
-            let other = adapt(&other, number.kind).unwrap_or(other);
-            Ok((number, other))
-        }
-        Kind::Date | Kind::Timestamp { .. } => {
-            let to = match other.kind {
-                Kind::Date => DataType::Date32,
-                _ => DataType::Timestamp(TimeUnit::Microsecond, Some("+00:00".into())),
-            };
-            Ok((Typed::new(Expr::Cast(Box::new(token.opened().expr), to), other.kind), other))
-        }
-        kind => Err(mismatch(Kind::Token, kind)),
-    }
 }
 
 /// A constant number in the type of the other side, if it is the same number there. The evaluator then
@@ -138,7 +166,7 @@ fn same_zone(mut a: Typed, mut b: Typed) -> (Typed, Typed) {
 /// A text constant as a date.
 fn date_constant(typed: &Typed) -> Result<Typed, SelectError> {
     match &typed.expr {
-        Expr::Literal(Literal::Utf8(text)) => match constant::timestamp(text)? {
+        Expr::Literal(Literal::Utf8(text)) => match constant::timestamp(text)?.micros() {
             micros if micros % DAY == 0 => date(micros / DAY),
             _ => Err(SelectError::types(format!("'{text}' is no date: write CAST(… AS TIMESTAMP)"))),
         },
@@ -151,32 +179,31 @@ fn date(days: i64) -> Result<Typed, SelectError> {
     Ok(Typed::new(Expr::Literal(Literal::Date(days)), Kind::Date))
 }
 
-/// Several values that stand for one, as in CASE and COALESCE: all of one kind afterwards.
+/// Several values that stand for one, as in CASE and COALESCE: all of one kind afterwards, tokens if nothing else
+/// holds them all.
 pub(super) fn unify(all: Vec<Typed>) -> Result<(Vec<Expr>, Kind), SelectError> {
-    let numbers = all.iter().any(|typed| typed.kind.is_number());
-    let texts = all.iter().any(|typed| typed.kind == Kind::Text);
     let mut kind = Kind::Null;
-    let mut exprs = Vec::with_capacity(all.len());
-    for typed in all {
-        let typed = match (typed.kind, &typed.written) {
-            (Kind::Token, _) if numbers && !texts => typed.number()?,
-            (Kind::Token, _) => typed.opened(),
-            (_, Some(written)) if texts => Typed::new(Expr::text(written.clone()), Kind::Text),
-            _ => typed,
-        };
+    for typed in &all {
         kind = match (kind, typed.kind) {
             (Kind::Null, other) | (other, Kind::Null) => other,
             (a, b) if a == b => a,
-            (a, b) if a.is_number() && b.is_number() => {
-                if a == Kind::Float || b == Kind::Float {
-                    Kind::Float
-                } else {
-                    Kind::Decimal(None)
-                }
+            (Kind::Number, b) | (b, Kind::Number) if b.is_number() => Kind::Number,
+            (a, b) if a.is_number() && b.is_number() => match (a, b) {
+                (Kind::Float, _) | (_, Kind::Float) => Kind::Float,
+                _ => Kind::Decimal(None),
+            },
+            (a, b) if a.is_time() && b.is_time() => Kind::Timestamp { utc: true },
+            (Kind::Other, b) | (b, Kind::Other) => {
+                return Err(SelectError::types(format!("results must be of one type, not {} and {b}", Kind::Other)));
             }
-            (a, b) => return Err(SelectError::types(format!("results must be of one type, not {a} and {b}"))),
+            _ => Kind::Token,
         };
-        exprs.push(typed.expr);
     }
-    Ok((exprs, kind))
+    let exprs = all.into_iter().map(|typed| match kind {
+        _ if typed.kind == Kind::Null => typed.expr,
+        Kind::Token | Kind::Number => typed.value().token(),
+        Kind::Timestamp { .. } if typed.kind == Kind::Ion => typed.instant().expr,
+        _ => typed.expr,
+    });
+    Ok((exprs.collect(), kind))
 }

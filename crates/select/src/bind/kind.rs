@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use arrow_schema::DataType;
-use pushdown::{Expr, Function};
+use arrow_schema::{DataType, TimeUnit};
+use pushdown::{Expr, Function, Literal, Timestamp, token};
 
 use crate::SelectError;
 
@@ -21,9 +21,13 @@ pub(super) enum Kind {
     Timestamp {
         utc: bool,
     },
-    /// A value of JSON whose kind shows only in each record.
+    /// A timestamp as text, with its precision and offset.
+    Ion,
+    /// A token of JSON, whose kind shows only in each record.
     Token,
-    /// A type that only comes out as it is: lists, structs, binary.
+    /// A token of JSON that is a number or NULL.
+    Number,
+    /// A type that only comes out as it is: lists and structs.
     Other,
 }
 
@@ -33,11 +37,14 @@ impl Kind {
         match data_type {
             DataType::Null => Self::Null,
             DataType::Boolean => Self::Bool,
-            DataType::Decimal128(precision, scale) => Self::Decimal(Some((*precision, *scale))),
+            DataType::Decimal128(precision, scale)
+            | DataType::Decimal64(precision, scale)
+            | DataType::Decimal32(precision, scale) => Self::Decimal(Some((*precision, *scale))),
             DataType::Float16 | DataType::Float32 | DataType::Float64 => Self::Float,
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Self::Text,
-            DataType::Date32 => Self::Date,
+            DataType::Date32 | DataType::Date64 => Self::Date,
             DataType::Timestamp(_, zone) => Self::Timestamp { utc: zone.is_some() },
+            DataType::Dictionary(_, values) => Self::of(values),
             integer if integer.is_integer() => Self::Int,
             _ => Self::Other,
         }
@@ -45,6 +52,15 @@ impl Kind {
 
     pub(super) fn is_number(self) -> bool {
         matches!(self, Self::Int | Self::Decimal(_) | Self::Float)
+    }
+
+    /// Whether values of it travel as tokens.
+    pub(super) fn is_token(self) -> bool {
+        matches!(self, Self::Token | Self::Number)
+    }
+
+    pub(super) fn is_time(self) -> bool {
+        matches!(self, Self::Date | Self::Timestamp { .. } | Self::Ion)
     }
 }
 
@@ -54,11 +70,11 @@ impl fmt::Display for Kind {
             Self::Null => "NULL",
             Self::Bool => "a Boolean",
             Self::Int => "an integer",
-            Self::Decimal(_) => "a decimal",
+            Self::Decimal(_) | Self::Number => "a decimal",
             Self::Float => "a float",
             Self::Text => "text",
             Self::Date => "a date",
-            Self::Timestamp { .. } => "a timestamp",
+            Self::Timestamp { .. } | Self::Ion => "a timestamp",
             Self::Token => "a value of JSON",
             Self::Other => "a value of another type",
         })
@@ -74,42 +90,112 @@ pub(super) struct Typed {
     pub(super) written: Option<String>,
 }
 
+pub(super) fn call(function: Function, args: Vec<Expr>) -> Expr {
+    Expr::Call(function, args)
+}
+
+pub(super) fn cast(expr: Expr, to: DataType) -> Expr {
+    Expr::Cast(Box::new(expr), to)
+}
+
+/// The type in which instants are compared.
+pub(super) fn instant_type() -> DataType {
+    DataType::Timestamp(TimeUnit::Microsecond, Some("+00:00".into()))
+}
+
 impl Typed {
     pub(super) fn new(expr: Expr, kind: Kind) -> Self {
         Self { expr, kind, written: None }
     }
 
     pub(super) fn null() -> Self {
-        Self::new(Expr::Literal(pushdown::Literal::Null), Kind::Null)
+        Self::new(Expr::Literal(Literal::Null), Kind::Null)
     }
 
-    /// A token of JSON as text; anything else as it is.
-    pub(super) fn opened(self) -> Self {
+    pub(super) fn boolean(expr: Expr) -> Self {
+        Self::new(expr, Kind::Bool)
+    }
+
+    /// The value as it is, with NULL for the `null` of JSON.
+    pub(super) fn value(self) -> Self {
         match self.kind {
-            Kind::Token => Self::new(Expr::Call(Function::JsonText, vec![self.expr]), Kind::Text),
+            kind if kind.is_token() && !self.expr.is_token() => {
+                Self::new(call(Function::JsonValue, vec![self.expr]), self.kind)
+            }
             _ => self,
         }
     }
 
-    /// As text, for functions of text.
+    /// What CAST to STRING makes of a token: any scalar as text.
+    pub(super) fn opened(self) -> Self {
+        match self.kind {
+            Kind::Token => Self::new(call(Function::JsonText, vec![self.expr]), Kind::Text),
+            Kind::Number => Self::new(self.expr, Kind::Text),
+            _ => self,
+        }
+    }
+
+    /// As text, for functions of text. A token that is no text is NULL.
     pub(super) fn text(self) -> Result<Self, SelectError> {
         match self.kind {
-            Kind::Token => Ok(self.opened()),
-            Kind::Text | Kind::Null => Ok(self),
+            Kind::Token => Ok(Self::new(call(Function::JsonString, vec![self.expr]), Kind::Text)),
+            Kind::Text => Ok(self),
+            Kind::Null => Ok(Self::new(cast(self.expr, DataType::Utf8), Kind::Text)),
             other => Err(SelectError::types(format!("text is needed here, not {other}: write CAST(… AS STRING)"))),
         }
     }
 
-    /// As a number, for arithmetic and sums.
+    /// As a number, for arithmetic and sums. A token that is no number is NULL in arithmetic.
     pub(super) fn number(self) -> Result<Self, SelectError> {
         match self.kind {
-            Kind::Token => {
-                let number = Expr::Call(Function::ToNumber, vec![Expr::Call(Function::JsonText, vec![self.expr])]);
-                let wide = arrow_schema::DataType::Decimal128(38, 10);
-                Ok(Self::new(Expr::Cast(Box::new(number), wide), Kind::Decimal(Some((38, 10)))))
-            }
-            Kind::Int | Kind::Decimal(_) | Kind::Float | Kind::Null => Ok(self),
+            Kind::Int | Kind::Decimal(_) | Kind::Float | Kind::Null | Kind::Token | Kind::Number => Ok(self),
             other => Err(SelectError::types(format!("a number is needed here, not {other}: write CAST(… AS DECIMAL)"))),
         }
+    }
+
+    /// As a timestamp, for functions of dates.
+    pub(super) fn time(self) -> Result<Self, SelectError> {
+        match self.kind {
+            Kind::Null => Ok(Self::new(cast(self.expr, DataType::Utf8), Kind::Ion)),
+            kind if kind.is_time() => Ok(self),
+            other => {
+                Err(SelectError::types(format!("a timestamp is needed here, not {other}: write CAST(… AS TIMESTAMP)")))
+            }
+        }
+    }
+
+    /// As a token, to meet values whose kinds are not known.
+    pub(super) fn token(self) -> Expr {
+        let constant = match &self.expr {
+            _ if self.kind.is_token() => return self.expr,
+            Expr::Literal(Literal::Null) => return self.expr,
+            Expr::Literal(Literal::Utf8(text)) => Some(token::quoted(text)),
+            Expr::Literal(literal @ (Literal::Boolean(_) | Literal::Int64(_) | Literal::Decimal(..))) => {
+                Some(literal.to_string().to_lowercase())
+            }
+            _ => None,
+        };
+        match constant {
+            Some(token) => Expr::text(token),
+            None => call(Function::ToToken, vec![self.expr]),
+        }
+    }
+
+    /// A timestamp of text as an instant, which compares.
+    pub(super) fn instant(self) -> Self {
+        if self.kind != Kind::Ion {
+            return self;
+        }
+        let kind = Kind::Timestamp { utc: true };
+        let expr = match self.expr {
+            Expr::Literal(Literal::Utf8(text)) => match Timestamp::parse(&text) {
+                Some(timestamp) => Expr::Literal(Literal::Timestamp(timestamp.micros(), true)),
+                None => cast(Expr::text(text), instant_type()),
+            },
+            // The cast reads what the function would, and decoders know it.
+            Expr::Call(Function::ToTimestamp, mut args) if args.len() == 1 => cast(args.remove(0), instant_type()),
+            other => cast(other, instant_type()),
+        };
+        Self::new(expr, kind)
     }
 }

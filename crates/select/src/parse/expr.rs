@@ -3,7 +3,7 @@
 //! Long chains of AND and OR become one flat node. Everything else that nests counts towards the depth limit,
 //! chains of arithmetic too, because they make trees as deep as they are long.
 
-use pushdown::{AggregateFunction, ArithmeticOp, CompareOp, limits};
+use pushdown::{AggregateFunction, ArithmeticOp, CompareOp, DatePart, Timestamp, limits};
 
 use super::Parser;
 use crate::SelectError;
@@ -55,19 +55,48 @@ impl Parser {
         Ok(Ast::Not(Box::new(inner)))
     }
 
+    /// `=` and `<>`, looser than all other comparisons.
     fn predicate(&mut self) -> Result<Ast, SelectError> {
-        let left = Box::new(self.sum()?);
-        let op = match self.peek() {
-            Token::Symbol("=") => CompareOp::Eq,
-            Token::Symbol("<>" | "!=") => CompareOp::NotEq,
-            Token::Symbol("<") => CompareOp::Lt,
-            Token::Symbol("<=") => CompareOp::LtEq,
-            Token::Symbol(">") => CompareOp::Gt,
-            Token::Symbol(">=") => CompareOp::GtEq,
-            _ => return self.word_predicate(*left),
-        };
-        self.advance();
-        Ok(Ast::Compare(op, left, Box::new(self.sum()?)))
+        let mut left = self.relation()?;
+        let depth = self.depth;
+        loop {
+            let op = match self.peek() {
+                Token::Symbol("=") => CompareOp::Eq,
+                Token::Symbol("<>" | "!=") => CompareOp::NotEq,
+                _ => break,
+            };
+            self.advance();
+            self.deeper()?;
+            left = Ast::Compare(op, Box::new(left), Box::new(self.relation()?));
+        }
+        self.depth = depth;
+        Ok(left)
+    }
+
+    fn relation(&mut self) -> Result<Ast, SelectError> {
+        let mut left = self.sum()?;
+        let depth = self.depth;
+        loop {
+            let op = match self.peek() {
+                Token::Symbol("<") => CompareOp::Lt,
+                Token::Symbol("<=") => CompareOp::LtEq,
+                Token::Symbol(">") => CompareOp::Gt,
+                Token::Symbol(">=") => CompareOp::GtEq,
+                Token::Word(word)
+                    if ["IS", "NOT", "IN", "BETWEEN", "LIKE"].iter().any(|w| word.eq_ignore_ascii_case(w)) =>
+                {
+                    self.deeper()?;
+                    left = self.word_predicate(left)?;
+                    continue;
+                }
+                _ => break,
+            };
+            self.advance();
+            self.deeper()?;
+            left = Ast::Compare(op, Box::new(left), Box::new(self.sum()?));
+        }
+        self.depth = depth;
+        Ok(left)
     }
 
     /// IS, IN, BETWEEN and LIKE.
@@ -80,7 +109,7 @@ impl Parser {
             } else if self.keyword("MISSING") {
                 Ast::IsMissing(left)
             } else {
-                return Err(self.error("ParseExpectedKeyword", "expected NULL or MISSING after IS"));
+                return Err(self.error("ParseExpectedTypeName", "expected NULL or MISSING after IS"));
             };
             return Ok(if negated { Ast::Not(Box::new(test)) } else { test });
         }
@@ -105,10 +134,7 @@ impl Parser {
             let escape = if self.keyword("ESCAPE") { Some(Box::new(self.sum()?)) } else { None };
             return Ok(Ast::Like { expr: left, pattern, escape, negated });
         }
-        if negated {
-            return Err(self.error("ParseExpectedKeyword", "expected IN, BETWEEN or LIKE after NOT"));
-        }
-        Ok(*left)
+        Err(self.error("ParseExpectedKeyword", "expected IN, BETWEEN or LIKE after NOT"))
     }
 
     fn sum(&mut self) -> Result<Ast, SelectError> {
@@ -173,6 +199,7 @@ impl Parser {
         let literal = match self.peek() {
             Token::Number(digits) => Ast::Number(digits.clone()),
             Token::Text(text) => Ast::Text(text.clone()),
+            Token::Ion(text) => self.ion(text)?,
             Token::Symbol("(") => {
                 self.advance();
                 if self.word().as_deref() == Some("SELECT") {
@@ -186,9 +213,17 @@ impl Parser {
             Token::Word(_) => match self.word().as_deref() {
                 Some("TRUE") => Ast::Bool(true),
                 Some("FALSE") => Ast::Bool(false),
-                // As a value, what is missing is NULL.
-                Some("NULL" | "MISSING") => Ast::Null,
+                Some("NULL") => Ast::Null,
+                Some("MISSING") => Ast::Missing,
                 Some("CASE") => return self.case(),
+                Some("CAST") if *self.ahead(1) != Token::Symbol("(") => {
+                    return match self.ahead(1) {
+                        Token::Text(_) | Token::Number(_) | Token::Ion(_) => {
+                            Err(self.error("ParseExpectedLeftParenAfterCast", "expected CAST(… AS type)"))
+                        }
+                        _ => self.path(),
+                    };
+                }
                 _ if *self.ahead(1) == Token::Symbol("(") => return self.call(),
                 _ => return self.path(),
             },
@@ -196,6 +231,31 @@ impl Parser {
         };
         self.advance();
         Ok(literal)
+    }
+
+    /// A value in backticks: a timestamp, a number, a text, a truth value or null.
+    fn ion(&self, written: &str) -> Result<Ast, SelectError> {
+        let text = written.trim();
+        if let Some(timestamp) = Timestamp::parse(text) {
+            // What Ion takes for a number is none.
+            return Ok(Ast::Timestamp(timestamp.to_string()));
+        }
+        let digits = text.strip_prefix('-').unwrap_or(text);
+        let is_number = digits.starts_with(|c: char| c.is_ascii_digit())
+            && digits.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'+' | b'-'))
+            && digits.parse::<f64>().is_ok();
+        let quoted = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+        Ok(match (text, quoted) {
+            ("true", _) => Ast::Bool(true),
+            ("false", _) => Ast::Bool(false),
+            ("null", _) => Ast::Null,
+            (_, Some(quoted)) if !quoted.contains(['"', '\\']) => Ast::Text(quoted.to_owned()),
+            (number, _) if is_number => Ast::Number(number.to_owned()),
+            _ => {
+                let message = "a value in backticks is a timestamp, a number, a text, true, false or null of Ion";
+                return Err(self.error("LexerInvalidIONLiteral", message));
+            }
+        })
     }
 
     fn path(&mut self) -> Result<Ast, SelectError> {
@@ -212,11 +272,17 @@ impl Parser {
                         Ok(index) => Step::Index(index),
                         Err(_) => return Err(self.error("ParseInvalidPathComponent", "expected an index or a name")),
                     },
+                    Token::Symbol("*") => {
+                        let message = "a path with a wildcard stands in FROM";
+                        return Err(self.error("ParseInvalidContextForWildcardInSelectList", message));
+                    }
                     Token::Text(name) => Step::Name(crate::ast::Name { text: name.clone(), exact: true }),
                     _ => return Err(self.error("ParseInvalidPathComponent", "expected an index or a name")),
                 });
                 self.advance();
-                self.expect("]")?;
+                if !self.symbol("]") {
+                    return Err(self.error("ParseInvalidPathComponent", "expected ']'"));
+                }
             } else {
                 break;
             }
@@ -266,6 +332,9 @@ impl Parser {
             "CAST" => return self.cast(),
             "SUBSTRING" => return self.substring(),
             "TRIM" => return self.trim(),
+            "DATE_ADD" | "DATE_DIFF" => return self.date_function(&name),
+            "EXTRACT" => return self.extract(),
+            "BLOOM_CONTAINS" => return self.bloom(),
             other => {
                 let (function, arity) = match other {
                     "NULLIF" => ("NULLIF", 2..=2),
@@ -273,7 +342,9 @@ impl Parser {
                     "LOWER" => ("LOWER", 1..=1),
                     "UPPER" => ("UPPER", 1..=1),
                     "CHAR_LENGTH" | "CHARACTER_LENGTH" => ("CHAR_LENGTH", 1..=1),
-                    "TO_TIMESTAMP" => ("TO_TIMESTAMP", 1..=1),
+                    "TO_TIMESTAMP" => ("TO_TIMESTAMP", 1..=2),
+                    "TO_STRING" => ("TO_STRING", 2..=2),
+                    "UTCNOW" => ("UTCNOW", 0..=0),
                     _ => {
                         self.next = here;
                         return Err(self.error("UnsupportedFunction", &format!("{name} is not supported")));
@@ -320,8 +391,7 @@ impl Parser {
             "FLOAT" => TypeName::Float,
             "STRING" => TypeName::Text,
             "TIMESTAMP" => TypeName::Timestamp,
-            // Without a scale AWS keeps every digit; ten of them is the most that leaves room for a whole part.
-            "DECIMAL" | "NUMERIC" => TypeName::Decimal(38, 10),
+            "DECIMAL" | "NUMERIC" => TypeName::Number,
             _ => {
                 let message = "the types are BOOL, INT, FLOAT, DECIMAL(p, s), STRING and TIMESTAMP";
                 return Err(self.error("ParseExpectedTypeName", message));
@@ -329,7 +399,7 @@ impl Parser {
         };
         self.advance();
         let to = match to {
-            TypeName::Decimal(..) if self.symbol("(") => {
+            TypeName::Number if self.symbol("(") => {
                 let precision = self.type_parameter()?;
                 let scale = if self.symbol(",") { self.type_parameter()? } else { 0 };
                 self.expect(")")?;
@@ -402,6 +472,54 @@ impl Parser {
         }
         self.expect(")")?;
         Ok(Ast::Call(function.unwrap_or("TRIM"), args))
+    }
+
+    /// `DATE_ADD(part, count, timestamp)` and `DATE_DIFF(part, timestamp, timestamp)`.
+    fn date_function(&mut self, name: &str) -> Result<Ast, SelectError> {
+        let mut args = vec![self.date_part(&[DatePart::TimezoneHour, DatePart::TimezoneMinute])?];
+        for _ in 0..2 {
+            if !self.symbol(",") {
+                let message = format!("{name} takes a date part and two more arguments");
+                return Err(self.error("EvaluatorInvalidArguments", &message));
+            }
+            args.push(self.expression()?);
+        }
+        self.expect(")")?;
+        Ok(Ast::Call(if name == "DATE_ADD" { "DATE_ADD" } else { "DATE_DIFF" }, args))
+    }
+
+    /// `EXTRACT(part FROM timestamp)`.
+    fn extract(&mut self) -> Result<Ast, SelectError> {
+        let part = self.date_part(&[])?;
+        if !self.keyword("FROM") {
+            return Err(self.error("ParseExpectedKeyword", "expected EXTRACT(part FROM timestamp)"));
+        }
+        let args = vec![part, self.expression()?];
+        self.expect(")")?;
+        Ok(Ast::Call("EXTRACT", args))
+    }
+
+    /// The name of a date part, none of `not`.
+    fn date_part(&mut self, not: &[DatePart]) -> Result<Ast, SelectError> {
+        match self.word().as_deref().and_then(DatePart::from_name).filter(|part| !not.contains(part)) {
+            Some(part) => {
+                self.advance();
+                Ok(Ast::Text(part.name().to_owned()))
+            }
+            None => Err(self.error("ParseExpectedDatePart", "expected YEAR, MONTH, DAY, HOUR, MINUTE or SECOND")),
+        }
+    }
+
+    /// `BLOOM_CONTAINS(expr, 'base64')`.
+    fn bloom(&mut self) -> Result<Ast, SelectError> {
+        let expr = Box::new(self.expression()?);
+        self.expect(",")?;
+        let Token::Text(filter) = self.peek().clone() else {
+            return Err(self.error("EvaluatorInvalidArguments", "the filter of BLOOM_CONTAINS is a constant text"));
+        };
+        self.advance();
+        self.expect(")")?;
+        Ok(Ast::Bloom(expr, filter))
     }
 
     /// Expressions with commas between them, up to the closing symbol.

@@ -7,6 +7,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use redb::{
@@ -56,6 +57,8 @@ pub(crate) struct Index {
     disk: Arc<dyn Disk>,
     /// None only after it failed and could not be opened again yet.
     db: RwLock<Option<Database>>,
+    /// A change may be in the file or not, and what is in memory does not tell.
+    in_doubt: AtomicBool,
 }
 
 pub(super) fn encode(record: &impl Serialize) -> Result<Vec<u8>> {
@@ -90,12 +93,14 @@ impl Index {
             disk.apply(Change::Rename { from: &draft, to: path }).map_err(io)?;
         }
         let db = database(path, disk)?;
-        Ok(Self { path: path.to_owned(), disk: Arc::clone(disk), db: RwLock::new(Some(db)) })
+        let (disk, in_doubt) = (Arc::clone(disk), AtomicBool::new(false));
+        Ok(Self { path: path.to_owned(), disk, db: RwLock::new(Some(db)), in_doubt })
     }
 
     /// Begins a transaction; opens the index anew if it failed before.
     fn begin<T>(&self, begin: impl Fn(&Database) -> Result<T, TransactionError>) -> Result<T> {
-        let attempt = |db: &Option<Database>| match db.as_ref().map(&begin) {
+        let usable = |_: &&Database| !self.in_doubt.load(Ordering::SeqCst);
+        let attempt = |db: &Option<Database>| match db.as_ref().filter(usable).map(&begin) {
             None | Some(Err(TransactionError::Storage(StorageError::PreviousIo))) => None,
             Some(begun) => Some(begun.map_err(StoreError::from)),
         };
@@ -111,6 +116,7 @@ impl Index {
         // Closed first, since it locks its file.
         *db = None;
         *db = Some(database(&self.path, &self.disk)?);
+        self.in_doubt.store(false, Ordering::SeqCst);
         attempt(&db).unwrap_or(Err(StoreError::Index(Box::new(redb::Error::PreviousIo))))
     }
 
@@ -122,16 +128,14 @@ impl Index {
     /// Runs `change` in a write transaction: all of it is durable when this returns, or none of it happened.
     pub(super) fn write<T>(&self, change: impl FnOnce(&WriteTransaction) -> Result<T>) -> Result<T> {
         let tx = self.begin(|db| db.begin_write())?;
-        match change(&tx) {
-            Ok(done) => {
-                tx.commit()?;
-                Ok(done)
-            }
-            Err(error) => {
-                tx.abort()?;
-                Err(error)
-            }
+        let done = match change(&tx) {
+            Ok(done) => tx.commit().map(|()| done).map_err(StoreError::from),
+            Err(error) => tx.abort().map_err(StoreError::from).and(Err(error)),
+        };
+        if done.as_ref().is_err_and(StoreError::is_uncertain) {
+            self.in_doubt.store(true, Ordering::SeqCst);
         }
+        done
     }
 
     pub fn create_bucket(&self, meta: &BucketMeta, limit: usize) -> Result<()> {

@@ -105,7 +105,7 @@ pub(crate) fn service(
 }
 
 /// Who signed a request, as the outer or the inner service knows it.
-fn signer<'a, T>(req: &'a S3Request<T>) -> Option<&'a Signer> {
+fn signer<T>(req: &S3Request<T>) -> Option<&Signer> {
     req.credentials.as_ref().or_else(|| req.extensions.get())
 }
 

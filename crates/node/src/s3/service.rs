@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use http::header::{
-    ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, CONNECTION, CONTENT_TYPE, HOST, ORIGIN,
+    ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, CONNECTION, CONTENT_TYPE, EXPECT, HOST, ORIGIN,
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use s3s::service::S3Service;
@@ -33,6 +33,8 @@ struct Asking {
     id: Option<String>,
     path: String,
     attributes: bool,
+    /// It waits for the node's word before it sends its body.
+    expects: bool,
     /// Bucket, origin and method of a page's request.
     origin: Option<(String, String, Method)>,
 }
@@ -59,8 +61,9 @@ impl Service {
             response.headers_mut().extend(allowed.unwrap_or_default());
         }
         asking.finish(&mut response);
-        if !body.is_over() {
-            // What is left of it would be taken for the next request.
+        if !body.is_over() || (asking.expects && response.status().is_client_error()) {
+            // What is left of it would be taken for the next request; and boto3 mistakes the answer to its next
+            // request for one to the request whose body it did not send, even if that was empty.
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         Ok(response)
@@ -73,6 +76,7 @@ impl Service {
         Asking {
             id: request.extensions().get::<RequestId>().map(|id| id.0.clone()),
             path: request.uri().path().to_owned(),
+            expects: request.headers().contains_key(EXPECT),
             attributes: request.uri().query().is_some_and(|query| query.split('&').any(|pair| pair == "attributes")),
             origin: bucket.zip(origin).map(|(bucket, origin)| (bucket, origin.to_owned(), request.method().clone())),
         }
@@ -167,7 +171,7 @@ mod tests {
     #[test]
     fn errors_name_the_request() {
         let asking =
-            Asking { id: Some("7".into()), path: "/b/<k>&".into(), attributes: false, origin: None };
+            Asking { id: Some("7".into()), path: "/b/<k>&".into(), expects: false, attributes: false, origin: None };
         let signed = asking.sign("<Error><Code>X</Code></Error>");
         assert_eq!(
             signed,

@@ -71,12 +71,23 @@ pub fn scan(
     counters: Arc<ScanCounters>,
 ) -> Result<BoxStream<'static, Result<RecordBatch>>> {
     let schema = output_schema(&fragment)?;
+    let options = at_most_limit(&fragment, options);
     let (source, input, output) = Source::open(&fragment, reader, range, &options, counters)?;
     let sink = Sink::new(&fragment, &output, &input, Arc::clone(&schema))?;
     let enough = options.batch_rows.div_ceil(2);
     let small = BatchCoalescer::new(schema, enough).with_biggest_coalesce_batch_size(Some(enough));
     let scan = Scan { source: Some(source), sink: Some(sink), small };
     Ok(stream::try_unfold(scan, |mut scan| async move { Ok(scan.next().await?.map(|batch| (batch, scan))) }).boxed())
+}
+
+/// Where a LIMIT ends the reading, rows after it are not even decoded: one that is broken is none of its business.
+fn at_most_limit(fragment: &Fragment, options: ScanOptions) -> ScanOptions {
+    let rows = match (&fragment.output, fragment.limit) {
+        (Output::Rows(_), Some(limit)) if fragment.order.is_empty() && fragment.predicate.is_none() => limit,
+        _ => return options,
+    };
+    let batch_rows = usize::try_from(rows).unwrap_or(usize::MAX).clamp(1, options.batch_rows.max(1));
+    ScanOptions { batch_rows, ..options }
 }
 
 enum Source {

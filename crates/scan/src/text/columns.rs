@@ -11,13 +11,13 @@ use arrow::array::timezone::Tz;
 use arrow::array::types::*;
 use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, GenericStringArray, OffsetSizeTrait, PrimitiveArray, StringArray,
-    StringViewArray, new_empty_array,
+    StringViewArray, TimestampMicrosecondArray, new_empty_array,
 };
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute::{CastOptions, can_cast_types, cast_with_options, concat};
 use arrow::datatypes::{DataType, TimeUnit};
 use arrow::error::ArrowError;
-use pushdown::{Error, NullRule, Result};
+use pushdown::{Error, NullRule, Result, Timestamp};
 
 use super::fields::{FieldColumn, Span};
 use super::values;
@@ -170,6 +170,14 @@ fn respelled<T: ArrowPrimitiveType>(field: &[u8], data_type: &DataType, spelling
     match spelling {
         Spelling::Declared => None,
         Spelling::Cast => {
+            if let DataType::Timestamp(..) = data_type
+                && let Some(time) = std::str::from_utf8(field).ok().and_then(|text| Timestamp::parse(text.trim()))
+            {
+                // S3 Select's shorter spellings: a year, a month, a time without seconds.
+                let micros = TimestampMicrosecondArray::from(vec![time.micros()]).with_timezone("+00:00");
+                let value = cast_with_options(&micros, data_type, &CastOptions::default()).ok()?;
+                return value.as_any().downcast_ref::<PrimitiveArray<T>>().map(|array| array.value(0));
+            }
             arrow_cast(field, data_type)?.as_any().downcast_ref::<PrimitiveArray<T>>().map(|array| array.value(0))
         }
     }

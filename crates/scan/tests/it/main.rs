@@ -5,6 +5,7 @@ mod compression;
 mod csv_marks;
 mod csv_rules;
 mod expressions;
+mod groups;
 mod hostile;
 mod json;
 mod json_paths;

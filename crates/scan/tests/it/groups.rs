@@ -1,0 +1,145 @@
+//! Aggregates with groups, top-k, the last projection, and Bloom filters.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, SchemaRef};
+use pushdown::{
+    AggregateCall, AggregateFunction, ArithmeticOp, BloomFilter, ErrorKind, Expr, Fragment, Function, Key, NamedExpr,
+    Output, SortKey,
+};
+
+use crate::support::*;
+
+fn call(function: AggregateFunction, argument: Option<Expr>) -> AggregateCall {
+    AggregateCall { function, argument, name: function.sql().into() }
+}
+
+fn key(column: usize) -> NamedExpr {
+    NamedExpr { expr: Expr::Column(column), name: format!("k{column}") }
+}
+
+fn sorted(mut rows: Vec<String>) -> Vec<String> {
+    rows.sort();
+    rows
+}
+
+fn by(expr: Expr, descending: bool) -> SortKey {
+    SortKey { expr, descending, nulls_first: descending }
+}
+
+fn sales() -> SchemaRef {
+    schema(&[("city", DataType::Utf8), ("n", DataType::Int64), ("price", DataType::Decimal128(10, 2))])
+}
+
+const SALES: &str = "Oslo,1,1.50\nRome,2,\nOslo,,0.25\n,4,10\nRome,5,0.75\n,6,1\n";
+
+#[tokio::test]
+async fn groups_are_exact_and_null_is_one_of_them() {
+    use AggregateFunction::{Avg, Count, Max, Min, Sum};
+    let mut calls = vec![call(Count, None)];
+    calls.extend([Count, Sum, Min, Max, Avg].map(|f| call(f, Some(Expr::Column(1)))));
+    calls.push(call(Sum, Some(Expr::Column(2))));
+    calls.push(call(Min, Some(Expr::Column(0))));
+    let output = Output::Aggregate { groups: vec![key(0)], calls };
+    let fragment = Fragment { output, ..csv(&sales(), no_header()) };
+    assert_eq!(
+        sorted(rows(&run(&fragment, SALES).await)),
+        ["NULL|2|2|10|4|6|5.0|11.00|NULL", "Oslo|2|1|1|1|1|1.0|1.75|Oslo", "Rome|2|2|7|2|5|3.5|0.75|Rome",]
+    );
+    assert_eq!(run(&fragment, "").await.num_rows(), 0, "without rows there are no groups");
+    let limited = Fragment { limit: Some(2), ..fragment.clone() };
+    assert_eq!(run(&limited, SALES).await.num_rows(), 2);
+    let most = Fragment { order: vec![by(Expr::Column(3), true)], limit: Some(1), ..fragment };
+    assert!(rows(&run(&most, SALES).await)[0].starts_with("NULL|2|2|10"));
+}
+
+#[tokio::test]
+async fn many_groups_over_many_batches_agree_with_a_table() {
+    let columns = schema(&[("a", DataType::Utf8), ("b", DataType::Int64)]);
+    let mut text = String::new();
+    let mut expected: HashMap<(u64, u64), (i64, i64)> = HashMap::new();
+    let mut state = 1u64;
+    for _ in 0..40_000 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let (a, b) = ((state >> 33) % 700, (state >> 45) % 5);
+        text.push_str(&format!("k{a},{b}\n"));
+        let entry = expected.entry((a, b)).or_default();
+        *entry = (entry.0 + 1, entry.1 + b as i64);
+    }
+    let calls = vec![call(AggregateFunction::Count, None), call(AggregateFunction::Sum, Some(Expr::Column(1)))];
+    let output = Output::Aggregate { groups: vec![key(0), key(1)], calls };
+    let fragment = Fragment { output, ..csv(&columns, no_header()) };
+    let expected = expected.into_iter().map(|((a, b), (count, sum))| format!("k{a}|{b}|{count}|{sum}")).collect();
+    assert_eq!(sorted(rows(&run(&fragment, text).await)), sorted(expected));
+}
+
+#[tokio::test]
+async fn too_many_groups_are_an_error() {
+    let columns = schema(&[("a", DataType::Int64)]);
+    let output = Output::Aggregate { groups: vec![key(0)], calls: vec![] };
+    let fragment = Fragment { output, ..csv(&columns, no_header()) };
+    let count = pushdowndb_scan::limits::GROUPS + 1;
+    let text: String = (0..count).map(|n| format!("{n}\n")).collect();
+    let failed = try_run(&fragment, text).await.expect_err("a limit");
+    assert_eq!((failed.kind(), failed.code()), (ErrorKind::Limit, Some("ExternalEvalException")));
+}
+
+#[tokio::test]
+async fn top_k_is_what_sorting_everything_gives() {
+    let columns = schema(&[("a", DataType::Int64), ("b", DataType::Utf8)]);
+    let values: Vec<i64> = (0..30_000).map(|n| (n * 7919) % 30_011 % 5_000).collect();
+    let text: String = values.iter().map(|v| format!("{v},t{}\n", v % 97)).collect();
+    for (descending, limit) in [(false, 1), (true, 10), (false, 6_000), (true, 30_000), (false, 100_000), (true, 0)] {
+        let fragment =
+            Fragment { order: vec![by(Expr::Column(0), descending)], limit: Some(limit), ..csv(&columns, no_header()) };
+        let mut expected = values.clone();
+        expected.sort_unstable();
+        if descending {
+            expected.reverse();
+        }
+        expected.truncate(limit as usize);
+        let got: Vec<i64> = rows(&run(&fragment, text.clone()).await)
+            .iter()
+            .map(|row| row.split('|').next().and_then(|n| n.parse().ok()).expect("a number"))
+            .collect();
+        assert_eq!(got, expected, "{limit} of them, descending: {descending}");
+    }
+}
+
+#[tokio::test]
+async fn nulls_go_where_they_are_asked_to_and_hidden_keys_go_away() {
+    let keyed = |descending, nulls_first| Fragment {
+        order: vec![SortKey { expr: Expr::Column(2), descending, nulls_first }, by(Expr::Column(0), false)],
+        limit: Some(2),
+        project: Some(vec![NamedExpr {
+            expr: Expr::Arithmetic(ArithmeticOp::Add, Expr::Column(1).into(), Expr::int(100).into()),
+            name: "n".into(),
+        }]),
+        ..csv(&sales(), no_header())
+    };
+    assert_eq!(rows(&run(&keyed(false, true), SALES).await), ["102", "NULL"]);
+    assert_eq!(rows(&run(&keyed(true, false), SALES).await), ["104", "101"]);
+    let unbounded = Fragment { limit: None, ..keyed(true, true) };
+    assert_eq!(error(&unbounded, SALES).await, "ORDER BY needs a LIMIT");
+    let large = Fragment { limit: Some(pushdown::limits::TOP_K_ROWS + 1), ..keyed(true, true) };
+    assert_eq!(try_run(&large, SALES).await.expect_err("a limit").kind(), ErrorKind::Limit);
+}
+
+#[tokio::test]
+async fn a_bloom_filter_keeps_what_is_in_it() {
+    let mut filter = BloomFilter::with_capacity(100, 0.001);
+    for n in 0..50 {
+        filter.insert(Key::Int(n));
+    }
+    filter.insert(Key::Text("Rome"));
+    let filter = Arc::new(filter);
+    let probe = |expr: Expr| Expr::Bloom { expr: Box::new(expr), filter: Arc::clone(&filter) };
+    let kept = |expr: Expr| Fragment { predicate: Some(probe(expr)), ..csv(&sales(), no_header()) };
+    assert_eq!(run(&kept(Expr::Column(0)), SALES).await.num_rows(), 2, "NULL is in no filter");
+    assert_eq!(run(&kept(Expr::Column(1)), SALES).await.num_rows(), 5);
+    // Whole decimals are whole numbers.
+    assert_eq!(run(&kept(Expr::Column(2)), SALES).await.num_rows(), 2);
+    let tokens = Expr::Call(Function::ToToken, vec![Expr::Column(1)]);
+    assert_eq!(run(&kept(tokens), SALES).await.num_rows(), 5);
+}

@@ -227,3 +227,14 @@ print(len(fs.get_file_info(pa.fs.FileSelector(f"{bucket}/pyarrow"))))
     with tempfile.TemporaryDirectory() as home:
         out = run([executable, "-c", script, c.server.endpoint, c.bucket, c.server.access_key, c.server.secret_key], environment(c, home))
     assert out.split() == ["1000", "1000", "2"], out
+
+
+@test()
+def aws_sdk_for_rust(c):
+    built = [os.environ.get("PUSHDOWNDB_RUST_CLIENT", ""), *Path(__file__).resolve().parents[1].glob("rust/target/*/conformance-rust")]
+    found = next((path for path in map(str, built) if path and os.access(path, os.X_OK)), None)
+    if not found:
+        raise Skip("conformance/rust is not built: cargo build --manifest-path conformance/rust/Cargo.toml")
+    with tempfile.TemporaryDirectory() as home:
+        out = run([found, c.server.endpoint, c.bucket, c.server.access_key, c.server.secret_key], environment(c, home))
+    assert out == "ok\n", out

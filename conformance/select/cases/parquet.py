@@ -68,7 +68,7 @@ TIMES = parquet("times.parquet")
 
 
 def column(name, values, source=TYPES, **options):
-    return (name, f"SELECT s.{name} AS v FROM S3Object s", [{"v": value} for value in values], {"input": source, **options})
+    return (name, f'SELECT s."{name}" AS v FROM S3Object s', [{"v": value} for value in values], {"input": source, **options})
 
 
 COLUMNS = group("parquet/types", TYPES, [

@@ -15,8 +15,8 @@ LIMITS = group("requests/limits", PEOPLE, [
     ("an expression of 256 KB", "SELECT id FROM S3Object WHERE id = '1'" + " " * (262_144 - 38), ["1"]),
     ("an expression over 256 KB", "SELECT id FROM S3Object WHERE id = '1'" + " " * 262_144, Err("ExpressionTooLong")),
     ("an expression over 256 KB in a text", "SELECT id FROM S3Object WHERE id = '" + "x" * 262_144 + "'", Err("ExpressionTooLong")),
-    ("an expression that is deep", "SELECT id FROM S3Object WHERE " + "(" * 20_000 + "id = '1'" + ")" * 20_000, Err("*")),
-    ("an expression of many NOTs", "SELECT id FROM S3Object WHERE " + "NOT " * 50_000 + "id = '1'", Err("*")),
+    ("an expression that is deep", "SELECT id FROM S3Object WHERE " + "(" * 20_000 + "id = '1'" + ")" * 20_000, Err("*"), {"silent": "a stack has an end"}),
+    ("an expression of many NOTs", "SELECT id FROM S3Object WHERE " + "NOT " * 50_000 + "id = '1'", Err("*"), {"silent": "as above"}),
     ("many terms", "SELECT id FROM S3Object WHERE " + " OR ".join(f"id = '{n}'" for n in range(1, 9000)), ["1", "2"]),
     ("many columns", "SELECT " + ", ".join(["id"] * 1000) + " FROM S3Object LIMIT 1", [",".join(["1"] * 1000)]),
 ])

@@ -122,6 +122,7 @@ impl TableProvider for ObjectTable {
                 predicate: None,
                 limit: limit.filter(|_| settled),
                 aggregate: None,
+                top_k: None,
             })
         };
         Ok(Arc::new(scan.await.map_err(to_datafusion)?))

@@ -16,6 +16,8 @@ extensions_options! {
         pub filter: String, default = "auto".to_string()
         /// Where aggregates without groups run: auto, compute, storage
         pub aggregate: String, default = "auto".to_string()
+        /// How ORDER BY with a LIMIT runs: auto, compute, sampling
+        pub top_k: String, default = "auto".to_string()
         /// The prices of the bill: paper, paper-egress, or the path of a TOML file
         pub price_book: String, default = "paper".to_string()
         /// A query may move at most this many bytes over the network; 0 is no cap
@@ -52,6 +54,17 @@ pub enum Side {
     Storage,
 }
 
+/// How the first rows of an order are found.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum TopKStrategy {
+    /// Chosen per query.
+    Auto,
+    /// The engine sorts all rows.
+    Compute,
+    /// A sample bounds the rows that storage sends.
+    Sampling,
+}
+
 impl PushdownOptions {
     /// The options of a session.
     pub fn of(config: &ConfigOptions) -> Self {
@@ -78,11 +91,22 @@ impl PushdownOptions {
         side("aggregate", &self.aggregate)
     }
 
+    /// How a top-k runs.
+    pub fn top_k_strategy(&self) -> Result<TopKStrategy> {
+        match self.top_k.to_ascii_lowercase().as_str() {
+            "auto" => Ok(TopKStrategy::Auto),
+            "compute" => Ok(TopKStrategy::Compute),
+            "sampling" => Ok(TopKStrategy::Sampling),
+            other => Err(unknown("top_k", other, "auto, compute, sampling")),
+        }
+    }
+
     /// Refuses values that no part of the engine understands, and reads the price book.
     pub fn check(&self) -> Result<PriceBook> {
         self.level_cap()?;
         self.filter_side()?;
         self.aggregate_side()?;
+        self.top_k_strategy()?;
         if !self.max_usd.is_finite() || self.max_usd < 0.0 {
             return Err(Error::invalid("pushdown.max_usd must be a number of dollars, 0 or more"));
         }

@@ -11,6 +11,7 @@
 
 pub(crate) mod estimate;
 mod run;
+mod sample;
 mod splits;
 mod wire;
 
@@ -31,11 +32,15 @@ use datafusion::physical_plan::filter_pushdown::{
 };
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties, ReplaceChildrenOptions,
+    DisplayAs, DisplayFormatType, EmptyRecordBatchStream, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties,
+    ReplaceChildrenOptions,
 };
+use futures::{StreamExt, TryStreamExt};
 use pushdown::{AggregateCall, Capability, Expr, Fragment, NamedExpr, Output, Result};
 use pushdowndb_cost::{Requests, Usage};
+use tokio::sync::OnceCell;
 
 use crate::backends::Backend;
 use crate::convert::convert;
@@ -43,7 +48,8 @@ use crate::error::to_datafusion;
 use crate::query::QueryContext;
 use crate::settings::PushdownOptions;
 use crate::strategies::filter::Choice;
-use crate::strategies::{aggregate, filter};
+use crate::strategies::top_k::{Sample, TopK};
+use crate::strategies::{aggregate, filter, top_k};
 use crate::table::{DataObject, TableDefinition};
 use splits::ScanSplit;
 
@@ -65,6 +71,8 @@ pub(crate) struct ScanSpec {
     pub(crate) limit: Option<usize>,
     /// Aggregates instead of rows.
     pub(crate) aggregate: Option<PartialAggregate>,
+    /// Rows that cannot be among the first k by this may be left out.
+    pub(crate) top_k: Option<TopK>,
 }
 
 /// Aggregates that the scan yields as partial states, one row per split.
@@ -123,7 +131,7 @@ impl ScanSpec {
 }
 
 /// Scans one table's objects.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct RemoteScanExec {
     spec: ScanSpec,
     /// What the scan means.
@@ -132,9 +140,18 @@ pub(crate) struct RemoteScanExec {
     choice: Choice,
     capability: Capability,
     partitions: Vec<Vec<ScanSplit>>,
+    sampling: Option<Sampling>,
     schema: SchemaRef,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
+}
+
+/// The first phase of a top-k, and what it found out; all partitions share it.
+#[derive(Clone, Debug)]
+struct Sampling {
+    top_k: TopK,
+    sample: Sample,
+    bound: Arc<OnceCell<Option<Expr>>>,
 }
 
 impl RemoteScanExec {
@@ -145,13 +162,17 @@ impl RemoteScanExec {
             Some(_) => aggregate::choose(&fragment, &capability, &spec.options)?,
             None => filter::choose(&fragment, &capability, &spec.options)?,
         };
-        let ranges = match (&choice, &capability.select) {
-            (Choice::Storage { .. }, Some(dialect)) => dialect.scan_range,
-            _ => true,
-        };
         let split_bytes = matches!(choice, Choice::Storage { .. }).then_some(spec.options.split_bytes);
-        let splittable = |object: &DataObject| ranges && spec.table.format_of(object).is_splittable();
+        let splittable = |object: &DataObject| can_be_cut(&spec, &choice, &capability, object);
         let partitions = splits::deal(&spec.objects, splittable, split_bytes, spec.partitions);
+        let sampling = match &spec.top_k {
+            Some(top_k) => {
+                let bytes = spec.objects.iter().map(|object| object.size).sum();
+                let sample = top_k::choose(top_k, &fragment, bytes, &capability, &spec.options)?;
+                sample.map(|sample| Sampling { top_k: top_k.clone(), sample, bound: Arc::default() })
+            }
+            None => None,
+        };
         let schema = spec.output_schema()?;
         let properties = PlanProperties::new(
             EquivalenceProperties::new(Arc::clone(&schema)),
@@ -164,6 +185,7 @@ impl RemoteScanExec {
             choice,
             capability,
             partitions,
+            sampling,
             schema,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -182,6 +204,32 @@ impl RemoteScanExec {
         }
         let scan = Self::new(ScanSpec { aggregate: Some(aggregate), ..self.spec.clone() })?;
         Ok(matches!(scan.choice, Choice::Storage { .. }).then_some(scan))
+    }
+
+    /// The same scan leaving out what cannot be among the first k, if a sample can tell storage what that is.
+    pub(crate) fn with_top_k(&self, top_k: TopK) -> Result<Option<Self>> {
+        if self.spec.aggregate.is_some() || self.spec.limit.is_some() {
+            return Ok(None);
+        }
+        let scan = Self::new(ScanSpec { top_k: Some(top_k), ..self.spec.clone() })?;
+        Ok(scan.sampling.is_some().then_some(scan))
+    }
+
+    /// The second phase of a top-k: the scan without its top-k, up to the bound.
+    async fn bounded(&self, sampling: &Sampling, query: &Arc<QueryContext>, context: &TaskContext) -> Result<Self> {
+        let learn = || self.learn_bound(&sampling.top_k, sampling.sample, query, context);
+        let bound = sampling.bound.get_or_try_init(learn).await?.clone();
+        let predicate = match (self.spec.predicate.clone(), bound) {
+            (Some(predicate), Some(bound)) => Some(predicate.and(bound)),
+            (predicate, bound) => predicate.or(bound),
+        };
+        // As many partitions as promised, or fewer.
+        let spec = ScanSpec { predicate, top_k: None, partitions: self.partitions.len(), ..self.spec.clone() };
+        Ok(Self { metrics: self.metrics.clone(), ..Self::new(spec)? })
+    }
+
+    fn can_be_cut(&self, object: &DataObject) -> bool {
+        can_be_cut(&self.spec, &self.choice, &self.capability, object)
     }
 
     /// What the scan will probably use, before it runs.
@@ -211,6 +259,16 @@ impl RemoteScanExec {
     /// One line on what is pushed, for EXPLAIN and the report.
     fn story(&self) -> String {
         let schema = &self.fragment.schema;
+        if let Some(Sampling { top_k, sample, .. }) = &self.sampling {
+            let (k, key) = (top_k.k, top_k.key.display(schema));
+            let order = if top_k.order.descending { "DESC" } else { "ASC" };
+            return format!(
+                "level=select ({}), top-k=[{k} by {key} {order}], first a sample of {} rows for the bound, filter=[{}]",
+                self.capability.profile.name(),
+                sample.rows,
+                self.fragment.predicate.as_ref().map_or("none".to_owned(), |p| p.display(schema).to_string()),
+            );
+        }
         let filter = |predicate: &Option<Expr>| match predicate {
             Some(predicate) => predicate.display(schema).to_string(),
             None => "none".to_owned(),
@@ -238,6 +296,15 @@ impl RemoteScanExec {
             }
         }
     }
+}
+
+/// Whether ranges of the object can be scanned on their own, where the scan runs.
+fn can_be_cut(spec: &ScanSpec, choice: &Choice, capability: &Capability, object: &DataObject) -> bool {
+    let ranges = match (choice, &capability.select) {
+        (Choice::Storage { .. }, Some(dialect)) => dialect.scan_range,
+        _ => true,
+    };
+    ranges && spec.table.format_of(object).is_splittable()
 }
 
 impl DisplayAs for RemoteScanExec {
@@ -382,6 +449,19 @@ impl ExecutionPlan for RemoteScanExec {
             .session_config()
             .get_extension::<QueryContext>()
             .ok_or_else(|| DataFusionError::Internal("a scan outside of a query".to_owned()))?;
+        if let Some(sampling) = &self.sampling {
+            let (scan, sampling) = (self.clone(), sampling.clone());
+            let rows = async move {
+                let bounded = scan.bounded(&sampling, &query, &context).await.map_err(to_datafusion)?;
+                if partition < bounded.partitions.len() {
+                    bounded.execute(partition, context)
+                } else {
+                    Ok(Box::pin(EmptyRecordBatchStream::new(Arc::clone(&bounded.schema))) as SendableRecordBatchStream)
+                }
+            };
+            let rows = futures::stream::once(rows).try_flatten();
+            return Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), rows.boxed())));
+        }
         let splits = self.partitions.get(partition).cloned().unwrap_or_default();
         query.meter.strategy(format!("{}: {}", self.spec.name, self.story()));
         run::Run::start(self, query, splits, partition).map_err(to_datafusion)

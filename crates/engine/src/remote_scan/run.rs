@@ -452,7 +452,7 @@ impl Residual {
 }
 
 /// The expression with its columns at other places.
-fn moved(expr: Expr, place: &dyn Fn(usize) -> Result<usize>) -> Result<Expr> {
+pub(super) fn moved(expr: Expr, place: &dyn Fn(usize) -> Result<usize>) -> Result<Expr> {
     match expr {
         Expr::Column(index) => Ok(Expr::Column(place(index)?)),
         other => other.map_children(&mut |child| moved(child, place)),

@@ -2,6 +2,7 @@
 
 mod check_remote_plan;
 mod push_aggregate;
+mod push_top_k;
 
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 
 use check_remote_plan::CheckRemotePlan;
 use push_aggregate::PushAggregate;
+use push_top_k::PushTopK;
 
 /// DataFusion's rules with ours among them.
 ///
@@ -18,8 +20,8 @@ use push_aggregate::PushAggregate;
 pub(crate) fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = PhysicalOptimizer::new().rules;
     let before = rules.iter().position(|rule| rule.name() == "EnsureCooperative").unwrap_or(rules.len());
-    // Needs the filters in the scan: it pushes nothing over one that is left above it.
-    rules.insert(before, Arc::new(PushAggregate));
+    // They need the filters in the scan: they push nothing over one that is left above it.
+    rules.splice(before..before, [Arc::new(PushAggregate) as _, Arc::new(PushTopK) as _]);
     // Last of all: rewrites nothing, refuses plans that would give wrong rows.
     rules.push(Arc::new(CheckRemotePlan));
     rules

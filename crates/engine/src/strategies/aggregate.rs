@@ -37,7 +37,7 @@ pub(crate) fn choose(fragment: &Fragment, capability: &Capability, options: &Pus
     };
     let request = Fragment { predicate, ..fragment.clone() };
     Ok(match pushdowndb_select::render(&request, dialect) {
-        Ok(_) => Choice::Storage { request, exact: true },
+        Ok(_) => Choice::Storage { request: Box::new(request), exact: true },
         Err(error) => Choice::Compute(error.to_string()),
     })
 }

@@ -19,7 +19,7 @@ pub(crate) enum Choice {
     /// S3 Select.
     Storage {
         /// What is sent.
-        request: Fragment,
+        request: Box<Fragment>,
         /// Whether what comes back needs no further filter.
         exact: bool,
     },
@@ -77,7 +77,7 @@ pub(crate) fn choose(fragment: &Fragment, capability: &Capability, options: &Pus
         project: None,
     };
     Ok(match pushdowndb_select::render(&request, dialect) {
-        Ok(_) => Choice::Storage { request, exact },
+        Ok(_) => Choice::Storage { request: Box::new(request), exact },
         Err(error) => Choice::Compute(error.to_string()),
     })
 }

@@ -2,3 +2,4 @@
 
 pub(crate) mod aggregate;
 pub(crate) mod filter;
+pub(crate) mod top_k;

@@ -6,5 +6,6 @@ mod faults;
 mod minio;
 mod oracle;
 mod readers;
+mod top_k;
 mod tpch;
 mod world;

@@ -1,0 +1,19 @@
+//! Parquet files, whole and damaged.
+
+use arrow::datatypes::DataType;
+use pushdown::{CompareOp, Expr, Format, Fragment};
+
+use crate::scans::{Reading, read, schema};
+
+pub fn run(input: &[u8]) {
+    let columns = schema([("a", DataType::Int64), ("b", DataType::Utf8)]);
+    let all = Fragment::all(Format::Parquet, columns);
+    let predicate = Some(Expr::compare(CompareOp::Gt, Expr::Column(0), Expr::int(7)));
+    let some = Fragment { predicate, ..all.clone() };
+    let whole = read(&all, input, &Reading::default());
+    // A row that is selected was there; pruning may spare what is damaged from being looked at.
+    if let (Ok(whole), Ok(some)) = (whole, read(&some, input, &Reading::default())) {
+        assert!(some.len() <= whole.len(), "{} rows of {}", some.len(), whole.len());
+        assert!(some.iter().all(|row| whole.contains(row)), "{some:?} of {whole:?}");
+    }
+}

@@ -1,0 +1,63 @@
+//! HTTP requests to a node: their paths, ranges, signatures and whatever else is in their heads.
+//!
+//! An input is a request as text, `METHOD TARGET`, then headers, an empty line and a body. It is sent as it is,
+//! signed, or signed and then spoiled.
+
+use std::panic;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use pushdowndb_node::{Credentials, Node, NodeConfig, start};
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::choices::Choices;
+use crate::http::{Connection, Request};
+
+/// A node with a bucket and an object.
+struct World {
+    connection: Mutex<Connection>,
+    _node: Node,
+    _runtime: Runtime,
+    _dir: TempDir,
+}
+
+/// Set by a panic anywhere in the process; those in a task of the node do not end it.
+static PANICKED: AtomicBool = AtomicBool::new(false);
+
+static WORLD: LazyLock<World> = LazyLock::new(|| {
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        PANICKED.store(true, Ordering::SeqCst);
+        hook(info);
+    }));
+    // In memory where that is possible: a request waits for the disk otherwise.
+    let dir = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("a folder");
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    let node = runtime.block_on(async {
+        let mut config = NodeConfig::store(dir.path().join("store"));
+        let keys = (crate::http::ACCESS_KEY.to_owned(), crate::http::SECRET_KEY.to_owned());
+        config.credentials = Some(Credentials { access_key_id: keys.0, secret_access_key: keys.1 });
+        let node = start(config).await.expect("a node");
+        node.create_bucket("bucket").await.expect("a bucket");
+        node
+    });
+    let mut connection = Connection::new(node.address());
+    let put = Request::parse(b"PUT /bucket/key\r\n\r\nid,name\n1,apple\n2,pear\n").expect("a request");
+    let answer = connection.send(&put.signed(0));
+    assert!(answer.is_some_and(|answer| answer.starts_with(b"HTTP/1.1 200")), "the object was not stored");
+    World { connection: Mutex::new(connection), _node: node, _runtime: runtime, _dir: dir }
+});
+
+pub fn run(input: &[u8]) {
+    let mut choices = Choices::new(input);
+    let how = choices.byte();
+    let Some(request) = Request::parse(choices.rest()) else { return };
+    let bytes = match how % 4 {
+        0 => request.unsigned(),
+        1 | 2 => request.signed(0),
+        _ => request.signed(how / 4),
+    };
+    WORLD.connection.lock().unwrap_or_else(PoisonError::into_inner).send(&bytes);
+    assert!(!PANICKED.load(Ordering::SeqCst), "the node panicked");
+}

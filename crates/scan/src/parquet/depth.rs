@@ -115,7 +115,7 @@ impl Compact<'_> {
                 let zigzag = self.varint()?;
                 ((zigzag >> 1) as i64) ^ -((zigzag & 1) as i64)
             }
-            delta => *id + i64::from(delta),
+            delta => id.wrapping_add(i64::from(delta)),
         };
         Some(header & 0xf)
     }
@@ -141,16 +141,15 @@ impl Compact<'_> {
             LIST | SET => {
                 let (count, element) = self.list()?;
                 for _ in 0..count {
-                    // In a list a truth value takes a byte.
-                    if matches!(element, TRUE | FALSE) { _ = self.byte()? } else { self.skip(element, levels)? }
+                    self.skip_element(element, levels)?;
                 }
             }
             MAP => {
                 let count = self.varint()?;
                 let kinds = if count > 0 { self.byte()? } else { 0 };
                 for _ in 0..count {
-                    self.skip(kinds >> 4, levels)?;
-                    self.skip(kinds & 0xf, levels)?;
+                    self.skip_element(kinds >> 4, levels)?;
+                    self.skip_element(kinds & 0xf, levels)?;
                 }
             }
             STRUCT => {
@@ -165,6 +164,15 @@ impl Compact<'_> {
             _ => return None,
         }
         Some(())
+    }
+
+    /// Every element takes a byte at least, so that a length that is made up ends with the bytes.
+    fn skip_element(&mut self, kind: u8, levels: usize) -> Option<()> {
+        match kind {
+            // The type of a field says its truth value, that of a list or map does not.
+            TRUE | FALSE => self.byte().map(drop),
+            kind => self.skip(kind, levels),
+        }
     }
 }
 
@@ -206,6 +214,9 @@ mod tests {
         assert!(is_too_deep(&chain(1_000_000)));
         assert!(!is_too_deep(b"PAR1"));
         assert!(!is_too_deep(&[0xff; 64]));
+        // A map of 2^63 pairs of truth values, in no bytes.
+        let map = [0x1b, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 0x11];
+        assert!(!is_too_deep(&[map.as_slice(), &11u32.to_le_bytes(), b"PAR1"].concat()));
     }
 
     #[test]

@@ -131,7 +131,13 @@ impl Asking {
         let is_xml = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "application/xml");
         let text = response.body().bytes().filter(|_| is_xml).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         let Some(text) = text else { return };
-        let text = if failed { self.sign(&text) } else { bare_etag(&text) };
+        let mut text = if failed { self.sign(&text) } else { bare_etag(&text) };
+        // s3s takes a form that its policy does not allow for a malformed policy.
+        let denied = "<Code>InvalidPolicyDocument</Code><Message>Policy condition";
+        if failed && text.contains(denied) {
+            text = text.replacen(denied, "<Code>AccessDenied</Code><Message>Invalid according to Policy: condition", 1);
+            *response.status_mut() = StatusCode::FORBIDDEN;
+        }
         // The body of an answer has the length that its header says.
         response.headers_mut().remove(http::header::CONTENT_LENGTH);
         *response.body_mut() = Body::from(text);

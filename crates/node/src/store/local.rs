@@ -447,3 +447,37 @@ impl Store for LocalStore {
         self.blocking(move |shared| shared.index.uploads(&bucket, &query)).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_of_version_1_becomes_one_of_version_2() {
+        let dir = tempfile::tempdir().unwrap();
+        drop(LocalStore::open(dir.path(), Limits::default()).unwrap());
+        let version = dir.path().join("VERSION");
+        assert_eq!(fs::read_to_string(&version).unwrap(), VERSION);
+        fs::write(&version, VERSION_1).unwrap();
+        drop(LocalStore::open(dir.path(), Limits::default()).unwrap());
+        assert_eq!(fs::read_to_string(&version).unwrap(), VERSION);
+        fs::write(&version, "pushdowndb store 3\n").unwrap();
+        assert!(LocalStore::open(dir.path(), Limits::default()).unwrap_err().to_string().contains("store 3"));
+    }
+
+    #[test]
+    fn uploads_are_refused_while_there_is_room_to_delete() {
+        let dir = tempfile::tempdir().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let full = Limits { reserve_bytes: u64::MAX, ..Limits::default() };
+            let store = LocalStore::open(dir.path(), full).unwrap();
+            store.create_bucket("bucket", BucketSettings::default()).await.unwrap();
+            let body: Body = Box::pin(futures::stream::empty());
+            assert!(matches!(store.stage(body, None).await, Err(StoreError::Full)));
+            let keys = vec![("key".to_owned(), Condition::default())];
+            assert!(store.delete("bucket", keys).await.unwrap().iter().all(Result::is_ok));
+            assert_eq!(fs::read_dir(dir.path().join("tmp")).unwrap().count(), 0);
+        });
+    }
+}

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use object_store::path::Path;
 use object_store::{Error, ObjectStoreExt};
-use pushdowndb_node::{Credentials, NodeConfig, start};
+use pushdowndb_node::{Credentials, Keyring, NodeConfig, start};
 
 use crate::world::{BUCKET, World, builder, raw};
 
@@ -69,4 +69,47 @@ async fn peers_that_dawdle_are_cut_off() {
     let form = "Content-Type: multipart/form-data; boundary=x\r\nContent-Length: 1000\r\nConnection: close\r\n\r\n--x";
     assert!(raw(&world.node, &format!("POST /things HTTP/1.1\r\nHost: x\r\n{form}")).starts_with("HTTP/1.1 4"));
     assert!(raw(&world.node, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").starts_with("HTTP/1.1 403"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_have_the_rights_of_the_file() {
+    let keys = r#"
+        [[key]]
+        access_key_id = "ops"
+        secret_access_key = "everything"
+        [[key]]
+        access_key_id = "reader"
+        secret_access_key = "only-reads"
+        read = ["things"]
+        write = ["scratch-*"]
+    "#;
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = NodeConfig::store(dir.path().join("store"));
+    config.keyring = Some(Keyring::parse(keys).unwrap());
+    let node = start(config).await.unwrap();
+    for bucket in [BUCKET, "secrets", "scratch-1"] {
+        node.create_bucket(bucket).await.unwrap();
+    }
+    let client = |key: &str, secret: &str, bucket: &str| {
+        builder(&node, bucket).with_access_key_id(key).with_secret_access_key(secret).build().unwrap()
+    };
+    let (path, copy) = (Path::from("a"), Path::from("b"));
+    for bucket in [BUCKET, "secrets", "scratch-1"] {
+        client("ops", "everything", bucket).put(&path, "x".into()).await.unwrap();
+    }
+    let reader = |bucket| client("reader", "only-reads", bucket);
+    assert_eq!(reader(BUCKET).get(&path).await.unwrap().bytes().await.unwrap(), "x");
+    reader("scratch-1").put(&path, "y".into()).await.unwrap();
+    reader("scratch-1").delete(&path).await.unwrap();
+    for refused in [
+        reader(BUCKET).put(&path, "y".into()).await.map(drop),
+        reader(BUCKET).copy(&path, &copy).await,
+        reader(BUCKET).delete(&path).await,
+        reader("secrets").get(&path).await.map(drop),
+        reader("secrets").head(&path).await.map(drop),
+    ] {
+        assert!(matches!(refused, Err(Error::PermissionDenied { .. })), "{refused:?}");
+    }
+    assert_eq!(client("ops", "everything", BUCKET).get(&path).await.unwrap().bytes().await.unwrap(), "x");
+    node.shutdown().await;
 }

@@ -3,6 +3,7 @@
 use http::HeaderMap;
 use http::header::LOCATION;
 use s3s::dto::*;
+use s3s::post_policy::{PostPolicy, PostPolicyCondition};
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
 use super::write::put;
@@ -16,6 +17,7 @@ pub(in crate::s3) async fn post_object(
     if form.key.is_empty() || form.key.len() > 1024 {
         return Err(s3_error!(InvalidArgument, "the field 'key' has 1 to 1024 bytes"));
     }
+    check_policy(form.policy.as_ref(), &form.key)?;
     let tagged = form.tagging.as_deref().map(tags::from_header).transpose()?.unwrap_or_default();
     let (bucket, key, redirect) = (form.bucket.clone(), form.key.clone(), form.success_action_redirect.clone());
     let input = PutObjectInput {
@@ -57,4 +59,25 @@ pub(in crate::s3) async fn post_object(
         }
     }
     Ok(response)
+}
+
+/// Refuses what s3s lets pass: a policy for no bucket in particular, and fields that it does not hand on.
+fn check_policy(policy: Option<&PostPolicy>, key: &str) -> S3Result<()> {
+    if key.contains("${filename}") {
+        return Err(s3_error!(NotImplemented, "the variable ${{filename}} is not implemented; name the key in full"));
+    }
+    let Some(policy) = policy else { return Ok(()) };
+    let names = |wanted: &str| {
+        policy.conditions.iter().any(|condition| match condition {
+            PostPolicyCondition::Eq { field, .. } | PostPolicyCondition::StartsWith { field, .. } => field == wanted,
+            PostPolicyCondition::ContentLengthRange { .. } => false,
+        })
+    };
+    if names("tagging") {
+        return Err(s3_error!(NotImplemented, "the field 'tagging' is not implemented; use x-amz-tagging"));
+    }
+    if !names("bucket") {
+        return Err(s3_error!(AccessDenied, "Invalid according to Policy: it has no condition on the bucket"));
+    }
+    Ok(())
 }

@@ -49,7 +49,7 @@ impl fmt::Debug for Gateway {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut url = self.url.clone();
         // A web server's password may be in its address.
-        drop(url.set_password(None));
+        let _ = url.set_password(None);
         f.debug_struct("Gateway")
             .field("url", &url.as_str())
             .field("endpoint", &self.endpoint)

@@ -16,9 +16,9 @@ use crate::health::Health;
 use crate::metrics::{Durations, Metrics, Sources};
 use crate::scans::Scans;
 use crate::server::Entrance;
-use crate::store::{BucketSettings, FolderGateway, LocalStore, ObjectGateway, Store, StoreError};
+use crate::store::{BucketSettings, GatewayStore, LocalStore, Store, StoreError};
 use crate::tls::Tls;
-use crate::{Backing, Counters, Credentials, Gateway, Keyring, Limits, NodeConfig, s3};
+use crate::{Backing, Counters, Credentials, Keyring, Limits, NodeConfig, s3};
 
 /// Connections to the address for administration: a few readers of metrics and health.
 const ADMIN_CONNECTIONS: usize = 64;
@@ -159,20 +159,10 @@ fn open(config: &NodeConfig) -> Result<Opened> {
         Backing::Gateway(gateway) => {
             // Nothing of ours is kept behind a gateway, so keys that were not given last as long as the node.
             let keyring = given.unwrap_or_else(|| Keyring::one(Credentials::generate()));
-            Ok(Opened { store: front(gateway, limits)?, keyring, credentials_file: None })
+            let store = Arc::new(GatewayStore::open(gateway, limits)?);
+            Ok(Opened { store, keyring, credentials_file: None })
         }
     }
-}
-
-fn front(gateway: &Gateway, limits: Limits) -> Result<Arc<dyn Store>> {
-    let url = &gateway.url;
-    if url.scheme() != "file" {
-        return Ok(Arc::new(ObjectGateway::open(gateway, limits)?));
-    }
-    let dir = url
-        .to_file_path()
-        .map_err(|()| Error::invalid(format!("{url} names no folder of this machine; write file:///path")))?;
-    Ok(Arc::new(FolderGateway::open(&dir, limits)?))
 }
 
 /// Waits until the last disk task has let go of the store, so that it can be opened again.

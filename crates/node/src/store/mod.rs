@@ -1,5 +1,5 @@
-//! Where objects live, behind one trait: [`LocalStore`] on our own layout, [`FolderGateway`] in front of an
-//! existing folder.
+//! Where objects live, behind one trait: [`LocalStore`] on our own layout, [`GatewayStore`] in front of what
+//! exists already.
 //!
 //! A store knows buckets, keys and bytes and nothing of HTTP. Every write is atomic: until the call returns
 //! a reader sees the old object, afterwards and after any crash the new one. An object that was opened stays
@@ -11,9 +11,6 @@ mod disk;
 mod error;
 mod files;
 mod gateway;
-mod gateway_object;
-mod gateway_read;
-mod gateway_send;
 mod index;
 mod index_file;
 mod listing;
@@ -37,8 +34,7 @@ use futures::Stream;
 pub(crate) use condition::{Condition, Match};
 pub(crate) use data::ObjectData;
 pub(crate) use error::{Result, StoreError};
-pub(crate) use gateway::FolderGateway;
-pub(crate) use gateway_object::ObjectGateway;
+pub(crate) use gateway::GatewayStore;
 pub(crate) use listing::{ListPage, ListQuery, Listed, Start};
 pub(crate) use local::LocalStore;
 pub(crate) use meta::{

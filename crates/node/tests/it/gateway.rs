@@ -1,24 +1,27 @@
 //! A folder served as it is.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 
 use futures::TryStreamExt;
 use object_store::path::Path;
-use object_store::{Error, GetOptions, ObjectStore, ObjectStoreExt};
+use object_store::{Error, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions};
 use pushdown::ErrorKind;
-use pushdowndb_node::{NodeConfig, start};
+use pushdowndb_node::{Backing, Gateway, NodeConfig, start};
 use url::Url;
 
+use crate::wire;
 use crate::world::client;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_folder_is_one_bucket_that_nobody_writes_to() {
+async fn a_read_only_folder_is_one_bucket_that_nobody_writes_to() {
     let outer = tempfile::tempdir().unwrap();
     let dir = outer.path().join("lake");
     fs::create_dir_all(dir.join("year=2024")).unwrap();
     fs::write(dir.join("year=2024/a.csv"), "x,y\n1,2\n").unwrap();
     fs::write(dir.join("readme"), "hello").unwrap();
-    let node = start(NodeConfig::gateway(Url::from_file_path(&dir).unwrap())).await.unwrap();
+    let read_only = Gateway { read_only: true, ..Gateway::new(Url::from_file_path(&dir).unwrap()) };
+    let node = start(NodeConfig::new(Backing::Gateway(read_only))).await.unwrap();
     assert_eq!(node.credentials_file(), None);
     let client = client(&node, "lake");
     let listed: Vec<_> = client.list(None).try_collect().await.unwrap();
@@ -46,6 +49,59 @@ async fn a_folder_is_one_bucket_that_nobody_writes_to() {
     fs::rename(dir.join("fresh"), dir.join("year=2024/a.csv")).unwrap();
     let stale = client.get_opts(&path, GetOptions { if_match: etag, ..Default::default() }).await;
     assert!(matches!(stale, Err(Error::Precondition { .. })), "{stale:?}");
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_are_written_into_a_folder_and_nowhere_else() {
+    let outer = tempfile::tempdir().unwrap();
+    let dir = outer.path().join("lake");
+    fs::create_dir_all(dir.join("sub")).unwrap();
+    fs::create_dir(outer.path().join("elsewhere")).unwrap();
+    fs::write(outer.path().join("elsewhere/kept"), "kept").unwrap();
+    symlink("../elsewhere", dir.join("out")).unwrap();
+    symlink("../elsewhere/kept", dir.join("file-link")).unwrap();
+    let mut config = NodeConfig::new(Backing::Gateway(Gateway::new(Url::from_file_path(&dir).unwrap())));
+    config.limits.part_min_bytes = 1;
+    let node = start(config).await.unwrap();
+    let front = client(&node, "lake");
+
+    let put = front.put(&Path::from("new/deep/file"), "text".into()).await.unwrap();
+    assert_eq!(fs::read_to_string(dir.join("new/deep/file")).unwrap(), "text");
+    assert_eq!(front.head(&Path::from("new/deep/file")).await.unwrap().e_tag, put.e_tag);
+    let create = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+    let twice = front.put_opts(&Path::from("new/deep/file"), "other".into(), create).await;
+    assert!(matches!(twice, Err(Error::AlreadyExists { .. } | Error::Precondition { .. })), "{twice:?}");
+    let mut upload = front.put_multipart(&Path::from("parts")).await.unwrap();
+    for part in ["one,", "two,", "three"] {
+        upload.put_part(part.into()).await.unwrap();
+    }
+    upload.complete().await.unwrap();
+    assert_eq!(fs::read_to_string(dir.join("parts")).unwrap(), "one,two,three");
+    front.copy(&Path::from("parts"), &Path::from("copies/parts")).await.unwrap();
+    assert_eq!(fs::read_to_string(dir.join("copies/parts")).unwrap(), "one,two,three");
+
+    // Neither through links nor over folders; a link in the place of a file is replaced.
+    assert!(front.put(&Path::from("out/escaped"), "x".into()).await.is_err());
+    assert!(front.put(&Path::from("sub"), "x".into()).await.is_err());
+    assert!(front.put(&Path::from("parts/below"), "x".into()).await.is_err());
+    front.delete(&Path::from("out/kept")).await.unwrap();
+    front.put(&Path::from("file-link"), "replaced".into()).await.unwrap();
+    assert_eq!(fs::read_to_string(outer.path().join("elsewhere/kept")).unwrap(), "kept");
+    assert_eq!(fs::read_dir(outer.path().join("elsewhere")).unwrap().count(), 1);
+    assert_eq!(fs::read_to_string(dir.join("file-link")).unwrap(), "replaced");
+    for target in ["/lake/../escaped", "/lake/a/../../../escaped", "/lake/%2e%2e/escaped", "/lake/.pushdowndb-x"] {
+        let answer = wire::rest(wire::send(&node, "PUT", target, "x"));
+        assert!(answer.starts_with("HTTP/1.1 4") || answer.starts_with("HTTP/1.1 501"), "{target}: {answer}");
+    }
+    assert_eq!(fs::read_dir(outer.path()).unwrap().count(), 2);
+
+    front.delete(&Path::from("parts")).await.unwrap();
+    front.delete(&Path::from("never-was")).await.unwrap();
+    let left: Vec<_> = front.list(None).map_ok(|meta| meta.location.to_string()).try_collect().await.unwrap();
+    assert_eq!(left, ["copies/parts", "file-link", "new/deep/file"]);
+    let drafts = fs::read_dir(&dir).unwrap().filter_map(Result::ok);
+    assert!(!drafts.map(|entry| entry.file_name()).any(|name| name.to_string_lossy().starts_with(".pushdowndb")));
     node.shutdown().await;
 }
 

@@ -1,56 +1,57 @@
-//! An existing folder, served read-only as one bucket named after the folder.
+//! A folder behind a gateway.
 //!
 //! Keys are paths below the folder. An ETag is made from inode, size and modification time, not from the
 //! bytes, and says so by its dash: a file that changes gets another one, and a read that meets the change
 //! fails. Paths are compared with what the file system resolves them to, so that no key leaves the folder:
 //! links to files inside are followed, links to folders and out of the folder are not. Names that start
-//! with `.pushdowndb` are ours and hidden; names that are not UTF-8 cannot be keys.
+//! with `.pushdowndb` are ours and hidden; names that are not UTF-8 cannot be keys. A folder keeps bytes: headers,
+//! metadata and tags of an upload are forgotten.
 
 use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use pushdown::Error;
 use tokio::task::spawn_blocking;
 
-use super::data::Witness;
-use super::listing::Cursor;
-use super::{BucketMeta, ListPage, ListQuery, Object, ObjectData, ObjectMeta, Result, Store, StoreError, listing};
+use super::{Behind, bucket_name};
 use crate::Limits;
+use crate::store::data::Witness;
+use crate::store::listing::{self, Cursor};
+use crate::store::{
+    BucketMeta, Condition, ListPage, ListQuery, Object, ObjectData, ObjectMeta, PutOptions, Result, StoreError,
+};
 
 /// Files and folders whose names start so are not served.
-const PRIVATE: &str = ".pushdowndb";
+pub(super) const PRIVATE: &str = ".pushdowndb";
 
-/// A folder of someone else's, read-only. Cheap to clone.
+/// A folder of someone else's. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct FolderGateway {
+pub(super) struct Folder {
     shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    root: PathBuf,
+pub(super) struct Shared {
+    pub root: PathBuf,
     bucket: String,
     limits: Limits,
+    /// Held while a condition is checked and the file put in place, so that of two writers one loses.
+    pub placing: Mutex<()>,
 }
 
-impl FolderGateway {
+impl Folder {
     /// Serves `dir`. Blocks.
-    pub fn open(dir: &Path, limits: Limits) -> pushdown::Result<Self> {
+    pub fn open(dir: &Path, bucket: Option<&str>, limits: Limits) -> pushdown::Result<Self> {
         let refused =
             |error: io::Error| Error::invalid(format!("cannot serve the folder {}", dir.display())).with_source(error);
         let root = dir.canonicalize().map_err(refused)?;
         fs::read_dir(&root).map_err(refused)?;
-        let bucket = bucket_name(&root);
-        tracing::info!(root = %root.display(), bucket, "serving a folder read-only");
-        Ok(Self { shared: Arc::new(Shared { root, bucket, limits }) })
-    }
-
-    /// The one bucket there is.
-    pub fn bucket_name(&self) -> &str {
-        &self.shared.bucket
+        let named = || bucket_name(&root.file_name().map(|name| name.to_string_lossy()).unwrap_or_default());
+        let bucket = bucket.map_or_else(named, str::to_owned);
+        Ok(Self { shared: Arc::new(Shared { root, bucket, limits, placing: Mutex::default() }) })
     }
 
     async fn blocking<T: Send + 'static>(&self, work: impl FnOnce(&Shared) -> Result<T> + Send + 'static) -> Result<T> {
@@ -59,34 +60,8 @@ impl FolderGateway {
     }
 }
 
-/// A bucket's name made from that of a folder or a host.
-fn bucket_name(root: &Path) -> String {
-    bucket_name_of(&root.file_name().map(|name| name.to_string_lossy()).unwrap_or_default())
-}
-
-/// The name as S3 allows bucket names: lower case, digits and dashes, 3 to 63 of them.
-pub(super) fn bucket_name_of(name: &str) -> String {
-    let fit = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
-    let name: String = name.to_lowercase().chars().map(fit).take(63).collect();
-    if s3s::path::check_bucket_name(&name) {
-        return name;
-    }
-    let name = name.replace('.', "-");
-    let name = name.trim_matches('-');
-    if name.len() < 3 || name.starts_with("xn--") {
-        format!("folder-{name}").trim_end_matches('-').to_owned()
-    } else {
-        name.to_owned()
-    }
-}
-
 impl Shared {
-    fn require(&self, bucket: &str) -> Result<()> {
-        if bucket == self.bucket { Ok(()) } else { Err(StoreError::NoSuchBucket(bucket.to_owned())) }
-    }
-
-    fn file(&self, bucket: &str, key: &str) -> Result<(fs::File, fs::Metadata)> {
-        self.require(bucket)?;
+    fn file(&self, key: &str) -> Result<(fs::File, fs::Metadata)> {
         let missing = || StoreError::NoSuchKey(key.to_owned());
         let path = self.resolve(key).ok_or_else(missing)?;
         let io = |source| StoreError::Io { context: format!("cannot open '{key}'"), source };
@@ -101,15 +76,7 @@ impl Shared {
 
     /// The file of a key, if the key names one inside the folder.
     fn resolve(&self, key: &str) -> Option<PathBuf> {
-        let hidden = |name: &str| name.is_empty() || name == "." || name == ".." || name.starts_with(PRIVATE);
-        if key.contains('\0') || key.split('/').any(hidden) {
-            return None;
-        }
-        let relative = Path::new(key);
-        if !relative.components().all(|part| matches!(part, Component::Normal(_))) {
-            return None;
-        }
-        let path = self.root.join(relative);
+        let path = self.path(key)?;
         // The folders on the way are folders, not links.
         if path.parent()?.canonicalize().ok()? != path.parent()? {
             return None;
@@ -117,9 +84,20 @@ impl Shared {
         let target = path.canonicalize().ok()?;
         target.starts_with(&self.root).then_some(target)
     }
+
+    /// Where the file of a key would be, whether or not the folders on the way are what they seem.
+    pub fn path(&self, key: &str) -> Option<PathBuf> {
+        let hidden = |name: &str| name.is_empty() || name == "." || name == ".." || name.starts_with(PRIVATE);
+        if key.contains('\0') || key.split('/').any(hidden) {
+            return None;
+        }
+        let relative = Path::new(key);
+        let plain = relative.components().all(|part| matches!(part, Component::Normal(_)));
+        plain.then(|| self.root.join(relative))
+    }
 }
 
-fn meta(metadata: &fs::Metadata) -> ObjectMeta {
+pub(super) fn meta(metadata: &fs::Metadata) -> ObjectMeta {
     let witness = Witness::of(metadata);
     ObjectMeta {
         size: witness.size,
@@ -130,44 +108,48 @@ fn meta(metadata: &fs::Metadata) -> ObjectMeta {
 }
 
 #[async_trait]
-impl Store for FolderGateway {
-    async fn buckets(&self) -> Result<Vec<BucketMeta>> {
-        Ok(vec![self.bucket(self.bucket_name()).await?])
+impl Behind for Folder {
+    fn name(&self) -> &str {
+        &self.shared.bucket
     }
 
-    async fn bucket(&self, bucket: &str) -> Result<BucketMeta> {
-        let name = bucket.to_owned();
-        self.blocking(move |shared| {
-            shared.require(&name)?;
+    async fn bucket(&self) -> Result<BucketMeta> {
+        self.blocking(|shared| {
             let created = fs::metadata(&shared.root).map_err(StoreError::io("the served folder is gone"))?;
-            Ok(BucketMeta { name, created_ms: meta(&created).modified_ms, ..BucketMeta::default() })
+            let created_ms = meta(&created).modified_ms;
+            Ok(BucketMeta { name: shared.bucket.clone(), created_ms, ..BucketMeta::default() })
         })
         .await
     }
 
-    async fn head(&self, bucket: &str, key: &str) -> Result<ObjectMeta> {
-        let (bucket, key) = (bucket.to_owned(), key.to_owned());
-        self.blocking(move |shared| Ok(meta(&shared.file(&bucket, &key)?.1))).await
-    }
-
-    async fn open(&self, bucket: &str, key: &str) -> Result<Object> {
-        let (bucket, key) = (bucket.to_owned(), key.to_owned());
+    async fn open(&self, key: &str) -> Result<Object> {
+        let key = key.to_owned();
         self.blocking(move |shared| {
-            let (file, metadata) = shared.file(&bucket, &key)?;
-            let location = format!("s3://{bucket}/{key}");
+            let (file, metadata) = shared.file(&key)?;
+            let location = format!("s3://{}/{key}", shared.bucket);
             let data = ObjectData::watched(location, shared.limits.block_bytes, file, Witness::of(&metadata));
             Ok(Object { meta: meta(&metadata), data })
         })
         .await
     }
 
-    async fn list(&self, bucket: &str, query: ListQuery) -> Result<ListPage> {
-        let bucket = bucket.to_owned();
-        self.blocking(move |shared| {
-            shared.require(&bucket)?;
-            listing::list(&mut Walk { shared, levels: Vec::new() }, &query)
-        })
-        .await
+    async fn list(&self, query: ListQuery) -> Result<ListPage> {
+        self.blocking(move |shared| listing::list(&mut Walk { shared, levels: Vec::new() }, &query)).await
+    }
+
+    fn writable(&self, key: &str) -> Result<()> {
+        self.shared.writable(key).map(drop)
+    }
+
+    async fn send(&self, key: &str, object: Object, options: &PutOptions) -> Result<String> {
+        let (key, condition) = (key.to_owned(), options.condition.clone());
+        let blocks = object.data.blocks(0..object.meta.size);
+        let runtime = tokio::runtime::Handle::current();
+        self.blocking(move |shared| shared.place(&key, Box::pin(blocks), &condition, &runtime)).await
+    }
+
+    async fn delete(&self, key: String, condition: Condition) -> Result<()> {
+        self.blocking(move |shared| shared.remove(&key, &condition)).await
     }
 }
 
@@ -268,10 +250,12 @@ impl Cursor for Walk<'_> {
 mod tests {
     use std::os::unix::fs::symlink;
 
-    use super::super::{Listed, Start};
     use super::*;
+    use crate::Gateway;
+    use crate::store::gateway::GatewayStore;
+    use crate::store::{Listed, Start, Store};
 
-    fn gateway() -> (tempfile::TempDir, FolderGateway) {
+    fn gateway() -> (tempfile::TempDir, GatewayStore) {
         let outer = tempfile::tempdir().unwrap();
         let dir = outer.path().join("My Data_1");
         fs::create_dir_all(dir.join("a/deep")).unwrap();
@@ -284,12 +268,13 @@ mod tests {
         symlink("../outside", dir.join("leak")).unwrap();
         symlink("..", dir.join("up")).unwrap();
         symlink("b", dir.join("link")).unwrap();
-        let gateway = FolderGateway::open(&dir, Limits::default()).unwrap();
+        let gateway = Gateway { read_only: true, ..Gateway::new(url::Url::from_file_path(&dir).unwrap()) };
+        let gateway = GatewayStore::open(&gateway, Limits::default()).unwrap();
         (outer, gateway)
     }
 
-    async fn keys(gateway: &FolderGateway, query: ListQuery) -> Vec<String> {
-        let page = gateway.list(gateway.bucket_name(), query).await.unwrap();
+    async fn keys(gateway: &GatewayStore, query: ListQuery) -> Vec<String> {
+        let page = gateway.list(gateway.behind.name(), query).await.unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         let entries = page.entries.into_iter().map(|entry| match entry {
             Listed::Object(key, _) => text(key),
@@ -301,7 +286,7 @@ mod tests {
     #[tokio::test]
     async fn lists_in_key_order_and_resumes_anywhere() {
         let (_outer, gateway) = gateway();
-        assert_eq!(gateway.bucket_name(), "my-data-1");
+        assert_eq!(gateway.behind.name(), "my-data-1");
         let all = ["a.csv", "a/deep/y", "a/x", "a0", "b", "link"];
         let query = ListQuery { limit: 100, ..ListQuery::default() };
         assert_eq!(keys(&gateway, query.clone()).await, all);
@@ -318,7 +303,7 @@ mod tests {
     #[tokio::test]
     async fn nothing_outside_is_reached() {
         let (_outer, gateway) = gateway();
-        let bucket = gateway.bucket_name();
+        let bucket = gateway.behind.name();
         assert_eq!(gateway.head(bucket, "a/deep/y").await.unwrap().size, 8);
         for key in [
             "leak",
@@ -345,12 +330,12 @@ mod tests {
     async fn a_change_changes_the_etag_and_fails_the_read() {
         use futures::TryStreamExt;
         let (outer, gateway) = gateway();
-        let object = gateway.open(gateway.bucket_name(), "b").await.unwrap();
+        let object = gateway.open(gateway.behind.name(), "b").await.unwrap();
         let read = |object: &Object| object.data.blocks(0..object.meta.size).try_collect::<Vec<_>>();
         assert_eq!(read(&object).await.unwrap().concat(), b"b");
         fs::write(outer.path().join("My Data_1/b"), "longer").unwrap();
         assert!(read(&object).await.is_err());
-        let now = gateway.head(gateway.bucket_name(), "b").await.unwrap();
+        let now = gateway.head(gateway.behind.name(), "b").await.unwrap();
         assert_ne!(now.etag, object.meta.etag);
     }
 }

@@ -1,128 +1,20 @@
-//! Reading objects behind a gateway: ranged GETs of the version that was seen first, and listings.
+//! Listing a server behind a gateway.
 
-use std::ops::Range;
-use std::sync::Arc;
-use std::time::Duration;
-
-use bytes::Bytes;
-use futures::future::BoxFuture;
-use futures::stream::{self, BoxStream};
-use futures::{FutureExt, StreamExt, TryFutureExt, TryStreamExt};
+use futures::{StreamExt, TryStreamExt, stream};
 use object_store::list::PaginatedListOptions;
 use object_store::path::Path;
-use object_store::{GetOptions, ObjectStore, ObjectStoreExt};
-use pushdown::{Error, ErrorKind};
-use pushdowndb_scan::ObjectReader;
+use object_store::{ObjectStore, ObjectStoreExt};
 
-use super::gateway_object::{Paged, Upstream, changed, failed, listed};
-use super::listing::Cursor;
-use super::{ListPage, ListQuery, Listed, ObjectMeta, Result, Start, StoreError, listing};
+use super::bucket::{Paged, Upstream, failed, listed};
+use crate::store::listing::{self, Cursor};
+use crate::store::{ListPage, ListQuery, Listed, ObjectMeta, Result, Start, StoreError};
 
-/// Ranges of one object that are fetched at once.
-const RANGES_AT_ONCE: usize = 4;
 /// Zero-byte objects that are looked at at once.
 const LOOKS_AT_ONCE: usize = 16;
 
-/// One version of an object.
-#[derive(Clone, Debug)]
-pub(crate) struct UpstreamObject {
-    store: Arc<dyn ObjectStore>,
-    location: String,
-    path: Path,
-    size: u64,
-    pin: GetOptions,
-    patience: Duration,
-}
-
-/// What holds reads to the version that was seen: its ETag, or its time where the ETag is missing or weak.
-pub(super) fn pinned(seen: &object_store::ObjectMeta) -> GetOptions {
-    let strong = seen.e_tag.clone().filter(|etag| !etag.starts_with("W/"));
-    match strong {
-        Some(etag) => GetOptions { if_match: Some(etag), ..GetOptions::default() },
-        None => GetOptions { if_unmodified_since: Some(seen.last_modified), ..GetOptions::default() },
-    }
-}
-
-impl UpstreamObject {
-    pub fn new(upstream: &Upstream, location: String, path: Path, seen: &object_store::ObjectMeta) -> Self {
-        let (store, patience) = (Arc::clone(&upstream.store), upstream.limits.upstream_wait);
-        Self { store, location, path, size: seen.size, pin: pinned(seen), patience }
-    }
-
-    async fn get(self, range: Range<u64>) -> pushdown::Result<BoxStream<'static, pushdown::Result<Bytes>>> {
-        if range.is_empty() {
-            return Ok(stream::empty().boxed());
-        }
-        let wanted = range.end - range.start;
-        let options = GetOptions { range: Some(range.into()), ..self.pin.clone() };
-        let answer = tokio::time::timeout(self.patience, self.store.get_opts(&self.path, options)).await;
-        let answer = answer.map_err(|_| self.silent())?.map_err(|error| self.error(error))?;
-        let blocks = answer.into_stream();
-        // A server that sends less than it promised is not believed to have ended well.
-        let state = (self, blocks, wanted);
-        Ok(stream::try_unfold(state, |(object, mut blocks, wanted)| async move {
-            let block = tokio::time::timeout(object.patience, blocks.try_next()).await;
-            match block.map_err(|_| object.silent())?.map_err(|error| object.error(error))? {
-                Some(block) => {
-                    let left = wanted.saturating_sub(block.len() as u64);
-                    Ok(Some((block, (object, blocks, left))))
-                }
-                None if wanted > 0 => Err(object.unavailable("the answer ended early")),
-                None => Ok(None),
-            }
-        })
-        .boxed())
-    }
-
-    fn silent(&self) -> Error {
-        self.unavailable(&format!("no answer for {} s", self.patience.as_secs()))
-    }
-
-    fn unavailable(&self, what: &str) -> Error {
-        tracing::warn!(object = self.location, what, "the server behind the gateway failed");
-        Error::new(ErrorKind::Unavailable, format!("{}: the server behind the gateway failed", self.location))
-    }
-
-    fn error(&self, error: object_store::Error) -> Error {
-        if changed(&error) {
-            return Error::new(ErrorKind::Conflict, format!("{}: the object was replaced meanwhile", self.location));
-        }
-        self.unavailable(&error.to_string())
-    }
-}
-
-impl ObjectReader for UpstreamObject {
-    fn location(&self) -> &str {
-        &self.location
-    }
-
-    fn size(&self) -> u64 {
-        self.size
-    }
-
-    fn stream(&self, range: Range<u64>) -> BoxStream<'static, pushdown::Result<Bytes>> {
-        self.clone().get(range).try_flatten_stream().boxed()
-    }
-
-    fn read_ranges(&self, ranges: Vec<Range<u64>>) -> BoxFuture<'static, pushdown::Result<Vec<Bytes>>> {
-        let object = self.clone();
-        let reads = ranges.into_iter().map(move |range| {
-            let object = object.clone();
-            async move {
-                let blocks: Vec<Bytes> = object.get(range).await?.try_collect().await?;
-                Ok(match <[Bytes; 1]>::try_from(blocks) {
-                    Ok([block]) => block,
-                    Err(blocks) => Bytes::from(blocks.concat()),
-                })
-            }
-        });
-        stream::iter(reads.collect::<Vec<_>>()).buffered(RANGES_AT_ONCE).try_collect().boxed()
-    }
-}
-
 impl Upstream {
     /// One page of a listing.
-    pub async fn list(&self, query: ListQuery) -> Result<ListPage> {
+    pub async fn page(&self, query: ListQuery) -> Result<ListPage> {
         if query.limit == 0 {
             return Ok(ListPage::default());
         }

@@ -1,0 +1,94 @@
+//! Uploads on their way through a gateway.
+//!
+//! The spool is a store of our own, so uploads in parts survive a restart where its folder was given, their
+//! parts are listed, checked and put together as everywhere, and what does not match its checksum goes nowhere.
+//! Completing an upload takes as long as sending it on does.
+
+use std::path::{Path, PathBuf};
+
+use pushdown::Error;
+use tokio::sync::Semaphore;
+use uuid::Uuid;
+
+use super::Behind;
+use crate::Limits;
+use crate::store::{
+    BucketSettings, Completion, Condition, LocalStore, ObjectMeta, PutOptions, Result, Staged, Store, StoreError,
+    UploadKey, now_ms,
+};
+
+/// Objects that were received and are not sent yet.
+#[derive(Debug)]
+pub(super) struct Spool {
+    pub store: LocalStore,
+    /// Set where nobody named the folder: it is removed with the gateway.
+    temporary: Option<PathBuf>,
+    bucket: String,
+    sending: Semaphore,
+}
+
+impl Spool {
+    /// Opens the folder, or makes one among the system's temporary files. Blocks.
+    pub fn open(dir: Option<&Path>, bucket: &str, limits: Limits) -> pushdown::Result<Self> {
+        let temporary = match dir {
+            Some(_) => None,
+            None => Some(std::env::temp_dir().join(format!("pushdowndb-spool-{}", Uuid::new_v4().simple()))),
+        };
+        let sending = Semaphore::new(limits.upstream_sends);
+        let store = LocalStore::open(dir.or(temporary.as_deref()).unwrap_or(Path::new(".")), limits)?;
+        match futures::executor::block_on(store.create_bucket(bucket, BucketSettings::default())) {
+            Ok(()) | Err(StoreError::BucketExists(_)) => {}
+            Err(error) => return Err(Error::from(error).context("cannot use the spool")),
+        }
+        Ok(Self { store, temporary, bucket: bucket.to_owned(), sending })
+    }
+
+    /// Sends one upload on.
+    pub async fn put(&self, behind: &dyn Behind, key: &str, staged: Staged, options: PutOptions) -> Result<ObjectMeta> {
+        behind.writable(key)?;
+        // Under a name of its own: two uploads of one key meet behind the gateway, not here.
+        let spooled = Uuid::new_v4().simple().to_string();
+        let kept = PutOptions { checksum: options.checksum.clone(), ..PutOptions::default() };
+        self.store.put(&self.bucket, &spooled, staged, kept).await?;
+        let sent = self.send(behind, key, &spooled, options).await;
+        // Also when it could not be sent: the client has it still.
+        self.discard(&spooled).await;
+        sent
+    }
+
+    /// Puts the parts together and sends them on. A client that asks again has them sent again.
+    pub async fn complete(&self, behind: &dyn Behind, at: UploadKey, done: Completion) -> Result<ObjectMeta> {
+        let key = at.key.clone();
+        // The condition is on what is behind the gateway.
+        let condition = done.condition.clone();
+        let put_together = Completion { condition: Condition::default(), ..done };
+        let kept = self.store.complete(at, put_together).await?;
+        let options = PutOptions { attributes: kept.attributes, tags: kept.tags, checksum: None, condition };
+        let sent = self.send(behind, &key, &key, options).await?;
+        self.discard(&key).await;
+        Ok(sent)
+    }
+
+    async fn send(&self, behind: &dyn Behind, key: &str, spooled: &str, options: PutOptions) -> Result<ObjectMeta> {
+        let object = self.store.open(&self.bucket, spooled).await?;
+        let _turn = self.sending.acquire().await.map_err(|_| StoreError::Upstream)?;
+        let (size, checksum) = (object.meta.size, object.meta.checksum.clone());
+        let etag = behind.send(key, object, &options).await?;
+        let attributes = options.attributes;
+        Ok(ObjectMeta { size, etag, modified_ms: now_ms(), attributes, checksum, ..ObjectMeta::default() })
+    }
+
+    async fn discard(&self, spooled: &str) {
+        if let Err(error) = self.store.delete(&self.bucket, vec![(spooled.to_owned(), Condition::default())]).await {
+            tracing::warn!(%error, spooled, "cannot clean up the spool");
+        }
+    }
+}
+
+impl Drop for Spool {
+    fn drop(&mut self) {
+        if let Some(dir) = &self.temporary {
+            drop(std::fs::remove_dir_all(dir));
+        }
+    }
+}

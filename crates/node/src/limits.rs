@@ -137,3 +137,24 @@ impl Default for Limits {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_limit_is_documented() {
+        let page = include_str!("../../../docs/operations.md");
+        let fields = format!("{:?}", Limits::default());
+        let names = fields.trim_start_matches("Limits { ").split(", ").filter_map(|field| field.split(": ").next());
+        let missing: Vec<_> = names.filter(|name| !page.contains(&format!("`{name}`"))).collect();
+        assert!(missing.is_empty(), "docs/operations.md does not tell of {missing:?}");
+    }
+
+    #[test]
+    fn scans_leave_places_for_plain_reads() {
+        let limits = Limits::default();
+        assert!(limits.selects + limits.selects_waiting < limits.requests);
+        assert!(limits.requests < limits.connections);
+    }
+}

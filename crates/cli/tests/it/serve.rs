@@ -1,6 +1,6 @@
 //! `serve`, and everything through it: a bucket, generated data, queries at both levels, a clean stop.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
@@ -101,6 +101,60 @@ fn a_gateway_serves_a_folder_as_it_is() {
     let rows = node.client(&["--format", "csv", "-c", "SELECT b FROM 's3://bucket/t.csv' WHERE a = 2"]);
     assert_eq!(rows.ok(), "b\ny\n");
     node.stop("-TERM").ok();
+}
+
+/// The path and query of a presigned GET.
+fn presigned(endpoint: &str, key: &str) -> String {
+    use object_store::signer::Signer;
+    let client = object_store::aws::AmazonS3Builder::new()
+        .with_endpoint(endpoint)
+        .with_allow_http(true)
+        .with_region("us-east-1")
+        .with_bucket_name("bucket")
+        .with_access_key_id(KEY)
+        .with_secret_access_key(SECRET)
+        .build()
+        .unwrap();
+    let (path, valid) = (object_store::path::Path::from(key), std::time::Duration::from_secs(60));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let url = runtime.block_on(client.signed_url(http::Method::GET, &path, valid)).unwrap();
+    format!("{}?{}", url.path(), url.query().unwrap())
+}
+
+#[test]
+fn each_request_is_logged_and_no_secret_is() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("bucket")).unwrap();
+    std::fs::write(dir.path().join("bucket/t.csv"), "a,b\n1,x\n2,y\n").unwrap();
+    let folder = dir.path().join("bucket");
+    // Whatever a filter lets through, signatures are not among it.
+    let node = Served::start(&["--gateway", folder.to_str().unwrap(), "--log-format", "json", "--log", "trace"]);
+    node.client(&["--format", "csv", "-c", "SELECT b FROM 's3://bucket/t.csv' WHERE a = 2"]).ok();
+    let denied = ["--access-key-id", KEY, "--secret-access-key", "wrong", "-c", "SELECT * FROM 's3://bucket/t.csv'"];
+    node.client(&denied).fails(4);
+    let target = presigned(&node.endpoint, "t.csv");
+    let address = node.endpoint.strip_prefix("http://").unwrap();
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    write!(stream, "GET {target} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("2,y\n"), "{answer}");
+
+    let log = node.stop("-TERM").stderr();
+    let signature = target.split("X-Amz-Signature=").nth(1).unwrap();
+    for secret in [SECRET, signature, "Authorization", "Signature="] {
+        assert!(!log.contains(secret), "the log holds {secret}");
+    }
+    let events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let requests: Vec<Value> = events.filter(|event| event["target"] == "pushdowndb::request").collect();
+    let of = |operation: &str, status: u64| {
+        let mut found = requests.iter().filter(|event| event["operation"] == operation && event["status"] == status);
+        found.next().unwrap_or_else(|| panic!("no {operation} {status} in {log}"))
+    };
+    let read = of("GetObject", 200);
+    assert_eq!((&read["key"], &read["outcome"]), (&Value::from("\"t.csv\""), &Value::from("complete")), "{read}");
+    assert_eq!(read["id"].as_str().unwrap().len(), 32);
+    assert!(requests.iter().any(|event| event["code"] == "SignatureDoesNotMatch"), "{log}");
 }
 
 #[test]

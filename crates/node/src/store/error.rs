@@ -42,7 +42,7 @@ pub(crate) enum StoreError {
     Body(String),
     #[error("the request body stopped coming")]
     Stalled,
-    #[error("this node serves an existing folder read-only; write to the folder itself, or use serve --store")]
+    #[error("this gateway is read-only")]
     ReadOnly,
     #[error("the disk of this node is full; delete objects or give it more space")]
     Full,

@@ -141,9 +141,7 @@ impl Keyring {
             }
             let grants = match (form.read, form.write) {
                 (None, None) => None,
-                (read, write) => {
-                    Some(Grants { read: read.unwrap_or_default(), write: write.unwrap_or_default() })
-                }
+                (read, write) => Some(Grants { read: read.unwrap_or_default(), write: write.unwrap_or_default() }),
             };
             let credentials = Credentials { access_key_id: id.clone(), secret_access_key: form.secret_access_key };
             first.get_or_insert_with(|| credentials.clone());

@@ -84,12 +84,7 @@ fn identify(cx: &mut S3AccessContext<'_>, signer: Option<&Credentials>) {
 }
 
 /// Whether the signer has this right on the bucket.
-pub(super) fn permit(
-    keyring: &Keyring,
-    signer: Option<&Credentials>,
-    right: Right,
-    bucket: &str,
-) -> S3Result<()> {
+pub(super) fn permit(keyring: &Keyring, signer: Option<&Credentials>, right: Right, bucket: &str) -> S3Result<()> {
     let signer = signer.ok_or_else(anonymous)?;
     let key = keyring.get(&signer.access_key);
     if key.is_some_and(|key| key.may(right, bucket)) {

@@ -78,9 +78,9 @@ pub(super) fn one(given: [(Algorithm, Option<String>); 5]) -> S3Result<Option<Ch
 /// The algorithm of this name.
 pub(super) fn algorithm(name: &str) -> S3Result<Algorithm> {
     let all = HEADERS.into_iter().map(|(algorithm, _)| algorithm);
-    all.into_iter().find(|algorithm| algorithm.name().eq_ignore_ascii_case(name)).ok_or_else(|| {
-        s3_error!(InvalidRequest, "Checksum algorithm provided is unsupported: {}", name)
-    })
+    all.into_iter()
+        .find(|algorithm| algorithm.name().eq_ignore_ascii_case(name))
+        .ok_or_else(|| s3_error!(InvalidRequest, "Checksum algorithm provided is unsupported: {}", name))
 }
 
 /// The MD5 of a body that a client sends, if it sends one. An empty header is a wrong one.
@@ -96,13 +96,15 @@ mod tests {
 
     #[test]
     fn values_must_have_the_size_of_their_algorithm() {
-        let with = |value: &str| one([
-            (Algorithm::Crc32, Some(value.to_owned())),
-            (Algorithm::Crc32c, None),
-            (Algorithm::Crc64nvme, None),
-            (Algorithm::Sha1, None),
-            (Algorithm::Sha256, None),
-        ]);
+        let with = |value: &str| {
+            one([
+                (Algorithm::Crc32, Some(value.to_owned())),
+                (Algorithm::Crc32c, None),
+                (Algorithm::Crc64nvme, None),
+                (Algorithm::Sha1, None),
+                (Algorithm::Sha256, None),
+            ])
+        };
         assert!(with("AAAAAA==").unwrap().is_some_and(|checksum| !checksum.is_composite()));
         assert!(with("AAAAAA==-3").unwrap().is_some_and(|checksum| checksum.is_composite()));
         for wrong in ["bad", "", "AAAA", "AAAAAAAAAAA="] {

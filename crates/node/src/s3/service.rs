@@ -10,10 +10,10 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use s3s::service::S3Service;
 use s3s::{Body, HttpError, HttpRequest, HttpResponse, S3Error, s3_error};
 
-use super::access;
 use super::cors::{self, Asked};
 use super::host::Domains;
 use super::watched::Watched;
+use super::{access, form_head};
 use crate::store::{CorsRule, Store};
 
 /// The id of a request, given in its extensions: errors carry it in their body.
@@ -52,6 +52,8 @@ impl Service {
             plain(error)?
         } else if request.method() == Method::OPTIONS {
             self.preflight(&request).await.map_or_else(plain, Ok)?
+        } else if form_head::is_form(request.method(), request.headers()) {
+            self.inner.call(form_head::complete(request).await).await?
         } else {
             self.inner.call(request).await?
         };
@@ -100,9 +102,8 @@ impl Service {
     /// Browsers ask unsigned what a page may do.
     async fn preflight<B>(&self, request: &Request<B>) -> Result<HttpResponse, S3Error> {
         let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
-        let origin = header(ORIGIN).ok_or_else(|| {
-            s3_error!(InvalidRequest, "Insufficient information. Origin request header needed.")
-        })?;
+        let origin = header(ORIGIN)
+            .ok_or_else(|| s3_error!(InvalidRequest, "Insufficient information. Origin request header needed."))?;
         let method = header(ACCESS_CONTROL_REQUEST_METHOD)
             .ok_or_else(|| s3_error!(InvalidRequest, "Invalid Access-Control-Request-Method: null"))?;
         let asked = Asked { origin, method, headers: header(ACCESS_CONTROL_REQUEST_HEADERS).unwrap_or_default() };

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use s3s::xml::{Deserialize, Deserializer};
 use s3s::{S3Result, s3_error};
 
 use crate::store::Tag;
@@ -17,7 +18,8 @@ const VALUE_CHARACTERS: usize = 256;
 
 /// The tags of a set, checked.
 pub(super) fn from_set(set: Vec<s3s::dto::Tag>, most: usize) -> S3Result<Vec<Tag>> {
-    let tags = set.into_iter().map(|tag| Tag { key: tag.key.unwrap_or_default(), value: tag.value.unwrap_or_default() });
+    let tags =
+        set.into_iter().map(|tag| Tag { key: tag.key.unwrap_or_default(), value: tag.value.unwrap_or_default() });
     checked(tags.collect(), most)
 }
 
@@ -25,6 +27,14 @@ pub(super) fn from_set(set: Vec<s3s::dto::Tag>, most: usize) -> S3Result<Vec<Tag
 pub(super) fn from_header(text: &str) -> S3Result<Vec<Tag>> {
     let pairs = url::form_urlencoded::parse(text.as_bytes());
     checked(pairs.map(|(key, value)| Tag { key: key.into_owned(), value: value.into_owned() }).collect(), OBJECT_TAGS)
+}
+
+/// The tags of a document, as upload forms carry them.
+pub(super) fn from_document(text: &str) -> S3Result<Vec<Tag>> {
+    let mut reader = Deserializer::new(text.as_bytes());
+    let read = s3s::dto::Tagging::deserialize(&mut reader);
+    let read = read.map_err(|_| s3_error!(MalformedXML, "the field 'tagging' is no document of tags"))?;
+    from_set(read.tag_set, OBJECT_TAGS)
 }
 
 /// The tags as S3 tells them.
@@ -69,6 +79,13 @@ mod tests {
         let pairs: Vec<_> = tags.iter().map(|tag| (tag.key.as_str(), tag.value.as_str())).collect();
         assert_eq!(pairs, [("a", "b"), ("c d", "ü"), ("flag", "")]);
         assert_eq!(from_header("").unwrap(), []);
+    }
+
+    #[test]
+    fn documents_are_read() {
+        let text = "<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>";
+        assert_eq!(from_document(text).unwrap(), [Tag { key: "a".into(), value: "b".into() }]);
+        assert!(from_document("<Tagging>").is_err() && from_document("").is_err());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use futures::{StreamExt, stream};
 use http::HeaderMap;
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use s3s::dto::StreamingBlob;
 use s3s::{S3Request, S3Result, TrailingHeaders, s3_error};
 
@@ -41,8 +42,9 @@ impl Declared {
             Self { md5: content_md5(headers)?, checksum, algorithm: named, trailer, announced: None, size };
         if let Some(name) = headers.get("x-amz-trailer").and_then(|value| value.to_str().ok()) {
             let known = HEADERS.into_iter().find(|(_, header)| header.eq_ignore_ascii_case(name.trim()));
-            let (algorithm, _) = known
-                .ok_or_else(|| s3_error!(InvalidRequest, "The value specified in the x-amz-trailer header is not supported"))?;
+            let (algorithm, _) = known.ok_or_else(|| {
+                s3_error!(InvalidRequest, "The value specified in the x-amz-trailer header is not supported")
+            })?;
             (declared.algorithm, declared.announced) = (Some(algorithm), Some(algorithm));
         }
         if let Some(checksum) = &declared.checksum {
@@ -68,7 +70,8 @@ impl Declared {
             let headers = self.trailer.and_then(|trailer| trailer.take()).unwrap_or_default();
             let value = HEADERS.into_iter().find(|(algorithm, _)| *algorithm == announced);
             let value = value.and_then(|(_, name)| headers.get(name)?.to_str().ok()?.to_owned().into());
-            let value = value.ok_or_else(|| StoreError::Body("the trailer lacks the checksum it announced".to_owned()))?;
+            let value =
+                value.ok_or_else(|| StoreError::Body("the trailer lacks the checksum it announced".to_owned()))?;
             self.checksum = self.checksum.or(Some(Checksum { algorithm: announced, value }));
         }
         match self.checksum {
@@ -81,6 +84,14 @@ impl Declared {
 /// The trailer of a request, as the outer or the inner service knows it.
 pub(super) fn trailer<T>(req: &S3Request<T>) -> Option<TrailingHeaders> {
     req.trailing_headers.clone().or_else(|| req.extensions.get().cloned())
+}
+
+/// A body whose end is not told beforehand is no body of S3.
+pub(super) fn require_length(headers: &HeaderMap) -> S3Result<()> {
+    if headers.contains_key(CONTENT_LENGTH) || headers.contains_key(TRANSFER_ENCODING) {
+        return Ok(());
+    }
+    Err(s3_error!(MissingContentLength, "You must provide the Content-Length HTTP header."))
 }
 
 /// Takes in a body and checks it against what was declared of it.

@@ -9,7 +9,7 @@
 use async_trait::async_trait;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use http::header::{AUTHORIZATION, CONTENT_TYPE, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, RANGE};
+use http::header::{AUTHORIZATION, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, RANGE};
 use http::uri::PathAndQuery;
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use md5::{Digest, Md5};
@@ -20,6 +20,7 @@ use s3s::service::S3Service;
 use s3s::{Body, S3Request, S3Response, S3Result, s3_error};
 
 use super::checksums::{HEADERS, content_md5};
+use super::form_head::is_form;
 use crate::store::Hasher;
 
 /// The headers that a client wants an answer to carry instead of the object's own.
@@ -41,9 +42,7 @@ impl Verified {
 #[async_trait]
 impl S3Route for Verified {
     fn is_match(&self, method: &Method, _: &Uri, headers: &HeaderMap, _: &mut Extensions) -> bool {
-        let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
-        let form = kind.get(..FORM.len()).is_some_and(|kind| kind.eq_ignore_ascii_case(FORM));
-        !(method == Method::POST && form)
+        !is_form(method, headers)
     }
 
     /// The inner service asks who may do what, when it knows what that is.
@@ -52,8 +51,9 @@ impl S3Route for Verified {
     }
 
     async fn call(&self, request: S3Request<Body>) -> S3Result<S3Response<Body>> {
-        let S3Request { input: mut body, method, uri, mut headers, mut extensions, credentials, trailing_headers, .. } =
-            request;
+        let S3Request {
+            input: mut body, method, uri, mut headers, mut extensions, credentials, trailing_headers, ..
+        } = request;
         headers.remove(AUTHORIZATION);
         forgive(&mut headers);
         let (uri, overrides) = bare(uri)?;
@@ -81,8 +81,6 @@ impl S3Route for Verified {
         Ok(response)
     }
 }
-
-const FORM: &[u8] = b"multipart/form-data";
 
 /// The inner service verifies nobody: what reaches it is verified, and carries no signature.
 pub(super) struct Nobody;
@@ -210,6 +208,8 @@ async fn verify_document(body: &mut Body, headers: &HeaderMap, limit: usize) -> 
 
 #[cfg(test)]
 mod tests {
+    use http::header::CONTENT_TYPE;
+
     use super::*;
 
     #[test]
@@ -217,9 +217,18 @@ mod tests {
         for range in ["bytes=0-5", "bytes=3-", "bytes=-7", "bytes=5-5", "bytes=-0"] {
             assert!(is_range(range.as_bytes()), "{range}");
         }
-        for none in ["bytes=5-3", "bytes=x-y", "lines=0-5", "bytes", "bytes=0-1,5-6", "bytes=-", "bytes=1.5-2", "",
-            "bytes=99999999999999999999-", "bytes=+1-2"]
-        {
+        for none in [
+            "bytes=5-3",
+            "bytes=x-y",
+            "lines=0-5",
+            "bytes",
+            "bytes=0-1,5-6",
+            "bytes=-",
+            "bytes=1.5-2",
+            "",
+            "bytes=99999999999999999999-",
+            "bytes=+1-2",
+        ] {
             assert!(!is_range(none.as_bytes()), "{none}");
         }
     }
@@ -227,7 +236,8 @@ mod tests {
     #[test]
     fn addresses_lose_their_signature() {
         let with = |text: &str| bare(text.parse().unwrap()).unwrap();
-        let (uri, overrides) = with("/b/k?X-Amz-Date=1&response-content-type=text%2Fcss&versionId=null&X-Amz-Signature=2");
+        let (uri, overrides) =
+            with("/b/k?X-Amz-Date=1&response-content-type=text%2Fcss&versionId=null&X-Amz-Signature=2");
         assert_eq!(uri, "/b/k?versionId=null");
         assert_eq!(overrides[CONTENT_TYPE], "text/css");
         assert_eq!(with("/b/k?X-Amz-Date=1").0, "/b/k");

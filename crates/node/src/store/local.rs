@@ -22,8 +22,8 @@
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use async_trait::async_trait;
 use pushdown::Error;
@@ -37,8 +37,8 @@ use super::index::{Index, ObjectRecord};
 use super::multipart::hex;
 use super::{
     Algorithm, Body, BucketMeta, BucketSettings, Completion, Condition, CopyRequest, ListPage, ListQuery, Match,
-    Object, ObjectData, ObjectMeta, PartRecord, PutOptions, Result, SettingsChange, Staged, Store, StoreError, Tag, UploadKey,
-    UploadPage, UploadQuery, UploadRecord, listing, now_ms, stage, sweep,
+    Object, ObjectData, ObjectMeta, PartRecord, PutOptions, Result, SettingsChange, Staged, Store, StoreError, Tag,
+    UploadKey, UploadPage, UploadQuery, UploadRecord, listing, now_ms, stage, sweep,
 };
 use crate::Limits;
 

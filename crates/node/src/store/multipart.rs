@@ -11,7 +11,7 @@ use md5::{Digest, Md5};
 use redb::ReadableTable;
 
 use super::files::Segment;
-use super::index::{Index, OBJECTS, ObjectRecord, PARTS, UPLOADS, decode, put_in, require_bucket, BUCKETS};
+use super::index::{BUCKETS, Index, OBJECTS, ObjectRecord, PARTS, UPLOADS, decode, put_in, require_bucket};
 use super::stage::Hasher;
 use super::uploads::{drop_upload, find_upload, parts_of};
 use super::{

@@ -54,18 +54,25 @@ pub(in crate::s3) fn only_private(acl: Option<&ObjectCannedACL>) -> S3Result<()>
     match acl.map(ObjectCannedACL::as_str) {
         None
         | Some(
-            ObjectCannedACL::PRIVATE
-            | ObjectCannedACL::BUCKET_OWNER_READ
-            | ObjectCannedACL::BUCKET_OWNER_FULL_CONTROL,
+            ObjectCannedACL::PRIVATE | ObjectCannedACL::BUCKET_OWNER_READ | ObjectCannedACL::BUCKET_OWNER_FULL_CONTROL,
         ) => Ok(()),
-        Some(_) => Err(unsupported()),
+        Some(
+            ObjectCannedACL::PUBLIC_READ
+            | ObjectCannedACL::PUBLIC_READ_WRITE
+            | ObjectCannedACL::AUTHENTICATED_READ
+            | ObjectCannedACL::AWS_EXEC_READ,
+        ) => Err(unsupported()),
+        Some(other) => Err(unknown(other)),
     }
 }
 
 pub(super) fn only_private_bucket(acl: Option<&BucketCannedACL>) -> S3Result<()> {
     match acl.map(BucketCannedACL::as_str) {
         None | Some(BucketCannedACL::PRIVATE) => Ok(()),
-        Some(_) => Err(unsupported()),
+        Some(
+            BucketCannedACL::PUBLIC_READ | BucketCannedACL::PUBLIC_READ_WRITE | BucketCannedACL::AUTHENTICATED_READ,
+        ) => Err(unsupported()),
+        Some(other) => Err(unknown(other)),
     }
 }
 
@@ -82,7 +89,14 @@ fn only_owner(list: Option<AccessControlPolicy>) -> S3Result<()> {
 }
 
 fn unsupported() -> S3Error {
-    s3_error!(NotImplemented, "access control lists are not implemented; everything is private to the keys of this node")
+    s3_error!(
+        NotImplemented,
+        "access control lists are not implemented; everything is private to the keys of this node"
+    )
+}
+
+fn unknown(name: &str) -> S3Error {
+    s3_error!(InvalidArgument, "there is no canned access control list '{}'", name)
 }
 
 fn grants() -> Vec<Grant> {

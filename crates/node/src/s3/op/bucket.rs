@@ -5,8 +5,8 @@ use s3s::{S3Request, S3Result, s3_error};
 
 use super::{acl, owner, settings};
 use crate::keyring::Right;
-use crate::s3::{Edge, signer};
 use crate::s3::attributes::{refuse, timestamp};
+use crate::s3::{Edge, signer};
 use crate::store::{BucketSettings, StoreError};
 
 /// Buckets of one page: 10,000, as in S3.

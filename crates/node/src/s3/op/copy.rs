@@ -8,9 +8,7 @@ use s3s::{S3Request, S3Result, s3_error};
 
 use super::multipart::part_number;
 use crate::keyring::Right;
-use crate::s3::attributes::{
-    attributes_of, etag, no_version, one_of, refuse, refuse_of_writes, timestamp,
-};
+use crate::s3::attributes::{attributes_of, etag, no_version, one_of, refuse, refuse_of_writes, timestamp};
 use crate::s3::checksums::{algorithm, put_checksum, put_typed_checksum};
 use crate::s3::conditions::{Conditions, write_condition};
 use crate::s3::{Edge, Signer, signer, tags};
@@ -173,7 +171,9 @@ mod tests {
     fn ranges_of_copies_are_whole_and_inside() {
         assert_eq!(range("bytes=0-4", 5).unwrap(), 0..5);
         assert_eq!(range("bytes=4-4", 5).unwrap(), 4..5);
-        for wrong in ["bytes=0-5", "bytes=3-2", "bytes=0-", "bytes=-3", "0-2", "bytes=a-b", "bytes=0-2,3-5", "bytes=+1-2"] {
+        for wrong in
+            ["bytes=0-5", "bytes=3-2", "bytes=0-", "bytes=-3", "0-2", "bytes=a-b", "bytes=0-2,3-5", "bytes=+1-2"]
+        {
             assert!(range(wrong, 5).is_err(), "{wrong}");
         }
         assert!(range("bytes=0-0", 0).is_err());

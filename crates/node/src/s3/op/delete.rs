@@ -29,7 +29,8 @@ pub(in crate::s3) async fn delete_object(
 /// A time before 1970 is no object's.
 fn seconds(time: Timestamp) -> u64 {
     let mut text = Vec::new();
-    let written = time.format(TimestampFormat::EpochSeconds, &mut text).ok().and_then(|()| String::from_utf8(text).ok());
+    let written =
+        time.format(TimestampFormat::EpochSeconds, &mut text).ok().and_then(|()| String::from_utf8(text).ok());
     let whole = written.as_deref().and_then(|text| text.split('.').next()?.parse().ok());
     whole.unwrap_or(u64::MAX)
 }

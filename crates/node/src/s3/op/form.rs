@@ -1,24 +1,28 @@
 //! PostObject: uploads by HTML form. s3s has checked the form's policy and signature.
 
 use http::HeaderMap;
-use http::header::LOCATION;
+use http::header::{ETAG, LOCATION};
 use s3s::dto::*;
 use s3s::post_policy::{PostPolicy, PostPolicyCondition};
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
 use super::write::put;
+use crate::s3::form_head::FormTagging;
 use crate::s3::{Edge, tags};
 
 pub(in crate::s3) async fn post_object(
     edge: &Edge,
     req: S3Request<PostObjectInput>,
 ) -> S3Result<S3Response<PostObjectOutput>> {
-    let form = req.input;
+    let (form, extensions) = (req.input, req.extensions);
     if form.key.is_empty() || form.key.len() > 1024 {
         return Err(s3_error!(InvalidArgument, "the field 'key' has 1 to 1024 bytes"));
     }
-    check_policy(form.policy.as_ref(), &form.key)?;
-    let tagged = form.tagging.as_deref().map(tags::from_header).transpose()?.unwrap_or_default();
+    check_policy(form.policy.as_ref())?;
+    let tagged = match extensions.get::<FormTagging>() {
+        Some(FormTagging(document)) => tags::from_document(document)?,
+        None => form.tagging.as_deref().map(tags::from_header).transpose()?.unwrap_or_default(),
+    };
     let (bucket, key, redirect) = (form.bucket.clone(), form.key.clone(), form.success_action_redirect.clone());
     let input = PutObjectInput {
         acl: form.acl,
@@ -46,8 +50,17 @@ pub(in crate::s3) async fn post_object(
     };
     // The headers speak of the form, not of the file in it.
     let output = put(edge, input, tagged, &HeaderMap::new(), None).await?;
+    let location = format!("/{bucket}/{key}");
     let stored = output.e_tag.as_ref().map(ETag::value).unwrap_or_default().to_owned();
     let mut response = S3Response::new(PostObjectOutput { e_tag: output.e_tag, ..PostObjectOutput::default() });
+    // s3s writes neither where it answers without a body.
+    let location =
+        url::Url::parse("http://node").and_then(|base| base.join(&location)).map(|url| url.path().to_owned());
+    for (name, value) in [(ETAG, format!("\"{stored}\"")), (LOCATION, location.unwrap_or_default())] {
+        if let Ok(value) = value.parse() {
+            response.headers.insert(name, value);
+        }
+    }
     if let Some(mut url) = redirect.as_deref().and_then(|url| url::Url::parse(url).ok()) {
         // With the quotes that belong to an ETag.
         url.query_pairs_mut()
@@ -61,11 +74,8 @@ pub(in crate::s3) async fn post_object(
     Ok(response)
 }
 
-/// Refuses what s3s lets pass: a policy for no bucket in particular, and fields that it does not hand on.
-fn check_policy(policy: Option<&PostPolicy>, key: &str) -> S3Result<()> {
-    if key.contains("${filename}") {
-        return Err(s3_error!(NotImplemented, "the variable ${{filename}} is not implemented; name the key in full"));
-    }
+/// Refuses what s3s lets pass: a policy for no bucket in particular.
+fn check_policy(policy: Option<&PostPolicy>) -> S3Result<()> {
     let Some(policy) = policy else { return Ok(()) };
     let names = |wanted: &str| {
         policy.conditions.iter().any(|condition| match condition {
@@ -73,9 +83,6 @@ fn check_policy(policy: Option<&PostPolicy>, key: &str) -> S3Result<()> {
             PostPolicyCondition::ContentLengthRange { .. } => false,
         })
     };
-    if names("tagging") {
-        return Err(s3_error!(NotImplemented, "the field 'tagging' is not implemented; use x-amz-tagging"));
-    }
     if !names("bucket") {
         return Err(s3_error!(AccessDenied, "Invalid according to Policy: it has no condition on the bucket"));
     }

@@ -7,7 +7,7 @@ use s3s::{S3Request, S3Result, s3_error};
 use crate::s3::attributes::{attributes_of, etag, refuse, refuse_of_writes};
 use crate::s3::checksums::{algorithm, checksum_of, kind, put_checksum, put_typed_checksum};
 use crate::s3::conditions::write_condition;
-use crate::s3::upload::{Declared, receive, trailer};
+use crate::s3::upload::{Declared, receive, require_length, trailer};
 use crate::s3::{Edge, tags};
 use crate::store::{Algorithm, Checksum, Completion, PartRef, UploadKey, UploadRecord, now_ms};
 
@@ -69,6 +69,7 @@ pub(super) fn kind_of(full_object: bool) -> ChecksumType {
 }
 
 pub(in crate::s3) async fn upload_part(edge: &Edge, req: S3Request<UploadPartInput>) -> S3Result<UploadPartOutput> {
+    require_length(&req.headers)?;
     let trailer = trailer(&req);
     let mut input = req.input;
     refuse!(input, sse_customer_algorithm);

@@ -94,11 +94,7 @@ struct Slice<'a> {
 }
 
 impl<'a> Slice<'a> {
-    fn of(
-        meta: &'a ObjectMeta,
-        range: Option<&s3s::dto::Range>,
-        number: Option<PartNumber>,
-    ) -> S3Result<Self> {
+    fn of(meta: &'a ObjectMeta, range: Option<&s3s::dto::Range>, number: Option<PartNumber>) -> S3Result<Self> {
         let whole = Self { meta, range: 0..meta.size, partial: false, part: None, by_part: false };
         match (range, number) {
             (None, None) => Ok(whole),

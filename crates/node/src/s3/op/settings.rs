@@ -11,11 +11,7 @@ async fn read(edge: &Edge, bucket: &str) -> S3Result<BucketSettings> {
     Ok(edge.store.bucket(bucket).await?.settings)
 }
 
-async fn change(
-    edge: &Edge,
-    bucket: &str,
-    change: impl FnOnce(&mut BucketSettings) + Send + 'static,
-) -> S3Result<()> {
+async fn change(edge: &Edge, bucket: &str, change: impl FnOnce(&mut BucketSettings) + Send + 'static) -> S3Result<()> {
     Ok(edge.store.change_bucket(bucket, Box::new(change)).await?)
 }
 
@@ -45,19 +41,13 @@ pub(in crate::s3) async fn delete_tagging(
     Ok(DeleteBucketTaggingOutput::default())
 }
 
-pub(in crate::s3) async fn get_cors(
-    edge: &Edge,
-    req: S3Request<GetBucketCorsInput>,
-) -> S3Result<GetBucketCorsOutput> {
+pub(in crate::s3) async fn get_cors(edge: &Edge, req: S3Request<GetBucketCorsInput>) -> S3Result<GetBucketCorsOutput> {
     let rules = read(edge, &req.input.bucket).await?.cors;
     let rules = rules.ok_or_else(|| missing(S3ErrorCode::NoSuchCORSConfiguration, "CORS configuration"))?;
     Ok(GetBucketCorsOutput { cors_rules: Some(cors::told(rules)) })
 }
 
-pub(in crate::s3) async fn put_cors(
-    edge: &Edge,
-    req: S3Request<PutBucketCorsInput>,
-) -> S3Result<PutBucketCorsOutput> {
+pub(in crate::s3) async fn put_cors(edge: &Edge, req: S3Request<PutBucketCorsInput>) -> S3Result<PutBucketCorsOutput> {
     let rules = cors::checked(req.input.cors_configuration.cors_rules)?;
     change(edge, &req.input.bucket, |settings| settings.cors = Some(rules)).await?;
     Ok(PutBucketCorsOutput::default())

@@ -6,12 +6,13 @@ use s3s::{S3Request, S3Result, TrailingHeaders};
 use crate::s3::attributes::{attributes_of, etag, refuse, refuse_of_writes};
 use crate::s3::checksums::{checksum_of, put_typed_checksum};
 use crate::s3::conditions::write_condition;
-use crate::s3::upload::{Declared, receive, trailer};
+use crate::s3::upload::{Declared, receive, require_length, trailer};
 use crate::s3::{Edge, tags};
 use crate::store::{PutOptions, Tag};
 
 pub(in crate::s3) async fn put_object(edge: &Edge, req: S3Request<PutObjectInput>) -> S3Result<PutObjectOutput> {
     let tagged = req.input.tagging.as_deref().map(tags::from_header).transpose()?.unwrap_or_default();
+    require_length(&req.headers)?;
     let trailer = trailer(&req);
     put(edge, req.input, tagged, &req.headers, trailer).await
 }

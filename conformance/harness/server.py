@@ -63,15 +63,16 @@ class Server:
             region_name=REGION,
             aws_access_key_id=access_key or self.access_key,
             aws_secret_access_key=secret_key or self.secret_key,
-            config=Config(
-                **{"signature_version": "s3v4", **config},
-                s3=s3,
+            config=Config(**{
+                "signature_version": "s3v4",
                 # A second attempt, because a server may close a connection after it refused a body unread.
-                retries={"total_max_attempts": 2, "mode": "standard"},
-                connect_timeout=10,
-                read_timeout=60,
-                max_pool_connections=40,
-            ),
+                "retries": {"total_max_attempts": 2, "mode": "standard"},
+                "connect_timeout": 10,
+                "read_timeout": 60,
+                "max_pool_connections": 40,
+                "s3": s3,
+                **config,
+            }),
         )
         if extra_headers:
             made.meta.events.register("before-call.s3", lambda params, **_: params["headers"].update(extra_headers))

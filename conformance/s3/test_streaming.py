@@ -262,6 +262,16 @@ def boto3_goes_on_after_a_refused_body(c, _, body):
 
 
 @test()
+def boto3_goes_on_after_an_empty_body(c):
+    """An empty body needs no `100 Continue`; boto3 then takes the next answer on the connection for a part of this one."""
+    client = c.server.client(read_timeout=5, retries={"total_max_attempts": 1})
+    for n in range(3):
+        client.put_object(Bucket=c.bucket, Key="empty", Body=b"")
+        answer = client.put_object(Bucket=c.bucket, Key="after", Body=str(n).encode())
+        assert answer["ETag"] and c.get("after") == str(n).encode()
+
+
+@test()
 def pipelined_requests_are_answered_in_order(c):
     request = f"GET / HTTP/1.1\r\nHost: {c.server.netloc}\r\n\r\n" * 2 + f"GET / HTTP/1.1\r\nHost: {c.server.netloc}\r\nConnection: close\r\n\r\n"
     assert raw(c, request).count(b"HTTP/1.1 403") == 3

@@ -33,10 +33,9 @@ impl RemoteScanExec {
         context: &TaskContext,
     ) -> Result<Option<Expr>> {
         let key_columns = top_k.key.columns();
-        let (pieces, limit) = self.pieces(sample);
-        let keys_only =
-            Self::new(ScanSpec { projection: key_columns.clone(), limit, top_k: None, ..self.spec.clone() })?;
-        let keys_only = Self { metrics: self.metrics.clone(), ..keys_only };
+        let keys = ScanSpec { projection: key_columns.clone(), top_k: None, ..self.spec.clone() };
+        let (pieces, limit) = Self::new(keys.clone())?.pieces(sample);
+        let keys_only = Self { metrics: self.metrics.clone(), ..Self::new(ScanSpec { limit, ..keys })? };
         let place = |expr| {
             super::run::moved(expr, &|column| {
                 key_columns.binary_search(&column).map_err(|_| Error::internal("a key of no column"))
@@ -68,11 +67,10 @@ impl RemoteScanExec {
         Ok(bound)
     }
 
-    /// The pieces to sample, and at most how many rows of each.
+    /// The pieces of this scan to sample, none of them twice, and at most how many rows of each.
     fn pieces(&self, sample: Sample) -> (Vec<ScanSplit>, Option<usize>) {
         let splits: Vec<&ScanSplit> = self.partitions.iter().flatten().collect();
-        let in_ranges = splits.iter().any(|split| split.range.is_some())
-            || self.spec.objects.iter().all(|object| self.can_be_cut(object));
+        let in_ranges = self.spec.objects.iter().all(|object| self.can_be_cut(object));
         if in_ranges && !matches!(self.fragment.format, Format::Parquet) {
             let sizes: Vec<u64> = self.spec.objects.iter().map(|object| object.size).collect();
             let wanted = self.bytes() as f64 * sample.share;

@@ -39,6 +39,8 @@ async fn agrees_on_tpch(world: &World, format: Format, path: &str) {
     for sql in TPCH {
         let (got, report) = rows(&engine, sql).await.unwrap_or_else(|e| panic!("{sql}: {e}"));
         assert_eq!(got, oracle.rows(sql).await, "{sql} on {path}");
+        let fell_back: Vec<_> = report.usage.strategies.iter().filter(|s| s.contains("fell back")).collect();
+        assert!(fell_back.is_empty(), "{sql} on {path}: {fell_back:?}");
         sampled += usize::from(report.usage.strategies.iter().any(|s| s.contains("of a sample of")));
     }
     assert!(sampled >= 5, "only {sampled} queries on {path} were sampled");

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::{CONTENT_RANGE, CONTENT_TYPE, RETRY_AFTER, SERVER as SERVER_HEADER};
+use http::header::{CONNECTION, CONTENT_RANGE, CONTENT_TYPE, RETRY_AFTER, SERVER as SERVER_HEADER};
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use hyper::service::Service;
@@ -161,7 +161,10 @@ fn refusal(status: StatusCode, code: &str, message: &str, id: &str) -> Response<
     );
     let mut response = Response::new(Body::from(text));
     *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
+    // The body of the request was not read, and must not be taken for the next one.
+    headers.insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }
 

@@ -1,6 +1,6 @@
 //! A bucket of another server, served through a gateway: by a second node of ours and by MinIO.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -52,8 +52,8 @@ async fn in_front_of_a_node() {
 
     // The gateway's own credentials are what counts behind it, and its refusal does not tell them.
     let wrong = Credentials { access_key_id: "nobody".into(), secret_access_key: "wrong-secret".into() };
-    let refused = client(&gateway(&endpoint, &wrong, |_| {}).await, BUCKET);
-    let error = refused.get(&Path::from("a/b")).await.unwrap_err();
+    let refused = gateway(&endpoint, &wrong, |_| {}).await;
+    let error = client(&refused, BUCKET).get(&Path::from("a/b")).await.unwrap_err();
     assert!(matches!(error, Error::PermissionDenied { .. }), "{error:?}");
     assert!(!format!("{error:?}").contains("nobody"), "{error:?}");
 
@@ -81,6 +81,68 @@ async fn in_front_of_minio() {
     let front = gateway(&minio.endpoint, &Minio::keys(), |_| {}).await;
     serves(&client(&front, BUCKET), &minio.client()).await;
     selects(&front);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_front_of_a_web_server() {
+    let site = WebServer::start("id,name\n1,one\n2,two\n3,three\n");
+    let mut gateway = Gateway::new(Url::parse(&format!("http://{}/data", site.address)).unwrap());
+    gateway.bucket = Some(BUCKET.to_owned());
+    gateway.read_only = true;
+    let front = start(NodeConfig::new(Backing::Gateway(gateway))).await.unwrap();
+    let client = client(&front, BUCKET);
+    let path = Path::from("t.csv");
+    let got = client.get(&path).await.unwrap();
+    assert_eq!(got.meta.e_tag.as_deref(), Some("\"v1\""));
+    assert_eq!(got.bytes().await.unwrap(), *site.text);
+    assert_eq!(client.get_range(&path, 8..13).await.unwrap(), "1,one");
+    assert!(matches!(client.get(&Path::from("missing")).await, Err(Error::NotFound { .. })));
+    assert!(client.list(None).try_collect::<Vec<_>>().await.is_err(), "it cannot list");
+    selects(&front);
+}
+
+/// A server of one page that knows HEAD, GET and ranges, and the ETag `"v1"`.
+struct WebServer {
+    address: std::net::SocketAddr,
+    text: &'static str,
+}
+
+impl WebServer {
+    fn start(text: &'static str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let mut head = Vec::new();
+                let mut byte = [0];
+                while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap_or(0) == 1 {
+                    head.push(byte[0]);
+                }
+                let head = String::from_utf8_lossy(&head).to_lowercase();
+                let range = head.lines().find_map(|line| line.strip_prefix("range: bytes=")?.split_once('-'));
+                let range = range.map(|(from, to)| (from.parse::<usize>().unwrap(), to.parse::<usize>().unwrap() + 1));
+                let (status, extra, body) = match range {
+                    _ if !head.contains(" /data/t.csv ") => ("404 Not Found", String::new(), ""),
+                    _ if head.starts_with("propfind") => ("405 Method Not Allowed", String::new(), ""),
+                    None => ("200 OK", String::new(), text),
+                    Some((from, to)) => {
+                        let to = to.min(text.len());
+                        let place = format!("Content-Range: bytes {from}-{}/{}\r\n", to - 1, text.len());
+                        ("206 Partial Content", place, &text[from..to])
+                    }
+                };
+                let _ = write!(
+                    stream,
+                    "HTTP/1.1 {status}\r\nETag: \"v1\"\r\nLast-Modified: Sat, 01 Nov 2025 10:00:00 GMT\r\n{extra}\
+                     Content-Length: {}\r\nConnection: close\r\n\r\n{}",
+                    body.len(),
+                    if head.starts_with("head") { "" } else { body },
+                );
+            }
+        });
+        Self { address, text }
+    }
 }
 
 /// What a client of the gateway sees and does, checked against what is behind it.

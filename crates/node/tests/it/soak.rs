@@ -36,9 +36,10 @@ fn many_clients_leave_nothing_behind() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let lines = BufReader::new(node.stdout.take().unwrap()).lines();
+    // Kept open: the harness of the node's process writes to it when it runs for long.
+    let mut lines = BufReader::new(node.stdout.take().unwrap()).lines();
     let served = |line: String| line.split_once("serving ").map(|(_, endpoint)| endpoint.to_owned());
-    let endpoint = lines.map_while(Result::ok).find_map(served).unwrap();
+    let endpoint = lines.by_ref().map_while(Result::ok).find_map(served).unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/soak.py");
     // Memory settles later than this: the ten minutes measure it.
     let output = Command::new("python3")

@@ -1,8 +1,8 @@
 //! Who may do what: signed requests, as far as the rights of their key go; anonymous ones nothing.
 //!
-//! Signatures of version 2 are refused before they are compared: they do not bind the body or the time of
-//! the request. Upload forms are the exception, where a signature covers a policy that says what may be
-//! uploaded until when.
+//! Signatures of version 2 in headers are refused before they are compared: they do not bind the body. Two
+//! kinds that end by themselves are accepted: signed addresses (`presigned_v2`), and upload forms, where the
+//! signature covers a policy that says what may be uploaded until when.
 
 use std::sync::Arc;
 
@@ -119,12 +119,10 @@ fn right_of(operation: &str) -> Right {
 /// How long the signature of an address may be valid, in seconds: 7 days, as in S3.
 const PRESIGNED_SECONDS: u64 = 7 * 24 * 3600;
 
-/// Refuses what s3s would accept: signatures of version 2 in headers and query strings, and addresses that
-/// are signed for longer than S3 allows.
+/// Refuses what s3s would accept: signatures of version 2 in headers, and addresses that are signed for longer
+/// than S3 allows.
 pub(super) fn refuse_early<B>(request: &Request<B>) -> S3Result<()> {
-    let old_header = request.headers().get("authorization").is_some_and(|value| value.as_bytes().starts_with(b"AWS "));
-    let old_query = request.uri().query().unwrap_or_default().split('&').any(|pair| pair.starts_with("Signature="));
-    if old_header || old_query {
+    if request.headers().get("authorization").is_some_and(|value| value.as_bytes().starts_with(b"AWS ")) {
         return Err(s3_error!(AccessDenied, "signature version 2 is not accepted; sign with version 4"));
     }
     let pairs = request.uri().query().unwrap_or_default().split('&');

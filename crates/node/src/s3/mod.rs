@@ -12,6 +12,7 @@ mod form_head;
 mod host;
 mod keys;
 mod op;
+mod presigned_v2;
 mod service;
 mod tags;
 mod upload;
@@ -102,7 +103,7 @@ pub(crate) fn service(
     inner.set_auth(verified::Nobody);
     outer.set_auth(access::Keys::new(Arc::clone(&keyring)));
     outer.set_route(verified::Verified::new(inner.build(), document_bytes));
-    Service::new(outer.build(), store, domains)
+    Service::new(outer.build(), store, keyring, domains)
 }
 
 /// Who signed a request, as the outer or the inner service knows it.

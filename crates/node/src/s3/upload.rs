@@ -51,7 +51,7 @@ impl Declared {
             if named.is_some_and(|named| named != checksum.algorithm) {
                 return Err(s3_error!(
                     InvalidRequest,
-                    "Value for x-amz-sdk-checksum-algorithm header is invalid: it names another algorithm than the checksum's"
+                    "Value for x-amz-sdk-checksum-algorithm header is invalid: the checksum has another"
                 ));
             }
             declared.algorithm = Some(checksum.algorithm);

@@ -21,6 +21,7 @@ use s3s::{Body, S3Request, S3Response, S3Result, s3_error};
 
 use super::checksums::{HEADERS, content_md5};
 use super::form_head::is_form;
+use super::presigned_v2::PARAMETERS;
 use crate::store::Hasher;
 
 /// The headers that a client wants an answer to carry instead of the object's own.
@@ -129,14 +130,14 @@ fn is_range(text: &[u8]) -> bool {
 }
 
 /// The address without the signature in it, and the headers that it asks the answer to carry.
-fn bare(uri: Uri) -> S3Result<(Uri, HeaderMap)> {
+pub(super) fn bare(uri: Uri) -> S3Result<(Uri, HeaderMap)> {
     let mut overrides = HeaderMap::new();
     let Some(query) = uri.query() else { return Ok((uri, overrides)) };
     let mut kept = Vec::new();
     for pair in query.split('&') {
         let Some((name, value)) = url::form_urlencoded::parse(pair.as_bytes()).next() else { continue };
         let lower = name.to_ascii_lowercase();
-        if lower.starts_with("x-amz-") {
+        if lower.starts_with("x-amz-") || PARAMETERS.contains(&name.as_ref()) {
             continue;
         }
         match lower.strip_prefix("response-") {

@@ -78,7 +78,7 @@ impl Files {
         // Also what an earlier start made and a loss of power kept from being synced.
         disk.apply(Change::SyncFolder(&data))?;
         disk.apply(Change::SyncFolder(dir))?;
-        Ok(Self { disk, data, tmp, pins: Mutex::default(), placed: Mutex::new(Some(HashSet::new())) })
+        Ok(Self { disk, data, tmp, pins: Mutex::default(), placed: Mutex::default() })
     }
 
     /// Where the file of this id is or will be.
@@ -185,6 +185,11 @@ impl Files {
         self.placed().as_ref().is_some_and(|placed| placed.contains(&id))
     }
 
+    /// From here on it is remembered what is placed, until a sweep is over.
+    pub fn remember_placed(&self) {
+        *self.placed() = Some(HashSet::new());
+    }
+
     /// No sweep will ask any more.
     pub fn forget_placed(&self) {
         *self.placed() = None;
@@ -248,6 +253,7 @@ mod tests {
     fn pinned_files_outlive_their_removal_and_crashes_leave_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let files = Arc::new(Files::open(dir.path(), Arc::new(LocalDisk)).unwrap());
+        files.remember_placed();
         let file = files.create().unwrap();
         file.write(0, b"abc").unwrap();
         let segment = files.keep(&file, 3).unwrap();

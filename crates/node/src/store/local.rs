@@ -96,6 +96,7 @@ impl LocalStore {
         let drafts = self.shared.files.remove_drafts()?;
         let objects = self.shared.index.objects()?;
         tracing::info!(objects, drafts, "store opened");
+        self.shared.files.remember_placed();
         sweep::start(&self.shared, objects)
     }
 
@@ -463,6 +464,30 @@ mod tests {
         assert_eq!(fs::read_to_string(&version).unwrap(), VERSION);
         fs::write(&version, "pushdowndb store 3\n").unwrap();
         assert!(LocalStore::open(dir.path(), Limits::default()).unwrap_err().to_string().contains("store 3"));
+    }
+
+    #[test]
+    fn a_large_store_is_swept_behind_its_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = LocalStore::open(dir.path(), Limits::default()).unwrap();
+        let files = &store.shared.files;
+        let place = || files.keep(&files.create().unwrap(), 0).unwrap();
+        // One that an earlier start left, one that is being written; a sweep that is told of many objects.
+        let (left, named) = (place(), place());
+        let record = ObjectRecord { meta: ObjectMeta::default(), segments: vec![named], upload: None };
+        let meta = BucketMeta { name: "bucket".into(), ..BucketMeta::default() };
+        store.shared.index.create_bucket(&meta, 9).unwrap();
+        store.shared.index.put("bucket", "key", &record, &Condition::default()).unwrap();
+        files.remember_placed();
+        let fresh = place();
+        sweep::start(&store.shared, 1_000_000).unwrap();
+        for _ in 0..1000 {
+            if !files.path(left.id).exists() && !files.was_placed(fresh.id) {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        assert!(!files.path(left.id).exists() && files.path(named.id).exists() && files.path(fresh.id).exists());
     }
 
     #[test]

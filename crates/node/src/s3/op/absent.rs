@@ -28,7 +28,7 @@ answers! {
     request_payment(GetBucketRequestPaymentInput) -> GetBucketRequestPaymentOutput
         = Ok(GetBucketRequestPaymentOutput { payer: Some(Payer::from_static(Payer::BUCKET_OWNER)) });
     encryption(GetBucketEncryptionInput) -> GetBucketEncryptionOutput
-        = Err(missing(S3ErrorCode::ServerSideEncryptionConfigurationNotFoundError, "server side encryption configuration"));
+        = Err(missing(S3ErrorCode::ServerSideEncryptionConfigurationNotFoundError, "encryption configuration"));
     lifecycle(GetBucketLifecycleConfigurationInput) -> GetBucketLifecycleConfigurationOutput
         = Err(missing(S3ErrorCode::NoSuchLifecycleConfiguration, "lifecycle configuration"));
     policy(GetBucketPolicyInput) -> GetBucketPolicyOutput

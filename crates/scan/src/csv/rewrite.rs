@@ -50,6 +50,8 @@ pub(crate) struct Rewriter {
     /// Where the record begins.
     record: u64,
     state: State,
+    /// The next record is the first of the object: a mark before it belongs to it.
+    first: bool,
     /// The record is written, rather than passed over.
     wanted: bool,
     /// Bytes of wanted records so far.
@@ -95,6 +97,7 @@ impl Rewriter {
             offset: 0,
             record: 0,
             state: State::Start,
+            first: false,
             wanted: true,
             scanned: 0,
         })
@@ -181,6 +184,7 @@ impl Rewriter {
                 State::Done => break,
                 State::Start => {
                     self.state = State::Record;
+                    self.first = true;
                     has(Some(BYTE_ORDER_MARK))
                 }
                 State::Foreign | State::Comment if ends > 0 => {
@@ -189,8 +193,7 @@ impl Rewriter {
                 }
                 State::Foreign | State::Comment => 1,
                 State::Record => {
-                    // A mark at the beginning belongs to the first record.
-                    self.record = if here <= BYTE_ORDER_MARK.len() as u64 && self.record == 0 { 0 } else { here };
+                    self.record = if std::mem::take(&mut self.first) { self.record } else { here };
                     if self.record >= self.range.end {
                         self.state = State::Done;
                         break;
@@ -321,13 +324,18 @@ mod tests {
 
     #[test]
     fn every_record_belongs_to_one_range() {
-        let text = "a¦1@@b¦2@@@@#c¦@@d¦4";
-        let marks = marks("¦", Some("@@"));
-        let whole = rewrite(text, &marks, 0..u64::MAX, 100).unwrap();
+        every_record_once("a¦1@@b¦2@@@@#c¦@@d¦4", &marks("¦", Some("@@")));
+        every_record_once("||\n1,)", &marks("é", None));
+        every_record_once("\u{feff}a\nb\n", &marks("é", None));
+        every_record_once("\u{feff}\na\n", &marks("é", None));
+    }
+
+    fn every_record_once(text: &str, marks: &WideMarks) {
+        let whole = rewrite(text, marks, 0..u64::MAX, 100).unwrap();
         for cut in 0..=text.len() as u64 {
             for piece in [1, 7] {
                 let parts =
-                    rewrite(text, &marks, 0..cut, piece).unwrap() + &rewrite(text, &marks, cut..99, piece).unwrap();
+                    rewrite(text, marks, 0..cut, piece).unwrap() + &rewrite(text, marks, cut..99, piece).unwrap();
                 assert_eq!(parts, whole, "cut at {cut}");
             }
         }

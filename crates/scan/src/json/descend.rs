@@ -93,11 +93,6 @@ impl Descent {
         self.steps.is_empty()
     }
 
-    /// Whether the first step goes into an array.
-    pub(crate) fn enters_array(&self) -> bool {
-        matches!(self.steps.first(), Some(Step::Index(_) | Step::AnyElement))
-    }
-
     /// Whether a value at the root comes next, rather than more of one.
     pub(crate) fn is_at_root(&self) -> bool {
         self.open.is_empty() && matches!(self.next, Next::Value)

@@ -71,7 +71,7 @@ impl JsonScan {
         Ok(Self {
             location,
             input: TextInput::open(reader, range, text, &counters)?,
-            cutter: Cutter::new(options.shape, from),
+            cutter: Cutter::new(options.shape, from, !options.raw_tokens),
             cut: Cut::default(),
             decode,
             predicate,
@@ -92,6 +92,11 @@ impl JsonScan {
             let (offset, whole) = (buffer.offset(), buffer.is_whole());
             if offset == 0 && buffer.text().starts_with(BYTE_ORDER_MARK) {
                 buffer.consume(BYTE_ORDER_MARK.len());
+                self.count(BYTE_ORDER_MARK.len());
+                // The mark belongs to the first record, which thus begins at the first byte of the object.
+                if self.input.range.end > 0 {
+                    self.input.range.end = self.input.range.end.max(BYTE_ORDER_MARK.len() as u64 + 1);
+                }
                 continue;
             }
             let stop = usize::try_from(self.input.range.end.saturating_sub(offset)).unwrap_or(usize::MAX);
@@ -121,10 +126,7 @@ impl JsonScan {
             self.input.buffer.consume(self.cut.consumed);
             self.input.buffer.narrow();
             self.counters.rows_scanned.fetch_add(self.cut.records.len() as u64, Ordering::Relaxed);
-            if !self.compressed {
-                self.counters.bytes_scanned.fetch_add(self.cut.consumed as u64, Ordering::Relaxed);
-                self.counters.bytes_processed.fetch_add(self.cut.consumed as u64, Ordering::Relaxed);
-            }
+            self.count(self.cut.consumed);
             let batch = match (batch, &self.predicate) {
                 (Some(batch), Some(predicate)) => predicate.filter(&batch)?,
                 (Some(batch), None) => batch,
@@ -133,6 +135,14 @@ impl JsonScan {
             if batch.num_rows() > 0 {
                 return Ok(Some(batch));
             }
+        }
+    }
+
+    /// Counts bytes that belong to the range, where they are not counted as they are read.
+    fn count(&self, bytes: usize) {
+        if !self.compressed {
+            self.counters.bytes_scanned.fetch_add(bytes as u64, Ordering::Relaxed);
+            self.counters.bytes_processed.fetch_add(bytes as u64, Ordering::Relaxed);
         }
     }
 

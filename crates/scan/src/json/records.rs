@@ -11,7 +11,10 @@ use super::token::skip_blanks;
 /// Cuts text into records.
 pub(crate) struct Cutter {
     shape: JsonShape,
-    /// Within a top-level array, whose elements are the values at the root.
+    /// The elements of a top-level array are the values at the root, rather than the array itself: S3 Select reads
+    /// them as `S3Object[*][*]`, tables always do.
+    flat: bool,
+    /// Within such an array.
     in_array: bool,
     /// What comes next in that array.
     expected: Expected,
@@ -39,8 +42,8 @@ pub(crate) struct Cut {
 }
 
 impl Cutter {
-    pub(crate) fn new(shape: JsonShape, from: &[JsonStep]) -> Self {
-        Self { shape, in_array: false, expected: Expected::First, descent: Descent::new(from) }
+    pub(crate) fn new(shape: JsonShape, from: &[JsonStep], flat: bool) -> Self {
+        Self { shape, flat, in_array: false, expected: Expected::First, descent: Descent::new(from) }
     }
 
     /// The first `most` complete records of `text` that begin before `stop`; `whole` if no more text will come. Gives
@@ -111,13 +114,12 @@ impl Cutter {
         Ok(further)
     }
 
-    /// Where a bracket or comma of a top-level array ends, if that comes next; if a value does, that is noted. An array
-    /// that the path goes into is a value.
+    /// Where a bracket or comma of a top-level array ends, if that comes next; if a value does, that is noted.
     fn mark(&mut self, text: &[u8], at: usize) -> Result<Option<usize>, usize> {
         let start = skip_blanks(text, at);
         let Some(&byte) = text.get(start) else { return Ok(None) };
         if !self.in_array {
-            self.in_array = byte == b'[' && !self.descent.enters_array();
+            self.in_array = byte == b'[' && self.flat;
             self.expected = Expected::First;
             return Ok(self.in_array.then_some(start + 1));
         }
@@ -221,7 +223,7 @@ mod tests {
 
     fn records(text: &str, shape: JsonShape) -> Vec<&str> {
         let mut cut = Cut::default();
-        Cutter::new(shape, &[]).cut(text.as_bytes(), true, usize::MAX, usize::MAX, &mut cut).unwrap();
+        Cutter::new(shape, &[], true).cut(text.as_bytes(), true, usize::MAX, usize::MAX, &mut cut).unwrap();
         assert_eq!(skip_blanks(text.as_bytes(), cut.consumed), text.len());
         cut.records.into_iter().filter_map(|r| text.get(r)).collect()
     }

@@ -124,3 +124,16 @@ async fn records_are_limited_to_the_byte() {
         }
     }
 }
+
+#[tokio::test]
+async fn what_is_beyond_the_limit_is_not_looked_at() {
+    let columns = schema(&[("n", DataType::Int64)]);
+    let long = "9".repeat(2000);
+    let options = ScanOptions { record_bytes: 1000, ..ScanOptions::default() };
+    for beyond in ["three", "\"4", &long] {
+        let fragment = Fragment { limit: Some(2), ..csv(&columns, select()) };
+        let reader = InMemory::new("k", format!("1\n2\n{beyond}\n"));
+        let (batch, _) = try_run_as(&fragment, reader, None, options.clone()).await.expect("rows");
+        assert_eq!(values(&batch), ["1", "2"]);
+    }
+}

@@ -32,7 +32,7 @@ async fn every_element_at_the_path_is_a_record() {
     let rules =
         "{\"Rules\":[{\"id\":\"1\"},{\"expr\":\"y > x\"},{\"id\":\"2\",\"expr\":\"z\"}]}\n{\"created\":\"June 27\"}";
     let id = ["\"1\"", "NULL", "\"2\"", "NULL"];
-    let cases: [(_, &str, Vec<JsonStep>, &[&str], &[&str]); 8] = [
+    let cases: [(_, &str, Vec<JsonStep>, &[&str], &[&str]); 10] = [
         (Document, rules, vec![key("rules"), any.clone(), key("id")], &["$"], &id),
         (Lines, rules, vec![key("rules"), any.clone(), key("id")], &["$"], &id),
         (
@@ -42,7 +42,10 @@ async fn every_element_at_the_path_is_a_record() {
             &["id", "expr"],
             &["\"1\"|NULL", "NULL|\"y > x\"", "\"2\"|\"z\"", "NULL|NULL"],
         ),
-        (Document, "[{\"a\":[1,2]},{\"a\":[]}]", vec![key("a"), any.clone()], &["$"], &["1", "2", "NULL"]),
+        // An array at the root is one value.
+        (Document, "[{\"a\":[1,2]},{\"a\":[]}]", vec![], &["$", "a"], &["[{\"a\":[1,2]},{\"a\":[]}]|NULL"]),
+        (Document, "[{\"a\":[1,2]},{\"a\":[]}]", vec![key("a"), any.clone()], &["$"], &["NULL"]),
+        (Document, "[{\"a\":[1,2]},{\"a\":[]}]", vec![any.clone(), key("a"), any.clone()], &["$"], &["1", "2", "NULL"]),
         (Document, "[[1,2],[3]]", vec![any.clone()], &["$"], &["[1,2]", "[3]"]),
         (Document, "[[1,2],[3]] [[4]]", vec![any.clone(), any.clone()], &["$"], &["1", "2", "3", "4"]),
         (Lines, "[1,2]\n\n[3]\n", vec![any.clone()], &["$"], &["1", "2", "3"]),

@@ -64,6 +64,8 @@ async fn json_records_belong_to_one_range() {
     let columns = schema(&[("a", DataType::Int64), ("b", DataType::Utf8)]);
     let fragment = Fragment::all(Format::Json(JsonOptions::default()), columns);
     check(&fragment, "{\"a\":1,\"b\":\"x\"}\n\n {\"a\":2}\r\n{\"b\":\"\\n\"}").await;
+    check(&fragment, "\u{feff}{\"a\":1}\n{\"a\":2}\n").await;
+    check(&fragment, "\u{feff}{}").await;
 }
 
 #[tokio::test]

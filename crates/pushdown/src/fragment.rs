@@ -145,8 +145,8 @@ pub struct JsonOptions {
     /// record. Without that metadata the field's name is found as it is written.
     pub raw_tokens: bool,
     /// With `raw_tokens`: where the records are within each value at the root of the text. Empty: the values
-    /// themselves are the records. Each of them yields at least one record; one that has nothing at the path
-    /// yields a record all of whose columns are NULL.
+    /// themselves are the records, an array at the root being one value. Each of them yields at least one record;
+    /// one that has nothing at the path yields a record all of whose columns are NULL.
     pub from: Vec<JsonStep>,
 }
 

@@ -141,7 +141,12 @@ impl Dynamic {
                 _ => None,
             }),
             Function::JsonValue => {
-                Arc::new(text(0)?.iter().map(|t| t.filter(|t| *t != "null")).collect::<StringArray>())
+                let tokens = text(0)?;
+                if tokens.iter().any(|token| token == Some("null")) {
+                    Arc::new(tokens.iter().map(|t| t.filter(|t| *t != "null")).collect::<StringArray>())
+                } else {
+                    Arc::new(tokens)
+                }
             }
             Function::JsonBoolean => {
                 let truth = |token: &str| match Value::of(token) {
@@ -314,16 +319,32 @@ fn to_number(array: &ArrayRef) -> Result<ArrayRef> {
         let tokens = to_token(array)?;
         return Ok(strings(tokens.as_string(), |token| Some(Number::parse(token)?.trimmed().to_text())));
     }
-    let mut numbers = StringBuilder::new();
+    let mut numbers = StringBuilder::with_capacity(array.len(), array.len() * 8);
     for text in &as_text(array)? {
-        numbers.append_option(match text {
-            None => None,
-            Some(text) => Some(Number::parse_text(text).map(Number::to_text).ok_or_else(|| {
+        match text {
+            None => numbers.append_null(),
+            // Most are written as a token already.
+            Some(text) if is_plain(text.as_bytes()) => numbers.append_value(text),
+            Some(text) => numbers.append_value(Number::parse_text(text).map(Number::to_text).ok_or_else(|| {
                 Error::invalid(format!("cannot parse '{}' as DECIMAL", shorten(text))).with_code("CastFailed")
             })?),
-        });
+        }
     }
     Ok(Arc::new(numbers.finish()))
+}
+
+/// Whether the text is an exact number as JSON writes one, `-12.50`, with room to spare.
+fn is_plain(text: &[u8]) -> bool {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    let whole = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let leading = digits.first() == Some(&b'0') && whole > 1;
+    let rest = digits.get(whole..).unwrap_or_default();
+    let fraction = match rest.split_first() {
+        None => true,
+        Some((b'.', fraction)) => !fraction.is_empty() && fraction.iter().all(u8::is_ascii_digit),
+        Some(_) => false,
+    };
+    whole > 0 && !leading && fraction && digits.len() <= 38
 }
 
 impl ScalarUDFImpl for Dynamic {

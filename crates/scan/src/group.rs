@@ -13,6 +13,7 @@ use datafusion_expr::{AggregateUDF, EmitTo, GroupsAccumulator};
 use datafusion_functions_aggregate::average::avg_udaf;
 use datafusion_functions_aggregate::min_max::{max_udaf, min_udaf};
 use datafusion_functions_aggregate::sum::sum_udaf;
+use datafusion_physical_expr::GroupsAccumulatorAdapter;
 use pushdown::{AggregateCall, AggregateFunction, Error, ErrorKind, NamedExpr, Result};
 
 use crate::aggregate::{aggregate_expr, numeric, sum_overflow, sums};
@@ -162,11 +163,14 @@ impl State {
 
     fn other(function: Arc<AggregateUDF>, argument: Physical, schema: &SchemaRef) -> Result<Self> {
         let (aggregate, argument) = aggregate_expr(&function, argument, schema).map_err(from_datafusion)?;
-        if !aggregate.groups_accumulator_supported() {
-            return Err(Error::unsupported(format!("{} of this type with GROUP BY", function.name())));
-        }
-        let accumulator = aggregate.create_groups_accumulator().map_err(from_datafusion)?;
-        Ok(Self::Other(argument, aggregate.field().data_type().clone(), accumulator))
+        let data_type = aggregate.field().data_type().clone();
+        let accumulator: Box<dyn GroupsAccumulator> = if aggregate.groups_accumulator_supported() {
+            aggregate.create_groups_accumulator().map_err(from_datafusion)?
+        } else {
+            // One accumulator for each group: slower, and right for every type.
+            Box::new(GroupsAccumulatorAdapter::new(move || aggregate.create_accumulator()))
+        };
+        Ok(Self::Other(argument, data_type, accumulator))
     }
 
     fn update(&mut self, batch: &RecordBatch, groups: &[usize], count: usize) -> Result<()> {

@@ -43,7 +43,8 @@ pub(crate) fn check_depth(expr: &Expr) -> Result<()> {
     if within(expr, limits::EXPRESSION_DEPTH) {
         Ok(())
     } else {
-        Err(Error::invalid(format!("the expression is nested deeper than {} levels", limits::EXPRESSION_DEPTH)))
+        let message = format!("the expression is nested deeper than {} levels", limits::EXPRESSION_DEPTH);
+        Err(Error::invalid(message).with_code("UnsupportedSqlStructure"))
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) enum Arithmetic {
 }
 
 /// Digits after the point that a quotient has more than its dividend, at most.
-const QUOTIENT_DIGITS: u32 = 10;
+const QUOTIENT_DIGITS: u32 = 16;
 
 const LARGEST: i128 = 10_i128.pow(38) - 1;
 
@@ -367,7 +367,7 @@ mod tests {
             ("7", Divide, "2", "3"),
             ("-7", Divide, "2", "-3"),
             ("7.0", Divide, "2", "3.5"),
-            ("10", Divide, "3.0", "3.33333333333"),
+            ("10", Divide, "3.0", "3.33333333333333333"),
             ("-7", Modulo, "3", "-1"),
             ("7.5", Modulo, "2", "1.5"),
             ("1e1", Divide, "4", "2.5"),
@@ -381,8 +381,8 @@ mod tests {
         assert_eq!(code("1.5", Modulo, "0.0"), Some("ExternalEvalException"));
         assert_eq!(code("1e300", Multiply, "1e300"), Some("IntegerOverflow"));
         assert_eq!(number("10").mean(4).unwrap().to_text(), "2.5");
-        assert_eq!(number("10").mean(3).unwrap().to_text(), "3.3333333333");
-        assert_eq!(number("20").mean(3).unwrap().to_text(), "6.6666666667");
+        assert_eq!(number("10").mean(3).unwrap().to_text(), "3.3333333333333333");
+        assert_eq!(number("20").mean(3).unwrap().to_text(), "6.6666666666666667");
     }
 
     #[test]

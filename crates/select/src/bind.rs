@@ -147,10 +147,7 @@ impl Binder<'_> {
             // As the object has it: the writer of the result knows best how to print it.
             Ast::Path(steps) => pushdown::Expr::Column(self.columns.find(steps)?.0),
             Ast::Missing => self.columns.missing(),
-            other => {
-                let typed = self.expr(other)?;
-                self.shown(other, typed).expr
-            }
+            other => self.expr(other)?.expr,
         };
         Ok(NamedExpr { expr, name: item_name(index, item) })
     }

@@ -68,8 +68,13 @@ impl Classifier<'_> {
             Expr::Negate(inner) => self.value(inner).filter(|class| self.computes(*class)),
             Expr::Arithmetic(op, a, b) => {
                 let (a, b) = (self.value(a)?, self.value(b)?);
-                // Division differs in scale and rounding, modulo in sign.
-                let same = !matches!(op, ArithmeticOp::Divide | ArithmeticOp::Modulo) || dialect.same_evaluator;
+                // Division of decimals differs in scale and rounding everywhere, modulo in sign.
+                let decimal = [a, b].iter().any(|class| matches!(class, Class::Decimal { .. }));
+                let same = match op {
+                    ArithmeticOp::Divide => dialect.same_evaluator && !decimal,
+                    ArithmeticOp::Modulo => dialect.same_evaluator,
+                    _ => true,
+                };
                 (same && self.computes(a) && self.computes(b)).then(|| result_class(a, b))
             }
             Expr::Case { branches, otherwise } => {

@@ -106,7 +106,7 @@ impl Binder<'_> {
                 other => self.expr(other)?,
             };
             kinds.push(typed.kind);
-            results.push(NamedExpr { expr: self.shown(&item.expr, typed).expr, name: item_name(index, item) });
+            results.push(NamedExpr { expr: typed.expr, name: item_name(index, item) });
         }
         let mut order = Vec::with_capacity(query.order.len());
         for key in &query.order {
@@ -226,16 +226,6 @@ impl Binder<'_> {
                 }
             }
         })
-    }
-
-    /// An item as it comes out: a quotient of decimals has as few digits as it takes.
-    pub(super) fn shown(&self, ast: &Ast, typed: Typed) -> Typed {
-        match (ast, typed.kind) {
-            (Ast::Arithmetic(pushdown::ArithmeticOp::Divide, ..), Kind::Decimal(_)) => {
-                Typed::new(call(Function::ToNumber, vec![typed.expr]), Kind::Number)
-            }
-            _ => typed,
-        }
     }
 }
 

@@ -88,7 +88,13 @@ impl Binder<'_> {
 
     fn arithmetic(&mut self, op: ArithmeticOp, a: &Ast, b: &Ast) -> Result<Typed, SelectError> {
         let (a, b) = (self.expr(a)?.number()?, self.expr(b)?.number()?);
-        if a.kind.is_token() || b.kind.is_token() {
+        let is_decimal = |typed: &Typed| matches!(typed.kind, Kind::Decimal(_));
+        let is_float = |typed: &Typed| typed.kind == Kind::Float;
+        // A quotient of decimals has the digits it needs, which is no matter of its operands' types.
+        let quotient = op == ArithmeticOp::Divide
+            && (is_decimal(&a) || is_decimal(&b))
+            && ![&a, &b].into_iter().any(|side| is_float(side) || side.kind == Kind::Null);
+        if a.kind.is_token() || b.kind.is_token() || quotient {
             let function = match op {
                 ArithmeticOp::Add => Function::TokenAdd,
                 ArithmeticOp::Subtract => Function::TokenSubtract,

@@ -1,3 +1,4 @@
 //! The dialect from end to end, without a server.
 
 mod same_rows;
+mod statements;

@@ -125,8 +125,10 @@ def a_wrong_signature(c):
 def a_policy_changed_on_the_way(c):
     key = c.key("form")
     form = fields(c, key)
-    form["policy"] = base64.b64encode(base64.b64decode(form["policy"]).replace(b"expiration", b"expiration ")).decode()
-    refused(c, post(c, form), key, 403)
+    policy = json.loads(base64.b64decode(form["policy"]))
+    policy["expiration"] = "2099-01-01T00:00:00Z"
+    form["policy"] = base64.b64encode(json.dumps(policy).encode()).decode()
+    refused(c, post(c, form), key, 403, "SignatureDoesNotMatch")
 
 
 @test()

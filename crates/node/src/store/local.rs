@@ -112,7 +112,7 @@ fn check_version(disk: &Arc<dyn Disk>, dir: &Path) -> pushdown::Result<()> {
     let io = |error: io::Error| Error::invalid("the folder cannot be used").with_source(error);
     let file = dir.join("VERSION");
     match fs::read_to_string(&file) {
-        Ok(version) if version == VERSION => Ok(()),
+        Ok(version) if version == VERSION => unmark(disk, dir).map_err(io),
         // Marked before the first record of the new format is written.
         Ok(version) if version == VERSION_1 => mark(disk, dir, &file).map_err(io),
         Ok(version) => Err(Error::invalid(format!(
@@ -134,13 +134,16 @@ fn check_version(disk: &Arc<dyn Disk>, dir: &Path) -> pushdown::Result<()> {
     }
 }
 
+/// Removes a mark that was not put in its place, or, by a loss of power, not removed beside it.
+fn unmark(disk: &Arc<dyn Disk>, dir: &Path) -> io::Result<()> {
+    let draft = dir.join(VERSION_DRAFT);
+    if draft.exists() { disk.apply(Change::Remove(&draft)) } else { Ok(()) }
+}
+
 /// Beside and renamed, so that a crash leaves a whole mark or none.
 fn mark(disk: &Arc<dyn Disk>, dir: &Path, file: &Path) -> io::Result<()> {
-    let path = dir.join(VERSION_DRAFT);
-    if path.exists() {
-        disk.apply(Change::Remove(&path))?;
-    }
-    let draft = DiskFile::create(disk, path)?;
+    unmark(disk, dir)?;
+    let draft = DiskFile::create(disk, dir.join(VERSION_DRAFT))?;
     draft.write(0, VERSION.as_bytes())?;
     draft.sync()?;
     disk.apply(Change::Rename { from: draft.path(), to: file })?;

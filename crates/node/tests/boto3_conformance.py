@@ -186,7 +186,7 @@ def test_buckets_and_errors():
     assert code(s3.put_object, Bucket="no-such-bucket", Key="k", Body=b"x") == ("NoSuchBucket", 404)
     assert code(s3.head_object, Bucket=BUCKET, Key="no-such-key") == ("404", 404)
     assert code(s3.get_object, Bucket=BUCKET, Key="k", Range="bytes=5-") == ("InvalidRange", 416)
-    assert code(s3.get_object_tagging, Bucket=BUCKET, Key="k") == ("NotImplemented", 501)
+    assert code(s3.get_object_retention, Bucket=BUCKET, Key="k") == ("NotImplemented", 501)
     assert code(put, key="k", body="x", ServerSideEncryption="AES256") == ("NotImplemented", 501)
     assert code(put, key="k", body="x", Metadata={"m": "x" * 3000})[0] == "MetadataTooLarge"
     assert s3.get_object(Bucket=BUCKET, Key="k")["Body"].read() == b"x"

@@ -1,7 +1,7 @@
 //! Who may do what: signed requests, as far as the rights of their key go; anonymous ones nothing.
 //!
 //! Signatures of version 2 in headers are refused before they are compared: they do not bind the body. Two
-//! kinds that end by themselves are accepted: signed addresses (`presigned_v2`), and upload forms, where the
+//! kinds that end by themselves are accepted: signed addresses (`version_2`), and upload forms, where the
 //! signature covers a policy that says what may be uploaded until when.
 
 use std::sync::Arc;

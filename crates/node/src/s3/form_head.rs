@@ -12,7 +12,10 @@ use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, Method};
 use hyper::body::{Body as HttpBody, Frame};
-use s3s::{Body, HttpRequest};
+use s3s::{Body, HttpRequest, S3Result, s3_error};
+
+use super::version_2::verify_text;
+use crate::keyring::Keyring;
 
 /// As much as s3s takes of the fields together, and their headers.
 const HEAD_BYTES: usize = 320 << 10;
@@ -30,9 +33,10 @@ pub(super) fn is_form(method: &Method, headers: &HeaderMap) -> bool {
     method == Method::POST && kind.get(..FORM.len()).is_some_and(|kind| kind.eq_ignore_ascii_case(FORM))
 }
 
-/// The same form with the name of its file in its key, and with its tags beside it.
-pub(super) async fn complete(request: HttpRequest) -> HttpRequest {
-    let Some(boundary) = boundary(request.headers()) else { return request };
+/// The same form with the name of its file in its key, and with its tags beside it; refused if it lacks a
+/// field that s3s would miss too late, or has a wrong signature of version 2.
+pub(super) async fn complete(request: HttpRequest, keyring: &Keyring) -> S3Result<HttpRequest> {
+    let Some(boundary) = boundary(request.headers()) else { return Ok(request) };
     let (mut parts, mut body) = request.into_parts();
     let mut read = BytesMut::new();
     let head = loop {
@@ -54,6 +58,7 @@ pub(super) async fn complete(request: HttpRequest) -> HttpRequest {
     let read = read.freeze();
     let mut first = read.clone();
     if let Some(head) = head {
+        head.check(&read, keyring)?;
         if let Some(tags) = head.field(&read, "tagging") {
             parts.extensions.insert(FormTagging(tags.to_owned()));
         }
@@ -63,7 +68,7 @@ pub(super) async fn complete(request: HttpRequest) -> HttpRequest {
             parts.headers.remove(CONTENT_LENGTH);
         }
     }
-    HttpRequest::from_parts(parts, Body::http_body(Chained { first: Some(first), rest: body }))
+    Ok(HttpRequest::from_parts(parts, Body::http_body(Chained { first: Some(first), rest: body })))
 }
 
 fn boundary(headers: &HeaderMap) -> Option<String> {
@@ -108,6 +113,21 @@ impl Head {
     fn field<'a>(&self, read: &'a [u8], name: &str) -> Option<&'a str> {
         let (_, place) = self.fields.iter().find(|(field, _)| field.eq_ignore_ascii_case(name))?;
         std::str::from_utf8(read.get(place.clone())?).ok()
+    }
+
+    fn check(&self, read: &[u8], keyring: &Keyring) -> S3Result<()> {
+        let field = |name: &str| self.field(read, name);
+        if field("key").is_none() {
+            return Err(s3_error!(
+                InvalidArgument,
+                "Bucket POST must contain a field named 'key'. If it is specified, please check the order of the fields."
+            ));
+        }
+        let Some(access_key_id) = field("AWSAccessKeyId") else { return Ok(()) };
+        let missing = |name: &str| s3_error!(InvalidArgument, "Bucket POST must contain a field named '{}'.", name);
+        let policy = field("policy").ok_or_else(|| missing("policy"))?;
+        let signature = field("signature").ok_or_else(|| missing("signature"))?;
+        verify_text(keyring, access_key_id, policy, signature)
     }
 
     fn with_key(&self, read: &Bytes, key: &str) -> Bytes {

@@ -12,11 +12,11 @@ mod form_head;
 mod host;
 mod keys;
 mod op;
-mod presigned_v2;
 mod service;
 mod tags;
 mod upload;
 mod verified;
+mod version_2;
 mod watched;
 
 use std::fmt;

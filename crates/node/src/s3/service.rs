@@ -13,7 +13,7 @@ use s3s::{Body, HttpError, HttpRequest, HttpResponse, S3Error, s3_error};
 use super::cors::{self, Asked};
 use super::host::Domains;
 use super::watched::Watched;
-use super::{access, form_head, presigned_v2};
+use super::{access, form_head, version_2};
 use crate::keyring::Keyring;
 use crate::store::{CorsRule, Store};
 
@@ -56,7 +56,10 @@ impl Service {
         } else if request.method() == Method::OPTIONS {
             self.preflight(&request).await.map_or_else(plain, Ok)?
         } else if form_head::is_form(request.method(), request.headers()) {
-            self.inner.call(form_head::complete(request).await).await?
+            match form_head::complete(request, &self.keyring).await {
+                Ok(request) => self.inner.call(request).await?,
+                Err(error) => plain(error)?,
+            }
         } else {
             self.inner.call(request).await?
         };
@@ -79,7 +82,7 @@ impl Service {
         access::refuse_early(request)?;
         let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
         let bucket = host.and_then(|host| self.domains.bucket(host));
-        presigned_v2::verify(request, &self.keyring, bucket.as_deref())
+        version_2::verify(request, &self.keyring, bucket.as_deref())
     }
 
     fn asking<B>(&self, request: &Request<B>) -> Asking {

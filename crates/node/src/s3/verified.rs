@@ -21,7 +21,7 @@ use s3s::{Body, S3Request, S3Response, S3Result, s3_error};
 
 use super::checksums::{HEADERS, content_md5};
 use super::form_head::is_form;
-use super::presigned_v2::PARAMETERS;
+use super::version_2::PARAMETERS;
 use crate::store::Hasher;
 
 /// The headers that a client wants an answer to carry instead of the object's own.

@@ -1,4 +1,4 @@
-//! Addresses signed with version 2, which boto3 still makes unless it is told otherwise.
+//! Signatures of version 2, on addresses, as boto3 still makes them unless it is told otherwise, and on forms.
 //!
 //! Such a signature covers method, path, time of expiry and what the answer shall look like, about as much as
 //! one of version 4 that leaves the body out. s3s verifies it too, but compares it byte by byte until they
@@ -61,8 +61,6 @@ pub(super) fn verify<B>(request: &Request<B>, keyring: &Keyring, bucket: Option<
     let pairs: Vec<_> = url::form_urlencoded::parse(query.as_bytes()).collect();
     let value = |wanted: &str| pairs.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_ref());
     let Some(given) = value("Signature") else { return Ok(()) };
-    let key = value("AWSAccessKeyId").and_then(|id| keyring.get(id));
-    let key = key.ok_or_else(|| s3_error!(InvalidAccessKeyId, "the access key does not exist on this node"))?;
     let mut covered: Vec<String> = Vec::new();
     for name in COVERED {
         match value(name) {
@@ -84,11 +82,18 @@ pub(super) fn verify<B>(request: &Request<B>, keyring: &Keyring, bucket: Option<
         text.push('?');
         text.push_str(&covered.join("&"));
     }
+    verify_text(keyring, value("AWSAccessKeyId").unwrap_or_default(), &text, given)
+}
+
+/// Verifies that this key signed this text.
+pub(super) fn verify_text(keyring: &Keyring, access_key_id: &str, text: &str, given: &str) -> S3Result<()> {
+    let key = keyring.get(access_key_id);
+    let key = key.ok_or_else(|| s3_error!(InvalidAccessKeyId, "the access key does not exist on this node"))?;
     let right = BASE64_STANDARD.encode(hmac(key.credentials.secret_access_key.as_bytes(), text.as_bytes()));
     if is_same(given.as_bytes(), right.as_bytes()) {
         Ok(())
     } else {
-        Err(s3_error!(SignatureDoesNotMatch, "the signature of the address does not match the request"))
+        Err(s3_error!(SignatureDoesNotMatch, "the signature does not match what was sent"))
     }
 }
 

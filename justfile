@@ -25,3 +25,11 @@ tpch scale="1":
 # the selective filter through a 40 MB/s link, at level none and select (needs root and Linux)
 link mb="40":
     cargo build --release && scripts/link.py --mb {{mb}} --binary "${CARGO_TARGET_DIR:-target}/release/pushdowndb"
+
+# every target of the fuzzer for some seconds (needs a C++ compiler)
+fuzz seconds="10":
+    fuzz/run {{seconds}}
+
+# clients of all manners against a node for some minutes: nothing leaks, nothing is wrong
+soak minutes="10":
+    cargo build --release && scripts/soak.py --minutes {{minutes}} --binary "${CARGO_TARGET_DIR:-target}/release/pushdowndb"

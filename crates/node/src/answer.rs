@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_RANGE, CONTENT_TYPE, RETRY_AFTER, SERVER as SERVER_HEADER};
+use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, RETRY_AFTER, SERVER as SERVER_HEADER};
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use hyper::service::Service;
@@ -146,9 +146,10 @@ impl Shared {
         }
         ending.slot = slot;
         ending.status = status.as_u16();
+        let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
         response.map(|body| {
             ending.code = error_code(status, &body);
-            AnswerBody::tracked(body, ending, deadline)
+            AnswerBody::tracked(body, length, ending, deadline)
         })
     }
 }
@@ -239,8 +240,8 @@ impl AnswerBody {
         Self { body, tracked: None }
     }
 
-    fn tracked(body: Body, ending: Ending, deadline: Instant) -> Self {
-        let size = HttpBody::size_hint(&body).exact();
+    fn tracked(body: Body, length: Option<u64>, ending: Ending, deadline: Instant) -> Self {
+        let size = HttpBody::size_hint(&body).exact().or(length);
         let mut tracked = Tracked { ending, deadline: Box::pin(sleep_until(deadline)), size };
         // Answers to HEAD and empty ones are never asked for a byte.
         if body.is_end_stream() || size == Some(0) || tracked.ending.record.method == http::Method::HEAD {

@@ -106,10 +106,10 @@ impl RequestRecord {
                     id = self.id,
                     method = self.method.as_str(),
                     operation = self.operation(),
-                    // Quoted: names are chosen by clients and may hold anything.
-                    bucket = target.bucket.as_ref().map(tracing::field::debug),
-                    key = target.key.as_ref().map(tracing::field::debug),
-                    access_key = target.access_key.as_ref().map(tracing::field::debug),
+                    // As strings, which every format quotes: names are chosen by clients and may hold anything.
+                    bucket = target.bucket.as_deref(),
+                    key = target.key.as_deref(),
+                    access_key = target.access_key.as_deref(),
                     status,
                     code,
                     outcome = outcome.name(),

@@ -152,7 +152,7 @@ fn each_request_is_logged_and_no_secret_is() {
         found.next().unwrap_or_else(|| panic!("no {operation} {status} in {log}"))
     };
     let read = of("GetObject", 200);
-    assert_eq!((&read["key"], &read["outcome"]), (&Value::from("\"t.csv\""), &Value::from("complete")), "{read}");
+    assert_eq!((&read["key"], &read["outcome"]), (&Value::from("t.csv"), &Value::from("complete")), "{read}");
     assert_eq!(read["id"].as_str().unwrap().len(), 32);
     assert!(requests.iter().any(|event| event["code"] == "SignatureDoesNotMatch"), "{log}");
 }

@@ -54,7 +54,8 @@ pub(crate) async fn stage(
         hasher: algorithm.map(Hasher::new),
     };
     let mut writer = Writer::Idle(Box::new(draft));
-    let mut block = BytesMut::with_capacity(limits.block_bytes);
+    // Grows with what comes: most uploads are small, and a block for each would be a megabyte too many.
+    let mut block = BytesMut::new();
     let mut size = 0u64;
     loop {
         let Some(chunk) = body.next().await.transpose()? else { break };

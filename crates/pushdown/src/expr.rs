@@ -396,6 +396,11 @@ impl Expr {
         matches!(self, Self::Call(function, _) if function.yields_token())
     }
 
+    /// The number of nodes, 1 for a leaf.
+    pub fn size(&self) -> usize {
+        1 + self.children().into_iter().map(Self::size).sum::<usize>()
+    }
+
     /// The number of levels, 1 for a leaf.
     pub fn depth(&self) -> usize {
         1 + self.children().into_iter().map(Self::depth).max().unwrap_or(0)

@@ -9,6 +9,10 @@ pub const SELECT_RECORD_BYTES: usize = 1024 * 1024;
 /// The deepest nesting of an expression that a peer may send.
 pub const EXPRESSION_DEPTH: usize = 128;
 
+/// The most nodes that binding a statement may add to it by saying the same operand twice, as BETWEEN does. Each level
+/// of nesting doubles them.
+pub const EXPRESSION_COPIES: usize = 1 << 18;
+
 /// The most columns a table may have.
 pub const COLUMNS: usize = 4096;
 

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::fmt::Write;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryBuilder, BooleanArray, BooleanBuilder, StringArray, StringBuilder};
@@ -12,10 +13,11 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float32Type, Float64Type};
 use datafusion_common::{Result as DfResult, ScalarValue};
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
-use pushdown::{Error, Function, Result, like_parts, like_pattern, token};
+use pushdown::{Error, ErrorKind, Function, Result, like_parts, like_pattern, token};
 
 use crate::errors::{from_arrow, into_datafusion};
 use crate::json::token::{scalar_text, unescape};
+use crate::limits;
 use crate::number::{Arithmetic, Number};
 use crate::text::fields::shorten;
 use crate::types::{is_text, sql_type};
@@ -114,6 +116,7 @@ impl Dynamic {
                 | TokenModulo
                 | TokenOrder
                 | LikePattern
+                | Concat
         );
         known.then(|| Self { function, signature: Signature::variadic_any(Volatility::Immutable) })
     }
@@ -123,7 +126,7 @@ impl Dynamic {
         use Function::*;
         match self.function {
             TokenEq | TokenLt | TokenLtEq | TokenAdd | TokenSubtract | TokenMultiply | TokenDivide | TokenModulo
-            | LikePattern => 2,
+            | LikePattern | Concat => 2,
             _ => 1,
         }
     }
@@ -176,6 +179,10 @@ impl Dynamic {
                     _ => Ok(None),
                 });
                 Arc::new(rewritten.collect::<Result<StringArray>>()?)
+            }
+            Function::Concat => {
+                let (a, b) = self.operands(args)?;
+                concat(&a, &b, rows)?
             }
             Function::TokenEq => self.compare(args, rows, |a, b| a.equals(b))?,
             Function::TokenLt => self.compare(args, rows, |a, b| a.order(b).map(Ordering::is_lt))?,
@@ -248,6 +255,24 @@ impl Operand {
         })
     }
 
+    /// How many bytes of text it has for so many rows.
+    fn bytes(&self, rows: usize) -> usize {
+        match self {
+            Self::Constant(text) => text.as_ref().map_or(0, String::len).saturating_mul(rows),
+            Self::Rows(text) => match text.value_offsets() {
+                [first, .., last] => usize::try_from(last - first).unwrap_or(usize::MAX),
+                _ => 0,
+            },
+        }
+    }
+
+    fn text(&self, row: usize) -> Option<&str> {
+        match self {
+            Self::Constant(text) => text.as_deref(),
+            Self::Rows(text) => text.is_valid(row).then(|| text.value(row)),
+        }
+    }
+
     fn values(&self) -> Values<'_> {
         match self {
             Self::Constant(token) => Values::Constant(token.as_deref().map_or(Value::Null, Value::of)),
@@ -302,6 +327,32 @@ fn to_token(array: &ArrayRef) -> Result<ArrayRef> {
             return Err(Error::unsupported(format!("{} does not go together with values of JSON", sql_type(other))));
         }
     })
+}
+
+/// `a || b`, NULL if either is. Few bytes of SQL make many of text, which is why they are counted first.
+fn concat(a: &Operand, b: &Operand, rows: usize) -> Result<ArrayRef> {
+    let bytes = a.bytes(rows).saturating_add(b.bytes(rows));
+    if bytes > limits::VALUE_BYTES {
+        return Err(too_large());
+    }
+    let mut out = StringBuilder::with_capacity(rows, bytes);
+    for row in 0..rows {
+        match (a.text(row), b.text(row)) {
+            (Some(a), Some(b)) => {
+                // Writing into memory does not fail.
+                let _ = out.write_str(a).and_then(|()| out.write_str(b));
+                out.append_value("");
+            }
+            _ => out.append_null(),
+        }
+    }
+    Ok(Arc::new(out.finish()))
+}
+
+/// What ends a batch of results that would take more memory than it may.
+pub(crate) fn too_large() -> Error {
+    let message = format!("the values of a result take more than {} bytes", limits::VALUE_BYTES);
+    Error::new(ErrorKind::Limit, message).with_code("OverMaxRecordSize")
 }
 
 /// A pattern as the evaluator has it.

@@ -63,6 +63,11 @@ impl Evaluator {
         &self.data_type
     }
 
+    /// Whether it is a column as it is.
+    pub(crate) fn is_column(&self) -> bool {
+        matches!(self.exprs.as_slice(), [one] if one.is::<Column>())
+    }
+
     /// Whether the result can be NULL.
     pub fn nullable(&self) -> bool {
         self.nullable

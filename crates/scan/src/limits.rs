@@ -18,6 +18,9 @@ pub(crate) const OVERSHOOT_BYTES: u64 = 16 * 1024;
 /// Nesting of JSON values; deeper ones are an error.
 pub(crate) const JSON_DEPTH: usize = 128;
 
+/// The most bytes that the values of one batch of results may take, and those of one concatenation for a batch.
+pub const VALUE_BYTES: usize = 128 * 1024 * 1024;
+
 /// The most groups of one GROUP BY.
 pub const GROUPS: usize = 1_000_000;
 

@@ -25,7 +25,7 @@ use crate::coerce;
 use crate::dynamic::Dynamic;
 use crate::errors::from_datafusion;
 use crate::time_functions::TimeFunction;
-use crate::types::sql_type;
+use crate::types::{is_text, sql_type};
 
 pub(crate) type Physical = Arc<dyn PhysicalExpr>;
 
@@ -264,6 +264,10 @@ impl Lowering<'_> {
     /// A call of a function that takes its arguments as they are.
     fn own(&self, function: ScalarUDF, args: &[Expr]) -> Result<Physical> {
         let args = args.iter().map(|e| self.expr(e)).collect::<Result<_>>()?;
+        self.scalar(function, args)
+    }
+
+    fn scalar(&self, function: ScalarUDF, args: Vec<Physical>) -> Result<Physical> {
         ScalarFunctionExpr::try_new(Arc::new(function), args, self.schema, Arc::clone(&self.config))
             .map(|call| Arc::new(call) as Physical)
             .map_err(from_datafusion)
@@ -274,9 +278,14 @@ impl Lowering<'_> {
         let mut joined = self.expr(first)?;
         for next in rest {
             let next = self.expr(next)?;
-            let op = Operator::StringConcat;
-            let (left, right) = coerce::operand_types(&self.type_of(&joined)?, op, &self.type_of(&next)?)?;
-            joined = Arc::new(BinaryExpr::new(self.cast(joined, &left)?, op, self.cast(next, &right)?));
+            let (left, right) =
+                coerce::operand_types(&self.type_of(&joined)?, Operator::StringConcat, &self.type_of(&next)?)?;
+            let args = vec![self.cast(joined, &left)?, self.cast(next, &right)?];
+            let Some(concat) = Dynamic::new(Function::Concat) else {
+                return Err(Error::internal("there is no function for ||"));
+            };
+            let call = self.scalar(ScalarUDF::from(concat), args)?;
+            joined = if is_text(&left) { self.cast(call, &left)? } else { call };
         }
         Ok(joined)
     }

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};
-use pushdown::{Error, Expr, Fragment, NamedExpr, Output, Result};
+use pushdown::{Error, ErrorKind, Expr, Fragment, NamedExpr, Output, Result};
 
 use crate::aggregate::Accumulator;
+use crate::dynamic::too_large;
 use crate::errors::from_arrow;
 use crate::evaluate::Evaluator;
 use crate::group::HashAggregate;
+use crate::limits;
 use crate::top_k::TopK;
 
 /// What becomes of the rows that passed the predicate.
@@ -84,7 +86,19 @@ impl Sink {
             Step::Project(columns) => columns,
         };
         let project = |batch: &RecordBatch| {
-            let values = columns.iter().map(|c| c.evaluate(batch)).collect::<Result<Vec<_>>>()?;
+            let mut bytes = 0;
+            let mut values = Vec::with_capacity(columns.len());
+            for column in columns.iter() {
+                let value = column.evaluate(batch)?;
+                // Columns as they are share their bytes.
+                if !column.is_column() {
+                    bytes += value.get_array_memory_size();
+                }
+                if bytes > limits::VALUE_BYTES {
+                    return Err(too_large());
+                }
+                values.push(value);
+            }
             record_batch(&self.schema, values, batch.num_rows())
         };
         if let Some(top) = &mut self.top {
@@ -98,6 +112,11 @@ impl Sink {
         let batch = project(&batch.slice(0, rows))?;
         self.remaining -= rows as u64;
         self.last(batch).map(Some)
+    }
+
+    /// Whether the rows that failed with this error may be pushed again, fewer at a time.
+    pub(crate) fn may_retry(&self, error: &Error) -> bool {
+        matches!(self.step, Step::Project(_)) && error.kind() == ErrorKind::Limit && error.code() == too_large().code()
     }
 
     /// What comes out only when all rows have been taken in.

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use arrow::array::RecordBatch;
+use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::compute::BatchCoalescer;
 use arrow::datatypes::{Schema, SchemaRef};
 use futures::stream::BoxStream;
@@ -76,7 +76,7 @@ pub fn scan(
     let sink = Sink::new(&fragment, &output, &input, Arc::clone(&schema))?;
     let enough = options.batch_rows.div_ceil(2);
     let small = BatchCoalescer::new(schema, enough).with_biggest_coalesce_batch_size(Some(enough));
-    let scan = Scan { source: Some(source), sink: Some(sink), small };
+    let scan = Scan { source: Some(source), sink: Some(sink), small, small_bytes: 0, rest: None };
     Ok(stream::try_unfold(scan, |mut scan| async move { Ok(scan.next().await?.map(|batch| (batch, scan))) }).boxed())
 }
 
@@ -153,12 +153,21 @@ fn renumber(expr: &Expr, columns: &[usize]) -> Expr {
     map_columns(expr, &mut |index| columns.binary_search(&index).unwrap_or(usize::MAX))
 }
 
+/// The bytes of an array's own rows, not of the buffers it shares.
+fn slice_bytes(array: &ArrayRef) -> usize {
+    array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size())
+}
+
 struct Scan {
     source: Option<Source>,
     sink: Option<Sink>,
     /// Gathers batches too small to be worth handing on one by one. It copies their rows: a few rows of Parquet text
     /// would otherwise keep the whole pages alive that they point into.
     small: BatchCoalescer,
+    /// About how many bytes those have.
+    small_bytes: usize,
+    /// Rows of the source that are still to be taken in, and how many at a time: fewer where their results are large.
+    rest: Option<(RecordBatch, usize)>,
 }
 
 impl Scan {
@@ -171,11 +180,31 @@ impl Scan {
                 self.source = None;
                 break;
             }
-            let Some(batch) = source.next().await? else {
-                self.source = None;
-                break;
+            let (batch, at_once) = match self.rest.take() {
+                Some(rest) => rest,
+                None => match source.next().await? {
+                    Some(batch) => {
+                        let rows = batch.num_rows();
+                        (batch, rows)
+                    }
+                    None => {
+                        self.source = None;
+                        break;
+                    }
+                },
             };
-            if let Some(batch) = sink.push(&batch)? {
+            let rows = batch.num_rows().min(at_once.max(1));
+            let results = match sink.push(&batch.slice(0, rows)) {
+                Err(error) if rows > 1 && sink.may_retry(&error) => {
+                    self.rest = Some((batch, rows / 2));
+                    continue;
+                }
+                results => results?,
+            };
+            if rows < batch.num_rows() {
+                self.rest = Some((batch.slice(rows, batch.num_rows() - rows), rows));
+            }
+            if let Some(batch) = results {
                 self.gather(batch)?;
             }
             tokio::task::yield_now().await;
@@ -192,6 +221,13 @@ impl Scan {
         if self.small.biggest_coalesce_batch_size().is_some_and(|large| batch.num_rows() > large) {
             self.small.finish_buffered_batch().map_err(from_arrow)?;
         }
-        self.small.push_batch(batch).map_err(from_arrow)
+        self.small_bytes += batch.columns().iter().map(|c| slice_bytes(c)).sum::<usize>();
+        self.small.push_batch(batch).map_err(from_arrow)?;
+        // Few rows may be many bytes.
+        if self.small_bytes > limits::BATCH_TEXT_BYTES {
+            self.small_bytes = 0;
+            self.small.finish_buffered_batch().map_err(from_arrow)?;
+        }
+        Ok(())
     }
 }

@@ -105,6 +105,7 @@ impl Statement {
             grouping: None,
             extensions,
             now: now(),
+            copied: 0,
         };
         let predicate = query.filter.as_ref().map(|filter| binder.condition(filter)).transpose()?;
         let Bound { output, order, project } = binder.output(query)?;
@@ -139,9 +140,21 @@ struct Binder<'a> {
     grouping: Option<Grouping>,
     extensions: Extensions,
     now: String,
+    /// Nodes that were added by repeating operands.
+    copied: usize,
 }
 
 impl Binder<'_> {
+    /// Notes that an operand is said so many times more than it is written, and refuses what doubles too often.
+    fn copy(&mut self, operand: &pushdown::Expr, times: usize) -> Result<(), SelectError> {
+        self.copied = self.copied.saturating_add(operand.size().saturating_mul(times));
+        if self.copied <= pushdown::limits::EXPRESSION_COPIES {
+            return Ok(());
+        }
+        let message = "BETWEEN, IN, NULLIF and CASE with an operand nest too deeply in each other";
+        Err(SelectError::new("MaxOperatorsExceeded", message))
+    }
+
     fn item(&mut self, index: usize, item: &Item) -> Result<NamedExpr, SelectError> {
         let expr = match &item.expr {
             // As the object has it: the writer of the result knows best how to print it.

@@ -126,6 +126,28 @@ async fn nulls_go_where_they_are_asked_to_and_hidden_keys_go_away() {
     assert_eq!(try_run(&large, SALES).await.expect_err("a limit").kind(), ErrorKind::Limit);
 }
 
+/// A little SQL makes much text: it comes out in fewer rows at a time, or not at all.
+#[tokio::test]
+async fn large_results_are_cut_and_larger_ones_refused() {
+    let columns = schema(&[("a", DataType::Utf8)]);
+    let doubled = |times| {
+        let twice = |e: Expr| Expr::Call(Function::Concat, vec![e.clone(), e]);
+        (0..times).fold(Expr::Column(0), |e, _| twice(e))
+    };
+    let fragment = |times| Fragment {
+        output: Output::Rows(vec![NamedExpr {
+            expr: Expr::Call(Function::CharLength, vec![doubled(times)]),
+            name: "n".into(),
+        }]),
+        ..csv(&columns, no_header())
+    };
+    let text = format!("{}\n", "x".repeat(1024)).repeat(500);
+    let length = (1024usize << 10).to_string();
+    assert_eq!(rows(&run(&fragment(10), text.clone()).await), vec![length; 500]);
+    let failed = try_run(&fragment(20), text).await.expect_err("a limit");
+    assert_eq!((failed.kind(), failed.code()), (ErrorKind::Limit, Some("OverMaxRecordSize")));
+}
+
 #[tokio::test]
 async fn a_bloom_filter_keeps_what_is_in_it() {
     let mut filter = BloomFilter::with_capacity(100, 0.001);

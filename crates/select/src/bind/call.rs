@@ -185,6 +185,7 @@ impl Binder<'_> {
         if a.kind == b.kind && !a.kind.is_token() && !a.kind.is_time() {
             return Ok(Typed::new(call(Function::NullIf, vec![a.expr, b.expr]), a.kind));
         }
+        self.copy(&a.expr, 1)?;
         let equal = compare(CompareOp::Eq, a.clone(), b)?;
         let a = a.value();
         let null = Expr::Literal(Literal::Null);

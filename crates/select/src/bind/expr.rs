@@ -51,6 +51,7 @@ impl Binder<'_> {
             }
             Ast::Between { expr, low, high } => {
                 let (expr, low, high) = (self.expr(expr)?, self.expr(low)?, self.expr(high)?);
+                self.copy(&expr.expr, 1)?;
                 let above = compare(CompareOp::GtEq, expr.clone(), low)?;
                 Typed::boolean(Expr::And(vec![above.expr, compare(CompareOp::LtEq, expr, high)?.expr]))
             }
@@ -133,6 +134,7 @@ impl Binder<'_> {
         if list.is_empty() {
             return Err(SelectError::new("ParseExpectedExpression", "IN takes at least one value"));
         }
+        self.copy(&expr.expr, list.len())?;
         let dynamic = expr.kind.is_token() || list.iter().any(|item| item.kind.is_token());
         if !dynamic && let Some((left, items)) = one_type(&expr, &list)? {
             return Ok(Typed::boolean(Expr::InList { expr: Box::new(left), list: items, negated }));
@@ -189,6 +191,9 @@ impl Binder<'_> {
         otherwise: Option<&Ast>,
     ) -> Result<Typed, SelectError> {
         let operand = operand.map(|operand| self.expr(operand)).transpose()?;
+        if let Some(operand) = &operand {
+            self.copy(&operand.expr, branches.len())?;
+        }
         let (mut conditions, mut results) = (Vec::with_capacity(branches.len()), Vec::with_capacity(branches.len()));
         for (when, then) in branches {
             conditions.push(match &operand {

@@ -441,6 +441,15 @@ fn long_is_fine_and_deep_is_not() {
         assert_eq!(parse(&deep(100_000 / open.len())).unwrap_err().code, "UnsupportedSqlStructure");
         assert!(parse(&deep(100)).is_ok());
     }
+    // What is said twice at every level would double at every level.
+    for (open, close) in
+        [("NULLIF(", ", '1')"), ("(", " BETWEEN FALSE AND TRUE)"), ("CASE ", " WHEN 1 THEN 1 WHEN 2 THEN 2 END")]
+    {
+        let sql = format!("SELECT {}s.a{} FROM S3Object s", open.repeat(60), close.repeat(60));
+        assert_eq!(code(&sql, &json()), "MaxOperatorsExceeded", "{open}");
+        let sql = format!("SELECT {}s.a{} FROM S3Object s", open.repeat(4), close.repeat(4));
+        assert!(parse(&sql).unwrap().bind(&json()).is_ok(), "{open}");
+    }
     let sum = format!("SELECT * FROM S3Object WHERE {} > 0", vec!["CAST(_1 AS INT)"; 1000].join("+"));
     assert_eq!(parse(&sum).unwrap_err().code, "UnsupportedSqlStructure");
     assert_eq!(parse(&" ".repeat(300_000)).unwrap_err().code, "ExpressionTooLong");

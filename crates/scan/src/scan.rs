@@ -221,7 +221,7 @@ impl Scan {
         if self.small.biggest_coalesce_batch_size().is_some_and(|large| batch.num_rows() > large) {
             self.small.finish_buffered_batch().map_err(from_arrow)?;
         }
-        self.small_bytes += batch.columns().iter().map(|c| slice_bytes(c)).sum::<usize>();
+        self.small_bytes += batch.columns().iter().map(slice_bytes).sum::<usize>();
         self.small.push_batch(batch).map_err(from_arrow)?;
         // Few rows may be many bytes.
         if self.small_bytes > limits::BATCH_TEXT_BYTES {

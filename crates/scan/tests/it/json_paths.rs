@@ -26,6 +26,7 @@ fn tokens(shape: JsonShape, from: &[JsonStep], paths: &[&str]) -> Fragment {
 }
 
 #[tokio::test]
+#[allow(clippy::type_complexity, reason = "shape, text, where its records are, the columns asked for, and the rows")]
 async fn every_element_at_the_path_is_a_record() {
     use JsonShape::{Document, Lines};
     let any = JsonStep::AnyElement;

@@ -3,12 +3,12 @@
 //! An input is a request as text, `METHOD TARGET`, then headers, an empty line and a body. It is sent as it is,
 //! signed, or signed and then spoiled.
 
-use std::panic;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
+use std::{env, fs, panic, process};
 
 use pushdowndb_node::{Credentials, Node, NodeConfig, start};
-use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::choices::Choices;
@@ -19,7 +19,6 @@ struct World {
     connection: Mutex<Connection>,
     _node: Node,
     _runtime: Runtime,
-    _dir: TempDir,
 }
 
 /// Set by a panic anywhere in the process; those in a task of the node do not end it.
@@ -31,11 +30,10 @@ static WORLD: LazyLock<World> = LazyLock::new(|| {
         PANICKED.store(true, Ordering::SeqCst);
         hook(info);
     }));
-    // In memory where that is possible: a request waits for the disk otherwise.
-    let dir = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("a folder");
+    let dir = folder();
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     let node = runtime.block_on(async {
-        let mut config = NodeConfig::store(dir.path().join("store"));
+        let mut config = NodeConfig::store(dir);
         let keys = (crate::http::ACCESS_KEY.to_owned(), crate::http::SECRET_KEY.to_owned());
         config.credentials = Some(Credentials { access_key_id: keys.0, secret_access_key: keys.1 });
         let node = start(config).await.expect("a node");
@@ -46,8 +44,24 @@ static WORLD: LazyLock<World> = LazyLock::new(|| {
     let put = Request::parse(b"PUT /bucket/key\r\n\r\nid,name\n1,apple\n2,pear\n").expect("a request");
     let answer = connection.send(&put.signed(0));
     assert!(answer.is_some_and(|answer| answer.starts_with(b"HTTP/1.1 200")), "the object was not stored");
-    World { connection: Mutex::new(connection), _node: node, _runtime: runtime, _dir: dir }
+    World { connection: Mutex::new(connection), _node: node, _runtime: runtime }
 });
+
+/// Where the node keeps its objects: in memory where that is possible, since a request waits for the disk otherwise.
+/// The fuzzer ends without tidying up, so each process removes what those before it left.
+fn folder() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    let base = if memory.is_dir() { memory.to_owned() } else { env::temp_dir() };
+    let prefix = "pushdowndb-fuzz-";
+    for entry in fs::read_dir(&base).expect("a folder").flatten() {
+        let name = entry.file_name();
+        let process: Option<u32> = name.to_str().and_then(|name| name.strip_prefix(prefix)?.parse().ok());
+        if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
+            drop(fs::remove_dir_all(entry.path()));
+        }
+    }
+    base.join(format!("{prefix}{}", process::id()))
+}
 
 pub fn run(input: &[u8]) {
     let mut choices = Choices::new(input);

@@ -1,7 +1,6 @@
 //! Real nodes on loopback, driven over HTTP by clients that are not ours.
 
 mod access;
-mod boto3;
 mod child;
 mod conformance;
 mod crash;

@@ -55,9 +55,9 @@ impl GatewayStore {
     pub fn open(gateway: &Gateway, limits: Limits) -> pushdown::Result<Self> {
         let url = &gateway.url;
         let behind: Arc<dyn Behind> = if url.scheme() == "file" {
-            let dir = url.to_file_path().map_err(|()| {
-                Error::invalid(format!("{url} names no folder of this machine; write file:///path"))
-            })?;
+            let dir = url
+                .to_file_path()
+                .map_err(|()| Error::invalid(format!("{url} names no folder of this machine; write file:///path")))?;
             Arc::new(folder::Folder::open(&dir, gateway.bucket.as_deref(), limits.clone())?)
         } else {
             Arc::new(bucket::Upstream::open(gateway, limits.clone())?)

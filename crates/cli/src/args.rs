@@ -172,13 +172,13 @@ pub struct GatewayArgs {
     #[arg(long, value_name = "URL")]
     pub gateway: Option<String>,
     /// The S3 endpoint behind --gateway s3://… [default: AWS_ENDPOINT_URL, then AWS]
-    #[arg(long, value_name = "URL", requires = "gateway")]
+    #[arg(long, value_name = "URL", requires = "gateway", conflicts_with = "store")]
     pub upstream_endpoint: Option<String>,
     /// A setting of the client behind the gateway as object_store names it, aws_region=eu-west-1 for one; may be repeated
-    #[arg(long = "upstream-option", value_name = "KEY=VALUE", value_parser = key_value, requires = "gateway")]
+    #[arg(long = "upstream-option", value_name = "KEY=VALUE", value_parser = key_value, requires = "gateway", conflicts_with = "store")]
     pub upstream_options: Vec<(String, String)>,
     /// Refuse writes instead of passing them on
-    #[arg(long, requires = "gateway")]
+    #[arg(long, requires = "gateway", conflicts_with = "store")]
     pub read_only: bool,
     /// The name the bucket has here [default: its own, or one made from the folder's or the host's]
     #[arg(long, value_name = "NAME", requires = "gateway")]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arrow_schema::DataType;
 
-use crate::BloomFilter;
+use crate::{BloomFilter, civil_from_days};
 
 /// A typed constant.
 #[derive(Clone, Debug, PartialEq)]
@@ -455,17 +455,9 @@ pub(crate) fn decimal_text(value: i128, scale: i8) -> String {
     }
 }
 
-/// Days since the epoch as `YYYY-MM-DD`, by the civil-from-days algorithm of Howard Hinnant.
+/// Days since the epoch as `YYYY-MM-DD`.
 fn date_text(days: i32) -> String {
-    let z = i64::from(days) + 719_468;
-    let era = z.div_euclid(146_097);
-    let day_of_era = z.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let (year, month, day) = civil_from_days(i64::from(days));
     format!("{year:04}-{month:02}-{day:02}")
 }
 

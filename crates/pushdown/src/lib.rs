@@ -28,4 +28,4 @@ pub use fragment::{
     NamedExpr, NullRule, Output, Ragged, SortKey, Split, WideMarks,
 };
 pub use like::{LikePart, like_parts, like_pattern};
-pub use timestamp::{DatePart, Pattern, Timestamp};
+pub use timestamp::{DatePart, Pattern, Timestamp, civil_from_days};

@@ -364,7 +364,7 @@ fn month_days(year: i32, month: u32) -> u32 {
     }
 }
 
-/// Days since 1970-01-01 of a day of the proleptic Gregorian calendar, by Howard Hinnant's algorithm.
+/// Days since 1970-01-01 of a day of the proleptic Gregorian calendar, by the inverse of [`civil_from_days`].
 fn days_from_civil(year: i32, month: u32, day: u32) -> i64 {
     let shifted = i64::from(if month <= 2 { year - 1 } else { year });
     let era = shifted.div_euclid(400);
@@ -375,8 +375,8 @@ fn days_from_civil(year: i32, month: u32, day: u32) -> i64 {
     era * 146_097 + day_of_era - 719_468
 }
 
-/// The day of the calendar, by the inverse of the same algorithm.
-fn civil_from_days(days: i64) -> (i64, u32, u32) {
+/// Year, month and day of the proleptic Gregorian calendar of a day since 1970-01-01, by Howard Hinnant's algorithm.
+pub fn civil_from_days(days: i64) -> (i64, u32, u32) {
     let z = days + 719_468;
     let era = z.div_euclid(146_097);
     let day_of_era = z.rem_euclid(146_097);

@@ -5,6 +5,8 @@
 
 use std::io::Write;
 
+use pushdown::civil_from_days;
+
 /// Digits of a number, written from the back; 39 digits hold any u128.
 struct Digits {
     buffer: [u8; 40],
@@ -95,24 +97,15 @@ pub(super) fn single(out: &mut Vec<u8>, value: f32) {
 
 /// Days since 1970-01-01 as `YYYY-MM-DD`.
 pub(super) fn date(out: &mut Vec<u8>, days: i64) {
-    // Years that begin in March put the leap day last; an era is 400 years or 146,097 days.
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day = shifted.rem_euclid(146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let in_year = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * in_year + 2) / 153;
-    let in_month = in_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year + era * 400 + i64::from(month <= 2);
+    let (year, month, day) = civil_from_days(days);
     if year < 0 {
         out.push(b'-');
     }
     padded(out, year.unsigned_abs(), 4);
     out.push(b'-');
-    padded(out, month.unsigned_abs(), 2);
+    padded(out, u64::from(month), 2);
     out.push(b'-');
-    padded(out, in_month.unsigned_abs(), 2);
+    padded(out, u64::from(day), 2);
 }
 
 /// Ticks since 1970 as `YYYY-MM-DDTHH:MM:SS[.fraction][Z]`; the fraction without zeros at its end.

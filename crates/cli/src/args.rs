@@ -129,7 +129,13 @@ SIGTERM and Ctrl-C let requests under way finish; SIGHUP reads the certificate a
 /metrics answer without a signature. docs/operations.md tells of settings, limits, metrics and backup.")]
 pub struct ServeArgs {
     /// The folder that holds the buckets, in our own layout; made if missing
-    #[arg(long, value_name = "DIR", required_unless_present = "gateway", conflicts_with = "gateway")]
+    // What needs a gateway is named too: clap does not ask for an argument that contradicts one that is given.
+    #[arg(
+        long,
+        value_name = "DIR",
+        required_unless_present = "gateway",
+        conflicts_with_all = ["gateway", "upstream_endpoint", "upstream_options", "read_only", "bucket", "spool"]
+    )]
     pub store: Option<PathBuf>,
     /// The address to listen on; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:9000", value_name = "ADDRESS:PORT")]
@@ -172,13 +178,13 @@ pub struct GatewayArgs {
     #[arg(long, value_name = "URL")]
     pub gateway: Option<String>,
     /// The S3 endpoint behind --gateway s3://… [default: AWS_ENDPOINT_URL, then AWS]
-    #[arg(long, value_name = "URL", requires = "gateway", conflicts_with = "store")]
+    #[arg(long, value_name = "URL", requires = "gateway")]
     pub upstream_endpoint: Option<String>,
     /// A setting of the client behind the gateway as object_store names it, aws_region=eu-west-1 for one; may be repeated
-    #[arg(long = "upstream-option", value_name = "KEY=VALUE", value_parser = key_value, requires = "gateway", conflicts_with = "store")]
+    #[arg(long = "upstream-option", value_name = "KEY=VALUE", value_parser = key_value, requires = "gateway")]
     pub upstream_options: Vec<(String, String)>,
     /// Refuse writes instead of passing them on
-    #[arg(long, requires = "gateway", conflicts_with = "store")]
+    #[arg(long, requires = "gateway")]
     pub read_only: bool,
     /// The name the bucket has here [default: its own, or one made from the folder's or the host's]
     #[arg(long, value_name = "NAME", requires = "gateway")]
@@ -377,6 +383,8 @@ mod tests {
             "pushdowndb serve",
             "pushdowndb serve --store a --gateway b",
             "pushdowndb serve --store a --read-only",
+            "pushdowndb serve --store a --bucket b",
+            "pushdowndb serve --store a --spool b",
             "pushdowndb serve --store a --tls-cert c",
             "pushdowndb --set level",
             "pushdowndb --anonymous --aws-profile me",

@@ -10,7 +10,7 @@ use pushdowndb_cost::PriceBook;
 extensions_options! {
     /// What `SET pushdown.x = …` changes. Values are text so that a wrong one is refused with our own words.
     pub struct PushdownOptions {
-        /// How much storage may do: auto, none, select
+        /// How much storage may do: auto, none, select, fragment
         pub level: String, default = "auto".to_string()
         /// Where filters and projections run: auto, compute, storage
         pub filter: String, default = "auto".to_string()
@@ -77,7 +77,8 @@ impl PushdownOptions {
             "auto" => Ok(None),
             "none" => Ok(Some(pushdown::Level::None)),
             "select" => Ok(Some(pushdown::Level::Select)),
-            other => Err(unknown("level", other, "auto, none, select")),
+            "fragment" => Ok(Some(pushdown::Level::Fragment)),
+            other => Err(unknown("level", other, "auto, none, select, fragment")),
         }
     }
 

@@ -18,6 +18,8 @@ pub enum Level {
     None,
     /// S3 Select: filter, projection and scalar aggregates over one object.
     Select,
+    /// The fragment route of our own node: a typed fragment over many objects, Arrow back.
+    Fragment,
 }
 
 impl fmt::Display for Level {
@@ -25,6 +27,7 @@ impl fmt::Display for Level {
         f.write_str(match self {
             Self::None => "none",
             Self::Select => "select",
+            Self::Fragment => "fragment",
         })
     }
 }
@@ -74,15 +77,16 @@ impl Profile {
         }
     }
 
-    /// What such an endpoint can do.
+    /// What such an endpoint can do, as far as its kind tells: which version of the fragment route a node speaks,
+    /// it says in its answers.
     pub fn capability(self) -> Capability {
         match self {
-            Self::Plain => Capability { profile: self, select: None },
-            Self::PushdownDb => Capability { profile: self, select: Some(Dialect::pushdowndb()) },
-            Self::Aws => Capability { profile: self, select: Some(Dialect::standard()) },
-            Self::Minio => Capability { profile: self, select: Some(Dialect::minio()) },
+            Self::Plain => Capability { profile: self, select: None, fragment: None },
+            Self::PushdownDb => Capability { profile: self, select: Some(Dialect::pushdowndb()), fragment: None },
+            Self::Aws => Capability { profile: self, select: Some(Dialect::standard()), fragment: None },
+            Self::Minio => Capability { profile: self, select: Some(Dialect::minio()), fragment: None },
             // It has a Select of its own, but nothing of it has been tried: claim nothing.
-            Self::Ceph => Capability { profile: self, select: None },
+            Self::Ceph => Capability { profile: self, select: None, fragment: None },
         }
     }
 }
@@ -105,12 +109,16 @@ pub struct Capability {
     pub profile: Profile,
     /// Its S3 Select, if it has one.
     pub select: Option<Dialect>,
+    /// The version of the fragment route that it speaks and we do; `None` where there is no route.
+    pub fragment: Option<u32>,
 }
 
 impl Capability {
     /// The highest level this endpoint supports for objects of this format.
     pub fn level(&self, format: &Format) -> Level {
         match &self.select {
+            // The same scan as ours, so whatever we read.
+            _ if self.fragment.is_some() => Level::Fragment,
             Some(dialect) if dialect.reads(format) => Level::Select,
             _ => Level::None,
         }

@@ -47,7 +47,7 @@ use crate::convert::convert;
 use crate::error::to_datafusion;
 use crate::query::QueryContext;
 use crate::settings::PushdownOptions;
-use crate::strategies::filter::Choice;
+use crate::strategies::filter::{Choice, Route};
 use crate::strategies::top_k::{Sample, TopK};
 use crate::strategies::{aggregate, filter, top_k};
 use crate::table::{DataObject, TableDefinition};
@@ -275,7 +275,7 @@ impl RemoteScanExec {
         };
         match &self.choice {
             Choice::Compute(why) => format!("level=none ({why}), filter=[{}]", filter(&self.fragment.predicate)),
-            Choice::Storage { request, exact } => {
+            Choice::Storage { request, exact, route } => {
                 let what = match &request.output {
                     Output::Rows(columns) => {
                         let names: Vec<_> = columns.iter().map(|c| c.name.as_str()).collect();
@@ -288,8 +288,9 @@ impl RemoteScanExec {
                 };
                 let residual = if *exact { "none".to_owned() } else { filter(&self.fragment.predicate) };
                 let limit = request.limit.map(|n| format!(", limit={n}")).unwrap_or_default();
+                let level = route.level();
                 format!(
-                    "level=select ({}), storage: {what}, filter=[{}]{limit}, residual=[{residual}]",
+                    "level={level} ({}), storage: {what}, filter=[{}]{limit}, residual=[{residual}]",
                     self.capability.profile.name(),
                     filter(&request.predicate),
                 )
@@ -301,7 +302,7 @@ impl RemoteScanExec {
 /// Whether ranges of the object can be scanned on their own, where the scan runs.
 fn can_be_cut(spec: &ScanSpec, choice: &Choice, capability: &Capability, object: &DataObject) -> bool {
     let ranges = match (choice, &capability.select) {
-        (Choice::Storage { .. }, Some(dialect)) => dialect.scan_range,
+        (Choice::Storage { route: Route::Select, .. }, Some(dialect)) => dialect.scan_range,
         _ => true,
     };
     ranges && spec.table.format_of(object).is_splittable()

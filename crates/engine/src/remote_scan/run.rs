@@ -29,7 +29,7 @@ use super::{RemoteScanExec, ScanSpec};
 use crate::backends::{Meters, Piece, Retry, SelectedObject};
 use crate::error::to_datafusion;
 use crate::query::QueryContext;
-use crate::strategies::filter::Choice;
+use crate::strategies::filter::{Choice, Route};
 use crate::table::DataObject;
 
 /// One partition of a scan while it runs.
@@ -181,8 +181,8 @@ impl SplitTask<'_> {
             }
         }
         match &self.run.choice {
-            Choice::Storage { request, exact } => self.pushed(request, *exact).await,
-            Choice::Compute(_) => self.plain().await,
+            Choice::Storage { request, exact, route: Route::Select } => self.pushed(request, *exact).await,
+            Choice::Storage { route: Route::Fragment, .. } | Choice::Compute(_) => self.plain().await,
         }
     }
 

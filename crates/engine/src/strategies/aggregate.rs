@@ -1,12 +1,12 @@
-//! Scalar aggregates: in the engine (`compute`), or in storage with S3 Select (`storage`).
+//! Scalar aggregates: in the engine (`compute`), or in storage (`storage`).
 //!
 //! PushdownDB, Sections III and VI. Storage computes one partial result per object or range, the engine
-//! merges them; asked for only where storage's arithmetic is provably the engine's and its filter exact,
+//! merges them; asked of S3 Select only where its arithmetic is provably the engine's and its filter exact,
 //! because a sum over the wrong rows cannot be mended afterwards.
 
 use pushdown::{Capability, Exactness, Fragment, Output, Result, classify, classify_aggregate};
 
-use super::filter::{Choice, not_at_storage};
+use super::filter::{Choice, Route, route};
 use crate::settings::PushdownOptions;
 
 /// Chooses for a fragment that yields aggregates.
@@ -14,8 +14,16 @@ pub(crate) fn choose(fragment: &Fragment, capability: &Capability, options: &Pus
     let Output::Aggregate { calls, .. } = &fragment.output else {
         return Ok(Choice::Compute("rows are chosen elsewhere".to_owned()));
     };
-    if let Some(reason) = not_at_storage(fragment, capability, options, options.aggregate_side()?)? {
-        return Ok(Choice::Compute(reason));
+    match route(fragment, capability, options, options.aggregate_side()?)? {
+        Err(reason) => return Ok(Choice::Compute(reason)),
+        Ok(Route::Fragment) => {
+            return Ok(Choice::Storage {
+                request: Box::new(fragment.clone()),
+                exact: true,
+                route: Route::Fragment,
+            });
+        }
+        Ok(Route::Select) => {}
     }
     let Some(dialect) = &capability.select else {
         return Ok(Choice::Compute("the backend has no S3 Select".to_owned()));
@@ -37,7 +45,7 @@ pub(crate) fn choose(fragment: &Fragment, capability: &Capability, options: &Pus
     };
     let request = Fragment { predicate, ..fragment.clone() };
     Ok(match pushdowndb_select::render(&request, dialect) {
-        Ok(_) => Choice::Storage { request: Box::new(request), exact: true },
+        Ok(_) => Choice::Storage { request: Box::new(request), exact: true, route: Route::Select },
         Err(error) => Choice::Compute(error.to_string()),
     })
 }

@@ -1,8 +1,9 @@
-//! Filter and projection: on plainly read bytes (`compute`), or in storage with S3 Select (`storage`).
+//! Filter and projection: on plainly read bytes (`compute`), or in storage (`storage`).
 //!
-//! PushdownDB, Section IV. Storage is asked for the columns the plan reads and for the rows that pass the
-//! strongest predicate it evaluates without ever dropping a row that counts. Where that predicate is weaker
-//! than the query's, the scan evaluates the query's again on what comes back.
+//! PushdownDB, Section IV. With S3 Select, storage is asked for the columns the plan reads and for the rows that pass
+//! the strongest predicate it evaluates without ever dropping a row that counts. Where that predicate is weaker
+//! than the query's, the scan evaluates the query's again on what comes back. On the fragment route storage is asked
+//! for the very fragment: it has the engine's own evaluator.
 
 use std::sync::Arc;
 
@@ -16,13 +17,34 @@ use crate::settings::{PushdownOptions, Side};
 pub(crate) enum Choice {
     /// Plain reads; the text says why.
     Compute(String),
-    /// S3 Select.
+    /// Storage.
     Storage {
         /// What is sent.
         request: Box<Fragment>,
         /// Whether what comes back needs no further filter.
         exact: bool,
+        /// How it is sent.
+        route: Route,
     },
+}
+
+/// How storage is asked.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Route {
+    /// S3 Select: one object or range a request, rows as text.
+    Select,
+    /// The fragment route of our own node: exact whatever the contract's language can say.
+    Fragment,
+}
+
+impl Route {
+    /// The level that it is part of.
+    pub(crate) fn level(self) -> Level {
+        match self {
+            Self::Select => Level::Select,
+            Self::Fragment => Level::Fragment,
+        }
+    }
 }
 
 /// Chooses for a fragment that yields rows. Its output is columns only.
@@ -30,8 +52,10 @@ pub(crate) fn choose(fragment: &Fragment, capability: &Capability, options: &Pus
     let Output::Rows(outputs) = &fragment.output else {
         return Ok(Choice::Compute("aggregates are chosen elsewhere".to_owned()));
     };
-    if let Some(reason) = not_at_storage(fragment, capability, options, options.filter_side()?)? {
-        return Ok(Choice::Compute(reason));
+    match route(fragment, capability, options, options.filter_side()?)? {
+        Err(reason) => return Ok(Choice::Compute(reason)),
+        Ok(Route::Fragment) => return at_fragment(fragment, options),
+        Ok(Route::Select) => {}
     }
     let Some(dialect) = &capability.select else { return Ok(Choice::Compute(no_select(capability))) };
 
@@ -77,37 +101,49 @@ pub(crate) fn choose(fragment: &Fragment, capability: &Capability, options: &Pus
         project: None,
     };
     Ok(match pushdowndb_select::render(&request, dialect) {
-        Ok(_) => Choice::Storage { request: Box::new(request), exact },
+        Ok(_) => Choice::Storage { request: Box::new(request), exact, route: Route::Select },
         Err(error) => Choice::Compute(error.to_string()),
     })
 }
 
-/// The reasons for plain reads that hold for every operator.
-pub(super) fn not_at_storage(
+/// The same on the fragment route, where storage evaluates all of it.
+fn at_fragment(fragment: &Fragment, options: &PushdownOptions) -> Result<Choice> {
+    if fragment.predicate.is_none() && fragment.limit.is_none() && options.filter_side()? == Side::Auto {
+        if matches!(fragment.format, Format::Parquet) {
+            return Ok(Choice::Compute("nothing to filter, and Parquet columns are read on their own".to_owned()));
+        }
+        if fragment.columns().len() == fragment.schema.fields().len() {
+            return Ok(Choice::Compute("every column of every row is needed".to_owned()));
+        }
+    }
+    Ok(Choice::Storage { request: Box::new(fragment.clone()), exact: true, route: Route::Fragment })
+}
+
+/// How storage may be asked, or the reason for plain reads; the same for every operator.
+pub(super) fn route(
     fragment: &Fragment,
     capability: &Capability,
     options: &PushdownOptions,
     side: Side,
-) -> Result<Option<String>> {
+) -> Result<std::result::Result<Route, String>> {
     if side == Side::Compute {
-        return Ok(Some("asked for by SET".to_owned()));
+        return Ok(Err("asked for by SET".to_owned()));
     }
-    if options.level_cap()? == Some(Level::None) {
-        return Ok(Some("pushdown.level is none".to_owned()));
+    let cap = options.level_cap()?;
+    if cap == Some(Level::None) {
+        return Ok(Err("pushdown.level is none".to_owned()));
     }
-    if capability.level(&fragment.format) == Level::None {
-        return Ok(Some(match &capability.select {
-            None => no_select(capability),
-            Some(_) => {
-                format!(
-                    "the S3 Select of backend {} is not used on {}",
-                    capability.profile.name(),
-                    fragment.format.name()
-                )
-            }
-        }));
+    if capability.fragment.is_some() && cap != Some(Level::Select) {
+        return Ok(Ok(Route::Fragment));
     }
-    Ok(None)
+    Ok(match &capability.select {
+        None => Err(no_select(capability)),
+        Some(dialect) if dialect.reads(&fragment.format) => Ok(Route::Select),
+        Some(_) => {
+            let (backend, format) = (capability.profile.name(), fragment.format.name());
+            Err(format!("the S3 Select of backend {backend} is not used on {format}"))
+        }
+    })
 }
 
 fn no_select(capability: &Capability) -> String {

@@ -43,7 +43,8 @@ pub enum Key<'a> {
 }
 
 impl Key<'_> {
-    fn hash(self) -> u64 {
+    /// The hash that a filter is made of. Equal keys have equal hashes, also those of different types.
+    pub fn hash(self) -> u64 {
         match self {
             Self::Boolean(value) => fnv(if value { b"true" } else { b"false" }),
             Self::Int(value) => fnv(&value.to_le_bytes()),
@@ -144,9 +145,19 @@ impl BloomFilter {
         HEADER_BYTES + self.bits.len()
     }
 
+    /// How many bits each key sets.
+    pub fn hashes(&self) -> u8 {
+        self.hashes
+    }
+
     /// Puts a key in.
     pub fn insert(&mut self, key: Key<'_>) {
-        for bit in self.positions(key) {
+        self.insert_hash(key.hash());
+    }
+
+    /// Puts a key in by its [`Key::hash`].
+    pub fn insert_hash(&mut self, hash: u64) {
+        for bit in self.positions(hash) {
             if let Some(byte) = self.bits.get_mut(bit / 8) {
                 *byte |= 1 << (bit % 8);
             }
@@ -155,11 +166,16 @@ impl BloomFilter {
 
     /// Whether the key may be in it; if not, it certainly is not.
     pub fn contains(&self, key: Key<'_>) -> bool {
-        self.positions(key).all(|bit| self.bits.get(bit / 8).is_some_and(|byte| byte & (1 << (bit % 8)) != 0))
+        self.contains_hash(key.hash())
     }
 
-    fn positions(&self, key: Key<'_>) -> impl Iterator<Item = usize> + use<> {
-        let a = mix(key.hash());
+    /// The same by its [`Key::hash`].
+    pub fn contains_hash(&self, hash: u64) -> bool {
+        self.positions(hash).all(|bit| self.bits.get(bit / 8).is_some_and(|byte| byte & (1 << (bit % 8)) != 0))
+    }
+
+    fn positions(&self, hash: u64) -> impl Iterator<Item = usize> + use<> {
+        let a = mix(hash);
         let b = mix(a.wrapping_add(0x9e37_79b9_7f4a_7c15)) | 1;
         let count = self.bits.len() as u64 * 8;
         (0..u64::from(self.hashes)).map(move |i| (a.wrapping_add(i.wrapping_mul(b)) % count.max(1)) as usize)

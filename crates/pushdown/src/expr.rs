@@ -481,6 +481,9 @@ fn timestamp_text(micros: i64, utc: bool) -> String {
     text
 }
 
+/// Longer constants are cut where people read them.
+const LONGEST_SHOWN: usize = 200;
+
 struct Shown<'a> {
     expr: &'a Expr,
     schema: &'a arrow_schema::Schema,
@@ -508,6 +511,10 @@ impl fmt::Display for Shown<'_> {
                 Some(field) => f.write_str(field.name()),
                 None => write!(f, "_{}", index + 1),
             },
+            Expr::Literal(Literal::Utf8(text)) if text.len() > LONGEST_SHOWN => {
+                let start: String = text.chars().take(8).collect();
+                write!(f, "'{}…'", start.replace('\'', "''"))
+            }
             Expr::Literal(value) => write!(f, "{value}"),
             Expr::Compare(op, a, b) => write!(f, "{} {} {}", show(a), op.sql(), show(b)),
             Expr::And(all) if all.is_empty() => f.write_str("TRUE"),

@@ -294,3 +294,35 @@ fn aggregates_only_where_exact() {
     assert!(is(Sum, Some(charge.clone()), &aws));
     assert!(!is(Sum, Some(charge), &minio));
 }
+
+#[test]
+fn remainders_and_places_only_where_no_sign_counts() {
+    let arithmetic = |op, a: Expr, b| Expr::Arithmetic(op, Box::new(a), Box::new(Expr::int(b)));
+    let modulo = |a, n| arithmetic(ArithmeticOp::Modulo, a, n);
+    let plus = |a, n| arithmetic(ArithmeticOp::Add, a, n);
+    let floored = |n, m| modulo(plus(modulo(Expr::Column(KEY), n), n), m);
+    let hashed =
+        |start: i64| plus(modulo(plus(arithmetic(ArithmeticOp::Multiply, floored(97, 97), 69), 92), 68), start);
+    let value = |expr: &Expr, dialect: &Dialect| classify_value(expr, &schema(), &csv(), dialect);
+    let (aws, minio) = (Dialect::standard(), Dialect::minio());
+    for (expr, expected) in [
+        (modulo(Expr::Column(KEY), 97), false),
+        (floored(97, 97), true),
+        (floored(97, 96), false),
+        (floored(-97, -97), false),
+        (modulo(floored(97, 97), 10), true),
+        (modulo(floored(97, 97), 0), false),
+        (modulo(Expr::Column(PRICE), 97), false),
+    ] {
+        let shown = expr.display(&schema()).to_string();
+        assert_eq!(value(&expr, &aws), expected, "{shown}");
+        assert!(value(&expr, &Dialect::pushdowndb()) && !value(&expr, &minio), "{shown}");
+    }
+    let bit = |start| Expr::Call(Function::Substring, vec![Expr::text("0110"), start, Expr::int(1)]);
+    assert!(value(&bit(hashed(1)), &aws));
+    assert!(!value(&bit(hashed(0)), &aws), "before the first character");
+    assert!(!value(&bit(Expr::Column(KEY)), &aws));
+    let test = Expr::compare(CompareOp::Eq, bit(hashed(1)), Expr::text("1"));
+    assert_eq!(on(&aws, &test), Exact(test.clone()));
+    assert_eq!(on(&minio, &test), Unsupported);
+}

@@ -66,17 +66,7 @@ impl Classifier<'_> {
                 (from == to || widens(from, to) || (dialect.same_evaluator && !dates)).then_some(to)
             }
             Expr::Negate(inner) => self.value(inner).filter(|class| self.computes(*class)),
-            Expr::Arithmetic(op, a, b) => {
-                let (a, b) = (self.value(a)?, self.value(b)?);
-                // Division of decimals differs in scale and rounding everywhere, modulo in sign.
-                let decimal = [a, b].iter().any(|class| matches!(class, Class::Decimal { .. }));
-                let same = match op {
-                    ArithmeticOp::Divide => dialect.same_evaluator && !decimal,
-                    ArithmeticOp::Modulo => dialect.same_evaluator,
-                    _ => true,
-                };
-                (same && self.computes(a) && self.computes(b)).then(|| result_class(a, b))
-            }
+            Expr::Arithmetic(op, a, b) => self.arithmetic(*op, a, b),
             Expr::Case { branches, otherwise } => {
                 let first = self.value(&branches.first()?.1)?;
                 let conditions = branches.iter().all(|(when, _)| self.is_exact(when));
@@ -99,6 +89,25 @@ impl Classifier<'_> {
             | Expr::InList { .. }
             | Expr::Like { .. } => (dialect.three_valued && self.is_exact(expr)).then_some(Class::Boolean),
         }
+    }
+
+    fn arithmetic(&self, op: ArithmeticOp, left: &Expr, right: &Expr) -> Option<Class> {
+        let dialect = self.dialect;
+        let alike = match (op, floored(op, left, right)) {
+            (_, Some(dividend)) => {
+                return (self.value(dividend)? == Class::Integer && self.computes(Class::Integer))
+                    .then_some(Class::Integer);
+            }
+            // Division of decimals differs in scale and rounding everywhere.
+            (ArithmeticOp::Divide, _) => dialect.same_evaluator,
+            // The sign of a remainder differs.
+            (ArithmeticOp::Modulo, _) => dialect.same_evaluator || (is_counted(left) && is_positive(right)),
+            _ => true,
+        };
+        let (a, b) = (self.value(left)?, self.value(right)?);
+        let decimal = [a, b].iter().any(|class| matches!(class, Class::Decimal { .. }));
+        let same = alike && !(op == ArithmeticOp::Divide && decimal);
+        (same && self.computes(a) && self.computes(b)).then(|| result_class(a, b))
     }
 
     /// Whether the predicate is TRUE on the backend exactly where it should be.
@@ -133,9 +142,9 @@ impl Classifier<'_> {
                 _ => None,
             },
             Function::Concat => text(2).then_some(Class::Text),
-            // Before the first character the dialects part.
+            // Before the first character the dialects differ.
             Function::Substring => match args {
-                [_, Expr::Literal(Literal::Int64(start)), rest @ ..] if *start >= 1 => {
+                [_, start, rest @ ..] if is_position(start) && classes.get(1) == Some(&Class::Integer) => {
                     let length = match rest {
                         [] => true,
                         [Expr::Literal(Literal::Int64(length))] => *length >= 0,
@@ -208,6 +217,43 @@ fn widens(from: Class, to: Class) -> bool {
             scale >= s && i16::from(precision) - i16::from(scale) >= i16::from(p) - i16::from(s)
         }
         _ => false,
+    }
+}
+
+/// `x` of `((x % n) + n) % n`, which is the same whatever the sign of a remainder is.
+fn floored<'a>(op: ArithmeticOp, left: &'a Expr, n: &Expr) -> Option<&'a Expr> {
+    match left {
+        Expr::Arithmetic(ArithmeticOp::Add, remainder, added) if op == ArithmeticOp::Modulo && **added == *n => {
+            match &**remainder {
+                Expr::Arithmetic(ArithmeticOp::Modulo, x, divisor) => (**divisor == *n && is_positive(n)).then_some(x),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// Whether it is an integer that is never negative, whatever the columns hold.
+fn is_counted(expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(Literal::Int64(value)) => *value >= 0,
+        Expr::Arithmetic(ArithmeticOp::Add | ArithmeticOp::Multiply, a, b) => is_counted(a) && is_counted(b),
+        Expr::Arithmetic(op @ ArithmeticOp::Modulo, a, n) => {
+            floored(*op, a, n).is_some() || (is_counted(a) && is_positive(n))
+        }
+        _ => false,
+    }
+}
+
+fn is_positive(expr: &Expr) -> bool {
+    matches!(expr, Expr::Literal(Literal::Int64(1..)))
+}
+
+/// Whether it is the place of a character, counted from 1.
+fn is_position(expr: &Expr) -> bool {
+    match expr {
+        Expr::Arithmetic(ArithmeticOp::Add, a, b) => is_counted(a) && is_positive(b),
+        other => is_positive(other),
     }
 }
 

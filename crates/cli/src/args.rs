@@ -120,10 +120,12 @@ Examples:
   pushdowndb serve --store /data --listen 0.0.0.0:9000 --tls-cert cert.pem --tls-key key.pem --admin-listen 127.0.0.1:9001
   pushdowndb serve --gateway /srv/files --read-only
   pushdowndb serve --gateway s3://bucket/prefix --upstream-endpoint https://minio.example.com
+  pushdowndb serve --gateway gs://bucket --upstream-option google_service_account=key.json
 
 Credentials come from PUSHDOWNDB_ACCESS_KEY_ID and PUSHDOWNDB_SECRET_ACCESS_KEY, or from the file of --credentials,
 or from both. Without them a pair is made at the first start and kept in the store's private folder; it is shown on a
-terminal, elsewhere only the file's path is. A gateway reaches what is behind it with the AWS_* variables.
+terminal, elsewhere only the file's path is. A gateway reaches what is behind it with the AWS_*, GOOGLE_*
+or AZURE_* variables.
 
 SIGTERM and Ctrl-C let requests under way finish; SIGHUP reads the certificate again. GET /healthz, /readyz and
 /metrics answer without a signature. docs/operations.md tells of settings, limits, metrics and backup.")]
@@ -174,10 +176,12 @@ pub struct ServeArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Gateway")]
 pub struct GatewayArgs {
-    /// Serve what exists as one bucket: a folder (file:///data or /data), s3://bucket/prefix, or http://host/path
+    /// Serve what exists as one bucket: a folder (file:///data or /data), s3://bucket/prefix, gs://bucket/prefix,
+    /// az://container/prefix, abfss://container@account.dfs.core.windows.net/prefix, or http://host/path
     #[arg(long, value_name = "URL")]
     pub gateway: Option<String>,
-    /// The S3 endpoint behind --gateway s3://… [default: AWS_ENDPOINT_URL, then AWS]
+    /// The endpoint behind --gateway s3://, gs:// or az:// [default: AWS_ENDPOINT_URL, GOOGLE_BASE_URL or
+    /// AZURE_STORAGE_ENDPOINT, then the cloud's own]
     #[arg(long, value_name = "URL", requires = "gateway")]
     pub upstream_endpoint: Option<String>,
     /// A setting of the client behind the gateway as object_store names it, aws_region=eu-west-1 for one; may be repeated

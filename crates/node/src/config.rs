@@ -19,13 +19,14 @@ pub enum Backing {
 
 /// Something that exists already and how it is reached.
 ///
-/// The node reaches it with credentials of its own, those of the environment (`AWS_*`) or of `options`; what
-/// its clients sign with is never sent on.
+/// The node reaches it with credentials of its own, those of the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`) or of
+/// `options`; what its clients sign with is never sent on.
 #[derive(Clone)]
 pub struct Gateway {
-    /// What is served: `file:///dir`, `s3://bucket/prefix`, `http://host/path`.
+    /// What is served: `file:///dir`, `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`,
+    /// `abfss://container@account.dfs.core.windows.net/prefix`, `http://host/path`.
     pub url: Url,
-    /// The S3 endpoint behind `s3://`; unset, the environment's or AWS.
+    /// The endpoint behind `s3://`, `gs://` or `az://`; unset, the environment's or the cloud's own.
     pub endpoint: Option<String>,
     /// Refuses writes instead of passing them on.
     pub read_only: bool,

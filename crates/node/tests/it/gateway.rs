@@ -108,8 +108,9 @@ async fn files_are_written_into_a_folder_and_nowhere_else() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_served_is_said_at_the_start() {
     let refused = |url: &str| start(NodeConfig::gateway(Url::parse(url).unwrap()));
-    // One feature of object_store away.
-    assert_eq!(refused("gs://bucket/prefix").await.unwrap_err().kind(), ErrorKind::Unsupported);
+    assert_eq!(refused("ftp://host/prefix").await.unwrap_err().kind(), ErrorKind::Unsupported);
+    let nameless = refused("az://container").await.unwrap_err();
+    assert!(nameless.to_string().contains("az://container"), "{nameless:?}");
     let missing = refused("file:///no/such/folder").await.unwrap_err();
     assert!(missing.to_string().contains("/no/such/folder"), "{missing}");
 }

@@ -5,6 +5,7 @@ mod child;
 mod conformance;
 mod crash;
 mod durability;
+mod foreign;
 mod gateway;
 mod gateway_object;
 mod history;

@@ -4,19 +4,17 @@
 //! `..` segment, a slash at either end, or control characters; zero-byte markers of folders, whose keys end
 //! with a slash, are listed and not read.
 
+use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
 
 use async_trait::async_trait;
-use object_store::aws::AmazonS3Builder;
-use object_store::http::HttpBuilder;
 use object_store::list::PaginatedListStore;
 use object_store::path::Path;
-use object_store::{Attribute, BackoffConfig, ClientOptions, GetOptions, GetResult, ObjectStore, RetryConfig};
-use pushdown::Error;
-use url::Url;
+use object_store::{Attribute, GetOptions, GetResult, ObjectStore};
 
 use super::Behind;
+use super::connect::{Connection, Service, connect};
 use super::read::UpstreamObject;
 use crate::store::{
     Attributes, BucketMeta, Condition, ListPage, ListQuery, Object, ObjectData, ObjectMeta, PutOptions, Result,
@@ -25,89 +23,34 @@ use crate::store::{
 use crate::{Gateway, Limits};
 
 /// What is behind a gateway.
-#[derive(Debug)]
 pub(crate) struct Upstream {
+    pub service: Service,
     pub store: Arc<dyn ObjectStore>,
     /// The same, where it lists by pages.
-    pub paged: Option<Paged>,
+    pub paged: Option<Arc<dyn PaginatedListStore>>,
+    /// Set once its listing was seen out of order.
+    pub unsorted: AtomicBool,
     /// Empty, or ending in a slash.
     pub prefix: String,
     pub bucket: String,
     pub limits: Limits,
 }
 
-/// A store that lists by pages.
-#[derive(Clone)]
-pub(crate) struct Paged(pub Arc<dyn PaginatedListStore>);
-
-impl std::fmt::Debug for Paged {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Paged")
+impl fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Upstream").field("service", &self.service).field("bucket", &self.bucket).finish_non_exhaustive()
     }
-}
-
-fn connect(gateway: &Gateway, limits: Limits) -> pushdown::Result<Upstream> {
-    let url = &gateway.url;
-    let refused = |error: object_store::Error| {
-        Error::unsupported(format!("cannot serve {}", without_password(url))).with_source(error)
-    };
-    let host = url.host_str().unwrap_or_default().to_owned();
-    let mut path = url.path().trim_matches('/').to_owned();
-    let retry = RetryConfig { backoff: BackoffConfig::default(), max_retries: 3, retry_timeout: limits.upstream_wait };
-    let plain = gateway
-        .endpoint
-        .as_deref()
-        .or(std::env::var("AWS_ENDPOINT_URL").ok().as_deref())
-        .is_some_and(|endpoint| endpoint.starts_with("http://"));
-    // How long an answer may take depends on who reads it; that it keeps coming is watched where it is read.
-    let client = ClientOptions::new()
-        .with_timeout_disabled()
-        .with_connect_timeout(Duration::from_secs(5))
-        .with_allow_http(plain || url.scheme() == "http");
-    let (store, paged): (Arc<dyn ObjectStore>, _) = match url.scheme() {
-        "s3" | "s3a" => {
-            let mut builder =
-                AmazonS3Builder::from_env().with_bucket_name(&host).with_client_options(client).with_retry(retry);
-            if let Some(endpoint) = &gateway.endpoint {
-                builder = builder.with_endpoint(endpoint);
-            }
-            for (key, value) in &gateway.options {
-                builder = builder.with_config(key.parse().map_err(refused)?, value);
-            }
-            let store = Arc::new(builder.build().map_err(refused)?);
-            (Arc::clone(&store) as _, Some(Paged(store)))
-        }
-        "http" | "https" => {
-            path = String::new();
-            let mut builder = HttpBuilder::new().with_url(url.as_str()).with_client_options(client).with_retry(retry);
-            for (key, value) in &gateway.options {
-                builder = builder.with_config(key.parse().map_err(refused)?, value);
-            }
-            (Arc::new(builder.build().map_err(refused)?), None)
-        }
-        _ => {
-            let (store, below) =
-                object_store::parse_url_opts(url, gateway.options.iter().map(|(key, value)| (key, value.clone())))
-                    .map_err(refused)?;
-            path = below.to_string();
-            (Arc::from(store), None)
-        }
-    };
-    let bucket = gateway.bucket.clone().unwrap_or_else(|| super::bucket_name(&host));
-    let prefix = if path.is_empty() { path } else { format!("{path}/") };
-    Ok(Upstream { store, paged, prefix, bucket, limits })
-}
-
-fn without_password(url: &Url) -> String {
-    let mut url = url.clone();
-    let _ = url.set_password(None);
-    url.to_string()
 }
 
 impl Upstream {
     /// Connects to nothing yet. Blocks.
     pub fn open(gateway: &Gateway, limits: Limits) -> pushdown::Result<Self> {
-        connect(gateway, limits)
+        let Connection { service, store, paged, unsorted, name, mut prefix } = connect(gateway, &limits)?;
+        let bucket = gateway.bucket.clone().unwrap_or_else(|| super::bucket_name(&name));
+        if !prefix.is_empty() {
+            prefix.push('/');
+        }
+        Ok(Self { service, store, paged, unsorted: AtomicBool::new(unsorted), prefix, bucket, limits })
     }
 
     /// What a key is called behind the gateway, if it can be.
@@ -224,6 +167,8 @@ pub(super) fn changed(error: &object_store::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use url::Url;
+
     use super::*;
 
     #[test]

@@ -1,11 +1,19 @@
 //! Listing a server behind a gateway.
+//!
+//! S3 lists keys by their bytes. Most servers do, and a page here is about a page there. Some do not (Azure with a
+//! hierarchical namespace walks folder by folder, S3 directory buckets in no order), and continuing there after a
+//! key would skip others without a word. So keys are watched: each page is asked for two lines more than it
+//! gives, so that every two neighbours are seen by one request, and a server that was caught is read whole and
+//! sorted here from then on. Lines with a delimiter come without their order, so `abfss://` is always read whole.
+
+use std::sync::atomic::Ordering;
 
 use futures::{StreamExt, TryStreamExt, stream};
-use object_store::list::PaginatedListOptions;
+use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 
-use super::bucket::{Paged, Upstream, failed, listed};
+use super::bucket::{Upstream, failed, listed};
 use crate::store::listing::{self, Cursor};
 use crate::store::{ListPage, ListQuery, Listed, ObjectMeta, Result, Start, StoreError};
 
@@ -18,14 +26,21 @@ impl Upstream {
         if query.limit == 0 {
             return Ok(ListPage::default());
         }
-        match &self.paged {
-            Some(paged) => self.list_pages(paged, &query).await,
+        let paged = self.paged.as_ref().filter(|_| !self.unsorted.load(Ordering::Relaxed));
+        let page = match paged {
+            Some(paged) => self.list_pages(&**paged, &query).await?,
+            None => None,
+        };
+        match page {
+            Some(page) => Ok(page),
+            // What was listed before may have left out what comes now.
+            None if paged.is_some() && query.start != Start::Beginning => Err(StoreError::Upstream),
             None => self.list_whole(&query).await,
         }
     }
 
-    /// Asks for one page of about the size that is wanted.
-    async fn list_pages(&self, paged: &Paged, query: &ListQuery) -> Result<ListPage> {
+    /// Asks for one page of about the size that is wanted; nothing if it turns out not to be sorted.
+    async fn list_pages(&self, paged: &dyn PaginatedListStore, query: &ListQuery) -> Result<Option<ListPage>> {
         let prefix = format!("{}{}", self.prefix, text(&query.prefix)?);
         let delimiter = text(&query.delimiter)?;
         // Nothing sorts after the last character there is.
@@ -36,6 +51,7 @@ impl Upstream {
         };
         let mut page = ListPage::default();
         let mut token = None;
+        let mut last = String::new();
         loop {
             let options = PaginatedListOptions {
                 offset: offset.clone(),
@@ -45,9 +61,19 @@ impl Upstream {
                 page_token: token,
                 ..PaginatedListOptions::default()
             };
-            let answer = paged.0.list_paginated((!prefix.is_empty()).then_some(&*prefix), options);
+            let answer = paged.list_paginated((!prefix.is_empty()).then_some(&*prefix), options);
             let answer = tokio::time::timeout(self.limits.upstream_wait, answer).await;
             let answer = answer.map_err(|_| StoreError::Upstream)?.map_err(|error| failed(error, &prefix))?;
+            // What is empty may be a marker, which has lost its slash.
+            for object in answer.result.objects.iter().filter(|object| object.size > 0) {
+                let key = object.location.as_ref();
+                if key < last.as_str() {
+                    tracing::warn!(key, last, "the server behind the gateway lists in an order of its own");
+                    self.unsorted.store(true, Ordering::Relaxed);
+                    return Ok(None);
+                }
+                key.clone_into(&mut last);
+            }
             let mut entries = self.entries(answer.result, &prefix, delimiter).await?;
             entries.retain(|entry| {
                 offset.as_ref().is_none_or(|offset| self.full(entry.name()) > offset.as_bytes().to_vec())
@@ -55,13 +81,13 @@ impl Upstream {
             for entry in entries {
                 if page.entries.len() == query.limit {
                     page.next = page.entries.last().map(after);
-                    return Ok(page);
+                    return Ok(Some(page));
                 }
                 page.entries.push(entry);
             }
             token = answer.page_token;
             if token.is_none() {
-                return Ok(page);
+                return Ok(Some(page));
             }
         }
     }
@@ -163,5 +189,92 @@ impl Cursor for Sorted {
     fn next(&mut self) -> Result<Option<(Vec<u8>, ObjectMeta)>> {
         self.at += 1;
         Ok(self.keys.get(self.at - 1).cloned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use futures::executor::block_on;
+    use object_store::list::PaginatedListResult;
+    use url::Url;
+
+    use super::*;
+    use crate::{Gateway, Limits};
+
+    /// Pages of keys in an order of its own; tokens and offsets are keys.
+    struct InOrder(Vec<&'static str>);
+
+    #[async_trait::async_trait]
+    impl PaginatedListStore for InOrder {
+        async fn list_paginated(
+            &self,
+            _prefix: Option<&str>,
+            options: PaginatedListOptions,
+        ) -> object_store::Result<PaginatedListResult> {
+            let after = options.page_token.or(options.offset);
+            let at = |after: String| self.0.iter().position(|key| **key == after).map_or(0, |at| at + 1);
+            let rest = &self.0[after.map_or(0, at)..];
+            let page = &rest[..rest.len().min(options.max_keys.unwrap_or(1000))];
+            let meta = |key: &&str| object_store::ObjectMeta {
+                location: Path::from(*key),
+                last_modified: std::time::SystemTime::UNIX_EPOCH.into(),
+                size: 1,
+                e_tag: None,
+                version: None,
+            };
+            let result =
+                object_store::ListResult { common_prefixes: Vec::new(), objects: page.iter().map(meta).collect() };
+            let page_token = page.last().filter(|_| page.len() < rest.len()).map(|key| (*key).to_owned());
+            Ok(PaginatedListResult { result, page_token })
+        }
+    }
+
+    fn upstream(keys: &[&'static str]) -> Upstream {
+        let mut upstream = Upstream::open(&Gateway::new(Url::parse("memory:///").unwrap()), Limits::default()).unwrap();
+        for key in keys {
+            block_on(upstream.store.put(&Path::from(*key), "x".into())).unwrap();
+        }
+        upstream.paged = Some(Arc::new(InOrder(keys.to_vec())));
+        upstream
+    }
+
+    /// All keys, page by page, as a client asks for them.
+    fn walk(upstream: &Upstream, limit: usize) -> Result<Vec<String>> {
+        let mut query = ListQuery { limit, ..ListQuery::default() };
+        let mut names = Vec::new();
+        loop {
+            let page = block_on(upstream.page(query.clone()))?;
+            names.extend(page.entries.iter().map(|entry| String::from_utf8_lossy(entry.name()).into_owned()));
+            match page.next {
+                Some(next) => query.start = next,
+                None => return Ok(names),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn no_key_is_lost_whatever_the_order() {
+        let sorted = ["a-b", "a/b", "b", "c", "d", "e"];
+        for limit in 1..8 {
+            let upstream = upstream(&sorted);
+            assert_eq!(walk(&upstream, limit).unwrap(), sorted);
+            assert!(!upstream.unsorted.load(Ordering::Relaxed));
+        }
+        let orders = [
+            ["a/b", "a-b", "b", "c", "d", "e"],
+            ["a-b", "a/b", "b", "e", "d", "c"],
+            ["e", "d", "c", "b", "a/b", "a-b"],
+        ];
+        for order in orders {
+            for limit in 1..8 {
+                let upstream = upstream(&order);
+                // A listing under way when it is noticed fails; the next one is whole.
+                let first = walk(&upstream, limit);
+                assert!(first.is_err() || first.is_ok_and(|names| names == sorted), "{order:?} by {limit}");
+                assert_eq!(walk(&upstream, limit).unwrap(), sorted, "{order:?} by {limit}");
+            }
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! our own, and then sent on whole: nothing that a client did not finish reaches what is behind.
 
 mod bucket;
+mod connect;
 mod folder;
 mod list;
 mod place;

@@ -4,17 +4,19 @@
 //! the last of them is there.
 
 use futures::TryStreamExt;
+use object_store::path::Path;
 use object_store::{
     Attribute, AttributeValue, ObjectStoreExt, PutMode, PutMultipartOptions, PutPayload, TagSet, UpdateVersion,
 };
 use pushdowndb_scan::ObjectReader;
 
 use super::bucket::{Upstream, etag, failed};
+use super::connect::Service;
 use crate::store::{Attributes, Condition, Match, Object, PutOptions, Result, StoreError, Tag};
 
 impl Upstream {
     /// What a key is called behind the gateway.
-    pub fn path_to_write(&self, key: &str) -> Result<object_store::path::Path> {
+    pub fn path_to_write(&self, key: &str) -> Result<Path> {
         self.path(key).ok_or_else(|| {
             StoreError::Unsupported(
                 "a gateway writes no keys with empty, '.' or '..' segments, outer slashes or control characters"
@@ -26,8 +28,9 @@ impl Upstream {
     /// Sends an object, in one request if it is small, else in parts; gives its ETag there.
     pub async fn send_object(&self, key: &str, object: Object, sent: &PutOptions) -> Result<String> {
         let path = self.path_to_write(key)?;
-        let (mode, attributes, tags) =
-            (mode(&sent.condition)?, sent_attributes(&sent.attributes)?, tag_set(&sent.tags));
+        self.service.takes(sent)?;
+        let mode = self.pinned(&path, key, mode(&sent.condition)?).await?;
+        let (attributes, tags) = (sent_attributes(&sent.attributes)?, tag_set(&sent.tags));
         let size = object.meta.size;
         // Parts of equal size, at most 10,000 of them.
         let part = self.limits.upstream_part_bytes.max(size.div_ceil(10_000));
@@ -74,6 +77,23 @@ impl Upstream {
         }
     }
 
+    /// The mode as the service checks it: Google's conditions are on generations, not on ETags.
+    async fn pinned(&self, path: &Path, key: &str, mode: PutMode) -> Result<PutMode> {
+        match mode {
+            PutMode::Update(wanted) if self.service == Service::Google => {
+                let seen = self.store.head(path).await.map_err(|error| failed(error, key))?;
+                let same = wanted.e_tag.is_some_and(|wanted| wanted.trim_matches('"') == etag(&seen));
+                match seen.version {
+                    Some(version) if same => {
+                        Ok(PutMode::Update(UpdateVersion { e_tag: seen.e_tag, version: Some(version) }))
+                    }
+                    _ => Err(StoreError::Precondition("If-Match")),
+                }
+            }
+            mode => Ok(mode),
+        }
+    }
+
     /// Deletes a key; one that cannot be named does not exist.
     pub async fn delete_object(&self, key: String, condition: Condition) -> Result<()> {
         if condition != Condition::default() {
@@ -85,6 +105,28 @@ impl Upstream {
             Err(error) => Err(failed(error, &key)),
         }
     }
+}
+
+impl Service {
+    /// Refuses what the service would forget or answer with a puzzle.
+    fn takes(self, sent: &PutOptions) -> Result<()> {
+        match self {
+            Self::Google if !sent.tags.is_empty() => {
+                Err(StoreError::Unsupported("Google Cloud Storage keeps no tags".to_owned()))
+            }
+            Self::Azure => match sent.attributes.user.keys().find(|name| !is_identifier(name)) {
+                Some(name) => Err(StoreError::Unsupported(format!(
+                    "Azure keeps no metadata named '{name}': it wants an identifier"
+                ))),
+                None => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+}
+
+fn is_identifier(name: &str) -> bool {
+    !name.starts_with(|c: char| c.is_ascii_digit()) && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 /// The conditions that servers behind a gateway check by themselves, so that no race is lost.

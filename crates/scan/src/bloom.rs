@@ -1,11 +1,11 @@
-//! Probing a Bloom filter for each row.
+//! Keys of rows, and probing a Bloom filter for them.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, BooleanBuilder};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int64Type, TimeUnit};
+use arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int64Type, TimeUnit, UInt64Type};
 use datafusion_common::Result as DfResult;
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
 use pushdown::{BloomFilter, Error, Key, Result};
@@ -30,42 +30,12 @@ impl Probe {
     }
 
     fn probe(&self, values: &ArrayRef) -> Result<BooleanArray> {
-        let filter = &self.filter;
-        let data_type = values.data_type();
         if self.tokens {
             return self.probe_tokens(values);
         }
-        let as_type = |to: &DataType| cast(values, to).map_err(from_arrow);
-        Ok(match data_type {
-            DataType::Null => BooleanArray::new_null(values.len()),
-            DataType::Boolean => {
-                values.as_boolean().iter().map(|v| v.map(|v| filter.contains(Key::Boolean(v)))).collect()
-            }
-            t if t.is_integer() || *t == DataType::Date32 => {
-                // A date is its days since 1970, which Arrow casts to by way of 32 bits.
-                let whole = if *t == DataType::Date32 { as_type(&DataType::Int32)? } else { Arc::clone(values) };
-                let whole = cast(&whole, &DataType::Int64).map_err(from_arrow)?;
-                whole.as_primitive::<Int64Type>().iter().map(|v| v.map(|v| filter.contains(Key::Int(v)))).collect()
-            }
-            DataType::Timestamp(_, zone) => {
-                let micros = as_type(&DataType::Timestamp(TimeUnit::Microsecond, zone.clone()))?;
-                let micros = cast(&micros, &DataType::Int64).map_err(from_arrow)?;
-                micros.as_primitive::<Int64Type>().iter().map(|v| v.map(|v| filter.contains(Key::Int(v)))).collect()
-            }
-            DataType::Decimal128(_, scale) => {
-                let contains = |v| filter.contains(Key::Decimal(v, *scale));
-                values.as_primitive::<Decimal128Type>().iter().map(|v| v.map(contains)).collect()
-            }
-            DataType::Float64 | DataType::Float32 | DataType::Float16 => {
-                let floats = as_type(&DataType::Float64)?;
-                floats.as_primitive::<Float64Type>().iter().map(|v| v.map(|v| filter.contains(Key::Float(v)))).collect()
-            }
-            t if is_text(t) => {
-                let text = as_type(&DataType::Utf8)?;
-                text.as_string::<i32>().iter().map(|v| v.map(|v| filter.contains(Key::Text(v)))).collect()
-            }
-            other => return Err(Error::invalid(format!("BLOOM_CONTAINS does not take {}", sql_type(other)))),
-        })
+        let mut results = BooleanBuilder::with_capacity(values.len());
+        for_each_key(values, &mut |key| results.append_option(key.map(|key| self.filter.contains(key))))?;
+        Ok(results.finish())
     }
 
     fn probe_tokens(&self, tokens: &ArrayRef) -> Result<BooleanArray> {
@@ -88,6 +58,42 @@ impl Probe {
         }
         Ok(results.finish())
     }
+}
+
+/// Calls `f` with the key of each value, `None` for NULL: the keys that a [`pushdown::Expr::Bloom`] of such values
+/// looks for, and therefore those to put into its filter.
+pub fn for_each_key(values: &ArrayRef, f: &mut dyn FnMut(Option<Key<'_>>)) -> Result<()> {
+    let as_type = |to: &DataType| cast(values, to).map_err(from_arrow);
+    let whole = |values: &ArrayRef, f: &mut dyn FnMut(Option<Key<'_>>)| -> Result<()> {
+        let whole = cast(values, &DataType::Int64).map_err(from_arrow)?;
+        whole.as_primitive::<Int64Type>().iter().for_each(|v| f(v.map(Key::Int)));
+        Ok(())
+    };
+    match values.data_type() {
+        DataType::Null => (0..values.len()).for_each(|_| f(None)),
+        DataType::Boolean => values.as_boolean().iter().for_each(|v| f(v.map(Key::Boolean))),
+        // Half of them are no 64-bit integers.
+        DataType::UInt64 => {
+            values.as_primitive::<UInt64Type>().iter().for_each(|v| f(v.map(|v| Key::Decimal(i128::from(v), 0))));
+        }
+        t if t.is_integer() => whole(values, f)?,
+        // A date is its days since 1970, which Arrow casts to by way of 32 bits.
+        DataType::Date32 => whole(&as_type(&DataType::Int32)?, f)?,
+        DataType::Timestamp(_, zone) => whole(&as_type(&DataType::Timestamp(TimeUnit::Microsecond, zone.clone()))?, f)?,
+        DataType::Decimal128(_, scale) => {
+            values.as_primitive::<Decimal128Type>().iter().for_each(|v| f(v.map(|v| Key::Decimal(v, *scale))));
+        }
+        DataType::Float64 | DataType::Float32 | DataType::Float16 => {
+            let floats = as_type(&DataType::Float64)?;
+            floats.as_primitive::<Float64Type>().iter().for_each(|v| f(v.map(Key::Float)));
+        }
+        t if is_text(t) => {
+            let text = as_type(&DataType::Utf8)?;
+            text.as_string::<i32>().iter().for_each(|v| f(v.map(Key::Text)));
+        }
+        other => return Err(Error::invalid(format!("BLOOM_CONTAINS does not take {}", sql_type(other)))),
+    }
+    Ok(())
 }
 
 impl PartialEq for Probe {

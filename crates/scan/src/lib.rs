@@ -5,6 +5,7 @@
 //!
 //! - [`scan`] runs a [`pushdown::Fragment`] over one object, whose bytes come from an [`ObjectReader`].
 //! - [`Evaluator`] evaluates the contract's expressions on batches that are already decoded.
+//! - [`for_each_key`] gives the keys that Bloom filters are made of.
 //! - [`CsvDecoder`] decodes CSV that arrives from elsewhere, such as the results of S3 Select.
 //!
 //! Memory is bounded whatever the object, see [`limits`]; no bytes from outside make it panic.
@@ -30,12 +31,14 @@ mod output;
 mod parquet;
 mod reader;
 mod scan;
+mod substring;
 mod text;
 mod time_functions;
 mod token_aggregate;
 mod top_k;
 mod types;
 
+pub use bloom::for_each_key;
 pub use csv::{CsvDecoder, REST, rest_fields, tokenize_sample};
 pub use evaluate::Evaluator;
 pub use local::LocalFile;

@@ -24,6 +24,7 @@ use crate::bloom::Probe;
 use crate::coerce;
 use crate::dynamic::Dynamic;
 use crate::errors::from_datafusion;
+use crate::substring::ConstantSubstring;
 use crate::time_functions::TimeFunction;
 use crate::types::{is_text, sql_type};
 
@@ -241,6 +242,9 @@ impl Lowering<'_> {
             (Function::Lower, [_]) => self.udf(string::lower(), args, None),
             (Function::Upper, [_]) => self.udf(string::upper(), args, None),
             (Function::CharLength, [_]) => self.udf(unicode::character_length(), args, None),
+            (Function::Substring, [Expr::Literal(Literal::Utf8(text)), rest @ ..]) if matches!(rest.len(), 1 | 2) => {
+                self.own(ScalarUDF::from(ConstantSubstring::new(text)), rest)
+            }
             (Function::Substring, [_, _] | [_, _, _]) => self.udf(unicode::substr(), args, Some(DataType::Int64)),
             (Function::Trim, [_] | [_, _]) => self.udf(string::btrim(), args, None),
             (Function::TrimLeading, [_] | [_, _]) => self.udf(string::ltrim(), args, None),

@@ -184,6 +184,8 @@ impl Classifier<'_> {
             },
             // Partial averages cannot be merged: engines ask for SUM and COUNT.
             AggregateFunction::Avg => false,
+            // S3 Select has no such functions.
+            AggregateFunction::Mean | AggregateFunction::SquaredDeviations => false,
         }
     }
 }

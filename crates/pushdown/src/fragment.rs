@@ -214,6 +214,11 @@ pub enum AggregateFunction {
     Max,
     /// `AVG(x)`, the final value; engines ask for SUM and COUNT instead.
     Avg,
+    /// The mean of doubles, 0 over nothing. With COUNT and [`Self::SquaredDeviations`] it is the partial state of
+    /// STDDEV and VARIANCE; S3 Select has neither.
+    Mean,
+    /// The sum of the squared deviations of doubles from their mean, 0 over nothing.
+    SquaredDeviations,
 }
 
 impl AggregateFunction {
@@ -225,6 +230,8 @@ impl AggregateFunction {
             Self::Min => "MIN",
             Self::Max => "MAX",
             Self::Avg => "AVG",
+            Self::Mean => "MEAN",
+            Self::SquaredDeviations => "SQUARED_DEVIATIONS",
         }
     }
 }

@@ -13,6 +13,7 @@ use datafusion_expr::{Accumulator as DfAccumulator, AggregateUDF};
 use datafusion_functions_aggregate::average::avg_udaf;
 use datafusion_functions_aggregate::min_max::{max_udaf, min_udaf};
 use datafusion_functions_aggregate::sum::sum_udaf;
+use datafusion_functions_aggregate::variance::var_pop_udaf;
 use datafusion_physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
 use pushdown::{AggregateCall, AggregateFunction, Error, Result};
 
@@ -36,6 +37,8 @@ enum State {
     SumDecimals(Physical, DataType, Option<i128>),
     Tokens(Physical, TokenTotal),
     Other(Physical, DataType, Box<dyn DfAccumulator>),
+    /// One of the states that DataFusion keeps for a variance.
+    Variance(Physical, usize, Box<dyn DfAccumulator>),
 }
 
 impl Accumulator {
@@ -55,6 +58,14 @@ impl Accumulator {
             (AggregateFunction::Avg, Some(argument)) => {
                 other(avg_udaf(), numeric(argument, function, schema)?, schema)?
             }
+            (AggregateFunction::Mean | AggregateFunction::SquaredDeviations, Some(argument)) => {
+                let State::Other(argument, _, accumulator) =
+                    other(var_pop_udaf(), numeric(argument, function, schema)?, schema)?
+                else {
+                    return Err(Error::internal("a variance without an accumulator"));
+                };
+                State::Variance(argument, variance_state(function), accumulator)
+            }
         };
         Ok(Self { name: call.name.clone(), state })
     }
@@ -64,6 +75,7 @@ impl Accumulator {
         let (data_type, nullable) = match &self.state {
             State::CountRows(_) | State::Count(..) => (DataType::Int64, false),
             State::Tokens(..) => (DataType::Utf8, true),
+            State::Variance(..) => (DataType::Float64, false),
             State::SumIntegers(_, data_type, _)
             | State::SumDecimals(_, data_type, _)
             | State::Other(_, data_type, _) => (data_type.clone(), true),
@@ -103,7 +115,7 @@ impl Accumulator {
                 let values = values(expr)?;
                 values.as_string::<i32>().iter().flatten().try_for_each(|token| total.add(token))?;
             }
-            State::Other(expr, _, accumulator) => {
+            State::Other(expr, _, accumulator) | State::Variance(expr, _, accumulator) => {
                 accumulator.update_batch(&[values(expr)?]).map_err(from_datafusion)?;
             }
         }
@@ -117,6 +129,11 @@ impl Accumulator {
             State::Tokens(_, total) => Arc::new(StringArray::from(vec![total.finish()?])),
             State::SumIntegers(_, data_type, total) | State::SumDecimals(_, data_type, total) => {
                 sums(vec![total], &data_type)?
+            }
+            State::Variance(_, place, mut accumulator) => {
+                let states = accumulator.state().map_err(from_datafusion)?;
+                let state = states.get(place).ok_or_else(|| Error::internal("a variance with too few states"))?;
+                state.to_array().map_err(from_datafusion)?
             }
             State::Other(_, data_type, mut accumulator) => {
                 let value = accumulator.evaluate().map_err(from_datafusion)?;
@@ -170,6 +187,11 @@ fn add(total: &mut Option<i128>, added: Option<Option<i128>>, data_type: &DataTy
 pub(crate) fn sum_overflow(data_type: &DataType) -> Error {
     let message = format!("SUM is out of the range of {}; cast its argument to DOUBLE", sql_type(data_type));
     Error::invalid(message).with_code("IntegerOverflow")
+}
+
+/// Where DataFusion's states of a variance, which are count, mean and squared deviations, have this one.
+pub(crate) fn variance_state(function: AggregateFunction) -> usize {
+    if function == AggregateFunction::Mean { 1 } else { 2 }
 }
 
 /// The argument, if it is a number or an untyped NULL.

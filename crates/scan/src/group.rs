@@ -1,22 +1,27 @@
 //! Aggregates with groups: a hash table of keys, and a state for each key and aggregate.
 //!
-//! Everything is in memory and bounded: more groups or more bytes than [`limits`] allow are an error, never a wrong
-//! or partial answer.
+//! Everything is in memory and bounded, see [`Memory`]. Where the answer must be whole, more groups or more bytes than
+//! [`limits`] allow are an error, never a wrong answer. Where somebody merges what comes out, a full table keeps the
+//! groups it has, and the rows of other groups are passed on: aggregated among themselves in a small table that is
+//! given out whenever it is full. This is the partial group-by that PushdownDB wishes for (Section X, suggestion 4):
+//! large groups are met early and stay, the many small ones cost little more than their rows would.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringArray, UInt32Array};
+use arrow::compute::{concat, take_record_batch};
 use arrow::datatypes::{DataType, Decimal128Type, Field, Int64Type, SchemaRef, UInt64Type};
 use arrow::row::{RowConverter, SortField};
 use datafusion_expr::{AggregateUDF, EmitTo, GroupsAccumulator};
 use datafusion_functions_aggregate::average::avg_udaf;
 use datafusion_functions_aggregate::min_max::{max_udaf, min_udaf};
 use datafusion_functions_aggregate::sum::sum_udaf;
+use datafusion_functions_aggregate::variance::var_pop_udaf;
 use datafusion_physical_expr::GroupsAccumulatorAdapter;
 use pushdown::{AggregateCall, AggregateFunction, Error, ErrorKind, NamedExpr, Result};
 
-use crate::aggregate::{aggregate_expr, numeric, sum_overflow, sums};
+use crate::aggregate::{aggregate_expr, numeric, sum_overflow, sums, variance_state};
 use crate::coerce;
 use crate::errors::{from_arrow, from_datafusion};
 use crate::evaluate::Evaluator;
@@ -24,8 +29,23 @@ use crate::limits;
 use crate::lower::{Physical, lower};
 use crate::token_aggregate::TokenTotal;
 
+/// What happens when keys and states need more memory than they may take.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Memory {
+    /// More than [`limits`] allow is an error.
+    Whole,
+    /// A group may come out more than once: with so many bytes taken, new groups are passed on.
+    Partial(usize),
+}
+
+/// The columns of some results, and how many rows they have.
+type Results = (Vec<ArrayRef>, usize);
+
 /// A grouped aggregation under way.
 pub(crate) struct HashAggregate {
+    /// What it was made from: a full one makes others of its kind.
+    plan: Arc<Plan>,
+    memory: Memory,
     keys: Vec<(String, Evaluator)>,
     converter: RowConverter,
     /// Each key and the number of its group.
@@ -34,6 +54,14 @@ pub(crate) struct HashAggregate {
     calls: Vec<(String, State)>,
     /// The group of each row of the batch at hand.
     groups: Vec<usize>,
+    /// Groups that the full table did not take.
+    aside: Option<Box<HashAggregate>>,
+}
+
+struct Plan {
+    groups: Vec<NamedExpr>,
+    calls: Vec<AggregateCall>,
+    schema: SchemaRef,
 }
 
 enum State {
@@ -43,18 +71,31 @@ enum State {
     Sum(Physical, DataType, Vec<Option<i128>>),
     Tokens(Physical, AggregateFunction, Vec<TokenTotal>),
     Other(Physical, DataType, Box<dyn GroupsAccumulator>),
+    /// One of the states that DataFusion keeps for a variance.
+    Variance(Physical, usize, Box<dyn GroupsAccumulator>),
 }
 
 impl HashAggregate {
     /// For batches of `schema`.
-    pub(crate) fn new(groups: &[NamedExpr], calls: &[AggregateCall], schema: &SchemaRef) -> Result<Self> {
-        let keys = groups.iter().map(|key| Ok((key.name.clone(), Evaluator::expr(&key.expr, schema)?)));
+    pub(crate) fn new(
+        groups: &[NamedExpr],
+        calls: &[AggregateCall],
+        schema: &SchemaRef,
+        memory: Memory,
+    ) -> Result<Self> {
+        let plan = Plan { groups: groups.to_vec(), calls: calls.to_vec(), schema: Arc::clone(schema) };
+        Self::of(Arc::new(plan), memory)
+    }
+
+    fn of(plan: Arc<Plan>, memory: Memory) -> Result<Self> {
+        let keys = plan.groups.iter().map(|key| Ok((key.name.clone(), Evaluator::expr(&key.expr, &plan.schema)?)));
         let keys: Vec<(String, Evaluator)> = keys.collect::<Result<_>>()?;
         let fields = keys.iter().map(|(_, key)| SortField::new(key.data_type().clone())).collect();
         let converter = RowConverter::new(fields).map_err(from_arrow)?;
-        let calls = calls.iter().map(|call| Ok((call.name.clone(), State::new(call, schema)?)));
+        let calls = plan.calls.iter().map(|call| Ok((call.name.clone(), State::new(call, &plan.schema)?)));
         let calls = calls.collect::<Result<_>>()?;
-        Ok(Self { keys, converter, table: HashMap::new(), key_bytes: 0, calls, groups: vec![] })
+        let table = HashMap::new();
+        Ok(Self { plan, memory, keys, converter, table, key_bytes: 0, calls, groups: vec![], aside: None })
     }
 
     /// The columns of the result.
@@ -64,6 +105,7 @@ impl HashAggregate {
             let (data_type, nullable) = match state {
                 State::CountRows(_) | State::Count(..) => (DataType::Int64, false),
                 State::Tokens(..) => (DataType::Utf8, true),
+                State::Variance(..) => (DataType::Float64, false),
                 State::Sum(_, data_type, _) | State::Other(_, data_type, _) => (data_type.clone(), true),
             };
             Field::new(name, data_type, nullable)
@@ -71,39 +113,108 @@ impl HashAggregate {
         keys.chain(calls).collect()
     }
 
-    /// Takes in all rows of a batch.
-    pub(crate) fn update(&mut self, batch: &RecordBatch) -> Result<()> {
+    /// Takes in all rows of a batch. Partial memory may be full: then groups come out that are no longer held.
+    pub(crate) fn update(&mut self, batch: &RecordBatch) -> Result<Option<Results>> {
+        let unknown = self.find_groups(batch)?;
+        if unknown.is_empty() {
+            self.add(batch)?;
+        } else {
+            let unknown = UInt32Array::from(unknown);
+            let mut is_known = vec![true; batch.num_rows()];
+            for row in unknown.values() {
+                if let Some(known) = is_known.get_mut(*row as usize) {
+                    *known = false;
+                }
+            }
+            let known: UInt32Array = (0u32..).zip(&is_known).filter_map(|(row, known)| known.then_some(row)).collect();
+            self.add(&take_record_batch(batch, &known).map_err(from_arrow)?)?;
+            let aside = match &mut self.aside {
+                Some(aside) => aside,
+                // Its own table takes every group: it is given out as soon as it is large.
+                none => none.insert(Box::new(Self::of(Arc::clone(&self.plan), Memory::Partial(usize::MAX))?)),
+            };
+            aside.update(&take_record_batch(batch, &unknown).map_err(from_arrow)?)?;
+        }
+        match self.memory {
+            Memory::Partial(most) => self.make_room(most),
+            Memory::Whole => self.check_limits().map(|()| None),
+        }
+    }
+
+    /// The result.
+    pub(crate) fn finish(mut self) -> Result<Results> {
+        let aside = self.aside.take();
+        let (columns, rows) = self.groups_as_columns()?;
+        let Some(aside) = aside else { return Ok((columns, rows)) };
+        let (others, more) = aside.groups_as_columns()?;
+        let both = columns.iter().zip(&others).map(|(a, b)| concat(&[a, b]).map_err(from_arrow));
+        Ok((both.collect::<Result<_>>()?, rows + more))
+    }
+
+    /// Sets the group of each row. Rows of groups that the table does not take are left out of that, and returned.
+    fn find_groups(&mut self, batch: &RecordBatch) -> Result<Vec<u32>> {
         let keys = self.keys.iter().map(|(_, key)| key.evaluate(batch)).collect::<Result<Vec<_>>>()?;
         let rows = self.converter.convert_columns(&keys).map_err(from_arrow)?;
+        let mut room = match self.memory {
+            Memory::Partial(most) => most.saturating_sub(self.bytes()),
+            Memory::Whole => usize::MAX,
+        };
+        let mut unknown = Vec::new();
         self.groups.clear();
-        for row in &rows {
+        for (number, row) in (0u32..).zip(&rows) {
             let key: &[u8] = row.as_ref();
+            if let Some(group) = self.table.get(key) {
+                self.groups.push(*group);
+                continue;
+            }
+            let bytes = key.len() + KEY_OVERHEAD_BYTES;
+            let with_states = bytes + self.calls.len() * STATE_BYTES;
+            if room < with_states {
+                unknown.push(number);
+                continue;
+            }
+            room -= with_states;
+            self.key_bytes += bytes;
             let next = self.table.len();
-            self.groups.push(match self.table.get(key) {
-                Some(group) => *group,
-                None => {
-                    self.key_bytes += key.len() + KEY_OVERHEAD_BYTES;
-                    self.table.insert(key.into(), next);
-                    next
-                }
-            });
+            self.table.insert(key.into(), next);
+            self.groups.push(next);
         }
+        Ok(unknown)
+    }
+
+    /// Adds rows to the groups that were found for them.
+    fn add(&mut self, batch: &RecordBatch) -> Result<()> {
+        let count = self.table.len();
+        self.calls.iter_mut().try_for_each(|(_, state)| state.update(batch, &self.groups, count))
+    }
+
+    fn bytes(&self) -> usize {
+        self.key_bytes + self.calls.iter().map(|(_, state)| state.bytes()).sum::<usize>()
+    }
+
+    fn check_limits(&self) -> Result<()> {
         if self.table.len() > limits::GROUPS {
             return Err(too_much(format!("GROUP BY finds more than {} groups", limits::GROUPS)));
         }
-        let mut bytes = self.key_bytes;
-        for (_, state) in &mut self.calls {
-            state.update(batch, &self.groups, self.table.len())?;
-            bytes += state.bytes();
-        }
-        if bytes > limits::AGGREGATE_BYTES {
+        if self.bytes() > limits::AGGREGATE_BYTES {
             return Err(too_much(format!("GROUP BY needs more than {} bytes", limits::AGGREGATE_BYTES)));
         }
         Ok(())
     }
 
-    /// The result's columns, and how many rows they have.
-    pub(crate) fn finish(self) -> Result<(Vec<ArrayRef>, usize)> {
+    /// Gives out what was set aside when that is large, or everything if the groups' own states have grown.
+    fn make_room(&mut self, most: usize) -> Result<Option<Results>> {
+        if self.aside.as_ref().is_some_and(|aside| aside.bytes() >= most / ASIDE_SHARE) {
+            return self.aside.take().map(|aside| aside.groups_as_columns()).transpose();
+        }
+        if self.bytes() / 2 < most {
+            return Ok(None);
+        }
+        let fresh = Self::of(Arc::clone(&self.plan), self.memory)?;
+        std::mem::replace(self, fresh).finish().map(Some)
+    }
+
+    fn groups_as_columns(self) -> Result<Results> {
         let count = self.table.len();
         let mut ordered: Vec<&[u8]> = vec![&[]; count];
         for (key, group) in &self.table {
@@ -120,6 +231,12 @@ impl HashAggregate {
         Ok((columns, count))
     }
 }
+
+/// What a state of a new group probably costs.
+const STATE_BYTES: usize = size_of::<Option<i128>>();
+
+/// What is set aside may take this part of the memory before it is given out.
+const ASIDE_SHARE: usize = 4;
 
 /// What a key costs in the table besides its bytes.
 const KEY_OVERHEAD_BYTES: usize = 40;
@@ -146,6 +263,14 @@ impl State {
             AggregateFunction::Min => Self::other(min_udaf(), lowered, schema),
             AggregateFunction::Max => Self::other(max_udaf(), lowered, schema),
             AggregateFunction::Avg => Self::other(avg_udaf(), numeric(lowered, function, schema)?, schema),
+            AggregateFunction::Mean | AggregateFunction::SquaredDeviations => {
+                match Self::other(var_pop_udaf(), numeric(lowered, function, schema)?, schema)? {
+                    Self::Other(argument, _, accumulator) => {
+                        Ok(Self::Variance(argument, variance_state(function), accumulator))
+                    }
+                    _ => Err(Error::internal("a variance without an accumulator")),
+                }
+            }
             AggregateFunction::Sum => {
                 let argument = numeric(lowered, function, schema)?;
                 let (to, result) = match argument.data_type(schema).map_err(from_datafusion)? {
@@ -221,7 +346,7 @@ impl State {
                     }
                 }
             }
-            Self::Other(expr, _, accumulator) => {
+            Self::Other(expr, _, accumulator) | Self::Variance(expr, _, accumulator) => {
                 accumulator.update_batch(&[values(expr)?], groups, None, count).map_err(from_datafusion)?;
             }
         }
@@ -235,7 +360,7 @@ impl State {
             Self::Tokens(_, _, totals) => {
                 totals.len() * size_of::<TokenTotal>() + totals.iter().map(TokenTotal::bytes).sum::<usize>()
             }
-            Self::Other(_, _, accumulator) => accumulator.size(),
+            Self::Other(_, _, accumulator) | Self::Variance(_, _, accumulator) => accumulator.size(),
         }
     }
 
@@ -245,6 +370,11 @@ impl State {
             Self::Sum(_, data_type, totals) => sums(totals, &data_type)?,
             Self::Tokens(_, _, totals) => {
                 Arc::new(totals.into_iter().map(TokenTotal::finish).collect::<Result<StringArray>>()?)
+            }
+            Self::Variance(_, place, mut accumulator) => {
+                let states = accumulator.state(EmitTo::All).map_err(from_datafusion)?;
+                let state = states.into_iter().nth(place);
+                state.ok_or_else(|| Error::internal("a variance with too few states"))?
             }
             Self::Other(_, data_type, mut accumulator) => {
                 if count == 0 {

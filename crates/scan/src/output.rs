@@ -10,8 +10,9 @@ use crate::aggregate::Accumulator;
 use crate::dynamic::too_large;
 use crate::errors::from_arrow;
 use crate::evaluate::Evaluator;
-use crate::group::HashAggregate;
+use crate::group::{HashAggregate, Memory};
 use crate::limits;
+use crate::scan::ScanOptions;
 use crate::top_k::TopK;
 
 /// What becomes of the rows that passed the predicate.
@@ -40,7 +41,16 @@ struct Last {
 impl Sink {
     /// The fragment's `output`, rewritten to batches of `input`. `schema` is what the fragment promises, see
     /// [`crate::output_schema`].
-    pub(crate) fn new(fragment: &Fragment, output: &Output, input: &SchemaRef, schema: SchemaRef) -> Result<Self> {
+    pub(crate) fn new(
+        fragment: &Fragment,
+        output: &Output,
+        input: &SchemaRef,
+        schema: SchemaRef,
+        options: &ScanOptions,
+    ) -> Result<Self> {
+        // What orders, limits or computes with whole groups needs them whole.
+        let whole = !fragment.order.is_empty() || fragment.limit.is_some() || fragment.project.is_some();
+        let memory = options.partial_group_bytes.filter(|_| !whole).map_or(Memory::Whole, Memory::Partial);
         let evaluators = |columns: &[NamedExpr], over: &SchemaRef| -> Result<Vec<Evaluator>> {
             columns.iter().map(|c| Evaluator::expr(&c.expr, over)).collect()
         };
@@ -49,7 +59,9 @@ impl Sink {
             Output::Aggregate { groups, calls } if groups.is_empty() => {
                 Step::Aggregate(calls.iter().map(|call| Accumulator::new(call, input)).collect::<Result<_>>()?)
             }
-            Output::Aggregate { groups, calls } => Step::Group(Box::new(HashAggregate::new(groups, calls, input)?)),
+            Output::Aggregate { groups, calls } => {
+                Step::Group(Box::new(HashAggregate::new(groups, calls, input, memory)?))
+            }
         };
         let (inner, last) = match &fragment.project {
             None => (schema, None),
@@ -72,7 +84,7 @@ impl Sink {
         self.remaining == 0
     }
 
-    /// Takes rows in; a projection without an order gives them out again.
+    /// Takes rows in; a projection without an order gives them out again, and so does a full table of groups.
     pub(crate) fn push(&mut self, batch: &RecordBatch) -> Result<Option<RecordBatch>> {
         let columns = match &mut self.step {
             Step::Aggregate(accumulators) => {
@@ -80,8 +92,8 @@ impl Sink {
                 return Ok(None);
             }
             Step::Group(groups) => {
-                groups.update(batch)?;
-                return Ok(None);
+                let passed_on = groups.update(batch)?;
+                return passed_on.map(|(columns, rows)| record_batch(&self.schema, columns, rows)).transpose();
             }
             Step::Project(columns) => columns,
         };
@@ -167,7 +179,7 @@ pub(crate) fn schema_of(output: &Output, input: &SchemaRef) -> Result<SchemaRef>
         Output::Aggregate { groups, calls } if groups.is_empty() => {
             calls.iter().map(|call| Ok(Accumulator::new(call, input)?.field())).collect::<Result<_>>()?
         }
-        Output::Aggregate { groups, calls } => HashAggregate::new(groups, calls, input)?.fields(),
+        Output::Aggregate { groups, calls } => HashAggregate::new(groups, calls, input, Memory::Whole)?.fields(),
     };
     Ok(Arc::new(Schema::new(fields)))
 }

@@ -37,7 +37,7 @@ pub struct ScanCounters {
     pub row_groups_pruned: AtomicU64,
 }
 
-/// How a scan works, without effect on what it answers.
+/// How a scan works. Only [`Self::partial_group_bytes`] has an effect on what it answers.
 #[derive(Clone, Debug)]
 pub struct ScanOptions {
     /// The most rows of a batch.
@@ -46,11 +46,21 @@ pub struct ScanOptions {
     pub record_bytes: usize,
     /// The largest row group of a Parquet object that is read, in bytes as its footer says they are uncompressed.
     pub row_group_bytes: u64,
+    /// For who merges results: an aggregate with groups keeps as many groups as take about so many bytes, then passes
+    /// other rows on, aggregated a little. So a group may come out several times, each time with the aggregates of some
+    /// of its rows; each row counts once. `None`: each group comes out once, and more than [`crate::limits`] allow are
+    /// an error. Has no effect where groups are ordered, limited or projected.
+    pub partial_group_bytes: Option<usize>,
 }
 
 impl Default for ScanOptions {
     fn default() -> Self {
-        Self { batch_rows: 8192, record_bytes: limits::RECORD_BYTES, row_group_bytes: u64::MAX }
+        Self {
+            batch_rows: 8192,
+            record_bytes: limits::RECORD_BYTES,
+            row_group_bytes: u64::MAX,
+            partial_group_bytes: None,
+        }
     }
 }
 
@@ -73,7 +83,7 @@ pub fn scan(
     let schema = output_schema(&fragment)?;
     let options = at_most_limit(&fragment, options);
     let (source, input, output) = Source::open(&fragment, reader, range, &options, counters)?;
-    let sink = Sink::new(&fragment, &output, &input, Arc::clone(&schema))?;
+    let sink = Sink::new(&fragment, &output, &input, Arc::clone(&schema), &options)?;
     let enough = options.batch_rows.div_ceil(2);
     let small = BatchCoalescer::new(schema, enough).with_biggest_coalesce_batch_size(Some(enough));
     let scan = Scan { source: Some(source), sink: Some(sink), small, small_bytes: 0, rest: None };

@@ -96,6 +96,9 @@ impl Renderer<'_> {
     fn aggregate(&self, call: &AggregateCall) -> Result<String> {
         let sql = match (&call.function, &call.argument) {
             (AggregateFunction::Count, None) => "COUNT(*)".to_owned(),
+            (AggregateFunction::Mean | AggregateFunction::SquaredDeviations, _) => {
+                return Err(unsupported("the state of STDDEV and VARIANCE"));
+            }
             (function, None) => return Err(Error::internal(format!("{} without an argument", function.sql()))),
             (AggregateFunction::Count, Some(Expr::Column(index))) => match self.field(*index)?.is_nullable() {
                 true if self.dialect.three_valued => format!("COUNT({})", self.guarded(*index)?),

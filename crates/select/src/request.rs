@@ -57,7 +57,11 @@ fn is_number(fragment: &Fragment, call: &AggregateCall) -> bool {
         AggregateFunction::Min | AggregateFunction::Max => {
             !call.argument.iter().flat_map(Expr::columns).any(|index| is_text(fragment.schema.field(index)))
         }
-        AggregateFunction::Count | AggregateFunction::Sum | AggregateFunction::Avg => true,
+        AggregateFunction::Count
+        | AggregateFunction::Sum
+        | AggregateFunction::Avg
+        | AggregateFunction::Mean
+        | AggregateFunction::SquaredDeviations => true,
     }
 }
 

@@ -9,6 +9,10 @@ use pushdown::{
     Output, SortKey,
 };
 
+use pushdowndb_scan::{InMemory, ScanOptions};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
 use crate::support::*;
 
 fn call(function: AggregateFunction, argument: Option<Expr>) -> AggregateCall {
@@ -83,6 +87,81 @@ async fn too_many_groups_are_an_error() {
     let text: String = (0..count).map(|n| format!("{n}\n")).collect();
     let failed = try_run(&fragment, text).await.expect_err("a limit");
     assert_eq!((failed.kind(), failed.code()), (ErrorKind::Limit, Some("ExternalEvalException")));
+}
+
+/// The states of each key, merged as an engine would: counts and sums added, the least of the minima.
+fn merged(states: &[String]) -> HashMap<String, (i64, i64, String)> {
+    let mut groups: HashMap<String, (i64, i64, String)> = HashMap::new();
+    for state in states {
+        let cells: Vec<&str> = state.split('|').collect();
+        let [key, count, sum, min] = cells[..] else { panic!("{state}") };
+        let (count, sum): (i64, i64) = (count.parse().expect("a count"), sum.parse().expect("a sum"));
+        let group = groups.entry(key.to_owned()).or_insert_with(|| (0, 0, min.to_owned()));
+        *group = (group.0 + count, group.1 + sum, group.2.clone().min(min.to_owned()));
+    }
+    groups
+}
+
+#[tokio::test]
+async fn a_full_table_passes_new_groups_on() {
+    use AggregateFunction::{Count, Min, Sum};
+    let columns = schema(&[("g", DataType::Utf8), ("n", DataType::Int64), ("t", DataType::Utf8)]);
+    let calls = vec![call(Count, None), call(Sum, Some(Expr::Column(1))), call(Min, Some(Expr::Column(2)))];
+    let fragment = Fragment { output: Output::Aggregate { groups: vec![key(0)], calls }, ..csv(&columns, no_header()) };
+    // Few groups have most rows, many have one; the large ones come first, last, and in between.
+    let mut random = StdRng::seed_from_u64(7);
+    let mut text = String::new();
+    let mut rows_of: HashMap<String, i64> = HashMap::new();
+    for n in 0..60_000 {
+        let group = match random.random_range(0..10) {
+            0..4 => format!("large {}", random.random_range(0..5)),
+            _ => format!("{}", random.random_range(0..40_000)),
+        };
+        text.push_str(&format!("{group},{},text {}\n", n % 1000 - 500, random.random_range(100..999)));
+        *rows_of.entry(group).or_default() += 1;
+    }
+    let whole = merged(&rows(&run(&fragment, text.clone()).await));
+    assert_eq!(whole.len(), rows_of.len());
+    for bytes in [0, 1, 1000, 100_000, 2_000_000, 1 << 30] {
+        let options = ScanOptions { partial_group_bytes: Some(bytes), ..ScanOptions::default() };
+        let reader = InMemory::new("s3://b/k", text.clone());
+        let (batch, _) = try_run_as(&fragment, reader, None, options).await.expect("states");
+        let states = rows(&batch);
+        assert_eq!(merged(&states), whole, "{bytes} bytes");
+        assert!(states.len() < 60_000, "{} states, fewer than rows", states.len());
+        let of_large = states.iter().filter(|state| state.starts_with("large")).count();
+        match bytes {
+            100_000 => assert_eq!(of_large, 5, "groups met early are kept"),
+            1_073_741_824 => assert_eq!(states.len(), whole.len(), "there is room for all"),
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn whole_groups_stay_whole_where_they_are_ordered() {
+    let columns = schema(&[("g", DataType::Int64)]);
+    let output = Output::Aggregate { groups: vec![key(0)], calls: vec![call(AggregateFunction::Count, None)] };
+    let fragment =
+        Fragment { output, order: vec![by(Expr::Column(1), true)], limit: Some(1), ..csv(&columns, no_header()) };
+    let text: String = (0..30_000).map(|n| format!("{}\n", if n % 3 == 0 { -1 } else { n })).collect();
+    let options = ScanOptions { partial_group_bytes: Some(1000), ..ScanOptions::default() };
+    let (batch, _) = try_run_as(&fragment, InMemory::new("s3://b/k", text), None, options).await.expect("rows");
+    assert_eq!(rows(&batch), ["-1|10000"]);
+}
+
+#[tokio::test]
+async fn the_states_of_a_variance_are_those_of_datafusion() {
+    use AggregateFunction::{Count, Mean, SquaredDeviations};
+    let columns = schema(&[("g", DataType::Utf8), ("x", DataType::Float64)]);
+    let calls = [Count, Mean, SquaredDeviations].map(|f| call(f, Some(Expr::Column(1)))).to_vec();
+    let text = "a,1\na,2\na,6\nb,\nb,4\nc,\n";
+    let grouped = Output::Aggregate { groups: vec![key(0)], calls: calls.clone() };
+    let grouped = Fragment { output: grouped, ..csv(&columns, no_header()) };
+    assert_eq!(sorted(rows(&run(&grouped, text).await)), ["a|3|3.0|14.0", "b|1|4.0|0.0", "c|0|0.0|0.0"]);
+    let scalar = Fragment { output: Output::scalar(calls), ..csv(&columns, no_header()) };
+    assert_eq!(rows(&run(&scalar, "a,1\na,2\na,6\n").await), ["3|3.0|14.0"]);
+    assert_eq!(rows(&run(&scalar, "").await), ["0|0.0|0.0"]);
 }
 
 #[tokio::test]

@@ -225,6 +225,9 @@ impl Binder<'_> {
                     _ => (number.expr, kind),
                 }
             }
+            AggregateFunction::Mean | AggregateFunction::SquaredDeviations => {
+                return Err(SelectError::structure(format!("{} is no function of S3 Select", function.sql())));
+            }
         })
     }
 }

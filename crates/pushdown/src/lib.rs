@@ -17,6 +17,7 @@ mod like;
 pub mod limits;
 mod timestamp;
 pub mod token;
+pub mod wire;
 
 pub use bloom::{BloomFilter, Key};
 pub use capability::{Capability, Dialect, Level, Profile};

@@ -1,4 +1,5 @@
-//! The limits of S3 Select that both sides honour, from the AWS documentation of SelectObjectContent.
+//! The limits that both sides honour: of S3 Select, from the AWS documentation of SelectObjectContent, and of the
+//! fragment route.
 
 /// The longest SQL expression of one request, in bytes.
 pub const SELECT_EXPRESSION_BYTES: usize = 256 * 1024;
@@ -24,3 +25,24 @@ pub const TOP_K_ROWS: u64 = 100_000;
 
 /// The most keys of GROUP BY, or of ORDER BY.
 pub const KEYS: usize = 64;
+
+/// The most nodes of one expression on the fragment route: an IN list of some 100,000 constants fits.
+pub const EXPRESSION_NODES: usize = 1 << 18;
+
+/// The deepest nesting of a type.
+pub const TYPE_DEPTH: usize = 16;
+
+/// The longest request of the fragment route, in bytes: some Bloom filters fit.
+pub const FRAGMENT_REQUEST_BYTES: usize = 32 * 1024 * 1024;
+
+/// The most splits of one request of the fragment route.
+pub const FRAGMENT_SPLITS: usize = 4096;
+
+/// The most byte ranges of one request of the fragment route.
+pub const FRAGMENT_RANGES: usize = 65_536;
+
+/// The most bytes that the ranges of one request of the fragment route have together.
+pub const FRAGMENT_RANGE_BYTES: u64 = 256 * 1024 * 1024;
+
+/// The longest key of an object, in bytes, as in S3.
+pub const KEY_BYTES: usize = 1024;

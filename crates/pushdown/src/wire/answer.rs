@@ -1,0 +1,115 @@
+//! What an answer says about the work: for each split, at the end, and when something failed.
+
+use prost::Message;
+
+use super::{codes, malformed};
+use crate::{Error, ErrorKind, Result};
+
+/// What became of one split, said with its end mark.
+#[derive(Clone, Copy, Eq, PartialEq, Message)]
+pub struct SplitStats {
+    /// Rows that it returned.
+    #[prost(uint64, tag = "1")]
+    pub rows: u64,
+    /// Bytes of the object that were looked at.
+    #[prost(uint64, tag = "2")]
+    pub bytes_scanned: u64,
+}
+
+/// What the whole request took.
+#[derive(Clone, Copy, Eq, PartialEq, Message)]
+pub struct RouteStats {
+    /// Bytes of objects that were looked at.
+    #[prost(uint64, tag = "1")]
+    pub bytes_scanned: u64,
+    /// Records decoded, in whole or in part, before filtering.
+    #[prost(uint64, tag = "2")]
+    pub rows_scanned: u64,
+    /// Row groups of Parquet that were read.
+    #[prost(uint64, tag = "3")]
+    pub row_groups_scanned: u64,
+    /// Row groups of Parquet that statistics ruled out.
+    #[prost(uint64, tag = "4")]
+    pub row_groups_pruned: u64,
+    /// Bytes of batches or ranges returned, without framing.
+    #[prost(uint64, tag = "5")]
+    pub bytes_returned: u64,
+    /// Time on a core of the node, in nanoseconds.
+    #[prost(uint64, tag = "6")]
+    pub cpu_ns: u64,
+}
+
+/// A failure after the answer has begun. What ended before it stays complete.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Failure {
+    /// What the engine can do about it.
+    pub kind: ErrorKind,
+    /// Names the object.
+    pub message: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct FailureMessage {
+    #[prost(uint32, tag = "1")]
+    kind: u32,
+    #[prost(string, tag = "2")]
+    message: String,
+}
+
+codes! {
+    error_kind: ErrorKind, "kind of error" {
+        ErrorKind::Invalid = 1;
+        ErrorKind::Unsupported = 2;
+        ErrorKind::NotFound = 3;
+        ErrorKind::Denied = 4;
+        ErrorKind::Conflict = 5;
+        ErrorKind::Limit = 6;
+        ErrorKind::Throttled = 7;
+        ErrorKind::Unavailable = 8;
+        ErrorKind::Corrupt = 9;
+        ErrorKind::Cancelled = 10;
+        ErrorKind::Internal = 11;
+    }
+}
+
+impl SplitStats {
+    /// In bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.encode_to_vec()
+    }
+
+    /// Reads a peer's word.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        Self::decode(bytes).map_err(malformed)
+    }
+}
+
+impl RouteStats {
+    /// In bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.encode_to_vec()
+    }
+
+    /// Reads a peer's word.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        Self::decode(bytes).map_err(malformed)
+    }
+}
+
+impl Failure {
+    /// In bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        FailureMessage { kind: error_kind::code(self.kind), message: self.message.clone() }.encode_to_vec()
+    }
+
+    /// Reads a peer's word. A kind that is unknown here is one that reading plainly may mend.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let FailureMessage { kind, message } = FailureMessage::decode(bytes).map_err(malformed)?;
+        Ok(Self { kind: error_kind::read(kind).unwrap_or(ErrorKind::Unsupported), message })
+    }
+
+    /// The failure as the engine meets it.
+    pub fn into_error(self) -> Error {
+        Error::new(self.kind, self.message)
+    }
+}

@@ -1,0 +1,228 @@
+//! Requests: a fragment over many splits, or many byte ranges of one object.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use prost::Message;
+
+use super::fragment::{FragmentMessage, read_fragment, write_fragment};
+use super::{VERSION, codes, malformed, missing, read_list, unknown, write_list};
+use crate::{Error, Fragment, Result, Split, limits};
+
+/// What the route is asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request {
+    /// Rows or aggregates.
+    Fragment(Box<FragmentRequest>),
+    /// Bytes.
+    Ranges(RangesRequest),
+}
+
+/// A fragment over splits of objects of one bucket.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FragmentRequest {
+    /// What is done with each of them.
+    pub fragment: Fragment,
+    /// Answers name them by their place here.
+    pub splits: Vec<Split>,
+    /// How long the answer may take; the node may allow less.
+    pub deadline: Duration,
+    /// How batches are compressed.
+    pub encoding: Encoding,
+    /// Aggregates with groups keep about so many bytes of groups for each split and pass other rows on, aggregated a
+    /// little, for the engine to merge; the node may keep fewer. `None`: each group of a split comes once.
+    pub partial_group_bytes: Option<u64>,
+}
+
+/// Byte ranges of one object, answered in their order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RangesRequest {
+    /// The object; its range has no meaning.
+    pub object: Split,
+    /// Within the object; not empty.
+    pub ranges: Vec<Range<u64>>,
+}
+
+/// How the bodies of Arrow batches are compressed.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Encoding {
+    /// Not at all.
+    None,
+    /// LZ4 frames: cheap.
+    #[default]
+    Lz4,
+    /// Zstandard: smaller.
+    Zstd,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct RequestMessage {
+    #[prost(uint32, tag = "1")]
+    version: u32,
+    #[prost(message, optional, tag = "2")]
+    fragment: Option<FragmentMessage>,
+    /// A list of [`SplitMessage`].
+    #[prost(bytes = "vec", tag = "3")]
+    splits: Vec<u8>,
+    #[prost(uint64, tag = "4")]
+    deadline_ms: u64,
+    #[prost(uint32, tag = "5")]
+    encoding: u32,
+    /// A list of [`RangeMessage`]: they are asked for, of the only split, instead of a fragment.
+    #[prost(bytes = "vec", optional, tag = "6")]
+    ranges: Option<Vec<u8>>,
+    #[prost(uint64, optional, tag = "7")]
+    partial_group_bytes: Option<u64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct SplitMessage {
+    #[prost(string, tag = "1")]
+    key: String,
+    #[prost(string, optional, tag = "2")]
+    etag: Option<String>,
+    #[prost(uint64, tag = "3")]
+    size: u64,
+    #[prost(message, optional, tag = "4")]
+    range: Option<RangeMessage>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct RangeMessage {
+    #[prost(uint64, tag = "1")]
+    start: u64,
+    #[prost(uint64, tag = "2")]
+    end: u64,
+}
+
+codes! {
+    encoding: Encoding, "encoding" {
+        Encoding::None = 1;
+        Encoding::Lz4 = 2;
+        Encoding::Zstd = 3;
+    }
+}
+
+impl Request {
+    /// The request in bytes; unsupported if no peer would take it.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let message = match self {
+            Self::Fragment(request) => {
+                check_splits(&request.splits)?;
+                RequestMessage {
+                    version: VERSION,
+                    fragment: Some(write_fragment(&request.fragment)?),
+                    splits: write_list(request.splits.iter().map(write_split))?,
+                    deadline_ms: u64::try_from(request.deadline.as_millis()).unwrap_or(u64::MAX),
+                    encoding: encoding::code(request.encoding),
+                    ranges: None,
+                    partial_group_bytes: request.partial_group_bytes,
+                }
+            }
+            Self::Ranges(request) => {
+                check_ranges(request)?;
+                RequestMessage {
+                    version: VERSION,
+                    splits: write_list([write_split(&request.object)])?,
+                    ranges: Some(write_list(request.ranges.iter().map(write_range))?),
+                    ..RequestMessage::default()
+                }
+            }
+        };
+        let bytes = message.encode_to_vec();
+        if bytes.len() > limits::FRAGMENT_REQUEST_BYTES {
+            return Err(Error::unsupported(format!(
+                "a request of {} bytes is too large for the fragment route",
+                bytes.len()
+            )));
+        }
+        Ok(bytes)
+    }
+
+    /// Reads a peer's request, see the module for what may be wrong with it.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        if bytes.len() > limits::FRAGMENT_REQUEST_BYTES {
+            return Err(Error::invalid(format!("a request has at most {} bytes", limits::FRAGMENT_REQUEST_BYTES)));
+        }
+        let message = RequestMessage::decode(bytes).map_err(malformed)?;
+        if message.version != VERSION {
+            return Err(unknown("version", message.version));
+        }
+        let splits = read_list::<SplitMessage>(&message.splits, limits::FRAGMENT_SPLITS, "splits")?;
+        let splits = splits.into_iter().map(read_split).collect::<Result<Vec<_>>>()?;
+        match (message.fragment, message.ranges) {
+            (Some(fragment), None) => {
+                check_splits(&splits)?;
+                Ok(Self::Fragment(Box::new(FragmentRequest {
+                    fragment: read_fragment(fragment)?,
+                    splits,
+                    deadline: Duration::from_millis(message.deadline_ms),
+                    encoding: encoding::read(message.encoding)?,
+                    partial_group_bytes: message.partial_group_bytes,
+                })))
+            }
+            (None, Some(ranges)) => {
+                let [object] = <[Split; 1]>::try_from(splits).map_err(|_| missing("the object of its ranges"))?;
+                let ranges = read_list::<RangeMessage>(&ranges, limits::FRAGMENT_RANGES, "ranges")?;
+                let request = RangesRequest { object, ranges: ranges.into_iter().map(|r| r.start..r.end).collect() };
+                check_ranges(&request)?;
+                Ok(Self::Ranges(request))
+            }
+            _ => Err(missing("a fragment or ranges")),
+        }
+    }
+}
+
+fn check_splits(splits: &[Split]) -> Result<()> {
+    if splits.is_empty() || splits.len() > limits::FRAGMENT_SPLITS {
+        return Err(Error::invalid(format!("a request has 1 to {} splits", limits::FRAGMENT_SPLITS)));
+    }
+    match splits.iter().find(|split| split.range.as_ref().is_some_and(|range| !lies_in(range, split.size))) {
+        Some(split) => Err(Error::invalid(format!("a range of '{}' does not lie in the object", split.key))),
+        None => Ok(()),
+    }
+}
+
+fn check_ranges(request: &RangesRequest) -> Result<()> {
+    let RangesRequest { object, ranges } = request;
+    if ranges.is_empty() || ranges.len() > limits::FRAGMENT_RANGES {
+        return Err(Error::invalid(format!("a request has 1 to {} ranges", limits::FRAGMENT_RANGES)));
+    }
+    if !ranges.iter().all(|range| lies_in(range, object.size)) {
+        return Err(Error::invalid(format!("a range of '{}' does not lie in the object", object.key)));
+    }
+    let total = ranges.iter().try_fold(0u64, |sum, range| sum.checked_add(range.end - range.start));
+    if total.is_none_or(|total| total > limits::FRAGMENT_RANGE_BYTES) {
+        return Err(Error::invalid(format!("ranges are at most {} bytes together", limits::FRAGMENT_RANGE_BYTES)));
+    }
+    Ok(())
+}
+
+fn lies_in(range: &Range<u64>, size: u64) -> bool {
+    range.start < range.end && range.end <= size
+}
+
+fn write_split(split: &Split) -> SplitMessage {
+    SplitMessage {
+        key: split.key.to_string(),
+        etag: split.etag.clone(),
+        size: split.size,
+        range: split.range.as_ref().map(write_range),
+    }
+}
+
+fn write_range(range: &Range<u64>) -> RangeMessage {
+    RangeMessage { start: range.start, end: range.end }
+}
+
+fn read_split(message: SplitMessage) -> Result<Split> {
+    if message.key.is_empty() || message.key.len() > limits::KEY_BYTES {
+        return Err(Error::invalid(format!("a key has 1 to {} bytes", limits::KEY_BYTES)));
+    }
+    Ok(Split {
+        key: message.key.into(),
+        etag: message.etag,
+        size: message.size,
+        range: message.range.map(|range| range.start..range.end),
+    })
+}

@@ -3,17 +3,12 @@
 //! Records break anywhere: in the middle of a field, of a character, across frames. Only the bytes of all
 //! Records frames together are text. An answer without its End frame is truncated, however complete it looks.
 
-use aws_smithy_eventstream::frame::read_message_from;
 use aws_smithy_types::event_stream::Message;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use pushdown::{Error, ErrorKind, Result};
 use quick_xml::events::Event as Xml;
 
-/// The longest frame taken: servers send at most about one record limit (1 MB) at a time.
-const FRAME_BYTES: usize = 16 * 1024 * 1024;
-
-/// Total length, length of the headers, and a checksum of both.
-const PRELUDE_BYTES: usize = 12;
+use crate::messages::{self, MessageDecoder, corrupt};
 
 /// What the server did so far.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -43,10 +38,7 @@ pub enum Event {
 
 /// Takes frames out of the bytes of an answer, however they are cut.
 #[derive(Debug, Default)]
-pub struct FrameDecoder {
-    buffer: BytesMut,
-    ended: bool,
-}
+pub struct FrameDecoder(MessageDecoder);
 
 impl FrameDecoder {
     /// A decoder at the start of an answer.
@@ -56,50 +48,28 @@ impl FrameDecoder {
 
     /// Takes the next bytes of the answer.
     pub fn feed(&mut self, bytes: &[u8]) {
-        self.buffer.extend_from_slice(bytes);
+        self.0.feed(bytes);
     }
 
     /// The next event, or `None` until more bytes are fed. An error frame is an error.
     #[expect(clippy::should_implement_trait, reason = "an iterator would end where this waits for bytes")]
     pub fn next(&mut self) -> Result<Option<Event>> {
-        let Some(total) = self.buffer.first_chunk::<4>().map(|bytes| u32::from_be_bytes(*bytes) as usize) else {
-            return Ok(None);
-        };
-        if self.ended {
-            return Err(corrupt("bytes follow the End frame"));
-        }
-        // A damaged length must not make us wait for gigabytes.
-        if !(PRELUDE_BYTES + 4..=FRAME_BYTES).contains(&total) {
-            return Err(corrupt(&format!("a frame claims to have {total} bytes")));
-        }
-        if self.buffer.len() < total {
-            return Ok(None);
-        }
-        let message = read_message_from(self.buffer.split_to(total).freeze())
-            .map_err(|error| corrupt("a frame is damaged").with_source(error))?;
+        let Some(message) = self.0.next()? else { return Ok(None) };
         let event = event(&message)?;
-        self.ended = event == Event::End;
+        if event == Event::End {
+            self.0.end();
+        }
         Ok(Some(event))
     }
 
     /// Says that no more bytes come. An answer without its End frame is truncated.
     pub fn finish(&self) -> Result<()> {
-        if self.ended && self.buffer.is_empty() {
-            return Ok(());
-        }
-        Err(Error::new(ErrorKind::Unavailable, "the answer of storage ended before its End frame"))
+        self.0.finish()
     }
 }
 
-fn corrupt(what: &str) -> Error {
-    Error::new(ErrorKind::Corrupt, format!("the answer of storage: {what}"))
-}
-
 fn event(message: &Message) -> Result<Event> {
-    let header = |name: &str| {
-        let found = message.headers().iter().find(|header| header.name().as_str() == name);
-        found.and_then(|header| header.value().as_string().ok()).map(|value| value.as_str())
-    };
+    let header = |name: &str| messages::text(message, name);
     match header(":message-type") {
         Some("event") => {}
         Some("error") => {

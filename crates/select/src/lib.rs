@@ -6,12 +6,13 @@
 //! | engine | [`pushdown::Fragment`] | SQL text | [`render`] |
 //! | engine | [`SelectRequest`] | the XML body of SelectObjectContent | [`SelectRequest::to_xml`] |
 //! | engine | the bytes of the answer | [`Event`]s | [`FrameDecoder`] |
+//! | both | the answer on the fragment route | [`RouteEvent`]s | [`RouteDecoder`], [`RouteEvent::to_bytes`] |
 //!
 //! Pure functions and state machines over text and bytes: no I/O, no runtime, no panics on what a peer
 //! sends. What S3 Select means and Arrow does not (text without types, tokens of JSON) is spelled out as
 //! casts and functions of [`pushdown::Expr`] when a statement is bound, so that one evaluator serves both.
 //!
-//! Frames are only read here; the S3 library of the node writes them.
+//! Frames of S3 Select are only read here; the S3 library of the node writes them.
 
 mod ast;
 mod bind;
@@ -20,9 +21,11 @@ mod extensions;
 mod frames;
 mod keywords;
 mod lexer;
+mod messages;
 mod parse;
 mod render;
 mod request;
+mod route;
 
 pub use bind::InputColumns;
 pub use error::SelectError;
@@ -31,3 +34,4 @@ pub use frames::{Event, FrameDecoder, Stats, error_from_code, error_from_respons
 pub use parse::{Statement, parse};
 pub use render::render;
 pub use request::{NO_COMMENTS, OutputSerialization, SelectRequest};
+pub use route::{RouteDecoder, RouteEvent};

@@ -1,0 +1,88 @@
+//! Event-stream messages, the framing of AWS: a length, headers, a payload, and checksums over both.
+
+use aws_smithy_eventstream::frame::{read_message_from, write_message_to};
+use aws_smithy_types::event_stream::{Header, HeaderValue, Message};
+use bytes::{Bytes, BytesMut};
+use pushdown::{Error, ErrorKind, Result};
+
+/// The longest message taken: servers send at most about one record limit (1 MB) at a time.
+const MESSAGE_BYTES: usize = 16 * 1024 * 1024;
+
+/// Total length, length of the headers, and a checksum of both.
+const PRELUDE_BYTES: usize = 12;
+
+/// Takes messages out of the bytes of an answer, however they are cut.
+#[derive(Debug, Default)]
+pub(crate) struct MessageDecoder {
+    buffer: BytesMut,
+    ended: bool,
+}
+
+impl MessageDecoder {
+    /// Takes the next bytes of the answer.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The next message, or `None` until more bytes are fed.
+    pub fn next(&mut self) -> Result<Option<Message>> {
+        let Some(total) = self.buffer.first_chunk::<4>().map(|bytes| u32::from_be_bytes(*bytes) as usize) else {
+            return Ok(None);
+        };
+        if self.ended {
+            return Err(corrupt("bytes follow the End frame"));
+        }
+        // A damaged length must not make us wait for gigabytes.
+        if !(PRELUDE_BYTES + 4..=MESSAGE_BYTES).contains(&total) {
+            return Err(corrupt(&format!("a frame claims to have {total} bytes")));
+        }
+        if self.buffer.len() < total {
+            return Ok(None);
+        }
+        let message = read_message_from(self.buffer.split_to(total).freeze());
+        message.map(Some).map_err(|error| corrupt("a frame is damaged").with_source(error))
+    }
+
+    /// The message just taken was the last.
+    pub fn end(&mut self) {
+        self.ended = true;
+    }
+
+    /// Says that no more bytes come. An answer without its End frame is truncated.
+    pub fn finish(&self) -> Result<()> {
+        if self.ended && self.buffer.is_empty() {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Unavailable, "the answer of storage ended before its End frame"))
+    }
+}
+
+pub(crate) fn corrupt(what: &str) -> Error {
+    Error::new(ErrorKind::Corrupt, format!("the answer of storage: {what}"))
+}
+
+/// The text of a header.
+pub(crate) fn text<'a>(message: &'a Message, name: &str) -> Option<&'a str> {
+    let found = message.headers().iter().find(|header| header.name().as_str() == name);
+    found.and_then(|header| header.value().as_string().ok()).map(|value| value.as_str())
+}
+
+/// The number in a header, which is not negative.
+pub(crate) fn number(message: &Message, name: &str) -> Option<u32> {
+    let found = message.headers().iter().find(|header| header.name().as_str() == name);
+    found.and_then(|header| header.value().as_int32().ok()).and_then(|value| u32::try_from(value).ok())
+}
+
+/// An event in bytes.
+pub(crate) fn event(kind: &'static str, numbers: &[(&'static str, u32)], payload: Bytes) -> Result<Bytes> {
+    let text = |name: &'static str, value: &'static str| Header::new(name, HeaderValue::String(value.into()));
+    let mut message = Message::new(payload).add_header(text(":message-type", "event"));
+    message = message.add_header(text(":event-type", kind));
+    for (name, value) in numbers {
+        let value = i32::try_from(*value).map_err(|_| Error::internal("a number too large for a header"))?;
+        message = message.add_header(Header::new(*name, HeaderValue::Int32(value)));
+    }
+    let mut bytes = Vec::with_capacity(message.payload().len() + 128);
+    write_message_to(&message, &mut bytes).map_err(|error| Error::internal("a frame too long").with_source(error))?;
+    Ok(bytes.into())
+}

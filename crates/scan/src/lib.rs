@@ -46,4 +46,5 @@ pub use memory::InMemory;
 pub use parquet::parquet_metadata;
 pub use reader::ObjectReader;
 pub use scan::{ScanCounters, ScanOptions, output_schema, scan};
+pub use top_k::Threshold;
 pub use types::sql_type;

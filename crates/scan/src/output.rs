@@ -73,7 +73,7 @@ impl Sink {
         };
         let top = match (fragment.order.as_slice(), fragment.limit) {
             ([], _) => None,
-            (order, Some(limit)) => Some(TopK::new(order, limit, &inner)?),
+            (order, Some(limit)) => Some(TopK::new(order, limit, &inner, Arc::clone(&options.threshold))?),
             (_, None) => return Err(Error::invalid("ORDER BY needs a LIMIT")),
         };
         Ok(Self { schema: inner, step, top, remaining: fragment.limit.unwrap_or(u64::MAX), last })

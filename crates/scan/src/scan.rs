@@ -20,6 +20,7 @@ use crate::limits;
 use crate::lower::check_depth;
 use crate::output::{Sink, columns_of, map_columns, map_output, result_schema};
 use crate::parquet::ParquetScan;
+use crate::top_k::Threshold;
 
 /// What a scan has done so far. Shared: it can be read while the scan runs.
 #[derive(Debug, Default)]
@@ -37,7 +38,7 @@ pub struct ScanCounters {
     pub row_groups_pruned: AtomicU64,
 }
 
-/// How a scan works. Only [`Self::partial_group_bytes`] has an effect on what it answers.
+/// How a scan works. Only [`Self::partial_group_bytes`] and [`Self::threshold`] have an effect on what it answers.
 #[derive(Clone, Debug)]
 pub struct ScanOptions {
     /// The most rows of a batch.
@@ -51,6 +52,9 @@ pub struct ScanOptions {
     /// of its rows; each row counts once. `None`: each group comes out once, and more than [`crate::limits`] allow are
     /// an error. Has no effect where groups are ordered, limited or projected.
     pub partial_group_bytes: Option<usize>,
+    /// Shared by scans that work on one ORDER BY … LIMIT together: each leaves rows out that cannot be among the first
+    /// of all of them.
+    pub threshold: Arc<Threshold>,
 }
 
 impl Default for ScanOptions {
@@ -60,6 +64,7 @@ impl Default for ScanOptions {
             record_bytes: limits::RECORD_BYTES,
             row_group_bytes: u64::MAX,
             partial_group_bytes: None,
+            threshold: Arc::default(),
         }
     }
 }

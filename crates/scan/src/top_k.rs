@@ -2,8 +2,11 @@
 //!
 //! Rows are gathered until there are twice as many as wanted, then all but the first k are dropped; after that only
 //! rows before the last of those are gathered. Memory is bounded by k and by bytes.
+//!
+//! Scans that work on one top-k together share a [`Threshold`]. Some scan has k rows up to it, and keeps them unless
+//! another has k rows before it; so rows of other scans that sort like it or after it need not come out.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{BooleanArray, RecordBatch, UInt32Array};
 use arrow::compute::{SortOptions, concat_batches, filter_record_batch, take_record_batch};
@@ -16,6 +19,27 @@ use crate::evaluate::Evaluator;
 use crate::group::too_much;
 use crate::limits;
 
+/// What the scans of one top-k know together: the last of some scan's first k rows so far, the least of these.
+#[derive(Debug, Default)]
+pub struct Threshold(Mutex<Option<OwnedRow>>);
+
+impl Threshold {
+    fn offer(&self, row: &OwnedRow) {
+        let mut known = self.lock();
+        if known.as_ref().is_none_or(|known| row < known) {
+            *known = Some(row.clone());
+        }
+    }
+
+    fn known(&self) -> Option<OwnedRow> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<OwnedRow>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// A top-k under way.
 pub(crate) struct TopK {
     schema: SchemaRef,
@@ -27,11 +51,13 @@ pub(crate) struct TopK {
     bytes: usize,
     /// The last of the first k so far.
     threshold: Option<OwnedRow>,
+    /// What other scans found out.
+    shared: Arc<Threshold>,
 }
 
 impl TopK {
     /// Over batches of `schema`.
-    pub(crate) fn new(order: &[SortKey], k: u64, schema: &SchemaRef) -> Result<Self> {
+    pub(crate) fn new(order: &[SortKey], k: u64, schema: &SchemaRef, shared: Arc<Threshold>) -> Result<Self> {
         let k = match usize::try_from(k) {
             Ok(k) if k as u64 <= pushdown::limits::TOP_K_ROWS => k,
             _ => return Err(too_much(format!("ORDER BY takes a LIMIT of at most {}", pushdown::limits::TOP_K_ROWS))),
@@ -43,7 +69,7 @@ impl TopK {
         });
         let converter = RowConverter::new(fields.collect()).map_err(from_arrow)?;
         let schema = Arc::clone(schema);
-        Ok(Self { schema, keys, converter, k, gathered: vec![], rows: 0, bytes: 0, threshold: None })
+        Ok(Self { schema, keys, converter, k, gathered: vec![], rows: 0, bytes: 0, threshold: None, shared })
     }
 
     fn sort_rows(&self, batch: &RecordBatch) -> Result<Rows> {
@@ -55,6 +81,10 @@ impl TopK {
     pub(crate) fn push(&mut self, batch: RecordBatch) -> Result<()> {
         if self.k == 0 {
             return Ok(());
+        }
+        // Its own last row, or that of a scan which has k rows before it.
+        if let Some(known) = self.shared.known().filter(|known| self.threshold.as_ref().is_none_or(|own| known < own)) {
+            self.threshold = Some(known);
         }
         let batch = match &self.threshold {
             None => batch,
@@ -84,8 +114,17 @@ impl TopK {
         // Equal rows stay as they came.
         order.sort_by(|a, b| rows.row(*a as usize).cmp(&rows.row(*b as usize)));
         order.truncate(self.k);
-        if order.len() == self.k {
-            self.threshold = order.last().map(|last| rows.row(*last as usize).owned());
+        // What another scan has k rows before was gathered too early.
+        if let Some(known) = self.shared.known() {
+            let keep = order.partition_point(|row| rows.row(*row as usize) <= known.row());
+            order.truncate(keep);
+        }
+        if order.len() == self.k
+            && let Some(last) = order.last()
+        {
+            let last = rows.row(*last as usize).owned();
+            self.shared.offer(&last);
+            self.threshold = Some(last);
         }
         let first = take_record_batch(&all, &UInt32Array::from(order)).map_err(from_arrow)?;
         self.rows = first.num_rows();

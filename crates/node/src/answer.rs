@@ -28,6 +28,9 @@ use crate::stall::Steady;
 /// Names the node to engines, which look for it.
 pub(crate) const SERVER: &str = concat!("pushdowndb/", env!("CARGO_PKG_VERSION"));
 
+/// Tells engines which versions of the fragment route the node speaks.
+const FRAGMENT_VERSIONS: HeaderName = HeaderName::from_static(pushdown::wire::VERSION_HEADER);
+
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 
 /// A status of our own: the client went away before there was an answer.
@@ -138,6 +141,7 @@ impl Shared {
         let status = response.status();
         let headers = response.headers_mut();
         headers.insert(SERVER_HEADER, HeaderValue::from_static(SERVER));
+        headers.insert(FRAGMENT_VERSIONS, HeaderValue::from(pushdown::wire::VERSION));
         if let Ok(id) = HeaderValue::from_str(&id) {
             headers.insert(REQUEST_ID, id);
         }

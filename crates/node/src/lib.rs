@@ -2,9 +2,9 @@
 //!
 //! [`start`] gives a node that is bound and serving. A connection comes in at the `server`, its requests are
 //! admitted, recorded and answered by `answer`. Behind that lie three layers, each knowing only the one below:
-//! the S3 edge (`s3`, one file per group of operations), S3 Select (`select`, which runs the `scan` crate over
-//! an object's bytes, on the threads of `scans`) and the store (`store`, where objects live). Whatever a peer
-//! can fill is bounded by [`Limits`].
+//! the S3 edge (`s3`, one file per group of operations), S3 Select and the fragment route (`select` and `fragment`,
+//! which run the `scan` crate over objects' bytes, on the threads of `scans`) and the store (`store`, where objects
+//! live). Whatever a peer can fill is bounded by [`Limits`].
 
 #![warn(missing_docs)]
 
@@ -13,6 +13,7 @@ mod config;
 mod counters;
 mod credentials;
 mod error;
+mod fragment;
 mod health;
 mod keyring;
 mod limits;

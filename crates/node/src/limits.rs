@@ -82,6 +82,15 @@ pub struct Limits {
     pub select_first: Duration,
     /// The longest record of a text object or of a Select answer, in bytes: 1 MiB, as in S3.
     pub select_record_bytes: usize,
+    /// Splits of one request of the fragment route that are scanned at once. Each beyond the first takes a turn that
+    /// nobody waits for.
+    pub fragment_splits: usize,
+    /// Batches leave in frames of at most this many bytes.
+    pub fragment_frame_bytes: usize,
+    /// The longest record of a text object on the fragment route, in bytes: what the engine itself would read.
+    pub fragment_record_bytes: usize,
+    /// What the groups of one split take in memory before the rows of others are passed on, in bytes.
+    pub fragment_group_bytes: usize,
     /// The footer of a Parquet object, in bytes; it is held in memory while the object is scanned.
     pub footer_bytes: usize,
     /// The largest row group of a Parquet object, in uncompressed bytes: 512 MiB, as in S3. The columns wanted of one
@@ -131,6 +140,10 @@ impl Default for Limits {
             select_keep_alive: Duration::from_secs(3),
             select_first: Duration::from_secs(1),
             select_record_bytes: pushdown::limits::SELECT_RECORD_BYTES,
+            fragment_splits: cores,
+            fragment_frame_bytes: 1 << 20,
+            fragment_record_bytes: pushdowndb_scan::limits::RECORD_BYTES,
+            fragment_group_bytes: 16 << 20,
             footer_bytes: 64 << 20,
             reserve_bytes: 64 << 20,
             row_group_bytes: 512 << 20,

@@ -83,6 +83,11 @@ impl RequestRecord {
         self.cpu_ns.fetch_add(u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX), Relaxed);
     }
 
+    /// Time that its scans have spent on a core so far.
+    pub fn cpu(&self) -> Duration {
+        Duration::from_nanos(self.cpu_ns.load(Relaxed))
+    }
+
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }

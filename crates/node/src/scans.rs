@@ -90,6 +90,12 @@ impl Scans {
         Ok(Turn { scans: Arc::clone(self), record, _permit: permit })
     }
 
+    /// A turn that nobody waits for, if there is one.
+    pub fn free_turn(self: &Arc<Self>, record: Option<Arc<RequestRecord>>) -> Option<Turn> {
+        let permit = Arc::clone(&self.turns).try_acquire_owned().ok()?;
+        Some(Turn { scans: Arc::clone(self), record, _permit: permit })
+    }
+
     async fn queued(&self) -> Result<OwnedSemaphorePermit, Saturated> {
         let _place = self.places.try_acquire().map_err(|_| Saturated)?;
         let since = Instant::now();

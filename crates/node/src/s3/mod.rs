@@ -90,7 +90,6 @@ pub(crate) fn service(
         scans,
     };
     let settings = Arc::new(StaticConfigProvider::new(Arc::new(settings)));
-    let document_bytes = edge.limits.request_body_bytes;
 
     let builder = || {
         let mut builder = S3ServiceBuilder::new(edge.clone());
@@ -102,7 +101,7 @@ pub(crate) fn service(
     let (mut outer, mut inner) = (builder(), builder());
     inner.set_auth(verified::Nobody);
     outer.set_auth(access::Keys::new(Arc::clone(&keyring)));
-    outer.set_route(verified::Verified::new(inner.build(), document_bytes));
+    outer.set_route(verified::Verified::new(inner.build(), edge.clone(), domains.clone()));
     Service::new(outer.build(), store, keyring, domains)
 }
 

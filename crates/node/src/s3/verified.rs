@@ -4,7 +4,8 @@
 //! S3 ignores a Range that is none, and a time that is none. Signed headers cannot be mended before they are
 //! verified. So there are two services: the outer verifies and hands every request to [`Verified`], which
 //! mends it and passes it on, with the name of its signer, to the inner, which parses and carries it out.
-//! Upload forms are the exception: they are verified while they are parsed.
+//! Upload forms are the exception: they are verified while they are parsed. Requests of the fragment route are no S3
+//! and leave here.
 
 use async_trait::async_trait;
 use base64::Engine;
@@ -19,8 +20,11 @@ use s3s::route::S3Route;
 use s3s::service::S3Service;
 use s3s::{Body, S3Request, S3Response, S3Result, s3_error};
 
+use super::Edge;
 use super::checksums::{HEADERS, content_md5};
 use super::form_head::is_form;
+use super::host::Domains;
+use super::op::fragment;
 use super::version_2::PARAMETERS;
 use crate::store::Hasher;
 
@@ -31,12 +35,13 @@ pub(super) struct Overrides(pub HeaderMap);
 /// Passes verified requests on to the service that carries them out.
 pub(super) struct Verified {
     inner: S3Service,
-    document_bytes: usize,
+    edge: Edge,
+    domains: Domains,
 }
 
 impl Verified {
-    pub fn new(inner: S3Service, document_bytes: usize) -> Self {
-        Self { inner, document_bytes }
+    pub fn new(inner: S3Service, edge: Edge, domains: Domains) -> Self {
+        Self { inner, edge, domains }
     }
 }
 
@@ -52,6 +57,9 @@ impl S3Route for Verified {
     }
 
     async fn call(&self, request: S3Request<Body>) -> S3Result<S3Response<Body>> {
+        if fragment::is_request(&request.method, &request.uri) {
+            return fragment::answer(&self.edge, &self.domains, request).await;
+        }
         let S3Request {
             input: mut body, method, uri, mut headers, mut extensions, credentials, trailing_headers, ..
         } = request;
@@ -59,7 +67,7 @@ impl S3Route for Verified {
         forgive(&mut headers);
         let (uri, overrides) = bare(uri)?;
         if is_document(&method, &uri) {
-            verify_document(&mut body, &headers, self.document_bytes).await?;
+            verify_document(&mut body, &headers, self.edge.limits.request_body_bytes).await?;
         }
         if let Some(signer) = credentials {
             extensions.insert(signer);

@@ -50,7 +50,7 @@ fn by_text(text: &str) -> S3ErrorCode {
 const MESSAGE_BYTES: usize = 1024;
 
 /// Messages quote what is in the object; XML and terminals take no control characters.
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     let short = text.get(..text.floor_char_boundary(MESSAGE_BYTES)).unwrap_or_default();
     short.chars().map(|c| if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') { '\u{fffd}' } else { c }).collect()
 }

@@ -28,6 +28,7 @@ use s3s::dto::{SelectObjectContentEventStream, SelectObjectContentRequest};
 use crate::Limits;
 use crate::counters::Counting;
 use crate::scans::Turn;
+pub(crate) use errors::printable;
 use json::JsonWriter;
 use request::{OutputFormat, Request};
 use rows::{RowRules, RowWriter};

@@ -7,6 +7,7 @@ pub(super) mod copy;
 pub(super) mod delete;
 pub(super) mod describe;
 pub(super) mod form;
+pub(super) mod fragment;
 pub(super) mod list;
 pub(super) mod multipart;
 pub(super) mod read;

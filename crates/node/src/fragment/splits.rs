@@ -1,0 +1,207 @@
+//! The splits of a request: some at a time, each scanned on its own.
+//!
+//! One worker has the turn of the request. Others join it where turns are free, so that a node with little to do uses
+//! its cores for one request and a busy one does not let a request with many splits pass those with few.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow::array::RecordBatch;
+use futures::StreamExt;
+use pushdown::wire::{Failure, FragmentRequest, RouteStats, SplitStats};
+use pushdown::{Fragment, Output, Result, Split};
+use pushdowndb_scan::{ScanCounters, ScanOptions, Threshold, scan};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{Desk, failure, open};
+use crate::counters::Counting;
+use crate::record::RequestRecord;
+use crate::scans::{Bill, Turn};
+use crate::store::Store;
+
+/// Batches between the scans and the socket.
+const BATCHES_AHEAD: usize = 2;
+
+/// What comes of the splits, each by its place in the request.
+pub(super) enum Piece {
+    Batch(u32, RecordBatch),
+    End(u32, SplitStats),
+    Failed(u32, Failure),
+}
+
+/// The splits of a request while they are scanned.
+pub(super) struct Scanning {
+    work: Arc<Work>,
+    workers: Vec<(AbortOnDropHandle<()>, Option<Turn>)>,
+    pieces: Receiver<Piece>,
+    /// Splits of which neither the end nor a failure was seen.
+    pub open: usize,
+}
+
+/// What the workers share.
+struct Work {
+    store: Arc<dyn Store>,
+    bucket: String,
+    fragment: Arc<Fragment>,
+    options: ScanOptions,
+    splits: Mutex<VecDeque<(u32, Split)>>,
+    /// Rows of a LIMIT without an order that may still come out, of all splits together.
+    remaining: Option<AtomicU64>,
+    totals: Totals,
+    counting: Arc<Counting>,
+    record: Arc<RequestRecord>,
+}
+
+#[derive(Default)]
+struct Totals {
+    bytes_scanned: AtomicU64,
+    rows_scanned: AtomicU64,
+    row_groups_scanned: AtomicU64,
+    row_groups_pruned: AtomicU64,
+}
+
+impl Scanning {
+    pub fn new(request: FragmentRequest, desk: &Desk) -> Self {
+        let limits = &desk.limits;
+        let FragmentRequest { fragment, splits, partial_group_bytes, .. } = request;
+        let limited = fragment.order.is_empty() && matches!(fragment.output, Output::Rows(_));
+        let asked = partial_group_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        let options = ScanOptions {
+            record_bytes: limits.fragment_record_bytes,
+            row_group_bytes: limits.row_group_bytes,
+            partial_group_bytes: asked.map(|bytes| bytes.min(limits.fragment_group_bytes)),
+            threshold: Arc::new(Threshold::default()),
+            ..ScanOptions::default()
+        };
+        let (count, open) = (u32::try_from(splits.len()).unwrap_or(u32::MAX), splits.len());
+        let work = Arc::new(Work {
+            store: Arc::clone(&desk.store),
+            bucket: desk.bucket.clone(),
+            remaining: fragment.limit.filter(|_| limited).map(AtomicU64::new),
+            fragment: Arc::new(fragment),
+            options,
+            splits: Mutex::new((0..count).zip(splits).collect()),
+            totals: Totals::default(),
+            counting: Arc::clone(&desk.counting),
+            record: Arc::clone(&desk.record),
+        });
+        let (sender, pieces) = channel(BATCHES_AHEAD);
+        // A LIMIT takes its rows from as few splits as have them.
+        let most = if work.remaining.is_some() { 1 } else { limits.fragment_splits.clamp(1, open.max(1)) };
+        let bill = desk.turn.bill();
+        let mut workers = vec![(work_on(&work, &bill, &sender), None)];
+        while workers.len() < most {
+            let Some(turn) = desk.scans.free_turn(Some(Arc::clone(&desk.record))) else { break };
+            workers.push((work_on(&work, &turn.bill(), &sender), Some(turn)));
+        }
+        Self { work, workers, pieces, open }
+    }
+
+    /// The next piece; `None` when the workers are through, or gone.
+    pub async fn next(&mut self) -> Option<Piece> {
+        let piece = self.pieces.recv().await;
+        match piece {
+            Some(Piece::End(..) | Piece::Failed(..)) => self.open = self.open.saturating_sub(1),
+            Some(Piece::Batch(..)) => {}
+            // Their turns are others' now.
+            None => self.workers.clear(),
+        }
+        piece
+    }
+
+    /// What the splits took so far.
+    pub fn figures(&self) -> RouteStats {
+        let Totals { bytes_scanned, rows_scanned, row_groups_scanned, row_groups_pruned } = &self.work.totals;
+        RouteStats {
+            bytes_scanned: bytes_scanned.load(Relaxed),
+            rows_scanned: rows_scanned.load(Relaxed),
+            row_groups_scanned: row_groups_scanned.load(Relaxed),
+            row_groups_pruned: row_groups_pruned.load(Relaxed),
+            ..RouteStats::default()
+        }
+    }
+}
+
+/// Starts a worker that takes splits until none is left.
+fn work_on(work: &Arc<Work>, bill: &Bill, pieces: &Sender<Piece>) -> AbortOnDropHandle<()> {
+    let (work, pieces) = (Arc::clone(work), pieces.clone());
+    bill.spawn(async move {
+        loop {
+            let next = work.splits.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let Some((number, split)) = next else { return };
+            let last = match work.scan(number, &split, &pieces).await {
+                Ok(Some(stats)) => Piece::End(number, stats),
+                Ok(None) => return,
+                Err(error) => Piece::Failed(number, failure(&error)),
+            };
+            if pieces.send(last).await.is_err() {
+                return;
+            }
+        }
+    })
+}
+
+impl Work {
+    /// Sends the rows of a split; `None` when nobody wants them any more.
+    async fn scan(&self, number: u32, split: &Split, pieces: &Sender<Piece>) -> Result<Option<SplitStats>> {
+        let mut stats = SplitStats::default();
+        let Some(fragment) = self.rest_of_limit() else { return Ok(Some(stats)) };
+        let object = open(self.store.as_ref(), &self.bucket, split).await?;
+        let seen = Seen { counters: Arc::default(), totals: &self.totals };
+        let counters = Arc::clone(&seen.counters);
+        let range = split.range.clone();
+        let mut batches = scan(fragment, Arc::new(object.data), range, self.options.clone(), counters)?;
+        while let Some(batch) = batches.next().await {
+            let batch = batch?;
+            if batch.num_rows() == 0 {
+                continue;
+            }
+            stats.rows += batch.num_rows() as u64;
+            if pieces.send(Piece::Batch(number, batch)).await.is_err() {
+                return Ok(None);
+            }
+        }
+        stats.bytes_scanned = seen.counters.bytes_scanned.load(Relaxed);
+        if let Some(remaining) = &self.remaining {
+            // One worker: nobody counts beside it.
+            remaining.store(remaining.load(Relaxed).saturating_sub(stats.rows), Relaxed);
+        }
+        Ok(Some(stats))
+    }
+
+    /// The fragment with what is left of a LIMIT; `None` if that is nothing.
+    fn rest_of_limit(&self) -> Option<Arc<Fragment>> {
+        match self.remaining.as_ref().map(|remaining| remaining.load(Relaxed)) {
+            None => Some(Arc::clone(&self.fragment)),
+            Some(0) => None,
+            rest => Some(Arc::new(Fragment { limit: rest, ..self.fragment.as_ref().clone() })),
+        }
+    }
+}
+
+/// However the work ended, what it scanned is counted.
+impl Drop for Work {
+    fn drop(&mut self) {
+        let scanned = self.totals.bytes_scanned.load(Relaxed);
+        self.counting.scanned.fetch_add(scanned, Relaxed);
+        self.record.scanned(scanned, 0);
+    }
+}
+
+/// However the scan of a split ended, what it did is counted.
+struct Seen<'a> {
+    counters: Arc<ScanCounters>,
+    totals: &'a Totals,
+}
+
+impl Drop for Seen<'_> {
+    fn drop(&mut self) {
+        let add = |total: &AtomicU64, count: &AtomicU64| total.fetch_add(count.load(Relaxed), Relaxed);
+        add(&self.totals.bytes_scanned, &self.counters.bytes_scanned);
+        add(&self.totals.rows_scanned, &self.counters.rows_scanned);
+        add(&self.totals.row_groups_scanned, &self.counters.row_groups_scanned);
+        add(&self.totals.row_groups_pruned, &self.counters.row_groups_pruned);
+    }
+}

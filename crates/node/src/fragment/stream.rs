@@ -1,0 +1,136 @@
+//! The answer: events in the order of the work, signs of life while there are none, the bill, the end.
+//!
+//! The work runs on a task of its own and is at most a few frames ahead of the client, so a slow client slows it and
+//! memory stays bounded. A client that goes away ends it.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::stream;
+use pushdown::wire::{Failure, RouteStats};
+use pushdown::{Error, ErrorKind};
+use pushdowndb_select::RouteEvent;
+use tokio::sync::mpsc::{Sender, channel};
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+use super::batches::BatchWriter;
+use super::splits::{Piece, Scanning};
+use super::{Body, Desk, failure};
+
+/// Frames between the work and the socket.
+const FRAMES_AHEAD: usize = 2;
+
+/// The client is gone, or has been told of a failure after which nothing comes.
+pub(super) struct Gone;
+
+/// Runs the work on a task of its own. It may take so long, a client that reads slowly included.
+pub(super) fn start<W>(desk: Desk, patience: Duration, work: impl FnOnce(Out) -> W + Send + 'static) -> Body
+where
+    W: Future<Output = Result<(), Gone>> + Send + 'static,
+{
+    let (events, mut receiver) = channel::<Bytes>(FRAMES_AHEAD);
+    let task = desk.turn.bill().spawn(async move {
+        let gone = events.clone();
+        let out = Out { events: events.clone(), desk, returned: 0 };
+        tokio::select! {
+            done = work(out) => drop(done),
+            () = sleep(patience) => {
+                let message = format!("the work took more than {} s", patience.as_secs());
+                let late = RouteEvent::Failed(Failure { kind: ErrorKind::Unavailable, message });
+                // If there is no room for it, the missing End event says the same.
+                if let Ok(bytes) = late.to_bytes() {
+                    drop(events.try_send(bytes));
+                }
+            }
+            () = gone.closed() => tracing::debug!("the client of a fragment went away"),
+        }
+    });
+    Box::pin(stream::poll_fn(move |cx| {
+        // Lives with the stream: with the stream dropped, the task ends.
+        let _task = &task;
+        receiver.poll_recv(cx)
+    }))
+}
+
+/// Where events go.
+pub(super) struct Out {
+    events: Sender<Bytes>,
+    pub desk: Desk,
+    /// Bytes of batches or ranges sent so far.
+    returned: u64,
+}
+
+impl Out {
+    pub async fn send(&mut self, event: RouteEvent) -> Result<(), Gone> {
+        let bytes = event.to_bytes().map_err(|error| {
+            tracing::error!(%error, "an event that cannot be sent");
+            Gone
+        })?;
+        if let RouteEvent::Batch { bytes, .. } | RouteEvent::Range { bytes, .. } = &event {
+            self.returned += bytes.len() as u64;
+        }
+        self.events.send(bytes).await.map_err(|_| Gone)
+    }
+
+    /// Sends bytes as events of a bounded size.
+    pub async fn send_cut(&mut self, mut bytes: Bytes, event: impl Fn(Bytes) -> RouteEvent) -> Result<(), Gone> {
+        let most = self.desk.limits.fragment_frame_bytes.max(1);
+        while !bytes.is_empty() {
+            let piece = bytes.split_to(most.min(bytes.len()));
+            self.send(event(piece)).await?;
+        }
+        Ok(())
+    }
+
+    /// Ends the answer with an error.
+    pub async fn fail(&mut self, error: &Error) -> Result<(), Gone> {
+        self.send(RouteEvent::Failed(failure(error))).await?;
+        Err(Gone)
+    }
+
+    /// Ends the answer. What the work took is told but for the time of these last steps.
+    pub async fn finish(&mut self, figures: RouteStats) -> Result<(), Gone> {
+        let cpu_ns = u64::try_from(self.desk.record.cpu().as_nanos()).unwrap_or(u64::MAX);
+        let stats = RouteStats { bytes_returned: self.returned, cpu_ns, ..figures };
+        self.send(RouteEvent::Stats(stats)).await?;
+        self.send(RouteEvent::End).await
+    }
+}
+
+/// However the answer ended, what it returned is counted.
+impl Drop for Out {
+    fn drop(&mut self) {
+        self.desk.counting.returned.fetch_add(self.returned, Relaxed);
+        self.desk.record.scanned(0, self.returned);
+    }
+}
+
+/// Answers with the rows of splits.
+pub(super) async fn scan(mut out: Out, mut scanning: Scanning, mut writer: BatchWriter) -> Result<(), Gone> {
+    let mut tick = interval(out.desk.limits.select_keep_alive);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    tick.tick().await;
+    loop {
+        let piece = tokio::select! {
+            piece = scanning.next() => piece,
+            _ = tick.tick() => {
+                out.send(RouteEvent::Cont).await?;
+                continue;
+            }
+        };
+        match piece {
+            Some(Piece::Batch(split, batch)) => match writer.write(&batch) {
+                Ok(bytes) => out.send_cut(bytes, |bytes| RouteEvent::Batch { split, bytes }).await?,
+                Err(error) => return out.fail(&error).await,
+            },
+            Some(Piece::End(split, stats)) => out.send(RouteEvent::SplitEnd { split, stats }).await?,
+            Some(Piece::Failed(split, failure)) => out.send(RouteEvent::SplitFailed { split, failure }).await?,
+            None if scanning.open > 0 => return out.fail(&Error::internal("a scan ended before its splits")).await,
+            None => return out.finish(scanning.figures()).await,
+        }
+        tick.reset();
+        // Encoding never waits; others get their turn here.
+        tokio::task::yield_now().await;
+    }
+}

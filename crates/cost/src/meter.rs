@@ -47,6 +47,8 @@ pub struct Meter {
     sent: AtomicU64,
     scanned: AtomicU64,
     returned: AtomicU64,
+    scanned_by_fragments: AtomicU64,
+    returned_by_fragments: AtomicU64,
     rows: AtomicU64,
     storage_cpu_ns: AtomicU64,
     strategies: Mutex<Vec<String>>,
@@ -66,6 +68,8 @@ impl Default for Meter {
             sent: AtomicU64::default(),
             scanned: AtomicU64::default(),
             returned: AtomicU64::default(),
+            scanned_by_fragments: AtomicU64::default(),
+            returned_by_fragments: AtomicU64::default(),
             rows: AtomicU64::default(),
             storage_cpu_ns: AtomicU64::default(),
             strategies: Mutex::default(),
@@ -92,6 +96,15 @@ impl Meter {
     /// Bytes went over the network.
     pub fn sent(&self, bytes: u64) {
         add(&self.sent, bytes);
+    }
+
+    /// Storage worked on a fragment: bytes it read, bytes it returned, its time on a core.
+    pub fn fragment(&self, scanned: u64, returned: u64, cpu: Duration) {
+        add(&self.scanned, scanned);
+        add(&self.scanned_by_fragments, scanned);
+        add(&self.returned, returned);
+        add(&self.returned_by_fragments, returned);
+        self.storage_cpu(cpu);
     }
 
     /// Storage read bytes to answer an S3 Select request.
@@ -145,6 +158,8 @@ impl Meter {
             rows: load(&self.rows),
             bytes_scanned: load(&self.scanned),
             bytes_returned: load(&self.returned),
+            bytes_scanned_by_fragments: load(&self.scanned_by_fragments),
+            bytes_returned_by_fragments: load(&self.returned_by_fragments),
             bytes_network: load(&self.received).saturating_add(sent),
             bytes_sent: sent,
             requests: Requests {
@@ -214,13 +229,14 @@ mod tests {
         meter.scanned(100);
         meter.returned(7);
         meter.rows(3);
-        meter.storage_cpu(Duration::from_millis(1500));
+        meter.fragment(1000, 70, Duration::from_millis(1500));
         meter.cores(4);
         meter.strategy("fell back to GET: 501");
         let usage = meter.usage();
         assert_eq!(usage.requests, Requests { get: 8000, select: 1, ..Requests::default() });
         assert_eq!((usage.bytes_network, usage.bytes_sent), (80_005, 5));
-        assert_eq!((usage.bytes_scanned, usage.bytes_returned, usage.rows), (100, 7, 3));
+        assert_eq!((usage.bytes_scanned, usage.bytes_returned, usage.rows), (1100, 77, 3));
+        assert_eq!((usage.bytes_scanned_by_fragments, usage.bytes_returned_by_fragments), (1000, 70));
         assert_eq!((usage.storage_cpu_s, usage.cores), (1.5, 4.0));
         assert_eq!(usage.strategies, ["filter at storage", "fell back to GET: 501"]);
     }

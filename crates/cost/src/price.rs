@@ -108,14 +108,16 @@ impl PriceBook {
     pub fn bill(&self, usage: &Usage) -> Bill {
         let share = (usage.cores / self.instance_cores).clamp(0.0, 1.0);
         let received = usage.bytes_network.saturating_sub(usage.bytes_sent);
+        let scanned = usage.bytes_scanned.saturating_sub(usage.bytes_scanned_by_fragments);
+        let returned = usage.bytes_returned.saturating_sub(usage.bytes_returned_by_fragments);
         Bill {
             compute: usage.wall_s / 3600.0 * self.instance_usd_per_hour * share,
             request: RequestKind::ALL
                 .iter()
                 .map(|kind| usage.requests.of(*kind) as f64 / 1000.0 * self.usd_per_1000(*kind))
                 .sum(),
-            scan: usage.bytes_scanned as f64 / GB * self.scan_usd_per_gb,
-            transfer: usage.bytes_returned as f64 / GB * self.return_usd_per_gb
+            scan: scanned as f64 / GB * self.scan_usd_per_gb,
+            transfer: returned as f64 / GB * self.return_usd_per_gb
                 + received as f64 / GB * self.egress_usd_per_gb,
             storage_compute: usage.storage_cpu_s / 3600.0 * self.storage_core_usd_per_hour,
         }

@@ -55,10 +55,14 @@ pub struct Usage {
     pub storage_cpu_s: f64,
     /// Rows in the result.
     pub rows: u64,
-    /// Bytes that storage read to answer S3 Select requests, as it reports them.
+    /// Bytes that storage read to answer S3 Select requests and fragments, as it reports them.
     pub bytes_scanned: u64,
-    /// Bytes that storage returned as results of S3 Select requests, as it reports them.
+    /// Bytes that storage returned as results of S3 Select requests and fragments, as it reports them.
     pub bytes_returned: u64,
+    /// The part of `bytes_scanned` that fragments read; it is paid by `storage_cpu_s`.
+    pub bytes_scanned_by_fragments: u64,
+    /// The part of `bytes_returned` that fragments returned; it is paid by `storage_cpu_s`.
+    pub bytes_returned_by_fragments: u64,
     /// Bytes over the network, both ways.
     pub bytes_network: u64,
     /// The part of `bytes_network` that went to storage; it is free of egress charges.

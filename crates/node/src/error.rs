@@ -62,7 +62,7 @@ impl From<StoreError> for S3Error {
             StoreError::Stalled => S3ErrorCode::RequestTimeout,
             StoreError::ReadOnly | StoreError::UpstreamDenied => S3ErrorCode::AccessDenied,
             StoreError::Unsupported(_) => S3ErrorCode::NotImplemented,
-            StoreError::Upstream => S3ErrorCode::ServiceUnavailable,
+            StoreError::Upstream | StoreError::Stopped => S3ErrorCode::ServiceUnavailable,
             StoreError::Full => {
                 let mut answer = Self::with_message(custom("InsufficientStorage"), error.to_string());
                 answer.set_status_code(StatusCode::INSUFFICIENT_STORAGE);
@@ -87,7 +87,7 @@ impl From<StoreError> for Error {
             StoreError::ReadOnly | StoreError::UpstreamDenied => ErrorKind::Denied,
             StoreError::Unsupported(_) => ErrorKind::Unsupported,
             StoreError::Corrupt(_) | StoreError::Index(_) => ErrorKind::Corrupt,
-            StoreError::Io { .. } | StoreError::Upstream => ErrorKind::Unavailable,
+            StoreError::Io { .. } | StoreError::Upstream | StoreError::Stopped => ErrorKind::Unavailable,
             StoreError::TooLarge { .. } | StoreError::TooMany { .. } | StoreError::Full => ErrorKind::Limit,
             _ => ErrorKind::Invalid,
         };

@@ -3,13 +3,14 @@
 //! All three are also names that buckets may have. Requests to buckets are signed, so an unsigned GET or HEAD
 //! of exactly such a path, without a query, is for the node itself and everything else is S3's.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 
 use crate::metrics::Metrics;
+use crate::store::Store;
 
 /// Where a request came in.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -26,11 +27,12 @@ pub(crate) struct Health {
     /// Metrics are answered at the door for administration alone.
     metrics_are_private: bool,
     draining: AtomicBool,
+    store: Weak<dyn Store>,
 }
 
 impl Health {
-    pub fn new(metrics: Metrics, metrics_are_private: bool) -> Arc<Self> {
-        Arc::new(Self { metrics, metrics_are_private, draining: AtomicBool::new(false) })
+    pub fn new(metrics: Metrics, metrics_are_private: bool, store: Weak<dyn Store>) -> Arc<Self> {
+        Arc::new(Self { metrics, metrics_are_private, draining: AtomicBool::new(false), store })
     }
 
     /// From now on the node is not ready: whoever balances load sends its requests elsewhere.
@@ -48,6 +50,9 @@ impl Health {
             "/healthz" => (StatusCode::OK, TEXT, "ok\n".to_owned()),
             "/readyz" if self.draining.load(Relaxed) => {
                 (StatusCode::SERVICE_UNAVAILABLE, TEXT, "draining\n".to_owned())
+            }
+            "/readyz" if self.store.upgrade().is_some_and(|store| store.has_stopped()) => {
+                (StatusCode::SERVICE_UNAVAILABLE, TEXT, "the disk failed to keep a write; restart the node\n".to_owned())
             }
             "/readyz" => (StatusCode::OK, TEXT, "ready\n".to_owned()),
             "/metrics" if door == Door::Admin || !self.metrics_are_private => {

@@ -64,7 +64,7 @@ pub async fn start(config: NodeConfig) -> Result<Node> {
         store: Arc::downgrade(&store),
         limits: limits.clone(),
     };
-    let health = Health::new(Metrics::new(sources, &durations), admin.is_some());
+    let health = Health::new(Metrics::new(sources, &durations), admin.is_some(), Arc::downgrade(&store));
     let service = s3::service(Arc::clone(&store), &keyring, &config, Arc::clone(&counting), scans);
     let answers = Answers::new(service, Arc::clone(&health), Arc::clone(&counting), durations, limits.clone());
 

@@ -11,6 +11,8 @@ use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+
 /// Does changes.
 pub(crate) trait Disk: fmt::Debug + Send + Sync + 'static {
     /// Does this change, or none of it that a reader of the store could see.
@@ -111,6 +113,12 @@ impl DiskFile {
     /// Makes its bytes and its size durable, not its name.
     pub fn sync(&self) -> io::Result<()> {
         self.disk.apply(Change::Sync(self))
+    }
+
+    /// Has the kernel read what is on the disk, not what it kept in memory of a write that the disk may have lost.
+    pub fn forget_cached(&self) {
+        // A file system that keeps no pages has nothing to forget.
+        let _ = posix_fadvise(&self.file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
     }
 
     /// Removes the name it was opened by.

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use super::trusted_disk::NotTrusted;
+
 /// The result of a store's operations.
 pub(crate) type Result<T, E = StoreError> = std::result::Result<T, E>;
 
@@ -46,6 +48,10 @@ pub(crate) enum StoreError {
     ReadOnly,
     #[error("the disk of this node is full; delete objects or give it more space")]
     Full,
+    #[error(
+        "the disk of this node failed to keep a write, so nothing more is written to it before the node was restarted"
+    )]
+    Stopped,
     #[error("{0}")]
     Unsupported(String),
     #[error("the server behind this gateway did not answer as it should; the node's log says more")]
@@ -66,13 +72,16 @@ impl StoreError {
             if is_full(&source) {
                 return Self::Full;
             }
+            if is_lost(&source) {
+                return Self::Stopped;
+            }
             Self::Io { context: context.into(), source }
         }
     }
 
     /// Whether the write that failed may have happened all the same: it failed while it was being recorded.
     pub fn is_uncertain(&self) -> bool {
-        matches!(self, Self::Index(_) | Self::Full | Self::Io { .. })
+        matches!(self, Self::Index(_) | Self::Full | Self::Stopped | Self::Io { .. })
     }
 
     /// A blocking task that panicked or was cancelled: only at shutdown, or a bug of ours.
@@ -81,8 +90,13 @@ impl StoreError {
     }
 }
 
-fn is_full(error: &io::Error) -> bool {
+/// Whether there is no space left, which passes.
+pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+fn is_lost(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|error| error.is::<NotTrusted>())
 }
 
 macro_rules! from_index {
@@ -91,6 +105,7 @@ macro_rules! from_index {
             fn from(error: $error) -> Self {
                 match redb::Error::from(error) {
                     redb::Error::Io(source) if is_full(&source) => Self::Full,
+                    redb::Error::Io(source) if is_lost(&source) => Self::Stopped,
                     other => Self::Index(Box::new(other)),
                 }
             }

@@ -3,12 +3,14 @@
 //! A commit here is the acknowledgement of every write. Commits are durable when they return. All calls
 //! block; callers run them on blocking tasks. Records are JSON behind a format byte: a reader refuses a
 //! format it does not know instead of guessing. A disk that fails in the middle of a commit makes redb
-//! refuse everything from then on; the index is then opened anew, which finds the last whole commit.
+//! refuse everything from then on; the index is then opened anew, which finds the last whole commit. Only where
+//! the disk failed to keep what it had taken (`trusted_disk`) is that put off until the next start: nobody knows
+//! what is in the file, so readers stay with the state before that commit.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use redb::{
     Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata, StorageError,
@@ -20,8 +22,9 @@ use uuid::Uuid;
 
 use super::disk::{Change, Disk, DiskFile};
 use super::files::Segment;
-use super::index_file::IndexFile;
+use super::index_file::{Fate, IndexFile};
 use super::listing::Cursor;
+use super::trusted_disk::TrustedDisk;
 use super::{BucketMeta, BucketSettings, Condition, ObjectMeta, Result, StoreError, Tag};
 
 pub(super) const BUCKETS: TableDefinition<&str, &[u8]> = TableDefinition::new("buckets");
@@ -54,11 +57,14 @@ pub(super) struct ObjectRecord {
 #[derive(Debug)]
 pub(crate) struct Index {
     path: PathBuf,
-    disk: Arc<dyn Disk>,
+    disk: Arc<TrustedDisk>,
     /// None only after it failed and could not be opened again yet.
     db: RwLock<Option<Database>>,
     /// A change may be in the file or not, and what is in memory does not tell.
     in_doubt: AtomicBool,
+    fate: Arc<Fate>,
+    /// The state before the commit under way; after one that was lost, the state for good.
+    before: Mutex<Option<Arc<ReadTransaction>>>,
 }
 
 pub(super) fn encode(record: &impl Serialize) -> Result<Vec<u8>> {
@@ -81,7 +87,9 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
 
 impl Index {
     /// Opens or makes the index. It can be open in one process only.
-    pub fn open(path: &Path, disk: &Arc<dyn Disk>) -> Result<Self> {
+    pub fn open(path: &Path, trusted: &Arc<TrustedDisk>) -> Result<Self> {
+        let disk: &Arc<dyn Disk> = &(Arc::clone(trusted) as _);
+        let fate = Arc::default();
         let io = |error: io::Error| StoreError::io("cannot make the index")(error);
         let draft = path.with_extension("new");
         if draft.exists() {
@@ -89,12 +97,12 @@ impl Index {
         }
         if !path.exists() {
             // Beside and renamed: redb refuses a file that a crash left half laid out.
-            drop(over(DiskFile::create(disk, draft.clone()).map_err(io)?)?);
+            drop(over(DiskFile::create(disk, draft.clone()).map_err(io)?, &fate)?);
             disk.apply(Change::Rename { from: &draft, to: path }).map_err(io)?;
         }
-        let db = database(path, disk)?;
-        let (disk, in_doubt) = (Arc::clone(disk), AtomicBool::new(false));
-        Ok(Self { path: path.to_owned(), disk, db: RwLock::new(Some(db)), in_doubt })
+        let db = database(path, disk, &fate)?;
+        let (disk, in_doubt) = (Arc::clone(trusted), AtomicBool::new(false));
+        Ok(Self { path: path.to_owned(), disk, db: RwLock::new(Some(db)), in_doubt, fate, before: Mutex::default() })
     }
 
     /// Begins a transaction; opens the index anew if it failed before.
@@ -115,23 +123,35 @@ impl Index {
         tracing::warn!("the index failed; opening it again");
         // Closed first, since it locks its file.
         *db = None;
-        *db = Some(database(&self.path, &self.disk)?);
+        *db = Some(database(&self.path, &(Arc::clone(&self.disk) as _), &self.fate)?);
         self.in_doubt.store(false, Ordering::SeqCst);
         attempt(&db).unwrap_or(Err(StoreError::Index(Box::new(redb::Error::PreviousIo))))
     }
 
     /// A view of the index as it is now.
-    pub(super) fn read(&self) -> Result<ReadTransaction> {
-        self.begin(|db| db.begin_read())
+    pub(super) fn read(&self) -> Result<Arc<ReadTransaction>> {
+        if self.fate.lost.load(Ordering::SeqCst) {
+            let before = self.before.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            return before.ok_or(StoreError::Stopped);
+        }
+        self.begin(|db| db.begin_read()).map(Arc::new)
     }
 
     /// Runs `change` in a write transaction: all of it is durable when this returns, or none of it happened.
     pub(super) fn write<T>(&self, change: impl FnOnce(&WriteTransaction) -> Result<T>) -> Result<T> {
         let tx = self.begin(|db| db.begin_write())?;
+        // Here, where whoever was before has committed or failed to.
+        self.disk.check()?;
+        let keep = |before| *self.before.lock().unwrap_or_else(PoisonError::into_inner) = before;
+        keep(Some(self.read()?));
         let done = match change(&tx) {
             Ok(done) => tx.commit().map(|()| done).map_err(StoreError::from),
             Err(error) => tx.abort().map_err(StoreError::from).and(Err(error)),
         };
+        if self.fate.lost.load(Ordering::SeqCst) {
+            return Err(StoreError::Stopped);
+        }
+        keep(None);
         if done.as_ref().is_err_and(StoreError::is_uncertain) {
             self.in_doubt.store(true, Ordering::SeqCst);
         }
@@ -285,15 +305,20 @@ struct Named {
     segments: Vec<Segment>,
 }
 
-fn database(path: &Path, disk: &Arc<dyn Disk>) -> Result<Database> {
+fn database(path: &Path, disk: &Arc<dyn Disk>, fate: &Arc<Fate>) -> Result<Database> {
     let io = |error: io::Error| StoreError::io("cannot open the index")(error);
     // Commits are durable only in a file that is found again.
     disk.apply(Change::SyncFolder(path.parent().unwrap_or(path))).map_err(io)?;
-    over(DiskFile::open(disk, path.to_owned()).map_err(io)?)
+    let file = DiskFile::open(disk, path.to_owned()).map_err(io)?;
+    file.forget_cached();
+    let db = over(file, fate)?;
+    fate.in_use.store(true, Ordering::SeqCst);
+    Ok(db)
 }
 
-fn over(file: DiskFile) -> Result<Database> {
-    let db = Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(IndexFile::new(file)?)?;
+fn over(file: DiskFile, fate: &Arc<Fate>) -> Result<Database> {
+    fate.in_use.store(false, Ordering::SeqCst);
+    let db = Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(IndexFile::new(file, fate)?)?;
     // An index that is whole is opened without writing, which a full disk would not allow.
     if db.begin_read()?.open_table(PARTS).is_ok() {
         return Ok(db);
@@ -364,7 +389,7 @@ mod tests {
     use super::*;
 
     fn index(dir: &Path) -> Index {
-        let disk: Arc<dyn Disk> = Arc::new(LocalDisk);
+        let disk = Arc::new(TrustedDisk::new(Arc::new(LocalDisk)));
         let index = Index::open(&dir.join("index.redb"), &disk).unwrap();
         for name in ["a", "b", "c"] {
             index.create_bucket(&BucketMeta { name: name.into(), ..BucketMeta::default() }, 9).unwrap();

@@ -35,6 +35,7 @@ use super::disk::{Change, Disk, DiskFile, LocalDisk, make_folders};
 use super::files::{Files, Segment};
 use super::index::{Index, ObjectRecord};
 use super::multipart::hex;
+use super::trusted_disk::TrustedDisk;
 use super::{
     Algorithm, Body, BucketMeta, BucketSettings, Completion, Condition, CopyRequest, ListPage, ListQuery, Match,
     Object, ObjectData, ObjectMeta, PartRecord, PutOptions, Result, SettingsChange, Staged, Store, StoreError, Tag,
@@ -58,6 +59,7 @@ pub(crate) struct LocalStore {
 
 #[derive(Debug)]
 pub(super) struct Shared {
+    disk: Arc<TrustedDisk>,
     pub index: Index,
     pub files: Arc<Files>,
     limits: Limits,
@@ -74,10 +76,12 @@ impl LocalStore {
     /// The same, with changes done by this disk.
     pub fn open_on(disk: Arc<dyn Disk>, dir: &Path, limits: Limits) -> pushdown::Result<Self> {
         let place = |error: Error| error.context(format!("cannot open the store {}", dir.display()));
+        let trusted = Arc::new(TrustedDisk::new(disk));
+        let disk: Arc<dyn Disk> = Arc::clone(&trusted) as _;
         check_version(&disk, dir).map_err(place)?;
         let io = |error: io::Error| place(Error::invalid("the folder cannot be used").with_source(error));
         let files = Arc::new(Files::open(dir, Arc::clone(&disk)).map_err(io)?);
-        let index = Index::open(&dir.join("index.redb"), &disk).map_err(|error| {
+        let index = Index::open(&dir.join("index.redb"), &trusted).map_err(|error| {
             place(match error {
                 StoreError::Index(inner) if matches!(*inner, redb::Error::DatabaseAlreadyOpen) => {
                     Error::invalid("another node has it open; stop that one first")
@@ -85,7 +89,8 @@ impl LocalStore {
                 other => Error::from(other),
             })
         })?;
-        let store = Self { shared: Arc::new(Shared { index, files, limits, expired_ms: AtomicU64::new(0) }) };
+        let store =
+            Self { shared: Arc::new(Shared { disk: trusted, index, files, limits, expired_ms: AtomicU64::new(0) }) };
         store.recover().map_err(|error| place(Error::from(error)))?;
         Ok(store)
     }
@@ -254,9 +259,14 @@ impl Store for LocalStore {
         Arc::strong_count(&self.shared) == 1
     }
 
+    fn has_stopped(&self) -> bool {
+        self.shared.disk.has_lost()
+    }
+
     fn figures(&self) -> Vec<(&'static str, &'static str, u64)> {
         let shared = &self.shared;
-        let mut figures = Vec::new();
+        let stopped = "1 once the disk failed to keep a write: none is accepted before a restart.";
+        let mut figures = vec![("store_stopped", stopped, u64::from(self.has_stopped()))];
         if let Ok([buckets, objects, uploads]) = shared.index.counts() {
             figures.push(("store_buckets", "Buckets of the store.", buckets));
             figures.push(("store_objects", "Objects of the store.", objects));

@@ -21,6 +21,7 @@ mod multipart;
 mod simulation;
 mod stage;
 mod sweep;
+mod trusted_disk;
 mod uploads;
 
 use std::fmt;
@@ -107,6 +108,10 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
     /// Whether no disk work of its own is under way.
     fn is_idle(&self) -> bool {
         true
+    }
+    /// Whether writes are refused until the node is started again.
+    fn has_stopped(&self) -> bool {
+        false
     }
     /// What the store measures of itself: name, meaning, value. Asked for often, so nothing is counted for it.
     fn figures(&self) -> Vec<(&'static str, &'static str, u64)> {

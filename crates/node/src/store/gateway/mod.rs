@@ -114,6 +114,10 @@ impl Store for GatewayStore {
         self.spool.as_ref().is_none_or(|spool| spool.store.is_idle())
     }
 
+    fn has_stopped(&self) -> bool {
+        self.spool.as_ref().is_some_and(|spool| spool.store.has_stopped())
+    }
+
     fn figures(&self) -> Vec<(&'static str, &'static str, u64)> {
         self.spool.as_ref().map(|spool| spool.store.figures()).unwrap_or_default()
     }

@@ -29,6 +29,8 @@ struct FailingDisk {
     /// How many changes still succeed.
     left: AtomicI64,
     failed: AtomicBool,
+    /// What failed was to keep what had been written.
+    lost: AtomicBool,
     files: Mutex<HashMap<PathBuf, Blocks>>,
 }
 
@@ -65,8 +67,8 @@ impl Blocks {
 
 impl FailingDisk {
     fn new(fault: Fault) -> Self {
-        let (left, failed) = (AtomicI64::new(i64::MAX), AtomicBool::new(false));
-        Self { fault, left, failed, files: Mutex::default() }
+        let left = AtomicI64::new(i64::MAX);
+        Self { fault, left, failed: AtomicBool::default(), lost: AtomicBool::default(), files: Mutex::default() }
     }
 
     fn fail_after(&self, changes: i64) {
@@ -106,6 +108,9 @@ impl Disk for FailingDisk {
             };
             if fails {
                 self.failed.store(true, Ordering::SeqCst);
+                if matches!(change, Change::Sync(_) | Change::SyncFolder(_)) {
+                    self.lost.store(true, Ordering::SeqCst);
+                }
                 // As much of a write as there was room for.
                 if let Change::Write { file, at, bytes } = change {
                     Change::Write { file, at, bytes: &bytes[..bytes.len() / 2] }.apply()?;
@@ -229,13 +234,22 @@ impl Failing<'_> {
             found = view(&store).await;
         }
         let found = found.map_err(|error| format!("nothing can be read: {error}"))?;
-        let state = self.state(&found, before, &after, acknowledged)?;
+        let mut state = self.state(&found, before, &after, acknowledged)?;
         self.disk.repair();
-        self.goes_on(&store, state).await?;
+        let lost = self.disk.lost.load(Ordering::SeqCst);
+        if lost {
+            self.has_stopped(&store, state).await?;
+        } else {
+            self.goes_on(&store, state).await?;
+        }
         // What the index may or may not name is decided when it is opened again.
         drop(store);
         let store = open(root, Arc::new(Unsynced)).map_err(|error| format!("it does not open again: {error}"))?;
         let again = view(&store).await.map_err(text)?;
+        if lost {
+            state = self.state(&again, before, &after, acknowledged)?;
+            self.goes_on(&store, state).await?;
+        }
         if again != state.view() {
             return Err(format!("after a restart there is {again:#?}"));
         }
@@ -264,10 +278,31 @@ impl Failing<'_> {
         let answer = S3Error::from(error);
         let status = answer.status_code().or_else(|| answer.code().status_code()).map(|status| status.as_u16());
         let wanted = match self.disk.fault {
+            _ if self.disk.lost.load(Ordering::SeqCst) => 503,
             Fault::Full | Fault::FullAnywhere => 507,
             Fault::Once => 500,
         };
         if status == Some(wanted) { Ok(()) } else { Err(format!("the answer is {status:?} {answer:?}")) }
+    }
+
+    /// Nothing is written any more, and what can be read is what could be before.
+    async fn has_stopped(&self, store: &LocalStore, state: &Model) -> Result<(), String> {
+        if !store.has_stopped() {
+            return Err("it does not know that the disk lost a write".to_owned());
+        }
+        let mut client = Client::new("c/", StdRng::seed_from_u64(0));
+        client.model = state.clone();
+        for action in [
+            Action::Put { key: "c/after".to_owned(), stamp: 13 },
+            Action::Delete(state.view().objects.into_keys().collect()),
+        ] {
+            match client.act(store, &action).await {
+                Err(StoreError::Stopped) => {}
+                done => return Err(format!("then {action:?} gives {done:?}")),
+            }
+        }
+        let found = view(store).await.map_err(|error| error.to_string())?;
+        if found == state.view() { Ok(()) } else { Err(format!("then there is {found:#?}")) }
     }
 
     async fn goes_on(&self, store: &LocalStore, state: &Model) -> Result<(), String> {

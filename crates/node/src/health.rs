@@ -3,8 +3,8 @@
 //! All three are also names that buckets may have. Requests to buckets are signed, so an unsigned GET or HEAD
 //! of exactly such a path, without a query, is for the node itself and everything else is S3's.
 
-use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 
 use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
@@ -51,9 +51,11 @@ impl Health {
             "/readyz" if self.draining.load(Relaxed) => {
                 (StatusCode::SERVICE_UNAVAILABLE, TEXT, "draining\n".to_owned())
             }
-            "/readyz" if self.store.upgrade().is_some_and(|store| store.has_stopped()) => {
-                (StatusCode::SERVICE_UNAVAILABLE, TEXT, "the disk failed to keep a write; restart the node\n".to_owned())
-            }
+            "/readyz" if self.store.upgrade().is_some_and(|store| store.has_stopped()) => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                TEXT,
+                "the disk failed to keep a write; restart the node\n".to_owned(),
+            ),
             "/readyz" => (StatusCode::OK, TEXT, "ready\n".to_owned()),
             "/metrics" if door == Door::Admin || !self.metrics_are_private => {
                 (StatusCode::OK, OPEN_METRICS, self.metrics.text())

@@ -14,6 +14,7 @@
 
 mod aggregate;
 mod bloom;
+mod bounds;
 mod coerce;
 mod csv;
 mod dynamic;
@@ -29,6 +30,7 @@ mod memory;
 mod number;
 mod output;
 mod parquet;
+mod positions;
 mod reader;
 mod scan;
 mod substring;
@@ -37,14 +39,17 @@ mod time_functions;
 mod token_aggregate;
 mod top_k;
 mod types;
+mod zones;
 
 pub use bloom::for_each_key;
 pub use csv::{CsvDecoder, REST, rest_fields, tokenize_sample};
 pub use evaluate::Evaluator;
 pub use local::LocalFile;
 pub use memory::InMemory;
-pub use parquet::parquet_metadata;
+pub use parquet::{bounds_match, parquet_metadata};
+pub use positions::POSITION_COLUMNS;
 pub use reader::ObjectReader;
-pub use scan::{ScanCounters, ScanOptions, output_schema, scan};
+pub use scan::{ScanCounters, ScanOptions, output_schema, scan, scan_parts, scan_with_positions};
 pub use top_k::Threshold;
 pub use types::sql_type;
+pub use zones::Zones;

@@ -1,18 +1,19 @@
 //! Running a fragment over an object.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::compute::BatchCoalescer;
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::{Field, Schema, SchemaRef};
 use futures::stream::BoxStream;
 use futures::{StreamExt, stream};
-use pushdown::{Expr, Format, Fragment, Output, Result};
+use pushdown::{Expr, Format, Fragment, JsonOptions, NamedExpr, Output, Result};
 
 use crate::ObjectReader;
-use crate::csv::CsvScan;
+use crate::csv::{CsvPlan, CsvScan};
 use crate::errors::from_arrow;
 use crate::evaluate::Evaluator;
 use crate::json::JsonScan;
@@ -20,7 +21,9 @@ use crate::limits;
 use crate::lower::check_depth;
 use crate::output::{Sink, columns_of, map_columns, map_output, result_schema};
 use crate::parquet::ParquetScan;
+use crate::positions::{Extent, POSITION_COLUMNS, with_positions};
 use crate::top_k::Threshold;
+use crate::zones::{ZoneColumn, ZoneRecorder, Zones, wants_keys};
 
 /// What a scan has done so far. Shared: it can be read while the scan runs.
 #[derive(Debug, Default)]
@@ -36,6 +39,8 @@ pub struct ScanCounters {
     pub row_groups_scanned: AtomicU64,
     /// Row groups of Parquet that statistics ruled out.
     pub row_groups_pruned: AtomicU64,
+    /// Bytes of text that zones ruled out.
+    pub bytes_pruned: AtomicU64,
 }
 
 /// How a scan works. Only [`Self::partial_group_bytes`] and [`Self::threshold`] have an effect on what it answers.
@@ -55,6 +60,8 @@ pub struct ScanOptions {
     /// Shared by scans that work on one ORDER BY … LIMIT together: each leaves rows out that cannot be among the first
     /// of all of them.
     pub threshold: Arc<Threshold>,
+    /// What is known of the object's values. The scan passes over what that rules out, and adds what it sees.
+    pub zones: Option<Arc<Zones>>,
 }
 
 impl Default for ScanOptions {
@@ -64,6 +71,7 @@ impl Default for ScanOptions {
             record_bytes: limits::RECORD_BYTES,
             row_group_bytes: u64::MAX,
             partial_group_bytes: None,
+            zones: None,
             threshold: Arc::default(),
         }
     }
@@ -85,13 +93,57 @@ pub fn scan(
     options: ScanOptions,
     counters: Arc<ScanCounters>,
 ) -> Result<BoxStream<'static, Result<RecordBatch>>> {
+    run(fragment, reader, Extent::Range(range), options, counters)
+}
+
+/// [`scan`] of a whole object, with where each row's record lies in two more columns ([`crate::POSITION_COLUMNS`]).
+///
+/// Of text that is one record a line or may be cut into records one by one, and of Parquet without a predicate.
+pub fn scan_with_positions(
+    fragment: Arc<Fragment>,
+    reader: Arc<dyn ObjectReader>,
+    options: ScanOptions,
+    counters: Arc<ScanCounters>,
+) -> Result<BoxStream<'static, Result<RecordBatch>>> {
+    run(fragment, reader, Extent::Positions, options, counters)
+}
+
+/// [`scan`] of only the records in these parts of the object, in their order. Of text each part begins where a record
+/// begins and ends where one ends, with or without its line end; of Parquet the parts are row numbers.
+pub fn scan_parts(
+    fragment: Arc<Fragment>,
+    reader: Arc<dyn ObjectReader>,
+    parts: Vec<Range<u64>>,
+    options: ScanOptions,
+    counters: Arc<ScanCounters>,
+) -> Result<BoxStream<'static, Result<RecordBatch>>> {
+    run(fragment, reader, Extent::Parts(parts), options, counters)
+}
+
+fn run(
+    fragment: Arc<Fragment>,
+    reader: Arc<dyn ObjectReader>,
+    extent: Extent,
+    options: ScanOptions,
+    counters: Arc<ScanCounters>,
+) -> Result<BoxStream<'static, Result<RecordBatch>>> {
+    extent.check(&fragment, reader.location())?;
     let schema = output_schema(&fragment)?;
+    let schema = if extent.has_positions() { with_positions(&schema) } else { schema };
     let options = at_most_limit(&fragment, options);
-    let (source, input, output) = Source::open(&fragment, reader, range, &options, counters)?;
-    let sink = Sink::new(&fragment, &output, &input, Arc::clone(&schema), &options)?;
-    let enough = options.batch_rows.div_ceil(2);
+    let mut rest = Opening { extents: VecDeque::new(), fragment: Arc::clone(&fragment), reader, options, counters };
+    let first = rest.prune(extent.clone())?;
+    let (source, input, mut output) = rest.open(&first)?;
+    if let (true, Output::Rows(columns)) = (extent.has_positions(), &mut output) {
+        let first = input.fields().len().saturating_sub(POSITION_COLUMNS.len());
+        let position =
+            |(place, name): (usize, &&str)| NamedExpr { expr: Expr::Column(first + place), name: (*name).to_owned() };
+        columns.extend(POSITION_COLUMNS.iter().enumerate().map(position));
+    }
+    let sink = Sink::new(&fragment, &output, &input, Arc::clone(&schema), &rest.options)?;
+    let enough = rest.options.batch_rows.div_ceil(2);
     let small = BatchCoalescer::new(schema, enough).with_biggest_coalesce_batch_size(Some(enough));
-    let scan = Scan { source: Some(source), sink: Some(sink), small, small_bytes: 0, rest: None };
+    let scan = Scan { source: Some(source), opening: rest, sink: Some(sink), small, small_bytes: 0, rest: None };
     Ok(stream::try_unfold(scan, |mut scan| async move { Ok(scan.next().await?.map(|batch| (batch, scan))) }).boxed())
 }
 
@@ -116,13 +168,13 @@ impl Source {
     fn open(
         fragment: &Fragment,
         reader: Arc<dyn ObjectReader>,
-        range: Option<Range<u64>>,
+        extent: &Extent,
         options: &ScanOptions,
         counters: Arc<ScanCounters>,
     ) -> Result<(Self, SchemaRef, Output)> {
         let format = match &fragment.format {
             Format::Csv(csv) => {
-                let (scan, output) = CsvScan::new(fragment, csv, reader, range, options, counters)?;
+                let (scan, output) = CsvScan::new(fragment, csv, reader, extent, options, counters)?;
                 let schema = scan.schema();
                 return Ok((Self::Csv(Box::new(scan)), schema, output));
             }
@@ -130,15 +182,23 @@ impl Source {
         };
         let (schema, predicate, output) = narrow(fragment)?;
         if let Format::Json(json) = format {
-            let predicate = predicate.map(|p| Evaluator::predicate(&p, &schema)).transpose()?;
-            let scan = JsonScan::new(&schema, predicate, json, reader, range, options, counters)?;
+            let evaluator = predicate.as_ref().map(|p| Evaluator::predicate(p, &schema)).transpose()?;
+            let mut scan = JsonScan::new(&schema, evaluator, json, reader, extent, options, counters)?;
+            if let (Some(zones), Some(predicate), Extent::Range(_)) = (&options.zones, &predicate, extent)
+                && can_be_zoned(fragment)
+            {
+                note_zones(&mut scan, zones, predicate, &schema, json);
+            }
+            let schema = scan.schema(&schema);
             return Ok((Self::Json(Box::new(scan)), schema, output));
         }
         // Columns that only the predicate reads are not decoded for the rows that pass.
         let columns = columns_of(&output);
-        let scan = ParquetScan::new(&schema, predicate, &columns, reader, range, options, counters)?;
+        let scan = ParquetScan::new(&schema, predicate, &columns, reader, extent, options, counters)?;
         let output = map_output(&output, &mut |expr| Ok(renumber(expr, &columns)))?;
-        Ok((Self::Parquet(Box::new(scan)), Arc::new(schema.project(&columns).map_err(from_arrow)?), output))
+        let schema = Arc::new(schema.project(&columns).map_err(from_arrow)?);
+        let schema = if extent.has_positions() { with_positions(&schema) } else { schema };
+        Ok((Self::Parquet(Box::new(scan)), schema, output))
     }
 
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
@@ -173,8 +233,93 @@ fn slice_bytes(array: &ArrayRef) -> usize {
     array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size())
 }
 
+/// What is still to be opened of the object, and how.
+struct Opening {
+    extents: VecDeque<Extent>,
+    fragment: Arc<Fragment>,
+    reader: Arc<dyn ObjectReader>,
+    options: ScanOptions,
+    counters: Arc<ScanCounters>,
+}
+
+impl Opening {
+    fn open(&self, extent: &Extent) -> Result<(Source, SchemaRef, Output)> {
+        let (reader, counters) = (Arc::clone(&self.reader), Arc::clone(&self.counters));
+        Source::open(&self.fragment, reader, extent, &self.options, counters)
+    }
+
+    fn next(&mut self) -> Result<Option<Source>> {
+        let Some(extent) = self.extents.pop_front() else { return Ok(None) };
+        Ok(Some(self.open(&extent)?.0))
+    }
+
+    /// Keeps of the extent only what zones leave of it. Gives what is to be opened first.
+    fn prune(&mut self, extent: Extent) -> Result<Extent> {
+        let (Some(zones), Extent::Range(asked)) = (&self.options.zones, &extent) else { return Ok(extent) };
+        let Some((condition, columns)) = zoned(&self.fragment)? else { return Ok(extent) };
+        let size = self.reader.size();
+        let asked = asked.as_ref().map_or(0..size, |range| range.start.min(size)..range.end.min(size));
+        let left = zones.surviving(&condition, &columns, asked.clone())?;
+        let bytes = |range: &Range<u64>| range.end - range.start;
+        let pruned = bytes(&asked) - left.iter().map(bytes).sum::<u64>();
+        if pruned == 0 {
+            return Ok(extent);
+        }
+        self.counters.bytes_pruned.fetch_add(pruned, Ordering::Relaxed);
+        self.extents = left.into_iter().map(|range| Extent::Range(Some(range))).collect();
+        Ok(self.extents.pop_front().unwrap_or(Extent::Range(Some(asked.end..asked.end))))
+    }
+}
+
+/// The condition that zones of the object's columns may rule out, and those columns.
+fn zoned(fragment: &Fragment) -> Result<Option<(Expr, Vec<ZoneColumn>)>> {
+    if !can_be_zoned(fragment) {
+        return Ok(None);
+    }
+    Ok(match &fragment.format {
+        Format::Csv(options) => {
+            let (plan, _) = CsvPlan::new(fragment, options)?;
+            plan.zoned(options).map(|(condition, columns)| (condition.clone(), columns))
+        }
+        Format::Json(options) => {
+            let (schema, predicate, _) = narrow(fragment)?;
+            predicate.map(|predicate| (predicate, schema.fields().iter().map(|f| json_column(f, options)).collect()))
+        }
+        Format::Parquet => None,
+    })
+}
+
+/// Whether stretches of the object's text can be passed over.
+pub(crate) fn can_be_zoned(fragment: &Fragment) -> bool {
+    fragment.format.is_splittable()
+        && match &fragment.format {
+            Format::Csv(options) => options.wide.is_none(),
+            Format::Json(options) => !options.raw_tokens,
+            Format::Parquet => false,
+        }
+}
+
+fn json_column(field: &Field, options: &JsonOptions) -> ZoneColumn {
+    ZoneColumn { key: format!("{field:?} {options:?}").into(), field: field.clone() }
+}
+
+/// Has the scan leave behind what it sees of the columns that its predicate reads.
+fn note_zones(scan: &mut JsonScan, zones: &Arc<Zones>, predicate: &Expr, schema: &Schema, options: &JsonOptions) {
+    let columns = predicate.columns();
+    let observed = columns.iter().filter_map(|index| {
+        let column = json_column(schema.fields().get(*index)?, options);
+        let keys = wants_keys(predicate, *index, &column.field);
+        Some((column, keys))
+    });
+    if let Some(recorder) = ZoneRecorder::new(zones, observed.collect(), scan.begin()) {
+        scan.note_zones(recorder, columns);
+    }
+}
+
 struct Scan {
     source: Option<Source>,
+    /// What comes after it.
+    opening: Opening,
     sink: Option<Sink>,
     /// Gathers batches too small to be worth handing on one by one. It copies their rows: a few rows of Parquet text
     /// would otherwise keep the whole pages alive that they point into.
@@ -203,8 +348,8 @@ impl Scan {
                         (batch, rows)
                     }
                     None => {
-                        self.source = None;
-                        break;
+                        self.source = self.opening.next()?;
+                        continue;
                     }
                 },
             };

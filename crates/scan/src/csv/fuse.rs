@@ -6,12 +6,13 @@
 //!
 //! A cast that CASE or COALESCE may never reach is left alone: decoding would report values that nobody looked at.
 
-use arrow::datatypes::{DataType, Schema};
+use arrow::datatypes::{DataType, Field, Schema};
 use pushdown::{CsvOptions, Error, Expr, Function, Literal, Result};
 
 use crate::coerce::casts_from_text;
 use crate::text::columns::{ColumnBuilder, Nulls, Spelling, builder};
 use crate::types::is_text;
+use crate::zones::ZoneColumn;
 
 /// A column as it is decoded: which field, as what.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -27,6 +28,14 @@ pub(crate) struct DecodedColumn {
 impl DecodedColumn {
     pub(crate) fn builder(&self) -> Result<Box<dyn ColumnBuilder>> {
         builder(&self.data_type, self.nulls.clone(), self.spelling)
+    }
+
+    /// The column as zones know it: by all that decides its values.
+    pub(crate) fn zoned(&self, options: &CsvOptions) -> ZoneColumn {
+        ZoneColumn {
+            key: format!("{self:?} {options:?}").into(),
+            field: Field::new(&self.name, self.data_type.clone(), self.nullable()),
+        }
     }
 
     /// Whether the array may hold NULL.

@@ -8,18 +8,21 @@ mod rows;
 mod structural;
 mod tokenize;
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use bytes::Bytes;
 use pushdown::{Compression, CsvOptions, Fragment, Output, Result};
 
 pub use decoder::{CsvDecoder, tokenize_sample};
+pub(crate) use plan::CsvPlan;
 pub(crate) use rewrite::Rewriter;
 pub use rows::{REST, rest_fields};
 
+use crate::positions::{Extent, Parts};
+use crate::scan::can_be_zoned;
 use crate::text::records::{TextInput, TextOptions};
 use crate::{ObjectReader, ScanCounters, ScanOptions};
 use rows::CsvRows;
@@ -29,6 +32,8 @@ use tokenize::Dialect;
 pub(crate) struct CsvScan {
     input: TextInput,
     rows: CsvRows,
+    /// What is scanned instead of all of the object, and how its text is opened.
+    parts: Option<(Parts, Arc<dyn ObjectReader>, usize)>,
     /// Bytes are counted where they are read: they are not the ones that are cut here.
     counted: bool,
     done: bool,
@@ -40,7 +45,7 @@ impl CsvScan {
         fragment: &Fragment,
         options: &CsvOptions,
         reader: Arc<dyn ObjectReader>,
-        range: Option<Range<u64>>,
+        extent: &Extent,
         scan: &ScanOptions,
         counters: Arc<ScanCounters>,
     ) -> Result<(Self, Output)> {
@@ -67,11 +72,27 @@ impl CsvScan {
             record_bytes: scan.record_bytes,
             rewrite,
         };
-        let input = TextInput::open(reader, range, text, &counters)?;
-        let (start, begin) = (input.buffer.offset(), input.range.start);
-        let (rows, output) = CsvRows::new(fragment, cut, &location, start, begin, &scan)?;
+        let record_bytes = scan.record_bytes;
+        let (input, parts) = match extent.parts() {
+            None => (TextInput::open(reader, extent.range(), text, &counters)?, None),
+            Some(parts) => {
+                let parts = Parts::new(Arc::clone(&reader), parts);
+                let nothing = TextInput::of_part(Arc::clone(&reader), 0, Bytes::new(), record_bytes);
+                (nothing, Some((parts, reader, record_bytes)))
+            }
+        };
+        // A part never holds the header.
+        let header_at = if parts.is_some() { u64::MAX } else { input.buffer.offset() };
+        let begin = input.range.start;
+        let (mut rows, output) = CsvRows::new(fragment, cut, &location, header_at, begin, &scan)?;
+        if extent.has_positions() {
+            rows.note_positions();
+        }
+        if let Some(zones) = scan.zones.as_ref().filter(|_| parts.is_none() && can_be_zoned(fragment)) {
+            rows.note_zones(zones, options, begin);
+        }
         let counted = options.compression != Compression::None || canonical.is_some();
-        Ok((Self { input, rows, counted, done: false, counters }, output))
+        Ok((Self { input, rows, parts, counted, done: false, counters }, output))
     }
 
     /// The schema of the batches.
@@ -86,7 +107,15 @@ impl CsvScan {
                 return self.rows.take();
             }
             if self.done || self.input.is_done() {
+                if let Some((parts, reader, record_bytes)) = &mut self.parts
+                    && let Some((start, text)) = parts.next().await?
+                {
+                    self.input = TextInput::of_part(Arc::clone(reader), start, text, *record_bytes);
+                    self.done = false;
+                    continue;
+                }
                 self.done = true;
+                self.rows.finish_zones(self.input.range.end.min(self.input.buffer.offset()));
                 return self.rows.take();
             }
             let advance = self.rows.advance(&self.input.buffer, self.input.range.end)?;

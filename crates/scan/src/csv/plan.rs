@@ -11,6 +11,7 @@ use pushdown::{CsvOptions, Expr, Fragment, Output, Result};
 use super::fuse::{DecodedColumn, Fuser};
 use crate::evaluate::Evaluator;
 use crate::output::{columns_of, map_columns, map_output};
+use crate::zones::{ZoneColumn, wants_keys};
 
 /// The plan of a scan.
 pub(crate) struct CsvPlan {
@@ -20,6 +21,9 @@ pub(crate) struct CsvPlan {
     pub(crate) output: Vec<DecodedColumn>,
     /// Their schema.
     pub(crate) schema: SchemaRef,
+    /// What a row must fulfil, over all columns that are decoded at any stage.
+    condition: Option<Expr>,
+    decoded: Vec<DecodedColumn>,
 }
 
 /// Columns, and a condition on them.
@@ -40,6 +44,7 @@ impl CsvPlan {
         let conjuncts = conjuncts.iter().map(|c| fuser.rewrite(c)).collect::<Result<Vec<_>>>()?;
         let output = map_output(&fragment.output, &mut |expr| fuser.rewrite(expr))?;
         let decoded = fuser.decoded;
+        let condition = (!conjuncts.is_empty()).then(|| Expr::conjunction(conjuncts.clone()));
 
         let mut stages: Vec<(Vec<usize>, Vec<Expr>)> = Vec::new();
         for conjunct in conjuncts {
@@ -55,7 +60,24 @@ impl CsvPlan {
         let columns = columns_of(&output);
         let output = map_output(&output, &mut |expr| Ok(map_columns(expr, &mut |i| position(&columns, i))))?;
         let columns = pick(&decoded, &columns);
-        Ok((Self { stages, schema: schema_of(&columns), output: columns }, output))
+        Ok((Self { stages, schema: schema_of(&columns), output: columns, condition, decoded }, output))
+    }
+
+    /// The predicate and the columns it reads, as zones know them.
+    pub(crate) fn zoned(&self, options: &CsvOptions) -> Option<(&Expr, Vec<ZoneColumn>)> {
+        Some((self.condition.as_ref()?, self.decoded.iter().map(|column| column.zoned(options)).collect()))
+    }
+
+    /// The columns that the first stage decodes of all records, each with whether its keys are of use.
+    pub(crate) fn observed(&self, options: &CsvOptions) -> Vec<(ZoneColumn, bool)> {
+        let (Some(condition), Some(stage)) = (&self.condition, self.stages.first()) else { return vec![] };
+        let observed = stage.columns.iter().map(|column| {
+            let place = self.decoded.iter().position(|other| other == column);
+            let zoned = column.zoned(options);
+            let keys = place.is_some_and(|place| wants_keys(condition, place, &zoned.field));
+            (zoned, keys)
+        });
+        observed.collect()
     }
 
     /// The fields that stages read, and those that only the output reads, ascending; the former hold all that lie

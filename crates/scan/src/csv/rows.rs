@@ -3,6 +3,8 @@
 //! Works through the buffer in groups of records small enough that their text and field positions stay in the
 //! processor's cache. Output columns are appended group after group, so batches are full however few rows pass.
 
+use std::sync::Arc;
+
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use pushdown::{CsvOptions, Error, Fragment, Output, Ragged, Result};
@@ -14,10 +16,12 @@ use crate::ScanOptions;
 use crate::errors::from_arrow;
 use crate::limits::{BATCH_TEXT_BYTES, GROUP_RECORDS};
 use crate::output::record_batch;
+use crate::positions::{Positions, with_positions};
 use crate::text::columns::{BadField, ColumnBuilder, Spelling};
 use crate::text::fields::{FieldColumn, Span};
 use crate::text::records::{TextBuffer, too_long};
 use crate::types::{is_text, sql_type};
+use crate::zones::{ZoneRecorder, Zones};
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -53,6 +57,12 @@ pub(crate) struct CsvRows {
     /// Records that begin before it are not wanted.
     begin: u64,
     group: Group,
+    /// Where the rows lie, if that is asked for.
+    positions: Option<Positions>,
+    /// Of the batches.
+    schema: SchemaRef,
+    /// Gathers what the first stage sees of all records.
+    zones: Option<ZoneRecorder>,
 }
 
 /// The records of one group, and where their fields are.
@@ -107,19 +117,40 @@ impl CsvRows {
             record_bytes: scan.record_bytes,
             staged: plan.stages.iter().map(|s| build(&s.columns)).collect::<Result<_>>()?,
             output: build(&plan.output)?,
+            schema: SchemaRef::clone(&plan.schema),
             plan,
             rows: 0,
             batch_rows: scan.batch_rows.max(1),
             header: options.header && start == 0,
             begin,
             group: Group { fields, late_fields, ..Group::default() },
+            positions: None,
+            zones: None,
         };
         Ok((rows, output))
     }
 
+    /// Adds two columns to the batches: where each row's record lies.
+    pub(crate) fn note_positions(&mut self) {
+        self.schema = with_positions(&self.plan.schema);
+        self.positions = Some(Positions::default());
+    }
+
+    /// Leaves behind in `zones` what is seen of the records from byte `from` on.
+    pub(crate) fn note_zones(&mut self, zones: &Arc<Zones>, options: &CsvOptions, from: u64) {
+        self.zones = ZoneRecorder::new(zones, self.plan.observed(options), from);
+    }
+
+    /// All records that begin before `end` were worked through.
+    pub(crate) fn finish_zones(&mut self, end: u64) {
+        if let Some(zones) = &mut self.zones {
+            zones.finish(end);
+        }
+    }
+
     /// The schema of the batches.
     pub(crate) fn schema(&self) -> SchemaRef {
-        SchemaRef::clone(&self.plan.schema)
+        SchemaRef::clone(&self.schema)
     }
 
     /// Whether a batch should be taken.
@@ -133,8 +164,10 @@ impl CsvRows {
         if rows == 0 {
             return Ok(None);
         }
-        let columns = self.output.iter_mut().map(|c| c.finish()).collect::<Result<_, _>>().map_err(from_arrow)?;
-        record_batch(&self.plan.schema, columns, rows).map(Some)
+        let columns = self.output.iter_mut().map(|c| c.finish()).collect::<Result<Vec<_>, _>>();
+        let mut columns = columns.map_err(from_arrow)?;
+        columns.extend(self.positions.iter_mut().flat_map(Positions::take));
+        record_batch(&self.schema, columns, rows).map(Some)
     }
 
     /// Works through the next group of complete records that begin before `end`.
@@ -228,6 +261,10 @@ impl CsvRows {
                     .map_err(|bad| bad_field(&self.location, buffer.offset(), column, &fields, &bad))?;
                 arrays.push(builder.finish().map_err(from_arrow)?);
             }
+            if let (None, Some(zones)) = (&passed, &mut self.zones) {
+                let starts: Vec<u64> = group.lines.iter().map(|line| buffer.offset() + line.start as u64).collect();
+                zones.observe(&starts, &arrays)?;
+            }
             let matches = predicate.matches(&record_batch(schema, arrays, rows)?)?;
             let indices = matches.values().set_indices_u32();
             passed = Some(match passed {
@@ -246,6 +283,14 @@ impl CsvRows {
         for (column, builder) in self.plan.output.iter().zip(&mut self.output) {
             let fields = group.column(padded, column.field, passed.as_deref(), quoting);
             builder.append(&fields).map_err(|bad| bad_field(&self.location, buffer.offset(), column, &fields, &bad))?;
+        }
+        if let Some(positions) = &mut self.positions {
+            let offset = buffer.offset();
+            let mut note = |line: &Line| positions.push(offset + line.start as u64..offset + line.end as u64);
+            match &passed {
+                None => group.lines.iter().for_each(note),
+                Some(rows) => rows.iter().filter_map(|row| group.lines.get(*row as usize)).for_each(&mut note),
+            }
         }
         self.rows += rows;
         Ok(())

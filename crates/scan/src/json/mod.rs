@@ -6,17 +6,20 @@ mod records;
 pub(crate) mod token;
 mod typed;
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use bytes::Bytes;
 use pushdown::{Compression, Error, JsonOptions, JsonShape, Result};
 
 use crate::evaluate::Evaluator;
 use crate::limits::GROUP_RECORDS;
+use crate::output::record_batch;
+use crate::positions::{Extent, Parts, Positions, with_positions};
 use crate::text::records::{TextInput, TextOptions, too_long};
+use crate::zones::ZoneRecorder;
 use crate::{ObjectReader, ScanCounters, ScanOptions};
 use raw::RawRecords;
 use records::{Cut, Cutter};
@@ -35,6 +38,12 @@ pub(crate) struct JsonScan {
     group: usize,
     record_bytes: usize,
     compressed: bool,
+    /// Adds where each record lies; the schema is that of the batches with them.
+    positions: Option<SchemaRef>,
+    /// What is scanned instead of all of the object.
+    parts: Option<(Parts, Arc<dyn ObjectReader>)>,
+    /// Gathers what these columns hold in all records.
+    zones: Option<(ZoneRecorder, Vec<usize>)>,
     counters: Arc<ScanCounters>,
 }
 
@@ -49,7 +58,7 @@ impl JsonScan {
         predicate: Option<Evaluator>,
         options: &JsonOptions,
         reader: Arc<dyn ObjectReader>,
-        range: Option<Range<u64>>,
+        extent: &Extent,
         scan: &ScanOptions,
         counters: Arc<ScanCounters>,
     ) -> Result<Self> {
@@ -67,10 +76,18 @@ impl JsonScan {
             record_bytes: scan.record_bytes,
             rewrite: None,
         };
+        let (input, parts) = match extent.parts() {
+            None => (TextInput::open(reader, extent.range(), text, &counters)?, None),
+            Some(parts) => {
+                let parts = Parts::new(Arc::clone(&reader), parts);
+                let nothing = TextInput::of_part(Arc::clone(&reader), 0, Bytes::new(), scan.record_bytes);
+                (nothing, Some((parts, reader)))
+            }
+        };
         let from = if options.raw_tokens { options.from.as_slice() } else { &[] };
         Ok(Self {
             location,
-            input: TextInput::open(reader, range, text, &counters)?,
+            input,
             cutter: Cutter::new(options.shape, from, !options.raw_tokens),
             cut: Cut::default(),
             decode,
@@ -78,14 +95,42 @@ impl JsonScan {
             group: GROUP_RECORDS.min(scan.batch_rows.max(1)),
             record_bytes: scan.record_bytes,
             compressed: options.compression != Compression::None,
+            positions: extent.has_positions().then(|| with_positions(schema)),
+            parts,
+            zones: None,
             counters,
         })
+    }
+
+    /// Leaves behind what is seen of these columns in all records.
+    pub(crate) fn note_zones(&mut self, zones: ZoneRecorder, columns: Vec<usize>) {
+        self.zones = Some((zones, columns));
+    }
+
+    /// The first byte that belongs to the scan.
+    pub(crate) fn begin(&self) -> u64 {
+        self.input.range.start
+    }
+
+    /// The schema of the batches, `decoded` being that of the records' columns.
+    pub(crate) fn schema(&self, decoded: &SchemaRef) -> SchemaRef {
+        Arc::clone(self.positions.as_ref().unwrap_or(decoded))
     }
 
     /// The next rows that pass.
     pub(crate) async fn next(&mut self) -> Result<Option<RecordBatch>> {
         loop {
             if self.input.is_done() && self.cutter.may_end() {
+                if let Some((parts, reader)) = &mut self.parts
+                    && let Some((start, text)) = parts.next().await?
+                {
+                    self.input = TextInput::of_part(Arc::clone(reader), start, text, self.record_bytes);
+                    continue;
+                }
+                let end = self.input.range.end.min(self.input.buffer.offset());
+                if let Some((zones, _)) = &mut self.zones {
+                    zones.finish(end);
+                }
                 return Ok(None);
             }
             let buffer = &mut self.input.buffer;
@@ -108,8 +153,14 @@ impl JsonScan {
                 return Err(too_long(&self.location, offset + long.start as u64, self.record_bytes));
             }
             if self.cut.consumed == 0 && self.cut.records.is_empty() {
-                if whole && self.cutter.may_end() {
+                if whole && self.cutter.may_end() && self.parts.is_none() {
                     return Ok(None);
+                }
+                if whole && self.cutter.may_end() {
+                    // Blanks at the end of a part.
+                    let blanks = self.input.buffer.text().len();
+                    self.input.buffer.consume(blanks);
+                    continue;
                 }
                 if whole {
                     let message = format!("{}: the JSON text is cut off", self.location);
@@ -123,6 +174,12 @@ impl JsonScan {
                 continue;
             }
             let batch = if self.cut.records.is_empty() { None } else { Some(self.decode()?) };
+            if let (Some(batch), Some((zones, columns))) = (&batch, &mut self.zones) {
+                let starts: Vec<u64> = self.cut.records.iter().map(|record| offset + record.start as u64).collect();
+                let arrays: Vec<_> =
+                    columns.iter().filter_map(|column| batch.columns().get(*column).cloned()).collect();
+                zones.observe(&starts, &arrays)?;
+            }
             self.input.buffer.consume(self.cut.consumed);
             self.input.buffer.narrow();
             self.counters.rows_scanned.fetch_add(self.cut.records.len() as u64, Ordering::Relaxed);
@@ -147,6 +204,18 @@ impl JsonScan {
     }
 
     fn decode(&self) -> Result<RecordBatch> {
+        let batch = self.decode_columns()?;
+        let Some(schema) = &self.positions else { return Ok(batch) };
+        let offset = self.input.buffer.offset();
+        let mut positions = Positions::default();
+        for record in &self.cut.records {
+            positions.push(offset + record.start as u64..offset + record.end as u64);
+        }
+        let columns = batch.columns().iter().cloned().chain(positions.take()).collect();
+        record_batch(schema, columns, batch.num_rows())
+    }
+
+    fn decode_columns(&self) -> Result<RecordBatch> {
         let text = self.input.buffer.text();
         let decoded = match &self.decode {
             Decode::Typed(typed) => typed.decode(text, &self.cut.records),

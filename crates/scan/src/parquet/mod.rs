@@ -10,6 +10,7 @@ mod chunks;
 mod depth;
 mod nested;
 mod prune;
+mod rows;
 
 use std::ops::Range;
 use std::panic::AssertUnwindSafe;
@@ -32,12 +33,14 @@ use crate::errors::from_arrow;
 use crate::evaluate::Evaluator;
 use crate::limits::FOOTER_BYTES;
 use crate::output::map_columns;
+use crate::positions::{Extent, joined};
 use crate::{ObjectReader, ScanCounters, ScanOptions};
 use adapt::{Adapter, with_declared_text};
 use ahead::RowGroups;
 use chunks::Chunks;
 pub use chunks::parquet_metadata;
 use nested::Place;
+pub use prune::bounds_match;
 
 /// A scan of a Parquet object: the rows that pass, as the output's columns.
 pub(crate) struct ParquetScan {
@@ -51,6 +54,10 @@ pub(crate) struct ParquetScan {
     /// The predicate, where it is evaluated on whole batches of all columns.
     filter: Option<Evaluator>,
     range: Option<Range<u64>>,
+    /// The only rows that are read, by number, ascending.
+    only: Option<Vec<Range<u64>>>,
+    /// Where the next row lies, if that is asked for: its number.
+    position: Option<u64>,
     batch_rows: usize,
     row_group_bytes: u64,
     counters: Arc<ScanCounters>,
@@ -69,7 +76,7 @@ impl ParquetScan {
         predicate: Option<Expr>,
         columns: &[usize],
         reader: Arc<dyn ObjectReader>,
-        range: Option<Range<u64>>,
+        extent: &Extent,
         options: &ScanOptions,
         counters: Arc<ScanCounters>,
     ) -> Result<Self> {
@@ -85,7 +92,9 @@ impl ParquetScan {
             columns: columns.to_vec(),
             output,
             filter: None,
-            range,
+            range: extent.range(),
+            only: extent.parts().map(joined),
+            position: extent.has_positions().then_some(0),
             batch_rows: options.batch_rows.max(1),
             row_group_bytes: options.row_group_bytes,
             counters,
@@ -113,6 +122,9 @@ impl ParquetScan {
                 Ok(Some(batch)) if batch.num_rows() == 0 => {}
                 Ok(Some(batch)) => {
                     let batch = self.output.adapt(&batch)?;
+                    if let Some(next) = &mut self.position {
+                        return rows::numbered(&batch, next).map(Some);
+                    }
                     let Some(filter) = &self.filter else { return Ok(Some(batch)) };
                     let batch = filter.filter(&batch)?.project(&self.columns).map_err(from_arrow)?;
                     if batch.num_rows() > 0 {
@@ -127,9 +139,16 @@ impl ParquetScan {
     }
 
     async fn open(&mut self) -> Result<RowGroups> {
-        let metadata = Arc::new(parquet_metadata(&*self.reader, FOOTER_BYTES).await?);
+        let mut metadata = Arc::new(parquet_metadata(&*self.reader, FOOTER_BYTES).await?);
+        if self.only.is_some() {
+            metadata = rows::with_pages(metadata, &self.reader, &self.counters).await.map_err(|e| self.error(e))?;
+        }
         let arrow = self.arrow_metadata(&metadata)?;
         let groups = self.row_groups(&metadata, &arrow)?;
+        let (groups, selection) = match &self.only {
+            None => (groups, None),
+            Some(only) => rows::select(only, &metadata, &groups),
+        };
         self.check_sizes(&metadata, &groups)?;
         let rows: i64 =
             groups.iter().filter_map(|i| metadata.row_groups().get(*i)).map(RowGroupMetaData::num_rows).sum();
@@ -159,6 +178,9 @@ impl ParquetScan {
             .with_batch_size(self.batch_rows);
         if let Some(filter) = filter {
             builder = builder.with_row_filter(filter);
+        }
+        if let Some(selection) = selection {
+            builder = builder.with_row_selection(selection);
         }
         builder.build().map(RowGroups::new).map_err(|error| self.error(error))
     }

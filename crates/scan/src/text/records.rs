@@ -185,6 +185,14 @@ impl TextInput {
         Ok(Self { location, source, piece: Bytes::new(), buffer, range, partial })
     }
 
+    /// Text that was read already and holds whole records; it begins at `start` of the object.
+    pub(crate) fn of_part(reader: Arc<dyn ObjectReader>, start: u64, text: Bytes, record_bytes: usize) -> Self {
+        let location = reader.location().to_owned();
+        let source = TextSource::read(reader, text);
+        let buffer = TextBuffer::new(start, record_bytes);
+        Self { location, source, piece: Bytes::new(), buffer, range: 0..u64::MAX, partial: None }
+    }
+
     /// Waits until the buffer is ready to be cut. The caller has consumed all complete records in it.
     pub(crate) async fn fill(&mut self) -> Result<()> {
         loop {

@@ -39,6 +39,12 @@ impl TextSource {
         Self { reader, pieces, next: end, step: OVERSHOOT_BYTES * 4 }
     }
 
+    /// Text that was read already.
+    pub(crate) fn read(reader: Arc<dyn ObjectReader>, text: Bytes) -> Self {
+        let next = reader.size();
+        Self { reader, pieces: stream::once(async { Ok(text) }).boxed(), next, step: 0 }
+    }
+
     /// All text of a compressed object. Bytes scanned are counted here, as they come compressed.
     pub(crate) fn compressed(
         reader: Arc<dyn ObjectReader>,

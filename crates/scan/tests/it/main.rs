@@ -11,5 +11,7 @@ mod json;
 mod json_paths;
 mod parquet;
 mod parquet_types;
+mod positions;
 mod ranges;
 mod support;
+mod zones;

@@ -28,6 +28,7 @@ mod socket;
 mod stall;
 mod store;
 mod tls;
+mod zones;
 
 pub use config::{Backing, Gateway, NodeConfig, TlsFiles};
 pub use counters::Counters;

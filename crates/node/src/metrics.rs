@@ -117,6 +117,7 @@ impl Collector for Readings {
         out.gauge("requests_limit", "Requests allowed at once", limits.requests as f64)?;
 
         if let Some(scans) = scans.upgrade() {
+            out.gauge("zone_bytes", "Memory of what is known of values in objects", scans.zones().size_bytes() as f64)?;
             let scans = scans.figures();
             out.gauge("scans_active", "Scans running now", scans.active as f64)?;
             out.gauge("scans_limit", "Scans allowed at once", limits.selects as f64)?;

@@ -18,10 +18,14 @@ use crate::scans::Scans;
 use crate::server::Entrance;
 use crate::store::{BucketSettings, GatewayStore, LocalStore, Store, StoreError};
 use crate::tls::Tls;
+use crate::zones::ZoneCache;
 use crate::{Backing, Counters, Credentials, Keyring, Limits, NodeConfig, s3};
 
 /// Connections to the address for administration: a few readers of metrics and health.
 const ADMIN_CONNECTIONS: usize = 64;
+
+/// How often what scans learned is written to disk.
+const ZONES_SAVED: Duration = Duration::from_secs(30);
 
 /// A node that is serving. Dropping it stops it without waiting.
 pub struct Node {
@@ -55,8 +59,12 @@ pub async fn start(config: NodeConfig) -> Result<Node> {
     let counting = Arc::new(Counting::default());
     let durations = Durations::default();
     let limits = config.limits.clone();
-    let scans =
-        Scans::new(&limits).map_err(|error| Error::internal("cannot start the threads of scans").with_source(error))?;
+    let zones = match &config.backing {
+        Backing::Store(dir) => Some(dir.join("zones")),
+        Backing::Gateway(_) => None,
+    };
+    let scans = Scans::new(&limits, ZoneCache::new(limits.zone_bytes, zones))
+        .map_err(|error| Error::internal("cannot start the threads of scans").with_source(error))?;
     let scans = Arc::new(scans);
     let sources = Sources {
         counting: Arc::clone(&counting),
@@ -65,7 +73,7 @@ pub async fn start(config: NodeConfig) -> Result<Node> {
         limits: limits.clone(),
     };
     let health = Health::new(Metrics::new(sources, &durations), admin.is_some(), Arc::downgrade(&store));
-    let service = s3::service(Arc::clone(&store), &keyring, &config, Arc::clone(&counting), scans);
+    let service = s3::service(Arc::clone(&store), &keyring, &config, Arc::clone(&counting), Arc::clone(&scans));
     let answers = Answers::new(service, Arc::clone(&health), Arc::clone(&counting), durations, limits.clone());
 
     let (stop, stopped) = (CancellationToken::new(), CancellationToken::new());
@@ -105,7 +113,12 @@ pub async fn start(config: NodeConfig) -> Result<Node> {
                 admin.serve(over.cancelled()).await;
             }
         };
-        tokio::join!(serving, administration);
+        tokio::select! {
+            _ = async { tokio::join!(serving, administration) } => {}
+            () = save_zones(&scans) => {}
+        }
+        let last = spawn_blocking(move || scans.zones().save());
+        drop(last.await);
         released(store).await;
     });
     tracing::info!(%address, "serving");
@@ -162,6 +175,15 @@ fn open(config: &NodeConfig) -> Result<Opened> {
             let store = Arc::new(GatewayStore::open(gateway, limits)?);
             Ok(Opened { store, keyring, credentials_file: None })
         }
+    }
+}
+
+/// Keeps what scans learned, now and then, for as long as the node serves.
+async fn save_zones(scans: &Arc<Scans>) {
+    loop {
+        tokio::time::sleep(ZONES_SAVED).await;
+        let scans = Arc::clone(scans);
+        drop(spawn_blocking(move || scans.zones().save()).await);
     }
 }
 

@@ -1,4 +1,5 @@
-//! Where scans run: turns, a bounded queue before them, threads of their own and an account of their CPU time.
+//! Where scans run: turns, a bounded queue before them, threads of their own, an account of their CPU time, and what
+//! they learned.
 //!
 //! A scan is the one request that costs more CPU than network. So a node runs a bounded number at once, lets a
 //! bounded number wait for a bounded time, and tells everyone else to slow down. Scans have threads of their
@@ -20,6 +21,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::Limits;
 use crate::record::RequestRecord;
+use crate::zones::ZoneCache;
 
 /// The scans of a node.
 #[derive(Debug)]
@@ -30,6 +32,7 @@ pub(crate) struct Scans {
     /// Taken by the drop only.
     runtime: Option<Runtime>,
     account: Account,
+    zones: ZoneCache,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +66,7 @@ pub(crate) struct ScanFigures {
 pub(crate) struct Saturated;
 
 impl Scans {
-    pub fn new(limits: &Limits) -> io::Result<Self> {
+    pub fn new(limits: &Limits, zones: ZoneCache) -> io::Result<Self> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(limits.select_threads.max(1))
             .thread_name("scan")
@@ -76,7 +79,13 @@ impl Scans {
             limits,
             runtime: Some(runtime),
             account: Account::default(),
+            zones,
         })
+    }
+
+    /// What scans learned of the objects.
+    pub fn zones(&self) -> &ZoneCache {
+        &self.zones
     }
 
     /// Waits for a turn, first come, first served.
@@ -205,7 +214,7 @@ mod tests {
 
     fn scans(selects: usize, waiting: usize, wait: Duration) -> Arc<Scans> {
         let limits = Limits { selects, selects_waiting: waiting, select_wait: wait, ..Limits::default() };
-        Arc::new(Scans::new(&limits).unwrap())
+        Arc::new(Scans::new(&limits, ZoneCache::new(0, None)).unwrap())
     }
 
     #[tokio::test]

@@ -18,7 +18,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{Desk, failure, open};
 use crate::counters::Counting;
 use crate::record::RequestRecord;
-use crate::scans::{Bill, Turn};
+use crate::scans::{Bill, Scans, Turn};
 use crate::store::Store;
 
 /// Batches between the scans and the socket.
@@ -52,6 +52,7 @@ struct Work {
     totals: Totals,
     counting: Arc<Counting>,
     record: Arc<RequestRecord>,
+    scans: Arc<Scans>,
 }
 
 #[derive(Default)]
@@ -60,6 +61,7 @@ struct Totals {
     rows_scanned: AtomicU64,
     row_groups_scanned: AtomicU64,
     row_groups_pruned: AtomicU64,
+    bytes_pruned: AtomicU64,
 }
 
 impl Scanning {
@@ -86,6 +88,7 @@ impl Scanning {
             totals: Totals::default(),
             counting: Arc::clone(&desk.counting),
             record: Arc::clone(&desk.record),
+            scans: Arc::clone(&desk.scans),
         });
         let (sender, pieces) = channel(BATCHES_AHEAD);
         // A LIMIT takes its rows from as few splits as have them.
@@ -113,12 +116,14 @@ impl Scanning {
 
     /// What the splits took so far.
     pub fn figures(&self) -> RouteStats {
-        let Totals { bytes_scanned, rows_scanned, row_groups_scanned, row_groups_pruned } = &self.work.totals;
+        let Totals { bytes_scanned, rows_scanned, row_groups_scanned, row_groups_pruned, bytes_pruned } =
+            &self.work.totals;
         RouteStats {
             bytes_scanned: bytes_scanned.load(Relaxed),
             rows_scanned: rows_scanned.load(Relaxed),
             row_groups_scanned: row_groups_scanned.load(Relaxed),
             row_groups_pruned: row_groups_pruned.load(Relaxed),
+            bytes_pruned: bytes_pruned.load(Relaxed),
             ..RouteStats::default()
         }
     }
@@ -152,7 +157,9 @@ impl Work {
         let seen = Seen { counters: Arc::default(), totals: &self.totals };
         let counters = Arc::clone(&seen.counters);
         let range = split.range.clone();
-        let mut batches = scan(fragment, Arc::new(object.data), range, self.options.clone(), counters)?;
+        let zones = self.scans.zones().of(&self.bucket, &split.key, &object.meta.etag);
+        let options = ScanOptions { zones: Some(zones), ..self.options.clone() };
+        let mut batches = scan(fragment, Arc::new(object.data), range, options, counters)?;
         while let Some(batch) = batches.next().await {
             let batch = batch?;
             if batch.num_rows() == 0 {
@@ -203,5 +210,6 @@ impl Drop for Seen<'_> {
         add(&self.totals.rows_scanned, &self.counters.rows_scanned);
         add(&self.totals.row_groups_scanned, &self.counters.row_groups_scanned);
         add(&self.totals.row_groups_pruned, &self.counters.row_groups_pruned);
+        add(&self.totals.bytes_pruned, &self.counters.bytes_pruned);
     }
 }

@@ -31,6 +31,9 @@ pub struct RouteStats {
     /// Row groups of Parquet that statistics ruled out.
     #[prost(uint64, tag = "4")]
     pub row_groups_pruned: u64,
+    /// Bytes of text that was passed over, as nothing in it can match: earlier scans saw what it holds.
+    #[prost(uint64, tag = "7")]
+    pub bytes_pruned: u64,
     /// Bytes of batches or ranges returned, without framing.
     #[prost(uint64, tag = "5")]
     pub bytes_returned: u64,

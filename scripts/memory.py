@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Peak memory of engine and node while a large CSV object is scanned, at levels none and select. Needs Linux.
+"""Peak memory of engine and node while a large CSV object is scanned, at every level. Needs Linux.
 
     scripts/memory.py --scale 7.2 --binary target/release/pushdowndb        lineitem as one object of about 5 GB
 
@@ -55,7 +55,7 @@ def main():
                            env=env, check=True)
             worst = 0.0
             for name, sql in QUERIES.items():
-                for level in ("none", "select"):
+                for level in ("none", "select", "fragment"):
                     pathlib.Path(f"/proc/{node.pid}/clear_refs").write_text("5")
                     stats = folder / "stats.json"
                     command = [args.binary, "--set", f"pushdown.level={level}",
@@ -73,7 +73,7 @@ def main():
                         sys.exit(f"{name} at {level} failed")
                     usage = json.loads([l for l in stats.read_text().splitlines() if l.startswith("{")][-1])
                     worst = max(worst, peak, peak_mb(node.pid))
-                    print(f"{name:<12} {level:<7} engine {peak:6.0f} MB  node {peak_mb(node.pid):6.0f} MB  {usage['rows']:>9} rows  "
+                    print(f"{name:<12} {level:<8} engine {peak:6.0f} MB  node {peak_mb(node.pid):6.0f} MB  {usage['rows']:>9} rows  "
                           f"{usage['bytes_network'] / 1e6:9.1f} MB over the network  {usage['wall_s']:6.1f} s", flush=True)
         finally:
             node.terminate()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """TPC-H and the operator queries against known answers, wherever the data lies and whatever is pushed.
 
-    scripts/tpch.py --scale 1                         CSV and Parquet, node and MinIO, levels none and select
+    scripts/tpch.py --scale 1                         CSV and Parquet, node and MinIO, every level
     scripts/tpch.py --servers node --formats csv      part of it
     scripts/tpch.py --queries q06,op_filter_1em4      some queries
 
@@ -128,7 +128,7 @@ def main():
     parser.add_argument("--scale", default="1")
     parser.add_argument("--servers", default="node,minio")
     parser.add_argument("--formats", default="csv,parquet")
-    parser.add_argument("--levels", default="none,select")
+    parser.add_argument("--levels", default="none,select,fragment", help="MinIO is not asked for level fragment")
     parser.add_argument("--queries", default="")
     parser.add_argument("--parts", default="1")
     parser.add_argument("--binary", default=os.environ.get("PUSHDOWNDB", "pushdowndb"))
@@ -148,6 +148,8 @@ def main():
                     subprocess.run([args.binary, "generate", "tpch", "--scale", args.scale, "--format", fmt, "--parts",
                                     args.parts, "--to", target, "--create-bucket"], env=env, check=True)
                     for level in args.levels.split(","):
+                        if level == "fragment" and server != "node":
+                            continue
                         for name in names:
                             sql = (QUERIES / f"{name}.sql").read_text()
                             stats = pathlib.Path(folder) / "stats.json"
@@ -175,15 +177,17 @@ def main():
                 process.terminate()
                 process.wait()
 
-    print("\nbytes over the network at level select, in % of level none")
-    columns = [(f, s) for s in args.servers.split(",") for f in args.formats.split(",")]
-    print("query".ljust(22) + "".join(f"{s} {f}".rjust(16) for f, s in columns))
+    print("\nbytes over the network, in % of level none")
+    pushed = [level for level in args.levels.split(",") if level != "none"]
+    columns = [(f, s, l) for s in args.servers.split(",") for l in pushed for f in args.formats.split(",")
+               if (s, l) != ("minio", "fragment")]
+    print("query".ljust(22) + "".join(f"{s} {f} {l}".rjust(23) for f, s, l in columns))
     for name in names:
         cells = []
-        for f, s in columns:
-            none, select = sizes.get((name, f, s, "none")), sizes.get((name, f, s, "select"))
-            cells.append(f"{100 * select / none:.2f} %" if none and select is not None else "-")
-        print(name.ljust(22) + "".join(c.rjust(16) for c in cells))
+        for f, s, level in columns:
+            none, some = sizes.get((name, f, s, "none")), sizes.get((name, f, s, level))
+            cells.append(f"{100 * some / none:.3f} %" if none and some is not None else "-")
+        print(name.ljust(22) + "".join(c.rjust(23) for c in cells))
     print(f"\n{len(sizes) - len(failures)} passed, {len(failures)} failed")
     sys.exit(1 if failures else 0)
 

@@ -16,7 +16,7 @@ extensions_options! {
         pub filter: String, default = "auto".to_string()
         /// Where aggregates without groups run: auto, compute, storage
         pub aggregate: String, default = "auto".to_string()
-        /// How ORDER BY with a LIMIT runs: auto, compute, sampling
+        /// How ORDER BY with a LIMIT runs: auto, compute, sampling, storage
         pub top_k: String, default = "auto".to_string()
         /// The prices of the bill: paper, paper-egress, or the path of a TOML file
         pub price_book: String, default = "paper".to_string()
@@ -63,6 +63,8 @@ pub enum TopKStrategy {
     Compute,
     /// A sample bounds the rows that storage sends.
     Sampling,
+    /// Storage sends the first rows of each split, where it can.
+    Storage,
 }
 
 impl PushdownOptions {
@@ -98,7 +100,8 @@ impl PushdownOptions {
             "auto" => Ok(TopKStrategy::Auto),
             "compute" => Ok(TopKStrategy::Compute),
             "sampling" => Ok(TopKStrategy::Sampling),
-            other => Err(unknown("top_k", other, "auto, compute, sampling")),
+            "storage" => Ok(TopKStrategy::Storage),
+            other => Err(unknown("top_k", other, "auto, compute, sampling, storage")),
         }
     }
 

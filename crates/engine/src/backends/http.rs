@@ -3,7 +3,7 @@
 //! Counting here, below object_store, sees retries, listings and aborted downloads as they really happened.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use async_trait::async_trait;
 use http::Method;
@@ -13,6 +13,7 @@ use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpResponseBody, HttpService, ReqwestConnector,
 };
 use pushdown::Profile;
+use pushdown::wire::{QUERY, VERSION_HEADER, common_version};
 use pushdowndb_cost::{Meter, RequestKind};
 
 /// What is learned about an endpoint while talking to it.
@@ -20,6 +21,9 @@ use pushdowndb_cost::{Meter, RequestKind};
 pub(crate) struct EndpointState {
     profile: std::sync::OnceLock<Profile>,
     select_refused: AtomicBool,
+    /// The version of the fragment route that both sides speak, by the last answer that told; 0 is none.
+    fragment: AtomicU32,
+    fragment_refused: AtomicBool,
 }
 
 impl EndpointState {
@@ -36,6 +40,27 @@ impl EndpointState {
     /// Remembers that it refuses S3 Select.
     pub(crate) fn refuse_select(&self) {
         self.select_refused.store(true, Ordering::Relaxed);
+    }
+
+    /// The version of the fragment route to speak with it, unless it refused one.
+    pub(crate) fn fragment(&self) -> Option<u32> {
+        let version = self.fragment.load(Ordering::Relaxed);
+        (version != 0 && !self.fragment_refused.load(Ordering::Relaxed)).then_some(version)
+    }
+
+    /// Remembers that it refuses fragments.
+    pub(crate) fn refuse_fragment(&self) {
+        self.fragment_refused.store(true, Ordering::Relaxed);
+    }
+
+    fn learn(&self, headers: &http::HeaderMap) {
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        if let Some(server) = text(http::header::SERVER.as_str()) {
+            self.profile.get_or_init(|| Profile::from_server_header(server));
+        }
+        if let Some(versions) = text(VERSION_HEADER) {
+            self.fragment.store(common_version(versions).unwrap_or(0), Ordering::Relaxed);
+        }
     }
 }
 
@@ -94,9 +119,7 @@ impl HttpService for MeteredHttp {
             meter.sent(sent);
         });
         let response = self.connections.client.execute(request).await?;
-        if let Some(server) = response.headers().get(http::header::SERVER).and_then(|v| v.to_str().ok()) {
-            self.connections.state.profile.get_or_init(|| Profile::from_server_header(server));
-        }
+        self.connections.state.learn(response.headers());
         let meters = self.meters.clone();
         let (parts, body) = response.into_parts();
         let body = body.map_frame(move |frame| {
@@ -124,6 +147,7 @@ fn kind(method: &Method, query: &str) -> RequestKind {
         Method::GET if has("list-type") || has("uploads") => RequestKind::List,
         Method::GET => RequestKind::Get,
         Method::POST if has("select") => RequestKind::Select,
+        Method::POST if has(QUERY) => RequestKind::Fragment,
         Method::POST if has("delete") => RequestKind::Delete,
         _ => RequestKind::Put,
     }
@@ -138,6 +162,7 @@ mod tests {
         assert!(matches!(kind(&Method::GET, ""), RequestKind::Get));
         assert!(matches!(kind(&Method::GET, "list-type=2&prefix=a"), RequestKind::List));
         assert!(matches!(kind(&Method::POST, "select&select-type=2"), RequestKind::Select));
+        assert!(matches!(kind(&Method::POST, "pushdowndb-fragment"), RequestKind::Fragment));
         assert!(matches!(kind(&Method::POST, "uploads"), RequestKind::Put));
         assert!(matches!(kind(&Method::PUT, "partNumber=1&uploadId=x"), RequestKind::Put));
     }

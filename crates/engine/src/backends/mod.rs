@@ -2,7 +2,9 @@
 
 mod bucket;
 mod credentials;
+mod fragment;
 mod http;
+mod post;
 mod reader;
 mod retry;
 mod select;
@@ -29,11 +31,13 @@ use crate::error::from_object_store;
 use crate::settings::PushdownOptions;
 use crate::table::DataObject;
 
+pub(crate) use fragment::{FragmentClient, SplitPiece};
 pub(crate) use http::Meters;
 pub(crate) use retry::Retry;
 pub(crate) use select::{Piece, SelectClient, SelectedObject};
 
 use http::Connections;
+use post::Poster;
 use reader::StoreReader;
 
 /// How to reach S3 and as whom. What is not said here comes from the standard `AWS_*` variables.
@@ -256,14 +260,20 @@ impl Backend {
     }
 
     /// What this store can do. A declared profile wins over what the server says of itself; a server that
-    /// was never heard of, or that refused S3 Select before, gets plain reads.
+    /// was never heard of, or that refused S3 Select before, gets plain reads. Which version of the fragment route it
+    /// speaks, a node says in its answers.
     pub(crate) fn capability(&self, declared: Option<Profile>) -> Capability {
         let Kind::S3(s3) = &self.kind else { return Profile::Plain.capability() };
         let state = s3.connections.state();
+        let profile = declared.or_else(|| state.profile()).unwrap_or(Profile::Plain);
+        let mut capability = profile.capability();
         if state.refuses_select() {
-            return Profile::Plain.capability();
+            capability.select = None;
         }
-        declared.or_else(|| state.profile()).unwrap_or(Profile::Plain).capability()
+        if profile == Profile::PushdownDb {
+            capability.fragment = state.fragment();
+        }
+        capability
     }
 
     /// The address of an object, for people.
@@ -306,10 +316,20 @@ impl Backend {
 
     /// A client for this store's S3 Select.
     pub(crate) fn select_client(&self, meters: &Meters, options: &PushdownOptions) -> Result<SelectClient> {
-        let Kind::S3(s3) = &self.kind else {
-            return Err(Error::unsupported(format!("{} has no S3 Select", self.name)));
-        };
-        Ok(SelectClient {
+        let poster = self.poster(meters, options)?;
+        Ok(SelectClient(poster.ok_or_else(|| Error::unsupported(format!("{} has no S3 Select", self.name)))?))
+    }
+
+    /// A client for this store's fragment route.
+    pub(crate) fn fragment_client(&self, meters: &Meters, options: &PushdownOptions) -> Result<FragmentClient> {
+        let poster = self.poster(meters, options)?;
+        let poster = poster.ok_or_else(|| Error::unsupported(format!("{} has no fragment route", self.name)))?;
+        Ok(FragmentClient { poster, meters: meters.clone() })
+    }
+
+    fn poster(&self, meters: &Meters, options: &PushdownOptions) -> Result<Option<Poster>> {
+        let Kind::S3(s3) = &self.kind else { return Ok(None) };
+        Ok(Some(Poster {
             http: s3.connections.metered(meters.clone()).client(),
             state: Arc::clone(s3.connections.state()),
             bucket_url: s3.bucket_url.clone(),
@@ -317,7 +337,7 @@ impl Backend {
             credentials: s3.credentials()?,
             requester_pays: s3.requester_pays,
             idle_timeout: options.idle_timeout(),
-        })
+        }))
     }
 }
 

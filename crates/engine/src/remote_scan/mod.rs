@@ -10,10 +10,13 @@
 //! ```
 
 pub(crate) mod estimate;
+mod fragment;
 mod run;
 mod sample;
 mod splits;
 mod wire;
+
+pub(crate) use run::moved;
 
 use std::fmt;
 use std::sync::Arc;
@@ -48,7 +51,7 @@ use crate::error::to_datafusion;
 use crate::query::QueryContext;
 use crate::settings::PushdownOptions;
 use crate::strategies::filter::{Choice, Route};
-use crate::strategies::top_k::{Sample, TopK};
+use crate::strategies::top_k::{LiveTopK, Plan, Sample, TopK};
 use crate::strategies::{aggregate, filter, top_k};
 use crate::table::{DataObject, TableDefinition};
 use splits::ScanSplit;
@@ -141,6 +144,8 @@ pub(crate) struct RemoteScanExec {
     capability: Capability,
     partitions: Vec<Vec<ScanSplit>>,
     sampling: Option<Sampling>,
+    /// Where storage sends only the first rows: what all partitions know of these.
+    live: Option<Arc<LiveTopK>>,
     schema: SchemaRef,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -158,21 +163,32 @@ impl RemoteScanExec {
     pub(crate) fn new(spec: ScanSpec) -> Result<Self> {
         let fragment = spec.fragment();
         let capability = spec.backend.capability(spec.table.backend);
-        let choice = match spec.aggregate {
+        let mut choice = match spec.aggregate {
             Some(_) => aggregate::choose(&fragment, &capability, &spec.options)?,
             None => filter::choose(&fragment, &capability, &spec.options)?,
         };
-        let split_bytes = matches!(choice, Choice::Storage { .. }).then_some(spec.options.split_bytes);
+        let (mut sampling, mut live) = (None, None);
+        if let Some(top_k) = &spec.top_k {
+            let bytes = spec.objects.iter().map(|object| object.size).sum();
+            match top_k::choose(top_k, &fragment, bytes, &capability, &spec.options)? {
+                Some(Plan::Sample(sample)) => {
+                    sampling = Some(Sampling { top_k: top_k.clone(), sample, bound: Arc::default() });
+                }
+                Some(Plan::Storage(request)) => {
+                    choice = Choice::Storage { request, exact: true, route: Route::Fragment };
+                    live = Some(Arc::new(LiveTopK::new(top_k)));
+                }
+                None => {}
+            }
+        }
+        let split_bytes = match &choice {
+            Choice::Compute(_) => None,
+            // What is returned once per split is asked of few splits.
+            Choice::Storage { route: Route::Fragment, .. } if spec.aggregate.is_some() || live.is_some() => None,
+            Choice::Storage { .. } => Some(spec.options.split_bytes),
+        };
         let splittable = |object: &DataObject| can_be_cut(&spec, &choice, &capability, object);
         let partitions = splits::deal(&spec.objects, splittable, split_bytes, spec.partitions);
-        let sampling = match &spec.top_k {
-            Some(top_k) => {
-                let bytes = spec.objects.iter().map(|object| object.size).sum();
-                let sample = top_k::choose(top_k, &fragment, bytes, &capability, &spec.options)?;
-                sample.map(|sample| Sampling { top_k: top_k.clone(), sample, bound: Arc::default() })
-            }
-            None => None,
-        };
         let schema = spec.output_schema()?;
         let properties = PlanProperties::new(
             EquivalenceProperties::new(Arc::clone(&schema)),
@@ -186,6 +202,7 @@ impl RemoteScanExec {
             capability,
             partitions,
             sampling,
+            live,
             schema,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -206,13 +223,14 @@ impl RemoteScanExec {
         Ok(matches!(scan.choice, Choice::Storage { .. }).then_some(scan))
     }
 
-    /// The same scan leaving out what cannot be among the first k, if a sample can tell storage what that is.
+    /// The same scan leaving out what cannot be among the first k, if storage orders rows or a sample can tell it what
+    /// that is.
     pub(crate) fn with_top_k(&self, top_k: TopK) -> Result<Option<Self>> {
         if self.spec.aggregate.is_some() || self.spec.limit.is_some() {
             return Ok(None);
         }
         let scan = Self::new(ScanSpec { top_k: Some(top_k), ..self.spec.clone() })?;
-        Ok(scan.sampling.is_some().then_some(scan))
+        Ok((scan.sampling.is_some() || scan.live.is_some()).then_some(scan))
     }
 
     /// The second phase of a top-k: the scan without its top-k, up to the bound.
@@ -236,6 +254,7 @@ impl RemoteScanExec {
     pub(crate) fn estimate(&self) -> Usage {
         let bytes = self.bytes();
         let pushed = matches!(self.choice, Choice::Storage { .. });
+        let by_fragments = matches!(self.choice, Choice::Storage { route: Route::Fragment, .. });
         let network = estimate::network_bytes(&self.fragment, pushed, bytes);
         let requests = self.partitions.iter().map(Vec::len).sum::<usize>() as u64;
         let local = self.spec.backend.name().starts_with("file:");
@@ -243,8 +262,11 @@ impl RemoteScanExec {
             bytes_network: if local { 0 } else { network },
             bytes_scanned: if pushed { bytes } else { 0 },
             bytes_returned: if pushed { network } else { 0 },
+            bytes_scanned_by_fragments: if by_fragments { bytes } else { 0 },
+            bytes_returned_by_fragments: if by_fragments { network } else { 0 },
             requests: match (local, pushed) {
                 (true, _) => Requests::default(),
+                (_, true) if by_fragments => Requests { fragment: requests, ..Requests::default() },
                 (_, true) => Requests { select: requests, ..Requests::default() },
                 (_, false) => Requests { get: requests, ..Requests::default() },
             },
@@ -289,6 +311,8 @@ impl RemoteScanExec {
                 let residual = if *exact { "none".to_owned() } else { filter(&self.fragment.predicate) };
                 let limit = request.limit.map(|n| format!(", limit={n}")).unwrap_or_default();
                 let level = route.level();
+                let order = self.live.as_ref().map(|live| format!(", top-k=[{}]", live.display(schema)));
+                let limit = order.unwrap_or(limit);
                 format!(
                     "level={level} ({}), storage: {what}, filter=[{}]{limit}, residual=[{residual}]",
                     self.capability.profile.name(),

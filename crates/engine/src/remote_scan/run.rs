@@ -1,4 +1,5 @@
-//! Running a scan: split by split, in storage or on plain reads, with retries and fall-back.
+//! Running a scan: split by split, in storage or on plain reads, with retries and fall-back. On the fragment route
+//! (`fragment`) several splits are asked for at once.
 //!
 //! **No row twice, none lost.** The rows of a pushed split are held back until the answer's End frame was
 //! seen and the object was found unchanged; until then a failure re-does the whole split, by another request
@@ -25,24 +26,31 @@ use tracing::warn;
 
 use super::splits::ScanSplit;
 use super::wire::WireDecoder;
-use super::{RemoteScanExec, ScanSpec};
+use super::{RemoteScanExec, ScanSpec, fragment};
 use crate::backends::{Meters, Piece, Retry, SelectedObject};
 use crate::error::to_datafusion;
 use crate::query::QueryContext;
 use crate::strategies::filter::{Choice, Route};
+use crate::strategies::top_k::LiveTopK;
 use crate::table::DataObject;
+
+/// What the groups of a partial aggregate may take in memory for each partition, where plain reads stand in.
+pub(super) const PARTIAL_GROUP_BYTES: usize = 32 * 1024 * 1024;
 
 /// One partition of a scan while it runs.
 pub(super) struct Run {
-    spec: ScanSpec,
-    fragment: Arc<Fragment>,
+    pub(super) spec: ScanSpec,
+    pub(super) fragment: Arc<Fragment>,
     choice: Choice,
     dialect: Option<pushdown::Dialect>,
     schema: SchemaRef,
-    query: Arc<QueryContext>,
+    pub(super) query: Arc<QueryContext>,
     /// Counts this operator's traffic, beside the query's meter.
     meter: Arc<Meter>,
-    splits: Mutex<VecDeque<ScanSplit>>,
+    /// What workers take at a time: a split, or some that one request asks for.
+    splits: Mutex<VecDeque<Vec<ScanSplit>>>,
+    /// What is known of the first rows so far, where storage sends only those.
+    pub(super) live: Option<Arc<LiveTopK>>,
 }
 
 impl Run {
@@ -53,8 +61,17 @@ impl Run {
         partition: usize,
     ) -> Result<SendableRecordBatchStream> {
         let pushed = matches!(scan.choice, Choice::Storage { .. });
-        let workers = if pushed { scan.spec.options.requests.min(splits.len()) } else { 1 }.max(1);
         query.progress.expect(splits.len() as u64, splits.iter().map(|s| s.bytes(&scan.spec.objects)).sum());
+        let requests = if pushed { scan.spec.options.requests } else { 1 };
+        let splits: VecDeque<_> = match &scan.choice {
+            Choice::Storage { route: Route::Fragment, .. } => {
+                let format = |object: &DataObject| scan.spec.table.format_of(object);
+                let fits = |a: &DataObject, b: &DataObject| a.columns == b.columns && format(a) == format(b);
+                fragment::requests(splits, &scan.spec.objects, requests, fits).into()
+            }
+            _ => splits.into_iter().map(|split| vec![split]).collect(),
+        };
+        let workers = requests.min(splits.len()).max(1);
         let run = Arc::new(Self {
             spec: scan.spec.clone(),
             fragment: Arc::clone(&scan.fragment),
@@ -63,7 +80,8 @@ impl Run {
             schema: Arc::clone(&scan.schema),
             query,
             meter: Arc::default(),
-            splits: Mutex::new(splits.into()),
+            splits: Mutex::new(splits),
+            live: scan.live.clone(),
         });
         let metrics = ScanMetrics::new(&scan.metrics, partition);
         let running = Arc::new(Running { run: Arc::clone(&run), metrics });
@@ -84,22 +102,41 @@ impl Run {
     async fn work(&self, out: &Sender<datafusion::common::Result<RecordBatch>>) -> Result<()> {
         loop {
             let next = self.splits.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-            let Some(split) = next else { return Ok(()) };
-            let bytes = split.bytes(&self.spec.objects);
-            let object = self.spec.objects.get(split.object).ok_or_else(|| Error::internal("a split of no object"))?;
-            let task = SplitTask { run: self, object, split: &split, out };
+            let Some(splits) = next else { return Ok(()) };
             let wanted = tokio::select! {
-                done = task.run() => done?,
+                done = self.run_splits(&splits, out) => done?,
                 error = self.query.exceeded() => return Err(error),
             };
             if !wanted {
                 return Ok(());
             }
-            self.query.progress.finish(bytes);
         }
     }
 
-    fn meters(&self) -> Meters {
+    async fn run_splits(
+        &self,
+        splits: &[ScanSplit],
+        out: &Sender<datafusion::common::Result<RecordBatch>>,
+    ) -> Result<bool> {
+        if let Choice::Storage { request, route: Route::Fragment, .. } = &self.choice {
+            return self.run_fragment(request, splits, out).await;
+        }
+        for split in splits {
+            if !SplitTask::new(self, split, out)?.run().await? {
+                return Ok(false);
+            }
+            self.query.progress.finish(split.bytes(&self.spec.objects));
+        }
+        Ok(true)
+    }
+
+    /// Says that storage is no longer asked.
+    pub(super) fn fall_back(&self, error: &Error) {
+        warn!(%error, "falling back to plain reads");
+        self.query.meter.strategy(format!("{}: fell back to GET: {error}", self.spec.name));
+    }
+
+    pub(super) fn meters(&self) -> Meters {
         Meters(vec![Arc::clone(&self.query.meter), Arc::clone(&self.meter)])
     }
 }
@@ -123,6 +160,7 @@ struct ScanMetrics {
     returned: Count,
     get: Count,
     select: Count,
+    fragment: Count,
     head: Count,
 }
 
@@ -135,6 +173,7 @@ impl ScanMetrics {
             returned: counter("bytes_returned"),
             get: counter("requests_get"),
             select: counter("requests_select"),
+            fragment: counter("requests_fragment"),
             head: counter("requests_head"),
         }
     }
@@ -147,6 +186,7 @@ impl ScanMetrics {
         add(&self.returned, usage.bytes_returned);
         add(&self.get, usage.requests.get);
         add(&self.select, usage.requests.select);
+        add(&self.fragment, usage.requests.fragment);
         add(&self.head, usage.requests.head);
     }
 }
@@ -164,21 +204,35 @@ impl From<Error> for Failure {
     }
 }
 
-struct SplitTask<'a> {
-    run: &'a Run,
-    object: &'a DataObject,
-    split: &'a ScanSplit,
+pub(super) struct SplitTask<'a> {
+    pub(super) run: &'a Run,
+    pub(super) object: &'a DataObject,
+    pub(super) split: &'a ScanSplit,
     out: &'a Sender<datafusion::common::Result<RecordBatch>>,
 }
 
+impl<'a> SplitTask<'a> {
+    pub(super) fn new(
+        run: &'a Run,
+        split: &'a ScanSplit,
+        out: &'a Sender<datafusion::common::Result<RecordBatch>>,
+    ) -> Result<Self> {
+        let object = run.spec.objects.get(split.object).ok_or_else(|| Error::internal("a split of no object"))?;
+        Ok(Self { run, object, split, out })
+    }
+}
+
 impl SplitTask<'_> {
+    /// No bytes, no records: nothing to ask a server about, unless an aggregate of nothing is due.
+    pub(super) fn is_empty(&self) -> bool {
+        let rows = self.run.spec.aggregate.is_none();
+        self.object.size == 0 && rows && !matches!(self.run.fragment.format, pushdown::Format::Parquet)
+    }
+
     /// Runs the split; `false` when nobody wants rows any more.
     async fn run(&self) -> Result<bool> {
-        if self.object.size == 0 {
-            // No bytes, no records: nothing to ask a server about, unless an aggregate of nothing is due.
-            if self.run.spec.aggregate.is_none() && !matches!(self.run.fragment.format, pushdown::Format::Parquet) {
-                return Ok(true);
-            }
+        if self.is_empty() {
+            return Ok(true);
         }
         match &self.run.choice {
             Choice::Storage { request, exact, route: Route::Select } => self.pushed(request, *exact).await,
@@ -186,12 +240,12 @@ impl SplitTask<'_> {
         }
     }
 
-    fn location(&self) -> String {
+    pub(super) fn location(&self) -> String {
         self.run.spec.backend.address(&self.object.path)
     }
 
     /// The fragment as it reads this object.
-    fn adapted(&self, fragment: &Fragment) -> Fragment {
+    pub(super) fn adapted(&self, fragment: &Fragment) -> Fragment {
         let mut adapted = match &self.object.columns {
             Some(columns) => columns.adapt(fragment),
             None => fragment.clone(),
@@ -231,12 +285,11 @@ impl SplitTask<'_> {
             }
         };
         // Reading plainly tells the same story in full: the rows, or the error with its place.
-        warn!(%error, "falling back to plain reads");
-        self.run.query.meter.strategy(format!("{}: fell back to GET: {error}", self.run.spec.name));
+        self.run.fall_back(&error);
         self.plain().await
     }
 
-    async fn plain(&self) -> Result<bool> {
+    pub(super) async fn plain(&self) -> Result<bool> {
         let spec = &self.run.spec;
         let reader = spec.backend.reader(self.object, &self.run.meters(), &spec.options)?;
         let fragment = Arc::new(self.adapted(&self.run.fragment));
@@ -281,7 +334,7 @@ impl SplitTask<'_> {
         let (mut decoder, wire_schema) = WireDecoder::new(&adapted, output, &location)?;
         let rest = Residual::new(self, request, exact, &wire_schema)?;
 
-        let mut held = Held { batches: Vec::new(), bytes: 0, released: false };
+        let mut held = Held::default();
         let outcome = self.receive(&client, &object, &message, &mut decoder, &rest, &mut held).await;
         match outcome {
             Ok(true) => {}
@@ -349,7 +402,7 @@ impl SplitTask<'_> {
 
     /// From the object's columns, in the scan's order, to the scan's output: columns of the path are added,
     /// partial results get the types of the states.
-    fn assemble(&self, batch: RecordBatch) -> Result<RecordBatch> {
+    pub(super) fn assemble(&self, batch: RecordBatch) -> Result<RecordBatch> {
         let spec = &self.run.spec;
         let internal =
             |e: arrow::error::ArrowError| Error::internal(format!("a batch that does not fit its scan: {e}"));
@@ -388,27 +441,29 @@ impl SplitTask<'_> {
         RecordBatch::try_new_with_options(Arc::clone(&self.run.schema), columns, &options).map_err(internal)
     }
 
-    async fn send(&self, batch: RecordBatch) -> bool {
+    pub(super) async fn send(&self, batch: RecordBatch) -> bool {
         batch.num_rows() == 0 || self.out.send(Ok(batch)).await.is_ok()
     }
 }
 
 /// Batches held back until their split is complete.
-struct Held {
+#[derive(Default)]
+pub(super) struct Held {
     batches: Vec<RecordBatch>,
-    bytes: u64,
-    released: bool,
+    pub(super) bytes: u64,
+    /// Whether some of them have left already.
+    pub(super) released: bool,
 }
 
 impl Held {
-    fn push(&mut self, batch: RecordBatch) {
+    pub(super) fn push(&mut self, batch: RecordBatch) {
         if batch.num_rows() > 0 {
             self.bytes += batch.get_array_memory_size() as u64;
             self.batches.push(batch);
         }
     }
 
-    fn take(&mut self) -> Vec<RecordBatch> {
+    pub(super) fn take(&mut self) -> Vec<RecordBatch> {
         self.bytes = 0;
         std::mem::take(&mut self.batches)
     }
@@ -452,7 +507,7 @@ impl Residual {
 }
 
 /// The expression with its columns at other places.
-pub(super) fn moved(expr: Expr, place: &dyn Fn(usize) -> Result<usize>) -> Result<Expr> {
+pub(crate) fn moved(expr: Expr, place: &dyn Fn(usize) -> Result<usize>) -> Result<Expr> {
     match expr {
         Expr::Column(index) => Ok(Expr::Column(place(index)?)),
         other => other.map_children(&mut |child| moved(child, place)),

@@ -57,7 +57,7 @@ impl RemoteScanExec {
             sampled += batch.num_rows();
             first.push(key.evaluate(&batch)?)?;
         }
-        let bound = first.last()?.and_then(|last| top_k.bound(&last));
+        let bound = first.kth()?.and_then(|last| top_k.bound(&last));
         let schema = &self.fragment.schema;
         let told = match &bound {
             Some(bound) => bound.display(schema).to_string(),

@@ -11,6 +11,7 @@
 
 use std::sync::Arc;
 
+use arrow::compute::SortOptions;
 use datafusion::common::Result as DfResult;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -34,9 +35,8 @@ impl PhysicalOptimizerRule for PushTopK {
         let pushed = plan.transform_up(|node| {
             let Some(sort) = node.downcast_ref::<SortExec>() else { return Ok(Transformed::no(node)) };
             let Some(k) = sort.fetch() else { return Ok(Transformed::no(node)) };
-            let first = sort.expr().first();
-            let top_k = |key| TopK { key, order: first.options, k };
-            match push(sort.input(), &first.expr, &top_k)? {
+            let keys: Vec<_> = sort.expr().iter().map(|key| (Arc::clone(&key.expr), key.options)).collect();
+            match push(sort.input(), &keys, k)? {
                 Some(input) => Ok(Transformed::yes(with_input(node, input)?)),
                 None => Ok(Transformed::no(node)),
             }
@@ -53,15 +53,18 @@ impl PhysicalOptimizerRule for PushTopK {
     }
 }
 
-/// `plan` with the top-k by `key` in its scan, if there is one below operators that keep every row.
-fn push(
-    plan: &Arc<dyn ExecutionPlan>,
-    key: &Arc<dyn PhysicalExpr>,
-    top_k: &dyn Fn(pushdown::Expr) -> TopK,
-) -> DfResult<Option<Arc<dyn ExecutionPlan>>> {
+/// What rows are ordered by, over the columns of some plan.
+type Key = (Arc<dyn PhysicalExpr>, SortOptions);
+
+/// `plan` with the top-k by `keys` in its scan, if there is one below operators that keep every row.
+fn push(plan: &Arc<dyn ExecutionPlan>, keys: &[Key], k: usize) -> DfResult<Option<Arc<dyn ExecutionPlan>>> {
     if let Some(scan) = plan.downcast_ref::<RemoteScanExec>() {
-        let Some(key) = convert(key, &|column| scan.spec().file_column(column)) else { return Ok(None) };
-        let scan = scan.with_top_k(top_k(key)).map_err(to_datafusion)?;
+        let mut converted = keys.iter().map(|(key, order)| {
+            let key = convert(key, &|column| scan.spec().file_column(column))?;
+            Some((key, *order))
+        });
+        let Some(Some((key, order))) = converted.next() else { return Ok(None) };
+        let scan = scan.with_top_k(TopK { key, order, rest: converted.collect(), k }).map_err(to_datafusion)?;
         return Ok(scan.map(|scan| Arc::new(scan) as _));
     }
     let below = if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
@@ -73,9 +76,10 @@ fn push(
                 None => Transformed::no(node),
             })
         };
-        push(projection.input(), &Arc::clone(key).transform_down(input)?.data, top_k)?
+        let below = keys.iter().map(|(key, order)| Ok((Arc::clone(key).transform_down(input)?.data, *order)));
+        push(projection.input(), &below.collect::<DfResult<Vec<_>>>()?, k)?
     } else if let Some(repartition) = plan.downcast_ref::<RepartitionExec>() {
-        push(repartition.input(), key, top_k)?
+        push(repartition.input(), keys, k)?
     } else {
         None
     };

@@ -1,31 +1,40 @@
-//! Top-k: the engine sorts everything (`compute`), or a sample bounds what storage sends (`sampling`).
+//! Top-k: the engine sorts everything (`compute`), a sample bounds what storage sends (`sampling`), or storage itself
+//! sends only the first rows of each split (`storage`, on the fragment route).
 //!
 //! PushdownDB, Section VII. A first phase reads the sort key of a sample. The k-th of these keys is a bound: k rows
 //! up to it are known, so no row beyond it is among the first k. A second phase asks storage for the rows up to the
 //! bound, ties included, and the engine sorts those. The rows are right whatever the sample was; a sample with fewer
 //! than k rows gives no bound, and then everything is read.
+//!
+//! On the fragment route no sample is needed. Storage sends at most k rows of a split, and as soon as k rows have come
+//! the k-th key is a bound for the splits asked for later ([`LiveTopK`]); so it falls while the query runs. A bound
+//! speaks of rows that exist, not of rows that were delivered, so it holds whatever fails afterwards.
 
-use arrow::array::{Array, ArrayRef};
+use std::sync::{Mutex, PoisonError};
+
+use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::compute::{SortOptions, concat, sort_to_indices, take};
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::ScalarValue;
-use pushdown::{Capability, CompareOp, Error, Expr, Fragment, Literal, Output, Result};
+use pushdown::{Capability, CompareOp, Error, Expr, Fragment, Literal, Output, Result, SortKey, limits};
 use pushdowndb_scan::Evaluator;
 
-use super::filter::{self, Choice};
+use super::filter::{self, Choice, Route};
 use crate::convert::literal;
-use crate::remote_scan::estimate;
+use crate::remote_scan::{estimate, moved};
 use crate::settings::{PushdownOptions, TopKStrategy};
 
 /// A sample of more than this share of the rows costs about what it saves.
 const LARGEST_SHARE: f64 = 0.25;
 
-/// The first `k` rows by a key. Further sort keys only order rows that tie on this one, so they do not matter here.
+/// The first `k` rows by some keys. The first key alone gives a bound: further ones only order rows that tie on it.
 #[derive(Clone, Debug)]
 pub(crate) struct TopK {
     /// Over the object's columns.
     pub(crate) key: Expr,
     pub(crate) order: SortOptions,
+    /// The keys after it; `None` if one of them cannot be told to storage.
+    pub(crate) rest: Option<Vec<(Expr, SortOptions)>>,
     pub(crate) k: usize,
 }
 
@@ -68,18 +77,31 @@ pub(crate) struct Sample {
     pub(crate) share: f64,
 }
 
-/// Whether to sample first, and how much. `fragment` yields the rows of the table, `bytes` long.
+/// How storage takes part in a top-k.
+pub(crate) enum Plan {
+    /// A sample first, then storage filters by its bound.
+    Sample(Sample),
+    /// Storage sends the first rows of each split: this fragment.
+    Storage(Box<Fragment>),
+}
+
+/// Whether storage takes part, and how. `fragment` yields the rows of the table, `bytes` long.
 pub(crate) fn choose(
     top_k: &TopK,
     fragment: &Fragment,
     bytes: u64,
     capability: &Capability,
     options: &PushdownOptions,
-) -> Result<Option<Sample>> {
+) -> Result<Option<Plan>> {
     let strategy = options.top_k_strategy()?;
-    let Some(bound) = top_k.likely_bound(&fragment.schema).filter(|_| strategy != TopKStrategy::Compute) else {
-        return Ok(None);
-    };
+    if matches!(strategy, TopKStrategy::Auto | TopKStrategy::Storage)
+        && let Ok(Route::Fragment) = filter::route(fragment, capability, options, options.filter_side()?)?
+        && let Some(request) = in_storage(top_k, fragment)
+    {
+        return Ok(Some(Plan::Storage(Box::new(request))));
+    }
+    let sampled = matches!(strategy, TopKStrategy::Auto | TopKStrategy::Sampling);
+    let Some(bound) = top_k.likely_bound(&fragment.schema).filter(|_| sampled) else { return Ok(None) };
     // Storage must filter by the bound, if not exactly.
     let key = top_k.key.columns();
     match filter::choose(&with_bound(fragment, bound), capability, options)? {
@@ -92,7 +114,77 @@ pub(crate) fn choose(
         Choice::Compute(_) => return Ok(None),
     }
     let sample = sample(top_k, fragment, bytes);
-    Ok((strategy == TopKStrategy::Sampling || sample.share <= LARGEST_SHARE).then_some(sample))
+    let worth_it = strategy == TopKStrategy::Sampling || sample.share <= LARGEST_SHARE;
+    Ok(worth_it.then_some(Plan::Sample(sample)))
+}
+
+/// The fragment with the order and the limit; `None` if it cannot say them.
+fn in_storage(top_k: &TopK, fragment: &Fragment) -> Option<Fragment> {
+    let Output::Rows(columns) = &fragment.output else { return None };
+    let limit = u64::try_from(top_k.k).ok().filter(|k| (1..=limits::TOP_K_ROWS).contains(k))?;
+    let place = |column: usize| columns.iter().position(|output| output.expr == Expr::Column(column));
+    let first = (top_k.key.clone(), top_k.order);
+    let keys = std::iter::once(first).chain(top_k.rest.clone()?).map(|(key, options)| {
+        let missing = || Error::internal("a key that is no output");
+        let expr = moved(key, &|column| place(column).ok_or_else(missing)).ok()?;
+        Some(SortKey { expr, descending: options.descending, nulls_first: options.nulls_first })
+    });
+    let order: Vec<SortKey> = keys.collect::<Option<_>>()?;
+    (order.len() <= limits::KEYS).then(|| Fragment { order, limit: Some(limit), ..fragment.clone() })
+}
+
+/// What is known of the first rows while they arrive; shared by all partitions of a scan.
+#[derive(Debug)]
+pub(crate) struct LiveTopK {
+    top_k: TopK,
+    first: Mutex<FirstKeys>,
+}
+
+impl LiveTopK {
+    pub(crate) fn new(top_k: &TopK) -> Self {
+        Self { first: Mutex::new(FirstKeys::new(top_k)), top_k: top_k.clone() }
+    }
+
+    /// The predicate, and the bound that is known by now. Both are over the object's columns as the table has them.
+    pub(crate) fn narrow(&self, predicate: Option<Expr>) -> Result<Option<Expr>> {
+        let last = self.first.lock().unwrap_or_else(PoisonError::into_inner).kth()?;
+        let bound = last.and_then(|last| self.top_k.bound(&last));
+        Ok(match (predicate, bound) {
+            (Some(predicate), Some(bound)) => Some(predicate.and(bound)),
+            (predicate, bound) => predicate.or(bound),
+        })
+    }
+
+    /// Reads the first keys of the rows that a request gives.
+    pub(crate) fn keys(&self, request: &Fragment) -> Result<Keys<'_>> {
+        let first = request.order.first().ok_or_else(|| Error::internal("a top-k without an order"))?;
+        let schema = pushdowndb_scan::output_schema(request)?;
+        Ok(Keys { live: self, key: Evaluator::expr(&first.expr, &schema)? })
+    }
+
+    /// The order in words.
+    pub(crate) fn display(&self, schema: &SchemaRef) -> String {
+        let first = (self.top_k.key.clone(), self.top_k.order);
+        let keys = std::iter::once(first).chain(self.top_k.rest.clone().unwrap_or_default());
+        let shown: Vec<String> = keys
+            .map(|(key, order)| format!("{} {}", key.display(schema), if order.descending { "DESC" } else { "ASC" }))
+            .collect();
+        format!("{} of each split by {}", self.top_k.k, shown.join(", "))
+    }
+}
+
+/// Learns from the rows of one request.
+pub(crate) struct Keys<'a> {
+    live: &'a LiveTopK,
+    key: Evaluator,
+}
+
+impl Keys<'_> {
+    /// Takes the keys of some rows in.
+    pub(crate) fn learn(&self, batch: &RecordBatch) -> Result<()> {
+        let keys = self.key.evaluate(batch)?;
+        self.live.first.lock().unwrap_or_else(PoisonError::into_inner).push(keys)
+    }
 }
 
 /// The fragment over only the rows that the bound lets pass.
@@ -123,6 +215,7 @@ fn sample(top_k: &TopK, fragment: &Fragment, bytes: u64) -> Sample {
 }
 
 /// The first k keys of those seen so far.
+#[derive(Debug)]
 pub(crate) struct FirstKeys {
     order: SortOptions,
     k: usize,
@@ -146,7 +239,7 @@ impl FirstKeys {
     }
 
     /// The k-th key; `None` if fewer were seen.
-    pub(crate) fn last(mut self) -> Result<Option<Literal>> {
+    pub(crate) fn kth(&mut self) -> Result<Option<Literal>> {
         self.sort()?;
         match self.keys.first() {
             Some(keys) if keys.len() == self.k && self.k > 0 => {
@@ -181,13 +274,13 @@ mod tests {
     use super::*;
 
     fn top(k: usize, descending: bool, nulls_first: bool) -> TopK {
-        TopK { key: Expr::Column(0), order: SortOptions { descending, nulls_first }, k }
+        TopK { key: Expr::Column(0), order: SortOptions { descending, nulls_first }, rest: Some(vec![]), k }
     }
 
     fn last(top_k: &TopK, pieces: &[ArrayRef]) -> Option<Literal> {
         let mut keys = FirstKeys::new(top_k);
         pieces.iter().for_each(|piece| keys.push(Arc::clone(piece)).unwrap());
-        keys.last().unwrap()
+        keys.kth().unwrap()
     }
 
     #[test]

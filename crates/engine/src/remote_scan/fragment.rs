@@ -1,0 +1,267 @@
+//! Splits on the fragment route: several a request, each complete with its own end mark.
+//!
+//! The rows of a split are held back until its end mark came. After a failure only the splits without one are asked
+//! for again, and at last read plainly. Splits share a request only if they mean the same fragment: objects of one
+//! format whose columns are in the same order.
+
+use std::time::Duration;
+
+use arrow::array::RecordBatch;
+use pushdown::wire::{Encoding, FragmentRequest};
+use pushdown::{Error, ErrorKind, Fragment, Output, Result, Split};
+use tokio::sync::mpsc::Sender;
+
+use super::run::{Held, PARTIAL_GROUP_BYTES, Run, SplitTask};
+use super::splits::ScanSplit;
+use crate::backends::{Retry, SplitPiece};
+use crate::table::DataObject;
+
+/// Splits of one request have about so many bytes in all, and fewer where the workers would have nothing to do.
+const REQUEST_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Smaller requests cost more than they bring in parallelism.
+const SMALLEST_REQUEST_BYTES: u64 = 8 * 1024 * 1024;
+
+/// The most splits of one request: their rows are held back together.
+const REQUEST_SPLITS: usize = 64;
+
+/// Splits that go into one request each, for so many workers. `fits` says whether two objects mean the same fragment.
+pub(super) fn requests(
+    splits: Vec<ScanSplit>,
+    objects: &[DataObject],
+    workers: usize,
+    fits: impl Fn(&DataObject, &DataObject) -> bool,
+) -> Vec<Vec<ScanSplit>> {
+    let total: u64 = splits.iter().map(|split| split.bytes(objects)).sum();
+    let share = total.div_ceil(workers.max(1) as u64).clamp(SMALLEST_REQUEST_BYTES, REQUEST_BYTES);
+    let mut requests: Vec<Vec<ScanSplit>> = Vec::new();
+    let mut bytes = 0;
+    for split in splits {
+        let more = split.bytes(objects);
+        let joins = requests.last().and_then(|splits| splits.first().map(|first| (first, splits.len())));
+        let joins = joins.is_some_and(|(first, count)| {
+            let same = objects.get(first.object).zip(objects.get(split.object)).is_some_and(|(a, b)| fits(a, b));
+            same && count < REQUEST_SPLITS && bytes + more <= share
+        });
+        match requests.last_mut() {
+            Some(last) if joins => {
+                bytes += more;
+                last.push(split);
+            }
+            _ => {
+                bytes = more;
+                requests.push(vec![split]);
+            }
+        }
+    }
+    requests
+}
+
+/// A split without its end mark.
+struct Open<'a> {
+    task: SplitTask<'a>,
+    held: Held,
+    rows: u64,
+    done: bool,
+    /// Why the node gave it up.
+    error: Option<Error>,
+}
+
+impl Open<'_> {
+    fn as_asked(&self) -> Split {
+        let object = self.task.object;
+        Split {
+            key: object.path.as_ref().into(),
+            etag: object.etag.clone(),
+            size: object.size,
+            range: self.task.split.range.clone(),
+        }
+    }
+
+    /// What is asked again starts anew.
+    fn reset(&mut self) {
+        self.held = Held::default();
+        self.rows = 0;
+        self.error = None;
+    }
+}
+
+impl Run {
+    /// Runs splits of one fragment; `false` when nobody wants rows any more.
+    pub(super) async fn run_fragment(
+        &self,
+        request: &Fragment,
+        splits: &[ScanSplit],
+        out: &Sender<datafusion::common::Result<RecordBatch>>,
+    ) -> Result<bool> {
+        let mut open = Vec::with_capacity(splits.len());
+        for split in splits {
+            let task = SplitTask::new(self, split, out)?;
+            if !task.is_empty() {
+                open.push(Open { task, held: Held::default(), rows: 0, done: false, error: None });
+            }
+        }
+        let retry = Retry { limit: self.spec.options.retries };
+        let mut failures = 0;
+        while !open.is_empty() {
+            let before = open.len();
+            let error = match self.ask(request, &mut open).await {
+                Ok(true) => None,
+                Ok(false) => return Ok(false),
+                Err(error) => Some(error),
+            };
+            open.retain(|split| !split.done);
+            let error = error.or_else(|| open.iter_mut().find_map(|split| split.error.take()));
+            let Some(error) = error else { break };
+            self.check_repeatable(&error, &open)?;
+            open.iter_mut().for_each(Open::reset);
+            // A request that got something done is no failure to count.
+            failures = if open.len() < before { 1 } else { failures + 1 };
+            if let Err(error) = retry.pause(failures, error).await {
+                self.fall_back(&error);
+                break;
+            }
+        }
+        // Reading plainly tells the same story in full: the rows, or the error with its place.
+        for split in &open {
+            if !split.task.plain().await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether the open splits may be asked for again, or read plainly, after this error.
+    fn check_repeatable(&self, error: &Error, open: &[Open<'_>]) -> Result<()> {
+        if error.kind() == ErrorKind::Conflict {
+            return Err(Error::new(
+                ErrorKind::Conflict,
+                format!("an object was replaced while the query ran; run the query again ({error})"),
+            ));
+        }
+        let Some(split) = open.iter().find(|split| split.held.released) else { return Ok(()) };
+        Err(Error::new(
+            error.kind(),
+            format!(
+                "{}: storage failed after rows of a large split were passed on (raise pushdown.buffer_bytes or lower \
+                 pushdown.split_bytes to make it repeatable): {error}",
+                split.task.location()
+            ),
+        ))
+    }
+
+    /// Sends one request for all of the splits, and releases the rows of those that end.
+    async fn ask(&self, request: &Fragment, open: &mut [Open<'_>]) -> Result<bool> {
+        let Some(first) = open.first() else { return Ok(true) };
+        let fragment = match &self.live {
+            Some(live) => {
+                let predicate = live.narrow(request.predicate.clone())?;
+                first.task.adapted(&Fragment { predicate, ..request.clone() })
+            }
+            None => first.task.adapted(request),
+        };
+        let location = match open.len() {
+            1 => first.task.location(),
+            more => format!("{} and {} more", first.task.location(), more - 1),
+        };
+        let keys = self.live.as_ref().map(|live| live.keys(request)).transpose()?;
+        let grouped = matches!(&fragment.output, Output::Aggregate { groups, .. } if !groups.is_empty());
+        let message = FragmentRequest {
+            fragment,
+            splits: open.iter().map(Open::as_asked).collect(),
+            deadline: Duration::from_secs(self.spec.options.query_timeout_s),
+            encoding: Encoding::Lz4,
+            partial_group_bytes: grouped.then_some(PARTIAL_GROUP_BYTES as u64),
+        };
+        let client = self.spec.backend.fragment_client(&self.meters(), &self.spec.options)?;
+        let mut answer = client.run(message, &location).await?;
+        let corrupt = |what: &str| Error::new(ErrorKind::Corrupt, format!("{location}: the answer of storage: {what}"));
+        while let Some(piece) = answer.next().await? {
+            let (SplitPiece::Batch(place, _) | SplitPiece::End(place, _) | SplitPiece::Failed(place, _)) = &piece;
+            let split = open.get_mut(*place).filter(|split| !split.done && split.error.is_none());
+            let split = split.ok_or_else(|| corrupt("it goes on about a split that has ended"))?;
+            match piece {
+                SplitPiece::Batch(_, batch) => {
+                    if let Some(keys) = &keys {
+                        keys.learn(&batch)?;
+                    }
+                    split.rows += batch.num_rows() as u64;
+                    split.held.push(split.task.assemble(batch)?);
+                    if !self.keep_within_buffer(open).await {
+                        return Ok(false);
+                    }
+                }
+                SplitPiece::End(_, rows) if rows != split.rows => return Err(corrupt("rows of a split are missing")),
+                SplitPiece::End(..) => {
+                    for batch in split.held.take() {
+                        if !split.task.send(batch).await {
+                            return Ok(false);
+                        }
+                    }
+                    split.done = true;
+                    self.query.progress.finish(split.task.split.bytes(&self.spec.objects));
+                }
+                SplitPiece::Failed(_, error) => split.error = Some(error),
+            }
+        }
+        match open.iter().any(|split| !split.done && split.error.is_none()) {
+            true => Err(corrupt("it ended before its splits")),
+            false => Ok(true),
+        }
+    }
+
+    /// Lets rows go where more are held back than may be: those of the largest split.
+    async fn keep_within_buffer(&self, open: &mut [Open<'_>]) -> bool {
+        let held: u64 = open.iter().map(|split| split.held.bytes).sum();
+        if held <= self.spec.options.buffer_bytes {
+            return true;
+        }
+        let Some(largest) = open.iter_mut().max_by_key(|split| split.held.bytes) else { return true };
+        largest.held.released = true;
+        for batch in largest.held.take() {
+            if !largest.task.send(batch).await {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(size: u64) -> DataObject {
+        DataObject {
+            path: "a".into(),
+            size,
+            etag: None,
+            last_modified: chrono::DateTime::UNIX_EPOCH,
+            partition_values: vec![],
+            columns: None,
+        }
+    }
+
+    #[test]
+    fn small_splits_share_requests_and_large_ones_keep_the_workers_busy() {
+        let sizes = |object_bytes: u64, count: usize, workers| -> Vec<usize> {
+            let objects = vec![object(object_bytes); count];
+            let splits = (0..count).map(|object| ScanSplit { object, range: None }).collect();
+            requests(splits, &objects, workers, |_, _| true).iter().map(Vec::len).collect()
+        };
+        assert_eq!(sizes(1000, 100, 4), [64, 36]);
+        assert_eq!(sizes(16 << 20, 8, 4), [2, 2, 2, 2]);
+        assert_eq!(sizes(16 << 20, 3, 4), [1, 1, 1]);
+        assert_eq!(sizes(16 << 20, 100, 4)[0], 4, "64 MiB");
+        assert_eq!(sizes(1 << 30, 2, 4), [1, 1]);
+        assert!(sizes(1, 0, 4).is_empty());
+    }
+
+    #[test]
+    fn objects_that_differ_do_not_share_a_request() {
+        let objects = [object(1), object(2), object(2), object(1)];
+        let splits = (0..4).map(|object| ScanSplit { object, range: None }).collect();
+        let cut = requests(splits, &objects, 1, |a, b| a.size == b.size);
+        assert_eq!(cut.iter().map(Vec::len).collect::<Vec<_>>(), [1, 2, 1]);
+    }
+}

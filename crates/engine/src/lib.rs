@@ -11,6 +11,7 @@
 //! strategies/  where an operator runs: one file each
 //! remote_scan/ the leaf of a plan: splits, retries, fall-back
 //! backends/    stores: connections, credentials, plain reads, S3 Select
+//! key_tap      the keys of a join, from its build side to the scans of its probe side
 //! convert      DataFusion's expressions as the contract's
 //! ```
 //!
@@ -20,6 +21,7 @@
 mod backends;
 mod convert;
 mod error;
+mod key_tap;
 mod provider;
 mod query;
 mod remembered;

@@ -123,6 +123,7 @@ impl TableProvider for ObjectTable {
                 limit: limit.filter(|_| settled),
                 aggregate: None,
                 top_k: None,
+                key_filters: vec![],
             })
         };
         Ok(Arc::new(scan.await.map_err(to_datafusion)?))

@@ -16,6 +16,8 @@ extensions_options! {
         pub filter: String, default = "auto".to_string()
         /// Where aggregates without groups run: auto, compute, storage
         pub aggregate: String, default = "auto".to_string()
+        /// How joins run: auto, baseline, filtered, bloom
+        pub join: String, default = "auto".to_string()
         /// How ORDER BY with a LIMIT runs: auto, compute, sampling, storage
         pub top_k: String, default = "auto".to_string()
         /// The prices of the bill: paper, paper-egress, or the path of a TOML file
@@ -52,6 +54,19 @@ pub enum Side {
     Compute,
     /// Storage, where it can.
     Storage,
+}
+
+/// How the tables of a join are scanned.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum JoinStrategy {
+    /// Chosen per join.
+    Auto,
+    /// Plain reads.
+    Baseline,
+    /// Each by its own filters.
+    Filtered,
+    /// The second by the keys of the first, too.
+    Bloom,
 }
 
 /// How the first rows of an order are found.
@@ -94,6 +109,17 @@ impl PushdownOptions {
         side("aggregate", &self.aggregate)
     }
 
+    /// How joins run.
+    pub fn join_strategy(&self) -> Result<JoinStrategy> {
+        match self.join.to_ascii_lowercase().as_str() {
+            "auto" => Ok(JoinStrategy::Auto),
+            "baseline" => Ok(JoinStrategy::Baseline),
+            "filtered" => Ok(JoinStrategy::Filtered),
+            "bloom" => Ok(JoinStrategy::Bloom),
+            other => Err(unknown("join", other, "auto, baseline, filtered, bloom")),
+        }
+    }
+
     /// How a top-k runs.
     pub fn top_k_strategy(&self) -> Result<TopKStrategy> {
         match self.top_k.to_ascii_lowercase().as_str() {
@@ -110,6 +136,7 @@ impl PushdownOptions {
         self.level_cap()?;
         self.filter_side()?;
         self.aggregate_side()?;
+        self.join_strategy()?;
         self.top_k_strategy()?;
         if !self.max_usd.is_finite() || self.max_usd < 0.0 {
             return Err(Error::invalid("pushdown.max_usd must be a number of dollars, 0 or more"));

@@ -10,6 +10,7 @@
 //! ```
 
 pub(crate) mod estimate;
+mod keyed;
 mod fragment;
 mod run;
 mod sample;
@@ -51,10 +52,14 @@ use crate::error::to_datafusion;
 use crate::query::QueryContext;
 use crate::settings::PushdownOptions;
 use crate::strategies::filter::{Choice, Route};
+use crate::strategies::join::KeyFilter;
 use crate::strategies::top_k::{LiveTopK, Plan, Sample, TopK};
 use crate::strategies::{aggregate, filter, top_k};
 use crate::table::{DataObject, TableDefinition};
 use splits::ScanSplit;
+
+/// Filters are told up to so many characters.
+const LONGEST_STORY: usize = 500;
 
 /// What a scan reads and what it makes of it.
 #[derive(Clone, Debug)]
@@ -76,6 +81,9 @@ pub(crate) struct ScanSpec {
     pub(crate) aggregate: Option<PartialAggregate>,
     /// Rows that cannot be among the first k by this may be left out.
     pub(crate) top_k: Option<TopK>,
+    /// Filters that are known once the build sides of the joins above are read. Without them there are more rows,
+    /// which the joins drop.
+    pub(crate) key_filters: Vec<Arc<KeyFilter>>,
 }
 
 /// Aggregates that the scan yields as partial states, one row per split.
@@ -146,6 +154,8 @@ pub(crate) struct RemoteScanExec {
     sampling: Option<Sampling>,
     /// Where storage sends only the first rows: what all partitions know of these.
     live: Option<Arc<LiveTopK>>,
+    /// The scan with the keys of its key filters; all partitions share it.
+    keyed: Arc<OnceCell<Option<Arc<RemoteScanExec>>>>,
     schema: SchemaRef,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -203,6 +213,7 @@ impl RemoteScanExec {
             partitions,
             sampling,
             live,
+            keyed: Arc::default(),
             schema,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -292,7 +303,11 @@ impl RemoteScanExec {
             );
         }
         let filter = |predicate: &Option<Expr>| match predicate {
-            Some(predicate) => predicate.display(schema).to_string(),
+            // A Bloom filter in SQL is long.
+            Some(predicate) => match predicate.display(schema).to_string() {
+                long if long.len() > LONGEST_STORY => long.chars().take(LONGEST_STORY).chain(['…']).collect(),
+                short => short,
+            },
             None => "none".to_owned(),
         };
         match &self.choice {
@@ -337,13 +352,14 @@ impl DisplayAs for RemoteScanExec {
         let splits: usize = self.partitions.iter().map(Vec::len).sum();
         let objects = self.spec.objects.len();
         match kind {
-            DisplayFormatType::TreeRender => write!(f, "{}\n{}", self.spec.name, self.story()),
+            DisplayFormatType::TreeRender => write!(f, "{}\n{}{}", self.spec.name, self.story(), self.shown_keys()),
             _ => write!(
                 f,
-                "RemoteScanExec: {} ({}, {objects} objects, {splits} splits), {}",
+                "RemoteScanExec: {} ({}, {objects} objects, {splits} splits), {}{}",
                 self.spec.name,
                 self.fragment.format.name(),
-                self.story()
+                self.story(),
+                self.shown_keys()
             ),
         }
     }
@@ -486,6 +502,9 @@ impl ExecutionPlan for RemoteScanExec {
             };
             let rows = futures::stream::once(rows).try_flatten();
             return Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), rows.boxed())));
+        }
+        if !self.spec.key_filters.is_empty() {
+            return Ok(self.execute_keyed(partition, query, context));
         }
         let splits = self.partitions.get(partition).cloned().unwrap_or_default();
         query.meter.strategy(format!("{}: {}", self.spec.name, self.story()));

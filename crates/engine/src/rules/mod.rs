@@ -2,6 +2,7 @@
 
 mod check_remote_plan;
 mod push_aggregate;
+mod push_join;
 mod push_top_k;
 
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 
 use check_remote_plan::CheckRemotePlan;
 use push_aggregate::PushAggregate;
+use push_join::PushJoin;
 use push_top_k::PushTopK;
 
 /// DataFusion's rules with ours among them.
@@ -21,7 +23,7 @@ pub(crate) fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Syn
     let mut rules = PhysicalOptimizer::new().rules;
     let before = rules.iter().position(|rule| rule.name() == "EnsureCooperative").unwrap_or(rules.len());
     // They need the filters in the scan: they push nothing over one that is left above it.
-    rules.splice(before..before, [Arc::new(PushAggregate) as _, Arc::new(PushTopK) as _]);
+    rules.splice(before..before, [Arc::new(PushJoin) as _, Arc::new(PushAggregate) as _, Arc::new(PushTopK) as _]);
     // Last of all: rewrites nothing, refuses plans that would give wrong rows.
     rules.push(Arc::new(CheckRemotePlan));
     rules

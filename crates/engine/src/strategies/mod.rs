@@ -2,4 +2,5 @@
 
 pub(crate) mod aggregate;
 pub(crate) mod filter;
+pub(crate) mod join;
 pub(crate) mod top_k;

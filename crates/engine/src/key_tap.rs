@@ -1,0 +1,292 @@
+//! The keys of a join's build side, on their way from there to the scans of its probe side.
+//!
+//! A hash join reads its build side to the end before it asks the probe side for a row. [`KeyTapExec`] passes the
+//! rows of the build side on and collects their keys; when all of its partitions have ended, [`JoinKeys`] tells
+//! them to whoever waits. A partition that is dropped before its end makes the keys unknown, so that nobody waits for
+//! what never comes.
+//!
+//! ```text
+//! HashJoinExec ──────────────┐
+//! ├ RepartitionExec          │ probe
+//! │ └ KeyTapExec ─ JoinKeys ─┼──► RemoteScanExec keys=[o_custkey of c_custkey]
+//! │   └ build side           │
+//! ```
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
+use arrow::buffer::NullBuffer;
+use arrow::compute::filter;
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result as DfResult, Statistics};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::execution_plan::CardinalityEffect;
+use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PhysicalExpr, PlanProperties,
+    ReplaceChildrenOptions,
+};
+use futures::{Stream, StreamExt};
+use tokio::sync::watch;
+
+use crate::error::to_datafusion;
+use crate::strategies::join::KeySet;
+
+/// The keys of one join, once its build side was read.
+#[derive(Debug)]
+pub(crate) struct JoinKeys {
+    /// The type of each key.
+    types: Vec<DataType>,
+    /// NULL is equal to NULL.
+    nulls_match: bool,
+    collected: Mutex<Collected>,
+    outcome: watch::Sender<Outcome>,
+}
+
+/// What is known of a join's keys.
+#[derive(Clone, Debug)]
+pub(crate) enum Outcome {
+    /// The build side has not ended yet.
+    Pending,
+    /// Its keys, one set for each key of the join.
+    Known(Arc<Vec<KeySet>>),
+    /// It will not be read to its end.
+    Unknown,
+}
+
+#[derive(Debug, Default)]
+struct Collected {
+    partitions: usize,
+    sets: Option<Vec<KeySet>>,
+    /// Holds the memory of the sets for as long as they are kept.
+    reservations: Vec<MemoryReservation>,
+}
+
+impl JoinKeys {
+    pub(crate) fn new(types: Vec<DataType>, nulls_match: bool) -> Self {
+        let outcome = watch::Sender::new(Outcome::Pending);
+        Self { types, nulls_match, collected: Mutex::default(), outcome }
+    }
+
+    /// Whether a NULL of the probe side may match.
+    pub(crate) fn nulls_match(&self) -> bool {
+        self.nulls_match
+    }
+
+    /// Waits until the build side has ended, one way or the other.
+    pub(crate) async fn outcome(&self) -> Outcome {
+        let mut outcome = self.outcome.subscribe();
+        let ended = outcome.wait_for(|outcome| !matches!(outcome, Outcome::Pending)).await;
+        ended.map_or(Outcome::Unknown, |outcome| outcome.clone())
+    }
+
+    /// One of `partitions` partitions has ended.
+    fn deliver(&self, sets: Vec<KeySet>, reservation: MemoryReservation, partitions: usize) {
+        let mut collected = self.collected.lock().unwrap_or_else(PoisonError::into_inner);
+        collected.partitions += 1;
+        collected.reservations.push(reservation);
+        match &mut collected.sets {
+            None => collected.sets = Some(sets),
+            Some(all) => all.iter_mut().zip(sets).for_each(|(all, more)| all.merge(more)),
+        }
+        if collected.partitions == partitions {
+            let sets = Arc::new(collected.sets.take().unwrap_or_default());
+            self.outcome.send_if_modified(|outcome| {
+                let pending = matches!(outcome, Outcome::Pending);
+                if pending {
+                    *outcome = Outcome::Known(sets);
+                }
+                pending
+            });
+        }
+    }
+
+    fn give_up(&self) {
+        self.outcome.send_replace(Outcome::Unknown);
+    }
+}
+
+/// Passes rows through and collects their keys.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyTapExec {
+    input: Arc<dyn ExecutionPlan>,
+    /// The keys, over the input's columns.
+    exprs: Vec<Arc<dyn PhysicalExpr>>,
+    keys: Arc<JoinKeys>,
+    properties: Arc<PlanProperties>,
+}
+
+impl KeyTapExec {
+    pub(crate) fn new(input: Arc<dyn ExecutionPlan>, exprs: Vec<Arc<dyn PhysicalExpr>>, keys: Arc<JoinKeys>) -> Self {
+        let properties = Arc::clone(input.properties());
+        Self { input, exprs, keys, properties }
+    }
+}
+
+impl DisplayAs for KeyTapExec {
+    fn fmt_as(&self, kind: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys: Vec<String> = self.exprs.iter().map(ToString::to_string).collect();
+        match kind {
+            DisplayFormatType::TreeRender => write!(f, "keys={}", keys.join(", ")),
+            _ => write!(f, "KeyTapExec: keys=[{}]", keys.join(", ")),
+        }
+    }
+}
+
+impl ExecutionPlan for KeyTapExec {
+    fn name(&self) -> &str {
+        "KeyTapExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DfResult<TreeNodeRecursion>,
+    ) -> DfResult<TreeNodeRecursion> {
+        let mut next = TreeNodeRecursion::Continue;
+        for expr in &self.exprs {
+            next = next.visit_sibling(|| f(expr))?;
+        }
+        Ok(next)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> DfResult<Arc<dyn ExecutionPlan>> {
+        let input = children.pop().unwrap_or_else(|| Arc::clone(&self.input));
+        Ok(Arc::new(Self::new(input, self.exprs.clone(), Arc::clone(&self.keys))))
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> DfResult<Arc<dyn ExecutionPlan>> {
+        self.replace_children(
+            children,
+            ReplaceChildrenOptions::new(datafusion::physical_plan::ChildrenPropertiesMode::Recompute),
+        )
+    }
+
+    fn cardinality_effect(&self) -> CardinalityEffect {
+        CardinalityEffect::Equal
+    }
+
+    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
+        vec![ChildStats::At(partition)]
+    }
+
+    fn statistics_from_inputs(&self, inputs: &[Arc<Statistics>], _args: &StatisticsArgs) -> DfResult<Arc<Statistics>> {
+        Ok(inputs.first().map_or_else(|| Arc::new(Statistics::new_unknown(&self.schema())), Arc::clone))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> DfResult<SendableRecordBatchStream> {
+        let consumer = MemoryConsumer::new(format!("KeyTapExec[{partition}]"));
+        Ok(Box::pin(TapStream {
+            collecting: Some(Collecting {
+                sets: self.keys.types.iter().cloned().map(KeySet::new).collect(),
+                exprs: self.exprs.clone(),
+                nulls_match: self.keys.nulls_match,
+                reservation: consumer.register(context.memory_pool()),
+            }),
+            keys: Arc::clone(&self.keys),
+            partitions: self.input.output_partitioning().partition_count(),
+            input: self.input.execute(partition, context)?,
+        }))
+    }
+}
+
+struct TapStream {
+    input: SendableRecordBatchStream,
+    /// Gone once the partition has ended.
+    collecting: Option<Collecting>,
+    keys: Arc<JoinKeys>,
+    partitions: usize,
+}
+
+struct Collecting {
+    sets: Vec<KeySet>,
+    exprs: Vec<Arc<dyn PhysicalExpr>>,
+    nulls_match: bool,
+    reservation: MemoryReservation,
+}
+
+impl Collecting {
+    fn push(&mut self, batch: &RecordBatch) -> DfResult<()> {
+        let keys = self.exprs.iter().map(|expr| expr.evaluate(batch)?.into_array(batch.num_rows()));
+        let keys: Vec<ArrayRef> = keys.collect::<DfResult<_>>()?;
+        let nulls =
+            keys.iter().fold(None, |nulls, keys| NullBuffer::union(nulls.as_ref(), keys.logical_nulls().as_ref()));
+        // A row with a NULL among its keys matches nothing.
+        let complete = nulls.filter(|nulls| nulls.null_count() > 0 && !self.nulls_match);
+        let complete = complete.map(|nulls| BooleanArray::new(nulls.into_inner(), None));
+        for (set, keys) in self.sets.iter_mut().zip(keys) {
+            let keys = match &complete {
+                Some(complete) => filter(&keys, complete)?,
+                None => keys,
+            };
+            set.push(&keys).map_err(to_datafusion)?;
+        }
+        let bytes = |sets: &[KeySet]| sets.iter().map(KeySet::memory_bytes).sum();
+        if self.reservation.try_resize(bytes(&self.sets)).is_err() {
+            // The join itself needs the memory more.
+            self.sets.iter_mut().for_each(KeySet::give_up);
+            self.reservation.free();
+        }
+        Ok(())
+    }
+}
+
+impl Stream for TapStream {
+    type Item = DfResult<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let polled = self.input.poll_next_unpin(cx);
+        match &polled {
+            Poll::Ready(Some(Ok(batch))) => {
+                if let Some(collecting) = &mut self.collecting {
+                    collecting.push(batch)?;
+                }
+            }
+            Poll::Ready(None) => {
+                if let Some(Collecting { sets, reservation, .. }) = self.collecting.take() {
+                    self.keys.deliver(sets, reservation, self.partitions);
+                }
+            }
+            Poll::Ready(Some(Err(_))) | Poll::Pending => {}
+        }
+        polled
+    }
+}
+
+impl RecordBatchStream for TapStream {
+    fn schema(&self) -> SchemaRef {
+        self.input.schema()
+    }
+}
+
+impl Drop for TapStream {
+    fn drop(&mut self) {
+        if self.collecting.is_some() {
+            self.keys.give_up();
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Scans that wait for the keys of a join above them.
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{EmptyRecordBatchStream, ExecutionPlan};
+use futures::{StreamExt, TryStreamExt};
+use pushdown::{Level, Result};
+
+use super::{RemoteScanExec, ScanSpec};
+use crate::error::to_datafusion;
+use crate::query::QueryContext;
+use crate::strategies::filter::Choice;
+use crate::strategies::join::{self, KeyFilter, Learned};
+
+impl RemoteScanExec {
+    /// The same scan, filtered by these keys too.
+    pub(crate) fn with_key_filters(&self, more: Vec<Arc<KeyFilter>>) -> Result<Self> {
+        let key_filters = self.spec.key_filters.iter().cloned().chain(more).collect();
+        Self::new(ScanSpec { key_filters, ..self.spec.clone() })
+    }
+
+    /// Whether keys of this type, from about `build_rows` rows, should filter this scan; the error says why not.
+    pub(crate) fn takes_keys(
+        &self,
+        key_type: &DataType,
+        build_rows: Option<usize>,
+        reduced: bool,
+    ) -> Result<std::result::Result<(), String>> {
+        if self.spec.aggregate.is_some() || self.spec.limit.is_some() || self.spec.top_k.is_some() {
+            return Ok(Err("the scan yields no plain rows".to_owned()));
+        }
+        join::choose(&self.fragment, key_type, build_rows, reduced, &self.capability, &self.spec.options)
+    }
+
+    /// The same scan at level none.
+    pub(crate) fn read_plainly(&self) -> Result<Self> {
+        let mut spec = self.spec.clone();
+        spec.options.level = Level::None.to_string();
+        Self::new(spec)
+    }
+
+    /// One partition of the scan, once the keys are known.
+    pub(super) fn execute_keyed(
+        &self,
+        partition: usize,
+        query: Arc<QueryContext>,
+        context: Arc<TaskContext>,
+    ) -> SendableRecordBatchStream {
+        let scan = self.clone();
+        let rows = async move {
+            match scan.keyed(&query).await.map_err(to_datafusion)? {
+                // As many partitions as promised, or fewer.
+                Some(keyed) if partition < keyed.partitions.len() => keyed.execute(partition, context),
+                _ => Ok(Box::pin(EmptyRecordBatchStream::new(Arc::clone(&scan.schema))) as SendableRecordBatchStream),
+            }
+        };
+        let rows = futures::stream::once(rows).try_flatten();
+        Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), rows.boxed()))
+    }
+
+    /// The filters, for EXPLAIN.
+    pub(super) fn shown_keys(&self) -> String {
+        let schema = &self.fragment.schema;
+        let shown = |filter: &Arc<KeyFilter>| format!("{} of {}", filter.key.display(schema), filter.of);
+        let keys: Vec<String> = self.spec.key_filters.iter().map(shown).collect();
+        if keys.is_empty() { String::new() } else { format!(", keys=[{}]", keys.join(", ")) }
+    }
+
+    /// The scan as it is once the keys are known: with a predicate in the place of its key filters. `None` if no row
+    /// can have one of the keys.
+    pub(super) async fn keyed(&self, query: &QueryContext) -> Result<Option<Arc<Self>>> {
+        let learn = || async {
+            let plain = ScanSpec { key_filters: vec![], partitions: self.partitions.len(), ..self.spec.clone() };
+            let exact = plain.aggregate.is_some();
+            let options = &self.spec.options;
+            let filters = &self.spec.key_filters;
+            let (learned, stories) = join::learn(filters, &self.fragment, exact, &self.capability, options).await?;
+            query.meter.strategy(format!("{}: join by {}", self.spec.name, stories.join("; ")));
+            let keys = match learned {
+                Learned::Nothing => return Ok(None),
+                Learned::Keys(None) => None,
+                Learned::Keys(Some(keys)) => Some(match plain.predicate.clone() {
+                    Some(predicate) => predicate.and(keys),
+                    None => keys,
+                }),
+            };
+            let mut scan = None;
+            if keys.is_some() {
+                let filtered = Self::new(ScanSpec { predicate: keys, ..plain.clone() })?;
+                // If storage cannot be asked for them all, it is asked for none of them.
+                scan = Some(filtered).filter(|scan| matches!(scan.choice, Choice::Storage { .. }));
+            }
+            let scan = match scan {
+                Some(scan) => scan,
+                None => Self::new(plain)?,
+            };
+            Ok(Some(Arc::new(Self { metrics: self.metrics.clone(), ..scan })))
+        };
+        self.keyed.get_or_try_init(learn).await.cloned()
+    }
+}

@@ -1,0 +1,292 @@
+//! PushJoin: the keys of a hash join's build side filter the scans of its probe side.
+//!
+//! ```text
+//! becomes   HashJoinExec Inner: c_custkey = o_custkey      HashJoinExec Inner: c_custkey = o_custkey
+//!           ├ RemoteScanExec customer                      ├ KeyTapExec: keys=[c_custkey]
+//!           └ RemoteScanExec orders                        │ └ RemoteScanExec customer
+//!                                                          └ RemoteScanExec orders, keys=[o_custkey of c_custkey]
+//! stays     HashJoinExec Right, Full, RightAnti, RightMark every row of the probe side is needed
+//! stays     HashJoinExec LeftAnti, null-aware (NOT IN)     a NULL of the probe side empties the result
+//! stays     … └ SortExec fetch=10, LIMIT, window           fewer rows below would be other rows above
+//! ```
+//!
+//! A filter on a key goes down wherever dropping the rows without it drops nothing else above: through projections,
+//! repartitioning and filters, into the side of a join whose rows it preserves or both of an inner one, below a GROUP
+//! BY of the key, into every branch of a UNION. With `pushdown.join = baseline` the scans below joins read plainly.
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{JoinSide, JoinType, NullEquality, Result as DfResult};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::joins::utils::build_join_schema;
+use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::recursive_query::RecursiveQueryExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
+use datafusion::physical_plan::union::UnionExec;
+use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, PhysicalExpr, ReplaceChildrenOptions};
+
+use crate::convert::convert;
+use crate::error::to_datafusion;
+use crate::key_tap::{JoinKeys, KeyTapExec};
+use crate::remote_scan::RemoteScanExec;
+use crate::settings::{JoinStrategy, PushdownOptions};
+use crate::strategies::join::{KeyFilter, total};
+
+#[derive(Debug)]
+pub(super) struct PushJoin;
+
+impl PhysicalOptimizerRule for PushJoin {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> DfResult<Arc<dyn ExecutionPlan>> {
+        let strategy = PushdownOptions::of(config).join_strategy().map_err(to_datafusion)?;
+        // A recursive query runs a part of its plan again and again, and keys are collected once.
+        if strategy == JoinStrategy::Filtered || plan.exists(|node| Ok(node.is::<RecursiveQueryExec>()))? {
+            return Ok(plan);
+        }
+        let pushed = plan.transform_down(|node| {
+            let Some(join) = node.downcast_ref::<HashJoinExec>() else { return Ok(Transformed::no(node)) };
+            if strategy == JoinStrategy::Baseline {
+                return Ok(Transformed::new(read_plainly(&node)?, true, TreeNodeRecursion::Jump));
+            }
+            match push(join)? {
+                Some(inputs) => Ok(Transformed::yes(with_inputs(node, inputs)?)),
+                None => Ok(Transformed::no(node)),
+            }
+        })?;
+        Ok(pushed.data)
+    }
+
+    fn name(&self) -> &str {
+        "PushJoin"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// The plan with its scans at level none.
+fn read_plainly(plan: &Arc<dyn ExecutionPlan>) -> DfResult<Arc<dyn ExecutionPlan>> {
+    let plain = Arc::clone(plan).transform_up(|node| match node.downcast_ref::<RemoteScanExec>() {
+        Some(scan) => Ok(Transformed::yes(Arc::new(scan.read_plainly().map_err(to_datafusion)?) as _)),
+        None => Ok(Transformed::no(node)),
+    })?;
+    Ok(plain.data)
+}
+
+/// The inputs of the join with its keys tapped and its probe side filtered, if any scan there can be.
+fn push(join: &HashJoinExec) -> DfResult<Option<Vec<Arc<dyn ExecutionPlan>>>> {
+    // Rows of the probe side that match nothing must not count.
+    let needless = match join.join_type() {
+        JoinType::Inner | JoinType::Left | JoinType::LeftSemi | JoinType::LeftMark | JoinType::RightSemi => true,
+        JoinType::LeftAnti => !join.null_aware,
+        JoinType::Right | JoinType::Full | JoinType::RightAnti | JoinType::RightMark => false,
+    };
+    if !needless {
+        return Ok(None);
+    }
+    let (left, right) = (join.left(), join.right());
+    let types = join.on().iter().map(|(key, _)| key.data_type(&left.schema()));
+    let types = types.collect::<DfResult<Vec<DataType>>>()?;
+    let nulls_match = join.null_equality() == NullEquality::NullEqualsNull;
+    let statistics = StatisticsContext::new().compute(left.as_ref(), &StatisticsArgs::new());
+    let build = Build {
+        keys: Arc::new(JoinKeys::new(types.clone(), nulls_match)),
+        types,
+        of: join.on().iter().map(|(key, _)| key.to_string()).collect(),
+        rows: statistics.ok().and_then(|statistics| statistics.num_rows.get_value().copied()),
+        reduced: is_reduced(left)?,
+    };
+    let wanted = join.on().iter().enumerate().map(|(index, (_, key))| Wanted { index, key: Arc::clone(key) });
+    let Some(filtered) = attach(right, wanted.collect(), &build)? else { return Ok(None) };
+    let exprs = join.on().iter().map(|(key, _)| Arc::clone(key)).collect();
+    Ok(Some(vec![tap(left, exprs, &build.keys, *join.partition_mode())?, filtered]))
+}
+
+/// The build side with a tap: below its repartitioning if there is one, where each of its rows passes once and all of
+/// them before the first partition is complete.
+fn tap(
+    left: &Arc<dyn ExecutionPlan>,
+    exprs: Vec<Arc<dyn PhysicalExpr>>,
+    keys: &Arc<JoinKeys>,
+    mode: PartitionMode,
+) -> DfResult<Arc<dyn ExecutionPlan>> {
+    match left.downcast_ref::<RepartitionExec>() {
+        Some(repartition) if mode == PartitionMode::Partitioned => {
+            let tap = KeyTapExec::new(Arc::clone(repartition.input()), exprs, Arc::clone(keys));
+            with_inputs(Arc::clone(left), vec![Arc::new(tap)])
+        }
+        _ => Ok(Arc::new(KeyTapExec::new(Arc::clone(left), exprs, Arc::clone(keys)))),
+    }
+}
+
+/// Whether the plan leaves rows of its tables out, so that keys of theirs may be missing.
+fn is_reduced(plan: &Arc<dyn ExecutionPlan>) -> DfResult<bool> {
+    plan.exists(|node| {
+        Ok(match node.downcast_ref::<RemoteScanExec>() {
+            Some(scan) => scan.spec().predicate.is_some() || scan.spec().limit.is_some(),
+            None => node.is::<FilterExec>() || node.fetch().is_some() || node.name() == "GlobalLimitExec",
+        })
+    })
+}
+
+/// What is known of the build side.
+struct Build {
+    keys: Arc<JoinKeys>,
+    types: Vec<DataType>,
+    /// The keys, for people.
+    of: Vec<String>,
+    rows: Option<usize>,
+    reduced: bool,
+}
+
+/// A key of the join over the columns of some plan of its probe side.
+#[derive(Clone)]
+struct Wanted {
+    index: usize,
+    key: Arc<dyn PhysicalExpr>,
+}
+
+/// `plan` with the keys as filters in its scans; `None` if none of them takes any.
+fn attach(
+    plan: &Arc<dyn ExecutionPlan>,
+    wanted: Vec<Wanted>,
+    build: &Build,
+) -> DfResult<Option<Arc<dyn ExecutionPlan>>> {
+    if wanted.is_empty() || (plan.fetch().is_some() && !plan.is::<RemoteScanExec>()) {
+        return Ok(None);
+    }
+    if let Some(scan) = plan.downcast_ref::<RemoteScanExec>() {
+        return attach_to_scan(scan, wanted, build);
+    }
+    if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
+        return attach_to_join(plan, join, &wanted, build);
+    }
+    if plan.is::<UnionExec>() {
+        let inputs: Vec<_> =
+            plan.children().into_iter().map(|input| attach(input, wanted.clone(), build)).collect::<DfResult<_>>()?;
+        if inputs.iter().all(Option::is_none) {
+            return Ok(None);
+        }
+        let inputs = inputs.into_iter().zip(plan.children()).map(|(new, old)| new.unwrap_or_else(|| Arc::clone(old)));
+        return with_inputs(Arc::clone(plan), inputs.collect()).map(Some);
+    }
+    let below = if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
+        over(wanted, &|column| projection.expr().get(column).map(|computed| Arc::clone(&computed.expr)))?
+    } else if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
+        let groups = aggregate.group_expr();
+        if !groups.is_single() || aggregate.limit_options().is_some() {
+            return Ok(None);
+        }
+        // Of the columns after the groups, which are computed from many rows, nothing is known below.
+        over(wanted, &|column| groups.expr().get(column).map(|(group, _)| Arc::clone(group)))?
+    } else if let Some(filter) = plan.downcast_ref::<FilterExec>() {
+        let schema = filter.input().schema();
+        over(wanted, &|column| {
+            let column = filter.projection().as_ref().map_or(Some(column), |picked| picked.get(column).copied())?;
+            Some(Arc::new(Column::new(schema.fields().get(column)?.name(), column)))
+        })?
+    } else if plan.is::<RepartitionExec>()
+        || plan.is::<CoalescePartitionsExec>()
+        || plan.is::<SortExec>()
+        || plan.is::<SortPreservingMergeExec>()
+        || plan.is::<KeyTapExec>()
+    {
+        wanted
+    } else {
+        return Ok(None);
+    };
+    let [input] = plan.children()[..] else { return Ok(None) };
+    match attach(input, below, build)? {
+        Some(input) => with_inputs(Arc::clone(plan), vec![input]).map(Some),
+        None => Ok(None),
+    }
+}
+
+fn attach_to_scan(
+    scan: &RemoteScanExec,
+    wanted: Vec<Wanted>,
+    build: &Build,
+) -> DfResult<Option<Arc<dyn ExecutionPlan>>> {
+    let mut filters = Vec::new();
+    for Wanted { index, key } in wanted {
+        let Some(key) = convert(&key, &|column| scan.spec().file_column(column)) else { continue };
+        let (Some(key_type), Some(of)) = (build.types.get(index), build.of.get(index)) else { continue };
+        let takes = scan.takes_keys(key_type, build.rows, build.reduced).map_err(to_datafusion)?;
+        if takes.is_ok() && total(&key, &scan.spec().table.file_schema).is_some() {
+            filters.push(Arc::new(KeyFilter { keys: Arc::clone(&build.keys), index, key, of: of.clone() }));
+        }
+    }
+    if filters.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Arc::new(scan.with_key_filters(filters).map_err(to_datafusion)?)))
+}
+
+/// Into the sides of a join whose rows come through it unchanged, each or not at all.
+fn attach_to_join(
+    plan: &Arc<dyn ExecutionPlan>,
+    join: &HashJoinExec,
+    wanted: &[Wanted],
+    build: &Build,
+) -> DfResult<Option<Arc<dyn ExecutionPlan>>> {
+    let (into_left, into_right) = match join.join_type() {
+        JoinType::Inner => (true, true),
+        JoinType::Left | JoinType::LeftSemi | JoinType::LeftMark => (true, false),
+        JoinType::LeftAnti => (!join.null_aware, false),
+        JoinType::Right | JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => (false, true),
+        JoinType::Full => (false, false),
+    };
+    let (_, places) = build_join_schema(&join.left().schema(), &join.right().schema(), join.join_type());
+    let side = |side: JoinSide, input: &Arc<dyn ExecutionPlan>| -> DfResult<_> {
+        let schema = input.schema();
+        let wanted = over(wanted.to_vec(), &|column| {
+            let column = join.projection.as_ref().map_or(Some(column), |picked| picked.get(column).copied())?;
+            let place = places.get(column).filter(|place| place.side == side)?;
+            Some(Arc::new(Column::new(schema.fields().get(place.index)?.name(), place.index)))
+        })?;
+        attach(input, wanted, build)
+    };
+    let left = if into_left { side(JoinSide::Left, join.left())? } else { None };
+    let right = if into_right { side(JoinSide::Right, join.right())? } else { None };
+    if left.is_none() && right.is_none() {
+        return Ok(None);
+    }
+    let inputs =
+        vec![left.unwrap_or_else(|| Arc::clone(join.left())), right.unwrap_or_else(|| Arc::clone(join.right()))];
+    with_inputs(Arc::clone(plan), inputs).map(Some)
+}
+
+/// The keys over the columns of an input, without those that `column` knows not all columns of.
+fn over(wanted: Vec<Wanted>, column: &dyn Fn(usize) -> Option<Arc<dyn PhysicalExpr>>) -> DfResult<Vec<Wanted>> {
+    let mut below = Vec::with_capacity(wanted.len());
+    for Wanted { index, key } in wanted {
+        if !collect_columns(&key).iter().all(|found| column(found.index()).is_some()) {
+            continue;
+        }
+        let key = key.transform_down(|node| {
+            Ok(match node.downcast_ref::<Column>().and_then(|found| column(found.index())) {
+                // It refers to the input already.
+                Some(moved) => Transformed::new(moved, true, TreeNodeRecursion::Jump),
+                None => Transformed::no(node),
+            })
+        })?;
+        below.push(Wanted { index, key: key.data });
+    }
+    Ok(below)
+}
+
+fn with_inputs(plan: Arc<dyn ExecutionPlan>, inputs: Vec<Arc<dyn ExecutionPlan>>) -> DfResult<Arc<dyn ExecutionPlan>> {
+    plan.replace_children(inputs, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+}

@@ -1,0 +1,180 @@
+//! Bloom filters of keys: in SQL that any S3 Select evaluates, and in bytes for our own node.
+//!
+//! In SQL (PushdownDB, Section V-A): the bits are a text of `0` and `1`, a key's bit is found by universal hashing,
+//! `((a * x + b) % n) % m` with `n` prime. Unlike in the paper each hash has a slice of the bits for itself, so that
+//! the text is not repeated for each of them, and a key is first brought to 0 to n - 1, `((x % n) + n) % n`, so that
+//! negative keys agree on every server and nothing leaves 64 bits: n is below 2^31.
+//!
+//! ```text
+//! SUBSTRING('0110…' FROM ((69 * (((x % n) + n) % n) + 92) % n) % 97 + 1 FOR 1) = '1' AND SUBSTRING(…) = '1' AND …
+//! ```
+
+use std::sync::Arc;
+
+use pushdown::{ArithmeticOp, BloomFilter, CompareOp, Expr, Function, limits};
+
+use super::keys::KeySet;
+
+/// The share of other keys that pass, where nothing speaks for another: the paper's best (Section V-B3).
+const FALSE_POSITIVES: f64 = 0.01;
+
+/// A filter that lets more pass than this is not worth its bytes.
+const MOST_FALSE_POSITIVES: f64 = 0.5;
+
+/// The prime of the hashes, 2^31 - 1.
+const PRIME: i64 = 2_147_483_647;
+
+/// Text around the bits of one hash, without the key itself.
+const SQL_PER_HASH: usize = 128;
+
+/// A filter, and what EXPLAIN and the report say of it.
+pub(super) struct Bloom {
+    pub(super) expr: Expr,
+    pub(super) bits: usize,
+    pub(super) hashes: usize,
+    /// The share of other keys that pass.
+    pub(super) rate: f64,
+}
+
+/// How many keys a filter in SQL can hold at most, in a text of so many bytes.
+pub(super) fn most_keys_in_sql(bytes: usize) -> usize {
+    (bytes.saturating_sub(SQL_PER_HASH) as f64 / bits_per_key(MOST_FALSE_POSITIVES)) as usize
+}
+
+/// A filter in SQL of about so many bytes at most, in which the key takes `key_bytes`. `None` where keys are no
+/// integers, or too many.
+pub(super) fn in_sql(keys: &KeySet, key: &Expr, bytes: usize, key_bytes: usize) -> Option<Bloom> {
+    let values = keys.whole()?;
+    let per_hash = SQL_PER_HASH + key_bytes;
+    // The rate is raised until the bits and the text around them fit.
+    let rates = std::iter::successors(Some(FALSE_POSITIVES), |rate| Some(rate * 1.1));
+    let (rate, hashes, bits) = rates
+        .take_while(|rate| *rate <= MOST_FALSE_POSITIVES)
+        .map(|rate| {
+            let hashes = (-rate.log2()).round().max(1.0) as usize;
+            let bits = (values.len() as f64 * bits_per_key(rate)).ceil() as usize;
+            (rate, hashes, bits.max(8 * hashes))
+        })
+        .find(|(_, hashes, bits)| bits + hashes * per_hash <= bytes)?;
+    let slice = (bits / hashes).max(1);
+    let tests = (0..hashes).map(|hash| {
+        let (a, b) = coefficients(hash as u64);
+        let mut text = vec![b'0'; slice];
+        for value in values {
+            // Below 2^62 throughout.
+            let position = (a * value.rem_euclid(PRIME) + b) % PRIME % slice as i64;
+            if let Some(bit) = usize::try_from(position).ok().and_then(|position| text.get_mut(position)) {
+                *bit = b'1';
+            }
+        }
+        let text = String::from_utf8(text).unwrap_or_default();
+        let start = arithmetic(ArithmeticOp::Add, position(key.clone(), a, b, slice as i64), Expr::int(1));
+        let bit = Expr::Call(Function::Substring, vec![Expr::text(text), start, Expr::int(1)]);
+        Expr::compare(CompareOp::Eq, bit, Expr::text("1"))
+    });
+    Some(Bloom { expr: Expr::conjunction(tests.collect()), bits: slice * hashes, hashes, rate })
+}
+
+/// A filter in bytes. `None` where keys are too many.
+pub(super) fn in_bytes(keys: &KeySet, key: &Expr) -> Option<Bloom> {
+    let count = keys.distinct()?;
+    let most = (limits::BLOOM_FILTER_BYTES / 2) as f64 * 8.0;
+    let rate = FALSE_POSITIVES.max((-most / count.max(1) as f64 * std::f64::consts::LN_2.powi(2)).exp());
+    let mut filter = BloomFilter::with_capacity(count, rate);
+    keys.each_hash(&mut |hash| filter.insert_hash(hash))?;
+    let (bits, hashes) = (filter.size_bytes() * 8, usize::from(filter.hashes()));
+    let expr = Expr::Bloom { expr: Box::new(key.clone()), filter: Arc::new(filter) };
+    Some(Bloom { expr, bits, hashes, rate })
+}
+
+/// m_p / s of the paper: how many bits a key needs for this rate.
+fn bits_per_key(rate: f64) -> f64 {
+    rate.ln().abs() / std::f64::consts::LN_2.powi(2)
+}
+
+/// `((a * (((key % n) + n) % n) + b) % n) % m`
+fn position(key: Expr, a: i64, b: i64, m: i64) -> Expr {
+    use ArithmeticOp::{Add, Modulo, Multiply};
+    let modulo = |x, n| arithmetic(Modulo, x, Expr::int(n));
+    let counted = modulo(arithmetic(Add, modulo(key, PRIME), Expr::int(PRIME)), PRIME);
+    let hashed = arithmetic(Add, arithmetic(Multiply, Expr::int(a), counted), Expr::int(b));
+    modulo(modulo(hashed, PRIME), m)
+}
+
+fn arithmetic(op: ArithmeticOp, a: Expr, b: Expr) -> Expr {
+    Expr::Arithmetic(op, Box::new(a), Box::new(b))
+}
+
+/// `a` from 1 and `b` from 0 to n - 1: spread at random, and the same for every query, so that it can be repeated.
+fn coefficients(hash: u64) -> (i64, i64) {
+    let random = |seed: u64| {
+        // splitmix64
+        let mut x = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (x ^ (x >> 31)) >> 2
+    };
+    let below = |value: u64, n: i64| i64::try_from(value).unwrap_or_default() % n;
+    (1 + below(random(2 * hash), PRIME - 1), below(random(2 * hash + 1), PRIME))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+    use arrow::datatypes::{DataType, Field, Schema};
+    use pushdown::{CsvOptions, Dialect, Exactness, Format, classify};
+    use pushdowndb_scan::Evaluator;
+
+    use super::*;
+
+    fn keys(values: impl Iterator<Item = i64>) -> KeySet {
+        let mut keys = KeySet::new(DataType::Int64);
+        keys.push(&(Arc::new(Int64Array::from_iter_values(values)) as ArrayRef)).unwrap();
+        keys
+    }
+
+    /// How many of these pass.
+    fn passing(expr: &Expr, values: Vec<i64>) -> usize {
+        let schema = Arc::new(Schema::new(vec![Field::new("x", DataType::Int64, true)]));
+        let batch = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(Int64Array::from(values))]).unwrap();
+        Evaluator::predicate(expr, &schema).unwrap().matches(&batch).unwrap().true_count()
+    }
+
+    const EXTREMES: [i64; 8] = [i64::MIN, i64::MIN + 1, -PRIME, -1, 0, PRIME, i64::MAX - 1, i64::MAX];
+
+    #[test]
+    fn what_is_in_it_passes_and_little_else() {
+        let held = || (0..2000).map(|i| i * 7 - 5000).chain(EXTREMES);
+        let bloom = in_sql(&keys(held()), &Expr::Column(0), 1 << 18, 30).unwrap();
+        assert_eq!(passing(&bloom.expr, held().collect()), 2008);
+        let others: Vec<i64> = (0..50_000).map(|i| i * 7 - 5001).collect();
+        let wrong = passing(&bloom.expr, others) as f64 / 50_000.0;
+        assert!(wrong > 0.003 && wrong < 0.03, "{wrong} for a rate of {}", bloom.rate);
+        assert_eq!((bloom.hashes, bloom.bits / 2008), (7, 9));
+
+        let bytes = in_bytes(&keys(held()), &Expr::Column(0)).unwrap();
+        assert_eq!(passing(&bytes.expr, held().collect()), 2008);
+    }
+
+    #[test]
+    fn the_rate_rises_until_it_fits() {
+        let (many, key) = (keys(0..60_000), Expr::Column(0));
+        let bloom = in_sql(&many, &key, 200_000, 30).unwrap();
+        assert!(bloom.bits < 200_000 && bloom.rate > 0.1 && bloom.rate < 0.5, "{} {}", bloom.bits, bloom.rate);
+        assert_eq!(passing(&bloom.expr, (0..60_000).collect()), 60_000);
+        assert!(in_sql(&many, &key, 50_000, 30).is_none());
+        assert!(most_keys_in_sql(50_000) < 60_000 && most_keys_in_sql(200_000) > 60_000);
+    }
+
+    #[test]
+    fn servers_that_differ_in_the_sign_of_remainders_agree_on_it() {
+        let schema = Schema::new(vec![Field::new("x", DataType::Int32, true)]);
+        let bloom = in_sql(&keys(0..100), &Expr::Column(0), 1 << 18, 30).unwrap();
+        let on = |dialect| classify(&bloom.expr, &schema, &Format::Csv(CsvOptions::default()), &dialect);
+        assert_eq!(on(Dialect::standard()), Exactness::Exact(bloom.expr.clone()));
+        assert_eq!(on(Dialect::pushdowndb()), Exactness::Exact(bloom.expr.clone()));
+        assert_eq!(on(Dialect::minio()), Exactness::Unsupported);
+    }
+}

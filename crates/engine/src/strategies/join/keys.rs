@@ -1,0 +1,306 @@
+//! The distinct keys of one side of a join, in bounded memory.
+
+use std::collections::HashSet;
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::compute::{SortOptions, cast, sort_to_indices};
+use arrow::datatypes::{DataType, Int64Type, TimeUnit};
+use datafusion::common::ScalarValue;
+use pushdown::{Error, Literal, Result};
+
+use crate::convert::literal;
+use crate::error::from_datafusion;
+
+/// Beyond so many distinct keys only the least and the greatest are known.
+pub(crate) const MOST_KEYS: usize = 1 << 20;
+
+/// Beyond so many distinct keys that are no integers only their hashes are kept, which a Bloom filter is made of.
+const MOST_LISTED: usize = 4096;
+
+/// Bounds longer than this are not worth sending.
+const LONGEST_BOUND: usize = 1024;
+
+/// The keys of one column.
+#[derive(Clone, Debug)]
+pub(crate) struct KeySet {
+    data_type: DataType,
+    distinct: Distinct,
+    bounds: Option<(ScalarValue, ScalarValue)>,
+    nulls: bool,
+    rows: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Distinct {
+    /// Integers, and days since 1970.
+    Whole(HashSet<i64>),
+    /// Of other types the hashes ([`pushdown::Key::hash`]), and the values while they are few.
+    Hashed {
+        hashes: HashSet<u64>,
+        listed: Option<HashSet<ScalarValue>>,
+    },
+    TooMany,
+}
+
+/// Whether keys of this type can be collected, and looked for in storage.
+pub(crate) fn is_key(data_type: &DataType) -> bool {
+    is_whole(data_type)
+        || matches!(
+            data_type,
+            DataType::Boolean
+                | DataType::UInt64
+                | DataType::Decimal128(..)
+                | DataType::Float32
+                | DataType::Float64
+                | DataType::Utf8
+                | DataType::LargeUtf8
+                | DataType::Utf8View
+                // Coarser ones may be out of the range of microseconds, in which they are hashed.
+                | DataType::Timestamp(TimeUnit::Microsecond | TimeUnit::Nanosecond, _)
+        )
+}
+
+fn is_whole(data_type: &DataType) -> bool {
+    (data_type.is_integer() && *data_type != DataType::UInt64) || *data_type == DataType::Date32
+}
+
+impl KeySet {
+    pub(crate) fn new(data_type: DataType) -> Self {
+        let distinct = match is_whole(&data_type) {
+            true => Distinct::Whole(HashSet::new()),
+            // Zeros and NaN have several forms that may or may not be equal: those are told by their hashes only.
+            false => Distinct::Hashed { hashes: HashSet::new(), listed: (!data_type.is_floating()).then(HashSet::new) },
+        };
+        Self { data_type, distinct, bounds: None, nulls: false, rows: 0 }
+    }
+
+    /// Takes the keys of some rows in.
+    pub(crate) fn push(&mut self, keys: &ArrayRef) -> Result<()> {
+        self.rows += keys.len();
+        self.nulls |= keys.null_count() > 0;
+        if keys.null_count() == keys.len() {
+            return Ok(());
+        }
+        if !self.data_type.is_floating() {
+            self.widen(first(keys, false)?, first(keys, true)?);
+        }
+        match &mut self.distinct {
+            Distinct::Whole(values) => {
+                let internal = |error| Error::internal("keys that are no integers").with_source(error);
+                let days = matches!(self.data_type, DataType::Date32).then(|| cast(keys, &DataType::Int32));
+                let whole = days.transpose().map_err(internal)?.unwrap_or_else(|| keys.clone());
+                let whole = cast(&whole, &DataType::Int64).map_err(internal)?;
+                values.extend(whole.as_primitive::<Int64Type>().iter().flatten());
+            }
+            Distinct::Hashed { hashes, listed } => {
+                let mut row = 0;
+                let mut failed = None;
+                pushdowndb_scan::for_each_key(keys, &mut |key| {
+                    if let Some(key) = key {
+                        hashes.insert(key.hash());
+                        if let Some(values) = listed {
+                            match ScalarValue::try_from_array(keys, row) {
+                                Ok(value) => drop(values.insert(value)),
+                                Err(error) => failed = Some(error),
+                            }
+                            if values.len() > MOST_LISTED {
+                                *listed = None;
+                            }
+                        }
+                    }
+                    row += 1;
+                })?;
+                if let Some(error) = failed {
+                    return Err(from_datafusion(error));
+                }
+            }
+            Distinct::TooMany => {}
+        }
+        if self.distinct().is_some_and(|keys| keys > MOST_KEYS) {
+            self.give_up();
+        }
+        Ok(())
+    }
+
+    fn widen(&mut self, least: ScalarValue, greatest: ScalarValue) {
+        self.bounds = Some(match self.bounds.take() {
+            None => (least, greatest),
+            Some((low, high)) => (if least < low { least } else { low }, if greatest > high { greatest } else { high }),
+        });
+    }
+
+    /// Keeps the bounds only.
+    pub(crate) fn give_up(&mut self) {
+        self.distinct = Distinct::TooMany;
+    }
+
+    /// Takes in what another part of the same side has collected.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.rows += other.rows;
+        self.nulls |= other.nulls;
+        if let Some((least, greatest)) = other.bounds {
+            self.widen(least, greatest);
+        }
+        match (&mut self.distinct, other.distinct) {
+            (Distinct::Whole(values), Distinct::Whole(more)) => values.extend(more),
+            (Distinct::Hashed { hashes, listed }, Distinct::Hashed { hashes: more, listed: more_listed }) => {
+                hashes.extend(more);
+                *listed = listed.take().zip(more_listed).map(|(mut values, more)| {
+                    values.extend(more);
+                    values
+                });
+            }
+            (distinct, _) => *distinct = Distinct::TooMany,
+        }
+        if self.distinct().is_some_and(|keys| keys > MOST_KEYS) {
+            self.give_up();
+        }
+    }
+
+    /// Bytes of memory, about.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        // Hash tables are at most 7/8 full, and double.
+        match &self.distinct {
+            Distinct::Whole(values) => values.capacity() * 16,
+            Distinct::Hashed { hashes, listed } => {
+                let listed = listed.iter().flatten();
+                hashes.capacity() * 16 + listed.map(|value| value.size()).sum::<usize>()
+            }
+            Distinct::TooMany => 0,
+        }
+    }
+
+    /// Rows seen, NULL keys included.
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Whether one of the keys was NULL.
+    pub(crate) fn nulls(&self) -> bool {
+        self.nulls
+    }
+
+    /// How many distinct keys there are besides NULL; `None` if too many to be known.
+    pub(crate) fn distinct(&self) -> Option<usize> {
+        match &self.distinct {
+            Distinct::Whole(values) => Some(values.len()),
+            Distinct::Hashed { hashes, .. } => Some(hashes.len()),
+            Distinct::TooMany => None,
+        }
+    }
+
+    /// The keys of an integer type.
+    pub(super) fn whole(&self) -> Option<&HashSet<i64>> {
+        match &self.distinct {
+            Distinct::Whole(values) if self.data_type.is_integer() => Some(values),
+            _ => None,
+        }
+    }
+
+    /// Calls `f` with the hash of each key; `None` if they are not known.
+    pub(super) fn each_hash(&self, f: &mut dyn FnMut(u64)) -> Option<()> {
+        match &self.distinct {
+            Distinct::Whole(values) => values.iter().for_each(|value| f(pushdown::Key::Int(*value).hash())),
+            Distinct::Hashed { hashes, .. } => hashes.iter().for_each(|hash| f(*hash)),
+            Distinct::TooMany => return None,
+        }
+        Some(())
+    }
+
+    /// The keys as constants, in their order; `None` if there are more than `most` or not all can be written.
+    pub(super) fn listed(&self, most: usize) -> Option<Vec<Literal>> {
+        match &self.distinct {
+            Distinct::Whole(values) if values.len() <= most => {
+                let mut values: Vec<i64> = values.iter().copied().collect();
+                values.sort_unstable();
+                let date = |days| i32::try_from(days).ok().map(Literal::Date);
+                let of = |value| if self.data_type.is_integer() { Some(Literal::Int64(value)) } else { date(value) };
+                values.into_iter().map(of).collect()
+            }
+            Distinct::Hashed { listed: Some(values), .. } if values.len() <= most => {
+                let mut values: Vec<&ScalarValue> = values.iter().collect();
+                values.sort_unstable_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
+                values.into_iter().map(literal).collect()
+            }
+            _ => None,
+        }
+    }
+
+    /// The least and the greatest key.
+    pub(super) fn bounds(&self) -> Option<(Literal, Literal)> {
+        let (least, greatest) = self.bounds.as_ref()?;
+        let long = |value: &Literal| matches!(value, Literal::Utf8(text) if text.len() > LONGEST_BOUND);
+        let bounds = (literal(least)?, literal(greatest)?);
+        (!long(&bounds.0) && !long(&bounds.1)).then_some(bounds)
+    }
+}
+
+/// The least of these, or the greatest; one of them is not NULL.
+fn first(keys: &ArrayRef, descending: bool) -> Result<ScalarValue> {
+    let internal = |error| Error::internal("keys without an order").with_source(error);
+    let order = SortOptions { descending, nulls_first: false };
+    let first = sort_to_indices(keys, Some(order), Some(1)).map_err(internal)?;
+    let row = first.values().first().copied().unwrap_or_default() as usize;
+    ScalarValue::try_from_array(keys, row).map_err(from_datafusion)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{Date32Array, Decimal128Array, Float64Array, Int32Array, StringArray};
+
+    use super::*;
+
+    fn of(pieces: &[ArrayRef]) -> KeySet {
+        let mut parts = pieces.iter().map(|piece| {
+            let mut keys = KeySet::new(piece.data_type().clone());
+            keys.push(piece).unwrap();
+            keys
+        });
+        let first = parts.next().unwrap();
+        parts.fold(first, |mut all, part| {
+            all.merge(part);
+            all
+        })
+    }
+
+    #[test]
+    fn integers_and_dates_are_known_one_by_one() {
+        let keys = of(&[
+            Arc::new(Int32Array::from(vec![Some(3), None, Some(-4), Some(3)])),
+            Arc::new(Int32Array::from(vec![None, None])),
+            Arc::new(Int32Array::from(vec![9, 3])),
+        ]);
+        assert_eq!((keys.rows(), keys.distinct(), keys.nulls()), (8, Some(3), true));
+        assert_eq!(keys.bounds(), Some((Literal::Int64(-4), Literal::Int64(9))));
+        assert_eq!(keys.listed(3).unwrap(), [Literal::Int64(-4), Literal::Int64(3), Literal::Int64(9)]);
+        assert!(keys.listed(2).is_none());
+        let days = of(&[Arc::new(Date32Array::from(vec![-1, 20_000]))]);
+        assert_eq!(days.listed(9).unwrap(), [Literal::Date(-1), Literal::Date(20_000)]);
+        assert!(days.whole().is_none(), "a date is no number in SQL");
+    }
+
+    #[test]
+    fn other_types_are_listed_while_few() {
+        let text = of(&[Arc::new(StringArray::from(vec!["it's", "b", "b"]))]);
+        assert_eq!(text.listed(9).unwrap(), [Literal::Utf8("b".into()), Literal::Utf8("it's".into())]);
+        let many: Vec<String> = (0..=MOST_LISTED).map(|i| i.to_string()).collect();
+        let many = of(&[Arc::new(StringArray::from(many))]);
+        assert_eq!((many.distinct(), many.listed(usize::MAX)), (Some(MOST_LISTED + 1), None));
+        let decimals = Decimal128Array::from(vec![150, -1]).with_precision_and_scale(5, 2).unwrap();
+        let decimals = of(&[Arc::new(decimals)]);
+        assert_eq!(decimals.bounds(), Some((Literal::Decimal(-1, 5, 2), Literal::Decimal(150, 5, 2))));
+        let floats = of(&[Arc::new(Float64Array::from(vec![0.0, -0.0, f64::NAN]))]);
+        assert_eq!((floats.distinct(), floats.listed(9), floats.bounds()), (Some(2), None, None));
+    }
+
+    #[test]
+    fn too_many_keys_leave_the_bounds() {
+        let some = |from: i32| Arc::new(Int32Array::from_iter_values(from..from + 700_000)) as ArrayRef;
+        let keys = of(&[some(0), some(350_000)]);
+        assert_eq!((keys.distinct(), keys.rows()), (None, 1_400_000));
+        assert_eq!(keys.bounds(), Some((Literal::Int64(0), Literal::Int64(1_049_999))));
+        assert!(keys.memory_bytes() == 0 && keys.each_hash(&mut |_| ()).is_none());
+    }
+}

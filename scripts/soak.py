@@ -9,6 +9,7 @@ uploads completed and aborted, S3 Select. Some read slowly, some hang up in the 
 scan, and some send nonsense. Every client knows the content of its own keys and the answers of its queries, so an answer that
 is wrong is seen. When all are through, the node must be as idle as it was before: no request, connection or scan under way, no task
 and no open file more than at the start, no upload and no object that nobody put, and memory that has stopped growing.
+It must stay below --most all the while.
 
 Python 3 and boto3. Prints one line per minute and a verdict; the exit status is 1 if anything was wrong.
 """
@@ -340,6 +341,7 @@ def main():
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--binary", default="target/release/pushdowndb", help="the program whose node is started")
     parser.add_argument("--endpoint", help="a running node instead, whose keys are soak-key and soak-secret-of-the-test")
+    parser.add_argument("--most", type=float, default=512, help="MiB that memory may reach at any time")
     parser.add_argument("--growth", type=float, default=64, help="MiB that memory may grow in the second half")
     args = parser.parse_args()
     seconds = args.seconds if args.seconds is not None else args.minutes * 60
@@ -404,10 +406,13 @@ def soak(args, endpoint, seconds):
         client.start()
 
     halfway = None
-    marks = 0
+    marks, looked, peak = 0, 0, 0
     while any(client.is_alive() for client in clients):
         time.sleep(0.2)
         passed = time.time() - started
+        if passed > looked:
+            looked = passed + 2
+            peak = max(peak, Gauges(endpoint).resident_mib())
         if halfway is None and passed > seconds / 2:
             halfway = Gauges(endpoint).resident_mib()
         if passed // 60 > marks:
@@ -442,7 +447,10 @@ def soak(args, endpoint, seconds):
     grown = after.resident_mib() - (halfway or 0)
     if grown > args.growth:
         verdict.fail(f"memory grew by {grown:.0f} MiB in the second half")
-    print(f"memory {before.resident_mib():.0f} MiB before, {halfway or 0:.0f} halfway, {after.resident_mib():.0f} after; "
+    if peak > args.most:
+        verdict.fail(f"memory reached {peak:.0f} MiB")
+    print(f"memory {before.resident_mib():.0f} MiB before, {halfway or 0:.0f} halfway, {peak:.0f} at most, "
+          f"{after.resident_mib():.0f} after; "
           f"open files {before['process_open_files']:.0f} and {after['process_open_files']:.0f}, "
           f"tasks {before['tasks']:.0f} and {after['tasks']:.0f}; scans took {after['scan_cpu_seconds_total']:.1f} s of CPU")
     return verdict

@@ -121,19 +121,25 @@ impl Inner {
         starts
             .map(move |start| {
                 let inner = Arc::clone(&inner);
-                let block = start..end.min(start + step);
-                let read = spawn_blocking(move || inner.read(block));
+                let range = start..end.min(start + step);
+                let room = inner.room(&range);
+                let read = spawn_blocking(move || inner.read(range, room?));
                 async move { read.await.map_err(io::Error::other)? }
             })
             .buffered(2)
     }
 
-    fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
-        let length = usize::try_from(range.end.saturating_sub(range.start)).map_err(io::Error::other)?;
+    /// Where this range can be read to. Made by whoever asks, not by the thread that reads: the allocator keeps what
+    /// others free for the thread that made it, and there are dozens of those that read, each idle for long.
+    fn room(&self, range: &Range<u64>) -> io::Result<BytesMut> {
         if range.end > self.size {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a read past the end of the object"));
         }
-        let mut block = BytesMut::zeroed(length);
+        let length = usize::try_from(range.end.saturating_sub(range.start)).map_err(io::Error::other)?;
+        Ok(BytesMut::zeroed(length))
+    }
+
+    fn read(&self, range: Range<u64>, mut block: BytesMut) -> io::Result<Bytes> {
         let first = self.pieces.partition_point(|piece| piece.start + piece.size <= range.start);
         let mut at = range.start;
         for piece in self.pieces.iter().skip(first) {
@@ -204,7 +210,9 @@ impl ObjectReader for ObjectData {
         };
         async move {
             let reader = Arc::clone(&inner);
-            spawn_blocking(move || ranges.into_iter().map(|range| reader.read(range)).collect::<io::Result<Vec<_>>>())
+            let rooms: Vec<_> = ranges.into_iter().map(|range| (inner.room(&range), range)).collect();
+            let read = move |(room, range): (io::Result<_>, _)| reader.read(range, room?);
+            spawn_blocking(move || rooms.into_iter().map(read).collect::<io::Result<Vec<_>>>())
                 .await
                 .map_err(io::Error::other)
                 .flatten()

@@ -31,7 +31,7 @@ use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
 use super::data::{Piece, Source};
-use super::disk::{Change, Disk, DiskFile, LocalDisk, make_folders};
+use super::disk::{Disk, LocalDisk};
 use super::files::{Files, Segment};
 use super::index::{Index, ObjectRecord};
 use super::multipart::hex;
@@ -39,14 +39,9 @@ use super::trusted_disk::TrustedDisk;
 use super::{
     Algorithm, Body, BucketMeta, BucketSettings, Completion, Condition, CopyRequest, ListPage, ListQuery, Match,
     Object, ObjectData, ObjectMeta, PartRecord, PutOptions, Result, SettingsChange, Staged, Store, StoreError, Tag,
-    UploadKey, UploadPage, UploadQuery, UploadRecord, listing, now_ms, stage, sweep,
+    UploadKey, UploadPage, UploadQuery, UploadRecord, listing, mark, now_ms, stage, sweep,
 };
 use crate::Limits;
-
-/// Version 2 writes records of format 2; a store of version 1 is one of version 2 without any.
-const VERSION: &str = "pushdowndb store 2\n";
-const VERSION_1: &str = "pushdowndb store 1\n";
-const VERSION_DRAFT: &str = "VERSION.new";
 
 /// How often forgotten uploads are looked for.
 const EXPIRY_MS: u64 = 60_000;
@@ -78,7 +73,7 @@ impl LocalStore {
         let place = |error: Error| error.context(format!("cannot open the store {}", dir.display()));
         let trusted = Arc::new(TrustedDisk::new(disk));
         let disk: Arc<dyn Disk> = Arc::clone(&trusted) as _;
-        check_version(&disk, dir).map_err(place)?;
+        mark::check(&disk, dir).map_err(place)?;
         let io = |error: io::Error| place(Error::invalid("the folder cannot be used").with_source(error));
         let files = Arc::new(Files::open(dir, Arc::clone(&disk)).map_err(io)?);
         let index = Index::open(&dir.join("index.redb"), &trusted).map_err(|error| {
@@ -110,49 +105,6 @@ impl LocalStore {
         let shared = Arc::clone(&self.shared);
         spawn_blocking(move || work(&shared)).await.map_err(StoreError::task)?
     }
-}
-
-/// A folder that holds something else is never taken for a store.
-fn check_version(disk: &Arc<dyn Disk>, dir: &Path) -> pushdown::Result<()> {
-    let io = |error: io::Error| Error::invalid("the folder cannot be used").with_source(error);
-    let file = dir.join("VERSION");
-    match fs::read_to_string(&file) {
-        Ok(version) if version == VERSION => unmark(disk, dir).map_err(io),
-        // Marked before the first record of the new format is written.
-        Ok(version) if version == VERSION_1 => mark(disk, dir, &file).map_err(io),
-        Ok(version) => Err(Error::invalid(format!(
-            "its format is '{}', this version of pushdowndb knows '{}'",
-            version.trim(),
-            VERSION.trim()
-        ))),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            make_folders(&**disk, dir).map_err(io)?;
-            let mut others = fs::read_dir(dir).map_err(io)?.filter_map(|entry| entry.ok());
-            if others.any(|entry| entry.file_name() != VERSION_DRAFT) {
-                return Err(Error::invalid(
-                    "the folder is not empty and no store; serve files that exist with --gateway file:///…",
-                ));
-            }
-            mark(disk, dir, &file).map_err(io)
-        }
-        Err(error) => Err(io(error)),
-    }
-}
-
-/// Removes a mark that was not put in its place, or, by a loss of power, not removed beside it.
-fn unmark(disk: &Arc<dyn Disk>, dir: &Path) -> io::Result<()> {
-    let draft = dir.join(VERSION_DRAFT);
-    if draft.exists() { disk.apply(Change::Remove(&draft)) } else { Ok(()) }
-}
-
-/// Beside and renamed, so that a crash leaves a whole mark or none.
-fn mark(disk: &Arc<dyn Disk>, dir: &Path, file: &Path) -> io::Result<()> {
-    unmark(disk, dir)?;
-    let draft = DiskFile::create(disk, dir.join(VERSION_DRAFT))?;
-    draft.write(0, VERSION.as_bytes())?;
-    draft.sync()?;
-    disk.apply(Change::Rename { from: draft.path(), to: file })?;
-    disk.apply(Change::SyncFolder(dir))
 }
 
 impl Shared {
@@ -465,19 +417,6 @@ impl Store for LocalStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_store_of_version_1_becomes_one_of_version_2() {
-        let dir = tempfile::tempdir().unwrap();
-        drop(LocalStore::open(dir.path(), Limits::default()).unwrap());
-        let version = dir.path().join("VERSION");
-        assert_eq!(fs::read_to_string(&version).unwrap(), VERSION);
-        fs::write(&version, VERSION_1).unwrap();
-        drop(LocalStore::open(dir.path(), Limits::default()).unwrap());
-        assert_eq!(fs::read_to_string(&version).unwrap(), VERSION);
-        fs::write(&version, "pushdowndb store 3\n").unwrap();
-        assert!(LocalStore::open(dir.path(), Limits::default()).unwrap_err().to_string().contains("store 3"));
-    }
 
     #[test]
     fn a_large_store_is_swept_behind_its_back() {

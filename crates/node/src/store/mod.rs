@@ -15,6 +15,7 @@ mod index;
 mod index_file;
 mod listing;
 mod local;
+mod mark;
 mod meta;
 mod multipart;
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! SQL text to a [`Statement`]: the clauses. Expressions are in [`expr`].
+//! SQL text to a [`Statement`]: the clauses. Expressions are in [`expr`], function calls in [`calls`].
 
+mod calls;
 mod expr;
 
 use pushdown::{JsonStep, limits};

@@ -379,15 +379,19 @@ impl Scan {
     fn gather(&mut self, batch: RecordBatch) -> Result<()> {
         // Small rows that wait would make every large batch after them be cut and copied.
         if self.small.biggest_coalesce_batch_size().is_some_and(|large| batch.num_rows() > large) {
-            self.small.finish_buffered_batch().map_err(from_arrow)?;
+            self.flush()?;
         }
-        self.small_bytes += batch.columns().iter().map(slice_bytes).sum::<usize>();
+        let (rows, bytes) = (batch.num_rows(), batch.columns().iter().map(slice_bytes).sum::<usize>());
         self.small.push_batch(batch).map_err(from_arrow)?;
+        // Once a batch was full, only rows of the last one wait.
+        let waiting = self.small.get_buffered_rows();
+        self.small_bytes = if waiting > rows { self.small_bytes + bytes } else { bytes / rows.max(1) * waiting };
         // Few rows may be many bytes.
-        if self.small_bytes > limits::BATCH_TEXT_BYTES {
-            self.small_bytes = 0;
-            self.small.finish_buffered_batch().map_err(from_arrow)?;
-        }
-        Ok(())
+        if self.small_bytes > limits::BATCH_TEXT_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.small_bytes = 0;
+        self.small.finish_buffered_batch().map_err(from_arrow)
     }
 }

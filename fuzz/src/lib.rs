@@ -7,11 +7,13 @@
 mod choices;
 mod csv;
 mod expression;
+mod fragment;
 mod frames;
 mod http;
 mod json;
 mod parquet;
 mod request;
+mod route;
 mod scans;
 
 /// Something that takes bytes from outside.
@@ -24,13 +26,15 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 6] = [
+pub const TARGETS: [Target; 8] = [
     Target { name: "expression", run: expression::run },
     Target { name: "csv", run: csv::run },
     Target { name: "json", run: json::run },
     Target { name: "parquet", run: parquet::run },
     Target { name: "frames", run: frames::run },
     Target { name: "request", run: request::run },
+    Target { name: "fragment", run: fragment::run },
+    Target { name: "route", run: route::run },
 ];
 
 /// The target of this name.

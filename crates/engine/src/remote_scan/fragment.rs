@@ -111,6 +111,10 @@ impl Run {
                 Err(error) => Some(error),
             };
             open.retain(|split| !split.done);
+            if open.is_empty() {
+                // What was cut off is only the bill.
+                break;
+            }
             let error = error.or_else(|| open.iter_mut().find_map(|split| split.error.take()));
             let Some(error) = error else { break };
             self.check_repeatable(&error, &open)?;

@@ -116,7 +116,15 @@ fn at_fragment(fragment: &Fragment, options: &PushdownOptions) -> Result<Choice>
             return Ok(Choice::Compute("every column of every row is needed".to_owned()));
         }
     }
-    Ok(Choice::Storage { request: Box::new(fragment.clone()), exact: true, route: Route::Fragment })
+    let mut request = fragment.clone();
+    if let Output::Rows(columns) = &mut request.output
+        && columns.is_empty()
+    {
+        // Arrow does not tell an empty batch of many rows from one that has not come yet.
+        let index = narrowest(fragment);
+        columns.push(NamedExpr { expr: Expr::Column(index), name: fragment.schema.field(index).name().clone() });
+    }
+    Ok(Choice::Storage { request: Box::new(request), exact: true, route: Route::Fragment })
 }
 
 /// How storage may be asked, or the reason for plain reads; the same for every operator.

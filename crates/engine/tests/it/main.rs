@@ -3,6 +3,7 @@
 mod bad_input;
 mod costs;
 mod faults;
+mod fragment;
 mod minio;
 mod oracle;
 mod readers;

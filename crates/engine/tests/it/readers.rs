@@ -4,7 +4,7 @@ use std::io::Write;
 
 use crate::world::{World, assert_same, failure, rows};
 
-const LEVELS: [&str; 2] = ["none", "select"];
+const LEVELS: [&str; 3] = ["none", "select", "fragment"];
 
 async fn expect(world: &World, sql: &str, want: &[&[&str]]) {
     let want = want.iter().map(|row| row.iter().map(|cell| (*cell).to_owned()).collect()).collect();

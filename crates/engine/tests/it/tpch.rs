@@ -10,7 +10,8 @@ async fn agrees(world: &World, format: Format, path: &str) {
     let oracle = Oracle::tpch(world, path, format).await;
     let none = world.engine_with("none", path).await;
     let select = world.engine_with("select", path).await;
-    let mut pushed = 0;
+    let fragment = world.engine_with("fragment", path).await;
+    let (mut pushed, mut in_fragments) = (0, 0);
     for (name, sql) in queries() {
         let want = oracle.rows(&sql).await;
         let (plain, report) = rows(&none, &sql).await.unwrap_or_else(|e| panic!("{name} at none: {e}"));
@@ -21,8 +22,14 @@ async fn agrees(world: &World, format: Format, path: &str) {
         let fell_back: Vec<_> = report.usage.strategies.iter().filter(|s| s.contains("fell back")).collect();
         assert!(fell_back.is_empty(), "{name}: {fell_back:?}");
         pushed += usize::from(report.usage.requests.select > 0);
+        let (got, report) = rows(&fragment, &sql).await.unwrap_or_else(|e| panic!("{name} at fragment: {e}"));
+        assert_same(&format!("{name} on {path} at fragment"), &got, &want);
+        let fell_back: Vec<_> = report.usage.strategies.iter().filter(|s| s.contains("fell back")).collect();
+        assert!(fell_back.is_empty(), "{name}: {fell_back:?}");
+        in_fragments += usize::from(report.usage.requests.fragment > 0);
     }
     assert!(pushed >= 20, "only {pushed} queries on {path} pushed anything");
+    assert!(!world.is_ours() || in_fragments >= 25, "only {in_fragments} queries on {path} sent fragments");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -41,7 +48,7 @@ async fn json_on_the_node() {
     world.tpch("csv", Format::Csv).await;
     world.tpch("json", Format::Json).await;
     let oracle = Oracle::tpch(&world, "csv", Format::Csv).await;
-    for level in ["none", "select"] {
+    for level in ["none", "select", "fragment"] {
         let engine = world.engine_with(level, "json").await;
         for (name, sql) in queries() {
             let (got, _) = rows(&engine, &sql).await.unwrap_or_else(|e| panic!("{name} at {level}: {e}"));

@@ -23,12 +23,11 @@ pub struct World {
     pub endpoint: String,
     pub bucket: String,
     /// Keeps the server running.
-    _server: Server,
+    server: Server,
     _folder: TempDir,
 }
 
 pub enum Server {
-    #[expect(dead_code, reason = "a node stops when it is dropped")]
     Node(Node),
     Process(std::process::Child),
 }
@@ -52,12 +51,25 @@ impl World {
         let node = pushdowndb_node::start(config).await.expect("a node");
         let endpoint = node.endpoint().to_string();
         node.create_bucket("data").await.expect("a bucket");
-        Self { endpoint, bucket: "data".to_owned(), _server: Server::Node(node), _folder: folder }
+        Self { endpoint, bucket: "data".to_owned(), server: Server::Node(node), _folder: folder }
     }
 
     /// A server that runs already and has the bucket.
     pub fn around(endpoint: String, server: Server, folder: TempDir) -> Self {
-        Self { endpoint, bucket: "data".to_owned(), _server: server, _folder: folder }
+        Self { endpoint, bucket: "data".to_owned(), server, _folder: folder }
+    }
+
+    /// Whether it is our own node, which has the fragment route.
+    pub fn is_ours(&self) -> bool {
+        matches!(self.server, Server::Node(_))
+    }
+
+    /// Bytes of objects that our node has looked at to answer what was pushed.
+    pub fn scanned_bytes(&self) -> u64 {
+        match &self.server {
+            Server::Node(node) => node.counters().bytes_scanned,
+            Server::Process(_) => 0,
+        }
     }
 
     pub fn store(&self) -> AmazonS3 {

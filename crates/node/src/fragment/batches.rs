@@ -5,8 +5,8 @@
 
 use arrow::array::RecordBatch;
 use arrow::error::ArrowError;
-use arrow::ipc::CompressionType;
-use arrow::ipc::writer::{IpcWriteOptions, StreamEncoder};
+use arrow_ipc::CompressionType;
+use arrow_ipc::writer::{IpcWriteOptions, StreamEncoder};
 use bytes::{Bytes, BytesMut};
 use pushdown::wire::Encoding;
 use pushdown::{Error, Fragment, Result};

@@ -22,6 +22,7 @@ use bytes::Bytes;
 use futures::Stream;
 use pushdown::wire::{Failure, Request};
 use pushdown::{Error, ErrorKind, Result, Split};
+use pushdowndb_scan::Evaluator;
 
 use crate::Limits;
 use crate::counters::Counting;
@@ -52,6 +53,9 @@ pub(crate) fn answer(request: Request, desk: Desk) -> Result<Body> {
     match request {
         Request::Fragment(request) => {
             let patience = if request.deadline == Duration::ZERO { longest } else { request.deadline.min(longest) };
+            if let Some(predicate) = &request.fragment.predicate {
+                Evaluator::predicate(predicate, &request.fragment.schema)?;
+            }
             let writer = BatchWriter::new(&request.fragment, request.encoding)?;
             let scanning = Scanning::new(*request, &desk);
             Ok(stream::start(desk, patience, move |out| stream::scan(out, scanning, writer)))

@@ -19,12 +19,15 @@ use pushdown::{
     Result,
 };
 
+use crate::OutputSerialization;
+
 /// Renders a fragment for a backend.
 ///
 /// Fails as unsupported on what the dialect cannot say, and on SQL longer than it takes. A fragment without
 /// output columns selects a constant, so that rows can still be counted.
 pub fn render(fragment: &Fragment, dialect: &Dialect) -> Result<String> {
-    let renderer = Renderer { fragment, dialect };
+    let by_name = OutputSerialization::of(fragment) == OutputSerialization::Json;
+    let renderer = Renderer { fragment, dialect, by_name };
     let sql = renderer.statement()?;
     if sql.len() > dialect.expression_bytes {
         return Err(Error::unsupported(format!(
@@ -44,6 +47,8 @@ pub fn render(fragment: &Fragment, dialect: &Dialect) -> Result<String> {
 struct Renderer<'a> {
     fragment: &'a Fragment,
     dialect: &'a Dialect,
+    /// Whether results come back as JSON.
+    by_name: bool,
 }
 
 impl Renderer<'_> {
@@ -110,10 +115,10 @@ impl Renderer<'_> {
         Ok(self.named(sql, "", &call.name))
     }
 
-    /// With its name, where results go by name; in CSV they go by position.
+    /// With its name, where results go by name; in CSV they go by position, unless they come back as JSON.
     fn named(&self, sql: String, own: &str, name: &str) -> String {
         match &self.fragment.format {
-            Format::Csv(_) => sql,
+            Format::Csv(_) if !self.by_name => sql,
             _ if own == name => sql,
             _ if self.dialect.three_valued => format!("{sql} AS {}", quoted(name, '"')),
             _ => format!("{sql} AS {}", quoted(name, '\'')),

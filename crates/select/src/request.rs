@@ -55,13 +55,23 @@ impl OutputSerialization {
 fn is_number(fragment: &Fragment, call: &AggregateCall) -> bool {
     match call.function {
         AggregateFunction::Min | AggregateFunction::Max => {
-            !call.argument.iter().flat_map(Expr::columns).any(|index| is_text(fragment.schema.field(index)))
+            !call.argument.iter().flat_map(results).any(|index| is_text(fragment.schema.field(index)))
         }
         AggregateFunction::Count
         | AggregateFunction::Sum
         | AggregateFunction::Avg
         | AggregateFunction::Mean
         | AggregateFunction::SquaredDeviations => true,
+    }
+}
+
+/// The columns that the value is made of; a CASE is not made of what its conditions read.
+fn results(expr: &Expr) -> Vec<usize> {
+    match expr {
+        Expr::Case { branches, otherwise } => {
+            branches.iter().map(|(_, then)| then).chain(otherwise.as_deref()).flat_map(results).collect()
+        }
+        other => other.columns(),
     }
 }
 

@@ -289,3 +289,25 @@ fn our_parser_reads_our_sql_back() {
         assert_eq!(columns, [column(COMMENT), column(KEY)]);
     }
 }
+
+/// A text that is NULL and one that is empty are told apart by JSON, whose columns go by name.
+#[test]
+fn aggregates_of_text_go_by_name() {
+    let standard = Dialect::pushdowndb();
+    let call = |function, argument| AggregateCall { function, argument: Some(argument), name: "a".into() };
+    let aggregate = |argument: Expr| {
+        let output = Output::scalar(vec![call(AggregateFunction::Min, argument)]);
+        Fragment { output, ..fragment(csv(), None, &[]) }
+    };
+    assert_eq!(
+        render(&aggregate(column(COMMENT)), &standard).unwrap(),
+        "SELECT MIN(NULLIF(s._5, '')) AS \"a\" FROM S3Object s"
+    );
+    // What only decides is not what comes back.
+    let case = |then| Expr::Case { branches: vec![(like("x"), then)], otherwise: None };
+    assert_eq!(
+        render(&aggregate(case(column(KEY))), &standard).unwrap(),
+        "SELECT MIN(CASE WHEN NULLIF(s._5, '') LIKE 'x' THEN CAST(s._1 AS INT) END) FROM S3Object s"
+    );
+    assert!(render(&aggregate(case(column(COMMENT))), &standard).unwrap().contains(" AS \"a\""));
+}

@@ -123,6 +123,7 @@ impl TableProvider for ObjectTable {
                 limit: limit.filter(|_| settled),
                 aggregate: None,
                 top_k: None,
+                note: None,
                 key_filters: vec![],
             })
         };

@@ -18,6 +18,8 @@ extensions_options! {
         pub aggregate: String, default = "auto".to_string()
         /// How joins run: auto, baseline, filtered, bloom
         pub join: String, default = "auto".to_string()
+        /// How GROUP BY and DISTINCT run: auto, compute, filtered, storage, hybrid
+        pub group_by: String, default = "auto".to_string()
         /// How ORDER BY with a LIMIT runs: auto, compute, sampling, storage
         pub top_k: String, default = "auto".to_string()
         /// The prices of the bill: paper, paper-egress, or the path of a TOML file
@@ -82,6 +84,21 @@ pub enum TopKStrategy {
     Storage,
 }
 
+/// How rows are grouped.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum GroupByStrategy {
+    /// Chosen per query.
+    Auto,
+    /// The engine, over plainly read data.
+    Compute,
+    /// The engine, over what storage filters and projects.
+    Filtered,
+    /// Storage.
+    Storage,
+    /// Storage for the large groups, the engine for the rest.
+    Hybrid,
+}
+
 impl PushdownOptions {
     /// The options of a session.
     pub fn of(config: &ConfigOptions) -> Self {
@@ -120,6 +137,18 @@ impl PushdownOptions {
         }
     }
 
+    /// How GROUP BY runs.
+    pub fn group_by_strategy(&self) -> Result<GroupByStrategy> {
+        match self.group_by.to_ascii_lowercase().as_str() {
+            "auto" => Ok(GroupByStrategy::Auto),
+            "compute" => Ok(GroupByStrategy::Compute),
+            "filtered" => Ok(GroupByStrategy::Filtered),
+            "storage" => Ok(GroupByStrategy::Storage),
+            "hybrid" => Ok(GroupByStrategy::Hybrid),
+            other => Err(unknown("group_by", other, "auto, compute, filtered, storage, hybrid")),
+        }
+    }
+
     /// How a top-k runs.
     pub fn top_k_strategy(&self) -> Result<TopKStrategy> {
         match self.top_k.to_ascii_lowercase().as_str() {
@@ -137,6 +166,7 @@ impl PushdownOptions {
         self.filter_side()?;
         self.aggregate_side()?;
         self.join_strategy()?;
+        self.group_by_strategy()?;
         self.top_k_strategy()?;
         if !self.max_usd.is_finite() || self.max_usd < 0.0 {
             return Err(Error::invalid("pushdown.max_usd must be a number of dollars, 0 or more"));

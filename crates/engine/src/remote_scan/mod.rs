@@ -12,12 +12,15 @@
 pub(crate) mod estimate;
 mod keyed;
 mod fragment;
+mod partial;
 mod run;
 mod sample;
 mod splits;
 mod wire;
 
+pub(crate) use partial::{PartialAggregate, State};
 pub(crate) use run::moved;
+pub(crate) use sample::{PIECES, among};
 
 use std::fmt;
 use std::sync::Arc;
@@ -42,7 +45,7 @@ use datafusion::physical_plan::{
     ReplaceChildrenOptions,
 };
 use futures::{StreamExt, TryStreamExt};
-use pushdown::{AggregateCall, Capability, Expr, Fragment, NamedExpr, Output, Result};
+use pushdown::{Capability, Expr, Fragment, NamedExpr, Output, Result};
 use pushdowndb_cost::{Requests, Usage};
 use tokio::sync::OnceCell;
 
@@ -54,7 +57,7 @@ use crate::settings::PushdownOptions;
 use crate::strategies::filter::{Choice, Route};
 use crate::strategies::join::KeyFilter;
 use crate::strategies::top_k::{LiveTopK, Plan, Sample, TopK};
-use crate::strategies::{aggregate, filter, top_k};
+use crate::strategies::{aggregate, filter, group_by, top_k};
 use crate::table::{DataObject, TableDefinition};
 use splits::ScanSplit;
 
@@ -84,16 +87,8 @@ pub(crate) struct ScanSpec {
     /// Filters that are known once the build sides of the joins above are read. Without them there are more rows,
     /// which the joins drop.
     pub(crate) key_filters: Vec<Arc<KeyFilter>>,
-}
-
-/// Aggregates that the scan yields as partial states, one row per split.
-#[derive(Clone, Debug)]
-pub(crate) struct PartialAggregate {
-    /// What is computed.
-    pub(crate) calls: Vec<AggregateCall>,
-    /// The state columns, and for each the call that fills it.
-    pub(crate) schema: SchemaRef,
-    pub(crate) states: Vec<usize>,
+    /// What the operator above chose and why, for EXPLAIN.
+    pub(crate) note: Option<Arc<str>>,
 }
 
 impl ScanSpec {
@@ -109,7 +104,9 @@ impl ScanSpec {
     /// What the scan means for each object, wherever it runs.
     fn fragment(&self) -> Fragment {
         let output = match &self.aggregate {
-            Some(aggregate) => Output::scalar(aggregate.calls.clone()),
+            Some(aggregate) => {
+                Output::Aggregate { groups: aggregate.groups.clone(), calls: aggregate.calls.clone() }
+            }
             None => Output::Rows(
                 (0..self.projection.len())
                     .filter_map(|output| self.file_column(output))
@@ -173,7 +170,10 @@ impl RemoteScanExec {
     pub(crate) fn new(spec: ScanSpec) -> Result<Self> {
         let fragment = spec.fragment();
         let capability = spec.backend.capability(spec.table.backend);
-        let mut choice = match spec.aggregate {
+        let mut choice = match &spec.aggregate {
+            Some(aggregate) if !aggregate.groups.is_empty() => {
+                group_by::choose_states(&fragment, &capability, &spec.options)?
+            }
             Some(_) => aggregate::choose(&fragment, &capability, &spec.options)?,
             None => filter::choose(&fragment, &capability, &spec.options)?,
         };
@@ -225,6 +225,30 @@ impl RemoteScanExec {
         &self.spec
     }
 
+    /// The scan of another spec that counts into this one's metrics.
+    pub(crate) fn with_spec(&self, spec: ScanSpec) -> Result<Self> {
+        Ok(Self { metrics: self.metrics.clone(), ..Self::new(spec)? })
+    }
+
+    /// What the scan means, over one object.
+    pub(crate) fn fragment(&self) -> &Fragment {
+        &self.fragment
+    }
+
+    /// Where it runs.
+    pub(crate) fn choice(&self) -> &Choice {
+        &self.choice
+    }
+
+    pub(crate) fn capability(&self) -> &Capability {
+        &self.capability
+    }
+
+    /// In how many pieces it reads its objects.
+    pub(crate) fn splits(&self) -> u64 {
+        self.partitions.iter().map(Vec::len).sum::<usize>() as u64
+    }
+
     /// The same scan with partial aggregates for output, if storage computes them exactly.
     pub(crate) fn with_aggregate(&self, aggregate: PartialAggregate) -> Result<Option<Self>> {
         if self.spec.aggregate.is_some() || self.spec.limit.is_some() {
@@ -253,8 +277,7 @@ impl RemoteScanExec {
             (predicate, bound) => predicate.or(bound),
         };
         // As many partitions as promised, or fewer.
-        let spec = ScanSpec { predicate, top_k: None, partitions: self.partitions.len(), ..self.spec.clone() };
-        Ok(Self { metrics: self.metrics.clone(), ..Self::new(spec)? })
+        self.with_spec(ScanSpec { predicate, top_k: None, partitions: self.partitions.len(), ..self.spec.clone() })
     }
 
     fn can_be_cut(&self, object: &DataObject) -> bool {
@@ -285,7 +308,8 @@ impl RemoteScanExec {
         }
     }
 
-    fn bytes(&self) -> u64 {
+    /// Of all its objects.
+    pub(crate) fn bytes(&self) -> u64 {
         self.spec.objects.iter().map(|object| object.size).sum()
     }
 
@@ -318,9 +342,13 @@ impl RemoteScanExec {
                         let names: Vec<_> = columns.iter().map(|c| c.name.as_str()).collect();
                         format!("columns=[{}]", names.join(", "))
                     }
-                    Output::Aggregate { calls, .. } => {
-                        let names: Vec<_> = calls.iter().map(|c| c.name.as_str()).collect();
-                        format!("aggregates=[{}]", names.join(", "))
+                    Output::Aggregate { groups, calls } => {
+                        let calls: Vec<_> = calls.iter().map(|c| c.name.as_str()).collect();
+                        let keys: Vec<_> = groups.iter().map(|key| key.expr.display(schema).to_string()).collect();
+                        match keys.as_slice() {
+                            [] => format!("aggregates=[{}]", calls.join(", ")),
+                            keys => format!("groups=[{}], aggregates=[{}]", keys.join(", "), calls.join(", ")),
+                        }
                     }
                 };
                 let residual = if *exact { "none".to_owned() } else { filter(&self.fragment.predicate) };
@@ -353,14 +381,12 @@ impl DisplayAs for RemoteScanExec {
         let objects = self.spec.objects.len();
         match kind {
             DisplayFormatType::TreeRender => write!(f, "{}\n{}{}", self.spec.name, self.story(), self.shown_keys()),
-            _ => write!(
-                f,
-                "RemoteScanExec: {} ({}, {objects} objects, {splits} splits), {}{}",
-                self.spec.name,
-                self.fragment.format.name(),
-                self.story(),
-                self.shown_keys()
-            ),
+            _ => {
+                let (name, format, story) = (&self.spec.name, self.fragment.format.name(), self.story());
+                let keys = self.shown_keys();
+                write!(f, "RemoteScanExec: {name} ({format}, {objects} objects, {splits} splits), {story}{keys}")?;
+                self.spec.note.iter().try_for_each(|note| write!(f, ", {note}"))
+            }
         }
     }
 }
@@ -471,7 +497,8 @@ impl ExecutionPlan for RemoteScanExec {
             }
         };
         let rows = match &self.spec.aggregate {
-            Some(_) => self.partitions.iter().map(Vec::len).sum::<usize>() as f64,
+            Some(aggregate) if aggregate.groups.is_empty() => self.splits() as f64,
+            Some(_) => (self.splits() * group_by::ASSUMED_GROUPS) as f64,
             None => estimate::rows(&self.fragment, bytes) as f64 * estimate::selectivity(&self.fragment),
         };
         let rows = (rows as usize).min(self.spec.limit.unwrap_or(usize::MAX));

@@ -9,7 +9,6 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::SchemaRef;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::limit::LimitStream;
@@ -225,8 +224,8 @@ impl<'a> SplitTask<'a> {
 impl SplitTask<'_> {
     /// No bytes, no records: nothing to ask a server about, unless an aggregate of nothing is due.
     pub(super) fn is_empty(&self) -> bool {
-        let rows = self.run.spec.aggregate.is_none();
-        self.object.size == 0 && rows && !matches!(self.run.fragment.format, pushdown::Format::Parquet)
+        let scalar = self.run.spec.aggregate.as_ref().is_some_and(|aggregate| aggregate.groups.is_empty());
+        self.object.size == 0 && !scalar && !matches!(self.run.fragment.format, pushdown::Format::Parquet)
     }
 
     /// Runs the split; `false` when nobody wants rows any more.
@@ -294,8 +293,9 @@ impl SplitTask<'_> {
         let reader = spec.backend.reader(self.object, &self.run.meters(), &spec.options)?;
         let fragment = Arc::new(self.adapted(&self.run.fragment));
         let counters = Arc::new(ScanCounters::default());
-        let mut rows =
-            pushdowndb_scan::scan(fragment, reader, self.split.range.clone(), ScanOptions::default(), counters)?;
+        // The plan above merges groups that come out more than once.
+        let options = ScanOptions { partial_group_bytes: Some(PARTIAL_GROUP_BYTES), ..ScanOptions::default() };
+        let mut rows = pushdowndb_scan::scan(fragment, reader, self.split.range.clone(), options, counters)?;
         while let Some(batch) = rows.next().await {
             if !self.send(self.assemble(batch?)?).await {
                 return Ok(false);
@@ -409,17 +409,8 @@ impl SplitTask<'_> {
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let columns: Vec<ArrayRef> = match &spec.aggregate {
             Some(aggregate) => {
-                let strict = CastOptions { safe: false, ..CastOptions::default() };
-                let state = |(call, field): (&usize, &Arc<arrow::datatypes::Field>)| {
-                    cast_with_options(batch.column(*call), field.data_type(), &strict)
-                };
-                aggregate
-                    .states
-                    .iter()
-                    .zip(aggregate.schema.fields())
-                    .map(state)
-                    .collect::<Result<_, _>>()
-                    .map_err(|e| Error::invalid(format!("{}: {e}", self.location())))?
+                let columns = aggregate.columns(&batch);
+                columns.map_err(|e| Error::invalid(format!("{}: {e}", self.location())))?
             }
             None => {
                 let mut from_object = batch.columns().iter();

@@ -1,12 +1,14 @@
-//! The first phase of a top-k: the sort keys of a sample of the table's rows.
+//! The first phase of a strategy that samples: some columns of some of the table's rows; and what a top-k learns so.
 //!
 //! Text is sampled in pieces spread over the table, because neighbouring rows are often alike; what cannot be read in
 //! pieces is sampled from the start of some of its splits. The same table is always sampled in the same places.
 
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
 use datafusion::execution::TaskContext;
-use futures::stream::{self, StreamExt, TryStreamExt};
+use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use pushdown::{Error, Expr, Format, Result};
 use pushdowndb_scan::Evaluator;
 
@@ -21,7 +23,7 @@ use crate::strategies::top_k::{FirstKeys, Sample, TopK};
 const SMALLEST_PIECE_BYTES: u64 = 128 * 1024;
 
 /// The most pieces a table is sampled in.
-const PIECES: u64 = 32;
+pub(crate) const PIECES: u64 = 32;
 
 impl RemoteScanExec {
     /// What a row must fulfil to be among the first k, learned from a sample; `None` if that taught nothing.
@@ -33,24 +35,8 @@ impl RemoteScanExec {
         context: &TaskContext,
     ) -> Result<Option<Expr>> {
         let key_columns = top_k.key.columns();
-        let keys = ScanSpec { projection: key_columns.clone(), top_k: None, ..self.spec.clone() };
-        let (pieces, limit) = Self::new(keys.clone())?.pieces(sample);
-        let keys_only = Self { metrics: self.metrics.clone(), ..Self::new(ScanSpec { limit, ..keys })? };
-        let place = |expr| {
-            super::run::moved(expr, &|column| {
-                key_columns.binary_search(&column).map_err(|_| Error::internal("a key of no column"))
-            })
-        };
-        let key = Evaluator::expr(&place(top_k.key.clone())?, &keys_only.schema)?;
-
-        let at_once = self.spec.options.requests.max(1) * context.session_config().target_partitions().max(1);
-        let mut batches = stream::iter(pieces)
-            .map(|piece| {
-                let rows = Run::start(&keys_only, Arc::clone(query), vec![piece], 0);
-                async move { Ok::<_, Error>(rows?.map_err(from_datafusion)) }
-            })
-            .buffer_unordered(at_once)
-            .try_flatten_unordered(None);
+        let (schema, mut batches) = self.sampled(&key_columns, sample, query, context)?;
+        let key = Evaluator::expr(&among(&key_columns, top_k.key.clone())?, &schema)?;
         let mut first = FirstKeys::new(top_k);
         let mut sampled = 0;
         while let Some(batch) = batches.try_next().await? {
@@ -67,6 +53,29 @@ impl RemoteScanExec {
         Ok(bound)
     }
 
+    /// These columns of a sample of the rows that the scan would yield, and their schema.
+    pub(crate) fn sampled(
+        &self,
+        columns: &[usize],
+        sample: Sample,
+        query: &Arc<QueryContext>,
+        context: &TaskContext,
+    ) -> Result<(SchemaRef, BoxStream<'static, Result<RecordBatch>>)> {
+        let spec = ScanSpec { projection: columns.to_vec(), top_k: None, ..self.spec.clone() };
+        let (pieces, limit) = Self::new(spec.clone())?.pieces(sample);
+        let scan = self.with_spec(ScanSpec { limit, ..spec })?;
+        let (schema, query) = (Arc::clone(&scan.schema), Arc::clone(query));
+        let at_once = self.spec.options.requests.max(1) * context.session_config().target_partitions().max(1);
+        let batches = stream::iter(pieces)
+            .map(move |piece| {
+                let rows = Run::start(&scan, Arc::clone(&query), vec![piece], 0);
+                async move { Ok::<_, Error>(rows?.map_err(from_datafusion)) }
+            })
+            .buffer_unordered(at_once)
+            .try_flatten_unordered(None);
+        Ok((schema, batches.boxed()))
+    }
+
     /// The pieces of this scan to sample, none of them twice, and at most how many rows of each.
     fn pieces(&self, sample: Sample) -> (Vec<ScanSplit>, Option<usize>) {
         let splits: Vec<&ScanSplit> = self.partitions.iter().flatten().collect();
@@ -80,6 +89,13 @@ impl RemoteScanExec {
         let picked = (0..count).filter_map(|i| splits.get(i * splits.len() / count)).map(|split| (*split).clone());
         (picked.collect(), usize::try_from(sample.rows.div_ceil(count as u64)).ok())
     }
+}
+
+/// An expression over the table's columns as one over only these, ascending.
+pub(crate) fn among(columns: &[usize], expr: Expr) -> Result<Expr> {
+    super::run::moved(expr, &|column| {
+        columns.binary_search(&column).map_err(|_| Error::internal("an expression over a column that was not read"))
+    })
 }
 
 /// Pieces of `wanted` bytes in all, one at some place in each of as many equal stretches of the objects' bytes.

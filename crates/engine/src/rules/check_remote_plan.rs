@@ -10,6 +10,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateInputMode};
 
 use crate::remote_scan::RemoteScanExec;
+use crate::strategies::group_by::GroupByExec;
 
 #[derive(Debug)]
 pub(super) struct CheckRemotePlan;
@@ -43,6 +44,9 @@ impl PhysicalOptimizerRule for CheckRemotePlan {
 fn yields_states(plan: &Arc<dyn ExecutionPlan>) -> bool {
     if let Some(scan) = plan.downcast_ref::<RemoteScanExec>() {
         return scan.spec().aggregate.is_some();
+    }
+    if plan.is::<GroupByExec>() {
+        return true;
     }
     match plan.children().as_slice() {
         [only] if !plan.is::<AggregateExec>() => yields_states(only),

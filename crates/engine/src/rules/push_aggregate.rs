@@ -1,4 +1,4 @@
-//! PushAggregate: scalar aggregates over a scan become partial results computed by storage.
+//! PushAggregate: aggregates over a scan become partial results computed by storage.
 //!
 //! ```text
 //! becomes   AggregateExec Final                 AggregateExec Final
@@ -6,28 +6,44 @@
 //!             └ RemoteScanExec filter: b > 1
 //! becomes   AggregateExec Single: count(*)      AggregateExec Final
 //!           └ RemoteScanExec                    └ RemoteScanExec aggregates=[COUNT(*)]
+//! becomes   AggregateExec FinalPartitioned      AggregateExec FinalPartitioned
+//!           └ RepartitionExec Hash(g)           └ RepartitionExec Hash(g)
+//!             └ AggregateExec Partial by g        └ RemoteScanExec groups=[g] aggregates=[SUM(a)]
+//!               └ RemoteScanExec                  (the fragment route)
+//! becomes   the same                            …   └ GroupByExec by g
+//!                                                     └ AggregateExec Partial by g
+//!                                                       └ RemoteScanExec  (S3 Select, two phases)
 //! stays     AggregateExec Partial: sum(a)       storage's rows are a superset, and a sum of those is wrong
 //!           └ FilterExec b LIKE '%x'
 //!             └ RemoteScanExec
-//! stays     GROUP BY, DISTINCT, FILTER (WHERE …), ORDER BY inside an aggregate
+//! stays     grouping sets, FILTER (WHERE …), ORDER BY and DISTINCT inside an aggregate. DataFusion itself turns a
+//!           single COUNT(DISTINCT x) into two aggregates, of which the inner one, by x, is pushed
 //! ```
+//!
+//! Projections between the two are folded into the aggregate's expressions, a RepartitionExec there is dropped: there
+//! are few states.
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::Result as DfResult;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
-use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
-use pushdown::{AggregateCall, AggregateFunction, Expr, Literal};
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, ExecutionPlan, ExecutionPlanProperties, PhysicalExpr, ReplaceChildrenOptions,
+};
+use pushdown::{AggregateCall, AggregateFunction, Expr, Literal, NamedExpr};
 
 use crate::convert::convert;
 use crate::error::to_datafusion;
-use crate::remote_scan::{PartialAggregate, RemoteScanExec, ScanSpec};
+use crate::remote_scan::{PartialAggregate, RemoteScanExec, ScanSpec, State};
+use crate::strategies::group_by::{self, GroupByExec, Strategy, with_scan};
 
 #[derive(Debug)]
 pub(super) struct PushAggregate;
@@ -36,7 +52,7 @@ impl PhysicalOptimizerRule for PushAggregate {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _config: &ConfigOptions) -> DfResult<Arc<dyn ExecutionPlan>> {
         let pushed = plan.transform_up(|node| {
             let Some(aggregate) = node.downcast_ref::<AggregateExec>() else { return Ok(Transformed::no(node)) };
-            match push(aggregate)? {
+            match push(&node, aggregate)? {
                 Some(replaced) => Ok(Transformed::yes(replaced)),
                 None => Ok(Transformed::no(node)),
             }
@@ -53,38 +69,41 @@ impl PhysicalOptimizerRule for PushAggregate {
     }
 }
 
-fn push(aggregate: &AggregateExec) -> DfResult<Option<Arc<dyn ExecutionPlan>>> {
+fn push(node: &Arc<dyn ExecutionPlan>, aggregate: &AggregateExec) -> DfResult<Option<Arc<dyn ExecutionPlan>>> {
     let partial = matches!(aggregate.mode(), AggregateMode::Partial);
     let single = matches!(aggregate.mode(), AggregateMode::Single | AggregateMode::SinglePartitioned);
-    let plain = aggregate.group_expr().is_true_no_grouping()
-        && aggregate.limit_options().is_none()
-        && aggregate.filter_expr().iter().all(Option::is_none);
-    let Some(scan) = aggregate.input().downcast_ref::<RemoteScanExec>() else { return Ok(None) };
-    if !(partial || single) || !plain {
+    if !(partial || single) || aggregate.group_expr().has_grouping_set() || aggregate.limit_options().is_some() {
         return Ok(None);
     }
+    let Some(below) = Below::of(aggregate.input())? else { return Ok(None) };
     // The schema of the partial states is what a partial aggregate over the same input would have.
     let as_partial = AggregateExec::try_new(
         AggregateMode::Partial,
         aggregate.group_expr().clone(),
         aggregate.aggr_expr().to_vec(),
         aggregate.filter_expr().to_vec(),
-        Arc::clone(aggregate.input()),
+        Arc::clone(&below.input),
         aggregate.input_schema(),
     )?;
-    let Some(wanted) =
-        partial_aggregate(aggregate.aggr_expr(), scan.spec(), &aggregate.input().schema(), as_partial.schema())?
-    else {
-        return Ok(None);
+    let wanted = partial_aggregate(aggregate, &below, as_partial.schema())?;
+    let states = if aggregate.group_expr().is_true_no_grouping() {
+        let Ok(wanted) = wanted else { return Ok(None) };
+        let Some(scan) = below.scan.with_aggregate(wanted).map_err(to_datafusion)? else { return Ok(None) };
+        Arc::new(scan)
+    } else {
+        match groups(as_partial, &below, wanted)? {
+            Groups::States(states) => states,
+            Groups::Rows(scan) => return with_scan(node, &scan).map(Some),
+            Groups::Stay => return Ok(None),
+        }
     };
-    let Some(scan) = scan.with_aggregate(wanted).map_err(to_datafusion)? else { return Ok(None) };
-    let mut states: Arc<dyn ExecutionPlan> = Arc::new(scan);
     if partial {
         return Ok(Some(states));
     }
-    if states.output_partitioning().partition_count() > 1 {
-        states = Arc::new(CoalescePartitionsExec::new(states));
-    }
+    let states: Arc<dyn ExecutionPlan> = match states.output_partitioning().partition_count() {
+        1 => states,
+        _ => Arc::new(CoalescePartitionsExec::new(states)),
+    };
     let merged = AggregateExec::try_new(
         AggregateMode::Final,
         aggregate.group_expr().as_final(),
@@ -96,52 +115,146 @@ fn push(aggregate: &AggregateExec) -> DfResult<Option<Arc<dyn ExecutionPlan>>> {
     Ok(Some(Arc::new(merged)))
 }
 
-/// The calls that fill the states of these aggregates; `None` if one of them has no counterpart in storage.
+/// What becomes of a group-by.
+enum Groups {
+    /// This yields its states.
+    States(Arc<dyn ExecutionPlan>),
+    /// It stays, over this scan.
+    Rows(Box<RemoteScanExec>),
+    /// There is nothing to choose.
+    Stay,
+}
+
+/// What yields the states of groups in place of `engine`, the partial aggregate over the scan.
+fn groups(engine: AggregateExec, below: &Below, wanted: Result<PartialAggregate, &'static str>) -> DfResult<Groups> {
+    let scan = &below.scan;
+    if scan.spec().aggregate.is_some() || scan.spec().limit.is_some() || scan.spec().top_k.is_some() {
+        return Ok(Groups::Stay);
+    }
+    let Some(decision) = group_by::choose(scan, wanted.as_ref().map_err(|why| *why)).map_err(to_datafusion)? else {
+        return Ok(Groups::Stay);
+    };
+    let note: Option<Arc<str>> = Some(decision.story.as_str().into());
+    Ok(match (decision.strategy, wanted) {
+        (Strategy::Partial, Ok(wanted)) => {
+            let spec = ScanSpec { aggregate: Some(wanted), note, ..scan.spec().clone() };
+            Groups::States(Arc::new(scan.with_spec(spec).map_err(to_datafusion)?))
+        }
+        (Strategy::Storage | Strategy::Hybrid, Ok(wanted)) => {
+            Groups::States(Arc::new(GroupByExec::new(Arc::new(engine), scan.clone(), wanted, decision)))
+        }
+        (strategy, _) => {
+            let spec = ScanSpec { note, ..group_by::as_rows(scan.spec(), strategy) };
+            Groups::Rows(Box::new(scan.with_spec(spec).map_err(to_datafusion)?))
+        }
+    })
+}
+
+/// A scan and the operators between it and an aggregate, which keep every row.
+struct Below {
+    scan: RemoteScanExec,
+    /// Those operators over the scan, without repartitioning.
+    input: Arc<dyn ExecutionPlan>,
+    /// Their columns as expressions over the scan's; `None` if they are the scan's.
+    columns: Option<Vec<Arc<dyn PhysicalExpr>>>,
+}
+
+impl Below {
+    fn of(plan: &Arc<dyn ExecutionPlan>) -> DfResult<Option<Self>> {
+        if let Some(scan) = plan.downcast_ref::<RemoteScanExec>() {
+            return Ok(Some(Self { scan: scan.clone(), input: Arc::clone(plan), columns: None }));
+        }
+        if let Some(repartition) = plan.downcast_ref::<RepartitionExec>() {
+            return Self::of(repartition.input());
+        }
+        let Some(projection) = plan.downcast_ref::<ProjectionExec>() else { return Ok(None) };
+        let Some(below) = Self::of(projection.input())? else { return Ok(None) };
+        let columns = projection.expr().iter().map(|column| below.over_scan(&column.expr));
+        let columns = columns.collect::<DfResult<Vec<_>>>()?;
+        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        let input = Arc::clone(plan).replace_children(vec![below.input], options)?;
+        Ok(Some(Self { scan: below.scan, input, columns: Some(columns) }))
+    }
+
+    /// An expression over the operators' columns as one over the scan's.
+    fn over_scan(&self, expr: &Arc<dyn PhysicalExpr>) -> DfResult<Arc<dyn PhysicalExpr>> {
+        let Some(columns) = &self.columns else { return Ok(Arc::clone(expr)) };
+        let computed = |node: Arc<dyn PhysicalExpr>| {
+            let computed = node.downcast_ref::<Column>().and_then(|column| columns.get(column.index()));
+            Ok(match computed {
+                // What was computed refers to the scan already.
+                Some(computed) => Transformed::new(Arc::clone(computed), true, TreeNodeRecursion::Jump),
+                None => Transformed::no(node),
+            })
+        };
+        Ok(Arc::clone(expr).transform_down(computed)?.data)
+    }
+
+    /// An expression over the operators' columns as one over the object's.
+    fn convert(&self, expr: &Arc<dyn PhysicalExpr>) -> DfResult<Option<Expr>> {
+        let expr = self.over_scan(expr)?;
+        Ok(convert(&expr, &|column| self.scan.spec().file_column(column)))
+    }
+}
+
+/// The groups and calls that fill the states of an aggregate, or why storage has no counterpart of it.
 fn partial_aggregate(
-    aggregates: &[Arc<AggregateFunctionExpr>],
-    spec: &ScanSpec,
-    input: &Schema,
+    aggregate: &AggregateExec,
+    below: &Below,
     schema: SchemaRef,
-) -> DfResult<Option<PartialAggregate>> {
+) -> DfResult<Result<PartialAggregate, &'static str>> {
+    let mut groups = Vec::new();
+    for (key, name) in aggregate.group_expr().expr() {
+        let Some(expr) = below.convert(key)? else { return Ok(Err("a key is no expression that storage knows")) };
+        groups.push(NamedExpr { expr, name: name.clone() });
+    }
+    if aggregate.filter_expr().iter().any(Option::is_some) {
+        return Ok(Err("an aggregate has a FILTER"));
+    }
     let mut calls: Vec<AggregateCall> = Vec::new();
     let mut states = Vec::new();
-    for aggregate in aggregates {
-        let arguments = aggregate.expressions();
-        let functions: &[AggregateFunction] = match aggregate.fun().name() {
+    for call in aggregate.aggr_expr() {
+        let arguments = call.expressions();
+        let call_name = call.fun().name();
+        let functions: &[AggregateFunction] = match call_name {
             "count" => &[AggregateFunction::Count],
             "sum" => &[AggregateFunction::Sum],
             "min" => &[AggregateFunction::Min],
             "max" => &[AggregateFunction::Max],
             // DataFusion's state of AVG is the count, then the sum.
             "avg" => &[AggregateFunction::Count, AggregateFunction::Sum],
-            _ => return Ok(None),
+            "var" | "var_pop" | "stddev" | "stddev_pop" => {
+                &[AggregateFunction::Count, AggregateFunction::Mean, AggregateFunction::SquaredDeviations]
+            }
+            _ => return Ok(Err("storage has no such aggregate")),
         };
-        let [argument] = arguments.as_slice() else { return Ok(None) };
-        if aggregate.is_distinct() || aggregate.ignore_nulls() || !aggregate.order_bys().is_empty() {
-            return Ok(None);
+        let [argument] = arguments.as_slice() else { return Ok(Err("an aggregate has several arguments")) };
+        if call.is_distinct() || call.ignore_nulls() || !call.order_bys().is_empty() {
+            return Ok(Err("an aggregate is DISTINCT or ordered"));
         }
-        if let ("avg", Ok(DataType::Decimal128(29.., _))) = (aggregate.fun().name(), argument.data_type(input)) {
-            // DataFusion adds such values in a wider type than storage has.
-            return Ok(None);
+        if let ("avg", Ok(DataType::Decimal128(29.., _))) = (call_name, argument.data_type(&below.input.schema())) {
+            return Ok(Err("DataFusion adds such decimals in a wider type than storage has"));
         }
-        let Some(argument) = convert(argument, &|column| spec.file_column(column)) else { return Ok(None) };
-        let state_fields = aggregate.state_fields()?;
-        if state_fields.len() != functions.len() {
-            return Ok(None);
+        let Some(argument) = below.convert(argument)? else {
+            return Ok(Err("an argument is no expression that storage knows"));
+        };
+        if call.state_fields()?.len() != functions.len() {
+            return Ok(Err("the states of an aggregate are not those that storage yields"));
         }
         for function in functions {
-            let call = call(*function, &argument, spec);
+            let call = self::call(*function, &argument, below.scan.spec());
             let place = calls.iter().position(|known| *known == call).unwrap_or_else(|| {
                 calls.push(call);
                 calls.len() - 1
             });
-            states.push(place);
+            let zero_is_null = !groups.is_empty() && call_name == "avg" && *function == AggregateFunction::Count;
+            states.push(State { call: place, zero_is_null });
         }
     }
-    if calls.is_empty() || states.len() != schema.fields().len() {
-        return Ok(None);
+    if groups.len() + states.len() != schema.fields().len() || schema.fields().is_empty() {
+        return Ok(Err("the states of an aggregate are not those that storage yields"));
     }
-    Ok(Some(PartialAggregate { calls, schema, states }))
+    Ok(Ok(PartialAggregate { groups, calls, schema, states }))
 }
 
 fn call(function: AggregateFunction, argument: &Expr, spec: &ScanSpec) -> AggregateCall {

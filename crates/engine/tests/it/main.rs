@@ -4,6 +4,7 @@ mod bad_input;
 mod costs;
 mod faults;
 mod fragment;
+mod groups;
 mod minio;
 mod oracle;
 mod readers;

@@ -34,6 +34,11 @@ impl Oracle {
         oracle
     }
 
+    /// Runs a statement, such as the declaration of a table.
+    pub async fn execute(&self, sql: &str) {
+        self.0.sql(sql).await.expect("a plan").collect().await.expect("rows");
+    }
+
     pub async fn rows(&self, sql: &str) -> Rows {
         text(&self.0.sql(sql).await.expect("a plan").collect().await.expect("rows"))
     }

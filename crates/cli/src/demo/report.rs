@@ -12,66 +12,73 @@ const LINK: f64 = 40e6;
 /// Characters of the longest bar.
 const BAR: usize = 48;
 
-/// One query at both levels.
+/// How much storage does, from nothing to everything.
+pub const LEVELS: [&str; 3] = ["none", "select", "fragment"];
+
+/// One query at every level.
 pub struct Outcome {
     pub name: &'static str,
     pub about: &'static str,
-    pub none: Report,
-    pub select: Report,
+    /// In the order of [`LEVELS`].
+    pub reports: Vec<Report>,
 }
 
 impl Outcome {
-    fn bytes(&self) -> (u64, u64) {
-        (self.none.usage.bytes_network, self.select.usage.bytes_network)
+    fn bytes(&self) -> impl Iterator<Item = u64> {
+        self.reports.iter().map(|report| report.usage.bytes_network)
     }
 }
 
-/// One line a query.
+/// One line a query; each figure for every level.
 pub fn table(outcomes: &[Outcome]) -> String {
-    let header = ["query", "network", "", "fewer", "requests", "", "time", "", "$ per 1000 runs", ""];
-    let levels = ["", "none", "select", "bytes", "none", "select", "none", "select", "none", "select"];
-    let mut rows = vec![header.map(str::to_owned), levels.map(str::to_owned)];
+    let [none, select, fragment] = LEVELS.map(str::to_owned);
+    let levels = || [none.clone(), select.clone(), fragment.clone()];
+    let titled = |title: &str| [title.to_owned(), String::new(), String::new()];
+    let mut rows = vec![
+        line("query".to_owned(), [titled("network"), titled("time"), titled("$ per 1000 runs")], "fewer".to_owned()),
+        line(String::new(), [levels(), levels(), levels()], "bytes".to_owned()),
+    ];
     for outcome in outcomes {
-        let (none, select) = (&outcome.none, &outcome.select);
-        let bytes = outcome.bytes();
-        rows.push([
-            outcome.name.to_owned(),
-            units::bytes(bytes.0),
-            units::bytes(bytes.1),
-            units::factor(bytes.0 as f64, bytes.1 as f64),
-            units::count(none.usage.requests.total()),
-            units::count(select.usage.requests.total()),
-            units::seconds(none.usage.wall_s),
-            units::seconds(select.usage.wall_s),
-            thousand(&none.bill),
-            thousand(&select.bill),
-        ]);
+        let each = |figure: &dyn Fn(&Report) -> String| {
+            std::array::from_fn(|level| outcome.reports.get(level).map(figure).unwrap_or_default())
+        };
+        let bytes: Vec<u64> = outcome.bytes().collect();
+        let (first, last) = (bytes.first().copied().unwrap_or(0), bytes.last().copied().unwrap_or(0));
+        let figures = [
+            each(&|report| units::bytes(report.usage.bytes_network)),
+            each(&|report| units::seconds(report.usage.wall_s)),
+            each(&|report| thousand(&report.bill)),
+        ];
+        rows.push(line(outcome.name.to_owned(), figures, units::factor(first as f64, last as f64)));
     }
-    let mut widths = [0; 10];
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = cell.chars().count().max(*width);
-        }
-    }
+    let columns = rows.first().map_or(0, Vec::len);
+    let widths: Vec<usize> = (0..columns)
+        .map(|column| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0))
+        .collect();
     let mut text = String::new();
     for (index, row) in rows.iter().enumerate() {
         let mut line = String::new();
-        for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
             let _ = match column {
                 0 => write!(line, "{cell:<width$}"),
-                // The first column of each pair stands a little apart.
-                1 | 3 | 4 | 6 | 8 => write!(line, "   {cell:>width$}"),
+                // The first column of each three stands a little apart.
+                1 | 4 | 5 | 8 => write!(line, "   {cell:>width$}"),
                 _ => write!(line, "  {cell:>width$}"),
             };
         }
         text.push_str(line.trim_end());
         text.push('\n');
         if index == 1 {
-            text.push_str(&"─".repeat(widths.iter().sum::<usize>() + 5 * 3 + 4 * 2));
+            text.push_str(&"─".repeat(widths.iter().sum::<usize>() + 4 * 3 + 6 * 2));
             text.push('\n');
         }
     }
     text
+}
+
+/// The cells of a line: the name, the network's three figures, how many times fewer bytes, then the others.
+fn line(name: String, [network, time, dollars]: [[String; 3]; 3], fewer: String) -> Vec<String> {
+    [name].into_iter().chain(network).chain([fewer]).chain(time).chain(dollars).collect()
 }
 
 /// One query costs too little to read.
@@ -81,13 +88,13 @@ fn thousand(bill: &Bill) -> String {
 
 /// Bars of the bytes over the network, one scale for all.
 pub fn picture(outcomes: &[Outcome]) -> String {
-    let longest = outcomes.iter().map(|o| o.bytes().0.max(o.bytes().1)).max().unwrap_or(0).max(1);
+    let longest = outcomes.iter().flat_map(Outcome::bytes).max().unwrap_or(0).max(1);
     let mut text = String::from("Bytes over the network\n");
     for outcome in outcomes {
-        let (none, select) = outcome.bytes();
         let _ = writeln!(text, "{}: {}", outcome.name, outcome.about);
-        let _ = writeln!(text, "  none   {} {}", bar(none, longest), units::bytes(none));
-        let _ = writeln!(text, "  select {} {}", bar(select, longest), units::bytes(select));
+        for (level, bytes) in LEVELS.iter().zip(outcome.bytes()) {
+            let _ = writeln!(text, "  {level:<8} {} {}", bar(bytes, longest), units::bytes(bytes));
+        }
     }
     text
 }
@@ -102,37 +109,46 @@ fn bar(value: u64, longest: u64) -> String {
 
 /// What was compared, and what a loopback network hides.
 pub fn remarks(outcomes: &[Outcome]) -> String {
-    let sum = |of: fn(&Outcome) -> f64| outcomes.iter().map(of).sum::<f64>();
-    let none = sum(|o| o.bytes().0 as f64) / LINK;
-    let select = sum(|o| o.bytes().1 as f64) / LINK;
-    let mut text = String::from("The rows agree at both levels. ");
+    let each_level = |total: &dyn Fn(usize) -> String| {
+        let all: Vec<String> =
+            LEVELS.iter().enumerate().map(|(index, level)| format!("{} at {level}", total(index))).collect();
+        match all.as_slice() {
+            [first @ .., last] => format!("{} and {last}", first.join(", ")),
+            [] => String::new(),
+        }
+    };
+    let reports = |level: usize| outcomes.iter().filter_map(move |outcome| outcome.reports.get(level));
+    let transfer = |level: usize| {
+        units::seconds(reports(level).map(|report| report.usage.bytes_network as f64).sum::<f64>() / LINK)
+    };
+    let mut text = String::from("The rows agree at all levels. ");
     let _ = writeln!(
         text,
         "Node and engine share this machine and its loopback network, where bytes are free:\n\
-         over a link of {}/s, one core's share in the paper, the bytes alone take {} at level none and {} at select.",
+         over a link of {}/s, one core's share in the paper, the bytes alone take {}.",
         units::bytes(LINK as u64),
-        units::seconds(none),
-        units::seconds(select),
+        each_level(&transfer),
     );
-    let dearer = outcomes.iter().filter(|o| o.select.bill.total() > o.none.bill.total()).count();
-    if dearer > 0 {
+    let total = |outcome: &Outcome, level: usize| outcome.reports.get(level).map_or(0.0, |report| report.bill.total());
+    let dearer = |level: usize| outcomes.iter().filter(|outcome| total(outcome, level) > total(outcome, 0)).count();
+    let select = dearer(1);
+    if select > 0 {
         let _ = writeln!(
             text,
-            "{dearer} of {} queries cost more at select: S3 Select charges for each byte it scans, and an engine in the same\n\
-             region reads it for less (price book paper).",
+            "{select} of {} queries cost more at select: S3 Select charges for each byte it scans, and an engine in the same\n\
+             region reads it for less (price book paper). At fragment the node charges for its CPU: {} cost more.",
             outcomes.len(),
+            dearer(2),
         );
     }
     if let Ok(egress) = PriceBook::named_or_path("paper-egress") {
-        let total = |of: fn(&Outcome) -> &Report| {
-            let bills = outcomes.iter().map(|outcome| egress.bill(&of(outcome).usage).total());
-            units::dollars(bills.sum::<f64>() * 1000.0)
+        let total = |level: usize| {
+            units::dollars(reports(level).map(|report| egress.bill(&report.usage).total()).sum::<f64>() * 1000.0)
         };
         let _ = writeln!(
             text,
-            "With the engine outside the region (paper-egress) all of them, run 1000 times, cost {} at none and {} at select.",
-            total(|o| &o.none),
-            total(|o| &o.select),
+            "With the engine outside the region (paper-egress) all of them, run 1000 times, cost {}.",
+            each_level(&total),
         );
     }
     text
@@ -153,18 +169,25 @@ mod tests {
 
     #[test]
     fn the_table_and_the_picture() {
+        let outcome = |name, reports: [(u64, u64); 3]| Outcome {
+            name,
+            about: "of lineitem",
+            reports: reports.into_iter().map(|(bytes, scanned)| report(bytes, scanned)).collect(),
+        };
         let outcomes = [
-            Outcome { name: "filter", about: "few", none: report(75_000_000, 0), select: report(10_000, 75_000_000) },
-            Outcome { name: "all", about: "all", none: report(75_000_000, 0), select: report(75_000_000, 0) },
+            outcome("filter", [(75_000_000, 0), (10_000, 75_000_000), (5_000, 0)]),
+            outcome("all", [(75_000_000, 0), (75_000_000, 0), (75_000_000, 0)]),
         ];
         let table = table(&outcomes);
         let lines: Vec<_> = table.lines().collect();
         assert_eq!(lines.len(), 5, "{table}");
-        assert!(lines[3].starts_with("filter") && lines[3].contains("7,500×"), "{table}");
+        assert!(lines[3].starts_with("filter") && lines[3].contains("15,000×"), "{table}");
         let width = lines[2].chars().count();
         assert!(lines.iter().all(|line| line.chars().count() <= width), "{table}");
         let picture = picture(&outcomes);
         assert!(picture.contains(&"█".repeat(BAR)) && picture.contains("▏ 10.0 kB"), "{picture}");
-        assert!(remarks(&outcomes).contains("1 of 2 queries cost more"), "{}", remarks(&outcomes));
+        let remarks = remarks(&outcomes);
+        assert!(remarks.contains("1 of 2 queries cost more at select"), "{remarks}");
+        assert!(remarks.contains("3.75 s at none, 1.88 s at select and 1.88 s at fragment"), "{remarks}");
     }
 }

@@ -130,6 +130,8 @@ pub(crate) struct TextInput {
     pub(crate) range: Range<u64>,
     /// Text up to the first terminator belongs to a record of the range before.
     partial: Option<u8>,
+    /// Ends records; `None` if the text is not cut by byte ranges.
+    terminator: Option<u8>,
 }
 
 /// How the text of an object is opened.
@@ -177,12 +179,13 @@ impl TextInput {
             let counted = compression == Compression::None;
             let source = source.rewritten(rewriter, counted.then(|| Arc::clone(counters)));
             let buffer = TextBuffer::new(0, record_bytes);
-            return Ok(Self { location, source, piece: Bytes::new(), buffer, range: 0..u64::MAX, partial: None });
+            let range = 0..u64::MAX;
+            return Ok(Self { location, source, piece: Bytes::new(), buffer, range, partial: None, terminator: None });
         }
         let partial = terminator.filter(|_| inner.is_some());
         let range = range.unwrap_or(0..u64::MAX);
         let buffer = TextBuffer::new(start, record_bytes);
-        Ok(Self { location, source, piece: Bytes::new(), buffer, range, partial })
+        Ok(Self { location, source, piece: Bytes::new(), buffer, range, partial, terminator })
     }
 
     /// Text that was read already and holds whole records; it begins at `start` of the object.
@@ -190,14 +193,15 @@ impl TextInput {
         let location = reader.location().to_owned();
         let source = TextSource::read(reader, text);
         let buffer = TextBuffer::new(start, record_bytes);
-        Self { location, source, piece: Bytes::new(), buffer, range: 0..u64::MAX, partial: None }
+        let range = 0..u64::MAX;
+        Self { location, source, piece: Bytes::new(), buffer, range, partial: None, terminator: None }
     }
 
     /// Waits until the buffer is ready to be cut. The caller has consumed all complete records in it.
     pub(crate) async fn fill(&mut self) -> Result<()> {
         loop {
             self.drop_partial();
-            if self.buffer.is_ready() {
+            if self.buffer.is_ready() || self.has_last_record() {
                 return Ok(());
             }
             if self.piece.is_empty() {
@@ -213,6 +217,16 @@ impl TextInput {
                 self.buffer.fill(&mut self.piece);
             }
         }
+    }
+
+    /// Whether the last record of the range is here to its end: more text would be read for nothing.
+    fn has_last_record(&self) -> bool {
+        let Some(terminator) = self.terminator.filter(|_| self.partial.is_none()) else { return false };
+        let inside = usize::try_from(self.range.end.saturating_sub(self.buffer.offset())).unwrap_or(usize::MAX);
+        let text = self.buffer.text();
+        let beyond = text.get(inside.saturating_sub(1)..).unwrap_or_default();
+        // Less may be the beginning of a byte order mark.
+        text.len() >= 3 && memchr::memchr(terminator, beyond).is_some()
     }
 
     /// What is called when no complete record was found in a buffer that is not whole.

@@ -10,6 +10,7 @@
 //! rules/       what is pushed into the scan
 //! strategies/  where an operator runs: one file each
 //! remote_scan/ the leaf of a plan: splits, retries, fall-back
+//! index/       indexes: building them, finding them
 //! backends/    stores: connections, credentials, plain reads, S3 Select
 //! key_tap      the keys of a join, from its build side to the scans of its probe side
 //! convert      DataFusion's expressions as the contract's
@@ -21,6 +22,7 @@
 mod backends;
 mod convert;
 mod error;
+mod index;
 mod key_tap;
 mod provider;
 mod query;

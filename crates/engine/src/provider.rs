@@ -13,13 +13,14 @@ use pushdown::{Error, Result};
 
 use crate::backends::{Backend, query_meters};
 use crate::error::to_datafusion;
+use crate::index;
 use crate::query::QueryContext;
 use crate::remembered::Remembered;
 use crate::remote_scan::{RemoteScanExec, ScanSpec};
-use crate::table::{Declared, TableDefinition, TableLocation, TableOptions, only_on_partitions, prune};
+use crate::table::{Declared, Listing, TableDefinition, TableLocation, TableOptions, only_on_partitions, prune};
 
 /// A table over objects.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ObjectTable {
     name: String,
     definition: Arc<TableDefinition>,
@@ -64,6 +65,18 @@ impl ObjectTable {
     pub(crate) fn definition(&self) -> &TableDefinition {
         &self.definition
     }
+
+    /// Where its objects are.
+    pub(crate) fn backend(&self) -> &Backend {
+        &self.backend
+    }
+
+    /// Its objects as they are at this query.
+    pub(crate) async fn listing(&self, query: &QueryContext) -> Result<Arc<Listing>> {
+        let store = self.backend.store(&query_meters(&query.meter))?;
+        let key = format!("{} {:?}", self.definition.location, Arc::as_ptr(&self.definition));
+        query.listing(&key, self.definition.listing(store.as_ref()).boxed()).await
+    }
 }
 
 #[async_trait]
@@ -102,9 +115,10 @@ impl TableProvider for ObjectTable {
             .ok_or_else(|| DataFusionError::Internal("a table outside of a query".to_owned()))?;
         let scan = async {
             let definition = &self.definition;
-            let store = self.backend.store(&query_meters(&query.meter))?;
-            let key = format!("{} {:?}", definition.location, Arc::as_ptr(definition));
-            let objects = query.listing(&key, definition.objects(store.as_ref()).boxed()).await?;
+            let listing = self.listing(&query).await?;
+            let found = index::find(&query, &self.backend, definition, &listing.private, filters);
+            let indexes = Arc::new(found.boxed().await?);
+            let objects = Arc::clone(&listing.objects);
             let objects = match definition.partition_columns.is_empty() {
                 true => objects,
                 false => Arc::new(prune(objects.to_vec(), filters, &definition.partition_columns)?),
@@ -123,8 +137,9 @@ impl TableProvider for ObjectTable {
                 limit: limit.filter(|_| settled),
                 aggregate: None,
                 top_k: None,
-                note: None,
+                indexes,
                 key_filters: vec![],
+                note: None,
             })
         };
         Ok(Arc::new(scan.await.map_err(to_datafusion)?))

@@ -19,7 +19,7 @@ use pushdowndb_cost::{Bill, Meter, PriceBook, Usage};
 use crate::backends::Backends;
 use crate::error::from_datafusion;
 use crate::settings::PushdownOptions;
-use crate::table::DataObject;
+use crate::table::Listing;
 
 /// How often a running query is held against its caps.
 const CAPS_INTERVAL: Duration = Duration::from_millis(20);
@@ -35,7 +35,7 @@ pub struct QueryContext {
     pub(crate) options: PushdownOptions,
     prices: Arc<PriceBook>,
     started: Instant,
-    listings: Mutex<HashMap<String, Arc<Vec<DataObject>>>>,
+    listings: Mutex<HashMap<String, Arc<Listing>>>,
 }
 
 impl fmt::Debug for QueryContext {
@@ -58,9 +58,9 @@ impl QueryContext {
     }
 
     /// The objects of a table, listed once however often the query names it.
-    pub(crate) async fn listing<F>(&self, table: &str, list: F) -> Result<Arc<Vec<DataObject>>>
+    pub(crate) async fn listing<F>(&self, table: &str, list: F) -> Result<Arc<Listing>>
     where
-        F: Future<Output = Result<Vec<DataObject>>>,
+        F: Future<Output = Result<Listing>>,
     {
         if let Some(known) = lock(&self.listings).get(table) {
             return Ok(Arc::clone(known));

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::catalog::{CatalogProviderList, DynamicFileCatalog, MemoryCatalogProviderList, TableProviderFactory};
 use datafusion::common::TableReference;
@@ -17,8 +18,10 @@ use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::{
     DdlStatement, LogicalPlan, ResetVariable, SetVariable, Statement as LogicalStatement, TableType,
 };
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{EmptyRecordBatchStream, ExecutionPlan, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
+use futures::stream;
 use object_store::ObjectStore;
 use object_store::ObjectStoreExt;
 use pushdown::{Error, Result};
@@ -27,6 +30,7 @@ use url::Url;
 
 use crate::backends::{Backends, ConnectionConfig, query_meters};
 use crate::error::{from_datafusion, from_object_store, to_datafusion};
+use crate::index;
 use crate::provider::{ObjectTable, ObjectTableFactory, UndeclaredTables};
 use crate::query::{QueryContext, QueryResult, StatementKind};
 use crate::remembered::Remembered;
@@ -148,6 +152,16 @@ impl Engine {
     /// Runs one statement. Rows are computed as they are read from the result.
     pub async fn execute(&self, sql: &str) -> Result<QueryResult> {
         let running = self.begin()?;
+        if let Some(statement) = index::parse(sql)? {
+            let known = if statement.is_about_all() { self.tables().await? } else { vec![] };
+            let known = known.into_iter().filter(|table| table.kind != "view");
+            let known = known.map(|table| TableReference::parse_str(&table.name)).collect();
+            let shown = statement.run(&running.query, &running.context, known).await?;
+            return Ok(match shown {
+                Some(rows) => running.rows(rows),
+                None => running.nothing_to_print(StatementKind::Definition),
+            });
+        }
         let plan = running.context.state().create_logical_plan(sql).await.map_err(from_datafusion)?;
         self.run_plan(&running, plan, Some(sql)).await
     }
@@ -369,6 +383,19 @@ enum Effect {
 }
 
 impl Running {
+    /// Rows that are here already.
+    fn rows(&self, rows: RecordBatch) -> QueryResult {
+        let schema = rows.schema();
+        let rows = stream::once(async { Ok(rows) });
+        QueryResult {
+            stream: Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), rows)),
+            schema,
+            kind: StatementKind::Rows,
+            context: Arc::clone(&self.query),
+            plan: None,
+        }
+    }
+
     /// The result of a statement that has none.
     fn nothing_to_print(&self, kind: StatementKind) -> QueryResult {
         let schema: SchemaRef = Arc::new(Schema::empty());

@@ -12,7 +12,7 @@ extensions_options! {
     pub struct PushdownOptions {
         /// How much storage may do: auto, none, select, fragment
         pub level: String, default = "auto".to_string()
-        /// Where filters and projections run: auto, compute, storage
+        /// Where filters and projections run: auto, compute, storage, index
         pub filter: String, default = "auto".to_string()
         /// Where aggregates without groups run: auto, compute, storage
         pub aggregate: String, default = "auto".to_string()
@@ -56,6 +56,17 @@ pub enum Side {
     Compute,
     /// Storage, where it can.
     Storage,
+}
+
+/// When an index is used.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum IndexUse {
+    /// Not at all.
+    Never,
+    /// Where that is probably fastest.
+    Auto,
+    /// Wherever there is one.
+    Always,
 }
 
 /// How the tables of a join are scanned.
@@ -116,9 +127,23 @@ impl PushdownOptions {
         }
     }
 
-    /// Where filters run.
+    /// Where filters run that no index settles.
     pub fn filter_side(&self) -> Result<Side> {
-        side("filter", &self.filter)
+        match self.filter.to_ascii_lowercase().as_str() {
+            "index" => Ok(Side::Auto),
+            "auto" | "compute" | "storage" => side("filter", &self.filter),
+            other => Err(unknown("filter", other, "auto, compute, storage, index")),
+        }
+    }
+
+    /// Whether filters are looked up in indexes.
+    pub fn index_use(&self) -> Result<IndexUse> {
+        Ok(match self.filter.to_ascii_lowercase().as_str() {
+            "index" => IndexUse::Always,
+            // The baseline reads plainly.
+            "auto" if self.level_cap()? != Some(pushdown::Level::None) => IndexUse::Auto,
+            _ => IndexUse::Never,
+        })
     }
 
     /// Where scalar aggregates run.

@@ -28,6 +28,7 @@ use pushdowndb_scan::{LocalFile, ObjectReader};
 use url::Url;
 
 use crate::error::from_object_store;
+use crate::index::ManifestCache;
 use crate::settings::PushdownOptions;
 use crate::table::DataObject;
 
@@ -79,11 +80,17 @@ impl fmt::Debug for ConnectionConfig {
 pub(crate) struct Backends {
     config: ConnectionConfig,
     known: Mutex<HashMap<String, Arc<Backend>>>,
+    manifests: ManifestCache,
 }
 
 impl Backends {
     pub(crate) fn new(config: ConnectionConfig) -> Self {
-        Self { config, known: Mutex::default() }
+        Self { config, known: Mutex::default(), manifests: ManifestCache::default() }
+    }
+
+    /// What is known of indexes.
+    pub(crate) fn manifests(&self) -> &ManifestCache {
+        &self.manifests
     }
 
     /// The backend of a URL's scheme and authority.

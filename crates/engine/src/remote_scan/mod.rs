@@ -10,8 +10,9 @@
 //! ```
 
 pub(crate) mod estimate;
-mod keyed;
 mod fragment;
+mod keyed;
+mod lookup;
 mod partial;
 mod run;
 mod sample;
@@ -52,13 +53,16 @@ use tokio::sync::OnceCell;
 use crate::backends::Backend;
 use crate::convert::convert;
 use crate::error::to_datafusion;
+use crate::index::TableIndex;
 use crate::query::QueryContext;
 use crate::settings::PushdownOptions;
 use crate::strategies::filter::{Choice, Route};
 use crate::strategies::join::KeyFilter;
 use crate::strategies::top_k::{LiveTopK, Plan, Sample, TopK};
-use crate::strategies::{aggregate, filter, group_by, top_k};
+use crate::strategies::index::Verdict;
+use crate::strategies::{aggregate, filter, group_by, index, top_k};
 use crate::table::{DataObject, TableDefinition};
+use lookup::IndexState;
 use splits::ScanSplit;
 
 /// Filters are told up to so many characters.
@@ -84,6 +88,8 @@ pub(crate) struct ScanSpec {
     pub(crate) aggregate: Option<PartialAggregate>,
     /// Rows that cannot be among the first k by this may be left out.
     pub(crate) top_k: Option<TopK>,
+    /// The indexes on columns that the query filters by.
+    pub(crate) indexes: Arc<Vec<TableIndex>>,
     /// Filters that are known once the build sides of the joins above are read. Without them there are more rows,
     /// which the joins drop.
     pub(crate) key_filters: Vec<Arc<KeyFilter>>,
@@ -146,6 +152,8 @@ pub(crate) struct RemoteScanExec {
     fragment: Arc<Fragment>,
     /// Where it runs.
     choice: Choice,
+    /// Which rows an index finds instead.
+    index: IndexState,
     capability: Capability,
     partitions: Vec<Vec<ScanSplit>>,
     sampling: Option<Sampling>,
@@ -197,7 +205,15 @@ impl RemoteScanExec {
             Choice::Storage { route: Route::Fragment, .. } if spec.aggregate.is_some() || live.is_some() => None,
             Choice::Storage { .. } => Some(spec.options.split_bytes),
         };
-        let splittable = |object: &DataObject| can_be_cut(&spec, &choice, &capability, object);
+        let verdict = match (&spec.aggregate, &spec.top_k) {
+            (None, None) => index::choose(&spec.indexes, &spec.objects, &fragment, &choice, &spec.options)?,
+            _ => Verdict::None,
+        };
+        let index = IndexState::new(verdict);
+        let covered = index.covered(&spec.objects);
+        let splittable = |object: &DataObject| {
+            !covered.contains(&object.path) && can_be_cut(&spec, &choice, &capability, object)
+        };
         let partitions = splits::deal(&spec.objects, splittable, split_bytes, spec.partitions);
         let schema = spec.output_schema()?;
         let properties = PlanProperties::new(
@@ -209,6 +225,7 @@ impl RemoteScanExec {
         Ok(Self {
             fragment: Arc::new(fragment),
             choice,
+            index,
             capability,
             partitions,
             sampling,
@@ -254,6 +271,10 @@ impl RemoteScanExec {
         if self.spec.aggregate.is_some() || self.spec.limit.is_some() {
             return Ok(None);
         }
+        if self.index.lookup().is_some() {
+            // A few rows, that the engine has at once.
+            return Ok(None);
+        }
         let scan = Self::new(ScanSpec { aggregate: Some(aggregate), ..self.spec.clone() })?;
         Ok(matches!(scan.choice, Choice::Storage { .. }).then_some(scan))
     }
@@ -261,7 +282,7 @@ impl RemoteScanExec {
     /// The same scan leaving out what cannot be among the first k, if storage orders rows or a sample can tell it what
     /// that is.
     pub(crate) fn with_top_k(&self, top_k: TopK) -> Result<Option<Self>> {
-        if self.spec.aggregate.is_some() || self.spec.limit.is_some() {
+        if self.spec.aggregate.is_some() || self.spec.limit.is_some() || self.index.lookup().is_some() {
             return Ok(None);
         }
         let scan = Self::new(ScanSpec { top_k: Some(top_k), ..self.spec.clone() })?;
@@ -292,6 +313,11 @@ impl RemoteScanExec {
         let network = estimate::network_bytes(&self.fragment, pushed, bytes);
         let requests = self.partitions.iter().map(Vec::len).sum::<usize>() as u64;
         let local = self.spec.backend.name().starts_with("file:");
+        if let Some(lookup) = self.index.lookup() {
+            let requests = Requests { get: lookup.estimate.requests, ..Requests::default() };
+            let bytes_network = if local { 0 } else { lookup.estimate.bytes };
+            return Usage { bytes_network, requests, ..Usage::default() };
+        }
         Usage {
             bytes_network: if local { 0 } else { network },
             bytes_scanned: if pushed { bytes } else { 0 },
@@ -334,6 +360,9 @@ impl RemoteScanExec {
             },
             None => "none".to_owned(),
         };
+        if let Some(lookup) = self.index.lookup() {
+            return format!("{}, filter=[{}]", lookup.story(schema), filter(&self.fragment.predicate));
+        }
         match &self.choice {
             Choice::Compute(why) => format!("level=none ({why}), filter=[{}]", filter(&self.fragment.predicate)),
             Choice::Storage { request, exact, route } => {
@@ -383,7 +412,7 @@ impl DisplayAs for RemoteScanExec {
             DisplayFormatType::TreeRender => write!(f, "{}\n{}{}", self.spec.name, self.story(), self.shown_keys()),
             _ => {
                 let (name, format, story) = (&self.spec.name, self.fragment.format.name(), self.story());
-                let keys = self.shown_keys();
+                let keys = self.shown_keys() + &self.index.refusal();
                 write!(f, "RemoteScanExec: {name} ({format}, {objects} objects, {splits} splits), {story}{keys}")?;
                 self.spec.note.iter().try_for_each(|note| write!(f, ", {note}"))
             }
@@ -499,7 +528,10 @@ impl ExecutionPlan for RemoteScanExec {
         let rows = match &self.spec.aggregate {
             Some(aggregate) if aggregate.groups.is_empty() => self.splits() as f64,
             Some(_) => (self.splits() * group_by::ASSUMED_GROUPS) as f64,
-            None => estimate::rows(&self.fragment, bytes) as f64 * estimate::selectivity(&self.fragment),
+            None => match self.index.lookup() {
+                Some(lookup) => lookup.hits.ceil() * bytes as f64 / self.bytes().max(1) as f64,
+                None => estimate::rows(&self.fragment, bytes) as f64 * estimate::selectivity(&self.fragment),
+            },
         };
         let rows = (rows as usize).min(self.spec.limit.unwrap_or(usize::MAX));
         let width: u64 = self.schema.fields().iter().map(|f| estimate::column_bytes(f.data_type())).sum();
@@ -532,6 +564,9 @@ impl ExecutionPlan for RemoteScanExec {
         }
         if !self.spec.key_filters.is_empty() {
             return Ok(self.execute_keyed(partition, query, context));
+        }
+        if self.index.pending().is_some() {
+            return Ok(self.execute_lookup(partition, query, context));
         }
         let splits = self.partitions.get(partition).cloned().unwrap_or_default();
         query.meter.strategy(format!("{}: {}", self.spec.name, self.story()));

@@ -23,6 +23,7 @@ use pushdowndb_select::{OutputSerialization, SelectRequest};
 use tokio::sync::mpsc::Sender;
 use tracing::warn;
 
+use super::lookup::Places;
 use super::splits::ScanSplit;
 use super::wire::WireDecoder;
 use super::{RemoteScanExec, ScanSpec, fragment};
@@ -40,8 +41,8 @@ pub(super) const PARTIAL_GROUP_BYTES: usize = 32 * 1024 * 1024;
 pub(super) struct Run {
     pub(super) spec: ScanSpec,
     pub(super) fragment: Arc<Fragment>,
-    choice: Choice,
-    dialect: Option<pushdown::Dialect>,
+    pub(super) choice: Choice,
+    pub(super) dialect: Option<pushdown::Dialect>,
     schema: SchemaRef,
     pub(super) query: Arc<QueryContext>,
     /// Counts this operator's traffic, beside the query's meter.
@@ -50,6 +51,8 @@ pub(super) struct Run {
     splits: Mutex<VecDeque<Vec<ScanSplit>>>,
     /// What is known of the first rows so far, where storage sends only those.
     pub(super) live: Option<Arc<LiveTopK>>,
+    /// Where the rows are, for objects whose index told.
+    places: Option<Arc<Places>>,
 }
 
 impl Run {
@@ -59,11 +62,12 @@ impl Run {
         splits: Vec<ScanSplit>,
         partition: usize,
     ) -> Result<SendableRecordBatchStream> {
-        let pushed = matches!(scan.choice, Choice::Storage { .. });
+        let places = scan.index.places();
+        let pushed = matches!(scan.choice, Choice::Storage { .. }) || places.is_some();
         query.progress.expect(splits.len() as u64, splits.iter().map(|s| s.bytes(&scan.spec.objects)).sum());
         let requests = if pushed { scan.spec.options.requests } else { 1 };
         let splits: VecDeque<_> = match &scan.choice {
-            Choice::Storage { route: Route::Fragment, .. } => {
+            Choice::Storage { route: Route::Fragment, .. } if places.is_none() => {
                 let format = |object: &DataObject| scan.spec.table.format_of(object);
                 let fits = |a: &DataObject, b: &DataObject| a.columns == b.columns && format(a) == format(b);
                 fragment::requests(splits, &scan.spec.objects, requests, fits).into()
@@ -81,6 +85,7 @@ impl Run {
             meter: Arc::default(),
             splits: Mutex::new(splits),
             live: scan.live.clone(),
+            places,
         });
         let metrics = ScanMetrics::new(&scan.metrics, partition);
         let running = Arc::new(Running { run: Arc::clone(&run), metrics });
@@ -117,7 +122,10 @@ impl Run {
         splits: &[ScanSplit],
         out: &Sender<datafusion::common::Result<RecordBatch>>,
     ) -> Result<bool> {
-        if let Choice::Storage { request, route: Route::Fragment, .. } = &self.choice {
+        let located = |split: &ScanSplit| self.places.as_ref().is_some_and(|places| places.of(split.object).is_some());
+        if let Choice::Storage { request, route: Route::Fragment, .. } = &self.choice
+            && !splits.iter().any(located)
+        {
             return self.run_fragment(request, splits, out).await;
         }
         for split in splits {
@@ -232,6 +240,9 @@ impl SplitTask<'_> {
     async fn run(&self) -> Result<bool> {
         if self.is_empty() {
             return Ok(true);
+        }
+        if let Some(places) = self.run.places.as_ref().and_then(|places| places.of(self.split.object)) {
+            return self.looked_up(places).await;
         }
         match &self.run.choice {
             Choice::Storage { request, exact, route: Route::Select } => self.pushed(request, *exact).await,

@@ -4,5 +4,6 @@ pub(crate) mod aggregate;
 pub(crate) mod estimate;
 pub(crate) mod filter;
 pub(crate) mod group_by;
+pub(crate) mod index;
 pub(crate) mod join;
 pub(crate) mod top_k;

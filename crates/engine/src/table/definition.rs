@@ -13,7 +13,7 @@ use object_store::path::Path;
 use pushdown::{Compression, CsvOptions, Error, Format, Profile, Result};
 
 use super::options::{FileName, Kind};
-use super::{DataObject, ObjectColumns, TableLocation, TableOptions, infer, listing, partition};
+use super::{DataObject, Listing, ObjectColumns, TableLocation, TableOptions, infer, listing, partition};
 
 /// How many objects' columns are remembered from query to query.
 const REMEMBERED_HEADERS: usize = 10_000;
@@ -136,6 +136,13 @@ impl TableDefinition {
         }
     }
 
+    /// A table about this one, in the same store: its objects are CSV written so, with these columns.
+    pub(crate) fn about(&self, format: Format, file_schema: SchemaRef, in_paths: Vec<FieldRef>) -> Self {
+        let compression = Some(format.compression());
+        let options = TableOptions { backend: self.backend, compression, ..TableOptions::default() };
+        Self::new(self.location.clone(), options, Kind::Csv, format, file_schema, in_paths)
+    }
+
     /// The columns in the objects, then those in the paths.
     pub fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
@@ -149,14 +156,20 @@ impl TableDefinition {
     /// The table's objects as they are now, sorted by path: one LIST, and for tables read by name the header of each
     /// object that was not seen before.
     pub async fn objects(&self, store: &dyn ObjectStore) -> Result<Vec<DataObject>> {
-        let mut objects = listing::list(store, &self.location, Some(self.kind)).await?;
+        self.listing(store).await.map(|listing| Arc::unwrap_or_clone(listing.objects))
+    }
+
+    /// The same, and what the listing tells of our own objects beside them.
+    pub async fn listing(&self, store: &dyn ObjectStore) -> Result<Listing> {
+        let (mut objects, private) = listing::list_with_private(store, &self.location, Some(self.kind)).await?;
         partition::assign(&self.location, &mut objects, &self.partition_columns)?;
-        match &self.format {
+        let objects = match &self.format {
             Format::Csv(csv) if csv.header && self.options.union_by_name => {
-                self.with_columns(store, csv, objects).await
+                self.with_columns(store, csv, objects).await?
             }
-            _ => Ok(objects),
-        }
+            _ => objects,
+        };
+        Ok(Listing { objects: Arc::new(objects), private })
     }
 
     async fn with_columns(

@@ -6,6 +6,8 @@
 //! that says nothing is read, because a row left out in silence is worse than an error. An empty result is an
 //! error that tells a missing bucket from a prefix that matches nothing.
 
+use std::sync::Arc;
+
 use chrono::{DateTime, Utc};
 use datafusion::common::ScalarValue;
 use futures::TryStreamExt;
@@ -13,7 +15,7 @@ use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 use pushdown::{Error, ErrorKind, Result};
 
-use super::TableLocation;
+use super::{PRIVATE_FOLDER, TableLocation};
 use super::options::{FileName, Kind};
 use crate::error::from_object_store;
 
@@ -31,7 +33,7 @@ pub struct DataObject {
     /// The values of the table's partition columns, in their order.
     pub partition_values: Vec<ScalarValue>,
     /// Its own order of columns, where that is not the table's ([`super::ObjectColumns`]).
-    pub columns: Option<std::sync::Arc<super::ObjectColumns>>,
+    pub columns: Option<Arc<super::ObjectColumns>>,
 }
 
 impl From<ObjectMeta> for DataObject {
@@ -47,25 +49,65 @@ impl From<ObjectMeta> for DataObject {
     }
 }
 
+/// What lies at a location.
+#[derive(Clone, Debug)]
+pub struct Listing {
+    /// The table's objects, sorted by path.
+    pub objects: Arc<Vec<DataObject>>,
+    /// Our own objects about them.
+    pub private: PrivateFolder,
+}
+
+/// Our own objects beside those of a table.
+#[derive(Clone, Debug)]
+pub struct PrivateFolder {
+    /// The folder, which need not exist.
+    pub path: Path,
+    /// All that lies there, if the table's own listing told.
+    pub objects: Option<Vec<ObjectMeta>>,
+}
+
 /// The objects of a location, sorted by path, without partition values. `kind` is the declared one.
 pub(super) async fn list(
     store: &dyn ObjectStore,
     location: &TableLocation,
     kind: Option<Kind>,
 ) -> Result<Vec<DataObject>> {
+    list_with_private(store, location, kind).await.map(|(objects, _)| objects)
+}
+
+/// The same, and what the listing told of our own objects.
+pub(super) async fn list_with_private(
+    store: &dyn ObjectStore,
+    location: &TableLocation,
+    kind: Option<Kind>,
+) -> Result<(Vec<DataObject>, PrivateFolder)> {
     if !location.is_collection() {
         match store.head(location.prefix()).await {
-            Ok(meta) => return Ok(vec![meta.into()]),
+            Ok(meta) => {
+                let folder = meta.location.as_ref().rsplit_once('/').map_or("", |(folder, _)| folder);
+                let private = PrivateFolder { path: private_path(folder)?, objects: None };
+                return Ok((vec![meta.into()], private));
+            }
             // It may be a folder written without its slash; a store that cannot list has said all it can.
             Err(object_store::Error::NotFound { .. }) if location.can_list() => {}
             Err(error) => return Err(failed(error, location)),
         }
     }
     let prefix = (!location.prefix().is_root()).then(|| location.prefix());
+    let mut private = PrivateFolder { path: private_path(location.prefix().as_ref())?, objects: Some(vec![]) };
     let listed = if location.is_one_folder() {
-        store.list_with_delimiter(prefix).await.map(|found| found.objects)
+        store.list_with_delimiter(prefix).await.map(|found| {
+            if found.common_prefixes.contains(&private.path) {
+                private.objects = None;
+            }
+            found.objects
+        })
     } else {
-        store.list(prefix).try_collect().await
+        store.list(prefix).try_collect::<Vec<_>>().await.map(|mut found| {
+            private.objects = Some(found.extract_if(.., |meta| is_below(&meta.location, &private.path)).collect());
+            found
+        })
     };
     let found = listed.map_err(|error| failed(error, location))?;
     let is_empty = found.is_empty();
@@ -78,7 +120,16 @@ pub(super) async fn list(
         return Err(nothing(location, is_empty));
     }
     objects.sort_unstable_by(|a, b| a.path.cmp(&b.path));
-    Ok(objects)
+    Ok((objects, private))
+}
+
+fn private_path(folder: &str) -> Result<Path> {
+    let path = if folder.is_empty() { PRIVATE_FOLDER.to_owned() } else { format!("{folder}/{PRIVATE_FOLDER}") };
+    Path::parse(&path).map_err(|e| Error::internal(format!("'{path}' is no path of objects")).with_source(e))
+}
+
+fn is_below(path: &Path, folder: &Path) -> bool {
+    path.as_ref().strip_prefix(folder.as_ref()).is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// Whether an object of this name may hold data of that kind.
@@ -156,6 +207,28 @@ mod tests {
         assert_eq!(paths(&store, "s3://b/t/", None).await.unwrap().len(), 4);
         assert_eq!(paths(&store, "s3://b/t/*.sql", None).await.unwrap(), ["t/schema.sql"]);
         assert_eq!(paths(&store, "s3://b/t*/?.csv", None).await.unwrap(), ["t/a.csv", "t/b.csv", "t2/x.csv"]);
+    }
+
+    #[tokio::test]
+    async fn listings_tell_of_our_own_objects() {
+        let own = "t/_pushdowndb/indexes/i/a/manifest.json";
+        let store = store(&[("t/a.csv", "1"), (own, "x"), ("t/_pushdowndb2/x", "x"), ("u/b.csv", "1")]).await;
+        let private = async |location: &str| {
+            let location = TableLocation::parse(location).unwrap();
+            let (objects, private) = list_with_private(&store, &location, Some(Kind::Csv)).await.unwrap();
+            assert!(objects.iter().all(|object| !object.path.as_ref().contains("_pushdowndb")));
+            let paths = |objects: Vec<ObjectMeta>| objects.iter().map(|o| o.location.to_string()).collect::<Vec<_>>();
+            (private.path.to_string(), private.objects.map(paths))
+        };
+        let folder = "t/_pushdowndb".to_owned();
+        assert_eq!(private("s3://b/t/").await, (folder.clone(), Some(vec![own.to_owned()])));
+        assert_eq!(private("s3://b/t").await, (folder.clone(), Some(vec![own.to_owned()])));
+        assert_eq!(private("s3://b/t/**/*.csv").await, (folder.clone(), Some(vec![own.to_owned()])));
+        // One folder's listing only tells that there are some; one object's that there may be.
+        assert_eq!(private("s3://b/t/*.csv").await, (folder.clone(), None));
+        assert_eq!(private("s3://b/t/a.csv").await, (folder, None));
+        assert_eq!(private("s3://b/u/*.csv").await, ("u/_pushdowndb".to_owned(), Some(vec![])));
+        assert_eq!(private("s3://b/").await, ("_pushdowndb".to_owned(), Some(vec![])));
     }
 
     #[tokio::test]

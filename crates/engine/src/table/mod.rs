@@ -25,7 +25,7 @@ mod partition;
 pub use catalog_file::{CatalogFile, RememberedTable};
 pub use columns::ObjectColumns;
 pub use definition::{Declared, TableDefinition};
-pub use listing::DataObject;
+pub use listing::{DataObject, Listing, PrivateFolder};
 pub use location::{PRIVATE_FOLDER, TableLocation};
 pub use options::{FileName, Kind, TableOptions};
 pub use partition::{only_on_partitions, prune, prune_physical};

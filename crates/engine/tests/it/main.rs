@@ -5,6 +5,7 @@ mod costs;
 mod faults;
 mod fragment;
 mod groups;
+mod indexes;
 mod minio;
 mod oracle;
 mod readers;

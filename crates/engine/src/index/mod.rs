@@ -1,0 +1,161 @@
+//! Indexes: tables of `value, first_byte_offset, last_byte_offset` beside the data (PushdownDB, Section IV-A).
+//!
+//! ```text
+//! t/_pushdowndb/indexes/by_day/l_shipdate/manifest.json       what is indexed, as it was then; written last
+//! t/_pushdowndb/indexes/by_day/l_shipdate/00000-18a9c3.csv    the index of one data object
+//! ```
+//!
+//! An index object is CSV that every S3 Select server reads: a header, then one record for each value that is not NULL,
+//! sorted by value and then by place. The manifest holds, for each data object, its ETag and size when it was indexed,
+//! and where the parts of its index begin, with the least and greatest value of each: a look-up reads only the parts
+//! that can hold what it looks for.
+//!
+//! An index may be incomplete (objects were added), stale (objects were replaced) or gone: the scan then reads those
+//! objects as it would without. The whole predicate is evaluated again on the rows that an index led to, so all that an
+//! index must keep is one promise: no row that may pass is missing from a fresh one.
+//!
+//! ```text
+//! statement   CREATE INDEX, DROP INDEX, SHOW INDEXES
+//! build       scan with positions -> sort -> index objects -> manifest
+//! manifest    what is written last, and read first
+//! find        the indexes of a table that a query's filters speak of
+//! ```
+
+mod build;
+mod find;
+mod manifest;
+mod statement;
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use pushdown::{Compression, CsvOptions, Error, Format, NullRule, Result};
+use pushdowndb_scan::sql_type;
+
+use crate::table::TableDefinition;
+
+pub(crate) use find::{TableIndex, find};
+pub(crate) use manifest::{Expected, ManifestCache};
+pub(crate) use statement::parse;
+
+/// Below [`crate::table::PRIVATE_FOLDER`].
+pub(crate) const INDEX_FOLDER: &str = "indexes";
+
+/// The columns of an index object, as its header names them.
+pub(crate) const COLUMNS: [&str; 3] = ["value", "first_byte_offset", "last_byte_offset"];
+
+/// The longest value that is indexed, in bytes: an index of longer ones would not be much smaller than the table.
+const VALUE_BYTES: usize = 64 * 1024;
+
+/// How every index object is written. No value in it is NULL, and none holds a line end, so that it can be read in
+/// ranges.
+pub(crate) fn format() -> Format {
+    Format::Csv(CsvOptions { null: NullRule::Never, ..CsvOptions::default() })
+}
+
+/// The columns of an index on a column of this type.
+pub(crate) fn schema(value: &DataType) -> SchemaRef {
+    let [name, first, last] = COLUMNS;
+    let offset = |name| Field::new(name, DataType::Int64, false);
+    Arc::new(Schema::new(vec![Field::new(name, value.clone(), false), offset(first), offset(last)]))
+}
+
+/// The place of a column that can be indexed.
+fn column(table: &TableDefinition, name: &str) -> Result<usize> {
+    let schema = &table.file_schema;
+    let Some((index, field)) = schema.column_with_name(name) else {
+        if table.partition_columns.iter().any(|column| column.name() == name) {
+            return Err(Error::invalid(format!(
+                "{name} is a column of the path, which already rules objects out without being read"
+            )));
+        }
+        let known: Vec<_> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+        return Err(Error::invalid(format!("there is no column {name}; the columns are {}", known.join(", "))));
+    };
+    let indexable = match field.data_type() {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Boolean => true,
+        DataType::Date32 | DataType::Timestamp(..) | DataType::Decimal128(..) => true,
+        other => other.is_integer() || matches!(other, DataType::Float32 | DataType::Float64),
+    };
+    match indexable {
+        true => Ok(index),
+        false => Err(Error::unsupported(format!(
+            "the column {name} is of type {}, which cannot be indexed",
+            sql_type(field.data_type())
+        ))),
+    }
+}
+
+/// Refuses tables whose records cannot be read one by one.
+fn check_format(format: &Format, address: &str) -> Result<()> {
+    if format.compression() != Compression::None {
+        return Err(Error::unsupported(format!(
+            "{address} is compressed, so its records cannot be read one by one: store it uncompressed, or as Parquet"
+        )));
+    }
+    match format {
+        Format::Json(json) if json.shape != pushdown::JsonShape::Lines => Err(Error::unsupported(format!(
+            "{address} is a JSON document, and only records that are a line each can be indexed"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// How a column's values were read, which must be how they are read when the index is used.
+fn meaning(table: &TableDefinition, column: usize) -> String {
+    let field = table.file_schema.field(column);
+    let values = field.data_type();
+    match &table.format {
+        Format::Csv(csv) => {
+            let csv = CsvOptions { compression: Compression::None, ..csv.clone() };
+            // By position, unless each object has its own order of columns.
+            let place = if table.options.union_by_name { "by name".to_owned() } else { format!("field {column}") };
+            format!("{values} {place} {csv:?}")
+        }
+        other => format!("{values} {}", other.name()),
+    }
+}
+
+/// A name as one segment of a path: whatever is not a letter, digit, `_` or `-` becomes `=` and two digits for each byte.
+fn encode(name: &str) -> String {
+    let mut text = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' => text.push(char::from(byte)),
+            other => text.push_str(&format!("={other:02x}")),
+        }
+    }
+    text
+}
+
+/// The name that [`encode`] made a segment of; `None` if it did not make this one.
+fn decode(segment: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(segment.len());
+    let mut rest = segment.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'=' => {
+                let digits = [rest.next()?, rest.next()?];
+                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
+            }
+            other => other,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_survive_paths() {
+        for name in ["l_orderkey", "a b/c", "é=%", "", "_x-1"] {
+            let segment = encode(name);
+            assert!(!segment.contains('/') && segment.is_ascii(), "{segment}");
+            assert_eq!(decode(&segment).as_deref(), Some(name));
+        }
+        assert_eq!(decode("a=2"), None);
+        assert_eq!(decode("=ff"), None);
+    }
+}

@@ -139,6 +139,7 @@ impl TableProvider for ObjectTable {
                 top_k: None,
                 indexes,
                 key_filters: vec![],
+                joins: vec![],
                 note: None,
             })
         };

@@ -6,7 +6,7 @@ use arrow::datatypes::DataType;
 use pushdown::{Format, Fragment, Output};
 
 /// How much a predicate is assumed to keep where nothing is known: DataFusion's own default of 20 %.
-const DEFAULT_SELECTIVITY: f64 = 0.2;
+pub(crate) const DEFAULT_SELECTIVITY: f64 = 0.2;
 
 /// Parquet holds a row in about a third of the bytes that CSV needs (PushdownDB, Section IX).
 const PARQUET_SHRINKS: u64 = 3;

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{EmptyRecordBatchStream, ExecutionPlan};
@@ -22,17 +21,16 @@ impl RemoteScanExec {
         Self::new(ScanSpec { key_filters, ..self.spec.clone() })
     }
 
-    /// Whether keys of this type, from about `build_rows` rows, should filter this scan; the error says why not.
-    pub(crate) fn takes_keys(
-        &self,
-        key_type: &DataType,
-        build_rows: Option<usize>,
-        reduced: bool,
-    ) -> Result<std::result::Result<(), String>> {
-        if self.spec.aggregate.is_some() || self.spec.limit.is_some() || self.spec.top_k.is_some() {
-            return Ok(Err("the scan yields no plain rows".to_owned()));
-        }
-        join::choose(&self.fragment, key_type, build_rows, reduced, &self.capability, &self.spec.options)
+    /// The same scan with what a join chose for it, for EXPLAIN.
+    pub(crate) fn with_join(&self, story: &str) -> Self {
+        let mut scan = self.clone();
+        scan.spec.joins.push(Arc::from(story));
+        scan
+    }
+
+    /// Whether it yields rows, all of them, so that leaving some out leaves nothing else out.
+    pub(crate) fn yields_rows(&self) -> bool {
+        self.spec.aggregate.is_none() && self.spec.limit.is_none() && self.spec.top_k.is_none()
     }
 
     /// The same scan at level none.
@@ -61,12 +59,14 @@ impl RemoteScanExec {
         Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), rows.boxed()))
     }
 
-    /// The filters, for EXPLAIN.
+    /// The filters by keys, and what the joins above chose, for EXPLAIN.
     pub(super) fn shown_keys(&self) -> String {
         let schema = &self.fragment.schema;
         let shown = |filter: &Arc<KeyFilter>| format!("{} of {}", filter.key.display(schema), filter.of);
         let keys: Vec<String> = self.spec.key_filters.iter().map(shown).collect();
-        if keys.is_empty() { String::new() } else { format!(", keys=[{}]", keys.join(", ")) }
+        let mut told = if keys.is_empty() { String::new() } else { format!(", keys=[{}]", keys.join(", ")) };
+        self.spec.joins.iter().for_each(|story| told.extend([", ", story]));
+        told
     }
 
     /// The scan as it is once the keys are known: with a predicate in the place of its key filters. `None` if no row

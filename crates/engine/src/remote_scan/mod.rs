@@ -93,6 +93,8 @@ pub(crate) struct ScanSpec {
     /// Filters that are known once the build sides of the joins above are read. Without them there are more rows,
     /// which the joins drop.
     pub(crate) key_filters: Vec<Arc<KeyFilter>>,
+    /// What the joins above chose for this scan and why, for EXPLAIN.
+    pub(crate) joins: Vec<Arc<str>>,
     /// What the operator above chose and why, for EXPLAIN.
     pub(crate) note: Option<Arc<str>>,
 }

@@ -14,6 +14,7 @@
 //! repartitioning and filters, into the side of a join whose rows it preserves or both of an inner one, below a GROUP
 //! BY of the key, into every branch of a UNION. With `pushdown.join = baseline` the scans below joins read plainly.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
@@ -42,7 +43,7 @@ use crate::error::to_datafusion;
 use crate::key_tap::{JoinKeys, KeyTapExec};
 use crate::remote_scan::RemoteScanExec;
 use crate::settings::{JoinStrategy, PushdownOptions};
-use crate::strategies::join::{KeyFilter, total};
+use crate::strategies::join::{BuildSide, KeyFilter, choose, total};
 
 #[derive(Debug)]
 pub(super) struct PushJoin;
@@ -85,7 +86,8 @@ fn read_plainly(plan: &Arc<dyn ExecutionPlan>) -> DfResult<Arc<dyn ExecutionPlan
     Ok(plain.data)
 }
 
-/// The inputs of the join with its keys tapped and its probe side filtered, if any scan there can be.
+/// The inputs of the join with its keys tapped and its probe side filtered, as far as that was chosen; `None` where
+/// there was nothing to choose.
 fn push(join: &HashJoinExec) -> DfResult<Option<Vec<Arc<dyn ExecutionPlan>>>> {
     // Rows of the probe side that match nothing must not count.
     let needless = match join.join_type() {
@@ -105,11 +107,17 @@ fn push(join: &HashJoinExec) -> DfResult<Option<Vec<Arc<dyn ExecutionPlan>>>> {
         keys: Arc::new(JoinKeys::new(types.clone(), nulls_match)),
         types,
         of: join.on().iter().map(|(key, _)| key.to_string()).collect(),
-        rows: statistics.ok().and_then(|statistics| statistics.num_rows.get_value().copied()),
-        reduced: is_reduced(left)?,
+        side: BuildSide {
+            rows: statistics.ok().and_then(|statistics| statistics.num_rows.get_value().copied()),
+            reduced: is_reduced(left)?,
+        },
+        wanted: Cell::new(false),
     };
     let wanted = join.on().iter().enumerate().map(|(index, (_, key))| Wanted { index, key: Arc::clone(key) });
     let Some(filtered) = attach(right, wanted.collect(), &build)? else { return Ok(None) };
+    if !build.wanted.get() {
+        return Ok(Some(vec![Arc::clone(left), filtered]));
+    }
     let exprs = join.on().iter().map(|(key, _)| Arc::clone(key)).collect();
     Ok(Some(vec![tap(left, exprs, &build.keys, *join.partition_mode())?, filtered]))
 }
@@ -147,8 +155,9 @@ struct Build {
     types: Vec<DataType>,
     /// The keys, for people.
     of: Vec<String>,
-    rows: Option<usize>,
-    reduced: bool,
+    side: BuildSide,
+    /// Whether a scan waits for the keys.
+    wanted: Cell<bool>,
 }
 
 /// A key of the join over the columns of some plan of its probe side.
@@ -158,7 +167,7 @@ struct Wanted {
     key: Arc<dyn PhysicalExpr>,
 }
 
-/// `plan` with the keys as filters in its scans; `None` if none of them takes any.
+/// `plan` with the keys as filters in its scans, or why not; `None` if none of them could take any.
 fn attach(
     plan: &Arc<dyn ExecutionPlan>,
     wanted: Vec<Wanted>,
@@ -219,19 +228,28 @@ fn attach_to_scan(
     wanted: Vec<Wanted>,
     build: &Build,
 ) -> DfResult<Option<Arc<dyn ExecutionPlan>>> {
+    if !scan.yields_rows() {
+        return Ok(None);
+    }
+    let mut told = scan.clone();
     let mut filters = Vec::new();
     for Wanted { index, key } in wanted {
         let Some(key) = convert(&key, &|column| scan.spec().file_column(column)) else { continue };
         let (Some(key_type), Some(of)) = (build.types.get(index), build.of.get(index)) else { continue };
-        let takes = scan.takes_keys(key_type, build.rows, build.reduced).map_err(to_datafusion)?;
-        if takes.is_ok() && total(&key, &scan.spec().table.file_schema).is_some() {
+        if total(&key, &scan.spec().table.file_schema).is_none() {
+            continue;
+        }
+        let decision = choose(scan, key_type, build.side).map_err(to_datafusion)?;
+        told = told.with_join(&decision.story);
+        if decision.bloom {
             filters.push(Arc::new(KeyFilter { keys: Arc::clone(&build.keys), index, key, of: of.clone() }));
         }
     }
     if filters.is_empty() {
-        return Ok(None);
+        return Ok((!told.spec().joins.is_empty()).then(|| Arc::new(told) as _));
     }
-    Ok(Some(Arc::new(scan.with_key_filters(filters).map_err(to_datafusion)?)))
+    build.wanted.set(true);
+    Ok(Some(Arc::new(told.with_key_filters(filters).map_err(to_datafusion)?)))
 }
 
 /// Into the sides of a join whose rows come through it unchanged, each or not at all.

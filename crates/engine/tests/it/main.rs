@@ -6,6 +6,7 @@ mod faults;
 mod fragment;
 mod groups;
 mod indexes;
+mod joins;
 mod minio;
 mod oracle;
 mod readers;

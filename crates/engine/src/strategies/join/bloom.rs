@@ -18,6 +18,9 @@ use super::keys::KeySet;
 /// The share of other keys that pass, where nothing speaks for another: the paper's best (Section V-B3).
 const FALSE_POSITIVES: f64 = 0.01;
 
+/// The bits of a key at that rate.
+pub(super) const BITS_PER_KEY: f64 = 9.6;
+
 /// A filter that lets more pass than this is not worth its bytes.
 const MOST_FALSE_POSITIVES: f64 = 0.5;
 

@@ -23,9 +23,12 @@ use arrow::datatypes::{DataType, Schema};
 use pushdown::{
     Capability, CompareOp, Dialect, Exactness, Expr, Fragment, Function, NamedExpr, Output, Result, classify,
 };
+use pushdowndb_cost::{PriceBook, Requests};
 
+use super::estimate::{Estimate, Work};
 use super::filter::{Route, route};
 use crate::key_tap::{JoinKeys, Outcome};
+use crate::remote_scan::{RemoteScanExec, estimate};
 use crate::settings::{JoinStrategy, PushdownOptions, Side};
 
 pub(crate) use keys::{KeySet, is_key};
@@ -35,6 +38,14 @@ const FEW_KEYS: usize = 256;
 
 /// Lists on the fragment route, where they are looked up by hash.
 const FEW_KEYS_AT_FRAGMENT: usize = 1000;
+
+/// Seconds that storage needs to look the key of one row up: in SQL some two hashes until it is dropped.
+const SQL_S: f64 = 100e-9;
+const BYTES_S: f64 = 20e-9;
+
+/// The bytes that a filter saves are also saved to the engine, which would probe with them; how long storage scans is
+/// the roughest part of the estimates. So a filter that saves bytes may be so much slower.
+const MOST_SLOWER: f64 = 1.5;
 
 /// What a statement needs besides its predicates.
 const STATEMENT_BYTES: usize = 4096;
@@ -60,32 +71,38 @@ pub(crate) enum Learned {
     Keys(Option<Expr>),
 }
 
-/// Whether the scan of `fragment` should be filtered by keys of this type, about `build_rows` of them; the error says
-/// why not. `reduced` tells that the build side was filtered itself.
-pub(crate) fn choose(
-    fragment: &Fragment,
-    key_type: &DataType,
-    build_rows: Option<usize>,
-    reduced: bool,
-    capability: &Capability,
-    options: &PushdownOptions,
-) -> Result<std::result::Result<(), String>> {
+/// What is known of a join before it runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BuildSide {
+    /// About how many rows it has.
+    pub(crate) rows: Option<usize>,
+    /// Whether something below leaves rows of its tables out, so that keys are missing.
+    pub(crate) reduced: bool,
+}
+
+/// Whether a scan is filtered by keys, and why.
+#[derive(Clone, Debug)]
+pub(crate) struct Decision {
+    pub(crate) bloom: bool,
+    /// For EXPLAIN: the estimate, and those of the strategies that lost.
+    pub(crate) story: String,
+}
+
+/// Chooses for a scan of the probe side, whose key has this type.
+pub(crate) fn choose(rows: &RemoteScanExec, key_type: &DataType, build: BuildSide) -> Result<Decision> {
+    let options = &rows.spec().options;
     let strategy = options.join_strategy()?;
+    let filtered = |why: String| Ok(Decision { bloom: false, story: format!("join=filtered ({why})") });
     if matches!(strategy, JoinStrategy::Baseline | JoinStrategy::Filtered) {
-        return Ok(Err("asked for by SET".to_owned()));
+        return filtered("asked for by SET".to_owned());
     }
-    let route = match route(fragment, capability, options, options.filter_side()?)? {
+    let capability = rows.capability();
+    let route = match route(rows.fragment(), capability, options, options.filter_side()?)? {
         Ok(route) => route,
-        Err(reason) => return Ok(Err(reason)),
+        Err(reason) => return filtered(format!("not bloom: {reason}")),
     };
     if !is_key(key_type) {
-        return Ok(Err(format!("keys of type {} are not collected", pushdowndb_scan::sql_type(key_type))));
-    }
-    if strategy == JoinStrategy::Bloom {
-        return Ok(Ok(()));
-    }
-    if !reduced {
-        return Ok(Err("every key of the other side is there".to_owned()));
+        return filtered(format!("not bloom: keys of type {} are not collected", pushdowndb_scan::sql_type(key_type)));
     }
     let most = match (route, &capability.select) {
         (Route::Select, Some(dialect)) if dialect.string_functions && key_type.is_integer() => {
@@ -94,10 +111,95 @@ pub(crate) fn choose(
         (Route::Select, _) => usize::MAX,
         (Route::Fragment, _) => keys::MOST_KEYS,
     };
-    Ok(match build_rows {
-        Some(rows) if rows > most => Err(format!("about {rows} keys are too many")),
-        _ => Ok(()),
-    })
+    let costs = Costs::of(rows, route)?;
+    let (baseline, filtered, bloom) = (costs.baseline(), costs.filtered(), costs.bloom(build));
+    let many = build.rows.filter(|rows| *rows > most);
+    let forced = strategy == JoinStrategy::Bloom;
+    let cheap = bloom.bytes < filtered.bytes && bloom.seconds < filtered.seconds * MOST_SLOWER;
+    let takes = forced || (many.is_none() && cheap);
+    let (won, lost) = match takes {
+        true => (format!("bloom ({bloom}"), format!("filtered {filtered}")),
+        false => (format!("filtered ({filtered}"), format!("bloom {bloom}")),
+    };
+    let mut story = format!("join={won}");
+    if forced {
+        story.push_str("; asked for by SET");
+    }
+    match many {
+        Some(rows) if !takes => story.push_str(&format!("; not bloom: about {rows} keys are too many")),
+        _ => story.push_str(&format!("; {lost}")),
+    }
+    story.push_str(&format!("; baseline {baseline})"));
+    Ok(Decision { bloom: takes, story })
+}
+
+/// What the strategies would cost for one scan.
+struct Costs {
+    prices: PriceBook,
+    route: Route,
+    bytes: u64,
+    rows: f64,
+    /// Bytes of the columns and rows that storage sends without keys.
+    sent: u64,
+    /// Bytes that plain reads fetch.
+    read: u64,
+    requests: u64,
+    objects: u64,
+}
+
+impl Costs {
+    fn of(rows: &RemoteScanExec, route: Route) -> Result<Self> {
+        let (spec, fragment, bytes) = (rows.spec(), rows.fragment(), rows.bytes());
+        let objects = spec.objects.len() as u64;
+        Ok(Self {
+            prices: PriceBook::named_or_path(&spec.options.price_book)?,
+            route,
+            bytes,
+            rows: estimate::rows(fragment, bytes) as f64,
+            sent: estimate::network_bytes(fragment, true, bytes),
+            read: estimate::network_bytes(fragment, false, bytes),
+            requests: bytes.div_ceil(spec.options.split_bytes.max(1)).max(objects),
+            objects,
+        })
+    }
+
+    fn baseline(&self) -> Estimate {
+        let requests = Requests { get: self.objects, ..Requests::default() };
+        Estimate::of(&Work { bytes_network: self.read, requests, ..Work::default() }, &self.prices)
+    }
+
+    fn filtered(&self) -> Estimate {
+        self.pushed(1.0, 0, 0.0)
+    }
+
+    fn bloom(&self, build: BuildSide) -> Estimate {
+        // As much is taken to be missing as a filter is taken to drop.
+        let share = if build.reduced { estimate::DEFAULT_SELECTIVITY } else { 1.0 };
+        let keys = build.rows.unwrap_or(keys::MOST_KEYS).min(keys::MOST_KEYS) as f64;
+        let (key_bytes, row_s) = match self.route {
+            Route::Select => (keys * bloom::BITS_PER_KEY, SQL_S),
+            Route::Fragment => (keys * bloom::BITS_PER_KEY / 8.0, BYTES_S),
+        };
+        self.pushed(share, key_bytes as u64, self.rows * row_s)
+    }
+
+    /// A scan that sends this share of the rows, with so many bytes of keys in each request.
+    fn pushed(&self, share: f64, key_bytes: u64, storage_s: f64) -> Estimate {
+        let returned = (self.sent as f64 * share) as u64;
+        let requests = match self.route {
+            Route::Select => Requests { select: self.requests, ..Requests::default() },
+            Route::Fragment => Requests { fragment: self.requests, ..Requests::default() },
+        };
+        let work = Work {
+            bytes_network: returned + key_bytes * self.requests,
+            bytes_scanned: self.bytes,
+            bytes_returned: returned,
+            requests,
+            storage_s,
+            ..Work::default()
+        };
+        Estimate::of(&work, &self.prices)
+    }
 }
 
 /// Waits for the keys of these filters and makes one predicate of them.

@@ -8,17 +8,20 @@ use object_store::client::HttpRequest;
 use pushdowndb_node::Node;
 
 /// Sends a signed request and returns the connection, from which nothing has been read.
-pub fn send(node: &Node, method: &str, target: &str, body: &str) -> TcpStream {
+pub fn send(node: &Node, method: &str, target: &str, body: impl AsRef<[u8]>) -> TcpStream {
+    let keys = node.credentials();
+    send_as(node, (&keys.access_key_id, &keys.secret_access_key), method, target, body)
+}
+
+/// The same, signed with this key and secret.
+pub fn send_as(node: &Node, keys: (&str, &str), method: &str, target: &str, body: impl AsRef<[u8]>) -> TcpStream {
+    let body = body.as_ref();
     let mut request: HttpRequest = http::Request::builder()
         .method(method)
         .uri(format!("{}{target}", node.endpoint()))
         .body(body.to_owned().into())
         .unwrap();
-    let credential = AwsCredential {
-        key_id: node.credentials().access_key_id.clone(),
-        secret_key: node.credentials().secret_access_key.clone(),
-        token: None,
-    };
+    let credential = AwsCredential { key_id: keys.0.to_owned(), secret_key: keys.1.to_owned(), token: None };
     AwsAuthorizer::new(&credential, "s3", "us-east-1").authorize(&mut request, None);
     let mut head = format!("{method} {target} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
     if !request.headers().contains_key("host") {
@@ -28,7 +31,7 @@ pub fn send(node: &Node, method: &str, target: &str, body: &str) -> TcpStream {
         head += &format!("{name}: {}\r\n", value.to_str().unwrap());
     }
     let mut stream = TcpStream::connect(node.address()).unwrap();
-    stream.write_all(format!("{head}\r\n{body}").as_bytes()).unwrap();
+    stream.write_all(&[head.as_bytes(), b"\r\n", body].concat()).unwrap();
     stream
 }
 

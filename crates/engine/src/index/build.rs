@@ -40,8 +40,11 @@ use crate::table::{DataObject, Listing};
 /// A part has at least so many bytes, which is about what a request costs in time.
 const PART_BYTES: u64 = 64 * 1024;
 
-/// The most parts of one object's index: the manifest is read whole.
-const PARTS: usize = 64;
+/// About the most parts of the whole index: the manifest is read whole.
+const PARTS: usize = 512;
+
+/// However many objects there are, the index of each may have so many.
+const FEWEST_PARTS: usize = 16;
 
 /// A longer text is no bound of a part, only its beginning is.
 const BOUND_BYTES: usize = 64;
@@ -72,6 +75,7 @@ pub(super) async fn build(
         store: table.backend().store(&query_meters(&query.meter))?,
         folder: find::folder(&listing.private, name, column_name)?,
         run: format!("{since:x}"),
+        parts: (PARTS / listing.objects.len().max(1)).max(FEWEST_PARTS),
         written: Mutex::default(),
     };
     query.progress.expect(listing.objects.len() as u64, listing.objects.iter().map(|object| object.size).sum());
@@ -94,6 +98,8 @@ struct Builder<'a> {
     folder: Path,
     /// Tells the files of this build from those of others.
     run: String,
+    /// The most parts of the index of one object.
+    parts: usize,
     written: Mutex<Vec<Path>>,
 }
 
@@ -145,7 +151,7 @@ impl Builder<'_> {
             }
         })?;
         self.query.progress.finish(object.size);
-        let parts = at_most(PARTS, encoder.parts);
+        let parts = at_most(self.parts, encoder.parts);
         Ok(IndexedObject {
             path: object.path.to_string(),
             etag: object.etag.clone(),

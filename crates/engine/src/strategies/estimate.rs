@@ -4,10 +4,14 @@
 //! follow each other, so their estimates are added. The rates are those of one core with its share of the paper's
 //! network (10 Gb/s for 32 cores); they need to be right only as ratios.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Add;
 
 use pushdowndb_cost::{PriceBook, Requests, Usage};
+
+/// Seconds that differ by less than this factor are the same, as far as the models can tell.
+const ERROR: f64 = 1.3;
 
 /// Bytes a second that reach one core of the engine.
 const NETWORK_BYTES_S: f64 = 40e6;
@@ -88,9 +92,27 @@ impl fmt::Display for Estimate {
     }
 }
 
+/// Which of these to take: of all within [`ERROR`] times the fewest seconds the one with the fewest bytes, because
+/// estimates that differ by less than their error are the same. `None` of none.
+pub(crate) fn best(estimates: &[Estimate]) -> Option<usize> {
+    let fewest = estimates.iter().map(|estimate| estimate.seconds).min_by(f64::total_cmp)?;
+    let near = estimates.iter().enumerate().filter(|(_, estimate)| estimate.seconds <= fewest * ERROR);
+    near.min_by(|(_, a), (_, b)| (a.bytes, a.seconds).partial_cmp(&(b.bytes, b.seconds)).unwrap_or(Ordering::Equal))
+        .map(|(place, _)| place)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fewer_bytes_win_where_seconds_are_nearly_the_same() {
+        let estimate = |seconds, bytes| Estimate { seconds, bytes, ..Estimate::default() };
+        assert_eq!(best(&[estimate(0.25, 10), estimate(0.26, 2), estimate(0.34, 1)]), Some(1));
+        assert_eq!(best(&[estimate(1.0, 10), estimate(0.5, 20)]), Some(1), "half the time");
+        assert_eq!(best(&[estimate(1.2, 5), estimate(1.0, 5)]), Some(1));
+        assert_eq!(best(&[]), None);
+    }
 
     #[test]
     fn a_phase_is_as_slow_as_its_slowest_part_and_phases_add_up() {

@@ -270,7 +270,7 @@ async fn many_keys_on_the_node() {
 #[tokio::test(flavor = "multi_thread")]
 async fn many_keys_on_minio() {
     let Some(world) = crate::minio::world().await else { return };
-    many_keys(&world, &[(200, "listed"), (20_000, "listed"), (60_000, "their range")]).await;
+    many_keys(&world, &[(200, "listed"), (2_000, "listed"), (60_000, "their range")]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

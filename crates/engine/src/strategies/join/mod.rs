@@ -25,7 +25,7 @@ use pushdown::{
 };
 use pushdowndb_cost::{PriceBook, Requests};
 
-use super::estimate::{Estimate, Work};
+use super::estimate::{Estimate, Work, best};
 use super::filter::{Route, route};
 use crate::key_tap::{JoinKeys, Outcome};
 use crate::remote_scan::{RemoteScanExec, estimate};
@@ -36,6 +36,9 @@ pub(crate) use keys::{KeySet, is_key};
 /// Up to so many keys a list is as short as a Bloom filter, and lets nothing else pass.
 const FEW_KEYS: usize = 256;
 
+/// Longer lists are not asked of servers other than ours, which may compare each row with each key.
+const LONGEST_FOREIGN_LIST: usize = 4096;
+
 /// Lists on the fragment route, where they are looked up by hash.
 const FEW_KEYS_AT_FRAGMENT: usize = 1000;
 
@@ -43,9 +46,8 @@ const FEW_KEYS_AT_FRAGMENT: usize = 1000;
 const SQL_S: f64 = 100e-9;
 const BYTES_S: f64 = 20e-9;
 
-/// The bytes that a filter saves are also saved to the engine, which would probe with them; how long storage scans is
-/// the roughest part of the estimates. So a filter that saves bytes may be so much slower.
-const MOST_SLOWER: f64 = 1.5;
+/// A key in SQL: `CAST(NULLIF(s._12, '') AS INT)`, or the name of a column; longer ones are found when it is rendered.
+const KEY_BYTES: usize = 128;
 
 /// What a statement needs besides its predicates.
 const STATEMENT_BYTES: usize = 4096;
@@ -115,8 +117,7 @@ pub(crate) fn choose(rows: &RemoteScanExec, key_type: &DataType, build: BuildSid
     let (baseline, filtered, bloom) = (costs.baseline(), costs.filtered(), costs.bloom(build));
     let many = build.rows.filter(|rows| *rows > most);
     let forced = strategy == JoinStrategy::Bloom;
-    let cheap = bloom.bytes < filtered.bytes && bloom.seconds < filtered.seconds * MOST_SLOWER;
-    let takes = forced || (many.is_none() && cheap);
+    let takes = forced || (many.is_none() && best(&[filtered, bloom]) == Some(1));
     let (won, lost) = match takes {
         true => (format!("bloom ({bloom}"), format!("filtered {filtered}")),
         false => (format!("filtered ({filtered}"), format!("bloom {bloom}")),
@@ -248,7 +249,11 @@ pub(crate) async fn learn(
             (Route::Select, None) => false,
             (Route::Fragment, _) => true,
         };
-        let forms = forms(set, &filter.key, route, room, &shown);
+        let longest = match &capability.select {
+            Some(dialect) if !dialect.same_evaluator => LONGEST_FOREIGN_LIST,
+            _ => usize::MAX,
+        };
+        let forms = forms(set, &filter.key, route, room, longest);
         match forms.into_iter().find_map(|form| form().filter(fits)) {
             Some(form) => {
                 stories.push(format!("{shown}: {counted} of {}, {}", filter.of, form.story));
@@ -276,9 +281,8 @@ fn forms<'a>(
     key: &'a Expr,
     route: Route,
     room: usize,
-    shown: &str,
+    longest: usize,
 ) -> [Box<dyn Fn() -> Option<Form> + 'a>; 4] {
-    let key_bytes = shown.len() + 64;
     let few = if route == Route::Fragment { FEW_KEYS_AT_FRAGMENT } else { FEW_KEYS };
     let list = move |most: usize| {
         let list: Vec<Expr> = set.listed(most)?.into_iter().map(Expr::Literal).collect();
@@ -293,7 +297,7 @@ fn forms<'a>(
     let bloom = move || {
         let bloom = match route {
             Route::Fragment => bloom::in_bytes(set, key),
-            Route::Select => bloom::in_sql(set, key, room, key_bytes),
+            Route::Select => bloom::in_sql(set, key, room, KEY_BYTES),
         }?;
         let story = format!("Bloom filter of {} bits, {} hashes, rate {:.3}", bloom.bits, bloom.hashes, bloom.rate);
         let expr = match range() {
@@ -305,7 +309,7 @@ fn forms<'a>(
     [
         Box::new(move || list(few)),
         Box::new(bloom),
-        Box::new(move || list(usize::MAX)),
+        Box::new(move || list(longest)),
         Box::new(move || Some(Form { expr: range()?, story: "their range".to_owned() })),
     ]
 }

@@ -15,8 +15,8 @@ use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 use pushdown::{Error, ErrorKind, Result};
 
-use super::{PRIVATE_FOLDER, TableLocation};
 use super::options::{FileName, Kind};
+use super::{PRIVATE_FOLDER, TableLocation};
 use crate::error::from_object_store;
 
 /// One object of a table, as it was when the query was planned.
@@ -112,9 +112,15 @@ pub(super) async fn list_with_private(
     let found = listed.map_err(|error| failed(error, location))?;
     let is_empty = found.is_empty();
     let mut objects: Vec<DataObject> = found.into_iter().map(DataObject::from).collect();
-    objects.retain(|object| object.size > 0 && location.matches(&object.path));
+    objects.retain(|object| location.matches(&object.path));
     if location.glob().is_none() {
         objects.retain(|object| may_be(kind, &FileName::of(object.path.as_ref())));
+    }
+    // Nothing else than objects of the declared kind without a byte: a table without rows, of one of them.
+    let is_written = |object: &DataObject| kind.is_some() && FileName::of(object.path.as_ref()).kind == kind;
+    match objects.iter().any(|object| object.size > 0) {
+        true => objects.retain(|object| object.size > 0),
+        false => objects = objects.into_iter().find(is_written).into_iter().collect(),
     }
     if objects.is_empty() {
         return Err(nothing(location, is_empty));
@@ -229,6 +235,15 @@ mod tests {
         assert_eq!(private("s3://b/t/a.csv").await, (folder, None));
         assert_eq!(private("s3://b/u/*.csv").await, ("u/_pushdowndb".to_owned(), Some(vec![])));
         assert_eq!(private("s3://b/").await, ("_pushdowndb".to_owned(), Some(vec![])));
+    }
+
+    #[tokio::test]
+    async fn a_declared_table_may_hold_no_row() {
+        let store = store(&[("e/0.json", ""), ("e/1.json", ""), ("e/_SUCCESS", "")]).await;
+        assert_eq!(paths(&store, "s3://b/e/", Some(Kind::Json)).await.unwrap(), ["e/0.json"]);
+        // Nobody said what these are.
+        assert!(paths(&store, "s3://b/e/", None).await.is_err());
+        assert!(paths(&store, "s3://b/e/", Some(Kind::Csv)).await.is_err());
     }
 
     #[tokio::test]

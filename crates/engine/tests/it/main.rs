@@ -9,6 +9,7 @@ mod indexes;
 mod joins;
 mod minio;
 mod oracle;
+mod properties;
 mod readers;
 mod top_k;
 mod tpch;

@@ -160,16 +160,23 @@ pub fn text(batches: &[RecordBatch]) -> Rows {
 
 /// The same rows, in any order; doubles agree to 1e-12.
 pub fn assert_same(what: &str, got: &Rows, want: &Rows) {
+    if let Some(difference) = differ(got, want) {
+        panic!("{what}: {difference}");
+    }
+}
+
+/// How these rows are not those, in any order.
+pub fn differ(got: &Rows, want: &Rows) -> Option<String> {
     let (mut got, mut want) = (got.clone(), want.clone());
     got.sort();
     want.sort();
-    assert_eq!(got.len(), want.len(), "{what}: number of rows");
-    for (a, b) in got.iter().zip(&want) {
-        assert_eq!(a.len(), b.len(), "{what}: number of columns");
-        for (x, y) in a.iter().zip(b) {
-            assert!(x == y || close(x, y), "{what}: {a:?} instead of {b:?}");
-        }
+    if got.len() != want.len() {
+        let only = got.iter().find(|row| !want.contains(row)).or_else(|| want.iter().find(|row| !got.contains(row)));
+        return Some(format!("{} rows instead of {}, {only:?} for one", got.len(), want.len()));
     }
+    let same = |a: &[String], b: &[String]| a.len() == b.len() && a.iter().zip(b).all(|(x, y)| x == y || close(x, y));
+    let (a, b) = got.iter().zip(&want).find(|(a, b)| !same(a, b))?;
+    Some(format!("{a:?} instead of {b:?}"))
 }
 
 fn close(x: &str, y: &str) -> bool {

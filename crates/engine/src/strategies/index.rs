@@ -8,14 +8,14 @@
 //! leaves out. Several indexed columns are looked up each, and the places that all of them name are read. It is the
 //! best strategy for few rows: each of them costs a request, where S3 Select scans an object in one.
 
+use std::sync::Arc;
+
+use arrow::array::{RecordBatch, new_null_array};
+use arrow::datatypes::{DataType, Field, Schema};
 use object_store::ObjectMeta;
 use pushdown::{Expr, Format, Fragment, Result};
 use pushdowndb_cost::{PriceBook, Requests};
 use pushdowndb_scan::Evaluator;
-
-use arrow::array::{RecordBatch, new_null_array};
-use arrow::datatypes::{DataType, Field, Schema};
-use std::sync::Arc;
 
 use super::estimate::{Estimate, Work};
 use super::filter::{Choice, Route};

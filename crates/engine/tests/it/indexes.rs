@@ -102,7 +102,7 @@ const OBJECTS: [std::ops::Range<i64>; 4] = [0..1500, 1500..1501, 1501..4000, 400
 
 fn csv(rows: impl Iterator<Item = i64>, header: bool, end: &str) -> String {
     let names = "id,n,s,d,m,f,b,t";
-    let header = header.then(|| format!("{names}{end}")).unwrap_or_default();
+    let header = if header { format!("{names}{end}") } else { String::new() };
     rows.fold(header, |mut text, id| {
         write!(text, "{}{end}", csv_row(id)).expect("text");
         text

@@ -16,6 +16,7 @@ mod aggregate;
 mod bloom;
 mod bounds;
 mod coerce;
+mod compact;
 mod csv;
 mod dynamic;
 mod errors;
@@ -42,6 +43,7 @@ mod types;
 mod zones;
 
 pub use bloom::for_each_key;
+pub use compact::compact;
 pub use csv::{CsvDecoder, REST, rest_fields, tokenize_sample};
 pub use evaluate::Evaluator;
 pub use local::LocalFile;

@@ -14,6 +14,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::row::{OwnedRow, RowConverter, Rows, SortField};
 use pushdown::{Result, SortKey};
 
+use crate::compact::compact;
 use crate::errors::from_arrow;
 use crate::evaluate::Evaluator;
 use crate::group::too_much;
@@ -126,7 +127,7 @@ impl TopK {
             self.shared.offer(&last);
             self.threshold = Some(last);
         }
-        let first = take_record_batch(&all, &UInt32Array::from(order)).map_err(from_arrow)?;
+        let first = compact(&take_record_batch(&all, &UInt32Array::from(order)).map_err(from_arrow)?)?;
         self.rows = first.num_rows();
         self.bytes = first.get_array_memory_size();
         if self.bytes > limits::TOP_K_BYTES {

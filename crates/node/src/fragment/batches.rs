@@ -10,7 +10,7 @@ use arrow_ipc::writer::{IpcWriteOptions, StreamEncoder};
 use bytes::{Bytes, BytesMut};
 use pushdown::wire::Encoding;
 use pushdown::{Error, Fragment, Result};
-use pushdowndb_scan::output_schema;
+use pushdowndb_scan::{compact, output_schema};
 
 /// Writes the batches of one answer.
 pub(super) struct BatchWriter {
@@ -35,7 +35,7 @@ impl BatchWriter {
 
     /// The messages of a batch.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<Bytes> {
-        let buffers = self.encoder.encode(batch).map_err(internal)?;
+        let buffers = self.encoder.encode(&compact(batch)?).map_err(internal)?;
         let mut bytes = BytesMut::with_capacity(buffers.iter().map(|buffer| buffer.len()).sum());
         buffers.iter().for_each(|buffer| bytes.extend_from_slice(buffer));
         Ok(bytes.freeze())

@@ -16,6 +16,7 @@ mod lookup;
 mod partial;
 mod run;
 mod sample;
+mod select;
 mod splits;
 mod wire;
 
@@ -46,7 +47,7 @@ use datafusion::physical_plan::{
     ReplaceChildrenOptions,
 };
 use futures::{StreamExt, TryStreamExt};
-use pushdown::{Capability, Expr, Fragment, NamedExpr, Output, Result};
+use pushdown::{Capability, Expr, Fragment, Level, NamedExpr, Output, Result};
 use pushdowndb_cost::{Requests, Usage};
 use tokio::sync::OnceCell;
 
@@ -55,7 +56,7 @@ use crate::convert::convert;
 use crate::error::to_datafusion;
 use crate::index::TableIndex;
 use crate::query::QueryContext;
-use crate::settings::PushdownOptions;
+use crate::settings::{PushdownOptions, Side};
 use crate::strategies::filter::{Choice, Route};
 use crate::strategies::join::KeyFilter;
 use crate::strategies::top_k::{LiveTopK, Plan, Sample, TopK};
@@ -263,6 +264,11 @@ impl RemoteScanExec {
         &self.capability
     }
 
+    /// Whether an index finds its rows.
+    pub(crate) fn is_looked_up(&self) -> bool {
+        self.index.lookup().is_some()
+    }
+
     /// In how many pieces it reads its objects.
     pub(crate) fn splits(&self) -> u64 {
         self.partitions.iter().map(Vec::len).sum::<usize>() as u64
@@ -347,8 +353,11 @@ impl RemoteScanExec {
         if let Some(Sampling { top_k, sample, .. }) = &self.sampling {
             let (k, key) = (top_k.k, top_k.key.display(schema));
             let order = if top_k.order.descending { "DESC" } else { "ASC" };
+            let route = filter::route(&self.fragment, &self.capability, &self.spec.options, Side::Auto);
+            let level = route.ok().and_then(std::result::Result::ok).map_or(Level::None, Route::level);
             return format!(
-                "level=select ({}), top-k=[{k} by {key} {order}], first a sample of {} rows for the bound, filter=[{}]",
+                "level={level} ({}), top-k=[{k} by {key} {order}], first a sample of {} rows for the bound, \
+                 filter=[{}]",
                 self.capability.profile.name(),
                 sample.rows,
                 self.fragment.predicate.as_ref().map_or("none".to_owned(), |p| p.display(schema).to_string()),

@@ -8,26 +8,23 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::limit::LimitStream;
 use datafusion::physical_plan::metrics::{BaselineMetrics, Count, MetricBuilder};
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use futures::StreamExt;
-use object_store::ObjectStoreExt;
-use pushdown::{Error, ErrorKind, Expr, Fragment, Output, Result};
+use pushdown::{Error, Expr, Fragment, Result};
 use pushdowndb_cost::Meter;
-use pushdowndb_scan::{Evaluator, ScanCounters, ScanOptions};
-use pushdowndb_select::{OutputSerialization, SelectRequest};
+use pushdowndb_scan::{ScanCounters, ScanOptions};
 use tokio::sync::mpsc::Sender;
 use tracing::warn;
 
 use super::lookup::Places;
 use super::splits::ScanSplit;
-use super::wire::WireDecoder;
 use super::{RemoteScanExec, ScanSpec, fragment};
-use crate::backends::{Meters, Piece, Retry, SelectedObject};
+use crate::backends::Meters;
 use crate::error::to_datafusion;
 use crate::query::QueryContext;
 use crate::strategies::filter::{Choice, Route};
@@ -198,19 +195,6 @@ impl ScanMetrics {
     }
 }
 
-/// A try of a pushed split that failed.
-struct Failure {
-    error: Error,
-    /// Whether rows had left already.
-    released: bool,
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self { error, released: false }
-    }
-}
-
 pub(super) struct SplitTask<'a> {
     pub(super) run: &'a Run,
     pub(super) object: &'a DataObject,
@@ -264,41 +248,6 @@ impl SplitTask<'_> {
         adapted
     }
 
-    async fn pushed(&self, request: &Fragment, exact: bool) -> Result<bool> {
-        let retry = Retry { limit: self.run.spec.options.retries };
-        let mut failures = 0;
-        let error = loop {
-            let failure = match self.select(request, exact).await {
-                Ok(wanted) => return Ok(wanted),
-                Err(failure) => failure,
-            };
-            match failure.error.kind() {
-                // The user's caps, and objects that changed, are final.
-                ErrorKind::Limit | ErrorKind::Cancelled => return Err(failure.error),
-                ErrorKind::Conflict => {
-                    return Err(Error::new(
-                        ErrorKind::Conflict,
-                        format!("{} was replaced while the query ran; run the query again", self.location()),
-                    ));
-                }
-                _ if failure.released => {
-                    return Err(failure.error.context(
-                        "storage failed after rows of a large split were passed on (raise pushdown.buffer_bytes or \
-                         lower pushdown.split_bytes to make it repeatable)",
-                    ));
-                }
-                _ => {}
-            }
-            failures += 1;
-            if let Err(error) = retry.pause(failures, failure.error).await {
-                break error;
-            }
-        };
-        // Reading plainly tells the same story in full: the rows, or the error with its place.
-        self.run.fall_back(&error);
-        self.plain().await
-    }
-
     pub(super) async fn plain(&self) -> Result<bool> {
         let spec = &self.run.spec;
         let reader = spec.backend.reader(self.object, &self.run.meters(), &spec.options)?;
@@ -313,102 +262,6 @@ impl SplitTask<'_> {
             }
         }
         Ok(true)
-    }
-
-    /// Asks storage for the split.
-    async fn select(&self, request: &Fragment, exact: bool) -> Result<bool, Failure> {
-        let spec = &self.run.spec;
-        let dialect = self.run.dialect.as_ref().ok_or_else(|| Error::internal("a pushed scan without a dialect"))?;
-        let adapted = self.adapted(request);
-        if !dialect.reads(&adapted.format) {
-            return Err(Error::unsupported("the backend's S3 Select does not read this compression").into());
-        }
-        if self.object.columns.is_some() && !dialect.three_valued {
-            // A column that the object lacks is NULL, which such a backend compares as if it were text.
-            return Err(Error::unsupported("the backend has no NULL for the columns that this object lacks").into());
-        }
-        let client = spec.backend.select_client(&self.run.meters(), &spec.options)?;
-        let location = self.location();
-        let object = SelectedObject {
-            path: self.object.path.clone(),
-            location: location.clone(),
-            if_match: self.object.etag.clone().filter(|_| dialect.if_match),
-        };
-        let output = OutputSerialization::of(&adapted);
-        let message = SelectRequest {
-            expression: pushdowndb_select::render(&adapted, dialect)?,
-            input: adapted.format.clone(),
-            output,
-            scan_range: self.split.range.clone(),
-            request_progress: false,
-        };
-        let (mut decoder, wire_schema) = WireDecoder::new(&adapted, output, &location)?;
-        let rest = Residual::new(self, request, exact, &wire_schema)?;
-
-        let mut held = Held::default();
-        let outcome = self.receive(&client, &object, &message, &mut decoder, &rest, &mut held).await;
-        match outcome {
-            Ok(true) => {}
-            Ok(false) => return Ok(false),
-            Err(error) => return Err(Failure { error, released: held.released }),
-        }
-        for batch in held.batches {
-            if !self.send(batch).await {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    async fn receive(
-        &self,
-        client: &crate::backends::SelectClient,
-        object: &SelectedObject,
-        message: &SelectRequest,
-        decoder: &mut WireDecoder,
-        rest: &Residual,
-        held: &mut Held,
-    ) -> Result<bool> {
-        let mut answer = client.select(object, message).await?;
-        while let Some(piece) = answer.next().await? {
-            match piece {
-                Piece::Stats(stats) => self.run.meters().each(|meter| {
-                    meter.scanned(stats.bytes_scanned);
-                    meter.returned(stats.bytes_returned);
-                }),
-                Piece::Records(bytes) => {
-                    for batch in decoder.feed(bytes)? {
-                        held.push(rest.apply(self, batch)?);
-                    }
-                    if held.bytes > self.run.spec.options.buffer_bytes {
-                        held.released = true;
-                        for batch in held.take() {
-                            if !self.send(batch).await {
-                                return Ok(false);
-                            }
-                        }
-                    }
-                }
-            }
-        }
-        for batch in decoder.finish()? {
-            held.push(rest.apply(self, batch)?);
-        }
-        if object.if_match.is_none() {
-            self.check_unchanged().await?;
-        }
-        Ok(true)
-    }
-
-    /// S3 Select knows no If-Match: see afterwards whether the object is still the one that was planned.
-    async fn check_unchanged(&self) -> Result<()> {
-        let store = self.run.spec.backend.store(&self.run.meters())?;
-        let now = store.head(&self.object.path).await.map_err(crate::error::from_object_store)?;
-        let same_time = self.object.etag.is_some() || now.last_modified == self.object.last_modified;
-        if now.e_tag == self.object.etag && now.size == self.object.size && same_time {
-            return Ok(());
-        }
-        Err(Error::new(ErrorKind::Conflict, format!("{} changed", self.location())))
     }
 
     /// From the object's columns, in the scan's order, to the scan's output: columns of the path are added,
@@ -460,7 +313,7 @@ pub(super) struct Held {
 impl Held {
     pub(super) fn push(&mut self, batch: RecordBatch) {
         if batch.num_rows() > 0 {
-            self.bytes += batch.get_array_memory_size() as u64;
+            self.bytes += batch.columns().iter().map(own_bytes).sum::<u64>();
             self.batches.push(batch);
         }
     }
@@ -471,41 +324,9 @@ impl Held {
     }
 }
 
-/// What is left to do with rows that storage sent: the query's own filter where storage's was weaker, and
-/// the columns in the scan's order.
-struct Residual {
-    filter: Option<Evaluator>,
-    columns: Option<Vec<usize>>,
-}
-
-impl Residual {
-    fn new(task: &SplitTask<'_>, request: &Fragment, exact: bool, wire: &SchemaRef) -> Result<Self> {
-        let (Output::Rows(sent), Output::Rows(wanted)) = (&request.output, &task.run.fragment.output) else {
-            return Ok(Self { filter: None, columns: None });
-        };
-        let place = |column: usize| {
-            let found = sent.iter().position(|c| c.expr == Expr::Column(column));
-            found.ok_or_else(|| Error::internal("a column that was not asked for"))
-        };
-        let filter = match &task.run.fragment.predicate {
-            Some(predicate) if !exact => Some(Evaluator::predicate(&moved(predicate.clone(), &place)?, wire)?),
-            _ => None,
-        };
-        let columns = wanted.iter().flat_map(|c| c.expr.columns()).map(place).collect::<Result<_>>()?;
-        Ok(Self { filter, columns: Some(columns) })
-    }
-
-    fn apply(&self, task: &SplitTask<'_>, batch: RecordBatch) -> Result<RecordBatch> {
-        let batch = match &self.filter {
-            Some(filter) => filter.filter(&batch)?,
-            None => batch,
-        };
-        let batch = match &self.columns {
-            Some(columns) => batch.project(columns).map_err(|e| Error::internal(e.to_string()))?,
-            None => batch,
-        };
-        task.assemble(batch)
-    }
+/// The bytes of an array's own rows: those of Arrow that came over the network share the buffer they came in.
+fn own_bytes(array: &ArrayRef) -> u64 {
+    array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size()) as u64
 }
 
 /// The expression with its columns at other places.

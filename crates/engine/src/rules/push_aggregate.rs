@@ -128,7 +128,8 @@ enum Groups {
 /// What yields the states of groups in place of `engine`, the partial aggregate over the scan.
 fn groups(engine: AggregateExec, below: &Below, wanted: Result<PartialAggregate, &'static str>) -> DfResult<Groups> {
     let scan = &below.scan;
-    if scan.spec().aggregate.is_some() || scan.spec().limit.is_some() || scan.spec().top_k.is_some() {
+    // The few rows that an index finds are grouped at once.
+    if !scan.yields_rows() || scan.is_looked_up() {
         return Ok(Groups::Stay);
     }
     let Some(decision) = group_by::choose(scan, wanted.as_ref().map_err(|why| *why)).map_err(to_datafusion)? else {

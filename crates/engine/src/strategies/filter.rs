@@ -128,7 +128,7 @@ fn at_fragment(fragment: &Fragment, options: &PushdownOptions) -> Result<Choice>
 }
 
 /// How storage may be asked, or the reason for plain reads; the same for every operator.
-pub(super) fn route(
+pub(crate) fn route(
     fragment: &Fragment,
     capability: &Capability,
     options: &PushdownOptions,

@@ -18,6 +18,10 @@ async fn pushdown_returns_few_bytes() {
         let (none, select) = (network(&world, "none", query).await, network(&world, "select", query).await);
         assert!(select * 100 < none * percent, "{query}: {select} bytes at select, {none} at none");
     }
+    for (query, percent) in [("op_filter_1em4", 1), ("q06", 1), ("op_topk_100", 1)] {
+        let (none, fragment) = (network(&world, "none", query).await, network(&world, "fragment", query).await);
+        assert!(fragment * 100 < none * percent, "{query}: {fragment} bytes at fragment, {none} at none");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

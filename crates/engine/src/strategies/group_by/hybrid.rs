@@ -19,6 +19,7 @@ use super::{Costs, SAMPLED_SHARE};
 use crate::query::QueryContext;
 use crate::remote_scan::{PartialAggregate, RemoteScanExec, estimate};
 use crate::settings::GroupByStrategy;
+use crate::strategies::estimate::best;
 use crate::strategies::top_k::Sample;
 
 /// A group with less than one in so many rows is small: its CASE for every row costs more than its rows.
@@ -53,15 +54,12 @@ pub(super) fn large(seen: Seen, rows: &RemoteScanExec, wanted: &PartialAggregate
     if rows.spec().options.group_by_strategy()? == GroupByStrategy::Auto {
         let costs = Costs::of(rows)?;
         let mut tail = total;
-        let mut best = (costs.hybrid(wanted, 0, 1.0).seconds, 0);
+        let mut estimates = vec![costs.hybrid(wanted, 0, 1.0)];
         for (count, group) in (1u64..).zip(&large) {
             tail = tail.saturating_sub(group.rows);
-            let seconds = costs.hybrid(wanted, count, tail as f64 / total as f64).seconds;
-            if seconds < best.0 {
-                best = (seconds, count as usize);
-            }
+            estimates.push(costs.hybrid(wanted, count, tail as f64 / total as f64));
         }
-        large.truncate(best.1);
+        large.truncate(best(&estimates).unwrap_or(0));
     }
     Ok(large)
 }

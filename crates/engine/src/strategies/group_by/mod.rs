@@ -24,7 +24,7 @@ use std::fmt::Write as _;
 use pushdown::{Capability, Fragment, Output, Result};
 use pushdowndb_cost::{PriceBook, Requests};
 
-use super::estimate::{Estimate, Work};
+use super::estimate::{Estimate, Work, best};
 use super::filter::{self, Choice, Route};
 use crate::remote_scan::{PIECES, PartialAggregate, RemoteScanExec, ScanSpec, estimate};
 use crate::settings::{GroupByStrategy, PushdownOptions, Side};
@@ -99,7 +99,7 @@ pub(crate) fn choose(
         // Plain reads whatever is asked; the scan tells why.
         return Ok(None);
     }
-    let (mut possible, mut refused) = candidates(rows, wanted)?;
+    let (mut possible, refused) = candidates(rows, wanted)?;
     let forced = match asked {
         GroupByStrategy::Auto => None,
         GroupByStrategy::Compute => Some("compute"),
@@ -110,13 +110,8 @@ pub(crate) fn choose(
         GroupByStrategy::Hybrid => Some("hybrid"),
     };
     let place = |name: &str| possible.iter().position(|(strategy, _)| strategy.name() == name);
-    let fastest = || {
-        let seconds = |(_, a): &(usize, f64), (_, b): &(usize, f64)| a.total_cmp(b);
-        let all = possible.iter().map(|(_, estimate)| estimate.seconds).enumerate();
-        all.min_by(seconds).map(|(place, _)| place)
-    };
     let chosen = match forced {
-        None => fastest(),
+        None => best(&possible.iter().map(|(_, estimate)| *estimate).collect::<Vec<_>>()),
         // What storage cannot compute exactly it may still filter.
         Some(name) => place(name).or_else(|| place("filtered")).or_else(|| place("compute")),
     };
@@ -129,7 +124,7 @@ pub(crate) fn choose(
     for (lost, estimate) in possible {
         let _ = write!(story, "; {} {estimate}", lost.name());
     }
-    for (name, reason) in refused.drain(..) {
+    for (name, reason) in refused {
         let _ = write!(story, "; not {name}: {reason}");
     }
     story.push(')');

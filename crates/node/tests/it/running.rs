@@ -177,7 +177,7 @@ fn eventually(mut done: impl FnMut() -> bool) -> bool {
 /// Starts a Select that takes a while and returns one row.
 fn count(node: &Node) -> TcpStream {
     let sql = "SELECT COUNT(*) FROM S3Object s WHERE s._1 LIKE '%7%1%' OR s._2 LIKE '%9%2%'";
-    wire::send(node, "POST", "/things/rows.csv?select&select-type=2", &wire::select_csv("NONE", sql))
+    wire::send(node, "POST", "/things/rows.csv?select&select-type=2", wire::select_csv("NONE", sql))
 }
 
 #[tokio::test(flavor = "multi_thread")]

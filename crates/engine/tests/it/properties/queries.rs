@@ -40,7 +40,6 @@ impl Family {
 
 /// A query and how its answers compare.
 pub struct Query {
-    pub family: Family,
     pub sql: String,
     pub check: Check,
 }
@@ -85,7 +84,7 @@ pub fn draw(rng: &mut StdRng, family: Family, facts: &str, dimension: &str) -> Q
         Family::Joins => (join(rng, facts, dimension), Check::Rows),
         Family::TopK => (top_k(rng, facts, &filter), Check::Ordered),
     };
-    Query { family, sql, check }
+    Query { sql, check }
 }
 
 /// One to four of these, separated.

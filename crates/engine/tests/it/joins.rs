@@ -155,6 +155,8 @@ const SHAPES: &[&str] = &[
     "WITH RECURSIVE r AS (SELECT 1 AS i UNION ALL SELECT r.i + 1 FROM r JOIN mid m ON m.id = r.i WHERE m.id < 5) \
      SELECT i FROM r",
     "SELECT sum(y.d), count(*) FROM mid x JOIN big y ON x.k = y.k WHERE x.id < 300 AND y.id > 10",
+    "SELECT count(*) FROM (SELECT x.id FROM mid x JOIN big y ON x.k = y.k LIMIT 3)",
+    "SELECT count(*) FROM (SELECT x.id FROM small x JOIN mid y ON x.k = y.k JOIN big z ON y.k = z.k LIMIT 1)",
     "SELECT x.id FROM mid x WHERE (SELECT count(*) FROM big y WHERE y.k = x.k) > 1 AND x.id < 300",
 ];
 

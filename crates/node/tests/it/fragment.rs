@@ -88,7 +88,7 @@ async fn splits_end_and_fail_each_on_its_own() {
         split("missing", 1),
         stale,
         split("second", csv.len() + 1),
-        split("broken", 26),
+        split("broken", 24),
         split("second", csv.len()),
     ];
     let events = events(&world.node, &request(fragment(), splits));

@@ -117,8 +117,7 @@ impl PriceBook {
                 .map(|kind| usage.requests.of(*kind) as f64 / 1000.0 * self.usd_per_1000(*kind))
                 .sum(),
             scan: scanned as f64 / GB * self.scan_usd_per_gb,
-            transfer: returned as f64 / GB * self.return_usd_per_gb
-                + received as f64 / GB * self.egress_usd_per_gb,
+            transfer: returned as f64 / GB * self.return_usd_per_gb + received as f64 / GB * self.egress_usd_per_gb,
             storage_compute: usage.storage_cpu_s / 3600.0 * self.storage_core_usd_per_hour,
         }
     }

@@ -285,7 +285,9 @@ mod tests {
         assert_eq!(open().of("b", "k", "1").size_bytes(), 0);
         // More than may be kept.
         fs::write(folder.path().join("0.zones"), vec![0; 5 << 20]).unwrap();
-        let size = |_: &ZoneCache| fs::read_dir(folder.path()).unwrap().map(|f| f.unwrap().metadata().unwrap().len()).sum::<u64>();
+        let size = |_: &ZoneCache| {
+            fs::read_dir(folder.path()).unwrap().map(|f| f.unwrap().metadata().unwrap().len()).sum::<u64>()
+        };
         assert!(size(&open()) <= 4 << 20);
     }
 }

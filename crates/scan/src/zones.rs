@@ -398,7 +398,8 @@ impl Gathering {
     fn observe(&mut self, zones: &Zones, starts: &[u64], array: &ArrayRef) -> Result<()> {
         let mut row = 0;
         while let Some(start) = starts.get(row).copied() {
-            let rows_before = |end: u64| starts.get(row..).map_or(1, |rest| rest.partition_point(|at| *at < end)).max(1);
+            let rows_before =
+                |end: u64| starts.get(row..).map_or(1, |rest| rest.partition_point(|at| *at < end)).max(1);
             if start < self.from {
                 row += rows_before(self.from);
                 continue;

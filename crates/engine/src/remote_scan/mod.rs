@@ -58,9 +58,9 @@ use crate::index::TableIndex;
 use crate::query::QueryContext;
 use crate::settings::{PushdownOptions, Side};
 use crate::strategies::filter::{Choice, Route};
+use crate::strategies::index::Verdict;
 use crate::strategies::join::KeyFilter;
 use crate::strategies::top_k::{LiveTopK, Plan, Sample, TopK};
-use crate::strategies::index::Verdict;
 use crate::strategies::{aggregate, filter, group_by, index, top_k};
 use crate::table::{DataObject, TableDefinition};
 use lookup::IndexState;
@@ -113,9 +113,7 @@ impl ScanSpec {
     /// What the scan means for each object, wherever it runs.
     fn fragment(&self) -> Fragment {
         let output = match &self.aggregate {
-            Some(aggregate) => {
-                Output::Aggregate { groups: aggregate.groups.clone(), calls: aggregate.calls.clone() }
-            }
+            Some(aggregate) => Output::Aggregate { groups: aggregate.groups.clone(), calls: aggregate.calls.clone() },
             None => Output::Rows(
                 (0..self.projection.len())
                     .filter_map(|output| self.file_column(output))
@@ -214,9 +212,8 @@ impl RemoteScanExec {
         };
         let index = IndexState::new(verdict);
         let covered = index.covered(&spec.objects);
-        let splittable = |object: &DataObject| {
-            !covered.contains(&object.path) && can_be_cut(&spec, &choice, &capability, object)
-        };
+        let splittable =
+            |object: &DataObject| !covered.contains(&object.path) && can_be_cut(&spec, &choice, &capability, object);
         let partitions = splits::deal(&spec.objects, splittable, split_bytes, spec.partitions);
         let schema = spec.output_schema()?;
         let properties = PlanProperties::new(

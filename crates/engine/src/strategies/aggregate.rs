@@ -17,11 +17,7 @@ pub(crate) fn choose(fragment: &Fragment, capability: &Capability, options: &Pus
     match route(fragment, capability, options, options.aggregate_side()?)? {
         Err(reason) => return Ok(Choice::Compute(reason)),
         Ok(Route::Fragment) => {
-            return Ok(Choice::Storage {
-                request: Box::new(fragment.clone()),
-                exact: true,
-                route: Route::Fragment,
-            });
+            return Ok(Choice::Storage { request: Box::new(fragment.clone()), exact: true, route: Route::Fragment });
         }
         Ok(Route::Select) => {}
     }

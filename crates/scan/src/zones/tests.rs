@@ -62,11 +62,8 @@ fn keys_rule_out_what_bounds_do_not() {
     let is = |text: &str| Expr::compare(CompareOp::Eq, Expr::Column(0), Expr::text(text));
     assert_eq!(in_zones(&zones.surviving(&is("b"), &columns, 0..end).unwrap()), [1..2]);
     assert_eq!(in_zones(&zones.surviving(&is("x"), &columns, 0..end).unwrap()), [2..3]);
-    let list = Expr::InList {
-        expr: Box::new(Expr::Column(0)),
-        list: vec![Expr::text("a"), Expr::text("c")],
-        negated: false,
-    };
+    let list =
+        Expr::InList { expr: Box::new(Expr::Column(0)), list: vec![Expr::text("a"), Expr::text("c")], negated: false };
     assert_eq!(in_zones(&zones.surviving(&list, &columns, 0..end).unwrap()), [0..1, 2..3]);
     assert!(wants_keys(&is("b"), 0, &columns[0].field) && wants_keys(&list, 0, &columns[0].field));
     assert!(!wants_keys(&compare(CompareOp::Lt, 1), 0, &columns[0].field));
@@ -99,7 +96,8 @@ fn what_is_known_is_not_gathered_again() {
     assert_eq!(zones.size_bytes(), size, "twice the same");
     record(&[0, 10, ZONE_BYTES], vec![1, 2, 3], true, 0, ZONE_BYTES + 10);
     assert!(zones.size_bytes() > size, "now with keys");
-    let gone = |value| zones.surviving(&compare(CompareOp::Eq, value), std::slice::from_ref(&of), 0..ZONE_BYTES + 10).unwrap();
+    let gone =
+        |value| zones.surviving(&compare(CompareOp::Eq, value), std::slice::from_ref(&of), 0..ZONE_BYTES + 10).unwrap();
     assert_eq!(gone(2), [0..ZONE_BYTES]);
     assert_eq!(gone(9), [] as [Range<u64>; 0]);
 }

@@ -81,7 +81,12 @@ fn condition(random: &mut StdRng, depth: usize) -> Expr {
 }
 
 /// What a scan of these ranges gives, and how many bytes it passed over.
-async fn scan_all(fragment: &Fragment, text: &str, ranges: &[Range<u64>], zones: Option<&Arc<Zones>>) -> (Vec<String>, u64) {
+async fn scan_all(
+    fragment: &Fragment,
+    text: &str,
+    ranges: &[Range<u64>],
+    zones: Option<&Arc<Zones>>,
+) -> (Vec<String>, u64) {
     let (mut all, mut pruned) = (Vec::new(), 0);
     for range in ranges {
         let options = ScanOptions { zones: zones.map(Arc::clone), ..ScanOptions::default() };
@@ -149,8 +154,7 @@ async fn a_second_look_reads_one_zone() {
     let (csv, _) = texts_of_both_formats();
     let size = csv.len() as u64;
     let wanted = Expr::compare(CompareOp::Eq, Expr::Column(0), Expr::int(30_000));
-    let fragment =
-        Fragment { predicate: Some(wanted), ..Fragment::all(Format::Csv(CsvOptions::default()), columns()) };
+    let fragment = Fragment { predicate: Some(wanted), ..Fragment::all(Format::Csv(CsvOptions::default()), columns()) };
     let zones = Arc::new(Zones::default());
     let whole = 0..size;
     let (first, none) = scan_all(&fragment, &csv, std::slice::from_ref(&whole), Some(&zones)).await;
@@ -160,7 +164,8 @@ async fn a_second_look_reads_one_zone() {
     assert!(size - most < 1_100_000, "{} bytes are left", size - most);
     // What ends early has not seen everything, and says nothing of the rest.
     let zones = Arc::new(Zones::default());
-    let limited = Fragment { limit: Some(1), predicate: Some(Expr::IsNull(Box::new(Expr::Column(0)))), ..fragment.clone() };
+    let limited =
+        Fragment { limit: Some(1), predicate: Some(Expr::IsNull(Box::new(Expr::Column(0)))), ..fragment.clone() };
     scan_all(&limited, &csv, std::slice::from_ref(&whole), Some(&zones)).await;
     assert_eq!(scan_all(&fragment, &csv, &[whole], Some(&zones)).await.0, first);
 }

@@ -15,6 +15,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
+use pushdowndb_scan::Spawner;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
@@ -144,6 +145,12 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
+    /// Starts what a scan does beside itself where scans run, booked like the scan.
+    pub fn spawner(&self) -> Spawner {
+        let bill = self.bill();
+        Spawner::new(move |work| bill.spawn(work))
+    }
+
     /// Whom the work of this turn is booked to.
     pub fn bill(&self) -> Bill {
         Bill { scans: Arc::clone(&self.scans), record: self.record.clone() }

@@ -13,6 +13,7 @@ use futures::{StreamExt, stream};
 use pushdown::{Expr, Format, Fragment, JsonOptions, NamedExpr, Output, Result};
 
 use crate::ObjectReader;
+use crate::Spawner;
 use crate::csv::{CsvPlan, CsvScan};
 use crate::errors::from_arrow;
 use crate::evaluate::Evaluator;
@@ -62,6 +63,8 @@ pub struct ScanOptions {
     pub threshold: Arc<Threshold>,
     /// What is known of the object's values. The scan passes over what that rules out, and adds what it sees.
     pub zones: Option<Arc<Zones>>,
+    /// Starts what the scan does beside itself.
+    pub spawner: Spawner,
 }
 
 impl Default for ScanOptions {
@@ -72,6 +75,7 @@ impl Default for ScanOptions {
             row_group_bytes: u64::MAX,
             partial_group_bytes: None,
             zones: None,
+            spawner: Spawner::default(),
             threshold: Arc::default(),
         }
     }

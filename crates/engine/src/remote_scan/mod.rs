@@ -17,17 +17,19 @@ mod partial;
 mod run;
 mod sample;
 mod select;
+mod spec;
 mod splits;
+mod story;
 mod wire;
 
 pub(crate) use partial::{PartialAggregate, State};
 pub(crate) use run::moved;
 pub(crate) use sample::{PIECES, among};
+pub(crate) use spec::ScanSpec;
 
-use std::fmt;
 use std::sync::Arc;
 
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -43,107 +45,23 @@ use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, EmptyRecordBatchStream, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties,
-    ReplaceChildrenOptions,
+    EmptyRecordBatchStream, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties, ReplaceChildrenOptions,
 };
 use futures::{StreamExt, TryStreamExt};
-use pushdown::{Capability, Expr, Fragment, Level, NamedExpr, Output, Result};
+use pushdown::{Capability, Expr, Fragment, Result};
 use pushdowndb_cost::{Requests, Usage};
 use tokio::sync::OnceCell;
 
-use crate::backends::Backend;
 use crate::convert::convert;
 use crate::error::to_datafusion;
-use crate::index::TableIndex;
 use crate::query::QueryContext;
-use crate::settings::{PushdownOptions, Side};
 use crate::strategies::filter::{Choice, Route};
 use crate::strategies::index::Verdict;
-use crate::strategies::join::KeyFilter;
 use crate::strategies::top_k::{LiveTopK, Plan, Sample, TopK};
 use crate::strategies::{aggregate, filter, group_by, index, top_k};
-use crate::table::{DataObject, TableDefinition};
+use crate::table::DataObject;
 use lookup::IndexState;
 use splits::ScanSplit;
-
-/// Filters are told up to so many characters.
-const LONGEST_STORY: usize = 500;
-
-/// What a scan reads and what it makes of it.
-#[derive(Clone, Debug)]
-pub(crate) struct ScanSpec {
-    /// The table's name or location, for people.
-    pub(crate) name: String,
-    pub(crate) table: Arc<TableDefinition>,
-    pub(crate) backend: Arc<Backend>,
-    pub(crate) objects: Arc<Vec<DataObject>>,
-    pub(crate) options: PushdownOptions,
-    /// How many partitions the engine wants.
-    pub(crate) partitions: usize,
-    /// Columns of the table's schema: those of the objects, then those of the paths.
-    pub(crate) projection: Vec<usize>,
-    /// What the optimizer pushed, over the object's columns.
-    pub(crate) predicate: Option<Expr>,
-    pub(crate) limit: Option<usize>,
-    /// Aggregates instead of rows.
-    pub(crate) aggregate: Option<PartialAggregate>,
-    /// Rows that cannot be among the first k by this may be left out.
-    pub(crate) top_k: Option<TopK>,
-    /// The indexes on columns that the query filters by.
-    pub(crate) indexes: Arc<Vec<TableIndex>>,
-    /// Filters that are known once the build sides of the joins above are read. Without them there are more rows,
-    /// which the joins drop.
-    pub(crate) key_filters: Vec<Arc<KeyFilter>>,
-    /// What the joins above chose for this scan and why, for EXPLAIN.
-    pub(crate) joins: Vec<Arc<str>>,
-    /// What the operator above chose and why, for EXPLAIN.
-    pub(crate) note: Option<Arc<str>>,
-}
-
-impl ScanSpec {
-    fn file_columns(&self) -> usize {
-        self.table.file_schema.fields().len()
-    }
-
-    /// The object's column behind an output column.
-    pub(crate) fn file_column(&self, output: usize) -> Option<usize> {
-        self.projection.get(output).copied().filter(|column| *column < self.file_columns())
-    }
-
-    /// What the scan means for each object, wherever it runs.
-    fn fragment(&self) -> Fragment {
-        let output = match &self.aggregate {
-            Some(aggregate) => Output::Aggregate { groups: aggregate.groups.clone(), calls: aggregate.calls.clone() },
-            None => Output::Rows(
-                (0..self.projection.len())
-                    .filter_map(|output| self.file_column(output))
-                    .map(|column| NamedExpr {
-                        expr: Expr::Column(column),
-                        name: self.table.file_schema.field(column).name().clone(),
-                    })
-                    .collect(),
-            ),
-        };
-        Fragment {
-            format: self.table.format.clone(),
-            schema: Arc::clone(&self.table.file_schema),
-            predicate: self.predicate.clone(),
-            output,
-            order: vec![],
-            limit: self.limit.map(|limit| limit as u64).filter(|_| self.aggregate.is_none()),
-            project: None,
-        }
-    }
-
-    fn output_schema(&self) -> Result<SchemaRef> {
-        if let Some(aggregate) = &self.aggregate {
-            return Ok(Arc::clone(&aggregate.schema));
-        }
-        let schema = self.table.schema();
-        let fields: Vec<Field> = self.projection.iter().map(|index| schema.field(*index).clone()).collect();
-        Ok(Arc::new(Schema::new(fields)))
-    }
-}
 
 /// Scans one table's objects.
 #[derive(Clone, Debug)]
@@ -343,64 +261,6 @@ impl RemoteScanExec {
     pub(crate) fn bytes(&self) -> u64 {
         self.spec.objects.iter().map(|object| object.size).sum()
     }
-
-    /// One line on what is pushed, for EXPLAIN and the report.
-    fn story(&self) -> String {
-        let schema = &self.fragment.schema;
-        if let Some(Sampling { top_k, sample, .. }) = &self.sampling {
-            let (k, key) = (top_k.k, top_k.key.display(schema));
-            let order = if top_k.order.descending { "DESC" } else { "ASC" };
-            let route = filter::route(&self.fragment, &self.capability, &self.spec.options, Side::Auto);
-            let level = route.ok().and_then(std::result::Result::ok).map_or(Level::None, Route::level);
-            return format!(
-                "level={level} ({}), top-k=[{k} by {key} {order}], first a sample of {} rows for the bound, \
-                 filter=[{}]",
-                self.capability.profile.name(),
-                sample.rows,
-                self.fragment.predicate.as_ref().map_or("none".to_owned(), |p| p.display(schema).to_string()),
-            );
-        }
-        let filter = |predicate: &Option<Expr>| match predicate {
-            // A Bloom filter in SQL is long.
-            Some(predicate) => match predicate.display(schema).to_string() {
-                long if long.len() > LONGEST_STORY => long.chars().take(LONGEST_STORY).chain(['…']).collect(),
-                short => short,
-            },
-            None => "none".to_owned(),
-        };
-        if let Some(lookup) = self.index.lookup() {
-            return format!("{}, filter=[{}]", lookup.story(schema), filter(&self.fragment.predicate));
-        }
-        match &self.choice {
-            Choice::Compute(why) => format!("level=none ({why}), filter=[{}]", filter(&self.fragment.predicate)),
-            Choice::Storage { request, exact, route } => {
-                let what = match &request.output {
-                    Output::Rows(columns) => {
-                        let names: Vec<_> = columns.iter().map(|c| c.name.as_str()).collect();
-                        format!("columns=[{}]", names.join(", "))
-                    }
-                    Output::Aggregate { groups, calls } => {
-                        let calls: Vec<_> = calls.iter().map(|c| c.name.as_str()).collect();
-                        let keys: Vec<_> = groups.iter().map(|key| key.expr.display(schema).to_string()).collect();
-                        match keys.as_slice() {
-                            [] => format!("aggregates=[{}]", calls.join(", ")),
-                            keys => format!("groups=[{}], aggregates=[{}]", keys.join(", "), calls.join(", ")),
-                        }
-                    }
-                };
-                let residual = if *exact { "none".to_owned() } else { filter(&self.fragment.predicate) };
-                let limit = request.limit.map(|n| format!(", limit={n}")).unwrap_or_default();
-                let level = route.level();
-                let order = self.live.as_ref().map(|live| format!(", top-k=[{}]", live.display(schema)));
-                let limit = order.unwrap_or(limit);
-                format!(
-                    "level={level} ({}), storage: {what}, filter=[{}]{limit}, residual=[{residual}]",
-                    self.capability.profile.name(),
-                    filter(&request.predicate),
-                )
-            }
-        }
-    }
 }
 
 /// Whether ranges of the object can be scanned on their own, where the scan runs.
@@ -410,22 +270,6 @@ fn can_be_cut(spec: &ScanSpec, choice: &Choice, capability: &Capability, object:
         _ => true,
     };
     ranges && spec.table.format_of(object).is_splittable()
-}
-
-impl DisplayAs for RemoteScanExec {
-    fn fmt_as(&self, kind: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let splits: usize = self.partitions.iter().map(Vec::len).sum();
-        let objects = self.spec.objects.len();
-        match kind {
-            DisplayFormatType::TreeRender => write!(f, "{}\n{}{}", self.spec.name, self.story(), self.shown_keys()),
-            _ => {
-                let (name, format, story) = (&self.spec.name, self.fragment.format.name(), self.story());
-                let keys = self.shown_keys() + &self.index.refusal();
-                write!(f, "RemoteScanExec: {name} ({format}, {objects} objects, {splits} splits), {story}{keys}")?;
-                self.spec.note.iter().try_for_each(|note| write!(f, ", {note}"))
-            }
-        }
-    }
 }
 
 impl ExecutionPlan for RemoteScanExec {

@@ -75,6 +75,7 @@ impl Scanning {
             row_group_bytes: limits.row_group_bytes,
             partial_group_bytes: asked.map(|bytes| bytes.min(limits.fragment_group_bytes)),
             threshold: Arc::new(Threshold::default()),
+            spawner: desk.turn.spawner(),
             ..ScanOptions::default()
         };
         let (count, open) = (u32::try_from(splits.len()).unwrap_or(u32::MAX), splits.len());

@@ -62,7 +62,7 @@ pub(crate) async fn answer(
     let rules = RowRules { writer, rest, record_bytes: limits.select_record_bytes };
     let counters = Arc::new(ScanCounters::default());
     let range = request.range.map(|bounds| bounds.of(object.size()));
-    let options = options(limits);
+    let options = ScanOptions { spawner: turn.spawner(), ..options(limits) };
     let batches = scan(Arc::new(fragment), object, range, options, Arc::clone(&counters)).map_err(failed)?;
     Answer {
         batches,

@@ -34,7 +34,7 @@ use crate::evaluate::Evaluator;
 use crate::limits::FOOTER_BYTES;
 use crate::output::map_columns;
 use crate::positions::{Extent, joined};
-use crate::{ObjectReader, ScanCounters, ScanOptions};
+use crate::{ObjectReader, ScanCounters, ScanOptions, Spawner};
 use adapt::{Adapter, with_declared_text};
 use ahead::RowGroups;
 use chunks::Chunks;
@@ -62,6 +62,7 @@ pub(crate) struct ParquetScan {
     row_group_bytes: u64,
     counters: Arc<ScanCounters>,
     rows: Option<RowGroups>,
+    spawner: Spawner,
     /// What went wrong inside the Parquet reader, which would pass on only its text.
     failed: Failure,
 }
@@ -99,6 +100,7 @@ impl ParquetScan {
             row_group_bytes: options.row_group_bytes,
             counters,
             rows: None,
+            spawner: options.spawner.clone(),
             failed: Failure::default(),
         })
     }
@@ -182,7 +184,8 @@ impl ParquetScan {
         if let Some(selection) = selection {
             builder = builder.with_row_selection(selection);
         }
-        builder.build().map(RowGroups::new).map_err(|error| self.error(error))
+        let rows = builder.build().map(|stream| RowGroups::new(stream, self.spawner.clone()));
+        rows.map_err(|error| self.error(error))
     }
 
     fn arrow_metadata(&self, metadata: &Arc<ParquetMetaData>) -> Result<ArrowReaderMetadata> {

@@ -1,0 +1,90 @@
+//! What a scan is told: the table, and what the optimizer has pushed into it.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use pushdown::{Expr, Fragment, NamedExpr, Output, Result};
+
+use super::PartialAggregate;
+use crate::backends::Backend;
+use crate::index::TableIndex;
+use crate::settings::PushdownOptions;
+use crate::strategies::join::KeyFilter;
+use crate::strategies::top_k::TopK;
+use crate::table::{DataObject, TableDefinition};
+
+/// What a scan reads and what it makes of it.
+#[derive(Clone, Debug)]
+pub(crate) struct ScanSpec {
+    /// The table's name or location, for people.
+    pub(crate) name: String,
+    pub(crate) table: Arc<TableDefinition>,
+    pub(crate) backend: Arc<Backend>,
+    pub(crate) objects: Arc<Vec<DataObject>>,
+    pub(crate) options: PushdownOptions,
+    /// How many partitions the engine wants.
+    pub(crate) partitions: usize,
+    /// Columns of the table's schema: those of the objects, then those of the paths.
+    pub(crate) projection: Vec<usize>,
+    /// What the optimizer pushed, over the object's columns.
+    pub(crate) predicate: Option<Expr>,
+    pub(crate) limit: Option<usize>,
+    /// Aggregates instead of rows.
+    pub(crate) aggregate: Option<PartialAggregate>,
+    /// Rows that cannot be among the first k by this may be left out.
+    pub(crate) top_k: Option<TopK>,
+    /// The indexes on columns that the query filters by.
+    pub(crate) indexes: Arc<Vec<TableIndex>>,
+    /// Filters that are known once the build sides of the joins above are read. Without them there are more rows,
+    /// which the joins drop.
+    pub(crate) key_filters: Vec<Arc<KeyFilter>>,
+    /// What the joins above chose for this scan and why, for EXPLAIN.
+    pub(crate) joins: Vec<Arc<str>>,
+    /// What the operator above chose and why, for EXPLAIN.
+    pub(crate) note: Option<Arc<str>>,
+}
+
+impl ScanSpec {
+    fn file_columns(&self) -> usize {
+        self.table.file_schema.fields().len()
+    }
+
+    /// The object's column behind an output column.
+    pub(crate) fn file_column(&self, output: usize) -> Option<usize> {
+        self.projection.get(output).copied().filter(|column| *column < self.file_columns())
+    }
+
+    /// What the scan means for each object, wherever it runs.
+    pub(super) fn fragment(&self) -> Fragment {
+        let output = match &self.aggregate {
+            Some(aggregate) => Output::Aggregate { groups: aggregate.groups.clone(), calls: aggregate.calls.clone() },
+            None => Output::Rows(
+                (0..self.projection.len())
+                    .filter_map(|output| self.file_column(output))
+                    .map(|column| NamedExpr {
+                        expr: Expr::Column(column),
+                        name: self.table.file_schema.field(column).name().clone(),
+                    })
+                    .collect(),
+            ),
+        };
+        Fragment {
+            format: self.table.format.clone(),
+            schema: Arc::clone(&self.table.file_schema),
+            predicate: self.predicate.clone(),
+            output,
+            order: vec![],
+            limit: self.limit.map(|limit| limit as u64).filter(|_| self.aggregate.is_none()),
+            project: None,
+        }
+    }
+
+    pub(super) fn output_schema(&self) -> Result<SchemaRef> {
+        if let Some(aggregate) = &self.aggregate {
+            return Ok(Arc::clone(&aggregate.schema));
+        }
+        let schema = self.table.schema();
+        let fields: Vec<Field> = self.projection.iter().map(|index| schema.field(*index).clone()).collect();
+        Ok(Arc::new(Schema::new(fields)))
+    }
+}

@@ -1,0 +1,89 @@
+//! What EXPLAIN and the report say of a scan.
+
+use std::fmt;
+
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType};
+use pushdown::{Expr, Level, Output};
+
+use super::{RemoteScanExec, Sampling};
+use crate::settings::Side;
+use crate::strategies::filter::{self, Choice, Route};
+
+/// Filters are told up to so many characters.
+const LONGEST_STORY: usize = 500;
+
+impl RemoteScanExec {
+    /// One line on what is pushed, for EXPLAIN and the report.
+    pub(super) fn story(&self) -> String {
+        let schema = &self.fragment.schema;
+        if let Some(Sampling { top_k, sample, .. }) = &self.sampling {
+            let (k, key) = (top_k.k, top_k.key.display(schema));
+            let order = if top_k.order.descending { "DESC" } else { "ASC" };
+            let route = filter::route(&self.fragment, &self.capability, &self.spec.options, Side::Auto);
+            let level = route.ok().and_then(std::result::Result::ok).map_or(Level::None, Route::level);
+            return format!(
+                "level={level} ({}), top-k=[{k} by {key} {order}], first a sample of {} rows for the bound, \
+                 filter=[{}]",
+                self.capability.profile.name(),
+                sample.rows,
+                self.fragment.predicate.as_ref().map_or("none".to_owned(), |p| p.display(schema).to_string()),
+            );
+        }
+        let filter = |predicate: &Option<Expr>| match predicate {
+            // A Bloom filter in SQL is long.
+            Some(predicate) => match predicate.display(schema).to_string() {
+                long if long.len() > LONGEST_STORY => long.chars().take(LONGEST_STORY).chain(['…']).collect(),
+                short => short,
+            },
+            None => "none".to_owned(),
+        };
+        if let Some(lookup) = self.index.lookup() {
+            return format!("{}, filter=[{}]", lookup.story(schema), filter(&self.fragment.predicate));
+        }
+        match &self.choice {
+            Choice::Compute(why) => format!("level=none ({why}), filter=[{}]", filter(&self.fragment.predicate)),
+            Choice::Storage { request, exact, route } => {
+                let what = match &request.output {
+                    Output::Rows(columns) => {
+                        let names: Vec<_> = columns.iter().map(|c| c.name.as_str()).collect();
+                        format!("columns=[{}]", names.join(", "))
+                    }
+                    Output::Aggregate { groups, calls } => {
+                        let calls: Vec<_> = calls.iter().map(|c| c.name.as_str()).collect();
+                        let keys: Vec<_> = groups.iter().map(|key| key.expr.display(schema).to_string()).collect();
+                        match keys.as_slice() {
+                            [] => format!("aggregates=[{}]", calls.join(", ")),
+                            keys => format!("groups=[{}], aggregates=[{}]", keys.join(", "), calls.join(", ")),
+                        }
+                    }
+                };
+                let residual = if *exact { "none".to_owned() } else { filter(&self.fragment.predicate) };
+                let limit = request.limit.map(|n| format!(", limit={n}")).unwrap_or_default();
+                let level = route.level();
+                let order = self.live.as_ref().map(|live| format!(", top-k=[{}]", live.display(schema)));
+                let limit = order.unwrap_or(limit);
+                format!(
+                    "level={level} ({}), storage: {what}, filter=[{}]{limit}, residual=[{residual}]",
+                    self.capability.profile.name(),
+                    filter(&request.predicate),
+                )
+            }
+        }
+    }
+}
+
+impl DisplayAs for RemoteScanExec {
+    fn fmt_as(&self, kind: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let splits: usize = self.partitions.iter().map(Vec::len).sum();
+        let objects = self.spec.objects.len();
+        match kind {
+            DisplayFormatType::TreeRender => write!(f, "{}\n{}{}", self.spec.name, self.story(), self.shown_keys()),
+            _ => {
+                let (name, format, story) = (&self.spec.name, self.fragment.format.name(), self.story());
+                let keys = self.shown_keys() + &self.index.refusal();
+                write!(f, "RemoteScanExec: {name} ({format}, {objects} objects, {splits} splits), {story}{keys}")?;
+                self.spec.note.iter().try_for_each(|note| write!(f, ", {note}"))
+            }
+        }
+    }
+}

@@ -233,18 +233,8 @@ impl Run {
 
 #[cfg(test)]
 mod tests {
+    use super::super::splits::tests::object;
     use super::*;
-
-    fn object(size: u64) -> DataObject {
-        DataObject {
-            path: "a".into(),
-            size,
-            etag: None,
-            last_modified: chrono::DateTime::UNIX_EPOCH,
-            partition_values: vec![],
-            columns: None,
-        }
-    }
 
     #[test]
     fn small_splits_share_requests_and_large_ones_keep_the_workers_busy() {

@@ -2,16 +2,11 @@
 
 use std::sync::Arc;
 
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{EmptyRecordBatchStream, ExecutionPlan};
-use futures::{StreamExt, TryStreamExt};
 use pushdown::{Level, Result};
 
 use super::{RemoteScanExec, ScanSpec};
-use crate::error::to_datafusion;
 use crate::query::QueryContext;
-use crate::strategies::filter::Choice;
+use crate::strategies::filter::{self, Choice};
 use crate::strategies::join::{self, KeyFilter, Learned};
 
 impl RemoteScanExec {
@@ -40,25 +35,6 @@ impl RemoteScanExec {
         Self::new(spec)
     }
 
-    /// One partition of the scan, once the keys are known.
-    pub(super) fn execute_keyed(
-        &self,
-        partition: usize,
-        query: Arc<QueryContext>,
-        context: Arc<TaskContext>,
-    ) -> SendableRecordBatchStream {
-        let scan = self.clone();
-        let rows = async move {
-            match scan.keyed(&query).await.map_err(to_datafusion)? {
-                // As many partitions as promised, or fewer.
-                Some(keyed) if partition < keyed.partitions.len() => keyed.execute(partition, context),
-                _ => Ok(Box::pin(EmptyRecordBatchStream::new(Arc::clone(&scan.schema))) as SendableRecordBatchStream),
-            }
-        };
-        let rows = futures::stream::once(rows).try_flatten();
-        Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), rows.boxed()))
-    }
-
     /// The filters by keys, and what the joins above chose, for EXPLAIN.
     pub(super) fn shown_keys(&self) -> String {
         let schema = &self.fragment.schema;
@@ -82,10 +58,7 @@ impl RemoteScanExec {
             let keys = match learned {
                 Learned::Nothing => return Ok(None),
                 Learned::Keys(None) => None,
-                Learned::Keys(Some(keys)) => Some(match plain.predicate.clone() {
-                    Some(predicate) => predicate.and(keys),
-                    None => keys,
-                }),
+                Learned::Keys(Some(keys)) => filter::both(plain.predicate.clone(), Some(keys)),
             };
             let mut scan = None;
             if keys.is_some() {

@@ -13,9 +13,7 @@ use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Field, Int64Type};
 use bytes::Bytes;
 use datafusion::common::ScalarValue;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{EmptyRecordBatchStream, ExecutionPlan};
+use datafusion::execution::TaskContext;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt, TryStreamExt};
@@ -29,7 +27,7 @@ use super::run::{Run, SplitTask};
 use super::splits::ScanSplit;
 use super::{RemoteScanExec, ScanSpec};
 use crate::backends::FragmentClient;
-use crate::error::{from_datafusion, to_datafusion};
+use crate::error::from_datafusion;
 use crate::index;
 use crate::query::QueryContext;
 use crate::strategies::filter::{Choice, Route};
@@ -108,29 +106,8 @@ impl Places {
 }
 
 impl RemoteScanExec {
-    /// One partition of the scan, once the index told where its rows are.
-    pub(super) fn execute_lookup(
-        &self,
-        partition: usize,
-        query: Arc<QueryContext>,
-        context: Arc<TaskContext>,
-    ) -> SendableRecordBatchStream {
-        let scan = self.clone();
-        let rows = async move {
-            let located = scan.located(&query, &context).boxed().await.map_err(to_datafusion)?;
-            // As many partitions as promised, or fewer.
-            if partition < located.partitions.len() {
-                located.execute(partition, context)
-            } else {
-                Ok(Box::pin(EmptyRecordBatchStream::new(Arc::clone(&located.schema))) as SendableRecordBatchStream)
-            }
-        };
-        let rows = stream::once(rows).try_flatten();
-        Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), rows.boxed()))
-    }
-
     /// The scan with the places of its rows, or the scan without an index.
-    async fn located(&self, query: &Arc<QueryContext>, context: &TaskContext) -> Result<Self> {
+    pub(super) async fn located(&self, query: &Arc<QueryContext>, context: &TaskContext) -> Result<Self> {
         let find = || async {
             let Some(lookup) = self.index.pending() else { return Ok(None) };
             match self.look_up(lookup, query, context).await {

@@ -47,7 +47,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     EmptyRecordBatchStream, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties, ReplaceChildrenOptions,
 };
-use futures::{StreamExt, TryStreamExt};
+use futures::{FutureExt, StreamExt, TryStreamExt};
 use pushdown::{Capability, Expr, Fragment, Result};
 use pushdowndb_cost::{Requests, Usage};
 use tokio::sync::OnceCell;
@@ -216,12 +216,28 @@ impl RemoteScanExec {
     async fn bounded(&self, sampling: &Sampling, query: &Arc<QueryContext>, context: &TaskContext) -> Result<Self> {
         let learn = || self.learn_bound(&sampling.top_k, sampling.sample, query, context);
         let bound = sampling.bound.get_or_try_init(learn).await?.clone();
-        let predicate = match (self.spec.predicate.clone(), bound) {
-            (Some(predicate), Some(bound)) => Some(predicate.and(bound)),
-            (predicate, bound) => predicate.or(bound),
-        };
+        let predicate = filter::both(self.spec.predicate.clone(), bound);
         // As many partitions as promised, or fewer.
         self.with_spec(ScanSpec { predicate, top_k: None, partitions: self.partitions.len(), ..self.spec.clone() })
+    }
+
+    /// One partition of the scan that this one becomes once something was learned; `None` if that has no rows.
+    fn execute_learned(
+        &self,
+        learned: impl Future<Output = Result<Option<Arc<Self>>>> + Send + 'static,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> SendableRecordBatchStream {
+        let schema = Arc::clone(&self.schema);
+        let rows = async move {
+            match learned.await.map_err(to_datafusion)? {
+                // As many partitions as promised, or fewer.
+                Some(scan) if partition < scan.partitions.len() => scan.execute(partition, context),
+                _ => Ok(Box::pin(EmptyRecordBatchStream::new(schema)) as SendableRecordBatchStream),
+            }
+        };
+        let rows = futures::stream::once(rows).try_flatten();
+        Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), rows.boxed()))
     }
 
     fn can_be_cut(&self, object: &DataObject) -> bool {
@@ -324,10 +340,7 @@ impl ExecutionPlan for RemoteScanExec {
             let converted = if open { convert(&asked.filter, &|column| self.spec.file_column(column)) } else { None };
             answers.push(match converted {
                 Some(expr) => {
-                    spec.predicate = Some(match spec.predicate.take() {
-                        Some(all) => all.and(expr),
-                        None => expr,
-                    });
+                    spec.predicate = filter::both(spec.predicate.take(), Some(expr));
                     PushedDown::Yes
                 }
                 None => PushedDown::No,
@@ -402,23 +415,19 @@ impl ExecutionPlan for RemoteScanExec {
             .get_extension::<QueryContext>()
             .ok_or_else(|| DataFusionError::Internal("a scan outside of a query".to_owned()))?;
         if let Some(sampling) = &self.sampling {
-            let (scan, sampling) = (self.clone(), sampling.clone());
-            let rows = async move {
-                let bounded = scan.bounded(&sampling, &query, &context).await.map_err(to_datafusion)?;
-                if partition < bounded.partitions.len() {
-                    bounded.execute(partition, context)
-                } else {
-                    Ok(Box::pin(EmptyRecordBatchStream::new(Arc::clone(&bounded.schema))) as SendableRecordBatchStream)
-                }
-            };
-            let rows = futures::stream::once(rows).try_flatten();
-            return Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), rows.boxed())));
+            let (scan, sampling, learning) = (self.clone(), sampling.clone(), Arc::clone(&context));
+            let bounded = async move { scan.bounded(&sampling, &query, &learning).await.map(Arc::new).map(Some) };
+            return Ok(self.execute_learned(bounded, partition, context));
         }
         if !self.spec.key_filters.is_empty() {
-            return Ok(self.execute_keyed(partition, query, context));
+            let scan = self.clone();
+            let keyed = async move { scan.keyed(&query).await };
+            return Ok(self.execute_learned(keyed, partition, context));
         }
         if self.index.pending().is_some() {
-            return Ok(self.execute_lookup(partition, query, context));
+            let (scan, finding) = (self.clone(), Arc::clone(&context));
+            let located = async move { scan.located(&query, &finding).boxed().await.map(Arc::new).map(Some) };
+            return Ok(self.execute_learned(located, partition, context));
         }
         let splits = self.partitions.get(partition).cloned().unwrap_or_default();
         query.meter.strategy(format!("{}: {}", self.spec.name, self.story()));

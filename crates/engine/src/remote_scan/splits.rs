@@ -62,10 +62,10 @@ pub(crate) fn deal(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn object(size: u64) -> DataObject {
+    pub(in super::super) fn object(size: u64) -> DataObject {
         DataObject {
             path: "a".into(),
             size,

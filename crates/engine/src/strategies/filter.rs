@@ -47,6 +47,14 @@ impl Route {
     }
 }
 
+/// The conditions that hold where both of these do.
+pub(crate) fn both(one: Option<Expr>, other: Option<Expr>) -> Option<Expr> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.and(other)),
+        (one, other) => one.or(other),
+    }
+}
+
 /// Chooses for a fragment that yields rows. Its output is columns only.
 pub(crate) fn choose(fragment: &Fragment, capability: &Capability, options: &PushdownOptions) -> Result<Choice> {
     let Output::Rows(outputs) = &fragment.output else {

@@ -149,10 +149,7 @@ impl LiveTopK {
     pub(crate) fn narrow(&self, predicate: Option<Expr>) -> Result<Option<Expr>> {
         let last = self.first.lock().unwrap_or_else(PoisonError::into_inner).kth()?;
         let bound = last.and_then(|last| self.top_k.bound(&last));
-        Ok(match (predicate, bound) {
-            (Some(predicate), Some(bound)) => Some(predicate.and(bound)),
-            (predicate, bound) => predicate.or(bound),
-        })
+        Ok(filter::both(predicate, bound))
     }
 
     /// Reads the first keys of the rows that a request gives.
@@ -189,11 +186,7 @@ impl Keys<'_> {
 
 /// The fragment over only the rows that the bound lets pass.
 pub(crate) fn with_bound(fragment: &Fragment, bound: Expr) -> Fragment {
-    let predicate = match &fragment.predicate {
-        Some(predicate) => predicate.clone().and(bound),
-        None => bound,
-    };
-    Fragment { predicate: Some(predicate), ..fragment.clone() }
+    Fragment { predicate: filter::both(fragment.predicate.clone(), Some(bound)), ..fragment.clone() }
 }
 
 /// S = sqrt(K·N/α) rows, which moves the fewest bytes in both phases together; α is the key's share of a row's bytes

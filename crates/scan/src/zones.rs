@@ -376,6 +376,12 @@ impl ZoneRecorder {
         any.then(|| Self { zones: Arc::clone(zones), columns: columns.into_iter().map(gathering).collect() })
     }
 
+    /// Whether something is still to be learned of records that begin in here. If so, all of them must be taken in.
+    pub(crate) fn wants(&mut self, range: &Range<u64>) -> bool {
+        let zones = &self.zones;
+        self.columns.iter_mut().any(|gathering| gathering.wants(zones, range))
+    }
+
     /// Takes in the values of records that begin at `starts`, ascending; an array for each column.
     pub(crate) fn observe(&mut self, starts: &[u64], arrays: &[ArrayRef]) -> Result<()> {
         for (gathering, array) in self.columns.iter_mut().zip(arrays) {
@@ -395,6 +401,19 @@ impl ZoneRecorder {
 }
 
 impl Gathering {
+    fn wants(&mut self, zones: &Zones, range: &Range<u64>) -> bool {
+        if !is_ordered(self.column.field.data_type()) {
+            return false;
+        }
+        while self.open.is_none()
+            && self.from < range.end
+            && let Some(end) = zones.zone_at(&self.column.key, self.from.max(range.start), self.keys)
+        {
+            self.from = end;
+        }
+        self.from < range.end
+    }
+
     fn observe(&mut self, zones: &Zones, starts: &[u64], array: &ArrayRef) -> Result<()> {
         let mut row = 0;
         while let Some(start) = starts.get(row).copied() {

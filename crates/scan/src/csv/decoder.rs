@@ -65,7 +65,7 @@ impl CsvDecoder {
 
     fn decode(&mut self) -> Result<()> {
         loop {
-            let advance = self.rows.advance(&self.buffer, u64::MAX)?;
+            let advance = self.rows.advance(&self.buffer, u64::MAX, None)?;
             if self.rows.is_full() {
                 self.ready.extend(self.rows.take()?);
             }

@@ -118,7 +118,7 @@ impl CsvScan {
                 self.rows.finish_zones(self.input.range.end.min(self.input.buffer.offset()));
                 return self.rows.take();
             }
-            let advance = self.rows.advance(&self.input.buffer, self.input.range.end)?;
+            let advance = self.rows.advance(&self.input.buffer, self.input.range.end, None)?;
             if advance.bytes > 0 {
                 self.input.buffer.consume(advance.bytes);
                 self.input.buffer.narrow();

@@ -19,7 +19,7 @@ use crate::output::record_batch;
 use crate::positions::{Positions, with_positions};
 use crate::text::columns::{BadField, ColumnBuilder, Spelling};
 use crate::text::fields::{FieldColumn, Span};
-use crate::text::records::{TextBuffer, too_long};
+use crate::text::records::{Candidates, TextBuffer, too_long};
 use crate::types::{is_text, sql_type};
 use crate::zones::{ZoneRecorder, Zones};
 
@@ -170,12 +170,26 @@ impl CsvRows {
         record_batch(&self.schema, columns, rows).map(Some)
     }
 
-    /// Works through the next group of complete records that begin before `end`.
-    pub(crate) fn advance(&mut self, buffer: &TextBuffer, end: u64) -> Result<Advance> {
-        let (bytes, foreign) = self.cut(buffer, end)?;
+    /// Works through the next group of complete records that begin before `end`. Of the text that was searched it
+    /// looks at the candidates only, and takes them from the queue; but at all records before the range or the header,
+    /// and where zones are still to be learned.
+    pub(crate) fn advance(
+        &mut self,
+        buffer: &TextBuffer,
+        end: u64,
+        candidates: Option<&mut Candidates>,
+    ) -> Result<Advance> {
+        let is_inside = !self.header && buffer.offset() >= self.begin.max(1);
+        let learns = self.zones.as_mut().is_some_and(|zones| zones.wants(&buffer.range()));
+        let (bytes, foreign) = match candidates {
+            Some(candidates) if is_inside && !learns && candidates.searched > buffer.offset() => {
+                (self.cut_candidates(buffer, end, candidates)?, 0)
+            }
+            _ => self.cut(buffer, end)?,
+        };
         let records = self.group.lines.len() as u64;
         if records > 0 {
-            self.evaluate(buffer)?;
+            self.evaluate(buffer, learns)?;
         }
         Ok(Advance { bytes, scanned: (bytes - foreign) as u64, records })
     }
@@ -183,14 +197,9 @@ impl CsvRows {
     /// Cuts the group's records and the fields wanted of all of them. Gives the bytes that are done with, and how
     /// many of them belong to lines that begin before the range.
     fn cut(&mut self, buffer: &TextBuffer, end: u64) -> Result<(usize, usize)> {
-        let (text, padded, offset) = (buffer.text(), buffer.padded(), buffer.offset());
-        let Group { lines, fields, spans, resume, .. } = &mut self.group;
-        lines.clear();
-        spans.clear();
-        resume.clear();
-        let most = GROUP_RECORDS.min(self.batch_rows.saturating_sub(self.rows).max(1));
-        let strict_end = self.dialect.ragged == Ragged::Error && fields.last() == self.columns.checked_sub(1).as_ref();
-        let (wanted, rest) = without_rest(fields, self.rest);
+        let (text, offset) = (buffer.text(), buffer.offset());
+        self.group.clear();
+        let most = self.group_records();
         let stop = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX);
         let mut at = 0;
         if offset == 0 {
@@ -204,9 +213,9 @@ impl CsvRows {
         // The mark belongs to the first record, which begins at the first byte of the object.
         let lead = at;
         let mut foreign = 0;
-        while lines.len() < most && (at < stop || (at == lead && stop > 0)) {
+        while self.group.lines.len() < most && (at < stop || (at == lead && stop > 0)) {
             let cut = self.dialect.line(text, at, buffer.is_whole());
-            let cut = cut.map_err(|why| malformed(&self.location, &self.dialect, self.columns, text, offset, at, why));
+            let cut = cut.map_err(|why| self.malformed(text, offset, at, why));
             let Some(line) = cut? else { break };
             let line_start = if at == lead { 0 } else { at };
             at = line.next;
@@ -217,33 +226,74 @@ impl CsvRows {
             if !line.is_record || std::mem::take(&mut self.header) || is_foreign {
                 continue;
             }
-            if line.end - line.start > self.record_bytes {
-                return Err(too_long(&self.location, offset + line.start as u64, self.record_bytes));
-            }
-            if !fields.is_empty() {
-                let cut = self.dialect.split(padded, line.start, line.end, 0, wanted, spans);
-                let cut =
-                    cut.and_then(
-                        |next| {
-                            if strict_end && next <= line.end { Err(Malformed::FieldCount) } else { Ok(next) }
-                        },
-                    );
-                let next = cut.map_err(|why| {
-                    malformed(&self.location, &self.dialect, self.columns, text, offset, line.start, why)
-                })?;
-                if rest {
-                    spans.push(rest_span(next, line.end));
-                }
-                resume.push(next);
-            }
-            lines.push(line);
+            self.cut_record(buffer, line)?;
         }
         let only_mark = at == lead && !(buffer.is_whole() && at == text.len());
         if only_mark { Ok((0, 0)) } else { Ok((at, foreign)) }
     }
 
-    /// Runs the stages over the group and appends what passes to the output columns.
-    fn evaluate(&mut self, buffer: &TextBuffer) -> Result<()> {
+    /// How many records may go into the next group.
+    fn group_records(&self) -> usize {
+        GROUP_RECORDS.min(self.batch_rows.saturating_sub(self.rows).max(1))
+    }
+
+    /// Adds a record to the group, with the fields wanted of all records.
+    fn cut_record(&mut self, buffer: &TextBuffer, line: Line) -> Result<()> {
+        if line.end - line.start > self.record_bytes {
+            return Err(too_long(&self.location, buffer.offset() + line.start as u64, self.record_bytes));
+        }
+        let Group { lines, fields, spans, resume, .. } = &mut self.group;
+        if !fields.is_empty() {
+            let strict_end =
+                self.dialect.ragged == Ragged::Error && fields.last() == self.columns.checked_sub(1).as_ref();
+            let (wanted, rest) = without_rest(fields, self.rest);
+            let cut = self.dialect.split(buffer.padded(), line.start, line.end, 0, wanted, spans);
+            let cut =
+                cut.and_then(|next| if strict_end && next <= line.end { Err(Malformed::FieldCount) } else { Ok(next) });
+            let next = match cut {
+                Ok(next) => next,
+                Err(why) => return Err(self.malformed(buffer.text(), buffer.offset(), line.start, why)),
+            };
+            if rest {
+                spans.push(rest_span(next, line.end));
+            }
+            resume.push(next);
+        }
+        lines.push(line);
+        Ok(())
+    }
+
+    /// Cuts the records that begin where the candidates do, and the fields wanted of all of them. Gives the bytes that
+    /// are done with.
+    fn cut_candidates(&mut self, buffer: &TextBuffer, end: u64, candidates: &mut Candidates) -> Result<usize> {
+        let (text, offset) = (buffer.text(), buffer.offset());
+        self.group.clear();
+        let most = self.group_records();
+        let mut at = 0;
+        while self.group.lines.len() < most {
+            let Some(start) = candidates.starts.pop_front_if(|start| *start < end.min(candidates.searched)) else {
+                // On to the first line that was not searched, or that is not in the range.
+                let beyond = candidates.searched.min(end).saturating_sub(offset);
+                let beyond = usize::try_from(beyond).unwrap_or(usize::MAX);
+                return Ok(at.max(self.dialect.first_line(text, beyond)));
+            };
+            // One that was cut as part of a group before the search had begun.
+            let Some(start) = start.checked_sub(offset).and_then(|start| usize::try_from(start).ok()) else { continue };
+            let cut = self.dialect.line(text, start, buffer.is_whole());
+            let cut = cut.map_err(|why| self.malformed(text, offset, start, why))?;
+            // Only complete lines are searched.
+            let Some(line) = cut else { return Ok(at) };
+            at = line.next;
+            if line.is_record {
+                self.cut_record(buffer, line)?;
+            }
+        }
+        Ok(at)
+    }
+
+    /// Runs the stages over the group and appends what passes to the output columns. `learns` is whether zones take in
+    /// what the first stage decodes.
+    fn evaluate(&mut self, buffer: &TextBuffer, learns: bool) -> Result<()> {
         let padded = buffer.padded();
         let group = &mut self.group;
         let quoting = self.dialect.quoting.unwrap_or_default();
@@ -261,7 +311,7 @@ impl CsvRows {
                     .map_err(|bad| bad_field(&self.location, buffer.offset(), column, &fields, &bad))?;
                 arrays.push(builder.finish().map_err(from_arrow)?);
             }
-            if let (None, Some(zones)) = (&passed, &mut self.zones) {
+            if let (None, Some(zones)) = (&passed, self.zones.as_mut().filter(|_| learns)) {
                 let starts: Vec<u64> = group.lines.iter().map(|line| buffer.offset() + line.start as u64).collect();
                 zones.observe(&starts, &arrays)?;
             }
@@ -296,6 +346,11 @@ impl CsvRows {
         Ok(())
     }
 
+    #[cold]
+    fn malformed(&self, text: &[u8], offset: u64, at: usize, why: Malformed) -> Error {
+        malformed(&self.location, &self.dialect, self.columns, text, offset, at, why)
+    }
+
     /// Cuts the fields wanted only of the records that passed.
     fn cut_late(&mut self, buffer: &TextBuffer, passed: Option<&[u32]>) -> Result<()> {
         let (text, padded) = (buffer.text(), buffer.padded());
@@ -324,6 +379,12 @@ impl CsvRows {
 }
 
 impl Group {
+    fn clear(&mut self) {
+        self.lines.clear();
+        self.spans.clear();
+        self.resume.clear();
+    }
+
     /// One field of the records in `rows`.
     fn column<'a>(
         &'a self,
@@ -412,4 +473,40 @@ fn bad_field(location: &str, offset: u64, column: &DecodedColumn, fields: &Field
     };
     Error::invalid(format!("{place}: cannot parse '{value}' as {}{way_out}", sql_type(&column.data_type)))
         .with_code("CastFailed")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::datatypes::{DataType, Field, Schema};
+    use bytes::Bytes;
+    use pushdown::{AggregateCall, AggregateFunction, CsvOptions, Expr, Format, Output};
+
+    /// Ends and rows of each step over text with these candidates.
+    #[test]
+    fn only_candidates_are_cut_and_the_text_searched_is_consumed() {
+        let text = "h,i\n1,a\n2,b\n\n3,c\r\n4,d\n5,e\n";
+        let schema = Schema::new(vec![Field::new("h", DataType::Int64, true), Field::new("i", DataType::Utf8, true)]);
+        let options = CsvOptions::default();
+        let mut fragment = Fragment::all(Format::Csv(options.clone()), Arc::new(schema));
+        fragment.predicate = Some(Expr::compare(pushdown::CompareOp::Gt, Expr::Column(0), Expr::int(0)));
+        let call = AggregateCall { function: AggregateFunction::Count, argument: None, name: "n".into() };
+        fragment.output = Output::scalar(vec![call]);
+        let scan = ScanOptions { batch_rows: 1, ..ScanOptions::default() };
+        let (mut rows, _) = CsvRows::new(&fragment, &options, "t", 0, 0, &scan).unwrap();
+        let mut buffer = TextBuffer::new(0, 1 << 20);
+        buffer.fill(&mut Bytes::from_static(text.as_bytes()));
+        buffer.finish();
+        // "2,b", the blank line, "3,c" and "5,e"; what is searched ends before the last.
+        let mut candidates = Candidates { starts: [8, 12, 13, 22].into(), searched: 22 };
+        let mut seen = vec![];
+        while !buffer.text().is_empty() {
+            let step = rows.advance(&buffer, 100, Some(&mut candidates)).unwrap();
+            buffer.consume(step.bytes);
+            seen.push((buffer.offset(), step.records));
+            rows.take().unwrap();
+        }
+        // The header and "1,a" are read before the search has begun.
+        assert_eq!(seen, [(8, 1), (12, 1), (18, 1), (22, 0), (26, 1)]);
+    }
 }

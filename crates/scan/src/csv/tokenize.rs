@@ -96,6 +96,13 @@ impl Dialect {
         Ok(Some(Line { start, end, next, is_record: end > start && !is_comment }))
     }
 
+    /// Where the first line begins that does not begin before `at`, where terminators are always line ends.
+    pub(crate) fn first_line(&self, text: &[u8], at: usize) -> usize {
+        let Some(before) = at.checked_sub(1) else { return 0 };
+        let found = text.get(before..).and_then(|rest| memchr(self.terminator, rest));
+        found.map_or(text.len(), |end| before + end + 1)
+    }
+
     /// [`Self::line`] for a record with quotes in it, whose terminator may be a later one.
     fn quoted_line(&self, text: &[u8], start: usize, whole: bool, quoting: Quoting) -> Result<Option<Line>, Malformed> {
         let mut at = start;

@@ -4,6 +4,7 @@
 //! starts one byte early and drops everything up to the first terminator, and the last record is read to its end
 //! wherever that is.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -60,6 +61,11 @@ impl TextBuffer {
         self.base + self.head as u64
     }
 
+    /// Where [`Self::text`] lies in the text of the object.
+    pub(crate) fn range(&self) -> Range<u64> {
+        self.offset()..self.offset() + self.text().len() as u64
+    }
+
     /// Whether the text goes to the end of the object.
     pub(crate) fn is_whole(&self) -> bool {
         self.whole
@@ -109,6 +115,15 @@ impl TextBuffer {
     pub(crate) fn narrow(&mut self) {
         self.target = BLOCK_BYTES;
     }
+}
+
+/// What a search of the text left to look at. Only of text in which every terminator ends a line.
+#[derive(Debug, Default)]
+pub(crate) struct Candidates {
+    /// Where the lines begin that may hold rows, ascending, in the text of the object.
+    pub(crate) starts: VecDeque<u64>,
+    /// Lines that begin before it and are not among those hold no row. A line begins here, or the text ends.
+    pub(crate) searched: u64,
 }
 
 /// The error for a record that is longer than allowed.

@@ -54,6 +54,6 @@ pub use positions::POSITION_COLUMNS;
 pub use reader::ObjectReader;
 pub use scan::{ScanCounters, ScanOptions, output_schema, scan, scan_parts, scan_with_positions};
 pub use spawner::Spawner;
-pub use top_k::Threshold;
+pub use top_k::{FirstKeys, Threshold};
 pub use types::sql_type;
 pub use zones::Zones;

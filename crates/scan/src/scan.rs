@@ -21,9 +21,9 @@ use crate::json::JsonScan;
 use crate::limits;
 use crate::lower::check_depth;
 use crate::output::{Sink, columns_of, map_columns, map_output, result_schema};
-use crate::parquet::ParquetScan;
+use crate::parquet::{ParquetScan, Wanted};
 use crate::positions::{Extent, POSITION_COLUMNS, with_positions};
-use crate::top_k::Threshold;
+use crate::top_k::{FirstRows, Threshold};
 use crate::zones::{ZoneColumn, ZoneRecorder, Zones, wants_keys};
 
 /// What a scan has done so far. Shared: it can be read while the scan runs.
@@ -198,7 +198,11 @@ impl Source {
         }
         // Columns that only the predicate reads are not decoded for the rows that pass.
         let columns = columns_of(&output);
-        let scan = ParquetScan::new(&schema, predicate, &columns, reader, extent, options, counters)?;
+        let read = fragment.columns();
+        let first = FirstRows::of(fragment, &options.threshold);
+        let first = first.map(|first| first.with_key(|key| Ok(renumber(key, &read)))).transpose()?;
+        let wanted = Wanted { predicate, first };
+        let scan = ParquetScan::new(&schema, wanted, &columns, reader, extent, options, counters)?;
         let output = map_output(&output, &mut |expr| Ok(renumber(expr, &columns)))?;
         let schema = Arc::new(schema.project(&columns).map_err(from_arrow)?);
         let schema = if extent.has_positions() { with_positions(&schema) } else { schema };
@@ -282,7 +286,7 @@ fn zoned(fragment: &Fragment) -> Result<Option<(Expr, Vec<ZoneColumn>)>> {
     }
     Ok(match &fragment.format {
         Format::Csv(options) => {
-            let (plan, _) = CsvPlan::new(fragment, options)?;
+            let (plan, _) = CsvPlan::new(fragment, options, &Arc::default())?;
             plan.zoned(options).map(|(condition, columns)| (condition.clone(), columns))
         }
         Format::Json(options) => {

@@ -1,16 +1,19 @@
 //! What is decoded of a CSV record, and when.
 //!
 //! Conjuncts of the predicate that read the same columns form a stage. Stages run in the order written, each on the
-//! rows that passed the one before, and decode only their own columns. What is left decodes the output columns.
+//! rows that passed the one before, and decode only their own columns. What is left decodes the output columns. Where
+//! only the first rows of an order are wanted, the last stage is what is known of them by now.
 
 use std::sync::Arc;
 
+use arrow::array::{BooleanArray, RecordBatch};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use pushdown::{CsvOptions, Expr, Fragment, Output, Result};
 
 use super::fuse::{DecodedColumn, Fuser};
 use crate::evaluate::Evaluator;
 use crate::output::{columns_of, map_columns, map_output};
+use crate::top_k::{FirstRows, LiveBound, Threshold};
 use crate::zones::{ZoneColumn, wants_keys};
 
 /// The plan of a scan.
@@ -30,12 +33,17 @@ pub(crate) struct CsvPlan {
 pub(crate) struct Stage {
     pub(crate) columns: Vec<DecodedColumn>,
     pub(crate) schema: SchemaRef,
-    pub(crate) predicate: Evaluator,
+    condition: Condition,
+}
+
+enum Condition {
+    Predicate(Evaluator),
+    Live(LiveBound),
 }
 
 impl CsvPlan {
     /// The plan for a fragment, and the fragment's output rewritten to the columns that come out.
-    pub(crate) fn new(fragment: &Fragment, options: &CsvOptions) -> Result<(Self, Output)> {
+    pub(crate) fn new(fragment: &Fragment, options: &CsvOptions, threshold: &Arc<Threshold>) -> Result<(Self, Output)> {
         let mut fuser = Fuser::new(&fragment.schema, options);
         if let Some(predicate) = &fragment.predicate {
             crate::lower::check_depth(predicate)?;
@@ -43,6 +51,8 @@ impl CsvPlan {
         let conjuncts = fragment.predicate.clone().map_or_else(Vec::new, Expr::into_conjuncts);
         let conjuncts = conjuncts.iter().map(|c| fuser.rewrite(c)).collect::<Result<Vec<_>>>()?;
         let output = map_output(&fragment.output, &mut |expr| fuser.rewrite(expr))?;
+        let first = FirstRows::of(fragment, threshold);
+        let first = first.map(|first| first.with_key(|key| fuser.rewrite(key))).transpose()?;
         let decoded = fuser.decoded;
         let condition = (!conjuncts.is_empty()).then(|| Expr::conjunction(conjuncts.clone()));
 
@@ -54,8 +64,11 @@ impl CsvPlan {
                 _ => stages.push((columns, vec![conjunct])),
             }
         }
-        let stages =
+        let mut stages: Vec<Stage> =
             stages.into_iter().map(|(columns, all)| Stage::new(&decoded, &columns, all)).collect::<Result<_>>()?;
+        if let Some(first) = first {
+            stages.extend(Stage::live(&decoded, &first)?);
+        }
 
         let columns = columns_of(&output);
         let output = map_output(&output, &mut |expr| Ok(map_columns(expr, &mut |i| position(&columns, i))))?;
@@ -105,7 +118,25 @@ impl Stage {
         let predicate = map_columns(&Expr::conjunction(conjuncts), &mut |i| position(columns, i));
         let columns = pick(decoded, columns);
         let schema = schema_of(&columns);
-        Ok(Self { predicate: Evaluator::predicate(&predicate, &schema)?, schema, columns })
+        let condition = Condition::Predicate(Evaluator::predicate(&predicate, &schema)?);
+        Ok(Self { condition, schema, columns })
+    }
+
+    /// What is known of the first rows by now.
+    fn live(decoded: &[DecodedColumn], first: &FirstRows) -> Result<Option<Self>> {
+        let places = first.key.columns();
+        let columns = pick(decoded, &places);
+        let schema = schema_of(&columns);
+        let bound = first.bound(&schema, &mut |i| position(&places, i))?;
+        Ok(bound.map(|bound| Self { condition: Condition::Live(bound), schema, columns }))
+    }
+
+    /// Which rows it holds for. No row of the result is NULL.
+    pub(crate) fn matches(&self, batch: &RecordBatch) -> Result<BooleanArray> {
+        match &self.condition {
+            Condition::Predicate(predicate) => predicate.matches(batch),
+            Condition::Live(bound) => bound.matches(batch),
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use arrow::datatypes::SchemaRef;
 use pushdown::{CsvOptions, Error, Fragment, Output, Ragged, Result};
 
 use super::fuse::DecodedColumn;
-use super::plan::{CsvPlan, Stage};
+use super::plan::CsvPlan;
 use super::tokenize::{Dialect, Line, Malformed, tokenize_fields};
 use crate::ScanOptions;
 use crate::errors::from_arrow;
@@ -101,7 +101,7 @@ impl CsvRows {
         scan: &ScanOptions,
     ) -> Result<(Self, Output)> {
         let dialect = Dialect::new(options)?;
-        let (plan, output) = CsvPlan::new(fragment, options)?;
+        let (plan, output) = CsvPlan::new(fragment, options, &scan.threshold)?;
         let build = |columns: &[DecodedColumn]| columns.iter().map(DecodedColumn::builder).collect::<Result<Vec<_>>>();
         let (fields, late_fields) = plan.fields();
         let rows = Self {
@@ -298,13 +298,13 @@ impl CsvRows {
         let group = &mut self.group;
         let quoting = self.dialect.quoting.unwrap_or_default();
         let mut passed: Option<Vec<u32>> = None;
-        for (Stage { columns, schema, predicate }, builders) in self.plan.stages.iter().zip(&mut self.staged) {
+        for (stage, builders) in self.plan.stages.iter().zip(&mut self.staged) {
             let rows = passed.as_ref().map_or(group.lines.len(), Vec::len);
             if rows == 0 {
                 return Ok(());
             }
-            let mut arrays = Vec::with_capacity(columns.len());
-            for (column, builder) in columns.iter().zip(builders) {
+            let mut arrays = Vec::with_capacity(stage.columns.len());
+            for (column, builder) in stage.columns.iter().zip(builders) {
                 let fields = group.column(padded, column.field, passed.as_deref(), quoting);
                 builder
                     .append(&fields)
@@ -315,7 +315,7 @@ impl CsvRows {
                 let starts: Vec<u64> = group.lines.iter().map(|line| buffer.offset() + line.start as u64).collect();
                 zones.observe(&starts, &arrays)?;
             }
-            let matches = predicate.matches(&record_batch(schema, arrays, rows)?)?;
+            let matches = stage.matches(&record_batch(&stage.schema, arrays, rows)?)?;
             let indices = matches.values().set_indices_u32();
             passed = Some(match passed {
                 None => indices.collect(),

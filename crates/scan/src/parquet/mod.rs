@@ -2,7 +2,8 @@
 //!
 //! Row groups that statistics rule out are not read. Of the others, the predicate's columns are decoded first and
 //! the rest only where rows pass, if that rest is most of what is read; otherwise skipping through pages costs more
-//! than decoding them, and all columns are decoded before the rows are filtered.
+//! than decoding them, and all columns are decoded before the rows are filtered. Where only the first rows of an order are
+//! wanted, most do not pass: their key is always decoded first.
 
 mod adapt;
 mod ahead;
@@ -23,7 +24,7 @@ use ::parquet::arrow::arrow_reader::{
 use ::parquet::arrow::{ParquetRecordBatchStreamBuilder, ProjectionMask};
 use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
-use arrow::array::RecordBatch;
+use arrow::array::{BooleanArray, RecordBatch};
 use arrow::datatypes::{Field, SchemaRef};
 use arrow::error::ArrowError;
 use futures::FutureExt;
@@ -34,6 +35,7 @@ use crate::evaluate::Evaluator;
 use crate::limits::FOOTER_BYTES;
 use crate::output::map_columns;
 use crate::positions::{Extent, joined};
+use crate::top_k::FirstRows;
 use crate::{ObjectReader, ScanCounters, ScanOptions, Spawner};
 use adapt::{Adapter, with_declared_text};
 use ahead::RowGroups;
@@ -42,12 +44,19 @@ pub use chunks::parquet_metadata;
 use nested::Place;
 pub use prune::bounds_match;
 
+/// Which rows are wanted, over the columns that are read.
+pub(crate) struct Wanted {
+    pub(crate) predicate: Option<Expr>,
+    pub(crate) first: Option<FirstRows>,
+}
+
 /// A scan of a Parquet object: the rows that pass, as the output's columns.
 pub(crate) struct ParquetScan {
     reader: Arc<dyn ObjectReader>,
     /// All columns that are read, as declared.
     schema: SchemaRef,
     predicate: Option<Expr>,
+    first: Option<FirstRows>,
     /// The columns that come out, by their index in `schema`.
     columns: Vec<usize>,
     output: Adapter,
@@ -74,13 +83,14 @@ impl ParquetScan {
     /// `columns` are the indexes in `schema` of those that come out.
     pub(crate) fn new(
         schema: &SchemaRef,
-        predicate: Option<Expr>,
+        wanted: Wanted,
         columns: &[usize],
         reader: Arc<dyn ObjectReader>,
         extent: &Extent,
         options: &ScanOptions,
         counters: Arc<ScanCounters>,
     ) -> Result<Self> {
+        let Wanted { predicate, first } = wanted;
         if let Some(predicate) = &predicate {
             // Refused before anything is read.
             Evaluator::predicate(predicate, schema)?;
@@ -90,6 +100,7 @@ impl ParquetScan {
             reader,
             schema: Arc::clone(schema),
             predicate,
+            first,
             columns: columns.to_vec(),
             output,
             filter: None,
@@ -158,14 +169,15 @@ impl ParquetScan {
         self.counters.row_groups_scanned.fetch_add(groups.len() as u64, Ordering::Relaxed);
 
         let mask = |columns: Vec<usize>| ProjectionMask::roots(arrow.parquet_schema(), columns);
+        let tested = self.tested_columns();
         let filter = match &self.predicate {
-            Some(predicate) if !self.is_mostly_output(predicate, &metadata) => {
+            None if self.first.is_none() => None,
+            Some(predicate) if self.first.is_none() && !self.is_mostly_output(&tested, &metadata) => {
                 self.filter = Some(Evaluator::predicate(predicate, &self.schema)?);
                 self.output = Adapter::new(self.reader.location(), Arc::clone(&self.schema));
                 None
             }
-            Some(predicate) => Some(self.row_filter(predicate, &arrow, mask)?),
-            None => None,
+            _ => Some(self.row_filter(&tested, &arrow, mask)?),
         };
         let columns = self.output.columns(arrow.schema());
         let output = mask(columns);
@@ -228,8 +240,7 @@ impl ParquetScan {
     }
 
     /// Whether most of what is read is of no concern to the predicate, by the bytes that are decoded.
-    fn is_mostly_output(&self, predicate: &Expr, metadata: &ParquetMetaData) -> bool {
-        let of_predicate = predicate.columns();
+    fn is_mostly_output(&self, of_predicate: &[usize], metadata: &ParquetMetaData) -> bool {
         let (mut filtered, mut others) = (0, 0);
         for column in metadata.row_groups().iter().flat_map(RowGroupMetaData::columns) {
             let Some(root) = column.column_path().parts().first() else { continue };
@@ -245,28 +256,48 @@ impl ParquetScan {
         others > filtered
     }
 
-    /// The predicate as the reader takes it: its own columns are decoded first, the others for the rows that pass.
+    /// What decides whether a row is wanted.
+    fn tested_columns(&self) -> Vec<usize> {
+        let of_predicate = self.predicate.iter().flat_map(Expr::columns);
+        let mut columns: Vec<usize> =
+            of_predicate.chain(self.first.iter().flat_map(|first| first.key.columns())).collect();
+        columns.sort_unstable();
+        columns.dedup();
+        columns
+    }
+
+    /// What rows are wanted, as the reader takes it: the columns for it are decoded first, the others for the rows that
+    /// pass.
     fn row_filter(
         &self,
-        predicate: &Expr,
+        columns: &[usize],
         arrow: &ArrowReaderMetadata,
         mask: impl Fn(Vec<usize>) -> ProjectionMask,
     ) -> Result<RowFilter> {
-        let columns = predicate.columns();
-        let condition = map_columns(predicate, &mut |i| columns.binary_search(&i).unwrap_or(usize::MAX));
-        let schema: SchemaRef = Arc::new(self.schema.project(&columns).map_err(from_arrow)?);
+        let mut place = |i| columns.binary_search(&i).unwrap_or(usize::MAX);
+        let schema: SchemaRef = Arc::new(self.schema.project(columns).map_err(from_arrow)?);
         let adapter = Adapter::new(self.reader.location(), schema);
-        let evaluator = Evaluator::predicate(&condition, adapter.schema())?;
+        let predicate = self.predicate.as_ref().map(|predicate| map_columns(predicate, &mut place));
+        let predicate = predicate.map(|predicate| Evaluator::predicate(&predicate, adapter.schema())).transpose()?;
+        let bound = self.first.as_ref().map(|first| first.learning_bound(adapter.schema(), &mut place)).transpose()?;
+        let bound = bound.flatten();
+        let decoded = mask(adapter.columns(arrow.schema()));
+        let wanted = move |batch: RecordBatch| {
+            let batch = adapter.adapt(&batch)?;
+            let passed = match &predicate {
+                Some(predicate) => predicate.matches(&batch)?,
+                None => BooleanArray::from(vec![true; batch.num_rows()]),
+            };
+            bound.as_ref().map_or(Ok(passed.clone()), |bound| bound.matches_among(&batch, &passed))
+        };
         let failed = Arc::clone(&self.failed);
-        let columns = adapter.columns(arrow.schema());
-        let passes: Box<dyn ArrowPredicate> =
-            Box::new(ArrowPredicateFn::new(mask(columns), move |batch: RecordBatch| {
-                adapter.adapt(&batch).and_then(|batch| evaluator.matches(&batch)).map_err(|error| {
-                    let text = error.to_string();
-                    failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-                    ArrowError::ComputeError(text)
-                })
-            }));
+        let passes: Box<dyn ArrowPredicate> = Box::new(ArrowPredicateFn::new(decoded, move |batch: RecordBatch| {
+            wanted(batch).map_err(|error| {
+                let text = error.to_string();
+                failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                ArrowError::ComputeError(text)
+            })
+        }));
         Ok(RowFilter::new(vec![passes]))
     }
 

@@ -1,12 +1,11 @@
-//! Aggregates with groups, top-k, the last projection, and Bloom filters.
+//! Aggregates with groups, results of all sizes, and Bloom filters.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
 use pushdown::{
-    AggregateCall, AggregateFunction, ArithmeticOp, BloomFilter, ErrorKind, Expr, Fragment, Function, Key, NamedExpr,
-    Output, SortKey,
+    AggregateCall, AggregateFunction, BloomFilter, ErrorKind, Expr, Fragment, Function, Key, NamedExpr, Output, SortKey,
 };
 
 use pushdowndb_scan::{InMemory, ScanOptions};
@@ -162,47 +161,6 @@ async fn the_states_of_a_variance_are_those_of_datafusion() {
     let scalar = Fragment { output: Output::scalar(calls), ..csv(&columns, no_header()) };
     assert_eq!(rows(&run(&scalar, "a,1\na,2\na,6\n").await), ["3|3.0|14.0"]);
     assert_eq!(rows(&run(&scalar, "").await), ["0|0.0|0.0"]);
-}
-
-#[tokio::test]
-async fn top_k_is_what_sorting_everything_gives() {
-    let columns = schema(&[("a", DataType::Int64), ("b", DataType::Utf8)]);
-    let values: Vec<i64> = (0..30_000).map(|n| (n * 7919) % 30_011 % 5_000).collect();
-    let text: String = values.iter().map(|v| format!("{v},t{}\n", v % 97)).collect();
-    for (descending, limit) in [(false, 1), (true, 10), (false, 6_000), (true, 30_000), (false, 100_000), (true, 0)] {
-        let fragment =
-            Fragment { order: vec![by(Expr::Column(0), descending)], limit: Some(limit), ..csv(&columns, no_header()) };
-        let mut expected = values.clone();
-        expected.sort_unstable();
-        if descending {
-            expected.reverse();
-        }
-        expected.truncate(limit as usize);
-        let got: Vec<i64> = rows(&run(&fragment, text.clone()).await)
-            .iter()
-            .map(|row| row.split('|').next().and_then(|n| n.parse().ok()).expect("a number"))
-            .collect();
-        assert_eq!(got, expected, "{limit} of them, descending: {descending}");
-    }
-}
-
-#[tokio::test]
-async fn nulls_go_where_they_are_asked_to_and_hidden_keys_go_away() {
-    let keyed = |descending, nulls_first| Fragment {
-        order: vec![SortKey { expr: Expr::Column(2), descending, nulls_first }, by(Expr::Column(0), false)],
-        limit: Some(2),
-        project: Some(vec![NamedExpr {
-            expr: Expr::Arithmetic(ArithmeticOp::Add, Expr::Column(1).into(), Expr::int(100).into()),
-            name: "n".into(),
-        }]),
-        ..csv(&sales(), no_header())
-    };
-    assert_eq!(rows(&run(&keyed(false, true), SALES).await), ["102", "NULL"]);
-    assert_eq!(rows(&run(&keyed(true, false), SALES).await), ["104", "101"]);
-    let unbounded = Fragment { limit: None, ..keyed(true, true) };
-    assert_eq!(error(&unbounded, SALES).await, "ORDER BY needs a LIMIT");
-    let large = Fragment { limit: Some(pushdown::limits::TOP_K_ROWS + 1), ..keyed(true, true) };
-    assert_eq!(try_run(&large, SALES).await.expect_err("a limit").kind(), ErrorKind::Limit);
 }
 
 /// A little SQL makes much text: it comes out in fewer rows at a time, or not at all.

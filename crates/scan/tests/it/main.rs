@@ -14,4 +14,5 @@ mod parquet_types;
 mod positions;
 mod ranges;
 mod support;
+mod top_k;
 mod zones;

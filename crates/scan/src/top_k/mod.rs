@@ -4,12 +4,16 @@
 //! rows before the last of those are gathered. Memory is bounded by k and by bytes.
 //!
 //! Scans that work on one top-k together share a [`Threshold`]. Some scan has k rows up to it, and keeps them unless
-//! another has k rows before it; so rows of other scans that sort like it or after it need not come out.
+//! another has k rows before it; so rows of other scans that sort like it or after it need not come out. Scans ask
+//! [`LiveBound`] before they decode a row in full.
+
+mod first_keys;
+mod live;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow::array::{BooleanArray, RecordBatch, UInt32Array};
-use arrow::compute::{SortOptions, concat_batches, filter_record_batch, take_record_batch};
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch, UInt32Array, make_comparator};
+use arrow::compute::{SortOptions, concat_batches, filter_record_batch, take, take_record_batch};
 use arrow::datatypes::SchemaRef;
 use arrow::row::{OwnedRow, RowConverter, Rows, SortField};
 use pushdown::{Result, SortKey};
@@ -19,25 +23,46 @@ use crate::errors::from_arrow;
 use crate::evaluate::Evaluator;
 use crate::group::too_much;
 use crate::limits;
+pub use first_keys::FirstKeys;
+pub(crate) use live::{FirstRows, LiveBound};
 
 /// What the scans of one top-k know together: the last of some scan's first k rows so far, the least of these.
 #[derive(Debug, Default)]
-pub struct Threshold(Mutex<Option<OwnedRow>>);
+pub struct Threshold {
+    /// By all keys.
+    row: Mutex<Option<OwnedRow>>,
+    /// By the first key, which is known earlier: an array of one value.
+    key: Mutex<Option<ArrayRef>>,
+}
 
 impl Threshold {
     fn offer(&self, row: &OwnedRow) {
-        let mut known = self.lock();
+        let mut known = self.row.lock().unwrap_or_else(PoisonError::into_inner);
         if known.as_ref().is_none_or(|known| row < known) {
             *known = Some(row.clone());
         }
     }
 
     fn known(&self) -> Option<OwnedRow> {
-        self.lock().clone()
+        self.row.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<OwnedRow>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Some scan has k rows whose first key sorts like this one value or before it.
+    fn offer_key(&self, key: &ArrayRef, order: SortOptions) -> Result<()> {
+        let mut known = self.key.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_before = match known.as_ref().filter(|known| known.data_type() == key.data_type()) {
+            Some(known) => make_comparator(key, known, order).map_err(from_arrow)?(0, 0).is_lt(),
+            None => known.is_none(),
+        };
+        if is_before {
+            // The array may be a slice that keeps others alive.
+            *known = Some(take(key, &UInt32Array::from(vec![0]), None).map_err(from_arrow)?);
+        }
+        Ok(())
+    }
+
+    fn key(&self) -> Option<ArrayRef> {
+        self.key.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -45,6 +70,7 @@ impl Threshold {
 pub(crate) struct TopK {
     schema: SchemaRef,
     keys: Vec<Evaluator>,
+    first: SortOptions,
     converter: RowConverter,
     k: usize,
     gathered: Vec<RecordBatch>,
@@ -64,13 +90,15 @@ impl TopK {
             _ => return Err(too_much(format!("ORDER BY takes a LIMIT of at most {}", pushdown::limits::TOP_K_ROWS))),
         };
         let keys = order.iter().map(|key| Evaluator::expr(&key.expr, schema)).collect::<Result<Vec<_>>>()?;
-        let fields = keys.iter().zip(order).map(|(value, key)| {
-            let options = SortOptions { descending: key.descending, nulls_first: key.nulls_first };
-            SortField::new_with_options(value.data_type().clone(), options)
-        });
+        let options = |key: &SortKey| SortOptions { descending: key.descending, nulls_first: key.nulls_first };
+        let fields = keys
+            .iter()
+            .zip(order)
+            .map(|(value, key)| SortField::new_with_options(value.data_type().clone(), options(key)));
         let converter = RowConverter::new(fields.collect()).map_err(from_arrow)?;
         let schema = Arc::clone(schema);
-        Ok(Self { schema, keys, converter, k, gathered: vec![], rows: 0, bytes: 0, threshold: None, shared })
+        let first = order.first().map(options).unwrap_or_default();
+        Ok(Self { schema, keys, first, converter, k, gathered: vec![], rows: 0, bytes: 0, threshold: None, shared })
     }
 
     fn sort_rows(&self, batch: &RecordBatch) -> Result<Rows> {
@@ -123,6 +151,10 @@ impl TopK {
         if order.len() == self.k
             && let Some(last) = order.last()
         {
+            if let Some(key) = self.keys.first() {
+                let last = all.slice(*last as usize, 1);
+                self.shared.offer_key(&key.evaluate(&last)?, self.first)?;
+            }
             let last = rows.row(*last as usize).owned();
             self.shared.offer(&last);
             self.threshold = Some(last);

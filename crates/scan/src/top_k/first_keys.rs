@@ -1,0 +1,96 @@
+//! The first k of the keys seen so far.
+
+use arrow::array::{Array, ArrayRef};
+use arrow::compute::{SortOptions, concat, sort_to_indices, take};
+use pushdown::Result;
+
+use crate::errors::from_arrow;
+
+/// More keys than this, or than twice k, are not held before all but the first k are let go.
+const HELD: usize = 65_536;
+
+/// The first k keys of those seen so far.
+#[derive(Debug)]
+pub struct FirstKeys {
+    order: SortOptions,
+    k: usize,
+    keys: Vec<ArrayRef>,
+    held: usize,
+}
+
+impl FirstKeys {
+    /// Of none yet.
+    pub fn new(order: SortOptions, k: usize) -> Self {
+        Self { order, k, keys: Vec::new(), held: 0 }
+    }
+
+    /// Takes the keys of some rows in, all of one type.
+    pub fn push(&mut self, keys: ArrayRef) -> Result<()> {
+        self.held += keys.len();
+        self.keys.push(keys);
+        if self.held > self.k.saturating_mul(2).max(HELD) { self.sort() } else { Ok(()) }
+    }
+
+    /// The k-th key, as an array of one value; `None` if fewer were seen.
+    pub fn kth(&mut self) -> Result<Option<ArrayRef>> {
+        if self.k == 0 || self.held < self.k {
+            return Ok(None);
+        }
+        self.sort()?;
+        Ok(self.keys.first().map(|keys| keys.slice(self.k - 1, 1)))
+    }
+
+    fn sort(&mut self) -> Result<()> {
+        let keys: Vec<&dyn Array> = self.keys.iter().map(AsRef::as_ref).collect();
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let keys = concat(&keys).map_err(from_arrow)?;
+        let first = sort_to_indices(&keys, Some(self.order), Some(self.k)).map_err(from_arrow)?;
+        let first = take(&keys, &first, None).map_err(from_arrow)?;
+        self.held = first.len();
+        self.keys = vec![first];
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{AsArray, Int64Array};
+    use arrow::datatypes::Int64Type;
+
+    use super::*;
+
+    /// The k-th key; `None` if there are not as many, `Some(None)` for NULL.
+    fn kth(k: usize, descending: bool, nulls_first: bool, pieces: &[ArrayRef]) -> Option<Option<i64>> {
+        let mut keys = FirstKeys::new(SortOptions { descending, nulls_first }, k);
+        pieces.iter().for_each(|piece| keys.push(Arc::clone(piece)).expect("integers"));
+        let kth = keys.kth().expect("integers")?;
+        Some(kth.is_valid(0).then(|| kth.as_primitive::<Int64Type>().value(0)))
+    }
+
+    #[test]
+    fn the_kth_key_is_that_of_a_sort() {
+        let pieces: [ArrayRef; 2] = [
+            Arc::new(Int64Array::from(vec![Some(5), None, Some(1)])),
+            Arc::new(Int64Array::from(vec![Some(3), Some(3), None])),
+        ];
+        assert_eq!(kth(2, false, false, &pieces), Some(Some(3)));
+        assert_eq!(kth(1, true, false, &pieces), Some(Some(5)));
+        assert_eq!(kth(3, false, true, &pieces), Some(Some(1)));
+        assert_eq!(kth(2, false, true, &pieces), Some(None));
+        assert_eq!(kth(5, false, false, &pieces), Some(None));
+        assert_eq!(kth(7, false, false, &pieces), None, "fewer than k");
+        assert_eq!(kth(0, false, false, &pieces), None);
+        assert_eq!(kth(1, false, false, &[]), None);
+    }
+
+    #[test]
+    fn keys_beyond_the_first_k_are_let_go() {
+        let pieces: Vec<ArrayRef> =
+            (0..40i64).map(|i| Arc::new(Int64Array::from_iter_values((0..5000).map(|j| j * 40 + i))) as _).collect();
+        assert_eq!(kth(3, false, false, &pieces), Some(Some(2)));
+    }
+}

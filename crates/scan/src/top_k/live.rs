@@ -1,0 +1,158 @@
+//! What a row must fulfil to be among the first k, as far as is known while they are looked for.
+//!
+//! Scans evaluate it on the columns of the first key, after the predicate and before they decode anything else, so
+//! that of most rows only that key is decoded. It tightens while the scan runs, and never passes over a row that sorts
+//! before the k-th of those that came out.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, Scalar};
+use arrow::compute::kernels::cmp;
+use arrow::compute::{SortOptions, filter, filter_record_batch, is_not_null, is_null, or, prep_null_mask_filter};
+use arrow::datatypes::{DataType, SchemaRef};
+use pushdown::{Expr, Fragment, NamedExpr, Output, Result, SortKey};
+
+use super::{FirstKeys, Threshold};
+use crate::errors::from_arrow;
+use crate::evaluate::Evaluator;
+use crate::output::map_columns;
+use crate::types::is_text;
+
+/// That only the first rows in an order are wanted, for whoever decodes them.
+#[derive(Clone, Debug)]
+pub(crate) struct FirstRows {
+    /// What they are ordered by first, over the columns of the object.
+    pub(crate) key: Expr,
+    order: Vec<SortKey>,
+    k: u64,
+    shared: Arc<Threshold>,
+}
+
+impl FirstRows {
+    /// Of the fragment; `None` if it wants all rows, or if no column decides their order.
+    pub(crate) fn of(fragment: &Fragment, shared: &Arc<Threshold>) -> Option<Self> {
+        let Output::Rows(columns) = &fragment.output else { return None };
+        let first = fragment.order.first()?;
+        let k = fragment.limit.filter(|k| *k > 0)?;
+        let key = computed(first.expr.clone(), columns).filter(|key| !key.columns().is_empty())?;
+        Some(Self { key, order: fragment.order.clone(), k, shared: Arc::clone(shared) })
+    }
+
+    /// The same with the key rewritten to other columns.
+    pub(crate) fn with_key(self, rewrite: impl FnOnce(&Expr) -> Result<Expr>) -> Result<Self> {
+        Ok(Self { key: rewrite(&self.key)?, ..self })
+    }
+
+    /// The condition over batches of `schema`, where the key reads the columns that `place` gives for its own. `None`
+    /// if values of the key's type are not compared.
+    pub(crate) fn bound(
+        &self,
+        schema: &SchemaRef,
+        place: &mut impl FnMut(usize) -> usize,
+    ) -> Result<Option<LiveBound>> {
+        let key = Evaluator::expr(&map_columns(&self.key, place), schema)?;
+        let (Some(first), data_type) = (self.order.first(), key.data_type()) else { return Ok(None) };
+        let compared = (data_type.is_primitive() && !matches!(data_type, DataType::Interval(_)))
+            || is_text(data_type)
+            || *data_type == DataType::Boolean;
+        let (ties, shared) = (self.order.len() > 1, Arc::clone(&self.shared));
+        let order = SortOptions { descending: first.descending, nulls_first: first.nulls_first };
+        Ok(compared.then(|| LiveBound { key, order, ties, shared, seen: None }))
+    }
+
+    /// The same, learning from the keys that pass too: the rows they are of must be among those that come out. For
+    /// scans that evaluate it on many rows before the first of them come out.
+    pub(crate) fn learning_bound(
+        &self,
+        schema: &SchemaRef,
+        place: &mut impl FnMut(usize) -> usize,
+    ) -> Result<Option<LiveBound>> {
+        let bound = self.bound(schema, place)?;
+        let k = usize::try_from(self.k).unwrap_or(usize::MAX);
+        Ok(bound.map(|bound| LiveBound { seen: Some(Mutex::new(FirstKeys::new(bound.order, k))), ..bound }))
+    }
+}
+
+/// `expr` over the columns that `columns` are computed from.
+fn computed(expr: Expr, columns: &[NamedExpr]) -> Option<Expr> {
+    match expr {
+        Expr::Column(index) => columns.get(index).map(|column| column.expr.clone()),
+        other => other.map_children(&mut |child| computed(child, columns).ok_or(())).ok(),
+    }
+}
+
+/// A condition on the first key of an order.
+#[derive(Debug)]
+pub(crate) struct LiveBound {
+    key: Evaluator,
+    order: SortOptions,
+    /// Whether rows that tie with the k-th on this key may sort before it.
+    ties: bool,
+    shared: Arc<Threshold>,
+    /// The first k keys that passed here: of use where many rows pass before the first of them come out.
+    seen: Option<Mutex<FirstKeys>>,
+}
+
+impl LiveBound {
+    /// Which rows may be among the first k. No row of the result is NULL.
+    pub(crate) fn matches(&self, batch: &RecordBatch) -> Result<BooleanArray> {
+        let all = || BooleanArray::from(vec![true; batch.num_rows()]);
+        let known = self.shared.key().filter(|known| known.data_type() == self.key.data_type());
+        if known.is_none() && self.seen.is_none() {
+            return Ok(all());
+        }
+        let keys = self.key.evaluate(batch)?;
+        let matches = known.map_or_else(|| Ok(all()), |known| self.up_to(&keys, known))?;
+        if let Some(seen) = &self.seen {
+            let passed = filter(&keys, &matches).map_err(from_arrow)?;
+            let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+            if !passed.is_empty() {
+                seen.push(passed)?;
+                if let Some(kth) = seen.kth()? {
+                    self.shared.offer_key(&kth, self.order)?;
+                }
+            }
+        }
+        Ok(matches)
+    }
+
+    /// Those of the rows that `passed` names. The key may have no value for others.
+    pub(crate) fn matches_among(&self, batch: &RecordBatch, passed: &BooleanArray) -> Result<BooleanArray> {
+        if passed.true_count() == batch.num_rows() {
+            return self.matches(batch);
+        }
+        let among = self.matches(&filter_record_batch(batch, passed).map_err(from_arrow)?)?;
+        let mut among = among.values().iter();
+        let passed = passed.values().iter();
+        Ok(BooleanArray::from(passed.map(|passed| passed && among.next() == Some(true)).collect::<Vec<bool>>()))
+    }
+
+    /// Which keys sort before the k-th, or tie with it where that counts. Floats are in total order, as they are
+    /// sorted.
+    fn up_to(&self, keys: &ArrayRef, kth: ArrayRef) -> Result<BooleanArray> {
+        if kth.is_null(0) {
+            return match (self.order.nulls_first, self.ties) {
+                (true, true) => is_null(keys).map_err(from_arrow),
+                (true, false) => Ok(BooleanArray::from(vec![false; keys.len()])),
+                (false, true) => Ok(BooleanArray::from(vec![true; keys.len()])),
+                (false, false) => is_not_null(keys).map_err(from_arrow),
+            };
+        }
+        let kth = Scalar::new(kth);
+        let compared = match (self.order.descending, self.ties) {
+            (false, true) => cmp::lt_eq(keys, &kth),
+            (false, false) => cmp::lt(keys, &kth),
+            (true, true) => cmp::gt_eq(keys, &kth),
+            (true, false) => cmp::gt(keys, &kth),
+        };
+        let compared = compared.map_err(from_arrow)?;
+        if compared.null_count() == 0 {
+            return Ok(compared);
+        }
+        let compared = prep_null_mask_filter(&compared);
+        if self.order.nulls_first {
+            return or(&compared, &is_null(keys).map_err(from_arrow)?).map_err(from_arrow);
+        }
+        Ok(compared)
+    }
+}

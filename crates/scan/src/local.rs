@@ -1,14 +1,15 @@
 //! A file on a local disk.
 //!
 //! Reads go to the blocking pool in large aligned blocks. While the caller works on one block the next ones are
-//! being read, so a scan waits for the disk only where the disk is slower than the scan.
+//! being read, so a scan waits for the disk only where the disk is slower than the scan. Blocks are read into the same
+//! few buffers again and again: fresh memory would have to be zeroed and mapped first, and is in no cache.
 
 use std::fs::File;
 use std::io::{Error as IoError, ErrorKind as IoErrorKind};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -55,6 +56,22 @@ impl LocalFile {
         Ok(Self { location, file: Arc::new(file), size })
     }
 
+    /// Reads one block into a buffer of `buffers`.
+    fn read_block(
+        &self,
+        range: Range<u64>,
+        buffers: &Arc<Buffers>,
+    ) -> impl Future<Output = Result<Bytes>> + Send + use<> {
+        let (file, buffers) = (self.clone(), Arc::clone(buffers));
+        let task = spawn_blocking(move || {
+            let mut block = Block { bytes: buffers.take(), length: file.length(&range)?, buffers };
+            let bytes = block.bytes.get_mut(..block.length).ok_or_else(|| Error::internal("a block is too long"))?;
+            file.file.read_exact_at(bytes, range.start).map_err(|error| io_error(&file.location, error))?;
+            Ok(Bytes::from_owner(block))
+        });
+        async move { task.await.map_err(|error| Error::internal(format!("reading a file: {error}")))? }
+    }
+
     fn read(&self, range: Range<u64>) -> impl Future<Output = Result<Bytes>> + Send + use<> {
         let file = self.clone();
         // The read starts now, not when the future is first polled.
@@ -63,11 +80,53 @@ impl LocalFile {
     }
 
     fn read_blocking(&self, range: Range<u64>) -> Result<Bytes> {
-        let length = usize::try_from(range.end.saturating_sub(range.start))
-            .map_err(|_| Error::internal(format!("{}: range {range:?} is too long", self.location)))?;
-        let mut bytes = vec![0; length];
+        let mut bytes = vec![0; self.length(&range)?];
         self.file.read_exact_at(&mut bytes, range.start).map_err(|error| io_error(&self.location, error))?;
         Ok(bytes.into())
+    }
+
+    fn length(&self, range: &Range<u64>) -> Result<usize> {
+        usize::try_from(range.end.saturating_sub(range.start))
+            .map_err(|_| Error::internal(format!("{}: range {range:?} is too long", self.location)))
+    }
+}
+
+/// Buffers of a stream that no block is in.
+#[derive(Debug, Default)]
+struct Buffers(Mutex<Vec<Vec<u8>>>);
+
+impl Buffers {
+    fn take(&self) -> Vec<u8> {
+        let free = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        free.unwrap_or_else(|| vec![0; BLOCK_BYTES as usize])
+    }
+
+    fn give_back(&self, buffer: Vec<u8>) {
+        let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // A caller that holds many blocks at once does not leave all of their memory here.
+        if free.len() <= READ_AHEAD {
+            free.push(buffer);
+        }
+    }
+}
+
+/// A block that was read, whose buffer goes back when nobody needs it any more.
+#[derive(Debug)]
+struct Block {
+    bytes: Vec<u8>,
+    length: usize,
+    buffers: Arc<Buffers>,
+}
+
+impl AsRef<[u8]> for Block {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or_default()
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        self.buffers.give_back(std::mem::take(&mut self.bytes));
     }
 }
 
@@ -100,8 +159,8 @@ impl ObjectReader for LocalFile {
     }
 
     fn stream(&self, range: Range<u64>) -> BoxStream<'static, Result<Bytes>> {
-        let file = self.clone();
-        stream::iter(blocks(range)).map(move |block| file.read(block)).buffered(READ_AHEAD).boxed()
+        let (file, buffers) = (self.clone(), Arc::new(Buffers::default()));
+        stream::iter(blocks(range)).map(move |block| file.read_block(block, &buffers)).buffered(READ_AHEAD).boxed()
     }
 
     fn read_ranges(&self, ranges: Vec<Range<u64>>) -> BoxFuture<'static, Result<Vec<Bytes>>> {
@@ -119,5 +178,22 @@ mod tests {
         let all: Vec<_> = blocks(5..BLOCK_BYTES * 2 + 7).collect();
         assert_eq!(all, [5..BLOCK_BYTES, BLOCK_BYTES..BLOCK_BYTES * 2, BLOCK_BYTES * 2..BLOCK_BYTES * 2 + 7]);
         assert_eq!(blocks(3..3).count(), 0);
+    }
+
+    #[tokio::test]
+    async fn buffers_are_used_again_and_a_block_keeps_its_bytes() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let bytes: Vec<u8> = (0..BLOCK_BYTES * 5 + 3).map(|at| (at / 1000) as u8).collect();
+        std::fs::write(file.path(), &bytes).unwrap();
+        let file = LocalFile::open(file.path(), "f").unwrap();
+        let all: Vec<Bytes> = file.stream(7..file.size()).try_collect().await.unwrap();
+        assert!(all.iter().flatten().eq(bytes.iter().skip(7)));
+        let buffers = Arc::new(Buffers::default());
+        let first = file.read_block(0..BLOCK_BYTES, &buffers).await.unwrap();
+        let place = first.as_ptr();
+        let kept = file.read_block(BLOCK_BYTES..BLOCK_BYTES + 5, &buffers).await.unwrap();
+        drop(first);
+        let third = file.read_block(0..10, &buffers).await.unwrap();
+        assert_eq!((third.as_ptr(), third.as_ref(), kept.len()), (place, &bytes[..10], 5));
     }
 }

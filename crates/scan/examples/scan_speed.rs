@@ -2,7 +2,8 @@
 //!
 //! `cargo run --release -p pushdowndb-scan --example scan_speed -- FILE.csv [scale]` generates the file if it does not
 //! exist; a third argument picks the lines whose name contains it. Each line is the best of five runs over the file
-//! in memory. With `disk` as the third argument the file is read from disk instead, and the peak memory shown.
+//! in memory. With `disk` as the third argument, before the name, the file is read from disk instead, and the peak memory
+//! shown.
 
 use std::error::Error;
 use std::io::{BufWriter, Write};
@@ -32,7 +33,7 @@ async fn main() -> Result<()> {
     }
     let only = args.next().unwrap_or_default();
     if only == "disk" {
-        return from_disk(&path).await;
+        return from_disk(&path, &args.next().unwrap_or_default()).await;
     }
     let bytes = Bytes::from(std::fs::read(&path)?);
     println!("{path}: {:.1} MB", bytes.len() as f64 / 1e6);
@@ -65,8 +66,8 @@ fn report(name: &str, bytes: usize, seconds: f64, rows: usize) {
 }
 
 /// Each fragment once over the file on disk.
-async fn from_disk(path: &str) -> Result<()> {
-    for (name, fragment) in fragments() {
+async fn from_disk(path: &str, only: &str) -> Result<()> {
+    for (name, fragment) in fragments().into_iter().filter(|(name, _)| name.contains(only)) {
         let file = LocalFile::open(path, path)?;
         let size = usize::try_from(file.size())?;
         let start = Instant::now();
@@ -157,13 +158,36 @@ fn fragments() -> Vec<(&'static str, Fragment)> {
     };
     let price = Expr::compare(CompareOp::LtEq, cast("l_extendedprice", DataType::Decimal128(15, 2)), decimal(94_300));
     let as_text = Fragment::all(Format::Csv(CsvOptions::default()), text);
+    let like = Expr::Like {
+        expr: Box::new(column("l_comment")),
+        pattern: Box::new(Expr::text("%special requests%")),
+        escape: None,
+        negated: false,
+        case_insensitive: false,
+    };
+    // September 1995.
+    let between = |from, to| {
+        compare(CompareOp::GtEq, "l_shipdate", Expr::Literal(from)).and(compare(
+            CompareOp::Lt,
+            "l_shipdate",
+            Expr::Literal(to),
+        ))
+    };
+    let month = between(Literal::Date(9_374), Literal::Date(9_404));
+    let text_month = between(Literal::Utf8("1995-09-01".into()), Literal::Utf8("1995-10-01".into()));
     vec![
-        ("count(*)", Fragment { output: Output::scalar(vec![count]), ..all.clone() }),
+        ("count(*)", Fragment { output: Output::scalar(vec![count.clone()]), ..all.clone() }),
         (
             "price <= 943.00, all columns",
             Fragment { predicate: Some(compare(CompareOp::LtEq, "l_extendedprice", decimal(94_300))), ..all.clone() },
         ),
         ("same as S3 Select sends it", Fragment { predicate: Some(price), ..as_text.clone() }),
+        ("LIKE", Fragment { predicate: Some(like), output: Output::scalar(vec![count.clone()]), ..all.clone() }),
+        ("month", Fragment { predicate: Some(month), output: Output::scalar(vec![count.clone()]), ..all.clone() }),
+        (
+            "month as text",
+            Fragment { predicate: Some(text_month), output: Output::scalar(vec![count.clone()]), ..as_text.clone() },
+        ),
         ("Q6", Fragment { predicate: Some(q6), output: Output::scalar(vec![sum]), ..all.clone() }),
         ("Q1 rows (7 columns, 98 %)", Fragment { predicate: Some(q1), output: first(6), ..all.clone() }),
         ("all columns", all.clone()),

@@ -16,15 +16,15 @@ use crate::ObjectReader;
 use crate::Spawner;
 use crate::csv::{CsvPlan, CsvScan};
 use crate::errors::from_arrow;
-use crate::evaluate::Evaluator;
 use crate::json::JsonScan;
 use crate::limits;
 use crate::lower::check_depth;
+use crate::matcher::Matching;
 use crate::output::{Sink, columns_of, map_columns, map_output, result_schema};
 use crate::parquet::{ParquetScan, Wanted};
 use crate::positions::{Extent, POSITION_COLUMNS, with_positions};
 use crate::top_k::{FirstRows, Threshold};
-use crate::zones::{ZoneColumn, ZoneRecorder, Zones, wants_keys};
+use crate::zones::{ZoneColumn, ZoneRecorder, Zones, decides, wants_keys};
 
 /// What a scan has done so far. Shared: it can be read while the scan runs.
 #[derive(Debug, Default)]
@@ -63,6 +63,8 @@ pub struct ScanOptions {
     pub threshold: Arc<Threshold>,
     /// What is known of the object's values. The scan passes over what that rules out, and adds what it sees.
     pub zones: Option<Arc<Zones>>,
+    /// Whether text is searched for bytes that a record must hold to pass.
+    pub matching: Matching,
     /// Starts what the scan does beside itself.
     pub spawner: Spawner,
 }
@@ -75,6 +77,7 @@ impl Default for ScanOptions {
             row_group_bytes: u64::MAX,
             partial_group_bytes: None,
             zones: None,
+            matching: Matching::default(),
             spawner: Spawner::default(),
             threshold: Arc::default(),
         }
@@ -186,8 +189,7 @@ impl Source {
         };
         let (schema, predicate, output) = narrow(fragment)?;
         if let Format::Json(json) = format {
-            let evaluator = predicate.as_ref().map(|p| Evaluator::predicate(p, &schema)).transpose()?;
-            let mut scan = JsonScan::new(&schema, evaluator, json, reader, extent, options, counters)?;
+            let mut scan = JsonScan::new(&schema, predicate.as_ref(), json, reader, extent, options, counters)?;
             if let (Some(zones), Some(predicate), Extent::Range(_)) = (&options.zones, &predicate, extent)
                 && can_be_zoned(fragment)
             {
@@ -314,6 +316,9 @@ fn json_column(field: &Field, options: &JsonOptions) -> ZoneColumn {
 /// Has the scan leave behind what it sees of the columns that its predicate reads.
 fn note_zones(scan: &mut JsonScan, zones: &Arc<Zones>, predicate: &Expr, schema: &Schema, options: &JsonOptions) {
     let columns = predicate.columns();
+    if !columns.iter().any(|column| decides(predicate, *column, schema)) {
+        return;
+    }
     let observed = columns.iter().filter_map(|index| {
         let column = json_column(schema.fields().get(*index)?, options);
         let keys = wants_keys(predicate, *index, &column.field);

@@ -300,6 +300,18 @@ pub(crate) fn wants_keys(condition: &Expr, column: usize, field: &Field) -> bool
     }
 }
 
+/// Whether zones of the column could ever rule out records for which the condition, over columns of `schema`, is TRUE.
+pub(crate) fn decides(condition: &Expr, column: usize, schema: &Schema) -> bool {
+    match condition {
+        Expr::And(all) | Expr::Or(all) => all.iter().any(|part| decides(part, column, schema)),
+        Expr::Not(_) | Expr::IsNull(_) => condition.columns() == [column],
+        atom => {
+            let keys = schema.fields().get(column).is_some_and(|field| wants_keys(atom, column, field));
+            keys || (atom.columns() == [column] && possible(atom, schema).is_some())
+        }
+    }
+}
+
 fn rule_out(may_match: &mut [bool], more: impl IntoIterator<Item = bool>) {
     for (may, also) in may_match.iter_mut().zip(more) {
         *may &= also;
@@ -378,6 +390,10 @@ impl ZoneRecorder {
 
     /// Whether something is still to be learned of records that begin in here. If so, all of them must be taken in.
     pub(crate) fn wants(&mut self, range: &Range<u64>) -> bool {
+        // What is learned would not be kept.
+        if self.zones.size_bytes() >= OBJECT_BYTES / 16 * 15 {
+            return self.columns.iter().any(|gathering| gathering.open.is_some());
+        }
         let zones = &self.zones;
         self.columns.iter_mut().any(|gathering| gathering.wants(zones, range))
     }

@@ -10,6 +10,7 @@ use arrow::datatypes::{DataType, Field, Schema};
 use pushdown::{CsvOptions, Error, Expr, Function, Literal, Result};
 
 use crate::coerce::casts_from_text;
+use crate::matcher::Stored;
 use crate::text::columns::{ColumnBuilder, Nulls, Spelling, builder};
 use crate::types::is_text;
 use crate::zones::ZoneColumn;
@@ -35,6 +36,17 @@ impl DecodedColumn {
         ZoneColumn {
             key: format!("{self:?} {options:?}").into(),
             field: Field::new(&self.name, self.data_type.clone(), self.nullable()),
+        }
+    }
+
+    /// How values stand in the text, if every spelling of one has bytes in common.
+    pub(crate) fn stored(&self) -> Option<Stored> {
+        match &self.data_type {
+            text if is_text(text) => Some(Stored::Text),
+            // A cast takes other spellings, too.
+            DataType::Date32 if self.spelling == Spelling::Declared => Some(Stored::Date),
+            number if number.is_integer() => Some(Stored::Integer),
+            _ => None,
         }
     }
 

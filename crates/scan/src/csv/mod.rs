@@ -21,9 +21,10 @@ pub(crate) use plan::CsvPlan;
 pub(crate) use rewrite::Rewriter;
 pub use rows::{REST, rest_fields};
 
+use crate::matcher::Matcher;
 use crate::positions::{Extent, Parts};
 use crate::scan::can_be_zoned;
-use crate::text::records::{TextInput, TextOptions};
+use crate::text::records::{Candidates, TextInput, TextOptions};
 use crate::{ObjectReader, ScanCounters, ScanOptions};
 use rows::CsvRows;
 use tokenize::Dialect;
@@ -32,6 +33,9 @@ use tokenize::Dialect;
 pub(crate) struct CsvScan {
     input: TextInput,
     rows: CsvRows,
+    /// Looks for records that may pass, and those it has found.
+    matcher: Option<Matcher>,
+    candidates: Candidates,
     /// What is scanned instead of all of the object, and how its text is opened.
     parts: Option<(Parts, Arc<dyn ObjectReader>, usize)>,
     /// Bytes are counted where they are read: they are not the ones that are cut here.
@@ -91,8 +95,11 @@ impl CsvScan {
         if let Some(zones) = scan.zones.as_ref().filter(|_| parts.is_none() && can_be_zoned(fragment)) {
             rows.note_zones(zones, options, begin);
         }
+        // Where every record has a place, and where they were picked already, nothing is left to be found.
+        let matcher = rows.matcher(scan.matching).filter(|_| matches!(extent, Extent::Range(_)));
+        let candidates = Candidates::default();
         let counted = options.compression != Compression::None || canonical.is_some();
-        Ok((Self { input, rows, parts, counted, done: false, counters }, output))
+        Ok((Self { input, rows, matcher, candidates, parts, counted, done: false, counters }, output))
     }
 
     /// The schema of the batches.
@@ -118,7 +125,10 @@ impl CsvScan {
                 self.rows.finish_zones(self.input.range.end.min(self.input.buffer.offset()));
                 return self.rows.take();
             }
-            let advance = self.rows.advance(&self.input.buffer, self.input.range.end, None)?;
+            self.search();
+            let buffer = &self.input.buffer;
+            let candidates = Some(&mut self.candidates).filter(|found| found.searched > buffer.offset());
+            let advance = self.rows.advance(buffer, self.input.range.end, candidates)?;
             if advance.bytes > 0 {
                 self.input.buffer.consume(advance.bytes);
                 self.input.buffer.narrow();
@@ -136,6 +146,18 @@ impl CsvScan {
                 self.input.fill().await?;
                 tokio::task::yield_now().await;
             }
+        }
+    }
+
+    /// Looks for candidates in text that was not searched yet.
+    fn search(&mut self) {
+        let buffer = &self.input.buffer;
+        if let Some(matcher) = &mut self.matcher
+            && self.candidates.searched <= buffer.offset()
+            && self.rows.takes_candidates(buffer)
+        {
+            let Candidates { starts, searched } = &mut self.candidates;
+            *searched = matcher.search(buffer.text(), buffer.offset(), buffer.is_whole(), starts).unwrap_or(0);
         }
     }
 }

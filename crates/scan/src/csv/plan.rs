@@ -11,10 +11,12 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use pushdown::{CsvOptions, Expr, Fragment, Output, Result};
 
 use super::fuse::{DecodedColumn, Fuser};
+use super::tokenize::Dialect;
 use crate::evaluate::Evaluator;
+use crate::matcher::{Marks, Matcher, Matching};
 use crate::output::{columns_of, map_columns, map_output};
 use crate::top_k::{FirstRows, LiveBound, Threshold};
-use crate::zones::{ZoneColumn, wants_keys};
+use crate::zones::{ZoneColumn, decides, wants_keys};
 
 /// The plan of a scan.
 pub(crate) struct CsvPlan {
@@ -81,16 +83,31 @@ impl CsvPlan {
         Some((self.condition.as_ref()?, self.decoded.iter().map(|column| column.zoned(options)).collect()))
     }
 
-    /// The columns that the first stage decodes of all records, each with whether its keys are of use.
+    /// The columns that the first stage decodes of all records, each with whether its keys are of use; none of them if
+    /// no zone of any could be.
     pub(crate) fn observed(&self, options: &CsvOptions) -> Vec<(ZoneColumn, bool)> {
         let (Some(condition), Some(stage)) = (&self.condition, self.stages.first()) else { return vec![] };
+        let schema = schema_of(&self.decoded);
+        let mut any = false;
         let observed = stage.columns.iter().map(|column| {
             let place = self.decoded.iter().position(|other| other == column);
             let zoned = column.zoned(options);
+            any |= place.is_some_and(|place| decides(condition, place, &schema));
             let keys = place.is_some_and(|place| wants_keys(condition, place, &zoned.field));
             (zoned, keys)
         });
-        observed.collect()
+        let observed: Vec<_> = observed.collect();
+        if any { observed } else { vec![] }
+    }
+
+    /// What finds the records that may pass before they are cut, in a scan that begins at byte `start` of the text.
+    pub(crate) fn matcher(&self, dialect: &Dialect, start: u64, matching: Matching) -> Option<Matcher> {
+        let terminator = dialect.cut_at()?;
+        let quoting = dialect.quoting;
+        let quote = quoting.map(|quoting| quoting.quote);
+        let marks = Marks::csv(terminator, dialect.delimiter, quote, quoting.and_then(|quoting| quoting.escape));
+        let stored = |column: usize| self.decoded.get(column).and_then(DecodedColumn::stored);
+        Matcher::new(self.condition.as_ref()?, &stored, marks, start, matching)
     }
 
     /// The fields that stages read, and those that only the output reads, ascending; the former hold all that lie

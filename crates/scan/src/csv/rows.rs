@@ -15,6 +15,7 @@ use super::tokenize::{Dialect, Line, Malformed, tokenize_fields};
 use crate::ScanOptions;
 use crate::errors::from_arrow;
 use crate::limits::{BATCH_TEXT_BYTES, GROUP_RECORDS};
+use crate::matcher::{Matcher, Matching};
 use crate::output::record_batch;
 use crate::positions::{Positions, with_positions};
 use crate::text::columns::{BadField, ColumnBuilder, Spelling};
@@ -136,6 +137,11 @@ impl CsvRows {
         self.positions = Some(Positions::default());
     }
 
+    /// What finds the records that may pass before they are cut.
+    pub(crate) fn matcher(&self, matching: Matching) -> Option<Matcher> {
+        self.plan.matcher(&self.dialect, self.begin, matching)
+    }
+
     /// Leaves behind in `zones` what is seen of the records from byte `from` on.
     pub(crate) fn note_zones(&mut self, zones: &Arc<Zones>, options: &CsvOptions, from: u64) {
         self.zones = ZoneRecorder::new(zones, self.plan.observed(options), from);
@@ -179,10 +185,9 @@ impl CsvRows {
         end: u64,
         candidates: Option<&mut Candidates>,
     ) -> Result<Advance> {
-        let is_inside = !self.header && buffer.offset() >= self.begin.max(1);
-        let learns = self.zones.as_mut().is_some_and(|zones| zones.wants(&buffer.range()));
+        let learns = self.learns(buffer);
         let (bytes, foreign) = match candidates {
-            Some(candidates) if is_inside && !learns && candidates.searched > buffer.offset() => {
+            Some(candidates) if self.is_inside(buffer) && !learns && candidates.searched > buffer.offset() => {
                 (self.cut_candidates(buffer, end, candidates)?, 0)
             }
             _ => self.cut(buffer, end)?,
@@ -192,6 +197,21 @@ impl CsvRows {
             self.evaluate(buffer, learns)?;
         }
         Ok(Advance { bytes, scanned: (bytes - foreign) as u64, records })
+    }
+
+    /// Whether candidates are of use in the text at hand.
+    pub(crate) fn takes_candidates(&mut self, buffer: &TextBuffer) -> bool {
+        self.is_inside(buffer) && !self.learns(buffer)
+    }
+
+    /// Whether the header and the records before the range were passed.
+    fn is_inside(&self, buffer: &TextBuffer) -> bool {
+        !self.header && buffer.offset() >= self.begin.max(1)
+    }
+
+    /// Whether zones are still to be learned.
+    fn learns(&mut self, buffer: &TextBuffer) -> bool {
+        self.zones.as_mut().is_some_and(|zones| zones.wants(&buffer.range()))
     }
 
     /// Cuts the group's records and the fields wanted of all of them. Gives the bytes that are done with, and how

@@ -10,15 +10,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef};
 use bytes::Bytes;
-use pushdown::{Compression, Error, JsonOptions, JsonShape, Result};
+use pushdown::{Compression, Error, Expr, JsonOptions, JsonShape, Result};
 
 use crate::evaluate::Evaluator;
 use crate::limits::GROUP_RECORDS;
+use crate::matcher::{Marks, Matcher, Matching, Stored};
 use crate::output::record_batch;
 use crate::positions::{Extent, Parts, Positions, with_positions};
-use crate::text::records::{TextInput, TextOptions, too_long};
+use crate::text::records::{Candidates, TextInput, TextOptions, too_long};
+use crate::types::is_text;
 use crate::zones::ZoneRecorder;
 use crate::{ObjectReader, ScanCounters, ScanOptions};
 use raw::RawRecords;
@@ -33,6 +35,9 @@ pub(crate) struct JsonScan {
     input: TextInput,
     cutter: Cutter,
     cut: Cut,
+    /// Looks for lines that may pass, and those it has found.
+    matcher: Option<Matcher>,
+    candidates: Candidates,
     decode: Decode,
     predicate: Option<Evaluator>,
     group: usize,
@@ -47,6 +52,22 @@ pub(crate) struct JsonScan {
     counters: Arc<ScanCounters>,
 }
 
+/// What finds the lines that may pass before they are decoded.
+fn matcher(
+    predicate: &Expr,
+    schema: &SchemaRef,
+    options: &JsonOptions,
+    start: u64,
+    matching: Matching,
+) -> Option<Matcher> {
+    let stored = |column: usize| match schema.fields().get(column)?.data_type() {
+        text if is_text(text) => Some(Stored::Text),
+        DataType::Date32 if !options.raw_tokens => Some(Stored::Date),
+        _ => None,
+    };
+    Matcher::new(predicate, &stored, Marks::json(), start, matching)
+}
+
 enum Decode {
     Typed(TypedRecords),
     Raw(RawRecords),
@@ -55,7 +76,7 @@ enum Decode {
 impl JsonScan {
     pub(crate) fn new(
         schema: &SchemaRef,
-        predicate: Option<Evaluator>,
+        predicate: Option<&Expr>,
         options: &JsonOptions,
         reader: Arc<dyn ObjectReader>,
         extent: &Extent,
@@ -63,6 +84,7 @@ impl JsonScan {
         counters: Arc<ScanCounters>,
     ) -> Result<Self> {
         let location = reader.location().to_owned();
+        let evaluator = predicate.map(|predicate| Evaluator::predicate(predicate, schema)).transpose()?;
         let cut_at = (options.shape == JsonShape::Lines).then_some(b'\n');
         let decode = if options.raw_tokens {
             Decode::Raw(RawRecords::new(schema)?)
@@ -84,14 +106,19 @@ impl JsonScan {
                 (nothing, Some((parts, reader)))
             }
         };
+        let matcher = predicate
+            .filter(|_| cut_at.is_some() && matches!(extent, Extent::Range(_)))
+            .and_then(|predicate| matcher(predicate, schema, options, input.range.start, scan.matching));
         let from = if options.raw_tokens { options.from.as_slice() } else { &[] };
         Ok(Self {
             location,
             input,
             cutter: Cutter::new(options.shape, from, !options.raw_tokens),
             cut: Cut::default(),
+            matcher,
+            candidates: Candidates::default(),
             decode,
-            predicate,
+            predicate: evaluator,
             group: GROUP_RECORDS.min(scan.batch_rows.max(1)),
             record_bytes: scan.record_bytes,
             compressed: options.compression != Compression::None,
@@ -144,8 +171,8 @@ impl JsonScan {
                 }
                 continue;
             }
-            let stop = usize::try_from(self.input.range.end.saturating_sub(offset)).unwrap_or(usize::MAX);
-            self.cutter.cut(self.input.buffer.text(), whole, stop, self.group, &mut self.cut).map_err(|at| {
+            let learns = self.learns();
+            self.cut(learns).map_err(|at| {
                 Error::invalid(format!("{}, byte {}: the text is not JSON", self.location, offset + at as u64))
                     .with_code("JSONParsingError")
             })?;
@@ -174,7 +201,7 @@ impl JsonScan {
                 continue;
             }
             let batch = if self.cut.records.is_empty() { None } else { Some(self.decode()?) };
-            if let (Some(batch), Some((zones, columns))) = (&batch, &mut self.zones) {
+            if let (Some(batch), Some((zones, columns))) = (&batch, self.zones.as_mut().filter(|_| learns)) {
                 let starts: Vec<u64> = self.cut.records.iter().map(|record| offset + record.start as u64).collect();
                 let arrays: Vec<_> =
                     columns.iter().filter_map(|column| batch.columns().get(*column).cloned()).collect();
@@ -193,6 +220,31 @@ impl JsonScan {
                 return Ok(Some(batch));
             }
         }
+    }
+
+    /// Whether zones are still to be learned from the text at hand, and thus from all of its records.
+    fn learns(&mut self) -> bool {
+        let text = self.input.buffer.range();
+        self.zones.as_mut().is_some_and(|(zones, _)| zones.wants(&text))
+    }
+
+    /// Cuts the next records: those of all lines, or only of those that may pass unless zones learn from them. Gives
+    /// where the text is malformed.
+    fn cut(&mut self, learns: bool) -> Result<(), usize> {
+        let (buffer, end) = (&self.input.buffer, self.input.range.end);
+        let (text, offset, whole) = (buffer.text(), buffer.offset(), buffer.is_whole());
+        if let Some(matcher) = self.matcher.as_mut().filter(|_| !learns) {
+            let Candidates { starts, searched } = &mut self.candidates;
+            if *searched <= offset {
+                *searched = matcher.search(text, offset, whole, starts).unwrap_or(0);
+            }
+            if *searched > offset {
+                let (extent, found) = ((offset, end), &mut self.candidates);
+                return self.cutter.cut_candidates(text, extent, whole, self.group, found, &mut self.cut);
+            }
+        }
+        let stop = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX);
+        self.cutter.cut(text, whole, stop, self.group, &mut self.cut)
     }
 
     /// Counts bytes that belong to the range, where they are not counted as they are read.

@@ -7,6 +7,7 @@ use pushdown::{JsonShape, JsonStep};
 
 use super::descend::{Descent, Found};
 use super::token::skip_blanks;
+use crate::text::records::Candidates;
 
 /// Cuts text into records.
 pub(crate) struct Cutter {
@@ -61,14 +62,7 @@ impl Cutter {
         while into.records.len() < most && into.consumed < stop {
             let at = into.consumed;
             let next = match self.shape {
-                JsonShape::Lines if self.descent.is_empty() => line(text, at, whole),
-                JsonShape::Lines => match line(text, at, whole) {
-                    Some((Some(record), end)) => {
-                        within(&mut self.descent, text, record, &mut into.records)?;
-                        Some((None, end))
-                    }
-                    other => other,
-                },
+                JsonShape::Lines => self.line(text, at, whole, &mut into.records)?.map(|end| (None, end)),
                 JsonShape::Document if self.descent.is_empty() => match self.mark(text, at)? {
                     Some(end) => Some((None, end)),
                     None => value(text, at, whole),
@@ -93,6 +87,56 @@ impl Cutter {
             into.records.extend(record);
         }
         Ok(())
+    }
+
+    /// [`Self::cut`] of lines, and only of those that begin where `candidates` say, which are taken from them. `text`
+    /// begins at byte `offset` of the object's text, and records that begin from `end` on are not wanted.
+    pub(crate) fn cut_candidates(
+        &mut self,
+        text: &[u8],
+        (offset, end): (u64, u64),
+        whole: bool,
+        most: usize,
+        candidates: &mut Candidates,
+        into: &mut Cut,
+    ) -> Result<(), usize> {
+        into.records.clear();
+        into.consumed = 0;
+        let place = |at: u64| usize::try_from(at.saturating_sub(offset)).unwrap_or(usize::MAX);
+        while into.records.len() < most {
+            let Some(start) = candidates.starts.pop_front_if(|start| *start < end) else {
+                // On to the first line that was not searched, or that is not wanted.
+                let beyond = place(candidates.searched.min(end));
+                let next = beyond.checked_sub(1).map_or(0, |before| {
+                    let end = text.get(before..).and_then(|rest| memchr(b'\n', rest));
+                    end.map_or(text.len(), |end| before + end + 1)
+                });
+                into.consumed = next.max(into.consumed);
+                break;
+            };
+            if start < offset {
+                continue;
+            }
+            let Some(next) = self.line(text, place(start), whole, &mut into.records)? else { break };
+            into.consumed = next;
+        }
+        Ok(())
+    }
+
+    /// The records of the line at `at`, and where the next one begins; `None` if it is not complete.
+    fn line(
+        &mut self,
+        text: &[u8],
+        at: usize,
+        whole: bool,
+        into: &mut Vec<Range<usize>>,
+    ) -> Result<Option<usize>, usize> {
+        let Some((record, end)) = line(text, at, whole) else { return Ok(None) };
+        match record {
+            Some(record) if !self.descent.is_empty() => within(&mut self.descent, text, record, into)?,
+            record => into.extend(record),
+        }
+        Ok(Some(end))
     }
 
     /// Whether the text may end here.

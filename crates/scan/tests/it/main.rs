@@ -9,6 +9,7 @@ mod groups;
 mod hostile;
 mod json;
 mod json_paths;
+mod matching;
 mod parquet;
 mod parquet_types;
 mod positions;

@@ -1,0 +1,200 @@
+//! Whether a search pays, and with which needles.
+//!
+//! A search reads every byte once and spares the exact filter the records without a hit. It pays where these are most
+//! of them: YourSQL filters early where less than 30 % are left (Section 3.2.1). A sample of the text tells, and so
+//! does every stretch that is searched.
+
+use std::collections::VecDeque;
+
+use memchr::memrchr;
+use pushdown::Expr;
+
+use super::derive::{Stored, required};
+use super::search::{Marks, Search};
+
+/// Whether scans of text look for bytes that a record must hold before they decode it. What a scan answers is the same;
+/// but a malformed record that cannot pass is found only where it is decoded.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Matching {
+    /// Where it pays, and never at the beginning: of small objects every record is decoded.
+    #[default]
+    Sampled,
+    /// Wherever it can be done.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// Text at the beginning of a scan that is not searched.
+const BEGINNING: u64 = 256 * 1024;
+
+/// How much text is a sample.
+const SAMPLE: usize = 128 * 1024;
+
+/// Searching begins where hits are less than so many hundredths of the text.
+const SPARSE: usize = 25;
+
+/// It ends where they are more.
+const DENSE: usize = 35;
+
+/// After which text it is tried again; twice as much each time.
+const PAUSE: u64 = 8 * 1024 * 1024;
+
+/// The longest pause.
+const LONGEST_PAUSE: u64 = 256 * 1024 * 1024;
+
+/// Finds the records that may pass, where that pays.
+#[derive(Debug)]
+pub(crate) struct Matcher {
+    marks: Marks,
+    /// One for each set of needles.
+    searches: Vec<Search>,
+    always: bool,
+    state: State,
+    pause: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// No search before this byte of the text.
+    Resting(u64),
+    /// With the needles of this set.
+    Searching(usize),
+}
+
+impl Matcher {
+    /// For a predicate over columns of which `stored` tells how they stand in the text, for a scan that begins at `start`;
+    /// `None` if there is nothing to look for.
+    pub(crate) fn new(
+        predicate: &Expr,
+        stored: &dyn Fn(usize) -> Option<Stored>,
+        marks: Marks,
+        start: u64,
+        matching: Matching,
+    ) -> Option<Self> {
+        if matching == Matching::Never {
+            return None;
+        }
+        let sets = required(predicate, stored, &|byte| marks.breaks(byte));
+        let searches: Vec<Search> = sets.into_iter().filter_map(Search::new).collect();
+        let always = matching == Matching::Always;
+        let state = if always { State::Searching(0) } else { State::Resting(start.saturating_add(BEGINNING)) };
+        (!searches.is_empty()).then_some(Self { marks, searches, always, state, pause: PAUSE })
+    }
+
+    /// Looks through the complete lines of `text`, which begins with a line at byte `offset` of the object's text and is
+    /// `whole` if nothing comes after it. Gives where the searched lines end and has in `starts` where those begin that
+    /// may pass; `None` if it is not worth it here.
+    pub(crate) fn search(&mut self, text: &[u8], offset: u64, whole: bool, starts: &mut VecDeque<u64>) -> Option<u64> {
+        starts.clear();
+        if let State::Resting(until) = self.state
+            && offset < until
+        {
+            return None;
+        }
+        let lines = if whole { text } else { text.get(..=memrchr(self.marks.terminator(), text)?)? };
+        let chosen = match self.state {
+            State::Searching(chosen) => chosen,
+            State::Resting(_) => self.choose(lines, offset)?,
+        };
+        let hits = self.searches.get_mut(chosen)?.lines(lines, offset, &self.marks, starts);
+        if hits > lines.len() / 100 * DENSE {
+            self.rest(offset);
+        } else {
+            self.state = State::Searching(chosen);
+        }
+        Some(offset + lines.len() as u64)
+    }
+
+    /// The needles with the fewest hits in a sample of these lines, if they are few.
+    fn choose(&mut self, lines: &[u8], offset: u64) -> Option<usize> {
+        let end = lines
+            .get(..SAMPLE)
+            .and_then(|sample| memrchr(self.marks.terminator(), sample))
+            .map_or(lines.len(), |at| at + 1);
+        let sample = lines.get(..end)?;
+        let mut unused = VecDeque::new();
+        let mut hits = |search: &mut Search| {
+            unused.clear();
+            (search.lines(sample, offset, &self.marks, &mut unused), search.size())
+        };
+        let all = self.searches.iter_mut().map(&mut hits).enumerate();
+        let (best, (bytes, _)) = all.min_by_key(|(_, hits)| *hits)?;
+        if bytes > sample.len() / 100 * SPARSE {
+            self.rest(offset);
+            return None;
+        }
+        self.pause = PAUSE;
+        Some(best)
+    }
+
+    /// No more searching for a while.
+    fn rest(&mut self, offset: u64) {
+        if !self.always {
+            self.state = State::Resting(offset.saturating_add(self.pause));
+            self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pushdown::CompareOp;
+
+    use super::*;
+
+    fn equal(column: usize, value: &str) -> Expr {
+        Expr::compare(CompareOp::Eq, Expr::Column(column), Expr::text(value))
+    }
+
+    fn matcher(predicate: &Expr, matching: Matching) -> Option<Matcher> {
+        let marks = Marks::csv(b'\n', b',', Some(b'"'), None);
+        Matcher::new(predicate, &|_| Some(Stored::Text), marks, 0, matching)
+    }
+
+    /// Whether each block of text, in turn, is searched, and how many lines of it may pass.
+    fn run(matcher: &mut Matcher, blocks: &[&str]) -> Vec<Option<usize>> {
+        let (mut offset, mut starts) = (0, VecDeque::new());
+        let mut search = |block: &&str| {
+            let searched = matcher.search(block.as_bytes(), offset, false, &mut starts);
+            offset += block.len() as u64;
+            assert!(searched.is_none_or(|end| end == offset));
+            searched.map(|_| starts.len())
+        };
+        blocks.iter().map(&mut search).collect()
+    }
+
+    #[test]
+    fn the_set_with_the_fewest_hits_is_taken() {
+        let block = format!("{}rare\n", "frequent\n".repeat(60_000));
+        let mut matcher = matcher(&equal(0, "frequent").and(equal(1, "rare")), Matching::Sampled).unwrap();
+        assert_eq!(run(&mut matcher, &[&block, &block]), [None, Some(1)]);
+    }
+
+    #[test]
+    fn searching_stops_where_hits_are_dense_and_is_tried_again() {
+        let (dense, sparse) = ("special\n".repeat(140_000), "ordinary\n".repeat(130_000));
+        let mut matcher = matcher(&equal(0, "special"), Matching::Sampled).unwrap();
+        let mut blocks = vec![sparse.as_str(), &sparse, &dense];
+        blocks.extend([sparse.as_str(); 9]);
+        let outcomes = run(&mut matcher, &blocks);
+        // The beginning, then no hits, then a block full of them, and a pause of 8 MiB.
+        assert_eq!(outcomes[..5], [None, Some(0), Some(140_000), None, None]);
+        assert_eq!(outcomes.last(), Some(&Some(0)));
+    }
+
+    #[test]
+    fn the_beginning_is_searched_only_on_request() {
+        let text = "ordinary\nspecial\ncut of";
+        assert_eq!(run(&mut matcher(&equal(0, "special"), Matching::Sampled).unwrap(), &[text]), [None]);
+        let mut starts = VecDeque::new();
+        let mut always = matcher(&equal(0, "special"), Matching::Always).unwrap();
+        assert_eq!(always.search(text.as_bytes(), 5, false, &mut starts), Some(5 + 17));
+        assert_eq!(starts, [14]);
+        assert_eq!(always.search(b"cut off", 22, false, &mut starts), None);
+        assert_eq!(always.search(b"special", 22, true, &mut starts), Some(29));
+        assert_eq!(starts, [22]);
+        assert!(matcher(&equal(0, "special"), Matching::Never).is_none());
+        assert!(matcher(&equal(0, "s"), Matching::Always).is_none());
+    }
+}

@@ -1,0 +1,332 @@
+//! Blocks of text to the records in them that may pass.
+//!
+//! A block is searched in stretches of whole lines that fit into the fastest cache, because each is read twice: once
+//! for needles, with [`memchr::memmem`] or, for several without a common beginning, Teddy of `aho-corasick`, and once
+//! for the marks that could tear a needle apart. Only text in which every terminator ends a record can be searched.
+
+use std::collections::VecDeque;
+
+use aho_corasick::AhoCorasick;
+use aho_corasick::packed;
+use memchr::{memchr, memchr_iter, memchr2_iter, memmem, memrchr};
+
+use super::derive::{After, Needle, Needles};
+
+/// Bytes searched at a time.
+const STRETCH: usize = 24 * 1024;
+
+/// Needles with so long a beginning in common are found by it.
+const COMMON: usize = 3;
+
+/// The marks of a text by which its lines and values are told apart.
+#[derive(Clone, Debug)]
+pub(crate) struct Marks {
+    /// Ends every line.
+    terminator: u8,
+    /// Bytes that may not be as they are in a value, or end it.
+    breaks: [bool; 256],
+    torn: Torn,
+}
+
+/// What may stand between the characters of a value that are next to each other.
+#[derive(Clone, Copy, Debug)]
+enum Torn {
+    Never,
+    /// A closing quote, or an escape before an ordinary character.
+    Quotes {
+        quote: u8,
+        escape: Option<u8>,
+    },
+    /// A backslash: any character may be written as `\u` and its number.
+    Backslash,
+}
+
+impl Marks {
+    /// Of CSV.
+    pub(crate) fn csv(terminator: u8, delimiter: u8, quote: Option<u8>, escape: Option<u8>) -> Self {
+        let torn = match quote {
+            Some(quote) => Torn::Quotes { quote, escape },
+            None => Torn::Never,
+        };
+        let escape = quote.and(escape);
+        Self::new(terminator, &[Some(delimiter), quote, escape], torn)
+    }
+
+    /// Of JSON lines. A slash may be escaped, too.
+    pub(crate) fn json() -> Self {
+        Self::new(b'\n', &[Some(b'"'), Some(b'\\'), Some(b'/')], Torn::Backslash)
+    }
+
+    fn new(terminator: u8, others: &[Option<u8>], torn: Torn) -> Self {
+        let mut breaks = [false; 256];
+        let lines = [Some(terminator), Some(b'\n'), Some(b'\r')];
+        for mark in lines.iter().chain(others).flatten() {
+            if let Some(slot) = breaks.get_mut(usize::from(*mark)) {
+                *slot = true;
+            }
+        }
+        if let Torn::Backslash = torn {
+            breaks.iter_mut().take(usize::from(b' ')).for_each(|control| *control = true);
+        }
+        Self { terminator, breaks, torn }
+    }
+
+    /// What ends every line.
+    pub(crate) fn terminator(&self) -> u8 {
+        self.terminator
+    }
+
+    /// Whether no needle may hold the byte.
+    pub(crate) fn breaks(&self, byte: u8) -> bool {
+        self.breaks.get(usize::from(byte)).copied().unwrap_or(true)
+    }
+
+    /// Where values of `text` may be torn, ascending.
+    fn tears(&self, text: &[u8], into: &mut Vec<usize>) {
+        into.clear();
+        let byte = |at: Option<usize>| at.and_then(|at| text.get(at)).copied();
+        // A value goes on over a quote only from one ordinary byte to another.
+        let joins = |at: usize| {
+            let ordinary = |byte: Option<u8>| byte.is_some_and(|byte| !self.breaks(byte));
+            ordinary(byte(at.checked_sub(1))) && ordinary(byte(Some(at + 1)))
+        };
+        match self.torn {
+            Torn::Never => {}
+            Torn::Quotes { quote, escape: None } => {
+                into.extend(memchr_iter(quote, text).filter(|at| joins(*at)));
+            }
+            Torn::Quotes { quote, escape: Some(escape) } => {
+                let escapes = |at: usize| byte(Some(at + 1)).is_some_and(|next| next != quote && next != escape);
+                let torn = |at: &usize| {
+                    let is_escape = byte(Some(*at)) == Some(escape);
+                    (is_escape && escapes(*at)) || (!is_escape && joins(*at))
+                };
+                into.extend(memchr2_iter(quote, escape, text).filter(torn));
+            }
+            Torn::Backslash => {
+                into.extend(memchr_iter(b'\\', text).filter(|at| byte(Some(at + 1)) == Some(b'u')));
+            }
+        }
+    }
+}
+
+/// Needles, ready to be looked for.
+#[derive(Debug)]
+pub(crate) struct Search {
+    needles: Needles,
+    finder: Finder,
+    /// A hit of the finder must be looked at: it is not a needle, or there are checks.
+    check: bool,
+    tears: Vec<usize>,
+}
+
+#[derive(Debug)]
+enum Finder {
+    One(Box<memmem::Finder<'static>>),
+    Few(Box<packed::Searcher>),
+    Many(Box<AhoCorasick>),
+}
+
+impl Finder {
+    #[inline]
+    fn find(&self, text: &[u8], from: usize) -> Option<usize> {
+        match self {
+            Self::One(finder) => finder.find(text.get(from..)?).map(|at| from + at),
+            Self::Few(searcher) => {
+                let span = aho_corasick::Span { start: from, end: text.len() };
+                (from <= text.len()).then(|| searcher.find_in(text, span)).flatten().map(|found| found.start())
+            }
+            Self::Many(all) => all.find(text.get(from..)?).map(|found| from + found.start()),
+        }
+    }
+}
+
+impl Search {
+    /// For these needles, of which there is at least one; `None` if they cannot be looked for.
+    pub(crate) fn new(needles: Needles) -> Option<Self> {
+        let first = needles.first()?;
+        let common = needles.iter().fold(first.bytes.len(), |common, needle| {
+            first.bytes.iter().zip(&needle.bytes).take(common).take_while(|(a, b)| a == b).count()
+        });
+        let checked = needles.iter().any(|needle| needle.after != After::Anything);
+        let (finder, check) = if needles.len() == 1 || common >= COMMON {
+            let common = first.bytes.get(..common)?;
+            (Finder::One(Box::new(memmem::Finder::new(common).into_owned())), checked || needles.len() > 1)
+        } else {
+            let all = needles.iter().map(|needle| &needle.bytes);
+            let finder = match packed::Searcher::new(all.clone()) {
+                Some(searcher) => Finder::Few(Box::new(searcher)),
+                None => Finder::Many(Box::new(AhoCorasick::new(all).ok()?)),
+            };
+            (finder, checked)
+        };
+        Some(Self { needles, finder, check, tears: Vec::new() })
+    }
+
+    /// How many needles there are.
+    pub(crate) fn size(&self) -> usize {
+        self.needles.len()
+    }
+
+    /// Appends to `starts` where the lines of `text` begin that may pass, counted from `offset` on; gives the bytes of
+    /// those lines. `text` is whole lines, the last of which may lack its terminator.
+    pub(crate) fn lines(&mut self, text: &[u8], offset: u64, marks: &Marks, starts: &mut VecDeque<u64>) -> usize {
+        let mut bytes = 0;
+        let mut at = 0;
+        while at < text.len() {
+            let end = match text.get(at..at + STRETCH).and_then(|stretch| memrchr(marks.terminator, stretch)) {
+                Some(last) => at + last + 1,
+                // A line that is longer than a stretch, or the end.
+                None => line_end(text, at + STRETCH, marks.terminator),
+            };
+            let stretch = text.get(at..end).unwrap_or_default();
+            bytes += self.stretch(stretch, offset + at as u64, marks, starts);
+            at = end;
+        }
+        bytes
+    }
+
+    fn stretch(&mut self, text: &[u8], offset: u64, marks: &Marks, starts: &mut VecDeque<u64>) -> usize {
+        marks.tears(text, &mut self.tears);
+        let mut tears = self.tears.iter().copied().peekable();
+        let mut hit = self.hit(text, 0, marks);
+        let mut bytes = 0;
+        while let Some(at) = [hit, tears.peek().copied()].into_iter().flatten().min() {
+            let start = memrchr(marks.terminator, text.get(..at).unwrap_or_default()).map_or(0, |before| before + 1);
+            let end = line_end(text, at, marks.terminator);
+            starts.push_back(offset + start as u64);
+            bytes += end - start;
+            while tears.next_if(|tear| *tear < end).is_some() {}
+            if hit.is_some_and(|hit| hit < end) {
+                hit = self.hit(text, end, marks);
+            }
+        }
+        bytes
+    }
+
+    /// The first needle from `from` on.
+    #[inline]
+    fn hit(&self, text: &[u8], mut from: usize, marks: &Marks) -> Option<usize> {
+        loop {
+            let at = self.finder.find(text, from)?;
+            if !self.check || self.needles.iter().any(|needle| needle.is_at(text.get(at..).unwrap_or_default(), marks))
+            {
+                return Some(at);
+            }
+            from = at + 1;
+        }
+    }
+}
+
+impl Needle {
+    /// Whether `text` begins with it, and goes on as it should.
+    fn is_at(&self, text: &[u8], marks: &Marks) -> bool {
+        let Some(rest) = text.strip_prefix(self.bytes.as_slice()) else { return false };
+        let (bound, least) = match &self.after {
+            After::Anything => return true,
+            After::AtLeast(bound) => (bound, true),
+            After::AtMost(bound) => (bound, false),
+        };
+        let mut rest = rest.iter().copied();
+        for wanted in bound.iter().copied() {
+            match rest.next() {
+                Some(byte) if byte == wanted => {}
+                // The value may end here, or go on after an escape.
+                None => return true,
+                Some(byte) => return marks.breaks(byte) || (byte > wanted) == least,
+            }
+        }
+        least || rest.next().is_none_or(|byte| marks.breaks(byte))
+    }
+}
+
+/// Where the line that holds the byte at `at` ends, with its terminator.
+fn line_end(text: &[u8], at: usize, terminator: u8) -> usize {
+    text.get(at..).and_then(|rest| memchr(terminator, rest)).map_or(text.len(), |end| at + end + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn needle(bytes: &str, after: After) -> Needle {
+        Needle { bytes: bytes.into(), after }
+    }
+
+    fn plain(all: &[&str]) -> Needles {
+        all.iter().map(|bytes| needle(bytes, After::Anything)).collect()
+    }
+
+    /// The lines that may pass.
+    fn lines<'a>(needles: &Needles, text: &'a str, marks: &Marks) -> Vec<&'a str> {
+        let mut starts = VecDeque::new();
+        let bytes = Search::new(needles.clone()).unwrap().lines(text.as_bytes(), 100, marks, &mut starts);
+        let found: Vec<&str> = starts
+            .into_iter()
+            .map(|start| {
+                let start = start as usize - 100;
+                &text[start..line_end(text.as_bytes(), start, b'\n')]
+            })
+            .collect();
+        assert_eq!(found.iter().map(|line| line.len()).sum::<usize>(), bytes);
+        found.into_iter().map(|line| line.trim_end_matches('\n')).collect()
+    }
+
+    fn csv() -> Marks {
+        Marks::csv(b'\n', b',', Some(b'"'), None)
+    }
+
+    #[test]
+    fn hits_become_lines() {
+        let text = "a,special\nb,other\n\nspecial special,c\nd,spec\nial\nspecial";
+        assert_eq!(lines(&plain(&["special"]), text, &csv()), ["a,special", "special special,c", "special"]);
+        assert_eq!(lines(&plain(&["other", "spec\u{e9}"]), text, &csv()), ["b,other"]);
+        assert_eq!(lines(&plain(&["nothing"]), text, &csv()), [""; 0]);
+        assert_eq!(lines(&plain(&["special"]), "", &csv()), [""; 0]);
+        let many: Vec<String> = (0..64).map(|n| format!("{n:02}x")).collect();
+        let many = plain(&many.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(lines(&many, "a07x\nb7x\n63x,\n64x", &csv()), ["a07x", "63x,"]);
+    }
+
+    #[test]
+    fn a_needle_torn_by_quotes_is_a_hit() {
+        let text = "\"sp\"ecial\n\"spe\",\"cial\"\n\"a\"\"b\"\r\nsp\"e\n\"spec\",x\"\"y\n";
+        assert_eq!(lines(&plain(&["special"]), text, &csv()), ["\"sp\"ecial", "sp\"e"]);
+        let escaping = Marks::csv(b'\n', b',', Some(b'"'), Some(b'\\'));
+        let text = "\"sp\\ecial\"\n\"a\\\"b\"\n\"a\\\\\",b\nc\n";
+        assert_eq!(lines(&plain(&["special"]), text, &escaping), ["\"sp\\ecial\""]);
+        let without = Marks::csv(b'\n', b',', None, Some(b'\\'));
+        assert_eq!(lines(&plain(&["special"]), "\"sp\"ecial\nsp\\ecial\n", &without), [""; 0]);
+        let text = "{\"a\":\"\\u0073pecial\"}\n{\"a\":\"\\n\"}\n{\"a\":\"especially\"}\n";
+        assert_eq!(
+            lines(&plain(&["special"]), text, &Marks::json()),
+            ["{\"a\":\"\\u0073pecial\"}", "{\"a\":\"especially\"}"]
+        );
+    }
+
+    #[test]
+    fn what_follows_is_compared_up_to_the_end_of_the_value() {
+        let month =
+            vec![needle("1995-0", After::AtLeast("9-05".into())), needle("1995-1", After::AtMost("0-02".into()))];
+        let text = "1995-09-05\n1995-09-04\n1995-1\n1995-10-02\n1995-10-03\n1995-10-022\n1995-0,9\n1995-0\"9\n1995-2\n";
+        let expected = ["1995-09-05", "1995-1", "1995-10-02", "1995-0,9", "1995-0\"9"];
+        assert_eq!(lines(&month, text, &csv()), expected);
+        // An occurrence that is none may overlap one that is.
+        let overlapping = vec![needle("aa", After::AtMost("b".into()))];
+        assert_eq!(lines(&overlapping, "aac\naaab\naaac\n", &csv()), ["aaab", "aaac"]);
+    }
+
+    #[test]
+    fn long_lines_and_many_stretches() {
+        let mut text = String::new();
+        for line in 0..2_000 {
+            text.push_str(&"x".repeat(line % 97));
+            text.push_str(if line % 50 == 7 { "needle" } else { "thread" });
+            text.push('\n');
+        }
+        text.insert_str(text.len() / 2, &"y".repeat(3 * STRETCH));
+        assert_eq!(lines(&plain(&["needle"]), &text, &csv()).len(), 40);
+        let long = format!("{}needle{}\nneedle", "x".repeat(STRETCH - 3), "y".repeat(STRETCH * 2));
+        assert_eq!(lines(&plain(&["needle"]), &long, &csv()).len(), 2);
+    }
+}

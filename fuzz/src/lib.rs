@@ -11,6 +11,7 @@ mod fragment;
 mod frames;
 mod http;
 mod json;
+mod matcher;
 mod parquet;
 mod request;
 mod route;
@@ -26,10 +27,11 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 9] = [
     Target { name: "expression", run: expression::run },
     Target { name: "csv", run: csv::run },
     Target { name: "json", run: json::run },
+    Target { name: "matcher", run: matcher::run },
     Target { name: "parquet", run: parquet::run },
     Target { name: "frames", run: frames::run },
     Target { name: "request", run: request::run },

@@ -30,5 +30,8 @@ pub const AGGREGATE_BYTES: usize = 128 * 1024 * 1024;
 /// The most bytes that the rows of one ORDER BY … LIMIT may take.
 pub const TOP_K_BYTES: usize = 64 * 1024 * 1024;
 
+/// The largest page of a Parquet object once it is decompressed, in bytes.
+pub(crate) const PAGE_BYTES: u64 = 1 << 30;
+
 /// The largest footer of a Parquet object, in bytes.
 pub(crate) const FOOTER_BYTES: u64 = 256 * 1024 * 1024;

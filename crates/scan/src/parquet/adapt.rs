@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, new_null_array};
 use arrow::compute::{CastOptions, cast, cast_with_options};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use pushdown::{Error, Result};
 
 use super::nested::Place;
@@ -24,6 +24,10 @@ pub(crate) struct Adapter {
 impl Adapter {
     pub(crate) fn new(location: &str, schema: SchemaRef) -> Self {
         Self { location: location.to_owned(), schema }
+    }
+
+    pub(super) fn location(&self) -> &str {
+        &self.location
     }
 
     pub(crate) fn schema(&self) -> &SchemaRef {
@@ -97,13 +101,31 @@ fn uuid_text(bytes: &[u8]) -> String {
     text
 }
 
-/// The file's schema with text read in the layout that is declared, which saves casting it.
-pub(crate) fn with_declared_text(file: &Schema, declared: &Schema) -> SchemaRef {
+/// The file's schema as it is read: text in the layout that is declared, which saves casting it, and other layouts that
+/// a file may ask for as ones whose size follows from what is in it. A fixed length is a claim that NULLs are as long.
+pub(super) fn read_as(file: &Schema, declared: &Schema) -> Schema {
     let fields = file.fields().iter().map(|field| match declared.field_with_name(field.name()) {
         Ok(wanted) if Place::is_root(wanted) && is_text(wanted.data_type()) && is_text(field.data_type()) => {
             Arc::new(field.as_ref().clone().with_data_type(wanted.data_type().clone()))
         }
-        _ => Arc::clone(field),
+        _ => sized(field),
     });
-    Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), file.metadata().clone()))
+    Schema::new_with_metadata(fields.collect::<Vec<_>>(), file.metadata().clone())
+}
+
+/// The field without lengths that need no bytes.
+fn sized(field: &FieldRef) -> FieldRef {
+    let data_type = match field.data_type() {
+        DataType::FixedSizeList(element, _) => DataType::List(sized(element)),
+        DataType::List(element) => DataType::List(sized(element)),
+        DataType::LargeList(element) => DataType::LargeList(sized(element)),
+        DataType::ListView(element) => DataType::ListView(sized(element)),
+        DataType::LargeListView(element) => DataType::LargeListView(sized(element)),
+        DataType::Map(entries, sorted) => DataType::Map(sized(entries), *sorted),
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(sized).collect()),
+        DataType::LargeUtf8 => DataType::Utf8,
+        DataType::LargeBinary => DataType::Binary,
+        _ => return Arc::clone(field),
+    };
+    Arc::new(field.as_ref().clone().with_data_type(data_type))
 }

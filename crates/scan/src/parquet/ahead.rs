@@ -3,90 +3,86 @@
 //! Fetching evaluates the predicate on the columns it reads, so it is work that whoever runs the scan may want to
 //! account for: the task is theirs to start ([`Spawner`]).
 
-use ::parquet::arrow::arrow_reader::ParquetRecordBatchReader;
-use ::parquet::arrow::async_reader::ParquetRecordBatchStream;
-use ::parquet::errors::{ParquetError, Result};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
 use arrow::array::RecordBatch;
+use pushdown::{Error, Result};
 use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::chunks::Chunks;
+use super::groups::{GroupRows, Groups, Part};
 use crate::Spawner;
 
-type Stream = Box<ParquetRecordBatchStream<Chunks>>;
-type Fetched = Result<Option<ParquetRecordBatchReader>>;
+type Fetched = Result<Option<GroupRows>>;
 
 /// The rows of a Parquet object. Holds at most two row groups, as they are stored.
-pub(crate) struct RowGroups {
+pub(super) struct RowGroups {
+    groups: Arc<Groups>,
+    waiting: VecDeque<Part>,
     /// The row group that is decoded, and whether any of its rows were asked for yet.
-    current: Option<(ParquetRecordBatchReader, bool)>,
-    next: Next,
+    current: Option<(GroupRows, bool)>,
+    next: Option<Fetching>,
     spawner: Spawner,
 }
 
-enum Next {
-    Waiting(Stream),
-    Fetching(AbortOnDropHandle<()>, oneshot::Receiver<(Stream, Fetched)>),
-    Ended,
+struct Fetching {
+    task: AbortOnDropHandle<()>,
+    result: oneshot::Receiver<Fetched>,
 }
 
 impl RowGroups {
-    pub(crate) fn new(stream: ParquetRecordBatchStream<Chunks>, spawner: Spawner) -> Self {
-        Self { current: None, next: Next::Waiting(Box::new(stream)), spawner }
+    pub(super) fn new(groups: Groups, parts: Vec<Part>, spawner: Spawner) -> Self {
+        Self { groups: Arc::new(groups), waiting: parts.into(), current: None, next: None, spawner }
     }
 
-    /// The next rows, maybe none of them. Needs a Tokio runtime.
-    pub(crate) async fn next(&mut self) -> Result<Option<RecordBatch>> {
+    /// The next rows. Needs a Tokio runtime.
+    pub(super) async fn next(&mut self) -> Result<Option<RecordBatch>> {
         loop {
+            // Not before the second batch: a LIMIT is often satisfied by the first.
+            if matches!(self.current, Some((_, true))) {
+                self.fetch();
+            }
             if let Some((rows, begun)) = &mut self.current {
-                // Not before the second batch: a LIMIT is often satisfied by the first.
-                if *begun {
-                    self.next.fetch(&self.spawner);
-                }
                 *begun = true;
-                match rows.next() {
-                    Some(batch) => return Ok(Some(batch?)),
+                match rows.next()? {
+                    Some(batch) => return Ok(Some(batch)),
                     None => self.current = None,
                 }
             }
-            match self.next.fetched(&self.spawner).await? {
-                Some(rows) => self.current = Some((rows, false)),
-                None => return Ok(None),
-            }
+            self.fetch();
+            let Some(next) = self.next.take() else { return Ok(None) };
+            self.current = next.wait().await?.map(|rows| (rows, false));
         }
+    }
+
+    /// Starts fetching in the background.
+    fn fetch(&mut self) {
+        if self.next.is_some() {
+            return;
+        }
+        let Some(part) = self.waiting.pop_front() else { return };
+        let (done, result) = oneshot::channel();
+        let groups = Arc::clone(&self.groups);
+        let task = self.spawner.spawn(async move {
+            let fetched = groups.open(part).await;
+            // Nobody waits for it if the scan was dropped.
+            drop(done.send(fetched));
+        });
+        self.next = Some(Fetching { task, result });
     }
 }
 
-impl Next {
-    /// Starts fetching in the background.
-    fn fetch(&mut self, spawner: &Spawner) {
-        *self = match std::mem::replace(self, Self::Ended) {
-            Self::Waiting(mut stream) => {
-                let (done, result) = oneshot::channel();
-                let task = spawner.spawn(async move {
-                    let fetched = stream.next_row_group().await;
-                    // Nobody waits for it if the scan was dropped.
-                    drop(done.send((stream, fetched)));
-                });
-                Self::Fetching(task, result)
-            }
-            other => other,
-        };
-    }
-
-    async fn fetched(&mut self, spawner: &Spawner) -> Fetched {
-        self.fetch(spawner);
-        let Self::Fetching(task, result) = self else { return Ok(None) };
-        let (stream, fetched) = match result.await {
-            Ok(done) => done,
+impl Fetching {
+    async fn wait(self) -> Fetched {
+        match self.result.await {
+            Ok(fetched) => fetched,
             // The library panics on some damaged files; the caller takes that for damage, here as there.
-            Err(gone) => match task.await.map_err(tokio::task::JoinError::try_into_panic) {
+            Err(_) => match self.task.await.map_err(tokio::task::JoinError::try_into_panic) {
                 Err(Ok(panic)) => std::panic::resume_unwind(panic),
-                Err(Err(error)) => return Err(ParquetError::External(Box::new(error))),
-                Ok(()) => return Err(ParquetError::External(Box::new(gone))),
+                Err(Err(error)) => Err(Error::internal("the task that reads a row group ended").with_source(error)),
+                Ok(()) => Err(Error::internal("the task that reads a row group gave no answer")),
             },
-        };
-        *self = if matches!(fetched, Ok(Some(_))) { Self::Waiting(stream) } else { Self::Ended };
-        fetched
+        }
     }
 }

@@ -1,102 +1,143 @@
-//! Reading the bytes of a Parquet file: the footer in one read, column chunks in few.
+//! Reading the bytes of a Parquet file: column chunks, or only the pages wanted of them, in few reads.
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ::parquet::arrow::arrow_reader::ArrowReaderOptions;
-use ::parquet::arrow::async_reader::AsyncFileReader;
-use ::parquet::errors::{ParquetError, Result as ParquetResult};
-use ::parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
+use ::parquet::arrow::async_reader::MetadataFetch;
+use ::parquet::errors::{ParquetError, Result};
+use ::parquet::file::metadata::{ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use pushdown::{Error, ErrorKind, Result};
 
-use super::depth::{LEVELS, is_too_deep};
+use super::pages::{ChunkBytes, PagePlace, Pages, chunk_range};
+use super::selection::Rows;
 use crate::{ObjectReader, ScanCounters};
-
-/// Read at once from the end: the footers of most files fit.
-const TAIL_BYTES: u64 = 64 * 1024;
 
 /// Ranges with a gap of at most this between them are read as one.
 const GAP_BYTES: u64 = 64 * 1024;
 
-/// The footer of a Parquet object, if it has at most so many bytes.
-pub async fn parquet_metadata(reader: &dyn ObjectReader, footer_bytes: u64) -> Result<ParquetMetaData> {
-    let (location, size) = (reader.location(), reader.size());
-    let corrupt = |message: String| Error::new(ErrorKind::Corrupt, format!("{location}: {message}"));
-    if size == 0 {
-        return Err(corrupt("is empty, so it is no Parquet file".into()));
-    }
-    let mut tail = TAIL_BYTES.min(size);
-    loop {
-        let bytes = reader.read_ranges(vec![size - tail..size]).await?.into_iter().next().unwrap_or_default();
-        if is_too_deep(&bytes) {
-            let message = format!("{location}: its columns are nested deeper than {LEVELS} levels");
-            return Err(Error::new(ErrorKind::Limit, message).with_code("UnsupportedParquetType"));
+/// The column chunks of a file, counted as they are read.
+#[derive(Clone, Debug)]
+pub(super) struct Chunks {
+    pub(super) reader: Arc<dyn ObjectReader>,
+    pub(super) metadata: Arc<ParquetMetaData>,
+    pub(super) counters: Arc<ScanCounters>,
+    /// The largest page that is read, in bytes.
+    pub(super) page_bytes: u64,
+}
+
+impl Chunks {
+    /// The bytes of each range. Those that lie near each other are read as one.
+    pub(super) async fn read(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let size = self.reader.size();
+        if let Some(bad) = ranges.iter().find(|r| r.start > r.end || r.end > size) {
+            return Err(ParquetError::General(format!("bytes {bad:?} lie outside the file of {size} bytes")));
         }
-        let mut parser = ParquetMetaDataReader::new();
-        match parser.try_parse_sized(&bytes, size).and_then(|()| parser.finish()) {
-            Ok(metadata) => return Ok(metadata),
-            Err(ParquetError::NeedMoreData(needed)) if tail < needed as u64 && needed as u64 <= size => {
-                if needed as u64 > footer_bytes {
-                    let message = format!("{location}: its footer has {needed} bytes, at most {footer_bytes} are read");
-                    return Err(Error::new(ErrorKind::Limit, message).with_code("ParquetParsingError"));
-                }
-                tail = needed as u64;
-            }
-            Err(error) => {
-                let why = if bytes.ends_with(b"PAR1") { "its footer cannot be read" } else { "it does not end as one" };
-                return Err(corrupt(format!("is no complete Parquet file: {why}")).with_source(error));
-            }
+        if ranges.is_empty() {
+            return Ok(Vec::new());
+        }
+        let merged = merge(ranges);
+        let read: u64 = merged.iter().map(|r| r.end - r.start).sum();
+        let pieces = self.reader.read_ranges(merged.clone()).await.map_err(|e| ParquetError::External(Box::new(e)))?;
+        self.counters.bytes_scanned.fetch_add(read, Ordering::Relaxed);
+        let within = |range: &Range<u64>| -> Option<Bytes> {
+            let at = merged.partition_point(|m| m.end < range.end);
+            let (whole, bytes) = (merged.get(at)?, pieces.get(at)?);
+            let start = usize::try_from(range.start.checked_sub(whole.start)?).ok()?;
+            let end = usize::try_from(range.end.checked_sub(whole.start)?).ok()?;
+            (end <= bytes.len()).then(|| bytes.slice(start..end))
+        };
+        let short = || ParquetError::EOF("fewer bytes came than were asked for".into());
+        ranges.iter().map(|range| within(range).ok_or_else(short)).collect()
+    }
+
+    /// The pages of these columns (leaves of the schema) of a row group, of which those are read that hold `rows`.
+    pub(super) async fn pages(&self, group: usize, leaves: &[usize], rows: &Rows) -> Result<Vec<(usize, Pages)>> {
+        let mut ranges = Vec::new();
+        let mut wanted = Vec::new();
+        for leaf in leaves {
+            let chunk = self.chunk(group, *leaf)?;
+            let places = self.places(group, *leaf)?;
+            let own = chunk_ranges(chunk, places.as_deref(), rows)?;
+            wanted.push((*leaf, chunk, places, own.len()));
+            ranges.extend(own);
+        }
+        let mut bytes = self.read(&ranges).await?.into_iter().zip(&ranges);
+        let mut all = Vec::with_capacity(wanted.len());
+        for (leaf, chunk, places, count) in wanted {
+            let pieces = bytes.by_ref().take(count).map(|(bytes, range)| (range.start, bytes)).collect();
+            all.push((leaf, Pages::new(chunk, ChunkBytes { pieces }, places, self.page_bytes)?));
+        }
+        Ok(all)
+    }
+
+    /// Reads where the pages of all column chunks lie, as far as the file tells.
+    pub(super) async fn load_places(&mut self) -> Result<()> {
+        let mut index = ParquetMetaDataReader::new_with_metadata(ParquetMetaData::clone(&self.metadata))
+            .with_offset_index_policy(PageIndexPolicy::Optional);
+        index.load_page_index(&mut *self).await?;
+        self.metadata = Arc::new(index.finish()?);
+        Ok(())
+    }
+
+    pub(super) fn chunk(&self, group: usize, leaf: usize) -> Result<&ColumnChunkMetaData> {
+        let group = self.metadata.row_groups().get(group);
+        let chunk = group.and_then(|group| group.columns().get(leaf));
+        chunk.ok_or_else(|| ParquetError::General("a row group without one of its columns".into()))
+    }
+
+    /// Where the data pages of a column chunk lie, if the file tells and that was read.
+    pub(super) fn places(&self, group: usize, leaf: usize) -> Result<Option<Vec<PagePlace>>> {
+        let index = self.metadata.offset_index().and_then(|all| all.get(group)?.get(leaf));
+        let rows = self.metadata.row_groups().get(group).map(|group| group.num_rows());
+        let (Some(index), Some(rows)) = (index, rows) else { return Ok(None) };
+        let locations = index.page_locations();
+        if locations.is_empty() {
+            return Ok(None);
+        }
+        let whole = chunk_range(self.chunk(group, leaf)?)?;
+        let ends = locations.iter().skip(1).map(|next| next.first_row_index).chain([rows]);
+        let mut before = whole.start;
+        let place = |(page, end): (&::parquet::file::page_index::offset_index::PageLocation, i64)| {
+            let start = u64::try_from(page.offset).ok()?;
+            let bytes = start..start.checked_add(u64::try_from(page.compressed_page_size).ok()?)?;
+            let rows = usize::try_from(page.first_row_index).ok()?..usize::try_from(end).ok()?;
+            let follows = before <= bytes.start && bytes.end <= whole.end && rows.start <= rows.end;
+            before = bytes.end;
+            follows.then_some(PagePlace { bytes, rows })
+        };
+        let places: Option<Vec<PagePlace>> = locations.iter().zip(ends).map(place).collect();
+        match places {
+            Some(places) if places.first().is_some_and(|first| first.rows.start == 0) => Ok(Some(places)),
+            _ => Err(ParquetError::General("its index of pages contradicts itself".into())),
         }
     }
 }
 
-/// Column chunks for the Parquet reader, counted.
-pub(crate) struct Chunks {
-    pub(crate) reader: Arc<dyn ObjectReader>,
-    pub(crate) metadata: Arc<ParquetMetaData>,
-    pub(crate) counters: Arc<ScanCounters>,
+impl MetadataFetch for &mut Chunks {
+    fn fetch(&mut self, range: Range<u64>) -> BoxFuture<'_, Result<Bytes>> {
+        async move { Ok(self.read(&[range]).await?.into_iter().next().unwrap_or_default()) }.boxed()
+    }
 }
 
-impl AsyncFileReader for Chunks {
-    fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, ParquetResult<Bytes>> {
-        async move { Ok(self.get_byte_ranges(vec![range]).await?.into_iter().next().unwrap_or_default()) }.boxed()
+/// What is read of a column chunk for these rows: all of it, or its dictionary and the pages that hold them.
+fn chunk_ranges(chunk: &ColumnChunkMetaData, places: Option<&[PagePlace]>, rows: &Rows) -> Result<Vec<Range<u64>>> {
+    let whole = chunk_range(chunk)?;
+    let Some(places) = places else { return Ok(vec![whole]) };
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    let first = places.first().map_or(whole.end, |first| first.bytes.start);
+    if whole.start < first {
+        ranges.push(whole.start..first);
     }
-
-    fn get_byte_ranges(&mut self, ranges: Vec<Range<u64>>) -> BoxFuture<'_, ParquetResult<Vec<Bytes>>> {
-        async move {
-            let size = self.reader.size();
-            if let Some(bad) = ranges.iter().find(|r| r.start > r.end || r.end > size) {
-                return Err(ParquetError::General(format!("bytes {bad:?} lie outside the file of {size} bytes")));
-            }
-            let merged = merge(&ranges);
-            let read: u64 = merged.iter().map(|r| r.end - r.start).sum();
-            let pieces =
-                self.reader.read_ranges(merged.clone()).await.map_err(|e| ParquetError::External(Box::new(e)))?;
-            self.counters.bytes_scanned.fetch_add(read, Ordering::Relaxed);
-            let within = |range: &Range<u64>| -> Option<Bytes> {
-                let at = merged.partition_point(|m| m.end < range.end);
-                let (whole, bytes) = (merged.get(at)?, pieces.get(at)?);
-                let start = usize::try_from(range.start.checked_sub(whole.start)?).ok()?;
-                let end = usize::try_from(range.end.checked_sub(whole.start)?).ok()?;
-                (end <= bytes.len()).then(|| bytes.slice(start..end))
-            };
-            let short = || ParquetError::EOF("fewer bytes came than were asked for".into());
-            ranges.iter().map(|range| within(range).ok_or_else(short)).collect()
+    for place in places.iter().filter(|place| rows.touch(&place.rows)) {
+        match ranges.last_mut() {
+            Some(last) if last.end == place.bytes.start => last.end = place.bytes.end,
+            _ => ranges.push(place.bytes.clone()),
         }
-        .boxed()
     }
-
-    fn get_metadata<'a>(
-        &'a mut self,
-        _: Option<&'a ArrowReaderOptions>,
-    ) -> BoxFuture<'a, ParquetResult<Arc<ParquetMetaData>>> {
-        let metadata = Arc::clone(&self.metadata);
-        async move { Ok(metadata) }.boxed()
-    }
+    Ok(ranges)
 }
 
 /// The ranges in order, those that nearly touch joined.

@@ -1,0 +1,327 @@
+//! The pages of one column chunk, for the library's decoders.
+//!
+//! The library has a reader of pages of its own; this one is in its place because nothing that a page claims may be
+//! believed before it is checked ([`super::claims`]), because it reads chunks of which only some pages were fetched,
+//! and because the dictionary is of use before any page is decoded.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use ::parquet::basic::{Encoding, Type};
+use ::parquet::column::page::{Page, PageMetadata, PageReader};
+use ::parquet::errors::{ParquetError, Result};
+use ::parquet::file::metadata::ColumnChunkMetaData;
+use ::parquet::schema::types::ColumnDescPtr;
+use bytes::Bytes;
+
+use super::claims::{check_dictionary, check_values};
+use super::codec::Codec;
+use super::header::{PageHeader, PageKind};
+
+/// Bytes of levels and values that the lists of one column chunk may come to, whatever its size, and how many there
+/// may be for each byte of its pages. A list is in memory as a whole, and a run of levels takes no room in a file.
+const LIST_BYTES: u64 = 256 << 20;
+const LIST_BYTES_PER_BYTE: u64 = 64;
+
+/// What was fetched of a column chunk.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ChunkBytes {
+    /// Where each piece lies in the file, ascending.
+    pub(super) pieces: Vec<(u64, Bytes)>,
+}
+
+impl ChunkBytes {
+    /// The bytes from `at` to the end of the piece they lie in.
+    fn from(&self, at: u64) -> Option<Bytes> {
+        let place = self.pieces.partition_point(|(start, _)| *start <= at).checked_sub(1)?;
+        let (start, piece) = self.pieces.get(place)?;
+        let skipped = usize::try_from(at - start).ok().filter(|skipped| *skipped <= piece.len())?;
+        Some(piece.slice(skipped..))
+    }
+}
+
+/// A data page as the file's index of pages tells of it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct PagePlace {
+    /// Its bytes, with its header.
+    pub(super) bytes: Range<u64>,
+    /// Its rows, counted from the first of the row group.
+    pub(super) rows: Range<usize>,
+}
+
+/// The pages of a column chunk, one after the other.
+pub(super) struct Pages {
+    chunk: ChunkBytes,
+    column: ColumnDescPtr,
+    codec: Codec,
+    /// The largest page that is read, in bytes.
+    page_bytes: u64,
+    /// Where the next page lies, and the end of the chunk.
+    at: u64,
+    end: u64,
+    /// The header of the next page, if it was read already, without its bytes in `at`.
+    peeked: Option<PageHeader>,
+    /// The data pages still to come, where the file tells of them.
+    places: Option<VecDeque<PagePlace>>,
+    /// The dictionary, until it is asked for.
+    dictionary: Option<Page>,
+    /// The longest value of the dictionary, in bytes.
+    pub(super) longest: usize,
+    /// For lists: what levels and values come to so far, and the bytes of pages.
+    expanded: u64,
+    read: u64,
+}
+
+impl Pages {
+    /// The pages of the chunk `of`, of which `chunk` was fetched. Reads the dictionary if there is one.
+    pub(super) fn new(
+        of: &ColumnChunkMetaData,
+        chunk: ChunkBytes,
+        places: Option<Vec<PagePlace>>,
+        page_bytes: u64,
+    ) -> Result<Self> {
+        let Range { start, end } = chunk_range(of)?;
+        let mut pages = Self {
+            chunk,
+            column: of.column_descr_ptr(),
+            codec: Codec::new(of.compression())?,
+            page_bytes,
+            at: start,
+            end,
+            peeked: None,
+            places: places.map(VecDeque::from),
+            dictionary: None,
+            longest: 0,
+            expanded: 0,
+            read: 0,
+        };
+        let has_dictionary = match pages.places.as_ref().map(VecDeque::front) {
+            Some(first) => first.is_some_and(|first| first.bytes.start > start),
+            None => matches!(pages.peek()?, Some(PageHeader { kind: PageKind::Dictionary { .. }, .. })),
+        };
+        if has_dictionary {
+            let header = pages.header(start)?;
+            pages.peeked = None;
+            pages.at = start + header.bytes as u64;
+            if let page @ Page::DictionaryPage { .. } = pages.page(header)? {
+                pages.dictionary = Some(page);
+            }
+        }
+        Ok(pages)
+    }
+
+    fn header(&self, at: u64) -> Result<PageHeader> {
+        let bytes = self.chunk.from(at).ok_or_else(|| broken("lies where nothing was fetched"))?;
+        let left = usize::try_from(self.end.saturating_sub(at)).unwrap_or(usize::MAX);
+        PageHeader::parse(bytes.get(..left.min(bytes.len())).unwrap_or_default())
+    }
+
+    /// The header of the next page that is one, in a chunk that does not tell where they are.
+    fn peek(&mut self) -> Result<Option<&PageHeader>> {
+        while self.peeked.is_none() && self.at < self.end {
+            let header = self.header(self.at)?;
+            self.at += header.bytes as u64;
+            if header.kind == PageKind::Other {
+                self.at += header.stored as u64;
+            } else {
+                self.peeked = Some(header);
+            }
+        }
+        Ok(self.peeked.as_ref())
+    }
+
+    /// The page whose bytes begin at `at`, which moves past them.
+    fn page(&mut self, header: PageHeader) -> Result<Page> {
+        let stored = self
+            .chunk
+            .from(self.at)
+            .filter(|bytes| header.stored <= bytes.len() && self.at + header.stored as u64 <= self.end)
+            .ok_or_else(|| broken("is longer than its column chunk"))?
+            .slice(..header.stored);
+        self.at += header.stored as u64;
+        let page = match header.kind {
+            PageKind::Dictionary { values, encoding, sorted } => {
+                let buf = self.decompress(&stored, 0, header.uncompressed)?;
+                self.longest = check_dictionary(&self.column, values, &buf)?;
+                Page::DictionaryPage { buf, num_values: values, encoding, is_sorted: sorted }
+            }
+            PageKind::Data { values, encoding, definition, repetition } => {
+                let buf = self.decompress(&stored, 0, header.uncompressed)?;
+                self.check_lists(values, buf.len())?;
+                let levels = [(self.column.max_rep_level(), repetition), (self.column.max_def_level(), definition)];
+                let mut rest: &[u8] = &buf;
+                for (_, encoding) in levels.into_iter().filter(|(most, _)| *most > 0) {
+                    rest = past_levels(rest, encoding).unwrap_or_default();
+                }
+                check_values(encoding, values, rest)?;
+                Page::DataPage {
+                    buf,
+                    num_values: values,
+                    encoding,
+                    def_level_encoding: definition,
+                    rep_level_encoding: repetition,
+                    statistics: None,
+                }
+            }
+            PageKind::DataV2 { values, nulls, rows, encoding, definition_bytes, repetition_bytes, compressed } => {
+                let levels = definition_bytes as usize + repetition_bytes as usize;
+                let buf = if compressed { self.decompress(&stored, levels, header.uncompressed)? } else { stored };
+                let rest = buf.get(levels..).ok_or_else(|| broken("has more levels than bytes"))?;
+                if nulls > values || rows > values {
+                    return Err(broken("claims more NULLs or rows than values"));
+                }
+                self.check_lists(values, buf.len())?;
+                check_values(encoding, values, rest)?;
+                Page::DataPageV2 {
+                    buf,
+                    num_values: values,
+                    encoding,
+                    num_nulls: nulls,
+                    num_rows: rows,
+                    def_levels_byte_len: definition_bytes,
+                    rep_levels_byte_len: repetition_bytes,
+                    is_compressed: compressed,
+                    statistics: None,
+                }
+            }
+            PageKind::Other => return Err(ParquetError::NYI("a page of an unknown kind".into())),
+        };
+        Ok(page)
+    }
+
+    /// The page as it was before compression; its first `plain` bytes were not compressed.
+    fn decompress(&mut self, stored: &Bytes, plain: usize, uncompressed: usize) -> Result<Bytes> {
+        if self.codec.is_none() {
+            return Ok(stored.clone());
+        }
+        if uncompressed as u64 > self.page_bytes {
+            let most = self.page_bytes;
+            return Err(ParquetError::General(format!("a page has {uncompressed} bytes, at most {most} are read")));
+        }
+        let (levels, compressed) =
+            stored.split_at_checked(plain).ok_or_else(|| broken("has more levels than bytes"))?;
+        let rest = uncompressed.checked_sub(plain).ok_or_else(|| broken("has more levels than bytes"))?;
+        let mut buffer = Vec::new();
+        buffer.try_reserve_exact(uncompressed).map_err(|error| ParquetError::General(error.to_string()))?;
+        buffer.extend_from_slice(levels);
+        self.codec.decompress(compressed, &mut buffer, rest)?;
+        Ok(buffer.into())
+    }
+
+    fn check_lists(&mut self, values: u32, bytes: usize) -> Result<()> {
+        if self.column.max_rep_level() == 0 {
+            return Ok(());
+        }
+        // Two levels of two bytes, and a value or its place.
+        let width = match self.column.physical_type() {
+            Type::FIXED_LEN_BYTE_ARRAY => u64::try_from(self.column.type_length()).unwrap_or_default(),
+            _ => 16,
+        };
+        self.expanded = self.expanded.saturating_add(u64::from(values).saturating_mul(width.saturating_add(4)));
+        self.read += bytes as u64;
+        if self.expanded > LIST_BYTES.saturating_add(self.read.saturating_mul(LIST_BYTES_PER_BYTE)) {
+            return Err(broken("claims more list elements than are read"));
+        }
+        Ok(())
+    }
+}
+
+fn broken(what: &str) -> ParquetError {
+    ParquetError::General(format!("a page {what}"))
+}
+
+/// What comes after levels of version 1. `None` where the library will find them broken, too.
+fn past_levels(page: &[u8], encoding: Encoding) -> Option<&[u8]> {
+    if encoding != Encoding::RLE {
+        // Levels that are only packed stand before no encoding that is checked: they are older than all of those.
+        return None;
+    }
+    let (length, rest) = page.split_first_chunk::<4>()?;
+    rest.get(u32::from_le_bytes(*length) as usize..)
+}
+
+/// The bytes of a column chunk.
+pub(super) fn chunk_range(chunk: &ColumnChunkMetaData) -> Result<Range<u64>> {
+    let data = chunk.data_page_offset();
+    let start = match chunk.dictionary_page_offset() {
+        Some(dictionary) if dictionary > 0 && dictionary < data => dictionary,
+        _ => data,
+    };
+    let start = u64::try_from(start).ok();
+    let bytes = u64::try_from(chunk.compressed_size()).ok();
+    let end = start.zip(bytes).and_then(|(start, bytes)| start.checked_add(bytes));
+    start.zip(end).map(|(start, end)| start..end).ok_or_else(|| ParquetError::General("a broken column chunk".into()))
+}
+
+impl Iterator for Pages {
+    type Item = Result<Page>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.get_next_page().transpose()
+    }
+}
+
+impl PageReader for Pages {
+    fn get_next_page(&mut self) -> Result<Option<Page>> {
+        if let Some(dictionary) = self.dictionary.take() {
+            return Ok(Some(dictionary));
+        }
+        let Some(places) = &mut self.places else {
+            self.peek()?;
+            return self.peeked.take().map(|header| self.page(header)).transpose();
+        };
+        let Some(place) = places.pop_front() else { return Ok(None) };
+        let header = self.header(place.bytes.start)?;
+        self.at = place.bytes.start + header.bytes as u64;
+        self.page(header).map(Some)
+    }
+
+    fn peek_next_page(&mut self) -> Result<Option<PageMetadata>> {
+        if self.dictionary.is_some() {
+            return Ok(Some(PageMetadata { num_rows: None, num_levels: None, is_dict: true }));
+        }
+        if let Some(places) = &self.places {
+            let rows = |place: &PagePlace| Some(place.rows.len());
+            return Ok(places.front().map(|place| PageMetadata {
+                num_rows: rows(place),
+                num_levels: None,
+                is_dict: false,
+            }));
+        }
+        Ok(self.peek()?.map(|header| match header.kind {
+            PageKind::DataV2 { values, rows, .. } => {
+                PageMetadata { num_rows: Some(rows as usize), num_levels: Some(values as usize), is_dict: false }
+            }
+            PageKind::Data { values, .. } => {
+                PageMetadata { num_rows: None, num_levels: Some(values as usize), is_dict: false }
+            }
+            PageKind::Dictionary { .. } | PageKind::Other => {
+                PageMetadata { num_rows: None, num_levels: None, is_dict: true }
+            }
+        }))
+    }
+
+    fn skip_next_page(&mut self) -> Result<()> {
+        if self.dictionary.take().is_some() {
+            return Ok(());
+        }
+        match &mut self.places {
+            Some(places) => drop(places.pop_front()),
+            None => {
+                self.peek()?;
+                if let Some(header) = self.peeked.take() {
+                    self.at += header.stored as u64;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Pages that the file tells of begin with a row.
+    fn at_record_boundary(&mut self) -> Result<bool> {
+        if self.places.is_some() {
+            return Ok(true);
+        }
+        Ok(self.peek_next_page()?.is_none_or(|page| page.num_rows.is_some()))
+    }
+}

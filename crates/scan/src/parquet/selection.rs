@@ -1,0 +1,136 @@
+//! Which rows of a row group are read.
+//!
+//! First those that page statistics leave, then, once the predicate was evaluated, those that passed. Decoders pass
+//! over rows one call at a time, which costs more than decoding a few that are not wanted; so rows that passed are read
+//! with what little lies between them, and that is filtered out afterwards.
+
+use std::ops::Range;
+
+use ::parquet::arrow::arrow_reader::RowSelection;
+use arrow::array::{BooleanArray, BooleanBufferBuilder};
+use arrow::buffer::BooleanBuffer;
+
+/// Gaps of fewer rows are decoded rather than passed over. With shorter ones the library might choose to decode
+/// whatever lies between the first and the last row, pages among it that were not fetched: it does where rows that are
+/// selected and passed over come, on average, in runs of fewer than 32.
+const GAP_ROWS: usize = 128;
+
+/// Rows of a row group: ascending ranges, none empty, none touching the next.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Rows {
+    ranges: Vec<Range<usize>>,
+    /// The rows of the row group.
+    all: usize,
+}
+
+impl Rows {
+    pub(super) fn all(all: usize) -> Self {
+        Self { ranges: if all > 0 { vec![0..all] } else { Vec::new() }, all }
+    }
+
+    /// These ranges of `all` rows, which ascend.
+    pub(super) fn of(ranges: impl IntoIterator<Item = Range<usize>>, all: usize) -> Self {
+        let mut rows = Self { ranges: Vec::new(), all };
+        for range in ranges {
+            rows.push(range.start..range.end.min(all));
+        }
+        rows
+    }
+
+    fn push(&mut self, range: Range<usize>) {
+        if range.start >= range.end {
+            return;
+        }
+        match self.ranges.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => self.ranges.push(range),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.ranges.iter().map(ExactSizeIterator::len).sum()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Whether one of `range` is among them.
+    pub(super) fn touch(&self, range: &Range<usize>) -> bool {
+        let at = self.ranges.partition_point(|own| own.end <= range.start);
+        self.ranges.get(at).is_some_and(|own| own.start < range.end)
+    }
+
+    /// As the library takes them; `None` for all.
+    pub(super) fn selection(&self) -> Option<RowSelection> {
+        let is_all = self.len() == self.all;
+        (!is_all).then(|| RowSelection::from_consecutive_ranges(self.ranges.iter().cloned(), self.all))
+    }
+
+    /// Of these rows those that `passed`, one bit for each: what to decode, and which rows of that are wanted (`None`
+    /// for all).
+    pub(super) fn passing(&self, passed: &BooleanBuffer) -> (Self, Option<BooleanArray>) {
+        let mut decoded = Self { ranges: Vec::new(), all: self.all };
+        let mut wanted = BooleanBufferBuilder::new(0);
+        let mut ranges = self.ranges.iter();
+        // The range that bits are looked up in, and the bit of its first row.
+        let (mut current, mut first) = (ranges.next(), 0);
+        for (mut from, to) in passed.set_slices() {
+            while let Some(range) = current
+                && from < to
+            {
+                if from - first >= range.len() {
+                    first += range.len();
+                    current = ranges.next();
+                    continue;
+                }
+                let start = range.start + (from - first);
+                let end = range.end.min(start + (to - from));
+                from += end - start;
+                let before = decoded.ranges.last().map_or(0, |last| last.end);
+                if start - before >= GAP_ROWS {
+                    decoded.ranges.push(start..end);
+                } else {
+                    wanted.append_n(start - before, false);
+                    decoded.push(before..end);
+                }
+                wanted.append_n(end - start, true);
+            }
+        }
+        let wanted = wanted.finish();
+        let all = wanted.count_set_bits() == wanted.len();
+        (decoded, (!all).then(|| BooleanArray::new(wanted, None)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bits(set: impl IntoIterator<Item = usize>, length: usize) -> BooleanBuffer {
+        let set: Vec<usize> = set.into_iter().collect();
+        BooleanBuffer::collect_bool(length, |i| set.contains(&i))
+    }
+
+    #[test]
+    fn ranges_are_met_and_joined() {
+        let rows = Rows::of([0..10, 10..12, 20..30], 25);
+        assert_eq!(rows.ranges, [0..12, 20..25]);
+        assert!(rows.touch(&(11..13)) && !rows.touch(&(12..20)) && rows.touch(&(5..6)) && !rows.touch(&(25..30)));
+        assert_eq!(rows.len(), 17);
+        assert!(rows.selection().is_some() && Rows::all(25).selection().is_none());
+    }
+
+    #[test]
+    fn little_gaps_are_decoded() {
+        let rows = Rows::of([0..200, 400..600], 600);
+        let (decoded, wanted) = rows.passing(&bits([3, 5, 199, 200, 399], 400));
+        assert_eq!(decoded.ranges, [0..6, 199..200, 400..401, 599..600]);
+        let wanted: Vec<bool> = wanted.unwrap().values().iter().collect();
+        assert_eq!(wanted, [false, false, false, true, false, true, true, true, true]);
+        let (decoded, wanted) = rows.passing(&bits(140..260, 400));
+        assert_eq!(decoded.ranges, [140..200, 400..460]);
+        assert!(wanted.is_none());
+        assert!(rows.passing(&bits([], 400)).0.is_empty());
+    }
+}

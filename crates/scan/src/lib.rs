@@ -13,6 +13,7 @@
 #![warn(missing_docs)]
 
 mod aggregate;
+mod blocks;
 mod bloom;
 mod bounds;
 mod coerce;
@@ -44,6 +45,7 @@ mod top_k;
 mod types;
 mod zones;
 
+pub use blocks::{BlockBuffers, BlockRoom};
 pub use bloom::for_each_key;
 pub use compact::compact;
 pub use csv::{CsvDecoder, REST, rest_fields, tokenize_sample};

@@ -8,15 +8,18 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Context;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, Stream, StreamExt, stream};
 use pushdown::ErrorKind;
-use pushdowndb_scan::ObjectReader;
+use pushdowndb_scan::{BlockBuffers, BlockRoom, ObjectReader};
 use tokio::task::spawn_blocking;
 
 use super::files::Pin;
+
+/// Blocks of a stream that are read before they are asked for.
+const BLOCKS_AHEAD: usize = 2;
 
 /// The bytes of one version of one object. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -118,28 +121,30 @@ impl Inner {
         let step = inner.block.max(1) as u64;
         let end = range.end;
         let starts = stream::iter((range.start..end).step_by(step as usize));
+        let buffers = BlockBuffers::new(step.min(end.saturating_sub(range.start)) as usize, BLOCKS_AHEAD + 1);
         starts
             .map(move |start| {
                 let inner = Arc::clone(&inner);
                 let range = start..end.min(start + step);
-                let room = inner.room(&range);
+                let room = inner.length(&range).map(|length| buffers.room(length));
                 let read = spawn_blocking(move || inner.read(range, room?));
                 async move { read.await.map_err(io::Error::other)? }
             })
-            .buffered(2)
+            .buffered(BLOCKS_AHEAD)
     }
 
-    /// Where this range can be read to. Made by whoever asks, not by the thread that reads: the allocator keeps what
-    /// others free for the thread that made it, and there are dozens of those that read, each idle for long.
-    fn room(&self, range: &Range<u64>) -> io::Result<BytesMut> {
+    /// The length of a range of the object.
+    fn length(&self, range: &Range<u64>) -> io::Result<usize> {
         if range.end > self.size {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a read past the end of the object"));
         }
-        let length = usize::try_from(range.end.saturating_sub(range.start)).map_err(io::Error::other)?;
-        Ok(BytesMut::zeroed(length))
+        usize::try_from(range.end.saturating_sub(range.start)).map_err(io::Error::other)
     }
 
-    fn read(&self, range: Range<u64>, mut block: BytesMut) -> io::Result<Bytes> {
+    /// Reads into room for the range. That is made by whoever asks, not by the thread that reads: the allocator keeps
+    /// what others free for the thread that made it, and there are dozens of those that read, each idle for long.
+    fn read(&self, range: Range<u64>, mut room: BlockRoom) -> io::Result<Bytes> {
+        let block = room.as_mut();
         let first = self.pieces.partition_point(|piece| piece.start + piece.size <= range.start);
         let mut at = range.start;
         for piece in self.pieces.iter().skip(first) {
@@ -153,7 +158,7 @@ impl Inner {
             at += want as u64;
         }
         self.check_unchanged()?;
-        Ok(block.freeze())
+        Ok(room.freeze())
     }
 
     fn check_unchanged(&self) -> io::Result<()> {
@@ -210,7 +215,9 @@ impl ObjectReader for ObjectData {
         };
         async move {
             let reader = Arc::clone(&inner);
-            let rooms: Vec<_> = ranges.into_iter().map(|range| (inner.room(&range), range)).collect();
+            // Each to be kept for as long as its reader likes: buffers of their own.
+            let room = |length| BlockBuffers::new(length, 0).room(length);
+            let rooms: Vec<_> = ranges.into_iter().map(|range| (inner.length(&range).map(room), range)).collect();
             let read = move |(room, range): (io::Result<_>, _)| reader.read(range, room?);
             spawn_blocking(move || rooms.into_iter().map(read).collect::<io::Result<Vec<_>>>())
                 .await

@@ -15,7 +15,8 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
 use futures::TryStreamExt;
 use pushdown::{
-    AggregateCall, AggregateFunction, ArithmeticOp, CompareOp, CsvOptions, Expr, Format, Fragment, Literal, Output,
+    AggregateCall, AggregateFunction, ArithmeticOp, CompareOp, Compression, CsvOptions, Expr, Format, Fragment,
+    JsonOptions, Literal, Output,
 };
 use pushdowndb_scan::{InMemory, LocalFile, ObjectReader, ScanCounters, ScanOptions, scan};
 use tpchgen::csv::LineItemCsv;
@@ -37,7 +38,7 @@ async fn main() -> Result<()> {
     }
     let bytes = Bytes::from(std::fs::read(&path)?);
     println!("{path}: {:.1} MB", bytes.len() as f64 / 1e6);
-    for (name, fragment) in fragments().into_iter().filter(|(name, _)| name.contains(&only)) {
+    for (name, fragment) in fragments(&path).into_iter().filter(|(name, _)| name.contains(&only)) {
         let (mut best, mut rows) = (f64::MAX, 0);
         for _ in 0..5 {
             let start = Instant::now();
@@ -46,6 +47,9 @@ async fn main() -> Result<()> {
             best = best.min(start.elapsed().as_secs_f64());
         }
         report(name, bytes.len(), best, rows);
+    }
+    if !path.ends_with(".csv") {
+        return Ok(());
     }
     let (mut best, mut rows) = (f64::MAX, 0);
     for _ in 0..5 {
@@ -67,7 +71,7 @@ fn report(name: &str, bytes: usize, seconds: f64, rows: usize) {
 
 /// Each fragment once over the file on disk.
 async fn from_disk(path: &str, only: &str) -> Result<()> {
-    for (name, fragment) in fragments().into_iter().filter(|(name, _)| name.contains(only)) {
+    for (name, fragment) in fragments(path).into_iter().filter(|(name, _)| name.contains(only)) {
         let file = LocalFile::open(path, path)?;
         let size = usize::try_from(file.size())?;
         let start = Instant::now();
@@ -122,8 +126,19 @@ fn decimal(value: i128) -> Expr {
     Expr::Literal(Literal::Decimal(value, 15, 2))
 }
 
-fn fragments() -> Vec<(&'static str, Fragment)> {
-    let all = Fragment::all(Format::Csv(CsvOptions::default()), lineitem());
+/// What is run over a file that is written as its name ends: `.csv` or `.json`, and perhaps `.gz` or `.zst`.
+fn fragments(path: &str) -> Vec<(&'static str, Fragment)> {
+    let (name, compression) = match (path.strip_suffix(".gz"), path.strip_suffix(".zst")) {
+        (Some(name), _) => (name, Compression::Gzip),
+        (_, Some(name)) => (name, Compression::Zstd),
+        _ => (path, Compression::None),
+    };
+    let format = if name.ends_with("json") {
+        Format::Json(JsonOptions { compression, ..JsonOptions::default() })
+    } else {
+        Format::Csv(CsvOptions { compression, ..CsvOptions::default() })
+    };
+    let all = Fragment::all(format.clone(), lineitem());
     let column = |name: &str| Expr::Column(lineitem().index_of(name).unwrap_or_default());
     let compare = |op, name: &str, value| Expr::compare(op, column(name), value);
     let count = AggregateCall { function: AggregateFunction::Count, argument: None, name: "count".into() };
@@ -157,7 +172,7 @@ fn fragments() -> Vec<(&'static str, Fragment)> {
         Expr::Cast(Box::new(guarded), to)
     };
     let price = Expr::compare(CompareOp::LtEq, cast("l_extendedprice", DataType::Decimal128(15, 2)), decimal(94_300));
-    let as_text = Fragment::all(Format::Csv(CsvOptions::default()), text);
+    let as_text = Fragment::all(format, text);
     let like = Expr::Like {
         expr: Box::new(column("l_comment")),
         pattern: Box::new(Expr::text("%special requests%")),

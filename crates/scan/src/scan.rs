@@ -189,8 +189,12 @@ impl Source {
         };
         let (schema, predicate, output) = narrow(fragment)?;
         if let Format::Json(json) = format {
-            let mut scan = JsonScan::new(&schema, predicate.as_ref(), json, reader, extent, options, counters)?;
-            if let (Some(zones), Some(predicate), Extent::Range(_)) = (&options.zones, &predicate, extent)
+            let read = fragment.columns();
+            let first = FirstRows::of(fragment, &options.threshold);
+            let first = first.map(|first| first.with_key(|key| Ok(renumber(key, &read)))).transpose()?;
+            let wanted = crate::json::Wanted { predicate, first };
+            let mut scan = JsonScan::new(&schema, &wanted, json, reader, extent, options, counters)?;
+            if let (Some(zones), Some(predicate), Extent::Range(_)) = (&options.zones, &wanted.predicate, extent)
                 && can_be_zoned(fragment)
             {
                 note_zones(&mut scan, zones, predicate, &schema, json);
@@ -325,7 +329,7 @@ fn note_zones(scan: &mut JsonScan, zones: &Arc<Zones>, predicate: &Expr, schema:
         Some((column, keys))
     });
     if let Some(recorder) = ZoneRecorder::new(zones, observed.collect(), scan.begin()) {
-        scan.note_zones(recorder, columns);
+        scan.note_zones(recorder);
     }
 }
 

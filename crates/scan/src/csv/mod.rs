@@ -75,6 +75,7 @@ impl CsvScan {
             header: options.header,
             record_bytes: scan.record_bytes,
             rewrite,
+            spawner: scan.spawner.clone(),
         };
         let record_bytes = scan.record_bytes;
         let (input, parts) = match extent.parts() {

@@ -1,20 +1,22 @@
 //! JSON: one record a line, or values one after the other; columns by name.
 
 mod descend;
+mod plain;
 mod raw;
 mod records;
+mod stages;
 pub(crate) mod token;
 mod typed;
+mod walk;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, SchemaRef};
 use bytes::Bytes;
 use pushdown::{Compression, Error, Expr, JsonOptions, JsonShape, Result};
 
-use crate::evaluate::Evaluator;
 use crate::limits::GROUP_RECORDS;
 use crate::matcher::{Marks, Matcher, Matching, Stored};
 use crate::output::record_batch;
@@ -23,9 +25,9 @@ use crate::text::records::{Candidates, TextInput, TextOptions, too_long};
 use crate::types::is_text;
 use crate::zones::ZoneRecorder;
 use crate::{ObjectReader, ScanCounters, ScanOptions};
-use raw::RawRecords;
 use records::{Cut, Cutter};
-use typed::{BadRecord, TypedRecords};
+pub(crate) use stages::Wanted;
+use stages::{Rows, Stages};
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -38,8 +40,7 @@ pub(crate) struct JsonScan {
     /// Looks for lines that may pass, and those it has found.
     matcher: Option<Matcher>,
     candidates: Candidates,
-    decode: Decode,
-    predicate: Option<Evaluator>,
+    stages: Stages,
     group: usize,
     record_bytes: usize,
     compressed: bool,
@@ -47,8 +48,8 @@ pub(crate) struct JsonScan {
     positions: Option<SchemaRef>,
     /// What is scanned instead of all of the object.
     parts: Option<(Parts, Arc<dyn ObjectReader>)>,
-    /// Gathers what these columns hold in all records.
-    zones: Option<(ZoneRecorder, Vec<usize>)>,
+    /// Gathers what the predicate's columns hold in all records.
+    zones: Option<ZoneRecorder>,
     counters: Arc<ScanCounters>,
 }
 
@@ -68,15 +69,10 @@ fn matcher(
     Matcher::new(predicate, &stored, Marks::json(), start, matching)
 }
 
-enum Decode {
-    Typed(TypedRecords),
-    Raw(RawRecords),
-}
-
 impl JsonScan {
     pub(crate) fn new(
         schema: &SchemaRef,
-        predicate: Option<&Expr>,
+        wanted: &Wanted,
         options: &JsonOptions,
         reader: Arc<dyn ObjectReader>,
         extent: &Extent,
@@ -84,19 +80,15 @@ impl JsonScan {
         counters: Arc<ScanCounters>,
     ) -> Result<Self> {
         let location = reader.location().to_owned();
-        let evaluator = predicate.map(|predicate| Evaluator::predicate(predicate, schema)).transpose()?;
         let cut_at = (options.shape == JsonShape::Lines).then_some(b'\n');
-        let decode = if options.raw_tokens {
-            Decode::Raw(RawRecords::new(schema)?)
-        } else {
-            Decode::Typed(TypedRecords::new(schema)?)
-        };
+        let stages = Stages::new(schema, wanted, options)?;
         let text = TextOptions {
             compression: options.compression,
             terminator: cut_at,
             header: false,
             record_bytes: scan.record_bytes,
             rewrite: None,
+            spawner: scan.spawner.clone(),
         };
         let (input, parts) = match extent.parts() {
             None => (TextInput::open(reader, extent.range(), text, &counters)?, None),
@@ -106,6 +98,7 @@ impl JsonScan {
                 (nothing, Some((parts, reader)))
             }
         };
+        let predicate = wanted.predicate.as_ref();
         let matcher = predicate
             .filter(|_| cut_at.is_some() && matches!(extent, Extent::Range(_)))
             .and_then(|predicate| matcher(predicate, schema, options, input.range.start, scan.matching));
@@ -117,8 +110,7 @@ impl JsonScan {
             cut: Cut::default(),
             matcher,
             candidates: Candidates::default(),
-            decode,
-            predicate: evaluator,
+            stages,
             group: GROUP_RECORDS.min(scan.batch_rows.max(1)),
             record_bytes: scan.record_bytes,
             compressed: options.compression != Compression::None,
@@ -129,9 +121,9 @@ impl JsonScan {
         })
     }
 
-    /// Leaves behind what is seen of these columns in all records.
-    pub(crate) fn note_zones(&mut self, zones: ZoneRecorder, columns: Vec<usize>) {
-        self.zones = Some((zones, columns));
+    /// Leaves behind what is seen of the columns that the predicate reads in all records.
+    pub(crate) fn note_zones(&mut self, zones: ZoneRecorder) {
+        self.zones = Some(zones);
     }
 
     /// The first byte that belongs to the scan.
@@ -155,7 +147,7 @@ impl JsonScan {
                     continue;
                 }
                 let end = self.input.range.end.min(self.input.buffer.offset());
-                if let Some((zones, _)) = &mut self.zones {
+                if let Some(zones) = &mut self.zones {
                     zones.finish(end);
                 }
                 return Ok(None);
@@ -200,23 +192,12 @@ impl JsonScan {
                 tokio::task::yield_now().await;
                 continue;
             }
-            let batch = if self.cut.records.is_empty() { None } else { Some(self.decode()?) };
-            if let (Some(batch), Some((zones, columns))) = (&batch, self.zones.as_mut().filter(|_| learns)) {
-                let starts: Vec<u64> = self.cut.records.iter().map(|record| offset + record.start as u64).collect();
-                let arrays: Vec<_> =
-                    columns.iter().filter_map(|column| batch.columns().get(*column).cloned()).collect();
-                zones.observe(&starts, &arrays)?;
-            }
+            let batch = self.decode(learns)?;
             self.input.buffer.consume(self.cut.consumed);
             self.input.buffer.narrow();
             self.counters.rows_scanned.fetch_add(self.cut.records.len() as u64, Ordering::Relaxed);
             self.count(self.cut.consumed);
-            let batch = match (batch, &self.predicate) {
-                (Some(batch), Some(predicate)) => predicate.filter(&batch)?,
-                (Some(batch), None) => batch,
-                (None, _) => continue,
-            };
-            if batch.num_rows() > 0 {
+            if let Some(batch) = batch.filter(|batch| batch.num_rows() > 0) {
                 return Ok(Some(batch));
             }
         }
@@ -225,7 +206,7 @@ impl JsonScan {
     /// Whether zones are still to be learned from the text at hand, and thus from all of its records.
     fn learns(&mut self) -> bool {
         let text = self.input.buffer.range();
-        self.zones.as_mut().is_some_and(|(zones, _)| zones.wants(&text))
+        self.zones.as_mut().is_some_and(|zones| zones.wants(&text))
     }
 
     /// Cuts the next records: those of all lines, or only of those that may pass unless zones learn from them. Gives
@@ -255,28 +236,34 @@ impl JsonScan {
         }
     }
 
-    fn decode(&self) -> Result<RecordBatch> {
-        let batch = self.decode_columns()?;
-        let Some(schema) = &self.positions else { return Ok(batch) };
-        let offset = self.input.buffer.offset();
+    /// The rows of the records at hand that pass; `learns` is whether zones take in what is decoded of all.
+    fn decode(&mut self, learns: bool) -> Result<Option<RecordBatch>> {
+        let (buffer, records) = (&self.input.buffer, &self.cut.records);
+        if records.is_empty() {
+            return Ok(None);
+        }
+        let offset = buffer.offset();
+        let mut zones = self.zones.as_mut().filter(|_| learns);
+        let mut observe = |columns: &[ArrayRef]| match &mut zones {
+            Some(zones) => {
+                let starts: Vec<u64> = records.iter().map(|record| offset + record.start as u64).collect();
+                zones.observe(&starts, columns)
+            }
+            None => Ok(()),
+        };
+        let rows = self.stages.decode(buffer.text(), records, &mut observe).map_err(|(at, error)| match at {
+            Some(at) => error.context(format!("{}, byte {}", self.location, offset + at as u64)),
+            None => error,
+        })?;
+        let Some(Rows { mut columns, records }) = rows else { return Ok(None) };
+        let Some(schema) = &self.positions else {
+            return record_batch(self.stages.schema(), columns, records.len()).map(Some);
+        };
         let mut positions = Positions::default();
-        for record in &self.cut.records {
+        for record in &records {
             positions.push(offset + record.start as u64..offset + record.end as u64);
         }
-        let columns = batch.columns().iter().cloned().chain(positions.take()).collect();
-        record_batch(schema, columns, batch.num_rows())
-    }
-
-    fn decode_columns(&self) -> Result<RecordBatch> {
-        let text = self.input.buffer.text();
-        let decoded = match &self.decode {
-            Decode::Typed(typed) => typed.decode(text, &self.cut.records),
-            Decode::Raw(raw) => raw.decode(text, &self.cut.records),
-        };
-        decoded.map_err(|BadRecord { record, error }| {
-            let start =
-                record.and_then(|i| self.cut.records.get(i)).or(self.cut.records.first()).map_or(0, |r| r.start);
-            error.context(format!("{}, byte {}", self.location, self.input.buffer.offset() + start as u64))
-        })
+        columns.extend(positions.take());
+        record_batch(schema, columns, records.len()).map(Some)
     }
 }

@@ -1,4 +1,7 @@
 //! Untyped JSON: each column holds the token found at its path, as it is written.
+//!
+//! Paths that are one name are found in a walk through the members of plain records ([`super::walk`]), which gives the
+//! same tokens; all else is parsed.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,6 +13,7 @@ use pushdown::{Error, Result};
 
 use super::token::{Key, Step, Unfound, Wanted, find, parse_path, skip_blanks};
 use super::typed::BadRecord;
+use super::walk::{Value, Walk, Whose, is_plain};
 use crate::errors::from_arrow;
 use crate::output::record_batch;
 use crate::types::is_text;
@@ -21,6 +25,9 @@ const PATH: &str = "path";
 pub(crate) struct RawRecords {
     schema: SchemaRef,
     paths: Vec<Vec<Step>>,
+    /// The paths, where each is one name.
+    names: Option<Vec<Key>>,
+    walk: Walk,
 }
 
 impl RawRecords {
@@ -34,13 +41,42 @@ impl RawRecords {
                 Some(path) => parse_path(path).ok_or_else(|| Error::invalid(format!("'{path}' is no path into JSON"))),
             }
         };
-        let paths = schema.fields().iter().map(|field| path(field)).collect::<Result<_>>()?;
-        Ok(Self { schema: Arc::clone(schema), paths })
+        let paths: Vec<Vec<Step>> = schema.fields().iter().map(|field| path(field)).collect::<Result<_>>()?;
+        let name = |path: &Vec<Step>| match path.as_slice() {
+            [Step::Key(key)] => Some(key.clone()),
+            _ => None,
+        };
+        let names = paths.iter().map(name).collect();
+        Ok(Self { schema: Arc::clone(schema), paths, names, walk: Walk::default() })
+    }
+
+    /// Whether a few columns are found in less time than all.
+    pub(crate) fn is_walked(&self) -> bool {
+        self.names.is_some()
+    }
+
+    /// Finds the tokens of a record that is plain; `None` if that is for the parser to do.
+    fn walked(&mut self, record: &[u8], found: &mut [Option<Range<usize>>]) -> Option<()> {
+        let names = self.names.as_ref()?;
+        let [b'{', inner @ .., b'}'] = record.trim_ascii_end() else { return None };
+        if !is_plain(inner) {
+            return None;
+        }
+        let whose = |key: &[u8]| Whose::of(names.iter().map(|name| name.is(key)));
+        self.walk.members(inner, &whose, &mut |number, value, range| {
+            let text = inner.get(range.clone())?;
+            if std::str::from_utf8(text).is_err() || text.iter().any(|byte| *byte < b' ') {
+                return None;
+            }
+            // Behind the brace, and with its quotes.
+            let quotes = usize::from(value == Value::Text);
+            *found.get_mut(number)? = Some(range.start + 1 - quotes..range.end + 1 + quotes);
+            Some(())
+        })
     }
 
     /// One row for each record.
-    pub(crate) fn decode(&self, text: &[u8], records: &[Range<usize>]) -> Result<RecordBatch, BadRecord> {
-        let wanted: Vec<_> = self.paths.iter().enumerate().map(|(column, path)| Wanted { column, path }).collect();
+    pub(crate) fn decode(&mut self, text: &[u8], records: &[Range<usize>]) -> Result<RecordBatch, BadRecord> {
         let mut columns: Vec<_> = self.paths.iter().map(|_| StringBuilder::new()).collect();
         let mut found = vec![None; columns.len()];
         for (i, record) in records.iter().enumerate() {
@@ -48,8 +84,11 @@ impl RawRecords {
                 |message: String, code| BadRecord { record: Some(i), error: Error::invalid(message).with_code(code) };
             let bytes = text.get(record.clone()).unwrap_or_default();
             found.fill(None);
-            // A record that has nothing in it.
-            if !bytes.is_empty() {
+            // A record may have nothing in it.
+            if self.walked(bytes, &mut found).is_none() && !bytes.is_empty() {
+                found.fill(None);
+                let wanted: Vec<_> =
+                    self.paths.iter().enumerate().map(|(column, path)| Wanted { column, path }).collect();
                 let bytes = std::str::from_utf8(bytes)
                     .map_err(|_| bad("the record is not UTF-8".into(), "InvalidTextEncoding"))?;
                 let end = find(bytes.as_bytes(), 0, &wanted, 0, &mut found).map_err(|why| match why {
@@ -67,9 +106,9 @@ impl RawRecords {
                     return Err(bad(message.into(), "JSONParsingError"));
                 }
             }
-            let bytes = std::str::from_utf8(bytes).unwrap_or_default();
-            for (column, token) in columns.iter_mut().zip(&found) {
-                column.append_option(token.clone().and_then(|range| bytes.get(range)));
+            let token = |range: Range<usize>| bytes.get(range).and_then(|token| std::str::from_utf8(token).ok());
+            for (column, found) in columns.iter_mut().zip(&found) {
+                column.append_option(found.clone().and_then(token));
             }
         }
         let columns = columns.into_iter().zip(self.schema.fields()).map(|(mut column, field)| {
@@ -80,5 +119,59 @@ impl RawRecords {
             }
         });
         Ok(record_batch(&self.schema, columns.collect::<Result<_>>()?, records.len())?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use arrow::datatypes::{Field, Schema};
+
+    use super::*;
+
+    /// Records of all kinds: whatever is found by parsing is found in a walk, and the other way round.
+    #[test]
+    fn a_walk_gives_the_tokens_that_parsing_gives() {
+        let field = |name: &str, path: Option<&str>| {
+            let metadata = path.map(|path| (PATH.to_owned(), path.to_owned()));
+            Field::new(name, DataType::Utf8, true).with_metadata(HashMap::from_iter(metadata))
+        };
+        // As it is written, in any case, and one that others could be meant by.
+        let fields = vec![field("Exact", None), field("any", Some("any")), field("three", Some("\"three\""))];
+        let schema = Arc::new(Schema::new(fields));
+        let mut state = 11u64;
+        let mut next = |n: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % n
+        };
+        let keys = ["Exact", "exact", "any", "ANY", "three", "Three", "other", "\\u0061ny"];
+        let values = ["1", "-0.5e3", "\"\"", "\"any\"", "null", "true", "\"é\"", "[1]", "{\"any\":2}", "\"a\\\"b\""];
+        let (mut good, mut plain) = (0, 0);
+        for _ in 0..20_000 {
+            let mut text = String::from("{");
+            for member in 0..next(5) {
+                text.push_str(if member > 0 { [",", " , "][next(2)] } else { ["", " "][next(2)] });
+                let value = values[if next(3) > 0 { next(7) } else { next(values.len()) }];
+                let key = keys[if next(6) > 0 { next(7) } else { next(keys.len()) }];
+                text.push_str(&format!("\"{key}\"{}{value}", [":", " : "][next(2)]));
+            }
+            text.push_str(["}", " }", "} ", "}}", ",}"][if next(4) > 0 { next(3) } else { next(5) }]);
+            let record = 0..text.len();
+            let mut walking = RawRecords::new(&schema).unwrap();
+            plain += usize::from(walking.walked(text.as_bytes(), &mut [None, None, None]).is_some());
+            let walked = walking.decode(text.as_bytes(), std::slice::from_ref(&record));
+            let mut parsing = RawRecords { names: None, ..RawRecords::new(&schema).unwrap() };
+            let parsed = parsing.decode(text.as_bytes(), std::slice::from_ref(&record));
+            match (parsed, walked) {
+                (Ok(parsed), Ok(walked)) => {
+                    assert_eq!(parsed, walked, "{text}");
+                    good += 1;
+                }
+                (Err(parsed), Err(walked)) => assert_eq!(parsed.error.code(), walked.error.code(), "{text}"),
+                (parsed, walked) => panic!("{text}: {} {}", parsed.is_ok(), walked.is_ok()),
+            }
+        }
+        assert!(good > 10_000 && plain > 3_000, "{good} {plain}");
     }
 }

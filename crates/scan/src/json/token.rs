@@ -270,7 +270,7 @@ fn string_end(text: &[u8], at: usize) -> Result<usize, usize> {
     }
 }
 
-fn number_end(text: &[u8], at: usize) -> Result<usize, usize> {
+pub(crate) fn number_end(text: &[u8], at: usize) -> Result<usize, usize> {
     let digits = |from: usize| {
         let rest = text.get(from..).unwrap_or_default();
         from + rest.iter().position(|b| !b.is_ascii_digit()).unwrap_or(rest.len())

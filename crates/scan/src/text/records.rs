@@ -14,7 +14,7 @@ use pushdown::{Compression, Error, Result};
 use super::source::TextSource;
 use crate::csv::Rewriter;
 use crate::limits::BLOCK_BYTES;
-use crate::{ObjectReader, ScanCounters};
+use crate::{ObjectReader, ScanCounters, Spawner};
 
 /// Zeros after the text, so that it can be looked at 64 bytes at a time.
 pub(crate) const PADDING: usize = 64;
@@ -161,6 +161,8 @@ pub(crate) struct TextOptions {
     pub(crate) record_bytes: usize,
     /// Rewrites text whose marks are longer than one byte; it also picks the records of the range.
     pub(crate) rewrite: Option<Rewriter>,
+    /// Starts the task that decompresses.
+    pub(crate) spawner: Spawner,
 }
 
 impl TextInput {
@@ -171,7 +173,7 @@ impl TextInput {
         options: TextOptions,
         counters: &Arc<ScanCounters>,
     ) -> Result<Self> {
-        let TextOptions { compression, terminator, header, record_bytes, rewrite } = options;
+        let TextOptions { compression, terminator, header, record_bytes, rewrite, spawner } = options;
         let size = reader.size();
         let location = reader.location().to_owned();
         let range = range.filter(|r| r.start > 0 || r.end < size);
@@ -187,7 +189,7 @@ impl TextInput {
         let plain = |reader| TextSource::plain(reader, start..range.as_ref().map_or(size, |range| range.end));
         let source = match compression {
             Compression::None => plain(reader),
-            _ => TextSource::compressed(reader, compression, Arc::clone(counters)),
+            _ => TextSource::compressed(reader, compression, Arc::clone(counters), spawner),
         };
         if let Some(rewriter) = rewrite {
             let rewriter = rewriter.of_range(start, range.clone().unwrap_or(0..u64::MAX));

@@ -1,23 +1,30 @@
 //! The text of an object as it streams in: decompressed, from one offset on, and never more than asked for.
+//!
+//! Compressed text is decompressed by a task of its own, a few pieces ahead, while the scan works on the piece before.
 
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use async_compression::tokio::bufread::{BzDecoder, GzipDecoder, ZstdDecoder};
 use bytes::Bytes;
 use futures::stream::BoxStream;
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 use pushdown::{Compression, Error, ErrorKind, Result};
 use tokio::io::AsyncRead;
+use tokio::sync::mpsc;
 use tokio_util::io::{ReaderStream, StreamReader};
 
 use crate::csv::Rewriter;
 use crate::limits::OVERSHOOT_BYTES;
-use crate::{ObjectReader, ScanCounters};
+use crate::{ObjectReader, ScanCounters, Spawner};
 
 /// Decompressed text is handed on in pieces of at most this size.
-const PIECE_BYTES: usize = 128 * 1024;
+const PIECE_BYTES: usize = 256 * 1024;
+
+/// Pieces that are decompressed before anybody asks for them.
+const PIECES_AHEAD: usize = 4;
 
 /// A stream of text.
 pub(crate) struct TextSource {
@@ -50,6 +57,7 @@ impl TextSource {
         reader: Arc<dyn ObjectReader>,
         compression: Compression,
         counters: Arc<ScanCounters>,
+        spawner: Spawner,
     ) -> Self {
         let size = reader.size();
         if size == 0 {
@@ -85,7 +93,7 @@ impl TextSource {
         let pieces = pieces.inspect_ok(move |piece: &Bytes| {
             counters.bytes_processed.fetch_add(piece.len() as u64, Ordering::Relaxed);
         });
-        Self { reader, pieces: pieces.boxed(), next: size, step: 0 }
+        Self { reader, pieces: ahead(pieces, spawner), next: size, step: 0 }
     }
 
     /// The same text with its marks rewritten, record by record. What belongs to the range is counted if the text is
@@ -133,6 +141,35 @@ impl TextSource {
             self.step = self.step.saturating_mul(4);
         }
     }
+}
+
+/// The same pieces, made by a task that is some of them ahead. It starts with the first look at them and ends with the
+/// stream.
+fn ahead(
+    pieces: impl Stream<Item = Result<Bytes>> + Send + 'static,
+    spawner: Spawner,
+) -> BoxStream<'static, Result<Bytes>> {
+    let start = async move {
+        let (sender, receiver) = mpsc::channel(PIECES_AHEAD);
+        let task = spawner.spawn(async move {
+            let mut pieces = pin!(pieces);
+            loop {
+                let piece = pieces.next().await.transpose();
+                let is_last = !matches!(piece, Ok(Some(_)));
+                if sender.send(piece).await.is_err() || is_last {
+                    return;
+                }
+            }
+        });
+        stream::try_unfold((receiver, task), |(mut receiver, task)| async move {
+            // The end is told: a task that only stopped has not decompressed all of the text.
+            let Some(piece) = receiver.recv().await else {
+                return Err(Error::internal("decompressing a text stopped before its end"));
+            };
+            Ok(piece?.map(|piece| (piece, (receiver, task))))
+        })
+    };
+    stream::once(start).flatten().boxed()
 }
 
 fn text(

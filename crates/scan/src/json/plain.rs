@@ -1,0 +1,392 @@
+//! The columns of plain records, found by their keys and not by parsing.
+//!
+//! Most records are one object without objects, arrays and escapes in it: `{"a":1,"b":"x"}`. Between its quotes nothing
+//! is escaped, so quotes open and close in turn, and the bytes `"a"` before a colon are the key of a member and nothing
+//! else. A vectorised search finds the keys that are asked for, and values are decoded as the fields of CSV are; the
+//! other members are not looked at.
+//!
+//! Keeps one promise: a value found is the value that [`super::typed`] decodes. Whatever might not be, goes there: a
+//! record that is not plain, a key that is there twice, a value whose spelling is unusual for its column.
+
+use std::ops::Range;
+
+use arrow::array::{RecordBatch, UInt32Array};
+use arrow::compute::{concat_batches, take_record_batch};
+use arrow::datatypes::{DataType, Field, SchemaRef};
+use memchr::memmem::Finder;
+use pushdown::Result;
+
+use super::typed::{BadRecord, TypedRecords};
+use super::walk::{Value, Walk, Whose, blanks, is_plain, value};
+use crate::errors::from_arrow;
+use crate::output::record_batch;
+use crate::text::columns::{Nulls, Spelling, builder};
+use crate::text::fields::{FieldColumn, Quoting, Span};
+use crate::types::is_text;
+
+/// Up to so many keys are searched for one by one; for more, a walk from member to member is faster.
+const SEARCHED: usize = 2;
+
+/// Takes columns out of records that are mostly plain.
+pub(crate) struct PlainRecords {
+    schema: SchemaRef,
+    members: Vec<Member>,
+    walk: Walk,
+    /// For whatever is not plain.
+    exact: TypedRecords,
+}
+
+struct Member {
+    /// Finds the key in its quotes.
+    key: Finder<'static>,
+    takes: Takes,
+}
+
+/// Which spellings a column takes here.
+#[derive(Clone, Copy, Debug)]
+enum Takes {
+    Text,
+    Integer,
+    Float,
+    /// A number, or a text that spells one or a date.
+    Spelled,
+    Boolean,
+}
+
+impl Takes {
+    fn of(data_type: &DataType) -> Option<Self> {
+        Some(match data_type {
+            text if is_text(text) => Self::Text,
+            number if number.is_integer() => Self::Integer,
+            DataType::Float32 | DataType::Float64 => Self::Float,
+            DataType::Decimal128(..) | DataType::Date32 => Self::Spelled,
+            DataType::Boolean => Self::Boolean,
+            _ => return None,
+        })
+    }
+
+    fn takes(self, value: Value) -> bool {
+        match self {
+            Self::Text => value == Value::Text,
+            Self::Integer => value == Value::Integer,
+            Self::Float => matches!(value, Value::Integer | Value::Number),
+            Self::Spelled => matches!(value, Value::Text | Value::Integer | Value::Number),
+            Self::Boolean => value == Value::Boolean,
+        }
+    }
+}
+
+impl Member {
+    fn new(field: &Field) -> Option<Self> {
+        let name = field.name();
+        let unescaped = !name.bytes().any(|byte| matches!(byte, b'"' | b'\\') || byte < b' ');
+        let key = unescaped.then(|| Finder::new(&format!("\"{name}\"")).into_owned())?;
+        Some(Self { key, takes: Takes::of(field.data_type())? })
+    }
+
+    /// Where the value lies in the inside of a plain record: nowhere, or in the span; `None` if it cannot be told.
+    fn find(&self, inner: &[u8]) -> Option<Option<Range<usize>>> {
+        let mut found = None;
+        let mut from = 0;
+        while let Some(at) = self.key.find(inner.get(from..).unwrap_or_default()).map(|at| from + at) {
+            let after = at + self.key.needle().len();
+            let colon = blanks(inner, after);
+            if inner.get(colon) != Some(&b':') {
+                // A text that reads like the key.
+                from = after - 1;
+                continue;
+            }
+            let before = at.checked_sub(1).and_then(|at| inner.get(at));
+            if found.is_some() || !before.is_none_or(|byte| matches!(byte, b',' | b' ' | b'\t' | b'\n' | b'\r')) {
+                return None;
+            }
+            let (value, range, next) = value(inner, blanks(inner, colon + 1))?;
+            from = next;
+            found = Some(self.taken(value, range)?);
+        }
+        Some(found.flatten())
+    }
+
+    /// The value as a value of the column, nowhere for NULL; `None` if it cannot be told.
+    fn taken(&self, value: Value, range: Range<usize>) -> Option<Option<Range<usize>>> {
+        match value {
+            Value::Null => Some(None),
+            value if self.takes.takes(value) => Some(Some(range)),
+            _ => None,
+        }
+    }
+}
+
+impl PlainRecords {
+    /// `None` if there is a column that cannot be found like this.
+    pub(crate) fn new(schema: &SchemaRef) -> Result<Option<Self>> {
+        let members: Option<Vec<Member>> = schema.fields().iter().map(|field| Member::new(field)).collect();
+        let Some(members) = members else { return Ok(None) };
+        let mut names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+        names.sort_unstable();
+        if names.windows(2).any(|pair| pair.first() == pair.last()) {
+            return Ok(None);
+        }
+        let exact = TypedRecords::new(schema)?;
+        Ok(Some(Self { schema: SchemaRef::clone(schema), members, walk: Walk::default(), exact }))
+    }
+
+    /// One row for each record.
+    pub(crate) fn decode(&mut self, text: &[u8], records: &[Range<usize>]) -> Result<RecordBatch, BadRecord> {
+        let mut spans = Vec::with_capacity(records.len() * self.members.len());
+        let mut others = Vec::new();
+        for (number, record) in records.iter().enumerate() {
+            let before = spans.len();
+            if self.locate(text, record, &mut spans).is_none() {
+                spans.truncate(before);
+                others.push(number);
+            }
+        }
+        let plain = records.len() - others.len();
+        if plain == 0 {
+            return self.exact.decode(text, records);
+        }
+        let Some(batch) = self.build(text, &spans, plain)? else {
+            // The exact way finds the record, and says what is wrong with it.
+            return self.exact.decode(text, records);
+        };
+        if others.is_empty() {
+            return Ok(batch);
+        }
+        let picked: Vec<_> = others.iter().filter_map(|number| records.get(*number).cloned()).collect();
+        let exact = self
+            .exact
+            .decode(text, &picked)
+            .map_err(|bad| BadRecord { record: bad.record.and_then(|record| others.get(record).copied()), ..bad })?;
+        Ok(merged(&self.schema, &batch, &exact, &others)?)
+    }
+
+    /// Appends where the columns of a record lie; `None` if that cannot be told.
+    fn locate(&mut self, text: &[u8], record: &Range<usize>, spans: &mut Vec<Span>) -> Option<()> {
+        let [b'{', inner @ .., b'}'] = text.get(record.clone())?.trim_ascii_end() else { return None };
+        if self.members.is_empty() {
+            return Some(());
+        }
+        if !is_plain(inner) {
+            return None;
+        }
+        let start = record.start + 1;
+        let spanned = |range: Range<usize>| Span::plain(start + range.start, start + range.end);
+        if self.members.len() > SEARCHED {
+            let Self { members, walk, .. } = self;
+            let first = spans.len();
+            spans.resize(first + members.len(), Span::MISSING);
+            let whose = |key: &[u8]| Whose::of(members.iter().map(|member| member.key.needle() == key));
+            return walk.members(inner, &whose, &mut |number, value, range| {
+                if let Some(range) = members.get(number)?.taken(value, range)? {
+                    *spans.get_mut(first + number)? = spanned(range);
+                }
+                Some(())
+            });
+        }
+        for member in &self.members {
+            spans.push(member.find(inner)?.map_or(Span::MISSING, spanned));
+        }
+        Some(())
+    }
+
+    /// The columns at these spans; `None` if a value is none of its column.
+    fn build(&self, text: &[u8], spans: &[Span], rows: usize) -> Result<Option<RecordBatch>> {
+        let mut columns = Vec::with_capacity(self.members.len());
+        for (column, field) in self.schema.fields().iter().enumerate() {
+            let nulls = Nulls { allowed: field.is_nullable(), ..Nulls::never() };
+            let mut builder = builder(field.data_type(), nulls, Spelling::Declared)?;
+            let stride = self.members.len();
+            let fields = FieldColumn { data: text, spans, stride, column, rows: None, quoting: Quoting::default() };
+            if builder.append(&fields).is_err() {
+                return Ok(None);
+            }
+            columns.push(builder.finish().map_err(from_arrow)?);
+        }
+        record_batch(&self.schema, columns, rows).map(Some)
+    }
+}
+
+/// The rows of both in order, `others` being the numbers of those of `exact`.
+fn merged(schema: &SchemaRef, plain: &RecordBatch, exact: &RecordBatch, others: &[usize]) -> Result<RecordBatch> {
+    let rows = plain.num_rows() + exact.num_rows();
+    if schema.fields().is_empty() {
+        return record_batch(schema, vec![], rows);
+    }
+    let mut exact_rows = plain.num_rows()..rows;
+    let mut plain_rows = 0..plain.num_rows();
+    let mut others = others.iter().copied().peekable();
+    let place = |row: usize| match others.next_if_eq(&row) {
+        Some(_) => exact_rows.next(),
+        None => plain_rows.next(),
+    };
+    let places: UInt32Array =
+        (0..rows).map(place).map(|place| place.and_then(|place| u32::try_from(place).ok())).collect();
+    let both = concat_batches(schema, [plain, exact]).map_err(from_arrow)?;
+    take_record_batch(&both, &places).map_err(from_arrow)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::datatypes::Schema;
+
+    use super::*;
+
+    fn find(takes: Takes, record: &str) -> Option<Option<&str>> {
+        let member = Member { key: Finder::new("\"key\"").into_owned(), takes };
+        let inner = record.strip_prefix('{')?.strip_suffix('}')?;
+        Some(member.find(inner.as_bytes())?.map(|range| &inner[range]))
+    }
+
+    #[test]
+    fn values_are_found_by_their_keys() {
+        for (takes, record, found) in [
+            (Takes::Text, r#"{"a":1,"key":"x y","z":2}"#, Some(Some("x y"))),
+            (Takes::Text, r#"{ "key" : "" }"#, Some(Some(""))),
+            (Takes::Text, r#"{"a":"key","b":"the \"key"}"#, Some(None)),
+            (Takes::Text, r#"{"a":"key","key":"key"}"#, Some(Some("key"))),
+            (Takes::Text, r#"{"key":17}"#, None),
+            (Takes::Text, r#"{"key":"x","key":"y"}"#, None),
+            (Takes::Text, r#"{"key":null}"#, Some(None)),
+            (Takes::Text, r#"{"keys":"x","a key":"y"}"#, Some(None)),
+            (Takes::Integer, r#"{"key":-17,"a":1}"#, Some(Some("-17"))),
+            (Takes::Integer, r#"{"key": 0 }"#, Some(Some("0"))),
+            (Takes::Integer, r#"{"key":17.0}"#, None),
+            (Takes::Integer, r#"{"key":"17"}"#, None),
+            (Takes::Integer, r#"{"key":017}"#, None),
+            (Takes::Integer, r#"{"key":1x}"#, None),
+            (Takes::Integer, r#"{"key":1 2}"#, None),
+            (Takes::Integer, r#"{"key":}"#, None),
+            (Takes::Float, r#"{"key":1.5e3}"#, Some(Some("1.5e3"))),
+            (Takes::Spelled, r#"{"key":"1.50"}"#, Some(Some("1.50"))),
+            (Takes::Spelled, r#"{"key":1.50}"#, Some(Some("1.50"))),
+            (Takes::Spelled, r#"{"key":.5}"#, None),
+            (Takes::Boolean, r#"{"key":true}"#, Some(Some("true"))),
+            (Takes::Boolean, r#"{"key":True}"#, None),
+        ] {
+            assert_eq!(find(takes, record), found, "{record}");
+        }
+    }
+
+    #[test]
+    fn a_walk_finds_what_a_search_finds() {
+        let fields: Vec<Field> = ["a", "b", "c"].map(|name| Field::new(name, DataType::Int64, true)).into();
+        let mut plain = PlainRecords::new(&Arc::new(Schema::new(fields))).unwrap().unwrap();
+        for (text, is_walked) in [
+            (r#"{"a":1,"x":"a","b":2,"c":3}"#, true),
+            (r#"{"a":5,"x":"a","b":6,"c":7}"#, true),
+            (r#"{"c":3,"a":1}"#, true),
+            (r#"{ "b" : 2 , "x":true, "c": null }"#, true),
+            ("{}", true),
+            ("{ }", true),
+            (r#"{"a":1,"a":2}"#, false),
+            (r#"{"a":1,}"#, false),
+            (r#"{"a":1,"x":}"#, false),
+            (r#"{"a":1,"x":"y"z}"#, false),
+            (r#"{"a":1 "b":2}"#, false),
+            (r#"{"a":1,"x":2 "b":2}"#, false),
+            (r#"{"a"}"#, false),
+            (r#"{a:1}"#, false),
+        ] {
+            let inner = text.get(1..text.len() - 1).unwrap().as_bytes();
+            let mut walked = vec![];
+            let found = plain.locate(text.as_bytes(), &(0..text.len()), &mut walked);
+            assert_eq!(found.is_some(), is_walked, "{text}");
+            if is_walked {
+                let searched = plain.members.iter().map(|member| member.find(inner).unwrap());
+                let spanned = |range: Range<usize>| Span::plain(1 + range.start, 1 + range.end);
+                let searched: Vec<_> = searched.map(|range| range.map_or(Span::MISSING, spanned)).collect();
+                assert_eq!(walked, searched, "{text}");
+            }
+        }
+    }
+
+    /// Records of all kinds, many of them odd, read as the exact way reads them.
+    #[test]
+    fn records_mean_what_they_mean_when_they_are_parsed() {
+        let fields = [
+            ("t", DataType::Utf8),
+            ("v", DataType::Utf8View),
+            ("i", DataType::Int64),
+            ("s", DataType::Int16),
+            ("f", DataType::Float64),
+            ("d", DataType::Decimal128(9, 2)),
+            ("b", DataType::Boolean),
+            ("y", DataType::Date32),
+        ];
+        let fields: Vec<Field> = fields.map(|(name, data_type)| Field::new(name, data_type, name != "s")).into();
+        let schema = Arc::new(Schema::new(fields));
+        let mut plain = PlainRecords::new(&schema).unwrap().unwrap();
+        let exact = TypedRecords::new(&schema).unwrap();
+        let mut state = 3u64;
+        let mut next = |n: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % n
+        };
+        let values = [
+            "1",
+            "-7",
+            "0",
+            "1.5",
+            "1e2",
+            "12345678901234567890",
+            "true",
+            "false",
+            "null",
+            "\"\"",
+            "\"t\"",
+            "\"1\"",
+            "\"1994-01-01\"",
+            "\"é\"",
+            "\"a\\nb\"",
+            "[1]",
+            "{\"t\":1}",
+            "-0.0",
+            "0.125",
+            "\"x: \\\"t\\\"\"",
+        ];
+        let (mut good, mut merged) = (0, 0);
+        for _ in 0..30_000 {
+            let (mut text, mut records) = (String::new(), Vec::new());
+            for _ in 0..=next(3) {
+                let start = text.len();
+                text.push_str(["{", " {"][next(2)].trim_start());
+                text.push_str("\"s\":5");
+                for _ in 0..next(4) {
+                    let key = ["t", "v", "i", "f", "d", "b", "y", "other"][next(8)];
+                    // Mostly what the column is likely to take.
+                    let value = match (key, next(4)) {
+                        (_, 0) => values[next(values.len())],
+                        ("t" | "v", _) => "\"text\"",
+                        ("y", _) => "\"1994-12-31\"",
+                        ("b", _) => "true",
+                        _ => ["17", "1.25", "-3"][if key == "i" { 0 } else { next(3) }],
+                    };
+                    text.push_str([",", " , "][next(2)]);
+                    text.push_str(&format!("\"{key}\"{}{value}", [":", " : "][next(2)]));
+                }
+                text.push('}');
+                records.push(start..text.len());
+            }
+            let expected = exact.decode(text.as_bytes(), &records);
+            let found = plain.decode(text.as_bytes(), &records);
+            match (expected, found) {
+                (Ok(expected), Ok(found)) => {
+                    assert_eq!(expected, found, "{text}");
+                    good += 1;
+                    merged += usize::from(records.len() > 1 && text.contains(['[', '\\']));
+                }
+                (Err(expected), Err(found)) => {
+                    assert_eq!(expected.record, found.record, "{text}");
+                    assert_eq!(expected.error.message(), found.error.message(), "{text}");
+                }
+                (expected, found) => {
+                    panic!("{text}: {:?} {:?}", expected.is_ok(), found.map_err(|bad| bad.error));
+                }
+            }
+        }
+        assert!(good > 5_000 && merged > 100, "{good} {merged}");
+    }
+}

@@ -1,0 +1,172 @@
+//! A walk through a plain record from member to member.
+//!
+//! A record is plain if it is one object without objects, arrays and escapes in it. Most records of a text have the
+//! same keys in the same order, so a key is compared with the one at its place in the record before; only where they
+//! differ is it looked up. Keys, colons and commas are checked, values only if they are asked for.
+
+use std::ops::Range;
+
+use memchr::{memchr, memchr3};
+
+use super::token::{number_end, skip_blanks};
+
+/// A value of a plain record.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Value {
+    Null,
+    Text,
+    Number,
+    Integer,
+    Boolean,
+}
+
+/// Whose value a key announces.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Whose {
+    Nobodys,
+    /// That of the member with this number.
+    Members(usize),
+    /// That of several.
+    Several,
+}
+
+impl Whose {
+    /// From whether it is that of each member.
+    pub(super) fn of(mut members: impl Iterator<Item = bool>) -> Self {
+        match members.position(|is_its| is_its) {
+            None => Self::Nobodys,
+            Some(_) if members.any(|is_its| is_its) => Self::Several,
+            Some(number) => Self::Members(number),
+        }
+    }
+}
+
+/// A key as it is written, with its quotes and the colon.
+struct Key {
+    bytes: Vec<u8>,
+    /// Whose it is.
+    whose: Whose,
+}
+
+/// Goes through plain records.
+#[derive(Default)]
+pub(super) struct Walk {
+    /// The keys of the record before.
+    keys: Vec<Key>,
+}
+
+impl Walk {
+    /// Goes through the members of a plain record, of which `inner` is what stands between its braces, and gives those
+    /// that `whose` knows to `take`, with the text of a string without its quotes. `None` if a member is there twice or
+    /// belongs to several, if `take` says so, or if the record is not as it should be.
+    pub(super) fn members(
+        &mut self,
+        inner: &[u8],
+        whose: &dyn Fn(&[u8]) -> Whose,
+        take: &mut dyn FnMut(usize, Value, Range<usize>) -> Option<()>,
+    ) -> Option<()> {
+        // One bit for each member that was met; records with more are not walked through.
+        let mut met = 0u64;
+        let mut at = blanks(inner, 0);
+        let mut place = 0;
+        while at < inner.len() {
+            let rest = inner.get(at..)?;
+            if !self.keys.get(place).is_some_and(|key| rest.starts_with(&key.bytes)) {
+                self.keys.truncate(place);
+                self.keys.push(key(rest, whose)?);
+            }
+            let key = self.keys.get(place)?;
+            let from = blanks(inner, at + key.bytes.len());
+            at = match key.whose {
+                Whose::Nobodys => skip_value(inner, from)?,
+                Whose::Members(number) => {
+                    let bit = 1u64.checked_shl(u32::try_from(number).ok()?)?;
+                    if met & bit != 0 {
+                        return None;
+                    }
+                    met |= bit;
+                    let (value, range, next) = value(inner, from)?;
+                    take(number, value, range)?;
+                    next
+                }
+                Whose::Several => return None,
+            };
+            // A comma, after which there must be a member.
+            if at < inner.len() {
+                at = blanks(inner, at + 1);
+                inner.get(at)?;
+            }
+            place += 1;
+        }
+        Some(())
+    }
+}
+
+/// Whether no object, array or escape begins in what stands between the braces of a record.
+#[inline]
+pub(super) fn is_plain(inner: &[u8]) -> bool {
+    memchr3(b'{', b'[', b'\\', inner).is_none()
+}
+
+/// The key that `text` begins with, up to its colon.
+#[cold]
+fn key(text: &[u8], whose: &dyn Fn(&[u8]) -> Whose) -> Option<Key> {
+    let close = 1 + memchr(b'"', text.strip_prefix(b"\"")?)?;
+    let colon = skip_blanks(text, close + 1);
+    let (name, bytes) = (text.get(..=close)?, text.get(..=colon)?);
+    bytes.ends_with(b":").then(|| Key { bytes: bytes.to_vec(), whose: whose(name) })
+}
+
+/// [`skip_blanks`], mostly of none.
+#[inline]
+pub(super) fn blanks(text: &[u8], at: usize) -> usize {
+    if text.get(at).is_some_and(|byte| *byte > b' ') { at } else { skip_blanks(text, at) }
+}
+
+/// The value at `at`, where it lies without its quotes, and where the comma after it or the end is.
+pub(super) fn value(inner: &[u8], at: usize) -> Option<(Value, Range<usize>, usize)> {
+    let rest = inner.get(at..)?;
+    let (value, range, end) = if let Some(text) = rest.strip_prefix(b"\"") {
+        let close = at + 1 + memchr(b'"', text)?;
+        (Value::Text, at + 1..close, close + 1)
+    } else {
+        let is_end = |byte: &u8| matches!(byte, b',' | b' ' | b'\t' | b'\r' | b'\n');
+        let end = at + rest.iter().position(is_end).unwrap_or(rest.len());
+        let value = match inner.get(at..end)? {
+            b"null" => Value::Null,
+            b"true" | b"false" => Value::Boolean,
+            token => number(token).or_else(|| (number_end(inner, at) == Ok(end)).then_some(Value::Number))?,
+        };
+        (value, at..end, end)
+    };
+    let next = blanks(inner, end);
+    matches!(inner.get(next), None | Some(b',')).then_some((value, range, next))
+}
+
+/// What a token is that spells a number in the common way, with few digits.
+#[inline]
+fn number(token: &[u8]) -> Option<Value> {
+    let digits = token.strip_prefix(b"-").unwrap_or(token);
+    let whole = digits.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(digits.len());
+    let canonical = (1..=18).contains(&whole) && (whole == 1 || digits.first() != Some(&b'0'));
+    match digits.get(whole..)? {
+        [] => canonical.then_some(Value::Integer),
+        [b'.', places @ ..] => {
+            (canonical && !places.is_empty() && places.iter().all(u8::is_ascii_digit)).then_some(Value::Number)
+        }
+        _ => None,
+    }
+}
+
+/// Where the value at `at` ends, up to the comma after it or the end.
+#[inline]
+fn skip_value(inner: &[u8], at: usize) -> Option<usize> {
+    let rest = inner.get(at..)?;
+    if let Some(text) = rest.strip_prefix(b"\"") {
+        let next = blanks(inner, at + 2 + memchr(b'"', text)?);
+        return matches!(inner.get(next), None | Some(b',')).then_some(next);
+    }
+    let stops = |byte: &u8| matches!(byte, b',' | b'"' | b':' | b'}' | b']');
+    let length = rest.iter().position(stops).unwrap_or(rest.len());
+    (length > 0 && matches!(rest.get(length), None | Some(b','))).then_some(at + length)
+}

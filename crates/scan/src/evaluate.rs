@@ -63,6 +63,11 @@ impl Evaluator {
         &self.data_type
     }
 
+    /// Whether it has a value for every row, so that conjuncts may be evaluated in any order.
+    pub(crate) fn cannot_fail(&self) -> bool {
+        self.exprs.iter().all(cannot_fail)
+    }
+
     /// Whether it is a column as it is.
     pub(crate) fn is_column(&self) -> bool {
         matches!(self.exprs.as_slice(), [one] if one.is::<Column>())

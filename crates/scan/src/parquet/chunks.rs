@@ -18,6 +18,13 @@ use crate::{ObjectReader, ScanCounters};
 /// Ranges with a gap of at most this between them are read as one.
 const GAP_BYTES: u64 = 64 * 1024;
 
+/// Columns of a row group, as they are stored.
+#[derive(Debug)]
+pub(super) struct Fetched {
+    group: usize,
+    chunks: Vec<(usize, ChunkBytes, Option<Vec<PagePlace>>)>,
+}
+
 /// The column chunks of a file, counted as they are read.
 #[derive(Clone, Debug)]
 pub(super) struct Chunks {
@@ -53,29 +60,38 @@ impl Chunks {
         ranges.iter().map(|range| within(range).ok_or_else(short)).collect()
     }
 
-    /// The pages of these columns (leaves of the schema) of a row group, of which those are read that hold `rows`.
-    pub(super) async fn pages(&self, group: usize, leaves: &[usize], rows: &Rows) -> Result<Vec<(usize, Pages)>> {
+    /// Fetches these columns (leaves of the schema) of a row group: all of a chunk, or the pages that hold `rows`.
+    pub(super) async fn fetch(&self, group: usize, leaves: &[usize], rows: &Rows) -> Result<Fetched> {
         let mut ranges = Vec::new();
         let mut wanted = Vec::new();
         for leaf in leaves {
-            let chunk = self.chunk(group, *leaf)?;
             let places = self.places(group, *leaf)?;
-            let own = chunk_ranges(chunk, places.as_deref(), rows)?;
-            wanted.push((*leaf, chunk, places, own.len()));
+            let own = chunk_ranges(self.chunk(group, *leaf)?, places.as_deref(), rows)?;
+            wanted.push((*leaf, places, own.len()));
             ranges.extend(own);
         }
         let mut bytes = self.read(&ranges).await?.into_iter().zip(&ranges);
         let mut all = Vec::with_capacity(wanted.len());
-        for (leaf, chunk, places, count) in wanted {
+        for (leaf, places, count) in wanted {
             let pieces = bytes.by_ref().take(count).map(|(bytes, range)| (range.start, bytes)).collect();
-            all.push((leaf, Pages::new(chunk, ChunkBytes { pieces }, places, self.page_bytes)?));
+            all.push((leaf, ChunkBytes { pieces }, places));
         }
-        Ok(all)
+        Ok(Fetched { group, chunks: all })
     }
 
-    /// Reads where the pages of all column chunks lie, as far as the file tells.
-    pub(super) async fn load_places(&mut self) -> Result<()> {
+    /// The pages of a column that was fetched.
+    pub(super) fn pages(&self, of: &Fetched, leaf: usize) -> Result<Pages> {
+        let own = of.chunks.iter().find(|(own, ..)| *own == leaf);
+        let (_, bytes, places) = own.ok_or_else(|| ParquetError::General("a column that was not fetched".into()))?;
+        Pages::new(self.chunk(of.group, leaf)?, bytes.clone(), places.clone(), self.page_bytes)
+    }
+
+    /// Reads where the pages of all column chunks lie, as far as the file tells, and the bounds of their values if those
+    /// are wanted.
+    pub(super) async fn load_places(&mut self, bounds: bool) -> Result<()> {
+        let wanted = if bounds { PageIndexPolicy::Optional } else { PageIndexPolicy::Skip };
         let mut index = ParquetMetaDataReader::new_with_metadata(ParquetMetaData::clone(&self.metadata))
+            .with_column_index_policy(wanted)
             .with_offset_index_policy(PageIndexPolicy::Optional);
         index.load_page_index(&mut *self).await?;
         self.metadata = Arc::new(index.finish()?);

@@ -1,29 +1,31 @@
 //! Reading a row group: the predicate's columns first, the others where rows passed.
 //!
 //! ```text
-//! rows that statistics leave ─► fetch and decode the predicate's columns ─► evaluate ─► rows that passed
-//!                                                                                           │
-//!                                  one batch after the other  ◄── fetch the other columns ◄─┘
+//! rows that statistics leave ─► fetch the predicate's columns ─► stage after stage ─► rows that passed
+//!                                                                                         │
+//!                                one batch after the other  ◄── fetch the other columns ◄─┘
 //! ```
 //!
 //! Of a row group without a row that passed nothing else is fetched. Of the other columns only the pages that hold
 //! such rows are decoded, and only those are fetched where the file tells where its pages lie.
 
-use arrow::array::{ArrayRef, BooleanArray, BooleanBufferBuilder, RecordBatch};
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, RecordBatch};
 use arrow::buffer::BooleanBuffer;
-use arrow::compute::{and, concat_batches, filter_record_batch};
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::compute::{concat, filter, filter_record_batch};
+use arrow::datatypes::SchemaRef;
 use pushdown::Result;
 
 use super::Wanted;
-use super::chunks::Chunks;
-use super::decode::{Batches, Columns};
+use super::chunks::{Chunks, Fetched};
+use super::decode::{Batches, Columns, FileSchema};
+use super::dictionary::look_up;
 use super::errors::{contradiction, explain};
 use super::selection::Rows;
+use super::stages::{Stage, stages};
 use crate::errors::from_arrow;
-use crate::evaluate::Evaluator;
-use crate::output::{map_columns, record_batch};
-use crate::top_k::LiveBound;
+use crate::output::record_batch;
 
 /// Values of the predicate's columns are kept for the output up to so many bytes of a row group; beyond that they are
 /// decoded again, batch by batch.
@@ -40,157 +42,156 @@ pub(super) struct Part {
 #[derive(Debug)]
 pub(super) struct Groups {
     chunks: Chunks,
-    filter: Option<Filter>,
-    /// All columns that come out.
-    output: Columns,
+    file: FileSchema,
+    /// All columns that are read, and those of them that come out.
+    schema: SchemaRef,
+    output: Vec<usize>,
+    stages: Vec<Stage>,
     batch_rows: usize,
 }
 
-/// What decides whether a row comes out.
-#[derive(Debug)]
-struct Filter {
-    columns: Columns,
-    predicate: Option<Evaluator>,
-    /// What holds of the first rows in an order, if only those are wanted.
-    bound: Option<LiveBound>,
-    /// Which of its columns come out, too.
-    kept: Vec<usize>,
-    /// The columns that come out and are not its own.
-    rest: Columns,
-    /// For each column that comes out where it is from.
-    origins: Vec<Origin>,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Origin {
-    Kept(usize),
-    Rest(usize),
-}
-
 impl Groups {
-    /// Rows as they are `wanted`, of `schema`, of which the columns `output` come out. `file` is the schema of the file.
+    /// Rows as they are `wanted`, of `schema`, of which the columns `output` come out.
     pub(super) fn new(
         chunks: Chunks,
-        schema: &Schema,
+        schema: &SchemaRef,
         wanted: &Wanted,
         output: &[usize],
-        file: &Schema,
+        file: FileSchema,
         batch_rows: usize,
     ) -> Result<Self> {
-        let columns = |indexes: &[usize]| {
-            let declared = schema.project(indexes).map_err(from_arrow)?;
-            Columns::new(chunks.reader.location(), declared.into(), file, &chunks.metadata)
-        };
-        let own = wanted.columns();
-        let filter = (!own.is_empty() || wanted.predicate.is_some()).then(|| {
-            let (mut kept, mut rest, mut origins) = (Vec::new(), Vec::new(), Vec::new());
-            for index in output {
-                match own.binary_search(index) {
-                    Ok(place) => {
-                        origins.push(Origin::Kept(kept.len()));
-                        kept.push(place);
-                    }
-                    Err(_) => {
-                        origins.push(Origin::Rest(rest.len()));
-                        rest.push(*index);
-                    }
-                }
-            }
-            let columns_of_filter = columns(&own)?;
-            let schema = columns_of_filter.schema();
-            let mut place = |i| own.binary_search(&i).unwrap_or(usize::MAX);
-            let predicate = wanted.predicate.as_ref().map(|predicate| map_columns(predicate, &mut place));
-            let predicate = predicate.map(|predicate| Evaluator::predicate(&predicate, schema)).transpose()?;
-            let bound = wanted.first.as_ref().map(|first| first.learning_bound(schema, &mut place)).transpose()?;
-            let (bound, rest) = (bound.flatten(), columns(&rest)?);
-            Ok(Filter { columns: columns_of_filter, predicate, bound, kept, rest, origins })
-        });
-        Ok(Self { filter: filter.transpose()?, output: columns(output)?, chunks, batch_rows })
+        let stages = stages(chunks.reader.location(), wanted, schema, &file)?;
+        Ok(Self { chunks, file, schema: Arc::clone(schema), output: output.to_vec(), stages, batch_rows })
     }
 
     /// Fetches what is needed of a row group. `None` if no row of it passes.
     pub(super) async fn open(&self, part: Part) -> Result<Option<GroupRows>> {
-        let schema = self.output.schema().clone();
-        let (rows, asked) = part.rows.passing(&BooleanBuffer::new_set(part.rows.len()));
-        let Some(filter) = &self.filter else {
-            let batches = self.decode(&self.output, part.group, &rows).await?;
-            return Ok(Some(GroupRows { schema, batches, passed: asked, taken: 0, kept: None }));
-        };
-        let batches = self.decode(&filter.columns, part.group, &rows).await?;
-        let Some(passed) = filter.passed(batches, asked.as_ref())? else { return Ok(None) };
-        if passed.bits.len() != rows.len() {
-            return Err(contradiction(self.chunks.reader.location()));
+        let mut passing = Passing { bits: part.rows.bits(), kept: Vec::new() };
+        if !self.stages.is_empty() {
+            let mut leaves: Vec<usize> = self.stages.iter().flat_map(|stage| &stage.columns.leaves).copied().collect();
+            leaves.sort_unstable();
+            leaves.dedup();
+            let fetched = self.fetch(part.group, &leaves, &passing.bits).await?;
+            for stage in &self.stages {
+                self.pass(stage, &fetched, &mut passing)?;
+                if passing.bits.count_set_bits() == 0 {
+                    return Ok(None);
+                }
+            }
         }
-        let columns = if passed.kept.is_some() { &filter.rest } else { &self.output };
-        let (rows, bits) = match columns.leaves.is_empty() {
+        let missing = self.output.iter().filter(|index| passing.find(**index).is_none()).copied().collect::<Vec<_>>();
+        let declared = |indexes: &[usize]| self.schema.project(indexes).map(Arc::new).map_err(from_arrow);
+        let columns = Columns::new(self.chunks.reader.location(), declared(&missing)?, &self.file)?;
+        let (rows, wanted) = match columns.leaves.is_empty() {
             // Everything is known of them.
-            true => (Rows::all(passed.bits.true_count()), None),
-            false => rows.passing(passed.bits.values()),
+            true => (Rows::all(passing.bits.count_set_bits()), None),
+            false => passing.rows(),
         };
-        let batches = self.decode(columns, part.group, &rows).await?;
-        let kept = passed.kept.map(|batch| Kept { batch, given: 0, origins: filter.origins.clone() });
-        Ok(Some(GroupRows { schema, batches, passed: bits, taken: 0, kept }))
+        let fetched = self.fetch(part.group, &columns.leaves, &passing.bits).await?;
+        let batches = self.decode(&columns, &fetched, &rows)?;
+        let place = |index: &usize| match missing.iter().position(|own| own == index) {
+            Some(place) => Some(Origin::Decoded(place)),
+            None => passing.find(*index).cloned().map(Origin::Kept),
+        };
+        let origins = self.output.iter().filter_map(place).collect();
+        Ok(Some(GroupRows { schema: declared(&self.output)?, batches, wanted, decoded: 0, given: 0, origins }))
     }
 
-    async fn decode(&self, columns: &Columns, group: usize, rows: &Rows) -> Result<Batches> {
-        let pages = self.chunks.pages(group, &columns.leaves, rows).await;
+    /// Leaves those rows that pass the stage.
+    fn pass(&self, stage: &Stage, fetched: &Fetched, passing: &mut Passing) -> Result<()> {
+        if let Some(bits) = self.look_up(stage, fetched, passing.bits.len())? {
+            return passing.narrow(&passing.bits.clone() & &bits);
+        }
+        let (rows, asked) = passing.rows();
+        let mut batches = self.decode(&stage.columns, fetched, &rows)?;
+        let mut bits = BooleanBufferBuilder::new(rows.len());
+        let mut kept: Vec<Vec<ArrayRef>> = vec![Vec::new(); stage.indexes.len()];
+        let comes_out: Vec<bool> = stage.indexes.iter().map(|index| self.output.contains(index)).collect();
+        let mut bytes = 0;
+        while let Some(batch) = batches.next()? {
+            let first = bits.len();
+            let asked = asked.as_ref().filter(|asked| first + batch.num_rows() <= asked.len());
+            let asked = asked.map(|asked| asked.slice(first, batch.num_rows()));
+            let matches = stage.matches(&batch, asked.as_ref())?;
+            bits.append_buffer(matches.values());
+            if matches.true_count() == 0 || bytes > KEPT_BYTES {
+                continue;
+            }
+            for ((column, kept), _) in batch.columns().iter().zip(&mut kept).zip(&comes_out).filter(|(_, out)| **out) {
+                let own = filter(column, &matches).map_err(from_arrow)?;
+                bytes += own.get_array_memory_size();
+                kept.push(own);
+            }
+        }
+        if bits.len() != rows.len() {
+            return Err(contradiction(self.chunks.reader.location()));
+        }
+        passing.narrow(rows.spread(&bits.finish()))?;
+        if bytes <= KEPT_BYTES {
+            for (index, pieces) in stage.indexes.iter().zip(&kept).filter(|(_, pieces)| !pieces.is_empty()) {
+                let pieces: Vec<&dyn Array> = pieces.iter().map(AsRef::as_ref).collect();
+                passing.kept.push((*index, concat(&pieces).map_err(from_arrow)?));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a dictionary says of each row, if it can answer.
+    fn look_up(&self, stage: &Stage, fetched: &Fetched, rows: usize) -> Result<Option<BooleanBuffer>> {
+        let Some((leaf, column)) = &stage.flat else { return Ok(None) };
+        let explained = |error| explain(self.chunks.reader.location(), error);
+        let pages = self.chunks.pages(fetched, *leaf).map_err(explained)?;
+        let Some(answers) = stage.answers(&pages) else { return Ok(None) };
+        if !answers.any(column) {
+            return Ok(Some(BooleanBuffer::new_unset(rows)));
+        }
+        look_up(pages, column, &answers, rows).map_err(explained)
+    }
+
+    async fn fetch(&self, group: usize, leaves: &[usize], bits: &BooleanBuffer) -> Result<Fetched> {
+        let (rows, _) = Rows::all(bits.len()).passing(bits);
+        let fetched = self.chunks.fetch(group, leaves, &rows).await;
+        fetched.map_err(|error| explain(self.chunks.reader.location(), error))
+    }
+
+    fn decode(&self, columns: &Columns, fetched: &Fetched, rows: &Rows) -> Result<Batches> {
+        let pages = columns.leaves.iter().map(|leaf| Ok((*leaf, self.chunks.pages(fetched, *leaf)?)));
+        let pages = pages.collect::<::parquet::errors::Result<_>>();
         let pages = pages.map_err(|error| explain(self.chunks.reader.location(), error))?;
         columns.decode(pages, rows, self.batch_rows)
     }
 }
 
-/// What the predicate said of a row group.
-struct Passed {
-    /// For each row that was decoded, whether it passed.
-    bits: BooleanArray,
-    /// Of those that did, the predicate's columns that come out, if they are not too many bytes.
-    kept: Option<RecordBatch>,
+/// The rows of a row group that passed so far.
+struct Passing {
+    /// A bit for each row of the row group.
+    bits: BooleanBuffer,
+    /// Columns that come out, by their index, of the rows that passed.
+    kept: Vec<(usize, ArrayRef)>,
 }
 
-impl Filter {
-    /// Which rows of the batch pass, of those `asked` for.
-    fn matches(&self, batch: &RecordBatch, asked: Option<&BooleanArray>) -> Result<BooleanArray> {
-        let mut passed = match &self.predicate {
-            Some(predicate) => predicate.matches(batch)?,
-            None => BooleanArray::from(vec![true; batch.num_rows()]),
-        };
-        if let Some(asked) = asked {
-            passed = and(&passed, asked).map_err(from_arrow)?;
-        }
-        self.bound.as_ref().map_or(Ok(passed.clone()), |bound| bound.matches_among(batch, &passed))
+impl Passing {
+    /// What is decoded to have them, and which rows of that they are.
+    fn rows(&self) -> (Rows, Option<BooleanArray>) {
+        Rows::all(self.bits.len()).passing(&self.bits)
     }
 
-    /// Of all rows, or of those `asked` for. `None` if no row passed.
-    fn passed(&self, mut batches: Batches, asked: Option<&BooleanArray>) -> Result<Option<Passed>> {
-        let mut bits = BooleanBufferBuilder::new(0);
-        let mut kept = Vec::new();
-        let (mut bytes, mut any) = (0, false);
-        while let Some(batch) = batches.next()? {
-            let first = bits.len();
-            let asked = asked.filter(|asked| first + batch.num_rows() <= asked.len());
-            let asked = asked.map(|asked| asked.slice(first, batch.num_rows()));
-            let matches = self.matches(&batch, asked.as_ref())?;
-            bits.append_buffer(matches.values());
-            let count = matches.true_count();
-            any |= count > 0;
-            if count > 0 && bytes <= KEPT_BYTES {
-                let own = batch.project(&self.kept).map_err(from_arrow)?;
-                let own = if count == own.num_rows() {
-                    own
-                } else {
-                    filter_record_batch(&own, &matches).map_err(from_arrow)?
-                };
-                bytes += own.get_array_memory_size();
-                kept.push(own);
+    fn find(&self, index: usize) -> Option<&ArrayRef> {
+        self.kept.iter().find(|(own, _)| *own == index).map(|(_, column)| column)
+    }
+
+    /// Leaves these of them.
+    fn narrow(&mut self, bits: BooleanBuffer) -> Result<()> {
+        if !self.kept.is_empty() {
+            let (now, before) = (BooleanArray::new(bits.clone(), None), BooleanArray::new(self.bits.clone(), None));
+            let left = filter(&now, &before).map_err(from_arrow)?;
+            let left = left.as_boolean();
+            for (_, column) in &mut self.kept {
+                *column = filter(column, left).map_err(from_arrow)?;
             }
         }
-        let Some(first) = kept.first().filter(|_| any) else { return Ok(None) };
-        let kept = if bytes <= KEPT_BYTES {
-            Some(concat_batches(first.schema_ref(), &kept).map_err(from_arrow)?)
-        } else {
-            None
-        };
-        Ok(Some(Passed { bits: BooleanArray::new(bits.finish(), None), kept }))
+        self.bits = bits;
+        Ok(())
     }
 }
 
@@ -200,54 +201,45 @@ pub(super) struct GroupRows {
     schema: SchemaRef,
     batches: Batches,
     /// Which of the rows that are decoded passed; all of them without.
-    passed: Option<BooleanArray>,
-    /// How many were decoded.
-    taken: usize,
-    kept: Option<Kept>,
+    wanted: Option<BooleanArray>,
+    /// How many were decoded, and how many came out.
+    decoded: usize,
+    given: usize,
+    /// For each column that comes out where it is from.
+    origins: Vec<Origin>,
 }
 
-/// Columns of the rows that passed, known already.
-#[derive(Debug)]
-struct Kept {
-    batch: RecordBatch,
-    given: usize,
-    origins: Vec<Origin>,
+#[derive(Clone, Debug)]
+enum Origin {
+    /// It was decoded for the predicate: its values of all rows that passed.
+    Kept(ArrayRef),
+    /// It is this one of those decoded now.
+    Decoded(usize),
 }
 
 impl GroupRows {
     /// The next rows, of the columns that come out.
     pub(super) fn next(&mut self) -> Result<Option<RecordBatch>> {
         while let Some(mut batch) = self.batches.next()? {
-            if let Some(passed) = &self.passed {
-                let own = passed.slice(self.taken, batch.num_rows());
-                self.taken += batch.num_rows();
+            if let Some(wanted) = &self.wanted {
+                let own = wanted.slice(self.decoded, batch.num_rows());
+                self.decoded += batch.num_rows();
                 if own.true_count() < own.len() {
                     batch = filter_record_batch(&batch, &own).map_err(from_arrow)?;
                 }
             }
-            if batch.num_rows() == 0 {
+            let rows = batch.num_rows();
+            if rows == 0 {
                 continue;
             }
-            return match &mut self.kept {
-                Some(kept) => kept.join(&self.schema, &batch).map(Some),
-                None => Ok(Some(batch)),
+            let column = |origin: &Origin| match origin {
+                Origin::Kept(column) => Some(column.slice(self.given, rows)),
+                Origin::Decoded(place) => batch.columns().get(*place).cloned(),
             };
+            let columns = self.origins.iter().filter_map(column).collect();
+            self.given += rows;
+            return record_batch(&self.schema, columns, rows).map(Some);
         }
         Ok(None)
-    }
-}
-
-impl Kept {
-    /// The next rows, with the columns that were decoded of them.
-    fn join(&mut self, schema: &SchemaRef, rest: &RecordBatch) -> Result<RecordBatch> {
-        let own = self.batch.slice(self.given, rest.num_rows());
-        self.given += rest.num_rows();
-        let column = |origin: &Origin| -> Option<ArrayRef> {
-            match origin {
-                Origin::Kept(place) => own.columns().get(*place).cloned(),
-                Origin::Rest(place) => rest.columns().get(*place).cloned(),
-            }
-        };
-        record_batch(schema, self.origins.iter().filter_map(column).collect(), rest.num_rows())
     }
 }

@@ -6,19 +6,23 @@
 
 mod adapt;
 mod ahead;
+mod bloom;
 mod chunks;
 mod claims;
 mod codec;
 mod decode;
+mod dictionary;
 mod errors;
 mod footer;
 mod groups;
 mod header;
 mod nested;
+mod page_index;
 mod pages;
 mod prune;
 mod rows;
 mod selection;
+mod stages;
 mod thrift;
 
 use std::ops::Range;
@@ -39,11 +43,11 @@ use crate::top_k::FirstRows;
 use crate::{ObjectReader, ScanCounters, ScanOptions, Spawner};
 use ahead::RowGroups;
 use chunks::Chunks;
+use decode::FileSchema;
 use errors::{contradiction, explain};
 pub use footer::parquet_metadata;
 use groups::{Groups, Part};
 pub use prune::bounds_match;
-use selection::Rows;
 
 /// Which rows are wanted, over the columns that are read.
 #[derive(Debug)]
@@ -138,31 +142,51 @@ impl ParquetScan {
 
     async fn open(&mut self) -> Result<RowGroups> {
         let metadata = parquet_metadata(&*self.reader, FOOTER_BYTES).await?;
-        let file = file_schema(&metadata).map_err(|error| explain(self.reader.location(), error))?;
-        let groups = self.row_groups(&metadata, &file)?;
+        let file = FileSchema::new(&metadata).map_err(|error| explain(self.reader.location(), error))?;
+        let in_range = self.in_range(&metadata);
+        let mut groups = self.row_groups(&metadata, &file.schema, &in_range)?;
         self.check_sizes(&metadata, &groups)?;
+        let explained = |error| explain(self.reader.location(), error);
         let mut chunks = Chunks {
             reader: Arc::clone(&self.reader),
             metadata: Arc::new(metadata),
             counters: Arc::clone(&self.counters),
             page_bytes: self.row_group_bytes.min(PAGE_BYTES),
         };
-        if self.only.is_some() {
-            chunks.load_places().await.map_err(|error| explain(self.reader.location(), error))?;
+        let mut conditions = Vec::new();
+        if let Some(predicate) = &self.wanted.predicate {
+            let file = &file.schema;
+            groups = bloom::may_hold(predicate, &self.schema, file, &chunks, groups).await.map_err(explained)?;
+            // Where values lie together, whole row groups show it: of a file where none was ruled out its pages will
+            // not be either, and their index takes a while to read.
+            if groups.len() < in_range.len() || in_range.len() == 1 {
+                conditions = page_index::on_one_column(predicate, &self.schema, file);
+            }
+        }
+        let pruned = in_range.len() - groups.len();
+        self.counters.row_groups_pruned.fetch_add(pruned as u64, Ordering::Relaxed);
+        if groups.is_empty() || !page_index::is_there(&conditions, &chunks.metadata) {
+            conditions.clear();
+        }
+        if self.only.is_some() || !conditions.is_empty() {
+            chunks.load_places(!conditions.is_empty()).await.map_err(explained)?;
         }
         let metadata = Arc::clone(&chunks.metadata);
         let rows = |group: usize| metadata.row_groups().get(group).map_or(0, RowGroupMetaData::num_rows);
+        let surviving = |group: usize| {
+            let rows = usize::try_from(rows(group)).unwrap_or_default();
+            let rows = page_index::surviving(&conditions, &file.schema, &chunks, group, rows)?;
+            Ok(Part { group, rows })
+        };
         let parts = match &self.only {
             Some(only) => rows::holding(only, &metadata, &groups),
-            None => groups
-                .into_iter()
-                .map(|group| Part { group, rows: Rows::all(usize::try_from(rows(group)).unwrap_or_default()) })
-                .collect(),
+            None => groups.into_iter().map(surviving).collect::<Result<_>>()?,
         };
+        let parts: Vec<Part> = parts.into_iter().filter(|part| !part.rows.is_empty()).collect();
         let scanned: i64 = parts.iter().map(|part| rows(part.group)).sum();
         self.counters.rows_scanned.fetch_add(u64::try_from(scanned).unwrap_or_default(), Ordering::Relaxed);
         self.counters.row_groups_scanned.fetch_add(parts.len() as u64, Ordering::Relaxed);
-        let groups = Groups::new(chunks, &self.schema, &self.wanted, &self.columns, &file, self.batch_rows)?;
+        let groups = Groups::new(chunks, &self.schema, &self.wanted, &self.columns, file, self.batch_rows)?;
         Ok(RowGroups::new(groups, parts, self.spawner.clone()))
     }
 
@@ -178,26 +202,22 @@ impl ParquetScan {
         Err(Error::new(ErrorKind::Limit, message).with_code("OverMaxParquetBlockSize"))
     }
 
-    /// The row groups of the range that may hold rows that pass.
-    fn row_groups(&self, metadata: &ParquetMetaData, file: &Schema) -> Result<Vec<usize>> {
+    /// The row groups of the range.
+    fn in_range(&self, metadata: &ParquetMetaData) -> Vec<usize> {
         let in_range = |group: &RowGroupMetaData| match &self.range {
             Some(range) => first_byte(group).is_some_and(|first| range.contains(&first)),
             None => true,
         };
         let groups = metadata.row_groups().iter().enumerate().filter(|(_, group)| in_range(group));
-        let groups: Vec<usize> = groups.map(|(i, _)| i).collect();
-        let Some(predicate) = &self.wanted.predicate else { return Ok(groups) };
-        let kept = prune::may_match(predicate, &self.schema, file, metadata, &groups)?;
-        let kept: Vec<usize> = groups.iter().zip(kept).filter(|(_, kept)| *kept).map(|(i, _)| *i).collect();
-        self.counters.row_groups_pruned.fetch_add((groups.len() - kept.len()) as u64, Ordering::Relaxed);
-        Ok(kept)
+        groups.map(|(i, _)| i).collect()
     }
-}
 
-/// The file's own schema.
-fn file_schema(metadata: &ParquetMetaData) -> ::parquet::errors::Result<SchemaRef> {
-    let file = metadata.file_metadata();
-    ::parquet::arrow::parquet_to_arrow_schema(file.schema_descr(), file.key_value_metadata()).map(Arc::new)
+    /// Those of them that may hold rows that pass, as far as their statistics tell.
+    fn row_groups(&self, metadata: &ParquetMetaData, file: &Schema, groups: &[usize]) -> Result<Vec<usize>> {
+        let Some(predicate) = &self.wanted.predicate else { return Ok(groups.to_vec()) };
+        let kept = prune::may_match(predicate, &self.schema, file, metadata, groups)?;
+        Ok(groups.iter().zip(kept).filter(|(_, kept)| *kept).map(|(i, _)| *i).collect())
+    }
 }
 
 /// Where the row group begins in the file: the first byte of its first column chunk.

@@ -16,6 +16,7 @@ use bytes::Bytes;
 
 use super::claims::{check_dictionary, check_values};
 use super::codec::Codec;
+use super::dictionary::is_dictionary;
 use super::header::{PageHeader, PageKind};
 
 /// Bytes of levels and values that the lists of one column chunk may come to, whatever its size, and how many there
@@ -31,6 +32,11 @@ pub(super) struct ChunkBytes {
 }
 
 impl ChunkBytes {
+    fn holds(&self, range: &Range<u64>) -> bool {
+        let bytes = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        self.from(range.start).is_some_and(|from| bytes <= from.len())
+    }
+
     /// The bytes from `at` to the end of the piece they lie in.
     fn from(&self, at: u64) -> Option<Bytes> {
         let place = self.pieces.partition_point(|(start, _)| *start <= at).checked_sub(1)?;
@@ -38,6 +44,13 @@ impl ChunkBytes {
         let skipped = usize::try_from(at - start).ok().filter(|skipped| *skipped <= piece.len())?;
         Some(piece.slice(skipped..))
     }
+}
+
+/// What comes next of a column chunk of which only some pages were fetched.
+pub(super) enum Next {
+    Page(Page),
+    /// Pages with so many rows that were not fetched.
+    Missing(usize),
 }
 
 /// A data page as the file's index of pages tells of it.
@@ -108,6 +121,50 @@ impl Pages {
             }
         }
         Ok(pages)
+    }
+
+    /// The dictionary, if there is one and nothing was read yet.
+    pub(super) fn dictionary(&self) -> Option<&Page> {
+        self.dictionary.as_ref()
+    }
+
+    /// The next page, or how many rows those pages have that come next and were not fetched.
+    pub(super) fn next_fetched(&mut self) -> Result<Option<Next>> {
+        let mut missing = 0;
+        while let Some(place) = self.places.as_mut().and_then(|places| {
+            places.pop_front_if(|place| self.dictionary.is_none() && !self.chunk.holds(&place.bytes))
+        }) {
+            missing += place.rows.len();
+        }
+        if missing > 0 {
+            return Ok(Some(Next::Missing(missing)));
+        }
+        Ok(self.get_next_page()?.map(Next::Page))
+    }
+
+    /// Whether all data pages refer to the dictionary, as far as headers tell without their pages being read.
+    pub(super) fn is_dictionary_only(&self) -> Result<bool> {
+        let of_dictionary = |header: &PageHeader| match header.kind {
+            PageKind::Data { encoding, .. } | PageKind::DataV2 { encoding, .. } => is_dictionary(encoding),
+            PageKind::Dictionary { .. } | PageKind::Other => true,
+        };
+        if let Some(places) = &self.places {
+            for place in places.iter().filter(|place| self.chunk.holds(&place.bytes)) {
+                if !of_dictionary(&self.header(place.bytes.start)?) {
+                    return Ok(false);
+                }
+            }
+            return Ok(true);
+        }
+        let mut at = self.at;
+        while at < self.end {
+            let header = self.header(at)?;
+            if !of_dictionary(&header) {
+                return Ok(false);
+            }
+            at = at.saturating_add((header.bytes + header.stored) as u64);
+        }
+        Ok(true)
     }
 
     fn header(&self, at: u64) -> Result<PageHeader> {

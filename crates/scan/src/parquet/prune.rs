@@ -90,7 +90,7 @@ fn column_bounds(
 }
 
 /// Whether values order in the declared type as they do in the file's, and bounds are trusted at all.
-fn same_order(stored: &DataType, declared: &DataType) -> bool {
+pub(super) fn same_order(stored: &DataType, declared: &DataType) -> bool {
     let stored = match stored {
         DataType::Dictionary(_, values) => values,
         other => other,

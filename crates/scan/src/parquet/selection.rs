@@ -61,6 +61,36 @@ impl Rows {
         self.ranges.get(at).is_some_and(|own| own.start < range.end)
     }
 
+    /// Those that are also in `other`.
+    pub(super) fn and(&self, other: &Self) -> Self {
+        let mut both = Self { ranges: Vec::new(), all: self.all };
+        for range in &self.ranges {
+            let from = other.ranges.partition_point(|own| own.end <= range.start);
+            for own in other.ranges.iter().skip(from).take_while(|own| own.start < range.end) {
+                both.push(own.start.max(range.start)..own.end.min(range.end));
+            }
+        }
+        both
+    }
+
+    /// A bit for each row of the row group.
+    pub(super) fn bits(&self) -> BooleanBuffer {
+        self.spread(&BooleanBuffer::new_set(self.len()))
+    }
+
+    /// A bit for each row of the row group, from one for each of these.
+    pub(super) fn spread(&self, own: &BooleanBuffer) -> BooleanBuffer {
+        let mut bits = BooleanBufferBuilder::new(self.all);
+        let mut taken = 0;
+        for range in &self.ranges {
+            bits.append_n(range.start - bits.len(), false);
+            bits.append_buffer(&own.slice(taken, range.len()));
+            taken += range.len();
+        }
+        bits.append_n(self.all - bits.len(), false);
+        bits.finish()
+    }
+
     /// As the library takes them; `None` for all.
     pub(super) fn selection(&self) -> Option<RowSelection> {
         let is_all = self.len() == self.all;
@@ -117,8 +147,17 @@ mod tests {
         let rows = Rows::of([0..10, 10..12, 20..30], 25);
         assert_eq!(rows.ranges, [0..12, 20..25]);
         assert!(rows.touch(&(11..13)) && !rows.touch(&(12..20)) && rows.touch(&(5..6)) && !rows.touch(&(25..30)));
+        assert_eq!(rows.and(&Rows::of([5..22, 24..25], 25)).ranges, [5..12, 20..22, 24..25]);
         assert_eq!(rows.len(), 17);
         assert!(rows.selection().is_some() && Rows::all(25).selection().is_none());
+    }
+
+    #[test]
+    fn bits_are_those_of_the_row_group() {
+        let rows = Rows::of([1..3, 5..6], 8);
+        let shown = |bits: BooleanBuffer| bits.iter().map(|bit| if bit { '1' } else { '0' }).collect::<String>();
+        assert_eq!(shown(rows.bits()), "01100100");
+        assert_eq!(shown(rows.spread(&bits([0, 2], 3))), "01000100");
     }
 
     #[test]

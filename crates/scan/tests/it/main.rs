@@ -11,6 +11,7 @@ mod json;
 mod json_paths;
 mod matching;
 mod parquet;
+mod parquet_pruning;
 mod parquet_types;
 mod positions;
 mod ranges;

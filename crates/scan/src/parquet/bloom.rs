@@ -1,0 +1,139 @@
+//! Pruning by the Bloom filters that a file keeps of its column chunks.
+//!
+//! They answer whether a column chunk may hold a value, so they serve conditions of equality: `c = value` and
+//! `c IN (values)`, as parts of a conjunction. A filter is asked for the value as it is stored. Values of types whose
+//! stored form is not plainly theirs are not asked for.
+
+use std::ops::Range;
+
+use ::parquet::basic::Type;
+use ::parquet::bloom_filter::Sbbf;
+use ::parquet::errors::Result as ParquetResult;
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::compute::{CastOptions, cast, cast_with_options};
+use arrow::datatypes::{DataType, Date32Type, Decimal128Type, Int32Type, Int64Type, Schema};
+use pushdown::{CompareOp, Expr};
+
+use super::chunks::Chunks;
+use super::nested::Place;
+use super::prune::same_order;
+
+/// The largest filter that is read, in bytes.
+const FILTER_BYTES: u64 = 4 << 20;
+
+/// More values than this are not asked for.
+const VALUES: usize = 1000;
+
+/// A column and the values of which a row must have one, as arrays of one value in the type of the file.
+struct OneOf {
+    leaf: usize,
+    values: Vec<ArrayRef>,
+}
+
+/// Those of `groups` that may hold rows which fulfil the predicate over `schema`.
+pub(super) async fn may_hold(
+    predicate: &Expr,
+    schema: &Schema,
+    file: &Schema,
+    chunks: &Chunks,
+    groups: Vec<usize>,
+) -> ParquetResult<Vec<usize>> {
+    let conjuncts = predicate.clone().into_conjuncts();
+    let wanted: Vec<OneOf> = conjuncts.iter().filter_map(|conjunct| one_of(conjunct, schema, file, chunks)).collect();
+    let mut asked = Vec::new();
+    for group in &groups {
+        for one_of in &wanted {
+            if let Some(range) = filter_range(chunks, *group, one_of.leaf) {
+                asked.push((*group, one_of, range));
+            }
+        }
+    }
+    let ranges: Vec<Range<u64>> = asked.iter().map(|(_, _, range)| range.clone()).collect();
+    let filters = chunks.read(&ranges).await?;
+    let without: Vec<usize> = asked
+        .iter()
+        .zip(filters)
+        .filter(|((_, one_of, _), bytes)| {
+            // One that cannot be read rules nothing out.
+            Sbbf::from_bytes(bytes).is_ok_and(|filter| filter.num_blocks() > 0 && !one_of.may_be_in(chunks, &filter))
+        })
+        .map(|((group, ..), _)| *group)
+        .collect();
+    Ok(groups.into_iter().filter(|group| !without.contains(group)).collect())
+}
+
+/// Where the filter of a column chunk lies, if it has one and says how long it is.
+fn filter_range(chunks: &Chunks, group: usize, leaf: usize) -> Option<Range<u64>> {
+    let chunk = chunks.chunk(group, leaf).ok()?;
+    let start = u64::try_from(chunk.bloom_filter_offset()?).ok()?;
+    let bytes = u64::try_from(chunk.bloom_filter_length()?).ok().filter(|bytes| *bytes <= FILTER_BYTES)?;
+    let end = start.checked_add(bytes).filter(|end| *end <= chunks.reader.size())?;
+    Some(start..end)
+}
+
+/// What the condition asks of a column of the file.
+fn one_of(condition: &Expr, schema: &Schema, file: &Schema, chunks: &Chunks) -> Option<OneOf> {
+    let (column, values): (usize, Vec<&Expr>) = match condition {
+        Expr::Compare(CompareOp::Eq, a, b) => match (&**a, &**b) {
+            (Expr::Column(column), value) | (value, Expr::Column(column)) => (*column, vec![value]),
+            _ => return None,
+        },
+        Expr::InList { expr, list, negated: false } if list.len() <= VALUES => match &**expr {
+            Expr::Column(column) => (*column, list.iter().collect()),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let declared = schema.fields().get(column).filter(|field| Place::is_root(field))?;
+    let stored = file.field_with_name(declared.name()).ok()?;
+    if !same_order(stored.data_type(), declared.data_type()) {
+        return None;
+    }
+    let columns = chunks.metadata.file_metadata().schema_descr();
+    let is_here = |leaf: &usize| matches!(columns.column(*leaf).path().parts(), [name] if name == declared.name());
+    let leaf = (0..columns.num_columns()).find(is_here)?;
+    let stored_as = match stored.data_type() {
+        DataType::Dictionary(_, values) => values,
+        other => other,
+    };
+    let value = |value: &Expr| match value {
+        Expr::Literal(literal) => as_stored(&crate::lower::scalar(literal).to_array().ok()?, stored_as),
+        _ => None,
+    };
+    Some(OneOf { leaf, values: values.into_iter().map(value).collect::<Option<_>>()? })
+}
+
+/// The value in the type of the file; `None` if it is not the same value there.
+fn as_stored(value: &ArrayRef, stored: &DataType) -> Option<ArrayRef> {
+    let options = CastOptions { safe: false, ..Default::default() };
+    let there = cast_with_options(value, stored, &options).ok()?;
+    let back = cast_with_options(&there, value.data_type(), &options).ok()?;
+    (value.null_count() == 0 && *back == **value).then_some(there)
+}
+
+impl OneOf {
+    fn may_be_in(&self, chunks: &Chunks, filter: &Sbbf) -> bool {
+        let physical = chunks.metadata.file_metadata().schema_descr().column(self.leaf).physical_type();
+        self.values.iter().any(|value| check(filter, value, physical).unwrap_or(true))
+    }
+}
+
+/// Whether the filter may hold the value; `None` for types that are not asked for.
+fn check(filter: &Sbbf, value: &ArrayRef, physical: Type) -> Option<bool> {
+    let number = match value.data_type() {
+        DataType::Int32 => i128::from(value.as_primitive::<Int32Type>().value(0)),
+        DataType::Int64 => i128::from(value.as_primitive::<Int64Type>().value(0)),
+        DataType::Date32 => i128::from(value.as_primitive::<Date32Type>().value(0)),
+        DataType::Decimal128(..) => value.as_primitive::<Decimal128Type>().value(0),
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View if physical == Type::BYTE_ARRAY => {
+            let text = cast(value, &DataType::Utf8).ok()?;
+            return Some(filter.check(text.as_string::<i32>().value(0)));
+        }
+        _ => return None,
+    };
+    match physical {
+        Type::INT32 => Some(filter.check(&i32::try_from(number).ok()?)),
+        Type::INT64 => Some(filter.check(&i64::try_from(number).ok()?)),
+        _ => None,
+    }
+}

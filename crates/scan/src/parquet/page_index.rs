@@ -1,0 +1,92 @@
+//! Pruning by the page index: the smallest and the largest value of each page.
+//!
+//! Pages of different columns end at different rows, so each condition that reads only one column is held against the
+//! pages of that column; a row is read if no condition rules its page out.
+
+use ::parquet::arrow::arrow_reader::statistics::StatisticsConverter;
+use ::parquet::file::metadata::ParquetMetaData;
+use arrow::array::Array;
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{Field, Schema};
+use pushdown::{Expr, Result};
+use std::sync::Arc;
+
+use super::chunks::Chunks;
+use super::nested::Place;
+use super::prune::{bounds_match, same_order};
+use super::selection::Rows;
+use crate::bounds::possible;
+use crate::output::{map_columns, record_batch};
+
+/// The conditions of the predicate that read one column of the file each, over that column alone.
+pub(super) fn on_one_column(predicate: &Expr, schema: &Schema, file: &Schema) -> Vec<(Field, Expr)> {
+    let conjuncts = predicate.clone().into_conjuncts().into_iter();
+    let own = conjuncts.filter_map(|conjunct| {
+        let [column] = conjunct.columns()[..] else { return None };
+        let declared = schema.fields().get(column).filter(|field| Place::is_root(field))?;
+        let stored = file.field_with_name(declared.name()).ok()?;
+        let condition = map_columns(&conjunct, &mut |_| 0);
+        let only = Schema::new(vec![Arc::clone(declared)]);
+        let decides = same_order(stored.data_type(), declared.data_type()) && possible(&condition, &only).is_some();
+        decides.then(|| (declared.as_ref().clone(), condition))
+    });
+    own.collect()
+}
+
+/// Whether the file has an index of the pages of one of these columns.
+pub(super) fn is_there(conditions: &[(Field, Expr)], metadata: &ParquetMetaData) -> bool {
+    let columns = metadata.row_groups().first().map(|group| group.columns()).unwrap_or_default();
+    columns.iter().any(|chunk| {
+        let path = chunk.column_path().parts();
+        chunk.column_index_offset().is_some()
+            && conditions.iter().any(|(field, _)| matches!(path, [name] if name == field.name()))
+    })
+}
+
+/// The rows of a row group that may fulfil all conditions.
+pub(super) fn surviving(
+    conditions: &[(Field, Expr)],
+    file: &Schema,
+    chunks: &Chunks,
+    group: usize,
+    rows: usize,
+) -> Result<Rows> {
+    let mut left = Rows::all(rows);
+    for (field, condition) in conditions {
+        if let Some(own) = pages(field, condition, file, chunks, group, rows)? {
+            left = left.and(&own);
+        }
+    }
+    Ok(left)
+}
+
+fn pages(
+    field: &Field,
+    condition: &Expr,
+    file: &Schema,
+    chunks: &Chunks,
+    group: usize,
+    rows: usize,
+) -> Result<Option<Rows>> {
+    let metadata = &chunks.metadata;
+    let (Some(columns), Some(offsets)) = (metadata.column_index(), metadata.offset_index()) else { return Ok(None) };
+    let stored = metadata.file_metadata().schema_descr();
+    let Ok(converter) = StatisticsConverter::try_new(field.name(), file, stored) else { return Ok(None) };
+    let leaf = converter.parquet_column_index();
+    let places = leaf.and_then(|leaf| chunks.places(group, leaf).ok()?);
+    let Some(places) = places else { return Ok(None) };
+    let options = CastOptions { safe: false, ..Default::default() };
+    let bounds =
+        [converter.data_page_mins(columns, offsets, [&group]), converter.data_page_maxes(columns, offsets, [&group])];
+    let declared = bounds.map(|bounds| cast_with_options(&bounds.ok()?, field.data_type(), &options).ok());
+    let [Some(smallest), Some(largest)] = declared else { return Ok(None) };
+    if smallest.len() != places.len() || largest.len() != places.len() {
+        return Ok(None);
+    }
+    let nullable = |name: &str| Field::new(name, field.data_type().clone(), true);
+    let schema = Arc::new(Schema::new(vec![nullable("min"), nullable("max")]));
+    let bounds = record_batch(&schema, vec![smallest, largest], places.len())?;
+    let kept = bounds_match(condition, &Schema::new(vec![field.clone()]), &bounds)?;
+    let kept = places.into_iter().zip(kept).filter(|(_, kept)| *kept).map(|(place, _)| place.rows);
+    Ok(Some(Rows::of(kept, rows)))
+}

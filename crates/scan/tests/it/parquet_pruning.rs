@@ -1,0 +1,209 @@
+//! Whatever a writer chose, rows that a predicate leaves are those of reading everything and filtering then.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, Date32Array, Decimal128Array, Float64Array, Int32Array, Int64Array, ListArray, RecordBatch, StringArray,
+};
+use arrow::datatypes::{DataType, Int64Type};
+use bytes::Bytes;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, Encoding};
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
+use parquet::schema::types::ColumnPath;
+use pushdown::{CompareOp, Expr, Format, Fragment, Literal, NamedExpr, Output};
+use pushdowndb_scan::{Evaluator, InMemory};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use crate::support::*;
+
+/// Files that are written, each asked several times.
+const FILES: u64 = 60;
+const QUESTIONS: usize = 12;
+
+/// Of so many rows: sorted, nearly sorted or in no order, some of them NULL.
+fn batch(random: &mut StdRng, rows: i64) -> RecordBatch {
+    let spread = [0, 5, 1_000][random.random_range(0..3)];
+    let distinct = [3, 40, 2_000][random.random_range(0..3)];
+    let nulls = [0.0, 0.1, 0.9][random.random_range(0..3)];
+    // Whole stretches are NULL, too: pages without bounds.
+    let gap = random.random_range(0..rows);
+    let values: Vec<i64> =
+        (0..rows).map(|row| (row + random.random_range(0..=spread)) * distinct / rows - distinct / 3).collect();
+    let null: Vec<bool> =
+        (0..rows).map(|row| random.random_bool(nulls) || (gap..gap + rows / 4).contains(&row)).collect();
+    let some = |row: usize| (!null[row]).then_some(values[row]);
+    let all = 0..values.len();
+    let text =
+        |value: i64| format!("{}text {value:05}", "x".repeat(usize::try_from(value.rem_euclid(3)).unwrap() * 40));
+    let float = |value: i64| if value % 11 == 0 { f64::NAN } else { value as f64 / 2.0 };
+    let lists = all.clone().map(|row| some(row).map(|value| (0..value.rem_euclid(4)).map(Some).collect::<Vec<_>>()));
+    let decimals = Decimal128Array::from_iter(all.clone().map(|row| some(row).map(|value| i128::from(value) * 7)));
+    let columns: [(&str, ArrayRef, bool); 7] = [
+        ("i", Arc::new(Int64Array::from_iter(all.clone().map(some))), true),
+        ("t", Arc::new(StringArray::from_iter(all.clone().map(|row| some(row).map(text)))), true),
+        ("d", Arc::new(Date32Array::from_iter(all.clone().map(|row| some(row).map(|v| v as i32)))), true),
+        ("m", Arc::new(decimals.with_precision_and_scale(12, 2).expect("a decimal type")), true),
+        ("f", Arc::new(Float64Array::from_iter(all.clone().map(|row| some(row).map(float)))), true),
+        ("n", Arc::new(Int32Array::from_iter_values(values.iter().map(|value| *value as i32))), false),
+        ("l", Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(lists)), true),
+    ];
+    RecordBatch::try_from_iter_with_nullable(columns).expect("a batch")
+}
+
+fn file(random: &mut StdRng, batch: &RecordBatch) -> Bytes {
+    let mut properties = WriterProperties::builder()
+        .set_writer_version([WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0][random.random_range(0..2)])
+        .set_max_row_group_row_count(Some([200, 900, 100_000][random.random_range(0..3)]))
+        .set_data_page_row_count_limit([10, 150, 20_000][random.random_range(0..3)])
+        .set_write_batch_size(random.random_range(1..200))
+        .set_dictionary_page_size_limit([100, 1_000_000][random.random_range(0..2)])
+        .set_bloom_filter_enabled(random.random())
+        .set_column_index_truncate_length([None, Some(3)][random.random_range(0..2)])
+        .set_statistics_truncate_length([None, Some(3)][random.random_range(0..2)])
+        .set_statistics_enabled(
+            [EnabledStatistics::None, EnabledStatistics::Chunk, EnabledStatistics::Page][random.random_range(0..3)],
+        )
+        .set_offset_index_disabled(random.random_bool(0.2))
+        .set_compression(
+            [
+                Compression::UNCOMPRESSED,
+                Compression::SNAPPY,
+                Compression::LZ4,
+                Compression::LZ4_RAW,
+                Compression::GZIP(Default::default()),
+                Compression::BROTLI(Default::default()),
+                Compression::ZSTD(Default::default()),
+            ][random.random_range(0..7)],
+        );
+    use Encoding::{BYTE_STREAM_SPLIT, DELTA_BINARY_PACKED, DELTA_BYTE_ARRAY, DELTA_LENGTH_BYTE_ARRAY, PLAIN};
+    for (name, encodings) in [
+        ("i", [PLAIN, DELTA_BINARY_PACKED, BYTE_STREAM_SPLIT]),
+        ("t", [PLAIN, DELTA_BYTE_ARRAY, DELTA_LENGTH_BYTE_ARRAY]),
+        ("d", [PLAIN, DELTA_BINARY_PACKED, BYTE_STREAM_SPLIT]),
+        ("n", [PLAIN, DELTA_BINARY_PACKED, BYTE_STREAM_SPLIT]),
+    ] {
+        let path = ColumnPath::from(name);
+        properties = properties.set_column_encoding(path.clone(), encodings[random.random_range(0..3)]);
+        properties = properties.set_column_dictionary_enabled(path, random.random());
+    }
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties.build())).expect("a writer");
+    writer.write(batch).expect("written");
+    writer.into_inner().expect("closed").into()
+}
+
+/// A condition on some columns, with values that occur and others.
+fn predicate(random: &mut StdRng, depth: usize) -> Expr {
+    if depth > 0 && random.random_bool(0.6) {
+        let parts = (0..random.random_range(1..4)).map(|_| predicate(random, depth - 1)).collect();
+        return match random.random_range(0..5) {
+            0 => Expr::Or(parts),
+            1 => Expr::Not(Box::new(Expr::And(parts))),
+            _ => Expr::And(parts),
+        };
+    }
+    let value = [random.random_range(-20..40), random.random_range(-700..1500)][random.random_range(0..2)];
+    let column = random.random_range(0..6);
+    let literal = |value: i64| match column {
+        1 => Expr::text(format!("{}text {value:05}", "x".repeat(usize::try_from(value.rem_euclid(3)).unwrap() * 40))),
+        2 => Expr::Literal(Literal::Date(value as i32)),
+        3 => Expr::Literal(Literal::Decimal(i128::from(value) * 7, 12, 2)),
+        4 => Expr::Literal(Literal::Float64(value as f64 / 2.0)),
+        _ => Expr::int(value),
+    };
+    let ops = [CompareOp::Eq, CompareOp::NotEq, CompareOp::Lt, CompareOp::LtEq, CompareOp::Gt, CompareOp::GtEq];
+    match random.random_range(0..8) {
+        0 => Expr::IsNull(Box::new(Expr::Column(column))),
+        1 => Expr::InList {
+            expr: Box::new(Expr::Column(column)),
+            list: (0..random.random_range(1..5)).map(|step| literal(value + step * 3)).collect(),
+            negated: random.random_bool(0.3),
+        },
+        2 if column == 1 => Expr::Like {
+            expr: Box::new(Expr::Column(1)),
+            pattern: Box::new(Expr::text(format!("%{}%{}", value.rem_euclid(10), value.rem_euclid(7)))),
+            escape: None,
+            negated: random.random_bool(0.3),
+            case_insensitive: false,
+        },
+        3 => Expr::compare(ops[random.random_range(0..6)], Expr::Column(0), Expr::Column(5)),
+        4 => Expr::compare(CompareOp::Eq, literal(value), Expr::Column(column)),
+        _ => Expr::compare(ops[random.random_range(0..6)], Expr::Column(column), literal(value)),
+    }
+}
+
+#[tokio::test]
+async fn pruned_rows_are_those_of_reading_everything() {
+    for seed in 0..FILES {
+        let mut random = StdRng::seed_from_u64(seed);
+        let rows_of_file = random.random_range(1..3_000);
+        let batch = batch(&mut random, rows_of_file);
+        let file = file(&mut random, &batch);
+        let mut columns: Vec<_> = batch.schema().fields().iter().map(|field| field.as_ref().clone()).collect();
+        // The list comes out by one of its elements.
+        let element = [("path".to_owned(), "\"l\"[1]".to_owned())].into();
+        columns[6] = arrow::datatypes::Field::new("l", DataType::Int64, true).with_metadata(element);
+        let schema = Arc::new(arrow::datatypes::Schema::new(columns));
+        let all = Fragment::all(Format::Parquet, Arc::clone(&schema));
+        let whole = run(&all, file.clone()).await;
+        assert_eq!(whole.num_rows(), batch.num_rows(), "seed {seed}");
+        for (index, column) in whole.columns().iter().enumerate().take(6) {
+            assert_eq!(column, batch.column(index), "seed {seed}, column {index}");
+        }
+        for question in 0..QUESTIONS {
+            let predicate = predicate(&mut random, 2);
+            let output: Vec<usize> = (0..7).filter(|_| random.random_bool(0.5)).collect();
+            let named =
+                |index: &usize| NamedExpr { expr: Expr::Column(*index), name: schema.field(*index).name().clone() };
+            let fragment = Fragment {
+                predicate: Some(predicate.clone()),
+                output: Output::Rows(output.iter().map(named).collect()),
+                ..all.clone()
+            };
+            let expected = Evaluator::predicate(&predicate, &whole.schema()).and_then(|p| p.filter(&whole));
+            let expected = expected.expect("rows").project(&output).expect("columns");
+            let rows_at_a_time = [3, 100, 8192][random.random_range(0..3)];
+            let reader = InMemory::new("k", file.clone());
+            let (found, _) = try_run_with(&fragment, reader, None, rows_at_a_time).await.expect("rows");
+            let place = format!("seed {seed}, question {question}: {}", predicate.display(&schema));
+            assert_eq!(found.num_rows(), expected.num_rows(), "{place}");
+            assert_eq!(rows(&found), rows(&expected), "{place}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_ruled_out_is_not_read() {
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..60_000));
+    let scattered: ArrayRef = Arc::new(Int64Array::from_iter_values((0..60_000).map(|i| i * 7_919 % 60_000 * 2)));
+    let texts: ArrayRef =
+        Arc::new(StringArray::from_iter_values((0..60_000).map(|i| format!("{i} {}", "t".repeat(50)))));
+    let batch = RecordBatch::try_from_iter([("i", numbers), ("s", scattered), ("t", texts)]).expect("a batch");
+    let properties = WriterProperties::builder()
+        .set_max_row_group_row_count(Some(30_000))
+        .set_data_page_row_count_limit(1_000)
+        .set_write_batch_size(1_000)
+        .set_bloom_filter_enabled(true)
+        .set_dictionary_enabled(false)
+        .build();
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).expect("a writer");
+    writer.write(&batch).expect("written");
+    let file: Bytes = writer.into_inner().expect("closed").into();
+    let columns = schema(&[("i", DataType::Int64), ("s", DataType::Int64), ("t", DataType::Utf8)]);
+    let all = Fragment::all(Format::Parquet, columns);
+    let scanned = async |column, value| {
+        let predicate = Some(Expr::compare(CompareOp::Eq, Expr::Column(column), Expr::int(value)));
+        let fragment = Fragment { predicate, ..all.clone() };
+        let (found, counters) =
+            try_run_with(&fragment, InMemory::new("k", file.clone()), None, 8192).await.expect("rows");
+        (found.num_rows(), counters.bytes_scanned.into_inner(), counters.row_groups_pruned.into_inner())
+    };
+    // One page of each column, found by the index of pages.
+    let (rows, bytes, groups) = scanned(0, 12_345).await;
+    assert_eq!((rows, groups), (1, 1));
+    assert!(bytes * 20 < file.len() as u64, "{bytes} of {}", file.len());
+    // Within all bounds, but odd, and there are only even ones: Bloom filters know.
+    let (rows, _, groups) = scanned(1, 12_345).await;
+    assert_eq!((rows, groups), (0, 2));
+}

@@ -46,6 +46,11 @@ pub enum Command {
     },
     /// Show what pushdown saves: makes data, starts a node, compares queries, cleans up
     Demo(DemoArgs),
+    /// Measure: repeats the measurements of docs/measurements.md on this machine
+    Experiment {
+        #[command(subcommand)]
+        what: Experiment,
+    },
 }
 
 /// Running SQL.
@@ -279,6 +284,46 @@ pub struct DemoArgs {
     /// csv, parquet, or json
     #[arg(long, default_value = "csv")]
     pub format: pushdowndb_tpchgen::Format,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Experiment {
+    /// How fast one core scans lineitem in every format, beside MinIO, DuckDB, Polars, DataFusion and ripgrep
+    Scan(ExperimentArgs),
+    /// Runs one query of an experiment, told on stdin
+    #[command(hide = true)]
+    Contestant,
+}
+
+/// Measuring.
+#[derive(Args, Debug)]
+pub struct ExperimentArgs {
+    /// The folder for measurements, data and servers; a run that was interrupted goes on there
+    /// [default: experiment-NAME]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// The folder for the tables, which are large and can be used again [default: data in --out]
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// The folder for the record of the results [default: --out]
+    #[arg(long, value_name = "DIR")]
+    pub record: Option<PathBuf>,
+    /// The scale of TPC-H [default: the experiment's, 1]
+    #[arg(long)]
+    pub scale: Option<f64>,
+    /// How often each figure is measured [default: the experiment's, 3]
+    #[arg(long, value_name = "N")]
+    pub runs: Option<u32>,
+    /// Only what has one of these names of formats, queries or contestants; repeated, all must fit:
+    /// --only csv,parquet --only q6 --only node,engine
+    #[arg(long, value_name = "NAMES")]
+    pub only: Vec<String>,
+    /// The binary of MinIO [default: the one that .ci/minio built]
+    #[arg(long, value_name = "FILE")]
+    pub minio: Option<PathBuf>,
+    /// Another definition than the one that is built in; experiments/ holds those
+    #[arg(long, value_name = "FILE")]
+    pub definition: Option<PathBuf>,
 }
 
 fn key_value(text: &str) -> Result<(String, String), String> {

@@ -27,7 +27,8 @@ pub fn bucket(place: &str) -> Option<&str> {
     place.strip_prefix("s3://")?.split('/').next().filter(|bucket| !bucket.is_empty())
 }
 
-fn folder(place: &str) -> Result<Destination> {
+/// Opens a folder, made if missing.
+pub fn folder(place: &str) -> Result<Destination> {
     let absolute = std::path::absolute(place).with_context(|| place.to_owned())?;
     std::fs::create_dir_all(&absolute).with_context(|| format!("making the folder {}", absolute.display()))?;
     let store = LocalFileSystem::new_with_prefix(&absolute).with_context(|| place.to_owned())?;

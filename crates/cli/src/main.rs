@@ -4,6 +4,7 @@ mod args;
 mod demo;
 mod destination;
 mod exit_code;
+mod experiment;
 mod generate;
 mod interrupt;
 mod log;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         Some(Command::Serve(args)) => runtime.block_on(serve::serve(args)),
         Some(Command::Generate { what: Generate::Tpch(args) }) => runtime.block_on(generate::tpch(args)),
         Some(Command::Demo(args)) => runtime.block_on(demo::demo(args)),
+        Some(Command::Experiment { what }) => runtime.block_on(experiment::experiment(what)),
     };
     // Whatever a cancelled query left running ends with the process.
     runtime.shutdown_timeout(Duration::from_millis(200));

@@ -1,6 +1,7 @@
 //! The program from outside: what it prints, where, and with which exit code.
 
 mod demo;
+mod experiment;
 mod generate;
 mod output;
 mod scripts;

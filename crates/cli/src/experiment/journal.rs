@@ -1,0 +1,145 @@
+//! What was measured so far, one line of JSON a measurement: a run that is interrupted goes on where it stopped.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use super::definition::DataFormat;
+use super::task::Measured;
+
+/// What is measured together in each round.
+#[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+pub struct Cell {
+    pub format: DataFormat,
+    pub query: String,
+    pub contestant: String,
+}
+
+/// One measurement.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Entry {
+    #[serde(flatten)]
+    pub cell: Cell,
+    pub round: u32,
+    /// The bytes that were scanned, as speed is told in.
+    pub bytes: u64,
+    #[serde(flatten)]
+    pub result: Outcome,
+}
+
+/// How it went.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    Measured(Measured),
+    Failed(String),
+}
+
+/// The file of measurements.
+#[derive(Debug)]
+pub struct Journal {
+    file: File,
+    entries: Vec<Entry>,
+}
+
+/// What must be the same for measurements to stand in one table.
+#[derive(Debug, Deserialize, PartialEq, Serialize)]
+struct Header {
+    experiment: String,
+    scale: f64,
+    binary: String,
+}
+
+impl Journal {
+    /// Opens or begins a journal; `binary` says which build of ours is measured.
+    pub fn open(path: &Path, experiment: &str, scale: f64, binary: &str) -> Result<Self> {
+        let name = path.display().to_string();
+        let header = Header { experiment: experiment.to_owned(), scale, binary: binary.to_owned() };
+        let mut entries = Vec::new();
+        if path.exists() {
+            let mut lines = BufReader::new(File::open(path).with_context(|| name.clone())?).lines();
+            let first = lines.next().with_context(|| format!("{name} is empty"))??;
+            let found: Header = serde_json::from_str(&first).with_context(|| name.clone())?;
+            if found != header {
+                bail!(
+                    "{name} holds measurements of something else ({} at scale {}, {}): give another --out, or remove it",
+                    found.experiment,
+                    found.scale,
+                    found.binary
+                );
+            }
+            for line in lines {
+                // The last line may be half a line, if the run was killed while it wrote.
+                let line = line?;
+                match serde_json::from_str(&line) {
+                    Ok(entry) => entries.push(entry),
+                    Err(_) if line.is_empty() => {}
+                    Err(error) => eprintln!("a line of {name} is left out: {error}"),
+                }
+            }
+        }
+        let new = !path.exists();
+        let mut file = OpenOptions::new().create(true).append(true).open(path).with_context(|| name)?;
+        if new {
+            writeln!(file, "{}", serde_json::to_string(&header)?)?;
+        } else {
+            // Whatever was cut off ends here.
+            writeln!(file)?;
+        }
+        Ok(Self { file, entries })
+    }
+
+    /// Whether a cell was measured in a round.
+    pub fn has(&self, cell: &Cell, round: u32) -> bool {
+        let measured = |entry: &&Entry| matches!(entry.result, Outcome::Measured(_));
+        self.entries.iter().filter(measured).any(|entry| entry.round == round && entry.cell == *cell)
+    }
+
+    /// Adds a measurement, which is kept from now on.
+    pub fn add(&mut self, entry: Entry) -> Result<()> {
+        writeln!(self.file, "{}", serde_json::to_string(&entry)?)?;
+        self.entries.push(entry);
+        Ok(())
+    }
+
+    /// All measurements, oldest first.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::answer::Answer;
+    use super::*;
+
+    #[test]
+    fn a_journal_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("scan.ndjson");
+        let cell = Cell { format: DataFormat::Csv, query: "q6".into(), contestant: "node".into() };
+        let measured =
+            Measured { cpu_s: 0.5, wall_s: 0.75, peak_bytes: Some(1), answer: Answer::of_csv(b"1,2\n").unwrap() };
+        let entry = |round, result| Entry { cell: cell.clone(), round, bytes: 7, result };
+        let mut journal = Journal::open(&path, "scan", 1.0, "a").unwrap();
+        journal.add(entry(0, Outcome::Measured(measured))).unwrap();
+        journal.add(entry(1, Outcome::Failed("no".into()))).unwrap();
+        assert!(journal.has(&cell, 0));
+        drop(journal);
+        // A line that was cut off is left out, and does not spoil the next.
+        let mut cut = OpenOptions::new().append(true).open(&path).unwrap();
+        write!(cut, "{{\"format\":\"cs").unwrap();
+        let mut journal = Journal::open(&path, "scan", 1.0, "a").unwrap();
+        journal.add(entry(2, Outcome::Failed("no".into()))).unwrap();
+        drop(journal);
+        let journal = Journal::open(&path, "scan", 1.0, "a").unwrap();
+        assert_eq!(journal.entries().len(), 3);
+        // What failed is measured again.
+        assert_eq!([0, 1, 2].map(|round| journal.has(&cell, round)), [true, false, false]);
+        assert!(Journal::open(&path, "scan", 0.1, "a").is_err());
+        assert!(Journal::open(&path, "scan", 1.0, "b").is_err());
+    }
+}

@@ -1,0 +1,48 @@
+//! The machine that measured, and the versions of whoever took part: figures mean nothing without them.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+/// A machine.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    pub cpu: String,
+    pub cores: usize,
+    pub memory_gb: f64,
+    pub kernel: String,
+}
+
+impl Machine {
+    /// This one.
+    pub fn here() -> Self {
+        let field = |file: &str, name: &str| {
+            let text = fs::read_to_string(file).unwrap_or_default();
+            let line = text.lines().find(|line| line.starts_with(name)).map(str::to_owned);
+            line.and_then(|line| Some(line.split_once(':')?.1.trim().to_owned())).unwrap_or_default()
+        };
+        let kilobytes = field("/proc/meminfo", "MemTotal").split_whitespace().next().and_then(|text| text.parse().ok());
+        Self {
+            cpu: Some(field("/proc/cpuinfo", "model name"))
+                .filter(|model| !model.is_empty())
+                .unwrap_or("unknown".into()),
+            cores: std::thread::available_parallelism().map_or(1, |cores| cores.get()),
+            memory_gb: kilobytes.unwrap_or(0.0) * 1024.0 / 1e9,
+            kernel: fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
+        }
+    }
+
+    /// Its processor as a part of a file's name.
+    pub fn slug(&self) -> String {
+        let words = self.cpu.to_lowercase();
+        let words: Vec<&str> =
+            words.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect();
+        words.join("-")
+    }
+}
+
+/// The first line that a command of the shell prints, if it runs.
+pub fn first_line(command: &str) -> Option<String> {
+    let output = Command::new("sh").arg("-c").arg(command).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).lines().next()?.trim().to_owned();
+    (output.status.success() && !text.is_empty()).then_some(text)
+}

@@ -44,9 +44,36 @@ impl Whose {
 /// A key as it is written, with its quotes and the colon.
 struct Key {
     bytes: Vec<u8>,
+    /// The first bytes as one word, zero where there are no more, and ones where there are.
+    word: u128,
+    mask: u128,
     /// Whose it is.
     whose: Whose,
 }
+
+impl Key {
+    fn new(bytes: &[u8], whose: Whose) -> Self {
+        let (mut word, mut mask) = ([0; WORD], [0; WORD]);
+        for ((word, mask), byte) in word.iter_mut().zip(&mut mask).zip(bytes) {
+            (*word, *mask) = (*byte, u8::MAX);
+        }
+        Self { bytes: bytes.to_vec(), word: u128::from_le_bytes(word), mask: u128::from_le_bytes(mask), whose }
+    }
+
+    /// Whether `text` begins with it.
+    #[inline]
+    fn begins(&self, text: &[u8]) -> bool {
+        // Most keys are compared as one word, without a call.
+        match text.first_chunk::<WORD>() {
+            Some(word) if u128::from_le_bytes(*word) & self.mask != self.word => false,
+            Some(_) if self.bytes.len() <= WORD => true,
+            _ => text.starts_with(&self.bytes),
+        }
+    }
+}
+
+/// The bytes of a word.
+const WORD: usize = size_of::<u128>();
 
 /// Goes through plain records.
 #[derive(Default)]
@@ -59,11 +86,12 @@ impl Walk {
     /// Goes through the members of a plain record, of which `inner` is what stands between its braces, and gives those
     /// that `whose` knows to `take`, with the text of a string without its quotes. `None` if a member is there twice or
     /// belongs to several, if `take` says so, or if the record is not as it should be.
+    #[inline]
     pub(super) fn members(
         &mut self,
         inner: &[u8],
         whose: &dyn Fn(&[u8]) -> Whose,
-        take: &mut dyn FnMut(usize, Value, Range<usize>) -> Option<()>,
+        take: &mut impl FnMut(usize, Value, Range<usize>) -> Option<()>,
     ) -> Option<()> {
         // One bit for each member that was met; records with more are not walked through.
         let mut met = 0u64;
@@ -71,7 +99,7 @@ impl Walk {
         let mut place = 0;
         while at < inner.len() {
             let rest = inner.get(at..)?;
-            if !self.keys.get(place).is_some_and(|key| rest.starts_with(&key.bytes)) {
+            if !self.keys.get(place).is_some_and(|key| key.begins(rest)) {
                 self.keys.truncate(place);
                 self.keys.push(key(rest, whose)?);
             }
@@ -114,7 +142,7 @@ fn key(text: &[u8], whose: &dyn Fn(&[u8]) -> Whose) -> Option<Key> {
     let close = 1 + memchr(b'"', text.strip_prefix(b"\"")?)?;
     let colon = skip_blanks(text, close + 1);
     let (name, bytes) = (text.get(..=close)?, text.get(..=colon)?);
-    bytes.ends_with(b":").then(|| Key { bytes: bytes.to_vec(), whose: whose(name) })
+    bytes.ends_with(b":").then(|| Key::new(bytes, whose(name)))
 }
 
 /// [`skip_blanks`], mostly of none.

@@ -1,5 +1,7 @@
 //! The program `pushdowndb`: arguments and printing. What it can do, the libraries can do.
 
+#![forbid(unsafe_code)]
+
 mod args;
 mod demo;
 mod destination;

@@ -6,6 +6,7 @@
 //!
 //! No I/O but for reading a price book from a file and this process's CPU clock.
 
+#![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 mod meter;

@@ -19,6 +19,8 @@
 //! Pushdown changes what a query costs, never what it answers: every scan has one meaning, a
 //! [`pushdown::Fragment`], and storage may only do what is provably the same or provably a superset.
 
+#![forbid(unsafe_code)]
+
 mod backends;
 mod convert;
 mod error;

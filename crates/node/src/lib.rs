@@ -6,6 +6,7 @@
 //! which run the `scan` crate over objects' bytes, on the threads of `scans`) and the store (`store`, where objects
 //! live). Whatever a peer can fill is bounded by [`Limits`].
 
+#![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 mod answer;

@@ -7,6 +7,8 @@
 //! No I/O and no runtime live here. Both sides of the network depend on this crate; neither depends on
 //! the other.
 
+#![forbid(unsafe_code)]
+
 mod bloom;
 mod capability;
 mod classify;

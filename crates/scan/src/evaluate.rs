@@ -68,6 +68,11 @@ impl Evaluator {
         self.exprs.iter().all(cannot_fail)
     }
 
+    /// For a predicate: its conjuncts, lowered.
+    pub(crate) fn conjuncts(&self) -> &[Physical] {
+        &self.exprs
+    }
+
     /// Whether it is a column as it is.
     pub(crate) fn is_column(&self) -> bool {
         matches!(self.exprs.as_slice(), [one] if one.is::<Column>())

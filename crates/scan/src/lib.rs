@@ -36,6 +36,7 @@ mod parquet;
 mod positions;
 mod reader;
 mod scan;
+mod simd;
 mod spawner;
 mod substring;
 mod text;

@@ -14,6 +14,8 @@
 //!
 //! Frames of S3 Select are only read here; the S3 library of the node writes them.
 
+#![forbid(unsafe_code)]
+
 mod ast;
 mod bind;
 mod error;

@@ -4,6 +4,7 @@
 //! `schema.sql` beside them, whose statements declare the tables where they lie. The rows are those of the `tpchgen`
 //! crate and do not depend on the format, on the number of objects or on the number of cores.
 
+#![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 mod encode;

@@ -1,11 +1,13 @@
 //! CSV: delimited text, columns by position.
 
+mod cut;
 mod decoder;
+mod errors;
 mod fuse;
 mod plan;
 mod rewrite;
 mod rows;
-mod structural;
+mod stages;
 mod tokenize;
 
 use std::sync::Arc;

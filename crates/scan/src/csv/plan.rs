@@ -1,8 +1,8 @@
 //! What is decoded of a CSV record, and when.
 //!
-//! Conjuncts of the predicate that read the same columns form a stage. Stages run in the order written, each on the
-//! rows that passed the one before, and decode only their own columns. What is left decodes the output columns. Where
-//! only the first rows of an order are wanted, the last stage is what is known of them by now.
+//! Conjuncts of the predicate that read the same columns form a stage, which runs on the rows that passed those before
+//! it ([`super::stages`]) and decodes only its own columns. What is left decodes the output columns. Where only the
+//! first rows of an order are wanted, the last stage is what is known of them by now.
 
 use std::sync::Arc;
 
@@ -15,13 +15,16 @@ use super::tokenize::Dialect;
 use crate::evaluate::Evaluator;
 use crate::matcher::{Marks, Matcher, Matching};
 use crate::output::{columns_of, map_columns, map_output};
+use crate::text::compare::{FieldCondition, field_condition};
 use crate::top_k::{FirstRows, LiveBound, Threshold};
 use crate::zones::{ZoneColumn, decides, wants_keys};
 
 /// The plan of a scan.
 pub(crate) struct CsvPlan {
-    /// Conditions, first to last.
+    /// Conditions, as they are written.
     pub(crate) stages: Vec<Stage>,
+    /// The columns that the first of them decodes.
+    observed: Vec<DecodedColumn>,
     /// The columns that come out.
     pub(crate) output: Vec<DecodedColumn>,
     /// Their schema.
@@ -36,6 +39,8 @@ pub(crate) struct Stage {
     pub(crate) columns: Vec<DecodedColumn>,
     pub(crate) schema: SchemaRef,
     condition: Condition,
+    /// The same condition where it can be decided from the fields of the one column.
+    pub(crate) by_field: Option<Box<dyn FieldCondition>>,
 }
 
 enum Condition {
@@ -66,6 +71,7 @@ impl CsvPlan {
                 _ => stages.push((columns, vec![conjunct])),
             }
         }
+        let observed = stages.first().map_or_else(Vec::new, |(columns, _)| pick(&decoded, columns));
         let mut stages: Vec<Stage> =
             stages.into_iter().map(|(columns, all)| Stage::new(&decoded, &columns, all)).collect::<Result<_>>()?;
         if let Some(first) = first {
@@ -75,7 +81,7 @@ impl CsvPlan {
         let columns = columns_of(&output);
         let output = map_output(&output, &mut |expr| Ok(map_columns(expr, &mut |i| position(&columns, i))))?;
         let columns = pick(&decoded, &columns);
-        Ok((Self { stages, schema: schema_of(&columns), output: columns, condition, decoded }, output))
+        Ok((Self { stages, observed, schema: schema_of(&columns), output: columns, condition, decoded }, output))
     }
 
     /// The predicate and the columns it reads, as zones know them.
@@ -86,10 +92,10 @@ impl CsvPlan {
     /// The columns that the first stage decodes of all records, each with whether its keys are of use; none of them if
     /// no zone of any could be.
     pub(crate) fn observed(&self, options: &CsvOptions) -> Vec<(ZoneColumn, bool)> {
-        let (Some(condition), Some(stage)) = (&self.condition, self.stages.first()) else { return vec![] };
+        let Some(condition) = &self.condition else { return vec![] };
         let schema = schema_of(&self.decoded);
         let mut any = false;
-        let observed = stage.columns.iter().map(|column| {
+        let observed = self.observed.iter().map(|column| {
             let place = self.decoded.iter().position(|other| other == column);
             let zoned = column.zoned(options);
             any |= place.is_some_and(|place| decides(condition, place, &schema));
@@ -109,25 +115,6 @@ impl CsvPlan {
         let stored = |column: usize| self.decoded.get(column).and_then(DecodedColumn::stored);
         Matcher::new(self.condition.as_ref()?, &stored, marks, start, matching)
     }
-
-    /// The fields that stages read, and those that only the output reads, ascending; the former hold all that lie
-    /// before the last of them, so that cutting a record can go on where it stopped.
-    pub(crate) fn fields(&self) -> (Vec<usize>, Vec<usize>) {
-        let sorted = |fields: &mut dyn Iterator<Item = usize>| {
-            let mut fields: Vec<usize> = fields.collect();
-            fields.sort_unstable();
-            fields.dedup();
-            fields
-        };
-        let output = sorted(&mut self.output.iter().map(|c| c.field));
-        if self.stages.is_empty() {
-            return (output, vec![]);
-        }
-        let staged = sorted(&mut self.stages.iter().flat_map(|s| &s.columns).map(|c| c.field));
-        let last = staged.last().copied();
-        let (early, late): (Vec<usize>, Vec<usize>) = output.into_iter().partition(|f| Some(*f) <= last);
-        (sorted(&mut staged.into_iter().chain(early)), late)
-    }
 }
 
 impl Stage {
@@ -135,8 +122,12 @@ impl Stage {
         let predicate = map_columns(&Expr::conjunction(conjuncts), &mut |i| position(columns, i));
         let columns = pick(decoded, columns);
         let schema = schema_of(&columns);
-        let condition = Condition::Predicate(Evaluator::predicate(&predicate, &schema)?);
-        Ok(Self { condition, schema, columns })
+        let predicate = Evaluator::predicate(&predicate, &schema)?;
+        let by_field = match columns.as_slice() {
+            [one] => field_condition(predicate.conjuncts(), &one.data_type, &one.nulls, one.spelling)?,
+            _ => None,
+        };
+        Ok(Self { condition: Condition::Predicate(predicate), schema, columns, by_field })
     }
 
     /// What is known of the first rows by now.
@@ -145,7 +136,7 @@ impl Stage {
         let columns = pick(decoded, &places);
         let schema = schema_of(&columns);
         let bound = first.bound(&schema, &mut |i| position(&places, i))?;
-        Ok(bound.map(|bound| Self { condition: Condition::Live(bound), schema, columns }))
+        Ok(bound.map(|bound| Self { condition: Condition::Live(bound), schema, columns, by_field: None }))
     }
 
     /// Which rows it holds for. No row of the result is NULL.

@@ -1,27 +1,28 @@
-//! From text to the rows that pass: cut records, decode what the predicate reads, decode the rest of what is left.
+//! From text to the rows that pass: find records, leave the predicate to [`super::stages`], decode what passed.
 //!
 //! Works through the buffer in groups of records small enough that their text and field positions stay in the
 //! processor's cache. Output columns are appended group after group, so batches are full however few rows pass.
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
-use pushdown::{CsvOptions, Error, Fragment, Output, Ragged, Result};
+use pushdown::{CsvOptions, Fragment, Output, Result};
 
+use super::cut::{Record, Shape, Stopped, Text, Why, find_records};
+use super::errors::Place;
 use super::fuse::DecodedColumn;
 use super::plan::CsvPlan;
-use super::tokenize::{Dialect, Line, Malformed, tokenize_fields};
+use super::stages::{Group, Observe, Stages};
+use super::tokenize::{Dialect, Line, tokenize_fields};
 use crate::ScanOptions;
 use crate::errors::from_arrow;
 use crate::limits::{BATCH_TEXT_BYTES, GROUP_RECORDS};
 use crate::matcher::{Matcher, Matching};
 use crate::output::record_batch;
 use crate::positions::{Positions, with_positions};
-use crate::text::columns::{BadField, ColumnBuilder, Spelling};
-use crate::text::fields::{FieldColumn, Span};
-use crate::text::records::{Candidates, TextBuffer, too_long};
-use crate::types::{is_text, sql_type};
+use crate::text::columns::ColumnBuilder;
+use crate::text::records::{Candidates, TextBuffer};
 use crate::zones::{ZoneRecorder, Zones};
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -40,15 +41,9 @@ pub fn rest_fields(rest: &str, options: &CsvOptions) -> Result<Vec<String>> {
 pub(crate) struct CsvRows {
     location: String,
     dialect: Dialect,
-    /// How many fields a record should have.
-    columns: usize,
-    /// The column, if any, that takes what is left of a record.
-    rest: Option<usize>,
-    /// The longest record there may be.
-    record_bytes: usize,
+    shape: Shape,
     plan: CsvPlan,
-    /// Builders of each stage's columns, emptied after every group.
-    staged: Vec<Vec<Box<dyn ColumnBuilder>>>,
+    stages: Stages,
     /// Builders of the output columns, emptied when a batch is full.
     output: Vec<Box<dyn ColumnBuilder>>,
     rows: usize,
@@ -58,26 +53,14 @@ pub(crate) struct CsvRows {
     /// Records that begin before it are not wanted.
     begin: u64,
     group: Group,
+    /// Space for where lines end.
+    ends: Vec<u32>,
     /// Where the rows lie, if that is asked for.
     positions: Option<Positions>,
     /// Of the batches.
     schema: SchemaRef,
     /// Gathers what the first stage sees of all records.
     zones: Option<ZoneRecorder>,
-}
-
-/// The records of one group, and where their fields are.
-#[derive(Default)]
-struct Group {
-    lines: Vec<Line>,
-    /// Fields cut for all records.
-    fields: Vec<usize>,
-    spans: Vec<Span>,
-    /// Where cutting stopped in each record.
-    resume: Vec<usize>,
-    /// Fields cut only for records that passed.
-    late_fields: Vec<usize>,
-    late_spans: Vec<Span>,
 }
 
 /// What one step did.
@@ -102,29 +85,28 @@ impl CsvRows {
         scan: &ScanOptions,
     ) -> Result<(Self, Output)> {
         let dialect = Dialect::new(options)?;
-        let (plan, output) = CsvPlan::new(fragment, options, &scan.threshold)?;
-        let build = |columns: &[DecodedColumn]| columns.iter().map(DecodedColumn::builder).collect::<Result<Vec<_>>>();
-        let (fields, late_fields) = plan.fields();
+        let (mut plan, output) = CsvPlan::new(fragment, options, &scan.threshold)?;
+        let columns = fragment.schema.fields().len();
+        let last = fragment.schema.fields().last();
+        let shape = Shape {
+            columns,
+            rest: last.filter(|field| field.metadata().contains_key(REST)).map(|_| columns - 1),
+            record_bytes: scan.record_bytes,
+        };
         let rows = Self {
             location: location.to_owned(),
             dialect,
-            columns: fragment.schema.fields().len(),
-            rest: fragment
-                .schema
-                .fields()
-                .last()
-                .filter(|field| field.metadata().contains_key(REST))
-                .map(|_| fragment.schema.fields().len() - 1),
-            record_bytes: scan.record_bytes,
-            staged: plan.stages.iter().map(|s| build(&s.columns)).collect::<Result<_>>()?,
-            output: build(&plan.output)?,
+            shape,
+            stages: Stages::new(&mut plan)?,
+            output: plan.output.iter().map(DecodedColumn::builder).collect::<Result<_>>()?,
             schema: SchemaRef::clone(&plan.schema),
             plan,
             rows: 0,
             batch_rows: scan.batch_rows.max(1),
             header: options.header && start == 0,
             begin,
-            group: Group { fields, late_fields, ..Group::default() },
+            group: Group::default(),
+            ends: vec![],
             positions: None,
             zones: None,
         };
@@ -185,16 +167,23 @@ impl CsvRows {
         end: u64,
         candidates: Option<&mut Candidates>,
     ) -> Result<Advance> {
+        let is_inside = self.is_inside(buffer);
         let learns = self.learns(buffer);
+        let text = Text { text: buffer.text(), padded: buffer.padded(), offset: buffer.offset() };
+        self.group.clear();
+        let most = GROUP_RECORDS.min(self.batch_rows.saturating_sub(self.rows).max(1));
         let (bytes, foreign) = match candidates {
-            Some(candidates) if self.is_inside(buffer) && !learns && candidates.searched > buffer.offset() => {
-                (self.cut_candidates(buffer, end, candidates)?, 0)
+            Some(candidates) if is_inside && !learns && candidates.searched > buffer.offset() => {
+                (self.find_candidates(text, buffer.is_whole(), end, most, candidates)?, 0)
             }
-            _ => self.cut(buffer, end)?,
+            _ if is_inside && !self.dialect.newlines_in_values && self.dialect.comment.is_none() => {
+                (self.find_lines(text, buffer.is_whole(), end, most)?, 0)
+            }
+            _ => self.find_any(text, buffer.is_whole(), end, most)?,
         };
-        let records = self.group.lines.len() as u64;
+        let records = self.group.records.len() as u64;
         if records > 0 {
-            self.evaluate(buffer, learns)?;
+            self.evaluate(text, learns)?;
         }
         Ok(Advance { bytes, scanned: (bytes - foreign) as u64, records })
     }
@@ -214,285 +203,139 @@ impl CsvRows {
         self.zones.as_mut().is_some_and(|zones| zones.wants(&buffer.range()))
     }
 
-    /// Cuts the group's records and the fields wanted of all of them. Gives the bytes that are done with, and how
-    /// many of them belong to lines that begin before the range.
-    fn cut(&mut self, buffer: &TextBuffer, end: u64) -> Result<(usize, usize)> {
-        let (text, offset) = (buffer.text(), buffer.offset());
-        self.group.clear();
-        let most = self.group_records();
-        let stop = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX);
+    /// Finds the records of the group where every terminator ends one and none of them is a comment or foreign. Gives
+    /// the bytes that are done with.
+    fn find_lines(&mut self, text: Text<'_>, whole: bool, end: u64, most: usize) -> Result<usize> {
+        let stop = within(text, end);
+        let found = (&mut self.ends, &mut self.group.records);
+        let found = find_records(&self.dialect, text, (0, stop), most, &self.shape, found);
+        let at = found.map_err(|stopped| self.place(text).stopped(stopped))?;
+        if at < stop.min(text.text.len()) && self.group.records.len() < most && whole {
+            // What is left may be a record without a terminator.
+            let line = self.dialect.line(text.text, at, whole);
+            if let Some(line) = line.map_err(|why| self.place(text).malformed(at, why))?
+                && line.next == text.text.len()
+            {
+                self.add(text, line)?;
+                return Ok(line.next);
+            }
+        }
+        Ok(at)
+    }
+
+    /// Finds the records of the group one by one. Gives the bytes that are done with, and how many of them belong to
+    /// lines that begin before the range.
+    fn find_any(&mut self, text: Text<'_>, whole: bool, end: u64, most: usize) -> Result<(usize, usize)> {
+        let stop = within(text, end);
         let mut at = 0;
-        if offset == 0 {
-            if text.len() < BYTE_ORDER_MARK.len() && !buffer.is_whole() {
+        if text.offset == 0 {
+            if text.text.len() < BYTE_ORDER_MARK.len() && !whole {
                 return Ok((0, 0));
             }
-            if text.starts_with(BYTE_ORDER_MARK) {
+            if text.text.starts_with(BYTE_ORDER_MARK) {
                 at = BYTE_ORDER_MARK.len();
             }
         }
         // The mark belongs to the first record, which begins at the first byte of the object.
         let lead = at;
         let mut foreign = 0;
-        while self.group.lines.len() < most && (at < stop || (at == lead && stop > 0)) {
-            let cut = self.dialect.line(text, at, buffer.is_whole());
-            let cut = cut.map_err(|why| self.malformed(text, offset, at, why));
-            let Some(line) = cut? else { break };
+        while self.group.records.len() < most && (at < stop || (at == lead && stop > 0)) {
+            let line = self.dialect.line(text.text, at, whole);
+            let Some(line) = line.map_err(|why| self.place(text).malformed(at, why))? else { break };
             let line_start = if at == lead { 0 } else { at };
             at = line.next;
-            let is_foreign = offset + (line_start as u64) < self.begin;
+            let is_foreign = text.offset + (line_start as u64) < self.begin;
             if is_foreign {
                 foreign += at - line_start;
             }
             if !line.is_record || std::mem::take(&mut self.header) || is_foreign {
                 continue;
             }
-            self.cut_record(buffer, line)?;
+            self.add(text, line)?;
         }
-        let only_mark = at == lead && !(buffer.is_whole() && at == text.len());
+        let only_mark = at == lead && !(whole && at == text.text.len());
         if only_mark { Ok((0, 0)) } else { Ok((at, foreign)) }
     }
 
-    /// How many records may go into the next group.
-    fn group_records(&self) -> usize {
-        GROUP_RECORDS.min(self.batch_rows.saturating_sub(self.rows).max(1))
-    }
-
-    /// Adds a record to the group, with the fields wanted of all records.
-    fn cut_record(&mut self, buffer: &TextBuffer, line: Line) -> Result<()> {
-        if line.end - line.start > self.record_bytes {
-            return Err(too_long(&self.location, buffer.offset() + line.start as u64, self.record_bytes));
-        }
-        let Group { lines, fields, spans, resume, .. } = &mut self.group;
-        if !fields.is_empty() {
-            let strict_end =
-                self.dialect.ragged == Ragged::Error && fields.last() == self.columns.checked_sub(1).as_ref();
-            let (wanted, rest) = without_rest(fields, self.rest);
-            let cut = self.dialect.split(buffer.padded(), line.start, line.end, 0, wanted, spans);
-            let cut =
-                cut.and_then(|next| if strict_end && next <= line.end { Err(Malformed::FieldCount) } else { Ok(next) });
-            let next = match cut {
-                Ok(next) => next,
-                Err(why) => return Err(self.malformed(buffer.text(), buffer.offset(), line.start, why)),
-            };
-            if rest {
-                spans.push(rest_span(next, line.end));
-            }
-            resume.push(next);
-        }
-        lines.push(line);
-        Ok(())
-    }
-
-    /// Cuts the records that begin where the candidates do, and the fields wanted of all of them. Gives the bytes that
-    /// are done with.
-    fn cut_candidates(&mut self, buffer: &TextBuffer, end: u64, candidates: &mut Candidates) -> Result<usize> {
-        let (text, offset) = (buffer.text(), buffer.offset());
-        self.group.clear();
-        let most = self.group_records();
+    /// Finds the records that begin where the candidates do. Gives the bytes that are done with.
+    fn find_candidates(
+        &mut self,
+        text: Text<'_>,
+        whole: bool,
+        end: u64,
+        most: usize,
+        candidates: &mut Candidates,
+    ) -> Result<usize> {
         let mut at = 0;
-        while self.group.lines.len() < most {
+        while self.group.records.len() < most {
             let Some(start) = candidates.starts.pop_front_if(|start| *start < end.min(candidates.searched)) else {
                 // On to the first line that was not searched, or that is not in the range.
-                let beyond = candidates.searched.min(end).saturating_sub(offset);
-                let beyond = usize::try_from(beyond).unwrap_or(usize::MAX);
-                return Ok(at.max(self.dialect.first_line(text, beyond)));
+                let beyond = within(text, candidates.searched.min(end));
+                return Ok(at.max(self.dialect.first_line(text.text, beyond)));
             };
             // One that was cut as part of a group before the search had begun.
-            let Some(start) = start.checked_sub(offset).and_then(|start| usize::try_from(start).ok()) else { continue };
-            let cut = self.dialect.line(text, start, buffer.is_whole());
-            let cut = cut.map_err(|why| self.malformed(text, offset, start, why))?;
+            let Some(start) = start.checked_sub(text.offset).and_then(|start| usize::try_from(start).ok()) else {
+                continue;
+            };
+            let line = self.dialect.line(text.text, start, whole);
             // Only complete lines are searched.
-            let Some(line) = cut else { return Ok(at) };
+            let Some(line) = line.map_err(|why| self.place(text).malformed(start, why))? else { return Ok(at) };
             at = line.next;
             if line.is_record {
-                self.cut_record(buffer, line)?;
+                self.add(text, line)?;
             }
         }
         Ok(at)
     }
 
+    /// Adds a record to the group.
+    fn add(&mut self, text: Text<'_>, line: Line) -> Result<()> {
+        if line.end - line.start > self.shape.record_bytes {
+            return Err(self.place(text).stopped(Stopped { at: line.start, why: Why::TooLong }));
+        }
+        if line.is_record {
+            self.group.records.push(Record { start: line.start as u32, end: line.end as u32 });
+        }
+        Ok(())
+    }
+
+    fn place<'a>(&'a self, text: Text<'a>) -> Place<'a> {
+        Place { location: &self.location, dialect: &self.dialect, shape: &self.shape, text }
+    }
+
     /// Runs the stages over the group and appends what passes to the output columns. `learns` is whether zones take in
     /// what the first stage decodes.
-    fn evaluate(&mut self, buffer: &TextBuffer, learns: bool) -> Result<()> {
-        let padded = buffer.padded();
-        let group = &mut self.group;
-        let quoting = self.dialect.quoting.unwrap_or_default();
-        let mut passed: Option<Vec<u32>> = None;
-        for (stage, builders) in self.plan.stages.iter().zip(&mut self.staged) {
-            let rows = passed.as_ref().map_or(group.lines.len(), Vec::len);
-            if rows == 0 {
-                return Ok(());
+    fn evaluate(&mut self, text: Text<'_>, learns: bool) -> Result<()> {
+        let place = Place { location: &self.location, dialect: &self.dialect, shape: &self.shape, text };
+        let zones = self.zones.as_mut().filter(|_| learns);
+        let mut observe = zones.map(|zones| {
+            |records: &[Record], arrays: &[ArrayRef]| {
+                let starts: Vec<u64> = records.iter().map(|record| text.offset + u64::from(record.start)).collect();
+                zones.observe(&starts, arrays)
             }
-            let mut arrays = Vec::with_capacity(stage.columns.len());
-            for (column, builder) in stage.columns.iter().zip(builders) {
-                let fields = group.column(padded, column.field, passed.as_deref(), quoting);
-                builder
-                    .append(&fields)
-                    .map_err(|bad| bad_field(&self.location, buffer.offset(), column, &fields, &bad))?;
-                arrays.push(builder.finish().map_err(from_arrow)?);
-            }
-            if let (None, Some(zones)) = (&passed, self.zones.as_mut().filter(|_| learns)) {
-                let starts: Vec<u64> = group.lines.iter().map(|line| buffer.offset() + line.start as u64).collect();
-                zones.observe(&starts, &arrays)?;
-            }
-            let matches = stage.matches(&record_batch(&stage.schema, arrays, rows)?)?;
-            let indices = matches.values().set_indices_u32();
-            passed = Some(match passed {
-                None => indices.collect(),
-                Some(before) => indices.filter_map(|i| before.get(i as usize).copied()).collect(),
-            });
-        }
-        let rows = passed.as_ref().map_or(group.lines.len(), Vec::len);
-        if rows == 0 {
+        });
+        let observe = observe.as_mut().map(|observe| observe as Observe<'_>);
+        let passed = self.stages.run(&mut self.group, &self.plan.output, place, observe)?;
+        if passed.count == 0 {
             return Ok(());
         }
-        if !group.late_fields.is_empty() {
-            self.cut_late(buffer, passed.as_deref())?;
-        }
-        let group = &self.group;
         for (column, builder) in self.plan.output.iter().zip(&mut self.output) {
-            let fields = group.column(padded, column.field, passed.as_deref(), quoting);
-            builder.append(&fields).map_err(|bad| bad_field(&self.location, buffer.offset(), column, &fields, &bad))?;
+            let fields = self.group.fields(column.field, &passed, place);
+            builder.append(&fields).map_err(|bad| place.bad_field(column, &fields, &bad))?;
         }
         if let Some(positions) = &mut self.positions {
-            let offset = buffer.offset();
-            let mut note = |line: &Line| positions.push(offset + line.start as u64..offset + line.end as u64);
-            match &passed {
-                None => group.lines.iter().for_each(note),
-                Some(rows) => rows.iter().filter_map(|row| group.lines.get(*row as usize)).for_each(&mut note),
+            for record in self.group.records_of(&passed) {
+                positions.push(text.offset + u64::from(record.start)..text.offset + u64::from(record.end));
             }
         }
-        self.rows += rows;
-        Ok(())
-    }
-
-    #[cold]
-    fn malformed(&self, text: &[u8], offset: u64, at: usize, why: Malformed) -> Error {
-        malformed(&self.location, &self.dialect, self.columns, text, offset, at, why)
-    }
-
-    /// Cuts the fields wanted only of the records that passed.
-    fn cut_late(&mut self, buffer: &TextBuffer, passed: Option<&[u32]>) -> Result<()> {
-        let (text, padded) = (buffer.text(), buffer.padded());
-        let Group { lines, fields, resume, late_fields, late_spans, .. } = &mut self.group;
-        late_spans.clear();
-        let strict_end =
-            self.dialect.ragged == Ragged::Error && late_fields.last() == self.columns.checked_sub(1).as_ref();
-        let (wanted, rest) = without_rest(late_fields, self.rest);
-        let first = fields.last().map_or(0, |last| last + 1);
-        let all = 0..u32::try_from(lines.len()).unwrap_or(u32::MAX);
-        for row in passed.map_or_else(|| all.collect(), <[u32]>::to_vec) {
-            let Some(line) = lines.get(row as usize) else { continue };
-            let start = resume.get(row as usize).copied().unwrap_or(line.start);
-            let cut = self.dialect.split(padded, start, line.end, first, wanted, late_spans);
-            let cut =
-                cut.and_then(|next| if strict_end && next <= line.end { Err(Malformed::FieldCount) } else { Ok(next) });
-            let next = cut.map_err(|why| {
-                malformed(&self.location, &self.dialect, self.columns, text, buffer.offset(), line.start, why)
-            })?;
-            if rest {
-                late_spans.push(rest_span(next, line.end));
-            }
-        }
+        self.rows += passed.count;
         Ok(())
     }
 }
 
-impl Group {
-    fn clear(&mut self) {
-        self.lines.clear();
-        self.spans.clear();
-        self.resume.clear();
-    }
-
-    /// One field of the records in `rows`.
-    fn column<'a>(
-        &'a self,
-        data: &'a [u8],
-        field: usize,
-        rows: Option<&'a [u32]>,
-        quoting: crate::text::fields::Quoting,
-    ) -> FieldColumn<'a> {
-        match self.fields.binary_search(&field) {
-            Ok(column) => FieldColumn { data, spans: &self.spans, stride: self.fields.len(), column, rows, quoting },
-            Err(_) => {
-                let column = self.late_fields.binary_search(&field).unwrap_or_default();
-                let stride = self.late_fields.len();
-                FieldColumn { data, spans: &self.late_spans, stride, column, rows: None, quoting }
-            }
-        }
-    }
-}
-
-/// The fields to look for, and whether what comes after them is wanted too.
-fn without_rest(fields: &[usize], rest: Option<usize>) -> (&[usize], bool) {
-    match fields.split_last() {
-        Some((last, others)) if Some(*last) == rest => (others, true),
-        _ => (fields, false),
-    }
-}
-
-/// What is left of a record that goes up to `end` when its next field begins at `next`.
-fn rest_span(next: usize, end: usize) -> Span {
-    if next <= end { Span::plain(next, end) } else { Span::MISSING }
-}
-
-/// The error for a record that cannot be cut. `at` is where it starts in `text`.
-#[cold]
-fn malformed(
-    location: &str,
-    dialect: &Dialect,
-    columns: usize,
-    text: &[u8],
-    offset: u64,
-    at: usize,
-    why: Malformed,
-) -> Error {
-    match why {
-        Malformed::OpenQuote(quote) => {
-            // Closed further on, it holds a record delimiter; otherwise it is simply open.
-            let closes = !dialect.newlines_in_values && dialect.closes_later(text, quote);
-            let code = if closes { "CSVEscapingRecordDelimiter" } else { "CSVUnescapedQuote" };
-            Error::invalid(format!(
-                "{location}, byte {}: a quote is opened and not closed in its record; if values hold line ends, \
-                 declare newlines_in_values",
-                offset + quote as u64
-            ))
-            .with_code(code)
-        }
-        Malformed::FieldCount => {
-            let line = dialect.line(text, at, true).ok().flatten();
-            let found = line.and_then(|line| dialect.all_fields(text, line).ok()).map_or(0, |spans| spans.len());
-            Error::invalid(format!(
-                "{location}, byte {}: the record has {found} fields and the table {columns} columns; correct the \
-                 declaration, or declare that records may be ragged",
-                offset + at as u64
-            ))
-        }
-    }
-}
-
-#[cold]
-fn bad_field(location: &str, offset: u64, column: &DecodedColumn, fields: &FieldColumn<'_>, bad: &BadField) -> Error {
-    let name = &column.name;
-    let place = if bad.span.is_missing() {
-        format!("{location}, column \"{name}\"")
-    } else {
-        format!("{location}, byte {}, column \"{name}\"", offset + bad.span.start() as u64)
-    };
-    if bad.null {
-        return Error::invalid(format!("{place}: the field is NULL, but the column is declared NOT NULL"));
-    }
-    let value = fields.shown(bad.span);
-    if is_text(&column.data_type) {
-        return Error::invalid(format!("{place}: '{value}' is not UTF-8")).with_code("InvalidTextEncoding");
-    }
-    let way_out = match column.spelling {
-        Spelling::Declared => "; a column declared VARCHAR takes any text",
-        Spelling::Cast => "",
-    };
-    Error::invalid(format!("{place}: cannot parse '{value}' as {}{way_out}", sql_type(&column.data_type)))
-        .with_code("CastFailed")
+/// Where the byte `at` of the object is in the text, or would be.
+fn within(text: Text<'_>, at: u64) -> usize {
+    usize::try_from(at.saturating_sub(text.offset)).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

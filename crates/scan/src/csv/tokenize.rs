@@ -10,7 +10,7 @@
 use memchr::{memchr, memchr2};
 use pushdown::{CsvOptions, Error, Ragged, Result};
 
-use super::structural::{BLOCK, positions};
+use crate::simd::{BLOCK, Lanes, Portable};
 use crate::text::fields::{FieldColumn, Quoting, Span};
 
 /// How records and fields are marked.
@@ -20,8 +20,8 @@ pub(crate) struct Dialect {
     pub(crate) quoting: Option<Quoting>,
     pub(crate) terminator: u8,
     /// A `\r` before the terminator is part of it.
-    crlf: bool,
-    comment: Option<u8>,
+    pub(crate) crlf: bool,
+    pub(crate) comment: Option<u8>,
     pub(crate) newlines_in_values: bool,
     pub(crate) ragged: Ragged,
 }
@@ -177,7 +177,7 @@ impl Dialect {
             while block_start < end {
                 let Some(block) = padded.get(block_start..).and_then(|rest| rest.first_chunk::<BLOCK>()) else { break };
                 let valid = if end - block_start < BLOCK { (1u64 << (end - block_start)) - 1 } else { u64::MAX };
-                let mut delimiters = positions(block, self.delimiter) & valid;
+                let mut delimiters = Portable.equal(block, self.delimiter) & valid;
                 while delimiters != 0 {
                     let found = block_start + delimiters.trailing_zeros() as usize;
                     delimiters &= delimiters - 1;

@@ -19,7 +19,7 @@ use arrow::datatypes::{DataType, TimeUnit};
 use arrow::error::ArrowError;
 use pushdown::{Error, NullRule, Result, Timestamp};
 
-use super::fields::{FieldColumn, Span};
+use super::fields::{FieldBytes, FieldColumn, Span};
 use super::values;
 use crate::types::sql_type;
 
@@ -53,12 +53,12 @@ impl Nulls {
     }
 
     #[inline]
-    fn is_null(&self, field: &[u8]) -> bool {
+    pub(crate) fn is_null(&self, field: &[u8]) -> bool {
         if field.is_empty() { self.empty || self.empty_by_nullif } else { self.text.as_deref() == Some(field) }
     }
 
     #[inline]
-    fn check(&self, field: Option<&[u8]>, span: Span) -> Result<(), BadField> {
+    pub(crate) fn check(&self, field: Option<&[u8]>, span: Span) -> Result<(), BadField> {
         let excused = self.empty_by_nullif && !self.empty && field.is_some_and(<[u8]>::is_empty);
         if self.allowed || excused { Ok(()) } else { Err(BadField { span, null: true }) }
     }
@@ -96,44 +96,79 @@ pub(crate) trait ColumnBuilder: Send {
     }
 }
 
-/// The builder for a column of this type.
-pub(crate) fn builder(data_type: &DataType, nulls: Nulls, spelling: Spelling) -> Result<Box<dyn ColumnBuilder>> {
+/// What is made of the rule by which fields spell values of a primitive type.
+pub(crate) trait WithParser {
+    type Output;
+
+    /// `parse` gives the value of a field that is not NULL; `None` if it spells none.
+    fn make<T, P>(self, data_type: &DataType, parse: P) -> Self::Output
+    where
+        T: ArrowPrimitiveType,
+        P: Fn(FieldBytes<'_>) -> Option<T::Native> + Send + 'static;
+}
+
+/// Gives `with` the rule for a type; `None` if the type is not primitive.
+pub(crate) fn with_parser<W: WithParser>(
+    data_type: &DataType,
+    spelling: Spelling,
+    with: W,
+) -> Result<Option<W::Output>> {
+    macro_rules! parser {
+        ($arrow:ty, $parse:expr) => {{
+            let (parse, own) = ($parse, data_type.clone());
+            let parse = move |field: FieldBytes<'_>| match parse(field) {
+                Some(value) => Some(value),
+                None => respelled::<$arrow>(field.bytes, &own, spelling),
+            };
+            with.make::<$arrow, _>(data_type, parse)
+        }};
+    }
     macro_rules! integer {
         ($arrow:ty, $parse:path) => {
-            primitive::<$arrow, _>(data_type, nulls, spelling, |b| $parse(b).and_then(|v| v.try_into().ok()))
+            parser!($arrow, |field: FieldBytes<'_>| $parse(field).and_then(|value| value.try_into().ok()))
         };
     }
     macro_rules! timestamp {
         ($arrow:ty, $zone:expr) => {
             match $zone {
-                None => primitive::<$arrow, _>(data_type, nulls, spelling, values::utc_timestamp::<$arrow>),
+                None => parser!($arrow, |field: FieldBytes<'_>| values::utc_timestamp::<$arrow>(field.bytes)),
                 Some(zone) => {
                     let zone: Tz = zone.parse().map_err(crate::errors::from_arrow)?;
-                    primitive::<$arrow, _>(data_type, nulls, spelling, move |b| values::timestamp::<$arrow>(b, &zone))
+                    parser!($arrow, move |field: FieldBytes<'_>| values::timestamp::<$arrow>(field.bytes, &zone))
                 }
             }
         };
     }
-    Ok(match data_type {
+    Ok(Some(match data_type {
         DataType::Int8 => integer!(Int8Type, values::int64),
         DataType::Int16 => integer!(Int16Type, values::int64),
         DataType::Int32 => integer!(Int32Type, values::int64),
-        DataType::Int64 => primitive::<Int64Type, _>(data_type, nulls, spelling, values::int64),
+        DataType::Int64 => parser!(Int64Type, |field: FieldBytes<'_>| values::int64(field)),
         DataType::UInt8 => integer!(UInt8Type, values::uint64),
         DataType::UInt16 => integer!(UInt16Type, values::uint64),
         DataType::UInt32 => integer!(UInt32Type, values::uint64),
-        DataType::UInt64 => primitive::<UInt64Type, _>(data_type, nulls, spelling, values::uint64),
-        DataType::Float32 => primitive::<Float32Type, _>(data_type, nulls, spelling, values::float32),
-        DataType::Float64 => primitive::<Float64Type, _>(data_type, nulls, spelling, values::float64),
+        DataType::UInt64 => parser!(UInt64Type, |field: FieldBytes<'_>| values::uint64(field)),
+        DataType::Float32 => parser!(Float32Type, |field: FieldBytes<'_>| values::float32(field.bytes)),
+        DataType::Float64 => parser!(Float64Type, |field: FieldBytes<'_>| values::float64(field.bytes)),
         DataType::Decimal128(precision, scale) => {
             let (precision, scale) = (*precision, *scale);
-            primitive::<Decimal128Type, _>(data_type, nulls, spelling, move |b| values::decimal128(b, precision, scale))
+            parser!(Decimal128Type, move |field: FieldBytes<'_>| values::decimal128(field, precision, scale))
         }
-        DataType::Date32 => primitive::<Date32Type, _>(data_type, nulls, spelling, values::date32),
+        DataType::Date32 => parser!(Date32Type, |field: FieldBytes<'_>| values::date32(field.bytes)),
         DataType::Timestamp(TimeUnit::Second, zone) => timestamp!(TimestampSecondType, zone),
         DataType::Timestamp(TimeUnit::Millisecond, zone) => timestamp!(TimestampMillisecondType, zone),
         DataType::Timestamp(TimeUnit::Microsecond, zone) => timestamp!(TimestampMicrosecondType, zone),
         DataType::Timestamp(TimeUnit::Nanosecond, zone) => timestamp!(TimestampNanosecondType, zone),
+        _ => return Ok(None),
+    }))
+}
+
+/// The builder for a column of this type.
+pub(crate) fn builder(data_type: &DataType, nulls: Nulls, spelling: Spelling) -> Result<Box<dyn ColumnBuilder>> {
+    if let Some(primitive) = with_parser(data_type, spelling, PrimitiveBuilder { nulls: nulls.clone() })? {
+        return Ok(primitive);
+    }
+    Ok(match data_type {
         DataType::Boolean => Box::new(Booleans { values: BooleanBuilder::new(), nulls, spelling }),
         DataType::Utf8 => Box::new(Text::<i32>::new(nulls)),
         DataType::LargeUtf8 => Box::new(Text::<i64>::new(nulls)),
@@ -158,7 +193,6 @@ struct Primitives<T: ArrowPrimitiveType, P> {
     values: Vec<T::Native>,
     validity: NullBufferBuilder,
     nulls: Nulls,
-    spelling: Spelling,
     parse: P,
     /// How many values the last batch had; the next one will have as many.
     capacity: usize,
@@ -183,48 +217,52 @@ fn respelled<T: ArrowPrimitiveType>(field: &[u8], data_type: &DataType, spelling
     }
 }
 
-fn primitive<T, P>(data_type: &DataType, nulls: Nulls, spelling: Spelling, parse: P) -> Box<dyn ColumnBuilder>
-where
-    T: ArrowPrimitiveType,
-    P: Fn(&[u8]) -> Option<T::Native> + Send + 'static,
-{
-    Box::new(Primitives::<T, P> {
-        data_type: data_type.clone(),
-        values: vec![],
-        validity: NullBufferBuilder::new(0),
-        nulls,
-        spelling,
-        parse,
-        capacity: 0,
-    })
+struct PrimitiveBuilder {
+    nulls: Nulls,
+}
+
+impl WithParser for PrimitiveBuilder {
+    type Output = Box<dyn ColumnBuilder>;
+
+    fn make<T, P>(self, data_type: &DataType, parse: P) -> Box<dyn ColumnBuilder>
+    where
+        T: ArrowPrimitiveType,
+        P: Fn(FieldBytes<'_>) -> Option<T::Native> + Send + 'static,
+    {
+        Box::new(Primitives::<T, P> {
+            data_type: data_type.clone(),
+            values: vec![],
+            validity: NullBufferBuilder::new(0),
+            nulls: self.nulls,
+            parse,
+            capacity: 0,
+        })
+    }
 }
 
 impl<T, P> ColumnBuilder for Primitives<T, P>
 where
     T: ArrowPrimitiveType,
-    P: Fn(&[u8]) -> Option<T::Native> + Send,
+    P: Fn(FieldBytes<'_>) -> Option<T::Native> + Send,
 {
     fn append(&mut self, fields: &FieldColumn<'_>) -> Result<(), BadField> {
-        let Self { data_type, values, validity, nulls, spelling, parse, capacity } = self;
+        let Self { values, validity, nulls, parse, capacity, .. } = self;
         values.reserve(if values.is_empty() { fields.len().max(*capacity) } else { fields.len() });
         let mut scratch = Vec::new();
         // Rows since the last NULL, which is cheaper than noting each.
         let mut valid = 0;
         for row in 0..fields.len() {
             let span = fields.span(row);
-            let field = fields.bytes(span, &mut scratch);
-            let Some(field) = field.filter(|f| !nulls.is_null(f)) else {
-                nulls.check(field, span)?;
+            let field = fields.field(span, &mut scratch);
+            let Some(field) = field.filter(|f| !nulls.is_null(f.bytes)) else {
+                nulls.check(field.map(|f| f.bytes), span)?;
                 validity.append_n_non_nulls(valid);
                 validity.append_null();
                 valid = 0;
                 values.push(T::default_value());
                 continue;
             };
-            values.push(match parse(field) {
-                Some(value) => value,
-                None => respelled::<T>(field, data_type, *spelling).ok_or(BadField { span, null: false })?,
-            });
+            values.push(parse(field).ok_or(BadField { span, null: false })?);
             valid += 1;
         }
         validity.append_n_non_nulls(valid);

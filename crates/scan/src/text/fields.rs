@@ -40,6 +40,20 @@ impl Span {
     }
 }
 
+/// The bytes of one field.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FieldBytes<'a> {
+    pub(crate) bytes: &'a [u8],
+    /// 16 bytes from where the field begins, if there are so many: looked at without asking how long the field is.
+    pub(crate) ahead: Option<&'a [u8; 16]>,
+}
+
+impl<'a> From<&'a [u8]> for FieldBytes<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Self { bytes, ahead: bytes.first_chunk() }
+    }
+}
+
 /// How to take the quotes out of a [`Span::raw`] field.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Quoting {
@@ -113,6 +127,20 @@ impl<'a> FieldColumn<'a> {
             return self.data.get(span.start as usize..span.end as usize);
         }
         self.unquoted(span, scratch)
+    }
+
+    /// [`Self::bytes`], with what comes after them.
+    #[inline(always)]
+    pub(crate) fn field<'s>(&self, span: Span, scratch: &'s mut Vec<u8>) -> Option<FieldBytes<'s>>
+    where
+        'a: 's,
+    {
+        if span.end & RAW == 0 {
+            let bytes = self.data.get(span.start as usize..span.end as usize)?;
+            let ahead = self.data.get(span.start as usize..).and_then(<[u8]>::first_chunk);
+            return Some(FieldBytes { bytes, ahead });
+        }
+        self.unquoted(span, scratch).map(FieldBytes::from)
     }
 
     /// Appends the bytes of a field that [`Self::bytes`] gave.

@@ -8,10 +8,12 @@
 //! rounded half away from zero, digits beyond the precision are refused. Dates are `YYYY-MM-DD` and nothing
 //! else, so that the order of the text is the order of the dates.
 
+use super::fields::FieldBytes;
 use arrow::array::types::ArrowTimestampType;
 use arrow::compute::kernels::cast_utils::{Parser, string_to_datetime};
 use arrow::datatypes::{Float32Type, Float64Type, Int64Type, UInt64Type};
 use chrono::{TimeZone, Utc};
+use pushdown::civil_from_days;
 
 /// Powers of ten that an unsigned 64-bit integer holds.
 const POW10: [u64; 20] = {
@@ -86,9 +88,22 @@ fn digits(bytes: &[u8]) -> Option<u64> {
     Some(value)
 }
 
+/// `count` digits, 1 to 8 of them, that are the first of these 16 bytes.
+#[inline]
+fn digits_ahead(ahead: &[u8; 16], count: usize) -> Option<u64> {
+    let (first, _) = ahead.split_first_chunk::<8>()?;
+    eight_digits(u64::from_le_bytes(*first) << (64 - count * 8), count)
+}
+
 /// A signed integer.
 #[inline]
-pub(crate) fn int64(bytes: &[u8]) -> Option<i64> {
+pub(crate) fn int64<'a>(field: impl Into<FieldBytes<'a>>) -> Option<i64> {
+    let FieldBytes { bytes, ahead } = field.into();
+    if let (1..=8, Some(ahead)) = (bytes.len(), ahead)
+        && let Some(value) = digits_ahead(ahead, bytes.len())
+    {
+        return Some(value as i64);
+    }
     let (negative, rest) = match bytes {
         [b'-', rest @ ..] => (true, rest),
         rest => (false, rest),
@@ -104,7 +119,8 @@ pub(crate) fn int64(bytes: &[u8]) -> Option<i64> {
 
 /// An unsigned integer.
 #[inline]
-pub(crate) fn uint64(bytes: &[u8]) -> Option<u64> {
+pub(crate) fn uint64<'a>(field: impl Into<FieldBytes<'a>>) -> Option<u64> {
+    let bytes = field.into().bytes;
     if (1..=SAFE_DIGITS).contains(&bytes.len())
         && let Some(value) = digits(bytes)
     {
@@ -153,33 +169,31 @@ fn short_decimal(bytes: &[u8]) -> Option<(bool, u64, usize)> {
     }
 }
 
+/// The usual spelling of a decimal: no sign, as many places as the scale says, 8 digits at most. It is the first
+/// `length` of these 16 bytes.
+#[inline]
+fn usual_decimal(length: usize, ahead: &[u8; 16], scale: i8) -> Option<u64> {
+    let places = usize::try_from(scale).ok().filter(|places| (1..=7).contains(places))?;
+    let whole = length.checked_sub(places + 1).filter(|whole| (1..=8 - places).contains(whole))?;
+    let all = u128::from_le_bytes(*ahead);
+    let (first, point) = (all as u64, (all >> (whole * 8)) as u64);
+    if point as u8 != b'.' {
+        return None;
+    }
+    // The digits before the point directly below those after it, these being the last in the word.
+    let word = (first << (64 - whole * 8)) >> (places * 8) | (point >> 8) << (64 - places * 8);
+    eight_digits(word, whole + places)
+}
+
 /// A decimal of this precision and scale, unscaled.
 #[inline]
-pub(crate) fn decimal128(bytes: &[u8], precision: u8, scale: i8) -> Option<i128> {
-    // Most decimals have as many places as the column: the point is where it is expected.
-    if let Ok(places) = usize::try_from(scale)
-        && let Some(point) = bytes.len().checked_sub(places + 1)
-        && (1..=9).contains(&point)
-        && places <= 8
-        && bytes.get(point) == Some(&b'.')
+pub(crate) fn decimal128<'a>(field: impl Into<FieldBytes<'a>>, precision: u8, scale: i8) -> Option<i128> {
+    let FieldBytes { bytes, ahead } = field.into();
+    if let Some(ahead) = ahead
+        && let Some(value) = usual_decimal(bytes.len(), ahead, scale)
+        && (precision >= 8 || value < POW10[usize::from(precision)])
     {
-        let (whole, fraction) = (bytes.get(..point)?, bytes.get(point + 1..)?);
-        let (negative, whole) = match whole {
-            [b'-', digits @ ..] => (true, digits),
-            digits => (false, digits),
-        };
-        if whole.len() <= 8
-            && whole.len() + places > 0
-            && let (Some(whole), Some(fraction)) =
-                (eight_digits(word(whole), whole.len()), eight_digits(word(fraction), places))
-        {
-            let value = whole * POW10[places] + fraction;
-            if precision < 19 && value >= POW10[usize::from(precision)] {
-                return None;
-            }
-            let value = i128::from(value);
-            return Some(if negative { -value } else { value });
-        }
+        return Some(value.into());
     }
     if let Some((negative, value, places)) = short_decimal(bytes)
         && let Ok(scale) = usize::try_from(scale)
@@ -295,6 +309,43 @@ pub(crate) fn date32(bytes: &[u8]) -> Option<i32> {
     days(year, digit(year_month, 5) * 10 + digit(year_month, 6), digit(day, 0) * 10 + digit(day, 1))
 }
 
+/// The key of [`date_key`] of a day; of days of other years, numbers below and above those keys in their order.
+pub(crate) fn date_key_of(days: i32) -> i64 {
+    let (year, month, day) = civil_from_days(days.into());
+    if year < 0 {
+        return i64::from(days) - (1 << 40);
+    }
+    if year > 9_999 {
+        return i64::from(days) + (1 << 62);
+    }
+    let digits =
+        [year / 1000, year / 100, year / 10, year, (month / 10).into(), month.into(), (day / 10).into(), day.into()];
+    digits.into_iter().fold(0, |key, digit| key << 8 | digit % 10)
+}
+
+/// The digits of a date as [`date32`] takes it, the first in the highest byte: a number that orders as the dates do.
+#[inline]
+pub(crate) fn date_key(bytes: &[u8]) -> Option<i64> {
+    let (year_month, day): (&[u8; 8], &[u8]) = bytes.split_first_chunk()?;
+    let day: &[u8; 2] = day.try_into().ok()?;
+    // As in `date32`, but with the first byte in the highest place.
+    let year_month = u64::from_be_bytes(*year_month) ^ u64::from_be_bytes(*b"0000-00-");
+    let day = u64::from(u16::from_be_bytes(*day) ^ u16::from_be_bytes(*b"00"));
+    let over = (year_month.wrapping_add(0x7676_7676_7f76_767f) | year_month | day.wrapping_add(0x7676) | day)
+        & 0x8080_8080_8080_8080;
+    if over != 0 {
+        return None;
+    }
+    let month = year_month >> 8 & 0xffff;
+    // The 1st to the 28th are in every month, and two more in all but one.
+    let is_usual = (1..=0x0102).contains(&month)
+        && ((1..=0x0208).contains(&day) || (month != 0x0002 && (1..=0x0300).contains(&day)));
+    if !is_usual {
+        date32(bytes)?;
+    }
+    Some((year_month & 0xffff_ffff_0000_0000 | month << 16 | day).cast_signed())
+}
+
 /// Days before each month of a year that is not a leap year.
 const BEFORE_MONTH: [u32; 13] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365];
 
@@ -366,8 +417,8 @@ mod tests {
         ] {
             assert_eq!(int64(text.as_bytes()), value, "{text}");
         }
-        assert_eq!(uint64(b"18446744073709551615"), Some(u64::MAX));
-        assert_eq!(uint64(b"-1"), None);
+        assert_eq!(uint64(b"18446744073709551615".as_slice()), Some(u64::MAX));
+        assert_eq!(uint64(b"-1".as_slice()), None);
     }
 
     #[test]
@@ -405,7 +456,7 @@ mod tests {
         }
         let most = "9".repeat(38);
         assert_eq!(decimal128(most.as_bytes(), 38, 0), Some(10i128.pow(38) - 1));
-        assert_eq!(decimal128(b"1234", 5, -2), Some(12));
+        assert_eq!(decimal128(b"1234".as_slice(), 5, -2), Some(12));
     }
 
     #[test]
@@ -419,10 +470,16 @@ mod tests {
             let alphabet = if next(10) == 0 { b"0123456789.-+e /:".as_slice() } else { b"0123456789.".as_slice() };
             let text: Vec<u8> = (0..next(14)).map(|_| alphabet[next(alphabet.len() as u64) as usize]).collect();
             let shown = String::from_utf8_lossy(&text).into_owned();
-            for (precision, scale) in [(15, 2), (5, 2), (20, 0), (12, 6)] {
-                assert_eq!(decimal128(&text, precision, scale), long_decimal(&text, precision, scale), "{shown}");
+            // With other bytes behind it, and with none.
+            let mut padded = text.clone();
+            padded.extend_from_slice(b"7.9,1234,1995-01-01");
+            let inside = FieldBytes { bytes: &text, ahead: padded.first_chunk() };
+            for field in [inside, text.as_slice().into()] {
+                for (precision, scale) in [(15, 2), (5, 2), (20, 0), (12, 6), (3, 1)] {
+                    assert_eq!(decimal128(field, precision, scale), long_decimal(&text, precision, scale), "{shown}");
+                }
+                assert_eq!(int64(field), Int64Type::parse(&shown), "{shown}");
             }
-            assert_eq!(int64(&text), Int64Type::parse(&shown), "{shown}");
             assert_eq!(float64(&text), Float64Type::parse(&shown), "{shown}");
         }
     }
@@ -447,7 +504,9 @@ mod tests {
         let mut day = NaiveDate::from_ymd_opt(0, 1, 1);
         while let Some(date) = day.filter(|d| d.year() < 10_000) {
             let expected = date.signed_duration_since(NaiveDate::default()).num_days();
-            assert_eq!(date32(date.format("%Y-%m-%d").to_string().as_bytes()).map(i64::from), Some(expected), "{date}");
+            let text = date.format("%Y-%m-%d").to_string();
+            assert_eq!(date32(text.as_bytes()).map(i64::from), Some(expected), "{date}");
+            assert_eq!(date_key(text.as_bytes()), Some(date_key_of(expected as i32)), "{date}");
             day = date.checked_add_days(chrono::Days::new(13));
         }
         for bad in [
@@ -459,10 +518,18 @@ mod tests {
             "20000101",
             "2000-01-01 ",
             "2000/01/01",
+            "2000-04-31",
+            "2000-01-32",
+            "2000-01-00",
+            "2001-02-30",
+            "200a-02-03",
         ] {
             assert_eq!(date32(bad.as_bytes()), None, "{bad}");
+            assert_eq!(date_key(bad.as_bytes()), None, "{bad}");
         }
         assert!(date32(b"2000-02-29").is_some());
+        let days = (-800_000..3_000_000).step_by(997).map(date_key_of).collect::<Vec<_>>();
+        assert!(days.is_sorted_by(|a, b| a < b));
     }
 
     #[test]

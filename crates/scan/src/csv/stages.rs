@@ -1,0 +1,335 @@
+//! Which rows pass: the stages of a plan, in an order that is found while they run.
+//!
+//! Now and then a group of records goes through every stage on its own, which shows how many rows each lets pass.
+//! Stages then run by what they cost for each row that they drop (Hellerstein, "Practical Predicate Placement", Section
+//! 2.1: rank). Fields are cut in two steps: those of the stages that drop most rows are cut from all records, the rest
+//! only from what is left.
+//!
+//! Order decides which rows a condition looks at, so it could decide which errors are seen. The rule (decision 0009): a
+//! scan fails only if it fails in the order written. A group that fails in another order is gone through again as
+//! written.
+
+use arrow::array::ArrayRef;
+use pushdown::Result;
+
+use super::cut::{Cells, Record, Shape, Text, cut_fields};
+use super::errors::Place;
+use super::fuse::DecodedColumn;
+use super::plan::{CsvPlan, Stage};
+use super::tokenize::Dialect;
+use crate::errors::from_arrow;
+use crate::output::record_batch;
+use crate::text::columns::ColumnBuilder;
+use crate::text::fields::FieldColumn;
+
+/// One group of so many shows what stages let pass.
+const SAMPLE_GROUPS: u64 = 128;
+
+/// The share of rows of which at most is left when further fields are cut apart.
+const FEW: f64 = 0.3;
+
+/// What a stage costs that builds columns, for each of them, compared with one that compares numbers.
+const COLUMN_COST: f64 = 6.0;
+
+/// The stages, and what is known of them.
+pub(crate) struct Stages {
+    stages: Vec<Stage>,
+    /// Builders of each stage's columns, emptied after every group.
+    builders: Vec<Vec<Box<dyn ColumnBuilder>>>,
+    written: Order,
+    /// The order found, if it is another one.
+    found: Option<Order>,
+    groups: u64,
+}
+
+/// In which order stages run, and when fields are cut.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Order {
+    stages: Vec<usize>,
+    /// How many stages run before the further fields are cut.
+    early: usize,
+    /// The fields cut of all records, ascending, and those cut of what the early stages leave.
+    first: Vec<usize>,
+    further: Vec<usize>,
+}
+
+/// The records of one group, and what was cut of them.
+#[derive(Default)]
+pub(crate) struct Group {
+    pub(crate) records: Vec<Record>,
+    /// Of all records.
+    first: Cells,
+    /// Of some.
+    further: Cells,
+    /// Space for the rows that a stage keeps.
+    kept: Vec<u32>,
+}
+
+/// The rows of a group that passed.
+pub(crate) struct Passed {
+    /// Their cells are the further ones, which are those of these records.
+    further_of: Option<Vec<u32>>,
+    /// Which of the rows with cells they are; `None` for all.
+    rows: Option<Vec<u32>>,
+    pub(crate) count: usize,
+}
+
+/// What the first stage decoded of all records.
+pub(crate) type Observe<'a> = &'a mut dyn FnMut(&[Record], &[ArrayRef]) -> Result<()>;
+
+impl Stages {
+    /// The stages of a plan, taken from it.
+    pub(crate) fn new(plan: &mut CsvPlan) -> Result<Self> {
+        let stages = std::mem::take(&mut plan.stages);
+        let builders = stages.iter().map(|stage| stage.columns.iter().map(DecodedColumn::builder).collect());
+        let builders = builders.collect::<Result<_>>()?;
+        let written = Order::new(&stages, &plan.output, (0..stages.len()).collect(), stages.len());
+        Ok(Self { stages, builders, written, found: None, groups: 0 })
+    }
+
+    /// The rows of the group that pass, with the fields of the output cut. `observe` takes in what the first stage, as
+    /// written, decodes of all records.
+    pub(crate) fn run(
+        &mut self,
+        group: &mut Group,
+        output: &[DecodedColumn],
+        place: Place<'_>,
+        observe: Option<Observe<'_>>,
+    ) -> Result<Passed> {
+        if observe.is_none() && !self.stages.is_empty() {
+            self.groups += 1;
+            if self.groups % SAMPLE_GROUPS == 1
+                && let Ok(rates) = self.sample(group, place)
+            {
+                let found = self.by_rank(&rates, output);
+                self.found = (found != self.written).then_some(found);
+            }
+            if let Some(found) = self.found.take() {
+                let passed = self.run_in(&found, group, place, None);
+                self.found = Some(found);
+                if passed.is_ok() {
+                    return passed;
+                }
+            }
+        }
+        let written = self.written.clone();
+        self.run_in(&written, group, place, observe)
+    }
+
+    fn run_in(
+        &mut self,
+        order: &Order,
+        group: &mut Group,
+        place: Place<'_>,
+        mut observe: Option<Observe<'_>>,
+    ) -> Result<Passed> {
+        group.cut_first(&order.first, place)?;
+        let mut passed = Passed { further_of: None, rows: None, count: group.records.len() };
+        for (step, stage) in order.stages.iter().enumerate() {
+            if step == order.early {
+                passed = group.cut_further(&order.further, passed, place)?;
+            }
+            if passed.count == 0 {
+                return Ok(passed);
+            }
+            let (Some(stage), Some(builders)) = (self.stages.get(*stage), self.builders.get_mut(*stage)) else {
+                continue;
+            };
+            stage.run(builders, group, &mut passed, place, observe.take())?;
+        }
+        if order.stages.len() <= order.early && !order.further.is_empty() && passed.count > 0 {
+            passed = group.cut_further(&order.further, passed, place)?;
+        }
+        Ok(passed)
+    }
+
+    /// The share of the group's rows that each stage lets pass on its own.
+    fn sample(&mut self, group: &mut Group, place: Place<'_>) -> Result<Vec<f64>> {
+        group.cut_first(&self.written.first, place)?;
+        let count = group.records.len();
+        let rates = self.stages.iter().zip(&mut self.builders).map(|(stage, builders)| {
+            let mut passed = Passed { further_of: None, rows: None, count };
+            stage.run(builders, group, &mut passed, place, None)?;
+            Ok(passed.count as f64 / count.max(1) as f64)
+        });
+        rates.collect()
+    }
+
+    /// The stages by rank, and the fields to cut early.
+    fn by_rank(&self, rates: &[f64], output: &[DecodedColumn]) -> Order {
+        let rate = |stage: usize| rates.get(stage).copied().unwrap_or(1.0);
+        let rank = |stage: &usize| {
+            let cost = self.stages.get(*stage).map_or(0.0, Stage::cost);
+            cost / (1.0 - rate(*stage)).max(1e-6)
+        };
+        let mut order: Vec<usize> = (0..self.stages.len()).collect();
+        order.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
+        let left = order.iter().scan(1.0, |left, stage| {
+            *left *= rate(*stage);
+            Some(*left)
+        });
+        let left: Vec<f64> = left.collect();
+        let early = match left.iter().position(|left| *left <= FEW) {
+            Some(step) => step + 1,
+            // Where most rows pass all stages, nothing is cut twice.
+            None if left.last().is_some_and(|left| *left > 0.5) => usize::MAX,
+            None => order.len(),
+        };
+        Order::new(&self.stages, output, order, early)
+    }
+}
+
+impl Order {
+    fn new(stages: &[Stage], output: &[DecodedColumn], order: Vec<usize>, early: usize) -> Self {
+        let fields = |columns: &mut dyn Iterator<Item = &DecodedColumn>| {
+            let mut fields: Vec<usize> = columns.map(|column| column.field).collect();
+            fields.sort_unstable();
+            fields.dedup();
+            fields
+        };
+        let of_stages = |from: usize, to: usize| {
+            let chosen = order.iter().skip(from).take(to.saturating_sub(from));
+            chosen.filter_map(|stage| stages.get(*stage)).flat_map(|stage| &stage.columns)
+        };
+        if stages.is_empty() || early > order.len() {
+            let first = fields(&mut of_stages(0, order.len()).chain(output));
+            return Self { early: usize::MAX, first, further: vec![], stages: order };
+        }
+        let first = fields(&mut of_stages(0, early));
+        let further = fields(&mut of_stages(early, order.len()).chain(output));
+        Self { early, first, further, stages: order }
+    }
+}
+
+impl Stage {
+    fn cost(&self) -> f64 {
+        match &self.by_field {
+            Some(condition) => condition.cost(),
+            None => COLUMN_COST * self.columns.len() as f64,
+        }
+    }
+
+    /// Leaves of the rows that passed so far those for which the condition holds.
+    fn run(
+        &self,
+        builders: &mut [Box<dyn ColumnBuilder>],
+        group: &mut Group,
+        passed: &mut Passed,
+        place: Place<'_>,
+        observe: Option<Observe<'_>>,
+    ) -> Result<()> {
+        let mut kept = std::mem::take(&mut group.kept);
+        match (&self.by_field, self.columns.as_slice(), &observe) {
+            (Some(condition), [column], None) => {
+                let fields = group.fields(column.field, passed, place);
+                condition.select(&fields, &mut kept).map_err(|bad| place.bad_field(column, &fields, &bad))?;
+            }
+            _ => {
+                let arrays = self.decode(builders, group, passed, place);
+                if arrays.is_err() {
+                    // What was decoded before the bad field belongs to no group.
+                    builders.iter_mut().try_for_each(|builder| builder.finish().map(|_| ()).map_err(from_arrow))?;
+                }
+                let arrays = arrays?;
+                if let Some(observe) = observe {
+                    observe(&group.records, &arrays)?;
+                }
+                let matches = self.matches(&record_batch(&self.schema, arrays, passed.count)?)?;
+                kept.clear();
+                kept.extend(matches.values().set_indices_u32());
+            }
+        }
+        if let Some(before) = &passed.rows {
+            kept.iter_mut().for_each(|row| *row = before.get(*row as usize).copied().unwrap_or(u32::MAX));
+        }
+        passed.count = kept.len();
+        group.kept = passed.rows.replace(kept).unwrap_or_default();
+        Ok(())
+    }
+
+    fn decode(
+        &self,
+        builders: &mut [Box<dyn ColumnBuilder>],
+        group: &Group,
+        passed: &Passed,
+        place: Place<'_>,
+    ) -> Result<Vec<ArrayRef>> {
+        let arrays = self.columns.iter().zip(builders).map(|(column, builder)| {
+            let fields = group.fields(column.field, passed, place);
+            builder.append(&fields).map_err(|bad| place.bad_field(column, &fields, &bad))?;
+            builder.finish().map_err(from_arrow)
+        });
+        arrays.collect()
+    }
+}
+
+impl Group {
+    /// Forgets the records.
+    pub(crate) fn clear(&mut self) {
+        self.records.clear();
+    }
+
+    fn cut_first(&mut self, fields: &[usize], place: Place<'_>) -> Result<()> {
+        let records = self.records.iter().copied();
+        self.first.cut(fields, records, place)
+    }
+
+    /// Cuts further fields of the rows that passed, which are then all there are.
+    fn cut_further(&mut self, fields: &[usize], passed: Passed, place: Place<'_>) -> Result<Passed> {
+        let count = passed.count;
+        let rows = match passed.rows {
+            Some(rows) => rows,
+            None => (0..u32::try_from(self.records.len()).unwrap_or(u32::MAX)).collect(),
+        };
+        let records = rows.iter().map(|row| self.records.get(*row as usize).copied().unwrap_or_default());
+        self.further.cut(fields, records, place)?;
+        Ok(Passed { further_of: Some(rows), rows: None, count })
+    }
+
+    /// One field of the rows that passed.
+    pub(crate) fn fields<'a>(&'a self, field: usize, passed: &'a Passed, place: Place<'a>) -> FieldColumn<'a> {
+        let cells = if passed.further_of.is_some() { &self.further } else { &self.first };
+        FieldColumn {
+            data: place.text.padded,
+            spans: &cells.spans,
+            stride: cells.fields.len(),
+            column: cells.fields.binary_search(&field).unwrap_or_default(),
+            rows: passed.rows.as_deref(),
+            quoting: place.dialect.quoting.unwrap_or_default(),
+        }
+    }
+
+    /// The records of the rows that passed.
+    pub(crate) fn records_of<'a>(&'a self, passed: &'a Passed) -> impl Iterator<Item = Record> + 'a {
+        let record = move |row: usize| {
+            let row = match (&passed.rows, &passed.further_of) {
+                (Some(rows), None) => rows.get(row).map_or(usize::MAX, |row| *row as usize),
+                (Some(rows), Some(of)) => {
+                    let row = rows.get(row).and_then(|row| of.get(*row as usize));
+                    row.map_or(usize::MAX, |row| *row as usize)
+                }
+                (None, Some(of)) => of.get(row).map_or(usize::MAX, |row| *row as usize),
+                (None, None) => row,
+            };
+            self.records.get(row).copied().unwrap_or_default()
+        };
+        (0..passed.count).map(record)
+    }
+}
+
+impl Cells {
+    fn cut(
+        &mut self,
+        fields: &[usize],
+        records: impl ExactSizeIterator<Item = Record>,
+        place: Place<'_>,
+    ) -> Result<()> {
+        self.spans.clear();
+        if self.fields != fields {
+            self.fields = fields.to_vec();
+        }
+        let (dialect, shape): (&Dialect, &Shape) = (place.dialect, place.shape);
+        let text: Text<'_> = place.text;
+        cut_fields(dialect, text, records, shape, self).map_err(|stopped| place.stopped(stopped))
+    }
+}

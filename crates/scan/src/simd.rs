@@ -1,0 +1,160 @@
+//! Looking at 64 bytes at a time, with the widest registers that the processor has.
+//!
+//! A [`Kernel`] is written once over [`Lanes`] and compiled twice: portably, and for AVX2 with BMI, which is chosen where
+//! the processor has it when the program runs. This is the only module with `unsafe`: it asserts nothing but that
+//! the features were detected before code that needs them runs.
+
+// A kernel is compiled into a function that has the features of its lanes, see `avx2::run`.
+#![allow(clippy::inline_always, reason = "what is not inlined there is compiled without them")]
+
+/// The bytes looked at in one step.
+pub(crate) const BLOCK: usize = 64;
+
+/// Operations on blocks of bytes and on their masks, of which bit `i` stands for byte `i`.
+pub(crate) trait Lanes: Copy {
+    /// The bytes that are this one.
+    fn equal(self, block: &[u8; BLOCK], byte: u8) -> u64;
+
+    /// The place of the bit of which `n` others are lower; 64 if there are not so many.
+    fn nth(self, mask: u64, n: u32) -> u32;
+}
+
+/// What runs over blocks. `run` must be `#[inline(always)]`.
+pub(crate) trait Kernel {
+    type Output;
+
+    fn run<L: Lanes>(self, lanes: L) -> Self::Output;
+}
+
+/// Runs a kernel with the best lanes there are.
+#[inline]
+pub(crate) fn run<K: Kernel>(kernel: K) -> K::Output {
+    #[cfg(target_arch = "x86_64")]
+    let kernel = match avx2::run(kernel) {
+        Ok(output) => return output,
+        Err(kernel) => kernel,
+    };
+    kernel.run(Portable)
+}
+
+/// Ordinary 64-bit arithmetic.
+#[derive(Clone, Copy)]
+pub(crate) struct Portable;
+
+const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+
+impl Lanes for Portable {
+    #[inline(always)]
+    fn equal(self, block: &[u8; BLOCK], byte: u8) -> u64 {
+        let wanted = u64::from_ne_bytes([byte; 8]);
+        let (words, _) = block.as_chunks::<8>();
+        let mut mask = 0;
+        for (i, word) in words.iter().enumerate() {
+            // The high bit of each byte that is zero after the XOR, exactly: no carry leaves its byte.
+            let differs = u64::from_le_bytes(*word) ^ wanted;
+            let equal = !(((differs & LOW) + LOW) | differs) & !LOW;
+            // Gathers the eight high bits into the highest byte.
+            let bits = equal.wrapping_mul(0x0002_0408_1020_4081) >> 56;
+            mask |= bits << (i * 8);
+        }
+        mask
+    }
+
+    #[inline(always)]
+    fn nth(self, mut mask: u64, n: u32) -> u32 {
+        for _ in 0..n {
+            mask &= mask.wrapping_sub(1);
+        }
+        mask.trailing_zeros()
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code, reason = "intrinsics of features that were detected")]
+mod avx2 {
+    use std::arch::x86_64::{_mm256_cmpeq_epi8, _mm256_loadu_si256, _mm256_movemask_epi8, _mm256_set1_epi8, _pdep_u64};
+
+    use super::{BLOCK, Kernel, Lanes};
+
+    /// 32 bytes at a time. There is one only in [`featured`].
+    #[derive(Clone, Copy)]
+    struct Avx2(());
+
+    /// Runs a kernel, or gives it back where the processor lacks what it takes.
+    #[inline]
+    pub(super) fn run<K: Kernel>(kernel: K) -> Result<K::Output, K> {
+        let is_here = is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("bmi1")
+            && is_x86_feature_detected!("bmi2")
+            && is_x86_feature_detected!("popcnt")
+            && is_x86_feature_detected!("lzcnt");
+        if !is_here {
+            return Err(kernel);
+        }
+        // SAFETY: the features were detected.
+        Ok(unsafe { featured(kernel) })
+    }
+
+    #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+    fn featured<K: Kernel>(kernel: K) -> K::Output {
+        kernel.run(Avx2(()))
+    }
+
+    impl Lanes for Avx2 {
+        #[inline(always)]
+        fn equal(self, block: &[u8; BLOCK], byte: u8) -> u64 {
+            let [low, high] = [0, 32].map(|at| {
+                // SAFETY: `self` is made only in `featured`, and 32 bytes from either place lie in the block.
+                unsafe {
+                    let bytes = _mm256_loadu_si256(block.as_ptr().add(at).cast());
+                    let equal = _mm256_cmpeq_epi8(bytes, _mm256_set1_epi8(byte.cast_signed()));
+                    _mm256_movemask_epi8(equal).cast_unsigned()
+                }
+            });
+            u64::from(low) | u64::from(high) << 32
+        }
+
+        #[inline(always)]
+        fn nth(self, mask: u64, n: u32) -> u32 {
+            // SAFETY: `self` is made only in `featured`.
+            unsafe { _pdep_u64(1u64 << n.min(63), mask) }.trailing_zeros()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Both<'a>(&'a [u8; BLOCK], u8, u32);
+
+    impl Kernel for Both<'_> {
+        type Output = (u64, u32);
+
+        #[inline(always)]
+        fn run<L: Lanes>(self, lanes: L) -> (u64, u32) {
+            let mask = lanes.equal(self.0, self.1);
+            (mask, lanes.nth(mask, self.2))
+        }
+    }
+
+    #[test]
+    fn every_position_and_no_other_is_found() {
+        let mut state = 1u64;
+        for round in 0..2_000 {
+            let block = [(); BLOCK].map(|()| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                // Few distinct bytes, with the neighbours that fool careless arithmetic.
+                [b',', b'-', b'+', 0, 0x80, 0xff, b',' ^ 1, b',' | 0x80][(state >> 60) as usize & 7]
+            });
+            for byte in [b',', 0, 0x80, 0xff] {
+                let places: Vec<usize> = (0..BLOCK).filter(|i| block[*i] == byte).collect();
+                let naive = places.iter().fold(0, |mask, i| mask | 1u64 << i);
+                let nth = places.get(round % 20).map_or(64, |place| *place as u32);
+                let n = round as u32 % 20;
+                assert_eq!(Both(&block, byte, n).run(Portable), (naive, nth));
+                assert_eq!(run(Both(&block, byte, n)), (naive, nth));
+            }
+        }
+    }
+}

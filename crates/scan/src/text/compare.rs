@@ -1,0 +1,385 @@
+//! Conditions on one field, decided from its bytes: no column is built of fields that only a condition reads.
+//!
+//! Every value of a primitive type is one of a range of whole numbers, its *key*, in the order in which Arrow compares
+//! the values, so that a comparison is one of keys. A field's key comes from the rule that decodes it
+//! ([`with_parser`]), whatever its spelling; for dates, which have one spelling, the key is their digits. Text is compared
+//! as it is. What decoding the column would report is reported here: fields that are NULL and may not be, that spell
+//! no value, that are no UTF-8.
+//!
+//! A condition is recognised in its lowered form, in which operands have the types they are compared in; what is
+//! not recognised is evaluated on columns.
+
+use arrow::array::ArrowPrimitiveType;
+use arrow::array::types::{Date32Type, Decimal128Type};
+use arrow::datatypes::{ArrowNativeType, DataType, ToByteSlice};
+use datafusion_common::ScalarValue;
+use datafusion_expr::Operator;
+use datafusion_physical_expr::expressions::{BinaryExpr, Column, InListExpr, IsNullExpr, LikeExpr, Literal, NotExpr};
+use pushdown::Result;
+
+use super::columns::{BadField, Nulls, Spelling, WithParser, with_parser};
+use super::fields::{FieldBytes, FieldColumn};
+use super::like::Pattern;
+use super::values;
+use crate::lower::Physical;
+use crate::types::is_text;
+
+/// A condition on one column, ready to be decided from its fields.
+pub(crate) trait FieldCondition: Send {
+    /// Which of the fields it is TRUE for, by their number.
+    fn select(&self, fields: &FieldColumn<'_>, selected: &mut Vec<u32>) -> Result<(), BadField>;
+
+    /// What deciding it for one field costs, compared with a number.
+    fn cost(&self) -> f64;
+}
+
+/// The condition that is all of these, over a schema of this one column; `None` if one is of a kind that is not decided
+/// here.
+pub(crate) fn field_condition(
+    conjuncts: &[Physical],
+    data_type: &DataType,
+    nulls: &Nulls,
+    spelling: Spelling,
+) -> Result<Option<Box<dyn FieldCondition>>> {
+    let atoms: Option<Vec<Atom>> = conjuncts.iter().map(Atom::of).collect();
+    let Some(atoms) = atoms.filter(|atoms| !atoms.is_empty()) else { return Ok(None) };
+    if is_text(data_type) {
+        return Ok(TextCondition::new(atoms, nulls).map(|text| Box::new(text) as Box<dyn FieldCondition>));
+    }
+    Ok(with_parser(data_type, spelling, KeyConditionOf { atoms, nulls })?.flatten())
+}
+
+/// A condition that compares the column with constants.
+enum Atom {
+    Compare(Operator, ScalarValue),
+    OneOf { list: Vec<ScalarValue>, negated: bool },
+    IsNull,
+    IsNotNull,
+    Like { pattern: Pattern, negated: bool },
+}
+
+impl Atom {
+    fn of(expr: &Physical) -> Option<Self> {
+        let is_column = |expr: &Physical| expr.is::<Column>();
+        let constant = |expr: &Physical| {
+            let value = expr.downcast_ref::<Literal>()?.value();
+            (!value.is_null()).then(|| value.clone())
+        };
+        if let Some(binary) = expr.downcast_ref::<BinaryExpr>() {
+            let (op, left, right) = (*binary.op(), binary.left(), binary.right());
+            return if is_column(left) {
+                Some(Self::Compare(op, constant(right)?))
+            } else if is_column(right) {
+                Some(Self::Compare(op.swap()?, constant(left)?))
+            } else {
+                None
+            };
+        }
+        if let Some(within) = expr.downcast_ref::<InListExpr>().filter(|within| is_column(within.expr())) {
+            let list = within.list().iter().map(constant).collect::<Option<_>>()?;
+            return Some(Self::OneOf { list, negated: within.negated() });
+        }
+        if let Some(like) = expr.downcast_ref::<LikeExpr>() {
+            let pattern = constant(like.pattern()).filter(|_| is_column(like.expr()) && !like.case_insensitive())?;
+            let pattern = Pattern::new(pattern.try_as_str()??)?;
+            return Some(Self::Like { pattern, negated: like.negated() });
+        }
+        if let Some(null) = expr.downcast_ref::<IsNullExpr>() {
+            return is_column(null.arg()).then_some(Self::IsNull);
+        }
+        let not = expr.downcast_ref::<NotExpr>()?.arg().downcast_ref::<IsNullExpr>()?;
+        is_column(not.arg()).then_some(Self::IsNotNull)
+    }
+}
+
+/// What a condition asks of values that are ordered.
+struct Wanted<T> {
+    /// NULL is wanted and nothing else.
+    null: bool,
+    /// At least, and whether the bound itself is wanted.
+    least: Option<(T, bool)>,
+    most: Option<(T, bool)>,
+    /// Sorted; one of them.
+    one_of: Option<Vec<T>>,
+    /// Sorted; none of them.
+    none_of: Vec<T>,
+    likes: Vec<(Pattern, bool)>,
+}
+
+impl<T: Ord> Wanted<T> {
+    fn new(atoms: Vec<Atom>, value: impl Fn(ScalarValue) -> Option<T>) -> Option<Self> {
+        let mut wanted = Self { null: false, least: None, most: None, one_of: None, none_of: vec![], likes: vec![] };
+        let mut not_null = false;
+        for atom in atoms {
+            not_null |= !matches!(atom, Atom::IsNull);
+            match atom {
+                Atom::Compare(op, with) => wanted.compare(op, value(with)?)?,
+                Atom::OneOf { list, negated: false } => {
+                    wanted.one_of(list.into_iter().map(&value).collect::<Option<_>>()?);
+                }
+                Atom::OneOf { list, negated: true } => {
+                    wanted.none_of.extend(list.into_iter().map(&value).collect::<Option<Vec<T>>>()?);
+                }
+                Atom::IsNull => wanted.null = true,
+                Atom::IsNotNull => {}
+                Atom::Like { pattern, negated } => wanted.likes.push((pattern, negated)),
+            }
+        }
+        wanted.none_of.sort_unstable();
+        // A condition that is never TRUE is not worth a case of its own.
+        (!(wanted.null && not_null)).then_some(wanted)
+    }
+
+    fn compare(&mut self, op: Operator, with: T) -> Option<()> {
+        match op {
+            Operator::Eq => self.one_of(vec![with]),
+            Operator::NotEq => self.none_of.push(with),
+            Operator::Lt | Operator::LtEq => {
+                let bound = (with, op == Operator::LtEq);
+                // The lesser of two, and of equal ones the one that is not wanted itself.
+                self.most = Some(match self.most.take() {
+                    Some(most) => most.min(bound),
+                    None => bound,
+                });
+            }
+            Operator::Gt | Operator::GtEq => {
+                let bound = (with, op == Operator::GtEq);
+                self.least = Some(match self.least.take() {
+                    Some(least) if least.0 == bound.0 => (least.0, least.1 && bound.1),
+                    Some(least) => least.max(bound),
+                    None => bound,
+                });
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn one_of(&mut self, mut list: Vec<T>) {
+        list.sort_unstable();
+        self.one_of = Some(match self.one_of.take() {
+            Some(before) => before.into_iter().filter(|value| list.binary_search(value).is_ok()).collect(),
+            None => list,
+        });
+    }
+}
+
+/// Numbers of `0..length` for which `is_wanted`, without a branch on it.
+#[inline(always)]
+fn select_where(
+    length: usize,
+    selected: &mut Vec<u32>,
+    mut is_wanted: impl FnMut(usize) -> Result<bool, BadField>,
+) -> Result<(), BadField> {
+    selected.clear();
+    selected.resize(length, 0);
+    let mut count = 0;
+    for row in 0..length {
+        let wanted = is_wanted(row)?;
+        if let Some(place) = selected.get_mut(count) {
+            *place = row as u32;
+        }
+        count += usize::from(wanted);
+    }
+    selected.truncate(count);
+    Ok(())
+}
+
+/// Makes the condition when the rule of the type is known.
+struct KeyConditionOf<'a> {
+    atoms: Vec<Atom>,
+    nulls: &'a Nulls,
+}
+
+impl WithParser for KeyConditionOf<'_> {
+    type Output = Option<Box<dyn FieldCondition>>;
+
+    fn make<T, P>(self, data_type: &DataType, parse: P) -> Self::Output
+    where
+        T: ArrowPrimitiveType,
+        P: Fn(FieldBytes<'_>) -> Option<T::Native> + Send + 'static,
+    {
+        let nulls = self.nulls.clone();
+        if T::DATA_TYPE == Date32Type::DATA_TYPE {
+            let value = |value| match value {
+                ScalarValue::Date32(Some(days)) => Some(values::date_key_of(days)),
+                _ => None,
+            };
+            let wanted = KeyWanted::new(self.atoms, value)?;
+            let key = move |field: FieldBytes<'_>| match values::date_key(field.bytes) {
+                Some(key) => Some(key),
+                // Other spellings, where a cast takes them.
+                None => Some(values::date_key_of(i32::try_from(parse(field)?.to_i64()?).ok()?)),
+            };
+            return Some(Box::new(KeyCondition { wanted, nulls, key }));
+        }
+        if matches!(data_type, DataType::Decimal128(precision, _) if *precision > 18) {
+            return None;
+        }
+        let value = |value: ScalarValue| {
+            let array = (value.data_type() == *data_type).then(|| value.to_array().ok()).flatten()?;
+            key_of::<T>(array.as_any().downcast_ref::<arrow::array::PrimitiveArray<T>>()?.value(0))
+        };
+        let wanted = KeyWanted::new(self.atoms, value)?;
+        Some(Box::new(KeyCondition { wanted, nulls, key: move |field: FieldBytes<'_>| key_of::<T>(parse(field)?) }))
+    }
+}
+
+/// A number that orders as Arrow orders the values of the type: floats by their total order.
+#[inline(always)]
+fn key_of<T: ArrowPrimitiveType>(value: T::Native) -> Option<i64> {
+    let total_order = |bits: i64| bits ^ ((bits >> 63).cast_unsigned() >> 1).cast_signed();
+    match T::DATA_TYPE {
+        DataType::Float64 => {
+            let bits = i64::from_le_bytes(value.to_byte_slice().try_into().ok()?);
+            Some(total_order(bits))
+        }
+        DataType::Float32 => {
+            let bits = i32::from_le_bytes(value.to_byte_slice().try_into().ok()?);
+            Some((i64::from(bits) << 32) ^ ((i64::from(bits) >> 63).cast_unsigned() >> 1).cast_signed())
+        }
+        DataType::UInt64 => {
+            let value = u64::from_le_bytes(value.to_byte_slice().try_into().ok()?);
+            Some((value ^ 1 << 63).cast_signed())
+        }
+        t if t == Decimal128Type::DATA_TYPE || matches!(t, DataType::Decimal128(..)) => {
+            i64::try_from(i128::from_le_bytes(value.to_byte_slice().try_into().ok()?)).ok()
+        }
+        _ => value.to_i64(),
+    }
+}
+
+/// What is asked of keys: a range in which there may be holes.
+struct KeyWanted {
+    null: bool,
+    least: i64,
+    most: i64,
+    one_of: Option<Vec<i64>>,
+    none_of: Vec<i64>,
+}
+
+impl KeyWanted {
+    fn new(atoms: Vec<Atom>, value: impl Fn(ScalarValue) -> Option<i64>) -> Option<Self> {
+        let Wanted { null, least, most, one_of, none_of, likes } = Wanted::new(atoms, value)?;
+        if !likes.is_empty() {
+            return None;
+        }
+        let mut least = match least {
+            Some((bound, held)) => bound.checked_add(i64::from(!held))?,
+            None => i64::MIN,
+        };
+        let mut most = match most {
+            Some((bound, held)) => bound.checked_sub(i64::from(!held))?,
+            None => i64::MAX,
+        };
+        let one_of = match one_of.as_deref() {
+            // One value is a range; so is none.
+            Some([]) => {
+                (least, most) = (i64::MAX, i64::MIN);
+                None
+            }
+            Some([one]) => {
+                (least, most) = (least.max(*one), most.min(*one));
+                None
+            }
+            _ => one_of,
+        };
+        Some(Self { null, least, most, one_of, none_of })
+    }
+}
+
+struct KeyCondition<K> {
+    wanted: KeyWanted,
+    nulls: Nulls,
+    key: K,
+}
+
+impl<K: Fn(FieldBytes<'_>) -> Option<i64> + Send> FieldCondition for KeyCondition<K> {
+    fn select(&self, fields: &FieldColumn<'_>, selected: &mut Vec<u32>) -> Result<(), BadField> {
+        let Self { wanted: KeyWanted { null, least, most, one_of, none_of }, nulls, key } = self;
+        let mut scratch = Vec::new();
+        let only_range = one_of.is_none() && none_of.is_empty();
+        select_where(fields.len(), selected, |row| {
+            let span = fields.span(row);
+            let field = fields.field(span, &mut scratch);
+            let Some(field) = field.filter(|f| !nulls.is_null(f.bytes)) else {
+                nulls.check(field.map(|f| f.bytes), span)?;
+                return Ok(*null);
+            };
+            let key = key(field).ok_or(BadField { span, null: false })?;
+            let inside = (*least <= key) & (key <= *most) & !*null;
+            if only_range {
+                return Ok(inside);
+            }
+            Ok(inside
+                && one_of.as_ref().is_none_or(|list| list.binary_search(&key).is_ok())
+                && none_of.binary_search(&key).is_err())
+        })
+    }
+
+    fn cost(&self) -> f64 {
+        1.0
+    }
+}
+
+/// A condition on text.
+struct TextCondition {
+    wanted: Wanted<Vec<u8>>,
+    nulls: Nulls,
+}
+
+impl TextCondition {
+    fn new(atoms: Vec<Atom>, nulls: &Nulls) -> Option<Self> {
+        let value = |value: ScalarValue| Some(value.try_as_str()??.as_bytes().to_vec());
+        Some(Self { wanted: Wanted::new(atoms, value)?, nulls: nulls.clone() })
+    }
+
+    #[inline(always)]
+    fn holds(&self, field: &[u8]) -> bool {
+        let Wanted { null, least, most, one_of, none_of, likes } = &self.wanted;
+        let above =
+            |(bound, held): &(Vec<u8>, bool)| if *held { field >= bound.as_slice() } else { field > bound.as_slice() };
+        let below =
+            |(bound, held): &(Vec<u8>, bool)| if *held { field <= bound.as_slice() } else { field < bound.as_slice() };
+        let is_one = |list: &Vec<Vec<u8>>| match list.as_slice() {
+            [one] => field == one,
+            more => more.binary_search_by(|value| value.as_slice().cmp(field)).is_ok(),
+        };
+        !null
+            && least.as_ref().is_none_or(above)
+            && most.as_ref().is_none_or(below)
+            && one_of.as_ref().is_none_or(is_one)
+            && (none_of.is_empty() || none_of.binary_search_by(|value| value.as_slice().cmp(field)).is_err())
+            && likes.iter().all(|(pattern, negated)| pattern.matches(field) != *negated)
+    }
+}
+
+impl FieldCondition for TextCondition {
+    fn select(&self, fields: &FieldColumn<'_>, selected: &mut Vec<u32>) -> Result<(), BadField> {
+        let mut scratch = Vec::new();
+        let mut ascii = true;
+        select_where(fields.len(), selected, |row| {
+            let span = fields.span(row);
+            let field = fields.bytes(span, &mut scratch);
+            ascii &= field.is_none_or(<[u8]>::is_ascii);
+            let Some(field) = field.filter(|f| !self.nulls.is_null(f)) else {
+                self.nulls.check(field, span)?;
+                return Ok(self.wanted.null);
+            };
+            Ok(self.holds(field))
+        })?;
+        if !ascii {
+            for row in 0..fields.len() {
+                let span = fields.span(row);
+                if fields.bytes(span, &mut scratch).is_some_and(|field| std::str::from_utf8(field).is_err()) {
+                    return Err(BadField { span, null: false });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn cost(&self) -> f64 {
+        1.0 + self.wanted.likes.len() as f64 * 4.0
+    }
+}

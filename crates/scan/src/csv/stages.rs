@@ -227,8 +227,8 @@ impl Stage {
             _ => {
                 let arrays = self.decode(builders, group, passed, place);
                 if arrays.is_err() {
-                    // What was decoded before the bad field belongs to no group.
-                    builders.iter_mut().try_for_each(|builder| builder.finish().map(|_| ()).map_err(from_arrow))?;
+                    // What was decoded before the bad field belongs to no group, and may be no whole column.
+                    builders.iter_mut().for_each(|builder| drop(builder.finish()));
                 }
                 let arrays = arrays?;
                 if let Some(observe) = observe {

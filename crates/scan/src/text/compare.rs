@@ -216,6 +216,10 @@ impl WithParser for KeyConditionOf<'_> {
         if matches!(data_type, DataType::Decimal128(precision, _) if *precision > 18) {
             return None;
         }
+        // Lists do not take both zeros for one.
+        if data_type.is_floating() && self.atoms.iter().any(|atom| matches!(atom, Atom::OneOf { .. })) {
+            return None;
+        }
         let value = |value: ScalarValue| {
             let array = (value.data_type() == *data_type).then(|| value.to_array().ok()).flatten()?;
             key_of::<T>(array.as_any().downcast_ref::<arrow::array::PrimitiveArray<T>>()?.value(0))
@@ -225,18 +229,19 @@ impl WithParser for KeyConditionOf<'_> {
     }
 }
 
-/// A number that orders as Arrow orders the values of the type: floats by their total order.
+/// A number that orders as values of the type are compared: floats by their total order, but both zeros are one. Adding
+/// a zero makes them so.
 #[inline(always)]
 fn key_of<T: ArrowPrimitiveType>(value: T::Native) -> Option<i64> {
     let total_order = |bits: i64| bits ^ ((bits >> 63).cast_unsigned() >> 1).cast_signed();
     match T::DATA_TYPE {
         DataType::Float64 => {
-            let bits = i64::from_le_bytes(value.to_byte_slice().try_into().ok()?);
-            Some(total_order(bits))
+            let value = f64::from_le_bytes(value.to_byte_slice().try_into().ok()?);
+            Some(total_order((value + 0.0).to_bits().cast_signed()))
         }
         DataType::Float32 => {
-            let bits = i32::from_le_bytes(value.to_byte_slice().try_into().ok()?);
-            Some((i64::from(bits) << 32) ^ ((i64::from(bits) >> 63).cast_unsigned() >> 1).cast_signed())
+            let value = f32::from_le_bytes(value.to_byte_slice().try_into().ok()?);
+            Some(total_order(f64::from(value + 0.0).to_bits().cast_signed()))
         }
         DataType::UInt64 => {
             let value = u64::from_le_bytes(value.to_byte_slice().try_into().ok()?);

@@ -22,14 +22,31 @@ pub(crate) const PADDING: usize = 64;
 /// A header may follow comments and blank lines, so ranges that begin this early look for it from the start.
 const HEADER_BYTES: u64 = 64 * 1024;
 
+/// Pieces of at least so many bytes are looked at where they are.
+const BORROWED_BYTES: usize = 64 * 1024;
+
+/// The most of a piece that is looked at at a time, so that places in it are small numbers.
+const WINDOW_BYTES: usize = 4 * 1024 * 1024;
+
+/// How much of the next piece is copied behind what is left of the one before.
+const SEAM_BYTES: usize = 16 * 1024;
+
 /// Text that has arrived and is not yet consumed.
+///
+/// A large piece is borrowed: its text but for the last [`PADDING`] bytes is looked at in place. What is left at its end
+/// is copied, the beginning of the next piece behind it, and when the record that lies across the two was consumed,
+/// the next piece is borrowed in turn. Small pieces are copied together.
 #[derive(Debug)]
 pub(crate) struct TextBuffer {
+    /// The text, in place; if there is none it is in `copied`.
+    borrowed: Option<Bytes>,
     /// The text and [`PADDING`] zeros.
-    bytes: Vec<u8>,
+    copied: Vec<u8>,
     head: usize,
-    /// Where `bytes` begins in the text of the object.
+    /// Where the text begins in the text of the object.
     base: u64,
+    /// Bytes at the end of `copied` that are still in the piece which they come from.
+    lent: usize,
     /// How much is gathered before it is worth cutting records.
     target: usize,
     /// The longest record there may be.
@@ -43,17 +60,24 @@ const TERMINATOR_BYTES: usize = 2;
 
 impl TextBuffer {
     pub(crate) fn new(base: u64, record_bytes: usize) -> Self {
-        Self { bytes: vec![0; PADDING], head: 0, base, target: BLOCK_BYTES, record_bytes, whole: false }
+        let copied = vec![0; PADDING];
+        Self { borrowed: None, copied, head: 0, base, lent: 0, target: BLOCK_BYTES, record_bytes, whole: false }
     }
 
-    /// The text not yet consumed, followed by [`PADDING`] zeros, which are not part of it.
+    /// The text and at least [`PADDING`] bytes more.
+    fn bytes(&self) -> &[u8] {
+        self.borrowed.as_deref().unwrap_or(&self.copied)
+    }
+
+    /// The text not yet consumed, followed by at least [`PADDING`] bytes, which are not part of it.
     pub(crate) fn padded(&self) -> &[u8] {
-        self.bytes.get(self.head..).unwrap_or_default()
+        self.bytes().get(self.head..).unwrap_or_default()
     }
 
     /// The text not yet consumed.
     pub(crate) fn text(&self) -> &[u8] {
-        self.bytes.get(self.head..self.bytes.len() - PADDING).unwrap_or_default()
+        let bytes = self.bytes();
+        bytes.get(self.head..bytes.len() - PADDING).unwrap_or_default()
     }
 
     /// Where [`Self::text`] begins in the text of the object.
@@ -78,27 +102,70 @@ impl TextBuffer {
 
     /// Marks the end of the object.
     pub(crate) fn finish(&mut self) {
+        self.own();
         self.whole = true;
     }
 
     /// Goes on to the text after these bytes.
     pub(crate) fn consume(&mut self, bytes: usize) {
-        self.head = (self.head + bytes).min(self.bytes.len() - PADDING);
+        self.head = (self.head + bytes).min(self.bytes().len() - PADDING);
     }
 
-    /// Takes as much of `piece` as is wanted, at least one byte.
+    /// Takes as much of `piece` as is wanted. What it leaves is to be given again, until nothing is left.
     pub(crate) fn fill(&mut self, piece: &mut Bytes) {
-        if self.head > 0 {
+        let before = self.copied.len() - PADDING;
+        // Whether everything before the piece was consumed.
+        if self.borrowed.is_none() && self.head + self.lent >= before {
+            let consumed = self.head + self.lent - before;
+            if piece.len() - consumed >= BORROWED_BYTES {
+                self.base += self.head as u64;
+                piece.advance(consumed);
+                self.borrowed = Some(piece.split_to(piece.len().min(WINDOW_BYTES)));
+                (self.head, self.lent) = (0, 0);
+                self.copied.clear();
+                self.copied.resize(PADDING, 0);
+                return;
+            }
+            piece.advance(self.lent);
+            self.lent = 0;
+        }
+        self.own();
+        self.base += self.head as u64;
+        self.copied.drain(..self.head);
+        self.head = 0;
+        let text = self.copied.len() - PADDING;
+        self.copied.truncate(text);
+        let rest = piece.get(self.lent..).unwrap_or_default();
+        let is_seam = self.lent > 0 || piece.len() >= BORROWED_BYTES;
+        let wanted = if is_seam && text < self.target.min(BLOCK_BYTES) {
+            self.target = text + SEAM_BYTES.min(rest.len());
+            SEAM_BYTES
+        } else {
+            self.target.saturating_sub(text)
+        };
+        let taken = wanted.clamp(1, rest.len().max(1)).min(rest.len());
+        self.copied.extend_from_slice(rest.get(..taken).unwrap_or_default());
+        self.copied.extend_from_slice(&[0; PADDING]);
+        if is_seam {
+            self.lent += taken;
+        } else {
+            piece.advance(taken);
+        }
+        if self.lent == piece.len() {
+            self.lent = 0;
+            piece.clear();
+        }
+    }
+
+    /// Copies what is left of a piece that was looked at in place.
+    fn own(&mut self) {
+        if let Some(piece) = self.borrowed.take() {
+            self.copied.clear();
+            self.copied.extend_from_slice(piece.get(self.head..).unwrap_or_default());
+            self.copied.extend_from_slice(&[0; PADDING]);
             self.base += self.head as u64;
-            self.bytes.drain(..self.head);
             self.head = 0;
         }
-        let text = self.bytes.len() - PADDING;
-        let taken = self.target.saturating_sub(text).clamp(1, piece.len().max(1)).min(piece.len());
-        self.bytes.truncate(text);
-        self.bytes.extend_from_slice(piece.get(..taken).unwrap_or_default());
-        self.bytes.extend_from_slice(&[0; PADDING]);
-        piece.advance(taken);
     }
 
     /// Asks for more text because what is here holds no complete record.
@@ -271,6 +338,63 @@ impl TextInput {
                     }
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pieces of these sizes come out as they went in, line by line, whatever is borrowed and whatever is copied.
+    #[test]
+    fn text_is_the_same_in_place_and_copied() {
+        let mut state = 3u64;
+        let mut next = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        };
+        for round in 0..40 {
+            let mut text = Vec::new();
+            while text.len() < 3_000_000 {
+                let long = if next(200) == 0 { 60_000 * next(9) } else { 0 };
+                text.resize(text.len() + next(200) + long, b'a' + next(20) as u8);
+                text.push(b'\n');
+            }
+            let largest = [50, 5_000, 100_000, 900_000, 3_000_000][round % 5];
+            let mut pieces = Bytes::from(text.clone());
+            let mut buffer = TextBuffer::new(0, 1 << 30);
+            let mut piece = Bytes::new();
+            let mut at = 0;
+            while at < text.len() {
+                // As a scan does: complete records, then more text.
+                while let Some(end) = memchr::memchr(b'\n', buffer.text()) {
+                    let (rest, line) = (&text[at..], &buffer.text()[..=end]);
+                    assert_eq!(buffer.offset(), at as u64);
+                    assert!(rest.starts_with(line), "at {at}");
+                    assert!(buffer.padded().len() >= buffer.text().len() + PADDING);
+                    at += end + 1;
+                    buffer.consume(end + 1);
+                    buffer.narrow();
+                }
+                if at == text.len() {
+                    break;
+                }
+                if buffer.is_ready() {
+                    buffer.widen("t").unwrap();
+                }
+                while !buffer.is_ready() {
+                    if piece.is_empty() {
+                        piece = pieces.split_to((1 + next(largest)).min(pieces.len()));
+                    }
+                    if piece.is_empty() {
+                        buffer.finish();
+                    } else {
+                        buffer.fill(&mut piece);
+                    }
+                }
+            }
+            assert!(buffer.text().is_empty() && piece.is_empty() && pieces.is_empty());
         }
     }
 }

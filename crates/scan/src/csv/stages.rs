@@ -5,7 +5,7 @@
 //! 2.1: rank). Fields are cut in two steps: those of the stages that drop most rows are cut from all records, the rest
 //! only from what is left.
 //!
-//! Order decides which rows a condition looks at, so it could decide which errors are seen. The rule (decision 0009): a
+//! Order decides which rows a condition looks at, so it could decide which errors are seen. The rule (decision 0010): a
 //! scan fails only if it fails in the order written. A group that fails in another order is gone through again as
 //! written.
 

@@ -149,7 +149,7 @@ pub(crate) fn with_parser<W: WithParser>(
         DataType::UInt32 => integer!(UInt32Type, values::uint64),
         DataType::UInt64 => parser!(UInt64Type, |field: FieldBytes<'_>| values::uint64(field)),
         DataType::Float32 => parser!(Float32Type, |field: FieldBytes<'_>| values::float32(field.bytes)),
-        DataType::Float64 => parser!(Float64Type, |field: FieldBytes<'_>| values::float64(field.bytes)),
+        DataType::Float64 => parser!(Float64Type, |field: FieldBytes<'_>| values::float64(field)),
         DataType::Decimal128(precision, scale) => {
             let (precision, scale) = (*precision, *scale);
             parser!(Decimal128Type, move |field: FieldBytes<'_>| values::decimal128(field, precision, scale))

@@ -131,7 +131,13 @@ pub(crate) fn uint64<'a>(field: impl Into<FieldBytes<'a>>) -> Option<u64> {
 
 /// A double.
 #[inline]
-pub(crate) fn float64(bytes: &[u8]) -> Option<f64> {
+pub(crate) fn float64<'a>(field: impl Into<FieldBytes<'a>>) -> Option<f64> {
+    let FieldBytes { bytes, ahead } = field.into();
+    if let Some(ahead) = ahead
+        && let Some((value, places)) = usual_number(bytes.len(), ahead)
+    {
+        return Some(value as f64 / POW10[places] as f64);
+    }
     // Up to 15 digits and 22 places, value and power of ten are doubles exactly and one division rounds right.
     if let Some((negative, value, places)) = short_decimal(bytes)
         && value < 1_000_000_000_000_000
@@ -169,12 +175,10 @@ fn short_decimal(bytes: &[u8]) -> Option<(bool, u64, usize)> {
     }
 }
 
-/// The usual spelling of a decimal: no sign, as many places as the scale says, 8 digits at most. It is the first
-/// `length` of these 16 bytes.
+/// The digits of `digits.digits`, as one number; 1 to 7 on either side and 8 in all. They are the first of these 16
+/// bytes.
 #[inline]
-fn usual_decimal(length: usize, ahead: &[u8; 16], scale: i8) -> Option<u64> {
-    let places = usize::try_from(scale).ok().filter(|places| (1..=7).contains(places))?;
-    let whole = length.checked_sub(places + 1).filter(|whole| (1..=8 - places).contains(whole))?;
+fn digits_around_point(ahead: &[u8; 16], whole: usize, places: usize) -> Option<u64> {
     let all = u128::from_le_bytes(*ahead);
     let (first, point) = (all as u64, (all >> (whole * 8)) as u64);
     if point as u8 != b'.' {
@@ -183,6 +187,33 @@ fn usual_decimal(length: usize, ahead: &[u8; 16], scale: i8) -> Option<u64> {
     // The digits before the point directly below those after it, these being the last in the word.
     let word = (first << (64 - whole * 8)) >> (places * 8) | (point >> 8) << (64 - places * 8);
     eight_digits(word, whole + places)
+}
+
+/// The usual spelling of a decimal: no sign, as many places as the scale says, 8 digits at most. It is the first
+/// `length` of these 16 bytes.
+#[inline]
+fn usual_decimal(length: usize, ahead: &[u8; 16], scale: i8) -> Option<u64> {
+    let places = usize::try_from(scale).ok().filter(|places| (1..=7).contains(places))?;
+    let whole = length.checked_sub(places + 1).filter(|whole| (1..=8 - places).contains(whole))?;
+    digits_around_point(ahead, whole, places)
+}
+
+/// Up to 8 digits without a sign, perhaps with a point between them: as one number, and how many are after the point.
+/// They are the first `length` of these 16 bytes.
+#[inline]
+fn usual_number(length: usize, ahead: &[u8; 16]) -> Option<(u64, usize)> {
+    let (first, _) = ahead.split_first_chunk::<8>()?;
+    // The lowest byte that is zero is the first point.
+    let differs = u64::from_le_bytes(*first) ^ 0x2e2e_2e2e_2e2e_2e2e;
+    let points = differs.wrapping_sub(0x0101_0101_0101_0101) & !differs & 0x8080_8080_8080_8080;
+    let whole = points.trailing_zeros() as usize / 8;
+    if length <= whole {
+        let digits = (1..=8).contains(&length).then(|| digits_ahead(ahead, length))?;
+        return Some((digits?, 0));
+    }
+    let places = length - whole - 1;
+    let is_usual = whole > 0 && places > 0 && whole + places <= 8;
+    Some((is_usual.then(|| digits_around_point(ahead, whole, places))??, places))
 }
 
 /// A decimal of this precision and scale, unscaled.
@@ -320,7 +351,7 @@ pub(crate) fn date_key_of(days: i32) -> i64 {
     }
     let digits =
         [year / 1000, year / 100, year / 10, year, (month / 10).into(), month.into(), (day / 10).into(), day.into()];
-    digits.into_iter().fold(0, |key, digit| key << 8 | digit % 10)
+    digits.into_iter().fold(0, |key, digit| (key << 8) | (digit % 10))
 }
 
 /// The digits of a date as [`date32`] takes it, the first in the highest byte: a number that orders as the dates do.
@@ -479,8 +510,8 @@ mod tests {
                     assert_eq!(decimal128(field, precision, scale), long_decimal(&text, precision, scale), "{shown}");
                 }
                 assert_eq!(int64(field), Int64Type::parse(&shown), "{shown}");
+                assert_eq!(float64(field), Float64Type::parse(&shown), "{shown}");
             }
-            assert_eq!(float64(&text), Float64Type::parse(&shown), "{shown}");
         }
     }
 
@@ -493,9 +524,9 @@ mod tests {
                 "{text}"
             );
         }
-        assert_eq!(float64(b"x"), None);
-        assert_eq!(float64(b""), None);
-        assert!(float64(b"NaN").is_some_and(f64::is_nan));
+        assert_eq!(float64(b"x".as_slice()), None);
+        assert_eq!(float64(b"".as_slice()), None);
+        assert!(float64(b"NaN".as_slice()).is_some_and(f64::is_nan));
     }
 
     #[test]

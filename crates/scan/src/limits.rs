@@ -33,5 +33,11 @@ pub const TOP_K_BYTES: usize = 64 * 1024 * 1024;
 /// The largest page of a Parquet object once it is decompressed, in bytes.
 pub(crate) const PAGE_BYTES: u64 = 1 << 30;
 
+/// The most rows of a row group of Parquet: a bit is kept for each.
+pub(crate) const ROW_GROUP_ROWS: i64 = 1 << 28;
+
+/// The most values of a dictionary in Parquet.
+pub(crate) const DICTIONARY_VALUES: u32 = 1 << 24;
+
 /// The largest footer of a Parquet object, in bytes.
 pub(crate) const FOOTER_BYTES: u64 = 256 * 1024 * 1024;

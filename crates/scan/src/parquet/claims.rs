@@ -9,6 +9,7 @@ use ::parquet::errors::{ParquetError, Result};
 use ::parquet::schema::types::ColumnDescriptor;
 
 use super::thrift::Compact;
+use crate::limits::DICTIONARY_VALUES;
 
 /// The most bytes that the values of one page in a delta encoding of strings may come to.
 const EXPANDED_BYTES: u64 = 256 << 20;
@@ -19,6 +20,9 @@ fn broken(what: &str) -> ParquetError {
 
 /// Checks that a dictionary page has as many values as it says. Gives the length of the longest.
 pub(super) fn check_dictionary(column: &ColumnDescriptor, values: u32, page: &[u8]) -> Result<usize> {
+    if values > DICTIONARY_VALUES {
+        return Err(broken("claims more dictionary values than are read"));
+    }
     let values = values as usize;
     let fits = |width: usize| values.checked_mul(width).is_some_and(|bytes| bytes <= page.len());
     let (fits, longest) = match column.physical_type() {

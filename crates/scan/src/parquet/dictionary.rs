@@ -57,6 +57,10 @@ pub(super) fn look_up(
             }
             Next::Page(page) => page,
         };
+        // Before room is made for as many.
+        if page.is_data_page() && found.len() + page.num_values() as usize > rows {
+            return Err(broken());
+        }
         let (mut rest, valid, values, encoding) = match &page {
             Page::DictionaryPage { .. } => continue,
             Page::DataPage { buf, num_values, encoding, def_level_encoding, .. } => {
@@ -86,9 +90,6 @@ pub(super) fn look_up(
         };
         if !is_dictionary(encoding) {
             return Ok(None);
-        }
-        if found.len() + values > rows {
-            return Err(broken());
         }
         let valid = valid.filter(|valid| valid.count_set_bits() < values);
         let present = valid.as_ref().map_or(values, BooleanBuffer::count_set_bits);

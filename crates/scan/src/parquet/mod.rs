@@ -37,7 +37,7 @@ use futures::FutureExt;
 use pushdown::{Error, ErrorKind, Expr, Result};
 
 use crate::evaluate::Evaluator;
-use crate::limits::{FOOTER_BYTES, PAGE_BYTES};
+use crate::limits::{FOOTER_BYTES, PAGE_BYTES, ROW_GROUP_ROWS};
 use crate::positions::{Extent, joined};
 use crate::top_k::FirstRows;
 use crate::{ObjectReader, ScanCounters, ScanOptions, Spawner};
@@ -190,8 +190,15 @@ impl ParquetScan {
         Ok(RowGroups::new(groups, parts, self.spawner.clone()))
     }
 
-    /// Refuses row groups that are too large: the columns wanted of one are in memory together.
+    /// Refuses row groups that are too large: the columns wanted of one are in memory together. A footer may claim any
+    /// number of rows, and room is made for a bit of each.
     fn check_sizes(&self, metadata: &ParquetMetaData, groups: &[usize]) -> Result<()> {
+        let mut rows = groups.iter().filter_map(|i| metadata.row_groups().get(*i)).map(RowGroupMetaData::num_rows);
+        if let Some(rows) = rows.find(|rows| !(0..=ROW_GROUP_ROWS).contains(rows)) {
+            let location = self.reader.location();
+            let message = format!("{location}: a row group claims {rows} rows, at most {ROW_GROUP_ROWS} are read");
+            return Err(Error::new(ErrorKind::Limit, message).with_code("OverMaxParquetBlockSize"));
+        }
         let bytes = |group: &RowGroupMetaData| u64::try_from(group.total_byte_size()).unwrap_or_default();
         let largest = groups.iter().filter_map(|i| metadata.row_groups().get(*i)).map(bytes).max().unwrap_or_default();
         if largest <= self.row_group_bytes {

@@ -126,3 +126,43 @@ async fn damaged_parquet_is_rows_or_an_error() {
         }
     }
 }
+
+/// A footer may claim any number of rows. Room is made for none of them before that is looked at.
+#[tokio::test]
+async fn rows_that_are_claimed_are_not_made_room_for() {
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..77));
+    let batch = RecordBatch::try_from_iter([("a", numbers)]).expect("a batch");
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), None).expect("a writer");
+    writer.write(&batch).expect("written");
+    let file = writer.into_inner().expect("closed");
+    let (rest, footer) = file.split_at(file.len() - 8);
+    let length = u32::from_le_bytes(*footer.first_chunk().expect("a length")) as usize;
+    let (pages, metadata) = rest.split_at(rest.len() - length);
+    // 77 as it is written, in Thrift's zigzag: the rows of the file, the values of the column, the rows of the group.
+    let places: Vec<usize> =
+        metadata.windows(2).enumerate().filter(|(_, w)| *w == [0x9a, 0x01]).map(|(i, _)| i).collect();
+    assert!(places.len() >= 3, "{places:?}");
+    for claim in [1u64 << 40, 1 << 62] {
+        let mut claimed = Vec::new();
+        let mut from = 0;
+        for place in &places {
+            claimed.extend_from_slice(&metadata[from..*place]);
+            let mut zigzag = claim << 1;
+            while zigzag >= 0x80 {
+                claimed.push(zigzag as u8 | 0x80);
+                zigzag >>= 7;
+            }
+            claimed.push(zigzag as u8);
+            from = place + 2;
+        }
+        claimed.extend_from_slice(&metadata[from..]);
+        let length = (claimed.len() as u32).to_le_bytes();
+        let damaged = [pages, &claimed, &length, b"PAR1"].concat();
+        let all = Fragment::all(Format::Parquet, schema(&[("a", DataType::Int64)]));
+        let predicate = Some(Expr::compare(CompareOp::Gt, Expr::Column(0), Expr::int(7)));
+        for fragment in [Fragment { predicate, ..all.clone() }, all] {
+            let error = outcome(&fragment, &damaged, 1_000).await.expect_err("too many rows");
+            assert!(error.contains("rows, at most"), "{error}");
+        }
+    }
+}

@@ -24,12 +24,14 @@ pub struct World {
     pub bucket: String,
     /// Keeps the server running.
     server: Server,
-    _folder: TempDir,
+    _folder: Option<TempDir>,
 }
 
 pub enum Server {
     Node(Node),
     Process(std::process::Child),
+    /// Somebody else's.
+    Elsewhere,
 }
 
 impl Drop for Server {
@@ -51,12 +53,17 @@ impl World {
         let node = pushdowndb_node::start(config).await.expect("a node");
         let endpoint = node.endpoint().to_string();
         node.create_bucket("data").await.expect("a bucket");
-        Self { endpoint, bucket: "data".to_owned(), server: Server::Node(node), _folder: folder }
+        Self { endpoint, bucket: "data".to_owned(), server: Server::Node(node), _folder: Some(folder) }
     }
 
     /// A server that runs already and has the bucket.
     pub fn around(endpoint: String, server: Server, folder: TempDir) -> Self {
-        Self { endpoint, bucket: "data".to_owned(), server, _folder: folder }
+        Self { endpoint, bucket: "data".to_owned(), server, _folder: Some(folder) }
+    }
+
+    /// Our node, or what stands before it, as somebody else keeps it running.
+    pub fn at(endpoint: String) -> Self {
+        Self { endpoint, bucket: "data".to_owned(), server: Server::Elsewhere, _folder: None }
     }
 
     /// Whether it is our own node, which has the fragment route.
@@ -68,7 +75,7 @@ impl World {
     pub fn scanned_bytes(&self) -> u64 {
         match &self.server {
             Server::Node(node) => node.counters().bytes_scanned,
-            Server::Process(_) => 0,
+            Server::Process(_) | Server::Elsewhere => 0,
         }
     }
 
@@ -131,10 +138,25 @@ impl World {
 /// Rows as text, in the order they came.
 pub type Rows = Vec<Vec<String>>;
 
+/// The rows of a statement on servers that work. None of its scans may have given up what it was planned to push: the rows
+/// would be right all the same, and hide what is wrong with the pushdown.
 pub async fn rows(engine: &Engine, sql: &str) -> pushdown::Result<(Rows, Report)> {
+    let (rows, report) = rows_in_spite(engine, sql).await?;
+    let given_up: Vec<_> = report.usage.strategies.iter().filter(|told| gave_up(told)).collect();
+    assert!(given_up.is_empty(), "{sql}: {given_up:?}");
+    Ok((rows, report))
+}
+
+/// The rows of a statement where a scan may give up its pushdown: the server, the data or an index is no good.
+pub async fn rows_in_spite(engine: &Engine, sql: &str) -> pushdown::Result<(Rows, Report)> {
     let mut result = engine.execute(sql).await?;
     let batches = result.collect().await?;
     Ok((text(&batches), result.report()))
+}
+
+/// Whether a line of the report says that something was planned to be pushed and then was not.
+pub fn gave_up(told: &str) -> bool {
+    ["fell back to GET", "without the index", "is not used"].iter().any(|mark| told.contains(mark))
 }
 
 /// What the statement fails with.

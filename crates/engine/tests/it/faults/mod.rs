@@ -1,0 +1,160 @@
+//! Servers that die, refuse and lie: the rows stay right, or the query fails; never anything between.
+
+mod proxy;
+mod restart;
+mod sweep;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use object_store::ObjectStoreExt;
+use pushdown::ErrorKind;
+
+use crate::world::{World, assert_same, failure, gave_up, rows_in_spite};
+use proxy::{Fault, Kind, Proxy};
+
+/// As many as `pushdown.retries` by default.
+const RETRIES: usize = 3;
+
+/// A proxy that spoils the first `times` answers to requests that push something.
+async fn spoiling(world: &World, fault: Fault, times: usize) -> Proxy {
+    let left = AtomicUsize::new(times);
+    let plan = move |_, kind| {
+        let one_less = || left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        (kind != Kind::Get && one_less().is_ok()).then_some(fault)
+    };
+    Proxy::start(&world.endpoint, plan, || {}).await
+}
+
+async fn table(world: &World) -> usize {
+    let mut csv = String::from("id,text\n");
+    let count = 20_000;
+    for id in 0..count {
+        csv.push_str(&format!("{id},row number {id}\n"));
+    }
+    world.put("t/1.csv", csv).await;
+    count
+}
+
+fn declare(world: &World) -> String {
+    format!(
+        "CREATE EXTERNAL TABLE t (id BIGINT NOT NULL, text VARCHAR NOT NULL) STORED AS CSV LOCATION '{}' \
+         OPTIONS ('format.has_header' 'true', 'backend' 'pushdowndb')",
+        world.url("t/")
+    )
+}
+
+const SQL: &str = "SELECT id FROM t WHERE id % 3 = 1";
+
+/// The rows through a spoiled connection, and what the report says.
+async fn through(level: &str, fault: Fault, times: usize) {
+    let mut world = World::node().await;
+    let count = table(&world).await;
+    let want: Vec<Vec<String>> = (0..count).filter(|id| id % 3 == 1).map(|id| vec![id.to_string()]).collect();
+    let proxy = spoiling(&world, fault, times).await;
+    world.endpoint = proxy.endpoint();
+    let engine = world.engine(level).await;
+    engine.execute(&declare(&world)).await.expect("a table");
+    let what = format!("{fault:?} {times} times at {level}");
+    let (got, report) = rows_in_spite(&engine, SQL).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert_same(&what, &got, &want);
+    assert!(proxy.seen().spoiled > 0, "{what}: the fault was met");
+    let fell_back = report.usage.strategies.iter().any(|told| gave_up(told));
+    let repeated = match fault {
+        Fault::Break { .. } | Fault::End { .. } => times <= RETRIES,
+        Fault::Refuse(status) => status.starts_with("503") && times <= RETRIES,
+        _ => false,
+    };
+    assert_eq!(fell_back, !repeated, "{what}: {:?}", report.usage.strategies);
+    if matches!(fault, Fault::Refuse(status) if !status.starts_with("503")) {
+        let (_, report) = rows_in_spite(&engine, SQL).await.expect("rows");
+        let requests = report.usage.requests;
+        let again = if level == "select" { requests.select } else { requests.fragment };
+        assert_eq!(again, 0, "{what}: an endpoint that refused is not asked again");
+    }
+}
+
+const LEVELS: [&str; 2] = ["select", "fragment"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cut_answer_is_asked_for_again() {
+    for level in LEVELS {
+        for bytes in [1, 300, 20_000] {
+            through(level, Fault::Break { messages: 0, bytes }, 2).await;
+            through(level, Fault::End { messages: 0, bytes }, 2).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_cut_again_and_again_are_read_plainly() {
+    for level in LEVELS {
+        through(level, Fault::Break { messages: 0, bytes: 20_000 }, usize::MAX).await;
+        through(level, Fault::End { messages: 0, bytes: 20_000 }, usize::MAX).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_answer_is_read_plainly() {
+    for level in LEVELS {
+        through(level, Fault::Damage { message: 0, bit: 1001 }, 1).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_refuses_is_read_plainly() {
+    through("select", Fault::Refuse("501 Not Implemented"), usize::MAX).await;
+    for status in ["501 Not Implemented", "405 Method Not Allowed", "404 Not Found"] {
+        through("fragment", Fault::Refuse(status), usize::MAX).await;
+    }
+    for level in LEVELS {
+        through(level, Fault::Refuse("503 Slow Down"), 2).await;
+        through(level, Fault::Refuse("503 Slow Down"), usize::MAX).await;
+    }
+}
+
+/// The first requests are told to slow down; meanwhile the object is replaced.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_replaced_between_tries_is_a_conflict() {
+    for level in LEVELS {
+        let mut world = World::node().await;
+        table(&world).await;
+        let store = world.store();
+        let proxy = spoiling(&world, Fault::Refuse("503 Slow Down"), 3).await;
+        world.endpoint = proxy.endpoint();
+        let engine = world.engine(level).await;
+        engine.execute(&declare(&world)).await.expect("a table");
+        let replace = async {
+            while proxy.seen().spoiled == 0 {
+                tokio::task::yield_now().await;
+            }
+            store.put(&"t/1.csv".into(), "id,text\n1,new\n".into()).await.expect("a PUT");
+        };
+        let (error, ()) = tokio::join!(failure(&engine, SQL), replace);
+        assert_eq!(error.kind(), ErrorKind::Conflict, "{level}: {error}");
+        assert!(error.message().contains("t/1.csv"), "{level}: {error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_released_early_are_never_repeated() {
+    for level in LEVELS {
+        let mut world = World::node().await;
+        table(&world).await;
+        let proxy = spoiling(&world, Fault::Break { messages: 2, bytes: 0 }, usize::MAX).await;
+        world.endpoint = proxy.endpoint();
+        let engine = world.engine_configured(&[("pushdown.level", level), ("pushdown.buffer_bytes", "1")]).await;
+        engine.execute(&declare(&world)).await.expect("a table");
+        let error = failure(&engine, "SELECT id, text FROM t WHERE id >= 0").await;
+        assert!(error.message().contains("after rows of a large split were passed on"), "{level}: {error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_server_is_said_so() {
+    let mut world = World::node().await;
+    world.endpoint = "http://127.0.0.1:1".to_owned();
+    let engine = world.engine_configured(&[("pushdown.retries", "0")]).await;
+    engine.execute(&declare(&world)).await.expect("declared columns need no server");
+    let error = failure(&engine, SQL).await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+}

@@ -3,13 +3,13 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use futures::StreamExt;
 use pushdown::Error;
-use pushdowndb_engine::{ConnectionConfig, Engine, EngineConfig, QueryResult, StatementKind};
+use pushdowndb_engine::{ConnectionConfig, Engine, EngineConfig, QueryContext, QueryResult, StatementKind};
 
 use crate::args::{ConnectionArgs, SqlArgs, StatsFormat};
 use crate::interrupt::Interrupts;
@@ -99,13 +99,14 @@ impl Session {
         let mut bar = QueryBar::new();
         let mut ticks = tokio::time::interval(TICK);
         let engine = Arc::clone(&self.engine);
-        let planned = engine.execute(statement);
+        let context: OnceLock<Arc<QueryContext>> = OnceLock::new();
+        let planned = engine.execute_watched(statement, |started| drop(context.set(started)));
         tokio::pin!(planned);
         let mut result: QueryResult = loop {
             tokio::select! {
                 biased;
                 planned = &mut planned => break planned?,
-                _ = ticks.tick() => bar.tick(None),
+                _ = ticks.tick() => bar.tick(context.get().map(|context| &context.progress).filter(|p| p.bytes().1 > 0)),
             }
         };
 

@@ -67,7 +67,7 @@ impl ObjectTable {
     }
 
     /// Where its objects are.
-    pub(crate) fn backend(&self) -> &Backend {
+    pub(crate) fn backend(&self) -> &Arc<Backend> {
         &self.backend
     }
 

@@ -15,6 +15,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use futures::{Stream, StreamExt};
 use pushdown::{Error, ErrorKind, Result};
 use pushdowndb_cost::{Bill, Meter, PriceBook, Usage};
+use tracing::warn;
 
 use crate::backends::Backends;
 use crate::error::from_datafusion;
@@ -68,6 +69,12 @@ impl QueryContext {
         let listed = Arc::new(list.await?);
         lock(&self.listings).insert(table.to_owned(), Arc::clone(&listed));
         Ok(listed)
+    }
+
+    /// Tells that storage is no longer asked for something of this table.
+    pub(crate) fn fall_back(&self, table: &str, error: &Error) {
+        warn!(%error, "falling back to plain reads");
+        self.meter.strategy(format!("{table}: fell back to GET: {error}"));
     }
 
     /// Fails once the query has used more than the session's caps allow.
@@ -162,6 +169,11 @@ impl Progress {
     pub(crate) fn expect(&self, splits: u64, bytes: u64) {
         self.splits_total.fetch_add(splits, Ordering::Relaxed);
         self.bytes_total.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Some bytes of a split that is not done yet.
+    pub(crate) fn advance(&self, bytes: u64) {
+        self.bytes_done.fetch_add(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn finish(&self, bytes: u64) {

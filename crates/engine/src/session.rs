@@ -151,7 +151,18 @@ impl Engine {
 
     /// Runs one statement. Rows are computed as they are read from the result.
     pub async fn execute(&self, sql: &str) -> Result<QueryResult> {
+        self.execute_watched(sql, |_| ()).await
+    }
+
+    /// The same; `watch` is given what the statement carries before anything is done, to see how far it is. CREATE INDEX
+    /// does all of its work before there is a result.
+    pub async fn execute_watched(
+        &self,
+        sql: &str,
+        watch: impl FnOnce(Arc<QueryContext>) + Send,
+    ) -> Result<QueryResult> {
         let running = self.begin()?;
+        watch(Arc::clone(&running.query));
         if let Some(statement) = index::parse(sql)? {
             let known = if statement.is_about_all() { self.tables().await? } else { vec![] };
             let known = known.into_iter().filter(|table| table.kind != "view");

@@ -141,7 +141,7 @@ impl Shared {
         let status = response.status();
         let headers = response.headers_mut();
         headers.insert(SERVER_HEADER, HeaderValue::from_static(SERVER));
-        headers.insert(FRAGMENT_VERSIONS, HeaderValue::from(pushdown::wire::VERSION));
+        headers.insert(FRAGMENT_VERSIONS, HeaderValue::from_static(pushdown::wire::VERSIONS));
         if let Ok(id) = HeaderValue::from_str(&id) {
             headers.insert(REQUEST_ID, id);
         }

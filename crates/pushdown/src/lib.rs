@@ -15,6 +15,7 @@ mod classify;
 mod error;
 mod expr;
 mod fragment;
+pub mod index;
 mod like;
 pub mod limits;
 mod timestamp;

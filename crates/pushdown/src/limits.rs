@@ -38,6 +38,12 @@ pub const FRAGMENT_REQUEST_BYTES: usize = 32 * 1024 * 1024;
 /// The most splits of one request of the fragment route.
 pub const FRAGMENT_SPLITS: usize = 4096;
 
+/// The most indexes that one request of the fragment route looks something up in, each on another column.
+pub const FRAGMENT_PROBES: usize = 64;
+
+/// The most streams of Arrow messages in one answer of the fragment route, each with other columns as dictionaries.
+pub const FRAGMENT_STREAMS: usize = 64;
+
 /// The most byte ranges of one request of the fragment route.
 pub const FRAGMENT_RANGES: usize = 65_536;
 

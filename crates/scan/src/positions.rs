@@ -100,7 +100,7 @@ impl Positions {
 }
 
 /// The schema with the two columns of a position at its end.
-pub(crate) fn with_positions(schema: &SchemaRef) -> SchemaRef {
+pub fn with_positions(schema: &SchemaRef) -> SchemaRef {
     let position = POSITION_COLUMNS.map(|name| Arc::new(Field::new(name, DataType::Int64, false)));
     Arc::new(Schema::new(schema.fields().iter().cloned().chain(position).collect::<Vec<_>>()))
 }

@@ -2,7 +2,7 @@
 //!
 //! | event | headers | payload |
 //! | --- | --- | --- |
-//! | `Batch` | `split` | a piece of the Arrow IPC messages of one batch; the pieces of a batch follow each other |
+//! | `Batch` | `split`, `dictionaries` | a piece of the Arrow IPC messages of one batch; the pieces of a batch follow each other |
 //! | `SplitEnd` | `split` | [`SplitStats`]: all rows of the split have been sent |
 //! | `SplitFailed` | `split` | [`Failure`]: no more comes of the split; others may be complete |
 //! | `Range` | `range` | the next bytes of this range |
@@ -25,6 +25,8 @@ pub enum RouteEvent {
     Batch {
         /// Its place among the splits of the request.
         split: u32,
+        /// Which of its columns are dictionaries, a bit each. Batches of the same columns are one stream of messages.
+        dictionaries: u32,
         /// Arrow IPC messages, cut anywhere: dictionaries and a record batch, without the schema, which both sides know.
         bytes: Bytes,
     },
@@ -64,7 +66,12 @@ impl RouteEvent {
     pub fn to_bytes(&self) -> Result<Bytes> {
         let empty = Bytes::new;
         match self {
-            Self::Batch { split, bytes } => messages::event("Batch", &[("split", *split)], bytes.clone()),
+            Self::Batch { split, dictionaries: 0, bytes } => {
+                messages::event("Batch", &[("split", *split)], bytes.clone())
+            }
+            Self::Batch { split, dictionaries, bytes } => {
+                messages::event("Batch", &[("split", *split), ("dictionaries", *dictionaries)], bytes.clone())
+            }
             Self::SplitEnd { split, stats } => {
                 messages::event("SplitEnd", &[("split", *split)], stats.to_bytes().into())
             }
@@ -114,7 +121,11 @@ fn event(message: &Message) -> Result<RouteEvent> {
     let number = |name| messages::number(message, name).ok_or_else(|| corrupt(&format!("an event lacks its {name}")));
     let payload = message.payload();
     Ok(match messages::text(message, ":event-type") {
-        Some("Batch") => RouteEvent::Batch { split: number("split")?, bytes: payload.clone() },
+        Some("Batch") => {
+            // Left out where there are none.
+            let dictionaries = messages::number(message, "dictionaries").unwrap_or(0);
+            RouteEvent::Batch { split: number("split")?, dictionaries, bytes: payload.clone() }
+        }
         Some("SplitEnd") => RouteEvent::SplitEnd { split: number("split")?, stats: SplitStats::from_bytes(payload)? },
         Some("SplitFailed") => {
             RouteEvent::SplitFailed { split: number("split")?, failure: Failure::from_bytes(payload)? }
@@ -138,8 +149,12 @@ mod tests {
         let failure = || Failure { kind: ErrorKind::Conflict, message: "k: changed".into() };
         vec![
             RouteEvent::Cont,
-            RouteEvent::Batch { split: 0, bytes: Bytes::from_static(b"abc") },
-            RouteEvent::SplitEnd { split: 7, stats: SplitStats { rows: 3, bytes_scanned: 9 } },
+            RouteEvent::Batch { split: 0, dictionaries: 0, bytes: Bytes::from_static(b"abc") },
+            RouteEvent::Batch { split: 3, dictionaries: 5, bytes: Bytes::from_static(b"de") },
+            RouteEvent::SplitEnd {
+                split: 7,
+                stats: SplitStats { rows: 3, bytes_scanned: 9, index_code: 1, places: 4 },
+            },
             RouteEvent::SplitFailed { split: 4095, failure: failure() },
             RouteEvent::Range { range: 1, bytes: Bytes::from(vec![7; 1 << 20]) },
             RouteEvent::Stats(RouteStats { cpu_ns: 5, ..RouteStats::default() }),
@@ -172,7 +187,7 @@ mod tests {
     #[test]
     fn what_is_cut_or_damaged_is_no_answer() {
         let bytes: Vec<u8> =
-            [&RouteEvent::Cont, &events()[2], &RouteEvent::End].iter().flat_map(|e| e.to_bytes().unwrap()).collect();
+            [&RouteEvent::Cont, &events()[3], &RouteEvent::End].iter().flat_map(|e| e.to_bytes().unwrap()).collect();
         for end in 0..bytes.len() {
             assert_eq!(decode(&bytes[..end], 64).unwrap_err().kind(), ErrorKind::Unavailable, "cut at {end}");
         }

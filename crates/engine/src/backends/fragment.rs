@@ -3,25 +3,19 @@
 //! An endpoint that refuses the route is not asked again: it is then one with S3 Select, or plain.
 
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use arrow::array::RecordBatch;
-use arrow::buffer::Buffer;
-use arrow::datatypes::SchemaRef;
-use arrow_ipc::reader::StreamDecoder;
-use arrow_ipc::writer::StreamEncoder;
 use bytes::Bytes;
+use futures::{Stream, stream};
 use http::{StatusCode, header};
-use pushdown::wire::{Failure, FragmentRequest, QUERY, RangesRequest, Request, RouteStats};
+use pushdown::wire::{Failure, FragmentRequest, QUERY, RangesRequest, Request, RouteStats, SplitStats};
 use pushdown::{Error, ErrorKind, Result, Split};
-use pushdowndb_scan::output_schema;
+use pushdowndb_scan::{output_schema, with_positions};
 use pushdowndb_select::{RouteDecoder, RouteEvent};
 
+use super::batches::BatchStreams;
 use super::http::Meters;
 use super::post::{Answer, Poster, Refused};
-
-/// The most bytes of an answer that make no batch yet.
-const BATCH_BYTES: usize = 512 * 1024 * 1024;
 
 /// The fragment route at one bucket.
 #[derive(Clone, Debug)]
@@ -35,8 +29,9 @@ impl FragmentClient {
     /// Sends a fragment and returns once the node has begun to answer. `location` is for messages.
     pub(crate) async fn run(&self, request: FragmentRequest, location: &str) -> Result<Fragments> {
         let schema = output_schema(&request.fragment)?;
+        let schema = if request.positions { with_positions(&schema) } else { schema };
         let events = self.send(Request::Fragment(Box::new(request)), location).await?;
-        Ok(Fragments { events, batches: BatchDecoder::new(schema)?, meters: self.meters.clone() })
+        Ok(Fragments { events, batches: BatchStreams::new(schema), meters: self.meters.clone() })
     }
 
     /// The bytes of these ranges of an object, in their order, by as few requests as take them.
@@ -151,7 +146,7 @@ impl Events {
 /// The answer to a fragment, as it arrives.
 pub(crate) struct Fragments {
     events: Events,
-    batches: BatchDecoder,
+    batches: BatchStreams,
     meters: Meters,
 }
 
@@ -159,8 +154,8 @@ pub(crate) struct Fragments {
 pub(crate) enum SplitPiece {
     /// Some rows of it.
     Batch(usize, RecordBatch),
-    /// There were so many, and all have come.
-    End(usize, u64),
+    /// All of its rows have come.
+    End(usize, SplitStats),
     /// No more rows come of it.
     Failed(usize, Error),
 }
@@ -171,13 +166,14 @@ impl Fragments {
         let location = |error: Error, events: &Events| error.context(&events.answer.location);
         while let Some(event) = self.events.next().await? {
             match event {
-                RouteEvent::Batch { split, bytes } => {
-                    let batch = self.batches.feed(bytes).map_err(|error| location(error, &self.events))?;
+                RouteEvent::Batch { split, dictionaries, bytes } => {
+                    let batch =
+                        self.batches.feed(dictionaries, &bytes).map_err(|error| location(error, &self.events))?;
                     if let Some(batch) = batch {
                         return Ok(Some(SplitPiece::Batch(split as usize, batch)));
                     }
                 }
-                RouteEvent::SplitEnd { split, stats } => return Ok(Some(SplitPiece::End(split as usize, stats.rows))),
+                RouteEvent::SplitEnd { split, stats } => return Ok(Some(SplitPiece::End(split as usize, stats))),
                 RouteEvent::SplitFailed { split, failure } => {
                     return Ok(Some(SplitPiece::Failed(split as usize, refusal(failure))));
                 }
@@ -192,58 +188,24 @@ impl Fragments {
         }
         Ok(None)
     }
-}
 
-/// Takes batches out of the Arrow messages of an answer.
-struct BatchDecoder {
-    decoder: StreamDecoder,
-    schema: SchemaRef,
-    /// Bytes fed since the last batch.
-    waiting: usize,
-}
-
-impl BatchDecoder {
-    /// For batches of this schema, which is not sent.
-    fn new(schema: SchemaRef) -> Result<Self> {
-        let internal = |error| Error::internal("a schema that cannot be sent").with_source(error);
-        let mut decoder = StreamDecoder::new();
-        let empty = RecordBatch::new_empty(SchemaRef::clone(&schema));
-        let mut encoder = StreamEncoder::try_new(&schema).map_err(internal)?;
-        for mut buffer in encoder.encode(&empty).map_err(internal)? {
-            while !buffer.is_empty() {
-                decoder.decode(&mut buffer).map_err(internal)?;
+    /// The rows of a request for one split, as they come; an error at the end if they are not all of them.
+    pub(crate) fn only_split(self) -> impl Stream<Item = Result<RecordBatch>> + Send {
+        let corrupt = |what: &str| Error::new(ErrorKind::Corrupt, format!("the answer of storage: {what}"));
+        stream::try_unfold((self, 0), move |(mut answer, rows)| async move {
+            match answer.next().await? {
+                Some(SplitPiece::Batch(0, batch)) => {
+                    let rows = rows + batch.num_rows() as u64;
+                    Ok(Some((batch, (answer, rows))))
+                }
+                Some(SplitPiece::End(0, stats)) if stats.rows == rows => match answer.next().await? {
+                    None => Ok(None),
+                    Some(_) => Err(corrupt("it goes on about a split that has ended")),
+                },
+                Some(SplitPiece::Failed(0, error)) => Err(error),
+                Some(_) => Err(corrupt("rows of a split are missing")),
+                None => Err(corrupt("it ended before its splits")),
             }
-        }
-        Ok(Self { decoder, schema, waiting: 0 })
-    }
-
-    /// Takes the next bytes, which complete at most one batch.
-    fn feed(&mut self, bytes: Bytes) -> Result<Option<RecordBatch>> {
-        let corrupt = |what: String| Error::new(ErrorKind::Corrupt, format!("the answer of storage: {what}"));
-        self.waiting += bytes.len();
-        if self.waiting > BATCH_BYTES {
-            return Err(corrupt(format!("a batch has more than {BATCH_BYTES} bytes")));
-        }
-        let mut buffer = Buffer::from(bytes);
-        let mut batch = None;
-        while !buffer.is_empty() {
-            // Checksums hold, but a node may be broken in other ways, and Arrow asserts more than it reports.
-            let decoded = catch_unwind(AssertUnwindSafe(|| self.decoder.decode(&mut buffer)));
-            let decoded = decoded.map_err(|_| corrupt("a batch contradicts itself".to_owned()))?;
-            match decoded.map_err(|error| corrupt(error.to_string()))? {
-                // The decoder gives the batch without a body that brought the schema only with the bytes after it.
-                Some(next) if next.num_rows() == 0 => {}
-                Some(_) if batch.is_some() => return Err(corrupt("two batches in one frame".to_owned())),
-                Some(next) => batch = Some(next),
-                None => {}
-            }
-        }
-        if let Some(batch) = &batch {
-            self.waiting = 0;
-            if batch.num_columns() != self.schema.fields().len() {
-                return Err(corrupt("a batch has too many columns".to_owned()));
-            }
-        }
-        Ok(batch)
+        })
     }
 }

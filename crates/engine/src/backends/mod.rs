@@ -1,5 +1,6 @@
 //! The stores a query reads: how to reach them, who is allowed in, what they can do.
 
+mod batches;
 mod bucket;
 mod credentials;
 mod fragment;

@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::{SortOptions, cast, filter_record_batch, is_not_null};
@@ -25,12 +25,15 @@ use futures::{FutureExt, StreamExt, TryStreamExt};
 use object_store::buffered::BufWriter;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
-use pushdown::{Error, Expr, Fragment, NamedExpr, Output, Result};
-use pushdowndb_scan::{ScanCounters, ScanOptions, scan_with_positions};
+use pushdown::index::{COLUMNS, schema};
+use pushdown::wire::{Encoding, FragmentRequest, INDEX_VERSION, Lookups};
+use pushdown::{Error, ErrorKind, Expr, Format, Fragment, Level, NamedExpr, Output, Result, Split};
+use pushdowndb_scan::{ScanOptions, scan_with_positions};
 use tokio::io::AsyncWriteExt;
 
+use super::home::{Home, path};
 use super::manifest::{IndexedObject, Manifest, Part, VERSION};
-use super::{COLUMNS, VALUE_BYTES, check_format, find, meaning, schema};
+use super::{VALUE_BYTES, check_format, find, meaning};
 use crate::backends::query_meters;
 use crate::error::{from_datafusion, from_object_store, to_datafusion};
 use crate::provider::ObjectTable;
@@ -52,7 +55,7 @@ const BOUND_BYTES: usize = 64;
 /// Index objects are written in pieces of this many bytes.
 const WRITE_BYTES: usize = 8 * 1024 * 1024;
 
-/// Writes the index `name` on a column of the table's objects.
+/// Writes the index `name` on a column of the table's objects to its home.
 pub(super) async fn build(
     query: &Arc<QueryContext>,
     context: &Arc<TaskContext>,
@@ -60,6 +63,7 @@ pub(super) async fn build(
     listing: &Listing,
     name: &str,
     column: usize,
+    home: &Home,
 ) -> Result<()> {
     let definition = table.definition();
     let column_name = definition.file_schema.field(column).name();
@@ -72,8 +76,8 @@ pub(super) async fn build(
         context,
         table,
         column,
-        store: table.backend().store(&query_meters(&query.meter))?,
-        folder: find::folder(&listing.private, name, column_name)?,
+        store: home.backend.store(&query_meters(&query.meter))?,
+        folder: home.of_index(name, column_name)?,
         run: format!("{since:x}"),
         parts: (PARTS / listing.objects.len().max(1)).max(FEWEST_PARTS),
         written: Mutex::default(),
@@ -127,12 +131,35 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Writes the index of one object.
+    /// Writes the index of one object, from what the node sends of it, or from plain reads where that fails.
     async fn object(&self, number: usize, object: &DataObject) -> Result<IndexedObject> {
+        if self.by_node()? {
+            match self.object_by(true, number, object).await {
+                Err(error) if self.is_mended_by_reading(&error) => {
+                    self.query.fall_back(&self.table.backend().address(&object.path), &error);
+                }
+                done => return done,
+            }
+        }
+        self.object_by(false, number, object).await
+    }
+
+    /// Whether storage sends the values with their places, instead of whole objects.
+    fn by_node(&self) -> Result<bool> {
+        let capability = self.table.backend().capability(self.table.definition().backend);
+        let level = self.query.options.level_cap()?.unwrap_or(Level::Fragment);
+        Ok(level == Level::Fragment && capability.fragment.is_some_and(|version| version >= INDEX_VERSION))
+    }
+
+    fn is_mended_by_reading(&self, error: &Error) -> bool {
+        !matches!(error.kind(), ErrorKind::Limit | ErrorKind::Cancelled | ErrorKind::Conflict | ErrorKind::Denied)
+    }
+
+    async fn object_by(&self, node: bool, number: usize, object: &DataObject) -> Result<IndexedObject> {
         let file = format!("{number:05}-{}.csv", self.run);
-        let path = find::path(&format!("{}/{file}", self.folder))?;
+        let path = path(&format!("{}/{file}", self.folder))?;
         let address = self.table.backend().address(&object.path);
-        let mut entries = self.sorted(object)?;
+        let mut entries = self.sorted(node, object).await?;
         let mut writer = BufWriter::with_capacity(Arc::clone(&self.store), path.clone(), WRITE_BYTES);
         self.written.lock().unwrap_or_else(PoisonError::into_inner).push(path);
         let mut encoder = Encoder::default();
@@ -150,7 +177,8 @@ impl Builder<'_> {
                     .with_source(error)
             }
         })?;
-        self.query.progress.finish(object.size);
+        let in_steps = self.table.definition().format_of(object) != Format::Parquet;
+        self.query.progress.finish(if in_steps { 0 } else { object.size });
         let parts = at_most(self.parts, encoder.parts);
         Ok(IndexedObject {
             path: object.path.to_string(),
@@ -164,9 +192,8 @@ impl Builder<'_> {
     }
 
     /// The values of an object and their places, sorted.
-    fn sorted(&self, object: &DataObject) -> Result<SendableRecordBatchStream> {
+    async fn sorted(&self, by_node: bool, object: &DataObject) -> Result<SendableRecordBatchStream> {
         let definition = self.table.definition();
-        let reader = self.table.backend().reader(object, &query_meters(&self.query.meter), &self.query.options)?;
         let [value, ..] = COLUMNS;
         let fragment = Fragment {
             output: Output::Rows(vec![NamedExpr { expr: Expr::Column(self.column), name: value.to_owned() }]),
@@ -174,10 +201,20 @@ impl Builder<'_> {
         };
         let fragment = object.columns.as_ref().map_or(fragment.clone(), |columns| columns.adapt(&fragment));
         let schema = schema(definition.file_schema.field(self.column).data_type());
-        let counters = Arc::new(ScanCounters::default());
-        let rows = scan_with_positions(Arc::new(fragment), reader, ScanOptions::default(), counters)?;
+        let rows = if by_node { self.sent(fragment, object).await? } else { self.read(fragment, object)? };
         let target = Arc::clone(&schema);
-        let entries = rows.map(move |batch| without_nulls(&batch?, &target));
+        // How far the scan is, by the places of text; of Parquet these are rows.
+        let (query, mut reached) = (Arc::clone(self.query), 0);
+        let by_bytes = definition.format_of(object) != Format::Parquet;
+        let entries = rows.map(move |batch| {
+            let batch = batch?;
+            let last = batch.column(2).as_primitive::<Int64Type>().values().last();
+            if let Some(last) = last.and_then(|last| u64::try_from(*last).ok()).filter(|_| by_bytes) {
+                query.progress.advance(last.saturating_sub(reached));
+                reached = last;
+            }
+            without_nulls(&batch, &target)
+        });
         let source = Entries { schema: Arc::clone(&schema), rows: Mutex::new(Some(entries.boxed())) };
         let source = StreamingTableExec::try_new(Arc::clone(&schema), vec![Arc::new(source)], None, [], false, None);
         let source = Arc::new(source.map_err(from_datafusion)?);
@@ -188,6 +225,34 @@ impl Builder<'_> {
         let order = LexOrdering::new([ascending(0), ascending(1)])
             .ok_or_else(|| Error::internal("an index without an order"))?;
         SortExec::new(order, source).execute(0, Arc::clone(self.context)).map_err(from_datafusion)
+    }
+}
+
+impl Builder<'_> {
+    /// The values and their places, from plain reads.
+    fn read(&self, fragment: Fragment, object: &DataObject) -> Result<BoxStream<'static, Result<RecordBatch>>> {
+        let reader = self.table.backend().reader(object, &query_meters(&self.query.meter), &self.query.options)?;
+        scan_with_positions(Arc::new(fragment), reader, ScanOptions::default(), Arc::default())
+    }
+
+    /// The same, from the node (`docs/decisions/0010-indexes-are-sorted-by-the-engine.md`).
+    async fn sent(&self, fragment: Fragment, object: &DataObject) -> Result<BoxStream<'static, Result<RecordBatch>>> {
+        let backend = self.table.backend();
+        let client = backend.fragment_client(&query_meters(&self.query.meter), &self.query.options)?;
+        let split =
+            Split { key: object.path.as_ref().into(), etag: object.etag.clone(), size: object.size, range: None };
+        let request = FragmentRequest {
+            fragment,
+            splits: vec![split],
+            deadline: Duration::from_secs(self.query.options.query_timeout_s),
+            encoding: Encoding::Lz4,
+            partial_group_bytes: None,
+            lookups: Lookups::default(),
+            positions: true,
+            dictionaries: true,
+        };
+        let answer = client.run(request, &backend.address(&object.path)).await?;
+        Ok(answer.only_split().boxed())
     }
 }
 

@@ -1,16 +1,17 @@
-//! Finding a table's indexes: in the listing that its objects come from, or by one more of our own folder.
+//! Finding a table's indexes: in the listing that its objects come from, or by one more of our own folder, and of each
+//! other location.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use datafusion::logical_expr::Expr as LogicalExpr;
-use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt};
 use pushdown::{Error, ErrorKind, Result};
 
+use super::home::{Home, IndexFile, files, path};
 use super::manifest::{Directory, MANIFEST_BYTES};
-use super::{INDEX_FOLDER, decode, encode, meaning};
+use super::meaning;
 use crate::backends::{Backend, query_meters};
 use crate::error::from_object_store;
 use crate::query::QueryContext;
@@ -29,6 +30,8 @@ pub(crate) struct TableIndex {
     pub(crate) directory: Arc<Directory>,
     /// The index objects, by their names in the manifest.
     pub(crate) files: Arc<HashMap<String, ObjectMeta>>,
+    /// Where they are.
+    pub(crate) home: Arc<Home>,
 }
 
 /// An index as it lies in storage.
@@ -37,15 +40,13 @@ pub(crate) struct StoredIndex {
     pub(crate) name: String,
     /// The indexed column, by name.
     pub(crate) column: String,
+    pub(crate) home: Arc<Home>,
     /// `None` if its building broke off, or goes on.
     pub(crate) manifest: Option<Path>,
     version: Option<(String, u64)>,
     pub(crate) files: HashMap<String, ObjectMeta>,
-}
-
-/// Where the files of an index are.
-pub(super) fn folder(private: &PrivateFolder, name: &str, column: &str) -> Result<Path> {
-    path(&format!("{}/{INDEX_FOLDER}/{}/{}", private.path, encode(name), encode(column)))
+    /// What says where it is.
+    pub(super) pointers: Vec<(Arc<Home>, Path)>,
 }
 
 /// Where the manifest of an index is.
@@ -53,15 +54,11 @@ pub(super) fn manifest_path(folder: &Path) -> Result<Path> {
     path(&format!("{folder}/{MANIFEST}"))
 }
 
-pub(super) fn path(text: &str) -> Result<Path> {
-    Path::parse(text).map_err(|e| Error::internal(format!("'{text}' is no path of objects")).with_source(e))
-}
-
 /// The indexes whose columns the filters speak of, if the session uses any. What is wrong with an index is told in the
 /// query's report and costs nothing but the index.
 pub(crate) async fn find(
     query: &QueryContext,
-    backend: &Backend,
+    backend: &Arc<Backend>,
     table: &TableDefinition,
     private: &PrivateFolder,
     filters: &[LogicalExpr],
@@ -76,9 +73,7 @@ pub(crate) async fn find(
     if named.is_empty() {
         return Ok(vec![]);
     }
-    let not_used = |what: &str, error: &Error| {
-        query.meter.strategy(format!("{}: {what} is not used: {error}", table.location));
-    };
+    let not_used = |what: &str, error: &Error| not_used(query, table, what, error);
     let all = match stored(query, backend, table, private).await {
         Ok(all) => all,
         Err(error) => {
@@ -88,7 +83,7 @@ pub(crate) async fn find(
     };
     let mut usable = Vec::new();
     for index in all.into_iter().filter(|index| index.manifest.is_some() && named.contains(index.column.as_str())) {
-        match index.open(query, backend, table).await {
+        match index.open(query, table).await {
             Ok(index) => usable.push(index),
             Err(error) => not_used(&format!("the index {}", index.name), &error),
         }
@@ -96,59 +91,54 @@ pub(crate) async fn find(
     Ok(usable)
 }
 
-/// All indexes of a table, by name.
+/// All indexes of a table, by name. One of the same name and column beside the table and elsewhere are two.
 pub(super) async fn stored(
     query: &QueryContext,
-    backend: &Backend,
+    backend: &Arc<Backend>,
     table: &TableDefinition,
     private: &PrivateFolder,
 ) -> Result<Vec<StoredIndex>> {
-    let listed;
-    let objects = match &private.objects {
-        Some(objects) => objects,
-        None if table.location.store().as_str().starts_with("http") => return Ok(vec![]),
-        None => {
-            let store = backend.store(&query_meters(&query.meter))?;
-            let folder = path(&format!("{}/{INDEX_FOLDER}", private.path))?;
-            listed = match store.list(Some(&folder)).try_collect::<Vec<_>>().await {
-                Ok(listed) => listed,
-                Err(object_store::Error::NotFound { .. }) => vec![],
-                Err(error) => return Err(from_object_store(error).context(&folder)),
-            };
-            &listed
+    let mut all: BTreeMap<(String, String, String), StoredIndex> = BTreeMap::new();
+    let mut pointers: BTreeMap<(String, String), Vec<(Arc<Home>, Path)>> = BTreeMap::new();
+    for file in files(query, backend, table, private, |what, error| not_used(query, table, what, error)).await? {
+        let IndexFile { home, index: name, column, name: file_name, meta } = &file;
+        if file.points_to().is_some() {
+            let of_index = pointers.entry((name.clone(), column.clone())).or_default();
+            of_index.push((Arc::clone(home), meta.location.clone()));
+            continue;
         }
-    };
-    let mut all: BTreeMap<(String, String), StoredIndex> = BTreeMap::new();
-    for object in objects {
-        let Some(below) = object.location.as_ref().strip_prefix(private.path.as_ref()) else { continue };
-        let segments: Vec<&str> = below.split('/').filter(|segment| !segment.is_empty()).collect();
-        let [INDEX_FOLDER, name, column, file] = segments.as_slice() else { continue };
-        let (Some(name), Some(column)) = (decode(name), decode(column)) else { continue };
-        let index = all.entry((name.clone(), column.clone())).or_insert_with(|| StoredIndex {
-            name,
-            column,
+        let place = (name.clone(), column.clone(), home.address());
+        let index = all.entry(place).or_insert_with(|| StoredIndex {
+            name: name.clone(),
+            column: column.clone(),
+            home: Arc::clone(home),
             manifest: None,
             version: None,
             files: HashMap::new(),
+            pointers: vec![],
         });
-        if *file == MANIFEST {
-            index.manifest = Some(object.location.clone());
-            index.version = object.e_tag.clone().map(|etag| (etag, object.size));
+        if file_name == MANIFEST {
+            index.manifest = Some(meta.location.clone());
+            index.version = meta.e_tag.clone().map(|etag| (etag, meta.size));
         } else {
-            index.files.insert((*file).to_owned(), object.clone());
+            index.files.insert(file_name.clone(), meta.clone());
         }
+    }
+    for index in all.values_mut() {
+        let of_index = pointers.get(&(index.name.clone(), index.column.clone()));
+        index.pointers = of_index.cloned().unwrap_or_default();
     }
     Ok(all.into_values().collect())
 }
 
+fn not_used(query: &QueryContext, table: &TableDefinition, what: &str, error: &Error) {
+    query.meter.strategy(format!("{}: {what} is not used: {error}", table.location));
+}
+
 impl StoredIndex {
     /// What it says of itself.
-    pub(crate) async fn directory(
-        &self,
-        query: &QueryContext,
-        backend: &Backend,
-        table: &TableDefinition,
-    ) -> Result<Arc<Directory>> {
+    pub(crate) async fn directory(&self, query: &QueryContext, table: &TableDefinition) -> Result<Arc<Directory>> {
+        let backend = &self.home.backend;
         let (Some(path), Some((etag, size))) = (&self.manifest, &self.version) else {
             return Err(Error::new(ErrorKind::NotFound, "it is not complete: drop it and create it again"));
         };
@@ -177,13 +167,14 @@ impl StoredIndex {
         Ok(directory)
     }
 
-    async fn open(&self, query: &QueryContext, backend: &Backend, table: &TableDefinition) -> Result<TableIndex> {
-        let directory = self.directory(query, backend, table).await?;
+    async fn open(&self, query: &QueryContext, table: &TableDefinition) -> Result<TableIndex> {
+        let directory = self.directory(query, table).await?;
         Ok(TableIndex {
             name: self.name.clone(),
             column: super::column(table, &self.column)?,
             directory,
             files: Arc::new(self.files.clone()),
+            home: Arc::clone(&self.home),
         })
     }
 }

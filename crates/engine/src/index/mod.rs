@@ -5,8 +5,7 @@
 //! t/_pushdowndb/indexes/by_day/l_shipdate/00000-18a9c3.csv    the index of one data object
 //! ```
 //!
-//! An index object is CSV that every S3 Select server reads: a header, then one record for each value that is not NULL,
-//! sorted by value and then by place. The manifest holds, for each data object, its ETag and size when it was indexed,
+//! An index object ([`pushdown::index`]) is CSV that every S3 Select server reads, sorted by value. The manifest holds, for each data object, its ETag and size when it was indexed,
 //! and where the parts of its index begin, with the least and greatest value of each: a look-up reads only the parts
 //! that can hold what it looks for.
 //!
@@ -19,17 +18,17 @@
 //! build       scan with positions -> sort -> index objects -> manifest
 //! manifest    what is written last, and read first
 //! find        the indexes of a table that a query's filters speak of
+//! home        where they are
 //! ```
 
 mod build;
 mod find;
+mod home;
 mod manifest;
 mod statement;
 
-use std::sync::Arc;
-
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use pushdown::{Compression, CsvOptions, Error, Format, NullRule, Result};
+use arrow::datatypes::DataType;
+use pushdown::{Compression, CsvOptions, Error, Format, Result};
 use pushdowndb_scan::sql_type;
 
 use crate::table::TableDefinition;
@@ -41,24 +40,8 @@ pub(crate) use statement::parse;
 /// Below [`crate::table::PRIVATE_FOLDER`].
 pub(crate) const INDEX_FOLDER: &str = "indexes";
 
-/// The columns of an index object, as its header names them.
-pub(crate) const COLUMNS: [&str; 3] = ["value", "first_byte_offset", "last_byte_offset"];
-
 /// The longest value that is indexed, in bytes: an index of longer ones would not be much smaller than the table.
 const VALUE_BYTES: usize = 64 * 1024;
-
-/// How every index object is written. No value in it is NULL, and none holds a line end, so that it can be read in
-/// ranges.
-pub(crate) fn format() -> Format {
-    Format::Csv(CsvOptions { null: NullRule::Never, ..CsvOptions::default() })
-}
-
-/// The columns of an index on a column of this type.
-pub(crate) fn schema(value: &DataType) -> SchemaRef {
-    let [name, first, last] = COLUMNS;
-    let offset = |name| Field::new(name, DataType::Int64, false);
-    Arc::new(Schema::new(vec![Field::new(name, value.clone(), false), offset(first), offset(last)]))
-}
 
 /// The place of a column that can be indexed.
 fn column(table: &TableDefinition, name: &str) -> Result<usize> {

@@ -1,7 +1,7 @@
 //! `CREATE INDEX`, `DROP INDEX` and `SHOW INDEXES`: reading them, and doing what they say.
 //!
 //! ```sql
-//! CREATE INDEX [IF NOT EXISTS] [name] ON table (column)
+//! CREATE INDEX [IF NOT EXISTS] [name] ON table (column) [WITH (location = 's3://…')]
 //! DROP INDEX [IF EXISTS] name [ON table]
 //! SHOW INDEXES [FROM table]
 //! ```
@@ -22,10 +22,12 @@ use pushdown::{Error, ErrorKind, Result};
 
 use super::build::build;
 use super::find::{StoredIndex, stored};
+use super::home::Home;
 use crate::backends::query_meters;
 use crate::error::{from_datafusion, from_object_store};
 use crate::provider::ObjectTable;
 use crate::query::QueryContext;
+use crate::table::Listing;
 
 /// The longest name of an index, in bytes.
 const NAME_BYTES: usize = 128;
@@ -36,9 +38,22 @@ const CONCURRENCY: usize = 16;
 /// A statement about indexes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum IndexStatement {
-    Create { name: Option<String>, table: TableReference, column: String, if_not_exists: bool },
-    Drop { name: String, table: Option<TableReference>, if_exists: bool },
-    Show { table: Option<TableReference> },
+    Create {
+        name: Option<String>,
+        table: TableReference,
+        column: String,
+        if_not_exists: bool,
+        /// Where its objects go, if not beside the table's.
+        location: Option<String>,
+    },
+    Drop {
+        name: String,
+        table: Option<TableReference>,
+        if_exists: bool,
+    },
+    Show {
+        table: Option<TableReference>,
+    },
 }
 
 /// Reads a statement, if it is one about indexes.
@@ -118,7 +133,7 @@ impl Words {
     fn expected(&self, what: &str) -> Error {
         let found = self.tokens.get(self.at).map_or("the end".to_owned(), |token| format!("'{token}'"));
         Error::invalid(format!(
-            "expected {what}, found {found}; write CREATE INDEX [IF NOT EXISTS] [name] ON table (column), \
+            "expected {what}, found {found}; write CREATE INDEX [IF NOT EXISTS] [name] ON table (column) [WITH (location = '…')], \
              DROP INDEX [IF EXISTS] name [ON table] or SHOW INDEXES [FROM table]"
         ))
     }
@@ -155,8 +170,24 @@ impl Words {
         if !self.takes_mark(&Token::RParen) {
             return Err(self.expected("one column, without an order or expression, and ')'"));
         }
+        let location = if self.takes(&["WITH"]) { Some(self.location()?) } else { None };
         self.end()?;
-        Ok(IndexStatement::Create { name, table, column, if_not_exists })
+        Ok(IndexStatement::Create { name, table, column, if_not_exists, location })
+    }
+
+    /// The options of an index, of which there is one.
+    fn location(&mut self) -> Result<String> {
+        if !self.takes_mark(&Token::LParen) || !self.takes(&["LOCATION"]) || !self.takes_mark(&Token::Eq) {
+            return Err(self.expected("(location = '…')"));
+        }
+        let Some(Token::SingleQuotedString(location)) = self.tokens.get(self.at).cloned() else {
+            return Err(self.expected("a location in quotes"));
+        };
+        self.at += 1;
+        match self.takes_mark(&Token::RParen) {
+            true => Ok(location),
+            false => Err(self.expected("')'")),
+        }
     }
 
     fn drop_index(&mut self) -> Result<IndexStatement> {
@@ -193,8 +224,8 @@ impl IndexStatement {
     ) -> Result<Option<RecordBatch>> {
         let tables = Tables { query, context };
         match self {
-            Self::Create { name, table, column, if_not_exists } => {
-                tables.create(name, table, &column, if_not_exists).boxed().await?;
+            create @ Self::Create { .. } => {
+                tables.create(create).boxed().await?;
                 Ok(None)
             }
             Self::Drop { name, table, if_exists } => {
@@ -223,13 +254,11 @@ impl Tables<'_> {
         table.ok_or_else(|| Error::unsupported(format!("{name} has no objects of its own, and only those are indexed")))
     }
 
-    async fn create(
-        &self,
-        name: Option<String>,
-        table: TableReference,
-        column: &str,
-        if_not_exists: bool,
-    ) -> Result<()> {
+    async fn create(&self, statement: IndexStatement) -> Result<()> {
+        let IndexStatement::Create { name, table, column, if_not_exists, location } = statement else {
+            return Err(Error::internal("another statement than CREATE INDEX"));
+        };
+        let column = &column;
         let found = self.the_table(&table).await?;
         let name = name.unwrap_or_else(|| format!("{column}_index"));
         let place = super::column(found.definition(), column).map_err(|error| error.context(&table))?;
@@ -247,13 +276,36 @@ impl Tables<'_> {
             };
         }
         let context: Arc<TaskContext> = self.context.task_ctx();
-        build(self.query, &context, &found, &listing, &name, place).await.map_err(|error| {
-            let folder = found.definition().location.address(&listing.private.path);
-            match error.kind() {
-                ErrorKind::Denied => error.context(format!("CREATE INDEX writes below {folder}")),
-                _ => error,
-            }
+        let home = self.home(&found, &listing, location, &name, column).await?;
+        build(self.query, &context, &found, &listing, &name, place, &home).await.map_err(|error| match error.kind() {
+            ErrorKind::Denied => error.context(format!("CREATE INDEX writes below {}", home.address())),
+            _ => error,
         })
+    }
+
+    /// Where an index is to go. If that is known to nobody yet, the table's own folder says it from now on.
+    async fn home(
+        &self,
+        table: &ObjectTable,
+        listing: &Listing,
+        location: Option<String>,
+        name: &str,
+        column: &str,
+    ) -> Result<Home> {
+        let declared = table.definition().options.index_location.as_deref();
+        let own = Home::own(table.backend(), &listing.private)?;
+        let Some(location) = location.as_deref().or(declared) else { return Ok(own) };
+        let home = Home::at(self.query, location, &own)?;
+        if declared != Some(location) {
+            own.point(self.query, name, column, location).await.map_err(|error| {
+                error.context(format!(
+                    "{} cannot be told where the index is; declare the table with OPTIONS ('index_location' \
+                     '{location}') instead",
+                    own.address()
+                ))
+            })?;
+        }
+        Ok(home)
     }
 
     async fn drop_index(
@@ -272,9 +324,8 @@ impl Tables<'_> {
         }
         let owners: Vec<String> = found.iter().map(|(table, _)| table.to_string()).collect();
         match found.pop() {
-            Some((table, index)) if found.is_empty() => {
-                let object_table = self.the_table(&table).await?;
-                let store = object_table.backend().store(&query_meters(&self.query.meter))?;
+            Some((_, index)) if found.is_empty() => {
+                let store = index.home.backend.store(&query_meters(&self.query.meter))?;
                 // The manifest first: without it the rest is nothing.
                 for path in index.manifest.iter() {
                     store.delete(path).await.map_err(from_object_store)?;
@@ -282,6 +333,10 @@ impl Tables<'_> {
                 let deletions: Vec<_> = index.files.values().map(|file| store.delete(&file.location)).collect();
                 let mut deletions = stream::iter(deletions).buffer_unordered(CONCURRENCY);
                 while deletions.try_next().await.map_err(from_object_store)?.is_some() {}
+                for (home, pointer) in &index.pointers {
+                    let store = home.backend.store(&query_meters(&self.query.meter))?;
+                    store.delete(pointer).await.map_err(from_object_store)?;
+                }
                 Ok(())
             }
             Some(_) => Err(Error::invalid(format!(
@@ -300,7 +355,7 @@ impl Tables<'_> {
     }
 
     /// The table's objects and indexes; `None` if it has no objects now.
-    async fn indexes(&self, table: &ObjectTable) -> Result<Option<(Arc<crate::table::Listing>, Vec<StoredIndex>)>> {
+    async fn indexes(&self, table: &ObjectTable) -> Result<Option<(Arc<Listing>, Vec<StoredIndex>)>> {
         let listing = match table.listing(self.query).await {
             Ok(listing) => listing,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -311,13 +366,13 @@ impl Tables<'_> {
     }
 
     async fn show(&self, tables: Vec<TableReference>) -> Result<RecordBatch> {
-        let mut names: [Vec<String>; 4] = Default::default();
+        let mut names: [Vec<String>; 5] = Default::default();
         let mut numbers: [Vec<i64>; 4] = Default::default();
         for name in tables {
             let Some(table) = self.object_table(&name).await? else { continue };
             let Some((listing, indexes)) = self.indexes(&table).await? else { continue };
             for index in indexes {
-                let directory = index.directory(self.query, table.backend(), table.definition()).await;
+                let directory = index.directory(self.query, table.definition()).await;
                 let (mut fresh, mut entries) = (0, 0);
                 let state = match &directory {
                     Ok(directory) => {
@@ -332,18 +387,21 @@ impl Tables<'_> {
                     Err(error) => error.to_string(),
                 };
                 let bytes: u64 = index.files.values().map(|file| file.size).sum();
-                let row = [name.to_string(), index.name, index.column, state];
+                let row = [name.to_string(), index.name, index.column, state, index.home.address()];
                 names.iter_mut().zip(row).for_each(|(column, value)| column.push(value));
                 let row = [listing.objects.len() as u64, fresh as u64, entries, bytes];
                 let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
                 numbers.iter_mut().zip(row).for_each(|(column, value)| column.push(number(value)));
             }
         }
-        let texts = ["table", "index", "column", "state"].into_iter().zip(names);
-        let texts = texts.map(|(name, values)| (name, Arc::new(StringArray::from(values)) as ArrayRef, false));
+        let names = ["table", "index", "column", "state", "location"].into_iter().zip(names);
+        let mut columns: Vec<_> =
+            names.map(|(name, values)| (name, Arc::new(StringArray::from(values)) as ArrayRef, false)).collect();
         let counts = ["objects", "indexed", "entries", "bytes"].into_iter().zip(numbers);
         let counts = counts.map(|(name, values)| (name, Arc::new(Int64Array::from(values)) as ArrayRef, false));
-        RecordBatch::try_from_iter_with_nullable(texts.chain(counts))
+        // The location is long and comes last.
+        drop(columns.splice(4..4, counts));
+        RecordBatch::try_from_iter_with_nullable(columns)
             .map_err(|e| Error::internal("columns of different lengths").with_source(e))
     }
 }
@@ -354,7 +412,7 @@ mod tests {
 
     fn create(sql: &str) -> (Option<String>, String, String, bool) {
         match parse(sql).unwrap() {
-            Some(IndexStatement::Create { name, table, column, if_not_exists }) => {
+            Some(IndexStatement::Create { name, table, column, if_not_exists, location: None }) => {
                 (name, table.to_string(), column, if_not_exists)
             }
             other => panic!("{sql}: {other:?}"),
@@ -371,6 +429,10 @@ mod tests {
             create("-- why\nCREATE INDEX IF NOT EXISTS \"I x\" ON 's3://b/t/*.csv' (a)"),
             of(named("I x"), "s3://b/t/*.csv", "a", true)
         );
+        match parse("CREATE INDEX ON t (a) WITH (Location = 's3://mine/x/')").unwrap() {
+            Some(IndexStatement::Create { location, .. }) => assert_eq!(location.as_deref(), Some("s3://mine/x/")),
+            other => panic!("{other:?}"),
+        }
         let bare = |name: &str| Some(TableReference::bare(name.to_owned()));
         let drop = |table, if_exists| Some(IndexStatement::Drop { name: "i".to_owned(), table, if_exists });
         assert_eq!(parse("DROP INDEX i").unwrap(), drop(None, false));
@@ -397,6 +459,8 @@ mod tests {
             ("CREATE INDEX i ON t (a DESC)", "without an order"),
             ("CREATE INDEX i ON t (a) WHERE a > 1", "expected the end, found 'WHERE'"),
             ("CREATE INDEX \"\" ON t (a)", "1 to 128 bytes"),
+            ("CREATE INDEX i ON t (a) WITH (place = 'x')", "expected (location = '…'), found 'place'"),
+            ("CREATE INDEX i ON t (a) WITH (location = x)", "a location in quotes"),
             ("DROP INDEX", "the name of an index"),
             ("SHOW INDEXES FROM", "expected a table"),
         ] {

@@ -25,19 +25,21 @@ const SMALLEST_REQUEST_BYTES: u64 = 8 * 1024 * 1024;
 /// The most splits of one request: their rows are held back together.
 const REQUEST_SPLITS: usize = 64;
 
-/// Splits that go into one request each, for so many workers. `fits` says whether two objects mean the same fragment.
+/// Splits that go into one request each, for so many workers. `bytes_of` says how much is read of a split, `fits`
+/// whether two objects mean the same fragment.
 pub(super) fn requests(
     splits: Vec<ScanSplit>,
     objects: &[DataObject],
     workers: usize,
+    bytes_of: impl Fn(&ScanSplit) -> u64,
     fits: impl Fn(&DataObject, &DataObject) -> bool,
 ) -> Vec<Vec<ScanSplit>> {
-    let total: u64 = splits.iter().map(|split| split.bytes(objects)).sum();
+    let total: u64 = splits.iter().map(&bytes_of).sum();
     let share = total.div_ceil(workers.max(1) as u64).clamp(SMALLEST_REQUEST_BYTES, REQUEST_BYTES);
     let mut requests: Vec<Vec<ScanSplit>> = Vec::new();
     let mut bytes = 0;
     for split in splits {
-        let more = split.bytes(objects);
+        let more = bytes_of(&split);
         let joins = requests.last().and_then(|splits| splits.first().map(|first| (first, splits.len())));
         let joins = joins.is_some_and(|(first, count)| {
             let same = objects.get(first.object).zip(objects.get(split.object)).is_some_and(|(a, b)| fits(a, b));
@@ -69,13 +71,7 @@ struct Open<'a> {
 
 impl Open<'_> {
     fn as_asked(&self) -> Split {
-        let object = self.task.object;
-        Split {
-            key: object.path.as_ref().into(),
-            etag: object.etag.clone(),
-            size: object.size,
-            range: self.task.split.range.clone(),
-        }
+        Split { range: self.task.split.range.clone(), ..self.task.whole_object() }
     }
 
     /// What is asked again starts anew.
@@ -97,7 +93,9 @@ impl Run {
         let mut open = Vec::with_capacity(splits.len());
         for split in splits {
             let task = SplitTask::new(self, split, out)?;
-            if !task.is_empty() {
+            if self.lookup.as_ref().is_some_and(|lookup| lookup.rules_out(split.object)) {
+                self.query.progress.finish(split.bytes(&self.spec.objects));
+            } else if !task.is_empty() {
                 open.push(Open { task, held: Held::default(), rows: 0, done: false, error: None });
             }
         }
@@ -122,7 +120,7 @@ impl Run {
             // A request that got something done is no failure to count.
             failures = if open.len() < before { 1 } else { failures + 1 };
             if let Err(error) = retry.pause(failures, error).await {
-                self.fall_back(&error);
+                self.query.fall_back(&self.spec.name, &error);
                 break;
             }
         }
@@ -170,8 +168,12 @@ impl Run {
         };
         let keys = self.live.as_ref().map(|live| live.keys(request)).transpose()?;
         let grouped = matches!(&fragment.output, Output::Aggregate { groups, .. } if !groups.is_empty());
+        let lookups = self.lookup.as_ref().map(|lookup| lookup.for_splits(open.iter().map(|s| s.task.split.object)));
         let message = FragmentRequest {
             fragment,
+            lookups: lookups.unwrap_or_default(),
+            positions: false,
+            dictionaries: self.takes_dictionaries,
             splits: open.iter().map(Open::as_asked).collect(),
             deadline: Duration::from_secs(self.spec.options.query_timeout_s),
             encoding: Encoding::Lz4,
@@ -195,8 +197,11 @@ impl Run {
                         return Ok(false);
                     }
                 }
-                SplitPiece::End(_, rows) if rows != split.rows => return Err(corrupt("rows of a split are missing")),
-                SplitPiece::End(..) => {
+                SplitPiece::End(_, stats) if stats.rows != split.rows => {
+                    return Err(corrupt("rows of a split are missing"));
+                }
+                SplitPiece::End(_, stats) => {
+                    self.note_lookup(&split.task.location(), &stats);
                     for batch in split.held.take() {
                         if !split.task.send(batch).await {
                             return Ok(false);
@@ -241,7 +246,10 @@ mod tests {
         let sizes = |object_bytes: u64, count: usize, workers| -> Vec<usize> {
             let objects = vec![object(object_bytes); count];
             let splits = (0..count).map(|object| ScanSplit { object, range: None }).collect();
-            requests(splits, &objects, workers, |_, _| true).iter().map(Vec::len).collect()
+            requests(splits, &objects, workers, |split| split.bytes(&objects), |_, _| true)
+                .iter()
+                .map(Vec::len)
+                .collect()
         };
         assert_eq!(sizes(1000, 100, 4), [64, 36]);
         assert_eq!(sizes(16 << 20, 8, 4), [2, 2, 2, 2]);
@@ -255,7 +263,7 @@ mod tests {
     fn objects_that_differ_do_not_share_a_request() {
         let objects = [object(1), object(2), object(2), object(1)];
         let splits = (0..4).map(|object| ScanSplit { object, range: None }).collect();
-        let cut = requests(splits, &objects, 1, |a, b| a.size == b.size);
+        let cut = requests(splits, &objects, 1, |split| split.bytes(&objects), |a, b| a.size == b.size);
         assert_eq!(cut.iter().map(Vec::len).collect::<Vec<_>>(), [1, 2, 1]);
     }
 }

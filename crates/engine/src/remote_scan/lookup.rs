@@ -1,5 +1,8 @@
 //! Running a look-up: first the index tells where the rows are, then those are read.
 //!
+//! A node of our own does both: it is asked for the rows of an object as by any fragment, and told which index objects to
+//! look them up in ([`Lookups`]). What follows is for everybody else.
+//!
 //! The first phase is a scan like any other, of the index objects: it runs in storage where filters do, is retried, and
 //! falls back to plain reads. All partitions share what it found. If it fails for good, or finds too many rows, the
 //! table is scanned as if there were no index; so is each object without a fresh one. The second phase evaluates the
@@ -8,6 +11,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Field, Int64Type};
@@ -18,8 +22,9 @@ use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use object_store::path::Path;
-use pushdown::{Error, ErrorKind, Format, Result, Split};
-use pushdowndb_scan::{ObjectReader, ScanCounters, ScanOptions, scan_parts};
+use pushdown::wire::{INDEX_VERSION, IndexObject, IndexOutcome, Lookups, SplitStats};
+use pushdown::{Capability, Error, ErrorKind, Format, Result, Split, index};
+use pushdowndb_scan::{ObjectReader, ScanCounters, ScanOptions, near_places, places, places_in_both, scan_parts};
 use tokio::sync::OnceCell;
 use tracing::warn;
 
@@ -28,10 +33,9 @@ use super::splits::ScanSplit;
 use super::{RemoteScanExec, ScanSpec};
 use crate::backends::FragmentClient;
 use crate::error::from_datafusion;
-use crate::index;
 use crate::query::QueryContext;
 use crate::strategies::filter::{Choice, Route};
-use crate::strategies::index::{Lookup, Probe, Verdict};
+use crate::strategies::index::{Lookup, Probe, Target, Verdict};
 use crate::table::DataObject;
 
 /// The most rows that are read one by one: their places are held in memory.
@@ -43,13 +47,12 @@ const GAP_BYTES: u64 = 32 * 1024;
 /// The same where one request asks for many records.
 const ROUTE_GAP_BYTES: u64 = 64;
 
-/// What is read as one ends after about so many bytes.
-const PART_BYTES: u64 = 4 * 1024 * 1024;
-
 /// What a scan does with indexes.
 #[derive(Clone, Debug)]
 pub(super) struct IndexState {
     pub(super) verdict: Verdict,
+    /// Whether the node looks rows up, and the engine does not.
+    by_node: bool,
     /// The places that the first phase found; all partitions share them.
     located: Arc<OnceCell<Option<Arc<Places>>>>,
     /// The places, once they are known.
@@ -64,8 +67,13 @@ pub(super) struct Places {
 }
 
 impl IndexState {
-    pub(super) fn new(verdict: Verdict) -> Self {
-        Self { verdict, located: Arc::default(), places: None }
+    pub(super) fn new(verdict: Verdict, by_node: bool) -> Self {
+        Self { verdict, by_node, located: Arc::default(), places: None }
+    }
+
+    /// The look-up that the node makes.
+    pub(super) fn by_node(&self) -> Option<&Lookup> {
+        self.lookup().filter(|_| self.by_node)
     }
 
     pub(super) fn lookup(&self) -> Option<&Lookup> {
@@ -77,7 +85,7 @@ impl IndexState {
 
     /// The look-up that is still to be made.
     pub(super) fn pending(&self) -> Option<&Lookup> {
-        self.lookup().filter(|_| self.places.is_none())
+        self.lookup().filter(|_| self.places.is_none() && !self.by_node)
     }
 
     pub(super) fn places(&self) -> Option<Arc<Places>> {
@@ -97,6 +105,103 @@ impl IndexState {
             Verdict::None | Verdict::Use(_) => String::new(),
         }
     }
+}
+
+/// Whether a scan that runs there can leave look-ups to the node.
+pub(super) fn is_left_to_node(choice: &Choice, capability: &Capability) -> bool {
+    let speaks = capability.fragment.is_some_and(|version| version >= INDEX_VERSION);
+    speaks && matches!(choice, Choice::Storage { route: Route::Fragment, .. })
+}
+
+impl Lookup {
+    /// Whether an index stands for the scan of this object.
+    pub(super) fn is_of(&self, object: usize) -> bool {
+        self.covered.get(object).copied().unwrap_or(false)
+    }
+
+    /// Whether its indexes say that no row of this object can be wanted.
+    pub(super) fn rules_out(&self, object: usize) -> bool {
+        let targets = self.probes.iter().flat_map(|probe| &probe.targets);
+        targets.filter(|target| target.object == object).any(|target| target.expected.ranges.is_empty())
+    }
+
+    /// How the node is told of it, for these objects of the scan, each a split of a request.
+    pub(super) fn for_splits(&self, objects: impl Iterator<Item = usize>) -> Lookups {
+        let mut lookups = Lookups::default();
+        lookups.probes.extend(
+            self.probes
+                .iter()
+                .map(|probe| pushdown::wire::Probe { column: probe.index.column, predicate: probe.predicate.clone() }),
+        );
+        for (split, object) in objects.enumerate() {
+            for (place, probe) in self.probes.iter().enumerate() {
+                let of_object = probe.targets.iter().filter(|target| target.object == object);
+                lookups.objects.extend(of_object.map(|target| IndexObject {
+                    split,
+                    probe: place,
+                    object: Split {
+                        key: target.file.location.as_ref().into(),
+                        etag: target.file.e_tag.clone(),
+                        size: target.file.size,
+                        range: None,
+                    },
+                    ranges: target.expected.ranges.clone(),
+                }));
+            }
+        }
+        lookups
+    }
+
+    /// The names of its indexes.
+    pub(super) fn names(&self) -> String {
+        let names: Vec<_> = self.probes.iter().map(|probe| probe.index.name.as_str()).collect();
+        names.join(" and ")
+    }
+}
+
+/// What became of the look-ups that a node was told of.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    pub(super) rows: AtomicU64,
+    pub(super) objects: AtomicU64,
+    /// Objects that were scanned in spite of their index.
+    pub(super) scanned: AtomicU64,
+}
+
+impl Run {
+    /// Takes in what the node says of a split that is complete.
+    pub(super) fn note_lookup(&self, location: &str, stats: &SplitStats) {
+        let Some(lookup) = &self.lookup else { return };
+        let why = match stats.index() {
+            IndexOutcome::None => return,
+            IndexOutcome::Used => {
+                self.told.rows.fetch_add(stats.places, Relaxed);
+                self.told.objects.fetch_add(u64::from(stats.places > 0), Relaxed);
+                return;
+            }
+            IndexOutcome::Gone => "it is gone or was replaced",
+            IndexOutcome::Unreadable => "it cannot be read",
+            IndexOutcome::TooMany => "it leads to too many rows",
+        };
+        self.told.scanned.fetch_add(1, Relaxed);
+        let table = &self.spec.name;
+        self.query
+            .meter
+            .strategy(format!("{table}: {location} was scanned without the index {}: {why}", lookup.names()));
+    }
+
+    /// Says what came of the look-ups, at their end.
+    pub(super) fn tell_lookups(&self) {
+        if let Some(lookup) = self.lookup.as_ref().filter(|_| self.looks_up) {
+            let (rows, objects) = (self.told.rows.load(Relaxed), self.told.objects.load(Relaxed));
+            tell(&self.query, &self.spec.name, lookup, rows, objects);
+        }
+    }
+}
+
+fn tell(query: &QueryContext, table: &str, lookup: &Lookup, rows: u64, objects: u64) {
+    let names = lookup.names();
+    query.meter.strategy(format!("{table}: the index {names} led to {rows} rows in {objects} objects"));
 }
 
 impl Places {
@@ -144,22 +249,17 @@ impl RemoteScanExec {
         for (object, _) in lookup.covered.iter().enumerate().filter(|(_, covered)| **covered) {
             let mut of_object = found.iter_mut().filter_map(|found| found.remove(&object));
             let first = of_object.next().unwrap_or_default();
-            let all = of_object.fold(first, |all, further| in_both(&all, &further));
+            let all = of_object.fold(first, |all, further| places_in_both(&all, &further));
             let bytes: u64 = all.iter().map(|place| place.end - place.start).sum();
             let size = self.spec.objects.get(object).map_or(0, |object| object.size);
             if !lookup.always && !matches!(self.fragment.format, Format::Parquet) && bytes > size / 2 {
                 continue;
             }
             rows += all.len();
-            objects += usize::from(!all.is_empty());
+            objects += u64::from(!all.is_empty());
             places.by_object.insert(object, all);
         }
-        let names: Vec<_> = lookup.probes.iter().map(|probe| probe.index.name.as_str()).collect();
-        query.meter.strategy(format!(
-            "{}: the index {} led to {rows} rows in {objects} objects",
-            self.spec.name,
-            names.join(" and ")
-        ));
+        tell(query, &self.spec.name, lookup, rows as u64, objects);
         Ok(places)
     }
 
@@ -195,21 +295,16 @@ impl RemoteScanExec {
 
     /// Takes in places: first, last, object.
     fn note(&self, batch: &RecordBatch, found: &mut HashMap<usize, Vec<Range<u64>>>) -> Result<()> {
-        let corrupt = || Error::new(ErrorKind::Corrupt, "the index names places outside of the object");
-        let [first, last, object] = batch.columns() else { return Err(Error::internal("an index without places")) };
-        let columns = [first, last, object].map(|column| column.as_primitive_opt::<Int64Type>());
-        let [Some(first), Some(last), Some(object)] = columns else {
-            return Err(Error::internal("places that are no numbers"));
-        };
+        let corrupt = || Error::new(ErrorKind::Corrupt, "the index names an object that it is not of");
+        let owners = batch.columns().get(2).and_then(|column| column.as_primitive_opt::<Int64Type>());
+        let owners = owners.ok_or_else(|| Error::internal("an index without places"))?.values();
+        let object = |row: usize| usize::try_from(*owners.get(row)?).ok();
         let in_bytes = !matches!(self.fragment.format, Format::Parquet);
-        for ((first, last), object) in first.values().iter().zip(last.values()).zip(object.values()) {
-            let object = usize::try_from(*object).map_err(|_| corrupt())?;
-            let size = self.spec.objects.get(object).ok_or_else(corrupt)?.size;
-            let (Ok(first), Ok(last)) = (u64::try_from(*first), u64::try_from(*last)) else { return Err(corrupt()) };
-            if first > last || (in_bytes && last >= size) {
-                return Err(corrupt());
-            }
-            found.get_mut(&object).ok_or_else(corrupt)?.push(first..last.saturating_add(1));
+        let size = |row| object(row).and_then(|object| self.spec.objects.get(object)).map(|object| object.size);
+        let all = places(batch, [0, 1], |row| size(row).filter(|_| in_bytes))?;
+        for (row, place) in all.into_iter().enumerate() {
+            let of_object = object(row).and_then(|object| found.get_mut(&object));
+            of_object.ok_or_else(corrupt)?.push(place);
         }
         Ok(())
     }
@@ -218,7 +313,7 @@ impl RemoteScanExec {
     /// connection.
     fn index_scan(&self, probe: &Probe) -> Result<(Self, Vec<Vec<ScanSplit>>)> {
         let targets: Vec<_> = probe.targets.iter().filter(|target| !target.expected.ranges.is_empty()).collect();
-        let object = |target: &&crate::strategies::index::Target| DataObject {
+        let object = |target: &&Target| DataObject {
             path: target.file.location.clone(),
             size: target.file.size,
             etag: target.file.e_tag.clone(),
@@ -228,12 +323,16 @@ impl RemoteScanExec {
         };
         let value = self.spec.table.file_schema.field(probe.index.column).data_type();
         let owner = Arc::new(Field::new("object", DataType::Int64, false));
-        let table = self.spec.table.about(index::format(), index::schema(value), vec![owner]);
+        let home = &probe.index.home;
+        let mut table = self.spec.table.about(index::format(), index::schema(value), vec![owner]);
+        // What the table's own store can do says nothing about another.
+        table.backend = table.backend.filter(|_| home.is_on(&self.spec.backend));
         let mut options = self.spec.options.clone();
         "auto".clone_into(&mut options.filter);
         let scan = self.with_spec(ScanSpec {
             name: format!("{}, index {}", self.spec.name, probe.index.name),
             table: Arc::new(table),
+            backend: Arc::clone(&home.backend),
             objects: Arc::new(targets.iter().map(object).collect()),
             options,
             projection: vec![1, 2, 3],
@@ -281,33 +380,6 @@ fn is_own(error: &Error) -> bool {
     error.code() == Some(TOO_MANY)
 }
 
-/// The places that are in both, which are ascending and name a record always alike.
-fn in_both(a: &[Range<u64>], b: &[Range<u64>]) -> Vec<Range<u64>> {
-    let mut b = b.iter().peekable();
-    let mut both = Vec::new();
-    for place in a {
-        while b.next_if(|other| other.start < place.start).is_some() {}
-        if b.next_if(|other| other.start == place.start).is_some() {
-            both.push(place.clone());
-        }
-    }
-    both
-}
-
-/// Places as parts to read: those near each other as one.
-fn near(places: &[Range<u64>], gap: u64) -> Vec<Range<u64>> {
-    let mut parts: Vec<Range<u64>> = Vec::new();
-    for place in places {
-        match parts.last_mut() {
-            Some(last) if place.start <= last.end + gap && last.end - last.start < PART_BYTES => {
-                last.end = last.end.max(place.end);
-            }
-            _ => parts.push(place.clone()),
-        }
-    }
-    parts
-}
-
 /// Parts of an object, and who reads them.
 type ToRead = (Vec<Range<u64>>, Arc<dyn ObjectReader>);
 
@@ -333,39 +405,35 @@ impl SplitTask<'_> {
     fn record_reader(&self, format: &Format, places: &[Range<u64>]) -> Result<ToRead> {
         let spec = &self.run.spec;
         let meters = self.run.meters();
-        let reader = spec.backend.reader(self.object, &meters, &spec.options)?;
-        let at_once = match &self.run.choice {
-            Choice::Storage { route: Route::Fragment, .. } => Some((
-                spec.backend.fragment_client(&meters, &spec.options)?,
-                Split {
-                    key: self.object.path.as_ref().into(),
-                    etag: self.object.etag.clone(),
-                    size: self.object.size,
-                    range: None,
-                },
-            )),
+        let route = match &self.run.choice {
+            Choice::Storage { route: Route::Fragment, .. } => {
+                Some((spec.backend.fragment_client(&meters, &spec.options)?, self.whole_object()))
+            }
             _ => None,
         };
-        let gap = if at_once.is_some() { ROUTE_GAP_BYTES } else { GAP_BYTES };
-        Ok(match (format, at_once) {
-            (Format::Parquet, None) => (places.to_vec(), reader),
-            (Format::Parquet, Some((client, object))) => {
-                (places.to_vec(), Arc::new(Together { reader, client, object }))
-            }
-            (_, Some((client, object))) => (near(places, gap), Arc::new(Together { reader, client, object })),
-            (_, None) => (near(places, gap), Arc::new(Apart { reader, at_once: spec.options.requests.max(1) })),
-        })
+        let parts = match format {
+            Format::Parquet => places.to_vec(),
+            _ => near_places(places, if route.is_some() { ROUTE_GAP_BYTES } else { GAP_BYTES }),
+        };
+        let reader = spec.backend.reader(self.object, &meters, &spec.options)?;
+        let (query, table) = (Arc::clone(&self.run.query), spec.name.clone());
+        Ok((parts, Arc::new(RecordReader { reader, at_once: spec.options.requests.max(1), route, query, table })))
     }
 }
 
-/// Reads ranges one by one, some at a time: what is near was joined already.
+/// Reads many ranges of an object: in one request of the fragment route where there is one (PushdownDB, Section X,
+/// suggestion 1), else, and where that fails, one by one, some at a time. What is near was joined already.
 #[derive(Debug)]
-struct Apart {
+struct RecordReader {
     reader: Arc<dyn ObjectReader>,
     at_once: usize,
+    route: Option<(FragmentClient, Split)>,
+    /// Where it is told that the route failed, and of which table.
+    query: Arc<QueryContext>,
+    table: String,
 }
 
-impl ObjectReader for Apart {
+impl ObjectReader for RecordReader {
     fn location(&self) -> &str {
         self.reader.location()
     }
@@ -379,67 +447,20 @@ impl ObjectReader for Apart {
     }
 
     fn read_ranges(&self, ranges: Vec<Range<u64>>) -> BoxFuture<'static, Result<Vec<Bytes>>> {
-        let reader = Arc::clone(&self.reader);
-        let one = move |range| reader.read_ranges(vec![range]);
-        let all = stream::iter(ranges).map(one).buffered(self.at_once);
-        all.map_ok(|pieces| pieces.into_iter().next().unwrap_or_default()).try_collect().boxed()
-    }
-}
-
-/// Reads many ranges in one request of the fragment route (PushdownDB, Section X, suggestion 1); plainly where that
-/// fails.
-#[derive(Debug)]
-struct Together {
-    reader: Arc<dyn ObjectReader>,
-    client: FragmentClient,
-    object: Split,
-}
-
-impl ObjectReader for Together {
-    fn location(&self) -> &str {
-        self.reader.location()
-    }
-
-    fn size(&self) -> u64 {
-        self.reader.size()
-    }
-
-    fn stream(&self, range: Range<u64>) -> BoxStream<'static, Result<Bytes>> {
-        self.reader.stream(range)
-    }
-
-    fn read_ranges(&self, ranges: Vec<Range<u64>>) -> BoxFuture<'static, Result<Vec<Bytes>>> {
-        let (reader, client, object) = (Arc::clone(&self.reader), self.client.clone(), self.object.clone());
+        let (reader, at_once, route) = (Arc::clone(&self.reader), self.at_once, self.route.clone());
+        let (query, table) = (Arc::clone(&self.query), self.table.clone());
         async move {
-            match client.ranges(&object, &ranges, reader.location()).await {
-                Ok(pieces) => Ok(pieces),
-                Err(error) => {
+            if let Some((client, object)) = route {
+                match client.ranges(&object, &ranges, reader.location()).await {
+                    Ok(pieces) => return Ok(pieces),
                     // Reading plainly tells the same story, also that the object was replaced.
-                    warn!(%error, "reading ranges plainly");
-                    reader.read_ranges(ranges).await
+                    Err(error) => query.fall_back(&table, &error),
                 }
             }
+            let one = move |range| reader.read_ranges(vec![range]);
+            let all = stream::iter(ranges).map(one).buffered(at_once);
+            all.map_ok(|pieces| pieces.into_iter().next().unwrap_or_default()).try_collect().await
         }
         .boxed()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_both_name_is_read() {
-        assert_eq!(in_both(&[1..3, 5..9, 10..12], &[0..1, 5..9, 10..12, 20..21]), [5..9, 10..12]);
-        assert_eq!(in_both(&[], &[1..2]), []);
-    }
-
-    #[test]
-    fn near_records_are_read_as_one() {
-        let far = GAP_BYTES + 20;
-        assert_eq!(near(&[0..10, 10..20, far..far + 5], GAP_BYTES), [0..far + 5]);
-        assert_eq!(near(&[0..10, far..far + 5], GAP_BYTES), [0..10, far..far + 5]);
-        let long = PART_BYTES + 1;
-        assert_eq!(near(&[0..long, long..long + 5], GAP_BYTES), [0..long, long..long + 5]);
     }
 }

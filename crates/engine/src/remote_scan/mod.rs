@@ -124,15 +124,21 @@ impl RemoteScanExec {
             Choice::Storage { route: Route::Fragment, .. } if spec.aggregate.is_some() || live.is_some() => None,
             Choice::Storage { .. } => Some(spec.options.split_bytes),
         };
+        let by_node = lookup::is_left_to_node(&choice, &capability)
+            && spec.indexes.iter().all(|index| index.home.is_on(&spec.backend));
         let verdict = match (&spec.aggregate, &spec.top_k) {
-            (None, None) => index::choose(&spec.indexes, &spec.objects, &fragment, &choice, &spec.options)?,
+            (None, None) => index::choose(&spec.indexes, &spec.objects, &fragment, &choice, by_node, &spec.options)?,
             _ => Verdict::None,
         };
-        let index = IndexState::new(verdict);
+        let index = IndexState::new(verdict, by_node);
         let covered = index.covered(&spec.objects);
         let splittable =
             |object: &DataObject| !covered.contains(&object.path) && can_be_cut(&spec, &choice, &capability, object);
-        let partitions = splits::deal(&spec.objects, splittable, split_bytes, spec.partitions);
+        let mut partitions = splits::deal(&spec.objects, splittable, split_bytes, spec.partitions);
+        if let Some(lookup) = index.by_node() {
+            // As few requests as can be.
+            partitions = splits::gathered(partitions, |split| lookup.is_of(split.object));
+        }
         let schema = spec.output_schema()?;
         let properties = PlanProperties::new(
             EquivalenceProperties::new(Arc::clone(&schema)),
@@ -253,7 +259,11 @@ impl RemoteScanExec {
         let requests = self.partitions.iter().map(Vec::len).sum::<usize>() as u64;
         let local = self.spec.backend.name().starts_with("file:");
         if let Some(lookup) = self.index.lookup() {
-            let requests = Requests { get: lookup.estimate.requests, ..Requests::default() };
+            let count = lookup.estimate.requests;
+            let requests = match self.index.by_node() {
+                Some(_) => Requests { fragment: count, ..Requests::default() },
+                None => Requests { get: count, ..Requests::default() },
+            };
             let bytes_network = if local { 0 } else { lookup.estimate.bytes };
             return Usage { bytes_network, requests, ..Usage::default() };
         }

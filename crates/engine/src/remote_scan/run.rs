@@ -6,6 +6,7 @@
 //! or by plain reads. A split too large to hold back is released early, and a failure after that is an error.
 
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
@@ -15,19 +16,20 @@ use datafusion::physical_plan::limit::LimitStream;
 use datafusion::physical_plan::metrics::{BaselineMetrics, Count, MetricBuilder};
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use futures::StreamExt;
-use pushdown::{Error, Expr, Fragment, Result};
+use pushdown::wire::INDEX_VERSION;
+use pushdown::{Error, Expr, Fragment, Result, Split};
 use pushdowndb_cost::Meter;
 use pushdowndb_scan::{ScanCounters, ScanOptions};
 use tokio::sync::mpsc::Sender;
-use tracing::warn;
 
-use super::lookup::Places;
+use super::lookup::{Places, Told};
 use super::splits::ScanSplit;
 use super::{RemoteScanExec, ScanSpec, fragment};
 use crate::backends::Meters;
 use crate::error::to_datafusion;
 use crate::query::QueryContext;
 use crate::strategies::filter::{Choice, Route};
+use crate::strategies::index::Lookup;
 use crate::strategies::top_k::LiveTopK;
 use crate::table::DataObject;
 
@@ -40,6 +42,8 @@ pub(super) struct Run {
     pub(super) fragment: Arc<Fragment>,
     pub(super) choice: Choice,
     pub(super) dialect: Option<pushdown::Dialect>,
+    /// Whether the node may send dictionaries.
+    pub(super) takes_dictionaries: bool,
     schema: SchemaRef,
     pub(super) query: Arc<QueryContext>,
     /// Counts this operator's traffic, beside the query's meter.
@@ -50,6 +54,11 @@ pub(super) struct Run {
     pub(super) live: Option<Arc<LiveTopK>>,
     /// Where the rows are, for objects whose index told.
     places: Option<Arc<Places>>,
+    /// What the node looks up, and what became of it.
+    pub(super) lookup: Option<Lookup>,
+    pub(super) told: Told,
+    /// Whether objects of this partition are looked up.
+    pub(super) looks_up: bool,
 }
 
 impl Run {
@@ -60,6 +69,9 @@ impl Run {
         partition: usize,
     ) -> Result<SendableRecordBatchStream> {
         let places = scan.index.places();
+        let lookup = scan.index.by_node();
+        let looks_up = |split: &ScanSplit| lookup.is_some_and(|lookup| lookup.is_of(split.object));
+        let any_looked_up = splits.iter().any(looks_up);
         let pushed = matches!(scan.choice, Choice::Storage { .. }) || places.is_some();
         query.progress.expect(splits.len() as u64, splits.iter().map(|s| s.bytes(&scan.spec.objects)).sum());
         let requests = if pushed { scan.spec.options.requests } else { 1 };
@@ -67,7 +79,9 @@ impl Run {
             Choice::Storage { route: Route::Fragment, .. } if places.is_none() => {
                 let format = |object: &DataObject| scan.spec.table.format_of(object);
                 let fits = |a: &DataObject, b: &DataObject| a.columns == b.columns && format(a) == format(b);
-                fragment::requests(splits, &scan.spec.objects, requests, fits).into()
+                // Of an object that is looked up next to nothing is read.
+                let bytes = |split: &ScanSplit| if looks_up(split) { 1 } else { split.bytes(&scan.spec.objects) };
+                fragment::requests(splits, &scan.spec.objects, requests, bytes, fits).into()
             }
             _ => splits.into_iter().map(|split| vec![split]).collect(),
         };
@@ -77,12 +91,16 @@ impl Run {
             fragment: Arc::clone(&scan.fragment),
             choice: scan.choice.clone(),
             dialect: scan.capability.select.clone(),
+            takes_dictionaries: scan.capability.fragment.is_some_and(|version| version >= INDEX_VERSION),
             schema: Arc::clone(&scan.schema),
             query,
             meter: Arc::default(),
             splits: Mutex::new(splits),
             live: scan.live.clone(),
             places,
+            lookup: lookup.cloned(),
+            told: Told::default(),
+            looks_up: any_looked_up,
         });
         let metrics = ScanMetrics::new(&scan.metrics, partition);
         let running = Arc::new(Running { run: Arc::clone(&run), metrics });
@@ -134,12 +152,6 @@ impl Run {
         Ok(true)
     }
 
-    /// Says that storage is no longer asked.
-    pub(super) fn fall_back(&self, error: &Error) {
-        warn!(%error, "falling back to plain reads");
-        self.query.meter.strategy(format!("{}: fell back to GET: {error}", self.spec.name));
-    }
-
     pub(super) fn meters(&self) -> Meters {
         Meters(vec![Arc::clone(&self.query.meter), Arc::clone(&self.meter)])
     }
@@ -153,7 +165,8 @@ struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.metrics.record(&self.run.meter);
+        self.run.tell_lookups();
+        self.metrics.record(&self.run.meter, &self.run.told);
     }
 }
 
@@ -166,6 +179,9 @@ struct ScanMetrics {
     select: Count,
     fragment: Count,
     head: Count,
+    index_rows: Count,
+    index_objects: Count,
+    index_unused: Count,
 }
 
 impl ScanMetrics {
@@ -179,10 +195,13 @@ impl ScanMetrics {
             select: counter("requests_select"),
             fragment: counter("requests_fragment"),
             head: counter("requests_head"),
+            index_rows: counter("index_rows"),
+            index_objects: counter("index_objects"),
+            index_unused: counter("index_unused"),
         }
     }
 
-    fn record(&self, meter: &Meter) {
+    fn record(&self, meter: &Meter, told: &Told) {
         let usage = meter.usage();
         let add = |count: &Count, n: u64| count.add(usize::try_from(n).unwrap_or(usize::MAX));
         add(&self.network, usage.bytes_network);
@@ -192,6 +211,9 @@ impl ScanMetrics {
         add(&self.select, usage.requests.select);
         add(&self.fragment, usage.requests.fragment);
         add(&self.head, usage.requests.head);
+        add(&self.index_rows, told.rows.load(Relaxed));
+        add(&self.index_objects, told.objects.load(Relaxed));
+        add(&self.index_unused, told.scanned.load(Relaxed));
     }
 }
 
@@ -236,6 +258,12 @@ impl SplitTask<'_> {
 
     pub(super) fn location(&self) -> String {
         self.run.spec.backend.address(&self.object.path)
+    }
+
+    /// The object as a request of the fragment route names it.
+    pub(super) fn whole_object(&self) -> Split {
+        let object = self.object;
+        Split { key: object.path.as_ref().into(), etag: object.etag.clone(), size: object.size, range: None }
     }
 
     /// The fragment as it reads this object.

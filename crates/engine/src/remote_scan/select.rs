@@ -60,7 +60,7 @@ impl SplitTask<'_> {
             }
         };
         // Reading plainly tells the same story in full: the rows, or the error with its place.
-        self.run.fall_back(&error);
+        self.run.query.fall_back(&self.run.spec.name, &error);
         self.plain().await
     }
 

@@ -61,6 +61,22 @@ pub(crate) fn deal(
     dealt.into_iter().map(|(_, splits)| splits).collect()
 }
 
+/// The same partitions with these splits first in the first of them. Those that are left without any are gone.
+pub(crate) fn gathered(dealt: Vec<Vec<ScanSplit>>, is_first: impl Fn(&ScanSplit) -> bool) -> Vec<Vec<ScanSplit>> {
+    let (mut first, mut rest) = (Vec::new(), Vec::new());
+    for partition in dealt {
+        let (gathered, others): (Vec<_>, Vec<_>) = partition.into_iter().partition(&is_first);
+        first.extend(gathered);
+        rest.push(others);
+    }
+    rest.retain(|others| !others.is_empty());
+    match rest.first_mut() {
+        Some(others) => others.splice(0..0, first).for_each(drop),
+        None => rest.push(first),
+    }
+    rest
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;

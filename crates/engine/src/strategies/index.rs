@@ -50,6 +50,8 @@ pub(crate) struct Lookup {
     pub(crate) estimate: Estimate,
     /// Of what would be done without an index.
     pub(crate) otherwise: Estimate,
+    /// Whether the node looks it up.
+    by_node: bool,
 }
 
 /// What is looked for in one index.
@@ -82,12 +84,14 @@ pub(crate) enum Verdict {
     Refuse(String),
 }
 
-/// Chooses for a fragment that yields rows; `otherwise` is how it would be scanned.
+/// Chooses for a fragment that yields rows; `otherwise` is how it would be scanned, `by_node` whether the node does the
+/// work.
 pub(crate) fn choose(
     indexes: &[TableIndex],
     objects: &[DataObject],
     fragment: &Fragment,
     otherwise: &Choice,
+    by_node: bool,
     options: &PushdownOptions,
 ) -> Result<Verdict> {
     let always = match options.index_use()? {
@@ -126,12 +130,15 @@ pub(crate) fn choose(
     }
     let first = probes.first().map_or(0.0, |probe| probe.hits);
     let hits = probes.iter().skip(1).fold(first, |hits, further| hits * further.share());
-    let (estimate, otherwise) = estimates(&probes, &covered, hits, objects, fragment, otherwise, options)?;
+    let (mut estimate, otherwise) = estimates(&probes, &covered, hits, objects, fragment, otherwise, options)?;
+    if by_node {
+        estimate = by_node_estimate(&probes, &covered, hits, objects, fragment, options)?;
+    }
     if !always && estimate.seconds >= otherwise.seconds {
         let names = names(&probes);
         return Ok(Verdict::Refuse(format!("index {names} would take {estimate}, instead of {otherwise}")));
     }
-    Ok(Verdict::Use(Box::new(Lookup { probes, covered, always, hits, estimate, otherwise })))
+    Ok(Verdict::Use(Box::new(Lookup { probes, covered, always, hits, estimate, otherwise, by_node })))
 }
 
 /// The conjuncts that an index on the column answers, over the index's columns.
@@ -251,6 +258,35 @@ fn estimates(
     Ok((of(&look_up) + of(&read), of(&scan)))
 }
 
+/// Of a look-up by the node: it reads parts of indexes and records, and sends rows.
+fn by_node_estimate(
+    probes: &[Probe],
+    covered: &[bool],
+    hits: f64,
+    objects: &[DataObject],
+    fragment: &Fragment,
+    options: &PushdownOptions,
+) -> Result<Estimate> {
+    let prices = PriceBook::named_or_path(&options.price_book)?;
+    let bytes: u64 = objects.iter().zip(covered).filter(|(_, covered)| **covered).map(|(object, _)| object.size).sum();
+    let rows = probes.iter().map(|probe| probe.entries).fold(1.0, f64::max);
+    let record = bytes as f64 / rows;
+    let read = if fragment.format == Format::Parquet { PAGE_BYTES } else { record };
+    let targets = probes.iter().flat_map(|probe| &probe.targets).flat_map(|target| &target.expected.ranges);
+    let parts: u64 = targets.map(|range| range.end - range.start).sum();
+    let returned = estimate::network_bytes(fragment, true, bytes).min((hits * record) as u64);
+    let asked = u64::from(parts > 0);
+    let work = Work {
+        bytes_network: returned,
+        bytes_scanned: parts + (hits * read).min(bytes as f64) as u64,
+        bytes_returned: returned,
+        requests: Requests { fragment: asked, ..Requests::default() },
+        engine_s: asked as f64 * REQUEST_S,
+        ..Work::default()
+    };
+    Ok(Estimate::of(&work, &prices))
+}
+
 fn names(probes: &[Probe]) -> String {
     let names: Vec<_> = probes.iter().map(|probe| probe.index.name.as_str()).collect();
     names.join(" and ")
@@ -266,6 +302,7 @@ impl Lookup {
             format!("{} ({column}): {parts} parts in {objects} of {} objects", probe.index.name, probe.targets.len())
         });
         let probes: Vec<_> = probes.collect();
+        let whose = if self.by_node { ", looked up by the node" } else { "" };
         let open = self.covered.iter().filter(|covered| !**covered).count();
         let scanned = match open {
             0 => String::new(),
@@ -273,7 +310,7 @@ impl Lookup {
             n => format!(", {n} objects have no fresh index and are scanned"),
         };
         format!(
-            "index=[{}], about {:.0} rows, estimate=[{}] instead of [{}]{scanned}",
+            "index=[{}]{whose}, about {:.0} rows, estimate=[{}] instead of [{}]{scanned}",
             probes.join("; "),
             self.hits.ceil(),
             self.estimate,

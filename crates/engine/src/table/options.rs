@@ -10,7 +10,7 @@ use datafusion::common::utils::datafusion_strsim::levenshtein;
 use pushdown::{Compression, CsvOptions, Error, Format, JsonOptions, JsonShape, NullRule, Profile, Ragged, Result};
 
 /// The options of a table: name, synonyms, whether it speaks of CSV alone.
-const KNOWN: [(&str, &[&str], bool); 17] = [
+const KNOWN: [(&str, &[&str], bool); 18] = [
     ("has_header", &["header"], true),
     ("delimiter", &["delim", "sep", "separator"], true),
     ("quote", &[], true),
@@ -28,6 +28,7 @@ const KNOWN: [(&str, &[&str], bool); 17] = [
     ("union_by_name", &[], false),
     ("hive_partitioning", &[], false),
     ("backend", &[], false),
+    ("index_location", &[], false),
 ];
 
 /// Options of these prefixes concern the connection and are handed on to the store as they are.
@@ -141,6 +142,8 @@ pub struct TableOptions {
     pub hive_partitioning: Option<bool>,
     /// What the store can do.
     pub backend: Option<Profile>,
+    /// Where its indexes are, if not only beside its objects.
+    pub index_location: Option<String>,
     /// Options of the connection (`aws.region`, …), for whoever opens the store.
     pub store: BTreeMap<String, String>,
 }
@@ -223,6 +226,7 @@ impl TableOptions {
             "union_by_name" => self.union_by_name = boolean(value)?,
             "hive_partitioning" => self.hive_partitioning = Some(boolean(value)?),
             "backend" => self.backend = Some(value.parse()?),
+            "index_location" => self.index_location = Some(value.to_owned()),
             other => return Err(Error::internal(format!("option {other} is listed but not read"))),
         }
         Ok(())

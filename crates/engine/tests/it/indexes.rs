@@ -288,12 +288,13 @@ async fn a_look_up_asks_once_and_then_for_each_row() {
         assert!(told(&report, "the index code_index led to 3 rows in 2 objects"), "{:?}", report.usage.strategies);
         assert!(report.usage.bytes_network < 20_000, "{} bytes", report.usage.bytes_network);
     }
-    // One request for the indexes of all objects, and one for all records of each.
+    // The node looks up: one request for the rows of all objects.
     let (got, report) = looked_up(&engine, "fragment", "index", sql).await;
     assert_same(sql, &got, &want);
     let requests = &report.usage.requests;
-    assert_eq!((requests.list, requests.fragment, requests.select, requests.get), (1, 3, 0, 0));
-    assert!(report.usage.bytes_network < 10_000, "{} bytes", report.usage.bytes_network);
+    assert_eq!((requests.list, requests.fragment, requests.select, requests.get), (1, 1, 0, 0));
+    assert!(told(&report, "the index code_index led to 3 rows in 2 objects"), "{:?}", report.usage.strategies);
+    assert!(report.usage.bytes_network < 5_000, "{} bytes", report.usage.bytes_network);
     // One part of each index that can hold the value, and the record.
     let (got, report) = looked_up(&engine, "none", "index", "SELECT text FROM c WHERE code = 20001").await;
     assert_eq!(got.len(), 1);
@@ -559,4 +560,123 @@ async fn local_files() {
     assert!(told(&report, "led to 1 rows"), "{:?}", report.usage.strategies);
     assert_eq!(rows(&engine, "SELECT count(*) FROM l").await.expect("rows").0, [["3"]]);
     engine.execute("DROP INDEX a_index").await.expect("dropped");
+}
+
+/// What SHOW INDEXES says of where each index is.
+async fn places(engine: &Engine) -> Vec<String> {
+    let (shown, _) = rows(engine, "SHOW INDEXES").await.expect("rows");
+    shown.into_iter().map(|row| row[8].clone()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_at_a_given_location_is_found_by_every_later_session() {
+    let world = World::node().await;
+    world.put("e/1.csv", "a,b\n1,x\n2,y\n3,z\n").await;
+    let declare = |options: &str| {
+        let url = world.url("e/");
+        format!(
+            "CREATE OR REPLACE EXTERNAL TABLE e (a BIGINT, b VARCHAR) STORED AS CSV LOCATION '{url}' \
+             OPTIONS ('format.has_header' 'true', 'backend' 'pushdowndb'{options})"
+        )
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let local = folder.path().to_str().expect("a path").to_owned();
+    for location in [world.url("mine"), format!("file://{local}/")] {
+        let engine = world.engine("none").await;
+        engine.execute(&declare("")).await.expect("a table");
+        let create = format!("CREATE INDEX ON e (a) WITH (location = '{location}')");
+        engine.execute(&create).await.expect("an index");
+        let error = failure(&engine, &create).await;
+        assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+        for level in ["none", "select", "fragment"] {
+            let later = world.engine(level).await;
+            later.execute(&declare("")).await.expect("a table");
+            let places = places(&later).await;
+            assert!(places.len() == 1 && places[0].starts_with(location.trim_start_matches("file://")), "{places:?}");
+            let (got, report) = looked_up(&later, level, "index", "SELECT b FROM e WHERE a = 2").await;
+            assert_eq!(got, [["y"]], "{location} at {level}");
+            assert!(told(&report, "the index a_index led to 1 rows"), "{:?}", report.usage.strategies);
+        }
+        engine.execute("DROP INDEX a_index").await.expect("dropped");
+        assert!(places(&engine).await.is_empty());
+        let left: Vec<_> = world.store().list(None).try_collect().await.expect("a listing");
+        assert_eq!(left.len(), 1, "only the table: {left:?}");
+    }
+
+    // A declaration that names the location needs no pointer, so the table's bucket is not written to.
+    let declared = declare(&format!(", 'index_location' 'file://{local}/'"));
+    let engine = world.engine("fragment").await;
+    engine.execute(&declared).await.expect("a table");
+    engine.execute("CREATE INDEX ON e (a)").await.expect("an index");
+    let left: Vec<_> = world.store().list(None).try_collect().await.expect("a listing");
+    assert_eq!(left.len(), 1, "only the table: {left:?}");
+    let later = world.engine("fragment").await;
+    later.execute(&declared).await.expect("a table");
+    let (got, report) = looked_up(&later, "fragment", "index", "SELECT b FROM e WHERE a = 3").await;
+    assert_eq!(got, [["z"]]);
+    assert!(told(&report, "the index a_index led to 1 rows"), "{:?}", report.usage.strategies);
+    // Whoever does not say where it is does not find it.
+    later.execute(&declare("")).await.expect("a table");
+    assert!(places(&later).await.is_empty());
+    later.execute("DROP INDEX IF EXISTS a_index").await.expect("nothing to do");
+    let error = failure(&later, "CREATE INDEX ON e (a) WITH (location = 'http://example.org/x/')").await;
+    assert!(error.message().contains("no folder that indexes can be written to"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_index_is_gone_scans_and_says_so() {
+    let world = World::node().await;
+    let engine = scattered(&world).await;
+    engine.execute("SET pushdown.filter = 'index'").await.expect("SET");
+    engine.execute("SET pushdown.level = 'fragment'").await.expect("SET");
+    // One partition runs when its rows are asked for, and not before.
+    engine.execute("SET pushdown.threads = 1").await.expect("SET");
+    let sql = "SELECT code FROM c WHERE code IN (20000, 20001)";
+    let (analyzed, _) = rows(&engine, &format!("EXPLAIN ANALYZE {sql}")).await.expect("a plan");
+    let analyzed = analyzed.concat().join("\n");
+    assert!(analyzed.contains("looked up by the node") && analyzed.contains("index_rows=2"), "{analyzed}");
+    assert!(analyzed.contains("index_objects=2") && analyzed.contains("index_unused=0"), "{analyzed}");
+    // One index object is another one than the engine saw, then one is gone.
+    let objects: Vec<Path> =
+        private_objects(&world).await.into_iter().filter(|path| path.as_ref().ends_with(".csv")).collect();
+    for (damage, why) in [(true, "it is gone or was replaced"), (false, "it is gone or was replaced")] {
+        let mut planned = engine.execute(sql).await.expect("a plan");
+        match damage {
+            true => world.put(objects[0].as_ref(), "value,first_byte_offset,last_byte_offset\n20000,0,3\n").await,
+            false => world.store().delete(&objects[1]).await.expect("a deletion"),
+        }
+        let batches = planned.collect().await.expect("rows in spite of it");
+        assert_same(sql, &crate::world::text(&batches), &vec![vec!["20000".to_owned()], vec!["20001".to_owned()]]);
+        let report = planned.report();
+        assert!(told(&report, why), "{:?}", report.usage.strategies);
+        assert!(told(&report, "led to 1 rows in 1 objects") == damage, "{:?}", report.usage.strategies);
+    }
+}
+#[tokio::test(flavor = "multi_thread")]
+async fn building_reads_values_alone_and_tells_how_far_it_is() {
+    let world = World::node().await;
+    let engine = scattered(&world).await;
+    let built = async |level: &str| {
+        engine.execute("DROP INDEX code_index ON c").await.expect("dropped");
+        engine.execute(&format!("SET pushdown.level = '{level}'")).await.expect("SET");
+        let mut watched = None;
+        let create = engine.execute_watched("CREATE INDEX ON c (code)", |context| watched = Some(context)).await;
+        let report = create.expect("an index").report();
+        let progress = &watched.expect("it began").progress;
+        let ((done, all), splits) = (progress.bytes(), progress.splits());
+        assert!(splits == (2, 2) && all == 4_000_000 + 20 && done <= all && done + 200 > all, "{done} of {all}");
+        let mut objects = Vec::new();
+        for path in private_objects(&world).await.iter().filter(|path| path.as_ref().ends_with(".csv")) {
+            objects.push(world.store().get(path).await.expect("an object").bytes().await.expect("its bytes"));
+        }
+        objects.sort();
+        (objects, report.usage)
+    };
+    let (plain, usage) = built("none").await;
+    assert!(usage.requests.get >= 2 && usage.requests.fragment == 0, "{:?}", usage.requests);
+    let (pushed, usage) = built("fragment").await;
+    assert_eq!((usage.requests.get, usage.requests.fragment), (0, 2));
+    assert!(plain == pushed, "an index is the same bytes, whoever read its values");
+    let values = usage.bytes_network - plain.iter().map(|object| object.len() as u64).sum::<u64>();
+    assert!(values < 900_000, "{values} bytes of 4 MB for values and places");
 }

@@ -1,44 +1,114 @@
-//! Rows as Arrow IPC messages: one stream for an answer, dictionaries sent when they change, bodies compressed.
+//! Rows as Arrow IPC messages: a stream for an answer, dictionaries sent when they change, bodies compressed.
 //!
 //! The message with the schema is left out: both sides know it from the fragment, and a peer that could send one
-//! could send any.
+//! could send any. Where the request takes dictionaries, text columns of few values become such, batch by batch; each
+//! set of columns that do is a stream of its own, because the schema of a stream cannot change.
 
-use arrow::array::RecordBatch;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow_ipc::CompressionType;
 use arrow_ipc::writer::{IpcWriteOptions, StreamEncoder};
 use bytes::{Bytes, BytesMut};
-use pushdown::wire::Encoding;
-use pushdown::{Error, Fragment, Result};
-use pushdowndb_scan::{compact, output_schema};
+use pushdown::limits::FRAGMENT_STREAMS;
+use pushdown::wire::{Encoding, FragmentRequest};
+use pushdown::{Error, Result};
+use pushdowndb_scan::{
+    DictionaryColumns, as_dictionary, compact, dictionary_candidates, output_schema, with_dictionaries, with_positions,
+};
+
+/// A column that was no dictionary is not tried as one for so many batches.
+const PAUSE: u32 = 16;
 
 /// Writes the batches of one answer.
 pub(super) struct BatchWriter {
-    encoder: StreamEncoder,
+    schema: SchemaRef,
+    options: IpcWriteOptions,
+    streams: HashMap<DictionaryColumns, StreamEncoder>,
+    candidates: Vec<Candidate>,
+}
+
+/// A text column.
+struct Candidate {
+    column: usize,
+    /// For how many batches it is left as it is.
+    pause: u32,
 }
 
 impl BatchWriter {
-    /// For what comes out of the fragment, whose expressions are checked by the way.
-    pub fn new(fragment: &Fragment, encoding: Encoding) -> Result<Self> {
-        let schema = output_schema(fragment)?;
-        let compression = match encoding {
+    /// For what comes out of the request's fragment, whose expressions are checked by the way.
+    pub fn new(request: &FragmentRequest) -> Result<Self> {
+        let schema = output_schema(&request.fragment)?;
+        let schema = if request.positions { with_positions(&schema) } else { schema };
+        let compression = match request.encoding {
             Encoding::None => None,
             Encoding::Lz4 => Some(CompressionType::LZ4_FRAME),
             Encoding::Zstd => Some(CompressionType::ZSTD),
         };
         let options = IpcWriteOptions::default().try_with_compression(compression).map_err(internal)?;
-        let mut encoder = StreamEncoder::try_new_with_options(&schema, options).map_err(internal)?;
-        // The first batch brings the schema; an empty one takes it away.
-        drop(encoder.encode(&RecordBatch::new_empty(schema)).map_err(internal)?);
-        Ok(Self { encoder })
+        let candidates = match request.dictionaries {
+            true => dictionary_candidates(&schema).map(|column| Candidate { column, pause: 0 }).collect(),
+            false => vec![],
+        };
+        Ok(Self { schema, options, streams: HashMap::new(), candidates })
     }
 
-    /// The messages of a batch.
-    pub fn write(&mut self, batch: &RecordBatch) -> Result<Bytes> {
-        let buffers = self.encoder.encode(&compact(batch)?).map_err(internal)?;
+    /// The messages of a batch, and which of its columns are dictionaries.
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<(DictionaryColumns, Bytes)> {
+        let batch = compact(batch)?;
+        let mut columns = batch.columns().to_vec();
+        let mut dictionaries = self.encode(&mut columns);
+        if !self.streams.contains_key(&dictionaries) && self.streams.len() + 1 >= FRAGMENT_STREAMS {
+            dictionaries = 0;
+        }
+        let buffers = match dictionaries {
+            0 => self.stream(0)?.encode(&batch),
+            some => {
+                let schema = with_dictionaries(&self.schema, some);
+                let schema = schema.ok_or_else(|| Error::internal("a dictionary of a column that is no text"))?;
+                let batch = RecordBatch::try_new(schema, columns).map_err(internal)?;
+                self.stream(some)?.encode(&batch)
+            }
+        };
+        let buffers = buffers.map_err(internal)?;
         let mut bytes = BytesMut::with_capacity(buffers.iter().map(|buffer| buffer.len()).sum());
         buffers.iter().for_each(|buffer| bytes.extend_from_slice(buffer));
-        Ok(bytes.freeze())
+        Ok((dictionaries, bytes.freeze()))
+    }
+
+    /// Makes dictionaries of the columns that are smaller so, and says which.
+    fn encode(&mut self, columns: &mut [ArrayRef]) -> DictionaryColumns {
+        let mut encoded = 0;
+        for candidate in &mut self.candidates {
+            let Some(column) = columns.get_mut(candidate.column) else { continue };
+            if candidate.pause > 0 {
+                candidate.pause -= 1;
+            } else if let Some(dictionary) = as_dictionary(column) {
+                *column = dictionary;
+                encoded |= 1 << candidate.column;
+            } else {
+                candidate.pause = PAUSE;
+            }
+        }
+        encoded
+    }
+
+    fn stream(&mut self, dictionaries: DictionaryColumns) -> Result<&mut StreamEncoder> {
+        use std::collections::hash_map::Entry;
+        match self.streams.entry(dictionaries) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(new) => {
+                let schema = with_dictionaries(&self.schema, dictionaries).unwrap_or_else(|| Arc::clone(&self.schema));
+                let mut encoder =
+                    StreamEncoder::try_new_with_options(&schema, self.options.clone()).map_err(internal)?;
+                // The first batch brings the schema; an empty one takes it away.
+                drop(encoder.encode(&RecordBatch::new_empty(schema)).map_err(internal)?);
+                Ok(new.insert(encoder))
+            }
+        }
     }
 }
 

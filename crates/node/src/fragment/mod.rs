@@ -5,11 +5,13 @@
 //! an answer with its End event is complete.
 //!
 //! - [`Scanning`] takes the splits one by one, on the threads of scans;
+//! - [`lookup`] finds their rows by the indexes that the request names;
 //! - [`batches`] turns their rows into Arrow messages;
 //! - [`stream`] merges them into one answer that says which split is complete;
 //! - [`ranges`] answers with bytes as they are.
 
 mod batches;
+mod lookup;
 mod ranges;
 mod splits;
 mod stream;
@@ -56,8 +58,8 @@ pub(crate) fn answer(request: Request, desk: Desk) -> Result<Body> {
             if let Some(predicate) = &request.fragment.predicate {
                 Evaluator::predicate(predicate, &request.fragment.schema)?;
             }
-            let writer = BatchWriter::new(&request.fragment, request.encoding)?;
-            let scanning = Scanning::new(*request, &desk);
+            let writer = BatchWriter::new(&request)?;
+            let scanning = Scanning::new(*request, &desk)?;
             Ok(stream::start(desk, patience, move |out| stream::scan(out, scanning, writer)))
         }
         Request::Ranges(request) => Ok(stream::start(desk, longest, move |out| ranges::send(out, request))),

@@ -9,12 +9,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::RecordBatch;
 use futures::StreamExt;
-use pushdown::wire::{Failure, FragmentRequest, RouteStats, SplitStats};
+use pushdown::wire::{Failure, FragmentRequest, IndexOutcome, RouteStats, SplitStats};
 use pushdown::{Fragment, Output, Result, Split};
-use pushdowndb_scan::{ScanCounters, ScanOptions, Threshold, scan};
+use pushdowndb_scan::{ScanCounters, ScanOptions, Threshold, scan, scan_parts, scan_with_positions};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::lookup::{Found, Indexes, Shelf};
 use super::{Desk, failure, open};
 use crate::counters::Counting;
 use crate::record::RequestRecord;
@@ -46,6 +47,9 @@ struct Work {
     bucket: String,
     fragment: Arc<Fragment>,
     options: ScanOptions,
+    indexes: Indexes,
+    /// Whether rows come with the positions of their records.
+    positions: bool,
     splits: Mutex<VecDeque<(u32, Split)>>,
     /// Rows of a LIMIT without an order that may still come out, of all splits together.
     remaining: Option<AtomicU64>,
@@ -65,9 +69,9 @@ struct Totals {
 }
 
 impl Scanning {
-    pub fn new(request: FragmentRequest, desk: &Desk) -> Self {
+    pub fn new(request: FragmentRequest, desk: &Desk) -> Result<Self> {
         let limits = &desk.limits;
-        let FragmentRequest { fragment, splits, partial_group_bytes, .. } = request;
+        let FragmentRequest { fragment, splits, partial_group_bytes, lookups, positions, .. } = request;
         let limited = fragment.order.is_empty() && matches!(fragment.output, Output::Rows(_));
         let asked = partial_group_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         let options = ScanOptions {
@@ -83,6 +87,8 @@ impl Scanning {
             store: Arc::clone(&desk.store),
             bucket: desk.bucket.clone(),
             remaining: fragment.limit.filter(|_| limited).map(AtomicU64::new),
+            indexes: Indexes::new(lookups, &fragment.schema)?,
+            positions,
             fragment: Arc::new(fragment),
             options,
             splits: Mutex::new((0..count).zip(splits).collect()),
@@ -100,7 +106,7 @@ impl Scanning {
             let Some(turn) = desk.scans.free_turn(Some(Arc::clone(&desk.record))) else { break };
             workers.push((work_on(&work, &turn.bill(), &sender), Some(turn)));
         }
-        Self { work, workers, pieces, open }
+        Ok(Self { work, workers, pieces, open })
     }
 
     /// The next piece; `None` when the workers are through, or gone.
@@ -160,7 +166,21 @@ impl Work {
         let range = split.range.clone();
         let zones = self.scans.zones().of(&self.bucket, &split.key, &object.meta.etag);
         let options = ScanOptions { zones: Some(zones), ..self.options.clone() };
-        let mut batches = scan(fragment, Arc::new(object.data), range, options, counters)?;
+        let shelf = Shelf { store: self.store.as_ref(), bucket: &self.bucket, options: &options, counters: &counters };
+        let found = self.indexes.find(number, split, &fragment.format, &shelf).await;
+        let reader = Arc::new(object.data);
+        let mut batches = match found {
+            Some(Found::Parts(parts, places)) => {
+                stats = SplitStats { places, ..stats }.with_index(IndexOutcome::Used);
+                scan_parts(fragment, reader, parts, ScanOptions { zones: None, ..options }, counters)?
+            }
+            Some(Found::Nothing(why)) => {
+                stats = stats.with_index(why);
+                scan(fragment, reader, range, options, counters)?
+            }
+            None if self.positions => scan_with_positions(fragment, reader, options, counters)?,
+            None => scan(fragment, reader, range, options, counters)?,
+        };
         while let Some(batch) = batches.next().await {
             let batch = batch?;
             if batch.num_rows() == 0 {

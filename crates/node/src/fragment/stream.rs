@@ -121,7 +121,9 @@ pub(super) async fn scan(mut out: Out, mut scanning: Scanning, mut writer: Batch
         };
         match piece {
             Some(Piece::Batch(split, batch)) => match writer.write(&batch) {
-                Ok(bytes) => out.send_cut(bytes, |bytes| RouteEvent::Batch { split, bytes }).await?,
+                Ok((dictionaries, bytes)) => {
+                    out.send_cut(bytes, |bytes| RouteEvent::Batch { split, dictionaries, bytes }).await?;
+                }
                 Err(error) => return out.fail(&error).await,
             },
             Some(Piece::End(split, stats)) => out.send(RouteEvent::SplitEnd { split, stats }).await?,

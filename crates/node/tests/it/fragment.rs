@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use arrow::datatypes::{DataType, Field, Schema};
 use object_store::ObjectStoreExt;
 use object_store::path::Path;
-use pushdown::wire::{Encoding, FragmentRequest, RangesRequest, Request};
+use pushdown::wire::{Encoding, FragmentRequest, Lookups, RangesRequest, Request};
 use pushdown::{CompareOp, CsvOptions, ErrorKind, Expr, Format, Fragment, Split};
 use pushdowndb_node::{Keyring, Node, NodeConfig, start};
 use pushdowndb_select::{RouteDecoder, RouteEvent};
@@ -31,7 +31,16 @@ fn split(key: &str, size: usize) -> Split {
 
 fn request(fragment: Fragment, splits: Vec<Split>) -> Vec<u8> {
     let (deadline, encoding) = (Duration::ZERO, Encoding::Lz4);
-    let request = FragmentRequest { fragment, splits, deadline, encoding, partial_group_bytes: None };
+    let request = FragmentRequest {
+        fragment,
+        splits,
+        deadline,
+        encoding,
+        partial_group_bytes: None,
+        lookups: Lookups::default(),
+        positions: false,
+        dictionaries: false,
+    };
     Request::Fragment(Box::new(request)).to_bytes().unwrap()
 }
 

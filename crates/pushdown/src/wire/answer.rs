@@ -14,6 +14,27 @@ pub struct SplitStats {
     /// Bytes of the object that were looked at.
     #[prost(uint64, tag = "2")]
     pub bytes_scanned: u64,
+    /// What became of its indexes: see [`SplitStats::index`].
+    #[prost(uint32, tag = "3")]
+    pub index_code: u32,
+    /// To how many places its indexes led.
+    #[prost(uint64, tag = "4")]
+    pub places: u64,
+}
+
+/// What became of the indexes that a split came with.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum IndexOutcome {
+    /// It came with none.
+    None,
+    /// They led to its rows.
+    Used,
+    /// One is not there, or is another one now; the split was scanned.
+    Gone,
+    /// One holds what no index holds; the split was scanned.
+    Unreadable,
+    /// They lead to more rows than are read one by one; the split was scanned.
+    TooMany,
 }
 
 /// What the whole request took.
@@ -60,6 +81,13 @@ struct FailureMessage {
 }
 
 codes! {
+    index_outcome: IndexOutcome, "outcome" {
+        IndexOutcome::None = 0;
+        IndexOutcome::Used = 1;
+        IndexOutcome::Gone = 2;
+        IndexOutcome::Unreadable = 3;
+        IndexOutcome::TooMany = 4;
+    }
     error_kind: ErrorKind, "kind of error" {
         ErrorKind::Invalid = 1;
         ErrorKind::Unsupported = 2;
@@ -76,6 +104,16 @@ codes! {
 }
 
 impl SplitStats {
+    /// What became of its indexes. What a newer node says is that it had some reason to scan.
+    pub fn index(&self) -> IndexOutcome {
+        index_outcome::read(self.index_code).unwrap_or(IndexOutcome::Unreadable)
+    }
+
+    /// The same with what became of its indexes.
+    pub fn with_index(self, outcome: IndexOutcome) -> Self {
+        Self { index_code: index_outcome::code(outcome), ..self }
+    }
+
     /// In bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.encode_to_vec()

@@ -14,20 +14,32 @@ mod answer;
 mod expr;
 mod format;
 mod fragment;
+mod lookup;
 mod request;
 #[cfg(test)]
 mod tests;
 mod types;
 
-pub use answer::{Failure, RouteStats, SplitStats};
+pub use answer::{Failure, IndexOutcome, RouteStats, SplitStats};
+pub use lookup::{IndexObject, Lookups, Probe};
 pub use request::{Encoding, FragmentRequest, RangesRequest, Request};
 
 use prost::Message;
 
 use crate::{Error, Result};
 
-/// The version of the fragment route that this build speaks.
-pub const VERSION: u32 = 1;
+/// The newest version of the fragment route that this build speaks. A request says the oldest one that has all of it.
+///
+/// - 1: fragments over splits, ranges of an object;
+/// - 2: indexes that the node looks rows up in ([`Lookups`]), rows with their positions, text as
+///   dictionaries.
+pub const VERSION: u32 = 2;
+
+/// The version that brought [`Lookups`] and positions.
+pub const INDEX_VERSION: u32 = 2;
+
+/// The oldest version that this build speaks.
+const OLDEST_VERSION: u32 = 1;
 
 /// In every answer of a node: the versions of the fragment route that it speaks, separated by commas.
 pub const VERSION_HEADER: &str = "x-pushdowndb-fragment";
@@ -35,9 +47,13 @@ pub const VERSION_HEADER: &str = "x-pushdowndb-fragment";
 /// The query of the route's address: `POST /bucket?pushdowndb-fragment`.
 pub const QUERY: &str = "pushdowndb-fragment";
 
+/// What a node of this build says in [`VERSION_HEADER`].
+pub const VERSIONS: &str = "1, 2";
+
 /// The highest version that both sides speak, by the header of the other side.
 pub fn common_version(header: &str) -> Option<u32> {
-    header.split(',').filter_map(|version| version.trim().parse().ok()).find(|version| *version == VERSION)
+    let versions = header.split(',').filter_map(|version| version.trim().parse().ok());
+    versions.filter(|version| (OLDEST_VERSION..=VERSION).contains(version)).max()
 }
 
 /// Messages as one list.

@@ -6,7 +6,8 @@ use std::time::Duration;
 use prost::Message;
 
 use super::fragment::{FragmentMessage, read_fragment, write_fragment};
-use super::{VERSION, codes, malformed, missing, read_list, unknown, write_list};
+use super::lookup::{Lookups, LookupsMessage, read_lookups, write_lookups};
+use super::{INDEX_VERSION, OLDEST_VERSION, VERSION, codes, malformed, missing, read_list, unknown, write_list};
 use crate::{Error, Fragment, Result, Split, limits};
 
 /// What the route is asked for.
@@ -32,6 +33,13 @@ pub struct FragmentRequest {
     /// Aggregates with groups keep about so many bytes of groups for each split and pass other rows on, aggregated a
     /// little, for the engine to merge; the node may keep fewer. `None`: each group of a split comes once.
     pub partial_group_bytes: Option<u64>,
+    /// Indexes to look rows up in.
+    pub lookups: Lookups,
+    /// Each row comes with the position of its record in two more columns, as an index is made of. Of whole objects
+    /// whose records can be read one by one.
+    pub positions: bool,
+    /// Text columns may come as dictionaries: of Arrow type `Dictionary(UInt8, Utf8)`, in the batches that say so.
+    pub dictionaries: bool,
 }
 
 /// Byte ranges of one object, answered in their order.
@@ -73,10 +81,19 @@ struct RequestMessage {
     ranges: Option<Vec<u8>>,
     #[prost(uint64, optional, tag = "7")]
     partial_group_bytes: Option<u64>,
+    /// From version 2 on.
+    #[prost(message, optional, tag = "8")]
+    lookups: Option<LookupsMessage>,
+    /// From version 2 on.
+    #[prost(bool, tag = "9")]
+    positions: bool,
+    /// From version 2 on.
+    #[prost(bool, tag = "10")]
+    dictionaries: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct SplitMessage {
+pub(super) struct SplitMessage {
     #[prost(string, tag = "1")]
     key: String,
     #[prost(string, optional, tag = "2")]
@@ -88,11 +105,11 @@ struct SplitMessage {
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
-struct RangeMessage {
+pub(super) struct RangeMessage {
     #[prost(uint64, tag = "1")]
-    start: u64,
+    pub(super) start: u64,
     #[prost(uint64, tag = "2")]
-    end: u64,
+    pub(super) end: u64,
 }
 
 codes! {
@@ -108,21 +125,27 @@ impl Request {
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let message = match self {
             Self::Fragment(request) => {
-                check_splits(&request.splits)?;
+                request.check()?;
+                let lookups = (!request.lookups.is_empty()).then(|| write_lookups(&request.lookups)).transpose()?;
+                let newer = lookups.is_some() || request.positions || request.dictionaries;
+                let version = if newer { INDEX_VERSION } else { OLDEST_VERSION };
                 RequestMessage {
-                    version: VERSION,
+                    version,
                     fragment: Some(write_fragment(&request.fragment)?),
                     splits: write_list(request.splits.iter().map(write_split))?,
                     deadline_ms: u64::try_from(request.deadline.as_millis()).unwrap_or(u64::MAX),
                     encoding: encoding::code(request.encoding),
                     ranges: None,
                     partial_group_bytes: request.partial_group_bytes,
+                    lookups,
+                    positions: request.positions,
+                    dictionaries: request.dictionaries,
                 }
             }
             Self::Ranges(request) => {
                 check_ranges(request)?;
                 RequestMessage {
-                    version: VERSION,
+                    version: OLDEST_VERSION,
                     splits: write_list([write_split(&request.object)])?,
                     ranges: Some(write_list(request.ranges.iter().map(write_range))?),
                     ..RequestMessage::default()
@@ -145,21 +168,28 @@ impl Request {
             return Err(Error::invalid(format!("a request has at most {} bytes", limits::FRAGMENT_REQUEST_BYTES)));
         }
         let message = RequestMessage::decode(bytes).map_err(malformed)?;
-        if message.version != VERSION {
+        if !(OLDEST_VERSION..=VERSION).contains(&message.version) {
             return Err(unknown("version", message.version));
+        }
+        if message.version < INDEX_VERSION && (message.lookups.is_some() || message.positions || message.dictionaries) {
+            return Err(Error::invalid("a request says more than its version has"));
         }
         let splits = read_list::<SplitMessage>(&message.splits, limits::FRAGMENT_SPLITS, "splits")?;
         let splits = splits.into_iter().map(read_split).collect::<Result<Vec<_>>>()?;
         match (message.fragment, message.ranges) {
             (Some(fragment), None) => {
-                check_splits(&splits)?;
-                Ok(Self::Fragment(Box::new(FragmentRequest {
+                let request = FragmentRequest {
                     fragment: read_fragment(fragment)?,
                     splits,
                     deadline: Duration::from_millis(message.deadline_ms),
                     encoding: encoding::read(message.encoding)?,
                     partial_group_bytes: message.partial_group_bytes,
-                })))
+                    lookups: message.lookups.as_ref().map(read_lookups).transpose()?.unwrap_or_default(),
+                    positions: message.positions,
+                    dictionaries: message.dictionaries,
+                };
+                request.check()?;
+                Ok(Self::Fragment(Box::new(request)))
             }
             (None, Some(ranges)) => {
                 let [object] = <[Split; 1]>::try_from(splits).map_err(|_| missing("the object of its ranges"))?;
@@ -170,6 +200,19 @@ impl Request {
             }
             _ => Err(missing("a fragment or ranges")),
         }
+    }
+}
+
+impl FragmentRequest {
+    fn check(&self) -> Result<()> {
+        check_splits(&self.splits)?;
+        if self.positions && self.splits.iter().any(|split| split.range.is_some()) {
+            return Err(Error::invalid("positions are those of whole objects"));
+        }
+        if self.positions && !self.lookups.is_empty() {
+            return Err(Error::invalid("positions are those of all records, and not of some that are looked up"));
+        }
+        self.lookups.check(&self.splits, self.fragment.schema.fields().len())
     }
 }
 
@@ -198,11 +241,11 @@ fn check_ranges(request: &RangesRequest) -> Result<()> {
     Ok(())
 }
 
-fn lies_in(range: &Range<u64>, size: u64) -> bool {
+pub(super) fn lies_in(range: &Range<u64>, size: u64) -> bool {
     range.start < range.end && range.end <= size
 }
 
-fn write_split(split: &Split) -> SplitMessage {
+pub(super) fn write_split(split: &Split) -> SplitMessage {
     SplitMessage {
         key: split.key.to_string(),
         etag: split.etag.clone(),
@@ -211,11 +254,11 @@ fn write_split(split: &Split) -> SplitMessage {
     }
 }
 
-fn write_range(range: &Range<u64>) -> RangeMessage {
+pub(super) fn write_range(range: &Range<u64>) -> RangeMessage {
     RangeMessage { start: range.start, end: range.end }
 }
 
-fn read_split(message: SplitMessage) -> Result<Split> {
+pub(super) fn read_split(message: SplitMessage) -> Result<Split> {
     if message.key.is_empty() || message.key.len() > limits::KEY_BYTES {
         return Err(Error::invalid(format!("a key has 1 to {} bytes", limits::KEY_BYTES)));
     }

@@ -230,6 +230,9 @@ fn request(fragment: Fragment) -> Request {
         deadline: Duration::from_millis(1500),
         encoding: Encoding::Zstd,
         partial_group_bytes: Some(5),
+        lookups: Lookups::default(),
+        positions: false,
+        dictionaries: false,
     }))
 }
 
@@ -303,12 +306,70 @@ fn whatever_is_cut_off_or_changed_is_an_error_or_a_request() {
     }
 }
 
+fn with_lookups() -> FragmentRequest {
+    let Request::Fragment(mut request) = request(fragments().remove(0)) else { panic!() };
+    let object = |key: &str| Split { key: key.into(), etag: Some("e".into()), size: 900, range: None };
+    request.lookups = Lookups {
+        probes: vec![
+            Probe { column: 0, predicate: Expr::compare(CompareOp::Eq, Expr::Column(0), Expr::int(7)) },
+            Probe { column: 1, predicate: Expr::IsNull(column()) },
+        ],
+        objects: vec![
+            IndexObject { split: 0, probe: 0, object: object("i/0.csv"), ranges: vec![0..10, 400..900] },
+            IndexObject { split: 0, probe: 1, object: object("j/0.csv"), ranges: vec![] },
+        ],
+    };
+    *request
+}
+
+#[test]
+fn lookups_come_back_as_they_were() {
+    let request = Request::Fragment(Box::new(with_lookups()));
+    let bytes = request.to_bytes().unwrap();
+    assert_eq!(bytes[..2], [8, 2], "a node of version 1 refuses it");
+    assert_eq!(Request::from_bytes(&bytes).unwrap(), request);
+    let mut older = bytes.clone();
+    older[1] = 1;
+    assert_eq!(Request::from_bytes(&older).unwrap_err().kind(), ErrorKind::Invalid);
+    let positions =
+        FragmentRequest { positions: true, dictionaries: true, lookups: Lookups::default(), ..with_lookups() };
+    let positions = FragmentRequest { splits: positions.splits[..1].to_vec(), ..positions };
+    let bytes = Request::Fragment(Box::new(positions.clone())).to_bytes().unwrap();
+    assert_eq!(Request::from_bytes(&bytes).unwrap(), Request::Fragment(Box::new(positions)));
+}
+
+#[test]
+fn lookups_that_fit_nothing_are_refused() {
+    let refused = |change: &dyn Fn(&mut FragmentRequest)| {
+        let mut request = with_lookups();
+        change(&mut request);
+        Request::Fragment(Box::new(request)).to_bytes().unwrap_err().message().to_owned()
+    };
+    assert!(refused(&|r| r.lookups.objects[0].split = 1).contains("no split"), "a split that is a range");
+    assert!(refused(&|r| r.lookups.objects[0].split = 9).contains("no split"));
+    assert!(refused(&|r| r.lookups.objects[0].probe = 2).contains("no split and probe"));
+    assert!(refused(&|r| r.lookups.probes[0].column = 99).contains("a column that there is not"));
+    assert!(refused(&|r| r.lookups.objects[0].ranges = vec![0..901]).contains("does not lie in the object"));
+    assert!(refused(&|r| r.lookups.probes = vec![r.lookups.probes[0].clone(); 65]).contains("at most 64 probes"));
+    let many = limits::FRAGMENT_RANGES + 1;
+    assert!(refused(&|r| r.lookups.objects[0].ranges = vec![0..1; many]).contains("ranges"));
+    assert!(refused(&|r| r.positions = true).contains("whole objects"));
+    let whole = |r: &mut FragmentRequest| r.splits.iter_mut().for_each(|split| split.range = None);
+    assert!(
+        refused(&|r| {
+            whole(r);
+            r.positions = true
+        })
+        .contains("looked up")
+    );
+}
+
 #[test]
 fn other_versions_are_unsupported_and_nonsense_is_invalid() {
     let kind = |bytes: &[u8]| Request::from_bytes(bytes).unwrap_err().kind();
     let mut newer = request(fragments().remove(0)).to_bytes().unwrap();
     assert_eq!(newer[..2], [8, 1], "the version comes first");
-    newer[1] = 2;
+    newer[1] = u8::try_from(VERSION + 1).unwrap();
     assert_eq!(kind(&newer), ErrorKind::Unsupported);
     assert_eq!(kind(&[]), ErrorKind::Unsupported, "version 0");
     assert_eq!(kind(b"GET / HTTP/1.1"), ErrorKind::Invalid);
@@ -352,7 +413,8 @@ fn depth_and_counts_are_bounded() {
 #[test]
 fn versions_are_agreed_on() {
     assert_eq!(common_version("1"), Some(1));
-    assert_eq!(common_version("3, 2 ,1"), Some(1));
-    assert_eq!(common_version("2"), None);
+    assert_eq!(common_version("3, 2 ,1"), Some(2));
+    assert_eq!(common_version(VERSIONS), Some(VERSION));
+    assert_eq!(common_version("3"), None);
     assert_eq!(common_version("one"), None);
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use object_store::ObjectStoreExt;
 use pushdown::ErrorKind;
 
-use crate::world::{World, assert_same, failure, gave_up, rows_in_spite};
+use crate::world::{World, assert_same, failure, gave_up, rows, rows_in_spite};
 use proxy::{Fault, Kind, Proxy};
 
 /// As many as `pushdown.retries` by default.
@@ -147,6 +147,30 @@ async fn rows_released_early_are_never_repeated() {
         let error = failure(&engine, "SELECT id, text FROM t WHERE id >= 0").await;
         assert!(error.message().contains("after rows of a large split were passed on"), "{level}: {error}");
     }
+}
+
+/// A node that does not look rows up: the engine does, and reads them in one request.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_node_is_asked_what_it_knows() {
+    let world = World::node().await;
+    sweep::tables(&world).await;
+    let index = sweep::OPERATORS.iter().find(|operator| operator.name == "index").expect("one");
+    let proxy = Proxy::start(&world.endpoint, |_, _| Some(Fault::Older), || {}).await;
+    let through = World::at(proxy.endpoint());
+    let mut counts = Vec::new();
+    for world in [&world, &through] {
+        let engine = sweep::engine(world, "fragment", index.settings).await;
+        // What a node can do it says with any answer.
+        let (_, _) = rows(&engine, "SELECT count(*) FROM u").await.expect("rows");
+        let (got, report) = rows(&engine, index.sql).await.expect("rows");
+        assert_eq!(got.len(), 5);
+        // The manifest is read plainly.
+        let requests = &report.usage.requests;
+        assert_eq!(requests.get, 1, "{requests:?}");
+        counts.push((got.len(), requests.fragment));
+    }
+    assert_eq!(counts[0], (5, 1), "the node looks up");
+    assert!(counts[1].1 > 1, "the engine looks up: {counts:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

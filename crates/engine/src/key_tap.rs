@@ -35,7 +35,7 @@ use futures::{Stream, StreamExt};
 use tokio::sync::watch;
 
 use crate::error::to_datafusion;
-use crate::strategies::join::KeySet;
+use crate::strategies::join::{KeySet, TupleSet};
 
 /// The keys of one join, once its build side was read.
 #[derive(Debug)]
@@ -53,16 +53,50 @@ pub(crate) struct JoinKeys {
 pub(crate) enum Outcome {
     /// The build side has not ended yet.
     Pending,
-    /// Its keys, one set for each key of the join.
-    Known(Arc<Vec<KeySet>>),
+    /// Its keys.
+    Known(Arc<Keys>),
     /// It will not be read to its end.
     Unknown,
+}
+
+/// The keys of a build side.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Keys {
+    /// For each key of the join.
+    pub(crate) sets: Vec<KeySet>,
+    /// Where there are several, also together.
+    pub(crate) tuples: Option<TupleSet>,
+}
+
+impl Keys {
+    fn new(types: &[DataType], nulls_match: bool) -> Self {
+        let sets = types.iter().cloned().map(KeySet::new).collect();
+        Self { sets, tuples: if nulls_match { None } else { TupleSet::new(types) } }
+    }
+
+    fn merge(&mut self, more: Self) {
+        self.sets.iter_mut().zip(more.sets).for_each(|(all, more)| all.merge(more));
+        if let (Some(all), Some(more)) = (&mut self.tuples, more.tuples) {
+            all.merge(more);
+        }
+    }
+
+    /// The join itself needs the memory more.
+    fn give_up(&mut self) {
+        self.sets.iter_mut().for_each(KeySet::give_up);
+        self.tuples.iter_mut().for_each(TupleSet::give_up);
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let tuples = self.tuples.as_ref().map_or(0, TupleSet::memory_bytes);
+        self.sets.iter().map(KeySet::memory_bytes).sum::<usize>() + tuples
+    }
 }
 
 #[derive(Debug, Default)]
 struct Collected {
     partitions: usize,
-    sets: Option<Vec<KeySet>>,
+    keys: Option<Keys>,
     /// Holds the memory of the sets for as long as they are kept.
     reservations: Vec<MemoryReservation>,
 }
@@ -78,6 +112,11 @@ impl JoinKeys {
         self.nulls_match
     }
 
+    /// How many keys the join has.
+    pub(crate) fn count(&self) -> usize {
+        self.types.len()
+    }
+
     /// Waits until the build side has ended, one way or the other.
     pub(crate) async fn outcome(&self) -> Outcome {
         let mut outcome = self.outcome.subscribe();
@@ -86,20 +125,20 @@ impl JoinKeys {
     }
 
     /// One of `partitions` partitions has ended.
-    fn deliver(&self, sets: Vec<KeySet>, reservation: MemoryReservation, partitions: usize) {
+    fn deliver(&self, keys: Keys, reservation: MemoryReservation, partitions: usize) {
         let mut collected = self.collected.lock().unwrap_or_else(PoisonError::into_inner);
         collected.partitions += 1;
         collected.reservations.push(reservation);
-        match &mut collected.sets {
-            None => collected.sets = Some(sets),
-            Some(all) => all.iter_mut().zip(sets).for_each(|(all, more)| all.merge(more)),
+        match &mut collected.keys {
+            None => collected.keys = Some(keys),
+            Some(all) => all.merge(keys),
         }
         if collected.partitions == partitions {
-            let sets = Arc::new(collected.sets.take().unwrap_or_default());
+            let keys = Arc::new(collected.keys.take().unwrap_or_default());
             self.outcome.send_if_modified(|outcome| {
                 let pending = matches!(outcome, Outcome::Pending);
                 if pending {
-                    *outcome = Outcome::Known(sets);
+                    *outcome = Outcome::Known(keys);
                 }
                 pending
             });
@@ -202,7 +241,7 @@ impl ExecutionPlan for KeyTapExec {
         let consumer = MemoryConsumer::new(format!("KeyTapExec[{partition}]"));
         Ok(Box::pin(TapStream {
             collecting: Some(Collecting {
-                sets: self.keys.types.iter().cloned().map(KeySet::new).collect(),
+                collected: Keys::new(&self.keys.types, self.keys.nulls_match),
                 exprs: self.exprs.clone(),
                 nulls_match: self.keys.nulls_match,
                 reservation: consumer.register(context.memory_pool()),
@@ -223,7 +262,7 @@ struct TapStream {
 }
 
 struct Collecting {
-    sets: Vec<KeySet>,
+    collected: Keys,
     exprs: Vec<Arc<dyn PhysicalExpr>>,
     nulls_match: bool,
     reservation: MemoryReservation,
@@ -238,17 +277,18 @@ impl Collecting {
         // A row with a NULL among its keys matches nothing.
         let complete = nulls.filter(|nulls| nulls.null_count() > 0 && !self.nulls_match);
         let complete = complete.map(|nulls| BooleanArray::new(nulls.into_inner(), None));
-        for (set, keys) in self.sets.iter_mut().zip(keys) {
-            let keys = match &complete {
-                Some(complete) => filter(&keys, complete)?,
-                None => keys,
-            };
-            set.push(&keys).map_err(to_datafusion)?;
+        let keys: Vec<ArrayRef> = match &complete {
+            Some(complete) => keys.iter().map(|keys| filter(keys, complete)).collect::<Result<_, _>>()?,
+            None => keys,
+        };
+        for (set, keys) in self.collected.sets.iter_mut().zip(&keys) {
+            set.push(keys).map_err(to_datafusion)?;
         }
-        let bytes = |sets: &[KeySet]| sets.iter().map(KeySet::memory_bytes).sum();
-        if self.reservation.try_resize(bytes(&self.sets)).is_err() {
-            // The join itself needs the memory more.
-            self.sets.iter_mut().for_each(KeySet::give_up);
+        if let Some(tuples) = &mut self.collected.tuples {
+            tuples.push(&keys).map_err(to_datafusion)?;
+        }
+        if self.reservation.try_resize(self.collected.memory_bytes()).is_err() {
+            self.collected.give_up();
             self.reservation.free();
         }
         Ok(())
@@ -267,8 +307,8 @@ impl Stream for TapStream {
                 }
             }
             Poll::Ready(None) => {
-                if let Some(Collecting { sets, reservation, .. }) = self.collecting.take() {
-                    self.keys.deliver(sets, reservation, self.partitions);
+                if let Some(Collecting { collected, reservation, .. }) = self.collecting.take() {
+                    self.keys.deliver(collected, reservation, self.partitions);
                 }
             }
             Poll::Ready(Some(Err(_))) | Poll::Pending => {}

@@ -16,7 +16,7 @@ use crate::error::to_datafusion;
 use crate::index;
 use crate::query::QueryContext;
 use crate::remembered::Remembered;
-use crate::remote_scan::{RemoteScanExec, ScanSpec};
+use crate::remote_scan::{GROUP_BYTES, RemoteScanExec, ScanSpec};
 use crate::table::{Declared, Listing, TableDefinition, TableLocation, TableOptions, only_on_partitions, prune};
 
 /// A table over objects.
@@ -140,6 +140,7 @@ impl TableProvider for ObjectTable {
                 indexes,
                 key_filters: vec![],
                 joins: vec![],
+                group_bytes: GROUP_BYTES,
                 note: None,
             })
         };

@@ -17,6 +17,7 @@
 //! fnv(bytes)  h = 0xcbf29ce484222325; for each byte: h = (h ^ byte) * 0x100000001b3
 //! mix(x)      x ^= x >> 30; x *= 0xbf58476d1ce4e5b9; x ^= x >> 27; x *= 0x94d049bb133111eb; x ^= x >> 31
 //! a = mix(fnv(key)); b = mix(a + 0x9e3779b97f4a7c15) | 1
+//! several keys as one: h = fnv(the first), then for each other h = mix(h) ^ fnv(key), in the place of fnv(key)
 //! the bits of a key: (a + i * b) % bits for i in 0..k          all arithmetic is modulo 2^64
 //! ```
 
@@ -62,6 +63,11 @@ impl Key<'_> {
             Self::Text(text) => fnv(text.as_bytes()),
         }
     }
+}
+
+/// The hash of several keys as one: that of those before, and the next one's.
+pub fn and_key(before: u64, next: u64) -> u64 {
+    mix(before) ^ next
 }
 
 fn decimal_hash(mut value: i128, mut scale: i8) -> u64 {
@@ -207,6 +213,9 @@ mod tests {
         assert_eq!(Key::Decimal(150, 2).hash(), Key::Decimal(15, 1).hash());
         assert_eq!(Key::Decimal(7, -2).hash(), Key::Int(700).hash());
         assert_ne!(Key::Text("5").hash(), Key::Int(5).hash());
+        let [one, two] = [1, 2].map(|key| Key::Int(key).hash());
+        assert_ne!(and_key(one, two), and_key(two, one));
+        assert_ne!(and_key(one, one), and_key(two, two));
     }
 
     /// Whoever builds filters elsewhere depends on every bit of this.

@@ -283,10 +283,11 @@ pub enum Expr {
     },
     /// A function of the allow-list.
     Call(Function, Vec<Expr>),
-    /// Whether a Bloom filter may hold the value; NULL for NULL. Of a JSON token, the value inside.
+    /// Whether a Bloom filter may hold the values, several of them as one key; NULL if one is NULL. Of a JSON token, the
+    /// value inside.
     Bloom {
-        /// What is looked for.
-        expr: Box<Expr>,
+        /// What is looked for; not empty.
+        keys: Vec<Expr>,
         /// Where.
         filter: Arc<BloomFilter>,
     },
@@ -334,9 +335,8 @@ impl Expr {
         match self {
             Self::Column(_) | Self::Literal(_) => vec![],
             Self::Compare(_, a, b) | Self::Arithmetic(_, a, b) => vec![a, b],
-            Self::And(all) | Self::Or(all) | Self::Call(_, all) => all.iter().collect(),
+            Self::And(all) | Self::Or(all) | Self::Call(_, all) | Self::Bloom { keys: all, .. } => all.iter().collect(),
             Self::Not(a) | Self::IsNull(a) | Self::Negate(a) | Self::Cast(a, _) => vec![a],
-            Self::Bloom { expr, .. } => vec![expr],
             Self::InList { expr, list, .. } => std::iter::once(&**expr).chain(list).collect(),
             Self::Like { expr, pattern, .. } => vec![expr, pattern],
             Self::Case { branches, otherwise } => {
@@ -359,7 +359,9 @@ impl Expr {
             Self::IsNull(a) => Self::IsNull(boxed(a, f)?),
             Self::Negate(a) => Self::Negate(boxed(a, f)?),
             Self::Cast(a, to) => Self::Cast(boxed(a, f)?, to),
-            Self::Bloom { expr, filter } => Self::Bloom { expr: boxed(expr, f)?, filter },
+            Self::Bloom { keys, filter } => {
+                Self::Bloom { keys: keys.into_iter().map(f).collect::<Result<_, E>>()?, filter }
+            }
             Self::InList { expr, list, negated } => Self::InList {
                 expr: boxed(expr, f)?,
                 list: list.into_iter().map(f).collect::<Result<_, E>>()?,
@@ -560,8 +562,10 @@ impl fmt::Display for Shown<'_> {
                 list(f, args, ", ")?;
                 f.write_str(")")
             }
-            Expr::Bloom { expr, filter } => {
-                write!(f, "BLOOM_CONTAINS({}, {} bytes)", show(expr), filter.size_bytes())
+            Expr::Bloom { keys, filter } => {
+                f.write_str("BLOOM_CONTAINS(")?;
+                list(f, keys, ", ")?;
+                write!(f, ", {} bytes)", filter.size_bytes())
             }
         }
     }

@@ -22,7 +22,7 @@ mod timestamp;
 pub mod token;
 pub mod wire;
 
-pub use bloom::{BloomFilter, Key};
+pub use bloom::{BloomFilter, Key, and_key};
 pub use capability::{Capability, Dialect, Level, Profile};
 pub use classify::{Exactness, classify, classify_aggregate, classify_value};
 pub use error::{Error, ErrorKind, Result};

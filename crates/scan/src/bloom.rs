@@ -8,56 +8,75 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int64Type, TimeUnit, UInt64Type};
 use datafusion_common::Result as DfResult;
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
-use pushdown::{BloomFilter, Error, Key, Result};
+use pushdown::{BloomFilter, Error, Key, Result, and_key};
 
 use crate::dynamic::{Value, constant_or_rows};
 use crate::errors::{from_arrow, from_datafusion};
 use crate::number::Number;
 use crate::types::{is_text, sql_type};
 
-/// `BLOOM_CONTAINS(value)` of one filter.
+/// `BLOOM_CONTAINS(value, …)` of one filter.
 #[derive(Debug)]
 pub(crate) struct Probe {
     filter: Arc<BloomFilter>,
-    /// The values are tokens of JSON.
-    tokens: bool,
+    /// Which of the values are tokens of JSON.
+    tokens: Vec<bool>,
     signature: Signature,
 }
 
 impl Probe {
-    pub(crate) fn new(filter: Arc<BloomFilter>, tokens: bool) -> Self {
-        Self { filter, tokens, signature: Signature::any(1, Volatility::Immutable) }
+    pub(crate) fn new(filter: Arc<BloomFilter>, tokens: Vec<bool>) -> Self {
+        let signature = Signature::any(tokens.len(), Volatility::Immutable);
+        Self { filter, tokens, signature }
     }
 
-    fn probe(&self, values: &ArrayRef) -> Result<BooleanArray> {
-        if self.tokens {
-            return self.probe_tokens(values);
+    fn probe(&self, values: &[ArrayRef]) -> Result<BooleanArray> {
+        let missing = || Error::internal("nothing to look for");
+        let columns: Vec<(&ArrayRef, bool)> = values.iter().zip(self.tokens.iter().copied()).collect();
+        let ((first, is_token), others) = columns.split_first().ok_or_else(missing)?;
+        if others.is_empty() {
+            let mut results = BooleanBuilder::with_capacity(first.len());
+            each_hash(first, *is_token, &mut |hash| {
+                results.append_option(hash.map(|hash| self.filter.contains_hash(hash)));
+            })?;
+            return Ok(results.finish());
         }
-        let mut results = BooleanBuilder::with_capacity(values.len());
-        for_each_key(values, &mut |key| results.append_option(key.map(|key| self.filter.contains(key))))?;
-        Ok(results.finish())
-    }
-
-    fn probe_tokens(&self, tokens: &ArrayRef) -> Result<BooleanArray> {
-        let tokens = cast(tokens, &DataType::Utf8).map_err(from_arrow)?;
-        let mut results = BooleanBuilder::new();
-        for token in tokens.as_string::<i32>() {
-            let value = token.map_or(Value::Null, Value::of);
-            let key = match &value {
-                Value::Null => None,
-                Value::Boolean(value) => Some(Key::Boolean(*value)),
-                Value::Number(Number::Int(value)) => Some(Key::Int(*value)),
-                Value::Number(Number::Decimal(value, scale)) => {
-                    Some(Key::Decimal(*value, i8::try_from(*scale).unwrap_or(i8::MAX)))
+        let mut hashes: Vec<Option<u64>> = Vec::with_capacity(first.len());
+        each_hash(first, *is_token, &mut |hash| hashes.push(hash))?;
+        for (values, is_token) in others {
+            let mut before = hashes.iter_mut();
+            each_hash(values, *is_token, &mut |hash| {
+                if let Some(before) = before.next() {
+                    *before = before.zip(hash).map(|(before, hash)| and_key(before, hash));
                 }
-                Value::Number(Number::Float(value)) => Some(Key::Float(*value)),
-                Value::Text(text) => Some(Key::Text(text)),
-                Value::Nested(text) => Some(Key::Text(text)),
-            };
-            results.append_option(key.map(|key| self.filter.contains(key)));
+            })?;
         }
-        Ok(results.finish())
+        Ok(hashes.into_iter().map(|hash| hash.map(|hash| self.filter.contains_hash(hash))).collect())
     }
+}
+
+/// Calls `f` with the hash of each value, `None` for NULL.
+fn each_hash(values: &ArrayRef, is_token: bool, f: &mut dyn FnMut(Option<u64>)) -> Result<()> {
+    if !is_token {
+        return for_each_key(values, &mut |key| f(key.map(Key::hash)));
+    }
+    let tokens = cast(values, &DataType::Utf8).map_err(from_arrow)?;
+    for token in tokens.as_string::<i32>() {
+        let value = token.map_or(Value::Null, Value::of);
+        let key = match &value {
+            Value::Null => None,
+            Value::Boolean(value) => Some(Key::Boolean(*value)),
+            Value::Number(Number::Int(value)) => Some(Key::Int(*value)),
+            Value::Number(Number::Decimal(value, scale)) => {
+                Some(Key::Decimal(*value, i8::try_from(*scale).unwrap_or(i8::MAX)))
+            }
+            Value::Number(Number::Float(value)) => Some(Key::Float(*value)),
+            Value::Text(text) => Some(Key::Text(text)),
+            Value::Nested(text) => Some(Key::Text(text)),
+        };
+        f(key.map(Key::hash));
+    }
+    Ok(())
 }
 
 /// Calls `f` with the key of each value, `None` for NULL: the keys that a [`pushdown::Expr::Bloom`] of such values
@@ -106,7 +125,7 @@ impl Eq for Probe {}
 
 impl Hash for Probe {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.tokens, self.filter.size_bytes()).hash(state);
+        (&self.tokens, self.filter.size_bytes()).hash(state);
     }
 }
 
@@ -125,8 +144,8 @@ impl ScalarUDFImpl for Probe {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         constant_or_rows(&args, |rows| {
-            let values = args.args.first().cloned().ok_or_else(|| Error::internal("nothing to look for"))?;
-            Ok(Arc::new(self.probe(&values.into_array(rows).map_err(from_datafusion)?)?))
+            let values = args.args.iter().map(|value| value.clone().into_array(rows).map_err(from_datafusion));
+            Ok(Arc::new(self.probe(&values.collect::<Result<Vec<_>>>()?)?))
         })
     }
 }

@@ -76,9 +76,9 @@ impl Lowering<'_> {
             Expr::Cast(a, to) => self.explicit_cast(a, to),
             Expr::Case { branches, otherwise } => self.case(branches, otherwise.as_deref()),
             Expr::Call(function, args) => self.call(*function, args),
-            Expr::Bloom { expr: inner, filter } => {
-                let probe = Probe::new(Arc::clone(filter), inner.is_token());
-                self.own(ScalarUDF::from(probe), std::slice::from_ref(&**inner))
+            Expr::Bloom { keys, filter } => {
+                let probe = Probe::new(Arc::clone(filter), keys.iter().map(Expr::is_token).collect());
+                self.own(ScalarUDF::from(probe), keys)
             }
         }
     }

@@ -11,7 +11,7 @@ use pushdown::wire::{Encoding, FragmentRequest};
 use pushdown::{Error, ErrorKind, Fragment, Output, Result, Split};
 use tokio::sync::mpsc::Sender;
 
-use super::run::{Held, PARTIAL_GROUP_BYTES, Run, SplitTask};
+use super::run::{Held, Run, SplitTask};
 use super::splits::ScanSplit;
 use crate::backends::{Retry, SplitPiece};
 use crate::table::DataObject;
@@ -177,7 +177,7 @@ impl Run {
             splits: open.iter().map(Open::as_asked).collect(),
             deadline: Duration::from_secs(self.spec.options.query_timeout_s),
             encoding: Encoding::Lz4,
-            partial_group_bytes: grouped.then_some(PARTIAL_GROUP_BYTES as u64),
+            partial_group_bytes: grouped.then_some(self.spec.group_bytes as u64),
         };
         let client = self.spec.backend.fragment_client(&self.meters(), &self.spec.options)?;
         let mut answer = client.run(message, &location).await?;

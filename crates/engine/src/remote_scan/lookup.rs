@@ -97,14 +97,6 @@ impl IndexState {
         let covered = self.lookup().into_iter().flat_map(|lookup| objects.iter().zip(&lookup.covered));
         covered.filter(|(_, covered)| **covered).map(|(object, _)| object.path.clone()).collect()
     }
-
-    /// Why an index is not used, for EXPLAIN.
-    pub(super) fn refusal(&self) -> String {
-        match &self.verdict {
-            Verdict::Refuse(why) => format!(", not by index: {why}"),
-            Verdict::None | Verdict::Use(_) => String::new(),
-        }
-    }
 }
 
 /// Whether a scan that runs there can leave look-ups to the node.

@@ -25,7 +25,7 @@ mod wire;
 pub(crate) use partial::{PartialAggregate, State};
 pub(crate) use run::moved;
 pub(crate) use sample::{PIECES, among};
-pub(crate) use spec::ScanSpec;
+pub(crate) use spec::{GROUP_BYTES, ScanSpec};
 
 use std::sync::Arc;
 
@@ -94,7 +94,7 @@ struct Sampling {
 }
 
 impl RemoteScanExec {
-    pub(crate) fn new(spec: ScanSpec) -> Result<Self> {
+    pub(crate) fn new(mut spec: ScanSpec) -> Result<Self> {
         let fragment = spec.fragment();
         let capability = spec.backend.capability(spec.table.backend);
         let mut choice = match &spec.aggregate {
@@ -105,15 +105,16 @@ impl RemoteScanExec {
             None => filter::choose(&fragment, &capability, &spec.options)?,
         };
         let (mut sampling, mut live) = (None, None);
-        if let Some(top_k) = &spec.top_k {
-            let bytes = spec.objects.iter().map(|object| object.size).sum();
-            match top_k::choose(top_k, &fragment, bytes, &capability, &spec.options)? {
+        if let Some(top_k) = spec.top_k.clone() {
+            let decision = top_k::choose(&top_k, &spec, &fragment, &choice, &capability)?;
+            spec.note = Some(decision.story.into());
+            match decision.plan {
                 Some(Plan::Sample(sample)) => {
-                    sampling = Some(Sampling { top_k: top_k.clone(), sample, bound: Arc::default() });
+                    sampling = Some(Sampling { top_k, sample, bound: Arc::default() });
                 }
                 Some(Plan::Storage(request)) => {
                     choice = Choice::Storage { request, exact: true, route: Route::Fragment };
-                    live = Some(Arc::new(LiveTopK::new(top_k)));
+                    live = Some(Arc::new(LiveTopK::new(&top_k)));
                 }
                 None => {}
             }
@@ -195,17 +196,21 @@ impl RemoteScanExec {
         self.partitions.iter().map(Vec::len).sum::<usize>() as u64
     }
 
-    /// The same scan with partial aggregates for output, if storage computes them exactly.
-    pub(crate) fn with_aggregate(&self, aggregate: PartialAggregate) -> Result<Option<Self>> {
-        if self.spec.aggregate.is_some() || self.spec.limit.is_some() {
-            return Ok(None);
-        }
-        if self.index.lookup().is_some() {
-            // A few rows, that the engine has at once.
-            return Ok(None);
-        }
-        let scan = Self::new(ScanSpec { aggregate: Some(aggregate), ..self.spec.clone() })?;
-        Ok(matches!(scan.choice, Choice::Storage { .. }).then_some(scan))
+    /// The same scan with partial aggregates for output if storage computes them exactly, or else why it does not.
+    pub(crate) fn with_aggregate(&self, aggregate: PartialAggregate) -> Result<std::result::Result<Self, String>> {
+        let note = aggregate::story(self, None)?.map(Arc::from);
+        let scan = Self::new(ScanSpec { aggregate: Some(aggregate), note, ..self.spec.clone() })?;
+        Ok(match &scan.choice {
+            Choice::Storage { .. } => Ok(scan),
+            Choice::Compute(why) => Err(why.clone()),
+        })
+    }
+
+    /// The same scan with what the operator above it chose, for EXPLAIN.
+    pub(crate) fn with_note(&self, note: Option<String>) -> Self {
+        let mut scan = self.clone();
+        scan.spec.note = note.map(Arc::from);
+        scan
     }
 
     /// The same scan leaving out what cannot be among the first k, if storage orders rows or a sample can tell it what
@@ -215,7 +220,11 @@ impl RemoteScanExec {
             return Ok(None);
         }
         let scan = Self::new(ScanSpec { top_k: Some(top_k), ..self.spec.clone() })?;
-        Ok((scan.sampling.is_some() || scan.live.is_some()).then_some(scan))
+        if scan.sampling.is_some() || scan.live.is_some() {
+            return Ok(Some(scan));
+        }
+        // As it was, but for the reason.
+        Ok(Some(Self { spec: ScanSpec { note: scan.spec.note, ..self.spec.clone() }, ..self.clone() }))
     }
 
     /// The second phase of a top-k: the scan without its top-k, up to the bound.

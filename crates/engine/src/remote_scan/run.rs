@@ -33,9 +33,6 @@ use crate::strategies::index::Lookup;
 use crate::strategies::top_k::LiveTopK;
 use crate::table::DataObject;
 
-/// What the groups of a partial aggregate may take in memory for each partition, where plain reads stand in.
-pub(super) const PARTIAL_GROUP_BYTES: usize = 32 * 1024 * 1024;
-
 /// One partition of a scan while it runs.
 pub(super) struct Run {
     pub(super) spec: ScanSpec,
@@ -282,7 +279,8 @@ impl SplitTask<'_> {
         let fragment = Arc::new(self.adapted(&self.run.fragment));
         let counters = Arc::new(ScanCounters::default());
         // The plan above merges groups that come out more than once.
-        let options = ScanOptions { partial_group_bytes: Some(PARTIAL_GROUP_BYTES), ..ScanOptions::default() };
+        let group_bytes = Some(self.run.spec.group_bytes);
+        let options = ScanOptions { partial_group_bytes: group_bytes, ..ScanOptions::default() };
         let mut rows = pushdowndb_scan::scan(fragment, reader, self.split.range.clone(), options, counters)?;
         while let Some(batch) = rows.next().await {
             if !self.send(self.assemble(batch?)?).await {

@@ -17,7 +17,7 @@ use super::splits::ScanSplit;
 use super::{RemoteScanExec, ScanSpec};
 use crate::error::from_datafusion;
 use crate::query::QueryContext;
-use crate::strategies::top_k::{FirstKeys, Sample, TopK};
+use crate::strategies::top_k::{Sample, TopK, kth};
 
 /// Smaller pieces cost more in requests than they bring in randomness.
 const SMALLEST_PIECE_BYTES: u64 = 128 * 1024;
@@ -37,13 +37,13 @@ impl RemoteScanExec {
         let key_columns = top_k.key.columns();
         let (schema, mut batches) = self.sampled(&key_columns, sample, query, context)?;
         let key = Evaluator::expr(&among(&key_columns, top_k.key.clone())?, &schema)?;
-        let mut first = FirstKeys::new(top_k);
+        let mut first = top_k.first_keys();
         let mut sampled = 0;
         while let Some(batch) = batches.try_next().await? {
             sampled += batch.num_rows();
             first.push(key.evaluate(&batch)?)?;
         }
-        let bound = first.kth()?.and_then(|last| top_k.bound(&last));
+        let bound = kth(&mut first)?.and_then(|last| top_k.bound(&last));
         let schema = &self.fragment.schema;
         let told = match &bound {
             Some(bound) => bound.display(schema).to_string(),

@@ -13,6 +13,9 @@ use crate::strategies::join::KeyFilter;
 use crate::strategies::top_k::TopK;
 use crate::table::{DataObject, TableDefinition};
 
+/// What the groups of a split may take in memory, in storage or where plain reads stand in.
+pub(crate) const GROUP_BYTES: usize = 32 * 1024 * 1024;
+
 /// What a scan reads and what it makes of it.
 #[derive(Clone, Debug)]
 pub(crate) struct ScanSpec {
@@ -31,6 +34,8 @@ pub(crate) struct ScanSpec {
     pub(crate) limit: Option<usize>,
     /// Aggregates instead of rows.
     pub(crate) aggregate: Option<PartialAggregate>,
+    /// What the groups of a split may take in memory; others are passed on, aggregated a little.
+    pub(crate) group_bytes: usize,
     /// Rows that cannot be among the first k by this may be left out.
     pub(crate) top_k: Option<TopK>,
     /// The indexes on columns that the query filters by.

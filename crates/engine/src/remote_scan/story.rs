@@ -8,6 +8,7 @@ use pushdown::{Expr, Level, Output};
 use super::{RemoteScanExec, Sampling};
 use crate::settings::Side;
 use crate::strategies::filter::{self, Choice, Route};
+use crate::strategies::index::Verdict;
 
 /// Filters are told up to so many characters.
 const LONGEST_STORY: usize = 500;
@@ -72,6 +73,19 @@ impl RemoteScanExec {
     }
 }
 
+impl RemoteScanExec {
+    /// How it was chosen where rows are filtered, unless an operator above chose for it.
+    fn shown_filter(&self) -> String {
+        let chosen_above = !self.spec.joins.is_empty() || self.spec.note.is_some() || self.spec.aggregate.is_some();
+        if chosen_above && matches!(self.index.verdict, Verdict::None) {
+            return String::new();
+        }
+        let story = filter::story(&self.spec, &self.fragment, &self.capability, &self.choice, &self.index.verdict);
+        // A price book that cannot be read is told when the query begins.
+        story.ok().flatten().map_or_else(String::new, |story| format!(", {story}"))
+    }
+}
+
 impl DisplayAs for RemoteScanExec {
     fn fmt_as(&self, kind: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let splits: usize = self.partitions.iter().map(Vec::len).sum();
@@ -80,7 +94,7 @@ impl DisplayAs for RemoteScanExec {
             DisplayFormatType::TreeRender => write!(f, "{}\n{}{}", self.spec.name, self.story(), self.shown_keys()),
             _ => {
                 let (name, format, story) = (&self.spec.name, self.fragment.format.name(), self.story());
-                let keys = self.shown_keys() + &self.index.refusal();
+                let keys = self.shown_keys() + &self.shown_filter();
                 write!(f, "RemoteScanExec: {name} ({format}, {objects} objects, {splits} splits), {story}{keys}")?;
                 self.spec.note.iter().try_for_each(|note| write!(f, ", {note}"))
             }

@@ -16,9 +16,16 @@
 //! stays     AggregateExec Partial: sum(a)       storage's rows are a superset, and a sum of those is wrong
 //!           └ FilterExec b LIKE '%x'
 //!             └ RemoteScanExec
-//! stays     grouping sets, FILTER (WHERE …), ORDER BY and DISTINCT inside an aggregate. DataFusion itself turns a
-//!           single COUNT(DISTINCT x) into two aggregates, of which the inner one, by x, is pushed
+//! becomes   AggregateExec Partial by (a), (b)   AggregateExec PartialReduce by (a), (b)
+//!           └ RemoteScanExec                    └ ProjectionExec: keys, no set, states
+//!                                                 └ RemoteScanExec groups=[all keys] aggregates=[SUM(a)]
+//! stays     ROLLUP, CUBE and other grouping sets with (): that has a group even where there are no rows
+//! stays     ORDER BY and DISTINCT inside an aggregate. DataFusion itself turns a single COUNT(DISTINCT x) into two
+//!           aggregates, of which the inner one, by x, is pushed
 //! ```
+//!
+//! `agg(x) FILTER (WHERE c)` is `agg(CASE WHEN c THEN x END)`: aggregates skip NULL. Grouping sets are rolled up by the
+//! engine from the states of their finest grouping, which all aggregates here have.
 //!
 //! Projections between the two are folded into the aggregate's expressions, a RepartitionExec there is dropped: there
 //! are few states.
@@ -29,11 +36,11 @@ use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::Result as DfResult;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::expressions::{Column, lit};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
-use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, ExecutionPlan, ExecutionPlanProperties, PhysicalExpr, ReplaceChildrenOptions,
@@ -43,6 +50,7 @@ use pushdown::{AggregateCall, AggregateFunction, Expr, Literal, NamedExpr};
 use crate::convert::convert;
 use crate::error::to_datafusion;
 use crate::remote_scan::{PartialAggregate, RemoteScanExec, ScanSpec, State};
+use crate::strategies::aggregate;
 use crate::strategies::group_by::{self, GroupByExec, Strategy, with_scan};
 
 #[derive(Debug)]
@@ -72,30 +80,47 @@ impl PhysicalOptimizerRule for PushAggregate {
 fn push(node: &Arc<dyn ExecutionPlan>, aggregate: &AggregateExec) -> DfResult<Option<Arc<dyn ExecutionPlan>>> {
     let partial = matches!(aggregate.mode(), AggregateMode::Partial);
     let single = matches!(aggregate.mode(), AggregateMode::Single | AggregateMode::SinglePartitioned);
-    if !(partial || single) || aggregate.group_expr().has_grouping_set() || aggregate.limit_options().is_some() {
+    if !(partial || single) || aggregate.limit_options().is_some() || has_empty_set(aggregate) {
         return Ok(None);
     }
     let Some(below) = Below::of(aggregate.input())? else { return Ok(None) };
+    let finest = PhysicalGroupBy::new_single(aggregate.group_expr().expr().to_vec());
     // The schema of the partial states is what a partial aggregate over the same input would have.
     let as_partial = AggregateExec::try_new(
         AggregateMode::Partial,
-        aggregate.group_expr().clone(),
+        finest,
         aggregate.aggr_expr().to_vec(),
         aggregate.filter_expr().to_vec(),
         Arc::clone(&below.input),
         aggregate.input_schema(),
     )?;
     let wanted = partial_aggregate(aggregate, &below, as_partial.schema())?;
-    let states = if aggregate.group_expr().is_true_no_grouping() {
-        let Ok(wanted) = wanted else { return Ok(None) };
-        let Some(scan) = below.scan.with_aggregate(wanted).map_err(to_datafusion)? else { return Ok(None) };
-        Arc::new(scan)
+    let states: Arc<dyn ExecutionPlan> = if aggregate.group_expr().expr().is_empty() {
+        // The few rows that an index finds are added up at once.
+        if !below.scan.yields_rows() || below.scan.is_looked_up() {
+            return Ok(None);
+        }
+        let pushed = match wanted {
+            Ok(wanted) => below.scan.with_aggregate(wanted).map_err(to_datafusion)?,
+            Err(why) => Err(why.to_owned()),
+        };
+        match pushed {
+            Ok(scan) => Arc::new(scan),
+            Err(why) => {
+                let told = aggregate::story(&below.scan, Some(&why)).map_err(to_datafusion)?;
+                return with_scan(node, &below.scan.with_note(told)).map(Some);
+            }
+        }
     } else {
         match groups(as_partial, &below, wanted)? {
             Groups::States(states) => states,
             Groups::Rows(scan) => return with_scan(node, &scan).map(Some),
             Groups::Stay => return Ok(None),
         }
+    };
+    let states = match aggregate.group_expr().has_grouping_set() {
+        true => rolled_up(states, aggregate)?,
+        false => states,
     };
     if partial {
         return Ok(Some(states));
@@ -113,6 +138,41 @@ fn push(node: &Arc<dyn ExecutionPlan>, aggregate: &AggregateExec) -> DfResult<Op
         aggregate.input_schema(),
     )?;
     Ok(Some(Arc::new(merged)))
+}
+
+/// Whether one of the grouping sets has no keys: it has a group even where there are no rows, which only an aggregate over
+/// the rows themselves gives.
+fn has_empty_set(aggregate: &AggregateExec) -> bool {
+    let sets = aggregate.group_expr();
+    sets.has_grouping_set() && sets.groups().iter().any(|nulls| nulls.iter().all(|null| *null))
+}
+
+/// The states of grouping sets from those of their finest grouping.
+fn rolled_up(states: Arc<dyn ExecutionPlan>, aggregate: &AggregateExec) -> DfResult<Arc<dyn ExecutionPlan>> {
+    let sets = aggregate.group_expr();
+    let schema = states.schema();
+    let column = |place: usize| -> DfResult<(Arc<dyn PhysicalExpr>, String)> {
+        let name = schema.field(place).name();
+        Ok((Arc::new(Column::new(name, place)), name.clone()))
+    };
+    let keys = (0..sets.expr().len()).map(&column).collect::<DfResult<Vec<_>>>()?;
+    // A state of grouping sets has the number of its set after the keys: here it is in none yet.
+    let number = (lit(0u8), "no set".to_owned());
+    let others = (keys.len()..schema.fields().len()).map(column).collect::<DfResult<Vec<_>>>()?;
+    let columns = keys.iter().cloned().chain([number]).chain(others);
+    let columns = columns.map(|(expr, alias)| ProjectionExpr { expr, alias });
+    let numbered = ProjectionExec::try_new(columns.collect::<Vec<_>>(), states)?;
+    let keys = keys.into_iter().zip(sets.expr()).map(|((key, _), (_, name))| (key, name.clone())).collect();
+    let sets = PhysicalGroupBy::new(keys, sets.null_expr().to_vec(), sets.groups().to_vec(), true);
+    let reduced = AggregateExec::try_new(
+        AggregateMode::PartialReduce,
+        sets,
+        aggregate.aggr_expr().to_vec(),
+        vec![None; aggregate.aggr_expr().len()],
+        Arc::new(numbered),
+        aggregate.input_schema(),
+    )?;
+    Ok(Arc::new(reduced))
 }
 
 /// What becomes of a group-by.
@@ -137,8 +197,9 @@ fn groups(engine: AggregateExec, below: &Below, wanted: Result<PartialAggregate,
     };
     let note: Option<Arc<str>> = Some(decision.story.as_str().into());
     Ok(match (decision.strategy, wanted) {
-        (Strategy::Partial, Ok(wanted)) => {
-            let spec = ScanSpec { aggregate: Some(wanted), note, ..scan.spec().clone() };
+        (strategy @ (Strategy::Partial | Strategy::SmallPartial), Ok(wanted)) => {
+            let group_bytes = strategy.group_bytes().unwrap_or(scan.spec().group_bytes);
+            let spec = ScanSpec { aggregate: Some(wanted), group_bytes, note, ..scan.spec().clone() };
             Groups::States(Arc::new(scan.with_spec(spec).map_err(to_datafusion)?))
         }
         (Strategy::Storage | Strategy::Hybrid, Ok(wanted)) => {
@@ -209,12 +270,9 @@ fn partial_aggregate(
         let Some(expr) = below.convert(key)? else { return Ok(Err("a key is no expression that storage knows")) };
         groups.push(NamedExpr { expr, name: name.clone() });
     }
-    if aggregate.filter_expr().iter().any(Option::is_some) {
-        return Ok(Err("an aggregate has a FILTER"));
-    }
     let mut calls: Vec<AggregateCall> = Vec::new();
     let mut states = Vec::new();
-    for call in aggregate.aggr_expr() {
+    for (call, filter) in aggregate.aggr_expr().iter().zip(aggregate.filter_expr()) {
         let arguments = call.expressions();
         let call_name = call.fun().name();
         let functions: &[AggregateFunction] = match call_name {
@@ -238,6 +296,15 @@ fn partial_aggregate(
         }
         let Some(argument) = below.convert(argument)? else {
             return Ok(Err("an argument is no expression that storage knows"));
+        };
+        let argument = match filter {
+            None => argument,
+            Some(filter) => {
+                let Some(filter) = below.convert(filter)? else {
+                    return Ok(Err("a FILTER is no expression that storage knows"));
+                };
+                Expr::Case { branches: vec![(filter, argument)], otherwise: None }
+            }
         };
         if call.state_fields()?.len() != functions.len() {
             return Ok(Err("the states of an aggregate are not those that storage yields"));

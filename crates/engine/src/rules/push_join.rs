@@ -43,7 +43,7 @@ use crate::error::to_datafusion;
 use crate::key_tap::{JoinKeys, KeyTapExec};
 use crate::remote_scan::RemoteScanExec;
 use crate::settings::{JoinStrategy, PushdownOptions};
-use crate::strategies::join::{BuildSide, KeyFilter, choose, total};
+use crate::strategies::join::{BuildSide, KeyFilter, choose, total, unshifted};
 
 #[derive(Debug)]
 pub(super) struct PushJoin;
@@ -236,13 +236,16 @@ fn attach_to_scan(
     for Wanted { index, key } in wanted {
         let Some(key) = convert(&key, &|column| scan.spec().file_column(column)) else { continue };
         let (Some(key_type), Some(of)) = (build.types.get(index), build.of.get(index)) else { continue };
-        if total(&key, &scan.spec().table.file_schema).is_none() {
+        let (key, shift) = unshifted(key);
+        let Some(own_type) = total(&key, &scan.spec().table.file_schema) else { continue };
+        if !shift.is_none() && (own_type != DataType::Int64 || *key_type != DataType::Int64) {
             continue;
         }
         let decision = choose(scan, key_type, build.side).map_err(to_datafusion)?;
         told = told.with_join(&decision.story);
         if decision.bloom {
-            filters.push(Arc::new(KeyFilter { keys: Arc::clone(&build.keys), index, key, of: of.clone() }));
+            let of = shift.display(of);
+            filters.push(Arc::new(KeyFilter { keys: Arc::clone(&build.keys), index, key, shift, of }));
         }
     }
     if filters.is_empty() {

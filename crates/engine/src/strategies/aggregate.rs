@@ -4,10 +4,16 @@
 //! merges them; asked of S3 Select only where its arithmetic is provably the engine's and its filter exact,
 //! because a sum over the wrong rows cannot be mended afterwards.
 
+use super::costs::{Pushed, ScanCosts};
+use super::decision::{Candidates, Reason};
 use pushdown::{Capability, Exactness, Fragment, Output, Result, classify, classify_aggregate};
 
 use super::filter::{Choice, Route, route};
-use crate::settings::PushdownOptions;
+use crate::remote_scan::RemoteScanExec;
+use crate::settings::{PushdownOptions, Side};
+
+/// The row of aggregates that a split yields.
+const ROW_BYTES: u64 = 128;
 
 /// Chooses for a fragment that yields aggregates.
 pub(crate) fn choose(fragment: &Fragment, capability: &Capability, options: &PushdownOptions) -> Result<Choice> {
@@ -27,7 +33,9 @@ pub(crate) fn choose(fragment: &Fragment, capability: &Capability, options: &Pus
     for call in calls {
         if !classify_aggregate(call, &fragment.schema, &fragment.format, dialect) {
             let backend = capability.profile.name();
-            return Ok(Choice::Compute(format!("{} is not exact on backend {backend}", call.name)));
+            let argument = call.argument.as_ref().map(|argument| argument.display(&fragment.schema).to_string());
+            let (function, argument) = (call.function.sql(), argument.unwrap_or("*".to_owned()));
+            return Ok(Choice::Compute(format!("{function}({argument}) is not exact on backend {backend}")));
         }
     }
     let predicate = match &fragment.predicate {
@@ -44,4 +52,43 @@ pub(crate) fn choose(fragment: &Fragment, capability: &Capability, options: &Pus
         Ok(_) => Choice::Storage { request: Box::new(request), exact: true, route: Route::Select },
         Err(error) => Choice::Compute(error.to_string()),
     })
+}
+
+/// What EXPLAIN says of the choice for an aggregate over the rows of a scan: `refused` is why storage does not compute
+/// it. `None` where storage cannot be asked, so that there was nothing to choose.
+pub(crate) fn story(rows: &RemoteScanExec, refused: Option<&str>) -> Result<Option<String>> {
+    let (spec, fragment) = (rows.spec(), rows.fragment());
+    let Ok(route) = route(fragment, rows.capability(), &spec.options, Side::Auto)? else { return Ok(None) };
+    let costs = ScanCosts::of(spec, fragment, Some(route))?;
+    let mut candidates = Candidates::new("aggregate");
+    candidates.add(
+        "compute",
+        match rows.choice() {
+            Choice::Compute(_) => costs.plain(0.0),
+            Choice::Storage { .. } => costs.filtered(),
+        },
+    );
+    let side = spec.options.aggregate_side()?;
+    let (taken, reason) = match refused {
+        Some(why) => {
+            candidates.refuse("storage", why);
+            ("compute", if side == Side::Compute { Reason::Asked } else { Reason::Estimated })
+        }
+        None => {
+            let requests = match route {
+                Route::Select => costs.splits,
+                Route::Fragment => costs.objects.max(spec.partitions as u64).min(costs.splits.max(1)),
+            };
+            let returned = requests * ROW_BYTES;
+            candidates.add(
+                "storage",
+                costs.pushed(Pushed { requests, scanned: costs.scanned, returned, ..Pushed::default() }),
+            );
+            (
+                "storage",
+                if side == Side::Storage { Reason::Asked } else { Reason::Because("storage sends a row a split") },
+            )
+        }
+    };
+    Ok(Some(candidates.story(taken, reason)))
 }

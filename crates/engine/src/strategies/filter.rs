@@ -10,6 +10,10 @@ use std::sync::Arc;
 use pushdown::Result;
 use pushdown::{Capability, Exactness, Expr, Format, Fragment, Level, NamedExpr, Output, classify};
 
+use super::costs::ScanCosts;
+use super::decision::{Candidates, Reason};
+use super::index::Verdict;
+use crate::remote_scan::ScanSpec;
 use crate::settings::{PushdownOptions, Side};
 
 /// What storage is asked to do, or why it is asked for plain bytes.
@@ -133,6 +137,54 @@ fn at_fragment(fragment: &Fragment, options: &PushdownOptions) -> Result<Choice>
         columns.push(NamedExpr { expr: Expr::Column(index), name: fragment.schema.field(index).name().clone() });
     }
     Ok(Choice::Storage { request: Box::new(request), exact: true, route: Route::Fragment })
+}
+
+/// What EXPLAIN says of the choice for the rows of a scan; `None` where storage cannot be asked and no index was looked
+/// at, so that there was nothing to choose.
+pub(crate) fn story(
+    spec: &ScanSpec,
+    fragment: &Fragment,
+    capability: &Capability,
+    choice: &Choice,
+    index: &Verdict,
+) -> Result<Option<String>> {
+    let route = route(fragment, capability, &spec.options, Side::Auto)?.ok();
+    if route.is_none() && matches!(index, Verdict::None) {
+        return Ok(None);
+    }
+    let side = spec.options.filter_side()?;
+    let costs = ScanCosts::of(spec, fragment, route)?;
+    let mut candidates = Candidates::new("filter");
+    // An index knows better how many rows pass.
+    let known = match index {
+        Verdict::Use(lookup) => Some(lookup.otherwise),
+        Verdict::None | Verdict::Refuse(_) => None,
+    };
+    let (mut taken, mut reason) = match choice {
+        Choice::Storage { .. } => {
+            candidates.add("compute", costs.plain(0.0));
+            candidates.add("storage", known.unwrap_or_else(|| costs.filtered()));
+            ("storage", Reason::Because("storage leaves rows or columns out"))
+        }
+        Choice::Compute(why) => {
+            candidates.add("compute", known.unwrap_or_else(|| costs.plain(0.0)));
+            candidates.refuse("storage", why.clone());
+            ("compute", Reason::Because("storage would leave nothing out"))
+        }
+    };
+    if side == Side::Compute || (side == Side::Storage && taken == "storage") {
+        reason = Reason::Asked;
+    }
+    match index {
+        Verdict::None => {}
+        Verdict::Refuse(why) => candidates.refuse("index", why.clone()),
+        Verdict::Use(lookup) => {
+            candidates.add("index", lookup.estimate);
+            taken = "index";
+            reason = if lookup.always { Reason::Asked } else { Reason::Estimated };
+        }
+    }
+    Ok(Some(candidates.story(taken, reason)))
 }
 
 /// How storage may be asked, or the reason for plain reads; the same for every operator.

@@ -309,12 +309,6 @@ impl Lookup {
             1 => ", 1 object has no fresh index and is scanned".to_owned(),
             n => format!(", {n} objects have no fresh index and are scanned"),
         };
-        format!(
-            "index=[{}]{whose}, about {:.0} rows, estimate=[{}] instead of [{}]{scanned}",
-            probes.join("; "),
-            self.hits.ceil(),
-            self.estimate,
-            self.otherwise
-        )
+        format!("index=[{}]{whose}, about {:.0} rows{scanned}", probes.join("; "), self.hits.ceil())
     }
 }

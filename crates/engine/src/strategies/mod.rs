@@ -1,6 +1,8 @@
 //! Where an operator runs, one file per operator: what its strategies are and how one is chosen.
 
 pub(crate) mod aggregate;
+mod costs;
+mod decision;
 pub(crate) mod estimate;
 pub(crate) mod filter;
 pub(crate) mod group_by;

@@ -12,16 +12,19 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use arrow::array::{Array, ArrayRef, RecordBatch};
-use arrow::compute::{SortOptions, concat, sort_to_indices, take};
+use arrow::array::RecordBatch;
+use arrow::compute::SortOptions;
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::ScalarValue;
 use pushdown::{Capability, CompareOp, Error, Expr, Fragment, Literal, Output, Result, SortKey, limits};
-use pushdowndb_scan::Evaluator;
+use pushdowndb_scan::{Evaluator, FirstKeys};
 
+use super::costs::{Pushed, ScanCosts};
+use super::decision::{Candidates, Reason};
+use super::estimate::Estimate;
 use super::filter::{self, Choice, Route};
 use crate::convert::literal;
-use crate::remote_scan::{estimate, moved};
+use crate::remote_scan::{PIECES, ScanSpec, estimate, moved};
 use crate::settings::{PushdownOptions, TopKStrategy};
 
 /// A sample of more than this share of the rows costs about what it saves.
@@ -57,6 +60,11 @@ impl TopK {
         Some(if self.order.nulls_first { Expr::Or(vec![up_to, is_null()]) } else { up_to })
     }
 
+    /// The first keys of the order, as they become known.
+    pub(crate) fn first_keys(&self) -> FirstKeys {
+        FirstKeys::new(self.order, self.k)
+    }
+
     /// A bound like those to come, to ask what storage would make of it.
     fn likely_bound(&self, schema: &SchemaRef) -> Option<Expr> {
         let key = Evaluator::expr(&self.key, schema).ok()?;
@@ -85,37 +93,147 @@ pub(crate) enum Plan {
     Storage(Box<Fragment>),
 }
 
-/// Whether storage takes part, and how. `fragment` yields the rows of the table, `bytes` long.
+/// What was chosen for a top-k.
+pub(crate) struct Decision {
+    /// How storage takes part; `None` if the engine sorts all rows.
+    pub(crate) plan: Option<Plan>,
+    /// For EXPLAIN: the estimate, and those of the strategies that lost.
+    pub(crate) story: String,
+}
+
+/// Whether storage takes part, and how. `fragment` yields the rows of the table, which would be scanned as `otherwise`
+/// says.
 pub(crate) fn choose(
     top_k: &TopK,
+    spec: &ScanSpec,
     fragment: &Fragment,
-    bytes: u64,
+    otherwise: &Choice,
+    capability: &Capability,
+) -> Result<Decision> {
+    let options = &spec.options;
+    let side = options.filter_side()?;
+    let route = filter::route(fragment, capability, options, side)?;
+    let costs = Costs::of(top_k, spec, fragment, route.as_ref().ok().copied())?;
+    let mut candidates = Candidates::new("top_k");
+    candidates.add("compute", costs.compute(otherwise));
+    let mut request = None;
+    match (&route, in_storage(top_k, fragment)) {
+        (Err(why), _) => candidates.refuse("storage", why.clone()),
+        (Ok(Route::Select), _) => candidates.refuse("storage", "S3 Select has no ORDER BY"),
+        (Ok(Route::Fragment), None) => candidates.refuse("storage", "it cannot order by all keys, or not so many rows"),
+        (Ok(Route::Fragment), Some(ordered)) => {
+            candidates.add("storage", costs.storage());
+            request = Some(ordered);
+        }
+    }
+    let strategy = options.top_k_strategy()?;
+    match not_sampled(top_k, fragment, capability, options)? {
+        Some(why) => candidates.refuse("sampling", why),
+        None if strategy != TopKStrategy::Sampling && costs.sample.share > LARGEST_SHARE => {
+            candidates.refuse("sampling", format!("a sample would be {:.0} % of the rows", costs.sample.share * 100.0));
+        }
+        None => candidates.add("sampling", costs.sampling()),
+    }
+    let asked = match strategy {
+        TopKStrategy::Auto => None,
+        TopKStrategy::Compute => Some("compute"),
+        TopKStrategy::Sampling => Some("sampling"),
+        TopKStrategy::Storage => Some("storage"),
+    };
+    let (taken, reason) = match asked {
+        Some(asked) if candidates.has(asked) => (asked, Reason::Asked),
+        // What storage cannot order it may still bound by a sample, but that was not asked for.
+        Some(_) => ("compute", Reason::Because("what SET asks for will not do")),
+        None => (candidates.best().unwrap_or("compute"), Reason::Estimated),
+    };
+    let plan = match (taken, request) {
+        ("storage", Some(request)) => Some(Plan::Storage(Box::new(request))),
+        ("sampling", _) => Some(Plan::Sample(costs.sample)),
+        _ => None,
+    };
+    Ok(Decision { plan, story: candidates.story(taken, reason) })
+}
+
+/// Why a sample is of no use; `None` if storage filters by the bound that it gives, if not exactly.
+fn not_sampled(
+    top_k: &TopK,
+    fragment: &Fragment,
     capability: &Capability,
     options: &PushdownOptions,
-) -> Result<Option<Plan>> {
-    let strategy = options.top_k_strategy()?;
-    if matches!(strategy, TopKStrategy::Auto | TopKStrategy::Storage)
-        && let Ok(Route::Fragment) = filter::route(fragment, capability, options, options.filter_side()?)?
-        && let Some(request) = in_storage(top_k, fragment)
-    {
-        return Ok(Some(Plan::Storage(Box::new(request))));
-    }
-    let sampled = matches!(strategy, TopKStrategy::Auto | TopKStrategy::Sampling);
-    let Some(bound) = top_k.likely_bound(&fragment.schema).filter(|_| sampled) else { return Ok(None) };
-    // Storage must filter by the bound, if not exactly.
+) -> Result<Option<String>> {
+    let Some(bound) = top_k.likely_bound(&fragment.schema) else {
+        return Ok(Some("no constant is a bound of the key".to_owned()));
+    };
     let key = top_k.key.columns();
-    match filter::choose(&with_bound(fragment, bound), capability, options)? {
+    Ok(match filter::choose(&with_bound(fragment, bound), capability, options)? {
         Choice::Storage { request, .. } => {
             let filtered = request.predicate.map(|predicate| predicate.columns()).unwrap_or_default();
-            if key.is_empty() || !key.iter().all(|column| filtered.contains(column)) {
-                return Ok(None);
-            }
+            let bounded = !key.is_empty() && key.iter().all(|column| filtered.contains(column));
+            (!bounded).then(|| "storage does not filter by the key".to_owned())
         }
-        Choice::Compute(_) => return Ok(None),
+        Choice::Compute(why) => Some(why),
+    })
+}
+
+/// What the strategies would cost.
+struct Costs {
+    scan: ScanCosts,
+    sample: Sample,
+    /// The share of the key in the bytes that storage sends.
+    alpha: f64,
+    k: f64,
+    at_fragment: bool,
+    partitions: u64,
+}
+
+impl Costs {
+    fn of(top_k: &TopK, spec: &ScanSpec, fragment: &Fragment, route: Option<Route>) -> Result<Self> {
+        let scan = ScanCosts::of(spec, fragment, route)?;
+        let alpha = alpha(top_k, fragment);
+        Ok(Self {
+            sample: sample(top_k, alpha, scan.passing),
+            alpha,
+            k: top_k.k as f64,
+            at_fragment: route == Some(Route::Fragment),
+            partitions: spec.partitions as u64,
+            scan,
+        })
     }
-    let sample = sample(top_k, fragment, bytes);
-    let worth_it = strategy == TopKStrategy::Sampling || sample.share <= LARGEST_SHARE;
-    Ok(worth_it.then_some(Plan::Sample(sample)))
+
+    /// Bytes of so many rows, as storage sends them.
+    fn row_bytes(&self, rows: f64) -> f64 {
+        self.scan.sent as f64 / self.scan.passing.max(1.0) * rows.min(self.scan.passing)
+    }
+
+    fn compute(&self, otherwise: &Choice) -> Estimate {
+        match otherwise {
+            Choice::Compute(_) => self.scan.plain(0.0),
+            Choice::Storage { .. } => self.scan.filtered(),
+        }
+    }
+
+    /// One scan, whose splits send k rows at first and ever fewer: with rows in no particular order, the n-th of them
+    /// about k/n.
+    fn storage(&self) -> Estimate {
+        let requests = self.partitions.min(self.scan.splits).max(self.scan.objects.min(self.partitions)).max(1);
+        let rows = self.k * (1.0 + (requests as f64).ln());
+        let returned = self.row_bytes(rows) as u64;
+        self.scan.pushed(Pushed { requests, scanned: self.scan.scanned, returned, ..Pushed::default() })
+    }
+
+    /// The keys of the sample, then the rows up to the bound: as many times k as the sample is of the rows.
+    fn sampling(&self) -> Estimate {
+        let keys = self.row_bytes(self.sample.rows as f64) * self.alpha;
+        let first = self.scan.first_phase(Pushed {
+            requests: self.scan.splits.min(PIECES),
+            scanned: (self.scan.scanned as f64 * self.sample.share) as u64,
+            returned: keys as u64,
+            ..Pushed::default()
+        });
+        let requests = if self.at_fragment { self.scan.splits.min(PIECES) } else { self.scan.splits };
+        let returned = self.row_bytes(self.k / self.sample.share.max(f64::MIN_POSITIVE)) as u64;
+        first + self.scan.pushed(Pushed { requests, scanned: self.scan.scanned, returned, ..Pushed::default() })
+    }
 }
 
 /// The fragment with the order and the limit; `None` if it cannot say them.
@@ -142,12 +260,12 @@ pub(crate) struct LiveTopK {
 
 impl LiveTopK {
     pub(crate) fn new(top_k: &TopK) -> Self {
-        Self { first: Mutex::new(FirstKeys::new(top_k)), top_k: top_k.clone() }
+        Self { first: Mutex::new(top_k.first_keys()), top_k: top_k.clone() }
     }
 
     /// The predicate, and the bound that is known by now. Both are over the object's columns as the table has them.
     pub(crate) fn narrow(&self, predicate: Option<Expr>) -> Result<Option<Expr>> {
-        let last = self.first.lock().unwrap_or_else(PoisonError::into_inner).kth()?;
+        let last = kth(&mut self.first.lock().unwrap_or_else(PoisonError::into_inner))?;
         let bound = last.and_then(|last| self.top_k.bound(&last));
         Ok(filter::both(predicate, bound))
     }
@@ -189,9 +307,8 @@ pub(crate) fn with_bound(fragment: &Fragment, bound: Expr) -> Fragment {
     Fragment { predicate: filter::both(fragment.predicate.clone(), Some(bound)), ..fragment.clone() }
 }
 
-/// S = sqrt(K·N/α) rows, which moves the fewest bytes in both phases together; α is the key's share of a row's bytes
-/// (PushdownDB, Section VII-B).
-fn sample(top_k: &TopK, fragment: &Fragment, bytes: u64) -> Sample {
+/// α: the share of the key in the bytes of a row that storage sends.
+fn alpha(top_k: &TopK, fragment: &Fragment) -> f64 {
     let width = |columns: &[usize]| -> f64 {
         let width = |index: &usize| estimate::column_bytes(fragment.schema.field(*index).data_type());
         columns.iter().map(width).sum::<u64>() as f64
@@ -200,69 +317,28 @@ fn sample(top_k: &TopK, fragment: &Fragment, bytes: u64) -> Sample {
         Output::Rows(columns) => columns.iter().flat_map(|column| column.expr.columns()).collect(),
         Output::Aggregate { .. } => vec![],
     };
-    let alpha = (width(&top_k.key.columns()) / width(&sent).max(1.0)).clamp(0.01, 1.0);
-    let n = (estimate::rows(fragment, bytes) as f64 * estimate::selectivity(fragment)).max(1.0);
+    (width(&top_k.key.columns()) / width(&sent).max(1.0)).clamp(0.01, 1.0)
+}
+
+/// S = sqrt(K·N/α) rows of `rows`, which moves the fewest bytes in both phases together (PushdownDB, Section VII-B).
+fn sample(top_k: &TopK, alpha: f64, rows: f64) -> Sample {
+    let n = rows.max(1.0);
     // Fewer than k rows would be no bound at all, and the estimates are rough.
     let rows = (top_k.k as f64 * n / alpha).sqrt().max(2.0 * top_k.k as f64).min(n);
     Sample { rows: rows as u64, share: rows / n }
 }
 
-/// The first k keys of those seen so far.
-#[derive(Debug)]
-pub(crate) struct FirstKeys {
-    order: SortOptions,
-    k: usize,
-    keys: Vec<ArrayRef>,
-    held: usize,
-}
-
-impl FirstKeys {
-    pub(crate) fn new(top_k: &TopK) -> Self {
-        Self { order: top_k.order, k: top_k.k, keys: Vec::new(), held: 0 }
-    }
-
-    /// Takes the keys of some rows in.
-    pub(crate) fn push(&mut self, keys: ArrayRef) -> Result<()> {
-        self.held += keys.len();
-        self.keys.push(keys);
-        if self.held > self.k.saturating_mul(2).max(65_536) {
-            self.sort()?;
-        }
-        Ok(())
-    }
-
-    /// The k-th key; `None` if fewer were seen.
-    pub(crate) fn kth(&mut self) -> Result<Option<Literal>> {
-        self.sort()?;
-        match self.keys.first() {
-            Some(keys) if keys.len() == self.k && self.k > 0 => {
-                let last = ScalarValue::try_from_array(keys, self.k - 1).map_err(crate::error::from_datafusion)?;
-                Ok(literal(&last))
-            }
-            _ => Ok(None),
-        }
-    }
-
-    fn sort(&mut self) -> Result<()> {
-        let internal = |error| Error::internal("keys that cannot be sorted").with_source(error);
-        let keys: Vec<&dyn Array> = self.keys.iter().map(AsRef::as_ref).collect();
-        if keys.is_empty() {
-            return Ok(());
-        }
-        let keys = concat(&keys).map_err(internal)?;
-        let first = sort_to_indices(&keys, Some(self.order), Some(self.k)).map_err(internal)?;
-        let first = take(&keys, &first, None).map_err(internal)?;
-        self.held = first.len();
-        self.keys = vec![first];
-        Ok(())
-    }
+/// The k-th of these keys, where the contract has its type; `None` if there are fewer.
+pub(crate) fn kth(keys: &mut FirstKeys) -> Result<Option<Literal>> {
+    let Some(kth) = keys.kth()? else { return Ok(None) };
+    Ok(literal(&ScalarValue::try_from_array(&kth, 0).map_err(crate::error::from_datafusion)?))
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{Float64Array, Int64Array};
+    use arrow::array::{ArrayRef, Float64Array};
 
     use super::*;
 
@@ -270,32 +346,10 @@ mod tests {
         TopK { key: Expr::Column(0), order: SortOptions { descending, nulls_first }, rest: Some(vec![]), k }
     }
 
-    fn last(top_k: &TopK, pieces: &[ArrayRef]) -> Option<Literal> {
-        let mut keys = FirstKeys::new(top_k);
-        pieces.iter().for_each(|piece| keys.push(Arc::clone(piece)).unwrap());
-        keys.kth().unwrap()
-    }
-
-    #[test]
-    fn the_kth_key_bounds_the_first_k() {
-        let pieces: [ArrayRef; 2] = [
-            Arc::new(Int64Array::from(vec![Some(5), None, Some(1)])),
-            Arc::new(Int64Array::from(vec![Some(3), Some(3), None])),
-        ];
-        assert_eq!(last(&top(2, false, false), &pieces), Some(Literal::Int64(3)));
-        assert_eq!(last(&top(1, true, false), &pieces), Some(Literal::Int64(5)));
-        assert_eq!(last(&top(3, false, true), &pieces), Some(Literal::Int64(1)));
-        assert_eq!(last(&top(2, false, true), &pieces), Some(Literal::Null));
-        assert_eq!(last(&top(5, false, false), &pieces), Some(Literal::Null));
-        assert_eq!(last(&top(7, false, false), &pieces), None, "fewer than k");
-    }
-
-    #[test]
-    fn keys_beyond_the_first_k_are_let_go() {
-        let top_k = top(3, false, false);
-        let pieces: Vec<ArrayRef> =
-            (0..40i64).map(|i| Arc::new(Int64Array::from_iter_values((0..5000).map(|j| j * 40 + i))) as _).collect();
-        assert_eq!(last(&top_k, &pieces), Some(Literal::Int64(2)));
+    fn last(top_k: &TopK, keys: ArrayRef) -> Option<Literal> {
+        let mut first = top_k.first_keys();
+        first.push(keys).unwrap();
+        kth(&mut first).unwrap()
     }
 
     #[test]
@@ -309,7 +363,7 @@ mod tests {
         assert!(matches!(top(2, true, true).bound(&Literal::Int64(1)), Some(Expr::Or(parts)) if parts.len() == 2));
         assert!(top(2, true, false).bound(&Literal::Float64(f64::NAN)).is_none());
         let zeros: ArrayRef = Arc::new(Float64Array::from(vec![0.0, -0.0]));
-        let zero = last(&top(1, false, false), &[zeros]).unwrap();
+        let zero = last(&top(1, false, false), zeros).unwrap();
         let Some(Expr::Compare(_, _, bound)) = top(1, false, false).bound(&zero) else { panic!("a comparison") };
         assert!(matches!(*bound, Expr::Literal(Literal::Float64(z)) if z.is_sign_positive()), "both zeros pass");
     }

@@ -287,6 +287,38 @@ async fn groups_at_the_fragment_route_are_few_bytes() {
     assert!(report.usage.requests.fragment <= objects, "{:?}", report.usage.requests);
 }
 
+/// FILTER and grouping sets are pushed; ROLLUP, CUBE and DISTINCT of several are left to the engine.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_decomposed_is_pushed() {
+    let world = World::node().await;
+    let oracle = SKEWED.create(&world, "id,k,name,v,p", &skewed_lines(12, 1.0, 4_000, 5), &["CSV", "PARQUET"]).await;
+    for (sql, told) in [
+        (
+            "SELECT k, count(*) FILTER (WHERE v > 3), avg(p) FILTER (WHERE name <> 'x') FROM {t} GROUP BY k",
+            "COUNT(CASE WHEN",
+        ),
+        ("SELECT count(*) FILTER (WHERE v > 3), sum(p) FILTER (WHERE v > 1000000) FROM {t}", "COUNT(CASE WHEN"),
+        ("SELECT k, v % 3, sum(p), count(*) FROM {t} GROUP BY ROLLUP (k, v % 3)", "gby=["),
+        ("SELECT k, v % 3, avg(p), min(name) FROM {t} GROUP BY CUBE (k, v % 3) HAVING count(*) > 2", "gby=["),
+        ("SELECT k, v % 3, grouping(k), max(p) FROM {t} GROUP BY GROUPING SETS ((k), (v % 3))", "mode=PartialReduce"),
+        ("SELECT k, sum(p) FROM {t} WHERE v < -1000 GROUP BY ROLLUP (k)", "gby=["),
+        ("SELECT count(DISTINCT k), count(DISTINCT v % 3), max(k) FROM {t}", "gby=["),
+        ("SELECT k, count(DISTINCT v), sum(DISTINCT v) FROM {t} GROUP BY k", "gby=["),
+    ] {
+        for (level, table) in [("select", "csv"), ("fragment", "csv"), ("fragment", "parquet")] {
+            let sql = sql.replace("{t}", table);
+            let strategy = if level == "select" { "hybrid" } else { "storage" };
+            let engine = SKEWED.engine(&world, level, strategy, &["CSV", "PARQUET"]).await;
+            let (got, _) = rows(&engine, &sql).await.unwrap_or_else(|e| panic!("{sql} at {level}: {e}"));
+            assert_same(&format!("{sql} at {level}"), &got, &oracle.rows(&sql).await);
+            if level == "fragment" {
+                let plan = rows(&engine, &format!("EXPLAIN {sql}")).await.expect("a plan").0.concat().join("\n");
+                assert!(plan.contains(told), "{sql} at {level}: {plan}");
+            }
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn explain_tells_the_choice_and_what_lost() {
     let world = World::node().await;
@@ -297,7 +329,7 @@ async fn explain_tells_the_choice_and_what_lost() {
         ("select", "hybrid", &["GroupByExec: groups=[k], aggregates=[SUM(p)]", "group_by=hybrid", "asked for by SET"]),
         ("select", "compute", &["group_by=compute", "level=none", "; storage "]),
         ("fragment", "storage", &["level=fragment", "groups=[k], aggregates=[SUM(p)]", "group_by=storage"]),
-        ("fragment", "hybrid", &["groups=[k], aggregates=[SUM(p)]", "group_by=storage"]),
+        ("fragment", "hybrid", &["groups=[k], aggregates=[SUM(p)]", "group_by=hybrid", "asked for by SET"]),
     ] {
         let engine = SKEWED.engine(&world, level, strategy, &["CSV"]).await;
         let plan = format!("{:?}", rows(&engine, &format!("EXPLAIN {sql}")).await.expect("a plan").0);

@@ -238,6 +238,61 @@ async fn csv_on_minio() {
     assert!(listed > 100 && bloom == 0, "{listed} {bloom}");
 }
 
+/// Every value of each key occurs on the other side, few of their combinations do.
+#[tokio::test(flavor = "multi_thread")]
+async fn several_keys_are_one() {
+    let world = World::node().await;
+    // b is a permutation of a for the parts, and every pair is a stock.
+    let parts: String = (0..700).map(|a| format!("{},{},{}\n", a % 100, a % 7, a * 31 % 70)).collect();
+    let stocks: String = (0..70_000)
+        .map(|i| {
+            format!(
+                "{i},{},{},{}\n",
+                i / 700,
+                i % 7,
+                if i % 50 == 0 { String::new() } else { (i / 10 % 70).to_string() }
+            )
+        })
+        .collect();
+    world.put("pairs/parts.csv", format!("a,w,b\n{parts}")).await;
+    world.put("pairs/stocks.csv", format!("i,a,w,b\n{stocks}")).await;
+    let oracle = Oracle::new(&world);
+    let join = "SELECT s.i, p.w FROM parts p JOIN stocks s ON p.a = s.a AND p.b = s.b WHERE p.w > 2";
+    let shifted = "SELECT s.i FROM parts p JOIN stocks s ON p.a = s.a + 1 AND 70 - p.b = s.b + 2 WHERE p.w > 2";
+    let anti = "SELECT p.a FROM parts p WHERE NOT EXISTS (SELECT * FROM stocks s WHERE p.a = s.a AND p.b = s.b AND s.i < 9000)";
+    let declare = |name: &str, columns: &str| {
+        format!(
+            "CREATE EXTERNAL TABLE {name} ({columns}) STORED AS CSV LOCATION '{}' OPTIONS ('format.has_header' 'true')",
+            world.url(&format!("pairs/{name}.csv"))
+        )
+    };
+    let tables =
+        [declare("parts", "a BIGINT, w INT, b BIGINT"), declare("stocks", "i BIGINT, a BIGINT, w INT, b BIGINT")];
+    for table in &tables {
+        oracle.execute(table).await;
+    }
+    for level in ["select", "fragment"] {
+        let engine = world.engine(level).await;
+        for set in ["pushdown.join = 'bloom'", "datafusion.optimizer.join_reordering = false"] {
+            engine.execute(&format!("SET {set}")).await.expect("SET");
+        }
+        for table in &tables {
+            engine.execute(table).await.expect("a table");
+        }
+        for (sql, form) in [(join, "(a, b): "), (anti, "(a, b): "), (shifted, "of a@0 - 1")] {
+            let (got, report) = rows(&engine, sql).await.unwrap_or_else(|e| panic!("{sql} at {level}: {e}"));
+            assert_same(&format!("{sql} at {level}"), &got, &oracle.rows(sql).await);
+            let told = report.usage.strategies.join("\n");
+            assert!(told.contains(form), "{sql} at {level}: {told}");
+            let matched = u64::try_from(got.len()).expect("few");
+            if sql == join {
+                let returned = report.usage.bytes_returned;
+                assert!(returned < matched * 60 + 20_000, "{returned} bytes for {matched} rows at {level}: {told}");
+            }
+        }
+    }
+}
+
 /// As the keys become more, the filter passes more, until only their range is left.
 async fn many_keys(world: &World, expected: &[(i64, &str)]) {
     let keys: String = (0..300_000).map(|i| format!("{i},{}\n", i - 500)).collect();

@@ -69,6 +69,7 @@ mod kind {
     pub const CASE: u32 = 20;
     pub const CALL: u32 = 21;
     pub const BLOOM: u32 = 22;
+    pub const BLOOM_OF_SEVERAL: u32 = 23;
 }
 
 codes! {
@@ -189,7 +190,13 @@ fn node(expr: &Expr) -> Result<NodeMessage> {
             ..of(kind::CASE)
         },
         Expr::Call(function, all) => NodeMessage { op: function::code(*function), ..count(kind::CALL, all)? },
-        Expr::Bloom { filter, .. } => NodeMessage { bytes: filter.to_bytes(), ..of(kind::BLOOM) },
+        Expr::Bloom { keys, filter } => {
+            let node = match keys.len() {
+                1 => of(kind::BLOOM),
+                _ => count(kind::BLOOM_OF_SEVERAL, keys)?,
+            };
+            NodeMessage { bytes: filter.to_bytes(), ..node }
+        }
     })
 }
 
@@ -309,7 +316,15 @@ fn read_node(node: NodeMessage, stack: &mut Stack, columns: usize) -> Result<Exp
         kind::CALL => Expr::Call(function::read(node.op)?, stack.pop_all(node.count)?),
         kind::BLOOM => {
             let filter = BloomFilter::from_bytes(&node.bytes)?;
-            Expr::Bloom { expr: stack.pop_boxed()?, filter: Arc::new(filter) }
+            Expr::Bloom { keys: vec![*stack.pop_boxed()?], filter: Arc::new(filter) }
+        }
+        kind::BLOOM_OF_SEVERAL => {
+            let filter = BloomFilter::from_bytes(&node.bytes)?;
+            let keys = stack.pop_all(node.count)?;
+            if keys.is_empty() {
+                return Err(missing("the keys of a Bloom filter"));
+            }
+            Expr::Bloom { keys, filter: Arc::new(filter) }
         }
         other => return Err(unknown("expression", other)),
     })

@@ -88,7 +88,8 @@ fn exprs() -> Vec<Expr> {
             branches: vec![(Expr::Column(0), Expr::int(1)), (Expr::Column(1), Expr::int(2))],
             otherwise: Some(column()),
         },
-        Expr::Bloom { expr: column(), filter: Arc::new(bloom) },
+        Expr::Bloom { keys: vec![*column()], filter: Arc::new(bloom.clone()) },
+        Expr::Bloom { keys: vec![*column(), Expr::int(1)], filter: Arc::new(bloom) },
     ];
     for escape in [None, Some('\\'), Some('\0'), Some('\u{10ffff}')] {
         let pattern = Box::new(Expr::text("a%"));

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
 use pushdown::{
-    AggregateCall, AggregateFunction, BloomFilter, ErrorKind, Expr, Fragment, Function, Key, NamedExpr, Output, SortKey,
+    AggregateCall, AggregateFunction, BloomFilter, ErrorKind, Expr, Fragment, Function, Key, NamedExpr, Output,
+    SortKey, and_key,
 };
 
 use pushdowndb_scan::{InMemory, ScanOptions};
@@ -193,7 +194,7 @@ async fn a_bloom_filter_keeps_what_is_in_it() {
     }
     filter.insert(Key::Text("Rome"));
     let filter = Arc::new(filter);
-    let probe = |expr: Expr| Expr::Bloom { expr: Box::new(expr), filter: Arc::clone(&filter) };
+    let probe = |expr: Expr| Expr::Bloom { keys: vec![expr], filter: Arc::clone(&filter) };
     let kept = |expr: Expr| Fragment { predicate: Some(probe(expr)), ..csv(&sales(), no_header()) };
     assert_eq!(run(&kept(Expr::Column(0)), SALES).await.num_rows(), 2, "NULL is in no filter");
     assert_eq!(run(&kept(Expr::Column(1)), SALES).await.num_rows(), 5);
@@ -201,4 +202,21 @@ async fn a_bloom_filter_keeps_what_is_in_it() {
     assert_eq!(run(&kept(Expr::Column(2)), SALES).await.num_rows(), 2);
     let tokens = Expr::Call(Function::ToToken, vec![Expr::Column(1)]);
     assert_eq!(run(&kept(tokens), SALES).await.num_rows(), 5);
+}
+
+#[tokio::test]
+async fn several_keys_are_looked_for_as_one() {
+    let mut filter = BloomFilter::with_capacity(100, 1e-6);
+    for (city, n) in [("Oslo", 1), ("Rome", 5), ("Oslo", 5)] {
+        filter.insert_hash(and_key(Key::Text(city).hash(), Key::Int(n).hash()));
+    }
+    let keys = |keys: Vec<Expr>| Fragment {
+        predicate: Some(Expr::Bloom { keys, filter: Arc::new(filter.clone()) }),
+        ..csv(&sales(), no_header())
+    };
+    let kept = rows(&run(&keys(vec![Expr::Column(0), Expr::Column(1)]), SALES).await);
+    assert_eq!(kept, ["Oslo|1|1.50", "Rome|5|0.75"], "Rome has no 1, and NULL is in no filter");
+    assert_eq!(run(&keys(vec![Expr::Column(1), Expr::Column(0)]), SALES).await.num_rows(), 0, "in this order");
+    let tokens = Expr::Call(Function::ToToken, vec![Expr::Column(1)]);
+    assert_eq!(run(&keys(vec![Expr::Column(0), tokens]), SALES).await.num_rows(), 2);
 }

@@ -218,8 +218,8 @@ impl Binder<'_> {
         let invalid = |why: String| SelectError::new("IllegalSqlFunctionArgument", format!("BLOOM_CONTAINS: {why}"));
         let bytes = STANDARD.decode(filter).map_err(|error| invalid(format!("the filter is no base64: {error}")))?;
         let filter = BloomFilter::from_bytes(&bytes).map_err(|error| invalid(format!("the filter {error}")))?;
-        let expr = Box::new(inner.instant().value().expr);
-        Ok(Typed::boolean(Expr::Bloom { expr, filter: Arc::new(filter) }))
+        let keys = vec![inner.instant().value().expr];
+        Ok(Typed::boolean(Expr::Bloom { keys, filter: Arc::new(filter) }))
     }
 }
 

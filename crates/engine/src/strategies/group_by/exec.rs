@@ -67,10 +67,12 @@ impl GroupByExec {
     async fn learn(&self, query: &Arc<QueryContext>, context: &Arc<TaskContext>) -> Result<Phases> {
         let (asked, mut complete, seen) = match self.decision.strategy {
             Strategy::Storage => {
-                let mut seen = storage::groups(&self.rows, &self.wanted, context).await?;
-                let complete = seen.complete && seen.groups.len() <= storage::MOST_GROUPS;
-                seen.groups.truncate(storage::MOST_GROUPS);
-                (seen.groups, complete, seen.rows)
+                let seen = storage::groups(&self.rows, &self.wanted, context).await?;
+                let rows = seen.rows;
+                match seen.groups.len() <= storage::MOST_GROUPS {
+                    true => (seen.groups, seen.complete, rows),
+                    false => (hybrid::large(seen, &self.rows, &self.wanted)?, false, rows),
+                }
             }
             _ => {
                 let seen = hybrid::groups(&self.rows, &self.wanted, query, context).await?;

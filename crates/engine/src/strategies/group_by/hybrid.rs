@@ -42,8 +42,8 @@ pub(super) async fn groups(
     keys::count(&wanted.groups, &columns, &wanted.schema, sampled).await
 }
 
-/// Those of the seen groups that storage shall aggregate: all large ones if hybrid was asked for, else as many as make
-/// it fastest, perhaps none.
+/// Those of the seen groups that storage shall aggregate: all large ones if a setting asked for it, else as many as
+/// make it fastest, perhaps none.
 pub(super) fn large(seen: Seen, rows: &RemoteScanExec, wanted: &PartialAggregate) -> Result<Vec<Group>> {
     let total = seen.rows;
     if total < LEAST_ROWS {

@@ -7,8 +7,9 @@
 //! storage    S3 Select: the keys first, then for each group and aggregate a CASE      [`storage`]
 //!            fragment route: partial groups from each split, merged by the engine
 //! hybrid     S3 Select: a sample tells the large groups, these by CASE; other rows    [`hybrid`]
-//!            are sent and grouped by the engine. The same as storage on the fragment route,
-//!            where a node with a full table passes rows on by itself
+//!            are sent and grouped by the engine
+//!            fragment route: a small table in storage, which the large groups are the first to get
+//!            into; what finds no place is aggregated a little and sent
 //! ```
 //!
 //! Whatever is chosen, the plan above merges partial states of groups, of which there may be any number per group.
@@ -19,14 +20,13 @@ mod hybrid;
 mod keys;
 mod storage;
 
-use std::fmt::Write as _;
-
 use pushdown::{Capability, Fragment, Output, Result};
-use pushdowndb_cost::{PriceBook, Requests};
 
-use super::estimate::{Estimate, Work, best};
+use super::costs::{Pushed, ScanCosts};
+use super::decision::{Candidates, Reason};
+use super::estimate::Estimate;
 use super::filter::{self, Choice, Route};
-use crate::remote_scan::{PIECES, PartialAggregate, RemoteScanExec, ScanSpec, estimate};
+use crate::remote_scan::{PIECES, PartialAggregate, RemoteScanExec, ScanSpec};
 use crate::settings::{GroupByStrategy, PushdownOptions, Side};
 
 pub(crate) use exec::{GroupByExec, with_scan};
@@ -43,8 +43,9 @@ const ASSUMED_TAIL: f64 = 0.1;
 const CASE_S: f64 = 5e-9;
 const GROUP_S: f64 = 50e-9;
 
-/// What a first phase costs at least: nothing else happens until it is answered.
-const FIRST_PHASE_S: f64 = 0.02;
+/// What the groups of a split may take in storage's memory for hybrid on the fragment route: they stay in a processor's
+/// cache.
+const SMALL_BYTES: usize = 256 * 1024;
 
 /// The share of the bytes that hybrid samples first (Section VI-B).
 const SAMPLED_SHARE: f64 = 0.01;
@@ -65,6 +66,8 @@ pub(crate) enum Strategy {
     Hybrid,
     /// By the fragment route.
     Partial,
+    /// By the fragment route, the large groups in a small table.
+    SmallPartial,
 }
 
 impl Strategy {
@@ -74,8 +77,13 @@ impl Strategy {
             Self::Compute => "compute",
             Self::Filtered => "filtered",
             Self::Storage | Self::Partial => "storage",
-            Self::Hybrid => "hybrid",
+            Self::Hybrid | Self::SmallPartial => "hybrid",
         }
+    }
+
+    /// What the groups of a split may take in storage's memory, if that is not as much as usual.
+    pub(crate) fn group_bytes(self) -> Option<usize> {
+        (self == Self::SmallPartial).then_some(SMALL_BYTES)
     }
 }
 
@@ -99,75 +107,76 @@ pub(crate) fn choose(
         // Plain reads whatever is asked; the scan tells why.
         return Ok(None);
     }
-    let (mut possible, refused) = candidates(rows, wanted)?;
+    let (candidates, by) = candidates(rows, wanted)?;
     let forced = match asked {
         GroupByStrategy::Auto => None,
         GroupByStrategy::Compute => Some("compute"),
         GroupByStrategy::Filtered => Some("filtered"),
         GroupByStrategy::Storage => Some("storage"),
-        // At the fragment route they are one.
-        GroupByStrategy::Hybrid if possible.iter().any(|(s, _)| *s == Strategy::Partial) => Some("storage"),
         GroupByStrategy::Hybrid => Some("hybrid"),
     };
-    let place = |name: &str| possible.iter().position(|(strategy, _)| strategy.name() == name);
-    let chosen = match forced {
-        None => best(&possible.iter().map(|(_, estimate)| *estimate).collect::<Vec<_>>()),
+    let (name, reason) = match forced {
+        None => (candidates.best(), Reason::Estimated),
+        Some(name) if candidates.has(name) => (Some(name), Reason::Asked),
         // What storage cannot compute exactly it may still filter.
-        Some(name) => place(name).or_else(|| place("filtered")).or_else(|| place("compute")),
+        Some(_) => {
+            let instead = ["filtered", "compute"].into_iter().find(|name| candidates.has(name));
+            (instead, Reason::Because("what SET asks for will not do"))
+        }
     };
-    let Some(chosen) = chosen else { return Ok(None) };
-    let (strategy, estimate) = possible.remove(chosen);
-    let mut story = format!("group_by={} ({estimate}", strategy.name());
-    if forced.is_some_and(|name| name == strategy.name()) {
-        story.push_str("; asked for by SET");
+    let Some(name) = name else { return Ok(None) };
+    let Some((_, strategy)) = by.into_iter().find(|(other, _)| *other == name) else { return Ok(None) };
+    let mut story = candidates.story(name, reason);
+    if strategy == Strategy::Storage {
+        story.push_str(&format!(", as hybrid beyond {} groups", storage::MOST_GROUPS));
     }
-    for (lost, estimate) in possible {
-        let _ = write!(story, "; {} {estimate}", lost.name());
-    }
-    for (name, reason) in refused {
-        let _ = write!(story, "; not {name}: {reason}");
-    }
-    story.push(')');
     Ok(Some(Decision { strategy, story }))
 }
 
-/// The strategies that are possible with their estimates, the ones that are not with the reasons.
-type Candidates = (Vec<(Strategy, Estimate)>, Vec<(&'static str, String)>);
+/// The strategies that are possible, with what they are for this scan.
+type Possible = (Candidates, Vec<(&'static str, Strategy)>);
 
-fn candidates(rows: &RemoteScanExec, wanted: std::result::Result<&PartialAggregate, &str>) -> Result<Candidates> {
+fn candidates(rows: &RemoteScanExec, wanted: std::result::Result<&PartialAggregate, &str>) -> Result<Possible> {
     let (spec, fragment) = (rows.spec(), rows.fragment());
     let costs = Costs::of(rows)?;
-    let (mut possible, mut refused) = (Vec::new(), Vec::new());
+    let (mut candidates, mut by) = (Candidates::new("group_by"), Vec::new());
+    let mut add = |candidates: &mut Candidates, strategy: Strategy, estimate| {
+        candidates.add(strategy.name(), estimate);
+        by.push((strategy.name(), strategy));
+    };
     let side = spec.options.filter_side()?;
     let asked = spec.options.group_by_strategy()?;
     if side != Side::Storage || asked == GroupByStrategy::Compute {
-        possible.push((Strategy::Compute, costs.compute()));
+        add(&mut candidates, Strategy::Compute, costs.compute());
     }
     let filtered = rows.with_spec(as_rows(spec, Strategy::Filtered))?;
     match filtered.choice() {
-        _ if side == Side::Compute => refused.push(("filtered", "pushdown.filter is compute".to_owned())),
-        Choice::Storage { .. } => possible.push((Strategy::Filtered, costs.filtered())),
-        Choice::Compute(reason) => refused.push(("filtered", reason.clone())),
+        _ if side == Side::Compute => candidates.refuse("filtered", "pushdown.filter is compute"),
+        Choice::Storage { .. } => add(&mut candidates, Strategy::Filtered, costs.filtered()),
+        Choice::Compute(reason) => candidates.refuse("filtered", reason.clone()),
     }
     let wanted = match wanted {
         Ok(wanted) => wanted,
         Err(reason) => {
-            refused.push(("storage", reason.to_owned()));
-            return Ok((possible, refused));
+            candidates.refuse("storage", reason);
+            return Ok((candidates, by));
         }
     };
     match filter::route(fragment, rows.capability(), &spec.options, Side::Auto)? {
-        Err(reason) => refused.push(("storage", reason)),
-        Ok(Route::Fragment) => possible.push((Strategy::Partial, costs.partial(wanted))),
+        Err(reason) => candidates.refuse("storage", reason),
+        Ok(Route::Fragment) => {
+            add(&mut candidates, Strategy::Partial, costs.partial(wanted, 0.0));
+            add(&mut candidates, Strategy::SmallPartial, costs.partial(wanted, ASSUMED_TAIL));
+        }
         Ok(Route::Select) => match cases::refusal(rows, wanted)? {
-            Some(reason) => refused.push(("storage", reason)),
+            Some(reason) => candidates.refuse("storage", reason),
             None => {
-                possible.push((Strategy::Storage, costs.storage(wanted)));
-                possible.push((Strategy::Hybrid, costs.hybrid(wanted, ASSUMED_LARGE, ASSUMED_TAIL)));
+                add(&mut candidates, Strategy::Storage, costs.storage(wanted));
+                add(&mut candidates, Strategy::Hybrid, costs.hybrid(wanted, ASSUMED_LARGE, ASSUMED_TAIL));
             }
         },
     }
-    Ok((possible, refused))
+    Ok((candidates, by))
 }
 
 /// The scan of rows that the engine groups.
@@ -196,100 +205,68 @@ pub(crate) fn choose_states(fragment: &Fragment, capability: &Capability, option
 
 /// What the strategies for one scan would cost.
 struct Costs {
-    prices: PriceBook,
-    bytes: u64,
-    /// Rows that pass the filter.
-    rows: f64,
-    /// Bytes of the columns that the query reads, as storage sends them.
-    sent: u64,
-    /// Bytes that plain reads fetch.
-    read: u64,
-    splits: u64,
-    objects: u64,
-    at_fragment: bool,
+    scan: ScanCosts,
+    /// Requests that scan everything once.
+    requests: u64,
 }
 
 impl Costs {
     fn of(rows: &RemoteScanExec) -> Result<Self> {
-        let (spec, fragment, bytes) = (rows.spec(), rows.fragment(), rows.bytes());
-        let objects = spec.objects.len() as u64;
-        let route = filter::route(fragment, rows.capability(), &spec.options, Side::Auto)?;
-        Ok(Self {
-            prices: PriceBook::named_or_path(&spec.options.price_book)?,
-            bytes,
-            rows: estimate::rows(fragment, bytes) as f64 * estimate::selectivity(fragment),
-            sent: estimate::network_bytes(fragment, true, bytes),
-            read: estimate::network_bytes(fragment, false, bytes),
-            splits: bytes.div_ceil(spec.options.split_bytes.max(1)).max(objects),
-            objects: objects.max(spec.partitions.min(rows.splits() as usize) as u64),
-            at_fragment: route == Ok(Route::Fragment),
-        })
-    }
-
-    /// Requests that scan everything so many times.
-    fn requests(&self, times: u64) -> Requests {
-        match self.at_fragment {
-            true => Requests { fragment: self.objects * times, ..Requests::default() },
-            false => Requests { select: self.splits * times, ..Requests::default() },
-        }
+        let (spec, fragment) = (rows.spec(), rows.fragment());
+        let route = filter::route(fragment, rows.capability(), &spec.options, Side::Auto)?.ok();
+        let scan = ScanCosts::of(spec, fragment, route)?;
+        let requests = match route {
+            Some(Route::Fragment) => scan.objects.max(spec.partitions.min(rows.splits() as usize) as u64),
+            _ => scan.splits,
+        };
+        Ok(Self { scan, requests })
     }
 
     /// A phase that scans everything so many times and returns so many bytes.
     fn scan(&self, times: u64, returned: u64, storage_s: f64) -> Estimate {
-        let work = Work {
-            bytes_network: returned,
-            bytes_scanned: self.bytes * times,
-            bytes_returned: returned,
-            requests: self.requests(times),
-            storage_s,
-            ..Work::default()
-        };
-        Estimate::of(&work, &self.prices)
+        let (requests, scanned) = (self.requests * times, self.scan.scanned * times);
+        self.scan.pushed(Pushed { requests, scanned, returned, storage_s, ..Pushed::default() })
     }
 
     fn compute(&self) -> Estimate {
-        let requests = Requests { get: self.objects, ..Requests::default() };
-        let work = Work { bytes_network: self.read, requests, engine_s: self.rows * GROUP_S, ..Work::default() };
-        Estimate::of(&work, &self.prices)
+        self.scan.plain(self.scan.passing * GROUP_S)
     }
 
     fn filtered(&self) -> Estimate {
-        self.scan(1, self.sent, 0.0)
+        self.scan(1, self.scan.sent, 0.0)
     }
 
-    fn partial(&self, wanted: &PartialAggregate) -> Estimate {
-        let states = ASSUMED_GROUPS * wanted.schema.fields().len() as u64 * CELL_BYTES;
-        self.scan(1, self.objects * states, self.rows * GROUP_S)
+    /// Grouping in one scan, from which this share of the rows comes back as groups of their own.
+    fn partial(&self, wanted: &PartialAggregate, tail: f64) -> Estimate {
+        let groups = self.requests * ASSUMED_GROUPS + (self.scan.passing * tail) as u64;
+        let returned = groups * wanted.schema.fields().len() as u64 * CELL_BYTES;
+        self.scan(1, returned, self.scan.passing * GROUP_S)
     }
 
     /// CASE for so many groups: what storage computes, and what comes back.
     fn cases(&self, wanted: &PartialAggregate, groups: u64) -> (f64, u64) {
         let cases = groups * (wanted.calls.len() as u64 + 1);
-        (self.rows * cases as f64 * CASE_S, self.splits * cases * CELL_BYTES)
+        (self.scan.passing * cases as f64 * CASE_S, self.scan.splits * cases * CELL_BYTES)
     }
 
     fn storage(&self, wanted: &PartialAggregate) -> Estimate {
         let (storage_s, returned) = self.cases(wanted, ASSUMED_GROUPS);
-        let keys = self.rows as u64 * wanted.groups.len() as u64 * CELL_BYTES;
-        let first = self.scan(1, keys, 0.0);
-        let first = Estimate { seconds: first.seconds + FIRST_PHASE_S, ..first };
+        let keys = self.scan.passing as u64 * wanted.groups.len() as u64 * CELL_BYTES;
+        let (requests, scanned) = (self.requests, self.scan.scanned);
+        let first = self.scan.first_phase(Pushed { requests, scanned, returned: keys, ..Pushed::default() });
         first + self.scan(1, returned, storage_s)
     }
 
     /// With so many large groups, and a tail of this share of the rows.
     fn hybrid(&self, wanted: &PartialAggregate, large: u64, tail: f64) -> Estimate {
-        let keys = (self.rows * SAMPLED_SHARE) as u64 * wanted.groups.len() as u64 * CELL_BYTES;
-        let work = Work {
-            bytes_network: keys,
-            bytes_scanned: (self.bytes as f64 * SAMPLED_SHARE) as u64,
-            bytes_returned: keys,
-            requests: Requests { select: self.splits.min(PIECES), ..Requests::default() },
-            ..Work::default()
-        };
-        let sample = Estimate::of(&work, &self.prices);
-        let sample = Estimate { seconds: sample.seconds + FIRST_PHASE_S, ..sample };
+        let sample = self.scan.first_phase(Pushed {
+            requests: self.scan.splits.min(PIECES),
+            scanned: (self.scan.scanned as f64 * SAMPLED_SHARE) as u64,
+            returned: (self.scan.passing * SAMPLED_SHARE) as u64 * wanted.groups.len() as u64 * CELL_BYTES,
+            ..Pushed::default()
+        });
         let (storage_s, returned) = self.cases(wanted, large);
-        let tail = (self.sent as f64 * tail) as u64;
+        let tail = (self.scan.sent as f64 * tail) as u64;
         match large {
             0 => sample + self.scan(1, tail, 0.0),
             _ => sample + self.scan(2, returned + tail, storage_s),

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! It wins with few groups: each costs storage a CASE per row and aggregate, and phase 1 sends a key for every row.
-//! Groups beyond what requests can name are grouped by the engine, as the tail of hybrid is.
+//! Where more groups occur than [`MOST_GROUPS`], storage aggregates the large ones and the engine the others, as in hybrid.
 
 use std::sync::Arc;
 

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use pushdown::{ArithmeticOp, BloomFilter, CompareOp, Expr, Function, limits};
 
 use super::keys::KeySet;
+use super::tuples::TupleSet;
 
 /// The share of other keys that pass, where nothing speaks for another: the paper's best (Section V-B3).
 const FALSE_POSITIVES: f64 = 0.01;
@@ -44,11 +45,21 @@ pub(super) fn most_keys_in_sql(bytes: usize) -> usize {
     (bytes.saturating_sub(SQL_PER_HASH) as f64 / bits_per_key(MOST_FALSE_POSITIVES)) as usize
 }
 
-/// A filter in SQL of about so many bytes at most, in which the key takes `key_bytes`. `None` where keys are no
-/// integers, or too many.
+/// A filter in SQL of about so many bytes at most, in which a key takes `key_bytes`. `None` where keys are no integers,
+/// or too many.
 pub(super) fn in_sql(keys: &KeySet, key: &Expr, bytes: usize, key_bytes: usize) -> Option<Bloom> {
-    let values = keys.whole()?;
-    let per_hash = SQL_PER_HASH + key_bytes;
+    let values: Vec<&[i64]> = keys.whole()?.iter().map(std::slice::from_ref).collect();
+    of_integers(&values, std::slice::from_ref(key), bytes, key_bytes)
+}
+
+/// The same for the combinations of several keys.
+pub(super) fn tuples_in_sql(tuples: &TupleSet, keys: &[Expr], bytes: usize, key_bytes: usize) -> Option<Bloom> {
+    let values: Vec<&[i64]> = tuples.whole()?.iter().map(AsRef::as_ref).collect();
+    of_integers(&values, keys, bytes, key_bytes)
+}
+
+fn of_integers(values: &[&[i64]], keys: &[Expr], bytes: usize, key_bytes: usize) -> Option<Bloom> {
+    let per_hash = SQL_PER_HASH + key_bytes * keys.len();
     // The rate is raised until the bits and the text around them fit.
     let rates = std::iter::successors(Some(FALSE_POSITIVES), |rate| Some(rate * 1.1));
     let (rate, hashes, bits) = rates
@@ -61,17 +72,15 @@ pub(super) fn in_sql(keys: &KeySet, key: &Expr, bytes: usize, key_bytes: usize) 
         .find(|(_, hashes, bits)| bits + hashes * per_hash <= bytes)?;
     let slice = (bits / hashes).max(1);
     let tests = (0..hashes).map(|hash| {
-        let (a, b) = coefficients(hash as u64);
+        let hash = Hash::new(hash as u64, keys.len(), slice as i64);
         let mut text = vec![b'0'; slice];
         for value in values {
-            // Below 2^62 throughout.
-            let position = (a * value.rem_euclid(PRIME) + b) % PRIME % slice as i64;
-            if let Some(bit) = usize::try_from(position).ok().and_then(|position| text.get_mut(position)) {
+            if let Some(bit) = usize::try_from(hash.of(value)).ok().and_then(|position| text.get_mut(position)) {
                 *bit = b'1';
             }
         }
         let text = String::from_utf8(text).unwrap_or_default();
-        let start = arithmetic(ArithmeticOp::Add, position(key.clone(), a, b, slice as i64), Expr::int(1));
+        let start = arithmetic(ArithmeticOp::Add, hash.in_sql(keys), Expr::int(1));
         let bit = Expr::Call(Function::Substring, vec![Expr::text(text), start, Expr::int(1)]);
         Expr::compare(CompareOp::Eq, bit, Expr::text("1"))
     });
@@ -80,14 +89,26 @@ pub(super) fn in_sql(keys: &KeySet, key: &Expr, bytes: usize, key_bytes: usize) 
 
 /// A filter in bytes. `None` where keys are too many.
 pub(super) fn in_bytes(keys: &KeySet, key: &Expr) -> Option<Bloom> {
-    let count = keys.distinct()?;
+    of_hashes(keys.distinct()?, vec![key.clone()], &mut |insert| keys.each_hash(insert))
+}
+
+/// The same for the combinations of several keys.
+pub(super) fn tuples_in_bytes(tuples: &TupleSet, keys: &[Expr]) -> Option<Bloom> {
+    let hashes = tuples.hashes()?;
+    of_hashes(hashes.len(), keys.to_vec(), &mut |insert| {
+        hashes.iter().for_each(|hash| insert(*hash));
+        Some(())
+    })
+}
+
+/// `each` calls what it is given with each hash.
+fn of_hashes(count: usize, keys: Vec<Expr>, each: &mut dyn FnMut(&mut dyn FnMut(u64)) -> Option<()>) -> Option<Bloom> {
     let most = (limits::BLOOM_FILTER_BYTES / 2) as f64 * 8.0;
     let rate = FALSE_POSITIVES.max((-most / count.max(1) as f64 * std::f64::consts::LN_2.powi(2)).exp());
     let mut filter = BloomFilter::with_capacity(count, rate);
-    keys.each_hash(&mut |hash| filter.insert_hash(hash))?;
+    each(&mut |hash| filter.insert_hash(hash))?;
     let (bits, hashes) = (filter.size_bytes() * 8, usize::from(filter.hashes()));
-    let expr = Expr::Bloom { expr: Box::new(key.clone()), filter: Arc::new(filter) };
-    Some(Bloom { expr, bits, hashes, rate })
+    Some(Bloom { expr: Expr::Bloom { keys, filter: Arc::new(filter) }, bits, hashes, rate })
 }
 
 /// m_p / s of the paper: how many bits a key needs for this rate.
@@ -95,13 +116,43 @@ fn bits_per_key(rate: f64) -> f64 {
     rate.ln().abs() / std::f64::consts::LN_2.powi(2)
 }
 
-/// `((a * (((key % n) + n) % n) + b) % n) % m`
-fn position(key: Expr, a: i64, b: i64, m: i64) -> Expr {
-    use ArithmeticOp::{Add, Modulo, Multiply};
-    let modulo = |x, n| arithmetic(Modulo, x, Expr::int(n));
-    let counted = modulo(arithmetic(Add, modulo(key, PRIME), Expr::int(PRIME)), PRIME);
-    let hashed = arithmetic(Add, arithmetic(Multiply, Expr::int(a), counted), Expr::int(b));
-    modulo(modulo(hashed, PRIME), m)
+/// One universal hash, in Rust and in SQL: of a key x `(a * x + b) % n % m`, of several `((a * x + b) % n + c * y) % n % m`
+/// and so on, with keys brought to 0 to n - 1 first.
+struct Hash {
+    factors: Vec<i64>,
+    b: i64,
+    m: i64,
+}
+
+impl Hash {
+    fn new(number: u64, keys: usize, m: i64) -> Self {
+        let (_, b) = coefficients(number);
+        // A filter has far fewer hashes.
+        let factors = (0..keys as u64).map(|key| coefficients(number + 64 * key).0).collect();
+        Self { factors, b, m }
+    }
+
+    fn of(&self, keys: &[i64]) -> i64 {
+        let terms = self.factors.iter().zip(keys);
+        // Below 2^62 + 2^31 throughout.
+        terms.fold(self.b, |hash, (a, key)| (hash + a * key.rem_euclid(PRIME)) % PRIME) % self.m
+    }
+
+    fn in_sql(&self, keys: &[Expr]) -> Expr {
+        use ArithmeticOp::{Add, Modulo, Multiply};
+        let modulo = |x, n| arithmetic(Modulo, x, Expr::int(n));
+        let counted = |key: &Expr| modulo(arithmetic(Add, modulo(key.clone(), PRIME), Expr::int(PRIME)), PRIME);
+        let terms = self.factors.iter().zip(keys);
+        let hash = terms.fold(None, |hash, (a, key)| {
+            let term = arithmetic(Multiply, Expr::int(*a), counted(key));
+            let sum = match hash {
+                None => arithmetic(Add, term, Expr::int(self.b)),
+                Some(hash) => arithmetic(Add, hash, term),
+            };
+            Some(modulo(sum, PRIME))
+        });
+        modulo(hash.unwrap_or(Expr::int(self.b)), self.m)
+    }
 }
 
 fn arithmetic(op: ArithmeticOp, a: Expr, b: Expr) -> Expr {
@@ -159,6 +210,31 @@ mod tests {
 
         let bytes = in_bytes(&keys(held()), &Expr::Column(0)).unwrap();
         assert_eq!(passing(&bytes.expr, held().collect()), 2008);
+    }
+
+    #[test]
+    fn combinations_pass_and_little_else() {
+        let schema =
+            Arc::new(Schema::new(vec![Field::new("x", DataType::Int64, true), Field::new("y", DataType::Int64, true)]));
+        let columns = |pairs: &[(i64, i64)]| -> Vec<ArrayRef> {
+            let (x, y): (Vec<i64>, Vec<i64>) = pairs.iter().copied().unzip();
+            vec![Arc::new(Int64Array::from(x)), Arc::new(Int64Array::from(y))]
+        };
+        let passing = |expr: &Expr, pairs: &[(i64, i64)]| {
+            let batch = RecordBatch::try_new(Arc::clone(&schema), columns(pairs)).unwrap();
+            Evaluator::predicate(expr, &schema).unwrap().matches(&batch).unwrap().true_count()
+        };
+        let extremes = EXTREMES.iter().flat_map(|x| EXTREMES.map(|y| (*x, y)));
+        let held: Vec<(i64, i64)> = (0..1000).map(|i| (i, i * 3)).chain(extremes).collect();
+        let others: Vec<(i64, i64)> = (0..20_000).map(|i| (i % 1000, i % 1000 * 3 + 1 + i / 1000)).collect();
+        let mut tuples = TupleSet::new(&[DataType::Int64, DataType::Int64]).unwrap();
+        tuples.push(&columns(&held)).unwrap();
+        let keys = [Expr::Column(0), Expr::Column(1)];
+        for bloom in [tuples_in_sql(&tuples, &keys, 1 << 18, 30), tuples_in_bytes(&tuples, &keys)] {
+            let bloom = bloom.unwrap();
+            assert_eq!(passing(&bloom.expr, &held), held.len());
+            assert!(passing(&bloom.expr, &others) < 600, "of values that all occur, in other combinations");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The distinct keys of one side of a join, in bounded memory.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use arrow::array::{Array, ArrayRef, AsArray};
@@ -8,6 +9,7 @@ use arrow::datatypes::{DataType, Int64Type, TimeUnit};
 use datafusion::common::ScalarValue;
 use pushdown::{Error, Literal, Result};
 
+use super::key::Shift;
 use crate::convert::literal;
 use crate::error::from_datafusion;
 
@@ -189,6 +191,28 @@ impl KeySet {
         }
     }
 
+    /// The keys without what was added to them. `None` if that is not known.
+    pub(super) fn shifted(&self, shift: Shift) -> Option<Cow<'_, Self>> {
+        if shift.is_none() {
+            return Some(Cow::Borrowed(self));
+        }
+        if self.data_type != DataType::Int64 {
+            return None;
+        }
+        let distinct = match &self.distinct {
+            Distinct::Whole(values) => Distinct::Whole(values.iter().map(|key| shift.undo(*key)).collect()),
+            _ => Distinct::TooMany,
+        };
+        let bound = |value: &ScalarValue| match value {
+            ScalarValue::Int64(Some(key)) => shift.undo_in_order(*key).map(|key| ScalarValue::Int64(Some(key))),
+            _ => None,
+        };
+        let bounds = self.bounds.as_ref().and_then(|(least, greatest)| bound(least).zip(bound(greatest)));
+        let bounds = bounds.map(|(least, greatest)| if shift.negated { (greatest, least) } else { (least, greatest) });
+        let (nulls, rows) = (self.nulls, self.rows);
+        Some(Cow::Owned(Self { data_type: DataType::Int64, distinct, bounds, nulls, rows }))
+    }
+
     /// The keys of an integer type.
     pub(super) fn whole(&self) -> Option<&HashSet<i64>> {
         match &self.distinct {
@@ -293,6 +317,21 @@ mod tests {
         assert_eq!(decimals.bounds(), Some((Literal::Decimal(-1, 5, 2), Literal::Decimal(150, 5, 2))));
         let floats = of(&[Arc::new(Float64Array::from(vec![0.0, -0.0, f64::NAN]))]);
         assert_eq!((floats.distinct(), floats.listed(9), floats.bounds()), (Some(2), None, None));
+    }
+
+    #[test]
+    fn what_is_added_to_the_other_side_is_taken_off() {
+        use arrow::array::Int64Array;
+        let keys = of(&[Arc::new(Int64Array::from(vec![i64::MIN, 3, 7]))]);
+        let down = Shift { negated: false, offset: 1 };
+        let shifted = keys.shifted(down).unwrap();
+        assert_eq!(shifted.listed(3).unwrap(), [2, 6, i64::MAX].map(Literal::Int64));
+        assert_eq!(shifted.bounds(), None, "one came round");
+        let keys = of(&[Arc::new(Int64Array::from(vec![3, 7]))]);
+        let from_ten = keys.shifted(Shift { negated: true, offset: 10 }).unwrap();
+        assert_eq!(from_ten.listed(2).unwrap(), [3, 7].map(Literal::Int64));
+        assert_eq!(from_ten.bounds(), Some((Literal::Int64(3), Literal::Int64(7))));
+        assert!(of(&[Arc::new(Int32Array::from(vec![3]))]).shifted(down).is_none());
     }
 
     #[test]

@@ -50,6 +50,9 @@ const OTHERS: [&str; 3] = ["", "two\nlines", "cr\rhere"];
 /// Both ends of 64 bits but the very lowest, which is no literal of SQL, and what lies around nothing.
 const EXTREMES: [i64; 8] = [i64::MIN + 1, i64::MIN + 2, -1, 0, 1, 1 << 53, i64::MAX - 1, i64::MAX];
 
+/// As many digits as a decimal has, and few.
+const DECIMALS: [i128; 6] = [10_i128.pow(38) - 1, 1 - 10_i128.pow(38), 10_i128.pow(37), 10_000, -1, 0];
+
 /// A table of some objects in one format.
 pub struct Table {
     pub name: String,
@@ -64,12 +67,14 @@ impl Table {
         let rows = *[0, 1, 2, 10, 100, 100, 400, 400].choose(rng).unwrap();
         let format = format(rng);
         let (keys, groups) = (rng.random_range(1..40), rng.random_range(1..STRINGS.len() + 1));
+        // From uniform to a few keys having nearly all rows.
+        let exponent = *[0.0, 0.5, 1.0, 1.3].choose(rng).unwrap();
         let mut ids: Vec<i64> = (0..rows).map(|id| id - 3).collect();
         ids.shuffle(rng);
         let columns: Vec<ArrayRef> = vec![
             Arc::new(Int64Array::from(ids)),
-            Arc::new(Int64Array::from(column(rng, rows, |rng| skewed(rng, keys) as i64 - 5))),
-            Arc::new(Int64Array::from(column(rng, rows, |rng| *EXTREMES.choose(rng).unwrap()))),
+            Arc::new(Int64Array::from(column(rng, rows, |rng| zipf(rng, keys, exponent) as i64 - 5))),
+            Arc::new(Int64Array::from(column(rng, rows, extreme))),
             Arc::new(Int32Array::from(column(rng, rows, |rng| rng.random_range(-100..100)))),
             Arc::new(
                 Decimal128Array::from(column(rng, rows, |rng| rng.random_range(-99_999..99_999)))
@@ -80,8 +85,10 @@ impl Table {
             Arc::new(StringArray::from(column(rng, rows, |rng| string(rng, groups, format)))),
             Arc::new(Date32Array::from(column(rng, rows, |rng| rng.random_range(-800..20_000)))),
             Arc::new(BooleanArray::from(column(rng, rows, |rng| rng.random()))),
+            wide_decimals(rng, rows),
         ];
-        let declared = "id BIGINT, k BIGINT, e BIGINT, n INT, m DECIMAL(15,2), f DOUBLE, g VARCHAR, d DATE, b BOOLEAN";
+        let declared = "id BIGINT, k BIGINT, e BIGINT, n INT, m DECIMAL(15,2), f DOUBLE, g VARCHAR, d DATE, b BOOLEAN, \
+                        p DECIMAL(38,4)";
         Self::new(rng, name, format, declared, columns)
     }
 
@@ -92,11 +99,12 @@ impl Table {
         let (keys, groups) = (rng.random_range(1..40), rng.random_range(1..STRINGS.len() + 1));
         let columns: Vec<ArrayRef> = vec![
             Arc::new(Int64Array::from(column(rng, rows, |rng| rng.random_range(0..keys) as i64 - 5))),
-            Arc::new(Int64Array::from(column(rng, rows, |rng| *EXTREMES.choose(rng).unwrap()))),
+            Arc::new(Int64Array::from(column(rng, rows, extreme))),
             Arc::new(StringArray::from(column(rng, rows, |rng| string(rng, groups, format)))),
             Arc::new(Int32Array::from(column(rng, rows, |rng| rng.random_range(-9..9)))),
+            wide_decimals(rng, rows),
         ];
-        Self::new(rng, name, format, "k BIGINT, e BIGINT, s VARCHAR, w INT", columns)
+        Self::new(rng, name, format, "k BIGINT, e BIGINT, s VARCHAR, w INT, p DECIMAL(38,4)", columns)
     }
 
     fn new(rng: &mut StdRng, name: String, format: &'static str, columns: &'static str, arrays: Vec<ArrayRef>) -> Self {
@@ -142,6 +150,28 @@ fn format(rng: &mut StdRng) -> &'static str {
 fn column<T>(rng: &mut StdRng, rows: i64, mut value: impl FnMut(&mut StdRng) -> T) -> Vec<Option<T>> {
     let nulls = *[0.0, 0.0, 0.1, 0.5, 0.95, 1.0].choose(rng).unwrap();
     (0..rows).map(|_| (!rng.random_bool(nulls)).then(|| value(rng))).collect()
+}
+
+/// Of 64 bits, the very lowest too.
+fn extreme(rng: &mut StdRng) -> i64 {
+    if rng.random_ratio(1, 9) { i64::MIN } else { *EXTREMES.choose(rng).unwrap() }
+}
+
+fn wide_decimals(rng: &mut StdRng, rows: i64) -> ArrayRef {
+    let values = column(rng, rows, |rng| *DECIMALS.choose(rng).unwrap());
+    Arc::new(Decimal128Array::from(values).with_precision_and_scale(38, 4).unwrap())
+}
+
+/// Below `end`, by Zipf's law with this exponent: 0 is uniform.
+fn zipf(rng: &mut StdRng, end: usize, exponent: f64) -> usize {
+    let weight = |rank: usize| 1.0 / ((rank + 1) as f64).powf(exponent);
+    let mut left = rng.random::<f64>() * (0..end).map(weight).sum::<f64>();
+    (0..end)
+        .find(|rank| {
+            left -= weight(*rank);
+            left <= 0.0
+        })
+        .unwrap_or(end - 1)
 }
 
 /// Below `end`, the first of them often.
@@ -195,6 +225,9 @@ pub fn literal(rng: &mut StdRng, kind: &DataType) -> String {
         DataType::Int32 => rng.random_range(-100..100).to_string(),
         DataType::Int64 if rng.random_bool(0.2) => EXTREMES.choose(rng).unwrap().to_string(),
         DataType::Int64 => rng.random_range(-6..40).to_string(),
+        DataType::Decimal128(38, _) => {
+            ["1.0000", "-0.0001", "0", "999999999999999999999999999999999.9999"].choose(rng).unwrap().to_string()
+        }
         DataType::Decimal128(..) => format!("{:.2}", f64::from(rng.random_range(-99_999..99_999)) / 100.0),
         DataType::Float64 => format!("{:.2}", f64::from(rng.random_range(-400..400)) * 0.25),
         DataType::Date32 => {

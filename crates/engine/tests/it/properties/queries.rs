@@ -56,7 +56,8 @@ pub enum Check {
 const DECIMAL: DataType = DataType::Decimal128(15, 2);
 
 /// The columns of facts that may be NULL.
-static COLUMNS: [(&str, DataType); 8] = [
+static COLUMNS: [(&str, DataType); 9] = [
+    ("p", DataType::Decimal128(38, 4)),
     ("k", DataType::Int64),
     ("e", DataType::Int64),
     ("n", DataType::Int32),
@@ -113,14 +114,28 @@ fn aggregates(rng: &mut StdRng) -> String {
         "max(f)",
         "sum(n * 2 + 1)",
         "sum(CASE WHEN n > 0 THEN n ELSE 0 END)",
+        "min(p)",
+        "max(p)",
+        "count(p)",
         "count(DISTINCT k)",
         "count(DISTINCT g)",
+        "count(DISTINCT p)",
+        "count(*) FILTER (WHERE n > 0)",
+        "sum(m) FILTER (WHERE b)",
+        "avg(n) FILTER (WHERE g IS NOT NULL)",
+        "min(e) FILTER (WHERE n < 0)",
+        "max(p) FILTER (WHERE k > 100)",
+        "count(DISTINCT n) FILTER (WHERE b)",
     ];
+    // DISTINCT of several, which is left to the aggregate above.
+    if rng.random_bool(0.1) {
+        return some(rng, &["count(DISTINCT k)", "count(DISTINCT g)", "sum(DISTINCT n)", "max(e)", "min(d)"]);
+    }
     some(rng, &calls)
 }
 
 fn groups(rng: &mut StdRng, facts: &str, filter: &str) -> String {
-    let keys = ["g", "k", "e", "b", "d", "n", "n % 5", "m", "CASE WHEN n > 0 THEN 'up' ELSE g END"];
+    let keys = ["g", "k", "e", "b", "d", "n", "n % 5", "m", "p", "CASE WHEN n > 0 THEN 'up' ELSE g END"];
     let mut keys: Vec<&str> = keys.choose_multiple(rng, 2).copied().collect();
     keys.truncate(rng.random_range(1..3));
     let keys = keys.join(", ");
@@ -132,22 +147,41 @@ fn groups(rng: &mut StdRng, facts: &str, filter: &str) -> String {
         1 => " HAVING sum(n) > 0",
         _ => "",
     };
-    format!("SELECT {keys}, {} FROM {facts}{filter} GROUP BY {keys}{having}", aggregates(rng))
+    let by = match rng.random_range(0..8) {
+        0 => format!("ROLLUP ({keys})"),
+        1 => format!("CUBE ({keys})"),
+        2 => format!("GROUPING SETS (({keys}), ())"),
+        _ => keys.clone(),
+    };
+    format!("SELECT {keys}, {} FROM {facts}{filter} GROUP BY {by}{having}", aggregates(rng))
 }
 
 fn join(rng: &mut StdRng, facts: &str, dimension: &str) -> String {
-    let on =
-        *["t.k = u.k", "t.k = u.k", "t.e = u.e", "t.g = u.s", "t.k = u.k AND t.g = u.s", "t.n = u.w", "t.k + 1 = u.k"]
-            .choose(rng)
-            .unwrap();
+    let on = *[
+        "t.k = u.k",
+        "t.k = u.k",
+        "t.e = u.e",
+        "t.g = u.s",
+        "t.p = u.p",
+        "t.n = u.w",
+        "t.k = u.k AND t.g = u.s",
+        "t.k = u.k AND t.e = u.e",
+        "t.e = u.e AND t.n = u.w AND t.p = u.p",
+        "t.k + 1 = u.k",
+        "t.k = u.k - 3 AND t.e = u.e",
+        "2 - t.k = u.k",
+        "t.n + 1 = u.k",
+    ]
+    .choose(rng)
+    .unwrap();
     let mut tests = vec![predicate(rng, 2)];
     tests.push(format!("u.w {} {}", comparison(rng), rng.random_range(-9..9)));
     tests.shuffle(rng);
     tests.truncate(rng.random_range(0..3));
-    // Columns of facts are named alone; `k` and `e` are in both tables.
+    // Columns of facts are named alone; these are in both tables.
     let qualified = |test: &str| -> String {
         test.split(' ')
-            .map(|word| if matches!(word, "k" | "e") { format!("t.{word}") } else { word.to_owned() })
+            .map(|word| if matches!(word, "k" | "e" | "p") { format!("t.{word}") } else { word.to_owned() })
             .collect::<Vec<_>>()
             .join(" ")
     };
@@ -190,7 +224,7 @@ fn join(rng: &mut StdRng, facts: &str, dimension: &str) -> String {
 }
 
 fn top_k(rng: &mut StdRng, facts: &str, filter: &str) -> String {
-    let mut keys: Vec<&str> = ["k", "e", "n", "m", "f", "g", "d"].choose_multiple(rng, 2).copied().collect();
+    let mut keys: Vec<&str> = ["k", "e", "n", "m", "f", "g", "d", "p"].choose_multiple(rng, 2).copied().collect();
     keys.truncate(rng.random_range(1..3));
     let order = |rng: &mut StdRng| *["", " DESC", " NULLS FIRST", " DESC NULLS LAST"].choose(rng).unwrap();
     let keys: Vec<String> = keys.iter().map(|key| format!("{key}{}", order(rng))).collect();

@@ -1,0 +1,99 @@
+//! What the scans of one table would cost, read plainly or by storage: the terms that the operators' models share.
+
+use pushdown::{Fragment, Result};
+use pushdowndb_cost::{PriceBook, Requests};
+
+use super::estimate::{Estimate, Work};
+use super::filter::Route;
+use crate::remote_scan::{ScanSpec, estimate};
+
+/// What a first phase costs at least: nothing else happens until it is answered.
+const FIRST_PHASE_S: f64 = 0.02;
+
+/// A table, as far as scans of it cost something.
+#[derive(Clone, Debug)]
+pub(crate) struct ScanCosts {
+    prices: PriceBook,
+    route: Option<Route>,
+    /// Bytes of the objects that a scan looks at: of Parquet the columns that are read.
+    pub(crate) scanned: u64,
+    /// Rows, and how many of them pass the filter.
+    pub(crate) rows: f64,
+    pub(crate) passing: f64,
+    /// Bytes of the columns that the query reads, of the rows that pass, as storage sends them.
+    pub(crate) sent: u64,
+    /// Bytes that plain reads fetch.
+    pub(crate) read: u64,
+    /// Pieces that a scan by storage is cut into.
+    pub(crate) splits: u64,
+    pub(crate) objects: u64,
+}
+
+/// A scan by storage.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pushed {
+    pub(crate) requests: u64,
+    /// Bytes of the objects that are looked at.
+    pub(crate) scanned: u64,
+    pub(crate) returned: u64,
+    /// Bytes that all requests bring along.
+    pub(crate) brought: u64,
+    /// Seconds of storage besides its scanning.
+    pub(crate) storage_s: f64,
+}
+
+impl ScanCosts {
+    /// Of a scan that storage is asked for by this route; `None` where it cannot be asked.
+    pub(crate) fn of(spec: &ScanSpec, fragment: &Fragment, route: Option<Route>) -> Result<Self> {
+        let bytes = spec.objects.iter().map(|object| object.size).sum::<u64>();
+        let objects = spec.objects.len() as u64;
+        let rows = estimate::rows(fragment, bytes) as f64;
+        let read = estimate::network_bytes(fragment, false, bytes);
+        Ok(Self {
+            prices: PriceBook::named_or_path(&spec.options.price_book)?,
+            route,
+            // Text is read whole, of Parquet only what is needed, on either side.
+            scanned: read,
+            rows,
+            passing: rows * estimate::selectivity(fragment),
+            sent: estimate::network_bytes(fragment, true, bytes),
+            read,
+            splits: bytes.div_ceil(spec.options.split_bytes.max(1)).max(objects),
+            objects,
+        })
+    }
+
+    /// Plain reads, with so many seconds of the engine besides its decoding.
+    pub(crate) fn plain(&self, engine_s: f64) -> Estimate {
+        let requests = Requests { get: self.objects, ..Requests::default() };
+        Estimate::of(&Work { bytes_network: self.read, requests, engine_s, ..Work::default() }, &self.prices)
+    }
+
+    /// A scan by storage.
+    pub(crate) fn pushed(&self, scan: Pushed) -> Estimate {
+        let requests = match self.route {
+            Some(Route::Fragment) => Requests { fragment: scan.requests, ..Requests::default() },
+            _ => Requests { select: scan.requests, ..Requests::default() },
+        };
+        let work = Work {
+            bytes_network: scan.returned + scan.brought,
+            bytes_scanned: scan.scanned,
+            bytes_returned: scan.returned,
+            requests,
+            storage_s: scan.storage_s,
+            ..Work::default()
+        };
+        Estimate::of(&work, &self.prices)
+    }
+
+    /// The same as the first of two phases.
+    pub(crate) fn first_phase(&self, scan: Pushed) -> Estimate {
+        let scan = self.pushed(scan);
+        Estimate { seconds: scan.seconds + FIRST_PHASE_S, ..scan }
+    }
+
+    /// A scan of everything by storage that sends the rows that pass.
+    pub(crate) fn filtered(&self) -> Estimate {
+        self.pushed(Pushed { requests: self.splits, scanned: self.scanned, returned: self.sent, ..Pushed::default() })
+    }
+}

@@ -1,0 +1,105 @@
+//! Which of the strategies for an operator is taken, and what EXPLAIN says of that; the same for every operator.
+//!
+//! ```text
+//! join=bloom (0.4 MB, 2 requests, 0.57 s, 0.000023 $: fewest seconds; filtered 14.4 MB, …; not baseline: …)
+//! ```
+
+use std::fmt::Write as _;
+
+use super::estimate::{self, Estimate};
+
+/// The strategies for one operator that are possible, and those that are not.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidates {
+    operator: &'static str,
+    possible: Vec<(&'static str, Estimate)>,
+    refused: Vec<(&'static str, String)>,
+}
+
+/// Why a strategy is taken.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Reason<'a> {
+    /// A setting names it.
+    Asked,
+    /// By the estimates.
+    Estimated,
+    /// Neither: this is why.
+    Because(&'a str),
+}
+
+impl Candidates {
+    /// For an operator, called as the setting that names its strategies.
+    pub(crate) fn new(operator: &'static str) -> Self {
+        Self { operator, possible: vec![], refused: vec![] }
+    }
+
+    /// A strategy that would do.
+    pub(crate) fn add(&mut self, strategy: &'static str, estimate: Estimate) {
+        self.possible.push((strategy, estimate));
+    }
+
+    /// A strategy that will not do.
+    pub(crate) fn refuse(&mut self, strategy: &'static str, why: impl Into<String>) {
+        self.refused.push((strategy, why.into()));
+    }
+
+    /// Whether the strategy would do.
+    pub(crate) fn has(&self, strategy: &str) -> bool {
+        self.possible.iter().any(|(name, _)| *name == strategy)
+    }
+
+    /// The best of those that would do.
+    pub(crate) fn best(&self) -> Option<&'static str> {
+        let estimates: Vec<Estimate> = self.possible.iter().map(|(_, estimate)| *estimate).collect();
+        self.possible.get(estimate::best(&estimates)?).map(|(name, _)| *name)
+    }
+
+    /// What is told when this one is taken.
+    pub(crate) fn story(&self, taken: &str, reason: Reason<'_>) -> String {
+        let mut story = format!("{}={taken} (", self.operator);
+        let estimate = self.possible.iter().find(|(name, _)| *name == taken).map(|(_, estimate)| estimate);
+        if let Some(estimate) = estimate {
+            let _ = write!(story, "{estimate}: ");
+        }
+        let fewest = self.possible.iter().map(|(_, other)| other.seconds).fold(f64::INFINITY, f64::min);
+        story.push_str(match reason {
+            Reason::Asked => "asked for by SET",
+            Reason::Because(why) => why,
+            Reason::Estimated if self.possible.len() < 2 => "nothing else will do",
+            Reason::Estimated if estimate.is_none_or(|estimate| estimate.seconds <= fewest) => "fewest seconds",
+            Reason::Estimated => "fewest bytes in about as many seconds",
+        });
+        for (name, estimate) in self.possible.iter().filter(|(name, _)| *name != taken) {
+            let _ = write!(story, "; {name} {estimate}");
+        }
+        for (name, why) in &self.refused {
+            let _ = write!(story, "; not {name}: {why}");
+        }
+        story.push(')');
+        story
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_story_says_why_and_what_lost() {
+        let estimate = |seconds, bytes| Estimate { seconds, bytes, requests: 1, usd: 0.0 };
+        let mut candidates = Candidates::new("join");
+        candidates.add("filtered", estimate(1.0, 2_000_000));
+        candidates.refuse("baseline", "it is slow");
+        let sole =
+            "join=filtered (2.0 MB, 1 requests, 1.00 s, 0.000000 $: nothing else will do; not baseline: it is slow)";
+        assert_eq!(candidates.story("filtered", Reason::Estimated), sole);
+        candidates.add("bloom", estimate(1.1, 1_000_000));
+        assert_eq!(candidates.best(), Some("bloom"));
+        let story = candidates.story("bloom", Reason::Estimated);
+        assert!(
+            story.contains("1.10 s, 0.000000 $: fewest bytes in about as many seconds; filtered 2.0 MB"),
+            "{story}"
+        );
+        assert!(candidates.story("filtered", Reason::Asked).contains("asked for by SET; bloom 1.0 MB"));
+    }
+}

@@ -89,24 +89,24 @@ fn of_integers(values: &[&[i64]], keys: &[Expr], bytes: usize, key_bytes: usize)
 
 /// A filter in bytes. `None` where keys are too many.
 pub(super) fn in_bytes(keys: &KeySet, key: &Expr) -> Option<Bloom> {
-    of_hashes(keys.distinct()?, vec![key.clone()], &mut |insert| keys.each_hash(insert))
+    let fill = |filter: &mut BloomFilter| keys.each_hash(&mut |hash| filter.insert_hash(hash));
+    filled(keys.distinct()?, vec![key.clone()], fill)
 }
 
 /// The same for the combinations of several keys.
 pub(super) fn tuples_in_bytes(tuples: &TupleSet, keys: &[Expr]) -> Option<Bloom> {
     let hashes = tuples.hashes()?;
-    of_hashes(hashes.len(), keys.to_vec(), &mut |insert| {
-        hashes.iter().for_each(|hash| insert(*hash));
+    filled(hashes.len(), keys.to_vec(), |filter| {
+        hashes.iter().for_each(|hash| filter.insert_hash(*hash));
         Some(())
     })
 }
 
-/// `each` calls what it is given with each hash.
-fn of_hashes(count: usize, keys: Vec<Expr>, each: &mut dyn FnMut(&mut dyn FnMut(u64)) -> Option<()>) -> Option<Bloom> {
+fn filled(count: usize, keys: Vec<Expr>, fill: impl FnOnce(&mut BloomFilter) -> Option<()>) -> Option<Bloom> {
     let most = (limits::BLOOM_FILTER_BYTES / 2) as f64 * 8.0;
     let rate = FALSE_POSITIVES.max((-most / count.max(1) as f64 * std::f64::consts::LN_2.powi(2)).exp());
     let mut filter = BloomFilter::with_capacity(count, rate);
-    each(&mut |hash| filter.insert_hash(hash))?;
+    fill(&mut filter)?;
     let (bits, hashes) = (filter.size_bytes() * 8, usize::from(filter.hashes()));
     Some(Bloom { expr: Expr::Bloom { keys, filter: Arc::new(filter) }, bits, hashes, rate })
 }

@@ -235,7 +235,7 @@ impl Builder<'_> {
         scan_with_positions(Arc::new(fragment), reader, ScanOptions::default(), Arc::default())
     }
 
-    /// The same, from the node (`docs/decisions/0010-indexes-are-sorted-by-the-engine.md`).
+    /// The same, from the node (`docs/decisions/0011-indexes-are-sorted-by-the-engine.md`).
     async fn sent(&self, fragment: Fragment, object: &DataObject) -> Result<BoxStream<'static, Result<RecordBatch>>> {
         let backend = self.table.backend();
         let client = backend.fragment_client(&query_meters(&self.query.meter), &self.query.options)?;

@@ -10,6 +10,7 @@
 //! ```
 
 pub(crate) mod estimate;
+mod far_ranges;
 mod fragment;
 mod keyed;
 mod lookup;

@@ -17,11 +17,12 @@ use datafusion::physical_plan::metrics::{BaselineMetrics, Count, MetricBuilder};
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use futures::StreamExt;
 use pushdown::wire::INDEX_VERSION;
-use pushdown::{Error, Expr, Fragment, Result, Split};
+use pushdown::{Error, Expr, Format, Fragment, Level, Result, Split};
 use pushdowndb_cost::Meter;
-use pushdowndb_scan::{ScanCounters, ScanOptions};
+use pushdowndb_scan::{ObjectReader, ScanCounters, ScanOptions};
 use tokio::sync::mpsc::Sender;
 
+use super::far_ranges::FarRanges;
 use super::lookup::{Places, Told};
 use super::splits::ScanSplit;
 use super::{RemoteScanExec, ScanSpec, fragment};
@@ -41,6 +42,8 @@ pub(super) struct Run {
     pub(super) dialect: Option<pushdown::Dialect>,
     /// Whether the node may send dictionaries.
     pub(super) takes_dictionaries: bool,
+    /// Whether the fragment route is there and may be used.
+    has_fragments: bool,
     schema: SchemaRef,
     pub(super) query: Arc<QueryContext>,
     /// Counts this operator's traffic, beside the query's meter.
@@ -72,6 +75,8 @@ impl Run {
         let pushed = matches!(scan.choice, Choice::Storage { .. }) || places.is_some();
         query.progress.expect(splits.len() as u64, splits.iter().map(|s| s.bytes(&scan.spec.objects)).sum());
         let requests = if pushed { scan.spec.options.requests } else { 1 };
+        let cap = scan.spec.options.level_cap()?;
+        let has_fragments = scan.capability.fragment.is_some() && cap.is_none_or(|cap| cap == Level::Fragment);
         let splits: VecDeque<_> = match &scan.choice {
             Choice::Storage { route: Route::Fragment, .. } if places.is_none() => {
                 let format = |object: &DataObject| scan.spec.table.format_of(object);
@@ -89,6 +94,7 @@ impl Run {
             choice: scan.choice.clone(),
             dialect: scan.capability.select.clone(),
             takes_dictionaries: scan.capability.fragment.is_some_and(|version| version >= INDEX_VERSION),
+            has_fragments,
             schema: Arc::clone(&scan.schema),
             query,
             meter: Arc::default(),
@@ -273,9 +279,20 @@ impl SplitTask<'_> {
         adapted
     }
 
+    /// The object for plain reads. Of Parquet in a node of our own, pages that are far apart come in one request.
+    fn reader(&self) -> Result<Arc<dyn ObjectReader>> {
+        let (spec, meters) = (&self.run.spec, self.run.meters());
+        let reader = spec.backend.reader(self.object, &meters, &spec.options)?;
+        let format = spec.table.format_of(self.object);
+        if !self.run.has_fragments || !matches!(format, Format::Parquet) {
+            return Ok(reader);
+        }
+        let client = spec.backend.fragment_client(&meters, &spec.options)?;
+        Ok(Arc::new(FarRanges { reader, client, object: self.whole_object() }))
+    }
+
     pub(super) async fn plain(&self) -> Result<bool> {
-        let spec = &self.run.spec;
-        let reader = spec.backend.reader(self.object, &self.run.meters(), &spec.options)?;
+        let reader = self.reader()?;
         let fragment = Arc::new(self.adapted(&self.run.fragment));
         let counters = Arc::new(ScanCounters::default());
         // The plan above merges groups that come out more than once.

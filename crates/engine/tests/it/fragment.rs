@@ -1,9 +1,13 @@
 //! The fragment route of our own node: what it pushes, what crosses the network, what it must not change.
 
 use std::io::Write;
+use std::sync::Arc;
 
+use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use parquet::arrow::ArrowWriter;
+use parquet::file::properties::WriterProperties;
 use pushdowndb_engine::Engine;
 use pushdowndb_tpchgen::Format;
 
@@ -163,4 +167,49 @@ async fn operator_queries_return_little() {
         let usage = &report.usage;
         assert!(usage.requests.get == 0 && usage.requests.fragment > 0, "{name}: {:?}", usage.requests);
     }
+}
+
+/// A Parquet file of one row group, its columns megabytes apart from each other, with an index of its small pages.
+fn parquet_with_pages() -> Vec<u8> {
+    let rows = 250_000i64;
+    let scattered = |by: i64| -> ArrayRef {
+        Arc::new(Int64Array::from_iter_values((0..rows).map(move |row| row.wrapping_mul(by).rotate_left(29))))
+    };
+    let batch = RecordBatch::try_from_iter([
+        ("i", Arc::new(Int64Array::from_iter_values(0..rows)) as ArrayRef),
+        ("a", scattered(0x9e37_79b9_7f4a_7c15_u64 as i64)),
+        ("b", scattered(0x5851_f42d_4c95_7f2d)),
+        ("c", scattered(0x1405_7b7e_f767_814f)),
+    ])
+    .expect("a batch");
+    let properties = WriterProperties::builder()
+        .set_dictionary_enabled(false)
+        .set_data_page_row_count_limit(2_000)
+        .set_write_batch_size(2_000)
+        .build();
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).expect("a writer");
+    writer.write(&batch).expect("written");
+    writer.into_inner().expect("closed")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_that_are_far_apart_come_in_one_request() {
+    let world = World::node().await;
+    world.put("t/1.parquet", parquet_with_pages()).await;
+    let sql = "SELECT * FROM 's3://data/t/1.parquet' WHERE i BETWEEN 123456 AND 123458 ORDER BY i";
+    let mut requests = Vec::new();
+    let mut all = Vec::new();
+    for level in ["none", "fragment"] {
+        let engine = world.engine(level).await;
+        engine.execute("SET pushdown.filter = 'compute'").await.expect("SET");
+        let (got, report) = rows(&engine, sql).await.expect("rows");
+        assert_eq!(got.len(), 3, "{level}");
+        all.push(got);
+        requests.push(report.usage.requests);
+    }
+    assert_eq!(all.first(), all.last());
+    let [plain, together] = requests.as_slice() else { panic!("two levels") };
+    assert_eq!((plain.fragment, together.fragment), (0, 1), "{plain:?} {together:?}");
+    // The pages of three columns, one of each.
+    assert_eq!(plain.get, together.get + 3, "{plain:?} {together:?}");
 }

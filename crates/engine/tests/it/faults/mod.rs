@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use object_store::ObjectStoreExt;
 use pushdown::ErrorKind;
 
+use crate::indexes::{declare_scattered, private_objects, scattered, told};
 use crate::world::{World, assert_same, failure, gave_up, rows, rows_in_spite};
 use proxy::{Fault, Kind, Proxy};
 
@@ -137,15 +138,56 @@ async fn an_object_replaced_between_tries_is_a_conflict() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_released_early_are_never_repeated() {
-    for level in LEVELS {
+    // As many messages as make a batch of rows.
+    for (level, messages) in [("select", 4), ("fragment", 2)] {
         let mut world = World::node().await;
         table(&world).await;
-        let proxy = spoiling(&world, Fault::Break { messages: 2, bytes: 0 }, usize::MAX).await;
+        let proxy = spoiling(&world, Fault::Break { messages, bytes: 0 }, usize::MAX).await;
         world.endpoint = proxy.endpoint();
         let engine = world.engine_configured(&[("pushdown.level", level), ("pushdown.buffer_bytes", "1")]).await;
         engine.execute(&declare(&world)).await.expect("a table");
         let error = failure(&engine, "SELECT id, text FROM t WHERE id >= 0").await;
         assert!(error.message().contains("after rows of a large split were passed on"), "{level}: {error}");
+    }
+}
+
+/// After planning an index object is replaced, then one is gone: the node scans what it stood for, and says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_index_is_gone_scans_and_says_so() {
+    let world = World::node().await;
+    let engine = scattered(&world).await;
+    engine.execute("SET pushdown.filter = 'index'").await.expect("SET");
+    engine.execute("SET pushdown.level = 'fragment'").await.expect("SET");
+    let sql = "SELECT code FROM c WHERE code IN (20000, 20001)";
+    let (analyzed, _) = rows(&engine, &format!("EXPLAIN ANALYZE {sql}")).await.expect("a plan");
+    let analyzed = analyzed.concat().join("\n");
+    assert!(analyzed.contains("looked up by the node") && analyzed.contains("index_rows=2"), "{analyzed}");
+    assert!(analyzed.contains("index_objects=2") && analyzed.contains("index_unused=0"), "{analyzed}");
+
+    let objects: Vec<_> =
+        private_objects(&world).await.into_iter().filter(|path| path.as_ref().ends_with(".csv")).collect();
+    for is_there in [true, false] {
+        // The node tells the engine to come back later, and meanwhile it happens.
+        let proxy = spoiling(&world, Fault::Refuse("503 Slow Down"), RETRIES).await;
+        let through = World::at(proxy.endpoint());
+        let settings = [("pushdown.level", "fragment"), ("pushdown.filter", "index"), ("pushdown.threads", "1")];
+        let engine = through.engine_configured(&settings).await;
+        engine.execute(&declare_scattered(&through)).await.expect("a table");
+        let damage = async {
+            while proxy.seen().spoiled == 0 {
+                tokio::task::yield_now().await;
+            }
+            match is_there {
+                true => world.put(objects[0].as_ref(), "value,first_byte_offset,last_byte_offset\n20000,0,3\n").await,
+                false => world.store().delete(&objects[1]).await.expect("a deletion"),
+            }
+        };
+        let (answered, ()) = tokio::join!(rows_in_spite(&engine, sql), damage);
+        let (got, report) = answered.expect("rows in spite of it");
+        assert_same(sql, &got, &vec![vec!["20000".to_owned()], vec!["20001".to_owned()]]);
+        let strategies = &report.usage.strategies;
+        assert!(told(&report, "it is gone or was replaced"), "{strategies:?}");
+        assert!(told(&report, "led to 1 rows in 1 objects") == is_there, "{strategies:?}");
     }
 }
 

@@ -46,7 +46,7 @@ pub(crate) struct StoredIndex {
     version: Option<(String, u64)>,
     pub(crate) files: HashMap<String, ObjectMeta>,
     /// What says where it is.
-    pub(super) pointers: Vec<(Arc<Home>, Path)>,
+    pub(super) pointers: Vec<Pointer>,
 }
 
 /// Where the manifest of an index is.
@@ -91,6 +91,9 @@ pub(crate) async fn find(
     Ok(usable)
 }
 
+/// An object that says where an index is, and whose home it lies in.
+pub(super) type Pointer = (Arc<Home>, Path);
+
 /// All indexes of a table, by name. One of the same name and column beside the table and elsewhere are two.
 pub(super) async fn stored(
     query: &QueryContext,
@@ -99,7 +102,8 @@ pub(super) async fn stored(
     private: &PrivateFolder,
 ) -> Result<Vec<StoredIndex>> {
     let mut all: BTreeMap<(String, String, String), StoredIndex> = BTreeMap::new();
-    let mut pointers: BTreeMap<(String, String), Vec<(Arc<Home>, Path)>> = BTreeMap::new();
+    // By name and column.
+    let mut pointers: BTreeMap<(String, String), Vec<Pointer>> = BTreeMap::new();
     for file in files(query, backend, table, private, |what, error| not_used(query, table, what, error)).await? {
         let IndexFile { home, index: name, column, name: file_name, meta } = &file;
         if file.points_to().is_some() {

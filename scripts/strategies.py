@@ -23,7 +23,7 @@ OPERATORS = {
         "level=select,join=filtered", "level=select,join=bloom", "level=fragment,join=filtered", "level=fragment,join=bloom"]),
     "group-by": (["op_group_2", "op_group_32"], [
         "level=select,group_by=filtered", "level=select,group_by=storage", "level=select,group_by=hybrid",
-        "level=fragment,group_by=filtered", "level=fragment,group_by=storage"]),
+        "level=fragment,group_by=filtered", "level=fragment,group_by=storage", "level=fragment,group_by=hybrid"]),
     "top-k": (["op_topk_100"], ["level=select,top_k=sampling", "level=fragment,top_k=sampling", "level=fragment,top_k=storage"]),
 }
 # Made before the link is shaped, used by `filter=index` alone.

@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::DataType;
 use pushdown::{
-    AggregateCall, AggregateFunction, BloomFilter, ErrorKind, Expr, Fragment, Function, Key, NamedExpr, Output,
-    SortKey, and_key,
+    AggregateCall, AggregateFunction, BloomFilter, ErrorKind, Expr, Fragment, Function, Key, NamedExpr, Output, and_key,
 };
 
 use pushdowndb_scan::{InMemory, ScanOptions};
@@ -27,16 +26,6 @@ fn sorted(mut rows: Vec<String>) -> Vec<String> {
     rows.sort();
     rows
 }
-
-fn by(expr: Expr, descending: bool) -> SortKey {
-    SortKey { expr, descending, nulls_first: descending }
-}
-
-fn sales() -> SchemaRef {
-    schema(&[("city", DataType::Utf8), ("n", DataType::Int64), ("price", DataType::Decimal128(10, 2))])
-}
-
-const SALES: &str = "Oslo,1,1.50\nRome,2,\nOslo,,0.25\n,4,10\nRome,5,0.75\n,6,1\n";
 
 #[tokio::test]
 async fn groups_are_exact_and_null_is_one_of_them() {

@@ -9,7 +9,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use bytes::Bytes;
 use futures::TryStreamExt;
-use pushdown::{CsvOptions, Format, Fragment};
+use pushdown::{CsvOptions, Expr, Format, Fragment, SortKey};
 use pushdowndb_scan::{InMemory, ObjectReader, ScanCounters, ScanOptions, output_schema, scan};
 
 /// The rows of a fragment, as one batch.
@@ -88,3 +88,15 @@ pub fn values(batch: &RecordBatch) -> Vec<String> {
     let _ = batch.column(0).len();
     rows(batch)
 }
+
+/// Ascending with NULLs last, or the reverse.
+pub fn by(expr: Expr, descending: bool) -> SortKey {
+    SortKey { expr, descending, nulls_first: descending }
+}
+
+pub fn sales() -> SchemaRef {
+    schema(&[("city", DataType::Utf8), ("n", DataType::Int64), ("price", DataType::Decimal128(10, 2))])
+}
+
+/// Rows of [`sales`], with NULLs.
+pub const SALES: &str = "Oslo,1,1.50\nRome,2,\nOslo,,0.25\n,4,10\nRome,5,0.75\n,6,1\n";

@@ -15,16 +15,6 @@ use rand::{Rng, SeedableRng};
 
 use crate::support::*;
 
-fn by(expr: Expr, descending: bool) -> SortKey {
-    SortKey { expr, descending, nulls_first: descending }
-}
-
-fn sales() -> SchemaRef {
-    schema(&[("city", DataType::Utf8), ("n", DataType::Int64), ("price", DataType::Decimal128(10, 2))])
-}
-
-const SALES: &str = "Oslo,1,1.50\nRome,2,\nOslo,,0.25\n,4,10\nRome,5,0.75\n,6,1\n";
-
 #[tokio::test]
 async fn top_k_is_what_sorting_everything_gives() {
     let columns = schema(&[("a", DataType::Int64), ("b", DataType::Utf8)]);

@@ -71,7 +71,7 @@ pub(crate) enum Why {
 }
 
 /// Finds the records that begin in `text` from `from` on and before `stop`, and end in it with a terminator; at most
-/// `most` lines of them. Gives where the next line begins.
+/// `most` lines of them. Blank lines and comments are none. Gives where the next line begins.
 pub(crate) fn find_records(
     dialect: &Dialect,
     text: Text<'_>,
@@ -90,7 +90,8 @@ pub(crate) fn find_records(
         let next = end + 1;
         let cr = usize::from(dialect.crlf && end > start && text.text.get(end - 1) == Some(&b'\r'));
         let end = end - cr;
-        if end > start {
+        let is_comment = dialect.comment.is_some() && text.text.get(start).copied() == dialect.comment;
+        if end > start && !is_comment {
             if end - start > shape.record_bytes {
                 return Err(Stopped { at: start, why: Why::TooLong });
             }

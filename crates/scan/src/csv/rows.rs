@@ -176,7 +176,7 @@ impl CsvRows {
             Some(candidates) if is_inside && !learns && candidates.searched > buffer.offset() => {
                 (self.find_candidates(text, buffer.is_whole(), end, most, candidates)?, 0)
             }
-            _ if is_inside && !self.dialect.newlines_in_values && self.dialect.comment.is_none() => {
+            _ if is_inside && !self.dialect.newlines_in_values => {
                 (self.find_lines(text, buffer.is_whole(), end, most)?, 0)
             }
             _ => self.find_any(text, buffer.is_whole(), end, most)?,
@@ -203,8 +203,8 @@ impl CsvRows {
         self.zones.as_mut().is_some_and(|zones| zones.wants(&buffer.range()))
     }
 
-    /// Finds the records of the group where every terminator ends one and none of them is a comment or foreign. Gives
-    /// the bytes that are done with.
+    /// Finds the records of the group where every terminator ends one and none of them is foreign. Gives the bytes that
+    /// are done with.
     fn find_lines(&mut self, text: Text<'_>, whole: bool, end: u64, most: usize) -> Result<usize> {
         let stop = within(text, end);
         let found = (&mut self.ends, &mut self.group.records);

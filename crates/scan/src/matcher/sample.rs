@@ -37,6 +37,10 @@ const SPARSE: usize = 25;
 /// It ends where they are more.
 const DENSE: usize = 35;
 
+/// A hit that is looked at and is none costs as much as so many bytes of a record that is: of a year, what is found are
+/// the first digits of most dates.
+const MISS_BYTES: usize = 32;
+
 /// After which text it is tried again; twice as much each time.
 const PAUSE: u64 = 8 * 1024 * 1024;
 
@@ -97,7 +101,8 @@ impl Matcher {
             State::Searching(chosen) => chosen,
             State::Resting(_) => self.choose(lines, offset)?,
         };
-        let hits = self.searches.get_mut(chosen)?.lines(lines, offset, &self.marks, starts);
+        let search = self.searches.get_mut(chosen)?;
+        let hits = search.lines(lines, offset, &self.marks, starts) + search.take_misses() * MISS_BYTES;
         if hits > lines.len() / 100 * DENSE {
             self.rest(offset);
         } else {
@@ -116,7 +121,8 @@ impl Matcher {
         let mut unused = VecDeque::new();
         let mut hits = |search: &mut Search| {
             unused.clear();
-            (search.lines(sample, offset, &self.marks, &mut unused), search.size())
+            let bytes = search.lines(sample, offset, &self.marks, &mut unused);
+            (bytes + search.take_misses() * MISS_BYTES, search.size())
         };
         let all = self.searches.iter_mut().map(&mut hits).enumerate();
         let (best, (bytes, _)) = all.min_by_key(|(_, hits)| *hits)?;
@@ -181,6 +187,16 @@ mod tests {
         // The beginning, then no hits, then a block full of them, and a pause of 8 MiB.
         assert_eq!(outcomes[..5], [None, Some(0), Some(140_000), None, None]);
         assert_eq!(outcomes.last(), Some(&Some(0)));
+    }
+
+    #[test]
+    fn a_search_that_looks_at_most_records_in_vain_does_not_pay() {
+        let from = Expr::compare(CompareOp::GtEq, Expr::Column(0), Expr::text("1994-01-01"));
+        let year = from.and(Expr::compare(CompareOp::Lt, Expr::Column(0), Expr::text("1995-01-01")));
+        let dates = "1992-03-04,1997-05-06,1998-07-08\n".repeat(30_000);
+        assert_eq!(run(&mut matcher(&year, Matching::Sampled).unwrap(), &[&dates, &dates]), [None, None]);
+        let text = format!("1992-03-04,{}\n", "text ".repeat(40)).repeat(5_000);
+        assert_eq!(run(&mut matcher(&year, Matching::Sampled).unwrap(), &[&text, &text]), [None, Some(0)]);
     }
 
     #[test]

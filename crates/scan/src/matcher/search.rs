@@ -117,6 +117,8 @@ pub(crate) struct Search {
     finder: Finder,
     /// A hit of the finder must be looked at: it is not a needle, or there are checks.
     check: bool,
+    /// How many hits were looked at and were none.
+    misses: usize,
     tears: Vec<usize>,
 }
 
@@ -160,12 +162,17 @@ impl Search {
             };
             (finder, checked)
         };
-        Some(Self { needles, finder, check, tears: Vec::new() })
+        Some(Self { needles, finder, check, misses: 0, tears: Vec::new() })
     }
 
     /// How many needles there are.
     pub(crate) fn size(&self) -> usize {
         self.needles.len()
+    }
+
+    /// How many hits since it was last asked had to be looked at and were none.
+    pub(crate) fn take_misses(&mut self) -> usize {
+        std::mem::take(&mut self.misses)
     }
 
     /// Appends to `starts` where the lines of `text` begin that may pass, counted from `offset` on; gives the bytes of
@@ -189,8 +196,8 @@ impl Search {
     fn stretch(&mut self, text: &[u8], offset: u64, marks: &Marks, starts: &mut VecDeque<u64>) -> usize {
         marks.tears(text, &mut self.tears);
         let mut tears = self.tears.iter().copied().peekable();
-        let mut hit = self.hit(text, 0, marks);
-        let mut bytes = 0;
+        let (mut bytes, mut misses) = (0, 0);
+        let mut hit = self.hit(text, 0, marks, &mut misses);
         while let Some(at) = [hit, tears.peek().copied()].into_iter().flatten().min() {
             let start = memrchr(marks.terminator, text.get(..at).unwrap_or_default()).map_or(0, |before| before + 1);
             let end = line_end(text, at, marks.terminator);
@@ -198,21 +205,23 @@ impl Search {
             bytes += end - start;
             while tears.next_if(|tear| *tear < end).is_some() {}
             if hit.is_some_and(|hit| hit < end) {
-                hit = self.hit(text, end, marks);
+                hit = self.hit(text, end, marks, &mut misses);
             }
         }
+        self.misses += misses;
         bytes
     }
 
     /// The first needle from `from` on.
     #[inline]
-    fn hit(&self, text: &[u8], mut from: usize, marks: &Marks) -> Option<usize> {
+    fn hit(&self, text: &[u8], mut from: usize, marks: &Marks, misses: &mut usize) -> Option<usize> {
         loop {
             let at = self.finder.find(text, from)?;
             if !self.check || self.needles.iter().any(|needle| needle.is_at(text.get(at..).unwrap_or_default(), marks))
             {
                 return Some(at);
             }
+            *misses += 1;
             from = at + 1;
         }
     }

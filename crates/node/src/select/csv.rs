@@ -5,8 +5,9 @@
 
 use memchr::memmem;
 
-use super::rows::{Cell, Column};
-use super::{Shape, Token};
+use super::json::nested;
+use super::shape::{Shape, Token};
+use super::values::{Cell, Column};
 
 /// How CSV is written.
 #[derive(Clone, Debug)]
@@ -91,9 +92,10 @@ impl CsvWriter {
             Cell::Number(write) | Cell::Float(_, write) | Cell::Time(write) => self.written(out, write),
             Cell::Null => self.text(out, b""),
             Cell::Boolean(value) => self.text(out, if value { b"true" } else { b"false" }),
-            Cell::Nested(write) => {
+            // As JSON, for which CSV has no form of its own.
+            Cell::Nested(column, row) => {
                 let start = out.len();
-                write(out);
+                nested(out, column, row);
                 let value = out.split_off(start);
                 self.text(out, &value);
             }

@@ -2,10 +2,12 @@
 //!
 //! What is MISSING has no member. NULL has one.
 
+use std::ops::Range;
+
 use arrow::datatypes::Schema;
 
-use super::rows::{Cell, Column};
-use super::{Shape, Token};
+use super::shape::{Shape, Token};
+use super::values::{Cell, Column, Kind, Nested};
 
 /// How JSON is written.
 #[derive(Clone, Debug)]
@@ -71,7 +73,7 @@ impl JsonWriter {
 }
 
 /// The name of a member, up to its value.
-pub(super) fn head(name: &str) -> Vec<u8> {
+fn head(name: &str) -> Vec<u8> {
     let mut head = Vec::new();
     string(&mut head, name);
     head.push(b':');
@@ -79,12 +81,13 @@ pub(super) fn head(name: &str) -> Vec<u8> {
 }
 
 /// Writes one value.
-pub(super) fn value(out: &mut Vec<u8>, token: Token, cell: Cell<'_>) {
+fn value(out: &mut Vec<u8>, token: Token, cell: Cell<'_>) {
     match cell {
         Cell::Null => out.extend_from_slice(b"null"),
         Cell::Boolean(true) => out.extend_from_slice(b"true"),
         Cell::Boolean(false) => out.extend_from_slice(b"false"),
-        Cell::Number(write) | Cell::Nested(write) => write(out),
+        Cell::Number(write) => write(out),
+        Cell::Nested(column, row) => nested(out, column, row),
         Cell::Float(value, write) if value.is_finite() => write(out),
         // JSON has no number for NaN and the infinities; as text they are at least not taken for NULL.
         Cell::Float(_, write) | Cell::Time(write) => {
@@ -100,6 +103,57 @@ pub(super) fn value(out: &mut Vec<u8>, token: Token, cell: Cell<'_>) {
         }
         Cell::Text(text, false) => string(out, text),
     }
+}
+
+/// Writes the struct, list or map of a row.
+pub(super) fn nested(out: &mut Vec<u8>, nested: &Nested, row: usize) {
+    let range = |ranges: &[Range<usize>]| ranges.get(row).cloned().unwrap_or_default();
+    match &nested.kind {
+        Kind::Struct(members) => {
+            out.push(b'{');
+            for (place, (name, column)) in members.iter().enumerate() {
+                separate(out, place);
+                string(out, name);
+                out.push(b':');
+                column.cell(row, |cell| value(out, Token::No, cell));
+            }
+            out.push(b'}');
+        }
+        Kind::List(ranges, elements) => {
+            out.push(b'[');
+            for (place, at) in range(ranges).enumerate() {
+                separate(out, place);
+                elements.cell(at, |cell| value(out, Token::No, cell));
+            }
+            out.push(b']');
+        }
+        Kind::Map(ranges, keys, values) => {
+            out.push(b'{');
+            for (place, at) in range(ranges).enumerate() {
+                separate(out, place);
+                keys.cell(at, |cell| key(out, cell));
+                values.cell(at, |cell| value(out, Token::No, cell));
+            }
+            out.push(b'}');
+        }
+    }
+}
+
+fn separate(out: &mut Vec<u8>, place: usize) {
+    if place > 0 {
+        out.push(b',');
+    }
+}
+
+/// The key of a map, which may be a number, as the name of a member.
+fn key(out: &mut Vec<u8>, cell: Cell<'_>) {
+    let mut text = Vec::new();
+    match cell {
+        Cell::Text(name, _) => text.extend_from_slice(name.as_bytes()),
+        other => value(&mut text, Token::No, other),
+    }
+    let text = String::from_utf8_lossy(&text);
+    out.extend_from_slice(&head(text.trim_matches('"')));
 }
 
 /// A JSON value without its line ends, which stand only between its tokens: readers cut records at them.

@@ -9,12 +9,12 @@ mod csv;
 mod errors;
 mod json;
 mod marks;
-mod nested;
 mod request;
 mod rows;
 mod shape;
 mod stream;
 mod text;
+mod values;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -32,7 +32,6 @@ pub(crate) use errors::printable;
 use json::JsonWriter;
 use request::{OutputFormat, Request};
 use rows::{RowRules, RowWriter};
-use shape::{Shape, Token};
 use stream::Answer;
 
 /// Starts answering a request over an object. The turn is given back when the answer ends or is dropped.

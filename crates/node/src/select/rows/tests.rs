@@ -1,6 +1,10 @@
 use std::sync::Arc;
 
-use arrow::array::{RecordBatch, StringArray, TimestampMillisecondArray};
+use arrow::array::{
+    Array, ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Float64Array, Int64Array, RecordBatch,
+    StringArray, TimestampMillisecondArray,
+};
+use arrow::datatypes::DataType;
 
 use super::*;
 use crate::select::csv::CsvWriter;

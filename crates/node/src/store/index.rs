@@ -194,22 +194,6 @@ impl Index {
         })
     }
 
-    /// Removes an empty bucket together with its unfinished uploads; gives the files of their parts.
-    pub fn delete_bucket(&self, name: &str) -> Result<Vec<Segment>> {
-        self.write(|tx| {
-            let mut buckets = tx.open_table(BUCKETS)?;
-            require_bucket(&buckets, name)?;
-            let objects = tx.open_table(OBJECTS)?;
-            if let Some(first) = objects.range((name, [].as_slice())..)?.next()
-                && first?.0.value().0 == name
-            {
-                return Err(StoreError::BucketNotEmpty(name.to_owned()));
-            }
-            buckets.remove(name)?;
-            super::uploads::drop_uploads_of(tx, name)
-        })
-    }
-
     pub fn object(&self, bucket: &str, key: &str) -> Result<ObjectRecord> {
         let tx = self.read()?;
         match tx.open_table(OBJECTS)?.get((bucket, key.as_bytes()))? {

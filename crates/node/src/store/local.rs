@@ -53,10 +53,10 @@ pub(crate) struct LocalStore {
 }
 
 #[derive(Debug)]
-pub(super) struct Shared {
+struct Shared {
     disk: Arc<TrustedDisk>,
-    pub index: Index,
-    pub files: Arc<Files>,
+    index: Arc<Index>,
+    files: Arc<Files>,
     limits: Limits,
     /// When forgotten uploads were last looked for.
     expired_ms: AtomicU64,
@@ -84,8 +84,15 @@ impl LocalStore {
                 other => Error::from(other),
             })
         })?;
-        let store =
-            Self { shared: Arc::new(Shared { disk: trusted, index, files, limits, expired_ms: AtomicU64::new(0) }) };
+        let store = Self {
+            shared: Arc::new(Shared {
+                disk: trusted,
+                index: Arc::new(index),
+                files,
+                limits,
+                expired_ms: AtomicU64::new(0),
+            }),
+        };
         store.recover().map_err(|error| place(Error::from(error)))?;
         Ok(store)
     }
@@ -97,7 +104,7 @@ impl LocalStore {
         let objects = self.shared.index.objects()?;
         tracing::info!(objects, drafts, "store opened");
         self.shared.files.remember_placed();
-        sweep::start(&self.shared, objects)
+        sweep::start(&self.shared.index, &self.shared.files, objects)
     }
 
     /// Runs disk work off the async threads.
@@ -432,7 +439,7 @@ mod tests {
         store.shared.index.put("bucket", "key", &record, &Condition::default()).unwrap();
         files.remember_placed();
         let fresh = place();
-        sweep::start(&store.shared, 1_000_000).unwrap();
+        sweep::start(&store.shared.index, &store.shared.files, 1_000_000).unwrap();
         for _ in 0..1000 {
             if !files.path(left.id).exists() && !files.was_placed(fresh.id) {
                 break;

@@ -16,7 +16,7 @@ use std::time::Instant;
 use uuid::Uuid;
 
 use super::files::Files;
-use super::local::Shared;
+use super::index::Index;
 use super::{Result, StoreError};
 
 /// Up to so many objects a store is swept while it opens: well below a second.
@@ -26,13 +26,13 @@ const SWEPT_AT_ONCE: u64 = 20_000;
 const IDS_PER_PASS: u64 = 2_000_000;
 
 /// Sweeps now or, if there is much to look at, on a thread of its own that ends with the store.
-pub(super) fn start(shared: &Arc<Shared>, objects: u64) -> Result<()> {
+pub(super) fn start(index: &Arc<Index>, files: &Arc<Files>, objects: u64) -> Result<()> {
+    let (index, files) = (Arc::downgrade(index), Arc::clone(files));
     if objects <= SWEPT_AT_ONCE {
-        return sweep(&Arc::downgrade(shared), objects);
+        return sweep(&index, &files, objects);
     }
-    let weak = Arc::downgrade(shared);
     let sweeper = move || {
-        if let Err(error) = sweep(&weak, objects) {
+        if let Err(error) = sweep(&index, &files, objects) {
             tracing::warn!(%error, "cannot look for leftovers; the next start tries again");
         }
     };
@@ -40,31 +40,30 @@ pub(super) fn start(shared: &Arc<Shared>, objects: u64) -> Result<()> {
     spawned.map(drop).map_err(StoreError::io("cannot start the sweep"))
 }
 
-fn sweep(store: &Weak<Shared>, objects: u64) -> Result<()> {
+fn sweep(index: &Weak<Index>, files: &Arc<Files>, objects: u64) -> Result<()> {
     let began = Instant::now();
     let mut removed = 0;
     for folders in passes(objects) {
-        // Nobody else holds the store: it is being closed.
-        let Some(shared) = store.upgrade() else { return Ok(()) };
+        // Nobody else holds the index: the store is being closed.
+        let Some(held) = index.upgrade() else { return Ok(()) };
         let mut live = HashSet::new();
-        shared.index.visit_files(|id| {
+        held.visit_files(|id| {
             if folders.contains(&first_byte(id)) {
                 live.insert(id);
             }
-            Arc::strong_count(&shared) > 1 || objects <= SWEPT_AT_ONCE
+            Arc::strong_count(&held) > 1 || objects <= SWEPT_AT_ONCE
         })?;
-        drop(shared);
+        drop(held);
         for folder in folders {
-            let Some(shared) = store.upgrade() else { return Ok(()) };
-            if Arc::strong_count(&shared) == 1 {
+            // Held while files are removed: nobody opens the store again before that is over.
+            let Some(held) = index.upgrade() else { return Ok(()) };
+            if Arc::strong_count(&held) == 1 {
                 return Ok(());
             }
-            removed += sweep_folder(&shared.files, folder, &live)?;
+            removed += sweep_folder(files, folder, &live)?;
         }
     }
-    if let Some(shared) = store.upgrade() {
-        shared.files.forget_placed();
-    }
+    files.forget_placed();
     tracing::info!(removed, seconds = began.elapsed().as_secs_f64(), "leftovers removed");
     Ok(())
 }

@@ -6,7 +6,7 @@ use redb::{ReadableTable, ReadableTableMetadata, WriteTransaction};
 use serde::{Deserialize, Serialize};
 
 use super::files::Segment;
-use super::index::{BUCKETS, Index, PARTS, UPLOADS, decode, encode, require_bucket};
+use super::index::{BUCKETS, Index, OBJECTS, PARTS, UPLOADS, decode, encode, require_bucket};
 use super::listing::{find, successor};
 use super::{Algorithm, Attributes, Checksum, Result, StoreError, Tag, UploadKey};
 
@@ -55,6 +55,22 @@ pub(crate) struct UploadPage {
 }
 
 impl Index {
+    /// Removes an empty bucket together with its unfinished uploads; gives the files of their parts.
+    pub fn delete_bucket(&self, name: &str) -> Result<Vec<Segment>> {
+        self.write(|tx| {
+            let mut buckets = tx.open_table(BUCKETS)?;
+            require_bucket(&buckets, name)?;
+            let objects = tx.open_table(OBJECTS)?;
+            if let Some(first) = objects.range((name, [].as_slice())..)?.next()
+                && first?.0.value().0 == name
+            {
+                return Err(StoreError::BucketNotEmpty(name.to_owned()));
+            }
+            buckets.remove(name)?;
+            drop_uploads_of(tx, name)
+        })
+    }
+
     pub fn create_upload(&self, at: &UploadKey, upload: &UploadRecord, limit: usize) -> Result<()> {
         self.write(|tx| {
             require_bucket(&tx.open_table(BUCKETS)?, &at.bucket)?;
@@ -200,7 +216,7 @@ pub(super) fn drop_upload(tx: &WriteTransaction, at: &UploadKey) -> Result<Vec<S
 }
 
 /// The same for all uploads of a bucket.
-pub(super) fn drop_uploads_of(tx: &WriteTransaction, bucket: &str) -> Result<Vec<Segment>> {
+fn drop_uploads_of(tx: &WriteTransaction, bucket: &str) -> Result<Vec<Segment>> {
     let mut all = Vec::new();
     for entry in tx.open_table(UPLOADS)?.range((bucket, [].as_slice(), "")..)? {
         let (at, _) = entry?;

@@ -10,8 +10,9 @@ use object_store::ObjectStoreExt;
 use object_store::path::Path;
 use pushdown::wire::{Encoding, FragmentRequest, Lookups, RangesRequest, Request};
 use pushdown::{CompareOp, CsvOptions, ErrorKind, Expr, Format, Fragment, Split};
-use pushdowndb_node::{Keyring, Node, NodeConfig, start};
+use pushdowndb_node::{Backing, Gateway, Keyring, Node, NodeConfig, start};
 use pushdowndb_select::{RouteDecoder, RouteEvent};
+use url::Url;
 
 use crate::wire;
 use crate::world::{BUCKET, World, builder, raw};
@@ -76,6 +77,20 @@ fn events(node: &Node, body: &[u8]) -> Vec<RouteEvent> {
     }
     decoder.finish().unwrap();
     events
+}
+
+/// What rows came of which split, as they were sent, and which splits failed how.
+fn outcome(node: &Node, body: &[u8]) -> (Vec<Vec<u8>>, Vec<(u32, ErrorKind)>) {
+    let (mut rows, mut failed) = (Vec::new(), Vec::new());
+    for event in events(node, body) {
+        match event {
+            RouteEvent::Batch { bytes, .. } => rows.push(bytes.to_vec()),
+            RouteEvent::SplitFailed { split, failure } => failed.push((split, failure.kind)),
+            _ => {}
+        }
+    }
+    failed.sort_unstable_by_key(|(split, _)| *split);
+    (rows, failed)
 }
 
 fn refused(node: &Node, body: &[u8]) -> String {
@@ -250,4 +265,36 @@ async fn a_client_that_goes_away_ends_its_scans() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert!(world.node.counters().bytes_scanned < 8 * csv.len() as u64);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_answers_as_the_store_behind_it() {
+    let world = World::new().await;
+    let csv = "id,name\n1,a\n2,b\n3,\n";
+    world.client().put(&Path::from("k"), csv.into()).await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("k"), csv).unwrap();
+    let folder = Gateway { bucket: Some(BUCKET.to_owned()), ..Gateway::new(Url::from_file_path(dir.path()).unwrap()) };
+    let mut other = Gateway::new(Url::parse(&format!("s3://{BUCKET}")).unwrap());
+    other.endpoint = Some(world.node.endpoint());
+    let keys = world.node.credentials();
+    other.options = [
+        ("aws_access_key_id", keys.access_key_id.as_str()),
+        ("aws_secret_access_key", &keys.secret_access_key),
+        ("aws_region", "us-east-1"),
+    ]
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .to_vec();
+
+    let stale = Split { etag: Some("\"0123\"".to_owned()), ..split("k", csv.len()) };
+    let body = request(fragment(), vec![split("k", csv.len()), split("missing", 1), stale]);
+    let wanted = outcome(&world.node, &body);
+    assert_eq!((wanted.0.len(), &wanted.1[..]), (1, &[(1, ErrorKind::NotFound), (2, ErrorKind::Conflict)][..]));
+    for gateway in [folder, other] {
+        let url = gateway.url.clone();
+        let front = start(NodeConfig::new(Backing::Gateway(gateway))).await.unwrap();
+        assert_eq!(outcome(&front, &body), wanted, "{url}");
+        assert_eq!(front.counters().requests_of("RunFragment"), 1, "{url}");
+        front.shutdown().await;
+    }
 }

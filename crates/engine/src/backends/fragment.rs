@@ -3,6 +3,7 @@
 //! An endpoint that refuses the route is not asked again: it is then one with S3 Select, or plain.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use bytes::Bytes;
@@ -14,8 +15,9 @@ use pushdowndb_scan::{output_schema, with_positions};
 use pushdowndb_select::{RouteDecoder, RouteEvent};
 
 use super::batches::BatchStreams;
-use super::http::Meters;
+use super::http::{Meters, ScanInStorage};
 use super::post::{Answer, Poster, Refused};
+use super::speed::{Kind, Scanner};
 
 /// The fragment route at one bucket.
 #[derive(Clone, Debug)]
@@ -30,8 +32,9 @@ impl FragmentClient {
     pub(crate) async fn run(&self, request: FragmentRequest, location: &str) -> Result<Fragments> {
         let schema = output_schema(&request.fragment)?;
         let schema = if request.positions { with_positions(&schema) } else { schema };
+        let scan = ScanInStorage::begin(&self.poster.state, Scanner::Fragment, Kind::of(&request.fragment.format));
         let events = self.send(Request::Fragment(Box::new(request)), location).await?;
-        Ok(Fragments { events, batches: BatchStreams::new(schema), meters: self.meters.clone() })
+        Ok(Fragments { events, batches: BatchStreams::new(schema), meters: self.meters.clone(), scan })
     }
 
     /// The bytes of these ranges of an object, in their order, by as few requests as take them.
@@ -103,7 +106,7 @@ fn in_one_request(ranges: &[Range<u64>]) -> usize {
 
 fn count(meters: &Meters, stats: &RouteStats) {
     meters.each(|meter| {
-        meter.fragment(stats.bytes_scanned, stats.bytes_returned, std::time::Duration::from_nanos(stats.cpu_ns));
+        meter.fragment(stats.bytes_scanned, stats.bytes_returned, Duration::from_nanos(stats.cpu_ns));
     });
 }
 
@@ -148,6 +151,7 @@ pub(crate) struct Fragments {
     events: Events,
     batches: BatchStreams,
     meters: Meters,
+    scan: ScanInStorage,
 }
 
 /// What comes of the splits of a request, each by its place there.
@@ -177,7 +181,10 @@ impl Fragments {
                 RouteEvent::SplitFailed { split, failure } => {
                     return Ok(Some(SplitPiece::Failed(split as usize, refusal(failure))));
                 }
-                RouteEvent::Stats(stats) => count(&self.meters, &stats),
+                RouteEvent::Stats(stats) => {
+                    count(&self.meters, &stats);
+                    self.scan.scanned(stats.bytes_scanned, stats.bytes_returned);
+                }
                 RouteEvent::Failed(failure) => return Err(refusal(failure)),
                 RouteEvent::Cont | RouteEvent::End => {}
                 RouteEvent::Range { .. } => {

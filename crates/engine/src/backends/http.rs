@@ -2,12 +2,16 @@
 //!
 //! Counting here, below object_store, sees retries, listings and aborted downloads as they really happened.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use http::Method;
-use http_body_util::BodyExt;
+use http_body::{Body, Frame, SizeHint};
 use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpResponseBody, HttpService, ReqwestConnector,
@@ -15,6 +19,8 @@ use object_store::client::{
 use pushdown::Profile;
 use pushdown::wire::{QUERY, VERSION_HEADER, common_version};
 use pushdowndb_cost::{Meter, RequestKind};
+
+use super::speed::{Kind, Scanner, Speed};
 
 /// What is learned about an endpoint while talking to it.
 #[derive(Debug, Default)]
@@ -24,6 +30,8 @@ pub(crate) struct EndpointState {
     /// The version of the fragment route that both sides speak, by the last answer that told; 0 is none.
     fragment: AtomicU32,
     fragment_refused: AtomicBool,
+    /// How fast it is.
+    pub(crate) speed: Speed,
 }
 
 impl EndpointState {
@@ -72,8 +80,9 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    pub(crate) fn open(options: &ClientOptions) -> object_store::Result<Self> {
-        Ok(Self { client: ReqwestConnector::default().connect(options)?, state: Arc::default() })
+    pub(crate) fn open(options: &ClientOptions, speed: Speed) -> object_store::Result<Self> {
+        let state = EndpointState { speed, ..EndpointState::default() };
+        Ok(Self { client: ReqwestConnector::default().connect(options)?, state: Arc::new(state) })
     }
 
     pub(crate) fn state(&self) -> &Arc<EndpointState> {
@@ -118,17 +127,113 @@ impl HttpService for MeteredHttp {
             meter.request(kind);
             meter.sent(sent);
         });
+        let asked = Instant::now();
         let response = self.connections.client.execute(request).await?;
-        self.connections.state.learn(response.headers());
+        let state = &self.connections.state;
+        state.learn(response.headers());
+        let is_read = matches!(kind, RequestKind::Get);
+        if is_read || matches!(kind, RequestKind::Head | RequestKind::List) {
+            state.speed.answered(asked.elapsed());
+        }
         let meters = self.meters.clone();
         let (parts, body) = response.into_parts();
-        let body = body.map_frame(move |frame| {
-            if let Some(data) = frame.data_ref() {
-                meters.each(|meter| meter.received(data.len() as u64));
-            }
-            frame
-        });
+        // Storage works while it answers other requests: they say nothing about the network.
+        let transfer = is_read.then(|| Transfer::begin(Arc::clone(state)));
+        let body = Counted { body, meters, transfer };
         Ok(HttpResponse::from_parts(parts, HttpResponseBody::new(body)))
+    }
+}
+
+/// A body whose bytes are counted as they arrive.
+struct Counted {
+    body: HttpResponseBody,
+    meters: Meters,
+    transfer: Option<Transfer>,
+}
+
+impl Body for Counted {
+    type Data = Bytes;
+    type Error = HttpError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, HttpError>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        if let Poll::Ready(Some(Ok(frame))) = &polled
+            && let Some(data) = frame.data_ref()
+        {
+            self.meters.each(|meter| meter.received(data.len() as u64));
+        }
+        if let Some(transfer) = &mut self.transfer {
+            transfer.polled(&polled);
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A transfer over the network, whose speed is measured.
+struct Transfer {
+    state: Arc<EndpointState>,
+    waits_since: Option<Instant>,
+}
+
+impl Transfer {
+    fn begin(state: Arc<EndpointState>) -> Self {
+        state.speed.begin_transfer();
+        Self { state, waits_since: None }
+    }
+
+    fn polled(&mut self, polled: &Poll<Option<Result<Frame<Bytes>, HttpError>>>) {
+        match polled {
+            Poll::Pending => {
+                self.waits_since.get_or_insert_with(Instant::now);
+            }
+            Poll::Ready(Some(Ok(frame))) => {
+                let waited = self.waits_since.take().map_or(Duration::ZERO, |since| since.elapsed());
+                self.state.speed.transferred(frame.data_ref().map_or(0, Bytes::len) as u64, waited);
+            }
+            Poll::Ready(_) => self.waits_since = None,
+        }
+    }
+}
+
+impl Drop for Transfer {
+    fn drop(&mut self) {
+        self.state.speed.end_transfer();
+    }
+}
+
+/// A scan by storage, whose speed is measured while this is alive.
+pub(crate) struct ScanInStorage {
+    state: Arc<EndpointState>,
+    by: Scanner,
+    kind: Kind,
+}
+
+impl ScanInStorage {
+    pub(crate) fn begin(state: &Arc<EndpointState>, by: Scanner, kind: Kind) -> Self {
+        state.speed.begin_scan(by, kind);
+        Self { state: Arc::clone(state), by, kind }
+    }
+
+    /// What storage says it did.
+    pub(crate) fn scanned(&self, scanned: u64, returned: u64) {
+        self.state.speed.scanned(self.by, self.kind, scanned, returned);
+    }
+}
+
+impl Drop for ScanInStorage {
+    fn drop(&mut self) {
+        self.state.speed.end_scan(self.by, self.kind);
     }
 }
 

@@ -7,8 +7,10 @@ mod fragment;
 mod http;
 mod post;
 mod reader;
+mod remembered_rates;
 mod retry;
 mod select;
+mod speed;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -37,10 +39,13 @@ pub(crate) use fragment::{FragmentClient, SplitPiece};
 pub(crate) use http::Meters;
 pub(crate) use retry::Retry;
 pub(crate) use select::{Piece, SelectClient, SelectedObject};
+pub(crate) use speed::{Kind as ScannedKind, Rates};
 
 use http::Connections;
 use post::Poster;
 use reader::StoreReader;
+use remembered_rates::RememberedRates;
+use speed::Speed;
 
 /// How to reach S3 and as whom. What is not said here comes from the standard `AWS_*` variables.
 #[derive(Clone, Default)]
@@ -81,12 +86,15 @@ impl fmt::Debug for ConnectionConfig {
 pub(crate) struct Backends {
     config: ConnectionConfig,
     known: Mutex<HashMap<String, Arc<Backend>>>,
+    rates: RememberedRates,
     manifests: ManifestCache,
 }
 
 impl Backends {
-    pub(crate) fn new(config: ConnectionConfig) -> Self {
-        Self { config, known: Mutex::default(), manifests: ManifestCache::default() }
+    /// With what is remembered of endpoints in the folder `cache`.
+    pub(crate) fn new(config: ConnectionConfig, cache: Option<&std::path::Path>) -> Self {
+        let rates = RememberedRates::open(cache.map(|cache| cache.join("rates.json")));
+        Self { config, known: Mutex::default(), rates, manifests: ManifestCache::default() }
     }
 
     /// What is known of indexes.
@@ -106,13 +114,19 @@ impl Backends {
         Ok(backend)
     }
 
+    /// As it was when last met.
+    fn speed(&self, endpoint: &str) -> Speed {
+        Speed::new(endpoint.trim(), self.rates.of(endpoint.trim()))
+    }
+
     fn open(&self, url: &Url, name: String) -> Result<Backend> {
         let kind = match url.scheme() {
             "file" => Kind::Local(Arc::new(LocalFileSystem::new())),
             "s3" | "s3a" => Kind::S3(Box::new(self.open_s3(url)?)),
             "http" | "https" => {
                 let options = client_options();
-                Kind::Http(Connections::open(&options).map_err(from_object_store)?, Box::new(options))
+                let speed = self.speed(&name);
+                Kind::Http(Connections::open(&options, speed).map_err(from_object_store)?, Box::new(options))
             }
             other => {
                 return Err(Error::unsupported(format!(
@@ -159,11 +173,21 @@ impl Backends {
         if config.requester_pays {
             builder = builder.with_request_payer(true);
         }
-        let connections = Connections::open(&client_options()).map_err(from_object_store)?;
+        let endpoint = builder.get_config_value(&Key::S3Endpoint).or_else(|| builder.get_config_value(&Key::Endpoint));
+        let speed = self.speed(&format!("{} {bucket}", endpoint.unwrap_or_default()));
+        let connections = Connections::open(&client_options(), speed).map_err(from_object_store)?;
         // One store that no query counts, for its credentials: they are fetched once and shared.
         let base = builder.clone().build().map_err(from_object_store)?;
         builder = builder.with_credentials(Arc::clone(base.credentials()));
         S3::new(builder, connections, bucket)
+    }
+}
+
+impl Drop for Backends {
+    fn drop(&mut self) {
+        let known = self.known.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let speeds = known.values().filter_map(|backend| backend.speed());
+        self.rates.keep(speeds.filter_map(|speed| Some((speed.endpoint.clone(), speed.learned()?))).collect());
     }
 }
 
@@ -265,6 +289,21 @@ impl Backend {
                 Ok(Arc::new(store.map_err(from_object_store)?))
             }
         }
+    }
+
+    /// How fast it is; `None` of the local disk.
+    fn speed(&self) -> Option<&Speed> {
+        match &self.kind {
+            Kind::Local(_) => None,
+            Kind::Http(connections, _) => Some(&connections.state().speed),
+            Kind::S3(s3) => Some(&s3.connections.state().speed),
+        }
+    }
+
+    /// What it is believed to do in a second; `declared` as for [`Self::capability`].
+    pub(crate) fn rates(&self, declared: Option<Profile>) -> Rates {
+        let profile = self.capability(declared).profile;
+        self.speed().map(|speed| speed.rates(profile)).unwrap_or_default()
     }
 
     /// What this store can do. A declared profile wins over what the server says of itself; a server that

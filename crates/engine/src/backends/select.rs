@@ -7,7 +7,9 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use pushdown::Result;
 use pushdowndb_select::{Event, FrameDecoder, SelectRequest, Stats};
 
+use super::http::ScanInStorage;
 use super::post::{Answer, Poster, Refused};
+use super::speed::{Kind, Scanner};
 
 /// What SigV4 leaves as it is in a path.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
@@ -24,6 +26,8 @@ pub(crate) struct SelectedObject {
     pub(crate) location: String,
     /// Sent as If-Match where the server honours it.
     pub(crate) if_match: Option<String>,
+    /// What it is.
+    pub(crate) kind: Kind,
 }
 
 impl SelectClient {
@@ -34,8 +38,9 @@ impl SelectClient {
         if let Some(etag) = &object.if_match {
             headers.push((header::IF_MATCH, etag));
         }
+        let scan = ScanInStorage::begin(&self.0.state, Scanner::Select, object.kind);
         match self.0.post(&path, &headers, request.to_xml().into(), &object.location).await? {
-            Ok(answer) => Ok(Selected { answer, frames: FrameDecoder::default(), ended: false }),
+            Ok(answer) => Ok(Selected { answer, frames: FrameDecoder::default(), ended: false, scan }),
             Err(Refused { status, error }) => {
                 if status == StatusCode::METHOD_NOT_ALLOWED || status == StatusCode::NOT_IMPLEMENTED {
                     self.0.state.refuse_select();
@@ -51,6 +56,7 @@ pub(crate) struct Selected {
     answer: Answer,
     frames: FrameDecoder,
     ended: bool,
+    scan: ScanInStorage,
 }
 
 /// A piece of an answer.
@@ -68,7 +74,10 @@ impl Selected {
             while let Some(event) = self.frames.next().map_err(|e| e.context(&self.answer.location))? {
                 match event {
                     Event::Records(bytes) => return Ok(Some(Piece::Records(bytes))),
-                    Event::Stats(stats) => return Ok(Some(Piece::Stats(stats))),
+                    Event::Stats(stats) => {
+                        self.scan.scanned(stats.bytes_scanned, stats.bytes_returned);
+                        return Ok(Some(Piece::Stats(stats)));
+                    }
                     Event::End => self.ended = true,
                     Event::Cont | Event::Progress(_) => {}
                 }

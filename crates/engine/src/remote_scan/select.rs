@@ -10,9 +10,10 @@ use pushdown::{Error, ErrorKind, Expr, Fragment, Output, Result};
 use pushdowndb_scan::Evaluator;
 use pushdowndb_select::{OutputSerialization, SelectRequest};
 
+use super::fragment::PATIENCE;
 use super::run::{Held, SplitTask, moved};
 use super::wire::WireDecoder;
-use crate::backends::{Piece, Retry, SelectClient, SelectedObject};
+use crate::backends::{Piece, Retry, ScannedKind, SelectClient, SelectedObject};
 
 /// A try of a pushed split that failed.
 struct Failure {
@@ -55,6 +56,10 @@ impl SplitTask<'_> {
                 _ => {}
             }
             failures += 1;
+            if failure.error.kind() == ErrorKind::Throttled && failures > PATIENCE {
+                self.run.pushed_back(&failure.error);
+                return self.plain().await;
+            }
             if let Err(error) = retry.pause(failures, failure.error).await {
                 break error;
             }
@@ -82,6 +87,7 @@ impl SplitTask<'_> {
             path: self.object.path.clone(),
             location: location.clone(),
             if_match: self.object.etag.clone().filter(|_| dialect.if_match),
+            kind: ScannedKind::of(&adapted.format),
         };
         let output = OutputSerialization::of(&adapted);
         let message = SelectRequest {

@@ -1,0 +1,396 @@
+//! How fast an endpoint is, by what it did: latency, bandwidth, and how fast it scans.
+//!
+//! Rates are measured over windows in which something was under way, because several transfers share one link: the
+//! bytes of all of them over the time that passed. A window that mostly waited for bytes shows the rate itself; in one
+//! that mostly did not, the engine was the slower side, and the rate is at least what was seen (as in BBR, Cardwell
+//! et al. 2016, where a sample that the application limited may only raise the estimate).
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use pushdown::{Format, Profile};
+use serde::{Deserialize, Serialize};
+
+/// A window that is shorter, or has fewer bytes, tells more about latency than about bandwidth.
+const WINDOW: Duration = Duration::from_millis(100);
+const WINDOW_BYTES: u64 = 1024 * 1024;
+
+/// Fewer bytes may all have been in a buffer.
+const SHORT_BYTES: u64 = 256 * 1024;
+
+/// What is returned is little where it is less than one of so many bytes.
+const FEW: u64 = 10;
+
+/// The weight of a new measurement: the last few decide.
+const WEIGHT: f64 = 0.3;
+
+/// What an endpoint is believed to do.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Rates {
+    /// Seconds until a request's answer begins.
+    pub(crate) latency_s: f64,
+    /// Bytes a second over the network, all transfers together.
+    pub(crate) network_bytes_s: f64,
+    /// What it scans for S3 Select, all requests together.
+    pub(crate) select: ScanRates,
+    /// What it scans for fragments, all requests together.
+    pub(crate) fragment: ScanRates,
+}
+
+/// How fast storage scans.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct ScanRates {
+    /// Bytes of text a second.
+    pub(crate) text_bytes_s: f64,
+    /// Bytes of Parquet a second, of the columns that it reads.
+    pub(crate) parquet_bytes_s: f64,
+}
+
+impl ScanRates {
+    fn of(&mut self, kind: Kind) -> &mut f64 {
+        match kind {
+            Kind::Text => &mut self.text_bytes_s,
+            Kind::Parquet => &mut self.parquet_bytes_s,
+        }
+    }
+}
+
+impl Rates {
+    /// Whether anything can go at these rates.
+    pub(super) fn are_sane(&self) -> bool {
+        let scans = [self.select, self.fragment].map(|scans| [scans.text_bytes_s, scans.parquet_bytes_s]);
+        let speeds = std::iter::once(self.network_bytes_s).chain(scans.into_iter().flatten());
+        self.latency_s.is_finite()
+            && self.latency_s >= 0.0
+            && speeds.into_iter().all(|speed| speed.is_finite() && speed >= 1.0)
+    }
+}
+
+impl Default for Rates {
+    /// Before anything was seen: one core with its share of the PushdownDB paper's network (10 Gb/s for 32 cores), and
+    /// what one core of our node scans (benches/record).
+    fn default() -> Self {
+        let scans = ScanRates { text_bytes_s: 1e9, parquet_bytes_s: 400e6 };
+        Self { latency_s: 0.005, network_bytes_s: 40e6, select: scans, fragment: scans }
+    }
+}
+
+impl Rates {
+    /// Before anything was seen of a server of this kind.
+    pub(super) fn before(profile: Profile) -> Self {
+        let select = match profile {
+            // 48 to 117 MB of CSV a second of one core, 7 MB of Parquet (docs/decisions/0004).
+            Profile::Minio => ScanRates { text_bytes_s: 80e6, parquet_bytes_s: 7e6 },
+            _ => Self::default().select,
+        };
+        Self { select, ..Self::default() }
+    }
+}
+
+/// Measures an endpoint.
+#[derive(Debug, Default)]
+pub(crate) struct Speed {
+    /// What it is remembered by.
+    pub(super) endpoint: String,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    rates: Rates,
+    /// How often each was measured, or remembered.
+    answers: u32,
+    transfers: u32,
+    scanned: [[u32; 2]; 2],
+    /// Whether anything was measured since the rates were given.
+    learned: bool,
+    network: Window,
+    /// Of scans by storage, by route and kind.
+    scans: [[Window; 2]; 2],
+}
+
+/// A route by which storage scans.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Scanner {
+    /// S3 Select.
+    Select,
+    /// The fragment route.
+    Fragment,
+}
+
+/// What is scanned.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    /// CSV or JSON, compressed or not.
+    Text,
+    /// Parquet.
+    Parquet,
+}
+
+impl Kind {
+    /// Of objects of this format.
+    pub(crate) fn of(format: &Format) -> Self {
+        if matches!(format, Format::Parquet) { Self::Parquet } else { Self::Text }
+    }
+}
+
+impl State {
+    fn window(&mut self, by: Scanner, kind: Kind) -> &mut Window {
+        at(&mut self.scans, by, kind)
+    }
+}
+
+/// What there is one of for each route and kind.
+fn at<T>(all: &mut [[T; 2]; 2], by: Scanner, kind: Kind) -> &mut T {
+    let [select, fragment] = all;
+    let [text, parquet] = match by {
+        Scanner::Select => select,
+        Scanner::Fragment => fragment,
+    };
+    match kind {
+        Kind::Text => text,
+        Kind::Parquet => parquet,
+    }
+}
+
+/// What was seen while something was under way.
+#[derive(Debug)]
+struct Window {
+    active: u32,
+    since: Instant,
+    bytes: u64,
+    /// The time that transfers were open, and what of it they waited, summed over all of them.
+    open: Duration,
+    waited: Duration,
+    /// Up to when `open` is counted.
+    counted: Instant,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        let now = Instant::now();
+        Self { active: 0, since: now, bytes: 0, open: Duration::ZERO, waited: Duration::ZERO, counted: now }
+    }
+}
+
+/// What a window showed: bytes a second, and whether the other side was what took the time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Seen {
+    bytes_s: f64,
+    waited: bool,
+}
+
+impl Window {
+    fn begin(&mut self, now: Instant) {
+        if self.active == 0 {
+            *self = Self { since: now, counted: now, ..Self::default() };
+        }
+        self.count(now);
+        self.active += 1;
+    }
+
+    fn add(&mut self, bytes: u64, waited: Duration, now: Instant) -> Option<Seen> {
+        self.count(now);
+        self.bytes += bytes;
+        self.waited += waited;
+        let seen = self.seen(now)?;
+        *self = Self { active: self.active, since: now, counted: now, ..Self::default() };
+        Some(seen)
+    }
+
+    fn end(&mut self, now: Instant) -> Option<Seen> {
+        self.count(now);
+        self.active = self.active.saturating_sub(1);
+        (self.active == 0).then(|| self.seen(now)).flatten()
+    }
+
+    fn count(&mut self, now: Instant) {
+        self.open += now.saturating_duration_since(self.counted) * self.active;
+        self.counted = now;
+    }
+
+    fn seen(&self, now: Instant) -> Option<Seen> {
+        let passed = now.saturating_duration_since(self.since);
+        (passed >= WINDOW && self.bytes >= WINDOW_BYTES)
+            .then(|| Seen { bytes_s: self.bytes as f64 / passed.as_secs_f64(), waited: self.waited * 2 >= self.open })
+    }
+
+    /// What a window that is too short to tell a rate tells: the rate is no less.
+    fn at_least(&self, now: Instant) -> Option<Seen> {
+        let passed = now.saturating_duration_since(self.since).as_secs_f64();
+        (self.bytes >= SHORT_BYTES && passed > 0.0).then(|| Seen { bytes_s: self.bytes as f64 / passed, waited: false })
+    }
+}
+
+impl Speed {
+    /// Of an endpoint, with what is remembered of it.
+    pub(crate) fn new(endpoint: &str, remembered: Option<Rates>) -> Self {
+        let count = u32::from(remembered.is_some());
+        let state = State {
+            rates: remembered.unwrap_or_default(),
+            answers: count,
+            transfers: count,
+            scanned: [[count; 2]; 2],
+            ..State::default()
+        };
+        Self { endpoint: endpoint.to_owned(), state: Mutex::new(state) }
+    }
+
+    /// What is believed now of a server of this kind.
+    pub(crate) fn rates(&self, profile: Profile) -> Rates {
+        let mut state = self.lock();
+        let (mut rates, before) = (state.rates, Rates::before(profile));
+        for kind in [Kind::Text, Kind::Parquet] {
+            if *at(&mut state.scanned, Scanner::Select, kind) == 0 {
+                *rates.select.of(kind) = *before.select.clone().of(kind);
+            }
+        }
+        rates
+    }
+
+    /// What is believed now, if anything was measured here.
+    pub(crate) fn learned(&self) -> Option<Rates> {
+        let state = self.lock();
+        state.learned.then_some(state.rates)
+    }
+
+    /// An answer began so long after its request was sent.
+    pub(crate) fn answered(&self, after: Duration) {
+        self.learn(|state| mix(&mut state.rates.latency_s, after.as_secs_f64(), &mut state.answers));
+    }
+
+    /// A transfer over the network begins.
+    pub(crate) fn begin_transfer(&self) {
+        self.lock().network.begin(Instant::now());
+    }
+
+    /// Bytes of a transfer arrived after waiting so long for them.
+    pub(crate) fn transferred(&self, bytes: u64, waited: Duration) {
+        let seen = self.lock().network.add(bytes, waited, Instant::now());
+        self.learn_network(seen);
+    }
+
+    /// A transfer is over.
+    pub(crate) fn end_transfer(&self) {
+        let now = Instant::now();
+        let seen = {
+            let mut state = self.lock();
+            let network = &mut state.network;
+            let short = network.at_least(now);
+            network.end(now).or(short.filter(|_| network.active == 0))
+        };
+        self.learn_network(seen);
+    }
+
+    /// A scan by storage begins.
+    pub(crate) fn begin_scan(&self, by: Scanner, kind: Kind) {
+        self.lock().window(by, kind).begin(Instant::now());
+    }
+
+    /// Storage scanned so many bytes and returned so many. One that returned more than a few of them shows the network.
+    pub(crate) fn scanned(&self, by: Scanner, kind: Kind, scanned: u64, returned: u64) {
+        if returned * FEW < scanned {
+            let seen = self.lock().window(by, kind).add(scanned, Duration::ZERO, Instant::now());
+            self.learn_scan(by, kind, seen);
+        }
+    }
+
+    /// A scan by storage is over.
+    pub(crate) fn end_scan(&self, by: Scanner, kind: Kind) {
+        let seen = self.lock().window(by, kind).end(Instant::now());
+        self.learn_scan(by, kind, seen);
+    }
+
+    fn learn_scan(&self, by: Scanner, kind: Kind, seen: Option<Seen>) {
+        let Some(seen) = seen else { return };
+        self.learn(|state| {
+            let scans = match by {
+                Scanner::Select => &mut state.rates.select,
+                Scanner::Fragment => &mut state.rates.fragment,
+            };
+            mix(scans.of(kind), seen.bytes_s, at(&mut state.scanned, by, kind));
+        });
+    }
+
+    fn learn_network(&self, seen: Option<Seen>) {
+        let Some(seen) = seen else { return };
+        self.learn(|state| {
+            let rate = &mut state.rates.network_bytes_s;
+            match seen.waited {
+                true => mix(rate, seen.bytes_s, &mut state.transfers),
+                false => *rate = rate.max(seen.bytes_s),
+            }
+        });
+    }
+
+    fn learn(&self, learn: impl FnOnce(&mut State)) {
+        let mut state = self.lock();
+        learn(&mut state);
+        state.learned = true;
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The mean of the first few, then ever more of the last ones.
+fn mix(rate: &mut f64, seen: f64, count: &mut u32) {
+    *count = count.saturating_add(1);
+    *rate += WEIGHT.max(1.0 / f64::from(*count)) * (seen - *rate);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn transfers_that_share_a_link_are_measured_together() {
+        let start = Instant::now();
+        let mut window = Window::default();
+        window.begin(start);
+        window.begin(start);
+        assert_eq!(window.add(10_000_000, SECOND / 20, start + SECOND / 20), None, "too short");
+        let seen = window.add(10_000_000, SECOND, start + SECOND).unwrap();
+        assert_eq!(seen, Seen { bytes_s: 20e6, waited: true });
+    }
+
+    #[test]
+    fn an_engine_that_is_busy_says_little_of_the_link() {
+        let start = Instant::now();
+        let mut window = Window::default();
+        window.begin(start);
+        let seen = window.add(5_000_000, SECOND / 10, start + SECOND).unwrap();
+        assert_eq!(seen, Seen { bytes_s: 5e6, waited: false });
+        let speed = Speed::default();
+        let network = || speed.rates(Profile::Plain).network_bytes_s;
+        let before = network();
+        speed.learn_network(Some(seen));
+        assert_eq!(network(), before, "slower than believed, but for another reason");
+        speed.learn_network(Some(Seen { waited: true, ..seen }));
+        assert_eq!(network(), 5e6, "the first measurement replaces what was only believed");
+    }
+
+    #[test]
+    fn a_server_is_believed_to_be_like_its_kind_until_it_is_measured() {
+        let speed = Speed::default();
+        let select = |profile| speed.rates(profile).select.text_bytes_s;
+        assert!(select(Profile::Minio) < select(Profile::PushdownDb) / 5.0);
+        speed.learn_scan(Scanner::Select, Kind::Text, Some(Seen { bytes_s: 3e8, waited: true }));
+        assert_eq!(select(Profile::Minio), 3e8);
+        assert_eq!(speed.rates(Profile::Minio).select.parquet_bytes_s, 7e6);
+    }
+
+    #[test]
+    fn nothing_is_learned_from_idle_time() {
+        let start = Instant::now();
+        let mut window = Window::default();
+        window.begin(start);
+        assert_eq!(window.end(start + SECOND), None, "no bytes");
+        window.begin(start + SECOND * 60);
+        let seen = window.add(2_000_000, SECOND, start + SECOND * 61).unwrap();
+        assert_eq!(seen.bytes_s, 2e6, "the minute between does not count");
+    }
+}

@@ -1,21 +1,35 @@
 //! The optimizer rules of our own, and where they stand among DataFusion's.
 
 mod check_remote_plan;
+mod order_joins;
 mod push_aggregate;
 mod push_join;
 mod push_top_k;
 
 use std::sync::Arc;
 
+use datafusion::optimizer::{Optimizer, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 
 use check_remote_plan::CheckRemotePlan;
+use order_joins::OrderJoins;
 use push_aggregate::PushAggregate;
 use push_join::PushJoin;
 use push_top_k::PushTopK;
 
-/// DataFusion's rules with ours among them.
+use crate::query::QueryContext;
+
+/// DataFusion's logical rules with ours among them: joins are put in order once their conditions lie where they belong,
+/// and before columns are left out between them.
+pub(crate) fn logical_rules(query: &Arc<QueryContext>) -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    let mut rules = Optimizer::new().rules;
+    let after = rules.iter().position(|rule| rule.name() == "push_down_filter").map_or(rules.len(), |place| place + 1);
+    rules.insert(after, Arc::new(OrderJoins { query: Arc::clone(query) }));
+    rules
+}
+
+/// DataFusion's physical rules with ours among them.
 ///
 /// Filters and limits reach the scan by DataFusion's own `FilterPushdown` and `LimitPushdown`. Ours follow
 /// when those are done, and before `EnsureCooperative` wraps the leaves.

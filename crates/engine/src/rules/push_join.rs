@@ -241,7 +241,7 @@ fn attach_to_scan(
         if !shift.is_none() && (own_type != DataType::Int64 || *key_type != DataType::Int64) {
             continue;
         }
-        let decision = choose(scan, key_type, build.side).map_err(to_datafusion)?;
+        let decision = choose(scan, &key, key_type, build.side).map_err(to_datafusion)?;
         told = told.with_join(&decision.story);
         if decision.bloom {
             let of = shift.display(of);

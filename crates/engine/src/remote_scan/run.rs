@@ -4,10 +4,13 @@
 //! **No row twice, none lost.** The rows of a pushed split are held back until the answer's End frame was
 //! seen and the object was found unchanged; until then a failure re-does the whole split, by another request
 //! or by plain reads. A split too large to hold back is released early, and a failure after that is an error.
+//!
+//! Which way a split goes is decided anew at each of them ([`Balance`]).
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
@@ -22,6 +25,7 @@ use pushdowndb_cost::Meter;
 use pushdowndb_scan::{ObjectReader, ScanCounters, ScanOptions};
 use tokio::sync::mpsc::Sender;
 
+use super::balance::{Balance, Way};
 use super::far_ranges::FarRanges;
 use super::lookup::{Places, Told};
 use super::splits::ScanSplit;
@@ -29,6 +33,9 @@ use super::{RemoteScanExec, ScanSpec, fragment};
 use crate::backends::Meters;
 use crate::error::to_datafusion;
 use crate::query::QueryContext;
+use crate::settings::Side;
+use crate::strategies::costs::ScanCosts;
+use crate::strategies::estimate::Estimate;
 use crate::strategies::filter::{Choice, Route};
 use crate::strategies::index::Lookup;
 use crate::strategies::top_k::LiveTopK;
@@ -59,7 +66,12 @@ pub(super) struct Run {
     pub(super) told: Told,
     /// Whether objects of this partition are looked up.
     pub(super) looks_up: bool,
+    /// Who scans the next split; `None` where that is settled.
+    pub(super) balance: Option<Balance>,
 }
+
+/// How often a worker that could help looks whether it should.
+const LOOK: Duration = Duration::from_millis(20);
 
 impl Run {
     pub(super) fn start(
@@ -88,6 +100,11 @@ impl Run {
             _ => splits.into_iter().map(|split| vec![split]).collect(),
         };
         let workers = requests.min(splits.len()).max(1);
+        let balance = match places {
+            None => balance(scan, workers)?,
+            Some(_) => None,
+        };
+        let helpers = usize::from(balance.is_some() && splits.iter().map(Vec::len).sum::<usize>() > workers);
         let run = Arc::new(Self {
             spec: scan.spec.clone(),
             fragment: Arc::clone(&scan.fragment),
@@ -104,6 +121,7 @@ impl Run {
             lookup: lookup.cloned(),
             told: Told::default(),
             looks_up: any_looked_up,
+            balance,
         });
         let metrics = ScanMetrics::new(&scan.metrics, partition);
         let running = Arc::new(Running { run: Arc::clone(&run), metrics });
@@ -111,6 +129,10 @@ impl Run {
         for _ in 0..workers {
             let (running, sender) = (Arc::clone(&running), builder.tx());
             builder.spawn(async move { running.run.work(&sender).await.map_err(to_datafusion) });
+        }
+        for _ in 0..helpers {
+            let (running, sender) = (Arc::clone(&running), builder.tx());
+            builder.spawn(async move { running.run.help(&sender).await.map_err(to_datafusion) });
         }
         drop(running);
         let stream = builder.build();
@@ -135,7 +157,34 @@ impl Run {
         }
     }
 
+    /// Runs splits that were taken together, the way that is best now.
     async fn run_splits(
+        &self,
+        splits: &[ScanSplit],
+        out: &Sender<datafusion::common::Result<RecordBatch>>,
+    ) -> Result<bool> {
+        let began = Instant::now();
+        let way = self.balance.as_ref().map_or(Way::Pushed, |balance| balance.way(began));
+        if way == Way::Plain {
+            for split in splits {
+                if !self.read_plainly(split, out).await? {
+                    return Ok(false);
+                }
+            }
+            return Ok(true);
+        }
+        if let Some(balance) = &self.balance {
+            balance.begin(Way::Pushed, began);
+        }
+        let wanted = self.run_as_chosen(splits, out).await;
+        if let Some(balance) = &self.balance {
+            let bytes = splits.iter().map(|split| split.bytes(&self.spec.objects)).sum();
+            balance.end(Way::Pushed, bytes, began.elapsed());
+        }
+        wanted
+    }
+
+    async fn run_as_chosen(
         &self,
         splits: &[ScanSplit],
         out: &Sender<datafusion::common::Result<RecordBatch>>,
@@ -155,9 +204,93 @@ impl Run {
         Ok(true)
     }
 
+    async fn read_plainly(
+        &self,
+        split: &ScanSplit,
+        out: &Sender<datafusion::common::Result<RecordBatch>>,
+    ) -> Result<bool> {
+        let began = Instant::now();
+        if let Some(balance) = &self.balance {
+            balance.begin(Way::Plain, began);
+        }
+        let task = SplitTask::new(self, split, out)?;
+        let wanted = if task.is_empty() { Ok(true) } else { task.plain().await };
+        let bytes = split.bytes(&self.spec.objects);
+        if let Some(balance) = &self.balance {
+            balance.end(Way::Plain, bytes, began.elapsed());
+        }
+        self.query.progress.finish(bytes);
+        wanted
+    }
+
+    /// Reads splits from the end of the queue while that makes the scan faster.
+    async fn help(&self, out: &Sender<datafusion::common::Result<RecordBatch>>) -> Result<()> {
+        let Some(balance) = &self.balance else { return Ok(()) };
+        loop {
+            let taken = {
+                let mut splits = self.splits.lock().unwrap_or_else(PoisonError::into_inner);
+                let waiting: u64 = splits.iter().flatten().map(|split| split.bytes(&self.spec.objects)).sum();
+                let Some(last) = splits.back_mut() else { return Ok(()) };
+                let bytes = last.last().map_or(0, |split| split.bytes(&self.spec.objects));
+                let taken = match balance.helps(bytes, waiting.saturating_sub(bytes), Instant::now()) {
+                    true => last.pop(),
+                    false => None,
+                };
+                if last.is_empty() {
+                    splits.pop_back();
+                }
+                taken
+            };
+            match taken {
+                Some(split) => {
+                    self.query.meter.strategy(format!("{}: some splits are read plainly meanwhile", self.spec.name));
+                    let wanted = tokio::select! {
+                        done = self.read_plainly(&split, out) => done?,
+                        error = self.query.exceeded() => return Err(error),
+                    };
+                    if !wanted {
+                        return Ok(());
+                    }
+                }
+                None => tokio::select! {
+                    () = tokio::time::sleep(LOOK) => {}
+                    () = out.closed() => return Ok(()),
+                },
+            }
+        }
+    }
+
+    /// Storage is busy: splits are read plainly for a while.
+    pub(super) fn pushed_back(&self, error: &Error) {
+        tracing::debug!(%error, table = self.spec.name, "storage is busy");
+        self.query.meter.strategy(format!("{}: storage was busy, some splits were read plainly", self.spec.name));
+        if let Some(balance) = &self.balance {
+            balance.refused(Instant::now());
+        }
+    }
+
     pub(super) fn meters(&self) -> Meters {
         Meters(vec![Arc::clone(&self.query.meter), Arc::clone(&self.meter)])
     }
+}
+
+/// Who scans the splits of a scan by storage with so many workers; `None` where they have to go one way: where only
+/// storage knows the order or the places of rows, or a setting asks for storage.
+fn balance(scan: &RemoteScanExec, workers: usize) -> Result<Option<Balance>> {
+    let spec = &scan.spec;
+    let Choice::Storage { route, .. } = &scan.choice else { return Ok(None) };
+    let side = match &spec.aggregate {
+        Some(_) => spec.options.aggregate_side()?,
+        None => spec.options.filter_side()?,
+    };
+    let settled = side != Side::Auto || spec.limit.is_some() || scan.live.is_some() || scan.is_looked_up();
+    if settled || !spec.options.is_adaptive()? {
+        return Ok(None);
+    }
+    let costs = ScanCosts::of(spec, &scan.fragment, Some(*route))?;
+    let bytes = scan.bytes() as f64;
+    let pace = |estimate: Estimate| bytes / estimate.seconds.max(1e-6);
+    Ok(Some(Balance::new(pace(costs.filtered()) / workers as f64, pace(costs.plain(0.0)))))
 }
 
 /// A run and its metrics: when the last worker is gone, what it counted becomes the operator's metrics.

@@ -1,0 +1,215 @@
+//! Who scans the next split of a running scan: storage, or the engine by plain reads.
+//!
+//! What was chosen before the query ran is chosen again at each split, by what was seen since:
+//!
+//! - Storage that refuses a split because it is busy gets none for a while; the engine reads them.
+//! - Storage that is far slower than plain reads gets every eighth split only, so that it is noticed when it recovers.
+//! - Where plain reads would take a fair share of the work, one more worker reads splits from the end of the queue:
+//!   storage, network and engine are busy at once. It takes a split only if it will be done with it before storage is
+//!   done with all others.
+//!
+//! Rows are the same either way, so nothing else has to know.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long storage gets no splits after it refused one.
+const REFUSED: Duration = Duration::from_secs(3);
+
+/// Storage is left out where plain reads are so many times as fast.
+const FAR_SLOWER: f64 = 2.0;
+
+/// One of so many splits goes to storage that is left out.
+const PROBE: u64 = 8;
+
+/// Plain reads help where they do at least this share of what storage does meanwhile.
+const FAIR_SHARE: f64 = 0.25;
+
+/// Less work than this is not worth a second way.
+const LEAST_BYTES: u64 = 32 * 1024 * 1024;
+
+/// A way to scan a split.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Way {
+    /// By storage.
+    Pushed,
+    /// By plain reads.
+    Plain,
+}
+
+/// Of the scans of one partition.
+#[derive(Debug)]
+pub(super) struct Balance {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    pushed: Pace,
+    plain: Pace,
+    /// Until when storage gets no splits.
+    refused: Option<Instant>,
+    /// Splits that were not given to storage since it was left out.
+    left_out: u64,
+}
+
+/// Bytes of splits in time of workers.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    /// Of one worker, before anything was seen.
+    believed: f64,
+    bytes: u64,
+    busy: Duration,
+    /// Of the splits under way: how many, and when they began, summed up.
+    begun: u32,
+    since: Option<Instant>,
+}
+
+impl Pace {
+    fn new(believed: f64) -> Self {
+        Self { believed, bytes: 0, busy: Duration::ZERO, begun: 0, since: None }
+    }
+
+    /// Bytes a second of one worker. What is under way counts its time, so that a way that hangs becomes slow.
+    fn each(&self, now: Instant) -> f64 {
+        let waiting = self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        if self.bytes == 0 && self.busy.is_zero() {
+            return self.believed;
+        }
+        let busy = self.busy + if self.bytes == 0 { waiting * self.begun } else { Duration::ZERO };
+        self.bytes as f64 / busy.as_secs_f64().max(1e-6)
+    }
+
+    /// Of all its workers.
+    fn together(&self, now: Instant) -> f64 {
+        self.each(now) * f64::from(self.begun.max(1))
+    }
+
+    fn begin(&mut self, now: Instant) {
+        if self.begun == 0 {
+            self.since = Some(now);
+        }
+        self.begun += 1;
+    }
+
+    fn end(&mut self, bytes: u64, busy: Duration) {
+        self.begun = self.begun.saturating_sub(1);
+        self.bytes += bytes;
+        self.busy += busy;
+        if self.begun == 0 {
+            self.since = None;
+        }
+    }
+}
+
+impl Balance {
+    /// With the bytes a second that one worker of storage, and one that reads plainly, are believed to scan.
+    pub(super) fn new(pushed: f64, plain: f64) -> Self {
+        let (pushed, plain) = (Pace::new(pushed), Pace::new(plain));
+        Self { state: Mutex::new(State { pushed, plain, refused: None, left_out: 0 }) }
+    }
+
+    /// Which way a worker that serves storage takes its next split.
+    pub(super) fn way(&self, now: Instant) -> Way {
+        let state = &mut *self.lock();
+        if state.refused.is_some_and(|until| now < until) {
+            return Way::Plain;
+        }
+        state.refused = None;
+        let measured = state.pushed.bytes > 0 && state.plain.bytes > 0;
+        if !measured || state.pushed.each(now) * FAR_SLOWER > state.plain.each(now) {
+            state.left_out = 0;
+            return Way::Pushed;
+        }
+        state.left_out += 1;
+        if state.left_out % PROBE == 0 { Way::Pushed } else { Way::Plain }
+    }
+
+    /// Whether a worker beside those of storage should read a split of so many bytes plainly, while so many bytes wait.
+    pub(super) fn helps(&self, split: u64, waiting: u64, now: Instant) -> bool {
+        let state = self.lock();
+        let (pushed, plain) = (state.pushed.together(now), state.plain.each(now));
+        let fair = plain >= pushed * FAIR_SHARE;
+        let in_time = split as f64 / plain.max(1.0) <= waiting as f64 / pushed.max(1.0);
+        waiting >= LEAST_BYTES && fair && in_time
+    }
+
+    /// A split is begun.
+    pub(super) fn begin(&self, way: Way, now: Instant) {
+        self.pace(&mut self.lock(), way).begin(now);
+    }
+
+    /// A split of so many bytes took so long.
+    pub(super) fn end(&self, way: Way, bytes: u64, busy: Duration) {
+        self.pace(&mut self.lock(), way).end(bytes, busy);
+    }
+
+    /// Storage refused a split because it is busy.
+    pub(super) fn refused(&self, now: Instant) {
+        self.lock().refused = Some(now + REFUSED);
+    }
+
+    fn pace<'a>(&self, state: &'a mut State, way: Way) -> &'a mut Pace {
+        match way {
+            Way::Pushed => &mut state.pushed,
+            Way::Plain => &mut state.plain,
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const MB: u64 = 1_000_000;
+
+    #[test]
+    fn storage_that_refuses_is_left_alone_for_a_while() {
+        let (balance, now) = (Balance::new(1e9, 40e6), Instant::now());
+        assert_eq!(balance.way(now), Way::Pushed);
+        balance.refused(now);
+        assert_eq!(balance.way(now + SECOND), Way::Plain);
+        assert_eq!(balance.way(now + REFUSED), Way::Pushed);
+    }
+
+    #[test]
+    fn storage_that_became_slow_is_probed_now_and_then() {
+        let (balance, now) = (Balance::new(1e9, 40e6), Instant::now());
+        balance.begin(Way::Pushed, now);
+        balance.end(Way::Pushed, 10 * MB, SECOND);
+        assert_eq!(balance.way(now), Way::Pushed, "nothing to compare it with");
+        balance.begin(Way::Plain, now);
+        balance.end(Way::Plain, 40 * MB, SECOND);
+        let ways: Vec<Way> = (0..16).map(|_| balance.way(now)).collect();
+        assert_eq!(ways.iter().filter(|way| **way == Way::Pushed).count(), 2, "{ways:?}");
+        for _ in 0..9 {
+            balance.end(Way::Pushed, 100 * MB, SECOND);
+        }
+        assert_eq!(balance.way(now), Way::Pushed, "it recovered");
+    }
+
+    #[test]
+    fn plain_reads_help_where_they_do_a_fair_share_in_time() {
+        let now = Instant::now();
+        let slow_link = Balance::new(1e9, 40e6);
+        assert!(!slow_link.helps(16 * MB, 700 * MB, now), "a twenty-fifth of the work for all the link");
+        let fast_link = Balance::new(1e9, 700e6);
+        assert!(fast_link.helps(16 * MB, 700 * MB, now));
+        assert!(!fast_link.helps(16 * MB, 10 * MB, now), "storage is done sooner");
+        assert!(!fast_link.helps(40 * MB, 40 * MB, now), "it would be the last to end");
+    }
+
+    #[test]
+    fn storage_that_hangs_is_slow() {
+        let (balance, now) = (Balance::new(1e9, 100e6), Instant::now());
+        assert!(!balance.helps(16 * MB, 160 * MB, now));
+        balance.begin(Way::Pushed, now);
+        balance.end(Way::Pushed, 0, SECOND);
+        assert!(balance.helps(16 * MB, 160 * MB, now + SECOND * 10), "nothing came of it for a second");
+    }
+}

@@ -76,6 +76,9 @@ pub struct SqlArgs {
     /// The file that remembers declared tables [default: the user's own for the shell, none for -c and -f]
     #[arg(long, value_name = "FILE")]
     pub catalog: Option<PathBuf>,
+    /// The folder that keeps what was learned of tables [default: pushdowndb in the user's cache folder]
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<PathBuf>,
     #[command(flatten)]
     pub connection: ConnectionArgs,
 }

@@ -57,8 +57,9 @@ impl Session {
         let stats_file = args.stats_file.as_deref().map(create).transpose()?;
         let output = args.output.as_deref().map(Output::file).transpose()?.unwrap_or_else(Output::stdout);
         let catalog = args.catalog.or_else(|| if interactive { default_catalog() } else { None });
+        let cache = args.cache.or_else(default_cache);
         let connection = connection_config(&args.connection);
-        let engine = Engine::new(EngineConfig { connection, settings: args.settings, catalog }).await?;
+        let engine = Engine::new(EngineConfig { connection, settings: args.settings, catalog, cache }).await?;
         let interrupts = if interactive { Interrupts::ctrl_c()? } else { Interrupts::all()? };
         let max_rows = (interactive && output.is_terminal()).then_some(40);
         let view = View { format, stats, timing: false, expanded: false, max_rows };
@@ -216,6 +217,11 @@ pub fn connection_config(connection: &ConnectionArgs) -> ConnectionConfig {
 /// Where the shell remembers the tables that were declared.
 fn default_catalog() -> Option<std::path::PathBuf> {
     Some(dirs::data_dir()?.join("pushdowndb").join("catalog.sql"))
+}
+
+/// Where what was learned of tables is kept.
+fn default_cache() -> Option<std::path::PathBuf> {
+    Some(dirs::cache_dir()?.join("pushdowndb"))
 }
 
 fn create(path: &Path) -> Result<File> {

@@ -34,6 +34,7 @@ mod rules;
 mod session;
 mod settings;
 mod statements;
+mod statistics;
 mod strategies;
 pub mod table;
 

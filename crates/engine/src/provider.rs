@@ -4,20 +4,28 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
+use datafusion::catalog::default_table_source::source_as_provider;
 use datafusion::catalog::{Session, TableProvider, TableProviderFactory, UrlTableFactory};
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result as DfResult};
-use datafusion::logical_expr::{CreateExternalTable, Expr, TableProviderFilterPushDown, TableType};
+use datafusion::logical_expr::{CreateExternalTable, Expr, LogicalPlan, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::FutureExt;
+use object_store::path::Path;
+use object_store::{ObjectStoreExt, PutPayload};
 use pushdown::{Error, Result};
 
 use crate::backends::{Backend, query_meters};
-use crate::error::to_datafusion;
+use crate::error::{from_datafusion, from_object_store, to_datafusion};
 use crate::index;
-use crate::query::QueryContext;
+use crate::query::{Known, QueryContext};
 use crate::remembered::Remembered;
 use crate::remote_scan::{GROUP_BYTES, RemoteScanExec, ScanSpec};
+use crate::statistics::{self, SharedStatistics, Totals};
 use crate::table::{Declared, Listing, TableDefinition, TableLocation, TableOptions, only_on_partitions, prune};
+
+/// What ANALYZE TABLE writes beside the data, in the table's private folder.
+const STATISTICS: &str = "statistics.json";
 
 /// A table over objects.
 #[derive(Clone, Debug)]
@@ -77,6 +85,93 @@ impl ObjectTable {
         let key = format!("{} {:?}", self.definition.location, Arc::as_ptr(&self.definition));
         query.listing(&key, self.definition.listing(store.as_ref()).boxed()).await
     }
+
+    /// What the query found out about it, if it asked yet.
+    pub(crate) fn known_to(&self, query: &QueryContext) -> Option<Known> {
+        query.known(&self.definition)
+    }
+
+    /// What is known of it, found out when first needed. Estimates do without where that is not possible: a query that
+    /// can be answered never fails for its statistics.
+    async fn known(&self, query: &QueryContext) -> Result<Known> {
+        if let Some(known) = query.known(&self.definition) {
+            return Ok(known);
+        }
+        let listing = self.listing(query).await?;
+        let bytes = listing.objects.iter().map(|object| object.size).sum();
+        let statistics = match query.options.looks_at_tables()? {
+            true => self.statistics(query, &listing).await,
+            false => None,
+        };
+        let known = Known { bytes, statistics };
+        query.learn(&self.definition, known.clone());
+        Ok(known)
+    }
+
+    async fn statistics(&self, query: &QueryContext, listing: &Listing) -> Option<SharedStatistics> {
+        let objects = &listing.objects;
+        let key = statistics::Key::new(self.backend.name(), &self.definition, objects);
+        if let Some(known) = query.statistics.get(&key) {
+            return Some(known);
+        }
+        let meters = query_meters(&query.meter);
+        let counted = self.counted_beside(query, listing, &key).await;
+        let counted = counted.map(|totals| query.statistics.put_totals(key.clone(), totals));
+        match statistics::draw(&self.backend, &meters, &self.definition, objects, &query.options).await {
+            Ok(Some(drawn)) => Some(query.statistics.put(key, drawn)),
+            Ok(None) => counted,
+            Err(error) => {
+                tracing::debug!(table = self.name, %error, "no statistics");
+                counted
+            }
+        }
+    }
+
+    /// What ANALYZE TABLE left beside the data.
+    async fn counted_beside(&self, query: &QueryContext, listing: &Listing, key: &statistics::Key) -> Option<Totals> {
+        let path = Path::from(format!("{}/{STATISTICS}", listing.private.path));
+        listing.private.objects.as_ref()?.iter().find(|object| object.location == path)?;
+        let store = self.backend.store(&query_meters(&query.meter)).ok()?;
+        let text = store.get(&path).await.ok()?.bytes().await.ok()?;
+        statistics::totals_from_json(key, &text)
+    }
+
+    /// Keeps what ANALYZE TABLE counted, where asked also beside the data.
+    pub(crate) async fn keep_totals(&self, query: &QueryContext, mut totals: Totals, beside: bool) -> Result<()> {
+        let listing = self.listing(query).await?;
+        totals.of_bytes(listing.objects.iter().map(|object| object.size).sum());
+        let key = statistics::Key::new(self.backend.name(), &self.definition, &listing.objects);
+        if beside {
+            let json = statistics::totals_to_json(&key, &totals);
+            let json = json.map_err(|error| Error::internal("counts that are no JSON").with_source(error))?;
+            let path = Path::from(format!("{}/{STATISTICS}", listing.private.path));
+            let store = self.backend.store(&query_meters(&query.meter))?;
+            let put = store.put(&path, PutPayload::from(json)).await;
+            put.map_err(|error| from_object_store(error).context(self.backend.address(&path)))?;
+        }
+        query.statistics.put_totals(key, totals);
+        Ok(())
+    }
+}
+
+/// Finds out about all tables of a plan at once, before it is put in order.
+pub(crate) async fn look_at_tables(query: &QueryContext, plan: &LogicalPlan) -> Result<()> {
+    if !query.options.looks_at_tables()? {
+        return Ok(());
+    }
+    let mut tables: Vec<ObjectTable> = Vec::new();
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node
+            && let Some(table) = source_as_provider(&scan.source)?.downcast_ref::<ObjectTable>()
+            && !tables.iter().any(|known| Arc::ptr_eq(&known.definition, &table.definition))
+        {
+            tables.push(table.clone());
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })
+    .map_err(from_datafusion)?;
+    let all = tables.iter().map(|table| table.known(query).boxed());
+    futures::future::try_join_all(all.collect::<Vec<_>>()).await.map(|_| ())
 }
 
 #[async_trait]
@@ -123,6 +218,7 @@ impl TableProvider for ObjectTable {
                 true => objects,
                 false => Arc::new(prune(objects.to_vec(), filters, &definition.partition_columns)?),
             };
+            let statistics = self.known(&query).boxed().await?.statistics;
             // A limit may only reach the scan when every filter is settled here.
             let settled = filters.iter().all(|filter| only_on_partitions(filter, &definition.partition_columns));
             RemoteScanExec::new(ScanSpec {
@@ -131,6 +227,7 @@ impl TableProvider for ObjectTable {
                 backend: Arc::clone(&self.backend),
                 objects,
                 options: query.options.clone(),
+                statistics,
                 partitions: state.config().target_partitions(),
                 projection: projection.cloned().unwrap_or_else(|| (0..definition.schema().fields().len()).collect()),
                 predicate: None,

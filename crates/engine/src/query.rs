@@ -20,7 +20,8 @@ use tracing::warn;
 use crate::backends::Backends;
 use crate::error::from_datafusion;
 use crate::settings::PushdownOptions;
-use crate::table::Listing;
+use crate::statistics::{Catalogue, SharedStatistics};
+use crate::table::{Listing, TableDefinition};
 
 /// How often a running query is held against its caps.
 const CAPS_INTERVAL: Duration = Duration::from_millis(20);
@@ -34,9 +35,21 @@ pub struct QueryContext {
     pub progress: Progress,
     pub(crate) backends: Arc<Backends>,
     pub(crate) options: PushdownOptions,
+    pub(crate) statistics: Arc<Catalogue>,
     prices: Arc<PriceBook>,
     started: Instant,
     listings: Mutex<HashMap<String, Arc<Listing>>>,
+    /// By the address of the table's definition, which the tables keep alive.
+    known: Mutex<HashMap<usize, Known>>,
+}
+
+/// What a query knows of a table.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    /// Bytes of its objects.
+    pub(crate) bytes: u64,
+    /// `None` where nothing was found out: the table is small, or has no place to draw from.
+    pub(crate) statistics: Option<SharedStatistics>,
 }
 
 impl fmt::Debug for QueryContext {
@@ -46,15 +59,22 @@ impl fmt::Debug for QueryContext {
 }
 
 impl QueryContext {
-    pub(crate) fn new(backends: Arc<Backends>, options: PushdownOptions, prices: Arc<PriceBook>) -> Self {
+    pub(crate) fn new(
+        backends: Arc<Backends>,
+        options: PushdownOptions,
+        prices: Arc<PriceBook>,
+        statistics: Arc<Catalogue>,
+    ) -> Self {
         Self {
             meter: Arc::new(Meter::default()),
             progress: Progress::default(),
             prices,
+            statistics,
             backends,
             options,
             started: Instant::now(),
             listings: Mutex::default(),
+            known: Mutex::default(),
         }
     }
 
@@ -69,6 +89,16 @@ impl QueryContext {
         let listed = Arc::new(list.await?);
         lock(&self.listings).insert(table.to_owned(), Arc::clone(&listed));
         Ok(listed)
+    }
+
+    /// What was found out about a table, if anybody asked yet.
+    pub(crate) fn known(&self, table: &Arc<TableDefinition>) -> Option<Known> {
+        lock(&self.known).get(&Arc::as_ptr(table).addr()).cloned()
+    }
+
+    /// Keeps what was found out about a table while the query lasts.
+    pub(crate) fn learn(&self, table: &Arc<TableDefinition>, known: Known) {
+        lock(&self.known).insert(Arc::as_ptr(table).addr(), known);
     }
 
     /// Tells that storage is no longer asked for something of this table.

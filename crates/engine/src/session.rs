@@ -31,13 +31,14 @@ use url::Url;
 use crate::backends::{Backends, ConnectionConfig, query_meters};
 use crate::error::{from_datafusion, from_object_store, to_datafusion};
 use crate::index;
-use crate::provider::{ObjectTable, ObjectTableFactory, UndeclaredTables};
+use crate::provider::{ObjectTable, ObjectTableFactory, UndeclaredTables, look_at_tables};
 use crate::query::{QueryContext, QueryResult, StatementKind};
 use crate::remembered::Remembered;
 use crate::remote_scan::RemoteScanExec;
-use crate::rules::physical_rules;
+use crate::rules::{logical_rules, physical_rules};
 use crate::settings::PushdownOptions;
 use crate::statements::{self, Statement};
+use crate::statistics::{self, Catalogue};
 use crate::table::TableLocation;
 
 /// How an engine is set up.
@@ -49,6 +50,8 @@ pub struct EngineConfig {
     pub settings: Vec<(String, String)>,
     /// The file that remembers declared tables; `None` forgets them with the engine.
     pub catalog: Option<PathBuf>,
+    /// The folder that keeps what was learned of tables; `None` forgets it with the engine.
+    pub cache: Option<PathBuf>,
 }
 
 /// A session. Cheap to share; statements may run side by side.
@@ -57,6 +60,7 @@ pub struct Engine {
     backends: Arc<Backends>,
     catalogs: Arc<dyn CatalogProviderList>,
     remembered: Arc<Remembered>,
+    statistics: Arc<Catalogue>,
     template: SessionState,
     settings: RwLock<Settings>,
 }
@@ -122,9 +126,10 @@ impl Engine {
         }
         let template = builder.build();
         let engine = Self {
-            backends: Arc::new(Backends::new(config.connection)),
+            backends: Arc::new(Backends::new(config.connection, config.cache.as_deref())),
             catalogs: Arc::clone(template.catalog_list()),
             remembered: Arc::new(Remembered::open(config.catalog)?),
+            statistics: Arc::new(Catalogue::new(config.cache.map(|cache| cache.join("statistics")))),
             settings: RwLock::new(Settings {
                 // The catalogue exists from here on.
                 config: template.config().clone().with_create_default_catalog_and_schema(false),
@@ -173,6 +178,9 @@ impl Engine {
                 None => running.nothing_to_print(StatementKind::Definition),
             });
         }
+        if let Some(analyze) = statistics::parse(sql)? {
+            return Ok(running.rows(analyze.run(&running.query, &running.context).await?));
+        }
         let plan = running.context.state().create_logical_plan(sql).await.map_err(from_datafusion)?;
         self.run_plan(&running, plan, Some(sql)).await
     }
@@ -185,7 +193,12 @@ impl Engine {
     fn begin(&self) -> Result<Running> {
         let settings = self.settings();
         let options = PushdownOptions::of(settings.config.options());
-        let query = Arc::new(QueryContext::new(Arc::clone(&self.backends), options, settings.prices));
+        let query = Arc::new(QueryContext::new(
+            Arc::clone(&self.backends),
+            options,
+            settings.prices,
+            Arc::clone(&self.statistics),
+        ));
         query.meter.cores(settings.config.target_partitions());
         let stores = QueryStores { backends: Arc::clone(&self.backends), meter: Arc::clone(&query.meter) };
         let runtime = RuntimeEnvBuilder::from_runtime_env(&settings.runtime)
@@ -198,6 +211,7 @@ impl Engine {
             .with_config(settings.config.with_extension(Arc::clone(&query)))
             .with_runtime_env(runtime)
             .with_catalog_list(Arc::new(catalogs))
+            .with_optimizer_rules(logical_rules(&query))
             .build();
         Ok(Running { query, context: SessionContext::new_with_state(state) })
     }
@@ -212,6 +226,9 @@ impl Engine {
         let effect = self.effect_of(&plan, &running.context)?;
         if let Effect::Settled = effect {
             return Ok(running.nothing_to_print(kind));
+        }
+        if kind == StatementKind::Rows {
+            look_at_tables(&running.query, &plan).await?;
         }
         let frame = running.context.execute_logical_plan(plan).await.map_err(from_datafusion)?;
         match effect {

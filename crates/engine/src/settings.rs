@@ -22,6 +22,12 @@ extensions_options! {
         pub group_by: String, default = "auto".to_string()
         /// How ORDER BY with a LIMIT runs: auto, compute, sampling, storage
         pub top_k: String, default = "auto".to_string()
+        /// Whether tables are looked at first, by few small reads, to choose better: auto, none
+        pub statistics: String, default = "auto".to_string()
+        /// Whether a running scan may change who scans its splits, storage or the engine: auto, none
+        pub adaptive: String, default = "auto".to_string()
+        /// What is chosen for: latency or cost
+        pub objective: String, default = "latency".to_string()
         /// The prices of the bill: paper, paper-egress, or the path of a TOML file
         pub price_book: String, default = "paper".to_string()
         /// A query may move at most this many bytes over the network; 0 is no cap
@@ -56,6 +62,15 @@ pub enum Side {
     Compute,
     /// Storage, where it can.
     Storage,
+}
+
+/// What counts where strategies are compared.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Objective {
+    /// Seconds.
+    Latency,
+    /// Dollars, by the price book.
+    Cost,
 }
 
 /// When an index is used.
@@ -185,6 +200,34 @@ impl PushdownOptions {
         }
     }
 
+    /// What counts where strategies are compared.
+    pub fn objective(&self) -> Result<Objective> {
+        match self.objective.to_ascii_lowercase().as_str() {
+            "latency" => Ok(Objective::Latency),
+            "cost" => Ok(Objective::Cost),
+            other => Err(unknown("objective", other, "latency, cost")),
+        }
+    }
+
+    /// Whether running scans may be split anew between storage and the engine. What saves seconds may cost dollars.
+    pub fn is_adaptive(&self) -> Result<bool> {
+        match self.adaptive.to_ascii_lowercase().as_str() {
+            "auto" => Ok(self.objective()? == Objective::Latency),
+            "none" => Ok(false),
+            other => Err(unknown("adaptive", other, "auto, none")),
+        }
+    }
+
+    /// Whether tables are looked at before they are read.
+    pub fn looks_at_tables(&self) -> Result<bool> {
+        match self.statistics.to_ascii_lowercase().as_str() {
+            // The baseline reads what the query needs and nothing else.
+            "auto" => Ok(self.level_cap()? != Some(pushdown::Level::None)),
+            "none" => Ok(false),
+            other => Err(unknown("statistics", other, "auto, none")),
+        }
+    }
+
     /// Refuses values that no part of the engine understands, and reads the price book.
     pub fn check(&self) -> Result<PriceBook> {
         self.level_cap()?;
@@ -193,6 +236,9 @@ impl PushdownOptions {
         self.join_strategy()?;
         self.group_by_strategy()?;
         self.top_k_strategy()?;
+        self.objective()?;
+        self.looks_at_tables()?;
+        self.is_adaptive()?;
         if !self.max_usd.is_finite() || self.max_usd < 0.0 {
             return Err(Error::invalid("pushdown.max_usd must be a number of dollars, 0 or more"));
         }

@@ -1,9 +1,18 @@
-//! Guesses about a scan that cost no request: rows from bytes, bytes from columns.
+//! What a scan will probably find: by the statistics of its table, or else by guesses from bytes and types.
 //!
-//! They order joins and enforce the caps before a query runs. Real statistics replace them where known.
+//! It orders joins, chooses strategies, and enforces the caps before a query runs.
 
 use arrow::datatypes::DataType;
-use pushdown::{Format, Fragment, Output};
+use pushdown::{Expr, Format, Fragment, Output};
+
+use super::ScanSpec;
+use crate::statistics::{Kept, TableStatistics};
+
+/// The bytes of an answer without rows.
+const AGGREGATE_BYTES: u64 = 1024;
+
+/// What stands between two values of text.
+const DELIMITER_BYTES: f64 = 1.0;
 
 /// How much a predicate is assumed to keep where nothing is known: DataFusion's own default of 20 %.
 pub(crate) const DEFAULT_SELECTIVITY: f64 = 0.2;
@@ -25,7 +34,7 @@ pub(crate) fn column_bytes(data_type: &DataType) -> u64 {
 }
 
 /// About how many rows objects of so many bytes hold.
-pub(crate) fn rows(fragment: &Fragment, bytes: u64) -> u64 {
+pub(crate) fn rows_of(fragment: &Fragment, bytes: u64) -> u64 {
     let width: u64 = fragment.schema.fields().iter().map(|f| column_bytes(f.data_type())).sum();
     let width = match fragment.format {
         Format::Parquet => (width / PARQUET_SHRINKS).max(1),
@@ -36,27 +45,109 @@ pub(crate) fn rows(fragment: &Fragment, bytes: u64) -> u64 {
     bytes / width.max(1)
 }
 
-/// The share of rows that a predicate is assumed to keep.
-pub(crate) fn selectivity(fragment: &Fragment) -> f64 {
-    if fragment.predicate.is_some() { DEFAULT_SELECTIVITY } else { 1.0 }
+/// What a scan will probably find.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Figures<'a> {
+    fragment: &'a Fragment,
+    statistics: Option<&'a TableStatistics>,
+    /// Of the objects that are scanned.
+    bytes: u64,
+    /// What the predicate keeps.
+    kept: Kept,
 }
 
-/// About how many bytes cross the network for objects of so many bytes.
-pub(crate) fn network_bytes(fragment: &Fragment, pushed: bool, bytes: u64) -> u64 {
-    let share = match &fragment.output {
-        Output::Aggregate { .. } if pushed => return 1024,
-        _ => {
-            let width = |all: &[usize]| -> u64 {
-                all.iter().map(|i| column_bytes(fragment.schema.field(*i).data_type())).sum()
-            };
-            let every: Vec<usize> = (0..fragment.schema.fields().len()).collect();
-            width(&fragment.columns()) as f64 / width(&every).max(1) as f64
+impl<'a> Figures<'a> {
+    /// Of a scan of all its objects.
+    pub(crate) fn of(spec: &'a ScanSpec, fragment: &'a Fragment) -> Self {
+        let statistics = spec.statistics.as_deref();
+        let bytes = spec.objects.iter().map(|object| object.size).sum();
+        let guess = Kept { rows: DEFAULT_SELECTIVITY, blocks: 1.0 };
+        let kept = match &fragment.predicate {
+            None => Kept { rows: 1.0, blocks: 1.0 },
+            Some(predicate) => statistics.and_then(|statistics| statistics.kept(predicate)).unwrap_or(guess),
+        };
+        Self { fragment, statistics, bytes, kept }
+    }
+
+    /// The same of parts of so many bytes.
+    pub(crate) fn within(&self, bytes: u64) -> Self {
+        Self { bytes, ..*self }
+    }
+
+    /// Of the objects.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Rows that are scanned.
+    pub(crate) fn scanned(&self) -> f64 {
+        match self.statistics {
+            Some(statistics) => self.bytes as f64 / statistics.row_bytes().max(f64::MIN_POSITIVE),
+            None => rows_of(self.fragment, self.bytes) as f64,
         }
-    };
-    let share = match (&fragment.format, pushed) {
-        (Format::Parquet, false) => share,
-        (_, false) => 1.0,
-        (_, true) => share * selectivity(fragment),
-    };
-    (bytes as f64 * share) as u64
+    }
+
+    /// Rows that pass.
+    pub(crate) fn rows(&self) -> f64 {
+        self.scanned() * self.kept.rows
+    }
+
+    /// How many groups these keys make of the rows that pass; `None` where nobody can tell.
+    pub(crate) fn groups(&self, keys: &[Expr]) -> Option<f64> {
+        let groups = self.statistics?.groups(keys, self.fragment.predicate.as_ref())?;
+        Some(groups.min(self.rows().max(1.0)))
+    }
+
+    /// How many values an expression has in the table, whatever the predicate; `None` where nobody can tell.
+    pub(crate) fn values(&self, expr: &Expr) -> Option<f64> {
+        self.statistics?.groups(std::slice::from_ref(expr), None)
+    }
+
+    /// The shares of the rows that pass which these keys' most frequent values have, where that is at least `share`;
+    /// `None` where nobody can tell.
+    pub(crate) fn frequent(&self, keys: &[Expr], share: f64) -> Option<Vec<f64>> {
+        self.statistics?.frequent(keys, self.fragment.predicate.as_ref(), share)
+    }
+
+    /// Bytes that plain reads fetch: all of text, of Parquet the columns that are read.
+    pub(crate) fn read_bytes(&self) -> u64 {
+        match self.fragment.format {
+            Format::Parquet => (self.bytes as f64 * self.read_share()) as u64,
+            Format::Csv(_) | Format::Json(_) => self.bytes,
+        }
+    }
+
+    /// The columns' share of the bytes of Parquet, at least one of them for its rows.
+    fn read_share(&self) -> f64 {
+        let columns = self.fragment.columns();
+        let stored = self.statistics.and_then(|statistics| statistics.stored_share(&columns));
+        stored.unwrap_or_else(|| self.width(&columns) / self.all_width())
+    }
+
+    /// Bytes that storage sends where it filters and projects.
+    pub(crate) fn sent_bytes(&self) -> u64 {
+        let Output::Rows(outputs) = &self.fragment.output else { return AGGREGATE_BYTES };
+        let columns: Vec<usize> = outputs.iter().flat_map(|output| output.expr.columns()).collect();
+        match self.statistics {
+            Some(_) => (self.rows() * self.width(&columns)) as u64,
+            // Without knowing rows: their share of the bytes.
+            None => {
+                (self.bytes as f64 * self.width(&self.fragment.columns()) / self.all_width() * self.kept.rows) as u64
+            }
+        }
+    }
+
+    fn all_width(&self) -> f64 {
+        let all: Vec<usize> = (0..self.fragment.schema.fields().len()).collect();
+        self.width(&all).max(1.0)
+    }
+
+    /// Bytes of a row of these columns as storage sends them.
+    pub(crate) fn width(&self, columns: &[usize]) -> f64 {
+        let width = |column: &usize| match self.statistics.and_then(|statistics| statistics.value_bytes(*column)) {
+            Some(bytes) => bytes + DELIMITER_BYTES,
+            None => column_bytes(self.fragment.schema.field(*column).data_type()) as f64,
+        };
+        columns.iter().map(width).sum()
+    }
 }

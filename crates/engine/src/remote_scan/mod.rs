@@ -9,6 +9,7 @@
 //!   RemoteScanExec      becomes   (FilterExec is gone: the scan filters exactly, wherever it runs)
 //! ```
 
+mod balance;
 pub(crate) mod estimate;
 mod far_ranges;
 mod fragment;
@@ -23,6 +24,7 @@ mod splits;
 mod story;
 mod wire;
 
+pub(crate) use estimate::Figures;
 pub(crate) use partial::{PartialAggregate, State};
 pub(crate) use run::moved;
 pub(crate) use sample::{PIECES, among};
@@ -105,6 +107,7 @@ impl RemoteScanExec {
             Some(_) => aggregate::choose(&fragment, &capability, &spec.options)?,
             None => filter::choose(&fragment, &capability, &spec.options)?,
         };
+        choice = filter::unless_plain_is_better(choice, &spec, &fragment)?;
         let (mut sampling, mut live) = (None, None);
         if let Some(top_k) = spec.top_k.clone() {
             let decision = top_k::choose(&top_k, &spec, &fragment, &choice, &capability)?;
@@ -129,7 +132,7 @@ impl RemoteScanExec {
         let by_node = lookup::is_left_to_node(&choice, &capability)
             && spec.indexes.iter().all(|index| index.home.is_on(&spec.backend));
         let verdict = match (&spec.aggregate, &spec.top_k) {
-            (None, None) => index::choose(&spec.indexes, &spec.objects, &fragment, &choice, by_node, &spec.options)?,
+            (None, None) => index::choose(&spec, &fragment, &choice, by_node)?,
             _ => Verdict::None,
         };
         let index = IndexState::new(verdict, by_node);
@@ -176,6 +179,11 @@ impl RemoteScanExec {
     /// What the scan means, over one object.
     pub(crate) fn fragment(&self) -> &Fragment {
         &self.fragment
+    }
+
+    /// What it will probably find.
+    pub(crate) fn figures(&self) -> Figures<'_> {
+        Figures::of(&self.spec, &self.fragment)
     }
 
     /// Where it runs.
@@ -265,7 +273,8 @@ impl RemoteScanExec {
         let bytes = self.bytes();
         let pushed = matches!(self.choice, Choice::Storage { .. });
         let by_fragments = matches!(self.choice, Choice::Storage { route: Route::Fragment, .. });
-        let network = estimate::network_bytes(&self.fragment, pushed, bytes);
+        let figures = self.figures();
+        let network = if pushed { figures.sent_bytes() } else { figures.read_bytes() };
         let requests = self.partitions.iter().map(Vec::len).sum::<usize>() as u64;
         let local = self.spec.backend.name().starts_with("file:");
         if let Some(lookup) = self.index.lookup() {
@@ -412,14 +421,27 @@ impl ExecutionPlan for RemoteScanExec {
         };
         let rows = match &self.spec.aggregate {
             Some(aggregate) if aggregate.groups.is_empty() => self.splits() as f64,
-            Some(_) => (self.splits() * group_by::ASSUMED_GROUPS) as f64,
+            Some(aggregate) => {
+                let keys: Vec<Expr> = aggregate.groups.iter().map(|key| key.expr.clone()).collect();
+                let groups = self.figures().groups(&keys).unwrap_or(group_by::ASSUMED_GROUPS as f64);
+                // Of each split, but no split has more of them than rows.
+                (self.splits() as f64 * groups).min(self.figures().rows())
+            }
             None => match self.index.lookup() {
                 Some(lookup) => lookup.hits.ceil() * bytes as f64 / self.bytes().max(1) as f64,
-                None => estimate::rows(&self.fragment, bytes) as f64 * estimate::selectivity(&self.fragment),
+                None => self.figures().within(bytes).rows(),
             },
         };
         let rows = (rows as usize).min(self.spec.limit.unwrap_or(usize::MAX));
         let width: u64 = self.schema.fields().iter().map(|f| estimate::column_bytes(f.data_type())).sum();
+        if let (Some(known), None) = (&self.spec.statistics, &self.spec.aggregate) {
+            for (output, column) in statistics.column_statistics.iter_mut().enumerate() {
+                let file_column = self.spec.file_column(output);
+                if let Some(figures) = file_column.and_then(|file_column| known.column(file_column, rows as f64)) {
+                    *column = figures;
+                }
+            }
+        }
         statistics.num_rows = Precision::Inexact(rows);
         statistics.total_byte_size = Precision::Inexact(rows.saturating_mul(width as usize));
         Ok(Arc::new(statistics))

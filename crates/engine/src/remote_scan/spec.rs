@@ -9,6 +9,7 @@ use super::PartialAggregate;
 use crate::backends::Backend;
 use crate::index::TableIndex;
 use crate::settings::PushdownOptions;
+use crate::statistics::SharedStatistics;
 use crate::strategies::join::KeyFilter;
 use crate::strategies::top_k::TopK;
 use crate::table::{DataObject, TableDefinition};
@@ -25,6 +26,8 @@ pub(crate) struct ScanSpec {
     pub(crate) backend: Arc<Backend>,
     pub(crate) objects: Arc<Vec<DataObject>>,
     pub(crate) options: PushdownOptions,
+    /// What is known of the table, for estimates.
+    pub(crate) statistics: Option<SharedStatistics>,
     /// How many partitions the engine wants.
     pub(crate) partitions: usize,
     /// Columns of the table's schema: those of the objects, then those of the paths.

@@ -60,7 +60,7 @@ pub(crate) fn story(rows: &RemoteScanExec, refused: Option<&str>) -> Result<Opti
     let (spec, fragment) = (rows.spec(), rows.fragment());
     let Ok(route) = route(fragment, rows.capability(), &spec.options, Side::Auto)? else { return Ok(None) };
     let costs = ScanCosts::of(spec, fragment, Some(route))?;
-    let mut candidates = Candidates::new("aggregate");
+    let mut candidates = Candidates::new("aggregate", costs.model());
     candidates.add(
         "compute",
         match rows.choice() {

@@ -1,19 +1,19 @@
 //! What the scans of one table would cost, read plainly or by storage: the terms that the operators' models share.
 
 use pushdown::{Fragment, Result};
-use pushdowndb_cost::{PriceBook, Requests};
+use pushdowndb_cost::Requests;
 
-use super::estimate::{Estimate, Work};
+use super::estimate::{Estimate, Model, Work};
 use super::filter::Route;
-use crate::remote_scan::{ScanSpec, estimate};
+use crate::remote_scan::{Figures, ScanSpec};
 
-/// What a first phase costs at least: nothing else happens until it is answered.
-const FIRST_PHASE_S: f64 = 0.02;
+/// What a first phase costs besides its requests: the second is planned by what it found.
+const FIRST_PHASE_S: f64 = 0.01;
 
 /// A table, as far as scans of it cost something.
 #[derive(Clone, Debug)]
 pub(crate) struct ScanCosts {
-    prices: PriceBook,
+    model: Model,
     route: Option<Route>,
     /// Bytes of the objects that a scan looks at: of Parquet the columns that are read.
     pub(crate) scanned: u64,
@@ -45,28 +45,39 @@ pub(crate) struct Pushed {
 impl ScanCosts {
     /// Of a scan that storage is asked for by this route; `None` where it cannot be asked.
     pub(crate) fn of(spec: &ScanSpec, fragment: &Fragment, route: Option<Route>) -> Result<Self> {
-        let bytes = spec.objects.iter().map(|object| object.size).sum::<u64>();
-        let objects = spec.objects.len() as u64;
-        let rows = estimate::rows(fragment, bytes) as f64;
-        let read = estimate::network_bytes(fragment, false, bytes);
+        let figures = Figures::of(spec, fragment);
+        let (bytes, objects) = (figures.bytes(), spec.objects.len() as u64);
+        let read = figures.read_bytes();
         Ok(Self {
-            prices: PriceBook::named_or_path(&spec.options.price_book)?,
+            model: Model::of(spec)?,
             route,
             // Text is read whole, of Parquet only what is needed, on either side.
             scanned: read,
-            rows,
-            passing: rows * estimate::selectivity(fragment),
-            sent: estimate::network_bytes(fragment, true, bytes),
+            rows: figures.scanned(),
+            passing: figures.rows(),
+            sent: figures.sent_bytes(),
             read,
             splits: bytes.div_ceil(spec.options.split_bytes.max(1)).max(objects),
             objects,
         })
     }
 
-    /// Plain reads, with so many seconds of the engine besides its decoding.
+    /// What estimates are compared by.
+    pub(crate) fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Plain reads, with so many seconds of the engine besides its scanning.
     pub(crate) fn plain(&self, engine_s: f64) -> Estimate {
         let requests = Requests { get: self.objects, ..Requests::default() };
-        Estimate::of(&Work { bytes_network: self.read, requests, engine_s, ..Work::default() }, &self.prices)
+        self.model.estimate(&Work {
+            bytes_network: self.read,
+            bytes_read: self.read,
+            bytes_decoded: self.sent,
+            requests,
+            engine_s,
+            ..Work::default()
+        })
     }
 
     /// A scan by storage.
@@ -75,15 +86,15 @@ impl ScanCosts {
             Some(Route::Fragment) => Requests { fragment: scan.requests, ..Requests::default() },
             _ => Requests { select: scan.requests, ..Requests::default() },
         };
-        let work = Work {
+        self.model.estimate(&Work {
             bytes_network: scan.returned + scan.brought,
             bytes_scanned: scan.scanned,
             bytes_returned: scan.returned,
+            bytes_decoded: scan.returned,
             requests,
             storage_s: scan.storage_s,
             ..Work::default()
-        };
-        Estimate::of(&work, &self.prices)
+        })
     }
 
     /// The same as the first of two phases.

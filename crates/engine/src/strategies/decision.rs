@@ -6,12 +6,14 @@
 
 use std::fmt::Write as _;
 
-use super::estimate::{self, Estimate};
+use super::estimate::{Estimate, Model};
+use crate::settings::Objective;
 
 /// The strategies for one operator that are possible, and those that are not.
 #[derive(Clone, Debug)]
 pub(crate) struct Candidates {
     operator: &'static str,
+    model: Model,
     possible: Vec<(&'static str, Estimate)>,
     refused: Vec<(&'static str, String)>,
 }
@@ -29,8 +31,8 @@ pub(crate) enum Reason<'a> {
 
 impl Candidates {
     /// For an operator, called as the setting that names its strategies.
-    pub(crate) fn new(operator: &'static str) -> Self {
-        Self { operator, possible: vec![], refused: vec![] }
+    pub(crate) fn new(operator: &'static str, model: &Model) -> Self {
+        Self { operator, model: model.clone(), possible: vec![], refused: vec![] }
     }
 
     /// A strategy that would do.
@@ -51,7 +53,7 @@ impl Candidates {
     /// The best of those that would do.
     pub(crate) fn best(&self) -> Option<&'static str> {
         let estimates: Vec<Estimate> = self.possible.iter().map(|(_, estimate)| *estimate).collect();
-        self.possible.get(estimate::best(&estimates)?).map(|(name, _)| *name)
+        self.possible.get(self.model.best(&estimates)?).map(|(name, _)| *name)
     }
 
     /// What is told when this one is taken.
@@ -61,14 +63,20 @@ impl Candidates {
         if let Some(estimate) = estimate {
             let _ = write!(story, "{estimate}: ");
         }
-        let fewest = self.possible.iter().map(|(_, other)| other.seconds).fold(f64::INFINITY, f64::min);
-        story.push_str(match reason {
-            Reason::Asked => "asked for by SET",
-            Reason::Because(why) => why,
-            Reason::Estimated if self.possible.len() < 2 => "nothing else will do",
-            Reason::Estimated if estimate.is_none_or(|estimate| estimate.seconds <= fewest) => "fewest seconds",
-            Reason::Estimated => "fewest bytes in about as many seconds",
-        });
+        let (counts, what): (fn(&Estimate) -> f64, _) = match self.model.objective() {
+            Objective::Latency => (|estimate| estimate.seconds, "seconds"),
+            Objective::Cost => (|estimate| estimate.usd, "dollars"),
+        };
+        let fewest = self.possible.iter().map(|(_, other)| counts(other)).fold(f64::INFINITY, f64::min);
+        let _ = match reason {
+            Reason::Asked => write!(story, "asked for by SET"),
+            Reason::Because(why) => write!(story, "{why}"),
+            Reason::Estimated if self.possible.len() < 2 => write!(story, "nothing else will do"),
+            Reason::Estimated if estimate.is_none_or(|estimate| counts(estimate) <= fewest) => {
+                write!(story, "fewest {what}")
+            }
+            Reason::Estimated => write!(story, "fewest bytes in about as many {what}"),
+        };
         for (name, estimate) in self.possible.iter().filter(|(name, _)| *name != taken) {
             let _ = write!(story, "; {name} {estimate}");
         }
@@ -82,12 +90,13 @@ impl Candidates {
 
 #[cfg(test)]
 mod tests {
+    use super::super::estimate::tests::model;
     use super::*;
 
     #[test]
     fn the_story_says_why_and_what_lost() {
         let estimate = |seconds, bytes| Estimate { seconds, bytes, requests: 1, usd: 0.0 };
-        let mut candidates = Candidates::new("join");
+        let mut candidates = Candidates::new("join", &model(Objective::Latency));
         candidates.add("filtered", estimate(1.0, 2_000_000));
         candidates.refuse("baseline", "it is slow");
         let sole =

@@ -1,26 +1,42 @@
 //! What a strategy would cost, before it runs: the models of PushdownDB (Sections II-B and IV to VII), kept simple.
 //!
-//! A phase of a strategy takes as long as its slowest part: storage that scans, the network, or the engine. Phases
-//! follow each other, so their estimates are added. The rates are those of one core with its share of the paper's
-//! network (10 Gb/s for 32 cores); they need to be right only as ratios.
+//! ```text
+//! phase    = rounds of requests × latency + the slowest of
+//!              network   bytes / what the endpoint was seen to send
+//!              storage   bytes scanned / what it was seen to scan + bytes of values it returns / ENCODE + extra work
+//!              engine    (bytes scanned / SCAN + bytes of values it decodes / DECODE + extra work) / cores
+//! strategy = the sum of its phases
+//! dollars  = the price book's bill of all that: time of the engine's cores, requests, bytes, time of storage's cores
+//! ```
+//!
+//! Storage, network and engine work at the same time (stages of one pipeline, as in Active Disks, Section 2.1), so a phase takes
+//! as long as the slowest of them.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Add;
 
+use pushdown::{Format, Result};
 use pushdowndb_cost::{PriceBook, Requests, Usage};
 
-/// Seconds that differ by less than this factor are the same, as far as the models can tell.
+use crate::backends::Rates;
+use crate::remote_scan::ScanSpec;
+use crate::settings::Objective;
+
+/// Estimates that differ by less than this factor are the same, as far as the models can tell.
 const ERROR: f64 = 1.3;
 
-/// Bytes a second that reach one core of the engine.
-const NETWORK_BYTES_S: f64 = 40e6;
+/// The same of dollars, most of which are exact: bytes and requests.
+const ERROR_USD: f64 = 1.05;
 
-/// Bytes a second of text that one core decodes.
-const ENGINE_BYTES_S: f64 = 300e6;
+/// Bytes a second that one core of the engine scans, and bytes of values a second that it decodes: `experiment scan`,
+/// count(*) and all columns of the rows (benches/record).
+const SCAN_TEXT_S: f64 = 1e9;
+const SCAN_PARQUET_S: f64 = 400e6;
+const DECODE_S: f64 = 400e6;
 
-/// Bytes a second that storage scans for a query.
-const STORAGE_BYTES_S: f64 = 300e6;
+/// Bytes of values a second that one core of storage puts into an answer.
+const ENCODE_S: f64 = 400e6;
 
 /// What a strategy, or a phase of one, would cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -36,29 +52,71 @@ pub(crate) struct Estimate {
 /// The work of one phase.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Work {
-    /// Over the network, and scanned and returned by S3 Select.
+    /// Over the network.
     pub(crate) bytes_network: u64,
+    /// By storage: bytes it scans, and what it returns of them.
     pub(crate) bytes_scanned: u64,
     pub(crate) bytes_returned: u64,
+    /// By the engine: bytes it scans, and bytes of values that it makes of what it scans or receives.
+    pub(crate) bytes_read: u64,
+    pub(crate) bytes_decoded: u64,
     pub(crate) requests: Requests,
     /// Seconds of storage besides its scanning.
     pub(crate) storage_s: f64,
-    /// Seconds of the engine besides its decoding of what it receives.
+    /// Seconds of the engine besides its scanning.
     pub(crate) engine_s: f64,
 }
 
-impl Estimate {
-    /// Of one phase.
-    pub(crate) fn of(work: &Work, prices: &PriceBook) -> Self {
-        let network = work.bytes_network as f64 / NETWORK_BYTES_S;
-        let engine = work.bytes_network as f64 / ENGINE_BYTES_S + work.engine_s;
-        let storage = work.bytes_scanned as f64 / STORAGE_BYTES_S + work.storage_s;
-        let seconds = network.max(engine).max(storage);
-        // Work at the fragment route is paid by its time, that of S3 Select by its bytes.
+/// What the strategies for one table are estimated by.
+#[derive(Clone, Debug)]
+pub(crate) struct Model {
+    prices: PriceBook,
+    rates: Rates,
+    objective: Objective,
+    is_parquet: bool,
+    /// Cores of the engine.
+    cores: f64,
+    /// Requests that are under way at a time.
+    at_once: u64,
+}
+
+impl Model {
+    /// For scans of this table.
+    pub(crate) fn of(spec: &ScanSpec) -> Result<Self> {
+        Ok(Self {
+            prices: PriceBook::named_or_path(&spec.options.price_book)?,
+            rates: spec.backend.rates(spec.table.backend),
+            objective: spec.options.objective()?,
+            is_parquet: matches!(spec.table.format, Format::Parquet),
+            cores: spec.partitions.max(1) as f64,
+            at_once: (spec.options.requests as u64).max(1) * spec.partitions.max(1) as u64,
+        })
+    }
+
+    /// What counts.
+    pub(crate) fn objective(&self) -> Objective {
+        self.objective
+    }
+
+    /// Of one phase. What storage scans it scans for the route of the requests.
+    pub(crate) fn estimate(&self, work: &Work) -> Estimate {
+        let rates = &self.rates;
         let at_fragment = work.requests.fragment > 0;
+        let scans = if at_fragment { rates.fragment } else { rates.select };
+        let (storage_bytes_s, engine_bytes_s) = match self.is_parquet {
+            true => (scans.parquet_bytes_s, SCAN_PARQUET_S),
+            false => (scans.text_bytes_s, SCAN_TEXT_S),
+        };
+        let network = work.bytes_network as f64 / rates.network_bytes_s;
+        let storage =
+            work.bytes_scanned as f64 / storage_bytes_s + work.bytes_returned as f64 / ENCODE_S + work.storage_s;
+        let engine = work.bytes_read as f64 / engine_bytes_s + work.bytes_decoded as f64 / DECODE_S + work.engine_s;
+        let rounds = work.requests.total().div_ceil(self.at_once) as f64;
+        let seconds = rounds * rates.latency_s + network.max(storage).max(engine / self.cores);
+        // Work at the fragment route is paid by its time, that of S3 Select by its bytes.
         let usage = Usage {
             wall_s: seconds,
-            cores: 1.0,
+            cores: self.cores,
             storage_cpu_s: if at_fragment { storage } else { 0.0 },
             bytes_scanned: if at_fragment { 0 } else { work.bytes_scanned },
             bytes_returned: if at_fragment { 0 } else { work.bytes_returned },
@@ -66,8 +124,33 @@ impl Estimate {
             requests: work.requests,
             ..Usage::default()
         };
-        let usd = prices.bill(&usage).total();
-        Self { bytes: work.bytes_network, requests: work.requests.total(), seconds, usd }
+        let usd = self.prices.bill(&usage).total();
+        Estimate { bytes: work.bytes_network, requests: work.requests.total(), seconds, usd }
+    }
+
+    /// Which of these to take; `None` of none. Of all that cannot be told from the best by what counts, the one that
+    /// moves the fewest bytes: links are shared.
+    pub(crate) fn best(&self, estimates: &[Estimate]) -> Option<usize> {
+        let counts = |estimate: &Estimate| match self.objective {
+            Objective::Latency => estimate.seconds,
+            Objective::Cost => estimate.usd,
+        };
+        let error = match self.objective {
+            Objective::Latency => ERROR,
+            Objective::Cost => ERROR_USD,
+        };
+        let least = estimates.iter().map(counts).min_by(f64::total_cmp)?;
+        let near = estimates.iter().enumerate().filter(|(_, estimate)| counts(estimate) <= least * error);
+        let order = |estimate: &Estimate| (estimate.bytes, counts(estimate));
+        near.min_by(|(_, a), (_, b)| order(a).partial_cmp(&order(b)).unwrap_or(Ordering::Equal)).map(|(place, _)| place)
+    }
+
+    /// Whether the one is better than the other by more than the model may err.
+    pub(crate) fn is_better(&self, one: &Estimate, other: &Estimate) -> bool {
+        match self.objective {
+            Objective::Latency => one.seconds * ERROR < other.seconds,
+            Objective::Cost => one.usd * ERROR_USD < other.usd,
+        }
     }
 }
 
@@ -92,22 +175,19 @@ impl fmt::Display for Estimate {
     }
 }
 
-/// Which of these to take: of all within [`ERROR`] times the fewest seconds the one with the fewest bytes, because
-/// estimates that differ by less than their error are the same. `None` of none.
-pub(crate) fn best(estimates: &[Estimate]) -> Option<usize> {
-    let fewest = estimates.iter().map(|estimate| estimate.seconds).min_by(f64::total_cmp)?;
-    let near = estimates.iter().enumerate().filter(|(_, estimate)| estimate.seconds <= fewest * ERROR);
-    near.min_by(|(_, a), (_, b)| (a.bytes, a.seconds).partial_cmp(&(b.bytes, b.seconds)).unwrap_or(Ordering::Equal))
-        .map(|(place, _)| place)
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    pub(in super::super) fn model(objective: Objective) -> Model {
+        let prices = PriceBook::named_or_path("paper").expect("a shipped book");
+        Model { prices, rates: Rates::default(), objective, is_parquet: false, cores: 1.0, at_once: 4 }
+    }
 
     #[test]
     fn fewer_bytes_win_where_seconds_are_nearly_the_same() {
         let estimate = |seconds, bytes| Estimate { seconds, bytes, ..Estimate::default() };
+        let best = |estimates: &[Estimate]| model(Objective::Latency).best(estimates);
         assert_eq!(best(&[estimate(0.25, 10), estimate(0.26, 2), estimate(0.34, 1)]), Some(1));
         assert_eq!(best(&[estimate(1.0, 10), estimate(0.5, 20)]), Some(1), "half the time");
         assert_eq!(best(&[estimate(1.2, 5), estimate(1.0, 5)]), Some(1));
@@ -115,14 +195,24 @@ mod tests {
     }
 
     #[test]
+    fn dollars_win_where_they_are_what_counts() {
+        let estimate = |seconds, usd| Estimate { seconds, usd, ..Estimate::default() };
+        let both = [estimate(1.0, 0.02), estimate(3.0, 0.01)];
+        assert_eq!(model(Objective::Latency).best(&both), Some(0));
+        assert_eq!(model(Objective::Cost).best(&both), Some(1));
+    }
+
+    #[test]
     fn a_phase_is_as_slow_as_its_slowest_part_and_phases_add_up() {
-        let prices = PriceBook::named_or_path("paper").expect("a shipped book");
-        let requests = Requests { select: 2, ..Requests::default() };
+        let model = model(Objective::Latency);
+        let (latency, network) = (model.rates.latency_s, model.rates.network_bytes_s);
+        let requests = Requests { select: 8, ..Requests::default() };
         let work = Work { bytes_network: 4_000_000, bytes_scanned: 600_000_000, requests, ..Work::default() };
-        let scan = Estimate::of(&work, &prices);
-        assert_eq!((scan.bytes, scan.requests, scan.seconds), (4_000_000, 2, 2.0));
-        assert!(scan.usd > 600e6 / 1e9 * prices.scan_usd_per_gb, "the scan and more: {scan}");
-        let both = scan + Estimate::of(&Work { bytes_network: 80_000_000, ..Work::default() }, &prices);
-        assert_eq!((both.bytes, both.requests, both.seconds), (84_000_000, 2, 4.0));
+        let scan = model.estimate(&work);
+        let seconds = 2.0 * latency + 600e6 / model.rates.select.text_bytes_s;
+        assert_eq!((scan.bytes, scan.requests, scan.seconds), (4_000_000, 8, seconds), "four requests at once");
+        assert!(scan.usd > 600e6 / 1e9 * model.prices.scan_usd_per_gb, "the scan and more: {scan}");
+        let both = scan + model.estimate(&Work { bytes_network: 80_000_000, ..Work::default() });
+        assert_eq!((both.bytes, both.requests, both.seconds), (84_000_000, 8, seconds + 80e6 / network));
     }
 }

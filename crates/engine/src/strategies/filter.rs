@@ -13,7 +13,7 @@ use pushdown::{Capability, Exactness, Expr, Format, Fragment, Level, NamedExpr, 
 use super::costs::ScanCosts;
 use super::decision::{Candidates, Reason};
 use super::index::Verdict;
-use crate::remote_scan::ScanSpec;
+use crate::remote_scan::{ScanSpec, estimate};
 use crate::settings::{PushdownOptions, Side};
 
 /// What storage is asked to do, or why it is asked for plain bytes.
@@ -139,6 +139,26 @@ fn at_fragment(fragment: &Fragment, options: &PushdownOptions) -> Result<Choice>
     Ok(Choice::Storage { request: Box::new(request), exact: true, route: Route::Fragment })
 }
 
+/// The choice, or plain reads where these are estimated to be better: storage that is slower than the link, or answers
+/// that are longer than the columns. Only where something is known of the table, and no setting asked for storage.
+pub(crate) fn unless_plain_is_better(choice: Choice, spec: &ScanSpec, fragment: &Fragment) -> Result<Choice> {
+    let Choice::Storage { route, .. } = &choice else { return Ok(choice) };
+    let (side, grouped) = match &fragment.output {
+        Output::Rows(_) => (spec.options.filter_side()?, false),
+        Output::Aggregate { groups, .. } => (spec.options.aggregate_side()?, !groups.is_empty()),
+    };
+    // Groups are chosen for by the operator, and a limit ends either kind of scan early.
+    if side != Side::Auto || grouped || fragment.limit.is_some() || spec.statistics.is_none() {
+        return Ok(choice);
+    }
+    let costs = ScanCosts::of(spec, fragment, Some(*route))?;
+    let (plain, pushed) = (costs.plain(0.0), costs.filtered());
+    Ok(match costs.model().is_better(&plain, &pushed) {
+        true => Choice::Compute(format!("plain reads would take {plain} instead of {pushed}")),
+        false => choice,
+    })
+}
+
 /// What EXPLAIN says of the choice for the rows of a scan; `None` where storage cannot be asked and no index was looked
 /// at, so that there was nothing to choose.
 pub(crate) fn story(
@@ -154,7 +174,7 @@ pub(crate) fn story(
     }
     let side = spec.options.filter_side()?;
     let costs = ScanCosts::of(spec, fragment, route)?;
-    let mut candidates = Candidates::new("filter");
+    let mut candidates = Candidates::new("filter", costs.model());
     // An index knows better how many rows pass.
     let known = match index {
         Verdict::Use(lookup) => Some(lookup.otherwise),
@@ -220,6 +240,6 @@ fn no_select(capability: &Capability) -> String {
 
 /// The column that probably takes the fewest bytes.
 fn narrowest(fragment: &Fragment) -> usize {
-    let width = |index: &usize| crate::remote_scan::estimate::column_bytes(fragment.schema.field(*index).data_type());
+    let width = |index: &usize| estimate::column_bytes(fragment.schema.field(*index).data_type());
     (0..fragment.schema.fields().len()).min_by_key(width).unwrap_or(0)
 }

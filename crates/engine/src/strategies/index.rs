@@ -14,14 +14,14 @@ use arrow::array::{RecordBatch, new_null_array};
 use arrow::datatypes::{DataType, Field, Schema};
 use object_store::ObjectMeta;
 use pushdown::{Expr, Format, Fragment, Result};
-use pushdowndb_cost::{PriceBook, Requests};
+use pushdowndb_cost::Requests;
 use pushdowndb_scan::Evaluator;
 
-use super::estimate::{Estimate, Work};
+use super::estimate::{Estimate, Model, Work};
 use super::filter::{Choice, Route};
 use crate::index::{Expected, TableIndex};
-use crate::remote_scan::estimate;
-use crate::settings::{IndexUse, PushdownOptions};
+use crate::remote_scan::{Figures, ScanSpec};
+use crate::settings::IndexUse;
 use crate::table::DataObject;
 
 /// What a request costs the engine in time, beyond its bytes.
@@ -86,15 +86,9 @@ pub(crate) enum Verdict {
 
 /// Chooses for a fragment that yields rows; `otherwise` is how it would be scanned, `by_node` whether the node does the
 /// work.
-pub(crate) fn choose(
-    indexes: &[TableIndex],
-    objects: &[DataObject],
-    fragment: &Fragment,
-    otherwise: &Choice,
-    by_node: bool,
-    options: &PushdownOptions,
-) -> Result<Verdict> {
-    let always = match options.index_use()? {
+pub(crate) fn choose(spec: &ScanSpec, fragment: &Fragment, otherwise: &Choice, by_node: bool) -> Result<Verdict> {
+    let (indexes, objects) = (&spec.indexes, &spec.objects);
+    let always = match spec.options.index_use()? {
         IndexUse::Never => return Ok(Verdict::None),
         IndexUse::Auto => false,
         IndexUse::Always => true,
@@ -103,7 +97,7 @@ pub(crate) fn choose(
     let conjuncts = predicate.clone().into_conjuncts();
     let mut probes = Vec::new();
     let mut stale = None;
-    for index in indexes {
+    for index in indexes.iter() {
         let value = fragment.schema.field(index.column).data_type();
         let own = own_conjuncts(&conjuncts, index.column, value);
         if own.is_empty() {
@@ -130,11 +124,15 @@ pub(crate) fn choose(
     }
     let first = probes.first().map_or(0.0, |probe| probe.hits);
     let hits = probes.iter().skip(1).fold(first, |hits, further| hits * further.share());
-    let (mut estimate, otherwise) = estimates(&probes, &covered, hits, objects, fragment, otherwise, options)?;
+    let model = Model::of(spec)?;
+    let bytes: u64 = objects.iter().zip(&covered).filter(|(_, covered)| **covered).map(|(object, _)| object.size).sum();
+    let figures = Figures::of(spec, fragment).within(bytes);
+    let (mut estimate, otherwise) = estimates(&probes, &covered, hits, &figures, fragment, otherwise, spec, &model);
     if by_node {
-        estimate = by_node_estimate(&probes, &covered, hits, objects, fragment, options)?;
+        estimate = by_node_estimate(&probes, hits, &figures, fragment, &model);
     }
-    if !always && estimate.seconds >= otherwise.seconds {
+    // Where the scan is about as fast, the index spares storage the work.
+    if !always && (model.is_better(&otherwise, &estimate) || estimate.usd > otherwise.usd) {
         let names = names(&probes);
         return Ok(Verdict::Refuse(format!("index {names} would take {estimate}, instead of {otherwise}")));
     }
@@ -197,22 +195,23 @@ fn select(mut probes: Vec<Probe>, always: bool) -> Vec<Probe> {
     probes
 }
 
-/// Of the look-up, and of the scan of the same objects.
+/// Of the look-up, and of the scan of the same objects, whose figures these are.
+#[expect(clippy::too_many_arguments, reason = "all that the two depend on")]
 fn estimates(
     probes: &[Probe],
     covered: &[bool],
     hits: f64,
-    objects: &[DataObject],
+    figures: &Figures<'_>,
     fragment: &Fragment,
     otherwise: &Choice,
-    options: &PushdownOptions,
-) -> Result<(Estimate, Estimate)> {
-    let prices = PriceBook::named_or_path(&options.price_book)?;
+    spec: &ScanSpec,
+    model: &Model,
+) -> (Estimate, Estimate) {
     let route = match otherwise {
         Choice::Storage { route, .. } => Some(*route),
         Choice::Compute(_) => None,
     };
-    let bytes: u64 = objects.iter().zip(covered).filter(|(_, covered)| **covered).map(|(object, _)| object.size).sum();
+    let bytes = figures.bytes();
     let indexed: u64 = covered.iter().filter(|covered| **covered).count() as u64;
     let rows = probes.iter().map(|probe| probe.entries).fold(1.0, f64::max);
     let record = match fragment.format {
@@ -245,46 +244,52 @@ fn estimates(
     let requests = Requests { get: gets, ..Requests::default() };
     let read = Work { bytes_network: network, requests, engine_s: gets as f64 * REQUEST_S, ..Work::default() };
 
-    let network = estimate::network_bytes(fragment, route.is_some(), bytes);
-    let network = if route.is_some() { network.min((hits * record) as u64) } else { network };
-    let scan = Work {
-        bytes_network: network,
-        bytes_scanned: if route.is_some() { bytes } else { 0 },
-        bytes_returned: if route.is_some() { network } else { 0 },
-        requests: asked(bytes.div_ceil(options.split_bytes.max(1)).max(indexed)),
-        ..Work::default()
+    let sent = figures.sent_bytes().min((hits * record) as u64);
+    let requests = asked(bytes.div_ceil(spec.options.split_bytes.max(1)).max(indexed));
+    let scan = match route {
+        Some(_) => Work {
+            bytes_network: sent,
+            bytes_scanned: figures.read_bytes(),
+            bytes_returned: sent,
+            bytes_decoded: sent,
+            requests,
+            ..Work::default()
+        },
+        None => Work {
+            bytes_network: figures.read_bytes(),
+            bytes_read: figures.read_bytes(),
+            bytes_decoded: sent,
+            requests,
+            ..Work::default()
+        },
     };
-    let of = |work: &Work| Estimate::of(work, &prices);
-    Ok((of(&look_up) + of(&read), of(&scan)))
+    (model.estimate(&look_up) + model.estimate(&read), model.estimate(&scan))
 }
 
 /// Of a look-up by the node: it reads parts of indexes and records, and sends rows.
 fn by_node_estimate(
     probes: &[Probe],
-    covered: &[bool],
     hits: f64,
-    objects: &[DataObject],
+    figures: &Figures<'_>,
     fragment: &Fragment,
-    options: &PushdownOptions,
-) -> Result<Estimate> {
-    let prices = PriceBook::named_or_path(&options.price_book)?;
-    let bytes: u64 = objects.iter().zip(covered).filter(|(_, covered)| **covered).map(|(object, _)| object.size).sum();
+    model: &Model,
+) -> Estimate {
+    let bytes = figures.bytes();
     let rows = probes.iter().map(|probe| probe.entries).fold(1.0, f64::max);
     let record = bytes as f64 / rows;
     let read = if fragment.format == Format::Parquet { PAGE_BYTES } else { record };
     let targets = probes.iter().flat_map(|probe| &probe.targets).flat_map(|target| &target.expected.ranges);
     let parts: u64 = targets.map(|range| range.end - range.start).sum();
-    let returned = estimate::network_bytes(fragment, true, bytes).min((hits * record) as u64);
+    let returned = figures.sent_bytes().min((hits * record) as u64);
     let asked = u64::from(parts > 0);
-    let work = Work {
+    model.estimate(&Work {
         bytes_network: returned,
         bytes_scanned: parts + (hits * read).min(bytes as f64) as u64,
         bytes_returned: returned,
         requests: Requests { fragment: asked, ..Requests::default() },
         engine_s: asked as f64 * REQUEST_S,
         ..Work::default()
-    };
-    Ok(Estimate::of(&work, &prices))
+    })
 }
 
 fn names(probes: &[Probe]) -> String {

@@ -1,7 +1,7 @@
 //! Where an operator runs, one file per operator: what its strategies are and how one is chosen.
 
 pub(crate) mod aggregate;
-mod costs;
+pub(crate) mod costs;
 mod decision;
 pub(crate) mod estimate;
 pub(crate) mod filter;

@@ -24,7 +24,7 @@ use super::decision::{Candidates, Reason};
 use super::estimate::Estimate;
 use super::filter::{self, Choice, Route};
 use crate::convert::literal;
-use crate::remote_scan::{PIECES, ScanSpec, estimate, moved};
+use crate::remote_scan::{Figures, PIECES, ScanSpec, moved};
 use crate::settings::{PushdownOptions, TopKStrategy};
 
 /// A sample of more than this share of the rows costs about what it saves.
@@ -114,7 +114,7 @@ pub(crate) fn choose(
     let side = options.filter_side()?;
     let route = filter::route(fragment, capability, options, side)?;
     let costs = Costs::of(top_k, spec, fragment, route.as_ref().ok().copied())?;
-    let mut candidates = Candidates::new("top_k");
+    let mut candidates = Candidates::new("top_k", costs.scan.model());
     candidates.add("compute", costs.compute(otherwise));
     let mut request = None;
     match (&route, in_storage(top_k, fragment)) {
@@ -189,7 +189,7 @@ struct Costs {
 impl Costs {
     fn of(top_k: &TopK, spec: &ScanSpec, fragment: &Fragment, route: Option<Route>) -> Result<Self> {
         let scan = ScanCosts::of(spec, fragment, route)?;
-        let alpha = alpha(top_k, fragment);
+        let alpha = alpha(top_k, &Figures::of(spec, fragment), fragment);
         Ok(Self {
             sample: sample(top_k, alpha, scan.passing),
             alpha,
@@ -308,16 +308,12 @@ pub(crate) fn with_bound(fragment: &Fragment, bound: Expr) -> Fragment {
 }
 
 /// α: the share of the key in the bytes of a row that storage sends.
-fn alpha(top_k: &TopK, fragment: &Fragment) -> f64 {
-    let width = |columns: &[usize]| -> f64 {
-        let width = |index: &usize| estimate::column_bytes(fragment.schema.field(*index).data_type());
-        columns.iter().map(width).sum::<u64>() as f64
-    };
+fn alpha(top_k: &TopK, figures: &Figures<'_>, fragment: &Fragment) -> f64 {
     let sent: Vec<usize> = match &fragment.output {
         Output::Rows(columns) => columns.iter().flat_map(|column| column.expr.columns()).collect(),
         Output::Aggregate { .. } => vec![],
     };
-    (width(&top_k.key.columns()) / width(&sent).max(1.0)).clamp(0.01, 1.0)
+    (figures.width(&top_k.key.columns()) / figures.width(&sent).max(1.0)).clamp(0.01, 1.0)
 }
 
 /// S = sqrt(K·N/α) rows of `rows`, which moves the fewest bytes in both phases together (PushdownDB, Section VII-B).

@@ -11,6 +11,7 @@ mod minio;
 mod oracle;
 mod properties;
 mod readers;
+mod statistics;
 mod top_k;
 mod tpch;
 mod world;

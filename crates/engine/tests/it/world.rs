@@ -131,7 +131,7 @@ impl World {
             ..ConnectionConfig::default()
         };
         let settings = settings.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        Engine::new(EngineConfig { connection, settings, catalog: None }).await.expect("an engine")
+        Engine::new(EngineConfig { connection, settings, ..EngineConfig::default() }).await.expect("an engine")
     }
 }
 

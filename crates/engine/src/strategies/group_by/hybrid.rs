@@ -17,13 +17,12 @@ use pushdown::Result;
 use super::keys::{self, Group, Seen};
 use super::{Costs, SAMPLED_SHARE};
 use crate::query::QueryContext;
-use crate::remote_scan::{PartialAggregate, RemoteScanExec, estimate};
+use crate::remote_scan::{PartialAggregate, RemoteScanExec};
 use crate::settings::GroupByStrategy;
-use crate::strategies::estimate::best;
 use crate::strategies::top_k::Sample;
 
 /// A group with less than one in so many rows is small: its CASE for every row costs more than its rows.
-const SMALL: u64 = 100;
+pub(super) const SMALL: u64 = 100;
 
 /// Fewer rows tell nothing about sizes.
 const LEAST_ROWS: u64 = 20;
@@ -36,8 +35,8 @@ pub(super) async fn groups(
     context: &Arc<TaskContext>,
 ) -> Result<Seen> {
     let columns = keys::columns(&wanted.groups);
-    let all = estimate::rows(rows.fragment(), rows.bytes());
-    let sample = Sample { rows: ((all as f64 * SAMPLED_SHARE) as u64).max(1), share: SAMPLED_SHARE };
+    let all = rows.figures().scanned();
+    let sample = Sample { rows: ((all * SAMPLED_SHARE) as u64).max(1), share: SAMPLED_SHARE };
     let sampled = rows.sampled(&columns, sample, query, context)?;
     keys::count(&wanted.groups, &columns, &wanted.schema, sampled).await
 }
@@ -52,14 +51,14 @@ pub(super) fn large(seen: Seen, rows: &RemoteScanExec, wanted: &PartialAggregate
     let mut large: Vec<Group> =
         seen.groups.into_iter().take_while(|group| group.rows.saturating_mul(SMALL) >= total).collect();
     if rows.spec().options.group_by_strategy()? == GroupByStrategy::Auto {
-        let costs = Costs::of(rows)?;
+        let costs = Costs::of(rows, Some(wanted))?;
         let mut tail = total;
         let mut estimates = vec![costs.hybrid(wanted, 0, 1.0)];
         for (count, group) in (1u64..).zip(&large) {
             tail = tail.saturating_sub(group.rows);
             estimates.push(costs.hybrid(wanted, count, tail as f64 / total as f64));
         }
-        large.truncate(best(&estimates).unwrap_or(0));
+        large.truncate(costs.scan.model().best(&estimates).unwrap_or(0));
     }
     Ok(large)
 }

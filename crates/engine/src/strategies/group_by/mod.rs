@@ -20,7 +20,7 @@ mod hybrid;
 mod keys;
 mod storage;
 
-use pushdown::{Capability, Fragment, Output, Result};
+use pushdown::{Capability, Expr, Fragment, Output, Result};
 
 use super::costs::{Pushed, ScanCosts};
 use super::decision::{Candidates, Reason};
@@ -138,8 +138,8 @@ type Possible = (Candidates, Vec<(&'static str, Strategy)>);
 
 fn candidates(rows: &RemoteScanExec, wanted: std::result::Result<&PartialAggregate, &str>) -> Result<Possible> {
     let (spec, fragment) = (rows.spec(), rows.fragment());
-    let costs = Costs::of(rows)?;
-    let (mut candidates, mut by) = (Candidates::new("group_by"), Vec::new());
+    let costs = Costs::of(rows, wanted.ok())?;
+    let (mut candidates, mut by) = (Candidates::new("group_by", costs.scan.model()), Vec::new());
     let mut add = |candidates: &mut Candidates, strategy: Strategy, estimate| {
         candidates.add(strategy.name(), estimate);
         by.push((strategy.name(), strategy));
@@ -166,13 +166,13 @@ fn candidates(rows: &RemoteScanExec, wanted: std::result::Result<&PartialAggrega
         Err(reason) => candidates.refuse("storage", reason),
         Ok(Route::Fragment) => {
             add(&mut candidates, Strategy::Partial, costs.partial(wanted, 0.0));
-            add(&mut candidates, Strategy::SmallPartial, costs.partial(wanted, ASSUMED_TAIL));
+            add(&mut candidates, Strategy::SmallPartial, costs.partial(wanted, costs.tail));
         }
         Ok(Route::Select) => match cases::refusal(rows, wanted)? {
             Some(reason) => candidates.refuse("storage", reason),
             None => {
                 add(&mut candidates, Strategy::Storage, costs.storage(wanted));
-                add(&mut candidates, Strategy::Hybrid, costs.hybrid(wanted, ASSUMED_LARGE, ASSUMED_TAIL));
+                add(&mut candidates, Strategy::Hybrid, costs.hybrid(wanted, costs.large, costs.tail));
             }
         },
     }
@@ -208,10 +208,15 @@ struct Costs {
     scan: ScanCosts,
     /// Requests that scan everything once.
     requests: u64,
+    /// Groups of the rows that pass.
+    groups: u64,
+    /// How many of them hybrid would find large, and the share of the rows that is in none of these.
+    large: u64,
+    tail: f64,
 }
 
 impl Costs {
-    fn of(rows: &RemoteScanExec) -> Result<Self> {
+    fn of(rows: &RemoteScanExec, wanted: Option<&PartialAggregate>) -> Result<Self> {
         let (spec, fragment) = (rows.spec(), rows.fragment());
         let route = filter::route(fragment, rows.capability(), &spec.options, Side::Auto)?.ok();
         let scan = ScanCosts::of(spec, fragment, route)?;
@@ -219,7 +224,14 @@ impl Costs {
             Some(Route::Fragment) => scan.objects.max(spec.partitions.min(rows.splits() as usize) as u64),
             _ => scan.splits,
         };
-        Ok(Self { scan, requests })
+        let keys: Vec<Expr> = wanted.iter().flat_map(|wanted| &wanted.groups).map(|key| key.expr.clone()).collect();
+        let figures = rows.figures();
+        let groups = figures.groups(&keys).map_or(ASSUMED_GROUPS, |groups| groups.ceil() as u64);
+        let (large, tail) = match figures.frequent(&keys, 1.0 / hybrid::SMALL as f64) {
+            Some(shares) => (shares.len() as u64, (1.0 - shares.iter().sum::<f64>()).max(0.0)),
+            None => (ASSUMED_LARGE, ASSUMED_TAIL),
+        };
+        Ok(Self { scan, requests, groups, large, tail })
     }
 
     /// A phase that scans everything so many times and returns so many bytes.
@@ -238,7 +250,8 @@ impl Costs {
 
     /// Grouping in one scan, from which this share of the rows comes back as groups of their own.
     fn partial(&self, wanted: &PartialAggregate, tail: f64) -> Estimate {
-        let groups = self.requests * ASSUMED_GROUPS + (self.scan.passing * tail) as u64;
+        // Each request has its own, if it has so many rows.
+        let groups = (self.requests * self.groups).min(self.scan.passing as u64) + (self.scan.passing * tail) as u64;
         let returned = groups * wanted.schema.fields().len() as u64 * CELL_BYTES;
         self.scan(1, returned, self.scan.passing * GROUP_S)
     }
@@ -250,7 +263,7 @@ impl Costs {
     }
 
     fn storage(&self, wanted: &PartialAggregate) -> Estimate {
-        let (storage_s, returned) = self.cases(wanted, ASSUMED_GROUPS);
+        let (storage_s, returned) = self.cases(wanted, self.groups);
         let keys = self.scan.passing as u64 * wanted.groups.len() as u64 * CELL_BYTES;
         let (requests, scanned) = (self.requests, self.scan.scanned);
         let first = self.scan.first_phase(Pushed { requests, scanned, returned: keys, ..Pushed::default() });

@@ -78,19 +78,19 @@ pub(crate) struct Decision {
     pub(crate) story: String,
 }
 
-/// Chooses for a scan of the probe side, whose key has this type.
-pub(crate) fn choose(rows: &RemoteScanExec, key_type: &DataType, build: BuildSide) -> Result<Decision> {
+/// Chooses for a scan of the probe side by its key, which is of this type.
+pub(crate) fn choose(rows: &RemoteScanExec, key: &Expr, key_type: &DataType, build: BuildSide) -> Result<Decision> {
     let options = &rows.spec().options;
     let strategy = options.join_strategy()?;
     let capability = rows.capability();
     let route = route(rows.fragment(), capability, options, options.filter_side()?)?;
     let scan = ScanCosts::of(rows.spec(), rows.fragment(), route.as_ref().ok().copied())?;
-    let mut candidates = Candidates::new("join");
+    let mut candidates = Candidates::new("join", scan.model());
     match &route {
         Ok(route) => {
             candidates.add("filtered", scan.filtered());
             match is_key(key_type) {
-                true => candidates.add("bloom", bloom_cost(&scan, *route, build)),
+                true => candidates.add("bloom", bloom_cost(&scan, *route, build, rows.figures().values(key))),
                 false => {
                     let shown = pushdowndb_scan::sql_type(key_type);
                     candidates.refuse("bloom", format!("keys of type {shown} are not collected"));
@@ -137,10 +137,16 @@ fn most_keys(route: Route, capability: &Capability, key_type: &DataType) -> usiz
     }
 }
 
-/// A scan with the keys in each request, which sends as much less as the build side was reduced.
-fn bloom_cost(scan: &ScanCosts, route: Route, build: BuildSide) -> Estimate {
-    // As much is taken to be missing as a filter is taken to drop.
-    let share = if build.reduced { estimate::DEFAULT_SELECTIVITY } else { 1.0 };
+/// A scan with the keys in each request, which sends only rows of these. `values` is how many values the key has in the
+/// table, where that is known.
+fn bloom_cost(scan: &ScanCosts, route: Route, build: BuildSide, values: Option<f64>) -> Estimate {
+    let share = match (build.reduced, build.rows, values) {
+        // As many of the table's keys as the build side has rows; its own foreign keys may repeat.
+        (_, Some(rows), Some(values)) => (rows as f64 / values.max(1.0)).min(1.0),
+        // As much is taken to be missing as a filter is taken to drop.
+        (true, ..) => estimate::DEFAULT_SELECTIVITY,
+        (false, ..) => 1.0,
+    };
     let keys = build.rows.unwrap_or(keys::MOST_KEYS).min(keys::MOST_KEYS) as f64;
     let (key_bytes, row_s) = match route {
         Route::Select => (keys * bloom::BITS_PER_KEY, SQL_S),

@@ -1,0 +1,221 @@
+//! What was found out already, kept from query to query and in a folder from session to session.
+//!
+//! It is found by the table's location and what decides its rows: how its objects are read, their paths, sizes and ETags.
+//! An object that was added or replaced therefore means that the table is looked at again. One file per table: samples
+//! in Arrow's IPC format, footers as JSON. A file that cannot be read is as good as none.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{BufReader, BufWriter};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow::array::{ArrayRef, AsArray, RecordBatch, UInt32Array};
+use arrow::compute::concat_batches;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt32Type};
+use arrow_ipc::reader::FileReader;
+use arrow_ipc::writer::FileWriter;
+use pushdown::Format;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::{Footers, Looked, SharedStatistics, TableSample, TableStatistics, Totals};
+use crate::table::{DataObject, TableDefinition};
+
+/// The names of the columns and the key that a file has beside the table's own.
+const PIECE: &str = "pushdowndb.piece";
+const BLOCK: &str = "pushdowndb.block";
+const ROWS: &str = "pushdowndb.rows";
+const BYTES: &str = "pushdowndb.bytes";
+const STAMP: &str = "pushdowndb.stamp";
+
+/// Of how many tables is kept in memory: each takes some hundred kilobytes.
+const KEPT: usize = 256;
+
+/// What was found out.
+#[derive(Debug, Default)]
+pub(crate) struct Catalogue {
+    folder: Option<PathBuf>,
+    kept: Mutex<HashMap<Key, SharedStatistics>>,
+}
+
+/// Names a table, and what its rows depend on.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct Key {
+    table: String,
+    stamp: String,
+    /// The columns, of Parquet.
+    schema: Option<SchemaRef>,
+}
+
+impl Key {
+    /// Of a table of a store, as its objects are.
+    pub(crate) fn new(store: &str, table: &TableDefinition, objects: &[DataObject]) -> Self {
+        let mut stamp = DefaultHasher::new();
+        format!("{:?} {:?}", table.format, table.file_schema).hash(&mut stamp);
+        for object in objects {
+            (object.path.as_ref(), object.size, &object.etag, object.last_modified).hash(&mut stamp);
+        }
+        let schema = matches!(table.format, Format::Parquet).then(|| Arc::clone(&table.file_schema));
+        Self { table: format!("{store} {}", table.location), stamp: format!("{:016x}", stamp.finish()), schema }
+    }
+}
+
+impl Catalogue {
+    /// In a folder, which need not exist; without one only in memory.
+    pub(crate) fn new(folder: Option<PathBuf>) -> Self {
+        Self { folder, kept: Mutex::default() }
+    }
+
+    /// Of a table that has not changed since.
+    pub(crate) fn get(&self, key: &Key) -> Option<SharedStatistics> {
+        if let Some(known) = self.kept.lock().unwrap_or_else(PoisonError::into_inner).get(key) {
+            return Some(Arc::clone(known));
+        }
+        let looked = match key.schema.clone() {
+            Some(schema) => {
+                let kept: Option<Stamped<Footers>> = read_json(&self.file(key, "footers.json")?);
+                kept.filter(|kept| kept.stamp == key.stamp).map(|kept| Looked::Footers(kept.figures, schema))
+            }
+            None => read_sample(&self.file(key, "arrow")?, &key.stamp).map(Looked::Sample),
+        };
+        let totals: Option<Stamped<Totals>> = read_json(&self.file(key, "totals.json")?);
+        let totals = totals.filter(|kept| kept.stamp == key.stamp).map(|kept| kept.figures);
+        if looked.is_none() && totals.is_none() {
+            return None;
+        }
+        let found = Arc::new(TableStatistics { looked, totals });
+        self.keep(key.clone(), &found);
+        Some(found)
+    }
+
+    /// Keeps what a few ranges told. A folder that cannot be written keeps nothing: the next session looks again.
+    pub(crate) fn put(&self, key: Key, looked: Looked) -> SharedStatistics {
+        let written = match &looked {
+            Looked::Sample(sample) => self.file(&key, "arrow").map(|file| write_sample(&file, &key.stamp, sample)),
+            Looked::Footers(footers, _) => {
+                self.file(&key, "footers.json").map(|file| write_json(&file, &key.stamp, footers))
+            }
+        };
+        told(&key, written);
+        let known = self.kept.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        let totals = known.and_then(|known| known.totals.clone());
+        let statistics = Arc::new(TableStatistics { looked: Some(looked), totals });
+        self.keep(key, &statistics);
+        statistics
+    }
+
+    /// Keeps what was counted, beside what is known already.
+    pub(crate) fn put_totals(&self, key: Key, totals: Totals) -> SharedStatistics {
+        let written = self.file(&key, "totals.json").map(|file| write_json(&file, &key.stamp, &totals));
+        told(&key, written);
+        let known = self.get(&key).unwrap_or_default();
+        let statistics = Arc::new(known.with_totals(totals));
+        self.keep(key, &statistics);
+        statistics
+    }
+
+    fn keep(&self, key: Key, statistics: &SharedStatistics) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= KEPT {
+            kept.clear();
+        }
+        kept.insert(key, Arc::clone(statistics));
+    }
+
+    fn file(&self, key: &Key, extension: &str) -> Option<PathBuf> {
+        let mut name = DefaultHasher::new();
+        key.table.hash(&mut name);
+        Some(self.folder.as_ref()?.join(format!("{:016x}.{extension}", name.finish())))
+    }
+}
+
+fn told(key: &Key, written: Option<Result<(), Box<dyn std::error::Error>>>) {
+    if let Some(Err(error)) = written {
+        tracing::debug!(table = key.table, %error, "statistics are not kept");
+    }
+}
+
+/// Figures as a file of JSON has them, with what they depend on.
+#[derive(Deserialize, Serialize)]
+struct Stamped<T> {
+    stamp: String,
+    figures: T,
+}
+
+/// What was counted, for a file beside the data.
+pub(crate) fn totals_to_json(key: &Key, totals: &Totals) -> Result<Vec<u8>, serde_json::Error> {
+    serde_json::to_vec_pretty(&Stamped { stamp: key.stamp.clone(), figures: totals })
+}
+
+/// The same read again; `None` if it is of other objects, or of another program.
+pub(crate) fn totals_from_json(key: &Key, text: &[u8]) -> Option<Totals> {
+    let kept: Stamped<Totals> = serde_json::from_slice(text).ok()?;
+    (kept.stamp == key.stamp).then_some(kept.figures)
+}
+
+fn read_json<T: DeserializeOwned>(file: &Path) -> Option<T> {
+    serde_json::from_slice(&fs::read(file).ok()?).ok()
+}
+
+fn write_json(file: &Path, stamp: &str, figures: &impl Serialize) -> Result<(), Box<dyn std::error::Error>> {
+    let kept = Stamped { stamp: stamp.to_owned(), figures };
+    in_place(file, |new| Ok(serde_json::to_writer(BufWriter::new(new), &kept)?))
+}
+
+fn read_sample(file: &Path, stamp: &str) -> Option<TableSample> {
+    let reader = FileReader::try_new(BufReader::new(File::open(file).ok()?), None).ok()?;
+    let schema = reader.schema();
+    if schema.metadata().get(STAMP)? != stamp {
+        return None;
+    }
+    let number = |key| -> Option<f64> { schema.metadata().get(key)?.parse().ok() };
+    let (table_rows, table_bytes) = (number(ROWS)?, number(BYTES)?);
+    let batches: Vec<RecordBatch> = reader.collect::<Result<_, _>>().ok()?;
+    let rows = concat_batches(&schema, &batches).ok()?;
+    let numbers = |name| -> Option<Vec<u32>> {
+        Some(rows.column_by_name(name)?.as_primitive_opt::<UInt32Type>()?.values().to_vec())
+    };
+    let (pieces, blocks) = (numbers(PIECE)?, numbers(BLOCK)?);
+    let own: Vec<usize> = (0..rows.num_columns().checked_sub(2)?).collect();
+    let rows = rows.project(&own).ok()?;
+    let schema = Schema::new(rows.schema().fields().clone());
+    let rows = rows.with_schema(Arc::new(schema)).ok()?;
+    Some(TableSample::new(rows, pieces, blocks, table_rows, table_bytes))
+}
+
+fn write_sample(file: &Path, stamp: &str, sample: &TableSample) -> Result<(), Box<dyn std::error::Error>> {
+    let number = |name| Field::new(name, DataType::UInt32, false);
+    let own = sample.rows.schema();
+    let fields = own.fields().iter().map(|field| field.as_ref().clone()).chain([number(PIECE), number(BLOCK)]);
+    let metadata = [
+        (STAMP, stamp.to_owned()),
+        (ROWS, sample.table_rows.to_string()),
+        (BYTES, (sample.table_rows * sample.row_bytes).to_string()),
+    ];
+    let metadata = metadata.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+    let schema = Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), metadata));
+    let numbers = |values: &[u32]| -> ArrayRef { Arc::new(UInt32Array::from(values.to_vec())) };
+    let columns = sample.rows.columns().iter().cloned().chain([numbers(&sample.pieces), numbers(&sample.blocks)]);
+    let rows = RecordBatch::try_new(Arc::clone(&schema), columns.collect())?;
+
+    in_place(file, |new| {
+        let mut writer = FileWriter::try_new(BufWriter::new(new), &schema)?;
+        writer.write(&rows)?;
+        Ok(writer.finish()?)
+    })
+}
+
+/// Writes a file of this process's own and puts it in place whole: other sessions read and write here.
+fn in_place(
+    file: &Path,
+    write: impl FnOnce(File) -> Result<(), Box<dyn std::error::Error>>,
+) -> Result<(), Box<dyn std::error::Error>> {
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let new = file.with_extension(format!("{}.new", std::process::id()));
+    write(File::create(&new)?)?;
+    Ok(fs::rename(&new, file)?)
+}

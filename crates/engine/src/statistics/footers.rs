@@ -1,0 +1,449 @@
+//! What the footers of Parquet objects tell: rows, the bytes of each column, and for each row group the least and the
+//! greatest value of a column.
+//!
+//! Values are taken to be spread evenly between the two, row group by row group, so that data that is sorted or
+//! clustered by a column is told from data that is not. Conditions on several columns are taken to be independent
+//! within a row group (Selinger et al., Access Path Selection, 1979, Table 1).
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Float64Type, SchemaRef};
+use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
+use parquet::arrow::parquet_to_arrow_schema;
+use parquet::basic::Encoding;
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
+use pushdown::{CompareOp, Expr, Literal};
+use serde::{Deserialize, Serialize};
+
+/// What a condition keeps of which nothing is known, by Selinger et al.: of equal values, of a range, of a pattern.
+const UNKNOWN_EQUAL: f64 = 0.1;
+const UNKNOWN_RANGE: f64 = 1.0 / 3.0;
+const UNKNOWN_PATTERN: f64 = 0.1;
+
+/// Some objects' footers, summed up.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Footers {
+    /// Rows and bytes of the objects.
+    rows: f64,
+    bytes: f64,
+    /// The rows of each row group.
+    groups: Vec<f64>,
+    /// By the columns of the table's objects; `None` of those that no footer tells of.
+    columns: Vec<Option<Column>>,
+}
+
+/// A column.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+struct Column {
+    /// Bytes in the objects.
+    stored: f64,
+    /// Bytes once decompressed.
+    plain: f64,
+    nulls: f64,
+    chunks: u64,
+    /// The number of values of each row group, summed up, and of the one that has most; `None` where it is not told.
+    distinct: Option<(f64, f64)>,
+    /// For each row group the least and the greatest value as a number; `None` where there is none.
+    ranges: Vec<Option<(f64, f64)>>,
+}
+
+impl Footers {
+    /// For a table whose objects have these columns.
+    pub(super) fn new(schema: &SchemaRef) -> Self {
+        Self { columns: vec![None; schema.fields().len()], ..Self::default() }
+    }
+
+    /// Adds the footer of an object of so many bytes. One that cannot be made sense of tells nothing of its columns.
+    pub(super) fn add(&mut self, schema: &SchemaRef, footer: &ParquetMetaData, bytes: u64) {
+        let before = self.groups.len();
+        self.bytes += bytes as f64;
+        self.groups.extend(footer.row_groups().iter().map(|group| group.num_rows().max(0) as f64));
+        self.rows = self.groups.iter().sum();
+        let descriptor = footer.file_metadata().schema_descr();
+        let Ok(arrow) = parquet_to_arrow_schema(descriptor, footer.file_metadata().key_value_metadata()) else {
+            return;
+        };
+        for (field, column) in schema.fields().iter().zip(&mut self.columns) {
+            let Some(leaf) = (0..descriptor.num_columns()).find(|leaf| {
+                let path = descriptor.column(*leaf);
+                path.path().parts().first() == Some(field.name())
+            }) else {
+                continue;
+            };
+            let column = column.get_or_insert_default();
+            column.ranges.resize(before, None);
+            for group in footer.row_groups() {
+                column.add(group.column(leaf));
+            }
+            let converter = StatisticsConverter::try_new(field.name(), &arrow, descriptor);
+            let bounds = converter.ok().and_then(|converter| {
+                let groups = footer.row_groups();
+                let (least, greatest) =
+                    (converter.row_group_mins(groups).ok()?, converter.row_group_maxes(groups).ok()?);
+                Some((numbers(&least)?, numbers(&greatest)?))
+            });
+            match bounds {
+                Some((least, greatest)) => {
+                    column.ranges.extend(least.into_iter().zip(greatest).map(|(least, greatest)| least.zip(greatest)))
+                }
+                None => column.ranges.resize(self.groups.len(), None),
+            }
+        }
+    }
+
+    /// Rows for each byte of the objects.
+    pub(super) fn row_bytes(&self) -> f64 {
+        self.bytes / self.rows.max(1.0)
+    }
+
+    /// The share of the objects' bytes that these columns have.
+    pub(super) fn stored_share(&self, columns: &[usize]) -> Option<f64> {
+        let stored: Option<f64> = columns.iter().map(|column| Some(self.column(*column)?.stored)).sum();
+        Some((stored? / self.bytes.max(1.0)).min(1.0))
+    }
+
+    /// Bytes of a value of the column, as text or as Arrow sends them.
+    pub(super) fn value_bytes(&self, column: usize, data_type: &DataType) -> Option<f64> {
+        let of_type = crate::remote_scan::estimate::column_bytes(data_type) as f64;
+        let column = self.column(column)?;
+        let text = matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+        // A dictionary hides how long texts are; others are stored with four bytes of length.
+        Some(match text && column.distinct.is_none() {
+            true => (column.plain / self.rows.max(1.0) - 4.0).max(1.0),
+            false => of_type,
+        })
+    }
+
+    pub(super) fn null_share(&self, column: usize) -> Option<f64> {
+        Some((self.column(column)?.nulls / self.rows.max(1.0)).min(1.0))
+    }
+
+    /// The least and the greatest value, as numbers.
+    pub(super) fn range(&self, column: usize) -> Option<(f64, f64)> {
+        let ranges = self.column(column)?.ranges.iter().copied().collect::<Option<Vec<_>>>()?;
+        let least = ranges.iter().map(|(least, _)| *least).fold(f64::INFINITY, f64::min);
+        let greatest = ranges.iter().map(|(_, greatest)| *greatest).fold(f64::NEG_INFINITY, f64::max);
+        (least <= greatest).then_some((least, greatest))
+    }
+
+    /// The number of values of a column: no more than whole numbers, or days, between the least and the greatest.
+    pub(super) fn distinct_of(&self, column: usize, data_type: &DataType) -> Option<f64> {
+        let counted = self.counted(column);
+        let whole = data_type.is_integer() || matches!(data_type, DataType::Date32);
+        let between = self.range(column).filter(|_| whole).map(|(least, greatest)| greatest - least + 1.0);
+        let all = Some(self.rows);
+        [counted, between, all].into_iter().flatten().min_by(f64::total_cmp)
+    }
+
+    /// The number of values by the row groups' dictionaries. Row groups that each span the whole range have the same values,
+    /// those whose ranges lie side by side have values of their own.
+    fn counted(&self, column: usize) -> Option<f64> {
+        let (sum, most) = self.column(column)?.distinct?;
+        let Some((least, greatest)) = self.range(column).filter(|(least, greatest)| greatest > least) else {
+            return Some(most);
+        };
+        let ranges = self.column(column)?.ranges.iter().flatten();
+        let overlap = ranges.map(|(from, to)| to - from).sum::<f64>() / (greatest - least);
+        Some((sum / overlap.max(f64::MIN_POSITIVE)).clamp(most, sum))
+    }
+
+    /// The share of the rows that the predicate keeps.
+    pub(super) fn kept(&self, predicate: &Expr, schema: &SchemaRef) -> f64 {
+        let rows: f64 = self.groups.iter().sum();
+        if rows <= 0.0 {
+            return 1.0;
+        }
+        let kept = self.groups.iter().enumerate().map(|(group, rows)| rows * self.kept_of(predicate, schema, group));
+        kept.sum::<f64>() / rows
+    }
+
+    /// The same of one row group.
+    fn kept_of(&self, predicate: &Expr, schema: &SchemaRef, group: usize) -> f64 {
+        let kept = |expr: &Expr| self.kept_of(expr, schema, group);
+        match predicate {
+            Expr::Literal(Literal::Boolean(true)) => 1.0,
+            Expr::Literal(Literal::Boolean(false) | Literal::Null) => 0.0,
+            // Two ends of one range are not independent: what is below one end or above the other is left out.
+            Expr::And(all) => self.conjunction(all, schema, group),
+            Expr::Or(any) => 1.0 - any.iter().map(|expr| 1.0 - kept(expr)).product::<f64>(),
+            Expr::Not(expr) => 1.0 - kept(expr),
+            Expr::IsNull(expr) => column_of(expr).and_then(|column| self.null_share(column)).unwrap_or(UNKNOWN_EQUAL),
+            Expr::Compare(op, left, right) => {
+                let (column, op, value) = match (column_of(left), number(right), column_of(right), number(left)) {
+                    (Some(column), Some(value), ..) => (column, *op, value),
+                    (_, _, Some(column), Some(value)) => (column, op.swap(), value),
+                    _ => return self.unknown(*op, left, right, schema),
+                };
+                self.compared(column, op, value, schema, group)
+            }
+            Expr::InList { expr, list, negated } => {
+                let equal = match column_of(expr) {
+                    Some(column) => self.equal(column, schema),
+                    None => UNKNOWN_EQUAL,
+                };
+                let within = (equal * list.len() as f64).min(1.0);
+                if *negated { 1.0 - within } else { within }
+            }
+            Expr::Like { negated: true, .. } => 1.0 - UNKNOWN_PATTERN,
+            Expr::Like { .. } => UNKNOWN_PATTERN,
+            _ => UNKNOWN_RANGE,
+        }
+    }
+
+    fn conjunction(&self, all: &[Expr], schema: &SchemaRef, group: usize) -> f64 {
+        let mut kept = 1.0;
+        // For each column what is below the range that is asked for, and what is above it.
+        let mut cut: Vec<(usize, f64)> = Vec::new();
+        for expr in all {
+            let share = self.kept_of(expr, schema, group);
+            let ranged = match expr {
+                Expr::Compare(op, left, right) if !matches!(op, CompareOp::Eq | CompareOp::NotEq) => {
+                    column_of(left).or(column_of(right)).filter(|column| {
+                        let known = self.column(*column).and_then(|column| column.ranges.get(group)?.as_ref());
+                        known.is_some()
+                    })
+                }
+                _ => None,
+            };
+            match ranged {
+                Some(column) => match cut.iter_mut().find(|(other, _)| *other == column) {
+                    Some((_, dropped)) => *dropped += 1.0 - share,
+                    None => cut.push((column, 1.0 - share)),
+                },
+                None => kept *= share,
+            }
+        }
+        cut.iter().map(|(_, dropped)| (1.0 - dropped).max(0.0)).product::<f64>() * kept
+    }
+
+    /// What a comparison of a column keeps of a row group.
+    fn compared(&self, column: usize, op: CompareOp, value: f64, schema: &SchemaRef, group: usize) -> f64 {
+        let range = self.column(column).and_then(|column| *column.ranges.get(group)?);
+        let Some((least, greatest)) = range else {
+            return match op {
+                CompareOp::Eq => self.equal(column, schema),
+                CompareOp::NotEq => 1.0 - self.equal(column, schema),
+                _ => UNKNOWN_RANGE,
+            };
+        };
+        let inside = (least..=greatest).contains(&value);
+        let equal = if inside { self.equal(column, schema) } else { 0.0 };
+        // Whole numbers fill their range: of 1 to 10, three tenths are below 4.
+        let step = match schema.fields().get(column).map(|field| field.data_type()) {
+            Some(data_type) if data_type.is_integer() || matches!(data_type, DataType::Date32) => 1.0,
+            _ => 0.0,
+        };
+        let width = greatest - least + step;
+        let below = if width > 0.0 { ((value - least) / width).clamp(0.0, 1.0) } else { f64::from(least < value) };
+        let up_to = if step > 0.0 {
+            ((value - least + step) / width).clamp(0.0, 1.0)
+        } else {
+            below.max(f64::from(width <= 0.0 && least <= value))
+        };
+        match op {
+            CompareOp::Eq => equal,
+            CompareOp::NotEq => 1.0 - equal,
+            CompareOp::Lt => below,
+            CompareOp::LtEq => up_to,
+            CompareOp::Gt => 1.0 - up_to,
+            CompareOp::GtEq => 1.0 - below,
+        }
+    }
+
+    /// What one value of a column keeps.
+    fn equal(&self, column: usize, schema: &SchemaRef) -> f64 {
+        let data_type = schema.fields().get(column).map(|field| field.data_type());
+        let distinct = data_type.and_then(|data_type| self.distinct_of(column, data_type));
+        distinct.map_or(UNKNOWN_EQUAL, |distinct| 1.0 / distinct.max(1.0))
+    }
+
+    /// A comparison that is none of a column with a number: a column with a text, two columns, an expression.
+    fn unknown(&self, op: CompareOp, left: &Expr, right: &Expr, schema: &SchemaRef) -> f64 {
+        let equal = match (column_of(left), column_of(right)) {
+            (Some(column), None) | (None, Some(column)) => self.equal(column, schema),
+            _ => UNKNOWN_EQUAL,
+        };
+        match op {
+            CompareOp::Eq => equal,
+            CompareOp::NotEq => 1.0 - equal,
+            _ => UNKNOWN_RANGE,
+        }
+    }
+
+    fn column(&self, column: usize) -> Option<&Column> {
+        self.columns.get(column)?.as_ref()
+    }
+}
+
+impl Column {
+    fn add(&mut self, chunk: &ColumnChunkMetaData) {
+        self.stored += chunk.compressed_size().max(0) as f64;
+        self.plain += chunk.uncompressed_size().max(0) as f64;
+        let nulls = chunk.statistics().and_then(|statistics| statistics.null_count_opt());
+        self.nulls += nulls.unwrap_or(0) as f64;
+        let before = if self.chunks == 0 { Some((0.0, 0.0)) } else { self.distinct };
+        self.chunks += 1;
+        self.distinct = before.zip(dictionary_values(chunk)).map(|((sum, most), own)| (sum + own, f64::max(most, own)));
+    }
+}
+
+/// How many values the dictionary of a column chunk has, by its size; `None` where values stand outside of one.
+fn dictionary_values(chunk: &ColumnChunkMetaData) -> Option<f64> {
+    let (dictionary, data) = (chunk.dictionary_page_offset()?, chunk.data_page_offset());
+    let plain_pages = chunk.page_encoding_stats().map(|pages| {
+        pages.iter().any(|page| {
+            let is_data =
+                matches!(page.page_type, parquet::basic::PageType::DATA_PAGE | parquet::basic::PageType::DATA_PAGE_V2);
+            is_data && !matches!(page.encoding, Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY)
+        })
+    });
+    // Without figures for pages: an encoding of values besides that of the dictionary itself.
+    let some_plain = plain_pages.unwrap_or_else(|| {
+        chunk.encodings().any(|encoding| {
+            !matches!(encoding, Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY | Encoding::RLE | Encoding::PLAIN)
+        })
+    });
+    if some_plain {
+        return None;
+    }
+    let shrunk = chunk.uncompressed_size().max(1) as f64 / chunk.compressed_size().max(1) as f64;
+    let bytes = (data - dictionary).max(0) as f64 * shrunk;
+    let width = match chunk.column_type() {
+        parquet::basic::Type::BOOLEAN => 1.0,
+        parquet::basic::Type::INT32 | parquet::basic::Type::FLOAT => 4.0,
+        parquet::basic::Type::INT64 | parquet::basic::Type::DOUBLE => 8.0,
+        parquet::basic::Type::INT96 => 12.0,
+        // Short texts, with their length: only short ones repeat.
+        parquet::basic::Type::BYTE_ARRAY => 14.0,
+        parquet::basic::Type::FIXED_LEN_BYTE_ARRAY => chunk.column_descr().type_length().max(1).into(),
+    };
+    Some((bytes / width).ceil().max(1.0))
+}
+
+/// The column behind an expression that keeps its order.
+fn column_of(expr: &Expr) -> Option<usize> {
+    match expr {
+        Expr::Column(column) => Some(*column),
+        Expr::Cast(inner, _) => column_of(inner),
+        _ => None,
+    }
+}
+
+/// A constant as a number of the scale of [`numbers`].
+fn number(expr: &Expr) -> Option<f64> {
+    match expr {
+        Expr::Literal(Literal::Int64(value)) => Some(*value as f64),
+        Expr::Literal(Literal::Float64(value)) => Some(*value),
+        Expr::Literal(Literal::Decimal(value, _, scale)) => Some(*value as f64 / 10_f64.powi(i32::from(*scale))),
+        Expr::Literal(Literal::Date(days)) => Some(f64::from(*days)),
+        Expr::Literal(Literal::Timestamp(micros, _)) => Some(*micros as f64),
+        Expr::Cast(inner, to) if to.is_numeric() => number(inner),
+        _ => None,
+    }
+}
+
+/// Bounds as numbers: days, microseconds, or what they are.
+fn numbers(bounds: &ArrayRef) -> Option<Vec<Option<f64>>> {
+    let plain = match bounds.data_type() {
+        DataType::Date32 => cast(bounds, &DataType::Int32).ok()?,
+        DataType::Timestamp(_, zone) => {
+            let micros = DataType::Timestamp(arrow::datatypes::TimeUnit::Microsecond, zone.clone());
+            cast(&cast(bounds, &micros).ok()?, &DataType::Int64).ok()?
+        }
+        other if other.is_numeric() => ArrayRef::clone(bounds),
+        _ => return None,
+    };
+    let numbers = cast(&plain, &DataType::Float64).ok()?;
+    let numbers = numbers.as_primitive_opt::<Float64Type>()?;
+    Some((0..numbers.len()).map(|row| numbers.is_valid(row).then(|| numbers.value(row))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{Date32Array, Decimal128Array, RecordBatch, StringArray};
+    use arrow::datatypes::{Field, Schema};
+    use bytes::Bytes;
+    use parquet::arrow::ArrowWriter;
+    use parquet::file::metadata::ParquetMetaDataReader;
+    use parquet::file::properties::WriterProperties;
+
+    use super::*;
+
+    /// Two row groups of 1000 rows: days 0 to 999 and 1000 to 1999, a price of 0.00 to 9.99, one of four flags, a text
+    /// that never repeats.
+    fn footers() -> (Footers, SchemaRef) {
+        let schema = Arc::new(Schema::new(vec![
+            Field::new("day", DataType::Date32, false),
+            Field::new("price", DataType::Decimal128(9, 2), false),
+            Field::new("flag", DataType::Utf8, true),
+            Field::new("note", DataType::Utf8, false),
+        ]));
+        let rows = 0..2000_i32;
+        let price = Decimal128Array::from_iter_values(rows.clone().map(|row| i128::from(row * 7919 % 1000)));
+        let flags: StringArray = rows.clone().map(|row| ["a", "b", "c"].get(row as usize % 4).copied()).collect();
+        let notes = StringArray::from_iter_values(rows.clone().map(|row| format!("note number {row:028}")));
+        let batch = RecordBatch::try_new(
+            Arc::clone(&schema),
+            vec![
+                Arc::new(Date32Array::from_iter_values(rows)),
+                Arc::new(price.with_precision_and_scale(9, 2).unwrap()),
+                Arc::new(flags),
+                Arc::new(notes),
+            ],
+        )
+        .unwrap();
+        let properties = WriterProperties::builder()
+            .set_max_row_group_row_count(Some(1000))
+            .set_column_dictionary_enabled("note".into(), false)
+            .build();
+        let mut file = Vec::new();
+        let mut writer = ArrowWriter::try_new(&mut file, Arc::clone(&schema), Some(properties)).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+        let file = Bytes::from(file);
+        let footer = ParquetMetaDataReader::new().parse_and_finish(&file).unwrap();
+        let mut footers = Footers::new(&schema);
+        footers.add(&schema, &footer, file.len() as u64);
+        (footers, schema)
+    }
+
+    fn near(got: f64, want: f64) -> bool {
+        (got - want).abs() < 0.01
+    }
+
+    #[test]
+    fn ranges_are_measured_row_group_by_row_group() {
+        let (footers, schema) = footers();
+        let day = |op, value| Expr::compare(op, Expr::Column(0), Expr::Literal(Literal::Date(value)));
+        assert!(near(footers.kept(&day(CompareOp::Lt, 1500), &schema), 0.75));
+        assert!(near(footers.kept(&day(CompareOp::GtEq, 5000), &schema), 0.0));
+        let month = day(CompareOp::GtEq, 100).and(day(CompareOp::Lt, 300));
+        assert!(near(footers.kept(&month, &schema), 0.1), "{}", footers.kept(&month, &schema));
+        let cheap = Expr::compare(CompareOp::Lt, Expr::Column(1), Expr::Literal(Literal::Decimal(250, 9, 2)));
+        assert!(near(footers.kept(&cheap, &schema), 0.25));
+        assert!(near(footers.kept(&month.and(cheap), &schema), 0.025));
+    }
+
+    #[test]
+    fn values_are_counted_by_their_dictionary() {
+        let (footers, schema) = footers();
+        let flags = footers.distinct_of(2, schema.field(2).data_type()).unwrap();
+        assert!((1.0..=4.0).contains(&flags), "{flags}, in truth three");
+        assert_eq!(footers.distinct_of(0, schema.field(0).data_type()), Some(2000.0));
+        assert_eq!(footers.distinct_of(3, schema.field(3).data_type()), Some(2000.0), "no more than rows");
+        assert!(near(footers.null_share(2).unwrap(), 0.25));
+        assert!(near(footers.kept(&Expr::IsNull(Box::new(Expr::Column(2))), &schema), 0.25));
+    }
+
+    #[test]
+    fn columns_have_their_share_of_the_bytes() {
+        let (footers, schema) = footers();
+        let all = footers.stored_share(&[0, 1, 2, 3]).unwrap();
+        let note = footers.stored_share(&[3]).unwrap();
+        assert!(all <= 1.0 && note > 0.5 && note < all, "{note} of {all}");
+        let width = footers.value_bytes(3, schema.field(3).data_type()).unwrap();
+        assert!(near(width, 40.0) || (39.0..45.0).contains(&width), "{width}");
+    }
+}

@@ -1,0 +1,250 @@
+//! Some rows of a table, and what they tell of all of its rows.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::error::ArrowError;
+use arrow::row::{OwnedRow, RowConverter, SortField};
+use pushdown::{Error, Expr, Result};
+use pushdowndb_scan::Evaluator;
+
+use super::ColumnFigures;
+use crate::error::from_datafusion;
+
+/// Counted for a condition that no row of the sample fulfils: half a row (Krichevsky and Trofimov, 1981), since a
+/// condition that somebody wrote is more likely rare than impossible.
+const UNSEEN: f64 = 0.5;
+
+/// Some rows of a table. They come in runs of neighbours, because a request brings many rows; what neighbours have in
+/// common must not be taken for a property of the table, so each row knows its run.
+#[derive(Clone, Debug)]
+pub(crate) struct TableSample {
+    /// All columns of the objects.
+    pub(crate) rows: RecordBatch,
+    /// For each row the run of neighbours that it is part of, ascending.
+    pub(crate) pieces: Vec<u32>,
+    /// For each row the block of bytes that it begins in, ascending.
+    pub(crate) blocks: Vec<u32>,
+    /// Bytes of the objects for each of their rows.
+    pub(crate) row_bytes: f64,
+    /// How many rows the table has, probably.
+    pub(crate) table_rows: f64,
+    /// Of its columns, computed when first asked for.
+    columns: OnceLock<Vec<Option<ColumnFigures>>>,
+}
+
+/// The shares that a condition keeps.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Kept {
+    /// Of the rows.
+    pub(crate) rows: f64,
+    /// Of the blocks: those that hold a row that is kept.
+    pub(crate) blocks: f64,
+}
+
+impl TableSample {
+    /// Rows with the pieces and the blocks they came from, of a table of so many rows in so many bytes.
+    pub(crate) fn new(
+        rows: RecordBatch,
+        pieces: Vec<u32>,
+        blocks: Vec<u32>,
+        table_rows: f64,
+        table_bytes: f64,
+    ) -> Self {
+        let row_bytes = table_bytes / table_rows.max(1.0);
+        Self { rows, pieces, blocks, row_bytes, table_rows, columns: OnceLock::new() }
+    }
+
+    /// How many rows the sample has.
+    pub(crate) fn len(&self) -> usize {
+        self.rows.num_rows()
+    }
+
+    /// The share of the table that the sample is.
+    pub(crate) fn share(&self) -> f64 {
+        (self.len() as f64 / self.table_rows.max(1.0)).min(1.0)
+    }
+
+    /// What `predicate` keeps; `None` where the sample is empty or the predicate fails on a row of it.
+    pub(crate) fn kept(&self, predicate: &Expr) -> Option<Kept> {
+        if self.len() == 0 {
+            return None;
+        }
+        let matches = Evaluator::predicate(predicate, self.rows.schema_ref()).ok()?.matches(&self.rows).ok()?;
+        let hits = matches.true_count();
+        if hits == 0 && self.share() < 1.0 {
+            return Some(self.unseen(predicate));
+        }
+        let passing = self.blocks.iter().zip(matches.iter()).filter(|(_, matches)| *matches == Some(true));
+        let blocks = distinct_of_sorted(passing.map(|(block, _)| *block));
+        let all_blocks = distinct_of_sorted(self.blocks.iter().copied());
+        Some(Kept { rows: hits as f64 / self.len() as f64, blocks: blocks as f64 / all_blocks.max(1) as f64 })
+    }
+
+    /// What a predicate keeps that no row of the sample fulfils: no more than the rarest of its conjuncts, each smoothed, and
+    /// no more than if they were independent.
+    fn unseen(&self, predicate: &Expr) -> Kept {
+        let least = UNSEEN / (self.len() as f64 + 1.0);
+        let share = |conjunct: &Expr| {
+            let matches = Evaluator::predicate(conjunct, self.rows.schema_ref()).ok()?.matches(&self.rows).ok()?;
+            Some((matches.true_count() as f64 + UNSEEN) / (self.len() as f64 + 1.0))
+        };
+        let conjuncts = predicate.clone().into_conjuncts();
+        let independent: f64 = conjuncts.iter().map(|conjunct| share(conjunct).unwrap_or(1.0)).product();
+        let rows = independent.min(least);
+        let per_block = self.len() as f64 / distinct_of_sorted(self.blocks.iter().copied()).max(1) as f64;
+        Kept { rows, blocks: (rows * per_block).min(1.0) }
+    }
+
+    /// How many distinct values these expressions have together among the table's rows that fulfil `predicate`;
+    /// NULL is a value. `None` where the sample has no such row, or an expression fails on one.
+    ///
+    /// The estimator of Haas and Stokes (1998; PostgreSQL's ANALYZE uses it on rows): D = d / (1 - (1 - q) f1 / n), for d
+    /// values seen in a sample of the share q, f1 of them once. Here a value is seen once per piece, however many
+    /// neighbours share it: n counts pairs of a value and a piece, f1 the values of a single piece. So a column that the
+    /// table is sorted by is seen to have new values in every piece.
+    pub(crate) fn distinct(&self, exprs: &[Expr], predicate: Option<&Expr>) -> Option<f64> {
+        let counts = self.values(exprs, predicate).ok()??;
+        let seen = counts.len() as f64;
+        if seen == 0.0 {
+            return None;
+        }
+        let pairs: f64 = counts.values().map(|count| f64::from(count.pieces)).sum();
+        let single = counts.values().filter(|count| count.pieces == 1).count() as f64;
+        let kept = counts.values().map(|count| f64::from(count.rows)).sum::<f64>() / self.len() as f64;
+        let share = self.share();
+        let distinct = seen / (1.0 - (1.0 - share) * single / pairs);
+        Some(distinct.clamp(seen, (self.table_rows * kept).max(seen)))
+    }
+
+    /// The shares of the rows that fulfil `predicate` which single values of `exprs` have, falling: those of at least `share`
+    /// that were seen in more than one piece.
+    pub(crate) fn frequent(&self, exprs: &[Expr], predicate: Option<&Expr>, share: f64) -> Vec<f64> {
+        let Ok(Some(counts)) = self.values(exprs, predicate) else { return vec![] };
+        let rows: f64 = counts.values().map(|count| f64::from(count.rows)).sum();
+        let spread = counts.values().filter(|count| count.pieces > 1);
+        let mut shares: Vec<f64> = spread.map(|count| f64::from(count.rows) / rows).filter(|s| *s >= share).collect();
+        shares.sort_unstable_by(|a, b| b.total_cmp(a));
+        shares
+    }
+
+    fn values(&self, exprs: &[Expr], predicate: Option<&Expr>) -> Result<Option<HashMap<OwnedRow, Seen>>> {
+        let schema = self.rows.schema_ref();
+        let columns = exprs.iter().map(|expr| Evaluator::expr(expr, schema)?.evaluate(&self.rows));
+        let columns: Vec<ArrayRef> = columns.collect::<Result<_>>()?;
+        if columns.is_empty() {
+            return Ok(None);
+        }
+        let matches = predicate.map(|p| Evaluator::predicate(p, schema)?.matches(&self.rows)).transpose()?;
+        let fields = columns.iter().map(|column| SortField::new(column.data_type().clone())).collect();
+        let converter = RowConverter::new(fields).map_err(failed)?;
+        let rows = converter.convert_columns(&columns).map_err(failed)?;
+        let mut counts: HashMap<OwnedRow, Seen> = HashMap::new();
+        for (index, (row, piece)) in rows.iter().zip(&self.pieces).enumerate() {
+            if matches.as_ref().is_some_and(|matches| !matches.is_valid(index) || !matches.value(index)) {
+                continue;
+            }
+            let seen = counts.entry(row.owned()).or_default();
+            seen.rows += 1;
+            if seen.last != Some(*piece) {
+                seen.last = Some(*piece);
+                seen.pieces += 1;
+            }
+        }
+        Ok(Some(counts))
+    }
+
+    /// Figures of a column.
+    pub(crate) fn column(&self, column: usize) -> Option<&ColumnFigures> {
+        let all =
+            self.columns.get_or_init(|| (0..self.rows.num_columns()).map(|c| ColumnFigures::of(self, c)).collect());
+        all.get(column)?.as_ref()
+    }
+}
+
+fn failed(error: ArrowError) -> Error {
+    from_datafusion(error.into())
+}
+
+/// How often a value was seen.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    rows: u32,
+    pieces: u32,
+    last: Option<u32>,
+}
+
+fn distinct_of_sorted(values: impl Iterator<Item = u32>) -> usize {
+    let (mut count, mut last) = (0, None);
+    for value in values {
+        if last != Some(value) {
+            (count, last) = (count + 1, Some(value));
+        }
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::Int64Array;
+    use arrow::datatypes::{DataType, Field, Schema};
+    use pushdown::{CompareOp, Literal};
+
+    use super::*;
+
+    /// A hundredth of a table of a million rows, in ten pieces of a thousand: a key it is sorted by, four rows each, a flag of
+    /// three values, and scattered numbers below 5,000.
+    fn sample() -> TableSample {
+        let row = |i: i64| (i / 1000 * 100_000 + i % 1000, i);
+        let sorted: Int64Array = (0..10_000).map(|i| Some(row(i).0 / 4)).collect();
+        let flags: Int64Array = (0..10_000).map(|i| (i % 4 > 0).then_some(i % 4)).collect();
+        let scattered: Int64Array = (0..10_000_i64).map(|i| Some(i.wrapping_mul(2_654_435_761) % 5_000)).collect();
+        let schema = Schema::new(vec![
+            Field::new("sorted", DataType::Int64, false),
+            Field::new("flag", DataType::Int64, true),
+            Field::new("scattered", DataType::Int64, false),
+        ]);
+        let rows = RecordBatch::try_new(Arc::new(schema), vec![Arc::new(sorted), Arc::new(flags), Arc::new(scattered)])
+            .unwrap();
+        let pieces = (0..10_000).map(|i| i / 1000).collect();
+        let blocks = (0..10_000).map(|i| i / 100).collect();
+        TableSample::new(rows, pieces, blocks, 1e6, 1e8)
+    }
+
+    fn compare(column: usize, op: CompareOp, to: i64) -> Expr {
+        Expr::Compare(op, Box::new(Expr::Column(column)), Box::new(Expr::Literal(Literal::Int64(to))))
+    }
+
+    #[test]
+    fn distinct_values_are_those_of_the_table() {
+        let sample = sample();
+        let sorted = sample.distinct(&[Expr::Column(0)], None).unwrap();
+        assert!((200_000.0..300_000.0).contains(&sorted), "{sorted}, in truth 250,000");
+        assert_eq!(sample.distinct(&[Expr::Column(1)], None), Some(4.0), "NULL is one");
+        let scattered = sample.distinct(&[Expr::Column(2)], None).unwrap();
+        assert!((4_500.0..6_000.0).contains(&scattered), "{scattered}, in truth 5,000");
+        let one = sample.distinct(&[Expr::Column(1)], Some(&compare(1, CompareOp::Eq, 2))).unwrap();
+        assert!((one - 1.0).abs() < 1e-9, "{one}");
+    }
+
+    #[test]
+    fn a_predicate_is_measured_by_rows_and_by_blocks() {
+        let sample = sample();
+        let flagged = sample.kept(&compare(1, CompareOp::Eq, 2)).unwrap();
+        assert_eq!(flagged, Kept { rows: 0.25, blocks: 1.0 });
+        let first = sample.kept(&compare(0, CompareOp::Lt, 100_000 / 4)).unwrap();
+        assert_eq!(first, Kept { rows: 0.1, blocks: 0.1 }, "the rows of one piece");
+        let none = sample.kept(&compare(2, CompareOp::Gt, 9_999)).unwrap();
+        assert!(none.rows > 0.0 && none.rows < 1e-4, "{none:?}: not seen, but perhaps there");
+    }
+
+    #[test]
+    fn frequent_values_come_first() {
+        let shares = sample().frequent(&[Expr::Column(1)], None, 0.1);
+        assert_eq!(shares, [0.25; 4]);
+        assert!(sample().frequent(&[Expr::Column(0)], None, 0.0).is_empty(), "seen in one piece only");
+    }
+}

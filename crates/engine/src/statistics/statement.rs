@@ -1,0 +1,216 @@
+//! `ANALYZE TABLE t`: all rows of a table are read once, and counted.
+//!
+//! ```sql
+//! ANALYZE [TABLE] table [WITH (beside = true)]
+//! ```
+//!
+//! It is read here, before DataFusion's planner, which does not know it. What was counted is kept with the session's
+//! cache for as long as the table's objects stay as they are; with `beside` it is also written to the table's own
+//! `_pushdowndb/` folder, for every other session.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Int64Type};
+use datafusion::common::{Column, TableReference};
+use datafusion::functions_aggregate::expr_fn::{approx_distinct, count, max, min};
+use datafusion::logical_expr::{Expr, cast as cast_to, lit};
+use datafusion::prelude::SessionContext;
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use pushdown::{Error, Result};
+use pushdowndb_scan::sql_type;
+
+use super::totals::{ColumnTotals, Totals};
+use crate::error::from_datafusion;
+use crate::provider::ObjectTable;
+use crate::query::QueryContext;
+
+/// A statement that counts.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct AnalyzeTable {
+    table: TableReference,
+    /// Whether the result is also written beside the data.
+    beside: bool,
+}
+
+/// Reads a statement, if it is ANALYZE.
+pub(crate) fn parse(sql: &str) -> Result<Option<AnalyzeTable>> {
+    if !sql.as_bytes().windows(7).any(|word| word.eq_ignore_ascii_case(b"ANALYZE")) {
+        return Ok(None);
+    }
+    // What cannot be cut into tokens is for DataFusion to refuse.
+    let Ok(tokens) = Tokenizer::new(&GenericDialect {}, sql).tokenize() else { return Ok(None) };
+    let blank = |token: &Token| matches!(token, Token::Whitespace(_) | Token::SemiColon | Token::EOF);
+    let mut tokens = tokens.into_iter().filter(|token| !blank(token)).peekable();
+    let is = |token: &Token, word: &str| matches!(token, Token::Word(found) if found.quote_style.is_none() && found.value.eq_ignore_ascii_case(word));
+    if !tokens.next().is_some_and(|token| is(&token, "ANALYZE")) {
+        return Ok(None);
+    }
+    tokens.next_if(|token| is(token, "TABLE"));
+    let mut name = String::new();
+    while let Some(token) = tokens.next_if(|token| !is(token, "WITH")) {
+        match token {
+            Token::SingleQuotedString(address) => name.push_str(&format!("\"{address}\"")),
+            Token::Word(_) | Token::Period => name.push_str(&token.to_string()),
+            other => return Err(expected("the name of a table", &other.to_string())),
+        }
+    }
+    if name.is_empty() {
+        return Err(expected("the name of a table", "the end"));
+    }
+    let rest: Vec<Token> = tokens.collect();
+    let beside = match rest.as_slice() {
+        [] => false,
+        [_, Token::LParen, option, Token::Eq, value, Token::RParen] if is(option, "BESIDE") && is(value, "TRUE") => {
+            true
+        }
+        [_, other @ ..] => {
+            let shown: String = other.iter().map(ToString::to_string).collect();
+            return Err(expected("(beside = true)", &format!("{shown} after WITH")));
+        }
+    };
+    Ok(Some(AnalyzeTable { table: TableReference::parse_str(&name), beside }))
+}
+
+fn expected(what: &str, found: &str) -> Error {
+    Error::invalid(format!(
+        "expected {what}, found {found}; write ANALYZE [TABLE] table [WITH (beside = true)], or EXPLAIN ANALYZE query"
+    ))
+}
+
+impl AnalyzeTable {
+    /// Counts, keeps what was counted, and tells it: a row for each column.
+    pub(crate) async fn run(&self, query: &Arc<QueryContext>, context: &SessionContext) -> Result<RecordBatch> {
+        let provider = context.table_provider(self.table.clone()).await.map_err(from_datafusion)?;
+        let Some(table) = provider.downcast_ref::<ObjectTable>() else {
+            return Err(Error::unsupported(format!(
+                "{} is no table over objects, so nothing is kept of it",
+                self.table
+            )));
+        };
+        let fields = table.definition().file_schema.fields();
+        let mut wanted = vec![count(lit(1_i64)).alias("rows")];
+        for (place, field) in fields.iter().enumerate() {
+            let column = || Expr::Column(Column::new_unqualified(field.name()));
+            let countable = match field.data_type() {
+                DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8 => column(),
+                other if other.is_integer() => column(),
+                _ => cast_to(column(), DataType::Utf8),
+            };
+            wanted.push(count(column()).alias(format!("n{place}")));
+            wanted.push(approx_distinct(countable).alias(format!("d{place}")));
+            if is_ordered(field.data_type()) {
+                wanted.push(cast_to(min(column()), DataType::Utf8).alias(format!("l{place}")));
+                wanted.push(cast_to(max(column()), DataType::Utf8).alias(format!("g{place}")));
+            }
+        }
+        let plain: Vec<Expr> = wanted.iter().map(|expr| unaliased_aggregate(expr)).collect();
+        let frame = context.read_table(provider.clone()).map_err(from_datafusion)?;
+        let frame = frame.aggregate(vec![], plain.clone()).map_err(from_datafusion)?;
+        let shown = wanted.iter().zip(&plain).map(|(named, aggregate)| {
+            let value = Expr::Column(Column::new_unqualified(aggregate.schema_name().to_string()));
+            match named {
+                Expr::Alias(alias) if matches!(alias.expr.as_ref(), Expr::Cast(_)) => {
+                    cast_to(value, DataType::Utf8).alias(alias.name.clone())
+                }
+                Expr::Alias(alias) => value.alias(alias.name.clone()),
+                _ => value,
+            }
+        });
+        let rows = frame.select(shown.collect::<Vec<_>>()).map_err(from_datafusion)?;
+        let counted = rows.collect().await.map_err(from_datafusion)?;
+        let Some(counted) = counted.first().filter(|batch| batch.num_rows() == 1) else {
+            return Err(Error::internal("a count without a row"));
+        };
+        let number = |name: &str| -> Result<i64> {
+            let column = counted.column_by_name(name).ok_or_else(|| Error::internal("a count that is missing"))?;
+            let column = cast(column, &DataType::Int64).map_err(|e| from_datafusion(e.into()))?;
+            Ok(column.as_primitive_opt::<Int64Type>().map_or(0, |column| column.values().first().copied().unwrap_or(0)))
+        };
+        let text = |name: &str| -> Option<String> {
+            let column = cast(counted.column_by_name(name)?, &DataType::Utf8).ok()?;
+            let column = column.as_string_opt::<i32>()?;
+            column.is_valid(0).then(|| column.value(0).to_owned())
+        };
+        let rows = number("rows")?;
+        let (mut names, mut types, mut nulls, mut distinct) = (vec![], vec![], vec![], vec![]);
+        let (mut least, mut greatest) = (vec![], vec![]);
+        for (place, field) in fields.iter().enumerate() {
+            names.push(field.name().clone());
+            types.push(sql_type(field.data_type()).to_string());
+            nulls.push(rows - number(&format!("n{place}"))?);
+            distinct.push(number(&format!("d{place}"))?);
+            least.push(text(&format!("l{place}")));
+            greatest.push(text(&format!("g{place}")));
+        }
+        let columns = nulls.iter().zip(&distinct);
+        let columns =
+            columns.map(|(nulls, distinct)| ColumnTotals { nulls: *nulls as f64, distinct: *distinct as f64 });
+        let totals = Totals { rows: rows as f64, bytes: 0.0, columns: columns.collect() };
+        table.keep_totals(query, totals, self.beside).await?;
+        let told: [(&str, ArrayRef, bool); 7] = [
+            ("column", Arc::new(StringArray::from(names)), false),
+            ("type", Arc::new(StringArray::from(types)), false),
+            ("rows", Arc::new(Int64Array::from(vec![rows; nulls.len()])), false),
+            ("nulls", Arc::new(Int64Array::from(nulls)), false),
+            ("distinct", Arc::new(Int64Array::from(distinct)), false),
+            ("least", Arc::new(StringArray::from(least)), true),
+            ("greatest", Arc::new(StringArray::from(greatest)), true),
+        ];
+        RecordBatch::try_from_iter_with_nullable(told)
+            .map_err(|e| Error::internal("columns of different lengths").with_source(e))
+    }
+}
+
+/// The aggregate below an alias and a cast.
+fn unaliased_aggregate(expr: &Expr) -> Expr {
+    match expr {
+        Expr::Alias(alias) => unaliased_aggregate(&alias.expr),
+        Expr::Cast(cast) => cast.expr.as_ref().clone(),
+        other => other.clone(),
+    }
+}
+
+fn is_ordered(data_type: &DataType) -> bool {
+    matches!(
+        data_type,
+        DataType::Utf8
+            | DataType::Utf8View
+            | DataType::LargeUtf8
+            | DataType::Date32
+            | DataType::Timestamp(..)
+            | DataType::Decimal128(..)
+            | DataType::Float32
+            | DataType::Float64
+    ) || data_type.is_integer()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_that_count_are_read() {
+        let analyze = |table: &str, beside| Some(AnalyzeTable { table: TableReference::parse_str(table), beside });
+        assert_eq!(parse("ANALYZE TABLE t;").unwrap(), analyze("t", false));
+        assert_eq!(parse("analyze s.\"T\"").unwrap(), analyze("s.\"T\"", false));
+        assert_eq!(parse("ANALYZE TABLE t WITH (beside = true)").unwrap(), analyze("t", true));
+        assert_eq!(parse("ANALYZE 's3://b/t/'").unwrap(), analyze("\"s3://b/t/\"", false));
+        assert_eq!(parse("EXPLAIN ANALYZE SELECT 1").unwrap(), None);
+        assert_eq!(parse("SELECT 'analyze'").unwrap(), None);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (sql, part) in [
+            ("ANALYZE", "found the end"),
+            ("ANALYZE TABLE t (a)", "found ("),
+            ("ANALYZE TABLE t WITH (somewhere = 'x')", "expected (beside = true)"),
+        ] {
+            let error = parse(sql).unwrap_err().to_string();
+            assert!(error.contains(part), "{sql}: {error}");
+        }
+    }
+}

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -186,7 +186,7 @@ impl Run {
         drop(stdin);
         let output = child.wait_with_output()?;
         if !output.status.success() {
-            bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
+            bail!("{}", why_failed(&output));
         }
         written?;
         serde_json::from_slice(&output.stdout).context("what the contestant said")
@@ -272,9 +272,14 @@ fn command(statement: &str, file: &Path, cores: usize) -> Result<Measured> {
     let output = child.output()?;
     let (cpu_s, wall_s) = (process::cpu_of_ended()? - cpu, wall.elapsed().as_secs_f64());
     if !output.status.success() {
-        bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
+        bail!("{}", why_failed(&output));
     }
     Ok(Measured { cpu_s, wall_s, peak_bytes: None, answer: Answer::of_csv(&output.stdout)? })
+}
+
+/// How a process ended that failed, and what it said. One that was killed says nothing.
+fn why_failed(output: &Output) -> String {
+    format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim())
 }
 
 /// A picture of the figures; a record is as good without it.

@@ -1,7 +1,7 @@
 //! Some rows of a table, and what they tell of all of its rows.
 
-use std::collections::HashMap;
-use std::sync::OnceLock;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::error::ArrowError;
@@ -31,7 +31,42 @@ pub(crate) struct TableSample {
     /// How many rows the table has, probably.
     pub(crate) table_rows: f64,
     /// Of its columns, computed when first asked for.
-    columns: OnceLock<Vec<Option<ColumnFigures>>>,
+    columns: Vec<OnceLock<Option<ColumnFigures>>>,
+    /// What was measured on it: planning asks for the same again and again.
+    kept: Memo<Expr, Option<Kept>>,
+    groups: Memo<(Vec<Expr>, Option<Expr>), Option<f64>>,
+}
+
+/// How many answers are kept of each question.
+const REMEMBERED: usize = 64;
+
+/// The last answers to a question about the sample.
+#[derive(Clone, Debug)]
+struct Memo<Q, A>(Arc<Mutex<VecDeque<(Q, A)>>>);
+
+impl<Q, A> Default for Memo<Q, A> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<Q: PartialEq, A: Clone> Memo<Q, A> {
+    fn get_or(&self, question: Q, answer: impl FnOnce(&Q) -> A) -> A {
+        let known = self.lock().iter().find(|(known, _)| *known == question).map(|(_, answer)| answer.clone());
+        known.unwrap_or_else(|| {
+            let answer = answer(&question);
+            let mut all = self.lock();
+            if all.len() >= REMEMBERED {
+                all.pop_front();
+            }
+            all.push_back((question, answer.clone()));
+            answer
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<(Q, A)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The shares that a condition keeps.
@@ -53,7 +88,9 @@ impl TableSample {
         table_bytes: f64,
     ) -> Self {
         let row_bytes = table_bytes / table_rows.max(1.0);
-        Self { rows, pieces, blocks, row_bytes, table_rows, columns: OnceLock::new() }
+        let columns = (0..rows.num_columns()).map(|_| OnceLock::new()).collect();
+        let (kept, groups) = (Memo::default(), Memo::default());
+        Self { rows, pieces, blocks, row_bytes, table_rows, columns, kept, groups }
     }
 
     /// How many rows the sample has.
@@ -68,6 +105,14 @@ impl TableSample {
 
     /// What `predicate` keeps; `None` where the sample is empty or the predicate fails on a row of it.
     pub(crate) fn kept(&self, predicate: &Expr) -> Option<Kept> {
+        // Keys of a join are those of one query, and large.
+        match has_bloom(predicate) {
+            true => self.measured(predicate),
+            false => self.kept.get_or(predicate.clone(), |predicate| self.measured(predicate)),
+        }
+    }
+
+    fn measured(&self, predicate: &Expr) -> Option<Kept> {
         if self.len() == 0 {
             return None;
         }
@@ -105,6 +150,11 @@ impl TableSample {
     /// neighbours share it: n counts pairs of a value and a piece, f1 the values of a single piece. So a column that the
     /// table is sorted by is seen to have new values in every piece.
     pub(crate) fn distinct(&self, exprs: &[Expr], predicate: Option<&Expr>) -> Option<f64> {
+        let question = (exprs.to_vec(), predicate.cloned());
+        self.groups.get_or(question, |(exprs, predicate)| self.counted(exprs, predicate.as_ref()))
+    }
+
+    fn counted(&self, exprs: &[Expr], predicate: Option<&Expr>) -> Option<f64> {
         let counts = self.values(exprs, predicate).ok()??;
         let seen = counts.len() as f64;
         if seen == 0.0 {
@@ -157,10 +207,12 @@ impl TableSample {
 
     /// Figures of a column.
     pub(crate) fn column(&self, column: usize) -> Option<&ColumnFigures> {
-        let all =
-            self.columns.get_or_init(|| (0..self.rows.num_columns()).map(|c| ColumnFigures::of(self, c)).collect());
-        all.get(column)?.as_ref()
+        self.columns.get(column)?.get_or_init(|| ColumnFigures::of(self, column)).as_ref()
     }
+}
+
+fn has_bloom(expr: &Expr) -> bool {
+    matches!(expr, Expr::Bloom { .. }) || expr.children().into_iter().any(has_bloom)
 }
 
 fn failed(error: ArrowError) -> Error {

@@ -1,13 +1,22 @@
-//! Buffers that the blocks of a stream are read into.
+//! Buffers that blocks are read and pages are decompressed into.
 //!
-//! Fresh memory for every block would have to be zeroed and mapped, and is in no cache. A stream holds few blocks at a
-//! time, so it reads into the same few buffers again and again.
+//! Fresh memory for every block would have to be zeroed and mapped, and is in no cache. A scan holds few blocks at a
+//! time, so it fills the same few buffers again and again.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
-/// The buffers of one stream.
+/// New buffers are of a multiple of this size, so that the next block, a little larger, fits as well.
+const STEP_BYTES: usize = 64 * 1024;
+
+/// A block does not take a buffer that is so many times as large.
+const WASTE: usize = 4;
+
+/// Larger buffers are not kept.
+const KEPT_BYTES: usize = 16 * 1024 * 1024;
+
+/// The buffers of one scan.
 #[derive(Debug)]
 pub struct BlockBuffers {
     block_bytes: usize,
@@ -16,16 +25,28 @@ pub struct BlockBuffers {
 }
 
 impl BlockBuffers {
-    /// For blocks of at most `block_bytes`; up to `most` buffers are kept while no block is in them.
+    /// For blocks of usually at most `block_bytes`; up to `most` buffers are kept while no block is in them.
     pub fn new(block_bytes: usize, most: usize) -> Arc<Self> {
         Arc::new(Self { block_bytes, most, free: Mutex::default() })
     }
 
-    /// Room for a block of `length` bytes, at most [`Self::new`]'s; what is in it is left from others.
+    /// Room for a block of `length` bytes; what is in it is left from others.
     pub fn room(self: &Arc<Self>, length: usize) -> BlockRoom {
-        let free = self.lock().pop();
-        let bytes = free.unwrap_or_else(|| vec![0; self.block_bytes]);
-        BlockRoom { length: length.min(bytes.len()), bytes, buffers: Arc::clone(self) }
+        let bytes = self.smallest(length).unwrap_or_else(|| {
+            let usual = if length > self.block_bytes { length.next_multiple_of(STEP_BYTES) } else { self.block_bytes };
+            vec![0; usual]
+        });
+        BlockRoom { length, bytes, buffers: Arc::clone(self) }
+    }
+
+    /// The smallest free buffer that is large enough, unless it is far too large.
+    fn smallest(&self, length: usize) -> Option<Vec<u8>> {
+        let mut free = self.lock();
+        let usual = length.max(STEP_BYTES).max(self.block_bytes);
+        let fits = |bytes: &Vec<u8>| bytes.len() >= length && bytes.len() / WASTE <= usual;
+        let fit = free.iter().enumerate().filter(|(_, bytes)| fits(bytes));
+        let (place, _) = fit.min_by_key(|(_, bytes)| bytes.len())?;
+        Some(free.swap_remove(place))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Vec<u8>>> {
@@ -64,7 +85,7 @@ impl Drop for BlockRoom {
     fn drop(&mut self) {
         let mut free = self.buffers.lock();
         // Whoever held many blocks at once does not leave all of their memory here.
-        if free.len() < self.buffers.most {
+        if free.len() < self.buffers.most && self.bytes.len() <= KEPT_BYTES {
             free.push(std::mem::take(&mut self.bytes));
         }
     }
@@ -89,6 +110,6 @@ mod tests {
         assert_eq!((third.as_ptr(), third.as_ref()), (place, &b"012"[..]));
         drop((second, third));
         assert_eq!(buffers.lock().len(), 1);
-        assert_eq!(buffers.room(100).as_ref().len(), 8);
+        assert_eq!(buffers.room(100).as_ref().len(), 100, "a longer block than usual");
     }
 }

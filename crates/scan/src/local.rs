@@ -29,12 +29,17 @@ const READ_AHEAD: usize = 3;
 /// Separate ranges read at the same time.
 const CONCURRENT_RANGES: usize = 4;
 
+/// Buffers kept for the next ranges.
+const RANGE_BUFFERS: usize = 2 * CONCURRENT_RANGES;
+
 /// A file on a local disk. The file is opened once: replacing it by another does not disturb the scan.
 #[derive(Clone, Debug)]
 pub struct LocalFile {
     location: Arc<str>,
     file: Arc<File>,
     size: u64,
+    /// What ranges are read into.
+    ranges: Arc<BlockBuffers>,
 }
 
 impl LocalFile {
@@ -46,14 +51,18 @@ impl LocalFile {
         if metadata.is_dir() {
             return Err(Error::invalid(format!("{location}: is a folder, not a file")));
         }
-        Ok(Self { location, file: Arc::new(file), size: metadata.len() })
+        Ok(Self::new(location, file, metadata.len()))
     }
 
     /// Of an open file, whose size is looked up.
     pub fn from_file(file: File, location: impl Into<Arc<str>>) -> Result<Self> {
         let location = location.into();
         let size = file.metadata().map_err(|error| io_error(&location, error))?.len();
-        Ok(Self { location, file: Arc::new(file), size })
+        Ok(Self::new(location, file, size))
+    }
+
+    fn new(location: Arc<str>, file: File, size: u64) -> Self {
+        Self { location, file: Arc::new(file), size, ranges: BlockBuffers::new(0, RANGE_BUFFERS) }
     }
 
     /// Reads one block into a buffer of `buffers`.
@@ -72,19 +81,6 @@ impl LocalFile {
             Ok(room.freeze())
         });
         async move { task.await.map_err(|error| Error::internal(format!("reading a file: {error}")))? }
-    }
-
-    fn read(&self, range: Range<u64>) -> impl Future<Output = Result<Bytes>> + Send + use<> {
-        let file = self.clone();
-        // The read starts now, not when the future is first polled.
-        let task = spawn_blocking(move || file.read_blocking(range));
-        async move { task.await.map_err(|error| Error::internal(format!("reading a file: {error}")))? }
-    }
-
-    fn read_blocking(&self, range: Range<u64>) -> Result<Bytes> {
-        let mut bytes = vec![0; self.length(&range)?];
-        self.file.read_exact_at(&mut bytes, range.start).map_err(|error| io_error(&self.location, error))?;
-        Ok(bytes.into())
     }
 
     fn length(&self, range: &Range<u64>) -> Result<usize> {
@@ -129,7 +125,8 @@ impl ObjectReader for LocalFile {
 
     fn read_ranges(&self, ranges: Vec<Range<u64>>) -> BoxFuture<'static, Result<Vec<Bytes>>> {
         let file = self.clone();
-        stream::iter(ranges).map(move |range| file.read(range)).buffered(CONCURRENT_RANGES).try_collect().boxed()
+        let read = move |range| file.read_block(range, &file.ranges);
+        stream::iter(ranges).map(read).buffered(CONCURRENT_RANGES).try_collect().boxed()
     }
 }
 

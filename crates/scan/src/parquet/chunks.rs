@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 
 use super::pages::{ChunkBytes, PagePlace, Pages, chunk_range};
 use super::selection::Rows;
-use crate::{ObjectReader, ScanCounters};
+use crate::{BlockBuffers, ObjectReader, ScanCounters};
 
 /// Ranges with a gap of at most this between them are read as one.
 const GAP_BYTES: u64 = 64 * 1024;
@@ -33,6 +33,8 @@ pub(super) struct Chunks {
     pub(super) counters: Arc<ScanCounters>,
     /// The largest page that is read, in bytes.
     pub(super) page_bytes: u64,
+    /// What pages are decompressed into.
+    pub(super) rooms: Arc<BlockBuffers>,
 }
 
 impl Chunks {
@@ -83,7 +85,8 @@ impl Chunks {
     pub(super) fn pages(&self, of: &Fetched, leaf: usize) -> Result<Pages> {
         let own = of.chunks.iter().find(|(own, ..)| *own == leaf);
         let (_, bytes, places) = own.ok_or_else(|| ParquetError::General("a column that was not fetched".into()))?;
-        Pages::new(self.chunk(of.group, leaf)?, bytes.clone(), places.clone(), self.page_bytes)
+        let rooms = Arc::clone(&self.rooms);
+        Pages::new(self.chunk(of.group, leaf)?, bytes.clone(), places.clone(), self.page_bytes, rooms)
     }
 
     /// Reads where the pages of all column chunks lie, as far as the file tells, and the bounds of their values if those

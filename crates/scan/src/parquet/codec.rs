@@ -43,54 +43,35 @@ impl Codec {
         matches!(self, Self::None)
     }
 
-    /// Appends what `from` holds to `to`, which is exactly so many bytes.
-    pub(super) fn decompress(&mut self, from: &[u8], to: &mut Vec<u8>, bytes: usize) -> Result<()> {
-        if bytes == 0 {
+    /// Fills `to` with what `from` holds, which is exactly so many bytes.
+    pub(super) fn decompress(&mut self, from: &[u8], to: &mut [u8]) -> Result<()> {
+        if to.is_empty() {
             // A page of NULLs alone: some writers put nothing here, others an empty frame.
             return Ok(());
         }
-        let start = to.len();
-        to.try_reserve_exact(bytes).map_err(|error| ParquetError::General(format!("no room for a page: {error}")))?;
-        let written = match self {
+        let filled = match self {
             Self::None => {
-                to.extend_from_slice(from);
-                from.len()
-            }
-            Self::Gzip => read(flate2::read::MultiGzDecoder::new(from), to, bytes)?,
-            Self::Brotli => read(brotli::Decompressor::new(from, BROTLI_BYTES), to, bytes)?,
-            Self::Zstd(decoder) => {
-                let mut into = std::io::Cursor::new(&mut *to);
-                into.set_position(start as u64);
-                decoder.decompress_to_buffer(from, &mut into)?
-            }
-            Self::Snappy(decoder) => {
-                // The stream states its own size, which the decoder compares with the room.
-                to.resize(start + bytes, 0);
-                decoder.decompress(from, to.get_mut(start..).unwrap_or_default()).map_err(external)?
-            }
-            Self::Lz4 => {
-                to.resize(start + bytes, 0);
-                lz4_flex::block::decompress_into(from, to.get_mut(start..).unwrap_or_default()).map_err(external)?
-            }
-            Self::Lz4Hadoop => {
-                to.resize(start + bytes, 0);
-                let room = to.get_mut(start..).unwrap_or_default();
-                if hadoop(from, room) != Some(bytes) {
-                    to.truncate(start);
-                    let framed = read(lz4_flex::frame::FrameDecoder::new(from), to, bytes);
-                    if framed.is_err() || to.len() - start != bytes {
-                        to.resize(start + bytes, 0);
-                        let room = to.get_mut(start..).unwrap_or_default();
-                        lz4_flex::block::decompress_into(from, room).map_err(external)?;
-                    }
+                from.len() == to.len() && {
+                    to.copy_from_slice(from);
+                    true
                 }
-                bytes
+            }
+            Self::Gzip => fill(flate2::read::MultiGzDecoder::new(from), to)?,
+            Self::Brotli => fill(brotli::Decompressor::new(from, BROTLI_BYTES), to)?,
+            Self::Zstd(decoder) => decoder.decompress_to_buffer(from, to)? == to.len(),
+            // The stream states its own size, which the decoder compares with the room.
+            Self::Snappy(decoder) => decoder.decompress(from, to).map_err(external)? == to.len(),
+            Self::Lz4 => lz4_flex::block::decompress_into(from, to).map_err(external)? == to.len(),
+            Self::Lz4Hadoop => {
+                hadoop(from, to) == Some(to.len())
+                    || fill(lz4_flex::frame::FrameDecoder::new(from), to).is_ok_and(|filled| filled)
+                    || lz4_flex::block::decompress_into(from, to).map_err(external)? == to.len()
             }
         };
-        if written != bytes || to.len() != start + bytes {
-            return Err(ParquetError::General(format!("a page said to have {bytes} bytes has another size")));
+        if filled {
+            return Ok(());
         }
-        Ok(())
+        Err(ParquetError::General(format!("a page said to have {} bytes has another size", to.len())))
     }
 }
 
@@ -98,9 +79,15 @@ fn external(error: impl std::error::Error + Send + Sync + 'static) -> ParquetErr
     ParquetError::General(error.to_string())
 }
 
-/// Reads at most a byte more than it should be.
-fn read(from: impl Read, to: &mut Vec<u8>, bytes: usize) -> Result<usize> {
-    Ok(from.take(bytes as u64 + 1).read_to_end(to)?)
+/// Whether this is exactly what there is to read.
+fn fill(mut from: impl Read, mut to: &mut [u8]) -> Result<bool> {
+    while !to.is_empty() {
+        match from.read(to)? {
+            0 => return Ok(false),
+            read => to = to.get_mut(read..).unwrap_or_default(),
+        }
+    }
+    Ok(from.read(&mut [0])? == 0)
 }
 
 /// Frames of a decompressed and a compressed size, both big-endian, and a block. `None` if it is something else.

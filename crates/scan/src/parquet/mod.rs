@@ -40,7 +40,7 @@ use crate::evaluate::Evaluator;
 use crate::limits::{FOOTER_BYTES, PAGE_BYTES, ROW_GROUP_ROWS};
 use crate::positions::{Extent, joined};
 use crate::top_k::FirstRows;
-use crate::{ObjectReader, ScanCounters, ScanOptions, Spawner};
+use crate::{BlockBuffers, ObjectReader, ScanCounters, ScanOptions, Spawner};
 use ahead::RowGroups;
 use chunks::Chunks;
 use decode::FileSchema;
@@ -48,6 +48,9 @@ use errors::{contradiction, explain};
 pub use footer::parquet_metadata;
 use groups::{Groups, Part};
 pub use prune::bounds_match;
+
+/// Buffers for decompressed pages that are kept for the next ones: one or two for each column of an ordinary table.
+const PAGES_AT_ONCE: usize = 32;
 
 /// Which rows are wanted, over the columns that are read.
 #[derive(Debug)]
@@ -152,6 +155,7 @@ impl ParquetScan {
             metadata: Arc::new(metadata),
             counters: Arc::clone(&self.counters),
             page_bytes: self.row_group_bytes.min(PAGE_BYTES),
+            rooms: BlockBuffers::new(0, PAGES_AT_ONCE),
         };
         let mut conditions = Vec::new();
         if let Some(predicate) = &self.wanted.predicate {

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 
 use ::parquet::basic::{Encoding, Type};
 use ::parquet::column::page::{Page, PageMetadata, PageReader};
@@ -18,11 +19,15 @@ use super::claims::{check_dictionary, check_values};
 use super::codec::Codec;
 use super::dictionary::is_dictionary;
 use super::header::{PageHeader, PageKind};
+use crate::BlockBuffers;
 
 /// Bytes of levels and values that the lists of one column chunk may come to, whatever its size, and how many there
 /// may be for each byte of its pages. A list is in memory as a whole, and a run of levels takes no room in a file.
 const LIST_BYTES: u64 = 256 << 20;
 const LIST_BYTES_PER_BYTE: u64 = 64;
+
+/// Pages are usually smaller, and are decompressed into buffers that are used again.
+const USUAL_PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// What was fetched of a column chunk.
 #[derive(Clone, Debug, Default)]
@@ -67,6 +72,8 @@ pub(super) struct Pages {
     chunk: ChunkBytes,
     column: ColumnDescPtr,
     codec: Codec,
+    /// What pages are decompressed into.
+    rooms: Arc<BlockBuffers>,
     /// The largest page that is read, in bytes.
     page_bytes: u64,
     /// Where the next page lies, and the end of the chunk.
@@ -92,12 +99,14 @@ impl Pages {
         chunk: ChunkBytes,
         places: Option<Vec<PagePlace>>,
         page_bytes: u64,
+        rooms: Arc<BlockBuffers>,
     ) -> Result<Self> {
         let Range { start, end } = chunk_range(of)?;
         let mut pages = Self {
             chunk,
             column: of.column_descr_ptr(),
             codec: Codec::new(of.compression())?,
+            rooms,
             page_bytes,
             at: start,
             end,
@@ -257,12 +266,22 @@ impl Pages {
         }
         let (levels, compressed) =
             stored.split_at_checked(plain).ok_or_else(|| broken("has more levels than bytes"))?;
-        let rest = uncompressed.checked_sub(plain).ok_or_else(|| broken("has more levels than bytes"))?;
-        let mut buffer = Vec::new();
-        buffer.try_reserve_exact(uncompressed).map_err(|error| ParquetError::General(error.to_string()))?;
-        buffer.extend_from_slice(levels);
-        self.codec.decompress(compressed, &mut buffer, rest)?;
-        Ok(buffer.into())
+        let (codec, rooms) = (&mut self.codec, &self.rooms);
+        let mut fill = |room: &mut [u8]| -> Result<()> {
+            let (first, last) = room.split_at_mut_checked(plain).ok_or_else(|| broken("has more levels than bytes"))?;
+            first.copy_from_slice(levels);
+            codec.decompress(compressed, last)
+        };
+        if uncompressed <= USUAL_PAGE_BYTES {
+            let mut room = rooms.room(uncompressed);
+            fill(room.as_mut())?;
+            return Ok(room.freeze());
+        }
+        let mut room = Vec::new();
+        room.try_reserve_exact(uncompressed).map_err(|error| ParquetError::General(error.to_string()))?;
+        room.resize(uncompressed, 0);
+        fill(&mut room)?;
+        Ok(room.into())
     }
 
     fn check_lists(&mut self, values: u32, bytes: usize) -> Result<()> {

@@ -24,7 +24,7 @@ mod derive;
 mod sample;
 mod search;
 
-pub(crate) use derive::Stored;
+pub(crate) use derive::{Stored, required};
 pub(crate) use sample::Matcher;
 pub use sample::Matching;
 pub(crate) use search::Marks;

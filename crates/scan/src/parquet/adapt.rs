@@ -63,10 +63,16 @@ impl Adapter {
             }
         };
         if !field.is_nullable() && column.logical_null_count() > 0 {
-            return Err(Error::invalid(format!("{}: a value is NULL, but the column is declared NOT NULL", place())));
+            return Err(unexpected_null(&self.location, field));
         }
         Ok(column)
     }
+}
+
+/// A value is NULL of a column that has none.
+pub(super) fn unexpected_null(location: &str, field: &Field) -> Error {
+    let column = field.name();
+    Error::invalid(format!("{location}, column \"{column}\": a value is NULL, but the column is declared NOT NULL"))
 }
 
 /// The column with the declared type; a value that does not fit is an error.

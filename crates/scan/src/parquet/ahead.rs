@@ -11,7 +11,8 @@ use pushdown::{Error, Result};
 use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::groups::{GroupRows, Groups, Part};
+use super::group_rows::GroupRows;
+use super::groups::{Groups, Part};
 use crate::Spawner;
 
 type Fetched = Result<Option<GroupRows>>;

@@ -25,7 +25,7 @@ use crate::output::record_batch;
 
 /// Values of fixed width, NULLs among them, and copies of one long value of a dictionary take at most so many bytes
 /// of a batch: it has fewer rows where they are that wide.
-const BATCH_BYTES: usize = 256 << 20;
+pub(super) const BATCH_BYTES: usize = 256 << 20;
 
 /// What a file says of its columns.
 #[derive(Clone, Debug)]

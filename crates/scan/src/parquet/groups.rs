@@ -11,21 +11,22 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder};
 use arrow::buffer::BooleanBuffer;
-use arrow::compute::{concat, filter, filter_record_batch};
+use arrow::compute::{concat, filter};
 use arrow::datatypes::SchemaRef;
 use pushdown::Result;
 
 use super::Wanted;
 use super::chunks::{Chunks, Fetched};
-use super::decode::{Batches, Columns, FileSchema};
-use super::dictionary::look_up;
+use super::coded::Coded;
+use super::decode::{BATCH_BYTES, Batches, Columns, FileSchema};
 use super::errors::{contradiction, explain};
+use super::flat::is_flat;
+use super::group_rows::{GroupRows, Origin};
 use super::selection::Rows;
 use super::stages::{Stage, stages};
 use crate::errors::from_arrow;
-use crate::output::record_batch;
 
 /// Values of the predicate's columns are kept for the output up to so many bytes of a row group; beyond that they are
 /// decoded again, batch by batch.
@@ -47,7 +48,31 @@ pub(super) struct Groups {
     schema: SchemaRef,
     output: Vec<usize>,
     stages: Vec<Stage>,
+    /// The columns that come out which may be read as places in a dictionary.
+    singles: Vec<Single>,
     batch_rows: usize,
+}
+
+/// A column by itself.
+#[derive(Debug)]
+struct Single {
+    /// Its index among all columns that are read, and its place among all leaves of the file.
+    index: usize,
+    leaf: usize,
+    columns: Columns,
+}
+
+impl Single {
+    /// `None` if it is a list or a struct, or not in the file.
+    fn new(location: &str, index: usize, schema: &SchemaRef, file: &FileSchema) -> Result<Option<Self>> {
+        let declared = schema.project(&[index]).map_err(from_arrow)?;
+        let columns = Columns::new(location, Arc::new(declared), file)?;
+        let leaf = match columns.leaves.as_slice() {
+            [leaf] if is_flat(&columns.descriptor(*leaf)) => *leaf,
+            _ => return Ok(None),
+        };
+        Ok(Some(Self { index, leaf, columns }))
+    }
 }
 
 impl Groups {
@@ -60,8 +85,11 @@ impl Groups {
         file: FileSchema,
         batch_rows: usize,
     ) -> Result<Self> {
-        let stages = stages(chunks.reader.location(), wanted, schema, &file)?;
-        Ok(Self { chunks, file, schema: Arc::clone(schema), output: output.to_vec(), stages, batch_rows })
+        let location = chunks.reader.location();
+        let stages = stages(location, wanted, schema, &file)?;
+        let singles = output.iter().filter_map(|index| Single::new(location, *index, schema, &file).transpose());
+        let singles = singles.collect::<Result<_>>()?;
+        Ok(Self { chunks, file, schema: Arc::clone(schema), output: output.to_vec(), stages, singles, batch_rows })
     }
 
     /// Fetches what is needed of a row group. `None` if no row of it passes.
@@ -81,25 +109,50 @@ impl Groups {
         }
         let missing = self.output.iter().filter(|index| passing.find(**index).is_none()).copied().collect::<Vec<_>>();
         let declared = |indexes: &[usize]| self.schema.project(indexes).map(Arc::new).map_err(from_arrow);
-        let columns = Columns::new(self.chunks.reader.location(), declared(&missing)?, &self.file)?;
+        let location = self.chunks.reader.location();
+        let leaves = Columns::new(location, declared(&missing)?, &self.file)?.leaves;
+        let fetched = self.fetch(part.group, &leaves, &passing.bits).await?;
+        let (mut coded, mut decoded) = (Vec::new(), Vec::new());
+        for index in missing {
+            let single = self.singles.iter().find(|single| single.index == index);
+            match single.map(|single| self.coded(single, &fetched)).transpose()?.flatten() {
+                Some(column) => coded.push((index, column)),
+                None => decoded.push(index),
+            }
+        }
+        let columns = Columns::new(location, declared(&decoded)?, &self.file)?;
         let (rows, wanted) = match columns.leaves.is_empty() {
             // Everything is known of them.
             true => (Rows::all(passing.bits.count_set_bits()), None),
             false => passing.rows(),
         };
-        let fetched = self.fetch(part.group, &columns.leaves, &passing.bits).await?;
         let batches = self.decode(&columns, &fetched, &rows)?;
-        let place = |index: &usize| match missing.iter().position(|own| own == index) {
+        let place = |index: &usize| match decoded.iter().position(|own| own == index) {
             Some(place) => Some(Origin::Decoded(place)),
-            None => passing.find(*index).cloned().map(Origin::Kept),
+            None => match coded.iter().position(|(own, _)| own == index) {
+                Some(place) => Some(Origin::Coded(place)),
+                None => passing.find(*index).cloned().map(Origin::Kept),
+            },
         };
         let origins = self.output.iter().filter_map(place).collect();
-        Ok(Some(GroupRows { schema: declared(&self.output)?, batches, wanted, decoded: 0, given: 0, origins }))
+        let coded = coded.into_iter().map(|(_, column)| column).collect();
+        Ok(Some(GroupRows {
+            location: location.to_owned(),
+            schema: declared(&self.output)?,
+            batches,
+            wanted,
+            decoded: 0,
+            coded,
+            passing: passing.bits,
+            at: 0,
+            given: 0,
+            origins,
+        }))
     }
 
     /// Leaves those rows that pass the stage.
     fn pass(&self, stage: &Stage, fetched: &Fetched, passing: &mut Passing) -> Result<()> {
-        if let Some(bits) = self.look_up(stage, fetched, passing.bits.len())? {
+        if let Some(bits) = self.decide(stage, fetched, passing.bits.len())? {
             return passing.narrow(&passing.bits.clone() & &bits);
         }
         let (rows, asked) = passing.rows();
@@ -136,28 +189,38 @@ impl Groups {
         Ok(())
     }
 
-    /// What a dictionary says of each row, if it can answer.
-    fn look_up(&self, stage: &Stage, fetched: &Fetched, rows: usize) -> Result<Option<BooleanBuffer>> {
-        let Some((leaf, column)) = &stage.flat else { return Ok(None) };
-        let explained = |error| explain(self.chunks.reader.location(), error);
-        let pages = self.chunks.pages(fetched, *leaf).map_err(explained)?;
-        let Some(answers) = stage.answers(&pages) else { return Ok(None) };
-        if !answers.any(column) {
-            return Ok(Some(BooleanBuffer::new_unset(rows)));
+    /// Which rows pass the stage, if that can be told without decoding them.
+    fn decide(&self, stage: &Stage, fetched: &Fetched, rows: usize) -> Result<Option<BooleanBuffer>> {
+        let Some((leaf, _)) = &stage.flat else { return Ok(None) };
+        let pages = self.chunks.pages(fetched, *leaf);
+        pages.and_then(|pages| stage.decide(pages, rows)).map_err(|error| self.explained(error))
+    }
+
+    /// The column as places in its dictionary, if all its values stand there.
+    fn coded(&self, single: &Single, fetched: &Fetched) -> Result<Option<Coded>> {
+        let pages = self.chunks.pages(fetched, single.leaf).map_err(|error| self.explained(error))?;
+        let copies = pages.longest.saturating_mul(self.batch_rows);
+        if copies > BATCH_BYTES || !pages.is_dictionary_only().unwrap_or_default() {
+            return Ok(None);
         }
-        look_up(pages, column, &answers, rows).map_err(explained)
+        // A value that does not fit the declared type may be one of no row that counts.
+        let values = pages.dictionary().and_then(|values| single.columns.decode_dictionary(values).ok()?);
+        let values = values.and_then(|values| values.columns().first().cloned());
+        Ok(values.map(|values| Coded::new(single.columns.descriptor(single.leaf), values, pages)))
+    }
+
+    fn explained(&self, error: ::parquet::errors::ParquetError) -> pushdown::Error {
+        explain(self.chunks.reader.location(), error)
     }
 
     async fn fetch(&self, group: usize, leaves: &[usize], bits: &BooleanBuffer) -> Result<Fetched> {
         let (rows, _) = Rows::all(bits.len()).passing(bits);
-        let fetched = self.chunks.fetch(group, leaves, &rows).await;
-        fetched.map_err(|error| explain(self.chunks.reader.location(), error))
+        self.chunks.fetch(group, leaves, &rows).await.map_err(|error| self.explained(error))
     }
 
     fn decode(&self, columns: &Columns, fetched: &Fetched, rows: &Rows) -> Result<Batches> {
         let pages = columns.leaves.iter().map(|leaf| Ok((*leaf, self.chunks.pages(fetched, *leaf)?)));
-        let pages = pages.collect::<::parquet::errors::Result<_>>();
-        let pages = pages.map_err(|error| explain(self.chunks.reader.location(), error))?;
+        let pages = pages.collect::<::parquet::errors::Result<_>>().map_err(|error| self.explained(error))?;
         columns.decode(pages, rows, self.batch_rows)
     }
 }
@@ -192,54 +255,5 @@ impl Passing {
         }
         self.bits = bits;
         Ok(())
-    }
-}
-
-/// The rows of a row group that passed.
-#[derive(Debug)]
-pub(super) struct GroupRows {
-    schema: SchemaRef,
-    batches: Batches,
-    /// Which of the rows that are decoded passed; all of them without.
-    wanted: Option<BooleanArray>,
-    /// How many were decoded, and how many came out.
-    decoded: usize,
-    given: usize,
-    /// For each column that comes out where it is from.
-    origins: Vec<Origin>,
-}
-
-#[derive(Clone, Debug)]
-enum Origin {
-    /// It was decoded for the predicate: its values of all rows that passed.
-    Kept(ArrayRef),
-    /// It is this one of those decoded now.
-    Decoded(usize),
-}
-
-impl GroupRows {
-    /// The next rows, of the columns that come out.
-    pub(super) fn next(&mut self) -> Result<Option<RecordBatch>> {
-        while let Some(mut batch) = self.batches.next()? {
-            if let Some(wanted) = &self.wanted {
-                let own = wanted.slice(self.decoded, batch.num_rows());
-                self.decoded += batch.num_rows();
-                if own.true_count() < own.len() {
-                    batch = filter_record_batch(&batch, &own).map_err(from_arrow)?;
-                }
-            }
-            let rows = batch.num_rows();
-            if rows == 0 {
-                continue;
-            }
-            let column = |origin: &Origin| match origin {
-                Origin::Kept(column) => Some(column.slice(self.given, rows)),
-                Origin::Decoded(place) => batch.columns().get(*place).cloned(),
-            };
-            let columns = self.origins.iter().filter_map(column).collect();
-            self.given += rows;
-            return record_batch(&self.schema, columns, rows).map(Some);
-        }
-        Ok(None)
     }
 }

@@ -17,7 +17,7 @@ use bytes::Bytes;
 
 use super::claims::{check_dictionary, check_values};
 use super::codec::Codec;
-use super::dictionary::is_dictionary;
+use super::flat::is_dictionary;
 use super::header::{PageHeader, PageKind};
 use crate::BlockBuffers;
 
@@ -153,8 +153,12 @@ impl Pages {
 
     /// Whether all data pages refer to the dictionary, as far as headers tell without their pages being read.
     pub(super) fn is_dictionary_only(&self) -> Result<bool> {
+        let has_levels = self.column.max_def_level() > 0;
         let of_dictionary = |header: &PageHeader| match header.kind {
-            PageKind::Data { encoding, .. } | PageKind::DataV2 { encoding, .. } => is_dictionary(encoding),
+            PageKind::Data { encoding, definition, .. } => {
+                is_dictionary(encoding) && (!has_levels || definition == Encoding::RLE)
+            }
+            PageKind::DataV2 { encoding, .. } => is_dictionary(encoding),
             PageKind::Dictionary { .. } | PageKind::Other => true,
         };
         if let Some(places) = &self.places {
@@ -327,6 +331,12 @@ pub(super) fn chunk_range(chunk: &ColumnChunkMetaData) -> Result<Range<u64>> {
     let bytes = u64::try_from(chunk.compressed_size()).ok();
     let end = start.zip(bytes).and_then(|(start, bytes)| start.checked_add(bytes));
     start.zip(end).map(|(start, end)| start..end).ok_or_else(|| ParquetError::General("a broken column chunk".into()))
+}
+
+impl std::fmt::Debug for Pages {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pages").field("column", &self.column).field("at", &self.at).finish_non_exhaustive()
+    }
 }
 
 impl Iterator for Pages {

@@ -1,20 +1,28 @@
 //! What decides whether a row is wanted, in stages: each decodes what it needs of the rows that passed those before.
 //!
-//! Conditions on one column come first, each a stage of its own, which may be answered from the column's dictionary
+//! Conditions on one column come first, each a stage of its own, which may be decided without decoding its rows
 //! ([`super::dictionary`]); text comes after what is cheaper to decode; then conditions on several columns, then what
 //! holds of the first rows in an order. Where a condition may fail on some rows, the order of the query is kept, all in
 //! one stage.
 
+use std::sync::Arc;
+
+use ::parquet::basic::Type;
+use ::parquet::column::page::Page;
+use ::parquet::errors::{ParquetError, Result as ParquetResult};
 use ::parquet::schema::types::ColumnDescPtr;
-use arrow::array::{BooleanArray, RecordBatch, new_null_array};
-use arrow::compute::and;
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch, StringArray, new_null_array};
+use arrow::buffer::BooleanBuffer;
+use arrow::compute::{and, cast};
 use arrow::datatypes::Schema;
 use pushdown::{Expr, Result};
 
 use super::Wanted;
 use super::decode::{Columns, FileSchema};
-use super::dictionary::{Answers, is_flat};
+use super::dictionary::{Answers, decide};
+use super::flat::is_flat;
 use super::pages::Pages;
+use super::text_search::TextSearch;
 use crate::errors::from_arrow;
 use crate::evaluate::Evaluator;
 use crate::output::{map_columns, record_batch};
@@ -30,8 +38,10 @@ pub(super) struct Stage {
     predicate: Option<Evaluator>,
     /// What holds of the first rows in an order, if only those are wanted.
     bound: Option<LiveBound>,
-    /// The only column, if its dictionary can answer.
+    /// The only column, if its pages are looked at here.
     pub(super) flat: Option<(usize, ColumnDescPtr)>,
+    /// What the values of that column must hold, if it is text.
+    search: Option<TextSearch>,
 }
 
 /// The stages that decide whether a row is `wanted`.
@@ -76,8 +86,9 @@ impl Stage {
         let indexes = wanted.columns();
         let columns = Columns::new(location, schema.project(&indexes).map_err(from_arrow)?.into(), file)?;
         let mut place = |i| indexes.binary_search(&i).unwrap_or(usize::MAX);
-        let predicate = wanted.predicate.as_ref().map(|predicate| map_columns(predicate, &mut place));
-        let predicate = predicate.map(|predicate| Evaluator::predicate(&predicate, columns.schema())).transpose()?;
+        let condition = wanted.predicate.as_ref().map(|predicate| map_columns(predicate, &mut place));
+        let predicate = condition.as_ref().map(|condition| Evaluator::predicate(condition, columns.schema()));
+        let predicate = predicate.transpose()?;
         let bound = wanted.first.as_ref().map(|first| first.learning_bound(columns.schema(), &mut place));
         let bound = bound.transpose()?.flatten();
         let flat = match columns.leaves.as_slice() {
@@ -86,7 +97,20 @@ impl Stage {
             }
             _ => None,
         };
-        Ok(Self { columns, indexes, predicate, bound, flat })
+        let is_text = |(_, column): &(usize, ColumnDescPtr)| {
+            let stored = file.schema.field_with_name(column.name());
+            let declared = columns.schema().fields().first();
+            column.physical_type() == Type::BYTE_ARRAY
+                && stored.is_ok_and(|field| is_text(field.data_type()))
+                && declared.is_some_and(|field| is_text(field.data_type()))
+        };
+        // Values that are not looked at must have an answer.
+        let cannot_fail = predicate.as_ref().is_some_and(Evaluator::cannot_fail);
+        let search = match &condition {
+            Some(condition) if cannot_fail && flat.as_ref().is_some_and(is_text) => TextSearch::new(condition),
+            _ => None,
+        };
+        Ok(Self { columns, indexes, predicate, bound, flat, search })
     }
 
     /// Which rows of the batch pass, of those `asked` for.
@@ -101,13 +125,29 @@ impl Stage {
         self.bound.as_ref().map_or(Ok(passed.clone()), |bound| bound.matches_among(batch, &passed))
     }
 
-    /// What the dictionary of the only column says, if all its values are in there. `None` where that is not so, and
-    /// where the condition fails on a value, which may be one of no row that counts.
-    pub(super) fn answers(&self, pages: &Pages) -> Option<Answers> {
-        let dictionary = pages.dictionary()?;
-        if !pages.is_dictionary_only().ok()? {
-            return None;
+    /// Which of `rows` rows pass, if that can be told from the pages of the only column without decoding them.
+    pub(super) fn decide(&self, pages: Pages, rows: usize) -> ParquetResult<Option<BooleanBuffer>> {
+        let Some((_, column)) = &self.flat else { return Ok(None) };
+        let answers = pages.dictionary().and_then(|dictionary| self.answers(dictionary));
+        if pages.is_dictionary_only().unwrap_or_default() {
+            let Some(answers) = &answers else { return Ok(None) };
+            if !answers.any(column) {
+                return Ok(Some(BooleanBuffer::new_unset(rows)));
+            }
+            return decide(pages, column, Some(answers), None, rows);
         }
+        match &self.search {
+            Some(search) => {
+                let of_values = |values: &[u8], count: usize| self.searched(search, values, count);
+                decide(pages, column, answers.as_ref(), Some(&of_values), rows)
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// What the condition says of the values of a dictionary. `None` where it fails on one, which may be one of no row
+    /// that counts.
+    fn answers(&self, dictionary: &Page) -> Option<Answers> {
         let predicate = self.predicate.as_ref()?;
         let values = self.columns.decode_dictionary(dictionary).ok()??;
         let values = predicate.matches(&values).ok()?;
@@ -123,6 +163,29 @@ impl Stage {
             None if self.flat.as_ref().is_some_and(|(_, column)| column.max_def_level() > 0) => return None,
             None => false,
         };
-        Some(Answers { values: values.values().iter().collect(), null })
+        Some(Answers { values: values.values().iter().map(u8::from).collect(), null })
+    }
+
+    /// Which of `count` values of a plain page pass.
+    fn searched(&self, search: &TextSearch, values: &[u8], count: usize) -> ParquetResult<BooleanBuffer> {
+        let candidates = search.find(values, count)?;
+        let mut passed = vec![false; count];
+        if let (Some(predicate), false) = (&self.predicate, candidates.is_empty()) {
+            let external = |error: pushdown::Error| ParquetError::External(Box::new(error));
+            let schema = self.columns.schema();
+            let mut column: ArrayRef = Arc::new(StringArray::from_iter_values(candidates.iter().map(|(_, text)| text)));
+            for field in schema.fields() {
+                column = cast(&column, field.data_type()).map_err(from_arrow).map_err(external)?;
+            }
+            let matches = record_batch(schema, vec![column], candidates.len())
+                .and_then(|batch| predicate.matches(&batch))
+                .map_err(external)?;
+            for ((place, _), matches) in candidates.iter().zip(matches.values()) {
+                if let Some(passed) = passed.get_mut(*place) {
+                    *passed = matches;
+                }
+            }
+        }
+        Ok(BooleanBuffer::from(passed))
     }
 }

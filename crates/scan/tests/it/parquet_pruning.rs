@@ -122,7 +122,11 @@ fn predicate(random: &mut StdRng, depth: usize) -> Expr {
         },
         2 if column == 1 => Expr::Like {
             expr: Box::new(Expr::Column(1)),
-            pattern: Box::new(Expr::text(format!("%{}%{}", value.rem_euclid(10), value.rem_euclid(7)))),
+            pattern: Box::new(Expr::text(match random.random_range(0..3) {
+                0 => format!("%{}%{}", value.rem_euclid(10), value.rem_euclid(7)),
+                1 => format!("%xt 0{:02}%", value.rem_euclid(100)),
+                _ => format!("text %{}_", value.rem_euclid(100)),
+            })),
             escape: None,
             negated: random.random_bool(0.3),
             case_insensitive: false,

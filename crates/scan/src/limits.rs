@@ -33,6 +33,9 @@ pub const TOP_K_BYTES: usize = 64 * 1024 * 1024;
 /// The largest page of a Parquet object once it is decompressed, in bytes.
 pub(crate) const PAGE_BYTES: u64 = 1 << 30;
 
+/// How much of a row group of Parquet is read at a time.
+pub(crate) const ROW_GROUP_PART_BYTES: u64 = 24 * 1024 * 1024;
+
 /// The most rows of a row group of Parquet: a bit is kept for each.
 pub(crate) const ROW_GROUP_ROWS: i64 = 1 << 28;
 

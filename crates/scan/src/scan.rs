@@ -53,6 +53,9 @@ pub struct ScanOptions {
     pub record_bytes: usize,
     /// The largest row group of a Parquet object that is read, in bytes as its footer says they are uncompressed.
     pub row_group_bytes: u64,
+    /// Of a larger row group the columns wanted are read in parts of about so many bytes, as they are stored, where the
+    /// file has an index of its pages. Two parts are in memory at a time.
+    pub row_group_part_bytes: u64,
     /// For who merges results: an aggregate with groups keeps as many groups as take about so many bytes, then passes
     /// other rows on, aggregated a little. So a group may come out several times, each time with the aggregates of some
     /// of its rows; each row counts once. `None`: each group comes out once, and more than [`crate::limits`] allow are
@@ -75,6 +78,7 @@ impl Default for ScanOptions {
             batch_rows: 8192,
             record_bytes: limits::RECORD_BYTES,
             row_group_bytes: u64::MAX,
+            row_group_part_bytes: limits::ROW_GROUP_PART_BYTES,
             partial_group_bytes: None,
             zones: None,
             matching: Matching::default(),

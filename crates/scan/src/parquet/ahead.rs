@@ -17,7 +17,7 @@ use crate::Spawner;
 
 type Fetched = Result<Option<GroupRows>>;
 
-/// The rows of a Parquet object. Holds at most two row groups, as they are stored.
+/// The rows of a Parquet object. Holds at most two row groups or parts of some, as they are stored.
 pub(super) struct RowGroups {
     groups: Arc<Groups>,
     waiting: VecDeque<Part>,

@@ -10,12 +10,13 @@
 //! such rows are decoded, and only those are fetched where the file tells where its pages lie.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::{concat, filter};
-use arrow::datatypes::SchemaRef;
-use pushdown::Result;
+use arrow::datatypes::{Field, SchemaRef};
+use pushdown::{Expr, Result};
 
 use super::Wanted;
 use super::chunks::{Chunks, Fetched};
@@ -24,19 +25,23 @@ use super::decode::{BATCH_BYTES, Batches, Columns, FileSchema};
 use super::errors::{contradiction, explain};
 use super::flat::is_flat;
 use super::group_rows::{GroupRows, Origin};
+use super::prune::column_bounds;
 use super::selection::Rows;
 use super::stages::{Stage, stages};
 use crate::errors::from_arrow;
+use crate::top_k::{FirstRows, LiveBound};
 
 /// Values of the predicate's columns are kept for the output up to so many bytes of a row group; beyond that they are
 /// decoded again, batch by batch.
 const KEPT_BYTES: usize = 16 << 20;
 
-/// A row group and the rows of it that are read.
+/// A row group, or a part of a large one, and the rows of it that are read.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub(super) group: usize,
     pub(super) rows: Rows,
+    /// Whether it is the first one of its row group.
+    pub(super) is_first: bool,
 }
 
 /// How row groups of a file are read.
@@ -48,6 +53,8 @@ pub(super) struct Groups {
     schema: SchemaRef,
     output: Vec<usize>,
     stages: Vec<Stage>,
+    /// What holds of the first rows in an order, if only those are wanted, and the column they are ordered by.
+    first: Option<(LiveBound, Field)>,
     /// The columns that come out which may be read as places in a dictionary.
     singles: Vec<Single>,
     batch_rows: usize,
@@ -87,13 +94,38 @@ impl Groups {
     ) -> Result<Self> {
         let location = chunks.reader.location();
         let stages = stages(location, wanted, schema, &file)?;
+        let first = match &wanted.first {
+            Some(FirstRows { key: Expr::Column(index), .. }) => schema.fields().get(*index).zip(wanted.first.as_ref()),
+            _ => None,
+        };
+        let bound = |(key, first): (&Arc<Field>, &FirstRows)| -> Result<Option<(LiveBound, Field)>> {
+            Ok(first.bound(schema, &mut |index| index)?.map(|bound| (bound, key.as_ref().clone())))
+        };
+        let first = first.map(bound).transpose()?.flatten();
         let singles = output.iter().filter_map(|index| Single::new(location, *index, schema, &file).transpose());
         let singles = singles.collect::<Result<_>>()?;
-        Ok(Self { chunks, file, schema: Arc::clone(schema), output: output.to_vec(), stages, singles, batch_rows })
+        Ok(Self {
+            chunks,
+            file,
+            schema: Arc::clone(schema),
+            output: output.to_vec(),
+            stages,
+            first,
+            singles,
+            batch_rows,
+        })
     }
 
     /// Fetches what is needed of a row group. `None` if no row of it passes.
     pub(super) async fn open(&self, part: Part) -> Result<Option<GroupRows>> {
+        let counters = &self.chunks.counters;
+        let groups = u64::from(part.is_first);
+        if !self.may_hold_first(part.group)? {
+            counters.row_groups_pruned.fetch_add(groups, Ordering::Relaxed);
+            return Ok(None);
+        }
+        counters.row_groups_scanned.fetch_add(groups, Ordering::Relaxed);
+        counters.rows_scanned.fetch_add(part.rows.len() as u64, Ordering::Relaxed);
         let mut passing = Passing { bits: part.rows.bits(), kept: Vec::new() };
         if !self.stages.is_empty() {
             let mut leaves: Vec<usize> = self.stages.iter().flat_map(|stage| &stage.columns.leaves).copied().collect();
@@ -148,6 +180,17 @@ impl Groups {
             given: 0,
             origins,
         }))
+    }
+
+    /// Whether one of its rows may be among the first in the order that is asked for, as far as is known by now.
+    fn may_hold_first(&self, group: usize) -> Result<bool> {
+        let Some((bound, key)) = &self.first else { return Ok(true) };
+        let metadata = &self.chunks.metadata;
+        let Some(group) = metadata.row_groups().get(group) else { return Ok(true) };
+        match column_bounds(key, &self.file.schema, metadata, &[group]) {
+            Some((smallest, largest)) => bound.may_match(&smallest, &largest, key.is_nullable()),
+            None => Ok(true),
+        }
     }
 
     /// Leaves those rows that pass the stage.

@@ -1,8 +1,9 @@
 //! Parquet: typed columns by name, read row group by row group.
 //!
-//! Row groups that statistics rule out are not read. Of the others the predicate's columns are decoded first, the
-//! rest only where rows pass ([`groups`]); so is the key where only the first rows of an order are wanted. What a file claims is checked before the library believes it ([`footer`],
-//! [`claims`]).
+//! Row groups that statistics rule out are not read, large ones part by part ([`parts`]). Of the others the predicate's
+//! columns are decoded first, the rest only where rows pass ([`groups`]); so is the key where only the first rows of an
+//! order are wanted. Columns with a dictionary are hardly decoded at all ([`dictionary`], [`coded`]). What a file claims
+//! is checked before the library believes it ([`footer`], [`claims`]).
 
 mod adapt;
 mod ahead;
@@ -23,6 +24,7 @@ mod nested;
 mod numbers;
 mod page_index;
 mod pages;
+mod parts;
 mod prune;
 mod rows;
 mod selection;
@@ -48,7 +50,7 @@ use crate::top_k::FirstRows;
 use crate::{BlockBuffers, ObjectReader, ScanCounters, ScanOptions, Spawner};
 use ahead::RowGroups;
 use chunks::Chunks;
-use decode::FileSchema;
+use decode::{Columns, FileSchema};
 use errors::{contradiction, explain};
 pub use footer::parquet_metadata;
 use groups::{Groups, Part};
@@ -91,6 +93,7 @@ pub(crate) struct ParquetScan {
     position: Option<u64>,
     batch_rows: usize,
     row_group_bytes: u64,
+    part_bytes: u64,
     counters: Arc<ScanCounters>,
     rows: Option<RowGroups>,
     spawner: Spawner,
@@ -121,6 +124,7 @@ impl ParquetScan {
             position: extent.has_positions().then_some(0),
             batch_rows: options.batch_rows.max(1),
             row_group_bytes: options.row_group_bytes,
+            part_bytes: options.row_group_part_bytes,
             counters,
             rows: None,
             spawner: options.spawner.clone(),
@@ -185,16 +189,20 @@ impl ParquetScan {
         let surviving = |group: usize| {
             let rows = usize::try_from(rows(group)).unwrap_or_default();
             let rows = page_index::surviving(&conditions, &file.schema, &chunks, group, rows)?;
-            Ok(Part { group, rows })
+            Ok(Part { group, rows, is_first: true })
         };
         let parts = match &self.only {
             Some(only) => rows::holding(only, &metadata, &groups),
             None => groups.into_iter().map(surviving).collect::<Result<_>>()?,
         };
-        let parts: Vec<Part> = parts.into_iter().filter(|part| !part.rows.is_empty()).collect();
-        let scanned: i64 = parts.iter().map(|part| rows(part.group)).sum();
-        self.counters.rows_scanned.fetch_add(u64::try_from(scanned).unwrap_or_default(), Ordering::Relaxed);
-        self.counters.row_groups_scanned.fetch_add(parts.len() as u64, Ordering::Relaxed);
+        let mut parts: Vec<Part> = parts.into_iter().filter(|part| !part.rows.is_empty()).collect();
+        let leaves = Columns::new(self.reader.location(), Arc::clone(&self.schema), &file)?.leaves;
+        if parts::any_larger(&parts, &leaves, &chunks, self.part_bytes).map_err(explained)? {
+            if chunks.metadata.offset_index().is_none() {
+                chunks.load_places(false).await.map_err(explained)?;
+            }
+            parts = parts::cut(parts, &leaves, &chunks, self.part_bytes).map_err(explained)?;
+        }
         let groups = Groups::new(chunks, &self.schema, &self.wanted, &self.columns, file, self.batch_rows)?;
         Ok(RowGroups::new(groups, parts, self.spawner.clone()))
     }

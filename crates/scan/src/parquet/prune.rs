@@ -67,7 +67,9 @@ fn bounds(
     record_batch(&Arc::new(Schema::new(fields)), columns, groups.len())
 }
 
-fn column_bounds(
+/// The smallest and the largest value of the column in each of these row groups, as far as they are known and order as
+/// the declared type does.
+pub(super) fn column_bounds(
     field: &Field,
     file: &Schema,
     metadata: &ParquetMetaData,

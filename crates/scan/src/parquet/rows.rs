@@ -38,7 +38,7 @@ pub(super) fn holding(only: &[Range<u64>], metadata: &ParquetMetaData, groups: &
         let within = within.map(|range| place(range.start.max(begin))..place(range.end.min(end)));
         let rows = Rows::of(within, usize::try_from(rows).unwrap_or_default());
         if !rows.is_empty() && groups.contains(&group) {
-            wanted.push(Part { group, rows });
+            wanted.push(Part { group, rows, is_first: true });
         }
         begin = end;
     }

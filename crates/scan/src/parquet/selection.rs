@@ -61,6 +61,11 @@ impl Rows {
         self.ranges.get(at).is_some_and(|own| own.start < range.end)
     }
 
+    /// Those of them in this range.
+    pub(super) fn within(&self, range: Range<usize>) -> Self {
+        self.and(&Self::of([range], self.all))
+    }
+
     /// Those that are also in `other`.
     pub(super) fn and(&self, other: &Self) -> Self {
         let mut both = Self { ranges: Vec::new(), all: self.all };

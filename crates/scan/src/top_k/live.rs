@@ -127,6 +127,19 @@ impl LiveBound {
         Ok(BooleanArray::from(passed.map(|passed| passed && among.next() == Some(true)).collect::<Vec<bool>>()))
     }
 
+    /// Whether one of some rows may be among the first k, of which no key is less than `smallest` or greater than
+    /// `largest`: arrays of one value, NULL if that is not known.
+    pub(crate) fn may_match(&self, smallest: &ArrayRef, largest: &ArrayRef, may_be_null: bool) -> Result<bool> {
+        let best = if self.order.descending { largest } else { smallest };
+        let known = self.shared.key().filter(|known| known.data_type() == best.data_type());
+        match known {
+            Some(known) if !best.is_null(0) && !(self.order.nulls_first && may_be_null) => {
+                Ok(self.up_to(best, known)?.value(0))
+            }
+            _ => Ok(true),
+        }
+    }
+
     /// Which keys sort before the k-th, or tie with it where that counts. Floats are in total order, as they are
     /// sorted.
     fn up_to(&self, keys: &ArrayRef, kth: ArrayRef) -> Result<BooleanArray> {

@@ -1,18 +1,22 @@
 //! Whatever a writer chose, rows that a predicate leaves are those of reading everything and filtering then.
 
+use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::{
     ArrayRef, Date32Array, Decimal128Array, Float64Array, Int32Array, Int64Array, ListArray, RecordBatch, StringArray,
 };
 use arrow::datatypes::{DataType, Int64Type};
 use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
-use pushdown::{CompareOp, Expr, Format, Fragment, Literal, NamedExpr, Output};
-use pushdowndb_scan::{Evaluator, InMemory};
+use pushdown::{CompareOp, Expr, Format, Fragment, Literal, NamedExpr, Output, SortKey};
+use pushdowndb_scan::{Evaluator, InMemory, ObjectReader, ScanOptions};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -167,9 +171,13 @@ async fn pruned_rows_are_those_of_reading_everything() {
             };
             let expected = Evaluator::predicate(&predicate, &whole.schema()).and_then(|p| p.filter(&whole));
             let expected = expected.expect("rows").project(&output).expect("columns");
-            let rows_at_a_time = [3, 100, 8192][random.random_range(0..3)];
+            let options = ScanOptions {
+                batch_rows: [3, 100, 8192][random.random_range(0..3)],
+                row_group_part_bytes: [1, 1000, u64::MAX][random.random_range(0..3)],
+                ..ScanOptions::default()
+            };
             let reader = InMemory::new("k", file.clone());
-            let (found, _) = try_run_with(&fragment, reader, None, rows_at_a_time).await.expect("rows");
+            let (found, _) = try_run_as(&fragment, reader, None, options).await.expect("rows");
             let place = format!("seed {seed}, question {question}: {}", predicate.display(&schema));
             assert_eq!(found.num_rows(), expected.num_rows(), "{place}");
             assert_eq!(rows(&found), rows(&expected), "{place}");
@@ -210,4 +218,91 @@ async fn what_is_ruled_out_is_not_read() {
     // Within all bounds, but odd, and there are only even ones: Bloom filters know.
     let (rows, _, groups) = scanned(1, 12_345).await;
     assert_eq!((rows, groups), (0, 2));
+}
+
+/// 20 row groups of 100 rows: `i` ascending, `t` text of it.
+fn sorted() -> (Bytes, Fragment) {
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..2_000));
+    let texts: ArrayRef = Arc::new(StringArray::from_iter_values((0..2_000).map(|i| format!("{i:05}"))));
+    let batch = RecordBatch::try_from_iter([("i", numbers), ("t", texts)]).expect("a batch");
+    let properties = WriterProperties::builder().set_max_row_group_row_count(Some(100)).build();
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).expect("a writer");
+    writer.write(&batch).expect("written");
+    let columns = schema(&[("i", DataType::Int64), ("t", DataType::Utf8)]);
+    (writer.into_inner().expect("closed").into(), Fragment::all(Format::Parquet, columns))
+}
+
+#[tokio::test]
+async fn row_groups_after_the_first_rows_of_an_order_are_not_read() {
+    let (file, all) = sorted();
+    for (column, descending, nulls_first, pruned) in
+        [(0, false, false, 19), (1, false, false, 19), (0, true, false, 0), (0, false, true, 0)]
+    {
+        let order = vec![SortKey { expr: Expr::Column(column), descending, nulls_first }];
+        let fragment = Fragment { order, limit: Some(5), ..all.clone() };
+        let reader = InMemory::new("k", file.clone());
+        let (found, counters) = try_run_with(&fragment, reader, None, 8192).await.expect("rows");
+        let first = if descending { "1999|01999" } else { "0|00000" };
+        assert_eq!((found.num_rows(), rows(&found)[0].as_str()), (5, first));
+        assert_eq!(counters.row_groups_pruned.into_inner(), pruned, "{column} {descending} {nulls_first}");
+        assert_eq!(counters.row_groups_scanned.into_inner(), 20 - pruned);
+    }
+}
+
+#[tokio::test]
+async fn large_row_groups_are_read_in_parts() {
+    let texts: ArrayRef = Arc::new(StringArray::from_iter_values(
+        (0..40_000).map(|i| format!("{} {}", i * 7919 % 40_000, "t".repeat(50))),
+    ));
+    let batch = RecordBatch::try_from_iter([("t", texts)]).expect("a batch");
+    let properties = WriterProperties::builder()
+        .set_data_page_row_count_limit(1_000)
+        .set_write_batch_size(1_000)
+        .set_dictionary_enabled(false)
+        .build();
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).expect("a writer");
+    writer.write(&batch).expect("written");
+    let file: Bytes = writer.into_inner().expect("closed").into();
+    let fragment = Fragment::all(Format::Parquet, schema(&[("t", DataType::Utf8)]));
+    for row_group_part_bytes in [100_000, u64::MAX] {
+        let options = ScanOptions { row_group_part_bytes, ..ScanOptions::default() };
+        let (reader, longest) = Longest::new(InMemory::new("k", file.clone()));
+        let (found, counters) = try_run_as(&fragment, reader, None, options).await.expect("rows");
+        assert_eq!(found.column(0), batch.column(0));
+        assert_eq!(counters.row_groups_scanned.into_inner(), 1);
+        assert_eq!(counters.rows_scanned.into_inner(), 40_000);
+        let longest = longest.load(Ordering::Relaxed);
+        assert_eq!(longest < 200_000, row_group_part_bytes == 100_000, "{longest} bytes at once");
+    }
+}
+
+/// Notes the longest range that is read.
+#[derive(Debug)]
+struct Longest(InMemory, Arc<AtomicU64>);
+
+impl Longest {
+    fn new(object: InMemory) -> (Self, Arc<AtomicU64>) {
+        let longest = Arc::default();
+        (Self(object, Arc::clone(&longest)), longest)
+    }
+}
+
+impl ObjectReader for Longest {
+    fn location(&self) -> &str {
+        self.0.location()
+    }
+
+    fn size(&self) -> u64 {
+        self.0.size()
+    }
+
+    fn stream(&self, range: Range<u64>) -> BoxStream<'static, pushdown::Result<Bytes>> {
+        self.0.stream(range)
+    }
+
+    fn read_ranges(&self, ranges: Vec<Range<u64>>) -> BoxFuture<'static, pushdown::Result<Vec<Bytes>>> {
+        let longest = ranges.iter().map(|range| range.end - range.start).max().unwrap_or_default();
+        self.1.fetch_max(longest, Ordering::Relaxed);
+        self.0.read_ranges(ranges)
+    }
 }

@@ -1,0 +1,91 @@
+//! Cutting large row groups into parts, so that of a row group only some pages of each column are in memory.
+
+use std::ops::Range;
+
+use ::parquet::errors::Result;
+
+use super::chunks::Chunks;
+use super::groups::Part;
+use super::pages::PagePlace;
+
+/// Whether one of these row groups has more than `most` bytes of these columns, as they are stored.
+pub(super) fn any_larger(parts: &[Part], leaves: &[usize], chunks: &Chunks, most: u64) -> Result<bool> {
+    for part in parts {
+        if stored_bytes(part.group, leaves, chunks)? > most {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The same rows in parts of about `part_bytes`, where the file tells where its pages lie. A part begins with a page of
+/// the largest column; pages of other columns may belong to two parts, and are read for each.
+pub(super) fn cut(parts: Vec<Part>, leaves: &[usize], chunks: &Chunks, part_bytes: u64) -> Result<Vec<Part>> {
+    let mut all = Vec::new();
+    for part in parts {
+        let pieces = stored_bytes(part.group, leaves, chunks)?.div_ceil(part_bytes.max(1));
+        match largest(part.group, leaves, chunks)?.filter(|_| pieces > 1) {
+            None => all.push(part),
+            Some(pages) => {
+                let ranges = begin_with_pages(&pages, usize::try_from(pieces).unwrap_or(usize::MAX));
+                let rows = ranges.into_iter().map(|range| part.rows.within(range)).filter(|rows| !rows.is_empty());
+                all.extend(rows.enumerate().map(|(place, rows)| Part {
+                    group: part.group,
+                    rows,
+                    is_first: place == 0,
+                }));
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn stored_bytes(group: usize, leaves: &[usize], chunks: &Chunks) -> Result<u64> {
+    let stored = |leaf: &usize| Ok(u64::try_from(chunks.chunk(group, *leaf)?.compressed_size()).unwrap_or_default());
+    leaves.iter().map(stored).sum()
+}
+
+/// The pages of the largest of these columns. `None` if the file does not tell of all of them.
+fn largest(group: usize, leaves: &[usize], chunks: &Chunks) -> Result<Option<Vec<PagePlace>>> {
+    let mut largest = None;
+    let mut most = 0;
+    for leaf in leaves {
+        let Some(places) = chunks.places(group, *leaf)? else { return Ok(None) };
+        let stored = chunks.chunk(group, *leaf)?.compressed_size();
+        if largest.is_none() || stored > most {
+            (largest, most) = (Some(places), stored);
+        }
+    }
+    Ok(largest)
+}
+
+/// Ranges of the rows of these pages, at most so many of about as many rows, each beginning where a page does.
+fn begin_with_pages(pages: &[PagePlace], pieces: usize) -> Vec<Range<usize>> {
+    let end = pages.last().map_or(0, |last| last.rows.end);
+    let step = end.div_ceil(pieces.max(1)).max(1);
+    let mut ranges: Vec<Range<usize>> = Vec::new();
+    let mut start = 0;
+    for page in pages.iter().skip(1) {
+        if page.rows.start - start >= step {
+            ranges.push(start..page.rows.start);
+            start = page.rows.start;
+        }
+    }
+    ranges.push(start..end);
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_begin_with_pages() {
+        let page = |rows: Range<usize>| PagePlace { bytes: 0..0, rows };
+        let pages = [page(0..30), page(30..60), page(60..70), page(70..100)];
+        assert_eq!(begin_with_pages(&pages, 2), [0..60, 60..100]);
+        assert_eq!(begin_with_pages(&pages, 100), [0..30, 30..60, 60..70, 70..100]);
+        assert_eq!(begin_with_pages(&pages, 1), [0..100]);
+        assert_eq!(begin_with_pages(&[page(0..5)], 3), [0..5]);
+    }
+}

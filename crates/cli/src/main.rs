@@ -23,15 +23,27 @@ use std::time::Duration;
 
 use clap::Parser;
 
-use crate::args::{Cli, Command, Generate};
+use crate::args::{Cli, Command, Experiment, Generate};
 
 /// Scans allocate and free large buffers all the time. The system's allocator gives them back to the kernel and faults
 /// them in again, which took a third of the time of a scan of Parquet.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// Takes memory from the kernel page by page. The allocator asks for huge pages, which the kernel clears whole when the
+/// first byte is touched: scans hold 12 to 28 MB less without, and the first query takes up to a quarter less CPU time.
+fn small_pages() {
+    // Where the kernel does not know of this, nothing is lost but that.
+    #[cfg(target_os = "linux")]
+    let _ = nix::sys::prctl::set_thp_disable(true);
+}
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    // Processes that are started take it over: contestants of an experiment decide for themselves.
+    if !matches!(&cli.command, Some(Command::Experiment { what }) if !matches!(what, Experiment::Contestant)) {
+        small_pages();
+    }
     match &cli.command {
         Some(Command::Serve(args)) => log::of_a_node(args.log.as_deref(), args.log_format),
         _ => log::of_a_client(),

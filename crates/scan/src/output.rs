@@ -73,7 +73,10 @@ impl Sink {
         };
         let top = match (fragment.order.as_slice(), fragment.limit) {
             ([], _) => None,
-            (order, Some(limit)) => Some(TopK::new(order, limit, &inner, Arc::clone(&options.threshold))?),
+            (order, Some(limit)) => {
+                let passes_on = options.passes_on_first_rows && matches!(step, Step::Project(_));
+                Some(TopK::new(order, limit, &inner, Arc::clone(&options.threshold), passes_on)?)
+            }
             (_, None) => return Err(Error::invalid("ORDER BY needs a LIMIT")),
         };
         Ok(Self { schema: inner, step, top, remaining: fragment.limit.unwrap_or(u64::MAX), last })
@@ -84,7 +87,7 @@ impl Sink {
         self.remaining == 0
     }
 
-    /// Takes rows in; a projection without an order gives them out again, and so does a full table of groups.
+    /// Takes rows in; a projection without an order gives them out again, and so does what holds too much.
     pub(crate) fn push(&mut self, batch: &RecordBatch) -> Result<Option<RecordBatch>> {
         let columns = match &mut self.step {
             Step::Aggregate(accumulators) => {
@@ -114,8 +117,8 @@ impl Sink {
             record_batch(&self.schema, values, batch.num_rows())
         };
         if let Some(top) = &mut self.top {
-            top.push(project(batch)?)?;
-            return Ok(None);
+            let passed_on = top.push(project(batch)?)?;
+            return passed_on.map(|batch| self.last(batch)).transpose();
         }
         let rows = usize::try_from(self.remaining).unwrap_or(usize::MAX).min(batch.num_rows());
         if rows == 0 {
@@ -145,8 +148,9 @@ impl Sink {
         };
         let mut batch = record_batch(&self.schema, columns, rows)?;
         if let Some(mut top) = self.top.take() {
-            top.push(batch)?;
-            return top.finish()?.map(|batch| self.last(batch)).transpose();
+            let first = top.push(batch)?;
+            let first = first.map_or_else(|| top.finish(), |first| Ok(Some(first)))?;
+            return first.map(|batch| self.last(batch)).transpose();
         }
         let rows = usize::try_from(self.remaining).unwrap_or(usize::MAX).min(rows);
         batch = batch.slice(0, rows);

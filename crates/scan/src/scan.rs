@@ -44,7 +44,8 @@ pub struct ScanCounters {
     pub bytes_pruned: AtomicU64,
 }
 
-/// How a scan works. Only [`Self::partial_group_bytes`] and [`Self::threshold`] have an effect on what it answers.
+/// How a scan works. Only [`Self::partial_group_bytes`], [`Self::passes_on_first_rows`] and [`Self::threshold`] have an
+/// effect on what it answers.
 #[derive(Clone, Debug)]
 pub struct ScanOptions {
     /// The most rows of a batch.
@@ -61,6 +62,9 @@ pub struct ScanOptions {
     /// of its rows; each row counts once. `None`: each group comes out once, and more than [`crate::limits`] allow are
     /// an error. Has no effect where groups are ordered, limited or projected.
     pub partial_group_bytes: Option<usize>,
+    /// For who merges results: where the first rows of an ORDER BY … LIMIT take too much memory, they come out and others
+    /// are looked for, so that more than the limit may come; otherwise that is an error.
+    pub passes_on_first_rows: bool,
     /// Shared by scans that work on one ORDER BY … LIMIT together: each leaves rows out that cannot be among the first
     /// of all of them.
     pub threshold: Arc<Threshold>,
@@ -80,6 +84,7 @@ impl Default for ScanOptions {
             row_group_bytes: u64::MAX,
             row_group_part_bytes: limits::ROW_GROUP_PART_BYTES,
             partial_group_bytes: None,
+            passes_on_first_rows: false,
             zones: None,
             matching: Matching::default(),
             spawner: Spawner::default(),

@@ -81,6 +81,8 @@ pub(crate) struct RemoteScanExec {
     sampling: Option<Sampling>,
     /// Where storage sends only the first rows: what all partitions know of these.
     live: Option<Arc<LiveTopK>>,
+    /// What the scan means where only the first rows count, for plain reads.
+    first: Option<Arc<Fragment>>,
     /// The scan with the keys of its key filters; all partitions share it.
     keyed: Arc<OnceCell<Option<Arc<RemoteScanExec>>>>,
     schema: SchemaRef,
@@ -108,8 +110,9 @@ impl RemoteScanExec {
             None => filter::choose(&fragment, &capability, &spec.options)?,
         };
         choice = filter::unless_plain_is_better(choice, &spec, &fragment)?;
-        let (mut sampling, mut live) = (None, None);
+        let (mut sampling, mut live, mut first) = (None, None, None);
         if let Some(top_k) = spec.top_k.clone() {
+            first = top_k::first_rows(&top_k, &fragment).map(Arc::new);
             let decision = top_k::choose(&top_k, &spec, &fragment, &choice, &capability)?;
             spec.note = Some(decision.story.into());
             match decision.plan {
@@ -159,6 +162,7 @@ impl RemoteScanExec {
             partitions,
             sampling,
             live,
+            first,
             keyed: Arc::default(),
             schema,
             properties: Arc::new(properties),
@@ -232,8 +236,9 @@ impl RemoteScanExec {
         if scan.sampling.is_some() || scan.live.is_some() {
             return Ok(Some(scan));
         }
-        // As it was, but for the reason.
-        Ok(Some(Self { spec: ScanSpec { note: scan.spec.note, ..self.spec.clone() }, ..self.clone() }))
+        // As it was, but for the reason and what plain reads leave out.
+        let spec = ScanSpec { note: scan.spec.note, ..self.spec.clone() };
+        Ok(Some(Self { spec, first: scan.first, ..self.clone() }))
     }
 
     /// The second phase of a top-k: the scan without its top-k, up to the bound.

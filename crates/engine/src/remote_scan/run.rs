@@ -22,7 +22,7 @@ use futures::StreamExt;
 use pushdown::wire::INDEX_VERSION;
 use pushdown::{Error, Expr, Format, Fragment, Level, Result, Split};
 use pushdowndb_cost::Meter;
-use pushdowndb_scan::{ObjectReader, ScanCounters, ScanOptions};
+use pushdowndb_scan::{ObjectReader, ScanCounters, ScanOptions, Threshold};
 use tokio::sync::mpsc::Sender;
 
 use super::balance::{Balance, Way};
@@ -59,6 +59,9 @@ pub(super) struct Run {
     splits: Mutex<VecDeque<Vec<ScanSplit>>>,
     /// What is known of the first rows so far, where storage sends only those.
     pub(super) live: Option<Arc<LiveTopK>>,
+    /// What plain reads scan for where only the first rows count, and what they know of these.
+    first: Option<Arc<Fragment>>,
+    threshold: Arc<Threshold>,
     /// Where the rows are, for objects whose index told.
     places: Option<Arc<Places>>,
     /// What the node looks up, and what became of it.
@@ -117,6 +120,8 @@ impl Run {
             meter: Arc::default(),
             splits: Mutex::new(splits),
             live: scan.live.clone(),
+            first: scan.first.clone(),
+            threshold: Arc::default(),
             places,
             lookup: lookup.cloned(),
             told: Told::default(),
@@ -426,11 +431,16 @@ impl SplitTask<'_> {
 
     pub(super) async fn plain(&self) -> Result<bool> {
         let reader = self.reader()?;
-        let fragment = Arc::new(self.adapted(&self.run.fragment));
+        let fragment = self.run.first.as_ref().unwrap_or(&self.run.fragment);
+        let fragment = Arc::new(self.adapted(fragment));
         let counters = Arc::new(ScanCounters::default());
-        // The plan above merges groups that come out more than once.
-        let group_bytes = Some(self.run.spec.group_bytes);
-        let options = ScanOptions { partial_group_bytes: group_bytes, ..ScanOptions::default() };
+        // The plan above merges groups that come out more than once, and sorts.
+        let options = ScanOptions {
+            partial_group_bytes: Some(self.run.spec.group_bytes),
+            passes_on_first_rows: true,
+            threshold: Arc::clone(&self.run.threshold),
+            ..ScanOptions::default()
+        };
         let mut rows = pushdowndb_scan::scan(fragment, reader, self.split.range.clone(), options, counters)?;
         while let Some(batch) = rows.next().await {
             if !self.send(self.assemble(batch?)?).await {

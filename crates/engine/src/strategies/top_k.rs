@@ -1,10 +1,12 @@
-//! Top-k: the engine sorts everything (`compute`), a sample bounds what storage sends (`sampling`), or storage itself
+//! Top-k: the engine sorts what it reads (`compute`), a sample bounds what storage sends (`sampling`), or storage itself
 //! sends only the first rows of each split (`storage`, on the fragment route).
 //!
 //! PushdownDB, Section VII. A first phase reads the sort key of a sample. The k-th of these keys is a bound: k rows
 //! up to it are known, so no row beyond it is among the first k. A second phase asks storage for the rows up to the
 //! bound, ties included, and the engine sorts those. The rows are right whatever the sample was; a sample with fewer
 //! than k rows gives no bound, and then everything is read.
+//!
+//! Where the engine reads, its scans have the order and the limit, too: of most rows they decode the first key alone.
 //!
 //! On the fragment route no sample is needed. Storage sends at most k rows of a split, and as soon as k rows have come
 //! the k-th key is a bound for the splits asked for later ([`LiveTopK`]); so it falls while the query runs. A bound
@@ -117,7 +119,7 @@ pub(crate) fn choose(
     let mut candidates = Candidates::new("top_k", costs.scan.model());
     candidates.add("compute", costs.compute(otherwise));
     let mut request = None;
-    match (&route, in_storage(top_k, fragment)) {
+    match (&route, first_rows(top_k, fragment)) {
         (Err(why), _) => candidates.refuse("storage", why.clone()),
         (Ok(Route::Select), _) => candidates.refuse("storage", "S3 Select has no ORDER BY"),
         (Ok(Route::Fragment), None) => candidates.refuse("storage", "it cannot order by all keys, or not so many rows"),
@@ -236,8 +238,8 @@ impl Costs {
     }
 }
 
-/// The fragment with the order and the limit; `None` if it cannot say them.
-fn in_storage(top_k: &TopK, fragment: &Fragment) -> Option<Fragment> {
+/// The fragment with the order and the limit, wherever it runs; `None` if it cannot say them.
+pub(crate) fn first_rows(top_k: &TopK, fragment: &Fragment) -> Option<Fragment> {
     let Output::Rows(columns) = &fragment.output else { return None };
     let limit = u64::try_from(top_k.k).ok().filter(|k| (1..=limits::TOP_K_ROWS).contains(k))?;
     let place = |column: usize| columns.iter().position(|output| output.expr == Expr::Column(column));

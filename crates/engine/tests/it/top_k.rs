@@ -1,4 +1,4 @@
-//! Top-k by sampling: the rows of a full sort in their order, for fewer bytes.
+//! Top-k, by sampling and on plain reads: the rows of a full sort in their order, for fewer bytes or fewer values.
 
 use std::fmt::Write as _;
 
@@ -65,6 +65,41 @@ async fn json_on_the_node() {
 async fn csv_on_minio() {
     let Some(world) = crate::minio::world().await else { return };
     agrees_on_tpch(&world, Format::Csv, "csv").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plain_reads() {
+    let world = World::node().await;
+    for (format, path) in [(Format::Csv, "csv"), (Format::Json, "json"), (Format::Parquet, "parquet")] {
+        world.tpch(path, format).await;
+        let oracle = Oracle::tpch(&world, "csv", Format::Csv).await;
+        let engine = world.engine_with("none", path).await;
+        for sql in TPCH {
+            let (got, _) = rows(&engine, sql).await.unwrap_or_else(|e| panic!("{sql}: {e}"));
+            assert_eq!(got, oracle.rows(sql).await, "{sql} on {path}");
+        }
+    }
+}
+
+/// Of rows that cannot be among the first, plain reads decode the key alone, whenever a statement is run.
+#[tokio::test(flavor = "multi_thread")]
+async fn plain_reads_decode_the_key_of_most_rows_alone() {
+    let world = World::node().await;
+    let line = |n: usize| format!("{n},{}\n", if n < 10_000 { "1" } else { "bad" });
+    world.put("rising/0.csv", (0..40_000).map(line).collect::<String>()).await;
+    let engine = world.engine("none").await;
+    let declare = format!(
+        "CREATE EXTERNAL TABLE rising (a BIGINT NOT NULL, b BIGINT NOT NULL) STORED AS CSV LOCATION '{}' \
+         OPTIONS ('format.has_header' 'false')",
+        world.url("rising/")
+    );
+    engine.execute(&declare).await.expect("a table");
+    engine.execute("SET pushdown.threads = 1").await.expect("SET");
+    for _ in 0..2 {
+        let (got, _) = rows(&engine, "SELECT * FROM rising ORDER BY a, b LIMIT 3").await.expect("rows");
+        assert_eq!(got.len(), 3);
+    }
+    assert!(rows(&engine, "SELECT * FROM rising ORDER BY a DESC LIMIT 3").await.is_err(), "these are decoded");
 }
 
 /// NULLs, ties, both zeros, rows in the order of the key, and far more of one value than k.

@@ -80,11 +80,19 @@ pub(crate) struct TopK {
     threshold: Option<OwnedRow>,
     /// What other scans found out.
     shared: Arc<Threshold>,
+    /// Rows that take too much memory come out early, whatever comes before them later.
+    passes_on: bool,
 }
 
 impl TopK {
     /// Over batches of `schema`.
-    pub(crate) fn new(order: &[SortKey], k: u64, schema: &SchemaRef, shared: Arc<Threshold>) -> Result<Self> {
+    pub(crate) fn new(
+        order: &[SortKey],
+        k: u64,
+        schema: &SchemaRef,
+        shared: Arc<Threshold>,
+        passes_on: bool,
+    ) -> Result<Self> {
         let k = match usize::try_from(k) {
             Ok(k) if k as u64 <= pushdown::limits::TOP_K_ROWS => k,
             _ => return Err(too_much(format!("ORDER BY takes a LIMIT of at most {}", pushdown::limits::TOP_K_ROWS))),
@@ -98,7 +106,8 @@ impl TopK {
         let converter = RowConverter::new(fields.collect()).map_err(from_arrow)?;
         let schema = Arc::clone(schema);
         let first = order.first().map(options).unwrap_or_default();
-        Ok(Self { schema, keys, first, converter, k, gathered: vec![], rows: 0, bytes: 0, threshold: None, shared })
+        let gathered = vec![];
+        Ok(Self { schema, keys, first, converter, k, gathered, rows: 0, bytes: 0, threshold: None, shared, passes_on })
     }
 
     fn sort_rows(&self, batch: &RecordBatch) -> Result<Rows> {
@@ -106,10 +115,10 @@ impl TopK {
         self.converter.convert_columns(&keys).map_err(from_arrow)
     }
 
-    /// Takes in all rows of a batch.
-    pub(crate) fn push(&mut self, batch: RecordBatch) -> Result<()> {
+    /// Takes in all rows of a batch. Gives rows that are passed on.
+    pub(crate) fn push(&mut self, batch: RecordBatch) -> Result<Option<RecordBatch>> {
         if self.k == 0 {
-            return Ok(());
+            return Ok(None);
         }
         // Its own last row, or that of a scan which has k rows before it.
         if let Some(known) = self.shared.known().filter(|known| self.threshold.as_ref().is_none_or(|own| known < own)) {
@@ -124,15 +133,28 @@ impl TopK {
             }
         };
         if batch.num_rows() == 0 {
-            return Ok(());
+            return Ok(None);
         }
         self.rows += batch.num_rows();
         self.bytes += batch.get_array_memory_size();
         self.gathered.push(batch);
         if self.rows >= 2 * self.k.max(limits::GROUP_RECORDS) || self.bytes > limits::TOP_K_BYTES {
             self.cut()?;
+            return self.too_many();
         }
-        Ok(())
+        Ok(None)
+    }
+
+    /// The first rows if they take too much memory.
+    fn too_many(&mut self) -> Result<Option<RecordBatch>> {
+        if self.bytes <= limits::TOP_K_BYTES {
+            return Ok(None);
+        }
+        if !self.passes_on {
+            return Err(too_much(format!("ORDER BY needs more than {} bytes", limits::TOP_K_BYTES)));
+        }
+        (self.rows, self.bytes) = (0, 0);
+        Ok(self.gathered.pop())
     }
 
     /// Drops all but the first k, and puts those in order.
@@ -162,19 +184,17 @@ impl TopK {
         let first = compact(&take_record_batch(&all, &UInt32Array::from(order)).map_err(from_arrow)?)?;
         self.rows = first.num_rows();
         self.bytes = first.get_array_memory_size();
-        if self.bytes > limits::TOP_K_BYTES {
-            return Err(too_much(format!("ORDER BY needs more than {} bytes", limits::TOP_K_BYTES)));
-        }
         self.gathered = vec![first];
         Ok(())
     }
 
-    /// The first k rows, in order.
+    /// The first k rows, in order; of those that were not passed on.
     pub(crate) fn finish(mut self) -> Result<Option<RecordBatch>> {
         if self.gathered.is_empty() {
             return Ok(None);
         }
         self.cut()?;
-        Ok(self.gathered.pop())
+        let first = self.too_many()?;
+        Ok(first.or_else(|| self.gathered.pop()))
     }
 }

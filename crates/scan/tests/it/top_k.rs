@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{AsArray, RecordBatch};
 use arrow::compute::{SortColumn, SortOptions, concat_batches, lexsort_to_indices, take_record_batch};
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, Int64Type, SchemaRef};
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 use pushdown::{ArithmeticOp, CompareOp, ErrorKind, Expr, Format, Fragment, NamedExpr, SortKey};
@@ -69,6 +69,25 @@ async fn rows_beyond_the_bound_are_not_decoded() {
         assert_eq!(run(&fragment, text(8192)).await.num_rows(), 10, "the first batch is decoded in full");
         assert!(error(&fragment, text(8191)).await.contains("bad"), "and no more");
     }
+}
+
+/// Where they take too much memory, and somebody merges them, the first rows come out with others.
+#[tokio::test]
+async fn first_rows_that_are_too_large_are_passed_on_to_who_merges() {
+    let columns = schema(&[("a", DataType::Int64), ("b", DataType::Utf8)]);
+    let long = "x".repeat(100_000);
+    let keys = (0..800).map(|n| (n * 7919) % 800);
+    let text: String = keys.map(|key| format!("{key},{long}\n")).collect();
+    let fragment = Fragment { order: vec![by(Expr::Column(0), false)], limit: Some(700), ..csv(&columns, no_header()) };
+    let scanned = async |passes_on_first_rows| {
+        let options = ScanOptions { passes_on_first_rows, ..ScanOptions::default() };
+        try_run_as(&fragment, InMemory::new("k", text.clone()), None, options).await
+    };
+    assert_eq!(scanned(false).await.expect_err("70 MB").kind(), ErrorKind::Limit);
+    let (batch, _) = scanned(true).await.expect("rows");
+    let mut keys: Vec<i64> = batch.column(0).as_primitive::<Int64Type>().values().to_vec();
+    keys.sort_unstable();
+    assert_eq!(keys.get(..700), Some((0..700).collect::<Vec<i64>>().as_slice()));
 }
 
 /// A key that has no value for rows which the predicate drops is not evaluated on them.

@@ -166,10 +166,10 @@ pub struct ServeArgs {
     #[arg(long, default_value = "us-east-1")]
     pub region: String,
     /// A host name below which hosts are buckets: with s3.example.com, b.s3.example.com is bucket b; may be repeated
-    #[arg(long = "domain", value_name = "NAME")]
+    #[arg(long = "domain", value_name = "NAME", value_parser = domain)]
     pub domains: Vec<String>,
     /// What is logged on stderr: error, warn, info, debug, or filters as in RUST_LOG [default: RUST_LOG, then info]
-    #[arg(long, value_name = "FILTER")]
+    #[arg(long, value_name = "FILTER", value_parser = crate::log::filter)]
     pub log: Option<String>,
     /// How it is logged; one line a request at level info
     #[arg(long, value_enum, default_value = "text")]
@@ -211,19 +211,19 @@ pub struct GatewayArgs {
 #[command(next_help_heading = "Limits")]
 pub struct LimitArgs {
     /// Connections open at once [default: 1024]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub max_connections: Option<usize>,
     /// Requests under way at once; more wait, then are told to slow down [default: 256]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub max_requests: Option<usize>,
     /// S3 Select requests running at once [default: 4 a core, at least 16]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub max_scans: Option<usize>,
     /// S3 Select requests waiting for their turn; more are told to slow down [default: 64]
     #[arg(long, value_name = "N")]
     pub max_scans_waiting: Option<usize>,
     /// Threads that scan, beside those that answer everything else [default: one a core]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub scan_threads: Option<usize>,
     /// How long /readyz says that the node is going away before it stops accepting [default: 0]
     #[arg(long, value_name = "SECONDS")]
@@ -334,6 +334,23 @@ fn key_value(text: &str) -> Result<(String, String), String> {
         Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.trim().to_owned())),
         _ => Err("write it as KEY=VALUE".into()),
     }
+}
+
+/// With none of it a node would take requests and answer none.
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("it must be 1 or more".into()),
+        Ok(number) => Ok(number),
+        Err(_) => Err("it is no number".into()),
+    }
+}
+
+fn domain(text: &str) -> Result<String, String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    if text.is_empty() || !text.chars().all(fits) {
+        return Err("it is the name of a host, without scheme, port and path".into());
+    }
+    Ok(text.to_owned())
 }
 
 /// One `-c` or `-f`.

@@ -15,6 +15,11 @@ pub fn of_a_client() {
     start(fmt::layer().with_writer(stderr).with_ansi(stderr().is_terminal()).with_filter(filter));
 }
 
+/// A filter as an argument: one that says nothing would leave a node without logs.
+pub fn filter(text: &str) -> Result<String, String> {
+    EnvFilter::try_new(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
 /// What the argument asks for, else `RUST_LOG` or `PUSHDOWNDB_LOG`, else a line a request.
 pub fn of_a_node(asked: Option<&str>, format: LogFormat) {
     let filter = match asked {

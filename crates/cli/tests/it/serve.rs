@@ -185,4 +185,48 @@ fn what_cannot_start_says_why() {
     assert!(Done(half).fails(2).contains("both"));
     let gateway = pushdowndb(["serve", "--gateway", store]).output().unwrap();
     assert!(Done(gateway).fails(2).contains("PUSHDOWNDB_ACCESS_KEY_ID"));
+    for (flag, value) in [
+        ("--max-requests", "0"),
+        ("--max-connections", "0"),
+        ("--max-scans", "none"),
+        ("--scan-threads", "0"),
+        ("--log", "pushdowndb=quiet"),
+        ("--domain", "http://s3.example.com"),
+        ("--domain", "s3.example.com:9000"),
+    ] {
+        let refused = pushdowndb(["serve", "--store", store, flag, value]).output().unwrap();
+        assert!(Done(refused).fails(2).contains(flag), "{flag} {value}");
+    }
+    let mut nowhere = pushdowndb(["serve", "--gateway", "s3://"]);
+    nowhere.env("PUSHDOWNDB_ACCESS_KEY_ID", "a").env("PUSHDOWNDB_SECRET_ACCESS_KEY", "secret-of-a");
+    assert!(Done(nowhere.output().unwrap()).fails(2).contains("names no bucket"));
+}
+
+#[test]
+fn keys_are_read_again_at_a_hangup() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, file) = (dir.path().join("store"), dir.path().join("keys.toml"));
+    let write = |text: &str| std::fs::write(&file, text).unwrap();
+    write("[[key]]\naccess_key_id = \"first\"\nsecret_access_key = \"first-secret\"\n");
+    let mut served = Served::start(&["--store", store.to_str().unwrap(), "--credentials", file.to_str().unwrap()]);
+    let child = served.child.as_mut().unwrap();
+    let (id, stderr) = (child.id().to_string(), child.stderr.take().unwrap());
+    let mut lines = BufReader::new(stderr).lines().map_while(Result::ok);
+    let mut hang_up = |said: &str| {
+        assert!(Command::new("kill").args(["-HUP", &id]).status().unwrap().success());
+        lines.find(|line| line.starts_with("credentials: ") && line.contains(said)).unwrap();
+    };
+    // What cannot be used is said, and changes nothing.
+    write("[[key]]\naccess_key_id = \"second\"\n");
+    hang_up("the old ones stay in use");
+    write("[[key]]\naccess_key_id = \"second\"\nsecret_access_key = \"second-secret\"\n");
+    hang_up("read again");
+    let code = |id: &str| {
+        let mut command = pushdowndb(["-c", "SELECT * FROM 's3://none/x.csv'"]);
+        command.env("AWS_ENDPOINT_URL", &served.endpoint).env("AWS_REGION", "us-east-1");
+        command.env("AWS_ACCESS_KEY_ID", id).env("AWS_SECRET_ACCESS_KEY", format!("{id}-secret"));
+        Done(command.output().unwrap()).stderr()
+    };
+    assert!(code("first").contains("403 Forbidden"), "{}", code("first"));
+    assert!(code("second").contains("NoSuchBucket"), "{}", code("second"));
 }

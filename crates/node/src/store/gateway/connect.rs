@@ -47,6 +47,9 @@ pub(super) struct Connection {
 
 /// Makes the client; asks nobody yet. Blocks.
 pub(super) fn connect(gateway: &Gateway, limits: &Limits) -> pushdown::Result<Connection> {
+    if gateway.url.host_str().unwrap_or_default().is_empty() && gateway.url.scheme() != "memory" {
+        return Err(Error::invalid(format!("cannot serve {}: it names no bucket", gateway.url)));
+    }
     try_connect(gateway, limits).map_err(|error| {
         Error::unsupported(format!("cannot serve {}", without_password(&gateway.url))).with_source(error)
     })

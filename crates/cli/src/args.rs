@@ -135,7 +135,7 @@ or from both. Without them a pair is made at the first start and kept in the sto
 terminal, elsewhere only the file's path is. A gateway reaches what is behind it with the AWS_*, GOOGLE_*
 or AZURE_* variables.
 
-SIGTERM and Ctrl-C let requests under way finish; SIGHUP reads the certificate again. GET /healthz, /readyz and
+SIGTERM and Ctrl-C let requests under way finish; SIGHUP reads certificate and keys again. GET /healthz, /readyz and
 /metrics answer without a signature. docs/operations.md tells of settings, limits, metrics and backup.")]
 pub struct ServeArgs {
     /// The folder that holds the buckets, in our own layout; made if missing

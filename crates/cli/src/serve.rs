@@ -1,6 +1,7 @@
 //! `serve`: a storage node until it is told to stop.
 
 use std::io::{IsTerminal, stderr};
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use pushdown::{Error, ErrorKind};
@@ -12,8 +13,9 @@ use crate::args::{GatewayArgs, LimitArgs, ServeArgs};
 use crate::interrupt::Interrupts;
 use crate::print;
 
-/// Serves until SIGINT or SIGTERM; SIGHUP reads the certificate again.
+/// Serves until SIGINT or SIGTERM; SIGHUP reads certificate and keys again.
 pub async fn serve(args: ServeArgs) -> Result<()> {
+    let (keys, tls) = (args.credentials.clone(), args.tls_cert.is_some());
     let config = config(args)?;
     let from_environment = config.credentials.is_some();
     let gateway = matches!(config.backing, Backing::Gateway(_));
@@ -50,20 +52,29 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
 
     tokio::select! {
         () = interrupts.received() => {}
-        failed = hang_ups(&node) => failed?,
+        failed = hang_ups(&node, tls, keys.as_deref()) => failed?,
     }
     eprintln!("stopping: requests under way are finished first");
     node.shutdown().await;
     Ok(())
 }
 
-/// Reads the certificate again at each SIGHUP, as its renewal wants it.
-async fn hang_ups(node: &Node) -> Result<()> {
+/// Reads the certificate and the file of keys again at each SIGHUP. What cannot be used leaves the old ones in use.
+async fn hang_ups(node: &Node, tls: bool, keys: Option<&Path>) -> Result<()> {
     let mut hang_up = signal(SignalKind::hangup()).context("listening for signals")?;
     while hang_up.recv().await.is_some() {
         match node.reload_certificate().await {
-            Ok(()) => eprintln!("certificate: read again"),
+            Ok(()) if tls => eprintln!("certificate: read again"),
+            Ok(()) => {}
             Err(error) => eprintln!("certificate: the old one stays in use: {error}"),
+        }
+        match keys.map(Keyring::load) {
+            Some(Ok(keyring)) => {
+                node.replace_keyring(keyring);
+                eprintln!("credentials: read again");
+            }
+            Some(Err(error)) => eprintln!("credentials: the old ones stay in use: {error}"),
+            None => {}
         }
     }
     Ok(())

@@ -10,12 +10,18 @@
 //! secret_access_key = "…"
 //! read = ["logs", "public-*"]    # reads objects and lists them
 //! write = ["scratch"]            # reads and changes them, makes and deletes the bucket
+//!
+//! [[key]]
+//! access_key_id = "tenant"
+//! secret_access_key = "…"
+//! own = true                     # makes buckets of any free name, and may do everything in those it made
 //! ```
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use pushdown::{Error, Result};
 use serde::Deserialize;
@@ -38,6 +44,8 @@ pub struct Grants {
     pub read: Vec<String>,
     /// Buckets it may read and change.
     pub write: Vec<String>,
+    /// Whether it may make buckets, and read and change those it made.
+    pub own: bool,
 }
 
 /// What is asked of a bucket.
@@ -50,11 +58,16 @@ pub enum Right {
 }
 
 impl Key {
-    /// Whether it may do this to the bucket.
+    /// Whether it may do this to the bucket, whoever made it.
     pub fn may(&self, right: Right, bucket: &str) -> bool {
         let Some(grants) = &self.grants else { return true };
         let listed = |patterns: &[String]| patterns.iter().any(|pattern| covers(pattern, bucket));
         listed(&grants.write) || (right == Right::Read && listed(&grants.read))
+    }
+
+    /// Whether it may make buckets, and do everything in those it made.
+    pub fn has_own(&self) -> bool {
+        self.grants.as_ref().is_some_and(|grants| grants.own)
     }
 }
 
@@ -92,6 +105,8 @@ struct KeyForm {
     secret_access_key: String,
     read: Option<Vec<String>>,
     write: Option<Vec<String>>,
+    #[serde(default)]
+    own: bool,
 }
 
 impl Keyring {
@@ -124,7 +139,7 @@ impl Keyring {
             let line = before.matches('\n').count() + 1;
             Error::invalid(format!(
                 "line {line}: expected [[key]] tables with access_key_id, secret_access_key and, optionally, the lists \
-                 read and write"
+                 read and write and own = true"
             ))
         })?;
         let mut first = None;
@@ -139,9 +154,11 @@ impl Keyring {
             if form.secret_access_key.len() < 8 {
                 return Err(Error::invalid(format!("the secret of '{id}' is shorter than 8 characters")));
             }
-            let grants = match (form.read, form.write) {
-                (None, None) => None,
-                (read, write) => Some(Grants { read: read.unwrap_or_default(), write: write.unwrap_or_default() }),
+            let grants = match (form.read, form.write, form.own) {
+                (None, None, false) => None,
+                (read, write, own) => {
+                    Some(Grants { read: read.unwrap_or_default(), write: write.unwrap_or_default(), own })
+                }
             };
             let credentials = Credentials { access_key_id: id.clone(), secret_access_key: form.secret_access_key };
             first.get_or_insert_with(|| credentials.clone());
@@ -164,6 +181,44 @@ impl Keyring {
     }
 }
 
+/// The keys in use, which can be replaced while the node serves. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct KeysInUse(Arc<InUse>);
+
+#[derive(Debug)]
+struct InUse {
+    now: RwLock<Arc<Keyring>>,
+    first: Credentials,
+    always: Option<Credentials>,
+}
+
+impl KeysInUse {
+    /// These keys; the pair `always`, which is among them, outlasts them.
+    pub fn new(keyring: Keyring, always: Option<Credentials>) -> Self {
+        let first = keyring.first().clone();
+        Self(Arc::new(InUse { now: RwLock::new(Arc::new(keyring)), first, always }))
+    }
+
+    /// The keys as they are now; one look decides all of a question.
+    pub fn now(&self) -> Arc<Keyring> {
+        Arc::clone(&self.0.now.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The first of the keys there were at the beginning.
+    pub fn first(&self) -> &Credentials {
+        &self.0.first
+    }
+
+    /// These keys from now on.
+    pub fn replace(&self, keyring: Keyring) {
+        let keyring = match self.0.always.clone() {
+            Some(always) => keyring.with(always),
+            None => keyring,
+        };
+        *self.0.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keyring);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,6 +232,10 @@ mod tests {
         secret_access_key = "battery staple"
         read = ["logs", "public-*"]
         write = ["scratch"]
+        [[key]]
+        access_key_id = "tenant"
+        secret_access_key = "tr0ub4dor&3"
+        own = true
     "#;
 
     #[test]
@@ -196,6 +255,18 @@ mod tests {
             assert_eq!((key.may(Right::Read, bucket), key.may(Right::Write, bucket)), (read, write), "{bucket}");
         }
         assert!(!format!("{keys:?} {key:?}").contains("battery"));
+        let tenant = keys.get("tenant").unwrap();
+        assert!(tenant.has_own() && !tenant.may(Right::Read, "logs") && !key.has_own());
+        assert!(!keys.get("ops").unwrap().has_own(), "it may do everything anyway");
+    }
+
+    #[test]
+    fn keys_are_replaced_while_they_are_looked_at() {
+        let keys = KeysInUse::new(Keyring::parse(FILE).unwrap(), None);
+        let before = keys.now();
+        keys.replace(Keyring::parse(&FILE.replace("dashboard", "board")).unwrap());
+        assert!(before.get("dashboard").is_some() && before.get("board").is_none());
+        assert!(keys.now().get("dashboard").is_none() && keys.now().get("board").is_some());
     }
 
     #[test]

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::answer::Answers;
 use crate::counters::Counting;
 use crate::health::Health;
+use crate::keyring::KeysInUse;
 use crate::metrics::{Durations, Metrics, Sources};
 use crate::scans::Scans;
 use crate::server::Entrance;
@@ -32,7 +33,7 @@ pub struct Node {
     address: SocketAddr,
     admin_address: Option<SocketAddr>,
     tls: Option<Arc<Tls>>,
-    keyring: Arc<Keyring>,
+    keys: KeysInUse,
     credentials_file: Option<PathBuf>,
     counting: Arc<Counting>,
     /// Weak, so that a node that was told to stop lets go of its files.
@@ -56,6 +57,7 @@ pub async fn start(config: NodeConfig) -> Result<Node> {
     };
     let admin_address = admin.as_ref().map(|(_, address)| *address);
 
+    let keys = KeysInUse::new(keyring, config.credentials.clone());
     let counting = Arc::new(Counting::default());
     let durations = Durations::default();
     let limits = config.limits.clone();
@@ -73,7 +75,7 @@ pub async fn start(config: NodeConfig) -> Result<Node> {
         limits: limits.clone(),
     };
     let health = Health::new(Metrics::new(sources, &durations), admin.is_some(), Arc::downgrade(&store));
-    let service = s3::service(Arc::clone(&store), &keyring, &config, Arc::clone(&counting), Arc::clone(&scans));
+    let service = s3::service(Arc::clone(&store), &keys, &config, Arc::clone(&counting), Arc::clone(&scans));
     let answers = Answers::new(service, Arc::clone(&health), Arc::clone(&counting), durations, limits.clone());
 
     let (stop, stopped) = (CancellationToken::new(), CancellationToken::new());
@@ -122,17 +124,7 @@ pub async fn start(config: NodeConfig) -> Result<Node> {
         released(store).await;
     });
     tracing::info!(%address, "serving");
-    Ok(Node {
-        address,
-        admin_address,
-        tls,
-        keyring: Arc::new(keyring),
-        credentials_file,
-        counting,
-        store: weak,
-        stop,
-        stopped,
-    })
+    Ok(Node { address, admin_address, tls, keys, credentials_file, counting, store: weak, stop, stopped })
 }
 
 async fn listen(address: SocketAddr, flag: &str) -> Result<(TcpListener, SocketAddr)> {
@@ -216,9 +208,9 @@ impl Node {
         self.admin_address
     }
 
-    /// Who may use it: the first of its keys.
+    /// Who may use it: the first of the keys it was started with.
     pub fn credentials(&self) -> &Credentials {
-        self.keyring.first()
+        self.keys.first()
     }
 
     /// Where the credentials are kept, if the node keeps them.
@@ -237,6 +229,11 @@ impl Node {
         spawn_blocking(move || tls.reload())
             .await
             .map_err(|error| Error::internal("reading the certificate failed").with_source(error))?
+    }
+
+    /// These keys, and the pair of [`NodeConfig::credentials`], for requests from now on.
+    pub fn replace_keyring(&self, keyring: Keyring) {
+        self.keys.replace(keyring);
     }
 
     /// Makes a bucket if there is none of this name, as CreateBucket does for clients.
@@ -272,7 +269,7 @@ impl Node {
 
 impl std::fmt::Debug for Node {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Node").field("address", &self.address).field("keys", &self.keyring).finish_non_exhaustive()
+        f.debug_struct("Node").field("address", &self.address).field("keys", &self.keys.now()).finish_non_exhaustive()
     }
 }
 

@@ -1,5 +1,8 @@
 //! Who may do what: signed requests, as far as the rights of their key go; anonymous ones nothing.
 //!
+//! A key with buckets of its own hears of other names what S3 answers: that there is no such bucket, or that it is
+//! another's. So it can find out which names are taken, as everyone can in S3.
+//!
 //! Signatures of version 2 in headers are refused before they are compared: they do not bind the body. Two
 //! kinds that end by themselves are accepted: signed addresses (`version_2`), and upload forms, where the
 //! signature covers a policy that says what may be uploaded until when.
@@ -14,22 +17,17 @@ use s3s::{S3Error, S3Result, s3_error};
 
 use super::OPERATIONS;
 use crate::counters::Counting;
-use crate::keyring::{Keyring, Right};
+use crate::keyring::{Key, KeysInUse, Right};
 use crate::record::{RequestRecord, Target};
+use crate::store::Store;
 
 /// Knows the secrets of the keys.
-pub(super) struct Keys(Arc<Keyring>);
-
-impl Keys {
-    pub fn new(keyring: Arc<Keyring>) -> Self {
-        Self(keyring)
-    }
-}
+pub(super) struct Keys(pub KeysInUse);
 
 #[async_trait]
 impl S3Auth for Keys {
     async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
-        match self.0.get(access_key) {
+        match self.0.now().get(access_key) {
             Some(key) => Ok(SecretKey::from(key.credentials.secret_access_key.as_str())),
             None => Err(s3_error!(InvalidAccessKeyId, "the access key does not exist on this node")),
         }
@@ -38,13 +36,14 @@ impl S3Auth for Keys {
 
 /// Lets requests in that their key has the right to make, and counts them.
 pub(super) struct Access {
-    keyring: Arc<Keyring>,
-    counting: Arc<Counting>,
+    pub keys: KeysInUse,
+    pub store: Arc<dyn Store>,
+    pub counting: Arc<Counting>,
 }
 
 impl Access {
-    pub fn new(keyring: Arc<Keyring>, counting: Arc<Counting>) -> Self {
-        Self { keyring, counting }
+    fn has_own(&self, signer: Option<&Credentials>) -> bool {
+        signer.is_some_and(|signer| self.keys.now().get(&signer.access_key).is_some_and(Key::has_own))
     }
 }
 
@@ -56,7 +55,10 @@ impl S3Access for Access {
         let operation = cx.s3_op().name();
         // Every key may ask which buckets it can see.
         if let Some(bucket) = cx.s3_path().get_bucket_name() {
-            permit(&self.keyring, signer.as_ref(), right_of(operation), bucket)?;
+            // Whose bucket it would be is decided where it is made.
+            if !(operation == "CreateBucket" && self.has_own(signer.as_ref())) {
+                permit(&self.keys, &*self.store, signer.as_ref(), right_of(operation), bucket).await?;
+            }
         } else if signer.is_none() {
             return Err(anonymous());
         }
@@ -84,11 +86,25 @@ fn identify(cx: &mut S3AccessContext<'_>, signer: Option<&Credentials>) {
 }
 
 /// Whether the signer has this right on the bucket.
-pub(super) fn permit(keyring: &Keyring, signer: Option<&Credentials>, right: Right, bucket: &str) -> S3Result<()> {
-    let signer = signer.ok_or_else(anonymous)?;
-    let key = keyring.get(&signer.access_key);
+pub(super) async fn permit(
+    keys: &KeysInUse,
+    store: &dyn Store,
+    signer: Option<&Credentials>,
+    right: Right,
+    bucket: &str,
+) -> S3Result<()> {
+    let id = signer.ok_or_else(anonymous)?.access_key.as_str();
+    let keys = keys.now();
+    let key = keys.get(id);
     if key.is_some_and(|key| key.may(right, bucket)) {
         return Ok(());
+    }
+    if key.is_some_and(Key::has_own) {
+        match store.bucket(bucket).await {
+            Ok(found) if found.settings.owner.as_deref() == Some(id) => return Ok(()),
+            Ok(_) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
     let verb = if right == Right::Read { "read" } else { "change" };
     Err(s3_error!(AccessDenied, "this access key may not {} the bucket '{}'", verb, bucket))

@@ -30,7 +30,7 @@ use s3s::service::S3ServiceBuilder;
 use s3s::{S3, S3Request, S3Response, S3Result};
 
 use crate::counters::Counting;
-use crate::keyring::{Keyring, Right};
+use crate::keyring::{KeysInUse, Right};
 use crate::scans::Scans;
 use crate::store::Store;
 use crate::{Limits, NodeConfig};
@@ -43,7 +43,7 @@ pub(crate) struct Edge {
     pub store: Arc<dyn Store>,
     pub limits: Limits,
     pub region: String,
-    pub keyring: Arc<Keyring>,
+    pub keys: KeysInUse,
     pub counting: Arc<Counting>,
     /// Where S3 Select requests run.
     pub scans: Arc<Scans>,
@@ -57,15 +57,15 @@ impl fmt::Debug for Edge {
 
 impl Edge {
     /// Whether the signer has this right on a bucket that is not the one the request is addressed to.
-    fn permit(&self, signer: Option<&Signer>, right: Right, bucket: &str) -> S3Result<()> {
-        access::permit(&self.keyring, signer, right, bucket)
+    async fn permit(&self, signer: Option<&Signer>, right: Right, bucket: &str) -> S3Result<()> {
+        access::permit(&self.keys, &*self.store, signer, right, bucket).await
     }
 }
 
 /// The S3 service over a store.
 pub(crate) fn service(
     store: Arc<dyn Store>,
-    keyring: &Keyring,
+    keys: &KeysInUse,
     config: &NodeConfig,
     counting: Arc<Counting>,
     scans: Arc<Scans>,
@@ -79,13 +79,12 @@ pub(crate) fn service(
     settings.form_max_fields_size = 256 << 10;
     settings.form_max_parts = 100;
     settings.presigned_url_max_skew_time_secs = u32::try_from(limits.clock_skew.as_secs()).unwrap_or(u32::MAX);
-    let keyring = Arc::new(keyring.clone());
     let domains = host::Domains::new(&config.domains);
     let edge = Edge {
         store: Arc::clone(&store),
         limits,
         region: config.region.clone(),
-        keyring: Arc::clone(&keyring),
+        keys: keys.clone(),
         counting: Arc::clone(&counting),
         scans,
     };
@@ -95,14 +94,18 @@ pub(crate) fn service(
         let mut builder = S3ServiceBuilder::new(edge.clone());
         builder.set_config(Arc::clone(&settings) as _);
         builder.set_host(domains.clone());
-        builder.set_access(access::Access::new(Arc::clone(&keyring), Arc::clone(&counting)));
+        builder.set_access(access::Access {
+            keys: keys.clone(),
+            store: Arc::clone(&store),
+            counting: Arc::clone(&counting),
+        });
         builder
     };
     let (mut outer, mut inner) = (builder(), builder());
     inner.set_auth(verified::Nobody);
-    outer.set_auth(access::Keys::new(Arc::clone(&keyring)));
+    outer.set_auth(access::Keys(keys.clone()));
     outer.set_route(verified::Verified::new(inner.build(), edge.clone(), domains.clone()));
-    Service::new(outer.build(), store, keyring, domains)
+    Service::new(outer.build(), store, keys.clone(), domains)
 }
 
 /// Who signed a request, as the outer or the inner service knows it.

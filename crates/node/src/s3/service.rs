@@ -14,7 +14,7 @@ use super::cors::{self, Asked};
 use super::host::Domains;
 use super::watched::Watched;
 use super::{access, form_head, version_2};
-use crate::keyring::Keyring;
+use crate::keyring::KeysInUse;
 use crate::store::{CorsRule, Store};
 
 /// The id of a request, given in its extensions: errors carry it in their body.
@@ -26,7 +26,7 @@ pub(crate) struct RequestId(pub String);
 pub(crate) struct Service {
     inner: S3Service,
     store: Arc<dyn Store>,
-    keyring: Arc<Keyring>,
+    keys: KeysInUse,
     domains: Domains,
 }
 
@@ -42,8 +42,8 @@ struct Asking {
 }
 
 impl Service {
-    pub fn new(inner: S3Service, store: Arc<dyn Store>, keyring: Arc<Keyring>, domains: Domains) -> Self {
-        Self { inner, store, keyring, domains }
+    pub fn new(inner: S3Service, store: Arc<dyn Store>, keys: KeysInUse, domains: Domains) -> Self {
+        Self { inner, store, keys, domains }
     }
 
     /// Answers a request.
@@ -56,7 +56,7 @@ impl Service {
         } else if request.method() == Method::OPTIONS {
             self.preflight(&request).await.map_or_else(plain, Ok)?
         } else if form_head::is_form(request.method(), request.headers()) {
-            match form_head::complete(request, &self.keyring).await {
+            match form_head::complete(request, &self.keys.now()).await {
                 Ok(request) => self.inner.call(request).await?,
                 Err(error) => plain(error)?,
             }
@@ -82,7 +82,7 @@ impl Service {
         access::refuse_early(request)?;
         let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
         let bucket = host.and_then(|host| self.domains.bucket(host));
-        version_2::verify(request, &self.keyring, bucket.as_deref())
+        version_2::verify(request, &self.keys.now(), bucket.as_deref())
     }
 
     fn asking<B>(&self, request: &Request<B>) -> Asking {

@@ -113,3 +113,48 @@ async fn keys_have_the_rights_of_the_file() {
     assert_eq!(client("ops", "everything", BUCKET).get(&path).await.unwrap().bytes().await.unwrap(), "x");
     node.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_with_buckets_of_their_own_see_no_others() {
+    let keys = |tenants: &[&str]| {
+        let table = |id: &&str| {
+            format!("[[key]]\naccess_key_id = \"{id}\"\nsecret_access_key = \"secret-of-{id}\"\nown = true\n")
+        };
+        Keyring::parse(&tenants.iter().map(table).collect::<String>()).unwrap()
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = NodeConfig::store(dir.path().join("store"));
+    config.keyring = Some(keys(&["ann", "bob"]));
+    config.credentials = Some(Credentials { access_key_id: "ops".into(), secret_access_key: "everything".into() });
+    let node = start(config).await.unwrap();
+    node.create_bucket("of-the-node").await.unwrap();
+    let client = |id: &str, bucket: &str| {
+        let secret = if id == "ops" { "everything".to_owned() } else { format!("secret-of-{id}") };
+        builder(&node, bucket).with_access_key_id(id).with_secret_access_key(secret).build().unwrap()
+    };
+    // A bucket is made by putting nothing under no key.
+    let make = async |id: &str, bucket: &str| client(id, bucket).put(&Path::default(), "".into()).await;
+    let (path, copy) = (Path::from("a"), Path::from("b"));
+    let denied = |answer: Result<(), Error>| matches!(answer, Err(Error::PermissionDenied { .. }));
+
+    make("ann", "anns").await.unwrap();
+    client("ann", "anns").put(&path, "x".into()).await.unwrap();
+    client("ann", "anns").copy(&path, &copy).await.unwrap();
+    for bucket in ["anns", "of-the-node"] {
+        assert!(denied(client("bob", bucket).get(&path).await.map(drop)), "{bucket}");
+        assert!(denied(client("bob", bucket).put(&path, "y".into()).await.map(drop)), "{bucket}");
+        assert!(make("bob", bucket).await.is_err(), "{bucket}");
+    }
+    // What is not there is not there, for whoever wants to make it.
+    let absent = client("bob", "bobs").get(&path).await;
+    assert!(matches!(absent, Err(Error::NotFound { .. })), "{absent:?}");
+    assert_eq!(client("ops", "anns").get(&path).await.unwrap().bytes().await.unwrap(), "x");
+
+    // Keys that are replaced are not asked for again; the pair of the configuration stays.
+    node.replace_keyring(keys(&["bob", "cid"]));
+    let gone = client("ann", "anns").get(&path).await.unwrap_err().to_string();
+    assert!(gone.contains("InvalidAccessKeyId"), "{gone}");
+    make("cid", "cids").await.unwrap();
+    assert_eq!(client("ops", "anns").get(&path).await.unwrap().bytes().await.unwrap(), "x");
+    node.shutdown().await;
+}

@@ -7,7 +7,7 @@ use super::{acl, owner, settings};
 use crate::keyring::Right;
 use crate::s3::attributes::{refuse, timestamp};
 use crate::s3::{Edge, signer};
-use crate::store::{BucketSettings, StoreError};
+use crate::store::{BucketMeta, BucketSettings, StoreError};
 
 /// Buckets of one page: 10,000, as in S3.
 const PAGE: i32 = 10_000;
@@ -17,7 +17,8 @@ const RESERVED: [&str; 4] = ["-s3alias", "--ol-s3", ".mrap", "--x-s3"];
 
 pub(in crate::s3) async fn list_buckets(edge: &Edge, req: S3Request<ListBucketsInput>) -> S3Result<ListBucketsOutput> {
     // Each key sees the buckets it may read.
-    let key = signer(&req).and_then(|signer| edge.keyring.get(&signer.access_key));
+    let keys = edge.keys.now();
+    let key = signer(&req).and_then(|signer| keys.get(&signer.access_key));
     let input = req.input;
     let prefix = input.prefix.clone().unwrap_or_default();
     let after = input.continuation_token.unwrap_or_default();
@@ -26,9 +27,13 @@ pub(in crate::s3) async fn list_buckets(edge: &Edge, req: S3Request<ListBucketsI
         Some(asked @ 1..=PAGE) => asked as usize,
         Some(_) => return Err(s3_error!(InvalidArgument, "max-buckets is between 1 and {}", PAGE)),
     };
-    let seen = |bucket: &str| key.is_some_and(|key| key.may(Right::Read, bucket));
+    let seen = |bucket: &BucketMeta| {
+        let id = key.map(|key| key.credentials.access_key_id.as_str());
+        let made = bucket.settings.owner.as_deref() == id;
+        key.is_some_and(|key| key.may(Right::Read, &bucket.name) || (key.has_own() && made))
+    };
     let mut buckets = edge.store.buckets().await?;
-    buckets.retain(|bucket| bucket.name.starts_with(&prefix) && bucket.name > after && seen(&bucket.name));
+    buckets.retain(|bucket| bucket.name.starts_with(&prefix) && bucket.name > after && seen(bucket));
     let more = buckets.len() > limit;
     buckets.truncate(limit);
     Ok(ListBucketsOutput {
@@ -56,6 +61,8 @@ pub(in crate::s3) async fn create_bucket(
     let input = req.input;
     if input.object_lock_enabled_for_bucket == Some(true) {
         return Err(s3_error!(NotImplemented, "object lock is not implemented"));
+    let keys = edge.keys.now();
+    let may_all = signer.as_deref().and_then(|id| keys.get(id)).is_some_and(|key| !key.has_own());
     }
     refuse!(input, grant_full_control, grant_read, grant_read_acp, grant_write, grant_write_acp);
     acl::only_private_bucket(input.acl.as_ref())?;
@@ -73,7 +80,8 @@ pub(in crate::s3) async fn create_bucket(
     match edge.store.create_bucket(&input.bucket, wanted).await {
         Err(StoreError::BucketExists(name)) => {
             let settings = edge.store.bucket(&name).await?.settings;
-            if settings.owner.is_some() && settings.owner != signer {
+            // One that nobody made through S3 is everybody's who may do everything.
+            if settings.owner != signer && !(may_all && settings.owner.is_none()) {
                 return Err(s3_error!(
                     BucketAlreadyExists,
                     "The requested bucket name is not available. Select a different name and try again."

@@ -19,7 +19,7 @@ pub(in crate::s3) async fn copy_object(edge: &Edge, req: S3Request<CopyObjectInp
     let mut input = req.input;
     refuse_of_writes!(input);
     refuse!(input, copy_source_sse_customer_algorithm, copy_source_sse_customer_key);
-    let (from_bucket, from_key) = source(edge, signer.as_ref(), &input.copy_source)?;
+    let (from_bucket, from_key) = source(edge, signer.as_ref(), &input.copy_source).await?;
     let conditions = Conditions {
         if_match: input.copy_source_if_match.take(),
         if_none_match: input.copy_source_if_none_match.take(),
@@ -97,7 +97,7 @@ pub(in crate::s3) async fn upload_part_copy(
     let mut input = req.input;
     refuse!(input, sse_customer_algorithm, copy_source_sse_customer_algorithm);
     let number = part_number(edge, input.part_number)?;
-    let (from_bucket, from_key) = source(edge, signer.as_ref(), &input.copy_source)?;
+    let (from_bucket, from_key) = source(edge, signer.as_ref(), &input.copy_source).await?;
     let upload = edge.store.upload(&input.bucket, &input.key, &input.upload_id).await?;
     let object = edge.store.open(&from_bucket, &from_key).await?;
     let conditions = Conditions {
@@ -125,11 +125,11 @@ pub(in crate::s3) async fn upload_part_copy(
 }
 
 /// The bucket and key a copy reads, which the signer must be allowed to read.
-fn source(edge: &Edge, signer: Option<&Signer>, source: &CopySource) -> S3Result<(String, String)> {
+async fn source(edge: &Edge, signer: Option<&Signer>, source: &CopySource) -> S3Result<(String, String)> {
     match source {
         CopySource::Bucket { bucket, key, version_id } => {
             no_version(version_id.as_deref())?;
-            edge.permit(signer, Right::Read, bucket)?;
+            edge.permit(signer, Right::Read, bucket).await?;
             Ok((bucket.to_string(), key.to_string()))
         }
         _ => Err(s3_error!(NotImplemented, "copy sources are named as bucket/key, access points are not implemented")),

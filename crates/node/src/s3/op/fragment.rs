@@ -40,7 +40,7 @@ pub(in crate::s3) async fn answer(
         key: None,
         access_key: signer.map(|signer| signer.access_key.clone()),
     });
-    edge.permit(signer, Right::Read, &bucket)?;
+    edge.permit(signer, Right::Read, &bucket).await?;
     edge.counting.request(OPERATION);
     // Before the body, which may be long: only as many are in memory as there are turns.
     let turn = edge.scans.turn(Some(Arc::clone(&record))).await.map_err(|_| {

@@ -8,7 +8,7 @@ use crate::s3::checksums::{checksum_of, put_typed_checksum};
 use crate::s3::conditions::write_condition;
 use crate::s3::upload::{Declared, receive, require_length, trailer};
 use crate::s3::{Edge, tags};
-use crate::store::{PutOptions, Tag};
+use crate::store::{PutOptions, StoreError, Tag};
 
 pub(in crate::s3) async fn put_object(edge: &Edge, req: S3Request<PutObjectInput>) -> S3Result<PutObjectOutput> {
     let tagged = req.input.tagging.as_deref().map(tags::from_header).transpose()?.unwrap_or_default();
@@ -33,9 +33,13 @@ pub(super) async fn put(
     let checksum = checksum_of!(input)?;
     let declared = Declared::new(checksum, named, headers, trailer)?;
     // Refused before the body is sent, where the client waits for that.
-    edge.store.bucket(&input.bucket).await?;
+    let bucket = edge.store.bucket(&input.bucket).await?;
 
     let staged = receive(edge, input.body.take(), declared).await?;
+    // Another's bucket may have taken the name meanwhile.
+    if edge.store.bucket(&input.bucket).await?.settings.owner != bucket.settings.owner {
+        return Err(StoreError::NoSuchBucket(input.bucket).into());
+    }
     let options = PutOptions { attributes, checksum: staged.checksum.clone(), tags, condition };
     let meta = edge.store.put(&input.bucket, &input.key, staged, options).await?;
     let mut output = PutObjectOutput { e_tag: Some(etag(&meta.etag)), ..PutObjectOutput::default() };

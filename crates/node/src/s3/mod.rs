@@ -8,6 +8,7 @@ mod attributes;
 mod checksums;
 mod conditions;
 mod cors;
+mod encryption;
 mod form_head;
 mod host;
 mod keys;

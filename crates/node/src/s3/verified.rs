@@ -20,7 +20,6 @@ use s3s::route::S3Route;
 use s3s::service::S3Service;
 use s3s::{Body, S3Request, S3Response, S3Result, s3_error};
 
-use super::Edge;
 use super::checksums::{HEADERS, content_md5};
 use super::form_head::is_form;
 use super::host::Domains;
@@ -28,6 +27,7 @@ use super::op::fragment;
 use super::version_2::PARAMETERS;
 use crate::store::Hasher;
 
+use super::{Edge, encryption};
 /// The headers that a client wants an answer to carry instead of the object's own.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Overrides(pub HeaderMap);
@@ -68,6 +68,7 @@ impl S3Route for Verified {
         let (uri, overrides) = bare(uri)?;
         if is_document(&method, &uri) {
             verify_document(&mut body, &headers, self.edge.limits.request_body_bytes).await?;
+        encryption::check(&method, &headers)?;
         }
         if let Some(signer) = credentials {
             extensions.insert(signer);

@@ -49,7 +49,7 @@ macro_rules! describe {
 }
 /// Refuses the headers of writes that this node would have to ignore: one list for every kind of write.
 macro_rules! refuse_of_writes {
-    ($input:expr) => {
+    ($edge:expr, $input:expr) => {
         $crate::s3::attributes::refuse!(
             $input,
             server_side_encryption,
@@ -65,7 +65,7 @@ macro_rules! refuse_of_writes {
             grant_read_acp,
             grant_write_acp,
         );
-        $crate::s3::op::acl::only_private($input.acl.as_ref())?;
+        $crate::s3::op::acl::only_private($edge, &$input.bucket, $input.acl.as_ref()).await?;
         $crate::s3::attributes::only_standard($input.storage_class.as_ref())?;
     };
 }

@@ -32,8 +32,9 @@ pub(in crate::s3) async fn put_bucket_acl(
     let input = req.input;
     refuse!(input, grant_full_control, grant_read, grant_read_acp, grant_write, grant_write_acp);
     edge.store.bucket(&input.bucket).await?;
-    only_private_bucket(input.acl.as_ref())?;
-    only_owner(input.access_control_policy)?;
+    if !is_private_bucket(input.acl.as_ref())? || !is_owners_alone(input.access_control_policy)? {
+        return Err(refused(edge, &input.bucket).await);
+    }
     Ok(PutBucketAclOutput::default())
 }
 
@@ -45,12 +46,15 @@ pub(in crate::s3) async fn put_object_acl(
     refuse!(input, grant_full_control, grant_read, grant_read_acp, grant_write, grant_write_acp);
     no_version(input.version_id.as_deref())?;
     edge.store.head(&input.bucket, &input.key).await?;
-    only_private(input.acl.as_ref())?;
-    only_owner(input.access_control_policy)?;
+    only_private(edge, &input.bucket, input.acl.as_ref()).await?;
+    if !is_owners_alone(input.access_control_policy)? {
+        return Err(refused(edge, &input.bucket).await);
+    }
     Ok(PutObjectAclOutput::default())
 }
 
-pub(in crate::s3) fn only_private(acl: Option<&ObjectCannedACL>) -> S3Result<()> {
+/// Refuses to let others at an object.
+pub(in crate::s3) async fn only_private(edge: &Edge, bucket: &str, acl: Option<&ObjectCannedACL>) -> S3Result<()> {
     match acl.map(ObjectCannedACL::as_str) {
         None
         | Some(
@@ -61,34 +65,62 @@ pub(in crate::s3) fn only_private(acl: Option<&ObjectCannedACL>) -> S3Result<()>
             | ObjectCannedACL::PUBLIC_READ_WRITE
             | ObjectCannedACL::AUTHENTICATED_READ
             | ObjectCannedACL::AWS_EXEC_READ,
-        ) => Err(unsupported()),
+        ) => Err(refused(edge, bucket).await),
         Some(other) => Err(unknown(other)),
     }
 }
 
-pub(super) fn only_private_bucket(acl: Option<&BucketCannedACL>) -> S3Result<()> {
+/// Whether a bucket's canned list is for its owner alone.
+pub(super) fn is_private_bucket(acl: Option<&BucketCannedACL>) -> S3Result<bool> {
     match acl.map(BucketCannedACL::as_str) {
-        None | Some(BucketCannedACL::PRIVATE) => Ok(()),
+        None | Some(BucketCannedACL::PRIVATE) => Ok(true),
         Some(
             BucketCannedACL::PUBLIC_READ | BucketCannedACL::PUBLIC_READ_WRITE | BucketCannedACL::AUTHENTICATED_READ,
-        ) => Err(unsupported()),
+        ) => Ok(false),
         Some(other) => Err(unknown(other)),
     }
 }
 
-/// A list may be written back as it was read.
-fn only_owner(list: Option<AccessControlPolicy>) -> S3Result<()> {
-    let is_owners = |grant: &Grant| {
-        grant.permission.as_ref().is_some_and(|permission| permission.as_str() == Permission::FULL_CONTROL)
-            && grant.grantee.as_ref().is_some_and(|grantee| grantee.id.as_deref() == Some(OWNER))
-    };
-    match list {
-        Some(list) if !list.grants.iter().flatten().all(is_owners) => Err(unsupported()),
-        _ => Ok(()),
+/// Whether a list says no more than what is so anyway; it may be written back as it was read. Who is named beside the
+/// owner does not exist.
+fn is_owners_alone(list: Option<AccessControlPolicy>) -> S3Result<bool> {
+    let Some(list) = list else { return Ok(true) };
+    let grants = list.grants.unwrap_or_default();
+    let mut alone = !grants.is_empty();
+    for grant in grants {
+        let grantee = grant.grantee.as_ref();
+        if grantee.is_some_and(|grantee| grantee.email_address.is_some()) {
+            return Err(s3_error!(
+                UnresolvableGrantByEmailAddress,
+                "The email address you provided does not match any account on record."
+            ));
+        }
+        let id = grantee.and_then(|grantee| grantee.id.as_deref());
+        if id.is_some_and(|id| id != OWNER) {
+            return Err(s3_error!(InvalidArgument, "Invalid id"));
+        }
+        let everything = grant.permission.as_ref().is_some_and(|p| p.as_str() == Permission::FULL_CONTROL);
+        alone &= everything && id.is_some();
     }
+    Ok(alone)
 }
 
-fn unsupported() -> S3Error {
+/// Why a bucket or an object cannot be opened to others: its bucket forbids that, or nobody can be let in here.
+async fn refused(edge: &Edge, bucket: &str) -> S3Error {
+    let settings = match edge.store.bucket(bucket).await {
+        Ok(bucket) => bucket.settings,
+        Err(error) => return error.into(),
+    };
+    if settings.public_access_block.is_some_and(|block| block.block_public_acls) {
+        return s3_error!(AccessDenied, "the bucket's public access block refuses public access control lists");
+    }
+    if settings.ownership.as_deref() == Some(ObjectOwnership::BUCKET_OWNER_ENFORCED) {
+        return s3_error!(AccessControlListNotSupported, "The bucket does not allow ACLs");
+    }
+    unsupported()
+}
+
+pub(super) fn unsupported() -> S3Error {
     s3_error!(
         NotImplemented,
         "access control lists are not implemented; everything is private to the keys of this node"

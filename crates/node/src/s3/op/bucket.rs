@@ -65,7 +65,9 @@ pub(in crate::s3) async fn create_bucket(
     let may_all = signer.as_deref().and_then(|id| keys.get(id)).is_some_and(|key| !key.has_own());
     }
     refuse!(input, grant_full_control, grant_read, grant_read_acp, grant_write, grant_write_acp);
-    acl::only_private_bucket(input.acl.as_ref())?;
+    if !acl::is_private_bucket(input.acl.as_ref())? {
+        return Err(acl::unsupported());
+    }
     if RESERVED.iter().any(|ending| input.bucket.ends_with(ending)) {
         return Err(s3_error!(InvalidBucketName, "names that end so are reserved"));
     }

@@ -17,7 +17,7 @@ use crate::store::{Algorithm, Body, CopyRequest, ObjectMeta, PutOptions, StoreEr
 pub(in crate::s3) async fn copy_object(edge: &Edge, req: S3Request<CopyObjectInput>) -> S3Result<CopyObjectOutput> {
     let signer = signer(&req).cloned();
     let mut input = req.input;
-    refuse_of_writes!(input);
+    refuse_of_writes!(edge, input);
     refuse!(input, copy_source_sse_customer_algorithm, copy_source_sse_customer_key);
     let (from_bucket, from_key) = source(edge, signer.as_ref(), &input.copy_source).await?;
     let conditions = Conditions {

@@ -16,7 +16,7 @@ pub(in crate::s3) async fn create(
     req: S3Request<CreateMultipartUploadInput>,
 ) -> S3Result<CreateMultipartUploadOutput> {
     let mut input = req.input;
-    refuse_of_writes!(input);
+    refuse_of_writes!(edge, input);
     let checksum = input.checksum_algorithm.as_ref().map(|name| algorithm(name.as_str())).transpose()?;
     let full_object = full_object(checksum, input.checksum_type.as_ref())?;
     let tagged = input.tagging.take();

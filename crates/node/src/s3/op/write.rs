@@ -25,7 +25,7 @@ pub(super) async fn put(
     headers: &http::HeaderMap,
     trailer: Option<TrailingHeaders>,
 ) -> S3Result<PutObjectOutput> {
-    refuse_of_writes!(input);
+    refuse_of_writes!(edge, input);
     refuse!(input, write_offset_bytes);
     let attributes = attributes_of!(input, edge.limits)?;
     let condition = write_condition(input.if_match.take(), input.if_none_match.take());

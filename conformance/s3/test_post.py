@@ -72,6 +72,12 @@ def a_large_body(c):
 
 
 @test()
+def a_body_of_some_megabytes(c):
+    key, body = c.key("form"), bytes(range(256)) * (1 << 15)
+    assert post(c, fields(c, key), body).status == 204 and c.get(key) == body
+
+
+@test()
 def a_body_with_line_ends(c):
     key, body = c.key("form"), b"\r\n--x\r\n\r\n--\r\n"
     assert post(c, fields(c, key), body).status == 204 and c.get(key) == body

@@ -31,6 +31,10 @@ pub struct Limits {
     pub shutdown: Duration,
     /// The body of a request that is read whole (XML), in bytes. Completing 10,000 parts takes 2 MiB.
     pub request_body_bytes: usize,
+    /// The file of an upload form, in bytes. It is held in memory, unlike any other upload.
+    pub form_bytes: usize,
+    /// Upload forms received at once; more wait.
+    pub forms: usize,
     /// The object of one PUT or one part, in bytes: 5 GiB, as in S3.
     pub put_bytes: u64,
     /// The object put together from parts, in bytes: 5 TiB, as in S3.
@@ -118,6 +122,8 @@ impl Default for Limits {
             drain_delay: Duration::ZERO,
             shutdown: Duration::from_secs(10),
             request_body_bytes: 4 << 20,
+            form_bytes: 16 << 20,
+            forms: 16,
             put_bytes: 5 << 30,
             object_bytes: 5 << 40,
             part_min_bytes: 5 << 20,

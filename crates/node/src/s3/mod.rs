@@ -75,7 +75,7 @@ pub(crate) fn service(
     let mut settings = S3Config::default();
     settings.xml_max_body_size = limits.request_body_bytes;
     // s3s holds the file of an upload form in memory.
-    settings.post_object_max_file_size = limits.request_body_bytes as u64;
+    settings.post_object_max_file_size = limits.form_bytes as u64;
     settings.form_max_field_size = 64 << 10;
     settings.form_max_fields_size = 256 << 10;
     settings.form_max_parts = 100;
@@ -83,7 +83,7 @@ pub(crate) fn service(
     let domains = host::Domains::new(&config.domains);
     let edge = Edge {
         store: Arc::clone(&store),
-        limits,
+        limits: limits.clone(),
         region: config.region.clone(),
         keys: keys.clone(),
         counting: Arc::clone(&counting),
@@ -106,7 +106,7 @@ pub(crate) fn service(
     inner.set_auth(verified::Nobody);
     outer.set_auth(access::Keys(keys.clone()));
     outer.set_route(verified::Verified::new(inner.build(), edge.clone(), domains.clone()));
-    Service::new(outer.build(), store, keys.clone(), domains)
+    Service::new(outer.build(), store, keys.clone(), domains, limits.forms)
 }
 
 /// Who signed a request, as the outer or the inner service knows it.

@@ -9,6 +9,7 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use s3s::service::S3Service;
 use s3s::{Body, HttpError, HttpRequest, HttpResponse, S3Error, s3_error};
+use tokio::sync::Semaphore;
 
 use super::cors::{self, Asked};
 use super::host::Domains;
@@ -28,6 +29,8 @@ pub(crate) struct Service {
     store: Arc<dyn Store>,
     keys: KeysInUse,
     domains: Domains,
+    /// Forms that may be received, as each is in memory.
+    forms: Arc<Semaphore>,
 }
 
 /// What is kept of a request for its answer.
@@ -42,8 +45,8 @@ struct Asking {
 }
 
 impl Service {
-    pub fn new(inner: S3Service, store: Arc<dyn Store>, keys: KeysInUse, domains: Domains) -> Self {
-        Self { inner, store, keys, domains }
+    pub fn new(inner: S3Service, store: Arc<dyn Store>, keys: KeysInUse, domains: Domains, forms: usize) -> Self {
+        Self { inner, store, keys, domains, forms: Arc::new(Semaphore::new(forms)) }
     }
 
     /// Answers a request.
@@ -56,6 +59,8 @@ impl Service {
         } else if request.method() == Method::OPTIONS {
             self.preflight(&request).await.map_or_else(plain, Ok)?
         } else if form_head::is_form(request.method(), request.headers()) {
+            // Never closed, so that there is always a turn to come.
+            let _turn = self.forms.acquire().await;
             match form_head::complete(request, &self.keys.now()).await {
                 Ok(request) => self.inner.call(request).await?,
                 Err(error) => plain(error)?,

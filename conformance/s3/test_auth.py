@@ -184,6 +184,12 @@ def presigned_that_has_expired(c):
     assert (answer.status, answer.code) == (403, "AccessDenied"), (answer.status, answer.code)
 
 
+@test("0", "-1", "-1000")
+def presigned_for_no_time(c, seconds):
+    answer = fetch(c, presigned(c, "put_object", c.key(), expires=int(seconds)), "PUT", b"body")
+    assert (answer.status, answer.code) == (403, "AccessDenied"), (answer.status, answer.code)
+
+
 @test()
 def presigned_for_too_long(c):
     url = presigned(c, "get_object", c.put(), expires=604_801)

@@ -419,6 +419,15 @@ def upload_part_copy_of_a_range_that_is_none(c, asked):
 
 
 @test()
+def upload_part_copy_of_a_range_beyond_the_end(c):
+    source = c.put(b"01234")
+    upload = Upload(c)
+    answer = c.send("PUT", c.bucket, upload.key, {"uploadId": upload.id, "partNumber": "1"}, headers={"x-amz-copy-source": f"{c.bucket}/{source}", "x-amz-copy-source-range": "bytes=0-21"})
+    assert answer.status in (400, 416) and answer.code == "InvalidRange", (answer.status, answer.code)
+    upload.abort()
+
+
+@test()
 def upload_part_copy_of_nothing(c):
     upload = Upload(c)
     expect(("NoSuchKey", 404), c.s3.upload_part_copy, **upload.here, UploadId=upload.id, PartNumber=1, CopySource={"Bucket": c.bucket, "Key": c.key()})

@@ -1,6 +1,8 @@
 """PUT, GET, HEAD, DELETE: bodies, keys, metadata, content headers, ranges, overrides."""
 
+import contextlib
 import hashlib
+import io
 import os
 import threading
 from datetime import datetime, timezone
@@ -271,6 +273,29 @@ def version_null_is_the_object(c, operation):
 )
 def options_that_are_not_implemented(c, name, value):
     expect(("NotImplemented", 501), c.put, **{name: value})
+
+
+@test(
+    ("deflate, gzip", "deflate, gzip"), ("gzip,br", "gzip,br"), ("gzip, aws-chunked", "gzip"), ("aws-chunked,gzip", "gzip"), ("aws-chunked", None),
+)
+def content_encodings(c, given, told):
+    # How the bytes were sent is not told of the object.
+    assert c.head(c.put(ContentEncoding=given)).get("ContentEncoding") == told
+
+
+@test()
+def a_bucket_that_goes_away_during_an_upload(c):
+    bucket = c.new_bucket()
+
+    class Slow(io.BytesIO):
+        def read(self, size=-1):
+            block = super().read(size)
+            if self.tell() == len(self.getvalue()) and block:
+                with contextlib.suppress(c.s3.exceptions.ClientError):
+                    c.s3.delete_bucket(Bucket=bucket)
+            return block
+
+    expect(("NoSuchBucket", 404), c.s3.put_object, Bucket=bucket, Key="a", Body=Slow(bytes(1 << 20)))
 
 
 @test(("STANDARD",), ("REDUCED_REDUNDANCY",))

@@ -19,6 +19,12 @@ def put_and_get(c):
 
 
 @test()
+def told_in_one_order(c):
+    key = c.put(Tagging="foo=bar&bar")
+    assert c.s3.get_object_tagging(Bucket=c.bucket, Key=key)["TagSet"] == [{"Key": "bar", "Value": ""}, {"Key": "foo", "Value": "bar"}]
+
+
+@test()
 def none(c):
     assert tags(c, c.put()) == {}
 

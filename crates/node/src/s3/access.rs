@@ -143,6 +143,9 @@ pub(super) fn refuse_early<B>(request: &Request<B>) -> S3Result<()> {
     }
     let pairs = request.uri().query().unwrap_or_default().split('&');
     let expires = pairs.into_iter().find_map(|pair| pair.strip_prefix("X-Amz-Expires="));
+    if expires.is_some_and(|seconds| seconds.parse::<i64>().is_ok_and(|seconds| seconds <= 0)) {
+        return Err(s3_error!(AccessDenied, "Request has expired"));
+    }
     if expires.is_some_and(|seconds| !seconds.parse().is_ok_and(|seconds| (1..=PRESIGNED_SECONDS).contains(&seconds))) {
         let message = "X-Amz-Expires must be between 1 and 604800 seconds";
         return Err(s3_error!(AuthorizationQueryParametersError, "{}", message));

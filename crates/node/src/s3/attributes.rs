@@ -82,8 +82,14 @@ pub(super) fn checked(attributes: Attributes, limit: usize) -> S3Result<Attribut
 /// `aws-chunked` describes the transfer, not the object.
 pub(super) fn stored_encoding(encoding: Option<String>) -> Option<String> {
     let encoding = encoding?;
-    let kept: Vec<&str> = encoding.split(',').map(str::trim).filter(|e| !e.is_empty() && *e != "aws-chunked").collect();
-    (!kept.is_empty()).then(|| kept.join(","))
+    let (chunked, kept): (Vec<&str>, Vec<&str>) =
+        encoding.split(',').map(str::trim).filter(|e| !e.is_empty()).partition(|e| *e == "aws-chunked");
+    match (kept.is_empty(), chunked.is_empty()) {
+        (true, _) => None,
+        // As it was written.
+        (false, true) => Some(encoding),
+        (false, false) => Some(kept.join(", ")),
+    }
 }
 
 pub(super) fn expires_text(expires: Option<Timestamp>) -> S3Result<Option<String>> {

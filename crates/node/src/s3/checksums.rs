@@ -70,7 +70,8 @@ pub(super) fn one(given: [(Algorithm, Option<String>); 5]) -> S3Result<Option<Ch
     let bytes = BASE64_STANDARD.decode(bare).unwrap_or_default();
     if bytes.len() != checksum.algorithm.size() {
         let name = checksum.algorithm.name().to_lowercase();
-        return Err(s3_error!(InvalidRequest, "Value for x-amz-checksum-{} header is invalid.", name));
+        // S3 has no code of its own for it: a checksum of another length matches nothing.
+        return Err(s3_error!(BadDigest, "Value for x-amz-checksum-{} header is invalid.", name));
     }
     Ok(Some(checksum))
 }

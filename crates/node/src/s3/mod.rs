@@ -194,6 +194,15 @@ operations! {
     get_bucket_website(GetBucketWebsiteInput) -> GetBucketWebsiteOutput = op::absent::website;
     get_object_lock_configuration(GetObjectLockConfigurationInput) -> GetObjectLockConfigurationOutput
         = op::absent::object_lock;
+    get_object_retention(GetObjectRetentionInput) -> GetObjectRetentionOutput = op::absent::retention;
+    get_object_legal_hold(GetObjectLegalHoldInput) -> GetObjectLegalHoldOutput = op::absent::legal_hold;
+    delete_bucket_encryption(DeleteBucketEncryptionInput) -> DeleteBucketEncryptionOutput
+        = op::absent::delete_encryption;
+    delete_bucket_lifecycle(DeleteBucketLifecycleInput) -> DeleteBucketLifecycleOutput = op::absent::delete_lifecycle;
+    delete_bucket_policy(DeleteBucketPolicyInput) -> DeleteBucketPolicyOutput = op::absent::delete_policy;
+    delete_bucket_replication(DeleteBucketReplicationInput) -> DeleteBucketReplicationOutput
+        = op::absent::delete_replication;
+    delete_bucket_website(DeleteBucketWebsiteInput) -> DeleteBucketWebsiteOutput = op::absent::delete_website;
 
     list_objects(ListObjectsInput) -> ListObjectsOutput = op::list::list_objects;
     list_objects_v2(ListObjectsV2Input) -> ListObjectsV2Output = op::list::list_objects_v2;

@@ -166,13 +166,29 @@ impl Asking {
         }
     }
 
-    /// An error says which request it answers.
+    /// An error says which request it answers, and in words what is wrong.
     fn sign(&self, text: &str) -> String {
+        let silent = !text.contains("<Message>");
+        let message = MESSAGES.iter().find(|(code, _)| silent && text.contains(&format!("<Code>{code}</Code>")));
+        let text = &message.map_or_else(
+            || text.to_owned(),
+            |(_, message)| text.replacen("</Code>", &format!("</Code><Message>{message}</Message>"), 1),
+        );
         let id = self.id.as_deref().unwrap_or_default();
         let about = format!("<Resource>{}</Resource><RequestId>{id}</RequestId></Error>", escaped(&self.path));
         printable(&text.replacen("</Error>", &about, 1))
     }
 }
+
+/// What s3s refuses without a word, in S3's words.
+const MESSAGES: [(&str, &str); 6] = [
+    ("InvalidBucketName", "The specified bucket is not valid."),
+    ("InvalidURI", "Couldn't parse the specified URI."),
+    ("KeyTooLongError", "Your key is too long."),
+    ("MalformedXML", "The XML you provided was not well-formed or did not validate against our published schema."),
+    ("MissingContentLength", "You must provide the Content-Length HTTP header."),
+    ("MissingRequestBodyError", "Request body is empty."),
+];
 
 /// GetObjectAttributes is the one operation that writes ETags without quotes.
 fn bare_etag(text: &str) -> String {
@@ -203,6 +219,10 @@ mod tests {
             signed,
             "<Error><Code>X</Code><Resource>/b/&lt;k&gt;&amp;</Resource><RequestId>7</RequestId></Error>"
         );
+        let worded = asking.sign("<Error><Code>InvalidURI</Code></Error>");
+        assert!(worded.starts_with("<Error><Code>InvalidURI</Code><Message>Couldn't parse"), "{worded}");
+        let kept = asking.sign("<Error><Code>InvalidURI</Code><Message>x</Message></Error>");
+        assert!(kept.contains("<Message>x</Message>") && !kept.contains("parse"), "{kept}");
         assert_eq!(bare_etag("<ETag>\"a\"</ETag>"), "<ETag>a</ETag>");
         assert_eq!(bare_etag("<ETag>&quot;a&quot;</ETag>"), "<ETag>a</ETag>");
     }

@@ -37,8 +37,9 @@ pub(super) fn from_document(text: &str) -> S3Result<Vec<Tag>> {
     from_set(read.tag_set, OBJECT_TAGS)
 }
 
-/// The tags as S3 tells them.
-pub(super) fn to_set(tags: Vec<Tag>) -> Vec<s3s::dto::Tag> {
+/// The tags as S3 tells them: sorted, so that the same set is always told in the same way.
+pub(super) fn to_set(mut tags: Vec<Tag>) -> Vec<s3s::dto::Tag> {
+    tags.sort_unstable_by(|a, b| a.key.cmp(&b.key));
     tags.into_iter().map(|tag| s3s::dto::Tag { key: Some(tag.key), value: Some(tag.value) }).collect()
 }
 

@@ -1,10 +1,10 @@
 //! What buckets here never have: the answers S3 gives where it was never set up.
 //!
-//! Clients ask for these before they do anything else, and take NotImplemented for a broken server. Setting
-//! any of them up is NotImplemented all the same.
+//! Clients ask for these before they do anything else, and take NotImplemented for a broken server; and they remove
+//! what is not there. Setting any of them up is NotImplemented all the same.
 
 use s3s::dto::*;
-use s3s::{S3Error, S3ErrorCode, S3Request, S3Result};
+use s3s::{S3Error, S3ErrorCode, S3Request, S3Result, s3_error};
 
 use crate::s3::Edge;
 
@@ -41,6 +41,20 @@ answers! {
         = Err(missing(S3ErrorCode::NoSuchWebsiteConfiguration, "website configuration"));
     object_lock(GetObjectLockConfigurationInput) -> GetObjectLockConfigurationOutput
         = Err(missing(S3ErrorCode::ObjectLockConfigurationNotFoundError, "object lock configuration"));
+    retention(GetObjectRetentionInput) -> GetObjectRetentionOutput = Err(not_locked());
+    legal_hold(GetObjectLegalHoldInput) -> GetObjectLegalHoldOutput = Err(not_locked());
+
+    delete_encryption(DeleteBucketEncryptionInput) -> DeleteBucketEncryptionOutput
+        = Ok(DeleteBucketEncryptionOutput {});
+    delete_lifecycle(DeleteBucketLifecycleInput) -> DeleteBucketLifecycleOutput = Ok(DeleteBucketLifecycleOutput {});
+    delete_policy(DeleteBucketPolicyInput) -> DeleteBucketPolicyOutput = Ok(DeleteBucketPolicyOutput {});
+    delete_replication(DeleteBucketReplicationInput) -> DeleteBucketReplicationOutput
+        = Ok(DeleteBucketReplicationOutput {});
+    delete_website(DeleteBucketWebsiteInput) -> DeleteBucketWebsiteOutput = Ok(DeleteBucketWebsiteOutput {});
+}
+
+fn not_locked() -> S3Error {
+    s3_error!(InvalidRequest, "Bucket is missing Object Lock Configuration")
 }
 
 /// An answer that says that the bucket has no such thing.

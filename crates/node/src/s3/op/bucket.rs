@@ -12,6 +12,9 @@ use crate::store::{BucketMeta, BucketSettings, StoreError};
 /// Buckets of one page: 10,000, as in S3.
 const PAGE: i32 = 10_000;
 
+/// The region that S3 began in, some of whose answers are like no other's.
+const OLDEST_REGION: &str = "us-east-1";
+
 /// Endings of names that S3 keeps for itself; clients take such names for something else than buckets.
 const RESERVED: [&str; 4] = ["-s3alias", "--ol-s3", ".mrap", "--x-s3"];
 
@@ -58,11 +61,11 @@ pub(in crate::s3) async fn create_bucket(
     req: S3Request<CreateBucketInput>,
 ) -> S3Result<CreateBucketOutput> {
     let signer = signer(&req).map(|signer| signer.access_key.clone());
+    let keys = edge.keys.now();
+    let may_all = signer.as_deref().and_then(|id| keys.get(id)).is_some_and(|key| !key.has_own());
     let input = req.input;
     if input.object_lock_enabled_for_bucket == Some(true) {
         return Err(s3_error!(NotImplemented, "object lock is not implemented"));
-    let keys = edge.keys.now();
-    let may_all = signer.as_deref().and_then(|id| keys.get(id)).is_some_and(|key| !key.has_own());
     }
     refuse!(input, grant_full_control, grant_read, grant_read_acp, grant_write, grant_write_acp);
     if !acl::is_private_bucket(input.acl.as_ref())? {
@@ -79,6 +82,8 @@ pub(in crate::s3) async fn create_bucket(
         ownership: input.object_ownership.as_ref().map(settings::ownership).transpose()?,
         ..BucketSettings::default()
     };
+    let (ownership, output) =
+        (wanted.ownership.clone(), CreateBucketOutput { location: Some(format!("/{}", input.bucket)) });
     match edge.store.create_bucket(&input.bucket, wanted).await {
         Err(StoreError::BucketExists(name)) => {
             let settings = edge.store.bucket(&name).await?.settings;
@@ -89,9 +94,11 @@ pub(in crate::s3) async fn create_bucket(
                     "The requested bucket name is not available. Select a different name and try again."
                 ));
             }
-            Err(StoreError::BucketExists(name).into())
+            // In its oldest region, and nowhere else, S3 takes it from the owner as done already.
+            let same = ownership.is_none() || ownership == settings.ownership;
+            if edge.region == OLDEST_REGION && same { Ok(output) } else { Err(StoreError::BucketExists(name).into()) }
         }
-        made => Ok(made.map(|()| CreateBucketOutput { location: Some(format!("/{}", input.bucket)) })?),
+        made => Ok(made.map(|()| output)?),
     }
 }
 
@@ -114,6 +121,6 @@ pub(in crate::s3) async fn get_bucket_location(
 ) -> S3Result<GetBucketLocationOutput> {
     let asked = edge.store.bucket(&req.input.bucket).await?.settings.location;
     // The oldest region is written as nothing.
-    let named = asked.or_else(|| (edge.region != "us-east-1").then(|| edge.region.clone()));
+    let named = asked.or_else(|| (edge.region != OLDEST_REGION).then(|| edge.region.clone()));
     Ok(GetBucketLocationOutput { location_constraint: named.map(BucketLocationConstraint::from) })
 }

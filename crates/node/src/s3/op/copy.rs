@@ -158,7 +158,7 @@ fn range(text: &str, size: u64) -> S3Result<std::ops::Range<u64>> {
     };
     let (first, last) = number(first).zip(number(last)).ok_or_else(malformed)?;
     if first > last || last >= size {
-        return Err(s3_error!(InvalidArgument, "Range specified is not valid for source object of size: {}", size));
+        return Err(s3_error!(InvalidRange, "Range specified is not valid for source object of size: {}", size));
     }
     Ok(first..last + 1)
 }

@@ -6,6 +6,7 @@ use pushdown::{Level, Result};
 
 use super::{RemoteScanExec, ScanSpec};
 use crate::query::QueryContext;
+use crate::strategies::decision::Story;
 use crate::strategies::filter::{self, Choice};
 use crate::strategies::join::{self, KeyFilter, Learned};
 
@@ -17,9 +18,9 @@ impl RemoteScanExec {
     }
 
     /// The same scan with what a join chose for it, for EXPLAIN.
-    pub(crate) fn with_join(&self, story: &str) -> Self {
+    pub(crate) fn with_join(&self, story: Story) -> Self {
         let mut scan = self.clone();
-        scan.spec.joins.push(Arc::from(story));
+        scan.spec.joins.push(Arc::new(story));
         scan
     }
 
@@ -35,14 +36,12 @@ impl RemoteScanExec {
         Self::new(spec)
     }
 
-    /// The filters by keys, and what the joins above chose, for EXPLAIN.
+    /// The filters by keys, for EXPLAIN.
     pub(super) fn shown_keys(&self) -> String {
         let schema = &self.fragment.schema;
         let shown = |filter: &Arc<KeyFilter>| format!("{} of {}", filter.key.display(schema), filter.of);
         let keys: Vec<String> = self.spec.key_filters.iter().map(shown).collect();
-        let mut told = if keys.is_empty() { String::new() } else { format!(", keys=[{}]", keys.join(", ")) };
-        self.spec.joins.iter().for_each(|story| told.extend([", ", story]));
-        told
+        if keys.is_empty() { String::new() } else { format!(", keys=[{}]", keys.join(", ")) }
     }
 
     /// The scan as it is once the keys are known: with a predicate in the place of its key filters. `None` if no row

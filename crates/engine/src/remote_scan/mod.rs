@@ -58,6 +58,7 @@ use tokio::sync::OnceCell;
 use crate::convert::convert;
 use crate::error::to_datafusion;
 use crate::query::QueryContext;
+use crate::strategies::decision::Story;
 use crate::strategies::filter::{Choice, Route};
 use crate::strategies::index::Verdict;
 use crate::strategies::top_k::{LiveTopK, Plan, Sample, TopK};
@@ -114,7 +115,7 @@ impl RemoteScanExec {
         if let Some(top_k) = spec.top_k.clone() {
             first = top_k::first_rows(&top_k, &fragment).map(Arc::new);
             let decision = top_k::choose(&top_k, &spec, &fragment, &choice, &capability)?;
-            spec.note = Some(decision.story.into());
+            spec.note = Some(Arc::new(decision.story));
             match decision.plan {
                 Some(Plan::Sample(sample)) => {
                     sampling = Some(Sampling { top_k, sample, bound: Arc::default() });
@@ -211,7 +212,7 @@ impl RemoteScanExec {
 
     /// The same scan with partial aggregates for output if storage computes them exactly, or else why it does not.
     pub(crate) fn with_aggregate(&self, aggregate: PartialAggregate) -> Result<std::result::Result<Self, String>> {
-        let note = aggregate::story(self, None)?.map(Arc::from);
+        let note = aggregate::story(self, None)?.map(Arc::new);
         let scan = Self::new(ScanSpec { aggregate: Some(aggregate), note, ..self.spec.clone() })?;
         Ok(match &scan.choice {
             Choice::Storage { .. } => Ok(scan),
@@ -220,9 +221,9 @@ impl RemoteScanExec {
     }
 
     /// The same scan with what the operator above it chose, for EXPLAIN.
-    pub(crate) fn with_note(&self, note: Option<String>) -> Self {
+    pub(crate) fn with_note(&self, note: Option<Story>) -> Self {
         let mut scan = self.clone();
-        scan.spec.note = note.map(Arc::from);
+        scan.spec.note = note.map(Arc::new);
         scan
     }
 

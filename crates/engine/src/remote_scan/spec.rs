@@ -10,6 +10,7 @@ use crate::backends::Backend;
 use crate::index::TableIndex;
 use crate::settings::PushdownOptions;
 use crate::statistics::SharedStatistics;
+use crate::strategies::decision::Story;
 use crate::strategies::join::KeyFilter;
 use crate::strategies::top_k::TopK;
 use crate::table::{DataObject, TableDefinition};
@@ -47,9 +48,9 @@ pub(crate) struct ScanSpec {
     /// which the joins drop.
     pub(crate) key_filters: Vec<Arc<KeyFilter>>,
     /// What the joins above chose for this scan and why, for EXPLAIN.
-    pub(crate) joins: Vec<Arc<str>>,
+    pub(crate) joins: Vec<Arc<Story>>,
     /// What the operator above chose and why, for EXPLAIN.
-    pub(crate) note: Option<Arc<str>>,
+    pub(crate) note: Option<Arc<Story>>,
 }
 
 impl ScanSpec {

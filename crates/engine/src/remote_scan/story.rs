@@ -1,12 +1,14 @@
 //! What EXPLAIN and the report say of a scan.
 
 use std::fmt;
+use std::sync::Arc;
 
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType};
 use pushdown::{Expr, Level, Output};
 
 use super::{RemoteScanExec, Sampling};
 use crate::settings::Side;
+use crate::strategies::decision::Story;
 use crate::strategies::filter::{self, Choice, Route};
 use crate::strategies::index::Verdict;
 
@@ -75,14 +77,20 @@ impl RemoteScanExec {
 
 impl RemoteScanExec {
     /// How it was chosen where rows are filtered, unless an operator above chose for it.
-    fn shown_filter(&self) -> String {
+    fn filter_story(&self) -> Option<Story> {
         let chosen_above = !self.spec.joins.is_empty() || self.spec.note.is_some() || self.spec.aggregate.is_some();
         if chosen_above && matches!(self.index.verdict, Verdict::None) {
-            return String::new();
+            return None;
         }
         let story = filter::story(&self.spec, &self.fragment, &self.capability, &self.choice, &self.index.verdict);
         // A price book that cannot be read is told when the query begins.
-        story.ok().flatten().map_or_else(String::new, |story| format!(", {story}"))
+        story.ok().flatten()
+    }
+
+    /// All that was chosen for it, by itself and by the operators above.
+    pub(crate) fn stories(&self) -> Vec<Arc<Story>> {
+        let own = self.filter_story().map(Arc::new);
+        self.spec.joins.iter().cloned().chain(own).chain(self.spec.note.clone()).collect()
     }
 }
 
@@ -94,9 +102,9 @@ impl DisplayAs for RemoteScanExec {
             DisplayFormatType::TreeRender => write!(f, "{}\n{}{}", self.spec.name, self.story(), self.shown_keys()),
             _ => {
                 let (name, format, story) = (&self.spec.name, self.fragment.format.name(), self.story());
-                let keys = self.shown_keys() + &self.shown_filter();
+                let keys = self.shown_keys();
                 write!(f, "RemoteScanExec: {name} ({format}, {objects} objects, {splits} splits), {story}{keys}")?;
-                self.spec.note.iter().try_for_each(|note| write!(f, ", {note}"))
+                self.stories().iter().try_for_each(|story| write!(f, ", {story}"))
             }
         }
     }

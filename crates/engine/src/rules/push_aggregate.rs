@@ -195,7 +195,7 @@ fn groups(engine: AggregateExec, below: &Below, wanted: Result<PartialAggregate,
     let Some(decision) = group_by::choose(scan, wanted.as_ref().map_err(|why| *why)).map_err(to_datafusion)? else {
         return Ok(Groups::Stay);
     };
-    let note: Option<Arc<str>> = Some(decision.story.as_str().into());
+    let note = Some(Arc::new(decision.story.clone()));
     Ok(match (decision.strategy, wanted) {
         (strategy @ (Strategy::Partial | Strategy::SmallPartial), Ok(wanted)) => {
             let group_bytes = strategy.group_bytes().unwrap_or(scan.spec().group_bytes);

@@ -242,7 +242,7 @@ fn attach_to_scan(
             continue;
         }
         let decision = choose(scan, &key, key_type, build.side).map_err(to_datafusion)?;
-        told = told.with_join(&decision.story);
+        told = told.with_join(decision.story);
         if decision.bloom {
             let of = shift.display(of);
             filters.push(Arc::new(KeyFilter { keys: Arc::clone(&build.keys), index, key, shift, of }));

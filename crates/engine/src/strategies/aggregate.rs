@@ -5,7 +5,7 @@
 //! because a sum over the wrong rows cannot be mended afterwards.
 
 use super::costs::{Pushed, ScanCosts};
-use super::decision::{Candidates, Reason};
+use super::decision::{Candidates, Reason, Story};
 use pushdown::{Capability, Exactness, Fragment, Output, Result, classify, classify_aggregate};
 
 use super::filter::{Choice, Route, route};
@@ -56,7 +56,7 @@ pub(crate) fn choose(fragment: &Fragment, capability: &Capability, options: &Pus
 
 /// What EXPLAIN says of the choice for an aggregate over the rows of a scan: `refused` is why storage does not compute
 /// it. `None` where storage cannot be asked, so that there was nothing to choose.
-pub(crate) fn story(rows: &RemoteScanExec, refused: Option<&str>) -> Result<Option<String>> {
+pub(crate) fn story(rows: &RemoteScanExec, refused: Option<&str>) -> Result<Option<Story>> {
     let (spec, fragment) = (rows.spec(), rows.fragment());
     let Ok(route) = route(fragment, rows.capability(), &spec.options, Side::Auto)? else { return Ok(None) };
     let costs = ScanCosts::of(spec, fragment, Some(route))?;

@@ -4,7 +4,7 @@
 //! join=bloom (0.4 MB, 2 requests, 0.57 s, 0.000023 $: fewest seconds; filtered 14.4 MB, …; not baseline: …)
 //! ```
 
-use std::fmt::Write as _;
+use std::fmt;
 
 use super::estimate::{Estimate, Model};
 use crate::settings::Objective;
@@ -57,34 +57,61 @@ impl Candidates {
     }
 
     /// What is told when this one is taken.
-    pub(crate) fn story(&self, taken: &str, reason: Reason<'_>) -> String {
-        let mut story = format!("{}={taken} (", self.operator);
-        let estimate = self.possible.iter().find(|(name, _)| *name == taken).map(|(_, estimate)| estimate);
-        if let Some(estimate) = estimate {
-            let _ = write!(story, "{estimate}: ");
-        }
+    pub(crate) fn story(self, taken: &'static str, reason: Reason<'_>) -> Story {
+        let estimate = self.possible.iter().find(|(name, _)| *name == taken).map(|(_, estimate)| *estimate);
         let (counts, what): (fn(&Estimate) -> f64, _) = match self.model.objective() {
             Objective::Latency => (|estimate| estimate.seconds, "seconds"),
             Objective::Cost => (|estimate| estimate.usd, "dollars"),
         };
         let fewest = self.possible.iter().map(|(_, other)| counts(other)).fold(f64::INFINITY, f64::min);
-        let _ = match reason {
-            Reason::Asked => write!(story, "asked for by SET"),
-            Reason::Because(why) => write!(story, "{why}"),
-            Reason::Estimated if self.possible.len() < 2 => write!(story, "nothing else will do"),
-            Reason::Estimated if estimate.is_none_or(|estimate| counts(estimate) <= fewest) => {
-                write!(story, "fewest {what}")
+        let why = match reason {
+            Reason::Asked => "asked for by SET".to_owned(),
+            Reason::Because(why) => why.to_owned(),
+            Reason::Estimated if self.possible.len() < 2 => "nothing else will do".to_owned(),
+            Reason::Estimated if estimate.is_none_or(|estimate| counts(&estimate) <= fewest) => {
+                format!("fewest {what}")
             }
-            Reason::Estimated => write!(story, "fewest bytes in about as many {what}"),
+            Reason::Estimated => format!("fewest bytes in about as many {what}"),
         };
-        for (name, estimate) in self.possible.iter().filter(|(name, _)| *name != taken) {
-            let _ = write!(story, "; {name} {estimate}");
+        Story {
+            operator: self.operator,
+            taken,
+            estimate,
+            why,
+            losers: self.possible.into_iter().filter(|(name, _)| *name != taken).collect(),
+            refused: self.refused,
+            remark: None,
         }
-        for (name, why) in &self.refused {
-            let _ = write!(story, "; not {name}: {why}");
-        }
-        story.push(')');
-        story
+    }
+}
+
+/// What was chosen for an operator and why: a line of EXPLAIN, a table in a profile.
+#[derive(Clone, Debug)]
+pub(crate) struct Story {
+    /// Called as the setting that names its strategies.
+    pub(crate) operator: &'static str,
+    pub(crate) taken: &'static str,
+    /// What the strategy that was taken would cost, where that was estimated.
+    pub(crate) estimate: Option<Estimate>,
+    /// Why it was taken.
+    pub(crate) why: String,
+    /// What the others would cost.
+    pub(crate) losers: Vec<(&'static str, Estimate)>,
+    /// Those that will not do, and why.
+    pub(crate) refused: Vec<(&'static str, String)>,
+    /// What else there is to say of the choice.
+    pub(crate) remark: Option<String>,
+}
+
+impl fmt::Display for Story {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={} (", self.operator, self.taken)?;
+        self.estimate.iter().try_for_each(|estimate| write!(f, "{estimate}: "))?;
+        f.write_str(&self.why)?;
+        self.losers.iter().try_for_each(|(name, estimate)| write!(f, "; {name} {estimate}"))?;
+        self.refused.iter().try_for_each(|(name, why)| write!(f, "; not {name}: {why}"))?;
+        f.write_str(")")?;
+        self.remark.iter().try_for_each(|remark| write!(f, ", {remark}"))
     }
 }
 
@@ -101,14 +128,15 @@ mod tests {
         candidates.refuse("baseline", "it is slow");
         let sole =
             "join=filtered (2.0 MB, 1 requests, 1.00 s, 0.000000 $: nothing else will do; not baseline: it is slow)";
-        assert_eq!(candidates.story("filtered", Reason::Estimated), sole);
+        assert_eq!(candidates.clone().story("filtered", Reason::Estimated).to_string(), sole);
         candidates.add("bloom", estimate(1.1, 1_000_000));
         assert_eq!(candidates.best(), Some("bloom"));
-        let story = candidates.story("bloom", Reason::Estimated);
+        let story = candidates.clone().story("bloom", Reason::Estimated).to_string();
         assert!(
             story.contains("1.10 s, 0.000000 $: fewest bytes in about as many seconds; filtered 2.0 MB"),
             "{story}"
         );
-        assert!(candidates.story("filtered", Reason::Asked).contains("asked for by SET; bloom 1.0 MB"));
+        let asked = candidates.story("filtered", Reason::Asked).to_string();
+        assert!(asked.contains("asked for by SET; bloom 1.0 MB"), "{asked}");
     }
 }

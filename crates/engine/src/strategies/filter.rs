@@ -11,7 +11,7 @@ use pushdown::Result;
 use pushdown::{Capability, Exactness, Expr, Format, Fragment, Level, NamedExpr, Output, classify};
 
 use super::costs::ScanCosts;
-use super::decision::{Candidates, Reason};
+use super::decision::{Candidates, Reason, Story};
 use super::index::Verdict;
 use crate::remote_scan::{ScanSpec, estimate};
 use crate::settings::{PushdownOptions, Side};
@@ -167,7 +167,7 @@ pub(crate) fn story(
     capability: &Capability,
     choice: &Choice,
     index: &Verdict,
-) -> Result<Option<String>> {
+) -> Result<Option<Story>> {
     let route = route(fragment, capability, &spec.options, Side::Auto)?.ok();
     if route.is_none() && matches!(index, Verdict::None) {
         return Ok(None);

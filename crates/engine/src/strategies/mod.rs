@@ -2,7 +2,7 @@
 
 pub(crate) mod aggregate;
 pub(crate) mod costs;
-mod decision;
+pub(crate) mod decision;
 pub(crate) mod estimate;
 pub(crate) mod filter;
 pub(crate) mod group_by;

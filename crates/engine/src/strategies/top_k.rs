@@ -22,7 +22,7 @@ use pushdown::{Capability, CompareOp, Error, Expr, Fragment, Literal, Output, Re
 use pushdowndb_scan::{Evaluator, FirstKeys};
 
 use super::costs::{Pushed, ScanCosts};
-use super::decision::{Candidates, Reason};
+use super::decision::{Candidates, Reason, Story};
 use super::estimate::Estimate;
 use super::filter::{self, Choice, Route};
 use crate::convert::literal;
@@ -100,7 +100,7 @@ pub(crate) struct Decision {
     /// How storage takes part; `None` if the engine sorts all rows.
     pub(crate) plan: Option<Plan>,
     /// For EXPLAIN: the estimate, and those of the strategies that lost.
-    pub(crate) story: String,
+    pub(crate) story: Story,
 }
 
 /// Whether storage takes part, and how. `fragment` yields the rows of the table, which would be scanned as `otherwise`

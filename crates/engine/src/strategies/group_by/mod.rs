@@ -23,7 +23,7 @@ mod storage;
 use pushdown::{Capability, Expr, Fragment, Output, Result};
 
 use super::costs::{Pushed, ScanCosts};
-use super::decision::{Candidates, Reason};
+use super::decision::{Candidates, Reason, Story};
 use super::estimate::Estimate;
 use super::filter::{self, Choice, Route};
 use crate::remote_scan::{PIECES, PartialAggregate, RemoteScanExec, ScanSpec};
@@ -92,7 +92,7 @@ impl Strategy {
 pub(crate) struct Decision {
     pub(crate) strategy: Strategy,
     /// For EXPLAIN: the estimate, and those of the strategies that lost.
-    pub(crate) story: String,
+    pub(crate) story: Story,
 }
 
 /// Chooses for groups over the rows of a scan. `wanted` is what storage would have to compute, or the reason why it
@@ -128,7 +128,7 @@ pub(crate) fn choose(
     let Some((_, strategy)) = by.into_iter().find(|(other, _)| *other == name) else { return Ok(None) };
     let mut story = candidates.story(name, reason);
     if strategy == Strategy::Storage {
-        story.push_str(&format!(", as hybrid beyond {} groups", storage::MOST_GROUPS));
+        story.remark = Some(format!("as hybrid beyond {} groups", storage::MOST_GROUPS));
     }
     Ok(Some(Decision { strategy, story }))
 }

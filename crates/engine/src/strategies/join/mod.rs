@@ -27,7 +27,7 @@ use arrow::datatypes::DataType;
 use pushdown::{Capability, Expr, Result};
 
 use super::costs::{Pushed, ScanCosts};
-use super::decision::{Candidates, Reason};
+use super::decision::{Candidates, Reason, Story};
 use super::estimate::Estimate;
 use super::filter::{Route, route};
 use crate::key_tap::JoinKeys;
@@ -75,7 +75,7 @@ pub(crate) struct BuildSide {
 pub(crate) struct Decision {
     pub(crate) bloom: bool,
     /// For EXPLAIN: the estimate, and those of the strategies that lost.
-    pub(crate) story: String,
+    pub(crate) story: Story,
 }
 
 /// Chooses for a scan of the probe side by its key, which is of this type.

@@ -11,6 +11,7 @@
 
 mod meter;
 mod price;
+pub mod units;
 mod usage;
 
 pub use meter::{Meter, RequestKind, process_cpu};

@@ -51,6 +51,8 @@ pub struct Meter {
     returned_by_fragments: AtomicU64,
     rows: AtomicU64,
     storage_cpu_ns: AtomicU64,
+    failed: AtomicU64,
+    fall_backs: AtomicU64,
     strategies: Mutex<Vec<String>>,
 }
 
@@ -72,6 +74,8 @@ impl Default for Meter {
             returned_by_fragments: AtomicU64::default(),
             rows: AtomicU64::default(),
             storage_cpu_ns: AtomicU64::default(),
+            failed: AtomicU64::default(),
+            fall_backs: AtomicU64::default(),
             strategies: Mutex::default(),
         }
     }
@@ -86,6 +90,16 @@ impl Meter {
     /// A request was sent. Retries count: storage charges for them.
     pub fn request(&self, kind: RequestKind) {
         add(&self.requests[kind as usize], 1);
+    }
+
+    /// A request got no answer, not all of it, or one that asks to come back. It was counted when it was sent.
+    pub fn failed(&self) {
+        add(&self.failed, 1);
+    }
+
+    /// Something that storage was asked for is read plainly instead.
+    pub fn fell_back(&self) {
+        add(&self.fall_backs, 1);
     }
 
     /// Bytes came over the network.
@@ -171,6 +185,8 @@ impl Meter {
                 select: request(RequestKind::Select),
                 fragment: request(RequestKind::Fragment),
             },
+            requests_failed: load(&self.failed),
+            fall_backs: load(&self.fall_backs),
             strategies: self.strategies.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             cores: load(&self.cores) as f64,
         }
@@ -231,6 +247,8 @@ mod tests {
         meter.rows(3);
         meter.fragment(1000, 70, Duration::from_millis(1500));
         meter.cores(4);
+        meter.failed();
+        meter.fell_back();
         meter.strategy("fell back to GET: 501");
         let usage = meter.usage();
         assert_eq!(usage.requests, Requests { get: 8000, select: 1, ..Requests::default() });
@@ -238,6 +256,7 @@ mod tests {
         assert_eq!((usage.bytes_scanned, usage.bytes_returned, usage.rows), (1100, 77, 3));
         assert_eq!((usage.bytes_scanned_by_fragments, usage.bytes_returned_by_fragments), (1000, 70));
         assert_eq!((usage.storage_cpu_s, usage.cores), (1.5, 4.0));
+        assert_eq!((usage.requests_failed, usage.fall_backs), (1, 1));
         assert_eq!(usage.strategies, ["filter at storage", "fell back to GET: 501"]);
     }
 

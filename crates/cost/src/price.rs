@@ -157,6 +157,17 @@ pub struct Bill {
 }
 
 impl Bill {
+    /// What was paid for, and how many dollars.
+    pub fn items(&self) -> [(&'static str, f64); 5] {
+        [
+            ("compute", self.compute),
+            ("requests", self.request),
+            ("scan", self.scan),
+            ("transfer", self.transfer),
+            ("storage compute", self.storage_compute),
+        ]
+    }
+
     /// All of it.
     pub fn total(&self) -> f64 {
         self.compute + self.request + self.scan + self.transfer + self.storage_compute
@@ -205,6 +216,7 @@ mod tests {
         assert!(close(bill.scan, 0.02));
         assert!(close(bill.transfer, 0.007));
         assert!(close(bill.storage_compute, 2.128 / 32.0));
+        assert!(close(bill.items().iter().map(|(_, amount)| amount).sum(), bill.total()));
         let far = book("paper-egress").bill(&usage);
         assert!(close(far.transfer, 0.907), "sent bytes are free");
         assert_eq!((far.compute, far.request, far.scan), (bill.compute, bill.request, bill.scan));

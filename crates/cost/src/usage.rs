@@ -69,6 +69,10 @@ pub struct Usage {
     pub bytes_sent: u64,
     /// Requests sent to storage.
     pub requests: Requests,
+    /// Those that got no answer, not all of it, or one that asks to come back.
+    pub requests_failed: u64,
+    /// How often something was read plainly because storage failed at it.
+    pub fall_backs: u64,
     /// What was pushed into storage, and where a query fell back and why.
     pub strategies: Vec<String>,
     /// How many cores the engine had for the query.

@@ -3,6 +3,7 @@
 //! ```text
 //! session      a session: SQL in, results out
 //! query        one query: its meter, caps and progress
+//! profile/     what each operator did: EXPLAIN ANALYZE
 //! settings     SET pushdown.x
 //! table/       what a table is: location, options, listing, inference, the catalogue file
 //! provider     tables as DataFusion sees them
@@ -26,6 +27,7 @@ mod convert;
 mod error;
 mod index;
 mod key_tap;
+mod profile;
 mod provider;
 mod query;
 mod remembered;
@@ -39,6 +41,7 @@ mod strategies;
 pub mod table;
 
 pub use backends::ConnectionConfig;
+pub use profile::{Decision, LookedUp, Measures, Operator, Profile, Scan};
 pub use pushdowndb_scan::sql_type;
 pub use query::{Progress, QueryContext, QueryResult, Report, StatementKind};
 pub use session::{Engine, EngineConfig, Setting, TableInfo};

@@ -19,6 +19,7 @@ use tracing::warn;
 
 use crate::backends::Backends;
 use crate::error::from_datafusion;
+use crate::profile::{Profile, Ran};
 use crate::settings::PushdownOptions;
 use crate::statistics::{Catalogue, SharedStatistics};
 use crate::table::{Listing, TableDefinition};
@@ -104,6 +105,7 @@ impl QueryContext {
     /// Tells that storage is no longer asked for something of this table.
     pub(crate) fn fall_back(&self, table: &str, error: &Error) {
         warn!(%error, "falling back to plain reads");
+        self.meter.fell_back();
         self.meter.strategy(format!("{table}: fell back to GET: {error}"));
     }
 
@@ -180,9 +182,14 @@ impl QueryContext {
         Ok(())
     }
 
+    /// What so much costs.
+    pub(crate) fn bill(&self, usage: &Usage) -> Bill {
+        self.prices.bill(usage)
+    }
+
     fn report(&self) -> Report {
         let usage = self.meter.usage();
-        Report { bill: self.prices.bill(&usage), usage }
+        Report { bill: self.bill(&usage), usage }
     }
 }
 
@@ -250,7 +257,7 @@ pub struct QueryResult {
     pub kind: StatementKind,
     pub(crate) stream: SendableRecordBatchStream,
     pub(crate) context: Arc<QueryContext>,
-    pub(crate) plan: Option<Arc<dyn ExecutionPlan>>,
+    pub(crate) ran: Option<Ran>,
 }
 
 impl fmt::Debug for QueryResult {
@@ -272,7 +279,12 @@ impl QueryResult {
 
     /// The physical plan, where there is one.
     pub fn plan(&self) -> Option<&Arc<dyn ExecutionPlan>> {
-        self.plan.as_ref()
+        self.ran.as_ref().map(|ran| &ran.plan)
+    }
+
+    /// What each operator of the plan did so far, where there is a plan; final once the rows are read.
+    pub fn profile(&self) -> Option<Profile> {
+        self.ran.as_ref().map(|ran| ran.profile(&self.context))
     }
 
     /// What it did and cost so far; final once the rows are read.

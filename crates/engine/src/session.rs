@@ -12,11 +12,13 @@ use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::catalog::{CatalogProviderList, DynamicFileCatalog, MemoryCatalogProviderList, TableProviderFactory};
 use datafusion::common::TableReference;
 use datafusion::common::config::{ConfigExtension, ExtensionOptions};
+use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::object_store::ObjectStoreRegistry;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::{
-    DdlStatement, LogicalPlan, ResetVariable, SetVariable, Statement as LogicalStatement, TableType,
+    Analyze, DdlStatement, ExplainFormat, LogicalPlan, ResetVariable, SetVariable, Statement as LogicalStatement,
+    TableType,
 };
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{EmptyRecordBatchStream, ExecutionPlan, execute_stream};
@@ -31,6 +33,7 @@ use url::Url;
 use crate::backends::{Backends, ConnectionConfig, query_meters};
 use crate::error::{from_datafusion, from_object_store, to_datafusion};
 use crate::index;
+use crate::profile::{self, Ran};
 use crate::provider::{ObjectTable, ObjectTableFactory, UndeclaredTables, look_at_tables};
 use crate::query::{QueryContext, QueryResult, StatementKind};
 use crate::remembered::Remembered;
@@ -223,6 +226,12 @@ impl Engine {
             LogicalPlan::Statement(_) => StatementKind::Setting,
             _ => StatementKind::Rows,
         };
+        if let LogicalPlan::Analyze(analyze) = &plan
+            && !analyze.verbose
+            && analyze.format == ExplainFormat::Indent
+        {
+            return self.analyze(running, analyze, sql).await;
+        }
         let effect = self.effect_of(&plan, &running.context)?;
         if let Effect::Settled = effect {
             return Ok(running.nothing_to_print(kind));
@@ -241,15 +250,18 @@ impl Engine {
             return Ok(running.nothing_to_print(kind));
         }
         let physical = frame.create_physical_plan().await.map_err(from_datafusion)?;
-        running.query.check_estimate(&estimate(&physical))?;
-        let stream = execute_stream(Arc::clone(&physical), running.context.task_ctx()).map_err(from_datafusion)?;
-        Ok(QueryResult {
-            schema: stream.schema(),
-            kind,
-            stream,
-            context: Arc::clone(&running.query),
-            plan: Some(physical),
-        })
+        let (ran, stream) = running.start(physical, sql)?;
+        Ok(QueryResult { schema: stream.schema(), kind, stream, context: Arc::clone(&running.query), ran: Some(ran) })
+    }
+
+    /// EXPLAIN ANALYZE in our own words. With VERBOSE or another format it is DataFusion's: all metrics of each operator.
+    async fn analyze(&self, running: &Running, analyze: &Analyze, sql: Option<&str>) -> Result<QueryResult> {
+        let physical = running.context.state().create_physical_plan(&analyze.input).await.map_err(from_datafusion)?;
+        let (ran, rows) = running.start(physical, sql)?;
+        let schema = Arc::clone(analyze.schema.inner());
+        let (ran, stream) = profile::analyzed(ran, rows, Arc::clone(&schema), Arc::clone(&running.query));
+        let (kind, context) = (StatementKind::Rows, Arc::clone(&running.query));
+        Ok(QueryResult { schema, kind, stream, context, ran: Some(ran) })
     }
 
     /// What the statement leaves behind. Remembered tables exist, though DataFusion has not heard of them yet.
@@ -411,6 +423,14 @@ enum Effect {
 }
 
 impl Running {
+    /// Starts a plan, unless it would exceed the caps.
+    fn start(&self, plan: Arc<dyn ExecutionPlan>, sql: Option<&str>) -> Result<(Ran, SendableRecordBatchStream)> {
+        self.query.check_estimate(&estimate(&plan))?;
+        let planning = self.query.meter.usage();
+        let stream = execute_stream(Arc::clone(&plan), self.context.task_ctx()).map_err(from_datafusion)?;
+        Ok((Ran { plan, statement: sql.unwrap_or_default().into(), planning, rows: None }, stream))
+    }
+
     /// Rows that are here already.
     fn rows(&self, rows: RecordBatch) -> QueryResult {
         let schema = rows.schema();
@@ -420,7 +440,7 @@ impl Running {
             schema,
             kind: StatementKind::Rows,
             context: Arc::clone(&self.query),
-            plan: None,
+            ran: None,
         }
     }
 
@@ -433,7 +453,7 @@ impl Running {
             schema,
             kind,
             context: Arc::clone(&self.query),
-            plan: None,
+            ran: None,
         }
     }
 }

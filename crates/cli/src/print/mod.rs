@@ -10,7 +10,6 @@ mod plan;
 mod stats;
 mod table;
 mod text;
-pub mod units;
 
 use anyhow::Result;
 use arrow::datatypes::SchemaRef;
@@ -19,6 +18,7 @@ use clap::ValueEnum;
 
 pub use error::{Located, error};
 pub use output::{Output, is_closed, say};
+pub use pushdowndb_cost::units;
 pub use stats::stats;
 pub use table::TableStyle;
 

@@ -25,17 +25,8 @@ fn table(report: &Report) -> String {
         .filter(|(count, _)| *count > 0)
         .map(|(count, kind)| format!("{} {kind}", units::count(count)))
         .collect();
-    let dollars: Vec<String> = [
-        ("compute", bill.compute),
-        ("requests", bill.request),
-        ("scan", bill.scan),
-        ("transfer", bill.transfer),
-        ("storage compute", bill.storage_compute),
-    ]
-    .into_iter()
-    .filter(|(_, amount)| *amount > 0.0)
-    .map(|(name, amount)| format!("{name} {}", units::dollars(amount)))
-    .collect();
+    let paid = bill.items().into_iter().filter(|(_, amount)| *amount > 0.0);
+    let dollars: Vec<String> = paid.map(|(name, amount)| format!("{name} {}", units::dollars(amount))).collect();
 
     let mut text = String::new();
     let _ = writeln!(text, "time      {}, {} of CPU", units::seconds(usage.wall_s), units::seconds(usage.cpu_s));

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::Method;
+use http::{Method, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use object_store::ClientOptions;
 use object_store::client::{
@@ -128,7 +128,12 @@ impl HttpService for MeteredHttp {
             meter.sent(sent);
         });
         let asked = Instant::now();
-        let response = self.connections.client.execute(request).await?;
+        let answered = self.connections.client.execute(request).await;
+        let comes_back = |status: StatusCode| status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
+        if answered.as_ref().map_or(true, |response| comes_back(response.status())) {
+            self.meters.each(Meter::failed);
+        }
+        let response = answered?;
         let state = &self.connections.state;
         state.learn(response.headers());
         let is_read = matches!(kind, RequestKind::Get);
@@ -164,6 +169,9 @@ impl Body for Counted {
             && let Some(data) = frame.data_ref()
         {
             self.meters.each(|meter| meter.received(data.len() as u64));
+        }
+        if let Poll::Ready(Some(Err(_))) = &polled {
+            self.meters.each(Meter::failed);
         }
         if let Some(transfer) = &mut self.transfer {
             transfer.polled(&polled);

@@ -127,7 +127,7 @@ impl Run {
                 break;
             }
             if let Err(error) = retry.pause(failures, error).await {
-                self.query.fall_back(&self.spec.name, &error);
+                self.fall_backs().tell(&error);
                 break;
             }
         }

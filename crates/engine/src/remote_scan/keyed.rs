@@ -69,7 +69,7 @@ impl RemoteScanExec {
                 Some(scan) => scan,
                 None => Self::new(plain)?,
             };
-            Ok(Some(Arc::new(Self { metrics: self.metrics.clone(), ..scan })))
+            Ok(Some(Arc::new(self.counting(scan))))
         };
         self.keyed.get_or_try_init(learn).await.cloned()
     }

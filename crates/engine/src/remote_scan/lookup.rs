@@ -28,7 +28,7 @@ use pushdowndb_scan::{ObjectReader, ScanCounters, ScanOptions, near_places, plac
 use tokio::sync::OnceCell;
 use tracing::warn;
 
-use super::run::{Run, SplitTask};
+use super::run::{FallBacks, Run, SplitTask};
 use super::splits::ScanSplit;
 use super::{RemoteScanExec, ScanSpec};
 use crate::backends::FragmentClient;
@@ -335,6 +335,7 @@ impl RemoteScanExec {
             note: None,
             ..self.spec.clone()
         })?;
+        let scan = scan.first_phase();
         let mut pieces = Vec::new();
         for (place, (target, object)) in targets.iter().zip(scan.spec.objects.iter()).enumerate() {
             let ranges = &target.expected.ranges;
@@ -408,8 +409,8 @@ impl SplitTask<'_> {
             _ => near_places(places, if route.is_some() { ROUTE_GAP_BYTES } else { GAP_BYTES }),
         };
         let reader = spec.backend.reader(self.object, &meters, &spec.options)?;
-        let (query, table) = (Arc::clone(&self.run.query), spec.name.clone());
-        Ok((parts, Arc::new(RecordReader { reader, at_once: spec.options.requests.max(1), route, query, table })))
+        let told = self.run.fall_backs();
+        Ok((parts, Arc::new(RecordReader { reader, at_once: spec.options.requests.max(1), route, told })))
     }
 }
 
@@ -420,9 +421,8 @@ struct RecordReader {
     reader: Arc<dyn ObjectReader>,
     at_once: usize,
     route: Option<(FragmentClient, Split)>,
-    /// Where it is told that the route failed, and of which table.
-    query: Arc<QueryContext>,
-    table: String,
+    /// Where it is told that the route failed.
+    told: FallBacks,
 }
 
 impl ObjectReader for RecordReader {
@@ -440,13 +440,13 @@ impl ObjectReader for RecordReader {
 
     fn read_ranges(&self, ranges: Vec<Range<u64>>) -> BoxFuture<'static, Result<Vec<Bytes>>> {
         let (reader, at_once, route) = (Arc::clone(&self.reader), self.at_once, self.route.clone());
-        let (query, table) = (Arc::clone(&self.query), self.table.clone());
+        let told = self.told.clone();
         async move {
             if let Some((client, object)) = route {
                 match client.ranges(&object, &ranges, reader.location()).await {
                     Ok(pieces) => return Ok(pieces),
                     // Reading plainly tells the same story, also that the object was replaced.
-                    Err(error) => query.fall_back(&table, &error),
+                    Err(error) => told.tell(&error),
                 }
             }
             let one = move |range| reader.read_ranges(vec![range]);

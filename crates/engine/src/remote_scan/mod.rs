@@ -57,6 +57,7 @@ use tokio::sync::OnceCell;
 
 use crate::convert::convert;
 use crate::error::to_datafusion;
+use crate::profile::Tally;
 use crate::query::QueryContext;
 use crate::strategies::decision::Story;
 use crate::strategies::filter::{Choice, Route};
@@ -89,6 +90,10 @@ pub(crate) struct RemoteScanExec {
     schema: SchemaRef,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
+    /// What it did so far; all copies of it count here.
+    tally: Arc<Tally>,
+    /// Whether its rows are for the plan above, and not for what a strategy learns first.
+    delivers: bool,
 }
 
 /// The first phase of a top-k, and what it found out; all partitions share it.
@@ -168,6 +173,8 @@ impl RemoteScanExec {
             schema,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
+            tally: Arc::default(),
+            delivers: true,
             spec,
         })
     }
@@ -176,9 +183,25 @@ impl RemoteScanExec {
         &self.spec
     }
 
-    /// The scan of another spec that counts into this one's metrics.
+    /// The scan of another spec that counts as this one.
     pub(crate) fn with_spec(&self, spec: ScanSpec) -> Result<Self> {
-        Ok(Self { metrics: self.metrics.clone(), ..Self::new(spec)? })
+        Ok(self.counting(Self::new(spec)?))
+    }
+
+    /// Another scan that counts as this one.
+    fn counting(&self, scan: Self) -> Self {
+        let (metrics, tally) = (self.metrics.clone(), Arc::clone(&self.tally));
+        Self { metrics, tally, delivers: self.delivers, ..scan }
+    }
+
+    /// The same scan as a first phase: a strategy reads its rows, not the plan above.
+    pub(crate) fn first_phase(self) -> Self {
+        Self { delivers: false, ..self }
+    }
+
+    /// What it did so far.
+    pub(crate) fn tally(&self) -> &Tally {
+        &self.tally
     }
 
     /// What the scan means, over one object.

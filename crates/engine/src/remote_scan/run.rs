@@ -17,8 +17,8 @@ use arrow::datatypes::SchemaRef;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::limit::LimitStream;
 use datafusion::physical_plan::metrics::{BaselineMetrics, Count, MetricBuilder};
-use datafusion::physical_plan::stream::RecordBatchReceiverStream;
-use futures::StreamExt;
+use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
+use futures::{StreamExt, TryStreamExt};
 use pushdown::wire::INDEX_VERSION;
 use pushdown::{Error, Expr, Format, Fragment, Level, Result, Split};
 use pushdowndb_cost::Meter;
@@ -32,6 +32,7 @@ use super::splits::ScanSplit;
 use super::{RemoteScanExec, ScanSpec, fragment};
 use crate::backends::Meters;
 use crate::error::to_datafusion;
+use crate::profile::Tally;
 use crate::query::QueryContext;
 use crate::settings::Side;
 use crate::strategies::costs::ScanCosts;
@@ -53,8 +54,12 @@ pub(super) struct Run {
     has_fragments: bool,
     schema: SchemaRef,
     pub(super) query: Arc<QueryContext>,
-    /// Counts this operator's traffic, beside the query's meter.
+    /// Counts this partition's traffic, beside the query's meter and the scan's tally.
     meter: Arc<Meter>,
+    /// Counts for the scan as a whole.
+    pub(super) tally: Arc<Tally>,
+    /// Whether the rows are for the plan above.
+    delivers: bool,
     /// What workers take at a time: a split, or some that one request asks for.
     splits: Mutex<VecDeque<Vec<ScanSplit>>>,
     /// What is known of the first rows so far, where storage sends only those.
@@ -118,6 +123,8 @@ impl Run {
             schema: Arc::clone(&scan.schema),
             query,
             meter: Arc::default(),
+            tally: Arc::clone(&scan.tally),
+            delivers: scan.delivers,
             splits: Mutex::new(splits),
             live: scan.live.clone(),
             first: scan.first.clone(),
@@ -128,6 +135,7 @@ impl Run {
             looks_up: any_looked_up,
             balance,
         });
+        run.tally.busy();
         let metrics = ScanMetrics::new(&scan.metrics, partition);
         let running = Arc::new(Running { run: Arc::clone(&run), metrics });
         let mut builder = RecordBatchReceiverStream::builder(Arc::clone(&scan.schema), 2);
@@ -144,7 +152,13 @@ impl Run {
         let baseline = BaselineMetrics::new(&scan.metrics, partition);
         // Without a limit this only counts rows.
         let limit = scan.spec.limit.or(Some(usize::MAX));
-        Ok(Box::pin(LimitStream::new(stream, 0, limit, baseline)))
+        let rows = LimitStream::new(stream, 0, limit, baseline).inspect_ok(move |batch| {
+            run.tally.busy();
+            if run.delivers {
+                run.tally.rows(batch.num_rows() as u64);
+            }
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&scan.schema), rows)))
     }
 
     /// Takes splits until none is left.
@@ -275,7 +289,28 @@ impl Run {
     }
 
     pub(super) fn meters(&self) -> Meters {
-        Meters(vec![Arc::clone(&self.query.meter), Arc::clone(&self.meter)])
+        Meters(vec![Arc::clone(&self.query.meter), Arc::clone(&self.meter), Arc::clone(self.tally.meter())])
+    }
+
+    /// Where it is told that storage is no longer asked for some of it.
+    pub(super) fn fall_backs(&self) -> FallBacks {
+        let (query, tally) = (Arc::clone(&self.query), Arc::clone(&self.tally));
+        FallBacks { query, tally, table: self.spec.name.clone() }
+    }
+}
+
+/// Where it is told that storage is no longer asked for something of a table.
+#[derive(Clone, Debug)]
+pub(super) struct FallBacks {
+    query: Arc<QueryContext>,
+    tally: Arc<Tally>,
+    table: String,
+}
+
+impl FallBacks {
+    pub(super) fn tell(&self, error: &Error) {
+        self.query.fall_back(&self.table, error);
+        self.tally.meter().fell_back();
     }
 }
 
@@ -306,6 +341,7 @@ struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        self.run.tally.busy();
         self.run.tell_lookups();
         self.metrics.record(&self.run.meter, &self.run.told);
     }

@@ -63,7 +63,7 @@ impl RemoteScanExec {
     ) -> Result<(SchemaRef, BoxStream<'static, Result<RecordBatch>>)> {
         let spec = ScanSpec { projection: columns.to_vec(), top_k: None, ..self.spec.clone() };
         let (pieces, limit) = Self::new(spec.clone())?.pieces(sample);
-        let scan = self.with_spec(ScanSpec { limit, ..spec })?;
+        let scan = self.with_spec(ScanSpec { limit, ..spec })?.first_phase();
         let (schema, query) = (Arc::clone(&scan.schema), Arc::clone(query));
         let at_once = self.spec.options.requests.max(1) * context.session_config().target_partitions().max(1);
         let batches = stream::iter(pieces)

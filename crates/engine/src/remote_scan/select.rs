@@ -65,7 +65,7 @@ impl SplitTask<'_> {
             }
         };
         // Reading plainly tells the same story in full: the rows, or the error with its place.
-        self.run.query.fall_back(&self.run.spec.name, &error);
+        self.run.fall_backs().tell(&error);
         self.plain().await
     }
 

@@ -7,6 +7,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType};
 use pushdown::{Expr, Level, Output};
 
 use super::{RemoteScanExec, Sampling};
+use crate::profile::Measures;
 use crate::settings::Side;
 use crate::strategies::decision::Story;
 use crate::strategies::filter::{self, Choice, Route};
@@ -87,6 +88,23 @@ impl RemoteScanExec {
         story.ok().flatten()
     }
 
+    /// What it scans, where, and what storage does of it.
+    pub(crate) fn summary(&self) -> String {
+        let (format, objects, splits) = (self.fragment.format.name(), self.spec.objects.len(), self.splits());
+        format!("{format}, {objects} objects, {splits} splits, {}{}", self.story(), self.shown_keys())
+    }
+
+    /// What it was expected to cost as it was chosen to run, by what was chosen last; without a choice only as far as
+    /// the caps need to know.
+    pub(crate) fn expected(&self) -> Measures {
+        if let Some(estimate) = self.stories().last().and_then(|story| story.estimate) {
+            return estimate.into();
+        }
+        let usage = self.estimate();
+        let (bytes, requests) = (Some(usage.bytes_network), Some(usage.requests.total()));
+        Measures { bytes, requests, ..Measures::default() }
+    }
+
     /// All that was chosen for it, by itself and by the operators above.
     pub(crate) fn stories(&self) -> Vec<Arc<Story>> {
         let own = self.filter_story().map(Arc::new);
@@ -96,14 +114,12 @@ impl RemoteScanExec {
 
 impl DisplayAs for RemoteScanExec {
     fn fmt_as(&self, kind: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let splits: usize = self.partitions.iter().map(Vec::len).sum();
-        let objects = self.spec.objects.len();
         match kind {
             DisplayFormatType::TreeRender => write!(f, "{}\n{}{}", self.spec.name, self.story(), self.shown_keys()),
             _ => {
-                let (name, format, story) = (&self.spec.name, self.fragment.format.name(), self.story());
-                let keys = self.shown_keys();
-                write!(f, "RemoteScanExec: {name} ({format}, {objects} objects, {splits} splits), {story}{keys}")?;
+                let (name, format, objects) = (&self.spec.name, self.fragment.format.name(), self.spec.objects.len());
+                write!(f, "RemoteScanExec: {name} ({format}, {objects} objects, {} splits), ", self.splits())?;
+                write!(f, "{}{}", self.story(), self.shown_keys())?;
                 self.stories().iter().try_for_each(|story| write!(f, ", {story}"))
             }
         }

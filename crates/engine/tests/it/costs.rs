@@ -86,7 +86,7 @@ async fn explain_tells_what_is_pushed() {
     assert!(!plan.contains("FilterExec"), "the scan filters exactly: {plan}");
     let plan = explain("EXPLAIN SELECT sum(l_quantity), count(*) FROM lineitem WHERE l_quantity < 2").await;
     assert!(plan.contains("aggregates=[SUM(l_quantity), COUNT(*)]"), "{plan}");
-    let plan = explain("EXPLAIN ANALYZE SELECT l_orderkey FROM lineitem WHERE l_quantity < 2").await;
+    let plan = explain("EXPLAIN ANALYZE VERBOSE SELECT l_orderkey FROM lineitem WHERE l_quantity < 2").await;
     for counter in ["bytes_network=", "requests_select=", "bytes_scanned="] {
         assert!(plan.contains(counter), "{counter} in {plan}");
     }

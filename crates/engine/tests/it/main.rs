@@ -9,6 +9,7 @@ mod indexes;
 mod joins;
 mod minio;
 mod oracle;
+mod profiles;
 mod properties;
 mod readers;
 mod statistics;

@@ -8,6 +8,7 @@ use datafusion::common::{DataFusionError, Result as DfResult};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning,
@@ -22,6 +23,7 @@ use super::{Decision, Strategy, hybrid, keys, storage};
 use crate::error::to_datafusion;
 use crate::query::QueryContext;
 use crate::remote_scan::{PartialAggregate, RemoteScanExec, ScanSpec};
+use crate::strategies::decision::Story;
 
 /// Yields partial states of groups: what `AggregateExec Partial` over the scan would yield, though perhaps several
 /// states of a group.
@@ -35,6 +37,7 @@ pub(crate) struct GroupByExec {
     /// What the first phase found out; all partitions share it.
     phases: Arc<OnceCell<Phases>>,
     properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
 }
 
 /// The second phase.
@@ -61,7 +64,13 @@ impl GroupByExec {
             EmissionType::Final,
             Boundedness::Bounded,
         );
-        Self { engine, rows, wanted, decision, phases: Arc::default(), properties: Arc::new(properties) }
+        let metrics = ExecutionPlanMetricsSet::new();
+        Self { engine, rows, wanted, decision, phases: Arc::default(), properties: Arc::new(properties), metrics }
+    }
+
+    /// Why it was chosen.
+    pub(crate) fn story(&self) -> &Story {
+        &self.decision.story
     }
 
     async fn learn(&self, query: &Arc<QueryContext>, context: &Arc<TaskContext>) -> Result<Phases> {
@@ -188,6 +197,10 @@ impl ExecutionPlan for GroupByExec {
         self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
     }
 
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> DfResult<SendableRecordBatchStream> {
         let query = context
             .session_config()
@@ -200,7 +213,9 @@ impl ExecutionPlan for GroupByExec {
             let streams = this.states(phases, partition, &context)?;
             Ok::<_, DataFusionError>(stream::select_all(streams))
         };
-        let states = stream::once(states).try_flatten();
+        let baseline = BaselineMetrics::new(&self.metrics, partition);
+        let states =
+            stream::once(states).try_flatten().inspect_ok(move |batch| baseline.record_output(batch.num_rows()));
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), states.boxed())))
     }
 }

@@ -28,7 +28,8 @@ pub(super) async fn groups(
     context: &Arc<TaskContext>,
 ) -> Result<Seen> {
     let columns = keys::columns(&wanted.groups);
-    let scan = rows.with_spec(ScanSpec { projection: columns.clone(), note: None, ..rows.spec().clone() })?;
+    let scan =
+        rows.with_spec(ScanSpec { projection: columns.clone(), note: None, ..rows.spec().clone() })?.first_phase();
     let partitions = 0..scan.properties().output_partitioning().partition_count();
     let streams = partitions.map(|partition| scan.execute(partition, Arc::clone(context)));
     let streams = streams.collect::<datafusion::common::Result<_>>().map_err(from_datafusion)?;

@@ -159,10 +159,13 @@ async fn a_node_whose_index_is_gone_scans_and_says_so() {
     engine.execute("SET pushdown.filter = 'index'").await.expect("SET");
     engine.execute("SET pushdown.level = 'fragment'").await.expect("SET");
     let sql = "SELECT code FROM c WHERE code IN (20000, 20001)";
-    let (analyzed, _) = rows(&engine, &format!("EXPLAIN ANALYZE {sql}")).await.expect("a plan");
+    let (analyzed, _) = rows(&engine, &format!("EXPLAIN ANALYZE VERBOSE {sql}")).await.expect("a plan");
     let analyzed = analyzed.concat().join("\n");
     assert!(analyzed.contains("looked up by the node") && analyzed.contains("index_rows=2"), "{analyzed}");
     assert!(analyzed.contains("index_objects=2") && analyzed.contains("index_unused=0"), "{analyzed}");
+    let (analyzed, _) = rows(&engine, &format!("EXPLAIN ANALYZE {sql}")).await.expect("a plan");
+    let analyzed = analyzed.concat().join("\n");
+    assert!(analyzed.contains("2 rows in 2 objects, 0 objects scanned without it"), "{analyzed}");
 
     let objects: Vec<_> =
         private_objects(&world).await.into_iter().filter(|path| path.as_ref().ends_with(".csv")).collect();
@@ -223,4 +226,27 @@ async fn a_dead_server_is_said_so() {
     engine.execute(&declare(&world)).await.expect("declared columns need no server");
     let error = failure(&engine, SQL).await;
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+}
+
+/// Requests that fail and pushdown that is given up are counted, for the scan as for the query.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_profile_tells_what_failed() {
+    for (level, status, times, fell_back) in
+        [("fragment", "503 Slow Down", 2, false), ("select", "503 Slow Down", 2, false), ("select", "501 No", 1, true)]
+    {
+        let mut world = World::node().await;
+        table(&world).await;
+        let proxy = spoiling(&world, Fault::Refuse(status), times).await;
+        world.endpoint = proxy.endpoint();
+        let engine = world.engine_configured(&[("pushdown.level", level), ("pushdown.threads", "1")]).await;
+        engine.execute(&declare(&world)).await.expect("a table");
+        let mut result = engine.execute(SQL).await.expect("a plan");
+        result.collect().await.expect("rows");
+        let (profile, what) = (result.profile().expect("a plan"), format!("{status} at {level}"));
+        let scan = profile.operators().into_iter().find_map(|operator| operator.scan.clone()).expect("a scan").usage;
+        assert_eq!(scan.requests_failed, times as u64, "{what}");
+        assert_eq!(scan.fall_backs > 0, fell_back, "{what}");
+        let usage = &profile.usage;
+        assert_eq!((usage.requests_failed, usage.fall_backs), (scan.requests_failed, scan.fall_backs), "{what}");
+    }
 }

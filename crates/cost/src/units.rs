@@ -40,6 +40,11 @@ pub fn count(count: u64) -> String {
     text
 }
 
+/// A count and what is counted, whose plural ends in s.
+pub fn counted(number: u64, of: &str) -> String {
+    format!("{} {of}{}", count(number), if number == 1 { "" } else { "s" })
+}
+
 /// Seconds with three significant digits.
 pub fn seconds(seconds: f64) -> String {
     match seconds {
@@ -83,6 +88,7 @@ mod tests {
         assert_eq!([bytes(0), bytes(999), bytes(1000), bytes(12_345_678)], ["0 B", "999 B", "1.00 kB", "12.3 MB"]);
         assert_eq!([bytes(999_999), bytes(753_862_072), bytes(u64::MAX)], ["1.00 MB", "754 MB", "18447 PB"]);
         assert_eq!([count(7), count(1234), count(6_001_215)], ["7", "1,234", "6,001,215"]);
+        assert_eq!([counted(0, "row"), counted(1, "row"), counted(1000, "row")], ["0 rows", "1 row", "1,000 rows"]);
         assert_eq!([seconds(0.0123), seconds(1.5), seconds(61.0)], ["12 ms", "1.50 s", "61.0 s"]);
         assert_eq!([dollars(0.0), dollars(0.000154), dollars(1.5)], ["$0", "$0.000154", "$1.50"]);
         assert_eq!([factor(100.0, 50.0), factor(12_345.0, 1.0), factor(1.0, 0.0)], ["2.0×", "12,345×", "-"]);

@@ -23,6 +23,7 @@ Examples:
   pushdowndb demo                                  data, a storage node, and what pushdown saves, in a minute
   pushdowndb -c \"SELECT count(*) FROM 'data/*.csv'\"
   pushdowndb -f s3://bucket/tpch/schema.sql -f q06.sql --stats table
+  pushdowndb -f schema.sql -f q03.sql --profile q03.html      where its time, bytes and dollars went, as a page
   pushdowndb --format csv --output out.csv -c \"SELECT * FROM 's3://bucket/logs/2026/*.parquet' LIMIT 10\"
   pushdowndb serve --store /var/lib/pushdowndb     a storage node: S3 with S3 Select
   pushdowndb generate tpch --scale 1 --to s3://bucket/tpch --endpoint http://127.0.0.1:9000
@@ -70,6 +71,9 @@ pub struct SqlArgs {
     /// Where --stats go instead of stderr; JSON, one line a query, unless --stats table
     #[arg(long, value_name = "FILE")]
     pub stats_file: Option<PathBuf>,
+    /// A page of HTML on each query: its plan, what was expected beside what happened, the bill, and why it ran so
+    #[arg(long, value_name = "FILE.html")]
+    pub profile: Option<PathBuf>,
     /// A setting, as SET would: pushdown.level=none; \set in the shell lists them
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
     pub settings: Vec<(String, String)>,

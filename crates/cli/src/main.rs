@@ -11,6 +11,7 @@ mod generate;
 mod interrupt;
 mod log;
 mod print;
+mod profiles;
 mod progress;
 mod run;
 mod serve;

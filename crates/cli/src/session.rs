@@ -14,6 +14,7 @@ use pushdowndb_engine::{ConnectionConfig, Engine, EngineConfig, QueryContext, Qu
 use crate::args::{ConnectionArgs, SqlArgs, StatsFormat};
 use crate::interrupt::Interrupts;
 use crate::print::{self, Located, Output, OutputFormat, TableStyle};
+use crate::profiles::Profiles;
 use crate::progress::{QueryBar, TICK};
 
 /// What the shell's commands change.
@@ -41,6 +42,7 @@ pub struct Session {
     /// Results in the present output: only one fits into a file of a columnar format.
     results: usize,
     stats_file: Option<File>,
+    profiles: Option<Profiles>,
     interactive: bool,
 }
 
@@ -55,6 +57,7 @@ impl Session {
             (stats, _) => stats,
         };
         let stats_file = args.stats_file.as_deref().map(create).transpose()?;
+        let profiles = args.profile.map(Profiles::new).transpose()?;
         let output = args.output.as_deref().map(Output::file).transpose()?.unwrap_or_else(Output::stdout);
         let catalog = args.catalog.or_else(|| if interactive { default_catalog() } else { None });
         let cache = args.cache.or_else(default_cache);
@@ -63,7 +66,7 @@ impl Session {
         let interrupts = if interactive { Interrupts::ctrl_c()? } else { Interrupts::all()? };
         let max_rows = (interactive && output.is_terminal()).then_some(40);
         let view = View { format, stats, timing: false, expanded: false, max_rows };
-        Ok(Self { engine: Arc::new(engine), interrupts, view, output, results: 0, stats_file, interactive })
+        Ok(Self { engine: Arc::new(engine), interrupts, view, output, results: 0, stats_file, profiles, interactive })
     }
 
     /// The engine.
@@ -136,6 +139,9 @@ impl Session {
         if let Some(rows) = rows {
             rows.finish().map_err(|e| self.output.explain(e))?;
             self.write_stats(&result)?;
+            if let Some(profiles) = &mut self.profiles {
+                profiles.add(result.profile())?;
+            }
         }
         Ok(())
     }
@@ -191,6 +197,12 @@ impl Session {
         self.output.finish()?;
         self.output = next;
         self.results = 0;
+        Ok(())
+    }
+
+    /// Writes a page on the following queries to this file, or stops to.
+    pub fn profile(&mut self, path: Option<&Path>) -> Result<()> {
+        self.profiles = path.map(|path| Profiles::new(path.to_owned())).transpose()?;
         Ok(())
     }
 

@@ -7,6 +7,7 @@ mod columnar;
 mod error;
 mod output;
 mod plan;
+mod profile;
 mod stats;
 mod table;
 mod text;
@@ -18,6 +19,7 @@ use clap::ValueEnum;
 
 pub use error::{Located, error};
 pub use output::{Output, is_closed, say};
+pub use profile::page;
 pub use pushdowndb_cost::units;
 pub use stats::stats;
 pub use table::TableStyle;

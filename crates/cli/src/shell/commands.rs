@@ -20,7 +20,7 @@ pub enum Outcome {
 }
 
 /// Name, argument, and help of every command; the order of `\?` and of completion.
-pub const COMMANDS: [(&str, &str, &str); 14] = [
+pub const COMMANDS: [(&str, &str, &str); 15] = [
     ("\\d", "[TABLE]", "list tables, or show a table's columns"),
     ("\\dt", "", "list tables"),
     ("\\df", "[TEXT]", "list functions whose name contains a text"),
@@ -31,6 +31,7 @@ pub const COMMANDS: [(&str, &str, &str); 14] = [
     ("\\rows", "N|all", "how many rows of a table the screen shows"),
     ("\\timing", "[on|off]", "tell how long each statement takes"),
     ("\\stats", "[on|off|json]", "tell what each query did and cost"),
+    ("\\profile", "[FILE.html]", "write a page on each query to a file, or stop to"),
     ("\\set", "[KEY VALUE]", "list settings, or change one (the same as SET)"),
     ("\\?", "", "this help"),
     ("\\h", "", "this help"),
@@ -54,6 +55,9 @@ pub fn run(runtime: &Runtime, session: &mut Session, line: &str) -> Result<Outco
             runtime.block_on(session.run_script(path, &text))?;
         }
         "\\o" => session.redirect(Some(unquoted(argument)).filter(|path| !path.is_empty()).map(Path::new))?,
+        "\\profile" => {
+            session.profile(Some(unquoted(argument)).filter(|path| !path.is_empty()).map(Path::new))?;
+        }
         "\\format" => {
             session.view.format = OutputFormat::from_str(needed(argument, "a format, as in \\format csv")?, true)
                 .map_err(|_| Error::invalid(format!("no format '{argument}'; {}", help_of("\\format"))))?;

@@ -199,7 +199,7 @@ impl Completer for SqlHelper {
         let word = &line[start..pos];
         let command = line.split_whitespace().next().filter(|first| first.starts_with('\\') && start > 0);
         let names: Vec<String> = match command {
-            Some("\\i" | "\\o") => return self.files.complete(line, pos, ctx),
+            Some("\\i" | "\\o" | "\\profile") => return self.files.complete(line, pos, ctx),
             Some("\\d") => self.tables(),
             Some("\\format") => OutputFormat::value_variants()
                 .iter()

@@ -4,6 +4,7 @@ mod demo;
 mod experiment;
 mod generate;
 mod output;
+mod profile;
 mod scripts;
 mod serve;
 mod shell;

@@ -11,13 +11,13 @@ const KEY: &str = "test-key";
 const SECRET: &str = "test-secret";
 
 /// A running node, stopped at the latest when the test ends.
-struct Served {
+pub struct Served {
     child: Option<Child>,
     endpoint: String,
 }
 
 impl Served {
-    fn start(args: &[&str]) -> Self {
+    pub fn start(args: &[&str]) -> Self {
         let mut child = pushdowndb(["serve", "--listen", "127.0.0.1:0"].iter().chain(args))
             .env("PUSHDOWNDB_ACCESS_KEY_ID", KEY)
             .env("PUSHDOWNDB_SECRET_ACCESS_KEY", SECRET)
@@ -31,7 +31,7 @@ impl Served {
         Self { child: Some(child), endpoint }
     }
 
-    fn client(&self, args: &[&str]) -> Done {
+    pub fn client(&self, args: &[&str]) -> Done {
         let mut command = pushdowndb(args);
         command.env("AWS_ENDPOINT_URL", &self.endpoint).env("AWS_REGION", "us-east-1");
         command.env("AWS_ACCESS_KEY_ID", KEY).env("AWS_SECRET_ACCESS_KEY", SECRET);

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use crate::{Done, pushdowndb};
 
-fn shell(input: &str, catalog: Option<&str>) -> Done {
+pub fn shell(input: &str, catalog: Option<&str>) -> Done {
     let args = catalog.into_iter().flat_map(|file| ["--catalog", file]);
     let mut child =
         pushdowndb(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

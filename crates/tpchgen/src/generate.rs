@@ -16,7 +16,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::Semaphore;
 
 use crate::rows::Piece;
-use crate::{Format, MIN_SCALE, TABLES, encode, row_count, schema_sql};
+use crate::{DataSet, Format, MIN_SCALE, encode, row_count, schema_sql};
 
 /// The largest scale; above it keys of rows and pieces would no longer fit their types.
 const MAX_SCALE: f64 = 100_000.0;
@@ -67,7 +67,7 @@ pub struct Progress {
 /// What was generated.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Summary {
-    /// Rows by table, in the order of [`TABLES`].
+    /// Rows by table, in the order of [`DataSet::tables`].
     pub rows: Vec<(&'static str, u64)>,
     /// Objects, `schema.sql` among them.
     pub objects: u64,
@@ -75,8 +75,18 @@ pub struct Summary {
     pub bytes: u64,
 }
 
-/// Generates all tables and then `schema.sql`; `progress` is called often.
+/// Generates TPC-H: all tables and then `schema.sql`; `progress` is called often.
 pub async fn generate(
+    options: Options,
+    destination: &Destination,
+    progress: impl Fn(Progress) + Sync,
+) -> Result<Summary> {
+    generate_set(DataSet::Tpch, options, destination, progress).await
+}
+
+/// The same for any set of tables.
+pub async fn generate_set(
+    set: DataSet,
     options: Options,
     destination: &Destination,
     progress: impl Fn(Progress) + Sync,
@@ -87,7 +97,7 @@ pub async fn generate(
     if !(1..=MAX_PARTS).contains(&options.parts) {
         return Err(Error::invalid(format!("{} parts: between 1 and {MAX_PARTS}", options.parts)));
     }
-    for table in TABLES {
+    for table in set.tables() {
         make_room(destination, table, options.overwrite).await?;
     }
 
@@ -96,26 +106,27 @@ pub async fn generate(
         destination,
         permits: Arc::new(Semaphore::new(cores.min(32) + 2)),
         cores,
-        rows_expected: TABLES.iter().map(|table| row_count(table, options.scale)).sum(),
+        rows_expected: set.tables().iter().map(|table| row_count(table, options.scale)).sum(),
         rows: AtomicU64::new(0),
         bytes: AtomicU64::new(0),
         progress: &progress,
     };
     // The largest tables start first, so that no long object is left alone at the end.
-    let objects: Vec<_> = TABLES.iter().rev().flat_map(|table| objects_of(table, options)).collect();
+    let objects: Vec<_> = set.tables().iter().rev().flat_map(|table| objects_of(table, options)).collect();
     let count = objects.len() as u64 + 1;
     let written: Vec<(&'static str, u64)> = stream::iter(objects.into_iter().map(|object| work.write(object)))
         .buffer_unordered(OBJECTS_AT_ONCE)
         .try_collect()
         .await?;
 
-    let sql = schema_sql(&destination.url, options.format, options.scale)?;
+    let sql = schema_sql(set, &destination.url, options.format, options.scale)?;
     work.bytes.fetch_add(sql.len() as u64, Ordering::Relaxed);
     let path = destination.prefix.clone().join("schema.sql");
     destination.store.put(&path, sql.into()).await.map_err(|e| store_error(destination, &path, e))?;
 
-    let rows = TABLES.map(|table| (table, written.iter().filter(|(t, _)| *t == table).map(|(_, n)| n).sum()));
-    Ok(Summary { rows: rows.into(), objects: count, bytes: work.bytes.load(Ordering::Relaxed) })
+    let rows_of = |table: &str| written.iter().filter(|(t, _)| *t == table).map(|(_, n)| n).sum();
+    let rows = set.tables().iter().map(|table| (*table, rows_of(table))).collect();
+    Ok(Summary { rows, objects: count, bytes: work.bytes.load(Ordering::Relaxed) })
 }
 
 /// One object to write.

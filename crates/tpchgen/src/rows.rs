@@ -9,7 +9,7 @@ use pushdown::{Error, Result};
 use tpchgen::generators as source;
 use tpchgen_arrow as arrows;
 
-use crate::schema;
+use crate::{schema, synthetic};
 
 /// A piece of a table: the `index`-th, counted from zero, of `of` pieces in row order.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,7 +21,11 @@ pub(crate) struct Piece {
 }
 
 /// The rows of a piece in order.
-pub(crate) fn batches(piece: Piece) -> Result<impl Iterator<Item = Result<RecordBatch>>> {
+pub(crate) fn batches(piece: Piece) -> Result<Box<dyn Iterator<Item = Result<RecordBatch>> + Send>> {
+    if synthetic::schema(piece.table).is_some() {
+        let rows = synthetic::batches(piece.table, piece.scale, piece.index, piece.of)?;
+        return Ok(Box::new(rows));
+    }
     let schema = schema(piece.table)?;
     let number = |n: u32| i32::try_from(n).map_err(|_| Error::invalid(format!("{n} pieces are too many")));
     let (part, parts, scale) = (number(piece.index)? + 1, number(piece.of)?, piece.scale);
@@ -35,7 +39,7 @@ pub(crate) fn batches(piece: Piece) -> Result<impl Iterator<Item = Result<Record
         "orders" => Box::new(arrows::OrderArrow::new(source::OrderGenerator::new(scale, part, parts))),
         _ => Box::new(arrows::LineItemArrow::new(source::LineItemGenerator::new(scale, part, parts))),
     };
-    Ok(rows.map(move |batch| declared_types(&batch, &schema)))
+    Ok(Box::new(rows.map(move |batch| declared_types(&batch, &schema))))
 }
 
 /// The generator makes string views; the tables are declared, and written to Parquet, with plain strings.

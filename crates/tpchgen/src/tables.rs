@@ -1,4 +1,4 @@
-//! The eight tables: their columns, how many rows they have, and the SQL that declares them.
+//! The tables: their columns, how many rows they have, and the SQL that declares them.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -7,10 +7,49 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use pushdown::{Error, ErrorKind, Result};
 use tpchgen::generators::{CustomerGenerator, OrderGenerator, PartGenerator, PartSuppGenerator, SupplierGenerator};
 
-use crate::Format;
+use crate::{Format, synthetic};
 
-/// The tables, smallest first.
+/// TPC-H's tables, smallest first.
 pub const TABLES: [&str; 8] = ["region", "nation", "supplier", "customer", "part", "partsupp", "orders", "lineitem"];
+
+/// Tables that are generated together.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum DataSet {
+    /// The eight tables of TPC-H.
+    Tpch,
+    /// `groups` and `skewed`: integers to group by and decimals to sum, as in Section VI-C of the PushdownDB paper.
+    Groups,
+    /// `floats_1`, `floats_10` and `floats_20`: doubles, as in its Section IX.
+    Floats,
+}
+
+impl DataSet {
+    /// Its tables, smallest first.
+    pub fn tables(self) -> &'static [&'static str] {
+        match self {
+            Self::Tpch => &TABLES,
+            Self::Groups => &synthetic::GROUPS,
+            Self::Floats => &synthetic::FLOATS,
+        }
+    }
+
+    /// What it is called on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tpch => "tpch",
+            Self::Groups => "groups",
+            Self::Floats => "floats",
+        }
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::Tpch => "TPC-H",
+            Self::Groups => "Groups",
+            Self::Floats => "Floats",
+        }
+    }
+}
 
 /// The smallest scale; below it some table would be empty.
 pub const MIN_SCALE: f64 = 0.001;
@@ -23,6 +62,9 @@ const TEXT: DataType = DataType::Utf8;
 
 /// The columns of a table. No column holds NULL.
 pub fn schema(table: &str) -> Result<SchemaRef> {
+    if let Some(schema) = synthetic::schema(table) {
+        return Ok(schema);
+    }
     let columns: &[(&str, DataType)] = match table {
         "region" => &[("r_regionkey", KEY), ("r_name", TEXT), ("r_comment", TEXT)],
         "nation" => &[("n_nationkey", KEY), ("n_name", TEXT), ("n_regionkey", KEY), ("n_comment", TEXT)],
@@ -115,15 +157,15 @@ pub fn row_count(table: &str, scale: f64) -> u64 {
         "partsupp" => PartSuppGenerator::calculate_row_count(scale, 1, 1).saturating_mul(4),
         "orders" => OrderGenerator::calculate_row_count(scale, 1, 1),
         "lineitem" => OrderGenerator::calculate_row_count(scale, 1, 1).saturating_mul(4),
-        _ => 0,
+        other => return synthetic::row_count(other, scale),
     };
     u64::try_from(rows).unwrap_or(0)
 }
 
-/// The statements that declare all tables below a URL or folder.
-pub fn schema_sql(url: &str, format: Format, scale: f64) -> Result<String> {
-    let mut sql = format!("-- TPC-H at scale {scale}, {}\n", format.sql());
-    for table in TABLES {
+/// The statements that declare all tables of a set below a URL or folder.
+pub fn schema_sql(set: DataSet, url: &str, format: Format, scale: f64) -> Result<String> {
+    let mut sql = format!("-- {} at scale {scale}, {}\n", set.title(), format.sql());
+    for table in set.tables() {
         sql.push('\n');
         sql.push_str(&create_table(table, url, format)?);
     }
@@ -150,6 +192,7 @@ fn sql_type(kind: &DataType) -> String {
     match kind {
         DataType::Int64 => "BIGINT".into(),
         DataType::Int32 => "INT".into(),
+        DataType::Float64 => "DOUBLE".into(),
         DataType::Date32 => "DATE".into(),
         DataType::Decimal128(precision, scale) => format!("DECIMAL({precision}, {scale})"),
         _ => "VARCHAR".into(),
@@ -170,11 +213,11 @@ mod tests {
 
     #[test]
     fn declarations_name_types_and_place() {
-        let sql = schema_sql("s3://bucket/tpch/", Format::Csv, 1.0).unwrap();
+        let sql = schema_sql(DataSet::Tpch, "s3://bucket/tpch/", Format::Csv, 1.0).unwrap();
         assert!(sql.contains("CREATE OR REPLACE EXTERNAL TABLE region (\n    r_regionkey BIGINT NOT NULL,\n"), "{sql}");
         assert!(sql.contains("    l_tax DECIMAL(15, 2) NOT NULL,\n"), "{sql}");
         assert!(sql.contains("    l_comment VARCHAR NOT NULL\n) STORED AS CSV LOCATION 's3://bucket/tpch/lineitem/' OPTIONS ('format.has_header' 'true');\n"), "{sql}");
-        let sql = schema_sql("/data/it's", Format::Parquet, 1.0).unwrap();
+        let sql = schema_sql(DataSet::Tpch, "/data/it's", Format::Parquet, 1.0).unwrap();
         assert!(sql.contains(") STORED AS PARQUET LOCATION '/data/it''s/orders/';\n"), "{sql}");
     }
 

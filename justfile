@@ -26,6 +26,11 @@ tpch scale="1":
 link mb="40":
     cargo build --release && scripts/link.py --mb {{mb}} --binary "${CARGO_TARGET_DIR:-target}/release/pushdowndb"
 
+# the paper's figures, regrets, other engines and trouble, and the page about them (needs root and Linux, hours)
+evaluation minutes="600":
+    cargo build --release && "${CARGO_TARGET_DIR:-target}/release/pushdowndb" experiment all --record experiments/results --budget {{minutes}}
+    "${CARGO_TARGET_DIR:-target}/release/pushdowndb" experiment report
+
 # every target of the fuzzer for some seconds (needs a C++ compiler)
 fuzz seconds="10":
     fuzz/run {{seconds}}

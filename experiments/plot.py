@@ -2,6 +2,9 @@
 """Draws the figures of a record of `pushdowndb experiment` as SVG: needs matplotlib. The experiment runs it if it can.
 
     plot.py RECORD.csv RECORD.svg
+
+A record of scans becomes bars of speed. A record of a grid becomes a row of panels for each condition: seconds and
+dollars, by format, with what the paper's text says as hollow marks.
 """
 
 import csv
@@ -25,10 +28,81 @@ def colours(contestants):
     return {name: next(ours if name.startswith(OUR_NAMES) else theirs, "#d9d9d9") for name in contestants}
 
 
+GRID = ["#636363", "#e6550d", "#fd8d3c", "#3182bd", "#08519c", "#31a354", "#756bb1", "#9e9ac8", "#bdbdbd"]
+MARKS = "osD^vP*X<"
+
+
+def grid(about, rows, target):
+    """A row of panels for each condition."""
+    title = next((text for name, text in about if name == "title"), "")
+    axis_name = next((text for name, text in about if name == "axis"), "")
+    papers = [text.split("|", 4) for name, text in about if name == "paper"]
+    formats, conditions, series, points = (
+        list(dict.fromkeys(row[key] for row in rows)) for key in ("format", "condition", "series", "point")
+    )
+    panels = [(format, metric) for format in formats for metric in ("seconds", "paper")]
+    size = (5.2 * len(panels), 3.4 * len(conditions))
+    figure, axes = plt.subplots(len(conditions), len(panels), figsize=size, squeeze=False)
+    for condition, line in zip(conditions, axes):
+        for (format, metric), axis in zip(panels, line):
+            here = [row for row in rows if (row["condition"], row["format"]) == (condition, format) and row[metric]]
+            axis.set_title(f"{format}, {condition}", loc="left", fontsize=9)
+            axis.set_ylabel("seconds" if metric == "seconds" else "dollars (paper)")
+            axis.spines[["top", "right"]].set_visible(False)
+            if not here:
+                continue
+            place, is_line = places(axis, here, points, axis_name)
+            axis.set_yscale("log")
+            for number, name in enumerate(series):
+                mine = sorted((row for row in here if row["series"] == name), key=lambda row: place(row["point"]))
+                x, y = [place(row["point"]) for row in mine], [float(row[metric]) for row in mine]
+                below = [value - float(row[f"{metric} min"]) for value, row in zip(y, mine)]
+                above = [float(row[f"{metric} max"]) - value for value, row in zip(y, mine)]
+                style = {"color": GRID[number % len(GRID)], "marker": MARKS[number % len(MARKS)]}
+                axis.errorbar(x, y, yerr=(below, above), label=name, ms=4, lw=1.2, ls="-" if is_line else "", elinewidth=0.6, **style)
+            for of_metric, over, of, ratio, where in papers:
+                wanted = [row for row in here if row["series"] == over and of_metric == metric]
+                wanted = [row for row in wanted if not where or row["point"] in where.split("|")]
+                if wanted and of in series:
+                    x = [place(row["point"]) for row in wanted]
+                    y = [float(row[metric]) / float(ratio) for row in wanted]
+                    number = series.index(of)
+                    mark = {"color": GRID[number % len(GRID)], "marker": MARKS[number % len(MARKS)]}
+                    axis.plot(x, y, ls="", ms=8, mfc="none", label=f"{of}, the paper's ratio to {over}", **mark)
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
+    figure.legend(handles, labels, fontsize=8, ncol=5, loc="lower left", frameon=False)
+    figure.tight_layout(rect=(0, 0.25 / len(conditions), 1, 0.97))
+    figure.savefig(target, metadata={"Date": None})
+
+
+def places(axis, rows, points, name):
+    """Where a point stands on the axis, at its x or in the order of the definition, and whether lines mean something."""
+    values = {row["point"]: float(row["x"]) for row in rows if row["x"]}
+    if len(values) < len({row["point"] for row in rows}) or len(set(values.values())) < len(values):
+        axis.set_xticks(range(len(points)), points, rotation=75, fontsize=6)
+        return points.index, False
+    least, most = min(values.values()), max(values.values())
+    if least > 0 and most / least > 10:
+        axis.set_xscale("log")
+    axis.set_xlabel(name)
+    return values.__getitem__, True
+
+
 def main():
     source, target = sys.argv[1:]
     with open(source, newline="") as file:
-        rows = list(csv.DictReader(file))
+        lines = file.readlines()
+    about = [tuple(line[2:].rstrip("\n").split(": ", 1)) for line in lines if line.startswith("# ") and ": " in line]
+    rows = list(csv.DictReader(line for line in lines if not line.startswith("# ")))
+    if rows and "series" in rows[0]:
+        grid(about, rows, target)
+    else:
+        scans(rows, target)
+
+
+def scans(rows, target):
+    """Bars of GB a CPU second."""
     formats = list(dict.fromkeys(row["format"] for row in rows))
     contestants = list(dict.fromkeys(row["contestant"] for row in rows))
     colour = colours(contestants)

@@ -5,16 +5,21 @@ use std::time::Instant;
 use anyhow::Result;
 use pushdown::{Error, ErrorKind};
 use pushdowndb_engine::{Engine, EngineConfig};
-use pushdowndb_tpchgen::{Options, generate};
+use pushdowndb_tpchgen::{DataSet, Options, generate_set};
 
-use crate::args::TpchArgs;
+use crate::args::Generate;
 use crate::interrupt::Interrupts;
 use crate::print::units;
 use crate::session::connection_config;
 use crate::{destination, exit_code, progress};
 
-/// Generates TPC-H. Ctrl-C leaves complete objects behind and no halves.
-pub async fn tpch(args: TpchArgs) -> Result<()> {
+/// Generates a set of tables. Ctrl-C leaves complete objects behind and no halves.
+pub async fn generate(what: Generate) -> Result<()> {
+    let (set, args) = match what {
+        Generate::Tpch(args) => (DataSet::Tpch, args),
+        Generate::Groups(args) => (DataSet::Groups, args),
+        Generate::Floats(args) => (DataSet::Floats, args),
+    };
     let connection = connection_config(&args.connection);
     let engine = Engine::new(EngineConfig { connection, ..EngineConfig::default() }).await?;
     if args.create_bucket && destination::bucket(&args.to).is_some() {
@@ -24,7 +29,7 @@ pub async fn tpch(args: TpchArgs) -> Result<()> {
     let options = Options { scale: args.scale, format: args.format, parts: args.parts, overwrite: args.overwrite };
     let started = Instant::now();
     let bar = progress::bar("{elapsed_precise} {bar:40.cyan/dim} {percent:>3}% {msg}");
-    let generated = generate(options, &destination, |progress| {
+    let generated = generate_set(set, options, &destination, |progress| {
         bar.set_length(progress.rows_expected.max(1));
         bar.set_position(progress.rows.min(progress.rows_expected));
         bar.set_message(format!("{} rows, {}", units::count(progress.rows), units::bytes(progress.bytes)));
@@ -48,8 +53,9 @@ pub async fn tpch(args: TpchArgs) -> Result<()> {
         units::duration(started.elapsed()),
     );
     eprintln!(
-        "next: pushdowndb -f {}/schema.sql -c 'SELECT count(*) FROM lineitem'",
-        destination.url.trim_end_matches('/')
+        "next: pushdowndb -f {}/schema.sql -c 'SELECT count(*) FROM {}'",
+        destination.url.trim_end_matches('/'),
+        set.tables().last().copied().unwrap_or_default()
     );
     Ok(())
 }

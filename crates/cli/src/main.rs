@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use clap::Parser;
 
-use crate::args::{Cli, Command, Experiment, Generate};
+use crate::args::{Cli, Command, Experiment};
 
 /// Scans allocate and free large buffers all the time. The system's allocator gives them back to the kernel and faults
 /// them in again, which took a third of the time of a scan of Parquet.
@@ -61,7 +61,7 @@ fn main() -> ExitCode {
         None => sql(&runtime, cli.sql),
         Some(Command::Sql(args)) => sql(&runtime, args),
         Some(Command::Serve(args)) => runtime.block_on(serve::serve(args)),
-        Some(Command::Generate { what: Generate::Tpch(args) }) => runtime.block_on(generate::tpch(args)),
+        Some(Command::Generate { what }) => runtime.block_on(generate::generate(what)),
         Some(Command::Demo(args)) => runtime.block_on(demo::demo(args)),
         Some(Command::Experiment { what }) => runtime.block_on(experiment::experiment(what)),
     };

@@ -20,25 +20,28 @@ use tempfile::NamedTempFile;
 
 use super::answer::Answer;
 use super::definition::{DataFormat, Kind};
-use super::process;
-use super::task::{Measured, Task};
+use super::task::{Measured, Task, Work};
+use super::{process, remote};
 
 /// Does the task that stdin holds and writes to stdout what it took.
 pub async fn run() -> Result<()> {
-    let task: Task = serde_json::from_reader(io::stdin().lock()).context("reading the task")?;
-    let measured = match task.kind {
-        Kind::Library => library(&task).await,
-        Kind::Engine => engine(&task).await,
-        Kind::Datafusion => datafusion(&task).await,
-        Kind::Inflate => inflate(&task),
-        other => bail!("{other:?} does not run in this binary"),
+    let work: Work = serde_json::from_reader(io::stdin().lock()).context("reading the task")?;
+    let measured = match work {
+        Work::Local(task) => match task.kind {
+            Kind::Library => library(&task).await,
+            Kind::Engine => engine(&task).await,
+            Kind::Datafusion => datafusion(&task).await,
+            Kind::Inflate => inflate(&task),
+            other => bail!("{other:?} does not run in this binary"),
+        },
+        Work::Remote(task) => remote::run(&task).await,
     }?;
     serde_json::to_writer(io::stdout().lock(), &measured)?;
     Ok(())
 }
 
 /// Measures `work`; what it gives becomes the answer afterwards, which is not measured.
-async fn measured<T>(
+pub(super) async fn measured<T>(
     work: impl Future<Output = Result<T>>,
     answer: impl FnOnce(T) -> Result<Answer>,
 ) -> Result<Measured> {
@@ -46,7 +49,7 @@ async fn measured<T>(
     let done = work.await?;
     let (cpu_s, wall_s) = (process::own_cpu()? - cpu, wall.elapsed().as_secs_f64());
     let peak_bytes = process::peak_bytes("self");
-    Ok(Measured { cpu_s, wall_s, peak_bytes, answer: answer(done)? })
+    Ok(Measured { cpu_s, wall_s, peak_bytes, answer: answer(done)?, traffic: None })
 }
 
 /// The statement of S3 Select as the node would run it, without the node.

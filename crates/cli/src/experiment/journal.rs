@@ -2,9 +2,10 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::definition::DataFormat;
@@ -20,11 +21,11 @@ pub struct Cell {
 
 /// One measurement.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Entry {
+pub struct Entry<C = Cell> {
     #[serde(flatten)]
-    pub cell: Cell,
+    pub cell: C,
     pub round: u32,
-    /// The bytes that were scanned, as speed is told in.
+    /// The bytes it is about: those scanned, as speed is told in, or those that went over the network.
     pub bytes: u64,
     #[serde(flatten)]
     pub result: Outcome,
@@ -40,9 +41,11 @@ pub enum Outcome {
 
 /// The file of measurements.
 #[derive(Debug)]
-pub struct Journal {
-    file: File,
-    entries: Vec<Entry>,
+pub struct Journal<C = Cell> {
+    path: PathBuf,
+    /// The first line, if it is not there yet.
+    header: Option<String>,
+    entries: Vec<Entry<C>>,
 }
 
 /// What must be the same for measurements to stand in one table.
@@ -53,7 +56,7 @@ struct Header {
     binary: String,
 }
 
-impl Journal {
+impl<C: DeserializeOwned + PartialEq + Serialize> Journal<C> {
     /// Opens or begins a journal; `binary` says which build of ours is measured.
     pub fn open(path: &Path, experiment: &str, scale: f64, binary: &str) -> Result<Self> {
         let name = path.display().to_string();
@@ -81,32 +84,29 @@ impl Journal {
                 }
             }
         }
-        let new = !path.exists();
-        let mut file = OpenOptions::new().create(true).append(true).open(path).with_context(|| name)?;
-        if new {
-            writeln!(file, "{}", serde_json::to_string(&header)?)?;
-        } else {
-            // Whatever was cut off ends here.
-            writeln!(file)?;
-        }
-        Ok(Self { file, entries })
+        let header = if path.exists() { None } else { Some(serde_json::to_string(&header)?) };
+        Ok(Self { path: path.to_owned(), header, entries })
     }
 
     /// Whether a cell was measured in a round.
-    pub fn has(&self, cell: &Cell, round: u32) -> bool {
-        let measured = |entry: &&Entry| matches!(entry.result, Outcome::Measured(_));
+    pub fn has(&self, cell: &C, round: u32) -> bool {
+        let measured = |entry: &&Entry<C>| matches!(entry.result, Outcome::Measured(_));
         self.entries.iter().filter(measured).any(|entry| entry.round == round && entry.cell == *cell)
     }
 
     /// Adds a measurement, which is kept from now on.
-    pub fn add(&mut self, entry: Entry) -> Result<()> {
-        writeln!(self.file, "{}", serde_json::to_string(&entry)?)?;
+    pub fn add(&mut self, entry: Entry<C>) -> Result<()> {
+        let name = || self.path.display().to_string();
+        let mut file = OpenOptions::new().create(true).append(true).open(&self.path).with_context(name)?;
+        // Whatever a run that was killed cut off ends before the line.
+        let before = self.header.take().unwrap_or_default();
+        writeln!(file, "{before}\n{}", serde_json::to_string(&entry)?)?;
         self.entries.push(entry);
         Ok(())
     }
 
     /// All measurements, oldest first.
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[Entry<C>] {
         &self.entries
     }
 }
@@ -121,10 +121,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("scan.ndjson");
         let cell = Cell { format: DataFormat::Csv, query: "q6".into(), contestant: "node".into() };
-        let measured =
-            Measured { cpu_s: 0.5, wall_s: 0.75, peak_bytes: Some(1), answer: Answer::of_csv(b"1,2\n").unwrap() };
+        let measured = Measured {
+            cpu_s: 0.5,
+            wall_s: 0.75,
+            peak_bytes: Some(1),
+            answer: Answer::of_csv(b"1,2\n").unwrap(),
+            traffic: None,
+        };
         let entry = |round, result| Entry { cell: cell.clone(), round, bytes: 7, result };
-        let mut journal = Journal::open(&path, "scan", 1.0, "a").unwrap();
+        let mut journal = Journal::<Cell>::open(&path, "scan", 1.0, "a").unwrap();
         journal.add(entry(0, Outcome::Measured(measured))).unwrap();
         journal.add(entry(1, Outcome::Failed("no".into()))).unwrap();
         assert!(journal.has(&cell, 0));
@@ -132,14 +137,14 @@ mod tests {
         // A line that was cut off is left out, and does not spoil the next.
         let mut cut = OpenOptions::new().append(true).open(&path).unwrap();
         write!(cut, "{{\"format\":\"cs").unwrap();
-        let mut journal = Journal::open(&path, "scan", 1.0, "a").unwrap();
+        let mut journal = Journal::<Cell>::open(&path, "scan", 1.0, "a").unwrap();
         journal.add(entry(2, Outcome::Failed("no".into()))).unwrap();
         drop(journal);
-        let journal = Journal::open(&path, "scan", 1.0, "a").unwrap();
+        let journal = Journal::<Cell>::open(&path, "scan", 1.0, "a").unwrap();
         assert_eq!(journal.entries().len(), 3);
         // What failed is measured again.
         assert_eq!([0, 1, 2].map(|round| journal.has(&cell, round)), [true, false, false]);
-        assert!(Journal::open(&path, "scan", 0.1, "a").is_err());
-        assert!(Journal::open(&path, "scan", 1.0, "b").is_err());
+        assert!(Journal::<Cell>::open(&path, "scan", 0.1, "a").is_err());
+        assert!(Journal::<Cell>::open(&path, "scan", 1.0, "b").is_err());
     }
 }

@@ -13,16 +13,22 @@
 //! summary      medians, wrong answers, targets
 //! machine      where it was measured
 //! record       tables and figures
+//! remote       contestants inside this binary, over tables in a bucket
+//! grid         queries through links, by settings: the paper's figures, regrets, others, trouble
 //! ```
+//!
+//! All but the last two measure scans of local files.
 
 mod answer;
 mod contestant;
 mod data;
 mod definition;
+mod grid;
 mod journal;
 mod machine;
 mod process;
 mod record;
+mod remote;
 mod run;
 mod server;
 mod summary;
@@ -45,6 +51,12 @@ const PLOT: &str = include_str!("../../../../experiments/plot.py");
 pub async fn experiment(what: Experiment) -> Result<()> {
     match what {
         Experiment::Scan(args) => run::run("scan", SCAN, args).await,
+        Experiment::All(args) => grid::run(&[""], args).await,
+        Experiment::Figures(args) => grid::run(&["fig"], args).await,
+        Experiment::Regret(args) => grid::run(&["regret"], args).await,
+        Experiment::Peers(args) => grid::run(&["peers"], args).await,
+        Experiment::Chaos(args) => grid::run(&["chaos"], args).await,
+        Experiment::Report(args) => grid::report(&args),
         Experiment::Contestant => contestant::run().await,
     }
 }

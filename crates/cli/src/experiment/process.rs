@@ -1,13 +1,37 @@
 //! Processes: pinned to cores, and asked what CPU time and memory they took.
 
 use std::ffi::OsStr;
-use std::process::{Child, Command};
+use std::io::Write;
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
+
+use super::task::{Measured, Work};
+
+/// Tells a process what to do on its stdin and reads what it says on its stdout.
+pub fn ask(mut command: Command, work: &Work) -> Result<Measured> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().context("starting a contestant")?;
+    let mut stdin = child.stdin.take().context("a process without stdin")?;
+    // One that fails at once does not read all of it, and says why.
+    let written = stdin.write_all(&serde_json::to_vec(work)?);
+    drop(stdin);
+    let output = child.wait_with_output()?;
+    if !output.status.success() {
+        bail!("{}", why_failed(&output));
+    }
+    written?;
+    serde_json::from_slice(&output.stdout).context("what the contestant said")
+}
+
+/// How a process ended that failed, and what it said. One that was killed says nothing.
+pub fn why_failed(output: &Output) -> String {
+    format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim())
+}
 
 /// A command that runs on so many cores, the first of the machine.
 pub fn pinned(program: impl AsRef<OsStr>, cores: usize) -> Command {
@@ -48,6 +72,11 @@ impl Running {
     /// Starts it.
     pub fn spawn(command: &mut Command) -> Result<Self> {
         Ok(Self(command.spawn().with_context(|| format!("starting {:?}", command.get_program()))?))
+    }
+
+    /// The id of the process.
+    pub fn id(&self) -> u32 {
+        self.0.id()
     }
 
     /// CPU seconds it has taken so far.

@@ -135,8 +135,13 @@ fn table(definition: &Definition, format: DataFormat, summary: &Summary, value: 
     aligned(&rows)
 }
 
+/// A time in UTC.
+pub fn date(time: std::time::SystemTime, form: &str) -> String {
+    chrono::DateTime::<chrono::Utc>::from(time).format(form).to_string()
+}
+
 /// A table of Markdown whose columns stand below each other.
-fn aligned(rows: &[Vec<String>]) -> String {
+pub fn aligned(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let widths: Vec<usize> = (0..columns)
         .map(|column| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0))

@@ -1,9 +1,8 @@
 //! Measuring cell after cell: in each round every contestant once, so that a drift of the machine hits all of them.
 
 use std::ffi::OsStr;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -14,10 +13,10 @@ use super::data::{self, Data, Table};
 use super::definition::{Contestant, DataFormat, Definition, Kind, Query};
 use super::journal::{Cell, Entry, Journal, Outcome};
 use super::machine::{Machine, first_line};
-use super::record::{self, Setting};
+use super::record::{self, Setting, date};
 use super::server::Servers;
 use super::summary::{Summary, verdicts};
-use super::task::{Measured, Task};
+use super::task::{Measured, Task, Work};
 use super::{PEERS, PLOT, process};
 use crate::args::ExperimentArgs;
 use crate::interrupt::Interrupts;
@@ -91,8 +90,7 @@ impl Run {
         for line in &absent {
             eprintln!("left out: {line}");
         }
-        let build =
-            binary.metadata().and_then(|meta| meta.modified()).map(|time| format!("built {}", date(time, "%FT%T")))?;
+        let build = build_of(&binary)?;
         let journal = Journal::open(&out.join(format!("{name}.ndjson")), name, definition.scale, &build)?;
         let data = Data(args.data.clone().unwrap_or_else(|| out.join("data")));
         let servers = Servers::new(binary.clone(), minio, out.join("servers"))?;
@@ -178,18 +176,8 @@ impl Run {
             _ => (&self.binary, &[OsStr::new("experiment"), OsStr::new("contestant")]),
         };
         let mut command = process::pinned(program, contestant.cores);
-        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().context("starting a contestant")?;
-        let mut stdin = child.stdin.take().context("a process without stdin")?;
-        // One that fails at once does not read all of it, and says why.
-        let written = stdin.write_all(&serde_json::to_vec(task)?);
-        drop(stdin);
-        let output = child.wait_with_output()?;
-        if !output.status.success() {
-            bail!("{}", why_failed(&output));
-        }
-        written?;
-        serde_json::from_slice(&output.stdout).context("what the contestant said")
+        command.args(arguments);
+        process::ask(command, &Work::Local(task.clone()))
     }
 
     /// The statement with its Bloom filters.
@@ -272,18 +260,18 @@ fn command(statement: &str, file: &Path, cores: usize) -> Result<Measured> {
     let output = child.output()?;
     let (cpu_s, wall_s) = (process::cpu_of_ended()? - cpu, wall.elapsed().as_secs_f64());
     if !output.status.success() {
-        bail!("{}", why_failed(&output));
+        bail!("{}", process::why_failed(&output));
     }
-    Ok(Measured { cpu_s, wall_s, peak_bytes: None, answer: Answer::of_csv(&output.stdout)? })
+    Ok(Measured { cpu_s, wall_s, peak_bytes: None, answer: Answer::of_csv(&output.stdout)?, traffic: None })
 }
 
-/// How a process ended that failed, and what it said. One that was killed says nothing.
-fn why_failed(output: &Output) -> String {
-    format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim())
+/// Which build of ours is measured.
+pub fn build_of(binary: &Path) -> Result<String> {
+    Ok(binary.metadata().and_then(|meta| meta.modified()).map(|time| format!("built {}", date(time, "%FT%T")))?)
 }
 
 /// A picture of the figures; a record is as good without it.
-fn plot(csv: &Path, svg: &Path) {
+pub fn plot(csv: &Path, svg: &Path) {
     let mut python = Command::new("python3");
     python.arg("-c").arg(PLOT).arg(csv).arg(svg).stdin(Stdio::null());
     let why = match python.output() {
@@ -316,8 +304,4 @@ fn cached_minio() -> Option<PathBuf> {
         .map(PathBuf::from)
         .or_else(|| Some(dirs::home_dir()?.join(".cache/pushdowndb")))?;
     Some(folder.join("bin/minio")).filter(|path| path.exists())
-}
-
-fn date(time: std::time::SystemTime, form: &str) -> String {
-    chrono::DateTime::<chrono::Utc>::from(time).format(form).to_string()
 }

@@ -162,7 +162,13 @@ impl Server {
         let (cpu, wall) = (self.process.cpu()?, Instant::now());
         let csv = self.answer(statement, format, key).await?;
         let (cpu_s, wall_s) = (self.process.cpu()? - cpu, wall.elapsed().as_secs_f64());
-        Ok(Measured { cpu_s, wall_s, peak_bytes: self.process.peak_bytes(), answer: Answer::of_csv(&csv)? })
+        Ok(Measured {
+            cpu_s,
+            wall_s,
+            peak_bytes: self.process.peak_bytes(),
+            answer: Answer::of_csv(&csv)?,
+            traffic: None,
+        })
     }
 
     async fn answer(&self, statement: &str, format: DataFormat, key: &str) -> Result<Vec<u8>> {

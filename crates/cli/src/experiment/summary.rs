@@ -17,11 +17,16 @@ pub struct Spread {
 
 impl Spread {
     /// Of at least one value.
-    fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
+    pub fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.collect();
         values.sort_by(f64::total_cmp);
         let (low, high) = (values.get((values.len().max(1) - 1) / 2)?, values.get(values.len() / 2)?);
         Some(Self { median: (low + high) / 2.0, min: *values.first()?, max: *values.last()? })
+    }
+
+    /// Of a value that does not vary.
+    pub fn exact(value: f64) -> Self {
+        Self { median: value, min: value, max: value }
     }
 
     fn over(self, divisor: f64) -> Self {
@@ -201,7 +206,7 @@ mod tests {
     fn entry(query: &str, contestant: &str, cpu_s: f64, answer: &[u8]) -> Entry {
         let cell = Cell { format: DataFormat::Csv, query: query.into(), contestant: contestant.into() };
         let answer = Answer::of_csv(answer).unwrap();
-        let measured = Measured { cpu_s, wall_s: cpu_s * 2.0, peak_bytes: Some(150_000_000), answer };
+        let measured = Measured { cpu_s, wall_s: cpu_s * 2.0, peak_bytes: Some(150_000_000), answer, traffic: None };
         Entry { cell, round: 0, bytes: 500_000_000, result: Outcome::Measured(measured) }
     }
 

@@ -3,12 +3,21 @@
 //! A process of its own for each measurement: nothing is warm but the page cache, peaks of memory are its own, and
 //! it can be pinned to its cores. CPU time is the query's, without the start of the process.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use super::answer::Answer;
 use super::definition::{DataFormat, Kind};
+
+/// What a process is asked to do.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Work {
+    Local(Task),
+    Remote(RemoteTask),
+}
 
 /// One query of one contestant over one file.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -23,6 +32,44 @@ pub struct Task {
     pub keys: Vec<i64>,
 }
 
+/// One query of one contestant over tables in a bucket; the `AWS_*` variables say how to reach it.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct RemoteTask {
+    pub kind: Kind,
+    pub format: DataFormat,
+    /// Statements that declare the tables, in our dialect.
+    pub declarations: String,
+    pub tables: Vec<RemoteTable>,
+    pub statement: String,
+    /// Settings of pushdown, without that prefix; only our engine has them.
+    pub settings: BTreeMap<String, String>,
+    pub threads: usize,
+    /// Price books that bills are written by.
+    pub price_books: Vec<String>,
+}
+
+/// A table for those who do not speak our dialect.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct RemoteTable {
+    pub name: String,
+    /// Its only object.
+    pub url: String,
+    /// Names and SQL types of its columns.
+    pub columns: Vec<(String, String)>,
+}
+
+/// What a query asked of storage, and what that costs.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct Traffic {
+    /// Both ways.
+    pub bytes: u64,
+    pub requests: u64,
+    /// CPU seconds of storage, for fragments.
+    pub storage_cpu_s: f64,
+    /// Dollars by price book.
+    pub dollars: BTreeMap<String, f64>,
+}
+
 /// What a measurement gave.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Measured {
@@ -32,4 +79,7 @@ pub struct Measured {
     /// The most memory that the process ever held; unknown of commands.
     pub peak_bytes: Option<u64>,
     pub answer: Answer,
+    /// Of our engine over tables in a bucket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traffic: Option<Traffic>,
 }

@@ -69,3 +69,55 @@ fn what_cannot_be_measured_is_said() {
     let bad = Done(pushdowndb(["experiment", "contestant"]).output().unwrap()).fails(1);
     assert!(bad.contains("reading the task"), "{bad}");
 }
+
+/// A part of figure 5: two points, five series, no link.
+fn figure(out: &Path) -> Done {
+    let out = out.to_str().unwrap();
+    let what = ["--only", "fig05", "--only", "2,4", "--scale", "0.001", "--runs", "1", "--loopback"];
+    run(["experiment", "figures", "--out", out].into_iter().chain(what))
+}
+
+#[test]
+fn a_figure_is_measured_and_reported() {
+    if std::thread::available_parallelism().unwrap().get() < 2 {
+        eprintln!("SKIPPED: a node and an engine need a core each");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let first = figure(folder.path());
+    first.ok();
+    assert_eq!(first.stderr().matches("round 1 of 1").count(), 2 * 5, "{}", first.stderr());
+    assert!(first.stderr().contains("left out: all but unshaped"), "{}", first.stderr());
+    let record = fs::read_to_string(folder.path().join("fig05.csv")).unwrap();
+    let rows: Vec<&str> = record.lines().filter(|line| line.starts_with("unshaped,csv,")).collect();
+    assert_eq!(rows.len(), 2 * 5, "{record}");
+    // Two groups, then four.
+    assert!(rows[0].contains(",server side,1,2,") && rows[9].contains(",auto,1,4,"), "{record}");
+
+    // All of it is there already.
+    let second = figure(folder.path());
+    second.ok();
+    assert!(!second.stderr().contains("round"), "{}", second.stderr());
+
+    // Numbers that were not measured are not told.
+    let [results, into] = [folder.path().to_owned(), folder.path().join("evaluation.md")];
+    let report = ["experiment", "report", "--results", results.to_str().unwrap(), "--into", into.to_str().unwrap()];
+    run(report).ok();
+    let page = fs::read_to_string(&into).unwrap();
+    assert!(page.contains("csv, unshaped: seconds") && page.contains("| S3 side"), "{page}");
+    assert!(page.contains("`pushdowndb experiment all --only fig01`") && !page.contains("{{"), "{page}");
+
+    // Rows that differ from the baseline's.
+    let journal = folder.path().join("fig05.ndjson");
+    let wrong: Vec<String> = fs::read_to_string(&journal)
+        .unwrap()
+        .lines()
+        .map(|line| match line.contains("\"S3 side\"") {
+            true => line.replace("{\"rows\":[[\"0", "{\"rows\":[[\"9"),
+            false => line.to_owned(),
+        })
+        .collect();
+    fs::write(&journal, wrong.join("\n")).unwrap();
+    let third = figure(folder.path());
+    assert!(third.fails(1).contains("wrong rows: 2; S3 side; csv; unshaped"), "{}", third.stderr());
+}

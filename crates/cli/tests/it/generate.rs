@@ -32,3 +32,19 @@ fn data_that_is_there_is_not_mixed_with_new() {
     run(["generate", "tpch", "--scale", "-1", "--to", place]).fails(2);
     run(["generate", "tpch", "--to", "ftp://there"]).fails(7);
 }
+
+#[test]
+fn tables_of_the_papers_other_experiments() {
+    let dir = tempfile::tempdir().unwrap();
+    for (what, query, rows) in [
+        ("groups", "SELECT count(DISTINCT g5), (SELECT max(z13) FROM skewed) < 100 FROM groups", "32,true"),
+        ("floats", "SELECT count(*), max(c19) < 1 FROM floats_20", "14285,true"),
+    ] {
+        let place = dir.path().join(what);
+        let place = place.to_str().unwrap();
+        run(["generate", what, "--scale", "0.001", "--format", "parquet", "--to", place]).ok();
+        let schema = format!("{place}/schema.sql");
+        let answer = run(["--format", "csv", "-f", &schema, "-c", query]).ok();
+        assert_eq!(answer.lines().last(), Some(rows), "{what}");
+    }
+}

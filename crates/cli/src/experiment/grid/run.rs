@@ -1,0 +1,373 @@
+//! Measuring cell after cell: in each round every series once at a point, so that a drift of the machine hits all of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use pushdown::Error;
+use pushdowndb_engine::{Engine, EngineConfig};
+
+use super::super::definition::{DataFormat, Kind};
+use super::super::journal::{Entry, Journal, Outcome};
+use super::super::machine::{Machine, first_line};
+use super::super::record::date;
+use super::super::{PEERS, run as scans};
+use super::DEFINITIONS;
+use super::claims::verdicts;
+use super::definition::{Condition, Grid, Point, Series};
+use super::estimate;
+use super::link::Link;
+use super::results::{Cell, Results};
+use super::storage::Storage;
+use crate::args::GridArgs;
+use crate::interrupt::Interrupts;
+
+/// Runs the grids whose names begin with one of `names`, and writes a record of each.
+pub async fn run(names: &[&str], args: GridArgs) -> Result<()> {
+    let out = args.out.clone().unwrap_or_else(|| PathBuf::from("experiments-out"));
+    std::fs::create_dir_all(&out).with_context(|| out.display().to_string())?;
+    let out = out.canonicalize()?;
+    let record = args.record.clone().unwrap_or_else(|| out.clone());
+    std::fs::create_dir_all(&record).with_context(|| record.display().to_string())?;
+    let host = Host::look(&out, &args).await?;
+    let mut runs = Vec::new();
+    for (name, text) in DEFINITIONS.iter().filter(|(name, _)| names.iter().any(|wanted| name.starts_with(wanted))) {
+        runs.extend(Run::prepare(name, text, &args, &host, &out)?);
+    }
+    ensure!(!runs.is_empty(), Error::invalid("--only leaves nothing to measure"));
+    let left: f64 = runs.iter().map(Run::left_s).sum();
+    for run in &runs {
+        eprintln!("{}: {} measurements, about {}", run.name, run.left(), minutes(run.left_s()));
+    }
+    eprintln!("together about {}, without making the data", minutes(left));
+    if args.estimate {
+        return Ok(());
+    }
+    let end = args.budget.map(|minutes| Instant::now() + Duration::from_secs_f64(minutes * 60.0));
+    let work = async {
+        let link = if host.capped { Link::up()? } else { Link::loopback()? };
+        let store = args.data.clone().unwrap_or_else(|| out.join("store"));
+        let mut storage = Storage::start(link, &host.binary, host.peers.clone(), out.clone(), store)?;
+        for run in &mut runs {
+            run.rounds(&mut storage, end).await?;
+            run.write(&record, &host)?;
+        }
+        anyhow::Ok(())
+    };
+    // Node and link are taken down on the way out.
+    Interrupts::all()?.during(work).await?;
+    for run in runs {
+        run.judge()?;
+    }
+    Ok(())
+}
+
+/// What is here, and what is missing.
+struct Host {
+    binary: PathBuf,
+    build: String,
+    peers: PathBuf,
+    /// Whether links can have a cap.
+    capped: bool,
+    settings: BTreeSet<String>,
+    versions: String,
+}
+
+impl Host {
+    async fn look(out: &Path, args: &GridArgs) -> Result<Self> {
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        ensure!(cores >= 2, Error::unsupported("a node and an engine need a core each, and this machine has one"));
+        ensure!(
+            first_line("command -v taskset").is_some(),
+            Error::unsupported("taskset is missing: install util-linux")
+        );
+        let binary = std::env::current_exe()?;
+        let build = scans::build_of(&binary)?;
+        let peers = out.join("peers.py");
+        std::fs::write(&peers, PEERS)?;
+        let missing = if args.loopback { Some("--loopback".to_owned()) } else { Link::missing() };
+        if let Some(why) = &missing {
+            eprintln!("left out: all but unshaped: {why}");
+        }
+        let engine = Engine::new(EngineConfig::default()).await?;
+        let settings = engine.pushdown_settings().into_iter().map(|setting| setting.name);
+        let settings = settings.map(|name| name.trim_start_matches("pushdown.").to_owned()).collect();
+        let python = first_line(&format!("python3 '{}' versions | tr '\\n' ' '", peers.display())).unwrap_or_default();
+        let datafusion = datafusion::DATAFUSION_VERSION;
+        let versions = format!("pushdowndb {}; DataFusion {datafusion}; {python}", env!("CARGO_PKG_VERSION"));
+        Ok(Self { binary, build, peers, capped: missing.is_none(), settings, versions })
+    }
+
+    /// Why a series cannot be measured here.
+    fn lacks(&self, series: &Series) -> Option<String> {
+        let python = |name: &str| {
+            let here = self.versions.split_whitespace().any(|word| word == name);
+            (!here).then(|| format!("{}: python3 cannot import it; pip install {name} pyarrow", series.name))
+        };
+        match series.kind {
+            Kind::Duckdb => python("duckdb"),
+            Kind::Polars => python("polars"),
+            _ => {
+                let unknown = series.settings.keys().find(|name| !self.settings.contains(*name))?;
+                Some(format!("{}: this build has no setting pushdown.{unknown}", series.name))
+            }
+        }
+    }
+}
+
+/// One grid.
+struct Run {
+    name: &'static str,
+    grid: Grid,
+    journal: Journal<Cell>,
+    cells: Vec<Planned>,
+    wrong: Vec<String>,
+    failed: Vec<String>,
+}
+
+/// A cell that is to be measured.
+struct Planned {
+    cell: Cell,
+    /// Places in the definition.
+    condition: usize,
+    point: usize,
+    series: usize,
+    estimate_s: f64,
+}
+
+impl Run {
+    /// Decides what is measured; `None` if `--only` leaves nothing.
+    fn prepare(name: &'static str, text: &str, args: &GridArgs, host: &Host, out: &Path) -> Result<Option<Self>> {
+        let mut grid = Grid::parse(text).with_context(|| name.to_owned())?;
+        grid.scale *= args.scale.unwrap_or(1.0);
+        grid.runs = args.runs.unwrap_or(grid.runs);
+        let mut cells = Vec::new();
+        let mut lacking = BTreeSet::new();
+        for (condition_index, condition) in grid.conditions.iter().enumerate() {
+            for format in &grid.formats {
+                for (point_index, point) in grid.points.iter().enumerate() {
+                    for (series_index, series) in grid.series.iter().enumerate() {
+                        let cell = Cell {
+                            condition: condition.name.clone(),
+                            format: *format,
+                            point: point.name.clone(),
+                            series: series.name.clone(),
+                        };
+                        if !series.takes(point, *format) || !wanted(&args.only, name, &cell) {
+                            continue;
+                        }
+                        // What the loopback cannot do.
+                        if !host.capped && condition.mb_per_s > 0 {
+                            continue;
+                        }
+                        if let Some(why) = host.lacks(series) {
+                            lacking.insert(why);
+                            continue;
+                        }
+                        let sql = grid.text(point)?;
+                        let estimate_s = estimate::seconds(grid.data, grid.scale, condition, *format, series, &sql);
+                        let (condition, point, series) = (condition_index, point_index, series_index);
+                        cells.push(Planned { cell, condition, point, series, estimate_s });
+                    }
+                }
+            }
+        }
+        if cells.is_empty() {
+            return Ok(None);
+        }
+        for why in &lacking {
+            eprintln!("{name}: left out: {why}");
+        }
+        let journal = Journal::open(&out.join(format!("{name}.ndjson")), name, grid.scale, &host.build)?;
+        Ok(Some(Self { name, grid, journal, cells, wrong: vec![], failed: lacking.into_iter().collect() }))
+    }
+
+    /// Measurements that are left.
+    fn left(&self) -> usize {
+        (0..self.grid.runs).map(|round| self.cells.iter().filter(|planned| self.is_left(planned, round)).count()).sum()
+    }
+
+    /// Seconds that these will take.
+    fn left_s(&self) -> f64 {
+        let of = |round| self.cells.iter().filter(move |planned| self.is_left(planned, round));
+        (0..self.grid.runs).flat_map(of).map(|planned| planned.estimate_s).sum()
+    }
+
+    fn is_left(&self, planned: &Planned, round: u32) -> bool {
+        !self.journal.has(&planned.cell, round) && (round == 0 || self.is_near_the_best(planned))
+    }
+
+    /// Whether it is worth measuring again: what is far from the best is no rival, however exactly it is known.
+    fn is_near_the_best(&self, planned: &Planned) -> bool {
+        if self.series(planned).is_some_and(|series| series.always) {
+            return true;
+        }
+        let mut of_point: BTreeMap<&str, f64> = BTreeMap::new();
+        for entry in self.journal.entries() {
+            let same = entry.cell.condition == planned.cell.condition
+                && entry.cell.format == planned.cell.format
+                && entry.cell.point == planned.cell.point;
+            if let (true, Outcome::Measured(measured)) = (same, &entry.result) {
+                of_point.entry(&entry.cell.series).or_insert(measured.wall_s);
+            }
+        }
+        let best = of_point.values().copied().fold(f64::INFINITY, f64::min);
+        match of_point.get(planned.cell.series.as_str()) {
+            Some(seconds) => *seconds <= best * self.grid.again,
+            // Not measured yet: the estimates tell.
+            None if of_point.is_empty() => {
+                let same = |other: &&Planned| {
+                    (&other.cell.condition, other.cell.format, &other.cell.point)
+                        == (&planned.cell.condition, planned.cell.format, &planned.cell.point)
+                };
+                let least = self.cells.iter().filter(same).map(|other| other.estimate_s).fold(f64::INFINITY, f64::min);
+                planned.estimate_s <= least * self.grid.again
+            }
+            None => true,
+        }
+    }
+
+    fn series(&self, planned: &Planned) -> Option<&Series> {
+        self.grid.series.get(planned.series)
+    }
+
+    async fn rounds(&mut self, storage: &mut Storage, end: Option<Instant>) -> Result<()> {
+        let cells = std::mem::take(&mut self.cells);
+        let done = self.measure_all(&cells, storage, end).await;
+        self.cells = cells;
+        done
+    }
+
+    async fn measure_all(&mut self, cells: &[Planned], storage: &mut Storage, end: Option<Instant>) -> Result<()> {
+        let grid = self.grid.clone();
+        let mut warm: BTreeSet<(DataFormat, usize)> = BTreeSet::new();
+        for round in 0..grid.runs {
+            for (index, planned) in cells.iter().enumerate() {
+                if !self.is_left(planned, round) {
+                    continue;
+                }
+                if end.is_some_and(|end| Instant::now() >= end) {
+                    eprintln!("{}: the budget is used up; another run goes on here", self.name);
+                    return Ok(());
+                }
+                let (Some(condition), Some(point), Some(series)) = (
+                    grid.conditions.get(planned.condition),
+                    grid.points.get(planned.point),
+                    grid.series.get(planned.series),
+                ) else {
+                    bail!(Error::internal("a cell of no definition"));
+                };
+                let format = planned.cell.format;
+                if warm.insert((format, planned.point)) {
+                    storage.condition(0, None)?;
+                    storage.prepare(&grid, format)?;
+                    warm_up(&grid, storage, format, point);
+                }
+                storage.condition(condition.mb_per_s, condition.trouble)?;
+                let result = measure(&grid, storage, condition, format, point, series);
+                let what = format!("{} {}; {}; {format}; {}", self.name, point.name, series.name, condition.name);
+                let progress = format!("round {} of {}, {}/{}", round + 1, grid.runs, index + 1, cells.len());
+                let (result, bytes) = match result {
+                    Ok(measured) => {
+                        eprintln!("{progress} {what}: {:.3} s", measured.wall_s);
+                        let bytes = measured.traffic.as_ref().map_or(0, |traffic| traffic.bytes);
+                        (Outcome::Measured(measured), bytes)
+                    }
+                    Err(error) => {
+                        eprintln!("{progress} {what}: {error:#}");
+                        (Outcome::Failed(format!("{error:#}")), 0)
+                    }
+                };
+                self.journal.add(Entry { cell: planned.cell.clone(), round, bytes, result })?;
+                // The only place where a signal is seen: measuring blocks.
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the figures and a plot.
+    fn write(&mut self, record: &Path, host: &Host) -> Result<()> {
+        let grid = &self.grid;
+        let (mut results, wrong, failures) = Results::of(grid, self.journal.entries());
+        let machine = Machine::here();
+        results.say("title", &grid.title);
+        results.say("date", date(std::time::SystemTime::now(), "%F"));
+        let Machine { cpu, cores, memory_gb, kernel } = &machine;
+        results.say("machine", format!("{cpu} ({cores} cores, {memory_gb:.0} GB, Linux {kernel})"));
+        results.say("versions", &host.versions);
+        results.say("scale", grid.scale.to_string());
+        results.say("axis", &grid.axis);
+        for why in &self.failed {
+            results.say("left out", why);
+        }
+        for (cell, why) in &failures {
+            let why: String = why.chars().take(200).collect();
+            results
+                .say("failed", format!("{}; {}; {}; {}: {why}", cell.point, cell.series, cell.format, cell.condition));
+        }
+        for why in &wrong {
+            results.say("wrong", why);
+        }
+        // For the plots.
+        for claim in &grid.claims {
+            if let (Some(paper), None, [over]) = (claim.paper, &claim.at, claim.over.as_slice()) {
+                let points = claim.points.as_ref().map(|points| points.join("|")).unwrap_or_default();
+                results.say("paper", format!("{}|{over}|{}|{paper}|{points}", claim.metric, claim.of));
+            }
+        }
+        let csv = record.join(format!("{}.csv", self.name));
+        std::fs::write(&csv, results.to_csv(grid)).with_context(|| csv.display().to_string())?;
+        scans::plot(&csv, &record.join(format!("{}.svg", self.name)));
+        for verdict in verdicts(grid, &results) {
+            let Some(claim) = grid.claims.get(verdict.claim) else { continue };
+            let place = format!("{} {}", verdict.format, verdict.condition);
+            eprintln!(
+                "{}: {}: {:.2} ({place}, {} of {} points)",
+                self.name, claim.about, verdict.value, verdict.points, verdict.of
+            );
+        }
+        eprintln!("written to {}", csv.display());
+        self.wrong = wrong;
+        Ok(())
+    }
+
+    /// Wrong rows fail the run.
+    fn judge(self) -> Result<()> {
+        ensure!(self.wrong.is_empty(), Error::internal(format!("wrong rows: {}", self.wrong.join("; "))));
+        Ok(())
+    }
+}
+
+/// Whether a cell, or the whole grid, has a name of each group.
+fn wanted(only: &[String], grid: &str, cell: &Cell) -> bool {
+    let format = cell.format.to_string();
+    let names = [grid, &cell.condition, &format, &cell.point, &cell.series];
+    only.iter().all(|group| group.split(',').any(|name| names.contains(&name)))
+}
+
+/// Brings objects into the page cache, and lets the node remember what it learns of them: which series comes first at a
+/// point shall not matter.
+fn warm_up(grid: &Grid, storage: &Storage, format: DataFormat, point: &Point) {
+    let settings = BTreeMap::from([("level".to_owned(), "fragment".to_owned())]);
+    let Ok(statement) = grid.text(point) else { return };
+    // If it fails, measuring will, and say why.
+    let _ = storage.ask(grid, format, Kind::Engine, statement, settings);
+}
+
+fn measure(
+    grid: &Grid,
+    storage: &Storage,
+    condition: &Condition,
+    format: DataFormat,
+    point: &Point,
+    series: &Series,
+) -> Result<super::super::task::Measured> {
+    let (statement, settings) = (grid.text(point)?, grid.settings(series, point)?);
+    storage.ask(grid, format, series.kind, statement, settings).with_context(|| condition.name.clone())
+}
+
+fn minutes(seconds: f64) -> String {
+    format!("{:.0} minutes", (seconds / 60.0).ceil())
+}

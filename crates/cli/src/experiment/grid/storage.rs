@@ -1,0 +1,203 @@
+//! The node of a grid and the tables in it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use pushdowndb_tpchgen::{Format, schema, schema_sql};
+
+use super::super::definition::{DataFormat, Kind};
+use super::super::process::{self, Running};
+use super::super::task::{Measured, RemoteTable, RemoteTask, Work};
+use super::definition::Grid;
+use super::link::Link;
+use super::trouble::{Harm, Trouble};
+
+const KEY_ID: &str = "experiment-key";
+const SECRET: &str = "experiment-secret-key";
+
+/// A node must listen within this time.
+const START: Duration = Duration::from_secs(60);
+
+/// Bills are written by these.
+pub const PRICE_BOOKS: [&str; 2] = ["paper", "paper-egress"];
+
+/// Link, node and tables.
+pub struct Storage {
+    // Ended in this order.
+    harm: Option<Harm>,
+    node: Option<Running>,
+    link: Link,
+    trouble: Option<Trouble>,
+    binary: String,
+    peers: PathBuf,
+    folder: PathBuf,
+    store: PathBuf,
+    ready: BTreeSet<String>,
+}
+
+impl Storage {
+    /// A node of this binary behind the link; its log goes to `folder`, its objects to `store`.
+    pub fn start(link: Link, binary: &Path, peers: PathBuf, folder: PathBuf, store: PathBuf) -> Result<Self> {
+        std::fs::create_dir_all(&store).with_context(|| store.display().to_string())?;
+        let binary = binary.to_str().context("the path of the binary is not text")?.to_owned();
+        let (harm, node, trouble) = (None, None, None);
+        let mut storage = Self { harm, node, link, trouble, binary, peers, folder, store, ready: BTreeSet::new() };
+        storage.restart(None)?;
+        Ok(storage)
+    }
+
+    /// Sets cap and trouble.
+    pub fn condition(&mut self, mb_per_s: u32, trouble: Option<Trouble>) -> Result<()> {
+        if self.trouble != trouble {
+            self.restart(trouble)?;
+        }
+        self.link.shape(mb_per_s)
+    }
+
+    fn restart(&mut self, trouble: Option<Trouble>) -> Result<()> {
+        (self.harm, self.node) = (None, None);
+        let log = File::create(self.folder.join("node.log"))?;
+        let mut command = self.link.at_node(&self.binary);
+        command.arg("serve").arg("--store").arg(&self.store).args(["--listen", &self.link.address(), "--log", "warn"]);
+        command.args(trouble.map_or(&[][..], Trouble::arguments));
+        command.env("PUSHDOWNDB_ACCESS_KEY_ID", KEY_ID).env("PUSHDOWNDB_SECRET_ACCESS_KEY", SECRET);
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let mut node = Running::spawn(&mut command)?;
+        let started = Instant::now();
+        while !listens(node.id(), self.link.port()) {
+            ensure!(!node.has_ended(), "the node ended at once: see node.log in {}", self.folder.display());
+            ensure!(started.elapsed() < START, "the node does not listen: see node.log in {}", self.folder.display());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.harm = trouble.map(|trouble| trouble.begin(&self.link, node.id())).transpose()?;
+        (self.node, self.trouble) = (Some(node), trouble);
+        Ok(())
+    }
+
+    /// Makes sure that the tables of a grid are there in a format, with its indexes.
+    pub fn prepare(&mut self, grid: &Grid, format: DataFormat) -> Result<()> {
+        let bucket = bucket(grid, format);
+        let indexes = format!("{bucket} {:?}", grid.indexes);
+        let done = self.store.join(format!("{bucket}.done"));
+        if !done.exists() {
+            eprintln!("generating {} at scale {} as {format}", grid.data.set().name(), grid.scale);
+            let mut command = self.with_credentials(self.link.unpinned(&self.binary));
+            command.args(["generate", grid.data.set().name(), "--scale", &grid.scale.to_string()]);
+            command.args(["--format", &format.to_string(), "--to", &format!("s3://{bucket}/")]);
+            ended_well(command.args(["--create-bucket", "--overwrite"]))?;
+            std::fs::write(&done, "")?;
+        }
+        if !self.ready.contains(&indexes) {
+            for index in &grid.indexes {
+                let statement = format!("CREATE INDEX IF NOT EXISTS ON {index}");
+                let mut command = self.with_credentials(self.link.unpinned(&self.binary));
+                ended_well(command.args(["-f", &format!("s3://{bucket}/schema.sql"), "-c", &statement]))?;
+            }
+            self.ready.insert(indexes);
+        }
+        Ok(())
+    }
+
+    /// Runs a query as a contestant of this kind on the engine's side and core.
+    pub fn ask(
+        &self,
+        grid: &Grid,
+        format: DataFormat,
+        kind: Kind,
+        statement: String,
+        settings: BTreeMap<String, String>,
+    ) -> Result<Measured> {
+        let bucket = bucket(grid, format);
+        let extension = file_format(format)?.extension();
+        let tables = grid.data.set().tables().iter().map(|table| {
+            let columns = schema(table)?;
+            let columns = columns
+                .fields()
+                .iter()
+                .map(|field| (field.name().clone(), pushdowndb_engine::sql_type(field.data_type())));
+            let url = format!("s3://{bucket}/{table}/{table}.{extension}");
+            Ok(RemoteTable { name: (*table).to_owned(), url, columns: columns.collect() })
+        });
+        let task = RemoteTask {
+            kind,
+            format,
+            declarations: declarations(grid, format)?,
+            tables: tables.collect::<Result<_>>()?,
+            statement,
+            settings,
+            threads: 1,
+            price_books: PRICE_BOOKS.map(str::to_owned).to_vec(),
+        };
+        let mut command = match kind {
+            Kind::Duckdb | Kind::Polars => {
+                let mut command = self.link.at_engine("python3");
+                command.arg(&self.peers);
+                command
+            }
+            _ => {
+                let mut command = self.link.at_engine(&self.binary);
+                command.args(["experiment", "contestant"]);
+                command
+            }
+        };
+        command.env("RUST_LOG", "error");
+        process::ask(self.with_credentials(command), &Work::Remote(task))
+    }
+
+    fn with_credentials(&self, mut command: Command) -> Command {
+        let address = self.link.address();
+        for (name, value) in [
+            ("AWS_ACCESS_KEY_ID", KEY_ID),
+            ("AWS_SECRET_ACCESS_KEY", SECRET),
+            ("AWS_REGION", "us-east-1"),
+            ("AWS_ALLOW_HTTP", "true"),
+            ("AWS_ENDPOINT_URL", &format!("http://{address}")),
+        ] {
+            command.env(name, value);
+        }
+        command
+    }
+}
+
+/// The bucket of a grid's tables. Indexes are seen by every query, so that tables with some are tables of their own.
+fn bucket(grid: &Grid, format: DataFormat) -> String {
+    let scale = grid.scale.to_string().replace('.', "-");
+    let indexed = if grid.indexes.is_empty() { "" } else { "-indexed" };
+    format!("{}-{format}-{scale}{indexed}", grid.data.set().name())
+}
+
+fn declarations(grid: &Grid, format: DataFormat) -> Result<String> {
+    Ok(schema_sql(grid.data.set(), &format!("s3://{}", bucket(grid, format)), file_format(format)?, grid.scale)?)
+}
+
+fn file_format(format: DataFormat) -> Result<Format> {
+    match format {
+        DataFormat::Csv => Ok(Format::Csv),
+        DataFormat::Ndjson => Ok(Format::Json),
+        DataFormat::Parquet => Ok(Format::Parquet),
+        DataFormat::Gzip => bail!("tables in buckets are not compressed here"),
+    }
+}
+
+/// Whether a process, in whatever network namespace, listens on a port.
+fn listens(process: u32, port: u16) -> bool {
+    let table = std::fs::read_to_string(format!("/proc/{process}/net/tcp")).unwrap_or_default();
+    let suffix = format!(":{port:04X}");
+    table.lines().any(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let (local, state) = (words.next(), words.nth(1));
+        local.is_some_and(|local| local.ends_with(&suffix)) && state == Some("0A")
+    })
+}
+
+fn ended_well(command: &mut Command) -> Result<()> {
+    let output = command.stdin(Stdio::null()).output().context("preparing tables")?;
+    if !output.status.success() {
+        bail!("preparing tables: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! What else a node has to bear while it is asked.
+
+use anyhow::Result;
+use serde::Deserialize;
+use std::process::{Command, Stdio};
+
+use super::super::process::Running;
+use super::link::Link;
+
+/// Kinds of trouble.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "lowercase")]
+pub enum Trouble {
+    /// Four other programs want its core.
+    Loaded,
+    /// It runs a fifth of the time.
+    Throttled,
+    /// It tells every scan to slow down and answers plain reads.
+    Refusing,
+    /// Four other programs want its core, half a second in each second.
+    Flapping,
+}
+
+/// How many programs want the node's core.
+const RIVALS: usize = 4;
+
+impl Trouble {
+    /// What the node is told when it starts.
+    pub fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::Refusing => &["--max-scans", "0", "--max-scans-waiting", "0"],
+            _ => &[],
+        }
+    }
+
+    /// Begins; it ends when what is returned is dropped.
+    pub fn begin(self, link: &Link, node: u32) -> Result<Harm> {
+        const BUSY: &str = "while :; do :; done";
+        let busy = |script: &str| {
+            let mut command = link.at_node("sh");
+            command.arg("-c").arg(script).stdin(Stdio::null());
+            Running::spawn(&mut command)
+        };
+        let rivals = |script: &str| (0..RIVALS).map(|_| busy(script)).collect::<Result<Vec<_>>>();
+        let running = match self {
+            Self::Loaded => rivals(BUSY)?,
+            Self::Flapping => rivals(&format!("while :; do timeout 0.5 sh -c '{BUSY}'; sleep 0.5; done"))?,
+            Self::Throttled => {
+                // Not on the node's own core, which it would want for itself.
+                let script = "while :; do kill -STOP $0; sleep 0.04; kill -CONT $0; sleep 0.01; done";
+                let mut command = link.unpinned("sh");
+                vec![Running::spawn(command.arg("-c").arg(script).arg(node.to_string()).stdin(Stdio::null()))?]
+            }
+            Self::Refusing => vec![],
+        };
+        Ok(Harm { running, stopped: (self == Self::Throttled).then_some(node) })
+    }
+}
+
+/// Trouble that goes on until this is dropped.
+#[derive(Debug)]
+pub struct Harm {
+    running: Vec<Running>,
+    /// A process that may be left stopped.
+    stopped: Option<u32>,
+}
+
+impl Drop for Harm {
+    fn drop(&mut self) {
+        self.running.clear();
+        if let Some(node) = self.stopped {
+            // If it is gone, it does not matter.
+            let _ = Command::new("kill").args(["-CONT", &node.to_string()]).status();
+        }
+    }
+}

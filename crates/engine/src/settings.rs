@@ -28,6 +28,12 @@ extensions_options! {
         pub adaptive: String, default = "auto".to_string()
         /// What is chosen for: latency or cost
         pub objective: String, default = "latency".to_string()
+        /// The share of other keys that a join's Bloom filter lets pass; a server's limits may raise it
+        pub false_positives: f64, default = 0.01
+        /// Groups that a hybrid GROUP BY aggregates by S3 Select; 0 is as many as are large
+        pub large_groups: usize, default = 0
+        /// Rows that ORDER BY with a LIMIT samples; 0 is as many as move the fewest bytes
+        pub sample_rows: u64, default = 0
         /// The prices of the bill: paper, paper-egress, or the path of a TOML file
         pub price_book: String, default = "paper".to_string()
         /// A query may move at most this many bytes over the network; 0 is no cap
@@ -241,6 +247,9 @@ impl PushdownOptions {
         self.is_adaptive()?;
         if !self.max_usd.is_finite() || self.max_usd < 0.0 {
             return Err(Error::invalid("pushdown.max_usd must be a number of dollars, 0 or more"));
+        }
+        if !(1e-6..=0.5).contains(&self.false_positives) {
+            return Err(Error::invalid("pushdown.false_positives must be between 0.000001 and 0.5"));
         }
         for (name, value) in [("requests", self.requests as u64), ("split_bytes", self.split_bytes)] {
             if value == 0 {

@@ -193,7 +193,7 @@ impl Costs {
         let scan = ScanCosts::of(spec, fragment, route)?;
         let alpha = alpha(top_k, &Figures::of(spec, fragment), fragment);
         Ok(Self {
-            sample: sample(top_k, alpha, scan.passing),
+            sample: sample(top_k, alpha, scan.passing, spec.options.sample_rows),
             alpha,
             k: top_k.k as f64,
             at_fragment: route == Some(Route::Fragment),
@@ -319,10 +319,11 @@ fn alpha(top_k: &TopK, figures: &Figures<'_>, fragment: &Fragment) -> f64 {
 }
 
 /// S = sqrt(K·N/α) rows of `rows`, which moves the fewest bytes in both phases together (PushdownDB, Section VII-B).
-fn sample(top_k: &TopK, alpha: f64, rows: f64) -> Sample {
+fn sample(top_k: &TopK, alpha: f64, rows: f64, asked: u64) -> Sample {
     let n = rows.max(1.0);
     // Fewer than k rows would be no bound at all, and the estimates are rough.
-    let rows = (top_k.k as f64 * n / alpha).sqrt().max(2.0 * top_k.k as f64).min(n);
+    let best = if asked == 0 { (top_k.k as f64 * n / alpha).sqrt() } else { asked as f64 };
+    let rows = best.max(2.0 * top_k.k as f64).min(n);
     Sample { rows: rows as u64, share: rows / n }
 }
 

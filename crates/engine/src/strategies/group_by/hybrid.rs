@@ -48,6 +48,10 @@ pub(super) fn large(seen: Seen, rows: &RemoteScanExec, wanted: &PartialAggregate
     if total < LEAST_ROWS {
         return Ok(vec![]);
     }
+    let asked = rows.spec().options.large_groups;
+    if asked > 0 {
+        return Ok(seen.groups.into_iter().take(asked).collect());
+    }
     let mut large: Vec<Group> =
         seen.groups.into_iter().take_while(|group| group.rows.saturating_mul(SMALL) >= total).collect();
     if rows.spec().options.group_by_strategy()? == GroupByStrategy::Auto {

@@ -16,10 +16,7 @@ use pushdown::{ArithmeticOp, BloomFilter, CompareOp, Expr, Function, limits};
 use super::keys::KeySet;
 use super::tuples::TupleSet;
 
-/// The share of other keys that pass, where nothing speaks for another: the paper's best (Section V-B3).
-const FALSE_POSITIVES: f64 = 0.01;
-
-/// The bits of a key at that rate.
+/// The bits of a key at a rate of 1 %, the default of the setting: the paper's best (Section V-B3).
 pub(super) const BITS_PER_KEY: f64 = 9.6;
 
 /// A filter that lets more pass than this is not worth its bytes.
@@ -45,23 +42,34 @@ pub(super) fn most_keys_in_sql(bytes: usize) -> usize {
     (bytes.saturating_sub(SQL_PER_HASH) as f64 / bits_per_key(MOST_FALSE_POSITIVES)) as usize
 }
 
-/// A filter in SQL of about so many bytes at most, in which a key takes `key_bytes`. `None` where keys are no integers,
-/// or too many.
-pub(super) fn in_sql(keys: &KeySet, key: &Expr, bytes: usize, key_bytes: usize) -> Option<Bloom> {
+/// What a filter in SQL must fit into.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    /// About so many bytes at most.
+    pub(super) bytes: usize,
+    /// What a key takes of them wherever it is named.
+    pub(super) key_bytes: usize,
+    /// The share of other keys that shall pass; more do if the bytes do not suffice.
+    pub(super) rate: f64,
+}
+
+/// A filter in SQL. `None` where keys are no integers, or too many.
+pub(super) fn in_sql(keys: &KeySet, key: &Expr, room: Room) -> Option<Bloom> {
     let values: Vec<&[i64]> = keys.whole()?.iter().map(std::slice::from_ref).collect();
-    of_integers(&values, std::slice::from_ref(key), bytes, key_bytes)
+    of_integers(&values, std::slice::from_ref(key), room)
 }
 
 /// The same for the combinations of several keys.
-pub(super) fn tuples_in_sql(tuples: &TupleSet, keys: &[Expr], bytes: usize, key_bytes: usize) -> Option<Bloom> {
+pub(super) fn tuples_in_sql(tuples: &TupleSet, keys: &[Expr], room: Room) -> Option<Bloom> {
     let values: Vec<&[i64]> = tuples.whole()?.iter().map(AsRef::as_ref).collect();
-    of_integers(&values, keys, bytes, key_bytes)
+    of_integers(&values, keys, room)
 }
 
-fn of_integers(values: &[&[i64]], keys: &[Expr], bytes: usize, key_bytes: usize) -> Option<Bloom> {
+fn of_integers(values: &[&[i64]], keys: &[Expr], room: Room) -> Option<Bloom> {
+    let Room { bytes, key_bytes, rate: wanted } = room;
     let per_hash = SQL_PER_HASH + key_bytes * keys.len();
     // The rate is raised until the bits and the text around them fit.
-    let rates = std::iter::successors(Some(FALSE_POSITIVES), |rate| Some(rate * 1.1));
+    let rates = std::iter::successors(Some(wanted), |rate| Some(rate * 1.1));
     let (rate, hashes, bits) = rates
         .take_while(|rate| *rate <= MOST_FALSE_POSITIVES)
         .map(|rate| {
@@ -88,23 +96,28 @@ fn of_integers(values: &[&[i64]], keys: &[Expr], bytes: usize, key_bytes: usize)
 }
 
 /// A filter in bytes. `None` where keys are too many.
-pub(super) fn in_bytes(keys: &KeySet, key: &Expr) -> Option<Bloom> {
+pub(super) fn in_bytes(keys: &KeySet, key: &Expr, rate: f64) -> Option<Bloom> {
     let fill = |filter: &mut BloomFilter| keys.each_hash(&mut |hash| filter.insert_hash(hash));
-    filled(keys.distinct()?, vec![key.clone()], fill)
+    filled(keys.distinct()?, vec![key.clone()], rate, fill)
 }
 
 /// The same for the combinations of several keys.
-pub(super) fn tuples_in_bytes(tuples: &TupleSet, keys: &[Expr]) -> Option<Bloom> {
+pub(super) fn tuples_in_bytes(tuples: &TupleSet, keys: &[Expr], rate: f64) -> Option<Bloom> {
     let hashes = tuples.hashes()?;
-    filled(hashes.len(), keys.to_vec(), |filter| {
+    filled(hashes.len(), keys.to_vec(), rate, |filter| {
         hashes.iter().for_each(|hash| filter.insert_hash(*hash));
         Some(())
     })
 }
 
-fn filled(count: usize, keys: Vec<Expr>, fill: impl FnOnce(&mut BloomFilter) -> Option<()>) -> Option<Bloom> {
+fn filled(
+    count: usize,
+    keys: Vec<Expr>,
+    wanted: f64,
+    fill: impl FnOnce(&mut BloomFilter) -> Option<()>,
+) -> Option<Bloom> {
     let most = (limits::BLOOM_FILTER_BYTES / 2) as f64 * 8.0;
-    let rate = FALSE_POSITIVES.max((-most / count.max(1) as f64 * std::f64::consts::LN_2.powi(2)).exp());
+    let rate = wanted.max((-most / count.max(1) as f64 * std::f64::consts::LN_2.powi(2)).exp());
     let mut filter = BloomFilter::with_capacity(count, rate);
     fill(&mut filter)?;
     let (bits, hashes) = (filter.size_bytes() * 8, usize::from(filter.hashes()));
@@ -198,17 +211,21 @@ mod tests {
 
     const EXTREMES: [i64; 8] = [i64::MIN, i64::MIN + 1, -PRIME, -1, 0, PRIME, i64::MAX - 1, i64::MAX];
 
+    const ROOM: Room = Room { bytes: 1 << 18, key_bytes: 30, rate: 0.01 };
+
     #[test]
     fn what_is_in_it_passes_and_little_else() {
         let held = || (0..2000).map(|i| i * 7 - 5000).chain(EXTREMES);
-        let bloom = in_sql(&keys(held()), &Expr::Column(0), 1 << 18, 30).unwrap();
+        let bloom = in_sql(&keys(held()), &Expr::Column(0), ROOM).unwrap();
         assert_eq!(passing(&bloom.expr, held().collect()), 2008);
         let others: Vec<i64> = (0..50_000).map(|i| i * 7 - 5001).collect();
         let wrong = passing(&bloom.expr, others) as f64 / 50_000.0;
         assert!(wrong > 0.003 && wrong < 0.03, "{wrong} for a rate of {}", bloom.rate);
         assert_eq!((bloom.hashes, bloom.bits / 2008), (7, 9));
+        let loose = in_sql(&keys(held()), &Expr::Column(0), Room { rate: 0.3, ..ROOM }).unwrap();
+        assert_eq!((loose.hashes, loose.bits / 2008), (2, 2));
 
-        let bytes = in_bytes(&keys(held()), &Expr::Column(0)).unwrap();
+        let bytes = in_bytes(&keys(held()), &Expr::Column(0), 0.01).unwrap();
         assert_eq!(passing(&bytes.expr, held().collect()), 2008);
     }
 
@@ -230,7 +247,7 @@ mod tests {
         let mut tuples = TupleSet::new(&[DataType::Int64, DataType::Int64]).unwrap();
         tuples.push(&columns(&held)).unwrap();
         let keys = [Expr::Column(0), Expr::Column(1)];
-        for bloom in [tuples_in_sql(&tuples, &keys, 1 << 18, 30), tuples_in_bytes(&tuples, &keys)] {
+        for bloom in [tuples_in_sql(&tuples, &keys, ROOM), tuples_in_bytes(&tuples, &keys, 0.01)] {
             let bloom = bloom.unwrap();
             assert_eq!(passing(&bloom.expr, &held), held.len());
             assert!(passing(&bloom.expr, &others) < 600, "of values that all occur, in other combinations");
@@ -240,17 +257,17 @@ mod tests {
     #[test]
     fn the_rate_rises_until_it_fits() {
         let (many, key) = (keys(0..60_000), Expr::Column(0));
-        let bloom = in_sql(&many, &key, 200_000, 30).unwrap();
+        let bloom = in_sql(&many, &key, Room { bytes: 200_000, ..ROOM }).unwrap();
         assert!(bloom.bits < 200_000 && bloom.rate > 0.1 && bloom.rate < 0.5, "{} {}", bloom.bits, bloom.rate);
         assert_eq!(passing(&bloom.expr, (0..60_000).collect()), 60_000);
-        assert!(in_sql(&many, &key, 50_000, 30).is_none());
+        assert!(in_sql(&many, &key, Room { bytes: 50_000, ..ROOM }).is_none());
         assert!(most_keys_in_sql(50_000) < 60_000 && most_keys_in_sql(200_000) > 60_000);
     }
 
     #[test]
     fn servers_that_differ_in_the_sign_of_remainders_agree_on_it() {
         let schema = Schema::new(vec![Field::new("x", DataType::Int32, true)]);
-        let bloom = in_sql(&keys(0..100), &Expr::Column(0), 1 << 18, 30).unwrap();
+        let bloom = in_sql(&keys(0..100), &Expr::Column(0), ROOM).unwrap();
         let on = |dialect| classify(&bloom.expr, &schema, &Format::Csv(CsvOptions::default()), &dialect);
         assert_eq!(on(Dialect::standard()), Exactness::Exact(bloom.expr.clone()));
         assert_eq!(on(Dialect::pushdowndb()), Exactness::Exact(bloom.expr.clone()));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pushdown::{Capability, CompareOp, Dialect, Exactness, Expr, Fragment, NamedExpr, Output, Result, classify};
 
-use super::bloom::{self, Bloom};
+use super::bloom::{self, Bloom, Room};
 use super::keys::KeySet;
 use super::tuples::TupleSet;
 use super::{KeyFilter, STATEMENT_BYTES};
@@ -56,13 +56,14 @@ pub(crate) async fn learn(
     };
     let joins = joins(filters, &outcomes);
     let together = joins.iter().filter(|join| join.tuples.is_some()).count();
-    let room = match (route, &capability.select) {
+    let bytes = match (route, &capability.select) {
         (Route::Select, Some(dialect)) => {
             let own = pushdowndb_select::render(fragment, dialect).map_or(0, |sql| sql.len());
             dialect.expression_bytes.saturating_sub(own + STATEMENT_BYTES) / (filters.len() + together).max(1)
         }
         _ => 0,
     };
+    let room = Room { bytes, key_bytes: KEY_BYTES, rate: options.false_positives };
     let request = Request { fragment, exact, dialect: capability.select.as_ref(), route, room };
     let (mut all, mut stories) = (Vec::new(), Vec::new());
     for Join { filters, keys, tuples } in joins {
@@ -167,8 +168,8 @@ struct Request<'a> {
     exact: bool,
     dialect: Option<&'a Dialect>,
     route: Route,
-    /// Bytes of SQL for each form.
-    room: usize,
+    /// Of SQL, for each form.
+    room: Room,
 }
 
 impl Request<'_> {
@@ -176,8 +177,8 @@ impl Request<'_> {
     fn tuples(&self, tuples: &TupleSet, filters: &[&KeyFilter]) -> Option<Form> {
         let keys: Vec<Expr> = filters.iter().map(|filter| filter.key.clone()).collect();
         let bloom = match self.route {
-            Route::Fragment => bloom::tuples_in_bytes(tuples, &keys),
-            Route::Select => bloom::tuples_in_sql(tuples, &keys, self.room, KEY_BYTES),
+            Route::Fragment => bloom::tuples_in_bytes(tuples, &keys, self.room.rate),
+            Route::Select => bloom::tuples_in_sql(tuples, &keys, self.room),
         };
         bloom.map(Form::of_bloom).filter(|form| self.fits(form))
     }
@@ -203,8 +204,8 @@ impl Request<'_> {
         };
         let bloom = || {
             let bloom = match self.route {
-                Route::Fragment => bloom::in_bytes(set, key),
-                Route::Select => bloom::in_sql(set, key, self.room, KEY_BYTES),
+                Route::Fragment => bloom::in_bytes(set, key, self.room.rate),
+                Route::Select => bloom::in_sql(set, key, self.room),
             };
             let Form { expr, story } = Form::of_bloom(bloom?);
             Some(Form { expr: range().map_or(expr.clone(), |range| range.and(expr)), story })
@@ -238,6 +239,6 @@ impl Request<'_> {
         let counted = NamedExpr { expr: Expr::int(1), name: String::new() };
         let predicate = Some(Expr::conjunction(parts));
         let alone = Fragment { predicate, output: Output::Rows(vec![counted]), limit: None, ..self.fragment.clone() };
-        pushdowndb_select::render(&alone, dialect).is_ok_and(|sql| sql.len() <= self.room)
+        pushdowndb_select::render(&alone, dialect).is_ok_and(|sql| sql.len() <= self.room.bytes)
     }
 }

@@ -27,7 +27,8 @@ pub async fn run(task: &RemoteTask) -> Result<Measured> {
 async fn engine(task: &RemoteTask) -> Result<Measured> {
     let named = task.settings.iter().map(|(name, value)| (format!("pushdown.{name}"), value.clone()));
     let settings = std::iter::once(("pushdown.threads".to_owned(), task.threads.to_string())).chain(named).collect();
-    let engine = Engine::new(EngineConfig { settings, ..EngineConfig::default() }).await?;
+    let cache = Some(task.cache.clone());
+    let engine = Engine::new(EngineConfig { settings, cache, ..EngineConfig::default() }).await?;
     for statement in engine.parse(&task.declarations)? {
         engine.execute(&statement.text).await?.collect().await?;
     }

@@ -44,6 +44,8 @@ pub struct RemoteTask {
     /// Settings of pushdown, without that prefix; only our engine has them.
     pub settings: BTreeMap<String, String>,
     pub threads: usize,
+    /// The folder of what our engine has learned of tables and endpoints.
+    pub cache: PathBuf,
     /// Price books that bills are written by.
     pub price_books: Vec<String>,
 }

@@ -122,7 +122,7 @@ impl Balance {
             return Way::Pushed;
         }
         state.left_out += 1;
-        if state.left_out % PROBE == 0 { Way::Pushed } else { Way::Plain }
+        if state.left_out.is_multiple_of(PROBE) { Way::Pushed } else { Way::Plain }
     }
 
     /// Whether a worker beside those of storage should read a split of so many bytes plainly, while so many bytes wait.

@@ -180,8 +180,8 @@ fn read_sample(file: &Path, stamp: &str) -> Option<TableSample> {
     let (pieces, blocks) = (numbers(PIECE)?, numbers(BLOCK)?);
     let own: Vec<usize> = (0..rows.num_columns().checked_sub(2)?).collect();
     let rows = rows.project(&own).ok()?;
-    let schema = Schema::new(rows.schema().fields().clone());
-    let rows = rows.with_schema(Arc::new(schema)).ok()?;
+    let schema = Arc::new(Schema::new(rows.schema().fields().clone()));
+    let rows = RecordBatch::try_new(schema, rows.columns().to_vec()).ok()?;
     Some(TableSample::new(rows, pieces, blocks, table_rows, table_bytes))
 }
 

@@ -91,59 +91,49 @@ impl AnalyzeTable {
             )));
         };
         let fields = table.definition().file_schema.fields();
-        let mut wanted = vec![count(lit(1_i64)).alias("rows")];
-        for (place, field) in fields.iter().enumerate() {
+        // Of each column those that are not NULL, its values, and where it has an order the least and the greatest.
+        let mut wanted = vec![count(lit(1_i64))];
+        for field in fields {
             let column = || Expr::Column(Column::new_unqualified(field.name()));
             let countable = match field.data_type() {
                 DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8 => column(),
                 other if other.is_integer() => column(),
                 _ => cast_to(column(), DataType::Utf8),
             };
-            wanted.push(count(column()).alias(format!("n{place}")));
-            wanted.push(approx_distinct(countable).alias(format!("d{place}")));
+            wanted.extend([count(column()), approx_distinct(countable)]);
             if is_ordered(field.data_type()) {
-                wanted.push(cast_to(min(column()), DataType::Utf8).alias(format!("l{place}")));
-                wanted.push(cast_to(max(column()), DataType::Utf8).alias(format!("g{place}")));
+                wanted.extend([min(column()), max(column())]);
             }
         }
-        let plain: Vec<Expr> = wanted.iter().map(|expr| unaliased_aggregate(expr)).collect();
-        let frame = context.read_table(provider.clone()).map_err(from_datafusion)?;
-        let frame = frame.aggregate(vec![], plain.clone()).map_err(from_datafusion)?;
-        let shown = wanted.iter().zip(&plain).map(|(named, aggregate)| {
-            let value = Expr::Column(Column::new_unqualified(aggregate.schema_name().to_string()));
-            match named {
-                Expr::Alias(alias) if matches!(alias.expr.as_ref(), Expr::Cast(_)) => {
-                    cast_to(value, DataType::Utf8).alias(alias.name.clone())
-                }
-                Expr::Alias(alias) => value.alias(alias.name.clone()),
-                _ => value,
-            }
-        });
-        let rows = frame.select(shown.collect::<Vec<_>>()).map_err(from_datafusion)?;
-        let counted = rows.collect().await.map_err(from_datafusion)?;
+        let frame = context.read_table(Arc::clone(&provider)).map_err(from_datafusion)?;
+        let counted = frame.aggregate(vec![], wanted).map_err(from_datafusion)?.collect().await;
+        let counted = counted.map_err(from_datafusion)?;
         let Some(counted) = counted.first().filter(|batch| batch.num_rows() == 1) else {
             return Err(Error::internal("a count without a row"));
         };
-        let number = |name: &str| -> Result<i64> {
-            let column = counted.column_by_name(name).ok_or_else(|| Error::internal("a count that is missing"))?;
-            let column = cast(column, &DataType::Int64).map_err(|e| from_datafusion(e.into()))?;
-            Ok(column.as_primitive_opt::<Int64Type>().map_or(0, |column| column.values().first().copied().unwrap_or(0)))
+        let mut counts = counted.columns().iter();
+        let mut next = |to: &DataType| -> Result<ArrayRef> {
+            let column = counts.next().ok_or_else(|| Error::internal("a count that is missing"))?;
+            cast(column, to).map_err(|error| from_datafusion(error.into()))
         };
-        let text = |name: &str| -> Option<String> {
-            let column = cast(counted.column_by_name(name)?, &DataType::Utf8).ok()?;
+        let number = |column: ArrayRef| {
+            column.as_primitive_opt::<Int64Type>().map_or(0, |column| column.values().first().copied().unwrap_or(0))
+        };
+        let text = |column: ArrayRef| {
             let column = column.as_string_opt::<i32>()?;
             column.is_valid(0).then(|| column.value(0).to_owned())
         };
-        let rows = number("rows")?;
+        let rows = number(next(&DataType::Int64)?);
         let (mut names, mut types, mut nulls, mut distinct) = (vec![], vec![], vec![], vec![]);
         let (mut least, mut greatest) = (vec![], vec![]);
-        for (place, field) in fields.iter().enumerate() {
+        for field in fields {
             names.push(field.name().clone());
             types.push(sql_type(field.data_type()).to_string());
-            nulls.push(rows - number(&format!("n{place}"))?);
-            distinct.push(number(&format!("d{place}"))?);
-            least.push(text(&format!("l{place}")));
-            greatest.push(text(&format!("g{place}")));
+            nulls.push(rows - number(next(&DataType::Int64)?));
+            distinct.push(number(next(&DataType::Int64)?));
+            let has_order = is_ordered(field.data_type());
+            least.push(if has_order { text(next(&DataType::Utf8)?) } else { None });
+            greatest.push(if has_order { text(next(&DataType::Utf8)?) } else { None });
         }
         let columns = nulls.iter().zip(&distinct);
         let columns =
@@ -161,15 +151,6 @@ impl AnalyzeTable {
         ];
         RecordBatch::try_from_iter_with_nullable(told)
             .map_err(|e| Error::internal("columns of different lengths").with_source(e))
-    }
-}
-
-/// The aggregate below an alias and a cast.
-fn unaliased_aggregate(expr: &Expr) -> Expr {
-    match expr {
-        Expr::Alias(alias) => unaliased_aggregate(&alias.expr),
-        Expr::Cast(cast) => cast.expr.as_ref().clone(),
-        other => other.clone(),
     }
 }
 

@@ -38,8 +38,9 @@ pub(crate) struct Pushed {
     pub(crate) returned: u64,
     /// Bytes that all requests bring along.
     pub(crate) brought: u64,
-    /// Seconds of storage besides its scanning.
+    /// Seconds of storage besides its scanning, and of the engine besides its decoding.
     pub(crate) storage_s: f64,
+    pub(crate) engine_s: f64,
 }
 
 impl ScanCosts {
@@ -93,6 +94,7 @@ impl ScanCosts {
             bytes_decoded: scan.returned,
             requests,
             storage_s: scan.storage_s,
+            engine_s: scan.engine_s,
             ..Work::default()
         })
     }

@@ -26,6 +26,9 @@ use crate::settings::Objective;
 /// Estimates that differ by less than this factor are the same, as far as the models can tell.
 const ERROR: f64 = 1.3;
 
+/// Nobody notices fewer seconds than these, and they are less than requests differ by.
+const NOTICED_S: f64 = 0.02;
+
 /// The same of dollars, most of which are exact: bytes and requests.
 const ERROR_USD: f64 = 1.05;
 
@@ -135,12 +138,12 @@ impl Model {
             Objective::Latency => estimate.seconds,
             Objective::Cost => estimate.usd,
         };
-        let error = match self.objective {
-            Objective::Latency => ERROR,
-            Objective::Cost => ERROR_USD,
-        };
         let least = estimates.iter().map(counts).min_by(f64::total_cmp)?;
-        let near = estimates.iter().enumerate().filter(|(_, estimate)| counts(estimate) <= least * error);
+        let most = match self.objective {
+            Objective::Latency => (least * ERROR).max(least + NOTICED_S),
+            Objective::Cost => least * ERROR_USD,
+        };
+        let near = estimates.iter().enumerate().filter(|(_, estimate)| counts(estimate) <= most);
         let order = |estimate: &Estimate| (estimate.bytes, counts(estimate));
         near.min_by(|(_, a), (_, b)| order(a).partial_cmp(&order(b)).unwrap_or(Ordering::Equal)).map(|(place, _)| place)
     }
@@ -148,7 +151,7 @@ impl Model {
     /// Whether the one is better than the other by more than the model may err.
     pub(crate) fn is_better(&self, one: &Estimate, other: &Estimate) -> bool {
         match self.objective {
-            Objective::Latency => one.seconds * ERROR < other.seconds,
+            Objective::Latency => (one.seconds * ERROR).max(one.seconds + NOTICED_S) < other.seconds,
             Objective::Cost => one.usd * ERROR_USD < other.usd,
         }
     }

@@ -131,12 +131,12 @@ impl LiveBound {
     /// `largest`: arrays of one value, NULL if that is not known.
     pub(crate) fn may_match(&self, smallest: &ArrayRef, largest: &ArrayRef, may_be_null: bool) -> Result<bool> {
         let best = if self.order.descending { largest } else { smallest };
-        let known = self.shared.key().filter(|known| known.data_type() == best.data_type());
-        match known {
-            Some(known) if !best.is_null(0) && !(self.order.nulls_first && may_be_null) => {
-                Ok(self.up_to(best, known)?.value(0))
-            }
-            _ => Ok(true),
+        if best.is_null(0) || (self.order.nulls_first && may_be_null) {
+            return Ok(true);
+        }
+        match self.shared.key().filter(|known| known.data_type() == best.data_type()) {
+            Some(known) => Ok(self.up_to(best, known)?.value(0)),
+            None => Ok(true),
         }
     }
 

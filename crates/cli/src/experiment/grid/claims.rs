@@ -122,7 +122,8 @@ mod tests {
         let verdicts = verdicts(&grid, &results);
         let value = |claim: usize| verdicts.iter().find(|verdict| verdict.claim == claim).map(|verdict| verdict.value);
         assert!((value(0).unwrap() - 2.0).abs() < 1e-9, "the square root of 4 times 1");
-        assert_eq!((value(1), value(2), value(3), value(4)), (Some(4.5), Some(1.0), Some(0.125), None));
+        assert_eq!((value(1), value(2), value(4)), (Some(4.5), Some(1.0), None));
+        assert!((value(3).unwrap() - 0.125).abs() < 1e-9);
         let mean = &verdicts[0];
         assert_eq!((mean.points, mean.of, mean.worst.as_str()), (2, 3, "q06"));
     }

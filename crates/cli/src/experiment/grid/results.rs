@@ -225,9 +225,9 @@ pub(super) mod tests {
     use super::super::DEFINITIONS;
     use super::*;
 
-    /// A figure that took so many seconds, give or take a tenth, at this price.
+    /// A figure that took so many seconds, give or take a quarter, at this price.
     pub fn figure(seconds: f64, dollars: Option<f64>) -> Figure {
-        let around = |value: f64| Spread { median: value, min: value * 0.9, max: value * 1.1 };
+        let around = |value: f64| Spread { median: value, min: value * 0.75, max: value * 1.25 };
         Figure {
             runs: 3,
             rows: 7,

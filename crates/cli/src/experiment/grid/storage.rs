@@ -36,6 +36,8 @@ pub struct Storage {
     peers: PathBuf,
     folder: PathBuf,
     store: PathBuf,
+    /// What the engine has learned: of tables once and for all, of the endpoint for each link and trouble.
+    cache: PathBuf,
     ready: BTreeSet<String>,
 }
 
@@ -45,7 +47,9 @@ impl Storage {
         std::fs::create_dir_all(&store).with_context(|| store.display().to_string())?;
         let binary = binary.to_str().context("the path of the binary is not text")?.to_owned();
         let (harm, node, trouble) = (None, None, None);
-        let mut storage = Self { harm, node, link, trouble, binary, peers, folder, store, ready: BTreeSet::new() };
+        let (cache, ready) = (folder.join("cache"), BTreeSet::new());
+        let mut storage = Self { harm, node, link, trouble, binary, peers, folder, store, cache, ready };
+        storage.learn_apart(0)?;
         storage.restart(None)?;
         Ok(storage)
     }
@@ -55,7 +59,22 @@ impl Storage {
         if self.trouble != trouble {
             self.restart(trouble)?;
         }
+        self.learn_apart(mb_per_s)?;
         self.link.shape(mb_per_s)
+    }
+
+    /// A folder of its own for rates, because one endpoint stands for many links here.
+    fn learn_apart(&mut self, mb_per_s: u32) -> Result<()> {
+        let all = std::path::absolute(self.folder.join("cache"))?;
+        let trouble = self.trouble.map_or_else(String::new, |trouble| format!("-{trouble:?}").to_lowercase());
+        self.cache = all.join(format!("{mb_per_s}{trouble}"));
+        let (shared, own) = (all.join("statistics"), self.cache.join("statistics"));
+        std::fs::create_dir_all(&shared)?;
+        std::fs::create_dir_all(&self.cache)?;
+        if !own.exists() {
+            std::os::unix::fs::symlink(shared, own)?;
+        }
+        Ok(())
     }
 
     fn restart(&mut self, trouble: Option<Trouble>) -> Result<()> {
@@ -130,6 +149,7 @@ impl Storage {
             statement,
             settings,
             threads: 1,
+            cache: self.cache.clone(),
             price_books: PRICE_BOOKS.map(str::to_owned).to_vec(),
         };
         let mut command = match kind {

@@ -245,7 +245,9 @@ impl Costs {
     }
 
     fn filtered(&self) -> Estimate {
-        self.scan(1, self.scan.sent, 0.0)
+        let (requests, scanned, returned) = (self.requests, self.scan.scanned, self.scan.sent);
+        let engine_s = self.scan.passing * GROUP_S;
+        self.scan.pushed(Pushed { requests, scanned, returned, engine_s, ..Pushed::default() })
     }
 
     /// Grouping in one scan, from which this share of the rows comes back as groups of their own.

@@ -158,5 +158,6 @@ fn bloom_cost(scan: &ScanCosts, route: Route, build: BuildSide, values: Option<f
         returned: (scan.sent as f64 * share) as u64,
         brought: key_bytes as u64 * scan.splits,
         storage_s: scan.rows * row_s,
+        engine_s: 0.0,
     })
 }

@@ -77,6 +77,25 @@ async fn through(level: &str, fault: Fault, times: usize) {
 const LEVELS: [&str; 2] = ["select", "fragment"];
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_busy_node_is_left_alone() {
+    for level in LEVELS {
+        let mut world = World::node().await;
+        let count = table(&world).await;
+        let want: Vec<Vec<String>> = (0..count).filter(|id| id % 3 == 1).map(|id| vec![id.to_string()]).collect();
+        let proxy = spoiling(&world, Fault::Refuse("429 Too Many Requests"), usize::MAX).await;
+        world.endpoint = proxy.endpoint();
+        let engine = world.engine(level).await;
+        engine.execute(&declare(&world)).await.expect("a table");
+        let (got, report) = rows(&engine, SQL).await.expect("rows");
+        assert_same(level, &got, &want);
+        let told = &report.usage.strategies;
+        assert!(told.iter().any(|told| told.contains("storage was busy")), "{level}: {told:?}");
+        let requests = report.usage.requests;
+        assert_eq!(requests.select + requests.fragment, 2, "{level}: asked twice, then read plainly");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_cut_answer_is_asked_for_again() {
     for level in LEVELS {
         for bytes in [1, 300, 20_000] {

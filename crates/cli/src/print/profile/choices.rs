@@ -14,7 +14,7 @@ pub fn choices(page: &mut String, profile: &Profile) {
         for decision in &operator.decisions {
             any = true;
             let (of, title) = (Text(&decision.operator), Text(&operator.title));
-            let _ = write!(page, "<h4><code>{of}</code> for {title}</h4>\n");
+            let _ = writeln!(page, "<h4><code>{of}</code> for {title}</h4>");
             choice(page, decision);
         }
     }

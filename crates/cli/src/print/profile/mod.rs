@@ -105,7 +105,7 @@ fn section(page: &mut String, heading: &str, body: impl FnOnce(&mut String)) {
 }
 
 fn details(page: &mut String, summary: &str, body: impl FnOnce(&mut String)) {
-    let _ = write!(page, "<details><summary>{}</summary>\n", Text(summary));
+    let _ = writeln!(page, "<details><summary>{}</summary>", Text(summary));
     body(page);
     page.push_str("</details>\n");
 }

@@ -71,7 +71,8 @@ impl S3Route for Verified {
         encryption::check(&method, &headers)?;
         if is_document(&method, &uri) {
             verify_document(&mut body, &headers, self.edge.limits.request_body_bytes).await?;
-        } else if is_select(&method, &uri) {
+        } else if credentials.is_some() && is_select(&method, &uri) {
+            // Who has not signed is denied first.
             check_select(&mut body, self.edge.limits.request_body_bytes).await?;
         }
         if let Some(signer) = credentials {

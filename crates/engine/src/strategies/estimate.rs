@@ -106,9 +106,10 @@ impl Model {
         let rates = &self.rates;
         let at_fragment = work.requests.fragment > 0;
         let scans = if at_fragment { rates.fragment } else { rates.select };
+        // Our node scans by the same code as the engine: what it was seen to do tells of both.
         let (storage_bytes_s, engine_bytes_s) = match self.is_parquet {
-            true => (scans.parquet_bytes_s, SCAN_PARQUET_S),
-            false => (scans.text_bytes_s, SCAN_TEXT_S),
+            true => (scans.parquet_bytes_s, SCAN_PARQUET_S.min(rates.fragment.parquet_bytes_s)),
+            false => (scans.text_bytes_s, SCAN_TEXT_S.min(rates.fragment.text_bytes_s)),
         };
         let network = work.bytes_network as f64 / rates.network_bytes_s;
         let storage =

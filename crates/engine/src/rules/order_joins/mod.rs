@@ -61,7 +61,7 @@ struct Joined {
 
 impl Joined {
     fn add(&mut self, plan: &Arc<LogicalPlan>) {
-        match plan.as_ref() {
+        match below_projections(plan) {
             LogicalPlan::Join(join) if can_move(join) => self.add_join(join),
             _ => self.relations.push(Arc::clone(plan)),
         }
@@ -111,6 +111,17 @@ impl Joined {
 
     fn owner(&self, column: &Column) -> Option<usize> {
         self.relations.iter().position(|relation| relation.schema().has_column(column))
+    }
+}
+
+/// What is below projections that only leave columns out, as later rules put them between joins: the joins above and
+/// below one are in order together or not at all.
+fn below_projections(plan: &LogicalPlan) -> &LogicalPlan {
+    match plan {
+        LogicalPlan::Projection(projection) if projection.expr.iter().all(|expr| matches!(expr, Expr::Column(_))) => {
+            below_projections(&projection.input)
+        }
+        other => other,
     }
 }
 

@@ -67,6 +67,8 @@ struct Open<'a> {
     task: SplitTask<'a>,
     held: Held,
     rows: u64,
+    /// Rows whose keys are learned from once the split is complete: one that is asked for again must not count twice.
+    unlearned: Vec<RecordBatch>,
     done: bool,
     /// Why the node gave it up.
     error: Option<Error>,
@@ -81,6 +83,7 @@ impl Open<'_> {
     fn reset(&mut self) {
         self.held = Held::default();
         self.rows = 0;
+        self.unlearned.clear();
         self.error = None;
     }
 }
@@ -99,7 +102,7 @@ impl Run {
             if self.lookup.as_ref().is_some_and(|lookup| lookup.rules_out(split.object)) {
                 self.query.progress.finish(split.bytes(&self.spec.objects));
             } else if !task.is_empty() {
-                open.push(Open { task, held: Held::default(), rows: 0, done: false, error: None });
+                open.push(Open { task, held: Held::default(), rows: 0, unlearned: vec![], done: false, error: None });
             }
         }
         let retry = Retry { limit: self.spec.options.retries };
@@ -195,8 +198,8 @@ impl Run {
             let split = split.ok_or_else(|| corrupt("it goes on about a split that has ended"))?;
             match piece {
                 SplitPiece::Batch(_, batch) => {
-                    if let Some(keys) = &keys {
-                        keys.learn(&batch)?;
+                    if keys.is_some() {
+                        split.unlearned.push(batch.clone());
                     }
                     split.rows += batch.num_rows() as u64;
                     split.held.push(split.task.assemble(batch)?);
@@ -209,6 +212,9 @@ impl Run {
                 }
                 SplitPiece::End(_, stats) => {
                     self.note_lookup(&split.task.location(), &stats);
+                    if let Some(keys) = &keys {
+                        split.unlearned.drain(..).try_for_each(|batch| keys.learn(&batch))?;
+                    }
                     for batch in split.held.take() {
                         if !split.task.send(batch).await {
                             return Ok(false);

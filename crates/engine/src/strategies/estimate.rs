@@ -88,7 +88,11 @@ impl Model {
     pub(crate) fn of(spec: &ScanSpec) -> Result<Self> {
         Ok(Self {
             prices: PriceBook::named_or_path(&spec.options.price_book)?,
-            rates: spec.backend.rates(spec.table.backend),
+            rates: match spec.options.looks_at_tables()? {
+                true => spec.backend.rates(spec.table.backend),
+                // The same choice whatever was seen.
+                false => Rates::default(),
+            },
             objective: spec.options.objective()?,
             is_parquet: matches!(spec.table.format, Format::Parquet),
             cores: spec.partitions.max(1) as f64,

@@ -131,7 +131,7 @@ pub async fn tables(world: &World) {
 /// A session with the tables. One request follows the other, so that their order is always the same.
 pub async fn engine(world: &World, level: &str, settings: &[(&str, &str)]) -> Engine {
     let engine = world.engine(level).await;
-    let in_order = [("requests", "1"), ("threads", "1"), ("split_bytes", "20000")];
+    let in_order = [("requests", "1"), ("threads", "1"), ("split_bytes", "20000"), ("statistics", "none")];
     for (name, value) in in_order.iter().chain(settings) {
         engine.execute(&format!("SET pushdown.{name} = '{value}'")).await.expect("a setting");
     }

@@ -8,7 +8,7 @@ use pushdowndb_fuzz::TARGETS;
 #[test]
 fn every_input_of_the_corpus_passes() {
     for target in TARGETS {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target.name);
+        let folder = Path::new("corpus").join(target.name);
         let mut inputs: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
         inputs.sort_unstable();
         assert!(!inputs.is_empty(), "{} has no corpus", target.name);

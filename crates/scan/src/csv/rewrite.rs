@@ -105,11 +105,22 @@ impl Rewriter {
 
     /// How far before its range the text must begin to show where its first record does.
     pub(crate) fn terminator_bytes(&self) -> u64 {
-        match self.marks.terminator.as_deref().map(str::as_bytes) {
-            None => 1,
-            // `@@` found in `@@@` may be off by one: only from the first record on is it known where records end.
-            Some(mark) if (1..mark.len()).any(|n| mark.get(n..) == mark.get(..mark.len() - n)) => u64::MAX,
+        let terminator = self.marks.terminator.as_deref().map(str::as_bytes);
+        let overlaps_itself = |mark: &[u8]| (1..mark.len()).any(|n| mark.get(n..) == mark.get(..mark.len() - n));
+        let begins = |byte: &u8| match terminator {
+            None => matches!(byte, b'\r' | b'\n'),
+            Some(mark) => mark.first() == Some(byte),
+        };
+        let WideMarks { delimiter, quote, escape, comment, terminator: _ } = &self.marks;
+        let others = [Some(delimiter), quote.as_ref(), escape.as_ref(), comment.as_ref()];
+        let shared = others.into_iter().flatten().any(|mark| mark.as_bytes().iter().any(begins));
+        match terminator {
+            // `@@` found in `@@@` may be off by one, and `\n` may be the end of a delimiter `,\n`: only from the first
+            // record on is it known where records end.
+            _ if shared => u64::MAX,
+            Some(mark) if overlaps_itself(mark) => u64::MAX,
             Some(mark) => mark.len() as u64,
+            None => 1,
         }
     }
 
@@ -165,11 +176,14 @@ impl Rewriter {
         while at < text.len() && (whole || text.len() - at >= ahead) && self.state != State::Done {
             let rest = text.get(at..).unwrap_or_default();
             let has = |mark: Option<&[u8]>| mark.filter(|mark| rest.starts_with(mark)).map_or(0, <[u8]>::len);
-            let ends = match terminator {
-                Some(mark) => has(Some(mark)),
-                None if rest.starts_with(b"\r\n") => 2,
-                None => usize::from(rest.starts_with(b"\n")),
+            let terminator_of = |text: &[u8]| match terminator {
+                Some(mark) if text.starts_with(mark) => mark.len(),
+                Some(_) => 0,
+                None if text.starts_with(b"\r\n") => 2,
+                None => usize::from(text.starts_with(b"\n")),
             };
+            let ends = terminator_of(rest);
+            let escaped = rest.get(has(escape)..).filter(|_| has(escape) > 0).unwrap_or_default();
             let here = self.offset + at as u64;
             let mut copy = |bytes: &[u8], wanted: bool| {
                 for byte in bytes.iter().filter(|_| wanted) {
@@ -221,8 +235,12 @@ impl Rewriter {
                     }
                     has(quote)
                 }
+                State::Quoted if !self.newlines_in_values && has(quote) == 0 && ends + terminator_of(escaped) > 0 => {
+                    let what = "a record delimiter stands within quotes; set AllowQuotedRecordDelimiter to TRUE";
+                    return Err(self.error(what, "CSVEscapingRecordDelimiter"));
+                }
                 State::Quoted if has(escape) > 0 => {
-                    let escaped = rest.get(has(escape)..=has(escape)).unwrap_or_default();
+                    let escaped = escaped.get(..1).unwrap_or_default();
                     copy(escaped, self.wanted);
                     has(escape) + escaped.len()
                 }
@@ -235,10 +253,6 @@ impl Rewriter {
                         self.state = State::Closed;
                         has(quote)
                     }
-                }
-                State::Quoted if ends > 0 && !self.newlines_in_values => {
-                    let what = "a record delimiter stands within quotes; set AllowQuotedRecordDelimiter to TRUE";
-                    return Err(self.error(what, "CSVEscapingRecordDelimiter"));
                 }
                 State::Unquoted | State::Closed if ends > 0 => {
                     self.state = State::Record;
@@ -328,6 +342,9 @@ mod tests {
         every_record_once("||\n1,)", &marks("é", None));
         every_record_once("\u{feff}a\nb\n", &marks("é", None));
         every_record_once("\u{feff}\na\n", &marks("é", None));
+        every_record_once("a,\n0\n1,\n\n2", &marks(",\n", None));
+        every_record_once("a-@@@b@@c-@-@@@", &marks("-@", Some("@@")));
+        every_record_once("x,abaab1,ab2aba,", &marks(",a", Some("ab")));
     }
 
     fn every_record_once(text: &str, marks: &WideMarks) {

@@ -39,6 +39,8 @@ struct Kept {
     objects: HashMap<Version, Entry>,
     /// Counts uses; the larger, the later.
     clock: u64,
+    /// Objects that came since room was last made.
+    added: usize,
 }
 
 #[derive(Debug)]
@@ -192,6 +194,12 @@ impl Kept {
     /// Lets the least recently used go, and gives those of them that are not on disk. Zones grow while they are in
     /// use, so this only bounds what was there before.
     fn make_room(&mut self, bytes: usize) -> Vec<(Version, Arc<Zones>)> {
+        // Asking every object for its size on every new one would take longer than most scans.
+        self.added += 1;
+        if self.added <= self.objects.len() / 64 && self.objects.len() <= OBJECTS {
+            return vec![];
+        }
+        self.added = 0;
         let mut size = self.size_bytes();
         if size <= bytes && self.objects.len() <= OBJECTS {
             return vec![];

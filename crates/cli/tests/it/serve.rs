@@ -67,7 +67,7 @@ fn a_node_serves_generated_data_at_both_levels() {
     let mut answers = Vec::new();
     for level in ["none", "select"] {
         let level = format!("pushdown.level={level}");
-        let q6 = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sql/tpch/q06.sql");
+        let q6 = "../../sql/tpch/q06.sql";
         let args =
             ["--set", &level, "--stats", "json", "--format", "csv", "-f", "s3://bench/tpch/schema.sql", "-f", q6];
         let done = node.client(&args);

@@ -86,7 +86,7 @@ async fn metrics_can_be_kept_from_the_public_address() {
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_with_a_certificate_that_is_renewed() {
     let dir = tempfile::tempdir().unwrap();
-    let fixtures = FilePath::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/tls");
+    let fixtures = FilePath::new("tests/it/tls");
     let install = |name: &str| {
         for kind in ["pem", "key"] {
             fs::copy(fixtures.join(format!("{name}.{kind}")), dir.path().join(format!("in-use.{kind}"))).unwrap();

@@ -148,19 +148,19 @@ fn reordered(join: &Join, query: &QueryContext) -> DfResult<Option<LogicalPlan>>
         return Ok(None);
     }
     let Some(classes) = joined.classes() else { return Ok(None) };
-    let sizes: Vec<search::Relation> = relations
+    let mut sizes: Vec<search::Relation> = relations
         .iter()
-        .enumerate()
-        .map(|(index, plan)| {
-            let rows = relation::rows(plan, query);
-            let own = |(class, members): (usize, &Vec<(usize, Expr)>)| {
-                let (_, key) = members.iter().find(|(relation, _)| *relation == index)?;
-                Some((class, relation::values(plan, key, query).unwrap_or(rows)))
-            };
-            let keys = classes.iter().enumerate().filter_map(own).collect();
-            search::Relation { rows, width: relation::width(plan), keys }
-        })
+        .map(|plan| search::Relation { rows: relation::rows(plan, query), width: relation::width(plan), keys: vec![] })
         .collect();
+    for (class, members) in classes.iter().enumerate() {
+        let of = |(index, key): &(usize, Expr)| relations.get(*index).map(|plan| relation::values(plan, key, query));
+        let values: Vec<relation::Values> = members.iter().filter_map(of).collect();
+        for ((index, _), values) in members.iter().zip(relation::values_of_class(&values)) {
+            if let Some(size) = sizes.get_mut(*index) {
+                size.keys.push((class, values));
+            }
+        }
+    }
     match search::best_order(&sizes) {
         Some(order) if !order.iter().copied().eq(0..relations.len()) => {
             in_order(join, &joined, &classes, &order).map(Some)

@@ -30,7 +30,7 @@ pub(super) fn rows(plan: &LogicalPlan, query: &QueryContext) -> f64 {
         },
         LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty() => 1.0,
         LogicalPlan::Aggregate(aggregate) => {
-            let groups = aggregate.group_expr.iter().map(|key| values(&aggregate.input, key, query));
+            let groups = aggregate.group_expr.iter().map(|key| Some(of_table(&aggregate.input, key, query)?.most));
             let all = rows(&aggregate.input, query);
             groups.product::<Option<f64>>().unwrap_or(all * GROUPED).min(all)
         }
@@ -64,9 +64,21 @@ pub(super) fn width(plan: &LogicalPlan) -> f64 {
     plan.schema().fields().iter().map(|field| column_bytes(field.data_type()) as f64).sum()
 }
 
-/// How many values an expression over the plan's columns has in its table, before any condition; `None` where nobody can
-/// tell.
-pub(super) fn values(plan: &LogicalPlan, expr: &Expr, query: &QueryContext) -> Option<f64> {
+/// The values of an expression that is joined by, in its table before any condition.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Values {
+    /// There are no more.
+    pub(super) most: f64,
+    /// How many there are, where statistics tell.
+    pub(super) known: Option<f64>,
+}
+
+/// The values of an expression over the plan's columns, as far as anybody can tell.
+pub(super) fn values(plan: &LogicalPlan, expr: &Expr, query: &QueryContext) -> Values {
+    of_table(plan, expr, query).unwrap_or_else(|| Values { most: rows(plan, query), known: None })
+}
+
+fn of_table(plan: &LogicalPlan, expr: &Expr, query: &QueryContext) -> Option<Values> {
     let (scan, column) = origin(plan, column_of(expr)?)?;
     let (table, known) = known(scan, query)?;
     let column = scan.projection.as_ref().map_or(Some(column), |picked| picked.get(column).copied())?;
@@ -75,13 +87,24 @@ pub(super) fn values(plan: &LogicalPlan, expr: &Expr, query: &QueryContext) -> O
         return None;
     }
     match &known.statistics {
-        Some(statistics) => statistics.groups(&[pushdown::Expr::Column(column)], None),
-        // Small tables: most of their columns that are joined by are keys.
+        Some(statistics) => {
+            let groups = statistics.groups(&[pushdown::Expr::Column(column)], None)?;
+            Some(Values { most: groups, known: Some(groups) })
+        }
         None => {
             let all = Fragment::all(table.definition().format.clone(), schema.clone());
-            Some(rows_of(&all, known.bytes) as f64)
+            Some(Values { most: rows_of(&all, known.bytes) as f64, known: None })
         }
     }
+}
+
+/// How many values each of the members of a class has, which are equal to each other: of a table without statistics as
+/// many as the richest known one, because most joins are of a key and what refers to it, and where none is known as the
+/// smallest table, because a key has no more.
+pub(super) fn values_of_class(members: &[Values]) -> Vec<f64> {
+    let known = members.iter().filter_map(|values| values.known).reduce(f64::max);
+    let smallest = members.iter().map(|values| values.most).fold(f64::INFINITY, f64::min);
+    members.iter().map(|values| values.known.unwrap_or_else(|| known.unwrap_or(smallest).min(values.most))).collect()
 }
 
 /// Rows of a table that fulfil these conditions and those that the scan was told of.
@@ -165,5 +188,21 @@ fn origin<'a>(plan: &'a LogicalPlan, column: &Column) -> Option<(&'a TableScan, 
             origin(plan.inputs().first()?, column)
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_refers_to_a_key_has_the_values_of_the_key() {
+        let unknown = |most| Values { most, known: None };
+        let known = |rows| Values { most: rows, known: Some(rows) };
+        // nation.n_regionkey, region.r_regionkey: nothing is known but how small they are.
+        assert_eq!(values_of_class(&[unknown(25.0), unknown(5.0)]), [5.0, 5.0]);
+        // customer.c_nationkey, supplier.s_nationkey, nation.n_nationkey.
+        assert_eq!(values_of_class(&[known(25.0), unknown(10_000.0), unknown(30.0)]), [25.0, 25.0, 25.0]);
+        assert_eq!(values_of_class(&[known(1e6), unknown(25.0)]), [1e6, 25.0]);
     }
 }

@@ -1,0 +1,186 @@
+//! Aggregates with groups: a hash table of keys, and a state for each key and aggregate.
+//!
+//! Everything is in memory and bounded, see [`Memory`]. Where the answer must be whole, more groups or more bytes than
+//! [`limits`] allow are an error, never a wrong answer. Where somebody merges what comes out, a full table keeps the
+//! groups it has, and the rows of other groups are passed on: aggregated among themselves in a small table that is
+//! given out whenever it is full. This is the partial group-by that PushdownDB wishes for (Section X, suggestion 4):
+//! large groups are met early and stay, the many small ones cost little more than their rows would.
+
+mod keys;
+mod shared;
+mod state;
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
+use arrow::compute::{concat, take_record_batch};
+use arrow::datatypes::{Field, SchemaRef};
+use pushdown::{AggregateCall, Error, ErrorKind, NamedExpr, Result};
+
+use self::keys::KeyTable;
+use self::shared::Shared;
+use self::state::{STATE_BYTES, State};
+use crate::errors::from_arrow;
+use crate::evaluate::Evaluator;
+use crate::limits;
+
+/// What happens when keys and states need more memory than they may take.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Memory {
+    /// More than [`limits`] allow is an error.
+    Whole,
+    /// A group may come out more than once: with so many bytes taken, new groups are passed on.
+    Partial(usize),
+}
+
+/// The columns of some results, and how many rows they have.
+type Results = (Vec<ArrayRef>, usize);
+
+/// A grouped aggregation under way.
+pub(crate) struct HashAggregate {
+    /// What it was made from: a full one makes others of its kind.
+    plan: Arc<Plan>,
+    memory: Memory,
+    keys: Vec<(String, Evaluator)>,
+    table: KeyTable,
+    shared: Shared,
+    calls: Vec<(String, State)>,
+    /// The group of each row of the batch at hand.
+    groups: Vec<usize>,
+    /// Groups that the full table did not take.
+    aside: Option<Box<HashAggregate>>,
+}
+
+struct Plan {
+    groups: Vec<NamedExpr>,
+    calls: Vec<AggregateCall>,
+    schema: SchemaRef,
+}
+
+impl HashAggregate {
+    /// For batches of `schema`.
+    pub(crate) fn new(
+        groups: &[NamedExpr],
+        calls: &[AggregateCall],
+        schema: &SchemaRef,
+        memory: Memory,
+    ) -> Result<Self> {
+        let plan = Plan { groups: groups.to_vec(), calls: calls.to_vec(), schema: Arc::clone(schema) };
+        Self::of(Arc::new(plan), memory)
+    }
+
+    fn of(plan: Arc<Plan>, memory: Memory) -> Result<Self> {
+        let keys = plan.groups.iter().map(|key| Ok((key.name.clone(), Evaluator::expr(&key.expr, &plan.schema)?)));
+        let keys: Vec<(String, Evaluator)> = keys.collect::<Result<_>>()?;
+        let table = KeyTable::new(keys.iter().map(|(_, key)| key.data_type().clone()).collect())?;
+        let (shared, calls) = Shared::of(&plan.calls, &plan.schema)?;
+        let calls = calls.into_iter().map(|call| Ok((call.name.clone(), State::new(&call, shared.schema())?)));
+        let calls = calls.collect::<Result<_>>()?;
+        Ok(Self { plan, memory, keys, table, shared, calls, groups: vec![], aside: None })
+    }
+
+    /// The columns of the result.
+    pub(crate) fn fields(&self) -> Vec<Field> {
+        let keys = self.keys.iter().map(|(name, key)| Field::new(name, key.data_type().clone(), key.nullable()));
+        let calls = self.calls.iter().map(|(name, state)| state.field(name));
+        keys.chain(calls).collect()
+    }
+
+    /// Takes in all rows of a batch. Partial memory may be full: then groups come out that are no longer held.
+    pub(crate) fn update(&mut self, batch: &RecordBatch) -> Result<Option<Results>> {
+        let unknown = self.find_groups(batch)?;
+        if unknown.is_empty() {
+            self.add(batch)?;
+        } else {
+            let unknown = UInt32Array::from(unknown);
+            let mut is_known = vec![true; batch.num_rows()];
+            for row in unknown.values() {
+                if let Some(known) = is_known.get_mut(*row as usize) {
+                    *known = false;
+                }
+            }
+            let known: UInt32Array = (0u32..).zip(&is_known).filter_map(|(row, known)| known.then_some(row)).collect();
+            self.add(&take_record_batch(batch, &known).map_err(from_arrow)?)?;
+            let aside = match &mut self.aside {
+                Some(aside) => aside,
+                // Its own table takes every group: it is given out as soon as it is large.
+                none => none.insert(Box::new(Self::of(Arc::clone(&self.plan), Memory::Partial(usize::MAX))?)),
+            };
+            aside.update(&take_record_batch(batch, &unknown).map_err(from_arrow)?)?;
+        }
+        match self.memory {
+            Memory::Partial(most) => self.make_room(most),
+            Memory::Whole => self.check_limits().map(|()| None),
+        }
+    }
+
+    /// The result.
+    pub(crate) fn finish(mut self) -> Result<Results> {
+        let aside = self.aside.take();
+        let (columns, rows) = self.groups_as_columns()?;
+        let Some(aside) = aside else { return Ok((columns, rows)) };
+        let (others, more) = aside.groups_as_columns()?;
+        let both = columns.iter().zip(&others).map(|(a, b)| concat(&[a, b]).map_err(from_arrow));
+        Ok((both.collect::<Result<_>>()?, rows + more))
+    }
+
+    /// Sets the group of each row. Rows of groups that the table does not take are left out of that, and returned.
+    fn find_groups(&mut self, batch: &RecordBatch) -> Result<Vec<u32>> {
+        let keys = self.keys.iter().map(|(_, key)| key.evaluate(batch)).collect::<Result<Vec<_>>>()?;
+        let room = match self.memory {
+            Memory::Partial(most) => most.saturating_sub(self.bytes()),
+            Memory::Whole => usize::MAX,
+        };
+        self.groups.clear();
+        self.table.find(&keys, batch.num_rows(), room, self.calls.len() * STATE_BYTES, &mut self.groups)
+    }
+
+    /// Adds rows to the groups that were found for them.
+    fn add(&mut self, batch: &RecordBatch) -> Result<()> {
+        let count = self.table.len();
+        let batch = &self.shared.extend(batch)?;
+        self.calls.iter_mut().try_for_each(|(_, state)| state.update(batch, &self.groups, count))
+    }
+
+    fn bytes(&self) -> usize {
+        self.table.bytes() + self.calls.iter().map(|(_, state)| state.bytes()).sum::<usize>()
+    }
+
+    fn check_limits(&self) -> Result<()> {
+        if self.table.len() > limits::GROUPS {
+            return Err(too_much(format!("GROUP BY finds more than {} groups", limits::GROUPS)));
+        }
+        if self.bytes() > limits::AGGREGATE_BYTES {
+            return Err(too_much(format!("GROUP BY needs more than {} bytes", limits::AGGREGATE_BYTES)));
+        }
+        Ok(())
+    }
+
+    /// Gives out what was set aside when that is large, or everything if the groups' own states have grown.
+    fn make_room(&mut self, most: usize) -> Result<Option<Results>> {
+        if self.aside.as_ref().is_some_and(|aside| aside.bytes() >= most / ASIDE_SHARE) {
+            return self.aside.take().map(|aside| aside.groups_as_columns()).transpose();
+        }
+        if self.bytes() / 2 < most {
+            return Ok(None);
+        }
+        let fresh = Self::of(Arc::clone(&self.plan), self.memory)?;
+        std::mem::replace(self, fresh).finish().map(Some)
+    }
+
+    fn groups_as_columns(self) -> Result<Results> {
+        let count = self.table.len();
+        let mut columns = self.table.into_columns()?;
+        for (_, state) in self.calls {
+            columns.push(state.finish(count)?);
+        }
+        Ok((columns, count))
+    }
+}
+
+/// What is set aside may take this part of the memory before it is given out.
+const ASIDE_SHARE: usize = 4;
+
+pub(crate) fn too_much(message: String) -> Error {
+    Error::new(ErrorKind::Limit, message).with_code("ExternalEvalException")
+}

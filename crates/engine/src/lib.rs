@@ -14,6 +14,7 @@
 //! index/       indexes: building them, finding them
 //! backends/    stores: connections, credentials, plain reads, S3 Select
 //! key_tap      the keys of a join, from its build side to the scans of its probe side
+//! files        files that several sessions write
 //! convert      DataFusion's expressions as the contract's
 //! ```
 //!
@@ -25,6 +26,7 @@
 mod backends;
 mod convert;
 mod error;
+mod files;
 mod index;
 mod key_tap;
 mod profile;

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::speed::Rates;
+use crate::files::put_in_place;
 
 /// The file, or nothing.
 #[derive(Debug, Default)]
@@ -31,7 +32,8 @@ impl RememberedRates {
         let Some(file) = self.file.as_deref().filter(|_| !learned.is_empty()) else { return };
         let mut all = read(file);
         all.extend(learned);
-        if let Err(error) = write(file, &all) {
+        let written = put_in_place(file, |new| Ok(serde_json::to_writer_pretty(new, &all)?));
+        if let Err(error) = written {
             tracing::debug!(file = %file.display(), %error, "rates are not kept");
         }
     }
@@ -41,16 +43,6 @@ fn read(file: &Path) -> BTreeMap<String, Rates> {
     let known: BTreeMap<String, Rates> =
         fs::read(file).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
     known.into_iter().filter(|(_, rates)| rates.are_sane()).collect()
-}
-
-fn write(file: &Path, all: &BTreeMap<String, Rates>) -> std::io::Result<()> {
-    if let Some(folder) = file.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    // Put in place whole: other sessions read and write here.
-    let new = file.with_extension(format!("{}.new", std::process::id()));
-    fs::write(&new, serde_json::to_vec_pretty(all)?)?;
-    fs::rename(&new, file)
 }
 
 #[cfg(test)]

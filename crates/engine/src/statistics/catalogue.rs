@@ -21,6 +21,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::{Footers, Looked, SharedStatistics, TableSample, TableStatistics, Totals};
+use crate::files::put_in_place;
 use crate::table::{DataObject, TableDefinition};
 
 /// The names of the columns and the key that a file has beside the table's own.
@@ -161,7 +162,7 @@ fn read_json<T: DeserializeOwned>(file: &Path) -> Option<T> {
 
 fn write_json(file: &Path, stamp: &str, figures: &impl Serialize) -> Result<(), Box<dyn std::error::Error>> {
     let kept = Stamped { stamp: stamp.to_owned(), figures };
-    in_place(file, |new| Ok(serde_json::to_writer(BufWriter::new(new), &kept)?))
+    put_in_place(file, |new| Ok(serde_json::to_writer(BufWriter::new(new), &kept)?))
 }
 
 fn read_sample(file: &Path, stamp: &str) -> Option<TableSample> {
@@ -200,22 +201,9 @@ fn write_sample(file: &Path, stamp: &str, sample: &TableSample) -> Result<(), Bo
     let columns = sample.rows.columns().iter().cloned().chain([numbers(&sample.pieces), numbers(&sample.blocks)]);
     let rows = RecordBatch::try_new(Arc::clone(&schema), columns.collect())?;
 
-    in_place(file, |new| {
+    put_in_place(file, |new| {
         let mut writer = FileWriter::try_new(BufWriter::new(new), &schema)?;
         writer.write(&rows)?;
         Ok(writer.finish()?)
     })
-}
-
-/// Writes a file of this process's own and puts it in place whole: other sessions read and write here.
-fn in_place(
-    file: &Path,
-    write: impl FnOnce(File) -> Result<(), Box<dyn std::error::Error>>,
-) -> Result<(), Box<dyn std::error::Error>> {
-    if let Some(folder) = file.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    let new = file.with_extension(format!("{}.new", std::process::id()));
-    write(File::create(&new)?)?;
-    Ok(fs::rename(&new, file)?)
 }

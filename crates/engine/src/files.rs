@@ -1,0 +1,18 @@
+//! Files that several sessions read and write.
+
+use std::error::Error;
+use std::fs::{self, File};
+use std::path::Path;
+
+/// Writes a file of this process's own and puts it in place whole: whoever reads meanwhile sees the old one.
+pub(crate) fn put_in_place(
+    file: &Path,
+    write: impl FnOnce(File) -> Result<(), Box<dyn Error>>,
+) -> Result<(), Box<dyn Error>> {
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let new = file.with_extension(format!("{}.new", std::process::id()));
+    write(File::create(&new)?)?;
+    Ok(fs::rename(&new, file)?)
+}

@@ -6,6 +6,7 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use pushdown::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
@@ -60,8 +61,11 @@ impl PriceBook {
 
     /// A shipped book by its name, or one of your own by the path of a TOML file.
     pub fn named_or_path(name: &str) -> Result<Self> {
-        if let Some((_, text)) = SHIPPED.iter().find(|(shipped, _)| *shipped == name) {
-            return Self::from_toml(text).map_err(|e| e.context(format!("price book '{name}'")));
+        // Planning asks for every scan.
+        static PARSED: LazyLock<Vec<(&str, Result<PriceBook>)>> =
+            LazyLock::new(|| SHIPPED.iter().map(|(name, text)| (*name, PriceBook::from_toml(text))).collect());
+        if let Some((_, book)) = PARSED.iter().find(|(shipped, _)| *shipped == name) {
+            return book.as_ref().cloned().map_err(|e| Error::invalid(format!("price book '{name}': {e}")));
         }
         let text = std::fs::read_to_string(Path::new(name)).map_err(|e| {
             let mut known = String::new();

@@ -151,7 +151,7 @@ impl Default for Limits {
             fragment_splits: cores,
             fragment_frame_bytes: 1 << 20,
             fragment_record_bytes: pushdowndb_scan::limits::RECORD_BYTES,
-            fragment_group_bytes: 16 << 20,
+            fragment_group_bytes: 32 << 20,
             zone_bytes: 64 << 20,
             footer_bytes: 64 << 20,
             reserve_bytes: 64 << 20,

@@ -24,7 +24,7 @@ extensions_options! {
         pub top_k: String, default = "auto".to_string()
         /// Whether tables are looked at first, by few small reads, to choose better: auto, none
         pub statistics: String, default = "auto".to_string()
-        /// Whether a running scan may change who scans its splits, storage or the engine: auto, none
+        /// Who scans the splits of a running scan, storage or the engine: auto, none (as chosen before), both
         pub adaptive: String, default = "auto".to_string()
         /// What is chosen for: latency or cost
         pub objective: String, default = "latency".to_string()
@@ -68,6 +68,17 @@ pub enum Side {
     Compute,
     /// Storage, where it can.
     Storage,
+}
+
+/// Who scans the splits of a running scan.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Adaptivity {
+    /// Whoever was chosen before.
+    None,
+    /// Whoever is faster, or both.
+    Auto,
+    /// Both, however fast they are.
+    Both,
 }
 
 /// What counts where strategies are compared.
@@ -215,12 +226,16 @@ impl PushdownOptions {
         }
     }
 
-    /// Whether running scans may be split anew between storage and the engine. What saves seconds may cost dollars.
-    pub fn is_adaptive(&self) -> Result<bool> {
+    /// Who scans the splits of a running scan. What saves seconds may cost dollars.
+    pub fn adaptivity(&self) -> Result<Adaptivity> {
         match self.adaptive.to_ascii_lowercase().as_str() {
-            "auto" => Ok(self.objective()? == Objective::Latency),
-            "none" => Ok(false),
-            other => Err(unknown("adaptive", other, "auto, none")),
+            "auto" => Ok(match self.objective()? {
+                Objective::Latency => Adaptivity::Auto,
+                Objective::Cost => Adaptivity::None,
+            }),
+            "none" => Ok(Adaptivity::None),
+            "both" => Ok(Adaptivity::Both),
+            other => Err(unknown("adaptive", other, "auto, none, both")),
         }
     }
 
@@ -244,7 +259,7 @@ impl PushdownOptions {
         self.top_k_strategy()?;
         self.objective()?;
         self.looks_at_tables()?;
-        self.is_adaptive()?;
+        self.adaptivity()?;
         if !self.max_usd.is_finite() || self.max_usd < 0.0 {
             return Err(Error::invalid("pushdown.max_usd must be a number of dollars, 0 or more"));
         }

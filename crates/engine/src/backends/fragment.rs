@@ -32,7 +32,7 @@ impl FragmentClient {
     pub(crate) async fn run(&self, request: FragmentRequest, location: &str) -> Result<Fragments> {
         let schema = output_schema(&request.fragment)?;
         let schema = if request.positions { with_positions(&schema) } else { schema };
-        let scan = ScanInStorage::begin(&self.poster.state, Scanner::Fragment, Kind::of(&request.fragment.format));
+        let scan = ScanInStorage::begin(&self.poster.state, Scanner::Fragment, Kind::shown_by(&request.fragment));
         let events = self.send(Request::Fragment(Box::new(request)), location).await?;
         Ok(Fragments { events, batches: BatchStreams::new(schema), meters: self.meters.clone(), scan })
     }
@@ -183,7 +183,8 @@ impl Fragments {
                 }
                 RouteEvent::Stats(stats) => {
                     count(&self.meters, &stats);
-                    self.scan.scanned(stats.bytes_scanned, stats.bytes_returned);
+                    let worked = Some(Duration::from_nanos(stats.cpu_ns)).filter(|worked| !worked.is_zero());
+                    self.scan.scanned(stats.bytes_scanned, stats.bytes_returned, worked);
                 }
                 RouteEvent::Failed(failure) => return Err(refusal(failure)),
                 RouteEvent::Cont | RouteEvent::End => {}

@@ -220,28 +220,34 @@ impl Drop for Transfer {
     }
 }
 
-/// A scan by storage, whose speed is measured while this is alive.
+/// A scan by storage. Its speed is measured while this is alive, if it shows that of something.
 pub(crate) struct ScanInStorage {
     state: Arc<EndpointState>,
     by: Scanner,
-    kind: Kind,
+    kind: Option<Kind>,
 }
 
 impl ScanInStorage {
-    pub(crate) fn begin(state: &Arc<EndpointState>, by: Scanner, kind: Kind) -> Self {
-        state.speed.begin_scan(by, kind);
+    pub(crate) fn begin(state: &Arc<EndpointState>, by: Scanner, kind: Option<Kind>) -> Self {
+        if let Some(kind) = kind {
+            state.speed.begin_scan(by, kind);
+        }
         Self { state: Arc::clone(state), by, kind }
     }
 
-    /// What storage says it did.
-    pub(crate) fn scanned(&self, scanned: u64, returned: u64) {
-        self.state.speed.scanned(self.by, self.kind, scanned, returned);
+    /// What storage says it did, and how long it worked.
+    pub(crate) fn scanned(&self, scanned: u64, returned: u64, worked: Option<Duration>) {
+        if let Some(kind) = self.kind {
+            self.state.speed.scanned(self.by, kind, scanned, returned, worked);
+        }
     }
 }
 
 impl Drop for ScanInStorage {
     fn drop(&mut self) {
-        self.state.speed.end_scan(self.by, self.kind);
+        if let Some(kind) = self.kind {
+            self.state.speed.end_scan(self.by, kind);
+        }
     }
 }
 

@@ -26,8 +26,8 @@ pub(crate) struct SelectedObject {
     pub(crate) location: String,
     /// Sent as If-Match where the server honours it.
     pub(crate) if_match: Option<String>,
-    /// What it is.
-    pub(crate) kind: Kind,
+    /// What its scan shows the speed of.
+    pub(crate) kind: Option<Kind>,
 }
 
 impl SelectClient {
@@ -75,7 +75,7 @@ impl Selected {
                 match event {
                     Event::Records(bytes) => return Ok(Some(Piece::Records(bytes))),
                     Event::Stats(stats) => {
-                        self.scan.scanned(stats.bytes_scanned, stats.bytes_returned);
+                        self.scan.scanned(stats.bytes_scanned, stats.bytes_returned, None);
                         return Ok(Some(Piece::Stats(stats)));
                     }
                     Event::End => self.ended = true,

@@ -8,7 +8,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use pushdown::{Format, Profile};
+use pushdown::{Expr, Format, Fragment, Output, Profile};
 use serde::{Deserialize, Serialize};
 
 /// A window that is shorter, or has fewer bytes, tells more about latency than about bandwidth.
@@ -23,6 +23,9 @@ const FEW: u64 = 10;
 
 /// The weight of a new measurement: the last few decide.
 const WEIGHT: f64 = 0.3;
+
+/// The weight of an answer that took longer than believed.
+const LATE_WEIGHT: f64 = 0.02;
 
 /// What an endpoint is believed to do.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
@@ -128,10 +131,22 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Of objects of this format.
-    pub(crate) fn of(format: &Format) -> Self {
-        if matches!(format, Format::Parquet) { Self::Parquet } else { Self::Text }
+    /// What a scan for this fragment shows the speed of; `None` of one that does more than scan: what groups, Bloom filters
+    /// and CASE cost besides is in the models of the strategies that ask for them.
+    pub(crate) fn shown_by(fragment: &Fragment) -> Option<Self> {
+        let more = match &fragment.output {
+            Output::Rows(outputs) => outputs.iter().any(|output| has_more(&output.expr)),
+            Output::Aggregate { groups, calls } => {
+                !groups.is_empty() || calls.iter().filter_map(|call| call.argument.as_ref()).any(has_more)
+            }
+        };
+        let more = more || !fragment.order.is_empty() || fragment.predicate.as_ref().is_some_and(has_more);
+        (!more).then(|| if matches!(fragment.format, Format::Parquet) { Self::Parquet } else { Self::Text })
     }
+}
+
+fn has_more(expr: &Expr) -> bool {
+    matches!(expr, Expr::Bloom { .. } | Expr::Case { .. } | Expr::Call(..)) || expr.children().into_iter().any(has_more)
 }
 
 impl State {
@@ -162,6 +177,8 @@ struct Window {
     /// The time that transfers were open, and what of it they waited, summed over all of them.
     open: Duration,
     waited: Duration,
+    /// What storage says that it worked, on all cores; `None` if it does not tell.
+    worked: Option<Duration>,
     /// Up to when `open` is counted.
     counted: Instant,
 }
@@ -169,7 +186,8 @@ struct Window {
 impl Default for Window {
     fn default() -> Self {
         let now = Instant::now();
-        Self { active: 0, since: now, bytes: 0, open: Duration::ZERO, waited: Duration::ZERO, counted: now }
+        let none = Duration::ZERO;
+        Self { active: 0, since: now, bytes: 0, open: none, waited: none, worked: None, counted: now }
     }
 }
 
@@ -211,8 +229,11 @@ impl Window {
 
     fn seen(&self, now: Instant) -> Option<Seen> {
         let passed = now.saturating_duration_since(self.since);
-        (passed >= WINDOW && self.bytes >= WINDOW_BYTES)
-            .then(|| Seen { bytes_s: self.bytes as f64 / passed.as_secs_f64(), waited: self.waited * 2 >= self.open })
+        // Some of the time storage may have waited for who takes its rows. Of several cores it works longer than passes.
+        let worked = self.worked.filter(|worked| *worked > Duration::ZERO);
+        let took = worked.map_or(passed, |worked| worked.min(passed));
+        ((worked.is_some() || passed >= WINDOW) && self.bytes >= WINDOW_BYTES)
+            .then(|| Seen { bytes_s: self.bytes as f64 / took.as_secs_f64(), waited: self.waited * 2 >= self.open })
     }
 
     /// What a window that is too short to tell a rate tells: the rate is no less.
@@ -254,9 +275,14 @@ impl Speed {
         state.learned.then_some(state.rates)
     }
 
-    /// An answer began so long after its request was sent.
+    /// An answer began so long after its request was sent. Who is busy answers late: what is shorter counts at once, what
+    /// is longer little by little.
     pub(crate) fn answered(&self, after: Duration) {
-        self.learn(|state| mix(&mut state.rates.latency_s, after.as_secs_f64(), &mut state.answers));
+        let after = after.as_secs_f64();
+        self.learn(|state| match state.answers == 0 || after < state.rates.latency_s {
+            true => mix(&mut state.rates.latency_s, after, &mut state.answers),
+            false => state.rates.latency_s += LATE_WEIGHT * (after - state.rates.latency_s),
+        });
     }
 
     /// A transfer over the network begins.
@@ -287,10 +313,17 @@ impl Speed {
         self.lock().window(by, kind).begin(Instant::now());
     }
 
-    /// Storage scanned so many bytes and returned so many. One that returned more than a few of them shows the network.
-    pub(crate) fn scanned(&self, by: Scanner, kind: Kind, scanned: u64, returned: u64) {
+    /// Storage scanned so many bytes and returned so many, for which it worked so long, if it tells. One that returned more
+    /// than a few of them shows the network.
+    pub(crate) fn scanned(&self, by: Scanner, kind: Kind, scanned: u64, returned: u64, worked: Option<Duration>) {
         if returned * FEW < scanned {
-            let seen = self.lock().window(by, kind).add(scanned, Duration::ZERO, Instant::now());
+            let mut state = self.lock();
+            let window = state.window(by, kind);
+            if let Some(worked) = worked {
+                *window.worked.get_or_insert_default() += worked;
+            }
+            let seen = window.add(scanned, Duration::ZERO, Instant::now());
+            drop(state);
             self.learn_scan(by, kind, seen);
         }
     }
@@ -381,6 +414,15 @@ mod tests {
         speed.learn_scan(Scanner::Select, Kind::Text, Some(Seen { bytes_s: 3e8, waited: true }));
         assert_eq!(select(Profile::Minio), 3e8);
         assert_eq!(speed.rates(Profile::Minio).select.parquet_bytes_s, 7e6);
+    }
+
+    #[test]
+    fn storage_that_waits_is_not_slow() {
+        let speed = Speed::default();
+        speed.begin_scan(Scanner::Fragment, Kind::Text);
+        std::thread::sleep(SECOND / 20);
+        speed.scanned(Scanner::Fragment, Kind::Text, 5_000_000, 0, Some(SECOND / 100));
+        assert_eq!(speed.rates(Profile::PushdownDb).fragment.text_bytes_s, 5e8, "by what it says that it worked");
     }
 
     #[test]

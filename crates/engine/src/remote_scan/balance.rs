@@ -13,6 +13,14 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use pushdown::{Fragment, Result};
+
+use super::ScanSpec;
+use crate::settings::{Adaptivity, Side};
+use crate::strategies::costs::ScanCosts;
+use crate::strategies::estimate::Estimate;
+use crate::strategies::filter::Route;
+
 /// How long storage gets no splits after it refused one.
 const REFUSED: Duration = Duration::from_secs(3);
 
@@ -27,6 +35,58 @@ const FAIR_SHARE: f64 = 0.25;
 
 /// Less work than this is not worth a second way.
 const LEAST_BYTES: u64 = 32 * 1024 * 1024;
+
+/// Where both ways are to share a scan by storage that would be one request, it is cut into so many pieces: the fewer,
+/// the longer one way waits for the other in the end.
+const PIECES: u64 = 32;
+
+/// The same of Parquet, whose row groups are not cut.
+const PARQUET_PIECES: u64 = 8;
+
+/// More is not sent once for every piece.
+const REPEATED_BYTES: f64 = 4e6;
+
+/// How fast the splits of a scan by storage are believed to be scanned either way, in bytes of objects a second.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Paces {
+    pushed: f64,
+    plain: f64,
+    adaptivity: Adaptivity,
+}
+
+impl Paces {
+    /// Before anything was seen; `None` where splits have to go one way: where only some rows are wanted, or a setting
+    /// asks for storage.
+    pub(super) fn of(spec: &ScanSpec, fragment: &Fragment, route: Route) -> Result<Option<Self>> {
+        let side = match &spec.aggregate {
+            Some(_) => spec.options.aggregate_side()?,
+            None => spec.options.filter_side()?,
+        };
+        let adaptivity = spec.options.adaptivity()?;
+        if side != Side::Auto || spec.limit.is_some() || adaptivity == Adaptivity::None {
+            return Ok(None);
+        }
+        let costs = ScanCosts::of(spec, fragment, Some(route))?;
+        let bytes = spec.objects.iter().map(|object| object.size).sum::<u64>() as f64;
+        let pace = |estimate: Estimate| bytes / estimate.seconds.max(1e-6);
+        Ok(Some(Self { pushed: pace(costs.filtered()), plain: pace(costs.plain(0.0)), adaptivity }))
+    }
+
+    /// The size of the pieces into which an aggregate of so many bytes is cut, so that both ways can share it; `None`
+    /// where one way will do it all. Each piece answers with so many bytes.
+    pub(super) fn piece_bytes(&self, bytes: u64, is_parquet: bool, answer_bytes: f64) -> Option<u64> {
+        let pieces = if is_parquet { PARQUET_PIECES } else { PIECES };
+        let shared = match self.adaptivity {
+            Adaptivity::Both => true,
+            _ => {
+                bytes >= LEAST_BYTES
+                    && self.plain >= self.pushed * FAIR_SHARE
+                    && answer_bytes * pieces as f64 <= REPEATED_BYTES
+            }
+        };
+        shared.then(|| bytes.div_ceil(pieces).max(1))
+    }
+}
 
 /// A way to scan a split.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -51,6 +111,8 @@ struct State {
     refused: Option<Instant>,
     /// Splits that were not given to storage since it was left out.
     left_out: u64,
+    /// Plain reads help whatever that brings.
+    always: bool,
 }
 
 /// Bytes of splits in time of workers.
@@ -103,10 +165,11 @@ impl Pace {
 }
 
 impl Balance {
-    /// With the bytes a second that one worker of storage, and one that reads plainly, are believed to scan.
-    pub(super) fn new(pushed: f64, plain: f64) -> Self {
-        let (pushed, plain) = (Pace::new(pushed), Pace::new(plain));
-        Self { state: Mutex::new(State { pushed, plain, refused: None, left_out: 0 }) }
+    /// With what is believed of so many workers of storage, and of one that reads plainly.
+    pub(super) fn new(believed: &Paces, workers: usize) -> Self {
+        let (pushed, plain) = (Pace::new(believed.pushed / workers as f64), Pace::new(believed.plain));
+        let always = believed.adaptivity == Adaptivity::Both;
+        Self { state: Mutex::new(State { pushed, plain, refused: None, left_out: 0, always }) }
     }
 
     /// Which way a worker that serves storage takes its next split.
@@ -131,7 +194,7 @@ impl Balance {
         let (pushed, plain) = (state.pushed.together(now), state.plain.each(now));
         let fair = plain >= pushed * FAIR_SHARE;
         let in_time = split as f64 / plain.max(1.0) <= waiting as f64 / pushed.max(1.0);
-        waiting >= LEAST_BYTES && fair && in_time
+        state.always || waiting >= LEAST_BYTES && fair && in_time
     }
 
     /// A split is begun.
@@ -168,9 +231,13 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
     const MB: u64 = 1_000_000;
 
+    fn balance(pushed: f64, plain: f64) -> Balance {
+        Balance::new(&Paces { pushed, plain, adaptivity: Adaptivity::Auto }, 1)
+    }
+
     #[test]
     fn storage_that_refuses_is_left_alone_for_a_while() {
-        let (balance, now) = (Balance::new(1e9, 40e6), Instant::now());
+        let (balance, now) = (self::balance(1e9, 40e6), Instant::now());
         assert_eq!(balance.way(now), Way::Pushed);
         balance.refused(now);
         assert_eq!(balance.way(now + SECOND), Way::Plain);
@@ -179,7 +246,7 @@ mod tests {
 
     #[test]
     fn storage_that_became_slow_is_probed_now_and_then() {
-        let (balance, now) = (Balance::new(1e9, 40e6), Instant::now());
+        let (balance, now) = (self::balance(1e9, 40e6), Instant::now());
         balance.begin(Way::Pushed, now);
         balance.end(Way::Pushed, 10 * MB, SECOND);
         assert_eq!(balance.way(now), Way::Pushed, "nothing to compare it with");
@@ -196,9 +263,9 @@ mod tests {
     #[test]
     fn plain_reads_help_where_they_do_a_fair_share_in_time() {
         let now = Instant::now();
-        let slow_link = Balance::new(1e9, 40e6);
+        let slow_link = balance(1e9, 40e6);
         assert!(!slow_link.helps(16 * MB, 700 * MB, now), "a twenty-fifth of the work for all the link");
-        let fast_link = Balance::new(1e9, 700e6);
+        let fast_link = balance(1e9, 700e6);
         assert!(fast_link.helps(16 * MB, 700 * MB, now));
         assert!(!fast_link.helps(16 * MB, 10 * MB, now), "storage is done sooner");
         assert!(!fast_link.helps(40 * MB, 40 * MB, now), "it would be the last to end");
@@ -206,10 +273,21 @@ mod tests {
 
     #[test]
     fn storage_that_hangs_is_slow() {
-        let (balance, now) = (Balance::new(1e9, 100e6), Instant::now());
+        let (balance, now) = (self::balance(1e9, 100e6), Instant::now());
         assert!(!balance.helps(16 * MB, 160 * MB, now));
         balance.begin(Way::Pushed, now);
         balance.end(Way::Pushed, 0, SECOND);
         assert!(balance.helps(16 * MB, 160 * MB, now + SECOND * 10), "nothing came of it for a second");
+    }
+
+    #[test]
+    fn aggregates_are_cut_where_both_ways_can_share_them() {
+        let paces = |plain, adaptivity| Paces { pushed: 1e9, plain, adaptivity };
+        let piece = |paces: Paces, answer| paces.piece_bytes(640 * MB, false, answer);
+        assert_eq!(piece(paces(1e9, Adaptivity::Auto), 1e3), Some(20 * MB));
+        assert_eq!(piece(paces(40e6, Adaptivity::Auto), 1e3), None, "all of the link for a little");
+        assert_eq!(piece(paces(1e9, Adaptivity::Auto), 1e6), None, "most groups would come from every piece");
+        assert_eq!(paces(1e9, Adaptivity::Auto).piece_bytes(MB, false, 1e3), None, "not worth it");
+        assert_eq!(piece(paces(40e6, Adaptivity::Both), 1e6), Some(20 * MB), "as asked");
     }
 }

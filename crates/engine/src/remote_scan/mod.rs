@@ -51,7 +51,7 @@ use datafusion::physical_plan::{
     EmptyRecordBatchStream, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties, ReplaceChildrenOptions,
 };
 use futures::{FutureExt, StreamExt, TryStreamExt};
-use pushdown::{Capability, Expr, Fragment, Result};
+use pushdown::{Capability, Expr, Format, Fragment, Output, Result};
 use pushdowndb_cost::{Requests, Usage};
 use tokio::sync::OnceCell;
 
@@ -65,8 +65,12 @@ use crate::strategies::index::Verdict;
 use crate::strategies::top_k::{LiveTopK, Plan, Sample, TopK};
 use crate::strategies::{aggregate, filter, group_by, index, top_k};
 use crate::table::DataObject;
+use balance::Paces;
 use lookup::IndexState;
 use splits::ScanSplit;
+
+/// Bytes of a group's key or state in an answer, about.
+const STATE_BYTES: f64 = 16.0;
 
 /// Scans one table's objects.
 #[derive(Clone, Debug)]
@@ -135,7 +139,10 @@ impl RemoteScanExec {
         let split_bytes = match &choice {
             Choice::Compute(_) => None,
             // What is returned once per split is asked of few splits.
-            Choice::Storage { route: Route::Fragment, .. } if spec.aggregate.is_some() || live.is_some() => None,
+            Choice::Storage { route: Route::Fragment, .. } if live.is_some() => None,
+            Choice::Storage { route: route @ Route::Fragment, .. } if spec.aggregate.is_some() => {
+                shared_piece_bytes(&spec, &fragment, *route)?
+            }
             Choice::Storage { .. } => Some(spec.options.split_bytes),
         };
         let by_node = lookup::is_left_to_node(&choice, &capability)
@@ -335,6 +342,22 @@ impl RemoteScanExec {
     pub(crate) fn bytes(&self) -> u64 {
         self.spec.objects.iter().map(|object| object.size).sum()
     }
+}
+
+/// The size of the pieces of an aggregate, if storage and plain reads are to share it.
+fn shared_piece_bytes(spec: &ScanSpec, fragment: &Fragment, route: Route) -> Result<Option<u64>> {
+    let Some(paces) = Paces::of(spec, fragment, route)? else { return Ok(None) };
+    let figures = Figures::of(spec, fragment);
+    let groups = match &fragment.output {
+        Output::Aggregate { groups, .. } if !groups.is_empty() => {
+            let keys: Vec<Expr> = groups.iter().map(|group| group.expr.clone()).collect();
+            // Where nobody can tell, there may be as many as rows.
+            figures.groups(&keys).unwrap_or_else(|| figures.rows())
+        }
+        _ => 1.0,
+    };
+    let columns = spec.output_schema()?.fields().len() as f64;
+    Ok(paces.piece_bytes(figures.bytes(), fragment.format == Format::Parquet, groups * columns * STATE_BYTES))
 }
 
 /// Whether ranges of the object can be scanned on their own, where the scan runs.

@@ -25,7 +25,7 @@ use pushdowndb_cost::Meter;
 use pushdowndb_scan::{ObjectReader, ScanCounters, ScanOptions, Threshold};
 use tokio::sync::mpsc::Sender;
 
-use super::balance::{Balance, Way};
+use super::balance::{Balance, Paces, Way};
 use super::far_ranges::FarRanges;
 use super::lookup::{Places, Told};
 use super::splits::ScanSplit;
@@ -34,9 +34,6 @@ use crate::backends::Meters;
 use crate::error::to_datafusion;
 use crate::profile::Tally;
 use crate::query::QueryContext;
-use crate::settings::Side;
-use crate::strategies::costs::ScanCosts;
-use crate::strategies::estimate::Estimate;
 use crate::strategies::filter::{Choice, Route};
 use crate::strategies::index::Lookup;
 use crate::strategies::top_k::LiveTopK;
@@ -78,6 +75,9 @@ pub(super) struct Run {
     pub(super) balance: Option<Balance>,
 }
 
+/// Requests that a worker sends one after the other where plain reads may take some of the work.
+const TURNS: usize = 4;
+
 /// How often a worker that could help looks whether it should.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -97,21 +97,26 @@ impl Run {
         let requests = if pushed { scan.spec.options.requests } else { 1 };
         let cap = scan.spec.options.level_cap()?;
         let has_fragments = scan.capability.fragment.is_some() && cap.is_none_or(|cap| cap == Level::Fragment);
+        let paces = match &scan.choice {
+            Choice::Storage { route, .. } if places.is_none() && scan.live.is_none() && !scan.is_looked_up() => {
+                Paces::of(&scan.spec, &scan.fragment, *route)?
+            }
+            // Only storage knows the order or the places of rows.
+            _ => None,
+        };
         let splits: VecDeque<_> = match &scan.choice {
             Choice::Storage { route: Route::Fragment, .. } if places.is_none() => {
                 let format = |object: &DataObject| scan.spec.table.format_of(object);
                 let fits = |a: &DataObject, b: &DataObject| a.columns == b.columns && format(a) == format(b);
                 // Of an object that is looked up next to nothing is read.
                 let bytes = |split: &ScanSplit| if looks_up(split) { 1 } else { split.bytes(&scan.spec.objects) };
-                fragment::requests(splits, &scan.spec.objects, requests, bytes, fits).into()
+                let turns = if paces.is_some() { requests * TURNS } else { requests };
+                fragment::requests(splits, &scan.spec.objects, turns, bytes, fits).into()
             }
             _ => splits.into_iter().map(|split| vec![split]).collect(),
         };
         let workers = requests.min(splits.len()).max(1);
-        let balance = match places {
-            None => balance(scan, workers)?,
-            Some(_) => None,
-        };
+        let balance = paces.map(|paces| Balance::new(&paces, workers));
         let helpers = usize::from(balance.is_some() && splits.iter().map(Vec::len).sum::<usize>() > workers);
         let run = Arc::new(Self {
             spec: scan.spec.clone(),
@@ -312,25 +317,6 @@ impl FallBacks {
         self.query.fall_back(&self.table, error);
         self.tally.meter().fell_back();
     }
-}
-
-/// Who scans the splits of a scan by storage with so many workers; `None` where they have to go one way: where only
-/// storage knows the order or the places of rows, or a setting asks for storage.
-fn balance(scan: &RemoteScanExec, workers: usize) -> Result<Option<Balance>> {
-    let spec = &scan.spec;
-    let Choice::Storage { route, .. } = &scan.choice else { return Ok(None) };
-    let side = match &spec.aggregate {
-        Some(_) => spec.options.aggregate_side()?,
-        None => spec.options.filter_side()?,
-    };
-    let settled = side != Side::Auto || spec.limit.is_some() || scan.live.is_some() || scan.is_looked_up();
-    if settled || !spec.options.is_adaptive()? {
-        return Ok(None);
-    }
-    let costs = ScanCosts::of(spec, &scan.fragment, Some(*route))?;
-    let bytes = scan.bytes() as f64;
-    let pace = |estimate: Estimate| bytes / estimate.seconds.max(1e-6);
-    Ok(Some(Balance::new(pace(costs.filtered()) / workers as f64, pace(costs.plain(0.0)))))
 }
 
 /// A run and its metrics: when the last worker is gone, what it counted becomes the operator's metrics.

@@ -87,7 +87,7 @@ impl SplitTask<'_> {
             path: self.object.path.clone(),
             location: location.clone(),
             if_match: self.object.etag.clone().filter(|_| dialect.if_match),
-            kind: ScannedKind::of(&adapted.format),
+            kind: ScannedKind::shown_by(&adapted),
         };
         let output = OutputSerialization::of(&adapted);
         let message = SelectRequest {

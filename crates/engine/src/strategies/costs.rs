@@ -107,6 +107,11 @@ impl ScanCosts {
 
     /// A scan of everything by storage that sends the rows that pass.
     pub(crate) fn filtered(&self) -> Estimate {
-        self.pushed(Pushed { requests: self.splits, scanned: self.scanned, returned: self.sent, ..Pushed::default() })
+        self.pushed(self.filtering())
+    }
+
+    /// The work of that.
+    pub(crate) fn filtering(&self) -> Pushed {
+        Pushed { requests: self.splits, scanned: self.scanned, returned: self.sent, ..Pushed::default() }
     }
 }

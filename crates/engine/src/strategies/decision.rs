@@ -71,7 +71,7 @@ impl Candidates {
             Reason::Estimated if estimate.is_none_or(|estimate| counts(&estimate) <= fewest) => {
                 format!("fewest {what}")
             }
-            Reason::Estimated => format!("fewest bytes in about as many {what}"),
+            Reason::Estimated => format!("fewer bytes in about as many {what}"),
         };
         Story {
             operator: self.operator,
@@ -132,10 +132,7 @@ mod tests {
         candidates.add("bloom", estimate(1.1, 1_000_000));
         assert_eq!(candidates.best(), Some("bloom"));
         let story = candidates.clone().story("bloom", Reason::Estimated).to_string();
-        assert!(
-            story.contains("1.10 s, 0.000000 $: fewest bytes in about as many seconds; filtered 2.0 MB"),
-            "{story}"
-        );
+        assert!(story.contains("1.10 s, 0.000000 $: fewer bytes in about as many seconds; filtered 2.0 MB"), "{story}");
         let asked = candidates.story("filtered", Reason::Asked).to_string();
         assert!(asked.contains("asked for by SET; bloom 1.0 MB"), "{asked}");
     }

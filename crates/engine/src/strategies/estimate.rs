@@ -12,7 +12,6 @@
 //! Storage, network and engine work at the same time (stages of one pipeline, as in Active Disks, Section 2.1), so a phase takes
 //! as long as the slowest of them.
 
-use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Add;
 
@@ -34,7 +33,7 @@ const ERROR_USD: f64 = 1.05;
 
 /// Bytes a second that one core of the engine scans, and bytes of values a second that it decodes: `experiment scan`,
 /// count(*) and all columns of the rows (benches/record).
-const SCAN_TEXT_S: f64 = 1e9;
+const SCAN_TEXT_S: f64 = 2e9;
 const SCAN_PARQUET_S: f64 = 400e6;
 const DECODE_S: f64 = 400e6;
 
@@ -136,8 +135,8 @@ impl Model {
         Estimate { bytes: work.bytes_network, requests: work.requests.total(), seconds, usd }
     }
 
-    /// Which of these to take; `None` of none. Of all that cannot be told from the best by what counts, the one that
-    /// moves the fewest bytes: links are shared.
+    /// Which of these to take; `None` of none. Of all that cannot be told from the best by what counts, one that moves few
+    /// bytes: links are shared.
     pub(crate) fn best(&self, estimates: &[Estimate]) -> Option<usize> {
         let counts = |estimate: &Estimate| match self.objective {
             Objective::Latency => estimate.seconds,
@@ -149,8 +148,12 @@ impl Model {
             Objective::Cost => least * ERROR_USD,
         };
         let near = estimates.iter().enumerate().filter(|(_, estimate)| counts(estimate) <= most);
-        let order = |estimate: &Estimate| (estimate.bytes, counts(estimate));
-        near.min_by(|(_, a), (_, b)| order(a).partial_cmp(&order(b)).unwrap_or(Ordering::Equal)).map(|(place, _)| place)
+        // Bytes are worth the time that others on the link wait for them: next to none where it is fast.
+        let weighed = |estimate: &Estimate| match self.objective {
+            Objective::Latency => estimate.seconds + estimate.bytes as f64 / self.rates.network_bytes_s,
+            Objective::Cost => estimate.bytes as f64,
+        };
+        near.min_by(|(_, a), (_, b)| weighed(a).total_cmp(&weighed(b))).map(|(place, _)| place)
     }
 
     /// Whether the one is better than the other by more than the model may err.
@@ -194,12 +197,17 @@ pub(super) mod tests {
 
     #[test]
     fn fewer_bytes_win_where_seconds_are_nearly_the_same() {
-        let estimate = |seconds, bytes| Estimate { seconds, bytes, ..Estimate::default() };
-        let best = |estimates: &[Estimate]| model(Objective::Latency).best(estimates);
-        assert_eq!(best(&[estimate(0.25, 10), estimate(0.26, 2), estimate(0.34, 1)]), Some(1));
-        assert_eq!(best(&[estimate(1.0, 10), estimate(0.5, 20)]), Some(1), "half the time");
-        assert_eq!(best(&[estimate(1.2, 5), estimate(1.0, 5)]), Some(1));
-        assert_eq!(best(&[]), None);
+        let estimate =
+            |seconds, megabytes: u64| Estimate { seconds, bytes: megabytes * 1_000_000, ..Estimate::default() };
+        let best = |model: &Model, estimates: &[Estimate]| model.best(estimates);
+        let mut model = model(Objective::Latency);
+        let near = [estimate(0.25, 10), estimate(0.26, 2), estimate(0.34, 1)];
+        assert_eq!(best(&model, &near), Some(1));
+        assert_eq!(best(&model, &[estimate(1.0, 10), estimate(0.5, 20)]), Some(1), "half the time");
+        assert_eq!(best(&model, &[estimate(1.2, 5), estimate(1.0, 5)]), Some(1));
+        assert_eq!(best(&model, &[]), None);
+        model.rates.network_bytes_s = 2e9;
+        assert_eq!(best(&model, &near), Some(0), "nobody waits for the bytes");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The engine against real servers: our node and MinIO, with plain DataFusion as the oracle.
 
+mod adaptive;
 mod bad_input;
 mod costs;
 mod faults;

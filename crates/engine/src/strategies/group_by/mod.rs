@@ -39,9 +39,15 @@ pub(crate) const ASSUMED_GROUPS: u64 = 32;
 const ASSUMED_LARGE: u64 = 4;
 const ASSUMED_TAIL: f64 = 0.1;
 
-/// Seconds that storage needs for one CASE of one row, and for grouping one row.
+/// Seconds that storage needs for one CASE of one row.
 const CASE_S: f64 = 5e-9;
-const GROUP_S: f64 = 50e-9;
+
+/// Seconds that anybody needs to group one row, while the groups are in a processor's cache and when they are not.
+const GROUP_S: f64 = 30e-9;
+const FAR_GROUP_S: f64 = 100e-9;
+
+/// So many groups are in the cache.
+const NEAR_GROUPS: u64 = 32 * 1024;
 
 /// What the groups of a split may take in storage's memory for hybrid on the fragment route: they stay in a processor's
 /// cache.
@@ -240,13 +246,18 @@ impl Costs {
         self.scan.pushed(Pushed { requests, scanned, returned, storage_s, ..Pushed::default() })
     }
 
+    /// Seconds to group one row.
+    fn group_s(&self) -> f64 {
+        if self.groups <= NEAR_GROUPS { GROUP_S } else { FAR_GROUP_S }
+    }
+
     fn compute(&self) -> Estimate {
-        self.scan.plain(self.scan.passing * GROUP_S)
+        self.scan.plain(self.scan.passing * self.group_s())
     }
 
     fn filtered(&self) -> Estimate {
         let (requests, scanned, returned) = (self.requests, self.scan.scanned, self.scan.sent);
-        let engine_s = self.scan.passing * GROUP_S;
+        let engine_s = self.scan.passing * self.group_s();
         self.scan.pushed(Pushed { requests, scanned, returned, engine_s, ..Pushed::default() })
     }
 
@@ -255,7 +266,9 @@ impl Costs {
         // Each request has its own, if it has so many rows.
         let groups = (self.requests * self.groups).min(self.scan.passing as u64) + (self.scan.passing * tail) as u64;
         let returned = groups * wanted.schema.fields().len() as u64 * CELL_BYTES;
-        self.scan(1, returned, self.scan.passing * GROUP_S)
+        let (requests, scanned) = (self.requests, self.scan.scanned);
+        let (storage_s, engine_s) = (self.scan.passing * self.group_s(), groups as f64 * self.group_s());
+        self.scan.pushed(Pushed { requests, scanned, returned, storage_s, engine_s, ..Pushed::default() })
     }
 
     /// CASE for so many groups: what storage computes, and what comes back.

@@ -41,7 +41,10 @@ pub(crate) use tuples::TupleSet;
 
 /// Seconds that storage needs to look the key of one row up: in SQL some two hashes until it is dropped.
 const SQL_S: f64 = 100e-9;
-const BYTES_S: f64 = 20e-9;
+const BYTES_S: f64 = 50e-9;
+
+/// Seconds that the engine needs to look one row up in the other side of the join.
+const PROBE_S: f64 = 10e-9;
 
 /// What a statement needs besides its predicates.
 const STATEMENT_BYTES: usize = 4096;
@@ -85,10 +88,11 @@ pub(crate) fn choose(rows: &RemoteScanExec, key: &Expr, key_type: &DataType, bui
     let capability = rows.capability();
     let route = route(rows.fragment(), capability, options, options.filter_side()?)?;
     let scan = ScanCosts::of(rows.spec(), rows.fragment(), route.as_ref().ok().copied())?;
+    let probe_s = scan.passing * PROBE_S;
     let mut candidates = Candidates::new("join", scan.model());
     match &route {
         Ok(route) => {
-            candidates.add("filtered", scan.filtered());
+            candidates.add("filtered", scan.pushed(Pushed { engine_s: probe_s, ..scan.filtering() }));
             match is_key(key_type) {
                 true => candidates.add("bloom", bloom_cost(&scan, *route, build, rows.figures().values(key))),
                 false => {
@@ -99,7 +103,7 @@ pub(crate) fn choose(rows: &RemoteScanExec, key: &Expr, key_type: &DataType, bui
         }
         Err(why) => candidates.refuse("filtered and bloom", why.clone()),
     }
-    candidates.add("baseline", scan.plain(0.0));
+    candidates.add("baseline", scan.plain(probe_s));
     let (taken, reason) = match strategy {
         JoinStrategy::Baseline => ("baseline", Reason::Asked),
         JoinStrategy::Filtered => ("filtered", Reason::Asked),
@@ -158,6 +162,6 @@ fn bloom_cost(scan: &ScanCosts, route: Route, build: BuildSide, values: Option<f
         returned: (scan.sent as f64 * share) as u64,
         brought: key_bytes as u64 * scan.splits,
         storage_s: scan.rows * row_s,
-        engine_s: 0.0,
+        engine_s: scan.passing * share * PROBE_S,
     })
 }

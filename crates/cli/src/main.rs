@@ -50,7 +50,10 @@ fn main() -> ExitCode {
         _ => log::of_a_client(),
     }
 
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    // A thread that decodes does not look at what came in: one more than there are cores does, so that storage has its next
+    // split while the engine reads others itself.
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) + 1;
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
             print::error(&anyhow::Error::new(error).context("starting the runtime"));

@@ -183,8 +183,7 @@ impl Fragments {
                 }
                 RouteEvent::Stats(stats) => {
                     count(&self.meters, &stats);
-                    let worked = Some(Duration::from_nanos(stats.cpu_ns)).filter(|worked| !worked.is_zero());
-                    self.scan.scanned(stats.bytes_scanned, stats.bytes_returned, worked);
+                    self.scan.worked(&stats);
                 }
                 RouteEvent::Failed(failure) => return Err(refusal(failure)),
                 RouteEvent::Cont | RouteEvent::End => {}

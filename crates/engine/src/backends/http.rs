@@ -17,7 +17,7 @@ use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpResponseBody, HttpService, ReqwestConnector,
 };
 use pushdown::Profile;
-use pushdown::wire::{QUERY, VERSION_HEADER, common_version};
+use pushdown::wire::{QUERY, RouteStats, VERSION_HEADER, common_version};
 use pushdowndb_cost::{Meter, RequestKind};
 
 use super::speed::{Kind, Scanner, Speed};
@@ -235,10 +235,19 @@ impl ScanInStorage {
         Self { state: Arc::clone(state), by, kind }
     }
 
-    /// What storage says it did, and how long it worked.
-    pub(crate) fn scanned(&self, scanned: u64, returned: u64, worked: Option<Duration>) {
+    /// What storage says it did.
+    pub(crate) fn scanned(&self, scanned: u64, returned: u64) {
         if let Some(kind) = self.kind {
-            self.state.speed.scanned(self.by, kind, scanned, returned, worked);
+            self.state.speed.scanned(self.by, kind, scanned, returned);
+        }
+    }
+
+    /// What our node says it did. What it passed over shows no speed.
+    pub(crate) fn worked(&self, stats: &RouteStats) {
+        let passed_over = stats.bytes_pruned > 0 || stats.row_groups_pruned > 0 || stats.cpu_ns == 0;
+        if let Some(kind) = self.kind.filter(|_| !passed_over) {
+            let worked = Duration::from_nanos(stats.cpu_ns);
+            self.state.speed.worked(self.by, kind, stats.bytes_scanned, stats.bytes_returned, worked);
         }
     }
 }

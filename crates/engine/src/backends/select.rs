@@ -75,7 +75,7 @@ impl Selected {
                 match event {
                     Event::Records(bytes) => return Ok(Some(Piece::Records(bytes))),
                     Event::Stats(stats) => {
-                        self.scan.scanned(stats.bytes_scanned, stats.bytes_returned, None);
+                        self.scan.scanned(stats.bytes_scanned, stats.bytes_returned);
                         return Ok(Some(Piece::Stats(stats)));
                     }
                     Event::End => self.ended = true,

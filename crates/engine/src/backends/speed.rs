@@ -313,18 +313,22 @@ impl Speed {
         self.lock().window(by, kind).begin(Instant::now());
     }
 
-    /// Storage scanned so many bytes and returned so many, for which it worked so long, if it tells. One that returned more
-    /// than a few of them shows the network.
-    pub(crate) fn scanned(&self, by: Scanner, kind: Kind, scanned: u64, returned: u64, worked: Option<Duration>) {
+    /// Storage scanned so many bytes and returned so many. One that returned more than a few of them shows the network.
+    pub(crate) fn scanned(&self, by: Scanner, kind: Kind, scanned: u64, returned: u64) {
+        if returned * FEW < scanned {
+            let seen = self.lock().window(by, kind).add(scanned, Duration::ZERO, Instant::now());
+            self.learn_scan(by, kind, seen);
+        }
+    }
+
+    /// The same where storage tells how long it worked, on all cores. Looked at when no scan is under way: scans at the same
+    /// time share cores.
+    pub(crate) fn worked(&self, by: Scanner, kind: Kind, scanned: u64, returned: u64, worked: Duration) {
         if returned * FEW < scanned {
             let mut state = self.lock();
             let window = state.window(by, kind);
-            if let Some(worked) = worked {
-                *window.worked.get_or_insert_default() += worked;
-            }
-            let seen = window.add(scanned, Duration::ZERO, Instant::now());
-            drop(state);
-            self.learn_scan(by, kind, seen);
+            window.bytes += scanned;
+            *window.worked.get_or_insert_default() += worked;
         }
     }
 
@@ -421,7 +425,8 @@ mod tests {
         let speed = Speed::default();
         speed.begin_scan(Scanner::Fragment, Kind::Text);
         std::thread::sleep(SECOND / 20);
-        speed.scanned(Scanner::Fragment, Kind::Text, 5_000_000, 0, Some(SECOND / 100));
+        speed.worked(Scanner::Fragment, Kind::Text, 5_000_000, 0, SECOND / 100);
+        speed.end_scan(Scanner::Fragment, Kind::Text);
         assert_eq!(speed.rates(Profile::PushdownDb).fragment.text_bytes_s, 5e8, "by what it says that it worked");
     }
 

@@ -124,15 +124,18 @@ mod tests {
     fn the_story_says_why_and_what_lost() {
         let estimate = |seconds, bytes| Estimate { seconds, bytes, requests: 1, usd: 0.0 };
         let mut candidates = Candidates::new("join", &model(Objective::Latency));
-        candidates.add("filtered", estimate(1.0, 2_000_000));
+        candidates.add("filtered", estimate(1.0, 20_000_000));
         candidates.refuse("baseline", "it is slow");
         let sole =
-            "join=filtered (2.0 MB, 1 requests, 1.00 s, 0.000000 $: nothing else will do; not baseline: it is slow)";
+            "join=filtered (20.0 MB, 1 requests, 1.00 s, 0.000000 $: nothing else will do; not baseline: it is slow)";
         assert_eq!(candidates.clone().story("filtered", Reason::Estimated).to_string(), sole);
         candidates.add("bloom", estimate(1.1, 1_000_000));
         assert_eq!(candidates.best(), Some("bloom"));
         let story = candidates.clone().story("bloom", Reason::Estimated).to_string();
-        assert!(story.contains("1.10 s, 0.000000 $: fewer bytes in about as many seconds; filtered 2.0 MB"), "{story}");
+        assert!(
+            story.contains("1.10 s, 0.000000 $: fewer bytes in about as many seconds; filtered 20.0 MB"),
+            "{story}"
+        );
         let asked = candidates.story("filtered", Reason::Asked).to_string();
         assert!(asked.contains("asked for by SET; bloom 1.0 MB"), "{asked}");
     }

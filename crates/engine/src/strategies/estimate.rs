@@ -3,8 +3,8 @@
 //! ```text
 //! phase    = rounds of requests × latency + the slowest of
 //!              network   bytes / what the endpoint was seen to send
-//!              storage   bytes scanned / what it was seen to scan + bytes of values it returns / ENCODE + extra work
-//!              engine    (bytes scanned / SCAN + bytes of values it decodes / DECODE + extra work) / cores
+//!              storage   bytes scanned / what it was seen to scan + bytes of values it returns / ENCODE + requests + extra work
+//!              engine    (bytes scanned / SCAN + bytes of values it decodes / DECODE + requests + extra work) / cores
 //! strategy = the sum of its phases
 //! dollars  = the price book's bill of all that: time of the engine's cores, requests, bytes, time of storage's cores
 //! ```
@@ -28,17 +28,27 @@ const ERROR: f64 = 1.3;
 /// Nobody notices fewer seconds than these, and they are less than requests differ by.
 const NOTICED_S: f64 = 0.02;
 
+/// How much of the link's time counts beside the query's own where estimates are nearly the same.
+const OTHERS: f64 = 0.25;
+
 /// The same of dollars, most of which are exact: bytes and requests.
 const ERROR_USD: f64 = 1.05;
 
-/// Bytes a second that one core of the engine scans, and bytes of values a second that it decodes: `experiment scan`,
-/// count(*) and all columns of the rows (benches/record).
+/// Bytes a second that one core of the engine scans: `experiment scan`, count(*) (benches/record).
 const SCAN_TEXT_S: f64 = 2e9;
 const SCAN_PARQUET_S: f64 = 400e6;
-const DECODE_S: f64 = 400e6;
 
-/// Bytes of values a second that one core of storage puts into an answer.
-const ENCODE_S: f64 = 400e6;
+/// Bytes of values a second, as long as they are as text, that one core makes of text, and of Parquet or what the fragment
+/// route sends.
+const DECODE_TEXT_S: f64 = 700e6;
+const DECODE_S: f64 = 1.5e9;
+
+/// The same that one core of storage puts into an answer, from text and from Parquet.
+const ENCODE_TEXT_S: f64 = 400e6;
+const ENCODE_PARQUET_S: f64 = 600e6;
+
+/// Seconds that a request keeps storage, and the engine.
+const REQUEST_S: f64 = 0.001;
 
 /// What a strategy, or a phase of one, would cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -110,14 +120,19 @@ impl Model {
         let at_fragment = work.requests.fragment > 0;
         let scans = if at_fragment { rates.fragment } else { rates.select };
         // Our node scans by the same code as the engine: what it was seen to do tells of both.
-        let (storage_bytes_s, engine_bytes_s) = match self.is_parquet {
-            true => (scans.parquet_bytes_s, SCAN_PARQUET_S.min(rates.fragment.parquet_bytes_s)),
-            false => (scans.text_bytes_s, SCAN_TEXT_S.min(rates.fragment.text_bytes_s)),
+        let (storage_bytes_s, engine_bytes_s, encoded_s) = match self.is_parquet {
+            true => (scans.parquet_bytes_s, SCAN_PARQUET_S.min(rates.fragment.parquet_bytes_s), ENCODE_PARQUET_S),
+            false => (scans.text_bytes_s, SCAN_TEXT_S.min(rates.fragment.text_bytes_s), ENCODE_TEXT_S),
         };
+        // S3 Select answers in text whatever it reads.
+        let is_text = work.requests.select > 0 || work.requests.get > 0 && !self.is_parquet;
+        let decoded_s = if is_text { DECODE_TEXT_S } else { DECODE_S };
+        let asked_s = work.requests.total() as f64 * REQUEST_S;
         let network = work.bytes_network as f64 / rates.network_bytes_s;
-        let storage =
-            work.bytes_scanned as f64 / storage_bytes_s + work.bytes_returned as f64 / ENCODE_S + work.storage_s;
-        let engine = work.bytes_read as f64 / engine_bytes_s + work.bytes_decoded as f64 / DECODE_S + work.engine_s;
+        let returned = work.bytes_returned as f64 / encoded_s;
+        let storage = work.bytes_scanned as f64 / storage_bytes_s + returned + asked_s + work.storage_s;
+        let decoded = work.bytes_decoded as f64 / decoded_s;
+        let engine = work.bytes_read as f64 / engine_bytes_s + decoded + asked_s + work.engine_s;
         let rounds = work.requests.total().div_ceil(self.at_once) as f64;
         let seconds = rounds * rates.latency_s + network.max(storage).max(engine / self.cores);
         // Work at the fragment route is paid by its time, that of S3 Select by its bytes.
@@ -150,7 +165,7 @@ impl Model {
         let near = estimates.iter().enumerate().filter(|(_, estimate)| counts(estimate) <= most);
         // Bytes are worth the time that others on the link wait for them: next to none where it is fast.
         let weighed = |estimate: &Estimate| match self.objective {
-            Objective::Latency => estimate.seconds + estimate.bytes as f64 / self.rates.network_bytes_s,
+            Objective::Latency => estimate.seconds + OTHERS * estimate.bytes as f64 / self.rates.network_bytes_s,
             Objective::Cost => estimate.bytes as f64,
         };
         near.min_by(|(_, a), (_, b)| weighed(a).total_cmp(&weighed(b))).map(|(place, _)| place)
@@ -225,7 +240,7 @@ pub(super) mod tests {
         let requests = Requests { select: 8, ..Requests::default() };
         let work = Work { bytes_network: 4_000_000, bytes_scanned: 600_000_000, requests, ..Work::default() };
         let scan = model.estimate(&work);
-        let seconds = 2.0 * latency + 600e6 / model.rates.select.text_bytes_s;
+        let seconds = 2.0 * latency + (600e6 / model.rates.select.text_bytes_s + 8.0 * REQUEST_S);
         assert_eq!((scan.bytes, scan.requests, scan.seconds), (4_000_000, 8, seconds), "four requests at once");
         assert!(scan.usd > 600e6 / 1e9 * model.prices.scan_usd_per_gb, "the scan and more: {scan}");
         let both = scan + model.estimate(&Work { bytes_network: 80_000_000, ..Work::default() });

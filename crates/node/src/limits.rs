@@ -97,6 +97,8 @@ pub struct Limits {
     pub fragment_group_bytes: usize,
     /// What is remembered of the values in objects, in bytes of memory; four times as much is kept on disk.
     pub zone_bytes: usize,
+    /// Footers of Parquet objects that are remembered, in bytes of memory.
+    pub footer_cache_bytes: usize,
     /// The footer of a Parquet object, in bytes; it is held in memory while the object is scanned.
     pub footer_bytes: usize,
     /// The largest row group of a Parquet object, in uncompressed bytes: 512 MiB, as in S3. The columns wanted of one
@@ -153,6 +155,7 @@ impl Default for Limits {
             fragment_record_bytes: pushdowndb_scan::limits::RECORD_BYTES,
             fragment_group_bytes: 32 << 20,
             zone_bytes: 64 << 20,
+            footer_cache_bytes: 32 << 20,
             footer_bytes: 64 << 20,
             reserve_bytes: 64 << 20,
             row_group_bytes: 512 << 20,

@@ -118,6 +118,11 @@ impl Collector for Readings {
 
         if let Some(scans) = scans.upgrade() {
             out.gauge("zone_bytes", "Memory of what is known of values in objects", scans.zones().size_bytes() as f64)?;
+            out.gauge(
+                "footer_bytes",
+                "Memory of known footers of Parquet objects",
+                scans.footers().size_bytes() as f64,
+            )?;
             let scans = scans.figures();
             out.gauge("scans_active", "Scans running now", scans.active as f64)?;
             out.gauge("scans_limit", "Scans allowed at once", limits.selects as f64)?;

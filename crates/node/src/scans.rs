@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
-use pushdowndb_scan::Spawner;
+use pushdowndb_scan::{Footers, Spawner};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
@@ -34,6 +34,7 @@ pub(crate) struct Scans {
     runtime: Option<Runtime>,
     account: Account,
     zones: ZoneCache,
+    footers: Arc<Footers>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +74,7 @@ impl Scans {
             .thread_name("scan")
             .enable_all()
             .build()?;
+        let footer_cache_bytes = limits.footer_cache_bytes;
         let limits = ScanLimits { turns: limits.selects, waiting: limits.selects_waiting, wait: limits.select_wait };
         Ok(Self {
             turns: Arc::new(Semaphore::new(limits.turns)),
@@ -81,12 +83,18 @@ impl Scans {
             runtime: Some(runtime),
             account: Account::default(),
             zones,
+            footers: Footers::new(footer_cache_bytes),
         })
     }
 
     /// What scans learned of the objects.
     pub fn zones(&self) -> &ZoneCache {
         &self.zones
+    }
+
+    /// Footers of Parquet objects that scans have read.
+    pub fn footers(&self) -> &Arc<Footers> {
+        &self.footers
     }
 
     /// Waits for a turn, first come, first served.

@@ -59,7 +59,7 @@ pub use evaluate::Evaluator;
 pub use local::LocalFile;
 pub use matcher::Matching;
 pub use memory::InMemory;
-pub use parquet::{bounds_match, parquet_metadata};
+pub use parquet::{Footers, KnownFooter, bounds_match, parquet_metadata};
 pub use places::{near_places, places, places_in_both};
 pub use positions::{POSITION_COLUMNS, with_positions};
 pub use reader::ObjectReader;

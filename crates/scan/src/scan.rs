@@ -21,7 +21,7 @@ use crate::limits;
 use crate::lower::check_depth;
 use crate::matcher::Matching;
 use crate::output::{Sink, columns_of, map_columns, map_output, result_schema};
-use crate::parquet::{ParquetScan, Wanted};
+use crate::parquet::{KnownFooter, ParquetScan, Wanted};
 use crate::positions::{Extent, POSITION_COLUMNS, with_positions};
 use crate::top_k::{FirstRows, Threshold};
 use crate::zones::{ZoneColumn, ZoneRecorder, Zones, decides, wants_keys};
@@ -72,6 +72,8 @@ pub struct ScanOptions {
     pub zones: Option<Arc<Zones>>,
     /// Whether text is searched for bytes that a record must hold to pass.
     pub matching: Matching,
+    /// Where the object's footer may be known, if it is Parquet.
+    pub footer: Option<KnownFooter>,
     /// Starts what the scan does beside itself.
     pub spawner: Spawner,
 }
@@ -86,6 +88,7 @@ impl Default for ScanOptions {
             partial_group_bytes: None,
             passes_on_first_rows: false,
             zones: None,
+            footer: None,
             matching: Matching::default(),
             spawner: Spawner::default(),
             threshold: Arc::default(),

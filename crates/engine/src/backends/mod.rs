@@ -27,7 +27,7 @@ use object_store::path::Path;
 use object_store::{ClientOptions, ObjectStore, RetryConfig};
 use pushdown::{Capability, Error, Profile, Result};
 use pushdowndb_cost::Meter;
-use pushdowndb_scan::{LocalFile, ObjectReader};
+use pushdowndb_scan::{Footers, KnownFooter, LocalFile, ObjectReader};
 use url::Url;
 
 use crate::error::from_object_store;
@@ -46,6 +46,9 @@ use post::Poster;
 use reader::StoreReader;
 use remembered_rates::RememberedRates;
 use speed::Speed;
+
+/// What footers of one store may take in memory.
+const FOOTERS_BYTES: usize = 64 * 1024 * 1024;
 
 /// How to reach S3 and as whom. What is not said here comes from the standard `AWS_*` variables.
 #[derive(Clone, Default)]
@@ -134,7 +137,7 @@ impl Backends {
                 )));
             }
         };
-        Ok(Backend { name, kind })
+        Ok(Backend { name, kind, footers: Footers::new(FOOTERS_BYTES) })
     }
 
     fn open_s3(&self, url: &Url) -> Result<S3> {
@@ -209,6 +212,8 @@ fn http_user_agent() -> ::http::HeaderValue {
 pub(crate) struct Backend {
     name: String,
     kind: Kind,
+    /// Footers that were read from it.
+    footers: Arc<Footers>,
 }
 
 #[derive(Debug)]
@@ -329,6 +334,11 @@ impl Backend {
             Kind::Local(_) => format!("/{path}"),
             _ => format!("{}/{path}", self.name),
         }
+    }
+
+    /// Where the footer of an object may be known; `None` where nothing tells its versions apart.
+    pub(crate) fn footer(&self, object: &DataObject) -> Option<KnownFooter> {
+        Some(self.footers.of(object.etag.as_deref()?))
     }
 
     /// Opens an object for plain reads.

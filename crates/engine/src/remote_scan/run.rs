@@ -461,6 +461,7 @@ impl SplitTask<'_> {
             partial_group_bytes: Some(self.run.spec.group_bytes),
             passes_on_first_rows: true,
             threshold: Arc::clone(&self.run.threshold),
+            footer: self.run.spec.backend.footer(self.object),
             ..ScanOptions::default()
         };
         let mut rows = pushdowndb_scan::scan(fragment, reader, self.split.range.clone(), options, counters)?;

@@ -73,9 +73,16 @@ pub(crate) async fn draw(
         Format::Parquet if bytes >= LEAST_PARQUET_BYTES => {
             let every = objects.len().div_ceil(FOOTERS).max(1);
             let read = objects.iter().step_by(every).map(|object| {
-                let reader = backend.reader(object, meters, options);
-                async move { Ok::<_, Error>((object.size, parquet_metadata(reader?.as_ref(), FOOTER_BYTES).await?)) }
-                    .boxed()
+                let (reader, known) = (backend.reader(object, meters, options), backend.footer(object));
+                async move {
+                    let reader = reader?;
+                    let footer = match known {
+                        Some(known) => known.read(reader.as_ref(), FOOTER_BYTES).await?,
+                        None => Arc::new(parquet_metadata(reader.as_ref(), FOOTER_BYTES).await?),
+                    };
+                    Ok::<_, Error>((object.size, footer))
+                }
+                .boxed()
             });
             let read: Vec<_> = read.collect();
             let read: Vec<_> = stream::iter(read).buffered(CONCURRENCY).try_collect().await?;

@@ -105,7 +105,9 @@ impl Indexes {
                 let options = ScanOptions {
                     threshold: Arc::new(Threshold::default()),
                     partial_group_bytes: None,
+                    // Those of the object, and this is its index.
                     zones: None,
+                    footer: None,
                     ..shelf.options.clone()
                 };
                 let mut batches = scan(fragment, reader, Some(range.clone()), options, Arc::clone(shelf.counters))?;

@@ -165,7 +165,8 @@ impl Work {
         let counters = Arc::clone(&seen.counters);
         let range = split.range.clone();
         let zones = self.scans.zones().of(&self.bucket, &split.key, &object.meta.etag);
-        let options = ScanOptions { zones: Some(zones), ..self.options.clone() };
+        let footer = self.scans.footers().of(object.meta.etag.as_str());
+        let options = ScanOptions { zones: Some(zones), footer: Some(footer), ..self.options.clone() };
         let shelf = Shelf { store: self.store.as_ref(), bucket: &self.bucket, options: &options, counters: &counters };
         let found = self.indexes.find(number, split, &fragment.format, &shelf).await;
         let reader = Arc::new(object.data);

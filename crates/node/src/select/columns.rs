@@ -10,26 +10,27 @@ use parquet::arrow::parquet_to_arrow_schema;
 use parquet::basic::LogicalType;
 use parquet::schema::types::SchemaDescriptor;
 use pushdown::{CsvOptions, Error, Format, Fragment, Result};
-use pushdowndb_scan::{ObjectReader, ScanCounters, parquet_metadata, scan};
+use pushdowndb_scan::{ObjectReader, ScanCounters, scan};
 use pushdowndb_select::InputColumns;
 use s3s::{S3Result, s3_error};
 
+use super::Selected;
 use super::errors;
 use super::request::Request;
 use crate::Limits;
 
 /// Finds out the columns that a request may refer to.
-pub(super) async fn of(request: &Request, object: &Arc<dyn ObjectReader>, limits: &Limits) -> S3Result<InputColumns> {
+pub(super) async fn of(request: &Request, object: &Selected, limits: &Limits) -> S3Result<InputColumns> {
     let failed = |error| errors::of_scan(&error, &request.format);
     match &request.format {
         Format::Json(options) => Ok(InputColumns::Json(options.clone())),
         Format::Parquet => {
-            let schema = footer(object.as_ref(), limits).await.map_err(failed)?;
+            let schema = footer(object, limits).await.map_err(failed)?;
             within_limit(schema.fields().len())?;
             Ok(InputColumns::Parquet(schema))
         }
         Format::Csv(options) => {
-            let first = first_record(object, options, limits).await.map_err(failed)?;
+            let first = first_record(&object.data, options, limits).await.map_err(failed)?;
             let count = first.as_ref().map_or(0, Vec::len);
             within_limit(count)?;
             let names = match first {
@@ -102,11 +103,11 @@ fn as_queried(schema: Schema, stored: &SchemaDescriptor) -> SchemaRef {
 }
 
 /// The schema in the footer of a Parquet object.
-async fn footer(object: &dyn ObjectReader, limits: &Limits) -> Result<SchemaRef> {
-    let metadata = parquet_metadata(object, limits.footer_bytes as u64).await?;
+async fn footer(object: &Selected, limits: &Limits) -> Result<SchemaRef> {
+    let metadata = object.footer.read(object.data.as_ref(), limits.footer_bytes as u64).await?;
     let file = metadata.file_metadata();
     let schema = parquet_to_arrow_schema(file.schema_descr(), file.key_value_metadata()).map_err(|error| {
-        let message = format!("{}: its schema is not known here", object.location());
+        let message = format!("{}: its schema is not known here", object.data.location());
         Error::unsupported(message).with_source(error).with_code("UnsupportedParquetType")
     })?;
     Ok(as_queried(schema, file.schema_descr()))

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use pushdown::Format;
-use pushdowndb_scan::{ObjectReader, ScanCounters, ScanOptions, output_schema, scan};
+use pushdowndb_scan::{KnownFooter, ObjectReader, ScanCounters, ScanOptions, output_schema, scan};
 use pushdowndb_select::Extensions;
 use s3s::S3Result;
 use s3s::dto::{SelectObjectContentEventStream, SelectObjectContentRequest};
@@ -34,11 +34,19 @@ use request::{OutputFormat, Request};
 use rows::{RowRules, RowWriter};
 use stream::Answer;
 
+/// The object of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Selected {
+    pub data: Arc<dyn ObjectReader>,
+    /// Where its footer may be known, if it is Parquet.
+    pub footer: KnownFooter,
+}
+
 /// Starts answering a request over an object. The turn is given back when the answer ends or is dropped.
 pub(crate) async fn answer(
     request: SelectObjectContentRequest,
     extensions: Extensions,
-    object: Arc<dyn ObjectReader>,
+    object: Selected,
     limits: &Limits,
     counting: Arc<Counting>,
     turn: Turn,
@@ -60,9 +68,9 @@ pub(crate) async fn answer(
     };
     let rules = RowRules { writer, rest, record_bytes: limits.select_record_bytes };
     let counters = Arc::new(ScanCounters::default());
-    let range = request.range.map(|bounds| bounds.of(object.size()));
-    let options = ScanOptions { spawner: turn.spawner(), ..options(limits) };
-    let batches = scan(Arc::new(fragment), object, range, options, Arc::clone(&counters)).map_err(failed)?;
+    let range = request.range.map(|bounds| bounds.of(object.data.size()));
+    let options = ScanOptions { spawner: turn.spawner(), footer: Some(object.footer), ..options(limits) };
+    let batches = scan(Arc::new(fragment), object.data, range, options, Arc::clone(&counters)).map_err(failed)?;
     Answer {
         batches,
         rules,

@@ -17,6 +17,7 @@ mod dictionary;
 mod errors;
 mod flat;
 mod footer;
+mod footers;
 mod group_rows;
 mod groups;
 mod header;
@@ -53,6 +54,7 @@ use chunks::Chunks;
 use decode::{Columns, FileSchema};
 use errors::{contradiction, explain};
 pub use footer::parquet_metadata;
+pub use footers::{Footers, KnownFooter};
 use groups::{Groups, Part};
 pub use prune::bounds_match;
 
@@ -94,6 +96,8 @@ pub(crate) struct ParquetScan {
     batch_rows: usize,
     row_group_bytes: u64,
     part_bytes: u64,
+    /// Where the footer may be known.
+    footer: Option<KnownFooter>,
     counters: Arc<ScanCounters>,
     rows: Option<RowGroups>,
     spawner: Spawner,
@@ -125,6 +129,7 @@ impl ParquetScan {
             batch_rows: options.batch_rows.max(1),
             row_group_bytes: options.row_group_bytes,
             part_bytes: options.row_group_part_bytes,
+            footer: options.footer.clone(),
             counters,
             rows: None,
             spawner: options.spawner.clone(),
@@ -153,7 +158,10 @@ impl ParquetScan {
     }
 
     async fn open(&mut self) -> Result<RowGroups> {
-        let metadata = parquet_metadata(&*self.reader, FOOTER_BYTES).await?;
+        let metadata = match &self.footer {
+            Some(known) => known.read(&*self.reader, FOOTER_BYTES).await?,
+            None => Arc::new(parquet_metadata(&*self.reader, FOOTER_BYTES).await?),
+        };
         let file = FileSchema::new(&metadata).map_err(|error| explain(self.reader.location(), error))?;
         let in_range = self.in_range(&metadata);
         let mut groups = self.row_groups(&metadata, &file.schema, &in_range)?;
@@ -161,7 +169,7 @@ impl ParquetScan {
         let explained = |error| explain(self.reader.location(), error);
         let mut chunks = Chunks {
             reader: Arc::clone(&self.reader),
-            metadata: Arc::new(metadata),
+            metadata,
             counters: Arc::clone(&self.counters),
             page_bytes: self.row_group_bytes.min(PAGE_BYTES),
             rooms: BlockBuffers::new(0, PAGES_AT_ONCE),

@@ -38,10 +38,12 @@ pub(in crate::s3) async fn select_object_content(
     let object = edge.store.open(&input.bucket, &input.key).await?;
     Conditions { if_match, ..Conditions::default() }.check(&object.meta)?;
     let (limits, counting) = (edge.limits.clone(), Arc::clone(&edge.counting));
+    let footer = edge.scans.footers().of(object.meta.etag.as_str());
     // Planning reads and parses as well; a client that goes away ends it.
     let bill = turn.bill();
     let answer = bill.spawn(async move {
-        select::answer(input.request, extensions, Arc::new(object.data), &limits, counting, turn).await
+        let object = select::Selected { data: Arc::new(object.data), footer };
+        select::answer(input.request, extensions, object, &limits, counting, turn).await
     });
     let payload = answer.await.map_err(|error| s3_error!(error, InternalError, "the scan did not start"))??;
     Ok(SelectObjectContentOutput { payload: Some(payload) })

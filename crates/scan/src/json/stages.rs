@@ -1,7 +1,8 @@
 //! What is decoded of JSON records, and when.
 //!
 //! What the predicate reads is decoded of all records, the key of an ORDER BY … LIMIT of those that pass it, and the
-//! other columns of the records that are left. Where records are parsed for their tokens, all are found at once.
+//! other columns of the records that are left. Where records have to be parsed for the first of these, all are found at
+//! once.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -91,10 +92,10 @@ impl Stages {
                 tests.push((reads, Test::Live(bound)));
             }
         }
-        let at_once = Columns::are_found_at_once(schema, options)?;
         let mut conditions = Vec::new();
         let mut decoded: Vec<usize> = Vec::new();
         for (reads, test) in tests {
+            let at_once = Columns::are_found_at_once(&own(&reads)?, options)?;
             let mut new = if at_once { all() } else { reads.clone() };
             new.retain(|column| !decoded.contains(column));
             decoded.extend(&new);

@@ -18,6 +18,9 @@ const WINDOW_BYTES: u64 = 1024 * 1024;
 /// Fewer bytes may all have been in a buffer.
 const SHORT_BYTES: u64 = 256 * 1024;
 
+/// So many may have been, of all connections together.
+const BUFFERED_BYTES: u64 = 16 * 1024 * 1024;
+
 /// What is returned is little where it is less than one of so many bytes.
 const FEW: u64 = 10;
 
@@ -195,6 +198,7 @@ impl Default for Window {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Seen {
     bytes_s: f64,
+    bytes: u64,
     waited: bool,
 }
 
@@ -233,13 +237,17 @@ impl Window {
         let worked = self.worked.filter(|worked| *worked > Duration::ZERO);
         let took = worked.map_or(passed, |worked| worked.min(passed));
         ((worked.is_some() || passed >= WINDOW) && self.bytes >= WINDOW_BYTES)
-            .then(|| Seen { bytes_s: self.bytes as f64 / took.as_secs_f64(), waited: self.waited * 2 >= self.open })
+            .then(|| self.shown(took.as_secs_f64(), self.waited * 2 >= self.open))
     }
 
     /// What a window that is too short to tell a rate tells: the rate is no less.
     fn at_least(&self, now: Instant) -> Option<Seen> {
         let passed = now.saturating_duration_since(self.since).as_secs_f64();
-        (self.bytes >= SHORT_BYTES && passed > 0.0).then(|| Seen { bytes_s: self.bytes as f64 / passed, waited: false })
+        (self.bytes >= SHORT_BYTES && passed > 0.0).then(|| self.shown(passed, false))
+    }
+
+    fn shown(&self, seconds: f64, waited: bool) -> Seen {
+        Seen { bytes_s: self.bytes as f64 / seconds, bytes: self.bytes, waited }
     }
 }
 
@@ -355,6 +363,8 @@ impl Speed {
             let rate = &mut state.rates.network_bytes_s;
             match seen.waited {
                 true => mix(rate, seen.bytes_s, &mut state.transfers),
+                // What came while nobody looked may all have been in buffers.
+                false if state.transfers > 0 && seen.bytes < BUFFERED_BYTES => {}
                 false => *rate = rate.max(seen.bytes_s),
             }
         });
@@ -391,7 +401,7 @@ mod tests {
         window.begin(start);
         assert_eq!(window.add(10_000_000, SECOND / 20, start + SECOND / 20), None, "too short");
         let seen = window.add(10_000_000, SECOND, start + SECOND).unwrap();
-        assert_eq!(seen, Seen { bytes_s: 20e6, waited: true });
+        assert_eq!(seen, Seen { bytes_s: 20e6, bytes: 20_000_000, waited: true });
     }
 
     #[test]
@@ -400,7 +410,7 @@ mod tests {
         let mut window = Window::default();
         window.begin(start);
         let seen = window.add(5_000_000, SECOND / 10, start + SECOND).unwrap();
-        assert_eq!(seen, Seen { bytes_s: 5e6, waited: false });
+        assert_eq!(seen, Seen { bytes_s: 5e6, bytes: 5_000_000, waited: false });
         let speed = Speed::default();
         let network = || speed.rates(Profile::Plain).network_bytes_s;
         let before = network();
@@ -408,6 +418,10 @@ mod tests {
         assert_eq!(network(), before, "slower than believed, but for another reason");
         speed.learn_network(Some(Seen { waited: true, ..seen }));
         assert_eq!(network(), 5e6, "the first measurement replaces what was only believed");
+        speed.learn_network(Some(Seen { bytes_s: 66e6, ..seen }));
+        assert_eq!(network(), 5e6, "out of buffers");
+        speed.learn_network(Some(Seen { bytes_s: 66e6, bytes: 1 << 30, waited: false }));
+        assert_eq!(network(), 66e6, "no buffer has so much");
     }
 
     #[test]
@@ -415,7 +429,7 @@ mod tests {
         let speed = Speed::default();
         let select = |profile| speed.rates(profile).select.text_bytes_s;
         assert!(select(Profile::Minio) < select(Profile::PushdownDb) / 5.0);
-        speed.learn_scan(Scanner::Select, Kind::Text, Some(Seen { bytes_s: 3e8, waited: true }));
+        speed.learn_scan(Scanner::Select, Kind::Text, Some(Seen { bytes_s: 3e8, bytes: 1 << 20, waited: true }));
         assert_eq!(select(Profile::Minio), 3e8);
         assert_eq!(speed.rates(Profile::Minio).select.parquet_bytes_s, 7e6);
     }

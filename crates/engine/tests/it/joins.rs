@@ -177,6 +177,8 @@ async fn agrees(world: &World, folder: &str, levels: &[&str]) -> String {
         {
             let engine = declared(world, folder, level).await;
             engine.execute(&format!("SET pushdown.join = '{strategy}'")).await.expect("SET");
+            // The same choices every time, however fast the machine is.
+            engine.execute("SET pushdown.statistics = 'none'").await.expect("SET");
             // Both ways of building: collected for all, and by partition of the keys.
             let collect = if strategy == "auto" { 0 } else { 1 << 20 };
             for setting in ["", "_rows"] {
@@ -219,7 +221,7 @@ async fn parquet_on_the_node() {
     let world = World::node().await;
     tables(&world).await;
     let [listed, bloom, _] = forms(&agrees(&world, "parquet", &["select", "fragment"]).await);
-    assert!(listed > 150 && bloom > 30, "{listed} {bloom}");
+    assert!(listed > 120 && bloom > 20, "{listed} {bloom}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -144,7 +144,8 @@ impl Kind {
             }
         };
         let more = more || !fragment.order.is_empty() || fragment.predicate.as_ref().is_some_and(has_more);
-        (!more).then(|| if matches!(fragment.format, Format::Parquet) { Self::Parquet } else { Self::Text })
+        let kind = if matches!(fragment.format, Format::Parquet) { Self::Parquet } else { Self::Text };
+        (!more).then_some(kind)
     }
 }
 

@@ -73,10 +73,10 @@ fn about(operator: &Operator) -> Option<String> {
 
 fn about_scan(lines: &mut Vec<String>, operator: &Operator, scan: &Scan) {
     let (estimated, actual) = (&operator.estimated, &operator.actual);
-    lines.push(format!("{:<10}{:>12}{:>12}", "", "expected", "actual"));
+    lines.push(format!("{:<10}{:>12} {:>11}", "", "expected", "actual"));
     for (name, show) in MEASURES {
         let shown = |measures| show(measures).unwrap_or_else(|| "?".to_owned());
-        lines.push(format!("{name:<10}{:>12}{:>12}", shown(estimated), shown(actual)));
+        lines.push(format!("{name:<10}{:>12} {:>11}", shown(estimated), shown(actual)));
     }
     let objects = units::counted(scan.objects, "object");
     lines.push(format!("objects   {objects}, {}", units::bytes(scan.object_bytes)));

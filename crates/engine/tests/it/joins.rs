@@ -221,7 +221,7 @@ async fn parquet_on_the_node() {
     let world = World::node().await;
     tables(&world).await;
     let [listed, bloom, _] = forms(&agrees(&world, "parquet", &["select", "fragment"]).await);
-    assert!(listed > 120 && bloom > 20, "{listed} {bloom}");
+    assert!(listed > 140 && bloom > 30, "{listed} {bloom}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

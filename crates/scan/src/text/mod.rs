@@ -4,6 +4,7 @@ pub(crate) mod columns;
 pub(crate) mod compare;
 pub(crate) mod fields;
 mod like;
+mod parts;
 pub(crate) mod records;
 pub(crate) mod source;
 pub(crate) mod values;

@@ -1,13 +1,14 @@
 //! The text of an object as it streams in: decompressed, from one offset on, and never more than asked for.
 //!
-//! Compressed text is decompressed by a task of its own, a few pieces ahead, while the scan works on the piece before.
+//! Compressed text is decompressed by a task of its own, a few pieces ahead, while the scan works on the piece before;
+//! where it has [parts](super::parts), by a task for each of a few parts.
 
 use std::ops::Range;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use async_compression::tokio::bufread::{BzDecoder, GzipDecoder, ZstdDecoder};
+use async_compression::tokio::bufread::BzDecoder;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
@@ -16,6 +17,7 @@ use tokio::io::AsyncRead;
 use tokio::sync::mpsc;
 use tokio_util::io::{ReaderStream, StreamReader};
 
+use super::parts::Parted;
 use crate::csv::Rewriter;
 use crate::limits::OVERSHOOT_BYTES;
 use crate::{ObjectReader, ScanCounters, Spawner};
@@ -25,6 +27,12 @@ const PIECE_BYTES: usize = 256 * 1024;
 
 /// Pieces that are decompressed before anybody asks for them.
 const PIECES_AHEAD: usize = 4;
+
+/// The same of each part: most parts are decompressed to the end while those before them are scanned.
+const PIECES_OF_PART: usize = 16;
+
+/// Parts that wait, besides one that is scanned and one that is about to wait.
+const PARTS_AHEAD: usize = 1;
 
 /// A stream of text.
 pub(crate) struct TextSource {
@@ -69,31 +77,23 @@ impl TextSource {
             .inspect_ok(move |piece| {
                 scanned.bytes_scanned.fetch_add(piece.len() as u64, Ordering::Relaxed);
             })
-            .map_err(std::io::Error::other);
-        let bytes = StreamReader::new(bytes);
+            .map_err(std::io::Error::other)
+            .boxed();
         let location = reader.location().to_owned();
         let pieces = match compression {
-            Compression::None => text(bytes, "", location),
-            Compression::Gzip => {
-                let mut decoder = GzipDecoder::new(bytes);
-                decoder.multiple_members(true);
-                text(decoder, "gzip", location)
-            }
+            Compression::None => ahead(text(StreamReader::new(bytes), "", location), spawner),
             Compression::Bzip2 => {
-                let mut decoder = BzDecoder::new(bytes);
+                let mut decoder = BzDecoder::new(StreamReader::new(bytes));
                 decoder.multiple_members(true);
-                text(decoder, "bzip2", location)
+                ahead(text(decoder, "bzip2", location), spawner)
             }
-            Compression::Zstd => {
-                let mut decoder = ZstdDecoder::new(bytes);
-                decoder.multiple_members(true);
-                text(decoder, "zstd", location)
-            }
+            Compression::Gzip => in_parts(bytes, Parted::Gzip, "gzip", location, spawner),
+            Compression::Zstd => in_parts(bytes, Parted::Zstd, "zstd", location, spawner),
         };
         let pieces = pieces.inspect_ok(move |piece: &Bytes| {
             counters.bytes_processed.fetch_add(piece.len() as u64, Ordering::Relaxed);
         });
-        Self { reader, pieces: ahead(pieces, spawner), next: size, step: 0 }
+        Self { reader, pieces: pieces.boxed(), next: size, step: 0 }
     }
 
     /// The same text with its marks rewritten, record by record. What belongs to the range is counted if the text is
@@ -143,33 +143,58 @@ impl TextSource {
     }
 }
 
+/// The text of all parts, of which a few are decompressed at the same time.
+fn in_parts(
+    bytes: BoxStream<'static, std::io::Result<Bytes>>,
+    parted: Parted,
+    format: &'static str,
+    location: String,
+    spawner: Spawner,
+) -> BoxStream<'static, Result<Bytes>> {
+    let place = location.clone();
+    let parts = parted.cut(bytes).map_err(move |error| told(error, format, &place));
+    let cutter = spawner.clone();
+    let texts = parts
+        .map_ok(move |part| started(text(parted.decoder(part), format, location.clone()), PIECES_OF_PART, &spawner));
+    let start = async move { started(texts, PARTS_AHEAD, &cutter) };
+    stream::once(start).flatten().try_flatten().boxed()
+}
+
 /// The same pieces, made by a task that is some of them ahead. It starts with the first look at them and ends with the
 /// stream.
 fn ahead(
     pieces: impl Stream<Item = Result<Bytes>> + Send + 'static,
     spawner: Spawner,
 ) -> BoxStream<'static, Result<Bytes>> {
-    let start = async move {
-        let (sender, receiver) = mpsc::channel(PIECES_AHEAD);
-        let task = spawner.spawn(async move {
-            let mut pieces = pin!(pieces);
-            loop {
-                let piece = pieces.next().await.transpose();
-                let is_last = !matches!(piece, Ok(Some(_)));
-                if sender.send(piece).await.is_err() || is_last {
-                    return;
-                }
-            }
-        });
-        stream::try_unfold((receiver, task), |(mut receiver, task)| async move {
-            // The end is told: a task that only stopped has not decompressed all of the text.
-            let Some(piece) = receiver.recv().await else {
-                return Err(Error::internal("decompressing a text stopped before its end"));
-            };
-            Ok(piece?.map(|piece| (piece, (receiver, task))))
-        })
-    };
+    let start = async move { started(pieces, PIECES_AHEAD, &spawner) };
     stream::once(start).flatten().boxed()
+}
+
+/// The same items, made by a task that is so many of them ahead, from now on.
+fn started<T: Send + 'static>(
+    items: impl Stream<Item = Result<T>> + Send + 'static,
+    most: usize,
+    spawner: &Spawner,
+) -> BoxStream<'static, Result<T>> {
+    let (sender, receiver) = mpsc::channel(most);
+    let task = spawner.spawn(async move {
+        let mut items = pin!(items);
+        loop {
+            let item = items.next().await.transpose();
+            let is_last = !matches!(item, Ok(Some(_)));
+            if sender.send(item).await.is_err() || is_last {
+                return;
+            }
+        }
+    });
+    let next = |(mut receiver, task): (mpsc::Receiver<Result<Option<T>>>, _)| async move {
+        // The end is told: a task that only stopped has not decompressed all of the text.
+        let Some(item) = receiver.recv().await else {
+            return Err(Error::internal("decompressing a text stopped before its end"));
+        };
+        Ok(item?.map(|item| (item, (receiver, task))))
+    };
+    stream::try_unfold((receiver, task), next).boxed()
 }
 
 fn text(
@@ -177,17 +202,20 @@ fn text(
     format: &'static str,
     location: String,
 ) -> BoxStream<'static, Result<Bytes>> {
-    ReaderStream::with_capacity(decoder, PIECE_BYTES)
-        .map_err(move |error| match error.downcast::<Error>() {
-            Ok(ours) => ours,
-            Err(error) => {
-                let (what, code) = match error.kind() {
-                    std::io::ErrorKind::UnexpectedEof => ("the compressed text is cut off", "TruncatedInput"),
-                    _ => ("cannot be decompressed", "InvalidCompressionFormat"),
-                };
-                let message = format!("{location}: {what} ({format})");
-                Error::new(ErrorKind::Corrupt, message).with_source(error).with_code(code)
-            }
-        })
-        .boxed()
+    ReaderStream::with_capacity(decoder, PIECE_BYTES).map_err(move |error| told(error, format, &location)).boxed()
+}
+
+/// What went wrong: reading, or decompressing.
+fn told(error: std::io::Error, format: &str, location: &str) -> Error {
+    match error.downcast::<Error>() {
+        Ok(ours) => ours,
+        Err(error) => {
+            let (what, code) = match error.kind() {
+                std::io::ErrorKind::UnexpectedEof => ("the compressed text is cut off", "TruncatedInput"),
+                _ => ("cannot be decompressed", "InvalidCompressionFormat"),
+            };
+            let message = format!("{location}: {what} ({format})");
+            Error::new(ErrorKind::Corrupt, message).with_source(error).with_code(code)
+        }
+    }
 }

@@ -123,7 +123,9 @@ struct Run {
     journal: Journal<Cell>,
     cells: Vec<Planned>,
     wrong: Vec<String>,
+    /// Measurements of ours.
     failed: Vec<String>,
+    left_out: Vec<String>,
 }
 
 /// A cell that is to be measured.
@@ -180,7 +182,15 @@ impl Run {
             eprintln!("{name}: left out: {why}");
         }
         let journal = Journal::open(&out.join(format!("{name}.ndjson")), name, grid.scale, &host.build)?;
-        Ok(Some(Self { name, grid, journal, cells, wrong: vec![], failed: lacking.into_iter().collect() }))
+        Ok(Some(Self {
+            name,
+            grid,
+            journal,
+            cells,
+            wrong: vec![],
+            failed: vec![],
+            left_out: lacking.into_iter().collect(),
+        }))
     }
 
     /// Measurements that are left.
@@ -299,13 +309,16 @@ impl Run {
         results.say("versions", &host.versions);
         results.say("scale", grid.scale.to_string());
         results.say("axis", &grid.axis);
-        for why in &self.failed {
+        for why in &self.left_out {
             results.say("left out", why);
         }
         for (cell, why) in &failures {
             let why: String = why.chars().take(200).collect();
-            results
-                .say("failed", format!("{}; {}; {}; {}: {why}", cell.point, cell.series, cell.format, cell.condition));
+            let what = format!("{}; {}; {}; {}: {why}", cell.point, cell.series, cell.format, cell.condition);
+            results.say("failed", &what);
+            if grid.series.iter().any(|series| series.name == cell.series && series.kind == Kind::Engine) {
+                self.failed.push(what);
+            }
         }
         for why in &wrong {
             results.say("wrong", why);
@@ -333,9 +346,10 @@ impl Run {
         Ok(())
     }
 
-    /// Wrong rows fail the run.
+    /// Wrong rows fail the run, and so do queries of ours that failed.
     fn judge(self) -> Result<()> {
         ensure!(self.wrong.is_empty(), Error::internal(format!("wrong rows: {}", self.wrong.join("; "))));
+        ensure!(self.failed.is_empty(), Error::internal(format!("failed: {}", self.failed.join("; "))));
         Ok(())
     }
 }

@@ -10,7 +10,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -39,6 +39,7 @@ pub(crate) struct Scans {
 
 #[derive(Clone, Copy, Debug)]
 struct ScanLimits {
+    cores: u32,
     turns: usize,
     waiting: usize,
     wait: Duration,
@@ -47,6 +48,8 @@ struct ScanLimits {
 #[derive(Debug, Default)]
 struct Account {
     cpu_ns: AtomicU64,
+    /// Requests that have a turn or wait for one.
+    requests: AtomicU32,
     waited_ns: AtomicU64,
     refused: AtomicU64,
 }
@@ -69,13 +72,15 @@ pub(crate) struct Saturated;
 
 impl Scans {
     pub fn new(limits: &Limits, zones: ZoneCache) -> io::Result<Self> {
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(limits.select_threads.max(1))
-            .thread_name("scan")
-            .enable_all()
-            .build()?;
+        let threads = limits.select_threads.max(1);
+        let runtime = Builder::new_multi_thread().worker_threads(threads).thread_name("scan").enable_all().build()?;
         let footer_cache_bytes = limits.footer_cache_bytes;
-        let limits = ScanLimits { turns: limits.selects, waiting: limits.selects_waiting, wait: limits.select_wait };
+        let limits = ScanLimits {
+            cores: u32::try_from(threads).unwrap_or(u32::MAX),
+            turns: limits.selects,
+            waiting: limits.selects_waiting,
+            wait: limits.select_wait,
+        };
         Ok(Self {
             turns: Arc::new(Semaphore::new(limits.turns)),
             places: Semaphore::new(limits.waiting),
@@ -99,19 +104,20 @@ impl Scans {
 
     /// Waits for a turn, first come, first served.
     pub async fn turn(self: &Arc<Self>, record: Option<Arc<RequestRecord>>) -> Result<Turn, Saturated> {
+        let scanning = Scanning::begin(self);
         let permit = match Arc::clone(&self.turns).try_acquire_owned() {
             Ok(permit) => permit,
             Err(_) => self.queued().await.inspect_err(|_| {
                 self.account.refused.fetch_add(1, Relaxed);
             })?,
         };
-        Ok(Turn { scans: Arc::clone(self), record, _permit: permit })
+        Ok(Turn { scans: Arc::clone(self), record, _scanning: Some(scanning), _permit: permit })
     }
 
-    /// A turn that nobody waits for, if there is one.
+    /// One more turn for a request that has one already, if any is free.
     pub fn free_turn(self: &Arc<Self>, record: Option<Arc<RequestRecord>>) -> Option<Turn> {
         let permit = Arc::clone(&self.turns).try_acquire_owned().ok()?;
-        Some(Turn { scans: Arc::clone(self), record, _permit: permit })
+        Some(Turn { scans: Arc::clone(self), record, _scanning: None, _permit: permit })
     }
 
     async fn queued(&self) -> Result<OwnedSemaphorePermit, Saturated> {
@@ -120,6 +126,11 @@ impl Scans {
         let permit = tokio::time::timeout(self.limits.wait, Arc::clone(&self.turns).acquire_owned()).await;
         self.account.waited_ns.fetch_add(nanos(since.elapsed()), Relaxed);
         permit.ok().and_then(Result::ok).ok_or(Saturated)
+    }
+
+    /// How many cores scan, and for how many requests: those that have a turn or wait for one.
+    pub fn load(&self) -> (u32, u32) {
+        (self.limits.cores, self.account.requests.load(Relaxed))
     }
 
     pub fn figures(&self) -> ScanFigures {
@@ -149,7 +160,25 @@ impl Drop for Scans {
 pub(crate) struct Turn {
     scans: Arc<Scans>,
     record: Option<Arc<RequestRecord>>,
+    _scanning: Option<Scanning>,
     _permit: OwnedSemaphorePermit,
+}
+
+/// A request that scans or waits for its turn, as long as this lives.
+#[derive(Debug)]
+struct Scanning(Arc<Scans>);
+
+impl Scanning {
+    fn begin(scans: &Arc<Scans>) -> Self {
+        scans.account.requests.fetch_add(1, Relaxed);
+        Self(Arc::clone(scans))
+    }
+}
+
+impl Drop for Scanning {
+    fn drop(&mut self) {
+        self.0.account.requests.fetch_sub(1, Relaxed);
+    }
 }
 
 impl Turn {
@@ -180,6 +209,15 @@ impl Bill {
             Some(runtime) => runtime.spawn(metered),
             None => tokio::spawn(metered),
         })
+    }
+
+    /// Does work of a scan on this thread, whosever it is, and books its CPU time if there is somebody to pay.
+    pub fn time<T>(bill: &Option<Self>, work: impl FnOnce() -> T) -> T {
+        let Some(bill) = bill else { return work() };
+        let before = thread_cpu();
+        let done = work();
+        bill.spent(thread_cpu().saturating_sub(before));
+        done
     }
 
     /// Books what a scan read and returned.
@@ -245,6 +283,7 @@ mod tests {
         }
         assert_eq!(scans.turn(None).await.err(), Some(Saturated), "no place to wait");
         assert_eq!((scans.figures().active, scans.figures().refused), (1, 1));
+        assert_eq!(scans.load().1, 2, "who waits counts, who was sent away does not");
         drop(first);
         assert_eq!(waiting.await.unwrap(), Ok(()));
         assert_eq!((scans.figures().active, scans.figures().waiting), (0, 0));

@@ -232,6 +232,9 @@ impl ScanInStorage {
         if let Some(kind) = kind {
             state.speed.begin_scan(by, kind);
         }
+        if matches!(by, Scanner::Fragment) {
+            state.speed.fragment(true);
+        }
         Self { state: Arc::clone(state), by, kind }
     }
 
@@ -244,6 +247,9 @@ impl ScanInStorage {
 
     /// What our node says it did. What it passed over shows no speed.
     pub(crate) fn worked(&self, stats: &RouteStats) {
+        if stats.cores > 0 {
+            self.state.speed.loaded(stats.cores, stats.scanning);
+        }
         let passed_over = stats.bytes_pruned > 0 || stats.row_groups_pruned > 0 || stats.cpu_ns == 0;
         if let Some(kind) = self.kind.filter(|_| !passed_over) {
             let worked = Duration::from_nanos(stats.cpu_ns);
@@ -256,6 +262,9 @@ impl Drop for ScanInStorage {
     fn drop(&mut self) {
         if let Some(kind) = self.kind {
             self.state.speed.end_scan(self.by, kind);
+        }
+        if matches!(self.by, Scanner::Fragment) {
+            self.state.speed.fragment(false);
         }
     }
 }

@@ -27,6 +27,9 @@ const FEW: u64 = 10;
 /// The weight of a new measurement: the last few decide.
 const WEIGHT: f64 = 0.3;
 
+/// What a node says of its load is true for so long.
+const LOADED: Duration = Duration::from_secs(5);
+
 /// The weight of an answer that took longer than believed.
 const LATE_WEIGHT: f64 = 0.02;
 
@@ -41,6 +44,16 @@ pub(crate) struct Rates {
     pub(crate) select: ScanRates,
     /// What it scans for fragments, all requests together.
     pub(crate) fragment: ScanRates,
+    /// Its cores that scan, as it says.
+    #[serde(default = "one")]
+    pub(crate) cores: f64,
+    /// The share of these that other requests leave.
+    #[serde(skip, default = "one")]
+    pub(crate) left: f64,
+}
+
+fn one() -> f64 {
+    1.0
 }
 
 /// How fast storage scans.
@@ -68,6 +81,7 @@ impl Rates {
         let speeds = std::iter::once(self.network_bytes_s).chain(scans.into_iter().flatten());
         self.latency_s.is_finite()
             && self.latency_s >= 0.0
+            && (1.0..1e6).contains(&self.cores)
             && speeds.into_iter().all(|speed| speed.is_finite() && speed >= 1.0)
     }
 }
@@ -77,7 +91,7 @@ impl Default for Rates {
     /// what one core of our node scans (benches/record).
     fn default() -> Self {
         let scans = ScanRates { text_bytes_s: 1e9, parquet_bytes_s: 400e6 };
-        Self { latency_s: 0.005, network_bytes_s: 40e6, select: scans, fragment: scans }
+        Self { latency_s: 0.005, network_bytes_s: 40e6, select: scans, fragment: scans, cores: one(), left: one() }
     }
 }
 
@@ -113,6 +127,10 @@ struct State {
     network: Window,
     /// Of scans by storage, by route and kind.
     scans: [[Window; 2]; 2],
+    /// Fragments under way, and the most at a time since there were none.
+    fragments: (u32, u32),
+    /// Requests of others that our node scanned for, and when it said so.
+    others: Option<(u32, Instant)>,
 }
 
 /// A route by which storage scans.
@@ -270,6 +288,10 @@ impl Speed {
     pub(crate) fn rates(&self, profile: Profile) -> Rates {
         let mut state = self.lock();
         let (mut rates, before) = (state.rates, Rates::before(profile));
+        // Each of them has its share of the cores.
+        if let Some((others, _)) = state.others.filter(|(_, said)| said.elapsed() < LOADED) {
+            rates.left = rates.cores / (rates.cores + f64::from(others));
+        }
         for kind in [Kind::Text, Kind::Parquet] {
             if *at(&mut state.scanned, Scanner::Select, kind) == 0 {
                 *rates.select.of(kind) = *before.select.clone().of(kind);
@@ -315,6 +337,25 @@ impl Speed {
             network.end(now).or(short.filter(|_| network.active == 0))
         };
         self.learn_network(seen);
+    }
+
+    /// A fragment is under way, or no more.
+    pub(crate) fn fragment(&self, begins: bool) {
+        let mut state = self.lock();
+        let (now, most) = state.fragments;
+        state.fragments = match begins {
+            true if now == 0 => (1, 1),
+            true => (now.saturating_add(1), most.max(now.saturating_add(1))),
+            false => (now.saturating_sub(1), most),
+        };
+    }
+
+    /// Our node says how many cores scan, and for how many requests. What it says is a little old when we come to read it:
+    /// those of ours that ended since count as ours.
+    pub(crate) fn loaded(&self, cores: u32, scanning: u32) {
+        let mut state = self.lock();
+        state.rates.cores = f64::from(cores);
+        state.others = Some((scanning.saturating_sub(state.fragments.1), Instant::now()));
     }
 
     /// A scan by storage begins.
@@ -443,6 +484,17 @@ mod tests {
         speed.worked(Scanner::Fragment, Kind::Text, 5_000_000, 0, SECOND / 100);
         speed.end_scan(Scanner::Fragment, Kind::Text);
         assert_eq!(speed.rates(Profile::PushdownDb).fragment.text_bytes_s, 5e8, "by what it says that it worked");
+    }
+
+    #[test]
+    fn a_node_that_scans_for_others_has_less_for_us() {
+        let speed = Speed::default();
+        let left = || speed.rates(Profile::PushdownDb).left;
+        speed.fragment(true);
+        speed.loaded(2, 1);
+        assert_eq!(left(), 1.0, "that one is ours");
+        speed.loaded(2, 3);
+        assert_eq!(left(), 0.5, "two others beside us on two cores");
     }
 
     #[test]

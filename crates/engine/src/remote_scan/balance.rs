@@ -4,9 +4,9 @@
 //!
 //! - Storage that refuses a split because it is busy gets none for a while; the engine reads them.
 //! - Storage that is far slower than plain reads gets every eighth split only, so that it is noticed when it recovers.
-//! - Where plain reads would take a fair share of the work, one more worker reads splits from the end of the queue:
-//!   storage, network and engine are busy at once. It takes a split only if it will be done with it before storage is
-//!   done with all others.
+//! - Where that is estimated to save time, or storage is far slower than believed, one more worker reads splits from the
+//!   end of the queue: storage, network and engine are busy at once. It takes a split only if it will be done with it
+//!   before storage is done with all others.
 //!
 //! Rows are the same either way, so nothing else has to know.
 
@@ -33,6 +33,9 @@ const PROBE: u64 = 8;
 /// Plain reads help where they do at least this share of what storage does meanwhile.
 const FAIR_SHARE: f64 = 0.25;
 
+/// They help from the beginning where that is believed to leave this share of the time.
+const WORTH_IT: f64 = 0.8;
+
 /// Less work than this is not worth a second way.
 const LEAST_BYTES: u64 = 32 * 1024 * 1024;
 
@@ -51,6 +54,8 @@ const REPEATED_BYTES: f64 = 4e6;
 pub(super) struct Paces {
     pushed: f64,
     plain: f64,
+    /// Whether both are done sooner together.
+    together: bool,
     adaptivity: Adaptivity,
 }
 
@@ -69,7 +74,9 @@ impl Paces {
         let costs = ScanCosts::of(spec, fragment, Some(route))?;
         let bytes = spec.objects.iter().map(|object| object.size).sum::<u64>() as f64;
         let pace = |estimate: Estimate| bytes / estimate.seconds.max(1e-6);
-        Ok(Some(Self { pushed: pace(costs.filtered()), plain: pace(costs.plain(0.0)), adaptivity }))
+        let (pushed, plain) = (costs.filtered(), costs.plain(0.0));
+        let together = costs.shared().1 < pushed.seconds * WORTH_IT;
+        Ok(Some(Self { pushed: pace(pushed), plain: pace(plain), together, adaptivity }))
     }
 
     /// The size of the pieces into which an aggregate of so many bytes is cut, so that both ways can share it; `None`
@@ -111,6 +118,8 @@ struct State {
     refused: Option<Instant>,
     /// Splits that were not given to storage since it was left out.
     left_out: u64,
+    /// Plain reads help as long as storage keeps its pace.
+    together: bool,
     /// Plain reads help whatever that brings.
     always: bool,
 }
@@ -168,8 +177,8 @@ impl Balance {
     /// With what is believed of so many workers of storage, and of one that reads plainly.
     pub(super) fn new(believed: &Paces, workers: usize) -> Self {
         let (pushed, plain) = (Pace::new(believed.pushed / workers as f64), Pace::new(believed.plain));
-        let always = believed.adaptivity == Adaptivity::Both;
-        Self { state: Mutex::new(State { pushed, plain, refused: None, left_out: 0, always }) }
+        let (together, always) = (believed.together, believed.adaptivity == Adaptivity::Both);
+        Self { state: Mutex::new(State { pushed, plain, refused: None, left_out: 0, together, always }) }
     }
 
     /// Which way a worker that serves storage takes its next split.
@@ -194,7 +203,8 @@ impl Balance {
         let (pushed, plain) = (state.pushed.together(now), state.plain.each(now));
         let fair = plain >= pushed * FAIR_SHARE;
         let in_time = split as f64 / plain.max(1.0) <= waiting as f64 / pushed.max(1.0);
-        state.always || waiting >= LEAST_BYTES && fair && in_time
+        let late = state.pushed.each(now) * FAR_SLOWER < state.pushed.believed;
+        state.always || waiting >= LEAST_BYTES && (state.together || late) && fair && in_time
     }
 
     /// A split is begun.
@@ -232,7 +242,7 @@ mod tests {
     const MB: u64 = 1_000_000;
 
     fn balance(pushed: f64, plain: f64) -> Balance {
-        Balance::new(&Paces { pushed, plain, adaptivity: Adaptivity::Auto }, 1)
+        Balance::new(&Paces { pushed, plain, together: plain > 500e6, adaptivity: Adaptivity::Auto }, 1)
     }
 
     #[test]
@@ -282,7 +292,7 @@ mod tests {
 
     #[test]
     fn aggregates_are_cut_where_both_ways_can_share_them() {
-        let paces = |plain, adaptivity| Paces { pushed: 1e9, plain, adaptivity };
+        let paces = |plain, adaptivity| Paces { pushed: 1e9, plain, together: true, adaptivity };
         let piece = |paces: Paces, answer| paces.piece_bytes(640 * MB, false, answer);
         assert_eq!(piece(paces(1e9, Adaptivity::Auto), 1e3), Some(20 * MB));
         assert_eq!(piece(paces(40e6, Adaptivity::Auto), 1e3), None, "all of the link for a little");

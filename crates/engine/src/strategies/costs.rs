@@ -70,24 +70,31 @@ impl ScanCosts {
 
     /// Plain reads, with so many seconds of the engine besides its scanning.
     pub(crate) fn plain(&self, engine_s: f64) -> Estimate {
-        let requests = Requests { get: self.objects, ..Requests::default() };
-        self.model.estimate(&Work {
+        self.model.estimate(&self.plain_work(self.objects, engine_s))
+    }
+
+    fn plain_work(&self, requests: u64, engine_s: f64) -> Work {
+        Work {
             bytes_network: self.read,
             bytes_read: self.read,
             bytes_decoded: self.sent,
-            requests,
+            requests: Requests { get: requests, ..Requests::default() },
             engine_s,
             ..Work::default()
-        })
+        }
     }
 
     /// A scan by storage.
     pub(crate) fn pushed(&self, scan: Pushed) -> Estimate {
+        self.model.estimate(&self.pushed_work(scan))
+    }
+
+    fn pushed_work(&self, scan: Pushed) -> Work {
         let requests = match self.route {
             Some(Route::Fragment) => Requests { fragment: scan.requests, ..Requests::default() },
             _ => Requests { select: scan.requests, ..Requests::default() },
         };
-        self.model.estimate(&Work {
+        Work {
             bytes_network: scan.returned + scan.brought,
             bytes_scanned: scan.scanned,
             bytes_returned: scan.returned,
@@ -96,7 +103,13 @@ impl ScanCosts {
             storage_s: scan.storage_s,
             engine_s: scan.engine_s,
             ..Work::default()
-        })
+        }
+    }
+
+    /// Plain reads of some splits and a scan of the others by storage, as is best for both: the share of plain reads, and
+    /// seconds. What storage reads and sends it cannot scan meanwhile.
+    pub(crate) fn shared(&self) -> (f64, f64) {
+        self.model.shared(&self.plain_work(self.splits, 0.0), &self.pushed_work(self.filtering()))
     }
 
     /// The same as the first of two phases.

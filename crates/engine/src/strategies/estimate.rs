@@ -3,7 +3,9 @@
 //! ```text
 //! phase    = rounds of requests × latency + the slowest of
 //!              network   bytes / what the endpoint was seen to send
-//!              storage   bytes scanned / what it was seen to scan + bytes of values it returns / ENCODE + requests + extra work
+//!              storage   bytes scanned / what it was seen to scan
+//!                        + (bytes sent / SEND + bytes of values it returns / ENCODE + requests + extra work) / its cores;
+//!                        all that longer by what it does for others
 //!              engine    (bytes scanned / SCAN + bytes of values it decodes / DECODE + requests + extra work) / cores
 //! strategy = the sum of its phases
 //! dollars  = the price book's bill of all that: time of the engine's cores, requests, bytes, time of storage's cores
@@ -47,6 +49,12 @@ const DECODE_S: f64 = 1.5e9;
 const ENCODE_TEXT_S: f64 = 400e6;
 const ENCODE_PARQUET_S: f64 = 600e6;
 
+/// Bytes a second that one core of storage reads from its page cache and sends, over a link that is faster.
+const SEND_S: f64 = 2.5e9;
+
+/// Shares that are tried, from none to all.
+const SHARES: u32 = 16;
+
 /// Seconds that a request keeps storage, and the engine.
 const REQUEST_S: f64 = 0.001;
 
@@ -77,6 +85,20 @@ pub(crate) struct Work {
     pub(crate) storage_s: f64,
     /// Seconds of the engine besides its scanning.
     pub(crate) engine_s: f64,
+}
+
+/// Seconds that each part works on a phase, all of them at the same time.
+#[derive(Clone, Copy, Debug)]
+struct Stages {
+    network: f64,
+    storage: f64,
+    engine: f64,
+}
+
+impl Stages {
+    fn slowest(&self) -> f64 {
+        self.network.max(self.storage).max(self.engine)
+    }
 }
 
 /// What the strategies for one table are estimated by.
@@ -114,8 +136,8 @@ impl Model {
         self.objective
     }
 
-    /// Of one phase. What storage scans it scans for the route of the requests.
-    pub(crate) fn estimate(&self, work: &Work) -> Estimate {
+    /// How long each part works on a phase. What storage scans it scans for the route of the requests.
+    fn stages(&self, work: &Work) -> Stages {
         let rates = &self.rates;
         let at_fragment = work.requests.fragment > 0;
         let scans = if at_fragment { rates.fragment } else { rates.select };
@@ -130,16 +152,25 @@ impl Model {
         let asked_s = work.requests.total() as f64 * REQUEST_S;
         let network = work.bytes_network as f64 / rates.network_bytes_s;
         let returned = work.bytes_returned as f64 / encoded_s;
-        let storage = work.bytes_scanned as f64 / storage_bytes_s + returned + asked_s + work.storage_s;
+        let sent = work.bytes_network as f64 / SEND_S;
+        let more = (sent + returned + asked_s + work.storage_s) / rates.cores;
+        let storage = (work.bytes_scanned as f64 / storage_bytes_s + more) / rates.left;
         let decoded = work.bytes_decoded as f64 / decoded_s;
-        let engine = work.bytes_read as f64 / engine_bytes_s + decoded + asked_s + work.engine_s;
+        let engine = (work.bytes_read as f64 / engine_bytes_s + decoded + asked_s + work.engine_s) / self.cores;
+        Stages { network, storage, engine }
+    }
+
+    /// Of one phase.
+    pub(crate) fn estimate(&self, work: &Work) -> Estimate {
+        let (rates, stages) = (&self.rates, self.stages(work));
+        let at_fragment = work.requests.fragment > 0;
         let rounds = work.requests.total().div_ceil(self.at_once) as f64;
-        let seconds = rounds * rates.latency_s + network.max(storage).max(engine / self.cores);
+        let seconds = rounds * rates.latency_s + stages.slowest();
         // Work at the fragment route is paid by its time, that of S3 Select by its bytes.
         let usage = Usage {
             wall_s: seconds,
             cores: self.cores,
-            storage_cpu_s: if at_fragment { storage } else { 0.0 },
+            storage_cpu_s: if at_fragment { stages.storage * rates.left * rates.cores } else { 0.0 },
             bytes_scanned: if at_fragment { 0 } else { work.bytes_scanned },
             bytes_returned: if at_fragment { 0 } else { work.bytes_returned },
             bytes_network: work.bytes_network,
@@ -148,6 +179,19 @@ impl Model {
         };
         let usd = self.prices.bill(&usage).total();
         Estimate { bytes: work.bytes_network, requests: work.requests.total(), seconds, usd }
+    }
+
+    /// Two ways to do the same that share it as is best for both: the share of the first, and seconds.
+    pub(crate) fn shared(&self, one: &Work, other: &Work) -> (f64, f64) {
+        let (one, other) = (self.stages(one), self.stages(other));
+        let mixed = |share: f64| {
+            let mix = |one: f64, other: f64| one * share + other * (1.0 - share);
+            let (network, storage) = (mix(one.network, other.network), mix(one.storage, other.storage));
+            Stages { network, storage, engine: mix(one.engine, other.engine) }.slowest()
+        };
+        let shares = (0..=SHARES).map(|share| f64::from(share) / f64::from(SHARES));
+        let all = shares.map(|share| (share, mixed(share)));
+        all.min_by(|(_, a), (_, b)| a.total_cmp(b)).unwrap_or_default()
     }
 
     /// Which of these to take; `None` of none. Of all that cannot be told from the best by what counts, one that moves few

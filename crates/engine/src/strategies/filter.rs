@@ -14,7 +14,7 @@ use super::costs::ScanCosts;
 use super::decision::{Candidates, Reason, Story};
 use super::index::Verdict;
 use crate::remote_scan::{ScanSpec, estimate};
-use crate::settings::{PushdownOptions, Side};
+use crate::settings::{Adaptivity, PushdownOptions, Side};
 
 /// What storage is asked to do, or why it is asked for plain bytes.
 #[derive(Clone, Debug)]
@@ -152,7 +152,10 @@ pub(crate) fn unless_plain_is_better(choice: Choice, spec: &ScanSpec, fragment: 
         return Ok(choice);
     }
     let costs = ScanCosts::of(spec, fragment, Some(*route))?;
-    let (plain, pushed) = (costs.plain(0.0), costs.filtered());
+    let (plain, mut pushed) = (costs.plain(0.0), costs.filtered());
+    if spec.options.adaptivity()? != Adaptivity::None {
+        pushed.seconds = pushed.seconds.min(costs.shared().1);
+    }
     Ok(match costs.model().is_better(&plain, &pushed) {
         true => Choice::Compute(format!("plain reads would take {plain} instead of {pushed}")),
         false => choice,

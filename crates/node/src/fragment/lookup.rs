@@ -17,6 +17,7 @@ use pushdowndb_scan::{
 };
 
 use super::open;
+use crate::scans::Bill;
 use crate::store::Store;
 
 /// The most places of one split, which are in memory together: 16 bytes each.
@@ -98,7 +99,8 @@ impl Indexes {
         let mut all: Option<Vec<Range<u64>>> = None;
         for index in indexes {
             let fragment = self.probes.get(index.probe).ok_or_else(|| Error::internal("an index without a probe"))?;
-            let reader: Arc<dyn ObjectReader> = Arc::new(open(shelf.store, shelf.bucket, &index.object).await?.data);
+            let reader: Arc<dyn ObjectReader> =
+                Arc::new(open(shelf.store, shelf.bucket, &index.object, shelf.bill).await?.data);
             let mut found = Vec::new();
             for range in &index.ranges {
                 let (fragment, reader) = (Arc::clone(fragment), Arc::clone(&reader));
@@ -133,6 +135,7 @@ impl Indexes {
 pub(super) struct Shelf<'a> {
     pub store: &'a dyn Store,
     pub bucket: &'a str,
+    pub bill: &'a Bill,
     pub options: &'a ScanOptions,
     /// Index objects count as scanned.
     pub counters: &'a Arc<ScanCounters>,

@@ -29,7 +29,7 @@ use pushdowndb_scan::Evaluator;
 use crate::Limits;
 use crate::counters::Counting;
 use crate::record::RequestRecord;
-use crate::scans::{Scans, Turn};
+use crate::scans::{Bill, Scans, Turn};
 use crate::store::{Object, Store, StoreError};
 
 use batches::BatchWriter;
@@ -66,13 +66,13 @@ pub(crate) fn answer(request: Request, desk: Desk) -> Result<Body> {
     }
 }
 
-/// Opens the object of a split, if it is still the one that was planned.
-async fn open(store: &dyn Store, bucket: &str, split: &Split) -> Result<Object> {
+/// Opens the object of a split, if it is still the one that was planned, to be read on somebody's bill.
+async fn open(store: &dyn Store, bucket: &str, split: &Split, bill: &Bill) -> Result<Object> {
     let place = || format!("s3://{bucket}/{}", split.key);
     let object = store.open(bucket, &split.key).await.map_err(|error| of_store(error).context(place()))?;
     let same = split.etag.as_ref().is_none_or(|etag| bare(etag) == object.meta.etag);
     if same && object.meta.size == split.size {
-        return Ok(object);
+        return Ok(Object { data: object.data.billed(bill.clone()), ..object });
     }
     Err(Error::new(ErrorKind::Conflict, format!("{}: the object was replaced", place())))
 }

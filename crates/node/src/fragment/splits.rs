@@ -57,6 +57,7 @@ struct Work {
     counting: Arc<Counting>,
     record: Arc<RequestRecord>,
     scans: Arc<Scans>,
+    bill: Bill,
 }
 
 #[derive(Default)]
@@ -96,12 +97,12 @@ impl Scanning {
             counting: Arc::clone(&desk.counting),
             record: Arc::clone(&desk.record),
             scans: Arc::clone(&desk.scans),
+            bill: desk.turn.bill(),
         });
         let (sender, pieces) = channel(BATCHES_AHEAD);
         // A LIMIT takes its rows from as few splits as have them.
         let most = if work.remaining.is_some() { 1 } else { limits.fragment_splits.clamp(1, open.max(1)) };
-        let bill = desk.turn.bill();
-        let mut workers = vec![(work_on(&work, &bill, &sender), None)];
+        let mut workers = vec![(work_on(&work, &work.bill, &sender), None)];
         while workers.len() < most {
             let Some(turn) = desk.scans.free_turn(Some(Arc::clone(&desk.record))) else { break };
             workers.push((work_on(&work, &turn.bill(), &sender), Some(turn)));
@@ -160,14 +161,15 @@ impl Work {
     async fn scan(&self, number: u32, split: &Split, pieces: &Sender<Piece>) -> Result<Option<SplitStats>> {
         let mut stats = SplitStats::default();
         let Some(fragment) = self.rest_of_limit() else { return Ok(Some(stats)) };
-        let object = open(self.store.as_ref(), &self.bucket, split).await?;
+        let object = open(self.store.as_ref(), &self.bucket, split, &self.bill).await?;
         let seen = Seen { counters: Arc::default(), totals: &self.totals };
         let counters = Arc::clone(&seen.counters);
         let range = split.range.clone();
         let zones = self.scans.zones().of(&self.bucket, &split.key, &object.meta.etag);
         let footer = self.scans.footers().of(object.meta.etag.as_str());
         let options = ScanOptions { zones: Some(zones), footer: Some(footer), ..self.options.clone() };
-        let shelf = Shelf { store: self.store.as_ref(), bucket: &self.bucket, options: &options, counters: &counters };
+        let (store, bucket, bill) = (self.store.as_ref(), self.bucket.as_str(), &self.bill);
+        let shelf = Shelf { store, bucket, bill, options: &options, counters: &counters };
         let found = self.indexes.find(number, split, &fragment.format, &shelf).await;
         let reader = Arc::new(object.data);
         let mut batches = match found {

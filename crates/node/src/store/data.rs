@@ -17,6 +17,7 @@ use pushdowndb_scan::{BlockBuffers, BlockRoom, ObjectReader};
 use tokio::task::spawn_blocking;
 
 use super::files::Pin;
+use crate::scans::Bill;
 
 /// Blocks of a stream that are read before they are asked for.
 const BLOCKS_AHEAD: usize = 2;
@@ -25,6 +26,8 @@ const BLOCKS_AHEAD: usize = 2;
 #[derive(Clone, Debug)]
 pub(crate) struct ObjectData {
     place: Place,
+    /// Whom the time is booked to that reading takes.
+    bill: Option<Bill>,
 }
 
 #[derive(Clone, Debug)]
@@ -84,25 +87,34 @@ impl Witness {
 impl ObjectData {
     pub fn new(location: String, block: usize, pieces: Vec<Piece>, pin: Option<Pin>) -> Self {
         let size = pieces.iter().map(|piece| piece.size).sum();
-        Self { place: Place::Here(Arc::new(Inner { location, size, block, pieces, witness: None, _pin: pin })) }
+        Self::at(Place::Here(Arc::new(Inner { location, size, block, pieces, witness: None, _pin: pin })))
     }
 
     /// One file that others may write to; a change is noticed and ends the read with an error.
     pub fn watched(location: String, block: usize, file: File, witness: Witness) -> Self {
         let pieces = vec![Piece { start: 0, size: witness.size, source: Source::Open(file) }];
         let inner = Inner { location, size: witness.size, block, pieces, witness: Some(witness), _pin: None };
-        Self { place: Place::Here(Arc::new(inner)) }
+        Self::at(Place::Here(Arc::new(inner)))
     }
 
     /// Bytes behind a gateway.
     pub fn distant(reader: Arc<dyn ObjectReader>) -> Self {
-        Self { place: Place::There(reader) }
+        Self::at(Place::There(reader))
+    }
+
+    fn at(place: Place) -> Self {
+        Self { place, bill: None }
+    }
+
+    /// The same for a scan, which pays for its reading: copying blocks takes as long as searching them.
+    pub fn billed(self, bill: Bill) -> Self {
+        Self { bill: Some(bill), ..self }
     }
 
     /// The bytes of `range` in blocks; those of files are read one ahead.
     pub fn blocks(&self, range: Range<u64>) -> impl Stream<Item = io::Result<Bytes>> + Send + Sync + use<> {
         match &self.place {
-            Place::Here(inner) => Inner::blocks(inner, range).left_stream(),
+            Place::Here(inner) => Inner::blocks(inner, range, &self.bill).left_stream(),
             Place::There(reader) => {
                 // A stream is asked by one at a time; the lock that is never taken says so to the compiler.
                 let mut blocks = Mutex::new(reader.stream(range));
@@ -116,18 +128,22 @@ impl ObjectData {
 }
 
 impl Inner {
-    fn blocks(inner: &Arc<Self>, range: Range<u64>) -> impl Stream<Item = io::Result<Bytes>> + Send + Sync + use<> {
-        let inner = Arc::clone(inner);
+    fn blocks(
+        inner: &Arc<Self>,
+        range: Range<u64>,
+        bill: &Option<Bill>,
+    ) -> impl Stream<Item = io::Result<Bytes>> + Send + Sync + use<> {
+        let (inner, bill) = (Arc::clone(inner), bill.clone());
         let step = inner.block.max(1) as u64;
         let end = range.end;
         let starts = stream::iter((range.start..end).step_by(step as usize));
         let buffers = BlockBuffers::new(step.min(end.saturating_sub(range.start)) as usize, BLOCKS_AHEAD + 1);
         starts
             .map(move |start| {
-                let inner = Arc::clone(&inner);
+                let (inner, bill) = (Arc::clone(&inner), bill.clone());
                 let range = start..end.min(start + step);
                 let room = inner.length(&range).map(|length| buffers.room(length));
-                let read = spawn_blocking(move || inner.read(range, room?));
+                let read = spawn_blocking(move || Bill::time(&bill, || inner.read(range, room?)));
                 async move { read.await.map_err(io::Error::other)? }
             })
             .buffered(BLOCKS_AHEAD)
@@ -202,7 +218,8 @@ impl ObjectReader for ObjectData {
         match &self.place {
             Place::Here(inner) => {
                 let reader = Arc::clone(inner);
-                Inner::blocks(inner, range).map(move |block| block.map_err(|error| reader.error(error))).boxed()
+                let blocks = Inner::blocks(inner, range, &self.bill);
+                blocks.map(move |block| block.map_err(|error| reader.error(error))).boxed()
             }
             Place::There(reader) => reader.stream(range),
         }
@@ -213,13 +230,14 @@ impl ObjectReader for ObjectData {
             Place::Here(inner) => Arc::clone(inner),
             Place::There(reader) => return reader.read_ranges(ranges),
         };
+        let bill = self.bill.clone();
         async move {
             let reader = Arc::clone(&inner);
             // Each to be kept for as long as its reader likes: buffers of their own.
             let room = |length| BlockBuffers::new(length, 0).room(length);
             let rooms: Vec<_> = ranges.into_iter().map(|range| (inner.length(&range).map(room), range)).collect();
             let read = move |(room, range): (io::Result<_>, _)| reader.read(range, room?);
-            spawn_blocking(move || rooms.into_iter().map(read).collect::<io::Result<Vec<_>>>())
+            spawn_blocking(move || Bill::time(&bill, || rooms.into_iter().map(read).collect::<io::Result<Vec<_>>>()))
                 .await
                 .map_err(io::Error::other)
                 .flatten()

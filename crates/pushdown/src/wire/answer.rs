@@ -61,6 +61,12 @@ pub struct RouteStats {
     /// Time on a core of the node, in nanoseconds.
     #[prost(uint64, tag = "6")]
     pub cpu_ns: u64,
+    /// Cores that scan; zero from a node that does not tell.
+    #[prost(uint32, tag = "8")]
+    pub cores: u32,
+    /// Requests that scan or wait for their turn, this one included.
+    #[prost(uint32, tag = "9")]
+    pub scanning: u32,
 }
 
 /// A failure after the answer has begun. What ended before it stays complete.

@@ -41,10 +41,9 @@ pub(in crate::s3) async fn select_object_content(
     let footer = edge.scans.footers().of(object.meta.etag.as_str());
     // Planning reads and parses as well; a client that goes away ends it.
     let bill = turn.bill();
-    let answer = bill.spawn(async move {
-        let object = select::Selected { data: Arc::new(object.data), footer };
-        select::answer(input.request, extensions, object, &limits, counting, turn).await
-    });
+    let object = select::Selected { data: Arc::new(object.data.billed(bill.clone())), footer };
+    let answer =
+        bill.spawn(async move { select::answer(input.request, extensions, object, &limits, counting, turn).await });
     let payload = answer.await.map_err(|error| s3_error!(error, InternalError, "the scan did not start"))??;
     Ok(SelectObjectContentOutput { payload: Some(payload) })
 }

@@ -220,10 +220,11 @@ pub struct LimitArgs {
     /// Requests under way at once; more wait, then are told to slow down [default: 256]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub max_requests: Option<usize>,
-    /// S3 Select requests running at once [default: 4 a core, at least 16]
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    /// Scans at once; with 0 and no place to wait all are told to slow down, and objects are only read [default: 4 a core, at
+    /// least 16]
+    #[arg(long, value_name = "N")]
     pub max_scans: Option<usize>,
-    /// S3 Select requests waiting for their turn; more are told to slow down [default: 64]
+    /// Scans that wait for their turn; more are told to slow down [default: 64]
     #[arg(long, value_name = "N")]
     pub max_scans_waiting: Option<usize>,
     /// Threads that scan, beside those that answer everything else [default: one a core]

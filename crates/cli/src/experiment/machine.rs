@@ -1,13 +1,17 @@
 //! The machine that measured, and the versions of whoever took part: figures mean nothing without them.
 
 use std::fs;
+use std::hint::black_box;
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 /// A machine.
 #[derive(Clone, Debug)]
 pub struct Machine {
     pub cpu: String,
     pub cores: usize,
+    /// How many times as much two of its cores do as one.
+    pub two_cores: f64,
     pub memory_gb: f64,
     pub kernel: String,
 }
@@ -26,6 +30,7 @@ impl Machine {
                 .filter(|model| !model.is_empty())
                 .unwrap_or("unknown".into()),
             cores: std::thread::available_parallelism().map_or(1, |cores| cores.get()),
+            two_cores: two_cores(),
             memory_gb: kilobytes.unwrap_or(0.0) * 1024.0 / 1e9,
             kernel: fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
         }
@@ -38,6 +43,33 @@ impl Machine {
             words.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect();
         words.join("-")
     }
+}
+
+/// How many times as much two cores do as one, where each only counts: cores that share their units, or a host that gives
+/// them to others, leave less than two. The most of a few tries.
+fn two_cores() -> f64 {
+    let once = || {
+        let (alone, both) = (seconds_of(1), seconds_of(2));
+        2.0 * alone / both
+    };
+    (0..3).map(|_| once()).fold(0.0, f64::max)
+}
+
+/// Of so many threads that count at the same time.
+fn seconds_of(threads: usize) -> f64 {
+    let count = || {
+        let mut state = 1_u64;
+        for step in 0..100_000_000_u64 {
+            state = black_box(state.wrapping_mul(31).wrapping_add(step));
+        }
+    };
+    let since = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(count);
+        }
+    });
+    since.elapsed().as_secs_f64()
 }
 
 /// The first line that a command of the shell prints, if it runs.

@@ -55,8 +55,8 @@ pub fn markdown(definition: &Definition, setting: &Setting, summary: &Summary, v
     let mut text = format!("# {}\n\n", definition.title);
     let _ = writeln!(
         text,
-        "{date}, TPC-H scale {scale}, on {} ({} cores, {:.0} GB, Linux {}).\n",
-        machine.cpu, machine.cores, machine.memory_gb, machine.kernel
+        "{date}, TPC-H scale {scale}, on {} ({} cores, of which two count {:.2} times as fast as one, {:.0} GB, Linux {}).\n",
+        machine.cpu, machine.cores, machine.two_cores, machine.memory_gb, machine.kernel
     );
     let _ = writeln!(text, "{}.\n", versions.join("; "));
     for line in absent {

@@ -278,13 +278,29 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn work_is_shared_where_that_leaves_nobody_waiting() {
+        let mut model = model(Objective::Latency);
+        let plain = |bytes| Work { bytes_network: bytes, bytes_read: bytes, ..Work::default() };
+        let requests = Requests { fragment: 1, ..Requests::default() };
+        let pushed = |storage_s| Work { storage_s, requests, ..Work::default() };
+        let (share, seconds) = model.shared(&plain(1 << 30), &pushed(1.0));
+        assert!(share < 0.1 && seconds > 0.9, "{share} by a link of 40 MB/s, {seconds} s");
+        model.rates.network_bytes_s = 10e9;
+        let (share, seconds) = model.shared(&plain(1 << 30), &pushed(1.0));
+        assert!((0.5..0.7).contains(&share) && seconds < 0.75, "{share}, {seconds} s: sending keeps storage as well");
+        let (share, _) = model.shared(&plain(1 << 30), &pushed(0.2));
+        assert!(share < 0.1, "{share}: storage scans faster than it sends");
+    }
+
+    #[test]
     fn a_phase_is_as_slow_as_its_slowest_part_and_phases_add_up() {
         let model = model(Objective::Latency);
         let (latency, network) = (model.rates.latency_s, model.rates.network_bytes_s);
         let requests = Requests { select: 8, ..Requests::default() };
         let work = Work { bytes_network: 4_000_000, bytes_scanned: 600_000_000, requests, ..Work::default() };
         let scan = model.estimate(&work);
-        let seconds = 2.0 * latency + (600e6 / model.rates.select.text_bytes_s + 8.0 * REQUEST_S);
+        let more = 4e6 / SEND_S + 8.0 * REQUEST_S;
+        let seconds = 2.0 * latency + (600e6 / model.rates.select.text_bytes_s + more);
         assert_eq!((scan.bytes, scan.requests, scan.seconds), (4_000_000, 8, seconds), "four requests at once");
         assert!(scan.usd > 600e6 / 1e9 * model.prices.scan_usd_per_gb, "the scan and more: {scan}");
         let both = scan + model.estimate(&Work { bytes_network: 80_000_000, ..Work::default() });

@@ -71,6 +71,22 @@ async fn a_table_is_sampled_once_for_each_version_of_it() {
     assert_eq!(gets(&second).await.1, 0, "not asked for");
 }
 
+/// A listing, then the pieces of the sample at the same time; the listing alone once that is known.
+#[tokio::test(flavor = "multi_thread")]
+async fn choosing_takes_two_rounds_of_requests_and_later_one() {
+    let world = World::node().await;
+    let declare = table(&world).await;
+    let engine = engine(&world, None, "auto").await;
+    engine.execute(&declare).await.expect("a table");
+    for pieces in [2, 0] {
+        let mut result =
+            engine.execute("SELECT kind, count(*) FROM t WHERE note = 'rare' GROUP BY kind").await.expect("a plan");
+        let planning = result.profile().expect("a plan").planning.requests;
+        assert_eq!((planning.list, planning.get, planning.total()), (1, pieces, 1 + pieces));
+        result.collect().await.expect("rows");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn estimates_are_those_of_the_sample() {
     let world = World::node().await;

@@ -304,8 +304,9 @@ impl Run {
         let machine = Machine::here();
         results.say("title", &grid.title);
         results.say("date", date(std::time::SystemTime::now(), "%F"));
-        let Machine { cpu, cores, memory_gb, kernel } = &machine;
-        results.say("machine", format!("{cpu} ({cores} cores, {memory_gb:.0} GB, Linux {kernel})"));
+        let Machine { cpu, cores, two_cores, memory_gb, kernel } = &machine;
+        let about = format!("{cores} cores, of which two count {two_cores:.2} times as fast as one, {memory_gb:.0} GB");
+        results.say("machine", format!("{cpu} ({about}, Linux {kernel})"));
         results.say("versions", &host.versions);
         results.say("scale", grid.scale.to_string());
         results.say("axis", &grid.axis);

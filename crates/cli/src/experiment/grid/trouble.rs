@@ -74,3 +74,19 @@ impl Drop for Harm {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::Cli;
+
+    #[test]
+    fn a_node_takes_what_it_is_told() {
+        for trouble in [Trouble::Loaded, Trouble::Throttled, Trouble::Refusing, Trouble::Flapping] {
+            let command = ["pushdowndb", "serve", "--store", "here"].iter().chain(trouble.arguments());
+            Cli::try_parse_from(command).unwrap_or_else(|error| panic!("{trouble:?}: {error}"));
+        }
+    }
+}

@@ -104,6 +104,20 @@ fn a_gateway_serves_a_folder_as_it_is() {
 }
 
 /// The path and query of a presigned GET.
+#[test]
+fn a_node_that_only_stores_is_read_plainly() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("bucket")).unwrap();
+    std::fs::write(dir.path().join("bucket/t.csv"), "a,b\n1,x\n2,y\n").unwrap();
+    let bucket = dir.path().join("bucket");
+    let node = Served::start(&["--gateway", bucket.to_str().unwrap(), "--max-scans", "0", "--max-scans-waiting", "0"]);
+    let sql = "SELECT b FROM 's3://bucket/t.csv' WHERE a = 2";
+    let done = node.client(&["--set", "pushdown.level=auto", "--stats", "json", "--format", "csv", "-c", sql]);
+    assert_eq!(done.ok(), "b\ny\n");
+    let stats: Value = serde_json::from_str(done.stderr().lines().last().unwrap()).unwrap();
+    assert!(stats["requests"]["get"].as_u64().unwrap() > 0, "{stats}");
+}
+
 fn presigned(endpoint: &str, key: &str) -> String {
     use object_store::signer::Signer;
     let client = object_store::aws::AmazonS3Builder::new()

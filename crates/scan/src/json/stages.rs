@@ -1,8 +1,8 @@
 //! What is decoded of JSON records, and when.
 //!
 //! What the predicate reads is decoded of all records, the key of an ORDER BY … LIMIT of those that pass it, and the
-//! other columns of the records that are left. Where records have to be parsed for the first of these, all are found at
-//! once.
+//! other columns of the records that are left. Where records have to be parsed for the first of these, or most of them
+//! pass, all are found at once.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,7 +35,18 @@ pub(super) struct Stages {
     conditions: Vec<Condition>,
     /// The columns that no condition reads.
     late: Columns,
+    /// All columns, where there are conditions and others.
+    all: Option<Columns>,
+    /// Of the last records: how many there were, and how many passed.
+    seen: usize,
+    passed: usize,
 }
+
+/// All columns are found at once where more than one of so many records passes.
+const MOST_PASS: usize = 2;
+
+/// As many records are remembered.
+const REMEMBERED: usize = 16 * 1024;
 
 /// Some of the columns.
 struct Columns {
@@ -102,8 +113,16 @@ impl Stages {
             let columns = Columns::new(new, schema, options)?;
             conditions.push(Condition { columns, schema: own(&reads)?, reads, test });
         }
-        let late = all().into_iter().filter(|column| !decoded.contains(column)).collect();
-        Ok(Self { late: Columns::new(late, schema, options)?, schema: SchemaRef::clone(schema), conditions })
+        let late: Vec<usize> = all().into_iter().filter(|column| !decoded.contains(column)).collect();
+        let in_turn = !late.is_empty() && !conditions.is_empty();
+        Ok(Self {
+            late: Columns::new(late, schema, options)?,
+            all: in_turn.then(|| Columns::new(all(), schema, options)).transpose()?,
+            schema: SchemaRef::clone(schema),
+            conditions,
+            seen: 0,
+            passed: 0,
+        })
     }
 
     /// That of the rows.
@@ -118,11 +137,37 @@ impl Stages {
         records: &[Range<usize>],
         observe: &mut dyn FnMut(&[ArrayRef]) -> Result<()>,
     ) -> Result<Option<Rows>, AtRecord> {
+        if self.seen > REMEMBERED {
+            (self.seen, self.passed) = (self.seen / 2, self.passed / 2);
+        }
+        let rows = self.passing(text, records, observe)?;
+        self.seen += records.len();
+        self.passed += rows.as_ref().map_or(0, |rows| rows.records.len());
+        Ok(rows)
+    }
+
+    fn passing(
+        &mut self,
+        text: &[u8],
+        records: &[Range<usize>],
+        observe: &mut dyn FnMut(&[ArrayRef]) -> Result<()>,
+    ) -> Result<Option<Rows>, AtRecord> {
         let nowhere = |error: Error| (None, error);
         let mut decoded: Vec<Option<ArrayRef>> = vec![None; self.schema.fields().len()];
         let mut left = records.to_vec();
+        let at_once = match &mut self.all {
+            // What is wrong with a record that does not pass is nobody's business: then it goes in turn.
+            Some(all) if self.passed * MOST_PASS > self.seen => all.decode(text, &left, &mut decoded).is_ok(),
+            _ => false,
+        };
+        if !at_once {
+            // After a failure the next records go in turn as well.
+            self.passed = self.passed.min(self.seen / MOST_PASS);
+        }
         for condition in &mut self.conditions {
-            condition.columns.decode(text, &left, &mut decoded)?;
+            if !at_once {
+                condition.columns.decode(text, &left, &mut decoded)?;
+            }
             let columns: Vec<ArrayRef> =
                 condition.reads.iter().filter_map(|column| decoded.get(*column)?.clone()).collect();
             if let Test::Predicate(_) = condition.test {
@@ -140,7 +185,9 @@ impl Stages {
             }
             left = matches.values().set_indices().filter_map(|row| left.get(row).cloned()).collect();
         }
-        self.late.decode(text, &left, &mut decoded)?;
+        if !at_once {
+            self.late.decode(text, &left, &mut decoded)?;
+        }
         Ok(Some(Rows { columns: decoded.into_iter().flatten().collect(), records: left }))
     }
 }

@@ -44,36 +44,43 @@ impl Whose {
 /// A key as it is written, with its quotes and the colon.
 struct Key {
     bytes: Vec<u8>,
-    /// The first bytes as one word, zero where there are no more, and ones where there are.
-    word: u128,
-    mask: u128,
+    /// The first bytes as words, zero where there are no more, and ones where there are.
+    words: [u64; WORDS],
+    masks: [u64; WORDS],
     /// Whose it is.
     whose: Whose,
 }
 
 impl Key {
     fn new(bytes: &[u8], whose: Whose) -> Self {
-        let (mut word, mut mask) = ([0; WORD], [0; WORD]);
-        for ((word, mask), byte) in word.iter_mut().zip(&mut mask).zip(bytes) {
-            (*word, *mask) = (*byte, u8::MAX);
+        let (mut first, mut mask) = ([0; 8 * WORDS], [0; 8 * WORDS]);
+        for ((first, mask), byte) in first.iter_mut().zip(&mut mask).zip(bytes) {
+            (*first, *mask) = (*byte, u8::MAX);
         }
-        Self { bytes: bytes.to_vec(), word: u128::from_le_bytes(word), mask: u128::from_le_bytes(mask), whose }
+        Self { bytes: bytes.to_vec(), words: words(&first), masks: words(&mask), whose }
     }
 
     /// Whether `text` begins with it.
     #[inline]
     fn begins(&self, text: &[u8]) -> bool {
-        // Most keys are compared as one word, without a call.
-        match text.first_chunk::<WORD>() {
-            Some(word) if u128::from_le_bytes(*word) & self.mask != self.word => false,
-            Some(_) if self.bytes.len() <= WORD => true,
-            _ => text.starts_with(&self.bytes),
+        // Most keys are compared as words, without a call.
+        let Some(first) = text.first_chunk() else { return text.starts_with(&self.bytes) };
+        let ([low, high], [low_mask, high_mask]) = (words(first), self.masks);
+        if [low & low_mask, high & high_mask] != self.words {
+            return false;
         }
+        self.bytes.len() <= 8 * WORDS || text.starts_with(&self.bytes)
     }
 }
 
-/// The bytes of a word.
-const WORD: usize = size_of::<u128>();
+/// How many words of a key are compared.
+const WORDS: usize = 2;
+
+#[inline]
+fn words(bytes: &[u8; 8 * WORDS]) -> [u64; WORDS] {
+    let (low, high) = bytes.split_first_chunk::<8>().unwrap_or((&[0; 8], &[]));
+    [u64::from_le_bytes(*low), high.first_chunk().map_or(0, |high| u64::from_le_bytes(*high))]
+}
 
 /// Goes through plain records.
 #[derive(Default)]

@@ -12,7 +12,7 @@
 use std::cmp::Ordering;
 
 use arrow::array::ArrowPrimitiveType;
-use arrow::array::types::{Date32Type, Decimal128Type};
+use arrow::array::types::Date32Type;
 use arrow::datatypes::{ArrowNativeType, DataType, ToByteSlice};
 use datafusion_common::ScalarValue;
 use datafusion_expr::Operator;
@@ -236,7 +236,8 @@ impl WithParser for KeyConditionOf<'_> {
 #[inline(always)]
 fn key_of<T: ArrowPrimitiveType>(value: T::Native) -> Option<i64> {
     let total_order = |bits: i64| bits ^ ((bits >> 63).cast_unsigned() >> 1).cast_signed();
-    match T::DATA_TYPE {
+    // By reference to a constant: comparing and dropping a type would be a call for every field.
+    match const { &T::DATA_TYPE } {
         DataType::Float64 => {
             let value = f64::from_le_bytes(value.to_byte_slice().try_into().ok()?);
             Some(total_order((value + 0.0).to_bits().cast_signed()))
@@ -249,9 +250,7 @@ fn key_of<T: ArrowPrimitiveType>(value: T::Native) -> Option<i64> {
             let value = u64::from_le_bytes(value.to_byte_slice().try_into().ok()?);
             Some((value ^ 1 << 63).cast_signed())
         }
-        t if t == Decimal128Type::DATA_TYPE || matches!(t, DataType::Decimal128(..)) => {
-            i64::try_from(i128::from_le_bytes(value.to_byte_slice().try_into().ok()?)).ok()
-        }
+        DataType::Decimal128(..) => i64::try_from(i128::from_le_bytes(value.to_byte_slice().try_into().ok()?)).ok(),
         _ => value.to_i64(),
     }
 }

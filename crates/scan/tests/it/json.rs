@@ -57,6 +57,25 @@ async fn decimals_are_exact_and_scalars_are_text() {
     assert_eq!(rows(&batch), ["12345678901234567.89|17.00", "0.01|true", "100.00|NULL"]);
 }
 
+/// Where most records pass, their columns are found at once; what is wrong with one that does not pass still is not seen.
+#[tokio::test]
+async fn only_records_that_pass_can_be_wrong() {
+    let columns = schema(&[("a", DataType::Int64), ("b", DataType::Int64)]);
+    let passing = Fragment {
+        predicate: Some(Expr::compare(CompareOp::Gt, Expr::Column(0), Expr::int(0))),
+        ..json(&columns, lines())
+    };
+    let many: String = (0..20_000)
+        .map(|n| match n % 5_000 {
+            4_321 => format!("{{\"a\":-{n},\"b\":\"none\"}}\n"),
+            _ => format!("{{\"a\":{},\"b\":{n}}}\n", n + 1),
+        })
+        .collect();
+    assert_eq!(run(&passing, many.clone()).await.num_rows(), 20_000 - 4);
+    let error = error(&passing, format!("{many}{{\"a\":1,\"b\":\"none\"}}\n")).await;
+    assert!(error.contains(&format!("byte {}", many.len())), "{error}");
+}
+
 #[tokio::test]
 async fn predicates_outputs_and_counts() {
     let columns = schema(&[("a", DataType::Int64), ("b", DataType::Utf8), ("c", DataType::Int64)]);

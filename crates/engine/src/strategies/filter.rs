@@ -156,9 +156,10 @@ pub(crate) fn unless_plain_is_better(choice: Choice, spec: &ScanSpec, fragment: 
     if spec.options.adaptivity()? != Adaptivity::None {
         pushed.seconds = pushed.seconds.min(costs.shared().1);
     }
-    Ok(match costs.model().is_better(&plain, &pushed) {
-        true => Choice::Compute(format!("plain reads would take {plain} instead of {pushed}")),
-        false => choice,
+    // Where they are nearly the same, bytes decide: by what the link's time is worth.
+    Ok(match costs.model().best(&[pushed, plain]) {
+        Some(1) => Choice::Compute(format!("plain reads would take {plain} instead of {pushed}")),
+        _ => choice,
     })
 }
 

@@ -30,6 +30,15 @@ const WEIGHT: f64 = 0.3;
 /// What a node says of its load is true for so long.
 const LOADED: Duration = Duration::from_secs(5);
 
+/// That other programs want its cores is believed for so long.
+const SHARED_S: u64 = 30;
+
+/// No less of a core is believed to be left.
+const LEAST_SHARE: f64 = 0.05;
+
+/// An answer that is longer may have kept storage waiting for us.
+const SHORT_ANSWER_BYTES: u64 = 1024 * 1024;
+
 /// The weight of an answer that took longer than believed.
 const LATE_WEIGHT: f64 = 0.02;
 
@@ -47,9 +56,18 @@ pub(crate) struct Rates {
     /// Its cores that scan, as it says.
     #[serde(default = "one")]
     pub(crate) cores: f64,
-    /// The share of these that other requests leave.
+    /// The share of their time that it got for its work while we waited for it, and when that was seen, in seconds since 1970:
+    /// other programs may want them.
+    #[serde(default = "one")]
+    pub(super) share: f64,
+    #[serde(default)]
+    pub(super) share_seen_s: u64,
+    /// The share of these cores that other requests and programs leave.
     #[serde(skip, default = "one")]
     pub(crate) left: f64,
+    /// Whether anything was seen of the network.
+    #[serde(skip)]
+    pub(crate) knows_network: bool,
 }
 
 fn one() -> f64 {
@@ -82,6 +100,7 @@ impl Rates {
         self.latency_s.is_finite()
             && self.latency_s >= 0.0
             && (1.0..1e6).contains(&self.cores)
+            && (LEAST_SHARE..=1.0).contains(&self.share)
             && speeds.into_iter().all(|speed| speed.is_finite() && speed >= 1.0)
     }
 }
@@ -91,7 +110,17 @@ impl Default for Rates {
     /// what one core of our node scans (benches/record).
     fn default() -> Self {
         let scans = ScanRates { text_bytes_s: 1e9, parquet_bytes_s: 400e6 };
-        Self { latency_s: 0.005, network_bytes_s: 40e6, select: scans, fragment: scans, cores: one(), left: one() }
+        Self {
+            latency_s: 0.005,
+            network_bytes_s: 40e6,
+            select: scans,
+            fragment: scans,
+            cores: one(),
+            share: one(),
+            share_seen_s: 0,
+            left: one(),
+            knows_network: false,
+        }
     }
 }
 
@@ -201,6 +230,8 @@ struct Window {
     waited: Duration,
     /// What storage says that it worked, on all cores; `None` if it does not tell.
     worked: Option<Duration>,
+    /// Bytes that were returned of those.
+    returned: u64,
     /// Up to when `open` is counted.
     counted: Instant,
 }
@@ -209,7 +240,7 @@ impl Default for Window {
     fn default() -> Self {
         let now = Instant::now();
         let none = Duration::ZERO;
-        Self { active: 0, since: now, bytes: 0, open: none, waited: none, worked: None, counted: now }
+        Self { active: 0, since: now, bytes: 0, open: none, waited: none, worked: None, returned: 0, counted: now }
     }
 }
 
@@ -259,6 +290,15 @@ impl Window {
             .then(|| self.shown(took.as_secs_f64(), self.waited * 2 >= self.open))
     }
 
+    /// The share of a core that storage got, of the last scan that was under way: one may be waited for for other reasons, but
+    /// not for long.
+    fn share(&self, now: Instant) -> Option<f64> {
+        let passed = now.saturating_duration_since(self.since);
+        let tells = self.active == 1 && passed >= WINDOW && self.returned <= SHORT_ANSWER_BYTES;
+        let worked = self.worked.filter(|worked| tells && *worked > Duration::ZERO)?;
+        Some((worked.as_secs_f64() / passed.as_secs_f64()).clamp(LEAST_SHARE, 1.0))
+    }
+
     /// What a window that is too short to tell a rate tells: the rate is no less.
     fn at_least(&self, now: Instant) -> Option<Seen> {
         let passed = now.saturating_duration_since(self.since).as_secs_f64();
@@ -292,6 +332,10 @@ impl Speed {
         if let Some((others, _)) = state.others.filter(|(_, said)| said.elapsed() < LOADED) {
             rates.left = rates.cores / (rates.cores + f64::from(others));
         }
+        if now_s().saturating_sub(rates.share_seen_s) < SHARED_S {
+            rates.left *= rates.share;
+        }
+        rates.knows_network = state.transfers > 0;
         for kind in [Kind::Text, Kind::Parquet] {
             if *at(&mut state.scanned, Scanner::Select, kind) == 0 {
                 *rates.select.of(kind) = *before.select.clone().of(kind);
@@ -378,14 +422,24 @@ impl Speed {
             let mut state = self.lock();
             let window = state.window(by, kind);
             window.bytes += scanned;
+            window.returned += returned;
             *window.worked.get_or_insert_default() += worked;
         }
     }
 
     /// A scan by storage is over.
     pub(crate) fn end_scan(&self, by: Scanner, kind: Kind) {
-        let seen = self.lock().window(by, kind).end(Instant::now());
+        let now = Instant::now();
+        let (seen, share) = {
+            let mut state = self.lock();
+            let window = state.window(by, kind);
+            let share = window.share(now);
+            (window.end(now), share)
+        };
         self.learn_scan(by, kind, seen);
+        if let Some(share) = share {
+            self.learn(|state| (state.rates.share, state.rates.share_seen_s) = (share, now_s()));
+        }
     }
 
     fn learn_scan(&self, by: Scanner, kind: Kind, seen: Option<Seen>) {
@@ -421,6 +475,12 @@ impl Speed {
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Seconds since 1970.
+fn now_s() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
 }
 
 /// The mean of the first few, then ever more of the last ones.
@@ -495,6 +555,25 @@ mod tests {
         assert_eq!(left(), 1.0, "that one is ours");
         speed.loaded(2, 3);
         assert_eq!(left(), 0.5, "two others beside us on two cores");
+    }
+
+    #[test]
+    fn a_node_that_hardly_gets_a_core_has_less_for_us() {
+        let start = Instant::now();
+        let mut window = Window::default();
+        window.begin(start);
+        (window.bytes, window.worked) = (50_000_000, Some(SECOND / 10));
+        assert_eq!(window.share(start + SECOND / 2), Some(0.2));
+        assert_eq!(window.share(start + SECOND / 20), None, "too short to tell");
+        window.returned = 2_000_000;
+        assert_eq!(window.share(start + SECOND / 2), None, "we may have been the slower side");
+
+        let speed = Speed::default();
+        let left = || speed.rates(Profile::PushdownDb).left;
+        speed.learn(|state| (state.rates.share, state.rates.share_seen_s) = (0.2, now_s()));
+        assert_eq!(left(), 0.2);
+        speed.learn(|state| state.rates.share_seen_s -= 2 * SHARED_S);
+        assert_eq!(left(), 1.0, "that was long ago");
     }
 
     #[test]

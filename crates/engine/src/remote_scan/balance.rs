@@ -6,7 +6,7 @@
 //! - Storage that is far slower than plain reads gets every eighth split only, so that it is noticed when it recovers.
 //! - Where that is estimated to save time, or storage is far slower than believed, one more worker reads splits from the
 //!   end of the queue: storage, network and engine are busy at once. It takes a split only if it will be done with it
-//!   before storage is done with all others.
+//!   before storage is done with all others. Of a network that nobody knows yet it finds out how fast it is.
 //!
 //! Rows are the same either way, so nothing else has to know.
 
@@ -56,6 +56,8 @@ pub(super) struct Paces {
     plain: f64,
     /// Whether both are done sooner together.
     together: bool,
+    /// Whether the pace of plain reads is that of a network that was seen.
+    plain_is_known: bool,
     adaptivity: Adaptivity,
 }
 
@@ -76,7 +78,8 @@ impl Paces {
         let pace = |estimate: Estimate| bytes / estimate.seconds.max(1e-6);
         let (pushed, plain) = (costs.filtered(), costs.plain(0.0));
         let together = costs.shared().1 < pushed.seconds * WORTH_IT;
-        Ok(Some(Self { pushed: pace(pushed), plain: pace(plain), together, adaptivity }))
+        let plain_is_known = costs.model().knows_network();
+        Ok(Some(Self { pushed: pace(pushed), plain: pace(plain), together, plain_is_known, adaptivity }))
     }
 
     /// The size of the pieces into which an aggregate of so many bytes is cut, so that both ways can share it; `None`
@@ -120,6 +123,7 @@ struct State {
     left_out: u64,
     /// Plain reads help as long as storage keeps its pace.
     together: bool,
+    plain_is_known: bool,
     /// Plain reads help whatever that brings.
     always: bool,
 }
@@ -177,8 +181,10 @@ impl Balance {
     /// With what is believed of so many workers of storage, and of one that reads plainly.
     pub(super) fn new(believed: &Paces, workers: usize) -> Self {
         let (pushed, plain) = (Pace::new(believed.pushed / workers as f64), Pace::new(believed.plain));
-        let (together, always) = (believed.together, believed.adaptivity == Adaptivity::Both);
-        Self { state: Mutex::new(State { pushed, plain, refused: None, left_out: 0, together, always }) }
+        let always = believed.adaptivity == Adaptivity::Both;
+        let Paces { together, plain_is_known, .. } = *believed;
+        let state = State { pushed, plain, refused: None, left_out: 0, together, plain_is_known, always };
+        Self { state: Mutex::new(state) }
     }
 
     /// Which way a worker that serves storage takes its next split.
@@ -201,7 +207,8 @@ impl Balance {
     pub(super) fn helps(&self, split: u64, waiting: u64, now: Instant) -> bool {
         let state = self.lock();
         let (pushed, plain) = (state.pushed.together(now), state.plain.each(now));
-        let fair = plain >= pushed * FAIR_SHARE;
+        let is_known = state.plain_is_known || state.plain.bytes > 0;
+        let fair = plain >= pushed * FAIR_SHARE || !is_known;
         let in_time = split as f64 / plain.max(1.0) <= waiting as f64 / pushed.max(1.0);
         let late = state.pushed.each(now) * FAR_SLOWER < state.pushed.believed;
         state.always || waiting >= LEAST_BYTES && (state.together || late) && fair && in_time
@@ -242,7 +249,10 @@ mod tests {
     const MB: u64 = 1_000_000;
 
     fn balance(pushed: f64, plain: f64) -> Balance {
-        Balance::new(&Paces { pushed, plain, together: plain > 500e6, adaptivity: Adaptivity::Auto }, 1)
+        Balance::new(
+            &Paces { pushed, plain, together: plain > 500e6, plain_is_known: true, adaptivity: Adaptivity::Auto },
+            1,
+        )
     }
 
     #[test]
@@ -282,6 +292,23 @@ mod tests {
     }
 
     #[test]
+    fn a_network_that_nobody_knows_is_tried_where_storage_is_late() {
+        let now = Instant::now();
+        for (plain_is_known, tried) in [(true, false), (false, true)] {
+            let paces =
+                Paces { pushed: 1e9, plain: 40e6, together: false, plain_is_known, adaptivity: Adaptivity::Auto };
+            let balance = Balance::new(&paces, 1);
+            assert!(!balance.helps(16 * MB, 700 * MB, now), "storage is as fast as believed");
+            balance.begin(Way::Pushed, now);
+            balance.end(Way::Pushed, 250 * MB, SECOND);
+            assert_eq!(balance.helps(16 * MB, 700 * MB, now), tried);
+            balance.begin(Way::Plain, now);
+            balance.end(Way::Plain, 16 * MB, SECOND);
+            assert!(!balance.helps(16 * MB, 700 * MB, now), "now it is known to be slow");
+        }
+    }
+
+    #[test]
     fn storage_that_hangs_is_slow() {
         let (balance, now) = (self::balance(1e9, 100e6), Instant::now());
         assert!(!balance.helps(16 * MB, 160 * MB, now));
@@ -292,7 +319,7 @@ mod tests {
 
     #[test]
     fn aggregates_are_cut_where_both_ways_can_share_them() {
-        let paces = |plain, adaptivity| Paces { pushed: 1e9, plain, together: true, adaptivity };
+        let paces = |plain, adaptivity| Paces { pushed: 1e9, plain, together: true, plain_is_known: true, adaptivity };
         let piece = |paces: Paces, answer| paces.piece_bytes(640 * MB, false, answer);
         assert_eq!(piece(paces(1e9, Adaptivity::Auto), 1e3), Some(20 * MB));
         assert_eq!(piece(paces(40e6, Adaptivity::Auto), 1e3), None, "all of the link for a little");

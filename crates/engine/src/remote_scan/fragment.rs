@@ -25,9 +25,6 @@ const SMALLEST_REQUEST_BYTES: u64 = 8 * 1024 * 1024;
 /// The most splits of one request: their rows are held back together.
 const REQUEST_SPLITS: usize = 64;
 
-/// Storage that is busy is asked so often again, then its splits are read plainly: who is busy has more important work.
-pub(super) const PATIENCE: usize = 1;
-
 /// Splits that go into one request each, for so many workers. `bytes_of` says how much is read of a split, `fits`
 /// whether two objects mean the same fragment.
 pub(super) fn requests(
@@ -125,7 +122,8 @@ impl Run {
             open.iter_mut().for_each(Open::reset);
             // A request that got something done is no failure to count.
             failures = if open.len() < before { 1 } else { failures + 1 };
-            if error.kind() == ErrorKind::Throttled && failures > PATIENCE {
+            // Who is busy has more important work, and was waited for already: the node has a queue.
+            if error.kind() == ErrorKind::Throttled {
                 self.pushed_back(&error);
                 break;
             }

@@ -10,10 +10,12 @@ use pushdown::{Error, ErrorKind, Expr, Fragment, Output, Result};
 use pushdowndb_scan::Evaluator;
 use pushdowndb_select::{OutputSerialization, SelectRequest};
 
-use super::fragment::PATIENCE;
 use super::run::{Held, SplitTask, moved};
 use super::wire::WireDecoder;
 use crate::backends::{Piece, Retry, ScannedKind, SelectClient, SelectedObject};
+
+/// Storage that is busy is asked so often again, then the split is read plainly.
+const PATIENCE: usize = 1;
 
 /// A try of a pushed split that failed.
 struct Failure {

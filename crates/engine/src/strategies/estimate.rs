@@ -131,6 +131,11 @@ impl Model {
         })
     }
 
+    /// Whether anything was seen of the network.
+    pub(crate) fn knows_network(&self) -> bool {
+        self.rates.knows_network
+    }
+
     /// What counts.
     pub(crate) fn objective(&self) -> Objective {
         self.objective

@@ -91,7 +91,9 @@ async fn a_busy_node_is_left_alone() {
         let told = &report.usage.strategies;
         assert!(told.iter().any(|told| told.contains("storage was busy")), "{level}: {told:?}");
         let requests = report.usage.requests;
-        assert_eq!(requests.select + requests.fragment, 2, "{level}: asked twice, then read plainly");
+        // Our node has a queue, in which the request waited already.
+        let asked = if level == "select" { 2 } else { 1 };
+        assert_eq!(requests.select + requests.fragment, asked, "{level}: asked so often, then read plainly");
     }
 }
 

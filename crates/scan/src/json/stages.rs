@@ -35,7 +35,7 @@ pub(super) struct Stages {
     conditions: Vec<Condition>,
     /// The columns that no condition reads.
     late: Columns,
-    /// All columns, where there are conditions and others.
+    /// All columns, where there are conditions that stay what they are, and other columns.
     all: Option<Columns>,
     /// Of the last records: how many there were, and how many passed.
     seen: usize,
@@ -114,7 +114,9 @@ impl Stages {
             conditions.push(Condition { columns, schema: own(&reads)?, reads, test });
         }
         let late: Vec<usize> = all().into_iter().filter(|column| !decoded.contains(column)).collect();
-        let in_turn = !late.is_empty() && !conditions.is_empty();
+        // A bound that tightens leaves few records soon, however many there were before.
+        let is_live = conditions.iter().any(|condition: &Condition| matches!(condition.test, Test::Live(_)));
+        let in_turn = !late.is_empty() && !conditions.is_empty() && !is_live;
         Ok(Self {
             late: Columns::new(late, schema, options)?,
             all: in_turn.then(|| Columns::new(all(), schema, options)).transpose()?,

@@ -18,6 +18,7 @@ matplotlib.rcParams["svg.hashsalt"] = "pushdowndb"
 # Text as text: a tenth of the bytes of its outlines.
 matplotlib.rcParams["svg.fonttype"] = "none"
 import matplotlib.pyplot as plt  # noqa: E402
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator  # noqa: E402
 
 OURS = ["#08519c", "#3182bd", "#6baed6", "#9ecae1", "#c6dbef"]
 THEIRS = ["#a63603", "#e6550d", "#fd8d3c", "#fdae6b", "#756bb1", "#9e9ac8", "#636363", "#969696", "#bdbdbd"]
@@ -30,8 +31,20 @@ def colours(contestants):
     return {name: next(ours if name.startswith(OUR_NAMES) else theirs, "#d9d9d9") for name in contestants}
 
 
-GRID = ["#636363", "#e6550d", "#fd8d3c", "#3182bd", "#08519c", "#31a354", "#756bb1", "#9e9ac8", "#bdbdbd"]
-MARKS = "osD^vP*X<"
+# What every figure has looks the same in all of them; the other series take turns.
+LOOKS = {
+    "none": ("#636363", "o"),
+    "server side": ("#636363", "o"),
+    "datafusion": ("#8c510a", "s"),
+    "duckdb": ("#e6ab02", "D"),
+    "polars": ("#c51b7d", "X"),
+    "select": ("#fd8d3c", "D"),
+    "fragment": ("#6baed6", "^"),
+    "auto": ("#08519c", "v"),
+    "auto for cost": ("#31a354", "P"),
+    "auto for cost outside": ("#756bb1", "*"),
+}
+OTHERS = [("#e6550d", "s"), ("#fdae6b", "D"), ("#a63603", "X"), ("#d6604d", "<"), ("#b35806", ">"), ("#f4a582", "h")]
 
 
 def grid(about, rows, target):
@@ -43,8 +56,10 @@ def grid(about, rows, target):
         list(dict.fromkeys(row[key] for row in rows)) for key in ("format", "condition", "series", "point")
     )
     panels = [(format, metric) for format in formats for metric in ("seconds", "paper")]
-    size = (5.2 * len(panels), 3.4 * len(conditions))
-    figure, axes = plt.subplots(len(conditions), len(panels), figsize=size, squeeze=False)
+    size = (5.2 * len(panels), 3.4 * len(conditions) + 0.8)
+    figure, axes = plt.subplots(len(conditions), len(panels), figsize=size, squeeze=False, layout="constrained")
+    others = iter(OTHERS * len(series))
+    looks = {name: LOOKS.get(name) or next(others) for name in series}
     for condition, line in zip(conditions, axes):
         for (format, metric), axis in zip(panels, line):
             here = [row for row in rows if (row["condition"], row["format"]) == (condition, format) and row[metric]]
@@ -52,41 +67,62 @@ def grid(about, rows, target):
             axis.set_ylabel("seconds" if metric == "seconds" else "dollars (paper)")
             axis.spines[["top", "right"]].set_visible(False)
             if not here:
+                axis.set_axis_off()
+                axis.set_title(f"{format}, {condition}: not measured", loc="left", fontsize=9)
                 continue
             place, is_line = places(axis, here, points, axis_name)
             axis.set_yscale("log")
-            for number, name in enumerate(series):
+            plain_labels(axis.yaxis, [float(row[metric]) for row in here])
+            for name in series:
                 mine = sorted((row for row in here if row["series"] == name), key=lambda row: place(row["point"]))
                 x, y = [place(row["point"]) for row in mine], [float(row[metric]) for row in mine]
                 below = [value - float(row[f"{metric} min"]) for value, row in zip(y, mine)]
                 above = [float(row[f"{metric} max"]) - value for value, row in zip(y, mine)]
-                style = {"color": GRID[number % len(GRID)], "marker": MARKS[number % len(MARKS)]}
-                axis.errorbar(x, y, yerr=(below, above), label=name, ms=4, lw=1.2, ls="-" if is_line else "", elinewidth=0.6, **style)
+                color, marker = looks[name]
+                style = {"color": color, "marker": marker, "ms": 4, "lw": 1.2, "ls": "-" if is_line else "", "elinewidth": 0.6}
+                axis.errorbar(x, y, yerr=(below, above), label=name, **style)
             for of_metric, over, of, ratio, where in papers:
                 wanted = [row for row in here if row["series"] == over and of_metric == metric]
                 wanted = [row for row in wanted if not where or row["point"] in where.split("|")]
                 if wanted and of in series:
                     x = [place(row["point"]) for row in wanted]
                     y = [float(row[metric]) / float(ratio) for row in wanted]
-                    number = series.index(of)
-                    mark = {"color": GRID[number % len(GRID)], "marker": MARKS[number % len(MARKS)]}
-                    axis.plot(x, y, ls="", ms=8, mfc="none", label=f"{of}, the paper's ratio to {over}", **mark)
-    handles, labels = axes[0][0].get_legend_handles_labels()
+                    color, marker = looks[of]
+                    label = f"{of}, the paper's ratio to {over}"
+                    axis.plot(x, y, ls="", ms=8, mfc="none", color=color, marker=marker, label=label)
+    all_labels = {}
+    for axis in axes.flat:
+        for handle, label in zip(*axis.get_legend_handles_labels()):
+            all_labels.setdefault(label, handle)
     figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
-    figure.legend(handles, labels, fontsize=8, ncol=5, loc="lower left", frameon=False)
-    figure.tight_layout(rect=(0, 0.25 / len(conditions), 1, 0.97))
+    columns = 3 if len(panels) < 3 else 5
+    figure.legend(all_labels.values(), all_labels.keys(), fontsize=8, ncol=columns, loc="outside lower left", frameon=False)
     figure.savefig(target, metadata={"Date": None})
+
+
+def plain_labels(axis, values):
+    """Labels of a logarithmic axis as people write numbers; between powers of ten where there are few of these."""
+    few = max(values) / min(values) < 30
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_locator(LogLocator(subs=(2, 5) if few else "auto"))
+    axis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:g}") if few else NullFormatter())
+    axis.set_tick_params(which="minor", labelsize=7)
 
 
 def places(axis, rows, points, name):
     """Where a point stands on the axis, at its x or in the order of the definition, and whether lines mean something."""
     values = {row["point"]: float(row["x"]) for row in rows if row["x"]}
     if len(values) < len({row["point"] for row in rows}) or len(set(values.values())) < len(values):
-        axis.set_xticks(range(len(points)), points, rotation=75, fontsize=6)
+        axis.set_xticks(range(len(points)), points, rotation=60, ha="right", rotation_mode="anchor", fontsize=7)
         return points.index, False
     least, most = min(values.values()), max(values.values())
     if least > 0 and most / least > 10:
         axis.set_xscale("log")
+        # Where something was measured; of many places some.
+        ticks = sorted(values.values())
+        ticks = ticks[:: 1 + len(ticks) // 10]
+        axis.set_xticks(ticks, [f"{value:g}" for value in ticks])
+        axis.xaxis.set_minor_locator(NullLocator())
     axis.set_xlabel(name)
     return values.__getitem__, True
 

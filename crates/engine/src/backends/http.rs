@@ -251,7 +251,10 @@ impl ScanInStorage {
             self.state.speed.loaded(stats.cores, stats.scanning);
         }
         let passed_over = stats.bytes_pruned > 0 || stats.row_groups_pruned > 0 || stats.cpu_ns == 0;
-        if let Some(kind) = self.kind.filter(|_| !passed_over) {
+        let Some(kind) = self.kind else { return };
+        if passed_over {
+            self.state.speed.passed_over(self.by, kind);
+        } else {
             let worked = Duration::from_nanos(stats.cpu_ns);
             self.state.speed.worked(self.by, kind, stats.bytes_scanned, stats.bytes_returned, worked);
         }

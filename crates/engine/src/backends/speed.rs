@@ -201,6 +201,15 @@ fn has_more(expr: &Expr) -> bool {
 }
 
 impl State {
+    /// Notes if storage does more for us than mere scans.
+    fn note_mixture(&mut self) {
+        let [_, fragments] = &mut self.scans;
+        let scanning: u32 = fragments.iter().map(|window| window.active).sum();
+        if self.network.active > self.fragments.0 || self.fragments.0 > scanning {
+            fragments.iter_mut().for_each(|window| window.mixed = true);
+        }
+    }
+
     fn window(&mut self, by: Scanner, kind: Kind) -> &mut Window {
         at(&mut self.scans, by, kind)
     }
@@ -232,6 +241,8 @@ struct Window {
     worked: Option<Duration>,
     /// Bytes that were returned of those.
     returned: u64,
+    /// Whether storage did something else for us meanwhile.
+    mixed: bool,
     /// Up to when `open` is counted.
     counted: Instant,
 }
@@ -240,7 +251,17 @@ impl Default for Window {
     fn default() -> Self {
         let now = Instant::now();
         let none = Duration::ZERO;
-        Self { active: 0, since: now, bytes: 0, open: none, waited: none, worked: None, returned: 0, counted: now }
+        Self {
+            active: 0,
+            since: now,
+            bytes: 0,
+            open: none,
+            waited: none,
+            worked: None,
+            returned: 0,
+            mixed: false,
+            counted: now,
+        }
     }
 }
 
@@ -290,11 +311,11 @@ impl Window {
             .then(|| self.shown(took.as_secs_f64(), self.waited * 2 >= self.open))
     }
 
-    /// The share of a core that storage got, of the last scan that was under way: one may be waited for for other reasons, but
-    /// not for long.
+    /// The share of a core that storage got, seen when the last scan ends: if it did nothing but mere scans, and never had to
+    /// wait for us.
     fn share(&self, now: Instant) -> Option<f64> {
         let passed = now.saturating_duration_since(self.since);
-        let tells = self.active == 1 && passed >= WINDOW && self.returned <= SHORT_ANSWER_BYTES;
+        let tells = self.active == 1 && passed >= WINDOW && self.returned <= SHORT_ANSWER_BYTES && !self.mixed;
         let worked = self.worked.filter(|worked| tells && *worked > Duration::ZERO)?;
         Some((worked.as_secs_f64() / passed.as_secs_f64()).clamp(LEAST_SHARE, 1.0))
     }
@@ -362,7 +383,9 @@ impl Speed {
 
     /// A transfer over the network begins.
     pub(crate) fn begin_transfer(&self) {
-        self.lock().network.begin(Instant::now());
+        let mut state = self.lock();
+        state.network.begin(Instant::now());
+        state.note_mixture();
     }
 
     /// Bytes of a transfer arrived after waiting so long for them.
@@ -392,6 +415,7 @@ impl Speed {
             true => (now.saturating_add(1), most.max(now.saturating_add(1))),
             false => (now.saturating_sub(1), most),
         };
+        state.note_mixture();
     }
 
     /// Our node says how many cores scan, and for how many requests. What it says is a little old when we come to read it:
@@ -425,6 +449,11 @@ impl Speed {
             window.returned += returned;
             *window.worked.get_or_insert_default() += worked;
         }
+    }
+
+    /// Storage passed over some of what it was to scan: how long it took shows nothing.
+    pub(crate) fn passed_over(&self, by: Scanner, kind: Kind) {
+        self.lock().window(by, kind).mixed = true;
     }
 
     /// A scan by storage is over.
@@ -565,8 +594,25 @@ mod tests {
         (window.bytes, window.worked) = (50_000_000, Some(SECOND / 10));
         assert_eq!(window.share(start + SECOND / 2), Some(0.2));
         assert_eq!(window.share(start + SECOND / 20), None, "too short to tell");
-        window.returned = 2_000_000;
+        window.mixed = true;
+        assert_eq!(window.share(start + SECOND / 2), None, "it did something else as well");
+        (window.mixed, window.returned) = (false, 2_000_000);
         assert_eq!(window.share(start + SECOND / 2), None, "we may have been the slower side");
+
+        let speed = Speed::default();
+        let mixed = || speed.lock().scans[1][0].mixed;
+        speed.begin_scan(Scanner::Fragment, Kind::Text);
+        speed.fragment(true);
+        speed.begin_transfer();
+        assert!(!mixed(), "its own answer");
+        speed.begin_transfer();
+        assert!(mixed(), "a plain read");
+        speed.end_scan(Scanner::Fragment, Kind::Text);
+        speed.fragment(false);
+        speed.fragment(true);
+        speed.begin_scan(Scanner::Fragment, Kind::Text);
+        speed.fragment(true);
+        assert!(mixed(), "a group-by");
 
         let speed = Speed::default();
         let left = || speed.rates(Profile::PushdownDb).left;

@@ -92,32 +92,38 @@ fn a_node_serves_generated_data_at_both_levels() {
     node.stop("-INT").ok();
 }
 
+/// A folder for as long as the first of these lives, and the path of a bucket in it with two rows in `t.csv`.
+fn folder_with_a_table() -> (tempfile::TempDir, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let bucket = dir.path().join("bucket");
+    std::fs::create_dir(&bucket).unwrap();
+    std::fs::write(bucket.join("t.csv"), "a,b\n1,x\n2,y\n").unwrap();
+    let bucket = bucket.to_str().unwrap().to_owned();
+    (dir, bucket)
+}
+
 #[test]
 fn a_gateway_serves_a_folder_as_it_is() {
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::create_dir(dir.path().join("bucket")).unwrap();
-    std::fs::write(dir.path().join("bucket/t.csv"), "a,b\n1,x\n2,y\n").unwrap();
-    let node = Served::start(&["--gateway", dir.path().join("bucket").to_str().unwrap()]);
+    let (_dir, bucket) = folder_with_a_table();
+    let node = Served::start(&["--gateway", &bucket]);
     let rows = node.client(&["--format", "csv", "-c", "SELECT b FROM 's3://bucket/t.csv' WHERE a = 2"]);
     assert_eq!(rows.ok(), "b\ny\n");
     node.stop("-TERM").ok();
 }
 
-/// The path and query of a presigned GET.
 #[test]
 fn a_node_that_only_stores_is_read_plainly() {
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::create_dir(dir.path().join("bucket")).unwrap();
-    std::fs::write(dir.path().join("bucket/t.csv"), "a,b\n1,x\n2,y\n").unwrap();
-    let bucket = dir.path().join("bucket");
-    let node = Served::start(&["--gateway", bucket.to_str().unwrap(), "--max-scans", "0", "--max-scans-waiting", "0"]);
+    let (_dir, bucket) = folder_with_a_table();
+    let node = Served::start(&["--gateway", &bucket, "--max-scans", "0", "--max-scans-waiting", "0"]);
     let sql = "SELECT b FROM 's3://bucket/t.csv' WHERE a = 2";
     let done = node.client(&["--set", "pushdown.level=auto", "--stats", "json", "--format", "csv", "-c", sql]);
     assert_eq!(done.ok(), "b\ny\n");
     let stats: Value = serde_json::from_str(done.stderr().lines().last().unwrap()).unwrap();
     assert!(stats["requests"]["get"].as_u64().unwrap() > 0, "{stats}");
+    assert!(stats["strategies"].to_string().contains("storage was busy"), "it was asked first: {stats}");
 }
 
+/// The path and query of a presigned GET.
 fn presigned(endpoint: &str, key: &str) -> String {
     use object_store::signer::Signer;
     let client = object_store::aws::AmazonS3Builder::new()
@@ -137,12 +143,9 @@ fn presigned(endpoint: &str, key: &str) -> String {
 
 #[test]
 fn each_request_is_logged_and_no_secret_is() {
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::create_dir(dir.path().join("bucket")).unwrap();
-    std::fs::write(dir.path().join("bucket/t.csv"), "a,b\n1,x\n2,y\n").unwrap();
-    let folder = dir.path().join("bucket");
+    let (_dir, bucket) = folder_with_a_table();
     // Whatever a filter lets through, signatures are not among it.
-    let node = Served::start(&["--gateway", folder.to_str().unwrap(), "--log-format", "json", "--log", "trace"]);
+    let node = Served::start(&["--gateway", &bucket, "--log-format", "json", "--log", "trace"]);
     node.client(&["--format", "csv", "-c", "SELECT b FROM 's3://bucket/t.csv' WHERE a = 2"]).ok();
     let denied = ["--access-key-id", KEY, "--secret-access-key", "wrong", "-c", "SELECT * FROM 's3://bucket/t.csv'"];
     node.client(&denied).fails(4);

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use pushdown::{Error, ErrorKind};
 use pushdowndb_node::{Backing, Credentials, Gateway, Keyring, Node, NodeConfig, TlsFiles, start};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use url::Url;
 
 use crate::args::{GatewayArgs, LimitArgs, ServeArgs};
@@ -27,8 +27,9 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
     }
     let keyring = config.keyring.is_some();
 
-    // Before the node starts, so that a signal during the start is not lost.
+    // Before the node starts, so that a signal during the start is not lost, and a hangup does not end the process.
     let interrupts = Interrupts::all()?;
+    let hangups = signal(SignalKind::hangup()).context("listening for signals")?;
     let node = start(config).await?;
 
     // The one line a script may wait for: with port 0 only we know the address.
@@ -52,7 +53,7 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
 
     tokio::select! {
         () = interrupts.received() => {}
-        failed = hang_ups(&node, tls, keys.as_deref()) => failed?,
+        () = reload_at(hangups, &node, tls, keys.as_deref()) => {}
     }
     eprintln!("stopping: requests under way are finished first");
     node.shutdown().await;
@@ -60,9 +61,8 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
 }
 
 /// Reads the certificate and the file of keys again at each SIGHUP. What cannot be used leaves the old ones in use.
-async fn hang_ups(node: &Node, tls: bool, keys: Option<&Path>) -> Result<()> {
-    let mut hang_up = signal(SignalKind::hangup()).context("listening for signals")?;
-    while hang_up.recv().await.is_some() {
+async fn reload_at(mut hangups: Signal, node: &Node, tls: bool, keys: Option<&Path>) {
+    while hangups.recv().await.is_some() {
         match node.reload_certificate().await {
             Ok(()) if tls => eprintln!("certificate: read again"),
             Ok(()) => {}
@@ -77,7 +77,6 @@ async fn hang_ups(node: &Node, tls: bool, keys: Option<&Path>) -> Result<()> {
             None => {}
         }
     }
-    Ok(())
 }
 
 fn config(args: ServeArgs) -> Result<NodeConfig> {

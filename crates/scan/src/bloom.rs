@@ -10,6 +10,7 @@ use datafusion_common::Result as DfResult;
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
 use pushdown::{BloomFilter, Error, Key, Result, and_key};
 
+use crate::answers::Answers;
 use crate::dynamic::{Value, constant_or_rows};
 use crate::errors::{from_arrow, from_datafusion};
 use crate::number::Number;
@@ -19,6 +20,7 @@ use crate::types::{is_text, sql_type};
 #[derive(Debug)]
 pub(crate) struct Probe {
     filter: Arc<BloomFilter>,
+    answers: Answers,
     /// Which of the values are tokens of JSON.
     tokens: Vec<bool>,
     signature: Signature,
@@ -27,7 +29,7 @@ pub(crate) struct Probe {
 impl Probe {
     pub(crate) fn new(filter: Arc<BloomFilter>, tokens: Vec<bool>) -> Self {
         let signature = Signature::any(tokens.len(), Volatility::Immutable);
-        Self { filter, tokens, signature }
+        Self { filter, answers: Answers::new(), tokens, signature }
     }
 
     fn probe(&self, values: &[ArrayRef]) -> Result<BooleanArray> {
@@ -36,29 +38,34 @@ impl Probe {
         let ((first, is_token), others) = columns.split_first().ok_or_else(missing)?;
         if others.is_empty() {
             let mut results = BooleanBuilder::with_capacity(first.len());
-            each_hash(first, *is_token, &mut |hash| {
-                results.append_option(hash.map(|hash| self.filter.contains_hash(hash)));
-            })?;
+            each_key(first, *is_token, &mut |key| results.append_option(key.map(|key| self.may_hold(key))))?;
             return Ok(results.finish());
         }
         let mut hashes: Vec<Option<u64>> = Vec::with_capacity(first.len());
-        each_hash(first, *is_token, &mut |hash| hashes.push(hash))?;
+        each_key(first, *is_token, &mut |key| hashes.push(key.map(Key::hash)))?;
         for (values, is_token) in others {
             let mut before = hashes.iter_mut();
-            each_hash(values, *is_token, &mut |hash| {
+            each_key(values, *is_token, &mut |key| {
                 if let Some(before) = before.next() {
-                    *before = before.zip(hash).map(|(before, hash)| and_key(before, hash));
+                    *before = before.zip(key).map(|(before, key)| and_key(before, key.hash()));
                 }
             })?;
         }
         Ok(hashes.into_iter().map(|hash| hash.map(|hash| self.filter.contains_hash(hash))).collect())
     }
+
+    fn may_hold(&self, key: Key<'_>) -> bool {
+        match key {
+            Key::Int(number) => self.answers.of(number, || self.filter.contains(key)),
+            _ => self.filter.contains(key),
+        }
+    }
 }
 
-/// Calls `f` with the hash of each value, `None` for NULL.
-fn each_hash(values: &ArrayRef, is_token: bool, f: &mut dyn FnMut(Option<u64>)) -> Result<()> {
+/// Calls `f` with the key of each value, `None` for NULL.
+fn each_key(values: &ArrayRef, is_token: bool, f: &mut dyn FnMut(Option<Key<'_>>)) -> Result<()> {
     if !is_token {
-        return for_each_key(values, &mut |key| f(key.map(Key::hash)));
+        return for_each_key(values, f);
     }
     let tokens = cast(values, &DataType::Utf8).map_err(from_arrow)?;
     for token in tokens.as_string::<i32>() {
@@ -74,7 +81,7 @@ fn each_hash(values: &ArrayRef, is_token: bool, f: &mut dyn FnMut(Option<u64>)) 
             Value::Text(text) => Some(Key::Text(text)),
             Value::Nested(text) => Some(Key::Text(text)),
         };
-        f(key.map(Key::hash));
+        f(key);
     }
     Ok(())
 }

@@ -13,6 +13,7 @@
 #![warn(missing_docs)]
 
 mod aggregate;
+mod answers;
 mod blocks;
 mod bloom;
 mod bounds;

@@ -1,43 +1,39 @@
 //! Footers of Parquet objects that were read before, kept by address and version: most queries of a table ask for the
 //! footers that the one before asked for, and every split of an object needs the whole footer.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use ::parquet::file::metadata::ParquetMetaData;
 use pushdown::Result;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
 
 use super::footer::parquet_metadata;
 use crate::ObjectReader;
 
-/// Footers of many objects, of which the least recently used go first.
-pub struct Footers {
-    most_bytes: usize,
-    kept: Mutex<Kept>,
-}
+/// About how many bytes a footer takes, by which the cache makes room for its keys.
+const USUAL_BYTES: usize = 32 * 1024;
+
+/// Footers of many objects. Those that are hardly used go first.
+pub struct Footers(Cache<Key, Arc<ParquetMetaData>, Bytes>);
 
 /// Address and version.
 type Key = (String, String);
 
-#[derive(Default)]
-struct Kept {
-    footers: HashMap<Key, Entry>,
-    bytes: usize,
-    /// Counts uses; the larger, the later.
-    clock: u64,
-}
+#[derive(Clone)]
+struct Bytes;
 
-struct Entry {
-    footer: Arc<ParquetMetaData>,
-    bytes: usize,
-    used: u64,
+impl Weighter<Key, Arc<ParquetMetaData>> for Bytes {
+    fn weight(&self, (address, version): &Key, footer: &Arc<ParquetMetaData>) -> u64 {
+        (footer.memory_size() + address.len() + version.len()) as u64
+    }
 }
 
 impl Footers {
     /// Keeps footers that take about so many bytes of memory together.
     pub fn new(most_bytes: usize) -> Arc<Self> {
-        Arc::new(Self { most_bytes, kept: Mutex::default() })
+        Arc::new(Self(Cache::with_weighter(most_bytes / USUAL_BYTES, most_bytes as u64, Bytes)))
     }
 
     /// The footer of objects that are read in this version, an ETag for one.
@@ -47,58 +43,13 @@ impl Footers {
 
     /// The memory that they take, in bytes.
     pub fn size_bytes(&self) -> usize {
-        self.lock().bytes
-    }
-
-    fn get(&self, key: &Key) -> Option<Arc<ParquetMetaData>> {
-        let mut kept = self.lock();
-        kept.clock += 1;
-        let now = kept.clock;
-        let entry = kept.footers.get_mut(key)?;
-        entry.used = now;
-        Some(Arc::clone(&entry.footer))
-    }
-
-    fn keep(&self, key: Key, footer: &Arc<ParquetMetaData>) {
-        let bytes = footer.memory_size() + key.0.len() + key.1.len();
-        if bytes > self.most_bytes / 2 {
-            return;
-        }
-        let mut kept = self.lock();
-        let used = kept.clock;
-        kept.bytes += bytes;
-        if let Some(before) = kept.footers.insert(key, Entry { footer: Arc::clone(footer), bytes, used }) {
-            kept.bytes -= before.bytes;
-        }
-        if kept.bytes > self.most_bytes {
-            kept.make_room(self.most_bytes / 8 * 7);
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Kept {
-    /// Some more than needed, or the next one would look at all of them again.
-    fn make_room(&mut self, bytes: usize) {
-        let mut by_use: Vec<(u64, Key)> = self.footers.iter().map(|(key, entry)| (entry.used, key.clone())).collect();
-        by_use.sort_unstable();
-        for (_, key) in by_use {
-            if self.bytes <= bytes {
-                return;
-            }
-            if let Some(entry) = self.footers.remove(&key) {
-                self.bytes -= entry.bytes;
-            }
-        }
+        self.0.weight() as usize
     }
 }
 
 impl fmt::Debug for Footers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Footers").field("most_bytes", &self.most_bytes).finish_non_exhaustive()
+        f.debug_struct("Footers").field("most_bytes", &self.0.capacity()).finish_non_exhaustive()
     }
 }
 
@@ -110,15 +61,11 @@ pub struct KnownFooter {
 }
 
 impl KnownFooter {
-    /// The footer, read if it is not known and has at most so many bytes.
+    /// The footer, read if it is not known and has at most so many bytes; once, however many want it.
     pub async fn read(&self, reader: &dyn ObjectReader, footer_bytes: u64) -> Result<Arc<ParquetMetaData>> {
         let key = (reader.location().to_owned(), self.version.clone());
-        if let Some(footer) = self.footers.get(&key) {
-            return Ok(footer);
-        }
-        let footer = Arc::new(parquet_metadata(reader, footer_bytes).await?);
-        self.footers.keep(key, &footer);
-        Ok(footer)
+        let read = async { parquet_metadata(reader, footer_bytes).await.map(Arc::new) };
+        self.footers.0.get_or_insert_async(&key, read).await
     }
 }
 

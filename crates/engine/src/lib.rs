@@ -8,12 +8,15 @@
 //! table/       what a table is: location, options, listing, inference, the catalogue file
 //! provider     tables as DataFusion sees them
 //! remembered   tables declared in an earlier session
+//! statistics/  what is known of a table: samples, footers, ANALYZE
 //! rules/       what is pushed into the scan
 //! strategies/  where an operator runs: one file each
 //! remote_scan/ the leaf of a plan: splits, retries, fall-back
 //! index/       indexes: building them, finding them
 //! backends/    stores: connections, credentials, plain reads, S3 Select
 //! key_tap      the keys of a join, from its build side to the scans of its probe side
+//! statements   a script cut into statements
+//! words        reading the statements that are our own
 //! files        files that several sessions write
 //! convert      DataFusion's expressions as the contract's
 //! ```
@@ -41,6 +44,7 @@ mod statements;
 mod statistics;
 mod strategies;
 pub mod table;
+mod words;
 
 pub use backends::ConnectionConfig;
 pub use profile::{Decision, LookedUp, Measures, Operator, Profile, Scan};

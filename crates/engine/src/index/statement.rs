@@ -6,7 +6,7 @@
 //! SHOW INDEXES [FROM table]
 //! ```
 //!
-//! They are read here, before DataFusion's planner, which knows the first alone and not what to do with it.
+//! DataFusion's planner knows the first alone, and not what to do with it.
 
 use std::sync::Arc;
 
@@ -14,8 +14,7 @@ use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use datafusion::common::TableReference;
 use datafusion::execution::TaskContext;
 use datafusion::prelude::SessionContext;
-use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::Token;
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use object_store::ObjectStoreExt;
 use pushdown::{Error, ErrorKind, Result};
@@ -28,9 +27,13 @@ use crate::error::{from_datafusion, from_object_store};
 use crate::provider::ObjectTable;
 use crate::query::QueryContext;
 use crate::table::Listing;
+use crate::words::Words;
 
 /// The longest name of an index, in bytes.
 const NAME_BYTES: usize = 128;
+
+const USAGE: &str = "CREATE INDEX [IF NOT EXISTS] [name] ON table (column) [WITH (location = '…')], \
+                     DROP INDEX [IF EXISTS] name [ON table] or SHOW INDEXES [FROM table]";
 
 /// Deletions in flight.
 const CONCURRENCY: usize = 16;
@@ -58,13 +61,7 @@ pub(crate) enum IndexStatement {
 
 /// Reads a statement, if it is one about indexes.
 pub(crate) fn parse(sql: &str) -> Result<Option<IndexStatement>> {
-    if !sql.as_bytes().windows(5).any(|word| word.eq_ignore_ascii_case(b"INDEX")) {
-        return Ok(None);
-    }
-    // What cannot be cut into tokens is for DataFusion to refuse.
-    let Ok(tokens) = Tokenizer::new(&GenericDialect {}, sql).tokenize() else { return Ok(None) };
-    let blank = |token: &Token| matches!(token, Token::Whitespace(_) | Token::SemiColon | Token::EOF);
-    let mut words = Words { tokens: tokens.into_iter().filter(|token| !blank(token)).collect(), at: 0 };
+    let Some(mut words) = Words::of(sql, "INDEX", USAGE) else { return Ok(None) };
     if words.takes(&["CREATE", "UNIQUE", "INDEX"]) {
         return Err(Error::unsupported("UNIQUE: an index finds rows, it does not restrict them"));
     }
@@ -80,68 +77,8 @@ pub(crate) fn parse(sql: &str) -> Result<Option<IndexStatement>> {
     statement.map(Some)
 }
 
-/// The tokens of a statement that are left.
-struct Words {
-    tokens: Vec<Token>,
-    at: usize,
-}
-
+/// What follows the words that a statement begins with.
 impl Words {
-    /// Takes these words if they come next.
-    fn takes(&mut self, words: &[&str]) -> bool {
-        let is_word = |(word, token): (&&str, &Token)| matches!(token, Token::Word(found) if found.quote_style.is_none() && found.value.eq_ignore_ascii_case(word));
-        let next = self.tokens.get(self.at..).unwrap_or_default();
-        let found = next.len() >= words.len() && words.iter().zip(next).all(is_word);
-        if found {
-            self.at += words.len();
-        }
-        found
-    }
-
-    fn takes_mark(&mut self, mark: &Token) -> bool {
-        let found = self.tokens.get(self.at) == Some(mark);
-        self.at += usize::from(found);
-        found
-    }
-
-    /// A name, in lower case unless it is quoted.
-    fn name(&mut self, what: &str) -> Result<String> {
-        let name = match self.tokens.get(self.at) {
-            Some(Token::Word(word)) if word.quote_style.is_none() => word.value.to_lowercase(),
-            Some(Token::Word(word)) => word.value.clone(),
-            Some(Token::SingleQuotedString(text)) => text.clone(),
-            _ => return Err(self.expected(what)),
-        };
-        self.at += 1;
-        Ok(name)
-    }
-
-    /// A table's name or the address of objects.
-    fn table(&mut self) -> Result<TableReference> {
-        let mut parts = vec![self.name("a table")?];
-        while parts.len() < 3 && self.takes_mark(&Token::Period) {
-            parts.push(self.name("a table")?);
-        }
-        let mut parts = parts.into_iter();
-        Ok(match (parts.next(), parts.next(), parts.next()) {
-            (Some(catalog), Some(schema), Some(table)) => TableReference::full(catalog, schema, table),
-            (Some(schema), Some(table), None) => TableReference::partial(schema, table),
-            (first, ..) => TableReference::bare(first.unwrap_or_default()),
-        })
-    }
-
-    fn expected(&self, what: &str) -> Error {
-        let found = self.tokens.get(self.at).map_or("the end".to_owned(), |token| format!("'{token}'"));
-        Error::invalid(format!(
-            "expected {what}, found {found}; write CREATE INDEX [IF NOT EXISTS] [name] ON table (column) [WITH (location = '…')], \
-             DROP INDEX [IF EXISTS] name [ON table] or SHOW INDEXES [FROM table]"
-        ))
-    }
-
-    fn end(&self) -> Result<()> {
-        if self.at == self.tokens.len() { Ok(()) } else { Err(self.expected("the end")) }
-    }
-
     fn create(&mut self) -> Result<IndexStatement> {
         let if_not_exists = self.takes(&["IF", "NOT", "EXISTS"]);
         let name = match self.takes(&["ON"]) {
@@ -180,10 +117,7 @@ impl Words {
         if !self.takes_mark(&Token::LParen) || !self.takes(&["LOCATION"]) || !self.takes_mark(&Token::Eq) {
             return Err(self.expected("(location = '…')"));
         }
-        let Some(Token::SingleQuotedString(location)) = self.tokens.get(self.at).cloned() else {
-            return Err(self.expected("a location in quotes"));
-        };
-        self.at += 1;
+        let location = self.text("a location in quotes")?;
         match self.takes_mark(&Token::RParen) {
             true => Ok(location),
             false => Err(self.expected("')'")),

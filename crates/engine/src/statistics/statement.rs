@@ -4,9 +4,8 @@
 //! ANALYZE [TABLE] table [WITH (beside = true)]
 //! ```
 //!
-//! It is read here, before DataFusion's planner, which does not know it. What was counted is kept with the session's
-//! cache for as long as the table's objects stay as they are; with `beside` it is also written to the table's own
-//! `_pushdowndb/` folder, for every other session.
+//! What was counted is kept with the session's cache for as long as the table's objects stay as they are; with `beside` it is
+//! also written to the table's own `_pushdowndb/` folder, for every other session.
 
 use std::sync::Arc;
 
@@ -17,8 +16,7 @@ use datafusion::common::{Column, TableReference};
 use datafusion::functions_aggregate::expr_fn::{approx_distinct, count, max, min};
 use datafusion::logical_expr::{Expr, cast as cast_to, lit};
 use datafusion::prelude::SessionContext;
-use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::Token;
 use pushdown::{Error, Result};
 use pushdowndb_scan::sql_type;
 
@@ -26,6 +24,9 @@ use super::totals::{ColumnTotals, Totals};
 use crate::error::from_datafusion;
 use crate::provider::ObjectTable;
 use crate::query::QueryContext;
+use crate::words::Words;
+
+const USAGE: &str = "ANALYZE [TABLE] table [WITH (beside = true)], or EXPLAIN ANALYZE query";
 
 /// A statement that counts.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -37,47 +38,21 @@ pub(crate) struct AnalyzeTable {
 
 /// Reads a statement, if it is ANALYZE.
 pub(crate) fn parse(sql: &str) -> Result<Option<AnalyzeTable>> {
-    if !sql.as_bytes().windows(7).any(|word| word.eq_ignore_ascii_case(b"ANALYZE")) {
+    let Some(mut words) = Words::of(sql, "ANALYZE", USAGE) else { return Ok(None) };
+    if !words.takes(&["ANALYZE"]) {
         return Ok(None);
     }
-    // What cannot be cut into tokens is for DataFusion to refuse.
-    let Ok(tokens) = Tokenizer::new(&GenericDialect {}, sql).tokenize() else { return Ok(None) };
-    let blank = |token: &Token| matches!(token, Token::Whitespace(_) | Token::SemiColon | Token::EOF);
-    let mut tokens = tokens.into_iter().filter(|token| !blank(token)).peekable();
-    let is = |token: &Token, word: &str| matches!(token, Token::Word(found) if found.quote_style.is_none() && found.value.eq_ignore_ascii_case(word));
-    if !tokens.next().is_some_and(|token| is(&token, "ANALYZE")) {
-        return Ok(None);
+    words.takes(&["TABLE"]);
+    let table = words.table()?;
+    let beside = words.takes(&["WITH"]);
+    if beside && !(words.takes_mark(&Token::LParen) && words.takes(&["BESIDE"]) && words.takes_mark(&Token::Eq)) {
+        return Err(words.expected("(beside = true)"));
     }
-    tokens.next_if(|token| is(token, "TABLE"));
-    let mut name = String::new();
-    while let Some(token) = tokens.next_if(|token| !is(token, "WITH")) {
-        match token {
-            Token::SingleQuotedString(address) => name.push_str(&format!("\"{address}\"")),
-            Token::Word(_) | Token::Period => name.push_str(&token.to_string()),
-            other => return Err(expected("the name of a table", &other.to_string())),
-        }
+    if beside && !(words.takes(&["TRUE"]) && words.takes_mark(&Token::RParen)) {
+        return Err(words.expected("true and ')'"));
     }
-    if name.is_empty() {
-        return Err(expected("the name of a table", "the end"));
-    }
-    let rest: Vec<Token> = tokens.collect();
-    let beside = match rest.as_slice() {
-        [] => false,
-        [_, Token::LParen, option, Token::Eq, value, Token::RParen] if is(option, "BESIDE") && is(value, "TRUE") => {
-            true
-        }
-        [_, other @ ..] => {
-            let shown: String = other.iter().map(ToString::to_string).collect();
-            return Err(expected("(beside = true)", &format!("{shown} after WITH")));
-        }
-    };
-    Ok(Some(AnalyzeTable { table: TableReference::parse_str(&name), beside }))
-}
-
-fn expected(what: &str, found: &str) -> Error {
-    Error::invalid(format!(
-        "expected {what}, found {found}; write ANALYZE [TABLE] table [WITH (beside = true)], or EXPLAIN ANALYZE query"
-    ))
+    words.end()?;
+    Ok(Some(AnalyzeTable { table, beside }))
 }
 
 impl AnalyzeTable {
@@ -187,7 +162,7 @@ mod tests {
     fn mistakes_are_named() {
         for (sql, part) in [
             ("ANALYZE", "found the end"),
-            ("ANALYZE TABLE t (a)", "found ("),
+            ("ANALYZE TABLE t (a)", "found '('"),
             ("ANALYZE TABLE t WITH (somewhere = 'x')", "expected (beside = true)"),
         ] {
             let error = parse(sql).unwrap_err().to_string();

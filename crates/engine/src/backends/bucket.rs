@@ -61,7 +61,7 @@ impl S3 {
             .uri(&self.bucket_url)
             .body(body.into())
             .map_err(|error| Error::internal("a request that cannot be built").with_source(error))?;
-        if let Some(credentials) = self.credentials()? {
+        if let Some(credentials) = &self.signer {
             let credential = credentials.get_credential().await.map_err(from_object_store)?;
             AwsAuthorizer::new(&credential, "s3", &self.region).authorize(&mut request, None);
         }

@@ -80,9 +80,9 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    pub(crate) fn open(options: &ClientOptions, speed: Speed) -> object_store::Result<Self> {
+    pub(crate) fn open(client: HttpClient, speed: Speed) -> Self {
         let state = EndpointState { speed, ..EndpointState::default() };
-        Ok(Self { client: ReqwestConnector::default().connect(options)?, state: Arc::new(state) })
+        Self { client, state: Arc::new(state) }
     }
 
     pub(crate) fn state(&self) -> &Arc<EndpointState> {
@@ -92,6 +92,27 @@ impl Connections {
     /// The same connections, counting into these meters.
     pub(crate) fn metered(&self, meters: Meters) -> MeteredHttp {
         MeteredHttp { connections: self.clone(), meters }
+    }
+}
+
+/// The client of a process: making one reads all root certificates.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedClient(HttpClient);
+
+impl SharedClient {
+    pub(crate) fn new(options: &ClientOptions) -> object_store::Result<Self> {
+        ReqwestConnector::default().connect(options).map(Self)
+    }
+
+    pub(crate) fn client(&self) -> HttpClient {
+        self.0.clone()
+    }
+}
+
+/// For requests that are no query's, such as those for credentials.
+impl HttpConnector for SharedClient {
+    fn connect(&self, _options: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(self.client())
     }
 }
 
@@ -143,7 +164,7 @@ impl HttpService for MeteredHttp {
         let meters = self.meters.clone();
         let (parts, body) = response.into_parts();
         // Storage works while it answers other requests: they say nothing about the network.
-        let transfer = is_read.then(|| Transfer::begin(Arc::clone(state)));
+        let transfer = is_read.then(|| Transfer::begin(Arc::clone(state), asked));
         let body = Counted { body, meters, transfer };
         Ok(HttpResponse::from_parts(parts, HttpResponseBody::new(body)))
     }
@@ -195,8 +216,8 @@ struct Transfer {
 }
 
 impl Transfer {
-    fn begin(state: Arc<EndpointState>) -> Self {
-        state.speed.begin_transfer();
+    fn begin(state: Arc<EndpointState>, asked: Instant) -> Self {
+        state.speed.begin_transfer(asked);
         Self { state, waits_since: None }
     }
 

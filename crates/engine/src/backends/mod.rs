@@ -15,7 +15,7 @@ mod speed;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -41,7 +41,7 @@ pub(crate) use retry::Retry;
 pub(crate) use select::{Piece, SelectClient, SelectedObject};
 pub(crate) use speed::{Kind as ScannedKind, Rates};
 
-use http::Connections;
+use http::{Connections, SharedClient};
 use post::Poster;
 use reader::StoreReader;
 use remembered_rates::RememberedRates;
@@ -89,6 +89,7 @@ impl fmt::Debug for ConnectionConfig {
 pub(crate) struct Backends {
     config: ConnectionConfig,
     known: Mutex<HashMap<String, Arc<Backend>>>,
+    client: OnceLock<SharedClient>,
     rates: RememberedRates,
     manifests: ManifestCache,
 }
@@ -97,7 +98,8 @@ impl Backends {
     /// With what is remembered of endpoints in the folder `cache`.
     pub(crate) fn new(config: ConnectionConfig, cache: Option<&std::path::Path>) -> Self {
         let rates = RememberedRates::open(cache.map(|cache| cache.join("rates.json")));
-        Self { config, known: Mutex::default(), rates, manifests: ManifestCache::default() }
+        let (known, client) = (Mutex::default(), OnceLock::new());
+        Self { config, known, client, rates, manifests: ManifestCache::default() }
     }
 
     /// What is known of indexes.
@@ -122,15 +124,20 @@ impl Backends {
         Speed::new(endpoint.trim(), self.rates.of(endpoint.trim()))
     }
 
+    /// One for all endpoints.
+    fn client(&self) -> Result<&SharedClient> {
+        if let Some(client) = self.client.get() {
+            return Ok(client);
+        }
+        let client = SharedClient::new(&client_options()).map_err(from_object_store)?;
+        Ok(self.client.get_or_init(|| client))
+    }
+
     fn open(&self, url: &Url, name: String) -> Result<Backend> {
         let kind = match url.scheme() {
             "file" => Kind::Local(Arc::new(LocalFileSystem::new())),
             "s3" | "s3a" => Kind::S3(Box::new(self.open_s3(url)?)),
-            "http" | "https" => {
-                let options = client_options();
-                let speed = self.speed(&name);
-                Kind::Http(Connections::open(&options, speed).map_err(from_object_store)?, Box::new(options))
-            }
+            "http" | "https" => Kind::Http(Connections::open(self.client()?.client(), self.speed(&name))),
             other => {
                 return Err(Error::unsupported(format!(
                     "'{other}://' is not a scheme this build reads; use s3://, http(s)://, file:// or a path"
@@ -178,11 +185,13 @@ impl Backends {
         }
         let endpoint = builder.get_config_value(&Key::S3Endpoint).or_else(|| builder.get_config_value(&Key::Endpoint));
         let speed = self.speed(&format!("{} {bucket}", endpoint.unwrap_or_default()));
-        let connections = Connections::open(&client_options(), speed).map_err(from_object_store)?;
+        let client = self.client()?;
+        let connections = Connections::open(client.client(), speed);
         // One store that no query counts, for its credentials: they are fetched once and shared.
-        let base = builder.clone().build().map_err(from_object_store)?;
-        builder = builder.with_credentials(Arc::clone(base.credentials()));
-        S3::new(builder, connections, bucket)
+        let base = builder.clone().with_http_connector(client.clone()).build().map_err(from_object_store)?;
+        let signer = Arc::clone(base.credentials());
+        builder = builder.with_credentials(Arc::clone(&signer));
+        S3::new(builder, connections, signer, bucket)
     }
 }
 
@@ -219,7 +228,7 @@ pub(crate) struct Backend {
 #[derive(Debug)]
 enum Kind {
     Local(Arc<LocalFileSystem>),
-    Http(Connections, Box<ClientOptions>),
+    Http(Connections),
     S3(Box<S3>),
 }
 
@@ -229,7 +238,8 @@ struct S3 {
     /// `endpoint/bucket`, without a slash at its end.
     bucket_url: String,
     region: String,
-    anonymous: bool,
+    /// Who signs requests; `None` if nobody does.
+    signer: Option<AwsCredentialProvider>,
     requester_pays: bool,
 }
 
@@ -241,7 +251,12 @@ impl fmt::Debug for S3 {
 }
 
 impl S3 {
-    fn new(builder: AmazonS3Builder, connections: Connections, bucket: &str) -> Result<Self> {
+    fn new(
+        builder: AmazonS3Builder,
+        connections: Connections,
+        signer: AwsCredentialProvider,
+        bucket: &str,
+    ) -> Result<Self> {
         let is_set = |key: Key| builder.get_config_value(&key).is_some_and(|value| value.eq_ignore_ascii_case("true"));
         let region = builder.get_config_value(&Key::Region).unwrap_or_else(|| "us-east-1".to_owned());
         let endpoint = builder.get_config_value(&Key::S3Endpoint).or_else(|| builder.get_config_value(&Key::Endpoint));
@@ -256,17 +271,11 @@ impl S3 {
                 false => format!("{endpoint}/{bucket}"),
             },
             region,
-            anonymous: is_set(Key::SkipSignature),
+            signer: (!is_set(Key::SkipSignature)).then_some(signer),
             requester_pays: is_set(Key::RequestPayer),
             builder,
             connections,
         })
-    }
-
-    /// Who signs requests; `None` if nobody does.
-    fn credentials(&self) -> Result<Option<AwsCredentialProvider>> {
-        let store = (!self.anonymous).then(|| self.builder.clone().build()).transpose().map_err(from_object_store)?;
-        Ok(store.map(|store| Arc::clone(store.credentials())))
     }
 }
 
@@ -280,10 +289,10 @@ impl Backend {
     pub(crate) fn store(&self, meters: &Meters) -> Result<Arc<dyn ObjectStore>> {
         match &self.kind {
             Kind::Local(store) => Ok(Arc::clone(store) as _),
-            Kind::Http(connections, options) => {
+            Kind::Http(connections) => {
                 let store = HttpBuilder::new()
                     .with_url(&self.name)
-                    .with_client_options(options.as_ref().clone())
+                    .with_client_options(client_options())
                     .with_http_connector(connections.metered(meters.clone()))
                     .build();
                 Ok(Arc::new(store.map_err(from_object_store)?))
@@ -300,7 +309,7 @@ impl Backend {
     fn speed(&self) -> Option<&Speed> {
         match &self.kind {
             Kind::Local(_) => None,
-            Kind::Http(connections, _) => Some(&connections.state().speed),
+            Kind::Http(connections) => Some(&connections.state().speed),
             Kind::S3(s3) => Some(&s3.connections.state().speed),
         }
     }
@@ -391,7 +400,7 @@ impl Backend {
             state: Arc::clone(s3.connections.state()),
             bucket_url: s3.bucket_url.clone(),
             region: s3.region.clone(),
-            credentials: s3.credentials()?,
+            credentials: s3.signer.clone(),
             requester_pays: s3.requester_pays,
             idle_timeout: options.idle_timeout(),
         }))

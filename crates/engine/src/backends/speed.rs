@@ -3,7 +3,8 @@
 //! Rates are measured over windows in which something was under way, because several transfers share one link: the
 //! bytes of all of them over the time that passed. A window that mostly waited for bytes shows the rate itself; in one
 //! that mostly did not, the engine was the slower side, and the rate is at least what was seen (as in BBR, Cardwell
-//! et al. 2016, where a sample that the application limited may only raise the estimate).
+//! et al. 2016, where a sample that the application limited may only raise the estimate). What came within some time of being
+//! asked for, with nothing under way before, came over the network in that time: it is no slower.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,11 +22,17 @@ const SHORT_BYTES: u64 = 256 * 1024;
 /// So many may have been, of all connections together.
 const BUFFERED_BYTES: u64 = 16 * 1024 * 1024;
 
+/// So many that were asked for when nothing was under way show how fast the network is at least.
+const SURE_BYTES: u64 = 4 * 1024 * 1024;
+
 /// What is returned is little where it is less than one of so many bytes.
 const FEW: u64 = 10;
 
 /// The weight of a new measurement: the last few decide.
 const WEIGHT: f64 = 0.3;
+
+/// The weight of a network that seems slower than believed: storage may have been the slower side.
+const SLOWER_WEIGHT: f64 = 0.1;
 
 /// What a node says of its load is true for so long.
 const LOADED: Duration = Duration::from_secs(5);
@@ -233,6 +240,8 @@ fn at<T>(all: &mut [[T; 2]; 2], by: Scanner, kind: Kind) -> &mut T {
 struct Window {
     active: u32,
     since: Instant,
+    /// When the first bytes were asked for, if nothing was under way then.
+    asked: Option<Instant>,
     bytes: u64,
     /// The time that transfers were open, and what of it they waited, summed over all of them.
     open: Duration,
@@ -254,6 +263,7 @@ impl Default for Window {
         Self {
             active: 0,
             since: now,
+            asked: None,
             bytes: 0,
             open: none,
             waited: none,
@@ -271,12 +281,14 @@ struct Seen {
     bytes_s: f64,
     bytes: u64,
     waited: bool,
+    /// It surely does so many bytes a second, whoever waited for whom.
+    surely: Option<f64>,
 }
 
 impl Window {
-    fn begin(&mut self, now: Instant) {
+    fn begin(&mut self, asked: Instant, now: Instant) {
         if self.active == 0 {
-            *self = Self { since: now, counted: now, ..Self::default() };
+            *self = Self { since: now, counted: now, asked: Some(asked), ..Self::default() };
         }
         self.count(now);
         self.active += 1;
@@ -308,7 +320,7 @@ impl Window {
         let worked = self.worked.filter(|worked| *worked > Duration::ZERO);
         let took = worked.map_or(passed, |worked| worked.min(passed));
         ((worked.is_some() || passed >= WINDOW) && self.bytes >= WINDOW_BYTES)
-            .then(|| self.shown(took.as_secs_f64(), self.waited * 2 >= self.open))
+            .then(|| self.shown(took.as_secs_f64(), self.waited * 2 >= self.open, now))
     }
 
     /// The share of a core that storage got, seen when the last scan ends: if it did nothing but mere scans, and never had to
@@ -323,11 +335,14 @@ impl Window {
     /// What a window that is too short to tell a rate tells: the rate is no less.
     fn at_least(&self, now: Instant) -> Option<Seen> {
         let passed = now.saturating_duration_since(self.since).as_secs_f64();
-        (self.bytes >= SHORT_BYTES && passed > 0.0).then(|| self.shown(passed, false))
+        (self.bytes >= SHORT_BYTES && passed > 0.0).then(|| self.shown(passed, false, now))
     }
 
-    fn shown(&self, seconds: f64, waited: bool) -> Seen {
-        Seen { bytes_s: self.bytes as f64 / seconds, bytes: self.bytes, waited }
+    fn shown(&self, seconds: f64, waited: bool, now: Instant) -> Seen {
+        let since_asked = self.asked.map(|asked| now.saturating_duration_since(asked).as_secs_f64());
+        let since_asked = since_asked.filter(|passed| *passed > 0.0 && self.bytes >= SURE_BYTES);
+        let bytes = self.bytes as f64;
+        Seen { bytes_s: bytes / seconds, bytes: self.bytes, waited, surely: since_asked.map(|passed| bytes / passed) }
     }
 }
 
@@ -381,10 +396,10 @@ impl Speed {
         });
     }
 
-    /// A transfer over the network begins.
-    pub(crate) fn begin_transfer(&self) {
+    /// A transfer over the network begins, which was asked for at this time.
+    pub(crate) fn begin_transfer(&self, asked: Instant) {
         let mut state = self.lock();
-        state.network.begin(Instant::now());
+        state.network.begin(asked, Instant::now());
         state.note_mixture();
     }
 
@@ -428,7 +443,8 @@ impl Speed {
 
     /// A scan by storage begins.
     pub(crate) fn begin_scan(&self, by: Scanner, kind: Kind) {
-        self.lock().window(by, kind).begin(Instant::now());
+        let now = Instant::now();
+        self.lock().window(by, kind).begin(now, now);
     }
 
     /// Storage scanned so many bytes and returned so many. One that returned more than a few of them shows the network.
@@ -487,10 +503,14 @@ impl Speed {
         self.learn(|state| {
             let rate = &mut state.rates.network_bytes_s;
             match seen.waited {
+                true if state.transfers > 0 && seen.bytes_s < *rate => *rate += SLOWER_WEIGHT * (seen.bytes_s - *rate),
                 true => mix(rate, seen.bytes_s, &mut state.transfers),
                 // What came while nobody looked may all have been in buffers.
                 false if state.transfers > 0 && seen.bytes < BUFFERED_BYTES => {}
                 false => *rate = rate.max(seen.bytes_s),
+            }
+            if let Some(least) = seen.surely {
+                *rate = rate.max(least);
             }
         });
     }
@@ -528,20 +548,22 @@ mod tests {
     fn transfers_that_share_a_link_are_measured_together() {
         let start = Instant::now();
         let mut window = Window::default();
-        window.begin(start);
-        window.begin(start);
+        window.begin(start, start);
+        window.begin(start, start);
         assert_eq!(window.add(10_000_000, SECOND / 20, start + SECOND / 20), None, "too short");
         let seen = window.add(10_000_000, SECOND, start + SECOND).unwrap();
-        assert_eq!(seen, Seen { bytes_s: 20e6, bytes: 20_000_000, waited: true });
+        assert_eq!(seen, Seen { bytes_s: 20e6, bytes: 20_000_000, waited: true, surely: Some(20e6) });
+        let seen = window.add(10_000_000, SECOND, start + SECOND * 2).unwrap();
+        assert_eq!((seen.bytes_s, seen.surely), (10e6, None), "some of it may have been asked for before");
     }
 
     #[test]
     fn an_engine_that_is_busy_says_little_of_the_link() {
         let start = Instant::now();
         let mut window = Window::default();
-        window.begin(start);
+        window.begin(start, start);
         let seen = window.add(5_000_000, SECOND / 10, start + SECOND).unwrap();
-        assert_eq!(seen, Seen { bytes_s: 5e6, bytes: 5_000_000, waited: false });
+        assert_eq!(seen, Seen { bytes_s: 5e6, bytes: 5_000_000, waited: false, surely: Some(5e6) });
         let speed = Speed::default();
         let network = || speed.rates(Profile::Plain).network_bytes_s;
         let before = network();
@@ -551,8 +573,12 @@ mod tests {
         assert_eq!(network(), 5e6, "the first measurement replaces what was only believed");
         speed.learn_network(Some(Seen { bytes_s: 66e6, ..seen }));
         assert_eq!(network(), 5e6, "out of buffers");
-        speed.learn_network(Some(Seen { bytes_s: 66e6, bytes: 1 << 30, waited: false }));
+        speed.learn_network(Some(Seen { bytes_s: 66e6, bytes: 1 << 30, waited: false, surely: None }));
         assert_eq!(network(), 66e6, "no buffer has so much");
+        speed.learn_network(Some(Seen { bytes_s: 6e6, waited: true, ..seen }));
+        assert_eq!(network(), 60e6, "storage may have been the slower side");
+        speed.learn_network(Some(Seen { surely: Some(90e6), waited: false, ..seen }));
+        assert_eq!(network(), 90e6, "all of it was asked for and came");
     }
 
     #[test]
@@ -560,7 +586,11 @@ mod tests {
         let speed = Speed::default();
         let select = |profile| speed.rates(profile).select.text_bytes_s;
         assert!(select(Profile::Minio) < select(Profile::PushdownDb) / 5.0);
-        speed.learn_scan(Scanner::Select, Kind::Text, Some(Seen { bytes_s: 3e8, bytes: 1 << 20, waited: true }));
+        speed.learn_scan(
+            Scanner::Select,
+            Kind::Text,
+            Some(Seen { bytes_s: 3e8, bytes: 1 << 20, waited: true, surely: None }),
+        );
         assert_eq!(select(Profile::Minio), 3e8);
         assert_eq!(speed.rates(Profile::Minio).select.parquet_bytes_s, 7e6);
     }
@@ -590,7 +620,7 @@ mod tests {
     fn a_node_that_hardly_gets_a_core_has_less_for_us() {
         let start = Instant::now();
         let mut window = Window::default();
-        window.begin(start);
+        window.begin(start, start);
         (window.bytes, window.worked) = (50_000_000, Some(SECOND / 10));
         assert_eq!(window.share(start + SECOND / 2), Some(0.2));
         assert_eq!(window.share(start + SECOND / 20), None, "too short to tell");
@@ -603,9 +633,9 @@ mod tests {
         let mixed = || speed.lock().scans[1][0].mixed;
         speed.begin_scan(Scanner::Fragment, Kind::Text);
         speed.fragment(true);
-        speed.begin_transfer();
+        speed.begin_transfer(start);
         assert!(!mixed(), "its own answer");
-        speed.begin_transfer();
+        speed.begin_transfer(start);
         assert!(mixed(), "a plain read");
         speed.end_scan(Scanner::Fragment, Kind::Text);
         speed.fragment(false);
@@ -626,9 +656,9 @@ mod tests {
     fn nothing_is_learned_from_idle_time() {
         let start = Instant::now();
         let mut window = Window::default();
-        window.begin(start);
+        window.begin(start, start);
         assert_eq!(window.end(start + SECOND), None, "no bytes");
-        window.begin(start + SECOND * 60);
+        window.begin(start + SECOND * 60, start + SECOND * 60);
         let seen = window.add(2_000_000, SECOND, start + SECOND * 61).unwrap();
         assert_eq!(seen.bytes_s, 2e6, "the minute between does not count");
     }

@@ -33,18 +33,18 @@ const PROBE: u64 = 8;
 /// Plain reads help where they do at least this share of what storage does meanwhile.
 const FAIR_SHARE: f64 = 0.25;
 
-/// They help from the beginning where that is believed to leave this share of the time.
-const WORTH_IT: f64 = 0.8;
-
 /// Less work than this is not worth a second way.
 const LEAST_BYTES: u64 = 32 * 1024 * 1024;
 
 /// Where both ways are to share a scan by storage that would be one request, it is cut into so many pieces: the fewer,
 /// the longer one way waits for the other in the end.
-const PIECES: u64 = 32;
+const SHARED_PIECES: u64 = 32;
 
-/// The same of Parquet, whose row groups are not cut.
-const PARQUET_PIECES: u64 = 8;
+/// Where they are not, but may have to, and of Parquet, whose row groups are not cut.
+const PIECES: u64 = 8;
+
+/// Smaller pieces of Parquet are not worth a request, unless they are shared.
+const PARQUET_PIECE_BYTES: u64 = 48 * 1024 * 1024;
 
 /// More is not sent once for every piece.
 const REPEATED_BYTES: f64 = 4e6;
@@ -77,7 +77,7 @@ impl Paces {
         let bytes = spec.objects.iter().map(|object| object.size).sum::<u64>() as f64;
         let pace = |estimate: Estimate| bytes / estimate.seconds.max(1e-6);
         let (pushed, plain) = (costs.filtered(), costs.plain(0.0));
-        let together = costs.shared().1 < pushed.seconds * WORTH_IT;
+        let together = costs.shared().is_some();
         let plain_is_known = costs.model().knows_network();
         Ok(Some(Self { pushed: pace(pushed), plain: pace(plain), together, plain_is_known, adaptivity }))
     }
@@ -85,7 +85,11 @@ impl Paces {
     /// The size of the pieces into which an aggregate of so many bytes is cut, so that both ways can share it; `None`
     /// where one way will do it all. Each piece answers with so many bytes.
     pub(super) fn piece_bytes(&self, bytes: u64, is_parquet: bool, answer_bytes: f64) -> Option<u64> {
-        let pieces = if is_parquet { PARQUET_PIECES } else { PIECES };
+        let pieces = match (is_parquet, self.together) {
+            (false, true) => SHARED_PIECES,
+            (false, false) | (true, true) => PIECES,
+            (true, false) => (bytes / PARQUET_PIECE_BYTES).clamp(1, PIECES),
+        };
         let shared = match self.adaptivity {
             Adaptivity::Both => true,
             _ => {
@@ -121,6 +125,8 @@ struct State {
     refused: Option<Instant>,
     /// Splits that were not given to storage since it was left out.
     left_out: u64,
+    /// Those that serve storage.
+    workers: f64,
     /// Plain reads help as long as storage keeps its pace.
     together: bool,
     plain_is_known: bool,
@@ -180,10 +186,11 @@ impl Pace {
 impl Balance {
     /// With what is believed of so many workers of storage, and of one that reads plainly.
     pub(super) fn new(believed: &Paces, workers: usize) -> Self {
-        let (pushed, plain) = (Pace::new(believed.pushed / workers as f64), Pace::new(believed.plain));
+        let workers = workers as f64;
+        let (pushed, plain) = (Pace::new(believed.pushed / workers), Pace::new(believed.plain));
         let always = believed.adaptivity == Adaptivity::Both;
         let Paces { together, plain_is_known, .. } = *believed;
-        let state = State { pushed, plain, refused: None, left_out: 0, together, plain_is_known, always };
+        let state = State { pushed, plain, refused: None, left_out: 0, workers, together, plain_is_known, always };
         Self { state: Mutex::new(state) }
     }
 
@@ -195,7 +202,7 @@ impl Balance {
         }
         state.refused = None;
         let measured = state.pushed.bytes > 0 && state.plain.bytes > 0;
-        if !measured || state.pushed.each(now) * FAR_SLOWER > state.plain.each(now) {
+        if !measured || state.pushed.each(now) * state.workers * FAR_SLOWER > state.plain.each(now) {
             state.left_out = 0;
             return Way::Pushed;
         }

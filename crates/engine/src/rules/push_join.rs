@@ -20,7 +20,7 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{JoinSide, JoinType, NullEquality, Result as DfResult};
+use datafusion::common::{JoinSide, JoinType, NullEquality, Result as DfResult, Statistics};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -102,18 +102,17 @@ fn push(join: &HashJoinExec) -> DfResult<Option<Vec<Arc<dyn ExecutionPlan>>>> {
     let types = join.on().iter().map(|(key, _)| key.data_type(&left.schema()));
     let types = types.collect::<DfResult<Vec<DataType>>>()?;
     let nulls_match = join.null_equality() == NullEquality::NullEqualsNull;
-    let statistics = StatisticsContext::new().compute(left.as_ref(), &StatisticsArgs::new());
+    let statistics = StatisticsContext::new().compute(left.as_ref(), &StatisticsArgs::new()).ok();
     let build = Build {
         keys: Arc::new(JoinKeys::new(types.clone(), nulls_match)),
         types,
         of: join.on().iter().map(|(key, _)| key.to_string()).collect(),
-        side: BuildSide {
-            rows: statistics.ok().and_then(|statistics| statistics.num_rows.get_value().copied()),
-            reduced: is_reduced(left)?,
-        },
+        counts: join.on().iter().map(|(key, _)| count(statistics.as_deref(), key)).collect(),
+        reduced: is_reduced(left)?,
         wanted: Cell::new(false),
     };
-    let wanted = join.on().iter().enumerate().map(|(index, (_, key))| Wanted { index, key: Arc::clone(key) });
+    let wanted =
+        join.on().iter().enumerate().map(|(index, (_, key))| Wanted { index, key: Arc::clone(key), grouped: false });
     let Some(filtered) = attach(right, wanted.collect(), &build)? else { return Ok(None) };
     if !build.wanted.get() {
         return Ok(Some(vec![Arc::clone(left), filtered]));
@@ -139,6 +138,15 @@ fn tap(
     }
 }
 
+/// About how many keys there are: no more than rows, nor than values of their column.
+fn count(statistics: Option<&Statistics>, key: &Arc<dyn PhysicalExpr>) -> Option<usize> {
+    let statistics = statistics?;
+    let column = key.downcast_ref::<Column>().and_then(|column| statistics.column_statistics.get(column.index()));
+    let values = column.and_then(|column| column.distinct_count.get_value().copied());
+    let rows = statistics.num_rows.get_value().copied();
+    rows.into_iter().chain(values).min()
+}
+
 /// Whether the plan leaves rows of its tables out, so that keys of theirs may be missing.
 fn is_reduced(plan: &Arc<dyn ExecutionPlan>) -> DfResult<bool> {
     plan.exists(|node| {
@@ -149,13 +157,16 @@ fn is_reduced(plan: &Arc<dyn ExecutionPlan>) -> DfResult<bool> {
     })
 }
 
-/// What is known of the build side.
+/// The build side.
 struct Build {
     keys: Arc<JoinKeys>,
     types: Vec<DataType>,
     /// The keys, for people.
     of: Vec<String>,
-    side: BuildSide,
+    /// About how many there are of each.
+    counts: Vec<Option<usize>>,
+    /// Whether some may be missing.
+    reduced: bool,
     /// Whether a scan waits for the keys.
     wanted: Cell<bool>,
 }
@@ -165,6 +176,8 @@ struct Build {
 struct Wanted {
     index: usize,
     key: Arc<dyn PhysicalExpr>,
+    /// Whether rows are grouped by it on their way up.
+    grouped: bool,
 }
 
 /// `plan` with the keys as filters in its scans, or why not; `None` if none of them could take any.
@@ -199,7 +212,8 @@ fn attach(
             return Ok(None);
         }
         // Of the columns after the groups, which are computed from many rows, nothing is known below.
-        over(wanted, &|column| groups.expr().get(column).map(|(group, _)| Arc::clone(group)))?
+        let below = over(wanted, &|column| groups.expr().get(column).map(|(group, _)| Arc::clone(group)))?;
+        below.into_iter().map(|wanted| Wanted { grouped: true, ..wanted }).collect()
     } else if let Some(filter) = plan.downcast_ref::<FilterExec>() {
         let schema = filter.input().schema();
         over(wanted, &|column| {
@@ -233,7 +247,7 @@ fn attach_to_scan(
     }
     let mut told = scan.clone();
     let mut filters = Vec::new();
-    for Wanted { index, key } in wanted {
+    for Wanted { index, key, grouped } in wanted {
         let Some(key) = convert(&key, &|column| scan.spec().file_column(column)) else { continue };
         let (Some(key_type), Some(of)) = (build.types.get(index), build.of.get(index)) else { continue };
         let (key, shift) = unshifted(key);
@@ -241,7 +255,8 @@ fn attach_to_scan(
         if !shift.is_none() && (own_type != DataType::Int64 || *key_type != DataType::Int64) {
             continue;
         }
-        let decision = choose(scan, &key, key_type, build.side).map_err(to_datafusion)?;
+        let side = BuildSide { keys: build.counts.get(index).copied().flatten(), reduced: build.reduced, grouped };
+        let decision = choose(scan, &key, key_type, side).map_err(to_datafusion)?;
         told = told.with_join(decision.story);
         if decision.bloom {
             let of = shift.display(of);
@@ -292,7 +307,7 @@ fn attach_to_join(
 /// The keys over the columns of an input, without those that `column` knows not all columns of.
 fn over(wanted: Vec<Wanted>, column: &dyn Fn(usize) -> Option<Arc<dyn PhysicalExpr>>) -> DfResult<Vec<Wanted>> {
     let mut below = Vec::with_capacity(wanted.len());
-    for Wanted { index, key } in wanted {
+    for Wanted { index, key, grouped } in wanted {
         if !collect_columns(&key).iter().all(|found| column(found.index()).is_some()) {
             continue;
         }
@@ -303,7 +318,7 @@ fn over(wanted: Vec<Wanted>, column: &dyn Fn(usize) -> Option<Arc<dyn PhysicalEx
                 None => Transformed::no(node),
             })
         })?;
-        below.push(Wanted { index, key: key.data });
+        below.push(Wanted { index, key: key.data, grouped });
     }
     Ok(below)
 }

@@ -10,6 +10,13 @@ use crate::remote_scan::{Figures, ScanSpec};
 /// What a first phase costs besides its requests: the second is planned by what it found.
 const FIRST_PHASE_S: f64 = 0.01;
 
+/// What two ways that share a scan save of what they would if neither ever waited for the other.
+const SHARED: f64 = 0.6;
+
+/// It has to be this share of the time, and so many seconds: pieces cost requests.
+const LEAST_SHARE: f64 = 0.2;
+const LEAST_S: f64 = 0.15;
+
 /// A table, as far as scans of it cost something.
 #[derive(Clone, Debug)]
 pub(crate) struct ScanCosts {
@@ -77,7 +84,8 @@ impl ScanCosts {
         Work {
             bytes_network: self.read,
             bytes_read: self.read,
-            bytes_decoded: self.sent,
+            // That a core scans so many bytes of Parquet includes their values.
+            bytes_decoded: if self.model.is_parquet() { 0 } else { self.sent },
             requests: Requests { get: requests, ..Requests::default() },
             engine_s,
             ..Work::default()
@@ -106,10 +114,13 @@ impl ScanCosts {
         }
     }
 
-    /// Plain reads of some splits and a scan of the others by storage, as is best for both: the share of plain reads, and
-    /// seconds. What storage reads and sends it cannot scan meanwhile.
-    pub(crate) fn shared(&self) -> (f64, f64) {
-        self.model.shared(&self.plain_work(self.splits, 0.0), &self.pushed_work(self.filtering()))
+    /// Seconds of plain reads of some splits and a scan of the others by storage, as is best for both, where that is worth it;
+    /// `None` where it is not. What storage reads and sends it cannot scan meanwhile.
+    pub(crate) fn shared(&self) -> Option<f64> {
+        let alone = self.filtered().seconds;
+        let (_, together) = self.model.shared(&self.plain_work(self.splits, 0.0), &self.pushed_work(self.filtering()));
+        let saved = (alone - together) * SHARED;
+        (saved >= alone * LEAST_SHARE && saved >= LEAST_S).then_some(alone - saved)
     }
 
     /// The same as the first of two phases.

@@ -56,7 +56,7 @@ const SEND_S: f64 = 2.5e9;
 const SHARES: u32 = 16;
 
 /// Seconds that a request keeps storage, and the engine.
-const REQUEST_S: f64 = 0.001;
+const REQUEST_S: f64 = 0.0003;
 
 /// What a strategy, or a phase of one, would cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -134,6 +134,11 @@ impl Model {
     /// Whether anything was seen of the network.
     pub(crate) fn knows_network(&self) -> bool {
         self.rates.knows_network
+    }
+
+    /// Whether the table is Parquet.
+    pub(crate) fn is_parquet(&self) -> bool {
+        self.is_parquet
     }
 
     /// What counts.

@@ -154,7 +154,7 @@ pub(crate) fn unless_plain_is_better(choice: Choice, spec: &ScanSpec, fragment: 
     let costs = ScanCosts::of(spec, fragment, Some(*route))?;
     let (plain, mut pushed) = (costs.plain(0.0), costs.filtered());
     if spec.options.adaptivity()? != Adaptivity::None {
-        pushed.seconds = pushed.seconds.min(costs.shared().1);
+        pushed.seconds = costs.shared().unwrap_or(pushed.seconds);
     }
     // Where they are nearly the same, bytes decide: by what the link's time is worth.
     Ok(match costs.model().best(&[pushed, plain]) {

@@ -124,7 +124,8 @@ fn case_scan(rows: &RemoteScanExec, wanted: &PartialAggregate, groups: &[Group])
     }
     let aggregate = PartialAggregate { groups: vec![], calls, schema: Arc::new(Schema::new(fields)), states };
     let mut spec = ScanSpec { aggregate: Some(aggregate), note: None, ..rows.spec().clone() };
-    "auto".clone_into(&mut spec.options.aggregate);
+    // What was chosen is not weighed again for a part of it.
+    "storage".clone_into(&mut spec.options.aggregate);
     rows.with_spec(spec)
 }
 

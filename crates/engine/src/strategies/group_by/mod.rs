@@ -47,7 +47,7 @@ const GROUP_S: f64 = 30e-9;
 const FAR_GROUP_S: f64 = 100e-9;
 
 /// So many groups are in the cache.
-const NEAR_GROUPS: u64 = 32 * 1024;
+const NEAR_GROUPS: f64 = 32.0 * 1024.0;
 
 /// What the groups of a split may take in storage's memory for hybrid on the fragment route: they stay in a processor's
 /// cache.
@@ -58,6 +58,11 @@ const SAMPLED_SHARE: f64 = 0.01;
 
 /// Bytes of an aggregate or a key in a result.
 const CELL_BYTES: u64 = 12;
+
+/// Seconds to put one row into one of so many groups.
+pub(crate) fn row_s(groups: f64) -> f64 {
+    if groups <= NEAR_GROUPS { GROUP_S } else { FAR_GROUP_S }
+}
 
 /// How one group-by runs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -248,7 +253,7 @@ impl Costs {
 
     /// Seconds to group one row.
     fn group_s(&self) -> f64 {
-        if self.groups <= NEAR_GROUPS { GROUP_S } else { FAR_GROUP_S }
+        row_s(self.groups as f64)
     }
 
     fn compute(&self) -> Estimate {

@@ -1,7 +1,6 @@
 //! The distinct keys of one side of a join, in bounded memory.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::{SortOptions, cast, sort_to_indices};
@@ -9,6 +8,7 @@ use arrow::datatypes::{DataType, Int64Type, TimeUnit};
 use datafusion::common::ScalarValue;
 use pushdown::{Error, Literal, Result};
 
+use super::HashSet;
 use super::key::Shift;
 use crate::convert::literal;
 use crate::error::from_datafusion;
@@ -69,9 +69,12 @@ fn is_whole(data_type: &DataType) -> bool {
 impl KeySet {
     pub(crate) fn new(data_type: DataType) -> Self {
         let distinct = match is_whole(&data_type) {
-            true => Distinct::Whole(HashSet::new()),
+            true => Distinct::Whole(HashSet::default()),
             // Zeros and NaN have several forms that may or may not be equal: those are told by their hashes only.
-            false => Distinct::Hashed { hashes: HashSet::new(), listed: (!data_type.is_floating()).then(HashSet::new) },
+            false => Distinct::Hashed {
+                hashes: HashSet::default(),
+                listed: (!data_type.is_floating()).then(HashSet::default),
+            },
         };
         Self { data_type, distinct, bounds: None, nulls: false, rows: 0 }
     }

@@ -30,6 +30,7 @@ use super::costs::{Pushed, ScanCosts};
 use super::decision::{Candidates, Reason, Story};
 use super::estimate::Estimate;
 use super::filter::{Route, route};
+use super::group_by;
 use crate::key_tap::JoinKeys;
 use crate::remote_scan::{RemoteScanExec, estimate};
 use crate::settings::JoinStrategy;
@@ -39,9 +40,13 @@ pub(crate) use keys::{KeySet, is_key};
 pub(crate) use learn::{Learned, learn};
 pub(crate) use tuples::TupleSet;
 
-/// Seconds that storage needs to look the key of one row up: in SQL some two hashes until it is dropped.
+/// A million keys are collected while the other side of a join waits for them.
+type HashSet<T> = std::collections::HashSet<T, foldhash::fast::RandomState>;
+
+/// Seconds that storage needs to look the key of one row up: in SQL some two hashes until it is dropped, in a filter in bytes
+/// what `scan/benches` measures, of rows that pass the query's own predicate.
 const SQL_S: f64 = 100e-9;
-const BYTES_S: f64 = 50e-9;
+const BYTES_S: f64 = 15e-9;
 
 /// Seconds that the engine needs to look one row up in the other side of the join.
 const PROBE_S: f64 = 10e-9;
@@ -67,10 +72,12 @@ pub(crate) struct KeyFilter {
 /// What is known of a join before it runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BuildSide {
-    /// About how many rows it has.
-    pub(crate) rows: Option<usize>,
+    /// About how many keys it has.
+    pub(crate) keys: Option<usize>,
     /// Whether something below leaves rows of its tables out, so that keys are missing.
     pub(crate) reduced: bool,
+    /// Whether the engine groups the rows of the probe side by this key before it joins them.
+    pub(crate) grouped: bool,
 }
 
 /// Whether a scan is filtered by keys, and why.
@@ -88,13 +95,15 @@ pub(crate) fn choose(rows: &RemoteScanExec, key: &Expr, key_type: &DataType, bui
     let capability = rows.capability();
     let route = route(rows.fragment(), capability, options, options.filter_side()?)?;
     let scan = ScanCosts::of(rows.spec(), rows.fragment(), route.as_ref().ok().copied())?;
-    let probe_s = scan.passing * PROBE_S;
+    let values = rows.figures().values(key);
+    let row_s = PROBE_S + if build.grouped { group_by::row_s(values.unwrap_or(scan.passing)) } else { 0.0 };
+    let engine_s = scan.passing * row_s;
     let mut candidates = Candidates::new("join", scan.model());
     match &route {
         Ok(route) => {
-            candidates.add("filtered", scan.pushed(Pushed { engine_s: probe_s, ..scan.filtering() }));
+            candidates.add("filtered", scan.pushed(Pushed { engine_s, ..scan.filtering() }));
             match is_key(key_type) {
-                true => candidates.add("bloom", bloom_cost(&scan, *route, build, rows.figures().values(key))),
+                true => candidates.add("bloom", bloom_cost(&scan, *route, build, values, row_s)),
                 false => {
                     let shown = pushdowndb_scan::sql_type(key_type);
                     candidates.refuse("bloom", format!("keys of type {shown} are not collected"));
@@ -103,17 +112,17 @@ pub(crate) fn choose(rows: &RemoteScanExec, key: &Expr, key_type: &DataType, bui
         }
         Err(why) => candidates.refuse("filtered and bloom", why.clone()),
     }
-    candidates.add("baseline", scan.plain(probe_s));
+    candidates.add("baseline", scan.plain(engine_s));
     let (taken, reason) = match strategy {
         JoinStrategy::Baseline => ("baseline", Reason::Asked),
         JoinStrategy::Filtered => ("filtered", Reason::Asked),
         JoinStrategy::Bloom => ("bloom", Reason::Asked),
         JoinStrategy::Auto => {
             let most = route.as_ref().map_or(usize::MAX, |route| most_keys(*route, capability, key_type));
-            match build.rows.filter(|rows| *rows > most && candidates.has("bloom")) {
+            match build.keys.filter(|keys| *keys > most && candidates.has("bloom")) {
                 // The scan itself chooses between the other two.
-                Some(rows) => {
-                    candidates.refuse("bloom", format!("about {rows} keys are too many"));
+                Some(keys) => {
+                    candidates.refuse("bloom", format!("about {keys} keys are too many"));
                     ("filtered", Reason::Estimated)
                 }
                 None => (candidates.best().unwrap_or("baseline"), Reason::Estimated),
@@ -142,26 +151,26 @@ fn most_keys(route: Route, capability: &Capability, key_type: &DataType) -> usiz
 }
 
 /// A scan with the keys in each request, which sends only rows of these. `values` is how many values the key has in the
-/// table, where that is known.
-fn bloom_cost(scan: &ScanCosts, route: Route, build: BuildSide, values: Option<f64>) -> Estimate {
-    let share = match (build.reduced, build.rows, values) {
-        // As many of the table's keys as the build side has rows; its own foreign keys may repeat.
-        (_, Some(rows), Some(values)) => (rows as f64 / values.max(1.0)).min(1.0),
+/// table, where that is known; each row that is sent takes the engine `row_s` seconds.
+fn bloom_cost(scan: &ScanCosts, route: Route, build: BuildSide, values: Option<f64>, row_s: f64) -> Estimate {
+    let share = match (build.reduced, build.keys, values) {
+        // As many of the table's keys as the build side has; its own foreign keys may repeat.
+        (_, Some(keys), Some(values)) => (keys as f64 / values.max(1.0)).min(1.0),
         // As much is taken to be missing as a filter is taken to drop.
         (true, ..) => estimate::DEFAULT_SELECTIVITY,
         (false, ..) => 1.0,
     };
-    let keys = build.rows.unwrap_or(keys::MOST_KEYS).min(keys::MOST_KEYS) as f64;
-    let (key_bytes, row_s) = match route {
-        Route::Select => (keys * bloom::BITS_PER_KEY, SQL_S),
-        Route::Fragment => (keys * bloom::BITS_PER_KEY / 8.0, BYTES_S),
+    let keys = build.keys.unwrap_or(keys::MOST_KEYS).min(keys::MOST_KEYS) as f64;
+    let (key_bytes, storage_s) = match route {
+        Route::Select => (keys * bloom::BITS_PER_KEY, scan.rows * SQL_S),
+        Route::Fragment => (keys * bloom::BITS_PER_KEY / 8.0, scan.passing * BYTES_S),
     };
     scan.pushed(Pushed {
         requests: scan.splits,
         scanned: scan.scanned,
         returned: (scan.sent as f64 * share) as u64,
         brought: key_bytes as u64 * scan.splits,
-        storage_s: scan.rows * row_s,
-        engine_s: scan.passing * share * PROBE_S,
+        storage_s,
+        engine_s: scan.passing * share * row_s,
     })
 }

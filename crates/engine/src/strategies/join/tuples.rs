@@ -1,12 +1,11 @@
 //! The distinct combinations of a join's keys, where it has several: far fewer than their values would make together.
 
-use std::collections::HashSet;
-
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type};
 use pushdown::{Error, Key, Result, and_key};
 
+use super::HashSet;
 use super::keys::{MOST_KEYS, is_key};
 
 /// Beyond so many only the hashes of integers are kept: no SQL has room for more.
@@ -26,7 +25,7 @@ impl TupleSet {
     pub(crate) fn new(types: &[DataType]) -> Option<Self> {
         let whole = types.iter().all(|t| t.is_integer() && *t != DataType::UInt64);
         let collected = types.len() > 1 && types.iter().all(is_key);
-        collected.then(|| Self { hashes: Some(HashSet::new()), whole: whole.then(HashSet::new) })
+        collected.then(|| Self { hashes: Some(HashSet::default()), whole: whole.then(HashSet::default) })
     }
 
     /// Takes the keys of some rows in, an array for each key.

@@ -105,6 +105,11 @@ mod tests {
             assert!(few.size_bytes() <= room);
         }
         few.of("1").read(&InMemory::new("used", "still known"), 1 << 20).await.unwrap();
-        assert!(few.of("1").read(&InMemory::new("0", "long gone"), 1 << 20).await.is_err());
+        let mut gone = 0;
+        for n in 0..50 {
+            let read = few.of("1").read(&InMemory::new(&n.to_string(), "gone, for most"), 1 << 20).await;
+            gone += usize::from(read.is_err());
+        }
+        assert!(gone >= 40, "{gone} of 50");
     }
 }

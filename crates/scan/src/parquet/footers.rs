@@ -107,7 +107,7 @@ mod tests {
         few.of("1").read(&InMemory::new("used", "still known"), 1 << 20).await.unwrap();
         let mut gone = 0;
         for n in 0..50 {
-            let read = few.of("1").read(&InMemory::new(&n.to_string(), "gone, for most"), 1 << 20).await;
+            let read = few.of("1").read(&InMemory::new(n.to_string(), "gone, for most"), 1 << 20).await;
             gone += usize::from(read.is_err());
         }
         assert!(gone >= 40, "{gone} of 50");

@@ -21,6 +21,16 @@ pub(crate) struct RequestRecord {
     scanned: AtomicU64,
     returned: AtomicU64,
     cpu_ns: AtomicU64,
+    busy_ns: AtomicU64,
+}
+
+/// Time of threads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spent {
+    /// On a core.
+    pub cpu: Duration,
+    /// From the beginning of the work to its end.
+    pub busy: Duration,
 }
 
 /// What a request is about, and who sent it.
@@ -45,6 +55,7 @@ impl RequestRecord {
             scanned: AtomicU64::new(0),
             returned: AtomicU64::new(0),
             cpu_ns: AtomicU64::new(0),
+            busy_ns: AtomicU64::new(0),
         }
     }
 
@@ -78,14 +89,19 @@ impl RequestRecord {
         self.returned.fetch_add(returned, Relaxed);
     }
 
-    /// Time that a scan spent on a core.
-    pub fn spent(&self, cpu: Duration) {
-        self.cpu_ns.fetch_add(u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+    /// What a scan spent.
+    pub fn spent(&self, time: Spent) {
+        let add = |count: &AtomicU64, time: Duration| {
+            count.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+        };
+        add(&self.cpu_ns, time.cpu);
+        add(&self.busy_ns, time.busy);
     }
 
-    /// Time that its scans have spent on a core so far.
-    pub fn cpu(&self) -> Duration {
-        Duration::from_nanos(self.cpu_ns.load(Relaxed))
+    /// What its scans have spent so far.
+    pub fn spent_so_far(&self) -> Spent {
+        let time = |count: &AtomicU64| Duration::from_nanos(count.load(Relaxed));
+        Spent { cpu: time(&self.cpu_ns), busy: time(&self.busy_ns) }
     }
 
     pub fn elapsed(&self) -> Duration {

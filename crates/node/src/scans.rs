@@ -21,7 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::Limits;
-use crate::record::RequestRecord;
+use crate::record::{RequestRecord, Spent};
 use crate::zones::ZoneCache;
 
 /// The scans of a node.
@@ -214,9 +214,9 @@ impl Bill {
     /// Does work of a scan on this thread, whosever it is, and books its CPU time if there is somebody to pay.
     pub fn time<T>(bill: &Option<Self>, work: impl FnOnce() -> T) -> T {
         let Some(bill) = bill else { return work() };
-        let before = thread_cpu();
+        let clock = Clock::start();
         let done = work();
-        bill.spent(thread_cpu().saturating_sub(before));
+        bill.spent(clock.spent());
         done
     }
 
@@ -227,10 +227,10 @@ impl Bill {
         }
     }
 
-    fn spent(&self, cpu: Duration) {
-        self.scans.account.cpu_ns.fetch_add(nanos(cpu), Relaxed);
+    fn spent(&self, time: Spent) {
+        self.scans.account.cpu_ns.fetch_add(nanos(time.cpu), Relaxed);
         if let Some(record) = &self.record {
-            record.spent(cpu);
+            record.spent(time);
         }
     }
 }
@@ -245,10 +245,26 @@ impl<F: Future> Future for Metered<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        let before = thread_cpu();
+        let clock = Clock::start();
         let step = self.work.as_mut().poll(cx);
-        self.bill.spent(thread_cpu().saturating_sub(before));
+        self.bill.spent(clock.spent());
         step
+    }
+}
+
+/// What this thread spends.
+struct Clock {
+    began: Instant,
+    cpu: Duration,
+}
+
+impl Clock {
+    fn start() -> Self {
+        Self { began: Instant::now(), cpu: thread_cpu() }
+    }
+
+    fn spent(&self) -> Spent {
+        Spent { cpu: thread_cpu().saturating_sub(self.cpu), busy: self.began.elapsed() }
     }
 }
 

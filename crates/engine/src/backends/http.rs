@@ -271,12 +271,10 @@ impl ScanInStorage {
         if stats.cores > 0 {
             self.state.speed.loaded(stats.cores, stats.scanning);
         }
+        let worked = Duration::from_nanos(stats.cpu_ns);
+        self.state.speed.shared(worked, Duration::from_nanos(stats.busy_ns));
         let passed_over = stats.bytes_pruned > 0 || stats.row_groups_pruned > 0 || stats.cpu_ns == 0;
-        let Some(kind) = self.kind else { return };
-        if passed_over {
-            self.state.speed.passed_over(self.by, kind);
-        } else {
-            let worked = Duration::from_nanos(stats.cpu_ns);
+        if let Some(kind) = self.kind.filter(|_| !passed_over) {
             self.state.speed.worked(self.by, kind, stats.bytes_scanned, stats.bytes_returned, worked);
         }
     }

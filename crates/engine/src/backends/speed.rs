@@ -40,11 +40,14 @@ const LOADED: Duration = Duration::from_secs(5);
 /// That other programs want its cores is believed for so long.
 const SHARED_S: u64 = 30;
 
+/// A share that is larger is all of it: whatever runs is interrupted now and then.
+const WHOLE_SHARE: f64 = 0.75;
+
+/// Less work says nothing of what share of a core was there.
+const TELLING: Duration = Duration::from_millis(10);
+
 /// No less of a core is believed to be left.
 const LEAST_SHARE: f64 = 0.05;
-
-/// An answer that is longer may have kept storage waiting for us.
-const SHORT_ANSWER_BYTES: u64 = 1024 * 1024;
 
 /// The weight of an answer that took longer than believed.
 const LATE_WEIGHT: f64 = 0.02;
@@ -63,8 +66,8 @@ pub(crate) struct Rates {
     /// Its cores that scan, as it says.
     #[serde(default = "one")]
     pub(crate) cores: f64,
-    /// The share of their time that it got for its work while we waited for it, and when that was seen, in seconds since 1970:
-    /// other programs may want them.
+    /// The share of a core that its threads got while they worked, and when that was, in seconds since 1970: other programs may
+    /// want them.
     #[serde(default = "one")]
     pub(super) share: f64,
     #[serde(default)]
@@ -208,15 +211,6 @@ fn has_more(expr: &Expr) -> bool {
 }
 
 impl State {
-    /// Notes if storage does more for us than mere scans.
-    fn note_mixture(&mut self) {
-        let [_, fragments] = &mut self.scans;
-        let scanning: u32 = fragments.iter().map(|window| window.active).sum();
-        if self.network.active > self.fragments.0 || self.fragments.0 > scanning {
-            fragments.iter_mut().for_each(|window| window.mixed = true);
-        }
-    }
-
     fn window(&mut self, by: Scanner, kind: Kind) -> &mut Window {
         at(&mut self.scans, by, kind)
     }
@@ -248,10 +242,6 @@ struct Window {
     waited: Duration,
     /// What storage says that it worked, on all cores; `None` if it does not tell.
     worked: Option<Duration>,
-    /// Bytes that were returned of those.
-    returned: u64,
-    /// Whether storage did something else for us meanwhile.
-    mixed: bool,
     /// Up to when `open` is counted.
     counted: Instant,
 }
@@ -260,18 +250,7 @@ impl Default for Window {
     fn default() -> Self {
         let now = Instant::now();
         let none = Duration::ZERO;
-        Self {
-            active: 0,
-            since: now,
-            asked: None,
-            bytes: 0,
-            open: none,
-            waited: none,
-            worked: None,
-            returned: 0,
-            mixed: false,
-            counted: now,
-        }
+        Self { active: 0, since: now, asked: None, bytes: 0, open: none, waited: none, worked: None, counted: now }
     }
 }
 
@@ -321,15 +300,6 @@ impl Window {
         let took = worked.map_or(passed, |worked| worked.min(passed));
         ((worked.is_some() || passed >= WINDOW) && self.bytes >= WINDOW_BYTES)
             .then(|| self.shown(took.as_secs_f64(), self.waited * 2 >= self.open, now))
-    }
-
-    /// The share of a core that storage got, seen when the last scan ends: if it did nothing but mere scans, and never had to
-    /// wait for us.
-    fn share(&self, now: Instant) -> Option<f64> {
-        let passed = now.saturating_duration_since(self.since);
-        let tells = self.active == 1 && passed >= WINDOW && self.returned <= SHORT_ANSWER_BYTES && !self.mixed;
-        let worked = self.worked.filter(|worked| tells && *worked > Duration::ZERO)?;
-        Some((worked.as_secs_f64() / passed.as_secs_f64()).clamp(LEAST_SHARE, 1.0))
     }
 
     /// What a window that is too short to tell a rate tells: the rate is no less.
@@ -398,9 +368,7 @@ impl Speed {
 
     /// A transfer over the network begins, which was asked for at this time.
     pub(crate) fn begin_transfer(&self, asked: Instant) {
-        let mut state = self.lock();
-        state.network.begin(asked, Instant::now());
-        state.note_mixture();
+        self.lock().network.begin(asked, Instant::now());
     }
 
     /// Bytes of a transfer arrived after waiting so long for them.
@@ -430,7 +398,6 @@ impl Speed {
             true => (now.saturating_add(1), most.max(now.saturating_add(1))),
             false => (now.saturating_sub(1), most),
         };
-        state.note_mixture();
     }
 
     /// Our node says how many cores scan, and for how many requests. What it says is a little old when we come to read it:
@@ -462,29 +429,24 @@ impl Speed {
             let mut state = self.lock();
             let window = state.window(by, kind);
             window.bytes += scanned;
-            window.returned += returned;
             *window.worked.get_or_insert_default() += worked;
         }
     }
 
-    /// Storage passed over some of what it was to scan: how long it took shows nothing.
-    pub(crate) fn passed_over(&self, by: Scanner, kind: Kind) {
-        self.lock().window(by, kind).mixed = true;
+    /// Threads of our node were busy so long for a request and had a core for a part of that: it may have others to serve.
+    pub(crate) fn shared(&self, worked: Duration, busy: Duration) {
+        if worked >= TELLING && busy >= worked {
+            let share = worked.as_secs_f64() / busy.as_secs_f64();
+            let share = if share >= WHOLE_SHARE { one() } else { share.max(LEAST_SHARE) };
+            self.learn(|state| (state.rates.share, state.rates.share_seen_s) = (share, now_s()));
+        }
     }
 
     /// A scan by storage is over.
     pub(crate) fn end_scan(&self, by: Scanner, kind: Kind) {
         let now = Instant::now();
-        let (seen, share) = {
-            let mut state = self.lock();
-            let window = state.window(by, kind);
-            let share = window.share(now);
-            (window.end(now), share)
-        };
+        let seen = self.lock().window(by, kind).end(now);
         self.learn_scan(by, kind, seen);
-        if let Some(share) = share {
-            self.learn(|state| (state.rates.share, state.rates.share_seen_s) = (share, now_s()));
-        }
     }
 
     fn learn_scan(&self, by: Scanner, kind: Kind, seen: Option<Seen>) {
@@ -618,38 +580,16 @@ mod tests {
 
     #[test]
     fn a_node_that_hardly_gets_a_core_has_less_for_us() {
-        let start = Instant::now();
-        let mut window = Window::default();
-        window.begin(start, start);
-        (window.bytes, window.worked) = (50_000_000, Some(SECOND / 10));
-        assert_eq!(window.share(start + SECOND / 2), Some(0.2));
-        assert_eq!(window.share(start + SECOND / 20), None, "too short to tell");
-        window.mixed = true;
-        assert_eq!(window.share(start + SECOND / 2), None, "it did something else as well");
-        (window.mixed, window.returned) = (false, 2_000_000);
-        assert_eq!(window.share(start + SECOND / 2), None, "we may have been the slower side");
-
-        let speed = Speed::default();
-        let mixed = || speed.lock().scans[1][0].mixed;
-        speed.begin_scan(Scanner::Fragment, Kind::Text);
-        speed.fragment(true);
-        speed.begin_transfer(start);
-        assert!(!mixed(), "its own answer");
-        speed.begin_transfer(start);
-        assert!(mixed(), "a plain read");
-        speed.end_scan(Scanner::Fragment, Kind::Text);
-        speed.fragment(false);
-        speed.fragment(true);
-        speed.begin_scan(Scanner::Fragment, Kind::Text);
-        speed.fragment(true);
-        assert!(mixed(), "a group-by");
-
         let speed = Speed::default();
         let left = || speed.rates(Profile::PushdownDb).left;
-        speed.learn(|state| (state.rates.share, state.rates.share_seen_s) = (0.2, now_s()));
+        speed.shared(SECOND / 10, SECOND / 2);
         assert_eq!(left(), 0.2);
+        speed.shared(SECOND / 1000, SECOND);
+        assert_eq!(left(), 0.2, "too short to tell");
         speed.learn(|state| state.rates.share_seen_s -= 2 * SHARED_S);
         assert_eq!(left(), 1.0, "that was long ago");
+        speed.shared(SECOND / 10, SECOND / 9);
+        assert_eq!(speed.lock().rates.share, 1.0, "it was only interrupted");
     }
 
     #[test]

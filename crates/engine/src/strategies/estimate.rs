@@ -6,7 +6,8 @@
 //!              storage   bytes scanned / what it was seen to scan
 //!                        + (bytes sent / SEND + bytes of values it returns / ENCODE + requests + extra work) / its cores;
 //!                        all that longer by what it does for others
-//!              engine    (bytes scanned / SCAN + bytes of values it decodes / DECODE + requests + extra work) / cores
+//!              engine    (bytes received / RECEIVE + bytes scanned / SCAN + bytes of values it decodes / DECODE
+//!                        + requests + extra work) / cores
 //! strategy = the sum of its phases
 //! dollars  = the price book's bill of all that: time of the engine's cores, requests, bytes, time of storage's cores
 //! ```
@@ -51,6 +52,9 @@ const ENCODE_PARQUET_S: f64 = 600e6;
 
 /// Bytes a second that one core of storage reads from its page cache and sends, over a link that is faster.
 const SEND_S: f64 = 2.5e9;
+
+/// The same that one core of the engine receives.
+const RECEIVE_S: f64 = 2.5e9;
 
 /// Shares that are tried, from none to all.
 const SHARES: u32 = 16;
@@ -165,8 +169,10 @@ impl Model {
         let sent = work.bytes_network as f64 / SEND_S;
         let more = (sent + returned + asked_s + work.storage_s) / rates.cores;
         let storage = (work.bytes_scanned as f64 / storage_bytes_s + more) / rates.left;
+        let received = work.bytes_network as f64 / RECEIVE_S;
         let decoded = work.bytes_decoded as f64 / decoded_s;
-        let engine = (work.bytes_read as f64 / engine_bytes_s + decoded + asked_s + work.engine_s) / self.cores;
+        let read = work.bytes_read as f64 / engine_bytes_s;
+        let engine = (received + read + decoded + asked_s + work.engine_s) / self.cores;
         Stages { network, storage, engine }
     }
 

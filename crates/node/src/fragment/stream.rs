@@ -91,9 +91,17 @@ impl Out {
 
     /// Ends the answer. What the work took is told but for the time of these last steps.
     pub async fn finish(&mut self, figures: RouteStats) -> Result<(), Gone> {
-        let cpu_ns = u64::try_from(self.desk.record.cpu().as_nanos()).unwrap_or(u64::MAX);
+        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let spent = self.desk.record.spent_so_far();
         let (cores, scanning) = self.desk.scans.load();
-        let stats = RouteStats { bytes_returned: self.returned, cpu_ns, cores, scanning, ..figures };
+        let stats = RouteStats {
+            bytes_returned: self.returned,
+            cpu_ns: ns(spent.cpu),
+            busy_ns: ns(spent.busy),
+            cores,
+            scanning,
+            ..figures
+        };
         self.send(RouteEvent::Stats(stats)).await?;
         self.send(RouteEvent::End).await
     }

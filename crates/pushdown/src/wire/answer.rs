@@ -67,6 +67,10 @@ pub struct RouteStats {
     /// Requests that scan or wait for their turn, this one included.
     #[prost(uint32, tag = "9")]
     pub scanning: u32,
+    /// Time that threads of the node were at it, in nanoseconds: longer than `cpu_ns` where others wanted its cores. Zero from
+    /// a node that does not tell.
+    #[prost(uint64, tag = "10")]
+    pub busy_ns: u64,
 }
 
 /// A failure after the answer has begun. What ended before it stays complete.

@@ -28,6 +28,9 @@ const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 8;
 const HASHES: std::ops::RangeInclusive<u8> = 1..=32;
 
+/// So many bytes are counted to tell how full a filter is.
+const COUNTED_BYTES: usize = 64 * 1024;
+
 /// Bits that are looked at without stopping at the first that is not set.
 const TOGETHER: u8 = 3;
 
@@ -188,6 +191,27 @@ impl BloomFilter {
         self.hashes
     }
 
+    /// About how many keys it holds, by how full it is (Swamidass and Baldi 2007).
+    pub fn about_keys(&self) -> f64 {
+        let bits = self.bits.len() as f64 * 8.0;
+        let empty = (1.0 - self.fill()).max(1.0 / bits);
+        -bits / f64::from(self.hashes) * empty.ln()
+    }
+
+    /// The share of other keys that it claims to hold.
+    pub fn false_positives(&self) -> f64 {
+        self.fill().powi(i32::from(self.hashes))
+    }
+
+    /// The share of its bits that are set. Hashes spread them evenly, so a part tells as much as the whole.
+    fn fill(&self) -> f64 {
+        let part = self.bits.get(..COUNTED_BYTES).unwrap_or(&self.bits);
+        let (words, rest) = part.as_chunks();
+        let in_words: u32 = words.iter().map(|word| u64::from_le_bytes(*word).count_ones()).sum();
+        let in_rest: u32 = rest.iter().map(|byte| byte.count_ones()).sum();
+        f64::from(in_words + in_rest) / (part.len() as f64 * 8.0)
+    }
+
     /// Puts a key in.
     pub fn insert(&mut self, key: Key<'_>) {
         self.insert_hash(key.hash());
@@ -255,6 +279,18 @@ mod tests {
         assert!((0..1000).all(|key| read.contains(Key::Int(key))));
         let wrong = (1000..101_000).filter(|key| read.contains(Key::Int(*key))).count();
         assert!((500..2000).contains(&wrong), "{wrong} of 100,000 for a rate of 0.01");
+    }
+
+    #[test]
+    fn how_full_it_is_tells_how_many_keys_it_holds() {
+        for (keys, room) in [(0_u32, 10), (1, 1), (1000, 1000), (1000, 10_000), (200_000, 100_000)] {
+            let mut filter = BloomFilter::with_capacity(room, 0.01);
+            (0..keys).for_each(|key| filter.insert(Key::Int(i64::from(key))));
+            let (found, other) = (filter.about_keys(), filter.false_positives());
+            assert!((found - f64::from(keys)).abs() <= f64::from(keys) * 0.05 + 1.0, "{found} of {keys}");
+            let wrong = (-10_000..0).filter(|key| filter.contains(Key::Int(*key))).count() as f64 / 10_000.0;
+            assert!((wrong - other).abs() < 0.02, "{other} of {wrong}");
+        }
     }
 
     #[test]

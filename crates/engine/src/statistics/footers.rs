@@ -184,6 +184,15 @@ impl Footers {
                 let within = (equal * list.len() as f64).min(1.0);
                 if *negated { 1.0 - within } else { within }
             }
+            Expr::Bloom { keys, filter } => {
+                let of_rows = || self.rows.max(1.0);
+                let values = keys.iter().map(|key| {
+                    let column = column_of(key)?;
+                    self.distinct_of(column, schema.fields().get(column)?.data_type())
+                });
+                let values = values.product::<Option<f64>>().unwrap_or_else(of_rows).clamp(1.0, of_rows());
+                (filter.about_keys() / values + filter.false_positives()).min(1.0)
+            }
             Expr::Like { negated: true, .. } => 1.0 - UNKNOWN_PATTERN,
             Expr::Like { .. } => UNKNOWN_PATTERN,
             _ => UNKNOWN_RANGE,
@@ -411,6 +420,21 @@ mod tests {
 
     fn near(got: f64, want: f64) -> bool {
         (got - want).abs() < 0.01
+    }
+
+    #[test]
+    fn keys_of_a_join_are_a_share_of_the_columns_values() {
+        let (footers, schema) = footers();
+        let kept = |columns: &[usize], count: i64| {
+            let mut filter = pushdown::BloomFilter::with_capacity(count as usize, 0.01);
+            (0..count).for_each(|key| filter.insert(pushdown::Key::Int(key)));
+            let keys = columns.iter().map(|column| Expr::Column(*column)).collect();
+            footers.kept(&Expr::Bloom { keys, filter: Arc::new(filter) }, &schema)
+        };
+        assert!((kept(&[0], 200) - 0.11).abs() < 0.02, "{} of 2000 days", kept(&[0], 200));
+        assert!(kept(&[0], 0) < 0.001);
+        assert_eq!(kept(&[0], 20_000), 1.0);
+        assert!((kept(&[0, 2], 200) - 0.11).abs() < 0.02, "no more combinations than rows");
     }
 
     #[test]

@@ -36,6 +36,11 @@ const FAIR_SHARE: f64 = 0.25;
 /// Less work than this is not worth a second way.
 const LEAST_BYTES: u64 = 32 * 1024 * 1024;
 
+/// Requests that a worker sends one after the other where plain reads may take some of the work, and where they would only if
+/// storage became slow.
+const TURNS: usize = 4;
+const FEW_TURNS: usize = 2;
+
 /// Where both ways are to share a scan by storage that would be one request, it is cut into so many pieces: the fewer,
 /// the longer one way waits for the other in the end.
 const SHARED_PIECES: u64 = 32;
@@ -80,6 +85,12 @@ impl Paces {
         let together = costs.shared().is_some();
         let plain_is_known = costs.model().knows_network();
         Ok(Some(Self { pushed: pace(pushed), plain: pace(plain), together, plain_is_known, adaptivity }))
+    }
+
+    /// Requests that a worker sends one after the other: between two of them the other way may take some of the work.
+    pub(super) fn turns(&self) -> usize {
+        let shared = self.adaptivity == Adaptivity::Both || self.plain >= self.pushed * FAIR_SHARE;
+        if shared { TURNS } else { FEW_TURNS }
     }
 
     /// The size of the pieces into which an aggregate of so many bytes is cut, so that both ways can share it; `None`

@@ -75,9 +75,6 @@ pub(super) struct Run {
     pub(super) balance: Option<Balance>,
 }
 
-/// Requests that a worker sends one after the other where plain reads may take some of the work.
-const TURNS: usize = 4;
-
 /// How often a worker that could help looks whether it should.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -110,7 +107,7 @@ impl Run {
                 let fits = |a: &DataObject, b: &DataObject| a.columns == b.columns && format(a) == format(b);
                 // Of an object that is looked up next to nothing is read.
                 let bytes = |split: &ScanSplit| if looks_up(split) { 1 } else { split.bytes(&scan.spec.objects) };
-                let turns = if paces.is_some() { requests * TURNS } else { requests };
+                let turns = requests * paces.map_or(1, |paces| paces.turns());
                 fragment::requests(splits, &scan.spec.objects, turns, bytes, fits).into()
             }
             _ => splits.into_iter().map(|split| vec![split]).collect(),

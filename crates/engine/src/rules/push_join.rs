@@ -151,7 +151,10 @@ fn count(statistics: Option<&Statistics>, key: &Arc<dyn PhysicalExpr>) -> Option
 fn is_reduced(plan: &Arc<dyn ExecutionPlan>) -> DfResult<bool> {
     plan.exists(|node| {
         Ok(match node.downcast_ref::<RemoteScanExec>() {
-            Some(scan) => scan.spec().predicate.is_some() || scan.spec().limit.is_some(),
+            Some(scan) => {
+                let spec = scan.spec();
+                spec.predicate.is_some() || spec.limit.is_some() || !spec.key_filters.is_empty()
+            }
             None => node.is::<FilterExec>() || node.fetch().is_some() || node.name() == "GlobalLimitExec",
         })
     })

@@ -1,6 +1,6 @@
 //! What the scans of one table would cost, read plainly or by storage: the terms that the operators' models share.
 
-use pushdown::{Fragment, Result};
+use pushdown::{Expr, Fragment, Result};
 use pushdowndb_cost::Requests;
 
 use super::estimate::{Estimate, Model, Work};
@@ -9,6 +9,9 @@ use crate::remote_scan::{Figures, ScanSpec};
 
 /// What a first phase costs besides its requests: the second is planned by what it found.
 const FIRST_PHASE_S: f64 = 0.01;
+
+/// Seconds that storage needs to look the key of one row up in a Bloom filter in bytes (`scan/benches`).
+pub(crate) const BLOOM_S: f64 = 15e-9;
 
 /// Values of the fragment route's answers take this share of their bytes as text: they are columns of Arrow under LZ4.
 const COMPRESSED: f64 = 0.5;
@@ -37,6 +40,8 @@ pub(crate) struct ScanCosts {
     /// Pieces that a scan by storage is cut into.
     pub(crate) splits: u64,
     pub(crate) objects: u64,
+    /// Seconds of storage for the Bloom filters of the predicate.
+    bloom_s: f64,
 }
 
 /// A scan by storage.
@@ -70,6 +75,7 @@ impl ScanCosts {
             read,
             splits: bytes.div_ceil(spec.options.split_bytes.max(1)).max(objects),
             objects,
+            bloom_s: bloom_s(spec, fragment),
         })
     }
 
@@ -143,6 +149,19 @@ impl ScanCosts {
 
     /// The work of that.
     pub(crate) fn filtering(&self) -> Pushed {
-        Pushed { requests: self.splits, scanned: self.scanned, returned: self.sent, ..Pushed::default() }
+        let (requests, scanned, returned, storage_s) = (self.splits, self.scanned, self.sent, self.bloom_s);
+        Pushed { requests, scanned, returned, storage_s, ..Pushed::default() }
     }
+}
+
+/// What the Bloom filters of a scan's predicate cost storage, which asks them last.
+fn bloom_s(spec: &ScanSpec, fragment: &Fragment) -> f64 {
+    let conjuncts = fragment.predicate.clone().map_or_else(Vec::new, Expr::into_conjuncts);
+    let (blooms, others): (Vec<_>, Vec<_>) = conjuncts.into_iter().partition(|expr| matches!(expr, Expr::Bloom { .. }));
+    if blooms.is_empty() {
+        return 0.0;
+    }
+    let predicate = (!others.is_empty()).then(|| Expr::conjunction(others));
+    let before = Fragment { predicate, ..fragment.clone() };
+    Figures::of(spec, &before).rows() * blooms.len() as f64 * BLOOM_S
 }

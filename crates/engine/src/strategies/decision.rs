@@ -56,6 +56,11 @@ impl Candidates {
         self.possible.get(self.model.best(&estimates)?).map(|(name, _)| *name)
     }
 
+    /// The seconds of one that would do.
+    pub(crate) fn seconds(&self, strategy: &str) -> Option<f64> {
+        self.possible.iter().find(|(name, _)| *name == strategy).map(|(_, estimate)| estimate.seconds)
+    }
+
     /// What is told when this one is taken.
     pub(crate) fn story(self, taken: &'static str, reason: Reason<'_>) -> Story {
         let estimate = self.possible.iter().find(|(name, _)| *name == taken).map(|(_, estimate)| *estimate);

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 use pushdown::{Capability, Expr, Result};
 
-use super::costs::{Pushed, ScanCosts};
+use super::costs::{BLOOM_S, Pushed, ScanCosts};
 use super::decision::{Candidates, Reason, Story};
 use super::estimate::Estimate;
 use super::filter::{Route, route};
@@ -43,13 +43,17 @@ pub(crate) use tuples::TupleSet;
 /// A million keys are collected while the other side of a join waits for them.
 type HashSet<T> = std::collections::HashSet<T, foldhash::fast::RandomState>;
 
-/// Seconds that storage needs to look the key of one row up: in SQL some two hashes until it is dropped, in a filter in bytes
-/// what `scan/benches` measures, of rows that pass the query's own predicate.
+/// Seconds that storage needs to look the key of one row up in SQL: some two hashes until it is dropped.
 const SQL_S: f64 = 100e-9;
-const BYTES_S: f64 = 15e-9;
 
 /// Seconds that the engine needs to look one row up in the other side of the join.
 const PROBE_S: f64 = 10e-9;
+
+/// Seconds that the engine needs to collect one key.
+const COLLECT_S: f64 = 50e-9;
+
+/// Keys are collected on the chance that they are fewer than estimated, where that takes this share of the scan's time at most.
+const CHANCE: f64 = 0.1;
 
 /// What a statement needs besides its predicates.
 const STATEMENT_BYTES: usize = 4096;
@@ -125,7 +129,19 @@ pub(crate) fn choose(rows: &RemoteScanExec, key: &Expr, key_type: &DataType, bui
                     candidates.refuse("bloom", format!("about {keys} keys are too many"));
                     ("filtered", Reason::Estimated)
                 }
-                None => (candidates.best().unwrap_or("baseline"), Reason::Estimated),
+                None => match candidates.best().unwrap_or("baseline") {
+                    "bloom" => ("bloom", Reason::Estimated),
+                    best => {
+                        // How many keys a HAVING or another join leaves, nobody can tell before.
+                        let collected_s = build.keys.unwrap_or(keys::MOST_KEYS) as f64 * COLLECT_S;
+                        let takes_long = candidates.seconds(best).is_some_and(|s| collected_s <= s * CHANCE);
+                        let at_fragment = route.as_ref().is_ok_and(|route| *route == Route::Fragment);
+                        match build.reduced && at_fragment && takes_long && candidates.has("bloom") {
+                            true => ("bloom", Reason::Because("the keys decide once they are known")),
+                            false => (best, Reason::Estimated),
+                        }
+                    }
+                },
             }
         }
     };
@@ -163,7 +179,7 @@ fn bloom_cost(scan: &ScanCosts, route: Route, build: BuildSide, values: Option<f
     let keys = build.keys.unwrap_or(keys::MOST_KEYS).min(keys::MOST_KEYS) as f64;
     let (key_bytes, storage_s) = match route {
         Route::Select => (keys * bloom::BITS_PER_KEY, scan.rows * SQL_S),
-        Route::Fragment => (keys * bloom::BITS_PER_KEY / 8.0, scan.passing * BYTES_S),
+        Route::Fragment => (keys * bloom::BITS_PER_KEY / 8.0, scan.passing * BLOOM_S),
     };
     scan.pushed(Pushed {
         requests: scan.splits,

@@ -107,6 +107,7 @@ fn push(join: &HashJoinExec) -> DfResult<Option<Vec<Arc<dyn ExecutionPlan>>>> {
         keys: Arc::new(JoinKeys::new(types.clone(), nulls_match)),
         types,
         of: join.on().iter().map(|(key, _)| key.to_string()).collect(),
+        rows: statistics.as_deref().and_then(|statistics| statistics.num_rows.get_value().copied()),
         counts: join.on().iter().map(|(key, _)| count(statistics.as_deref(), key)).collect(),
         reduced: is_reduced(left)?,
         wanted: Cell::new(false),
@@ -166,6 +167,8 @@ struct Build {
     types: Vec<DataType>,
     /// The keys, for people.
     of: Vec<String>,
+    /// About how many rows there are.
+    rows: Option<usize>,
     /// About how many there are of each.
     counts: Vec<Option<usize>>,
     /// Whether some may be missing.
@@ -258,7 +261,13 @@ fn attach_to_scan(
         if !shift.is_none() && (own_type != DataType::Int64 || *key_type != DataType::Int64) {
             continue;
         }
-        let side = BuildSide { keys: build.counts.get(index).copied().flatten(), reduced: build.reduced, grouped };
+        let side = BuildSide {
+            keys: build.counts.get(index).copied().flatten(),
+            rows: build.rows,
+            columns: build.types.len(),
+            reduced: build.reduced,
+            grouped,
+        };
         let decision = choose(scan, &key, key_type, side).map_err(to_datafusion)?;
         told = told.with_join(decision.story);
         if decision.bloom {

@@ -49,7 +49,7 @@ const SQL_S: f64 = 100e-9;
 /// Seconds that the engine needs to look one row up in the other side of the join.
 const PROBE_S: f64 = 10e-9;
 
-/// Seconds that the engine needs to collect one key.
+/// Seconds that the engine needs to collect the key of one row. Several are collected each and together.
 const COLLECT_S: f64 = 50e-9;
 
 /// Keys are collected on the chance that they are fewer than estimated, where that takes this share of the scan's time at most.
@@ -76,8 +76,11 @@ pub(crate) struct KeyFilter {
 /// What is known of a join before it runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BuildSide {
-    /// About how many keys it has.
+    /// About how many keys it has, and in how many rows.
     pub(crate) keys: Option<usize>,
+    pub(crate) rows: Option<usize>,
+    /// How many keys the join has.
+    pub(crate) columns: usize,
     /// Whether something below leaves rows of its tables out, so that keys are missing.
     pub(crate) reduced: bool,
     /// Whether the engine groups the rows of the probe side by this key before it joins them.
@@ -133,7 +136,8 @@ pub(crate) fn choose(rows: &RemoteScanExec, key: &Expr, key_type: &DataType, bui
                     "bloom" => ("bloom", Reason::Estimated),
                     best => {
                         // How many keys a HAVING or another join leaves, nobody can tell before.
-                        let collected_s = build.keys.unwrap_or(keys::MOST_KEYS) as f64 * COLLECT_S;
+                        let columns = build.columns as f64;
+                        let collected_s = build.rows.unwrap_or(keys::MOST_KEYS) as f64 * columns * columns * COLLECT_S;
                         let takes_long = candidates.seconds(best).is_some_and(|s| collected_s <= s * CHANCE);
                         let at_fragment = route.as_ref().is_ok_and(|route| *route == Route::Fragment);
                         match build.reduced && at_fragment && takes_long && candidates.has("bloom") {

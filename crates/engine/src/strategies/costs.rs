@@ -10,7 +10,7 @@ use crate::remote_scan::{Figures, ScanSpec};
 /// What a first phase costs besides its requests: the second is planned by what it found.
 const FIRST_PHASE_S: f64 = 0.01;
 
-/// Seconds that storage needs to look the key of one row up in a Bloom filter in bytes (`scan/benches`).
+/// Seconds that storage needs to look the key of one row up in a Bloom filter in bytes, about.
 pub(crate) const BLOOM_S: f64 = 15e-9;
 
 /// Values of the fragment route's answers take this share of their bytes as text: they are columns of Arrow under LZ4.

@@ -49,7 +49,7 @@ const SQL_S: f64 = 100e-9;
 /// Seconds that the engine needs to look one row up in the other side of the join.
 const PROBE_S: f64 = 10e-9;
 
-/// Seconds that the engine needs to collect the key of one row. Several are collected each and together.
+/// Seconds that the engine needs to collect one key of one row.
 const COLLECT_S: f64 = 50e-9;
 
 /// Keys are collected on the chance that they are fewer than estimated, where that takes this share of the scan's time at most.
@@ -85,6 +85,14 @@ pub(crate) struct BuildSide {
     pub(crate) reduced: bool,
     /// Whether the engine groups the rows of the probe side by this key before it joins them.
     pub(crate) grouped: bool,
+}
+
+impl BuildSide {
+    /// Seconds that the engine needs to collect its keys, each and all together.
+    fn collect_s(&self) -> f64 {
+        let (rows, columns) = (self.rows.unwrap_or(keys::MOST_KEYS) as f64, self.columns as f64);
+        rows * columns * columns * COLLECT_S
+    }
 }
 
 /// Whether a scan is filtered by keys, and why.
@@ -132,20 +140,19 @@ pub(crate) fn choose(rows: &RemoteScanExec, key: &Expr, key_type: &DataType, bui
                     candidates.refuse("bloom", format!("about {keys} keys are too many"));
                     ("filtered", Reason::Estimated)
                 }
-                None => match candidates.best().unwrap_or("baseline") {
-                    "bloom" => ("bloom", Reason::Estimated),
-                    best => {
-                        // How many keys a HAVING or another join leaves, nobody can tell before.
-                        let columns = build.columns as f64;
-                        let collected_s = build.rows.unwrap_or(keys::MOST_KEYS) as f64 * columns * columns * COLLECT_S;
-                        let takes_long = candidates.seconds(best).is_some_and(|s| collected_s <= s * CHANCE);
-                        let at_fragment = route.as_ref().is_ok_and(|route| *route == Route::Fragment);
-                        match build.reduced && at_fragment && takes_long && candidates.has("bloom") {
-                            true => ("bloom", Reason::Because("the keys decide once they are known")),
-                            false => (best, Reason::Estimated),
-                        }
+                None => {
+                    let best = candidates.best().unwrap_or("baseline");
+                    // How many keys a HAVING or another join leaves, nobody can tell before.
+                    let on_the_chance = best != "bloom"
+                        && candidates.has("bloom")
+                        && build.reduced
+                        && matches!(route, Ok(Route::Fragment))
+                        && candidates.seconds(best).is_some_and(|seconds| build.collect_s() <= seconds * CHANCE);
+                    match on_the_chance {
+                        true => ("bloom", Reason::Because("the keys decide once they are known")),
+                        false => (best, Reason::Estimated),
                     }
-                },
+                }
             }
         }
     };

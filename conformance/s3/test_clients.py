@@ -185,6 +185,8 @@ def duckdb_reads(c):
 import duckdb, glob, os, sys
 netloc, bucket, access, secret = sys.argv[1:]
 db = duckdb.connect()
+# A query of more than two seconds would draw its bar between the answers.
+db.execute("SET enable_progress_bar = false")
 try:
     # The extension as a Python package, of the same version as duckdb.
     import duckdb_extension_httpfs

@@ -253,9 +253,7 @@ impl ScanInStorage {
         if let Some(kind) = kind {
             state.speed.begin_scan(by, kind);
         }
-        if matches!(by, Scanner::Fragment) {
-            state.speed.fragment(true);
-        }
+        state.speed.scans_in_storage(true);
         Self { state: Arc::clone(state), by, kind }
     }
 
@@ -285,9 +283,7 @@ impl Drop for ScanInStorage {
         if let Some(kind) = self.kind {
             self.state.speed.end_scan(self.by, kind);
         }
-        if matches!(self.by, Scanner::Fragment) {
-            self.state.speed.fragment(false);
-        }
+        self.state.speed.scans_in_storage(false);
     }
 }
 

@@ -34,6 +34,9 @@ const WEIGHT: f64 = 0.3;
 /// The weight of a network that seems slower than believed: storage may have been the slower side.
 const SLOWER_WEIGHT: f64 = 0.1;
 
+/// The weight of a network that seems slow beside scans by storage: they take its cores, and their answers the link.
+const BESIDE_SCANS_WEIGHT: f64 = 0.01;
+
 /// What a node says of its load is true for so long.
 const LOADED: Duration = Duration::from_secs(5);
 
@@ -43,8 +46,9 @@ const SHARED_S: u64 = 30;
 /// A share that is larger is all of it: whatever runs is interrupted now and then.
 const WHOLE_SHARE: f64 = 0.75;
 
-/// Less work says nothing of what share of a core was there.
-const TELLING: Duration = Duration::from_millis(10);
+/// What share of a core there was is a mean over about so much time that threads were at it: one that had to wait for a
+/// disk once says little.
+const SHARE_OVER_S: f64 = 0.1;
 
 /// No less of a core is believed to be left.
 const LEAST_SHARE: f64 = 0.05;
@@ -103,6 +107,11 @@ impl ScanRates {
 }
 
 impl Rates {
+    /// The share of a core that is believed now.
+    fn share_now(&self) -> f64 {
+        if now_s().saturating_sub(self.share_seen_s) < SHARED_S { self.share } else { one() }
+    }
+
     /// Whether anything can go at these rates.
     pub(super) fn are_sane(&self) -> bool {
         let scans = [self.select, self.fragment].map(|scans| [scans.text_bytes_s, scans.parquet_bytes_s]);
@@ -166,8 +175,8 @@ struct State {
     network: Window,
     /// Of scans by storage, by route and kind.
     scans: [[Window; 2]; 2],
-    /// Fragments under way, and the most at a time since there were none.
-    fragments: (u32, u32),
+    /// Scans by storage that are under way, and the most at a time since there were none.
+    scanning: (u32, u32),
     /// Requests of others that our node scanned for, and when it said so.
     others: Option<(u32, Instant)>,
 }
@@ -237,6 +246,8 @@ struct Window {
     /// When the first bytes were asked for, if nothing was under way then.
     asked: Option<Instant>,
     bytes: u64,
+    /// Whether storage scanned for us meanwhile.
+    beside_scans: bool,
     /// The time that transfers were open, and what of it they waited, summed over all of them.
     open: Duration,
     waited: Duration,
@@ -250,7 +261,17 @@ impl Default for Window {
     fn default() -> Self {
         let now = Instant::now();
         let none = Duration::ZERO;
-        Self { active: 0, since: now, asked: None, bytes: 0, open: none, waited: none, worked: None, counted: now }
+        Self {
+            active: 0,
+            since: now,
+            asked: None,
+            bytes: 0,
+            beside_scans: false,
+            open: none,
+            waited: none,
+            worked: None,
+            counted: now,
+        }
     }
 }
 
@@ -260,6 +281,8 @@ struct Seen {
     bytes_s: f64,
     bytes: u64,
     waited: bool,
+    /// Whether storage scanned for us meanwhile.
+    beside_scans: bool,
     /// It surely does so many bytes a second, whoever waited for whom.
     surely: Option<f64>,
 }
@@ -312,7 +335,8 @@ impl Window {
         let since_asked = self.asked.map(|asked| now.saturating_duration_since(asked).as_secs_f64());
         let since_asked = since_asked.filter(|passed| *passed > 0.0 && self.bytes >= SURE_BYTES);
         let bytes = self.bytes as f64;
-        Seen { bytes_s: bytes / seconds, bytes: self.bytes, waited, surely: since_asked.map(|passed| bytes / passed) }
+        let surely = since_asked.map(|passed| bytes / passed);
+        Seen { bytes_s: bytes / seconds, bytes: self.bytes, waited, beside_scans: self.beside_scans, surely }
     }
 }
 
@@ -338,9 +362,8 @@ impl Speed {
         if let Some((others, _)) = state.others.filter(|(_, said)| said.elapsed() < LOADED) {
             rates.left = rates.cores / (rates.cores + f64::from(others));
         }
-        if now_s().saturating_sub(rates.share_seen_s) < SHARED_S {
-            rates.left *= rates.share;
-        }
+        let share = rates.share_now();
+        rates.left *= if share < WHOLE_SHARE { share } else { one() };
         rates.knows_network = state.transfers > 0;
         for kind in [Kind::Text, Kind::Parquet] {
             if *at(&mut state.scanned, Scanner::Select, kind) == 0 {
@@ -368,12 +391,19 @@ impl Speed {
 
     /// A transfer over the network begins, which was asked for at this time.
     pub(crate) fn begin_transfer(&self, asked: Instant) {
-        self.lock().network.begin(asked, Instant::now());
+        let mut state = self.lock();
+        state.network.begin(asked, Instant::now());
+        state.network.beside_scans |= state.scanning.0 > 0;
     }
 
     /// Bytes of a transfer arrived after waiting so long for them.
     pub(crate) fn transferred(&self, bytes: u64, waited: Duration) {
-        let seen = self.lock().network.add(bytes, waited, Instant::now());
+        let seen = {
+            let mut state = self.lock();
+            let seen = state.network.add(bytes, waited, Instant::now());
+            state.network.beside_scans |= state.scanning.0 > 0;
+            seen
+        };
         self.learn_network(seen);
     }
 
@@ -389,11 +419,12 @@ impl Speed {
         self.learn_network(seen);
     }
 
-    /// A fragment is under way, or no more.
-    pub(crate) fn fragment(&self, begins: bool) {
+    /// A scan by storage is under way, or no more.
+    pub(crate) fn scans_in_storage(&self, begins: bool) {
         let mut state = self.lock();
-        let (now, most) = state.fragments;
-        state.fragments = match begins {
+        state.network.beside_scans |= begins;
+        let (now, most) = state.scanning;
+        state.scanning = match begins {
             true if now == 0 => (1, 1),
             true => (now.saturating_add(1), most.max(now.saturating_add(1))),
             false => (now.saturating_sub(1), most),
@@ -405,7 +436,7 @@ impl Speed {
     pub(crate) fn loaded(&self, cores: u32, scanning: u32) {
         let mut state = self.lock();
         state.rates.cores = f64::from(cores);
-        state.others = Some((scanning.saturating_sub(state.fragments.1), Instant::now()));
+        state.others = Some((scanning.saturating_sub(state.scanning.1), Instant::now()));
     }
 
     /// A scan by storage begins.
@@ -435,10 +466,15 @@ impl Speed {
 
     /// Threads of our node were busy so long for a request and had a core for a part of that: it may have others to serve.
     pub(crate) fn shared(&self, worked: Duration, busy: Duration) {
-        if worked >= TELLING && busy >= worked {
-            let share = worked.as_secs_f64() / busy.as_secs_f64();
-            let share = if share >= WHOLE_SHARE { one() } else { share.max(LEAST_SHARE) };
-            self.learn(|state| (state.rates.share, state.rates.share_seen_s) = (share, now_s()));
+        let (worked, busy) = (worked.as_secs_f64(), busy.as_secs_f64());
+        if busy > 0.0 {
+            let seen = (worked / busy).clamp(LEAST_SHARE, 1.0);
+            self.learn(|state| {
+                let believed = state.rates.share_now();
+                let weight = busy / (busy + SHARE_OVER_S);
+                state.rates.share = believed + weight * (seen - believed);
+                state.rates.share_seen_s = now_s();
+            });
         }
     }
 
@@ -465,6 +501,9 @@ impl Speed {
         self.learn(|state| {
             let rate = &mut state.rates.network_bytes_s;
             match seen.waited {
+                true if seen.beside_scans && seen.bytes_s < *rate => {
+                    *rate += BESIDE_SCANS_WEIGHT * (seen.bytes_s - *rate)
+                }
                 true if state.transfers > 0 && seen.bytes_s < *rate => *rate += SLOWER_WEIGHT * (seen.bytes_s - *rate),
                 true => mix(rate, seen.bytes_s, &mut state.transfers),
                 // What came while nobody looked may all have been in buffers.
@@ -514,7 +553,10 @@ mod tests {
         window.begin(start, start);
         assert_eq!(window.add(10_000_000, SECOND / 20, start + SECOND / 20), None, "too short");
         let seen = window.add(10_000_000, SECOND, start + SECOND).unwrap();
-        assert_eq!(seen, Seen { bytes_s: 20e6, bytes: 20_000_000, waited: true, surely: Some(20e6) });
+        assert_eq!(
+            seen,
+            Seen { bytes_s: 20e6, bytes: 20_000_000, waited: true, beside_scans: false, surely: Some(20e6) }
+        );
         let seen = window.add(10_000_000, SECOND, start + SECOND * 2).unwrap();
         assert_eq!((seen.bytes_s, seen.surely), (10e6, None), "some of it may have been asked for before");
     }
@@ -525,7 +567,10 @@ mod tests {
         let mut window = Window::default();
         window.begin(start, start);
         let seen = window.add(5_000_000, SECOND / 10, start + SECOND).unwrap();
-        assert_eq!(seen, Seen { bytes_s: 5e6, bytes: 5_000_000, waited: false, surely: Some(5e6) });
+        assert_eq!(
+            seen,
+            Seen { bytes_s: 5e6, bytes: 5_000_000, waited: false, beside_scans: false, surely: Some(5e6) }
+        );
         let speed = Speed::default();
         let network = || speed.rates(Profile::Plain).network_bytes_s;
         let before = network();
@@ -535,10 +580,18 @@ mod tests {
         assert_eq!(network(), 5e6, "the first measurement replaces what was only believed");
         speed.learn_network(Some(Seen { bytes_s: 66e6, ..seen }));
         assert_eq!(network(), 5e6, "out of buffers");
-        speed.learn_network(Some(Seen { bytes_s: 66e6, bytes: 1 << 30, waited: false, surely: None }));
+        speed.learn_network(Some(Seen {
+            bytes_s: 66e6,
+            bytes: 1 << 30,
+            waited: false,
+            beside_scans: false,
+            surely: None,
+        }));
         assert_eq!(network(), 66e6, "no buffer has so much");
         speed.learn_network(Some(Seen { bytes_s: 6e6, waited: true, ..seen }));
         assert_eq!(network(), 60e6, "storage may have been the slower side");
+        speed.learn_network(Some(Seen { bytes_s: 10e6, waited: true, beside_scans: true, ..seen }));
+        assert_eq!(network(), 59.5e6, "storage had other work, and answered it over the same link");
         speed.learn_network(Some(Seen { surely: Some(90e6), waited: false, ..seen }));
         assert_eq!(network(), 90e6, "all of it was asked for and came");
     }
@@ -551,7 +604,7 @@ mod tests {
         speed.learn_scan(
             Scanner::Select,
             Kind::Text,
-            Some(Seen { bytes_s: 3e8, bytes: 1 << 20, waited: true, surely: None }),
+            Some(Seen { bytes_s: 3e8, bytes: 1 << 20, waited: true, beside_scans: false, surely: None }),
         );
         assert_eq!(select(Profile::Minio), 3e8);
         assert_eq!(speed.rates(Profile::Minio).select.parquet_bytes_s, 7e6);
@@ -571,7 +624,7 @@ mod tests {
     fn a_node_that_scans_for_others_has_less_for_us() {
         let speed = Speed::default();
         let left = || speed.rates(Profile::PushdownDb).left;
-        speed.fragment(true);
+        speed.scans_in_storage(true);
         speed.loaded(2, 1);
         assert_eq!(left(), 1.0, "that one is ours");
         speed.loaded(2, 3);
@@ -582,14 +635,16 @@ mod tests {
     fn a_node_that_hardly_gets_a_core_has_less_for_us() {
         let speed = Speed::default();
         let left = || speed.rates(Profile::PushdownDb).left;
-        speed.shared(SECOND / 10, SECOND / 2);
-        assert_eq!(left(), 0.2);
-        speed.shared(SECOND / 1000, SECOND);
-        assert_eq!(left(), 0.2, "too short to tell");
+        speed.shared(SECOND / 100, SECOND / 20);
+        assert!((0.73..0.74).contains(&left()), "a short time counts a third");
+        speed.shared(SECOND / 100, SECOND / 100);
+        assert_eq!(left(), 1.0, "it was only once");
+        speed.shared(SECOND * 2, SECOND * 10);
+        assert!((0.2..0.21).contains(&left()), "{}", left());
         speed.learn(|state| state.rates.share_seen_s -= 2 * SHARED_S);
         assert_eq!(left(), 1.0, "that was long ago");
-        speed.shared(SECOND / 10, SECOND / 9);
-        assert_eq!(speed.lock().rates.share, 1.0, "it was only interrupted");
+        speed.shared(SECOND * 9, SECOND * 10);
+        assert_eq!(left(), 1.0, "it was only interrupted");
     }
 
     #[test]

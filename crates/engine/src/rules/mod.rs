@@ -35,6 +35,13 @@ pub(crate) fn logical_rules(query: &Arc<QueryContext>) -> Vec<Arc<dyn OptimizerR
 /// when those are done, and before `EnsureCooperative` wraps the leaves.
 pub(crate) fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = PhysicalOptimizer::new().rules;
+    // A scan knows better than a filter above it how many rows pass, and the smaller side of a join is the one to build.
+    let place = |name| rules.iter().position(|rule| rule.name() == name);
+    if let (Some(sides), Some(filters)) = (place("join_selection"), place("FilterPushdown"))
+        && sides < filters
+    {
+        rules[sides..=filters].rotate_right(1);
+    }
     let before = rules.iter().position(|rule| rule.name() == "EnsureCooperative").unwrap_or(rules.len());
     // They need the filters in the scan: they push nothing over one that is left above it.
     rules.splice(before..before, [Arc::new(PushJoin) as _, Arc::new(PushAggregate) as _, Arc::new(PushTopK) as _]);

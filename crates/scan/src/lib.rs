@@ -20,6 +20,7 @@ mod bounds;
 mod coerce;
 mod compact;
 mod csv;
+mod decimals;
 mod dictionaries;
 mod dynamic;
 mod errors;

@@ -22,6 +22,7 @@ use pushdown::{ArithmeticOp, CompareOp, Error, Expr, Function, Literal, Result, 
 
 use crate::bloom::Probe;
 use crate::coerce;
+use crate::decimals::DecimalArithmetic;
 use crate::dynamic::Dynamic;
 use crate::errors::from_datafusion;
 use crate::substring::ConstantSubstring;
@@ -137,6 +138,9 @@ impl Lowering<'_> {
             ArithmeticOp::Modulo => Operator::Modulo,
         };
         let (a, b) = self.operands(op, a, b)?;
+        if let Some(decimals) = DecimalArithmetic::new(op, &self.type_of(&a)?, &self.type_of(&b)?) {
+            return self.scalar(ScalarUDF::from(decimals), vec![a, b]);
+        }
         Ok(Arc::new(BinaryExpr::new(a, op, b).with_fail_on_overflow(true)))
     }
 

@@ -106,19 +106,14 @@ impl State {
         match self {
             Self::CountRows(counts) => {
                 counts.resize(count, 0);
-                for group in groups {
-                    if let Some(count) = counts.get_mut(*group) {
-                        *count += 1;
-                    }
-                }
+                add_counts(groups.iter().map(|group| (*group, 1)), counts);
             }
             Self::Count(expr, counts) => {
                 counts.resize(count, 0);
-                let values = values(expr)?;
-                let nulls = values.logical_nulls().filter(|nulls| nulls.null_count() > 0);
-                for (row, group) in groups.iter().enumerate() {
-                    if let Some(count) = counts.get_mut(*group) {
-                        *count += i64::from(nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row)));
+                match values(expr)?.logical_nulls().filter(|nulls| nulls.null_count() > 0) {
+                    None => add_counts(groups.iter().map(|group| (*group, 1)), counts),
+                    Some(nulls) => {
+                        add_counts(groups.iter().zip(&nulls).map(|(group, valid)| (*group, i64::from(valid))), counts);
                     }
                 }
             }
@@ -182,6 +177,79 @@ impl State {
     }
 }
 
+/// Sums of a batch's rows in 64 bits, for each group as many as there are lanes: rows that follow each other often have
+/// the same group, and so no addition waits for the one before it.
+struct Lanes(Vec<[i64; LANES]>);
+
+const LANES: usize = 4;
+
+impl Lanes {
+    /// Whether so many groups are few beside so many rows, which are no more than a batch may have.
+    fn are_worth_it(groups: usize, rows: usize) -> bool {
+        groups.saturating_mul(LANES) <= rows && rows <= MOST_ROWS
+    }
+
+    /// The sums of these values, of `count` groups; of values that do not fit they have no meaning.
+    fn of(rows: impl Iterator<Item = (usize, i64)>, count: usize) -> Self {
+        let mut sums = vec![[0_i64; LANES]; count];
+        for (row, (group, value)) in rows.enumerate() {
+            if let Some(sum) = sums.get_mut(group).and_then(|lanes| lanes.get_mut(row % LANES)) {
+                *sum = sum.wrapping_add(value);
+            }
+        }
+        Self(sums)
+    }
+
+    fn each(self) -> impl Iterator<Item = i64> {
+        self.0.into_iter().map(|lanes| lanes.into_iter().fold(0, i64::wrapping_add))
+    }
+}
+
+/// Adds each row's count to that of its group.
+fn add_counts(rows: impl ExactSizeIterator<Item = (usize, i64)>, counts: &mut [i64]) {
+    if Lanes::are_worth_it(counts.len(), rows.len()) {
+        let sums = Lanes::of(rows, counts.len());
+        return counts.iter_mut().zip(sums.each()).for_each(|(count, sum)| *count += sum);
+    }
+    for (group, more) in rows {
+        if let Some(count) = counts.get_mut(group) {
+            *count += more;
+        }
+    }
+}
+
+/// The most rows of a batch that are added in lanes, and the values of which so many fit 64 bits together.
+const MOST_ROWS: usize = 1 << 20;
+const SMALL: i128 = 1 << 42;
+
+/// Adds values to the totals of their groups where these are few and the values small; whether they were added.
+fn add_in_lanes<T: ArrowPrimitiveType>(
+    values: &PrimitiveArray<T>,
+    groups: &[usize],
+    totals: &mut [Option<i128>],
+) -> bool
+where
+    i128: From<T::Native>,
+{
+    // A group without a total is new, or had nothing but NULL and may not be in this batch.
+    if !Lanes::are_worth_it(totals.len(), values.len()) || values.null_count() > 0 || totals.contains(&None) {
+        return false;
+    }
+    let mut large = false;
+    let values = values.values().iter().map(|value| {
+        let value = i128::from(*value);
+        large |= !(-SMALL..SMALL).contains(&value);
+        value as i64
+    });
+    let sums = Lanes::of(groups.iter().copied().zip(values), totals.len());
+    // A total that far from its limits does not get there.
+    large |= totals.iter().flatten().any(|total| total.unsigned_abs() >= 1 << 126);
+    if !large {
+        totals.iter_mut().flatten().zip(sums.each()).for_each(|(total, sum)| *total += <i128 as From<i64>>::from(sum));
+    }
+    !large
+}
+
 /// Adds each value to the total of its group; `None` if one does not fit 128 bits.
 fn add_each<T: ArrowPrimitiveType>(
     values: &PrimitiveArray<T>,
@@ -191,6 +259,9 @@ fn add_each<T: ArrowPrimitiveType>(
 where
     i128: From<T::Native>,
 {
+    if add_in_lanes(values, groups, totals) {
+        return Some(());
+    }
     let mut fits = true;
     let mut add = |group: usize, value: T::Native| {
         if let Some(total) = totals.get_mut(group) {
@@ -205,4 +276,54 @@ where
         values.iter().zip(groups).filter_map(|(value, group)| Some((value?, group))).for_each(|(v, g)| add(*g, v));
     }
     fits.then_some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::Decimal128Array;
+
+    use super::*;
+
+    #[test]
+    fn sums_in_lanes_are_the_same_sums() {
+        let rows = 1000;
+        let groups: Vec<usize> = (0..rows).map(|row| row * row % 7).collect();
+        let sums = |values: &[i128], start: &[Option<i128>]| {
+            let mut totals = start.to_vec();
+            let mut one_by_one = vec![0; start.len()];
+            for (value, group) in values.iter().zip(&groups) {
+                one_by_one[*group] += value;
+            }
+            let array = Decimal128Array::from(values.to_vec());
+            let in_lanes = add_in_lanes(&array, &groups, &mut totals);
+            if !in_lanes {
+                assert_eq!(totals, start, "nothing is added twice");
+            }
+            add_each(&array, &groups, &mut totals).unwrap();
+            let times = if in_lanes { 2 } else { 1 };
+            let expected = start.iter().zip(one_by_one).map(|(start, sum)| match (start, sum) {
+                (None, 0) => None,
+                (start, sum) => Some(start.unwrap_or(0) + sum * times),
+            });
+            assert_eq!(totals, expected.collect::<Vec<_>>());
+            in_lanes
+        };
+        let small: Vec<i128> = (0..rows as i128).map(|row| (row - 500) * (SMALL / 501)).collect();
+        let large: Vec<i128> = small.iter().map(|value| value * 2).collect();
+        let start: Vec<Option<i128>> = (0..7).map(|group| Some(group * 1_000_000 - 5)).collect();
+        assert!(sums(&small, &start));
+        assert!(!sums(&large, &start), "64 bits are too few");
+        assert!(!sums(&small, &[None; 7]), "which groups have a value is not known");
+        assert!(!sums(&small, &[Some(i128::MAX / 2 + 1); 7]), "128 bits may be too few");
+    }
+
+    #[test]
+    fn counts_are_the_same_for_few_groups_and_many() {
+        let groups = [0, 1, 1, 4, 0, 1, 4, 1, 1, 0, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0];
+        for of in [5, 6, 1000] {
+            let mut counts = vec![10; of];
+            add_counts(groups.iter().map(|group| (*group, 1)), &mut counts);
+            assert_eq!(counts[..5], [17, 19, 12, 10, 12], "{of}");
+        }
+    }
 }

@@ -230,6 +230,16 @@ pub(crate) fn columns_of(output: &Output) -> Vec<usize> {
     columns
 }
 
+/// The columns an output reads for nothing but to group by them as they are.
+pub(crate) fn only_keys(output: &Output) -> Vec<usize> {
+    let Output::Aggregate { groups, calls } = output else { return Vec::new() };
+    let arguments = calls.iter().filter_map(|call| call.argument.as_ref());
+    let computed = groups.iter().map(|group| &group.expr).filter(|expr| !matches!(expr, Expr::Column(_)));
+    let others: Vec<usize> = arguments.chain(computed).flat_map(Expr::columns).collect();
+    let keys = groups.iter().flat_map(|group| group.expr.columns());
+    keys.filter(|column| !others.contains(column)).collect()
+}
+
 /// `expr` with each column index replaced.
 pub(crate) fn map_columns(expr: &Expr, f: &mut impl FnMut(usize) -> usize) -> Expr {
     fn walk(expr: Expr, f: &mut dyn FnMut(usize) -> usize) -> Expr {

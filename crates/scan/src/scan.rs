@@ -20,7 +20,7 @@ use crate::json::JsonScan;
 use crate::limits;
 use crate::lower::check_depth;
 use crate::matcher::Matching;
-use crate::output::{Sink, columns_of, map_columns, map_output, result_schema};
+use crate::output::{Sink, columns_of, map_columns, map_output, only_keys, result_schema};
 use crate::parquet::{KnownFooter, ParquetScan, Wanted};
 use crate::positions::{Extent, POSITION_COLUMNS, with_positions};
 use crate::top_k::{FirstRows, Threshold};
@@ -221,6 +221,7 @@ impl Source {
         let first = first.map(|first| first.with_key(|key| Ok(renumber(key, &read)))).transpose()?;
         let wanted = Wanted { predicate, first };
         let scan = ParquetScan::new(&schema, wanted, &columns, reader, extent, options, counters)?;
+        let scan = scan.with_dictionaries(only_keys(&output));
         let output = map_output(&output, &mut |expr| Ok(renumber(expr, &columns)))?;
         let schema = Arc::new(schema.project(&columns).map_err(from_arrow)?);
         let schema = if extent.has_positions() { with_positions(&schema) } else { schema };

@@ -76,9 +76,8 @@ impl KeyTable {
         self.bytes
     }
 
-    /// Appends the group of each row to `groups`. New groups are taken while there is room for them, each needing so many
-    /// bytes besides its key; rows of those that are not taken are left out, and returned.
-    pub(super) fn find(
+    /// [`Self::find`] of keys none of which is a dictionary.
+    pub(super) fn find_values(
         &mut self,
         keys: &[ArrayRef],
         rows: usize,

@@ -6,6 +6,7 @@
 //! given out whenever it is full. This is the partial group-by that PushdownDB wishes for (Section X, suggestion 4):
 //! large groups are met early and stay, the many small ones cost little more than their rows would.
 
+mod coded;
 mod keys;
 mod shared;
 mod state;

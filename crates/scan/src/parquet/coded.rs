@@ -5,13 +5,15 @@
 //! widened row by row.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use ::parquet::column::page::PageReader;
 use ::parquet::errors::{ParquetError, Result};
 use ::parquet::schema::types::ColumnDescPtr;
-use arrow::array::{Array, ArrayRef, UInt32Array};
+use arrow::array::{Array, ArrayRef, DictionaryArray, UInt32Array};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::compute::take;
+use arrow::datatypes::DataType;
 
 use super::flat::FlatPage;
 use super::numbers::Numbers;
@@ -35,6 +37,8 @@ pub(super) struct Coded {
     values: ArrayRef,
     pages: Pages,
     page: Option<CodedPage>,
+    /// Whether they come out as places, too.
+    as_dictionary: bool,
     /// The row that comes next.
     at: usize,
     scratch: Vec<u32>,
@@ -54,8 +58,14 @@ fn broken() -> ParquetError {
 
 impl Coded {
     /// The rows of these pages, all of which refer to a dictionary of `values`.
-    pub(super) fn new(column: ColumnDescPtr, values: ArrayRef, pages: Pages) -> Self {
-        Self { column, values, pages, page: None, at: 0, scratch: Vec::new() }
+    pub(super) fn new(column: ColumnDescPtr, values: ArrayRef, pages: Pages, as_dictionary: bool) -> Self {
+        Self { column, values, pages, page: None, as_dictionary, at: 0, scratch: Vec::new() }
+    }
+
+    /// The type of what comes out.
+    pub(super) fn data_type(&self) -> DataType {
+        let values = self.values.data_type().clone();
+        if self.as_dictionary { DataType::Dictionary(Box::new(DataType::UInt32), Box::new(values)) } else { values }
     }
 
     /// The values of these rows, which come after those of the last call and ascend.
@@ -95,6 +105,10 @@ impl Coded {
             }
         }
         let places = UInt32Array::new(places.into(), nulls);
+        if self.as_dictionary {
+            // Every place was looked at above.
+            return Ok(Arc::new(DictionaryArray::new(places, Arc::clone(&self.values))));
+        }
         take(&self.values, &places, None).map_err(|error| ParquetError::External(Box::new(error)))
     }
 

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::{concat, filter};
-use arrow::datatypes::{Field, SchemaRef};
+use arrow::datatypes::{Field, Schema, SchemaRef};
 use pushdown::{Expr, Result};
 
 use super::Wanted;
@@ -49,9 +49,10 @@ pub(super) struct Part {
 pub(super) struct Groups {
     chunks: Chunks,
     file: FileSchema,
-    /// All columns that are read, and those of them that come out.
+    /// All columns that are read, those of them that come out, and of these the ones that may as dictionaries.
     schema: SchemaRef,
     output: Vec<usize>,
+    dictionaries: Vec<usize>,
     stages: Vec<Stage>,
     /// What holds of the first rows in an order, if only those are wanted, and the column they are ordered by.
     first: Option<(LiveBound, Field)>,
@@ -83,12 +84,14 @@ impl Single {
 }
 
 impl Groups {
-    /// Rows as they are `wanted`, of `schema`, of which the columns `output` come out.
+    /// Rows as they are `wanted`, of `schema`, of which the columns `output` come out, `dictionaries` among them as
+    /// dictionaries where they are stored as that.
     pub(super) fn new(
         chunks: Chunks,
         schema: &SchemaRef,
         wanted: &Wanted,
         output: &[usize],
+        dictionaries: &[usize],
         file: FileSchema,
         batch_rows: usize,
     ) -> Result<Self> {
@@ -109,6 +112,7 @@ impl Groups {
             file,
             schema: Arc::clone(schema),
             output: output.to_vec(),
+            dictionaries: dictionaries.to_vec(),
             stages,
             first,
             singles,
@@ -167,10 +171,18 @@ impl Groups {
             },
         };
         let origins = self.output.iter().filter_map(place).collect();
+        let of_output = |index: &usize| {
+            let field = self.schema.fields().get(*index)?;
+            Some(match coded.iter().find(|(own, _)| own == index) {
+                Some((_, column)) => Arc::new(field.as_ref().clone().with_data_type(column.data_type())),
+                None => Arc::clone(field),
+            })
+        };
+        let schema = Schema::new(self.output.iter().filter_map(of_output).collect::<Vec<_>>());
         let coded = coded.into_iter().map(|(_, column)| column).collect();
         Ok(Some(GroupRows {
             location: location.to_owned(),
-            schema: declared(&self.output)?,
+            schema: Arc::new(schema),
             batches,
             wanted,
             decoded: 0,
@@ -249,7 +261,8 @@ impl Groups {
         // A value that does not fit the declared type may be one of no row that counts.
         let values = pages.dictionary().and_then(|values| single.columns.decode_dictionary(values).ok()?);
         let values = values.and_then(|values| values.columns().first().cloned());
-        Ok(values.map(|values| Coded::new(single.columns.descriptor(single.leaf), values, pages)))
+        let as_dictionary = self.dictionaries.contains(&single.index);
+        Ok(values.map(|values| Coded::new(single.columns.descriptor(single.leaf), values, pages, as_dictionary)))
     }
 
     fn explained(&self, error: ::parquet::errors::ParquetError) -> pushdown::Error {
@@ -263,8 +276,10 @@ impl Groups {
 
     fn decode(&self, columns: &Columns, fetched: &Fetched, rows: &Rows) -> Result<Batches> {
         let pages = columns.leaves.iter().map(|leaf| Ok((*leaf, self.chunks.pages(fetched, *leaf)?)));
-        let pages = pages.collect::<::parquet::errors::Result<_>>().map_err(|error| self.explained(error))?;
-        columns.decode(pages, rows, self.batch_rows)
+        let pages: Vec<_> = pages.collect::<::parquet::errors::Result<_>>().map_err(|error| self.explained(error))?;
+        // Rows without columns take no room, and each batch a turn of whoever counts them.
+        let batch_rows = if self.output.is_empty() && pages.is_empty() { rows.len().max(1) } else { self.batch_rows };
+        columns.decode(pages, rows, batch_rows)
     }
 }
 

@@ -86,8 +86,9 @@ pub(crate) struct ParquetScan {
     /// All columns that are read, as declared.
     schema: SchemaRef,
     wanted: Wanted,
-    /// The columns that come out, by their index in `schema`.
+    /// The columns that come out, by their index in `schema`, and those of them that may as dictionaries.
     columns: Vec<usize>,
+    dictionaries: Vec<usize>,
     range: Option<Range<u64>>,
     /// The only rows that are read, by number, ascending.
     only: Option<Vec<Range<u64>>>,
@@ -123,6 +124,7 @@ impl ParquetScan {
             schema: Arc::clone(schema),
             wanted,
             columns: columns.to_vec(),
+            dictionaries: Vec::new(),
             range: extent.range(),
             only: extent.parts().map(joined),
             position: extent.has_positions().then_some(0),
@@ -134,6 +136,11 @@ impl ParquetScan {
             rows: None,
             spawner: options.spawner.clone(),
         })
+    }
+
+    /// With these columns, by their index in `schema`, as dictionaries wherever they are stored as that.
+    pub(crate) fn with_dictionaries(self, columns: Vec<usize>) -> Self {
+        Self { dictionaries: columns, ..self }
     }
 
     /// The next rows that pass.
@@ -211,7 +218,8 @@ impl ParquetScan {
             }
             parts = parts::cut(parts, &leaves, &chunks, self.part_bytes).map_err(explained)?;
         }
-        let groups = Groups::new(chunks, &self.schema, &self.wanted, &self.columns, file, self.batch_rows)?;
+        let groups =
+            Groups::new(chunks, &self.schema, &self.wanted, &self.columns, &self.dictionaries, file, self.batch_rows)?;
         Ok(RowGroups::new(groups, parts, self.spawner.clone()))
     }
 

@@ -385,6 +385,18 @@ async fn only_rows_with_a_partner_are_sent() {
     }
 }
 
+/// Q17: averages are taken only of parts that the query around them asks for, because few are left by its filter.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subquery_is_filtered_by_the_query_around_it() {
+    let world = World::node().await;
+    world.tpch("csv", Format::Csv).await;
+    let sql = queries().into_iter().find(|(name, _)| name == "q17").expect("the query").1;
+    let engine = world.engine_with("fragment", "csv").await;
+    engine.execute("SET pushdown.join = 'bloom'").await.expect("SET");
+    let plan = rows(&engine, &format!("EXPLAIN {sql}")).await.expect("a plan").0.concat().join("\n");
+    assert_eq!(plan.matches("keys=[l_partkey of p_partkey").count(), 2, "{plan}");
+}
+
 /// Where the build side leaves nothing out, `auto` does not wait for its keys.
 #[tokio::test(flavor = "multi_thread")]
 async fn useless_filters_are_not_asked_for() {

@@ -253,7 +253,7 @@ impl ScanInStorage {
         if let Some(kind) = kind {
             state.speed.begin_scan(by, kind);
         }
-        state.speed.scans_in_storage(true);
+        state.speed.scan_is_under_way();
         Self { state: Arc::clone(state), by, kind }
     }
 
@@ -283,7 +283,7 @@ impl Drop for ScanInStorage {
         if let Some(kind) = self.kind {
             self.state.speed.end_scan(self.by, kind);
         }
-        self.state.speed.scans_in_storage(false);
+        self.state.speed.scan_is_over();
     }
 }
 

@@ -7,7 +7,6 @@ mod fragment;
 mod http;
 mod post;
 mod reader;
-mod remembered_rates;
 mod retry;
 mod select;
 mod speed;
@@ -44,8 +43,7 @@ pub(crate) use speed::{Kind as ScannedKind, Rates};
 use http::{Connections, SharedClient};
 use post::Poster;
 use reader::StoreReader;
-use remembered_rates::RememberedRates;
-use speed::Speed;
+use speed::{RememberedRates, Speed};
 
 /// What footers of one store may take in memory.
 const FOOTERS_BYTES: usize = 64 * 1024 * 1024;

@@ -4,31 +4,31 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::speed::Rates;
+use super::rates::Rates;
 use crate::files::put_in_place;
 
 /// The file, or nothing.
 #[derive(Debug, Default)]
-pub(super) struct RememberedRates {
+pub(crate) struct RememberedRates {
     file: Option<PathBuf>,
     known: BTreeMap<String, Rates>,
 }
 
 impl RememberedRates {
     /// What the file says. One that is not there, or cannot be read, says nothing.
-    pub(super) fn open(file: Option<PathBuf>) -> Self {
+    pub(crate) fn open(file: Option<PathBuf>) -> Self {
         let known = file.as_deref().map(read).unwrap_or_default();
         Self { file, known }
     }
 
     /// Of an endpoint, if it was met.
-    pub(super) fn of(&self, endpoint: &str) -> Option<Rates> {
+    pub(crate) fn of(&self, endpoint: &str) -> Option<Rates> {
         self.known.get(endpoint).copied()
     }
 
     /// Adds what was learned now. What other sessions wrote since stays; of two that met the same endpoint the last one
     /// to end is remembered.
-    pub(super) fn keep(&self, learned: BTreeMap<String, Rates>) {
+    pub(crate) fn keep(&self, learned: BTreeMap<String, Rates>) {
         let Some(file) = self.file.as_deref().filter(|_| !learned.is_empty()) else { return };
         let mut all = read(file);
         all.extend(learned);

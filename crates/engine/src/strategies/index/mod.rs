@@ -8,30 +8,23 @@
 //! leaves out. Several indexed columns are looked up each, and the places that all of them name are read. It is the
 //! best strategy for few rows: each of them costs a request, where S3 Select scans an object in one.
 
+mod costs;
+
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, new_null_array};
 use arrow::datatypes::{DataType, Field, Schema};
 use object_store::ObjectMeta;
 use pushdown::{Expr, Format, Fragment, Result};
-use pushdowndb_cost::Requests;
 use pushdowndb_scan::Evaluator;
 
-use super::estimate::{Estimate, Model, Work};
-use super::filter::{Choice, Route};
+use super::estimate::{Estimate, Model};
+use super::filter::Choice;
 use crate::index::{Expected, TableIndex};
 use crate::remote_scan::{Figures, ScanSpec};
 use crate::settings::IndexUse;
 use crate::table::DataObject;
-
-/// What a request costs the engine in time, beyond its bytes.
-const REQUEST_S: f64 = 0.001;
-
-/// The bytes of a record of an index.
-const ENTRY_BYTES: f64 = 28.0;
-
-/// What one row of Parquet brings along: its pages.
-const PAGE_BYTES: f64 = 64.0 * 1024.0;
+use costs::LookupCosts;
 
 /// A further index must leave out at least so much of what the best one leads to.
 const FURTHER_SHARE: f64 = 0.5;
@@ -127,10 +120,15 @@ pub(crate) fn choose(spec: &ScanSpec, fragment: &Fragment, otherwise: &Choice, b
     let model = Model::of(spec)?;
     let bytes: u64 = objects.iter().zip(&covered).filter(|(_, covered)| **covered).map(|(object, _)| object.size).sum();
     let figures = Figures::of(spec, fragment).within(bytes);
-    let (mut estimate, otherwise) = estimates(&probes, &covered, hits, &figures, fragment, otherwise, spec, &model);
-    if by_node {
-        estimate = by_node_estimate(&probes, hits, &figures, fragment, &model);
-    }
+    let route = match otherwise {
+        Choice::Storage { route, .. } => Some(*route),
+        Choice::Compute(_) => None,
+    };
+    let is_parquet = fragment.format == Format::Parquet;
+    let costs = LookupCosts { probes: &probes, hits, figures: &figures, is_parquet, route, model: &model };
+    let indexed = covered.iter().filter(|covered| **covered).count() as u64;
+    let estimate = if by_node { costs.by_node() } else { costs.by_engine(indexed) };
+    let otherwise = costs.scan(indexed, spec.options.split_bytes);
     // Where the scan is about as fast, the index spares storage the work.
     if !always && (model.is_better(&otherwise, &estimate) || estimate.usd > otherwise.usd) {
         let names = names(&probes);
@@ -193,103 +191,6 @@ fn select(mut probes: Vec<Probe>, always: bool) -> Vec<Probe> {
         use_it
     });
     probes
-}
-
-/// Of the look-up, and of the scan of the same objects, whose figures these are.
-#[expect(clippy::too_many_arguments, reason = "all that the two depend on")]
-fn estimates(
-    probes: &[Probe],
-    covered: &[bool],
-    hits: f64,
-    figures: &Figures<'_>,
-    fragment: &Fragment,
-    otherwise: &Choice,
-    spec: &ScanSpec,
-    model: &Model,
-) -> (Estimate, Estimate) {
-    let route = match otherwise {
-        Choice::Storage { route, .. } => Some(*route),
-        Choice::Compute(_) => None,
-    };
-    let bytes = figures.bytes();
-    let indexed: u64 = covered.iter().filter(|covered| **covered).count() as u64;
-    let rows = probes.iter().map(|probe| probe.entries).fold(1.0, f64::max);
-    let record = match fragment.format {
-        Format::Parquet => PAGE_BYTES,
-        _ => bytes as f64 / rows,
-    };
-    let asked = |count: u64| match route {
-        Some(Route::Fragment) => Requests { fragment: count.min(1), ..Requests::default() },
-        Some(Route::Select) => Requests { select: count, ..Requests::default() },
-        None => Requests { get: count, ..Requests::default() },
-    };
-
-    let targets = || probes.iter().flat_map(|probe| &probe.targets).map(|target| &target.expected);
-    let parts: u64 = targets().flat_map(|expected| &expected.ranges).map(|range| range.end - range.start).sum();
-    let found: f64 = probes.iter().map(|probe| probe.hits).sum::<f64>() * ENTRY_BYTES;
-    let requests = asked(targets().filter(|expected| !expected.ranges.is_empty()).count() as u64);
-    let look_up = Work {
-        bytes_network: if route.is_some() { found as u64 } else { parts },
-        bytes_scanned: if route.is_some() { parts } else { 0 },
-        bytes_returned: if route.is_some() { found as u64 } else { 0 },
-        requests,
-        engine_s: requests.total() as f64 * REQUEST_S,
-        ..Work::default()
-    };
-    let gets = match route {
-        Some(Route::Fragment) => indexed.min(hits.ceil() as u64),
-        _ => hits.ceil() as u64,
-    };
-    let network = (hits * record).min(bytes as f64) as u64;
-    let requests = Requests { get: gets, ..Requests::default() };
-    let read = Work { bytes_network: network, requests, engine_s: gets as f64 * REQUEST_S, ..Work::default() };
-
-    let sent = figures.sent_bytes().min((hits * record) as u64);
-    let requests = asked(bytes.div_ceil(spec.options.split_bytes.max(1)).max(indexed));
-    let scan = match route {
-        Some(_) => Work {
-            bytes_network: sent,
-            bytes_scanned: figures.read_bytes(),
-            bytes_returned: sent,
-            bytes_decoded: sent,
-            requests,
-            ..Work::default()
-        },
-        None => Work {
-            bytes_network: figures.read_bytes(),
-            bytes_read: figures.read_bytes(),
-            bytes_decoded: sent,
-            requests,
-            ..Work::default()
-        },
-    };
-    (model.estimate(&look_up) + model.estimate(&read), model.estimate(&scan))
-}
-
-/// Of a look-up by the node: it reads parts of indexes and records, and sends rows.
-fn by_node_estimate(
-    probes: &[Probe],
-    hits: f64,
-    figures: &Figures<'_>,
-    fragment: &Fragment,
-    model: &Model,
-) -> Estimate {
-    let bytes = figures.bytes();
-    let rows = probes.iter().map(|probe| probe.entries).fold(1.0, f64::max);
-    let record = bytes as f64 / rows;
-    let read = if fragment.format == Format::Parquet { PAGE_BYTES } else { record };
-    let targets = probes.iter().flat_map(|probe| &probe.targets).flat_map(|target| &target.expected.ranges);
-    let parts: u64 = targets.map(|range| range.end - range.start).sum();
-    let returned = figures.sent_bytes().min((hits * record) as u64);
-    let asked = u64::from(parts > 0);
-    model.estimate(&Work {
-        bytes_network: returned,
-        bytes_scanned: parts + (hits * read).min(bytes as f64) as u64,
-        bytes_returned: returned,
-        requests: Requests { fragment: asked, ..Requests::default() },
-        engine_s: asked as f64 * REQUEST_S,
-        ..Work::default()
-    })
 }
 
 fn names(probes: &[Probe]) -> String {

@@ -53,7 +53,7 @@ const PROBE_S: f64 = 10e-9;
 const COLLECT_S: f64 = 50e-9;
 
 /// Keys are collected on the chance that they are fewer than estimated, where that takes this share of the scan's time at most.
-const CHANCE: f64 = 0.1;
+const CHANCE: f64 = 0.2;
 
 /// What a statement needs besides its predicates.
 const STATEMENT_BYTES: usize = 4096;

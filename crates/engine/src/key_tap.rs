@@ -14,6 +14,7 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
@@ -44,6 +45,9 @@ pub(crate) struct JoinKeys {
     types: Vec<DataType>,
     /// NULL is equal to NULL.
     nulls_match: bool,
+    /// Of more rows they are not worth collecting to any of the scans that wait; how many there were so far.
+    most_rows: AtomicUsize,
+    rows: AtomicUsize,
     collected: Mutex<Collected>,
     outcome: watch::Sender<Outcome>,
 }
@@ -104,7 +108,19 @@ struct Collected {
 impl JoinKeys {
     pub(crate) fn new(types: Vec<DataType>, nulls_match: bool) -> Self {
         let outcome = watch::Sender::new(Outcome::Pending);
-        Self { types, nulls_match, collected: Mutex::default(), outcome }
+        let (most_rows, rows) = Default::default();
+        Self { types, nulls_match, most_rows, rows, collected: Mutex::default(), outcome }
+    }
+
+    /// A scan waits for them unless the build side has more rows.
+    pub(crate) fn want(&self, most_rows: usize) {
+        self.most_rows.fetch_max(most_rows, Ordering::Relaxed);
+    }
+
+    /// Whether they are still worth collecting after so many rows more.
+    fn are_worth(&self, more: usize) -> bool {
+        let rows = self.rows.fetch_add(more, Ordering::Relaxed).saturating_add(more);
+        rows <= self.most_rows.load(Ordering::Relaxed)
     }
 
     /// Whether a NULL of the probe side may match.
@@ -302,6 +318,10 @@ impl Stream for TapStream {
         let polled = self.input.poll_next_unpin(cx);
         match &polled {
             Poll::Ready(Some(Ok(batch))) => {
+                if self.collecting.is_some() && !self.keys.are_worth(batch.num_rows()) {
+                    self.collecting = None;
+                    self.keys.give_up();
+                }
                 if let Some(collecting) = &mut self.collecting {
                     collecting.push(batch)?;
                 }
@@ -327,6 +347,41 @@ impl Drop for TapStream {
     fn drop(&mut self) {
         if self.collecting.is_some() {
             self.keys.give_up();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::Int64Array;
+    use arrow::datatypes::{Field, Schema};
+    use datafusion::datasource::memory::MemorySourceConfig;
+    use datafusion::physical_expr::expressions::Column;
+    use datafusion::physical_plan::collect;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn keys_of_too_many_rows_are_not_waited_for() {
+        let schema = Arc::new(Schema::new(vec![Field::new("k", DataType::Int64, false)]));
+        let batch = |first: i64| {
+            let keys = Arc::new(Int64Array::from_iter_values(first..first + 100));
+            RecordBatch::try_new(Arc::clone(&schema), vec![keys]).unwrap()
+        };
+        for (most_rows, known) in [(300, true), (299, false)] {
+            let keys = Arc::new(JoinKeys::new(vec![DataType::Int64], false));
+            keys.want(10);
+            keys.want(most_rows);
+            let batches = [batch(0), batch(100), batch(200)].to_vec();
+            let input = MemorySourceConfig::try_new_exec(&[batches], Arc::clone(&schema), None).unwrap();
+            let tap = KeyTapExec::new(input, vec![Arc::new(Column::new("k", 0))], Arc::clone(&keys));
+            let passed = collect(Arc::new(tap), Arc::default()).await.unwrap();
+            assert_eq!(passed.iter().map(RecordBatch::num_rows).sum::<usize>(), 300);
+            let distinct = match keys.outcome().await {
+                Outcome::Known(keys) => keys.sets[0].distinct(),
+                Outcome::Pending | Outcome::Unknown => None,
+            };
+            assert_eq!(distinct, known.then_some(300));
         }
     }
 }

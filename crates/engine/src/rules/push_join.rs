@@ -107,7 +107,6 @@ fn push(join: &HashJoinExec) -> DfResult<Option<Vec<Arc<dyn ExecutionPlan>>>> {
         keys: Arc::new(JoinKeys::new(types.clone(), nulls_match)),
         types,
         of: join.on().iter().map(|(key, _)| key.to_string()).collect(),
-        rows: statistics.as_deref().and_then(|statistics| statistics.num_rows.get_value().copied()),
         counts: join.on().iter().map(|(key, _)| count(statistics.as_deref(), key)).collect(),
         reduced: is_reduced(left)?,
         wanted: Cell::new(false),
@@ -167,8 +166,6 @@ struct Build {
     types: Vec<DataType>,
     /// The keys, for people.
     of: Vec<String>,
-    /// About how many rows there are.
-    rows: Option<usize>,
     /// About how many there are of each.
     counts: Vec<Option<usize>>,
     /// Whether some may be missing.
@@ -263,7 +260,6 @@ fn attach_to_scan(
         }
         let side = BuildSide {
             keys: build.counts.get(index).copied().flatten(),
-            rows: build.rows,
             columns: build.types.len(),
             reduced: build.reduced,
             grouped,
@@ -272,6 +268,7 @@ fn attach_to_scan(
         told = told.with_join(decision.story);
         if decision.bloom {
             let of = shift.display(of);
+            build.keys.want(decision.most_rows);
             filters.push(Arc::new(KeyFilter { keys: Arc::clone(&build.keys), index, key, shift, of }));
         }
     }

@@ -52,8 +52,8 @@ const PROBE_S: f64 = 10e-9;
 /// Seconds that the engine needs to collect one key of one row.
 const COLLECT_S: f64 = 50e-9;
 
-/// Keys are collected on the chance that they are fewer than estimated, where that takes this share of the scan's time at most.
-const CHANCE: f64 = 0.2;
+/// Keys are collected on the chance that they are fewer than estimated, for this share of the scan's time at most.
+const CHANCE: f64 = 0.05;
 
 /// What a statement needs besides its predicates.
 const STATEMENT_BYTES: usize = 4096;
@@ -76,9 +76,8 @@ pub(crate) struct KeyFilter {
 /// What is known of a join before it runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BuildSide {
-    /// About how many keys it has, and in how many rows.
+    /// About how many keys it has.
     pub(crate) keys: Option<usize>,
-    pub(crate) rows: Option<usize>,
     /// How many keys the join has.
     pub(crate) columns: usize,
     /// Whether something below leaves rows of its tables out, so that keys are missing.
@@ -88,10 +87,10 @@ pub(crate) struct BuildSide {
 }
 
 impl BuildSide {
-    /// Seconds that the engine needs to collect its keys, each and all together.
-    fn collect_s(&self) -> f64 {
-        let (rows, columns) = (self.rows.unwrap_or(keys::MOST_KEYS) as f64, self.columns as f64);
-        rows * columns * columns * COLLECT_S
+    /// Of how many rows the engine collects the keys, each and all together, in so many seconds.
+    fn rows_in(&self, seconds: f64) -> usize {
+        let columns = self.columns as f64;
+        (seconds / (columns * columns * COLLECT_S)) as usize
     }
 }
 
@@ -99,6 +98,8 @@ impl BuildSide {
 #[derive(Clone, Debug)]
 pub(crate) struct Decision {
     pub(crate) bloom: bool,
+    /// Of how many rows keys are worth collecting to it.
+    pub(crate) most_rows: usize,
     /// For EXPLAIN: the estimate, and those of the strategies that lost.
     pub(crate) story: Story,
 }
@@ -128,30 +129,27 @@ pub(crate) fn choose(rows: &RemoteScanExec, key: &Expr, key_type: &DataType, bui
         Err(why) => candidates.refuse("filtered and bloom", why.clone()),
     }
     candidates.add("baseline", scan.plain(engine_s));
+    let mut most_rows = usize::MAX;
     let (taken, reason) = match strategy {
         JoinStrategy::Baseline => ("baseline", Reason::Asked),
         JoinStrategy::Filtered => ("filtered", Reason::Asked),
         JoinStrategy::Bloom => ("bloom", Reason::Asked),
         JoinStrategy::Auto => {
             let most = route.as_ref().map_or(usize::MAX, |route| most_keys(*route, capability, key_type));
-            match build.keys.filter(|keys| *keys > most && candidates.has("bloom")) {
+            let too_many = build.keys.filter(|keys| *keys > most && candidates.has("bloom"));
+            let best = candidates.best().unwrap_or("baseline");
+            // How many keys a HAVING or another join leaves, nobody can tell before.
+            let may_be_fewer = candidates.has("bloom") && build.reduced && matches!(route, Ok(Route::Fragment));
+            match too_many {
                 // The scan itself chooses between the other two.
-                Some(keys) => {
+                Some(keys) if !may_be_fewer => {
                     candidates.refuse("bloom", format!("about {keys} keys are too many"));
                     ("filtered", Reason::Estimated)
                 }
-                None => {
-                    let best = candidates.best().unwrap_or("baseline");
-                    // How many keys a HAVING or another join leaves, nobody can tell before.
-                    let on_the_chance = best != "bloom"
-                        && candidates.has("bloom")
-                        && build.reduced
-                        && matches!(route, Ok(Route::Fragment))
-                        && candidates.seconds(best).is_some_and(|seconds| build.collect_s() <= seconds * CHANCE);
-                    match on_the_chance {
-                        true => ("bloom", Reason::Because("the keys decide once they are known")),
-                        false => (best, Reason::Estimated),
-                    }
+                None if best == "bloom" || !may_be_fewer => (best, Reason::Estimated),
+                _ => {
+                    most_rows = build.rows_in(candidates.seconds(best).unwrap_or_default() * CHANCE);
+                    ("bloom", Reason::Because("the keys decide once they are known"))
                 }
             }
         }
@@ -163,7 +161,7 @@ pub(crate) fn choose(rows: &RemoteScanExec, key: &Expr, key_type: &DataType, bui
             (instead.unwrap_or("baseline"), Reason::Because("what SET asks for will not do"))
         }
     };
-    Ok(Decision { bloom: taken == "bloom", story: candidates.story(taken, reason) })
+    Ok(Decision { bloom: taken == "bloom", most_rows, story: candidates.story(taken, reason) })
 }
 
 /// So many keys have a form that leaves out more than their range.

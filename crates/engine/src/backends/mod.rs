@@ -36,6 +36,7 @@ use crate::table::DataObject;
 
 pub(crate) use fragment::{FragmentClient, SplitPiece};
 pub(crate) use http::Meters;
+pub(crate) use reader::COALESCE_GAP_BYTES;
 pub(crate) use retry::Retry;
 pub(crate) use select::{Piece, SelectClient, SelectedObject};
 pub(crate) use speed::{Kind as ScannedKind, Rates};

@@ -71,7 +71,7 @@ impl ObjectReader for StoreReader {
 }
 
 /// At 1 Gb/s and 8 ms, a round trip costs as much as reading a mebibyte.
-const COALESCE_GAP_BYTES: u64 = 1024 * 1024;
+pub(crate) const COALESCE_GAP_BYTES: u64 = 1024 * 1024;
 
 #[derive(Clone, Debug)]
 struct Source {

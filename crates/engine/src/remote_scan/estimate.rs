@@ -6,6 +6,7 @@ use arrow::datatypes::DataType;
 use pushdown::{Expr, Format, Fragment, Output};
 
 use super::ScanSpec;
+use crate::backends::COALESCE_GAP_BYTES;
 use crate::statistics::{Kept, TableStatistics};
 
 /// The bytes of an answer without rows.
@@ -115,6 +116,18 @@ impl<'a> Figures<'a> {
             Format::Parquet => (self.bytes as f64 * self.read_share()) as u64,
             Format::Csv(_) | Format::Json(_) => self.bytes,
         }
+    }
+
+    /// Requests of plain reads beyond one an object: of Parquet each row group is asked for in stretches, those of the
+    /// predicate's columns first.
+    pub(crate) fn further_reads(&self, objects: u64) -> u64 {
+        let all = self.fragment.columns();
+        let predicate = self.fragment.predicate.as_ref().map(Expr::columns).unwrap_or_default();
+        let (first, then): (Vec<usize>, Vec<usize>) = all.into_iter().partition(|column| predicate.contains(column));
+        let gap = COALESCE_GAP_BYTES as f64;
+        let stretches = |columns: &[usize]| self.statistics?.stretches(columns, self.bytes as f64, gap);
+        let reads = stretches(&first).zip(stretches(&then)).map(|(first, then)| (first + then) * self.kept.blocks);
+        (reads.unwrap_or_default() as u64).saturating_sub(objects)
     }
 
     /// The columns' share of the bytes of Parquet, at least one of them for its rows.

@@ -102,6 +102,25 @@ impl Footers {
         Some((stored? / self.bytes.max(1.0)).min(1.0))
     }
 
+    /// How many stretches these columns, ascending, make of all row groups of objects of so many bytes, where stretches
+    /// that lie no further apart than `gap` are one.
+    pub(super) fn stretches(&self, columns: &[usize], bytes: f64, gap: f64) -> Option<f64> {
+        let groups = self.groups.len().max(1) as f64;
+        let mut of_a_group = 0.0;
+        let mut last: Option<usize> = None;
+        for column in columns {
+            self.column(*column)?;
+            let between = last.map(|last| last + 1..*column).map(|between| {
+                between.filter_map(|other| self.column(other)).map(|other| other.stored / groups).sum::<f64>()
+            });
+            if between.is_none_or(|between| between > gap) {
+                of_a_group += 1.0;
+            }
+            last = Some(*column);
+        }
+        Some(of_a_group * groups * bytes / self.bytes.max(1.0))
+    }
+
     /// Bytes of a value of the column, as text or as Arrow sends them.
     pub(super) fn value_bytes(&self, column: usize, data_type: &DataType) -> Option<f64> {
         let of_type = crate::remote_scan::estimate::column_bytes(data_type) as f64;
@@ -420,6 +439,16 @@ mod tests {
 
     fn near(got: f64, want: f64) -> bool {
         (got - want).abs() < 0.01
+    }
+
+    #[test]
+    fn columns_side_by_side_are_read_together() {
+        let (footers, _) = footers();
+        let stretches = |columns: &[usize], bytes: f64, gap| footers.stretches(columns, bytes, gap).unwrap();
+        let all = footers.bytes;
+        assert_eq!((stretches(&[0, 1], all, 0.0), stretches(&[0, 3], all, 0.0)), (2.0, 4.0), "of two row groups");
+        assert_eq!((stretches(&[0, 3], all, all), stretches(&[0, 3], all * 3.0, 0.0)), (2.0, 12.0));
+        assert_eq!((stretches(&[], all, 0.0), footers.stretches(&[7], all, 0.0)), (0.0, None));
     }
 
     #[test]

@@ -116,7 +116,16 @@ impl TableStatistics {
         }
     }
 
-    /// The share of the objects' bytes that these columns have; `None` of text, which is read whole.
+    /// How many stretches of row groups these columns make of objects of so many bytes, where stretches no further apart
+    /// than `gap` are one; `None` of text, which is read whole.
+    pub(crate) fn stretches(&self, columns: &[usize], bytes: f64, gap: f64) -> Option<f64> {
+        match self.looked.as_ref()? {
+            Looked::Sample(_) => None,
+            Looked::Footers(footers, _) => footers.stretches(columns, bytes, gap),
+        }
+    }
+
+    /// The share of the objects' bytes that these columns have; `None` of text.
     pub(crate) fn stored_share(&self, columns: &[usize]) -> Option<f64> {
         match self.looked.as_ref()? {
             Looked::Sample(_) => None,

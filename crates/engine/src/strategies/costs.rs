@@ -37,6 +37,8 @@ pub(crate) struct ScanCosts {
     pub(crate) sent: u64,
     /// Bytes that plain reads fetch.
     pub(crate) read: u64,
+    /// Requests that they need beyond one an object.
+    further_reads: u64,
     /// Pieces that a scan by storage is cut into.
     pub(crate) splits: u64,
     pub(crate) objects: u64,
@@ -73,6 +75,7 @@ impl ScanCosts {
             passing: figures.rows(),
             sent: figures.sent_bytes(),
             read,
+            further_reads: figures.further_reads(objects),
             splits: bytes.div_ceil(spec.options.split_bytes.max(1)).max(objects),
             objects,
             bloom_s: bloom_s(spec, fragment),
@@ -96,6 +99,7 @@ impl ScanCosts {
             // That a core scans so many bytes of Parquet includes their values.
             bytes_decoded: if self.model.is_parquet() { 0 } else { self.sent },
             requests: Requests { get: requests, ..Requests::default() },
+            further_reads: self.further_reads,
             engine_s,
             ..Work::default()
         }

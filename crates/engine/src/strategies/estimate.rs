@@ -85,6 +85,8 @@ pub(crate) struct Work {
     pub(crate) bytes_read: u64,
     pub(crate) bytes_decoded: u64,
     pub(crate) requests: Requests,
+    /// Plain reads while what came before them is decoded: they are paid and take no time of their own.
+    pub(crate) further_reads: u64,
     /// Seconds of storage besides its scanning.
     pub(crate) storage_s: f64,
     /// Seconds of the engine besides its scanning.
@@ -190,11 +192,12 @@ impl Model {
             bytes_scanned: if at_fragment { 0 } else { work.bytes_scanned },
             bytes_returned: if at_fragment { 0 } else { work.bytes_returned },
             bytes_network: work.bytes_network,
-            requests: work.requests,
+            requests: Requests { get: work.requests.get + work.further_reads, ..work.requests },
             ..Usage::default()
         };
         let usd = self.prices.bill(&usage).total();
-        Estimate { bytes: work.bytes_network, requests: work.requests.total(), seconds, usd }
+        let requests = work.requests.total() + work.further_reads;
+        Estimate { bytes: work.bytes_network, requests, seconds, usd }
     }
 
     /// Two ways to do the same that share it as is best for both: the share of the first, and seconds.

@@ -39,14 +39,15 @@ impl BlockBuffers {
         BlockRoom { length, bytes, buffers: Arc::clone(self) }
     }
 
-    /// The smallest free buffer that is large enough, unless it is far too large.
+    /// The smallest free buffer that is large enough, unless it is far too large. Of equal ones the one that was used last:
+    /// it is in a cache.
     fn smallest(&self, length: usize) -> Option<Vec<u8>> {
         let mut free = self.lock();
         let usual = length.max(STEP_BYTES).max(self.block_bytes);
         let fits = |bytes: &Vec<u8>| bytes.len() >= length && bytes.len() / WASTE <= usual;
-        let fit = free.iter().enumerate().filter(|(_, bytes)| fits(bytes));
+        let fit = free.iter().enumerate().rev().filter(|(_, bytes)| fits(bytes));
         let (place, _) = fit.min_by_key(|(_, bytes)| bytes.len())?;
-        Some(free.swap_remove(place))
+        Some(free.remove(place))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Vec<u8>>> {

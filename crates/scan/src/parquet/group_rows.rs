@@ -5,13 +5,14 @@ use std::ops::Range;
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::filter_record_batch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef};
 use pushdown::Result;
 
 use super::adapt::unexpected_null;
 use super::coded::Coded;
 use super::decode::Batches;
 use super::errors::explain;
+use super::fixed::Fixed;
 use crate::errors::from_arrow;
 use crate::output::record_batch;
 
@@ -26,8 +27,8 @@ pub(super) struct GroupRows {
     pub(super) wanted: Option<BooleanArray>,
     /// How many were decoded.
     pub(super) decoded: usize,
-    /// Columns that are read as places in their dictionaries.
-    pub(super) coded: Vec<Coded>,
+    /// Columns that are read out of their pages.
+    pub(super) direct: Vec<Direct>,
     /// A bit for each row of the row group: whether it passed.
     pub(super) passing: BooleanBuffer,
     /// The first row after those that came out, and how many did.
@@ -37,14 +38,38 @@ pub(super) struct GroupRows {
     pub(super) origins: Vec<Origin>,
 }
 
+/// A column that is read out of its pages, the rows alone that passed.
+#[derive(Debug)]
+pub(super) enum Direct {
+    Coded(Coded),
+    Fixed(Fixed),
+}
+
+impl Direct {
+    /// The type of what comes out.
+    pub(super) fn data_type(&self) -> DataType {
+        match self {
+            Self::Coded(column) => column.data_type(),
+            Self::Fixed(column) => column.data_type().clone(),
+        }
+    }
+
+    fn next(&mut self, runs: &[Range<usize>]) -> ::parquet::errors::Result<ArrayRef> {
+        match self {
+            Self::Coded(column) => column.next(runs),
+            Self::Fixed(column) => column.next(runs),
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(super) enum Origin {
     /// It was decoded for the predicate: its values of all rows that passed.
     Kept(ArrayRef),
     /// It is this one of those that are decoded.
     Decoded(usize),
-    /// It is this one of those that are read as places in a dictionary.
-    Coded(usize),
+    /// It is this one of those that are read out of their pages.
+    Direct(usize),
 }
 
 impl GroupRows {
@@ -62,11 +87,11 @@ impl GroupRows {
             if rows == 0 {
                 continue;
             }
-            let coded = self.coded_columns(rows)?;
+            let direct = self.direct_columns(rows)?;
             let column = |(origin, field): (&Origin, &arrow::datatypes::FieldRef)| match origin {
                 Origin::Kept(column) => Ok(Some(column.slice(self.given, rows))),
                 Origin::Decoded(place) => Ok(batch.columns().get(*place).cloned()),
-                Origin::Coded(place) => match coded.get(*place) {
+                Origin::Direct(place) => match direct.get(*place) {
                     Some(column) if column.null_count() > 0 && !field.is_nullable() => {
                         Err(unexpected_null(&self.location, field))
                     }
@@ -81,28 +106,28 @@ impl GroupRows {
         Ok(None)
     }
 
-    /// The next rows of those columns that are read as places in their dictionaries.
-    fn coded_columns(&mut self, rows: usize) -> Result<Vec<ArrayRef>> {
-        if self.coded.is_empty() {
+    /// The next rows of those columns that are read out of their pages.
+    fn direct_columns(&mut self, rows: usize) -> Result<Vec<ArrayRef>> {
+        if self.direct.is_empty() {
             return Ok(Vec::new());
         }
-        let runs = self.runs(rows);
-        let columns = self.coded.iter_mut().map(|column| column.next(&runs));
+        let runs = runs(&self.passing, &mut self.at, rows);
+        let columns = self.direct.iter_mut().map(|column| column.next(&runs));
         columns.collect::<::parquet::errors::Result<_>>().map_err(|error| explain(&self.location, error))
     }
+}
 
-    /// Where the next rows lie that passed.
-    fn runs(&mut self, mut rows: usize) -> Vec<Range<usize>> {
-        let (from, mut runs) = (self.at, Vec::new());
-        for (start, end) in self.passing.slice(from, self.passing.len() - from).set_slices() {
-            let end = end.min(start + rows);
-            rows -= end - start;
-            runs.push(from + start..from + end);
-            self.at = from + end;
-            if rows == 0 {
-                break;
-            }
+/// Where the next rows lie whose bit is set, at most so many, from row `at` on, which moves past them.
+pub(super) fn runs(bits: &BooleanBuffer, at: &mut usize, mut rows: usize) -> Vec<Range<usize>> {
+    let (from, mut runs) = (*at, Vec::new());
+    for (start, end) in bits.slice(from, bits.len() - from).set_slices() {
+        let end = end.min(start + rows);
+        rows -= end - start;
+        runs.push(from + start..from + end);
+        *at = from + end;
+        if rows == 0 {
+            break;
         }
-        runs
     }
+    runs
 }

@@ -9,6 +9,7 @@
 //! Of a row group without a row that passed nothing else is fetched. Of the other columns only the pages that hold
 //! such rows are decoded, and only those are fetched where the file tells where its pages lie.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -19,12 +20,15 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use pushdown::{Expr, Result};
 
 use super::Wanted;
+use super::adapt::unexpected_null;
 use super::chunks::{Chunks, Fetched};
 use super::coded::Coded;
 use super::decode::{BATCH_BYTES, Batches, Columns, FileSchema};
 use super::errors::{contradiction, explain};
+use super::fixed::{Fixed, Within, is_fixed, is_read};
 use super::flat::is_flat;
-use super::group_rows::{GroupRows, Origin};
+use super::group_rows::{Direct, GroupRows, Origin, runs};
+use super::pages::Pages;
 use super::prune::column_bounds;
 use super::selection::Rows;
 use super::stages::{Stage, stages};
@@ -148,12 +152,19 @@ impl Groups {
         let location = self.chunks.reader.location();
         let leaves = Columns::new(location, declared(&missing)?, &self.file)?.leaves;
         let fetched = self.fetch(part.group, &leaves, &passing.bits).await?;
-        let (mut coded, mut decoded) = (Vec::new(), Vec::new());
+        let (mut direct, mut decoded, mut opened) = (Vec::new(), Vec::new(), Vec::new());
         for index in missing {
-            let single = self.singles.iter().find(|single| single.index == index);
-            match single.map(|single| self.coded(single, &fetched)).transpose()?.flatten() {
-                Some(column) => coded.push((index, column)),
-                None => decoded.push(index),
+            let Some(single) = self.singles.iter().find(|single| single.index == index) else {
+                decoded.push(index);
+                continue;
+            };
+            let pages = self.chunks.pages(&fetched, single.leaf).map_err(|error| self.explained(error))?;
+            match self.direct(single, pages)? {
+                Ok(column) => direct.push((index, column)),
+                Err(pages) => {
+                    decoded.push(index);
+                    opened.push((single.leaf, pages));
+                }
             }
         }
         let columns = Columns::new(location, declared(&decoded)?, &self.file)?;
@@ -162,31 +173,31 @@ impl Groups {
             true => (Rows::all(passing.bits.count_set_bits()), None),
             false => passing.rows(),
         };
-        let batches = self.decode(&columns, &fetched, &rows)?;
+        let batches = self.decode(&columns, &fetched, opened, &rows)?;
         let place = |index: &usize| match decoded.iter().position(|own| own == index) {
             Some(place) => Some(Origin::Decoded(place)),
-            None => match coded.iter().position(|(own, _)| own == index) {
-                Some(place) => Some(Origin::Coded(place)),
+            None => match direct.iter().position(|(own, _)| own == index) {
+                Some(place) => Some(Origin::Direct(place)),
                 None => passing.find(*index).cloned().map(Origin::Kept),
             },
         };
         let origins = self.output.iter().filter_map(place).collect();
         let of_output = |index: &usize| {
             let field = self.schema.fields().get(*index)?;
-            Some(match coded.iter().find(|(own, _)| own == index) {
+            Some(match direct.iter().find(|(own, _)| own == index) {
                 Some((_, column)) => Arc::new(field.as_ref().clone().with_data_type(column.data_type())),
                 None => Arc::clone(field),
             })
         };
         let schema = Schema::new(self.output.iter().filter_map(of_output).collect::<Vec<_>>());
-        let coded = coded.into_iter().map(|(_, column)| column).collect();
+        let direct = direct.into_iter().map(|(_, column)| column).collect();
         Ok(Some(GroupRows {
             location: location.to_owned(),
             schema: Arc::new(schema),
             batches,
             wanted,
             decoded: 0,
-            coded,
+            direct,
             passing: passing.bits,
             at: 0,
             given: 0,
@@ -207,11 +218,11 @@ impl Groups {
 
     /// Leaves those rows that pass the stage.
     fn pass(&self, stage: &Stage, fetched: &Fetched, passing: &mut Passing) -> Result<()> {
-        if let Some(bits) = self.decide(stage, fetched, passing.bits.len())? {
-            return passing.narrow(&passing.bits.clone() & &bits);
+        if self.pass_by_pages(stage, fetched, passing)? {
+            return Ok(());
         }
         let (rows, asked) = passing.rows();
-        let mut batches = self.decode(&stage.columns, fetched, &rows)?;
+        let mut batches = self.decode(&stage.columns, fetched, Vec::new(), &rows)?;
         let mut bits = BooleanBufferBuilder::new(rows.len());
         let mut kept: Vec<Vec<ArrayRef>> = vec![Vec::new(); stage.indexes.len()];
         let comes_out: Vec<bool> = stage.indexes.iter().map(|index| self.output.contains(index)).collect();
@@ -236,33 +247,97 @@ impl Groups {
         }
         passing.narrow(rows.spread(&bits.finish()))?;
         if bytes <= KEPT_BYTES {
-            for (index, pieces) in stage.indexes.iter().zip(&kept).filter(|(_, pieces)| !pieces.is_empty()) {
-                let pieces: Vec<&dyn Array> = pieces.iter().map(AsRef::as_ref).collect();
-                passing.kept.push((*index, concat(&pieces).map_err(from_arrow)?));
+            for (index, pieces) in stage.indexes.iter().zip(&kept) {
+                passing.keep(*index, pieces)?;
             }
         }
         Ok(())
     }
 
-    /// Which rows pass the stage, if that can be told without decoding them.
-    fn decide(&self, stage: &Stage, fetched: &Fetched, rows: usize) -> Result<Option<BooleanBuffer>> {
-        let Some((leaf, _)) = &stage.flat else { return Ok(None) };
-        let pages = self.chunks.pages(fetched, *leaf);
-        pages.and_then(|pages| stage.decide(pages, rows)).map_err(|error| self.explained(error))
+    /// Leaves those rows that pass the stage, if that can be told from the pages of its only column without decoding them.
+    fn pass_by_pages(&self, stage: &Stage, fetched: &Fetched, passing: &mut Passing) -> Result<bool> {
+        let (Some((leaf, _)), [index]) = (&stage.flat, stage.indexes.as_slice()) else { return Ok(false) };
+        let explained = |error| self.explained(error);
+        let pages = self.chunks.pages(fetched, *leaf).map_err(explained)?;
+        if pages.is_dictionary_only().unwrap_or_default() || stage.search.is_some() {
+            let Some(bits) = stage.decide(pages, passing.bits.len()).map_err(explained)? else { return Ok(false) };
+            passing.narrow(&passing.bits.clone() & &bits)?;
+            return Ok(true);
+        }
+        let Some(range) = &stage.range else { return Ok(false) };
+        let Ok(column) = self.fixed(&stage.columns, pages)? else { return Ok(false) };
+        self.pass_range(range, column, &stage.columns, *index, passing)?;
+        Ok(true)
     }
 
-    /// The column as places in its dictionary, if all its values stand there.
-    fn coded(&self, single: &Single, fetched: &Fetched) -> Result<Option<Coded>> {
-        let pages = self.chunks.pages(fetched, single.leaf).map_err(|error| self.explained(error))?;
-        let copies = pages.longest.saturating_mul(self.batch_rows);
-        if copies > BATCH_BYTES || !pages.is_dictionary_only().unwrap_or_default() {
-            return Ok(None);
+    /// Leaves those rows that have a value in the range.
+    fn pass_range(
+        &self,
+        range: &RangeInclusive<i64>,
+        mut column: Fixed,
+        columns: &Columns,
+        index: usize,
+        passing: &mut Passing,
+    ) -> Result<()> {
+        let comes_out = self.output.contains(&index);
+        let (mut at, mut bytes, mut kept) = (0, 0, Vec::new());
+        let mut bits = BooleanBufferBuilder::new(passing.bits.len());
+        loop {
+            let runs = runs(&passing.bits, &mut at, self.batch_rows);
+            if runs.is_empty() {
+                break;
+            }
+            let Within { found, values, nulls } = column.within(range, &runs).map_err(|error| self.explained(error))?;
+            let field = columns.schema().fields().first().filter(|field| nulls > 0 && !field.is_nullable());
+            if let Some(field) = field {
+                return Err(unexpected_null(self.chunks.reader.location(), field));
+            }
+            let mut taken = 0;
+            for run in runs {
+                bits.append_n(run.start - bits.len(), false);
+                bits.append_buffer(&found.slice(taken, run.len()));
+                taken += run.len();
+            }
+            if comes_out && bytes <= KEPT_BYTES && !values.is_empty() {
+                bytes += values.get_array_memory_size();
+                kept.push(values);
+            }
+        }
+        bits.append_n(passing.bits.len() - bits.len(), false);
+        passing.narrow(bits.finish())?;
+        if bytes <= KEPT_BYTES { passing.keep(index, &kept) } else { Ok(()) }
+    }
+
+    /// The column read out of its pages: as places in its dictionary if all its values stand there, or as numbers. Gives
+    /// the pages back if it is to be decoded.
+    fn direct(&self, single: &Single, pages: Pages) -> Result<std::result::Result<Direct, Pages>> {
+        if !pages.is_dictionary_only().unwrap_or_default() {
+            return Ok(self.fixed(&single.columns, pages)?.map(Direct::Fixed));
+        }
+        if pages.longest.saturating_mul(self.batch_rows) > BATCH_BYTES {
+            return Ok(Err(pages));
         }
         // A value that does not fit the declared type may be one of no row that counts.
         let values = pages.dictionary().and_then(|values| single.columns.decode_dictionary(values).ok()?);
-        let values = values.and_then(|values| values.columns().first().cloned());
-        let as_dictionary = self.dictionaries.contains(&single.index);
-        Ok(values.map(|values| Coded::new(single.columns.descriptor(single.leaf), values, pages, as_dictionary)))
+        let Some(values) = values.and_then(|values| values.columns().first().cloned()) else { return Ok(Err(pages)) };
+        let (column, as_dictionary) =
+            (single.columns.descriptor(single.leaf), self.dictionaries.contains(&single.index));
+        Ok(Ok(Direct::Coded(Coded::new(column, values, pages, as_dictionary))))
+    }
+
+    /// The only one of these columns as numbers of a fixed width, if it is stored as such; otherwise its pages.
+    fn fixed(&self, columns: &Columns, pages: Pages) -> Result<std::result::Result<Fixed, Pages>> {
+        let ([leaf], [declared]) = (columns.leaves.as_slice(), columns.schema().fields().as_ref()) else {
+            return Ok(Err(pages));
+        };
+        let (column, declared) = (columns.descriptor(*leaf), declared.data_type());
+        let stored = self.file.schema.field_with_name(column.name());
+        if !stored.is_ok_and(|stored| is_fixed(&column, stored.data_type(), declared))
+            || !pages.are_all(is_read).unwrap_or_default()
+        {
+            return Ok(Err(pages));
+        }
+        Fixed::new(column, declared.clone(), pages).map(Ok).map_err(|error| self.explained(error))
     }
 
     fn explained(&self, error: ::parquet::errors::ParquetError) -> pushdown::Error {
@@ -274,9 +349,20 @@ impl Groups {
         self.chunks.fetch(group, leaves, &rows).await.map_err(|error| self.explained(error))
     }
 
-    fn decode(&self, columns: &Columns, fetched: &Fetched, rows: &Rows) -> Result<Batches> {
-        let pages = columns.leaves.iter().map(|leaf| Ok((*leaf, self.chunks.pages(fetched, *leaf)?)));
-        let pages: Vec<_> = pages.collect::<::parquet::errors::Result<_>>().map_err(|error| self.explained(error))?;
+    /// Decodes columns, of which the pages of some are `opened` already.
+    fn decode(
+        &self,
+        columns: &Columns,
+        fetched: &Fetched,
+        mut opened: Vec<(usize, Pages)>,
+        rows: &Rows,
+    ) -> Result<Batches> {
+        let mut pages = |leaf: &usize| match opened.iter().position(|(own, _)| own == leaf) {
+            Some(place) => Ok(opened.swap_remove(place)),
+            None => Ok((*leaf, self.chunks.pages(fetched, *leaf)?)),
+        };
+        let pages: ::parquet::errors::Result<Vec<_>> = columns.leaves.iter().map(&mut pages).collect();
+        let pages = pages.map_err(|error| self.explained(error))?;
         // Rows without columns take no room, and each batch a turn of whoever counts them.
         let batch_rows = if self.output.is_empty() && pages.is_empty() { rows.len().max(1) } else { self.batch_rows };
         columns.decode(pages, rows, batch_rows)
@@ -299,6 +385,15 @@ impl Passing {
 
     fn find(&self, index: usize) -> Option<&ArrayRef> {
         self.kept.iter().find(|(own, _)| *own == index).map(|(_, column)| column)
+    }
+
+    /// Keeps a column, in pieces, of the rows that passed.
+    fn keep(&mut self, index: usize, pieces: &[ArrayRef]) -> Result<()> {
+        if !pieces.is_empty() {
+            let pieces: Vec<&dyn Array> = pieces.iter().map(AsRef::as_ref).collect();
+            self.kept.push((index, concat(&pieces).map_err(from_arrow)?));
+        }
+        Ok(())
     }
 
     /// Leaves these of them.

@@ -2,7 +2,8 @@
 //!
 //! Row groups that statistics rule out are not read, large ones part by part ([`parts`]). Of the others the predicate's
 //! columns are decoded first, the rest only where rows pass ([`groups`]); so is the key where only the first rows of an
-//! order are wanted. Columns with a dictionary are hardly decoded at all ([`dictionary`], [`coded`]). What a file claims
+//! order are wanted. Columns with a dictionary are hardly decoded at all ([`dictionary`], [`coded`]), and neither are numbers
+//! ([`fixed`]). What a file claims
 //! is checked before the library believes it ([`footer`], [`claims`]).
 
 mod adapt;
@@ -15,6 +16,7 @@ mod coded;
 mod decode;
 mod dictionary;
 mod errors;
+mod fixed;
 mod flat;
 mod footer;
 mod footers;
@@ -28,6 +30,7 @@ mod pages;
 mod parts;
 mod prune;
 mod rows;
+mod run_reader;
 mod selection;
 mod stages;
 mod text_search;

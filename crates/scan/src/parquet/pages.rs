@@ -153,17 +153,22 @@ impl Pages {
 
     /// Whether all data pages refer to the dictionary, as far as headers tell without their pages being read.
     pub(super) fn is_dictionary_only(&self) -> Result<bool> {
+        self.are_all(is_dictionary)
+    }
+
+    /// Whether all data pages have such an encoding, and levels as they are written today, as far as headers tell.
+    pub(super) fn are_all(&self, of_kind: impl Fn(Encoding) -> bool) -> Result<bool> {
         let has_levels = self.column.max_def_level() > 0;
-        let of_dictionary = |header: &PageHeader| match header.kind {
+        let of_kind = |header: &PageHeader| match header.kind {
             PageKind::Data { encoding, definition, .. } => {
-                is_dictionary(encoding) && (!has_levels || definition == Encoding::RLE)
+                of_kind(encoding) && (!has_levels || definition == Encoding::RLE)
             }
-            PageKind::DataV2 { encoding, .. } => is_dictionary(encoding),
+            PageKind::DataV2 { encoding, .. } => of_kind(encoding),
             PageKind::Dictionary { .. } | PageKind::Other => true,
         };
         if let Some(places) = &self.places {
             for place in places.iter().filter(|place| self.chunk.holds(&place.bytes)) {
-                if !of_dictionary(&self.header(place.bytes.start)?) {
+                if !of_kind(&self.header(place.bytes.start)?) {
                     return Ok(false);
                 }
             }
@@ -172,7 +177,7 @@ impl Pages {
         let mut at = self.at;
         while at < self.end {
             let header = self.header(at)?;
-            if !of_dictionary(&header) {
+            if !of_kind(&header) {
                 return Ok(false);
             }
             at = at.saturating_add((header.bytes + header.stored) as u64);

@@ -5,6 +5,7 @@
 //! holds of the first rows in an order. Where a condition may fail on some rows, the order of the query is kept, all in
 //! one stage.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use ::parquet::basic::Type;
@@ -26,6 +27,7 @@ use super::text_search::TextSearch;
 use crate::errors::from_arrow;
 use crate::evaluate::Evaluator;
 use crate::output::{map_columns, record_batch};
+use crate::text::compare::stored_range;
 use crate::top_k::LiveBound;
 use crate::types::is_text;
 
@@ -41,7 +43,9 @@ pub(super) struct Stage {
     /// The only column, if its pages are looked at here.
     pub(super) flat: Option<(usize, ColumnDescPtr)>,
     /// What the values of that column must hold, if it is text.
-    search: Option<TextSearch>,
+    pub(super) search: Option<TextSearch>,
+    /// The range that its values must be in, if the condition says no more of numbers.
+    pub(super) range: Option<RangeInclusive<i64>>,
 }
 
 /// The stages that decide whether a row is `wanted`.
@@ -110,7 +114,11 @@ impl Stage {
             Some(condition) if cannot_fail && flat.as_ref().is_some_and(is_text) => TextSearch::new(condition),
             _ => None,
         };
-        Ok(Self { columns, indexes, predicate, bound, flat, search })
+        let range = match (&predicate, columns.schema().fields().first()) {
+            (Some(predicate), Some(field)) if flat.is_some() => stored_range(predicate.conjuncts(), field.data_type()),
+            _ => None,
+        };
+        Ok(Self { columns, indexes, predicate, bound, flat, search, range })
     }
 
     /// Which rows of the batch pass, of those `asked` for.

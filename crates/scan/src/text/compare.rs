@@ -10,6 +10,7 @@
 //! not recognised is evaluated on columns.
 
 use std::cmp::Ordering;
+use std::ops::RangeInclusive;
 
 use arrow::array::ArrowPrimitiveType;
 use arrow::array::types::Date32Type;
@@ -49,6 +50,22 @@ pub(crate) fn field_condition(
         return Ok(TextCondition::new(atoms, nulls).map(|text| Box::new(text) as Box<dyn FieldCondition>));
     }
     Ok(with_parser(data_type, spelling, KeyConditionOf { atoms, nulls })?.flatten())
+}
+
+/// The values that the condition which is all of these asks for, of the only column of a schema, as the whole numbers
+/// that binary formats store: days of a date, a decimal without its point. `None` where it asks for something else than
+/// a range, or the type is another one.
+pub(crate) fn stored_range(conjuncts: &[Physical], data_type: &DataType) -> Option<RangeInclusive<i64>> {
+    let atoms: Vec<Atom> = conjuncts.iter().map(Atom::of).collect::<Option<_>>()?;
+    let value = |value: ScalarValue| match value {
+        _ if value.data_type() != *data_type => None,
+        ScalarValue::Int32(value) | ScalarValue::Date32(value) => value.map(i64::from),
+        ScalarValue::Int64(value) => value,
+        ScalarValue::Decimal128(value, ..) => i64::try_from(value?).ok(),
+        _ => None,
+    };
+    let KeyWanted { null, least, most, one_of, none_of } = KeyWanted::new(atoms, value)?;
+    (!null && one_of.is_none() && none_of.is_empty()).then_some(least..=most)
 }
 
 /// A condition that compares the column with constants.

@@ -1,0 +1,198 @@
+//! Columns of numbers of a fixed width, read as whole numbers from plain pages and from those of a dictionary.
+//!
+//! A value is four or eight bytes of a page, or of the dictionary, and becomes what it is in Arrow only if its row is
+//! wanted. A condition that asks for a range of them is decided on the way, so that nothing is read twice: a dictionary
+//! that became too large leaves a column in pages of both kinds, which is what keys, prices and the like look like.
+
+use std::ops::{Range, RangeInclusive};
+use std::sync::Arc;
+
+use ::parquet::basic::{Encoding, Type};
+use ::parquet::column::page::Page;
+use ::parquet::errors::{ParquetError, Result};
+use ::parquet::schema::types::{ColumnDescPtr, ColumnDescriptor};
+use arrow::array::{ArrayData, ArrayRef, BooleanBufferBuilder, make_array};
+use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
+use arrow::datatypes::DataType;
+use bytes::Bytes;
+
+use super::flat::{FlatPage, is_dictionary};
+use super::numbers::Numbers;
+use super::pages::Pages;
+use super::run_reader::{PageValues, RunReader};
+
+/// The values of such a column, row by row.
+#[derive(Debug)]
+pub(super) struct Fixed {
+    data_type: DataType,
+    values: RunReader<FixedValues>,
+}
+
+fn broken() -> ParquetError {
+    ParquetError::General("a page with fewer numbers than it claims".into())
+}
+
+/// Rows with a value in a range.
+pub(super) struct Within {
+    /// A bit for each row that was asked about.
+    pub(super) found: BooleanBuffer,
+    /// Of those that have one.
+    pub(super) values: ArrayRef,
+    /// How many of those that were asked about are NULL.
+    pub(super) nulls: usize,
+}
+
+/// Whether the column's values, stored as `stored`, are read here as `declared`.
+pub(super) fn is_fixed(column: &ColumnDescriptor, stored: &DataType, declared: &DataType) -> bool {
+    let fits = match declared {
+        DataType::Int32 | DataType::Date32 => column.physical_type() == Type::INT32,
+        DataType::Int64 => column.physical_type() == Type::INT64,
+        DataType::Float32 => column.physical_type() == Type::FLOAT,
+        DataType::Float64 => column.physical_type() == Type::DOUBLE,
+        DataType::Decimal128(..) => matches!(column.physical_type(), Type::INT32 | Type::INT64),
+        _ => false,
+    };
+    fits && stored == declared
+}
+
+/// Whether pages of this encoding are read here.
+pub(super) fn is_read(encoding: Encoding) -> bool {
+    encoding == Encoding::PLAIN || is_dictionary(encoding)
+}
+
+impl Fixed {
+    /// The rows of these pages, all of which have an encoding that [`is_read`], of a column that [`is_fixed`].
+    pub(super) fn new(column: ColumnDescPtr, data_type: DataType, pages: Pages) -> Result<Self> {
+        let width = Width::of(&column).ok_or_else(broken)?;
+        let mut dictionary = Vec::new();
+        if let Some(Page::DictionaryPage { buf, num_values, .. }) = pages.dictionary() {
+            width.read(buf, *num_values as usize, &mut dictionary)?;
+        }
+        let dictionary: Arc<[i64]> = dictionary.into();
+        let open = move |page: &FlatPage| {
+            Ok(match is_dictionary(page.encoding) {
+                true => {
+                    FixedValues::Coded { places: page.places()?, dictionary: Arc::clone(&dictionary), scratch: vec![] }
+                }
+                false => FixedValues::Plain { bytes: page.values().clone(), width },
+            })
+        };
+        Ok(Self { data_type, values: RunReader::new(column, pages, Box::new(open)) })
+    }
+
+    /// The type of what comes out.
+    pub(super) fn data_type(&self) -> &DataType {
+        &self.data_type
+    }
+
+    /// The values of these rows, which come after those of the last call and ascend.
+    pub(super) fn next(&mut self, runs: &[Range<usize>]) -> Result<ArrayRef> {
+        let (values, nulls) = self.values.next(runs)?;
+        self.array(values, nulls)
+    }
+
+    /// Which of these rows have a value in the range, and their values. Rows come after those of the last call and
+    /// ascend.
+    pub(super) fn within(&mut self, range: &RangeInclusive<i64>, runs: &[Range<usize>]) -> Result<Within> {
+        let (values, nulls) = self.values.next(runs)?;
+        let (least, most) = (*range.start(), *range.end());
+        let mut found = BooleanBufferBuilder::new(values.len());
+        for some in values.chunks(64) {
+            let bits = some
+                .iter()
+                .enumerate()
+                .fold(0u64, |bits, (place, value)| bits | u64::from((least <= *value) & (*value <= most)) << place);
+            found.append_packed_range(0..some.len(), &bits.to_le_bytes());
+        }
+        let mut found = found.finish();
+        if let Some(nulls) = &nulls {
+            found = &found & nulls.inner();
+        }
+        let mut own = Vec::with_capacity(found.count_set_bits());
+        for (start, end) in found.set_slices() {
+            own.extend_from_slice(values.get(start..end).ok_or_else(broken)?);
+        }
+        Ok(Within { found, values: self.array(own, None)?, nulls: nulls.map_or(0, |nulls| nulls.null_count()) })
+    }
+
+    fn array(&self, values: Vec<i64>, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
+        let rows = values.len();
+        let buffer = match &self.data_type {
+            DataType::Int64 | DataType::Float64 => Buffer::from_vec(values),
+            DataType::Decimal128(..) => Buffer::from_vec(values.into_iter().map(i128::from).collect::<Vec<_>>()),
+            _ => Buffer::from_vec(values.into_iter().map(|value| value as i32).collect::<Vec<_>>()),
+        };
+        let data = ArrayData::builder(self.data_type.clone()).len(rows).add_buffer(buffer).nulls(nulls);
+        data.build().map(make_array).map_err(|error| ParquetError::External(Box::new(error)))
+    }
+}
+
+/// The bytes of a value, least significant first.
+#[derive(Clone, Copy, Debug)]
+enum Width {
+    Four,
+    Eight,
+}
+
+impl Width {
+    fn of(column: &ColumnDescriptor) -> Option<Self> {
+        match column.physical_type() {
+            Type::INT32 | Type::FLOAT => Some(Self::Four),
+            Type::INT64 | Type::DOUBLE => Some(Self::Eight),
+            _ => None,
+        }
+    }
+
+    fn bytes(self) -> usize {
+        match self {
+            Self::Four => 4,
+            Self::Eight => 8,
+        }
+    }
+
+    /// Appends the first `count` values.
+    fn read(self, bytes: &[u8], count: usize, into: &mut Vec<i64>) -> Result<()> {
+        let bytes = count.checked_mul(self.bytes()).and_then(|end| bytes.get(..end)).ok_or_else(broken)?;
+        match self {
+            Self::Four => into.extend(bytes.as_chunks().0.iter().map(|four| i64::from(i32::from_le_bytes(*four)))),
+            Self::Eight => into.extend(bytes.as_chunks().0.iter().map(|eight| i64::from_le_bytes(*eight))),
+        }
+        Ok(())
+    }
+}
+
+/// The values of a page.
+enum FixedValues {
+    Plain { bytes: Bytes, width: Width },
+    Coded { places: Numbers, dictionary: Arc<[i64]>, scratch: Vec<u32> },
+}
+
+impl PageValues for FixedValues {
+    /// Floats by their bits.
+    type Value = i64;
+
+    fn read(&mut self, count: usize, into: &mut Vec<i64>) -> Result<()> {
+        match self {
+            Self::Plain { bytes, width } => width.read(bytes, count, into)?,
+            Self::Coded { places, dictionary, scratch } => {
+                scratch.clear();
+                places.read(count, scratch)?;
+                let begin = into.len();
+                into.extend(scratch.iter().map_while(|place| dictionary.get(*place as usize)));
+                return if into.len() == begin + count { Ok(()) } else { Err(broken()) };
+            }
+        }
+        self.skip(count)
+    }
+
+    fn skip(&mut self, count: usize) -> Result<()> {
+        match self {
+            Self::Plain { bytes, width } => {
+                let skipped = count.checked_mul(width.bytes()).filter(|skipped| *skipped <= bytes.len());
+                *bytes = bytes.slice(skipped.ok_or_else(broken)?..);
+                Ok(())
+            }
+            Self::Coded { places, .. } => places.skip(count),
+        }
+    }
+}

@@ -240,14 +240,9 @@ impl RemoteScanExec {
         self.partitions.iter().map(Vec::len).sum::<usize>() as u64
     }
 
-    /// The same scan with partial aggregates for output if storage computes them exactly, or else why it does not.
-    pub(crate) fn with_aggregate(&self, aggregate: PartialAggregate) -> Result<std::result::Result<Self, String>> {
-        let note = aggregate::story(self, None)?.map(Arc::new);
-        let scan = Self::new(ScanSpec { aggregate: Some(aggregate), note, ..self.spec.clone() })?;
-        Ok(match &scan.choice {
-            Choice::Storage { .. } => Ok(scan),
-            Choice::Compute(why) => Err(why.clone()),
-        })
+    /// The same scan with partial aggregates for output: of storage if that computes them exactly, or of the engine.
+    pub(crate) fn with_aggregate(&self, aggregate: PartialAggregate) -> Result<Self> {
+        Self::new(ScanSpec { aggregate: Some(aggregate), note: None, ..self.spec.clone() })
     }
 
     /// The same scan with what the operator above it chose, for EXPLAIN.

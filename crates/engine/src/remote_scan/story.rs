@@ -44,23 +44,30 @@ impl RemoteScanExec {
         if let Some(lookup) = self.index.lookup() {
             return format!("{}, filter=[{}]", lookup.story(schema), filter(&self.fragment.predicate));
         }
+        let what = |output: &Output| match output {
+            Output::Rows(columns) => {
+                let names: Vec<_> = columns.iter().map(|c| c.name.as_str()).collect();
+                format!("columns=[{}]", names.join(", "))
+            }
+            Output::Aggregate { groups, calls } => {
+                let calls: Vec<_> = calls.iter().map(|c| c.name.as_str()).collect();
+                let keys: Vec<_> = groups.iter().map(|key| key.expr.display(schema).to_string()).collect();
+                match keys.as_slice() {
+                    [] => format!("aggregates=[{}]", calls.join(", ")),
+                    keys => format!("groups=[{}], aggregates=[{}]", keys.join(", "), calls.join(", ")),
+                }
+            }
+        };
         match &self.choice {
-            Choice::Compute(why) => format!("level=none ({why}), filter=[{}]", filter(&self.fragment.predicate)),
-            Choice::Storage { request, exact, route } => {
-                let what = match &request.output {
-                    Output::Rows(columns) => {
-                        let names: Vec<_> = columns.iter().map(|c| c.name.as_str()).collect();
-                        format!("columns=[{}]", names.join(", "))
-                    }
-                    Output::Aggregate { groups, calls } => {
-                        let calls: Vec<_> = calls.iter().map(|c| c.name.as_str()).collect();
-                        let keys: Vec<_> = groups.iter().map(|key| key.expr.display(schema).to_string()).collect();
-                        match keys.as_slice() {
-                            [] => format!("aggregates=[{}]", calls.join(", ")),
-                            keys => format!("groups=[{}], aggregates=[{}]", keys.join(", "), calls.join(", ")),
-                        }
-                    }
+            Choice::Compute(why) => {
+                let aggregates = match &self.fragment.output {
+                    Output::Rows(_) => String::new(),
+                    output => format!("engine: {}, ", what(output)),
                 };
+                format!("level=none ({why}), {aggregates}filter=[{}]", filter(&self.fragment.predicate))
+            }
+            Choice::Storage { request, exact, route } => {
+                let what = what(&request.output);
                 let residual = if *exact { "none".to_owned() } else { filter(&self.fragment.predicate) };
                 let limit = request.limit.map(|n| format!(", limit={n}")).unwrap_or_default();
                 let level = route.level();

@@ -50,7 +50,9 @@ use pushdown::{AggregateCall, AggregateFunction, Expr, Literal, NamedExpr};
 use crate::convert::convert;
 use crate::error::to_datafusion;
 use crate::remote_scan::{PartialAggregate, RemoteScanExec, ScanSpec, State};
+use crate::settings::Side;
 use crate::strategies::aggregate;
+use crate::strategies::filter::Choice;
 use crate::strategies::group_by::{self, GroupByExec, Strategy, with_scan};
 
 #[derive(Debug)]
@@ -100,16 +102,9 @@ fn push(node: &Arc<dyn ExecutionPlan>, aggregate: &AggregateExec) -> DfResult<Op
         if !below.scan.yields_rows() || below.scan.is_looked_up() {
             return Ok(None);
         }
-        let pushed = match wanted {
-            Ok(wanted) => below.scan.with_aggregate(wanted).map_err(to_datafusion)?,
-            Err(why) => Err(why.to_owned()),
-        };
-        match pushed {
+        match scalar(&below.scan, wanted).map_err(to_datafusion)? {
             Ok(scan) => Arc::new(scan),
-            Err(why) => {
-                let told = aggregate::story(&below.scan, Some(&why)).map_err(to_datafusion)?;
-                return with_scan(node, &below.scan.with_note(told)).map(Some);
-            }
+            Err(rows) => return with_scan(node, &rows).map(Some),
         }
     } else {
         match groups(as_partial, &below, wanted)? {
@@ -175,6 +170,26 @@ fn rolled_up(states: Arc<dyn ExecutionPlan>, aggregate: &AggregateExec) -> DfRes
     Ok(Arc::new(reduced))
 }
 
+/// The scan with partial results for its output, or the scan of rows that the engine aggregates.
+fn scalar(
+    rows: &RemoteScanExec,
+    wanted: Result<PartialAggregate, &'static str>,
+) -> pushdown::Result<Result<RemoteScanExec, RemoteScanExec>> {
+    let wanted = match wanted {
+        Ok(wanted) => wanted,
+        Err(why) => return Ok(Err(rows.with_note(aggregate::story(rows, Some(why))?))),
+    };
+    let scan = rows.with_aggregate(wanted)?;
+    let Choice::Compute(why) = scan.choice() else { return Ok(Ok(scan.with_note(aggregate::story(rows, None)?))) };
+    let note = aggregate::story(rows, Some(why))?;
+    // What storage filters it filters whoever aggregates.
+    let is_read_plainly = matches!(rows.choice(), Choice::Compute(_));
+    Ok(match is_read_plainly && rows.spec().options.aggregate_side()? == Side::Auto {
+        true => Ok(scan.with_note(note)),
+        false => Err(rows.with_note(note)),
+    })
+}
+
 /// What becomes of a group-by.
 enum Groups {
     /// This yields its states.
@@ -192,10 +207,22 @@ fn groups(engine: AggregateExec, below: &Below, wanted: Result<PartialAggregate,
     if !scan.yields_rows() || scan.is_looked_up() {
         return Ok(Groups::Stay);
     }
+    let in_engine = |rows: &RemoteScanExec| match &wanted {
+        Ok(wanted) => group_by::in_engine(rows, wanted).map_err(to_datafusion),
+        Err(_) => Ok(None),
+    };
     let Some(decision) = group_by::choose(scan, wanted.as_ref().map_err(|why| *why)).map_err(to_datafusion)? else {
-        return Ok(Groups::Stay);
+        return Ok(in_engine(scan)?.map_or(Groups::Stay, |scan| Groups::States(Arc::new(scan))));
     };
     let note = Some(Arc::new(decision.story.clone()));
+    if decision.strategy == Strategy::Compute {
+        let spec = ScanSpec { note, ..group_by::as_rows(scan.spec(), Strategy::Compute) };
+        let rows = scan.with_spec(spec).map_err(to_datafusion)?;
+        return Ok(match in_engine(&rows)? {
+            Some(states) => Groups::States(Arc::new(states)),
+            None => Groups::Rows(Box::new(rows)),
+        });
+    }
     Ok(match (decision.strategy, wanted) {
         (strategy @ (Strategy::Partial | Strategy::SmallPartial), Ok(wanted)) => {
             let group_bytes = strategy.group_bytes().unwrap_or(scan.spec().group_bytes);

@@ -210,6 +210,34 @@ async fn every_strategy_on_minio() {
     agree(&world, &plain, &oracle, &["CSV"], HARD_QUERIES).await;
 }
 
+/// Of a store that does nothing but store: the scan has the few groups that were counted, whoever reads.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_engine_groups_where_it_reads() {
+    let world = World::node().await;
+    let formats = ["CSV", "PARQUET", "JSON"];
+    let oracle = HARD.create(&world, HARD_HEADER, &hard_lines(700, 13), &formats).await;
+    let engine = world.engine("auto").await;
+    for format in formats {
+        let declared = HARD.declare(format).replace("EXTERNAL TABLE", "OR REPLACE EXTERNAL TABLE");
+        let (head, options) = declared.split_once("OPTIONS (").unwrap_or((&declared, ")"));
+        let comma = if options == ")" { "" } else { ", " };
+        let plain = format!("{head} OPTIONS ('backend' 'plain'{comma}{options}");
+        engine.execute(&plain).await.unwrap_or_else(|error| panic!("{plain}: {error}"));
+        rows(&engine, &format!("ANALYZE TABLE {format}")).await.expect("counts");
+        let mut grouped = 0;
+        for query in HARD_QUERIES {
+            let sql = of(query, format);
+            let (plan, _) = rows(&engine, &format!("EXPLAIN {sql}")).await.expect("a plan");
+            let by_scan = plan.concat().concat().contains("engine: groups=[");
+            grouped += usize::from(by_scan);
+            let (got, report) = rows(&engine, &sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+            assert_same(&format!("{sql}, grouped by the scan: {by_scan}"), &got, &oracle.rows(&sql).await);
+            assert_eq!(report.usage.requests.fragment + report.usage.requests.select, 0, "{sql}");
+        }
+        assert!(grouped >= 10, "{grouped} queries on {format}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn few_rows_and_none() {
     for lines in [0, 1, 2] {

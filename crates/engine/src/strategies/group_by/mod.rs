@@ -49,6 +49,9 @@ const FAR_GROUP_S: f64 = 100e-9;
 /// So many groups are in the cache.
 const NEAR_GROUPS: f64 = 32.0 * 1024.0;
 
+/// So many groups are merged again in no time.
+const FEW_GROUPS: f64 = 1024.0;
+
 /// What the groups of a split may take in storage's memory for hybrid on the fragment route: they stay in a processor's
 /// cache.
 const SMALL_BYTES: usize = 256 * 1024;
@@ -203,8 +206,28 @@ pub(crate) fn as_rows(spec: &ScanSpec, strategy: Strategy) -> ScanSpec {
     spec
 }
 
+/// The scan with the states of groups in place of `rows`, which the engine reads plainly, if the groups are known to be
+/// few: the scan knows what of the pages, or of the text, need not be decoded for them. `None` leaves them to the
+/// operator above.
+pub(crate) fn in_engine(rows: &RemoteScanExec, wanted: &PartialAggregate) -> Result<Option<RemoteScanExec>> {
+    let spec = rows.spec();
+    if spec.options.group_by_strategy()? != GroupByStrategy::Auto || !matches!(rows.choice(), Choice::Compute(_)) {
+        return Ok(None);
+    }
+    let keys: Vec<Expr> = wanted.groups.iter().map(|key| key.expr.clone()).collect();
+    if rows.figures().groups(&keys).is_none_or(|groups| groups > FEW_GROUPS) {
+        return Ok(None);
+    }
+    let mut spec = ScanSpec { aggregate: Some(wanted.clone()), ..spec.clone() };
+    "compute".clone_into(&mut spec.options.group_by);
+    rows.with_spec(spec).map(Some)
+}
+
 /// Chooses for a fragment that yields the states of groups: only the fragment route has those.
 pub(crate) fn choose_states(fragment: &Fragment, capability: &Capability, options: &PushdownOptions) -> Result<Choice> {
+    if options.group_by_strategy()? == GroupByStrategy::Compute {
+        return Ok(Choice::Compute("pushdown.group_by is compute".to_owned()));
+    }
     Ok(match filter::route(fragment, capability, options, Side::Auto)? {
         Ok(Route::Fragment) => {
             Choice::Storage { request: Box::new(fragment.clone()), exact: true, route: Route::Fragment }

@@ -27,6 +27,10 @@ use super::{process, remote};
 pub async fn run() -> Result<()> {
     let work: Work = serde_json::from_reader(io::stdin().lock()).context("reading the task")?;
     let measured = match work {
+        Work::Plan(task) => {
+            serde_json::to_writer(io::stdout().lock(), &remote::plan(&task).await?)?;
+            return Ok(());
+        }
         Work::Local(task) => match task.kind {
             Kind::Library => library(&task).await,
             Kind::Engine => engine(&task).await,
@@ -92,10 +96,9 @@ async fn input_columns(task: &Task, file: &LocalFile) -> Result<InputColumns> {
     })
 }
 
-/// SQL at level none.
+/// SQL as anybody would ask it: of a file there is nothing to push, and what is known of it counts.
 async fn engine(task: &Task) -> Result<Measured> {
-    let settings = [("pushdown.level", "none".to_owned()), ("pushdown.threads", task.threads.to_string())];
-    let settings = settings.map(|(name, value)| (name.to_owned(), value)).into();
+    let settings = vec![("pushdown.threads".to_owned(), task.threads.to_string())];
     let engine = Engine::new(EngineConfig { settings, ..EngineConfig::default() }).await?;
     let keys = keys_file(&task.keys)?;
     let location = keys.path().display();

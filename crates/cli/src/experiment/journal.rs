@@ -29,6 +29,9 @@ pub struct Entry<C = Cell> {
     pub bytes: u64,
     #[serde(flatten)]
     pub result: Outcome,
+    /// Whose measurement it is, if another one led to the same plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_as: Option<String>,
 }
 
 /// How it went.
@@ -128,7 +131,7 @@ mod tests {
             answer: Answer::of_csv(b"1,2\n").unwrap(),
             traffic: None,
         };
-        let entry = |round, result| Entry { cell: cell.clone(), round, bytes: 7, result };
+        let entry = |round, result| Entry { cell: cell.clone(), round, bytes: 7, result, measured_as: None };
         let mut journal = Journal::<Cell>::open(&path, "scan", 1.0, "a").unwrap();
         journal.add(entry(0, Outcome::Measured(measured))).unwrap();
         journal.add(entry(1, Outcome::Failed("no".into()))).unwrap();

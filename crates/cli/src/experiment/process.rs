@@ -9,11 +9,12 @@ use anyhow::{Context, Result, bail};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
+use serde::de::DeserializeOwned;
 
-use super::task::{Measured, Work};
+use super::task::Work;
 
 /// Tells a process what to do on its stdin and reads what it says on its stdout.
-pub fn ask(mut command: Command, work: &Work) -> Result<Measured> {
+pub fn ask<T: DeserializeOwned>(mut command: Command, work: &Work) -> Result<T> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().context("starting a contestant")?;
     let mut stdin = child.stdin.take().context("a process without stdin")?;

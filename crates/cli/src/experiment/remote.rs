@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use arrow::array::AsArray;
 use datafusion::prelude::{CsvReadOptions, ParquetReadOptions, SessionConfig, SessionContext};
 use object_store::ClientOptions;
 use object_store::aws::AmazonS3Builder;
@@ -24,7 +25,8 @@ pub async fn run(task: &RemoteTask) -> Result<Measured> {
     }
 }
 
-async fn engine(task: &RemoteTask) -> Result<Measured> {
+/// The engine with its settings and tables.
+async fn engine_of(task: &RemoteTask) -> Result<Engine> {
     let named = task.settings.iter().map(|(name, value)| (format!("pushdown.{name}"), value.clone()));
     let settings = std::iter::once(("pushdown.threads".to_owned(), task.threads.to_string())).chain(named).collect();
     let cache = Some(task.cache.clone());
@@ -32,6 +34,43 @@ async fn engine(task: &RemoteTask) -> Result<Measured> {
     for statement in engine.parse(&task.declarations)? {
         engine.execute(&statement.text).await?.collect().await?;
     }
+    Ok(engine)
+}
+
+/// How the last statement would run, told alike where it would run alike: without estimates, and with those settings
+/// alone that still count while it runs.
+pub async fn plan(task: &RemoteTask) -> Result<String> {
+    let engine = engine_of(task).await?;
+    let statements = engine.parse(&task.statement)?;
+    let (last, before) = statements.split_last().context("no statement")?;
+    for statement in before {
+        engine.execute(&statement.text).await?.collect().await?;
+    }
+    let explained = engine.execute(&format!("EXPLAIN {}", last.text)).await?.collect().await?;
+    let settings = task.settings.iter().filter(|(name, _)| !STRATEGIES.contains(&name.as_str()));
+    let mut told = format!("{settings:?}", settings = settings.collect::<Vec<_>>());
+    for batch in &explained {
+        let (kinds, plans) = (batch.column(0).as_string::<i32>(), batch.column(1).as_string::<i32>());
+        for (_, plan) in kinds.iter().zip(plans).filter(|(kind, _)| *kind == Some("physical_plan")) {
+            plan.into_iter().flat_map(str::lines).for_each(|line| told.extend(["\n", without_choices(line)]));
+        }
+    }
+    Ok(told)
+}
+
+/// Settings that have done all they do once there is a plan.
+const STRATEGIES: [&str; 6] = ["level", "filter", "aggregate", "join", "group_by", "top_k"];
+
+/// An operator's line without why it was chosen, which comes last.
+fn without_choices(line: &str) -> &str {
+    let choices = STRATEGIES.iter().flat_map(|operator| line.find(&format!(", {operator}=")));
+    // The level is part of what a scan does.
+    let choices = choices.filter(|at| !line.get(*at..).is_some_and(|rest| rest.starts_with(", level=")));
+    line.get(..choices.min().unwrap_or(line.len())).unwrap_or(line)
+}
+
+async fn engine(task: &RemoteTask) -> Result<Measured> {
+    let engine = engine_of(task).await?;
     let mut report: Option<Report> = None;
     let work = async {
         let mut rows = Vec::new();

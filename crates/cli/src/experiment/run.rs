@@ -130,7 +130,7 @@ impl Run {
                         Outcome::Failed(format!("{error:#}"))
                     }
                 };
-                self.journal.add(Entry { cell: cell.clone(), round, bytes: table.bytes, result })?;
+                self.journal.add(Entry { cell: cell.clone(), round, bytes: table.bytes, result, measured_as: None })?;
             }
         }
         Ok(())

@@ -207,7 +207,7 @@ mod tests {
         let cell = Cell { format: DataFormat::Csv, query: query.into(), contestant: contestant.into() };
         let answer = Answer::of_csv(answer).unwrap();
         let measured = Measured { cpu_s, wall_s: cpu_s * 2.0, peak_bytes: Some(150_000_000), answer, traffic: None };
-        Entry { cell, round: 0, bytes: 500_000_000, result: Outcome::Measured(measured) }
+        Entry { cell, round: 0, bytes: 500_000_000, result: Outcome::Measured(measured), measured_as: None }
     }
 
     fn definition() -> Definition {

@@ -17,6 +17,8 @@ use super::definition::{DataFormat, Kind};
 pub enum Work {
     Local(Task),
     Remote(RemoteTask),
+    /// Only how the query would run.
+    Plan(RemoteTask),
 }
 
 /// One query of one contestant over one file.

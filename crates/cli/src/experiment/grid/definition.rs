@@ -29,6 +29,9 @@ pub struct Grid {
     /// A cell that takes more than so many times the fewest seconds of its point is measured once only.
     #[serde(default = "two")]
     pub again: f64,
+    /// Whether series that lead to the same plan are measured once for all of them.
+    #[serde(default)]
+    pub once_a_plan: bool,
     pub formats: Vec<DataFormat>,
     #[serde(rename = "condition", default = "Condition::standard")]
     pub conditions: Vec<Condition>,

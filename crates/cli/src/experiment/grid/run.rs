@@ -15,11 +15,11 @@ use super::super::record::date;
 use super::super::{PEERS, run as scans};
 use super::DEFINITIONS;
 use super::claims::verdicts;
-use super::definition::{Condition, Grid, Point, Series};
+use super::definition::{Grid, Point, Series};
 use super::estimate;
 use super::link::Link;
 use super::results::{Cell, Results};
-use super::storage::Storage;
+use super::storage::{Question, Storage};
 use crate::args::GridArgs;
 use crate::interrupt::Interrupts;
 
@@ -253,6 +253,8 @@ impl Run {
         let grid = self.grid.clone();
         let mut warm: BTreeSet<(DataFormat, usize)> = BTreeSet::new();
         for round in 0..grid.runs {
+            // Which series was measured with a plan, at each point.
+            let mut plans: BTreeMap<(usize, DataFormat, usize, String), String> = BTreeMap::new();
             for (index, planned) in cells.iter().enumerate() {
                 if !self.is_left(planned, round) {
                     continue;
@@ -275,7 +277,26 @@ impl Run {
                     warm_up(&grid, storage, format, point);
                 }
                 storage.condition(condition.mb_per_s, condition.trouble)?;
-                let result = measure(&grid, storage, condition, format, point, series);
+                let question = Question {
+                    grid: &grid,
+                    format,
+                    kind: series.kind,
+                    statement: grid.text(point)?,
+                    settings: grid.settings(series, point)?,
+                };
+                let plan = match series.kind {
+                    Kind::Engine if grid.once_a_plan => storage.plan(question.clone()).ok(),
+                    _ => None,
+                };
+                let plan = plan.map(|plan| (planned.condition, format, planned.point, plan));
+                // Planning is part of what is judged in a series that is always measured.
+                let known = plan.as_ref().filter(|_| !series.always).and_then(|plan| plans.get(plan));
+                let known = known.and_then(|known| self.measured(planned, round, known));
+                if let Some(known) = known {
+                    self.journal.add(known)?;
+                    continue;
+                }
+                let result = storage.ask(question).with_context(|| condition.name.clone());
                 let what = format!("{} {}; {}; {format}; {}", self.name, point.name, series.name, condition.name);
                 let progress = format!("round {} of {}, {}/{}", round + 1, grid.runs, index + 1, cells.len());
                 let (result, bytes) = match result {
@@ -289,12 +310,25 @@ impl Run {
                         (Outcome::Failed(format!("{error:#}")), 0)
                     }
                 };
-                self.journal.add(Entry { cell: planned.cell.clone(), round, bytes, result })?;
+                self.journal.add(Entry { cell: planned.cell.clone(), round, bytes, result, measured_as: None })?;
+                plans.extend(plan.map(|plan| (plan, series.name.clone())));
                 // The only place where a signal is seen: measuring blocks.
                 tokio::task::yield_now().await;
             }
         }
         Ok(())
+    }
+
+    /// What another series took in this round, as the entry of a cell that leads to the same plan.
+    fn measured(&self, planned: &Planned, round: u32, series: &str) -> Option<Entry<Cell>> {
+        let cell = Cell { series: series.to_owned(), ..planned.cell.clone() };
+        let same = |entry: &&Entry<Cell>| entry.round == round && entry.cell == cell;
+        let entry = self.journal.entries().iter().rev().find(same)?;
+        matches!(entry.result, Outcome::Measured(_)).then(|| Entry {
+            cell: planned.cell.clone(),
+            measured_as: Some(series.to_owned()),
+            ..entry.clone()
+        })
     }
 
     /// Writes the figures and a plot.
@@ -368,19 +402,7 @@ fn warm_up(grid: &Grid, storage: &Storage, format: DataFormat, point: &Point) {
     let settings = BTreeMap::from([("level".to_owned(), "fragment".to_owned())]);
     let Ok(statement) = grid.text(point) else { return };
     // If it fails, measuring will, and say why.
-    let _ = storage.ask(grid, format, Kind::Engine, statement, settings);
-}
-
-fn measure(
-    grid: &Grid,
-    storage: &Storage,
-    condition: &Condition,
-    format: DataFormat,
-    point: &Point,
-    series: &Series,
-) -> Result<super::super::task::Measured> {
-    let (statement, settings) = (grid.text(point)?, grid.settings(series, point)?);
-    storage.ask(grid, format, series.kind, statement, settings).with_context(|| condition.name.clone())
+    let _ = storage.ask(Question { grid, format, kind: Kind::Engine, statement, settings });
 }
 
 fn minutes(seconds: f64) -> String {

@@ -122,14 +122,31 @@ impl Storage {
     }
 
     /// Runs a query as a contestant of this kind on the engine's side and core.
-    pub fn ask(
-        &self,
-        grid: &Grid,
-        format: DataFormat,
-        kind: Kind,
-        statement: String,
-        settings: BTreeMap<String, String>,
-    ) -> Result<Measured> {
+    pub fn ask(&self, question: Question<'_>) -> Result<Measured> {
+        let command = match question.kind {
+            Kind::Duckdb | Kind::Polars => {
+                let mut command = self.link.at_engine("python3");
+                command.arg(&self.peers);
+                command
+            }
+            _ => self.contestant(),
+        };
+        process::ask(self.with_credentials(command), &Work::Remote(self.task(question)?))
+    }
+
+    /// How our engine would run it.
+    pub fn plan(&self, question: Question<'_>) -> Result<String> {
+        process::ask(self.with_credentials(self.contestant()), &Work::Plan(self.task(question)?))
+    }
+
+    fn contestant(&self) -> Command {
+        let mut command = self.link.at_engine(&self.binary);
+        command.args(["experiment", "contestant"]).env("RUST_LOG", "error");
+        command
+    }
+
+    fn task(&self, question: Question<'_>) -> Result<RemoteTask> {
+        let Question { grid, format, kind, statement, settings } = question;
         let bucket = bucket(grid, format);
         let extension = file_format(format)?.extension();
         let tables = grid.data.set().tables().iter().map(|table| {
@@ -141,7 +158,7 @@ impl Storage {
             let url = format!("s3://{bucket}/{table}/{table}.{extension}");
             Ok(RemoteTable { name: (*table).to_owned(), url, columns: columns.collect() })
         });
-        let task = RemoteTask {
+        Ok(RemoteTask {
             kind,
             format,
             declarations: declarations(grid, format)?,
@@ -151,21 +168,7 @@ impl Storage {
             threads: 1,
             cache: self.cache.clone(),
             price_books: PRICE_BOOKS.map(str::to_owned).to_vec(),
-        };
-        let mut command = match kind {
-            Kind::Duckdb | Kind::Polars => {
-                let mut command = self.link.at_engine("python3");
-                command.arg(&self.peers);
-                command
-            }
-            _ => {
-                let mut command = self.link.at_engine(&self.binary);
-                command.args(["experiment", "contestant"]);
-                command
-            }
-        };
-        command.env("RUST_LOG", "error");
-        process::ask(self.with_credentials(command), &Work::Remote(task))
+        })
     }
 
     fn with_credentials(&self, mut command: Command) -> Command {
@@ -181,6 +184,17 @@ impl Storage {
         }
         command
     }
+}
+
+/// A query for a contestant.
+#[derive(Clone, Debug)]
+pub struct Question<'a> {
+    pub grid: &'a Grid,
+    pub format: DataFormat,
+    pub kind: Kind,
+    pub statement: String,
+    /// Of our engine.
+    pub settings: BTreeMap<String, String>,
 }
 
 /// The bucket of a grid's tables. Indexes are seen by every query, so that tables with some are tables of their own.

@@ -345,7 +345,9 @@ impl Groups {
     }
 
     async fn fetch(&self, group: usize, leaves: &[usize], bits: &BooleanBuffer) -> Result<Fetched> {
-        let (rows, _) = Rows::all(bits.len()).passing(bits);
+        let all = Rows::all(bits.len());
+        // Without an index of pages chunks come whole.
+        let rows = if self.chunks.metadata.offset_index().is_some() { all.passing(bits).0 } else { all };
         self.chunks.fetch(group, leaves, &rows).await.map_err(|error| self.explained(error))
     }
 

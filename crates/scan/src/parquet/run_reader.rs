@@ -20,6 +20,9 @@ use super::pages::Pages;
 /// [`super::selection`] takes for a gap, so that they were fetched.
 const NEAR_ROWS: usize = 32;
 
+/// Runs of at most so many rows are taken value by value.
+const FEW: usize = 16;
+
 /// Levels that are looked at together.
 const LEVELS_AT_ONCE: usize = 4096;
 
@@ -89,12 +92,18 @@ impl<V: PageValues> RunReader<V> {
             let mut all_nulls = NullBufferBuilder::new(0);
             self.read(last.end - first.start, &mut all, &mut all_nulls)?;
             let all_nulls = all_nulls.finish();
+            if all_nulls.is_none() {
+                nulls.append_n_non_nulls(near.iter().map(ExactSizeIterator::len).sum());
+            }
             for run in near {
                 let within = run.start - first.start..run.end - first.start;
-                values.extend_from_slice(all.get(within.clone()).ok_or_else(broken)?);
-                match &all_nulls {
-                    None => nulls.append_n_non_nulls(run.len()),
-                    Some(all_nulls) => nulls.append_buffer(&all_nulls.slice(within.start, within.len())),
+                if let Some(all_nulls) = &all_nulls {
+                    nulls.append_buffer(&all_nulls.slice(within.start, within.len()));
+                }
+                match all.get(within).ok_or_else(broken)? {
+                    // A call for two values costs more than they do.
+                    few if few.len() <= FEW => few.iter().for_each(|value| values.push(*value)),
+                    many => values.extend_from_slice(many),
                 }
             }
             self.scratch.values = all;

@@ -1,4 +1,5 @@
-//! Measuring cell after cell: in each round every series once at a point, so that a drift of the machine hits all of them.
+//! Measuring cell after cell: in each round every series once at a point, in turn, so that a drift of the machine and what
+//! the one before left in caches hit all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -255,7 +256,7 @@ impl Run {
         for round in 0..grid.runs {
             // Which series was measured with a plan, at each point.
             let mut plans: BTreeMap<(usize, DataFormat, usize, String), String> = BTreeMap::new();
-            for (index, planned) in cells.iter().enumerate() {
+            for (index, planned) in in_turn(cells, round).into_iter().enumerate() {
                 if !self.is_left(planned, round) {
                     continue;
                 }
@@ -387,6 +388,18 @@ impl Run {
         ensure!(self.failed.is_empty(), Error::internal(format!("failed: {}", self.failed.join("; "))));
         Ok(())
     }
+}
+
+/// The cells in the order of a round: at each point another series comes first, since who comes after one that moved much
+/// finds caches cold.
+fn in_turn(cells: &[Planned], round: u32) -> Vec<&Planned> {
+    let place = |planned: &Planned| (planned.condition, planned.cell.format, planned.point);
+    let mut all = Vec::with_capacity(cells.len());
+    for of_point in cells.chunk_by(|a, b| place(a) == place(b)) {
+        let (before, from) = of_point.split_at(round as usize % of_point.len());
+        all.extend(from.iter().chain(before));
+    }
+    all
 }
 
 /// Whether a cell, or the whole grid, has a name of each group.

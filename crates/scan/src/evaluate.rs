@@ -7,11 +7,13 @@ use arrow::compute::{filter_record_batch, prep_null_mask_filter};
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion_common::ScalarValue;
 use datafusion_expr::ColumnarValue;
+use datafusion_physical_expr::ScalarFunctionExpr;
 use datafusion_physical_expr::expressions::{
     BinaryExpr, Column, InListExpr, IsNullExpr, LikeExpr, Literal, NotExpr, lit,
 };
 use pushdown::{Error, Expr, Result};
 
+use crate::bloom::Probe;
 use crate::errors::{from_arrow, from_datafusion};
 use crate::lower::{Physical, lower};
 use crate::types::sql_type;
@@ -105,7 +107,7 @@ impl Evaluator {
                 return Ok(before);
             }
             // Picking rows out first costs more than a comparison of them all, unless the others may fail.
-            let now = if count == rows || cannot_fail(expr) {
+            let now = if count == rows || is_comparison(expr) {
                 expr.evaluate(batch)
             } else {
                 expr.evaluate_selection(batch, &before)
@@ -126,8 +128,18 @@ impl Evaluator {
     }
 }
 
-/// Whether the expression has a value for every row: comparisons and logic do, casts and arithmetic may not.
+/// Whether the expression has a value for every row: comparisons, logic and Bloom filters do, casts and arithmetic may not.
 fn cannot_fail(expr: &Physical) -> bool {
+    is_comparison(expr) || is_probe(expr) && expr.children().into_iter().all(cannot_fail)
+}
+
+/// Whether it is a Bloom filter, of which each row costs more than a comparison.
+fn is_probe(expr: &Physical) -> bool {
+    let call = expr.downcast_ref::<ScalarFunctionExpr>();
+    call.is_some_and(|call| call.fun().inner().is::<Probe>())
+}
+
+fn is_comparison(expr: &Physical) -> bool {
     let own = match expr.downcast_ref::<BinaryExpr>() {
         Some(binary) => !binary.op().is_numerical_operators(),
         None => {
@@ -139,7 +151,7 @@ fn cannot_fail(expr: &Physical) -> bool {
                 || expr.is::<LikeExpr>()
         }
     };
-    own && expr.children().into_iter().all(cannot_fail)
+    own && expr.children().into_iter().all(is_comparison)
 }
 
 /// NULL counts as FALSE.

@@ -9,7 +9,6 @@
 //! Of a row group without a row that passed nothing else is fetched. Of the other columns only the pages that hold
 //! such rows are decoded, and only those are fetched where the file tells where its pages lie.
 
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -33,6 +32,7 @@ use super::prune::column_bounds;
 use super::selection::Rows;
 use super::stages::{Stage, stages};
 use crate::errors::from_arrow;
+use crate::output::record_batch;
 use crate::top_k::{FirstRows, LiveBound};
 
 /// Values of the predicate's columns are kept for the output up to so many bytes of a row group; beyond that they are
@@ -264,22 +264,14 @@ impl Groups {
             passing.narrow(&passing.bits.clone() & &bits)?;
             return Ok(true);
         }
-        let Some(range) = &stage.range else { return Ok(false) };
         let Ok(column) = self.fixed(&stage.columns, pages)? else { return Ok(false) };
-        self.pass_range(range, column, &stage.columns, *index, passing)?;
+        self.pass_numbers(stage, column, *index, passing)?;
         Ok(true)
     }
 
-    /// Leaves those rows that have a value in the range.
-    fn pass_range(
-        &self,
-        range: &RangeInclusive<i64>,
-        mut column: Fixed,
-        columns: &Columns,
-        index: usize,
-        passing: &mut Passing,
-    ) -> Result<()> {
-        let comes_out = self.output.contains(&index);
+    /// Leaves those rows that pass the stage by their number in its only column.
+    fn pass_numbers(&self, stage: &Stage, mut column: Fixed, index: usize, passing: &mut Passing) -> Result<()> {
+        let (comes_out, schema) = (self.output.contains(&index), stage.columns.schema());
         let (mut at, mut bytes, mut kept) = (0, 0, Vec::new());
         let mut bits = BooleanBufferBuilder::new(passing.bits.len());
         loop {
@@ -287,11 +279,26 @@ impl Groups {
             if runs.is_empty() {
                 break;
             }
-            let Within { found, values, nulls } = column.within(range, &runs).map_err(|error| self.explained(error))?;
-            let field = columns.schema().fields().first().filter(|field| nulls > 0 && !field.is_nullable());
-            if let Some(field) = field {
-                return Err(unexpected_null(self.chunks.reader.location(), field));
-            }
+            let explained = |error| self.explained(error);
+            let not_null = |nulls: usize| match schema.fields().first() {
+                Some(field) if nulls > 0 && !field.is_nullable() => {
+                    Err(unexpected_null(self.chunks.reader.location(), field))
+                }
+                _ => Ok(()),
+            };
+            let (found, values) = match &stage.range {
+                Some(range) => {
+                    let Within { found, values, nulls } = column.within(range, &runs).map_err(explained)?;
+                    not_null(nulls)?;
+                    (found, values)
+                }
+                None => {
+                    let values = column.next(&runs).map_err(explained)?;
+                    not_null(values.null_count())?;
+                    let found = stage.matches(&record_batch(schema, vec![Arc::clone(&values)], values.len())?, None)?;
+                    (found.values().clone(), filter(&values, &found).map_err(from_arrow)?)
+                }
+            };
             let mut taken = 0;
             for run in runs {
                 bits.append_n(run.start - bits.len(), false);

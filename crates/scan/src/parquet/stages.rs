@@ -1,9 +1,9 @@
 //! What decides whether a row is wanted, in stages: each decodes what it needs of the rows that passed those before.
 //!
 //! Conditions on one column come first, each a stage of its own, which may be decided without decoding its rows
-//! ([`super::dictionary`]); text comes after what is cheaper to decode; then conditions on several columns, then what
-//! holds of the first rows in an order. Where a condition may fail on some rows, the order of the query is kept, all in
-//! one stage.
+//! ([`super::dictionary`]); text comes after what is cheaper to decode; then conditions on several columns, then keys of
+//! joins, then what holds of the first rows in an order. Where a condition may fail on some rows, the order of the query is
+//! kept, all in one stage.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -60,22 +60,22 @@ pub(super) fn stages(location: &str, wanted: &Wanted, schema: &Schema, file: &Fi
         if all.indexes.len() < 2 || !all.predicate.as_ref().is_some_and(Evaluator::cannot_fail) {
             stages.push(all);
         } else {
-            let mut own: Vec<(usize, Vec<Expr>)> = Vec::new();
-            let mut several = Vec::new();
+            // By rank, then in the order written: conditions on the same column together.
+            let mut ranked: Vec<((Rank, Option<usize>), Vec<Expr>)> = Vec::new();
             for conjunct in predicate.clone().into_conjuncts() {
-                match conjunct.columns().as_slice() {
-                    [column] => match own.iter_mut().find(|(known, _)| known == column) {
-                        Some((_, conjuncts)) => conjuncts.push(conjunct),
-                        None => own.push((*column, vec![conjunct])),
-                    },
-                    _ => several.push(conjunct),
+                let only = match conjunct.columns().as_slice() {
+                    [column] => Some(*column),
+                    _ => None,
+                };
+                let key = (Rank::of(&conjunct, schema), only);
+                match ranked.iter_mut().find(|(known, _)| *known == key) {
+                    Some((_, conjuncts)) => conjuncts.push(conjunct),
+                    None => ranked.push((key, vec![conjunct])),
                 }
             }
-            own.sort_by_key(|(column, _)| schema.fields().get(*column).is_some_and(|f| is_text(f.data_type())));
-            for conjuncts in own.into_iter().map(|(_, conjuncts)| conjuncts).chain([several]) {
-                if !conjuncts.is_empty() {
-                    stages.push(new(Some(Expr::conjunction(conjuncts)), false)?);
-                }
+            ranked.sort_by_key(|((rank, _), _)| *rank);
+            for (_, conjuncts) in ranked {
+                stages.push(new(Some(Expr::conjunction(conjuncts)), false)?);
             }
         }
     }
@@ -83,6 +83,37 @@ pub(super) fn stages(location: &str, wanted: &Wanted, schema: &Schema, file: &Fi
         stages.push(new(None, true)?);
     }
     Ok(stages)
+}
+
+/// What a condition costs, the least first.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Rank {
+    Number,
+    Text,
+    SeveralColumns,
+    /// Each row is looked up in a Bloom filter or a long list: of those that pass all else.
+    Keys,
+}
+
+/// A list of more values is looked up by hashing.
+const SHORT_LIST: usize = 16;
+
+impl Rank {
+    fn of(condition: &Expr, schema: &Schema) -> Self {
+        let of_keys = |expr: &Expr| match expr {
+            Expr::Bloom { .. } => true,
+            Expr::InList { list, .. } => list.len() > SHORT_LIST,
+            _ => false,
+        };
+        if of_keys(condition) || matches!(condition, Expr::Or(any) if any.iter().any(of_keys)) {
+            return Self::Keys;
+        }
+        match condition.columns().as_slice() {
+            [column] if schema.fields().get(*column).is_some_and(|field| is_text(field.data_type())) => Self::Text,
+            [_] => Self::Number,
+            _ => Self::SeveralColumns,
+        }
+    }
 }
 
 impl Stage {

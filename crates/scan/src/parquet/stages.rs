@@ -61,7 +61,7 @@ pub(super) fn stages(location: &str, wanted: &Wanted, schema: &Schema, file: &Fi
             stages.push(all);
         } else {
             // By rank, then in the order written: conditions on the same column together.
-            let mut ranked: Vec<((Rank, Option<usize>), Vec<Expr>)> = Vec::new();
+            let mut ranked: Vec<(Place, Vec<Expr>)> = Vec::new();
             for conjunct in predicate.clone().into_conjuncts() {
                 let only = match conjunct.columns().as_slice() {
                     [column] => Some(*column),
@@ -94,6 +94,9 @@ enum Rank {
     /// Each row is looked up in a Bloom filter or a long list: of those that pass all else.
     Keys,
 }
+
+/// What conditions of one stage have in common: their rank, and their only column.
+type Place = (Rank, Option<usize>);
 
 /// A list of more values is looked up by hashing.
 const SHORT_LIST: usize = 16;

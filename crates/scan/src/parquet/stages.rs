@@ -73,7 +73,8 @@ pub(super) fn stages(location: &str, wanted: &Wanted, schema: &Schema, file: &Fi
                     None => ranked.push((key, vec![conjunct])),
                 }
             }
-            ranked.sort_by_key(|((rank, _), _)| *rank);
+            // Of keys each alone comes before several together.
+            ranked.sort_by_key(|((rank, only), _)| (*rank, only.is_none()));
             for (_, conjuncts) in ranked {
                 stages.push(new(Some(Expr::conjunction(conjuncts)), false)?);
             }

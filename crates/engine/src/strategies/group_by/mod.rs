@@ -226,7 +226,7 @@ pub(crate) fn in_engine(rows: &RemoteScanExec, wanted: &PartialAggregate) -> Res
 /// Chooses for a fragment that yields the states of groups: only the fragment route has those.
 pub(crate) fn choose_states(fragment: &Fragment, capability: &Capability, options: &PushdownOptions) -> Result<Choice> {
     if options.group_by_strategy()? == GroupByStrategy::Compute {
-        return Ok(Choice::Compute("pushdown.group_by is compute".to_owned()));
+        return Ok(Choice::Compute("the engine reads and groups".to_owned()));
     }
     Ok(match filter::route(fragment, capability, options, Side::Auto)? {
         Ok(Route::Fragment) => {

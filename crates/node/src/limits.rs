@@ -77,6 +77,9 @@ pub struct Limits {
     pub select_time: Duration,
     /// Threads that scan, beside those that answer everything else.
     pub select_threads: usize,
+    /// Pieces of one object that are scanned at once for a Select request. Each beyond the first takes a turn that nobody
+    /// waits for.
+    pub select_pieces: usize,
     /// Rows leave in frames of about this many bytes.
     pub select_frame_bytes: usize,
     /// A Cont frame is sent when no other frame was for so long, to keep connections alive.
@@ -146,6 +149,7 @@ impl Default for Limits {
             select_wait: Duration::from_secs(20),
             select_time: Duration::from_secs(3600),
             select_threads: cores,
+            select_pieces: cores,
             select_frame_bytes: 128 << 10,
             select_keep_alive: Duration::from_secs(3),
             select_first: Duration::from_secs(1),

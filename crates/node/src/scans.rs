@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
-use pushdowndb_scan::{Footers, Spawner};
+use pushdowndb_scan::{Footers, Helpers, Spawner};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
@@ -186,6 +186,18 @@ impl Turn {
     pub fn spawner(&self) -> Spawner {
         let bill = self.bill();
         Spawner::new(move |work| bill.spawn(work))
+    }
+
+    /// [`Self::spawner`], with the turn kept as long as anybody has it.
+    pub fn into_spawner(self) -> Spawner {
+        Spawner::new(move |work| self.bill().spawn(work))
+    }
+
+    /// Who scans up to so many pieces of an object at once for the request that has this turn: each but the first takes
+    /// a turn that nobody waits for, and gives it back when its piece was scanned.
+    pub fn helpers(&self, most: usize) -> Helpers {
+        let (scans, record) = (Arc::clone(&self.scans), self.record.clone());
+        Helpers::new(most, move || Some(scans.free_turn(record.clone())?.into_spawner()))
     }
 
     /// Whom the work of this turn is booked to.

@@ -5,7 +5,7 @@
 //! few buffers again and again: fresh memory would have to be zeroed and mapped first, and is in no cache.
 
 use std::fs::File;
-use std::io::{Error as IoError, ErrorKind as IoErrorKind};
+use std::io::{self, Error as IoError, ErrorKind as IoErrorKind};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -14,17 +14,20 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
-use futures::{FutureExt, StreamExt, TryStreamExt, stream};
+use futures::{FutureExt, StreamExt, TryFutureExt, TryStreamExt, stream};
 use pushdown::{Error, ErrorKind, Result};
-use tokio::task::spawn_blocking;
 
+use crate::file_blocks::{BlockFile, file_blocks, read_block, read_cached};
 use crate::{BlockBuffers, ObjectReader};
 
-/// The size of a block; blocks begin at multiples of it.
+/// The size of a block that a thread reads ahead; such blocks end at multiples of it.
 const BLOCK_BYTES: u64 = 1024 * 1024;
 
 /// Blocks being read or waiting to be taken.
 const READ_AHEAD: usize = 3;
+
+/// Buffers kept for the next blocks.
+const BLOCK_BUFFERS: usize = 2 * (READ_AHEAD + 1);
 
 /// Separate ranges read at the same time.
 const CONCURRENT_RANGES: usize = 4;
@@ -36,10 +39,28 @@ const RANGE_BUFFERS: usize = 2 * CONCURRENT_RANGES;
 #[derive(Clone, Debug)]
 pub struct LocalFile {
     location: Arc<str>,
-    file: Arc<File>,
+    file: Arc<OpenFile>,
     size: u64,
-    /// What ranges are read into.
+    /// What blocks are read into, and ranges.
+    blocks: Arc<BlockBuffers>,
     ranges: Arc<BlockBuffers>,
+}
+
+#[derive(Debug)]
+struct OpenFile(File);
+
+impl BlockFile for OpenFile {
+    fn read(&self, at: u64, block: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(block, at)
+    }
+
+    fn read_cached(&self, at: u64, block: &mut [u8]) -> io::Result<usize> {
+        Ok(read_cached(&self.0, at, block))
+    }
+
+    fn block_bytes(&self, at: u64) -> u64 {
+        BLOCK_BYTES - at % BLOCK_BYTES
+    }
 }
 
 impl LocalFile {
@@ -62,30 +83,8 @@ impl LocalFile {
     }
 
     fn new(location: Arc<str>, file: File, size: u64) -> Self {
-        Self { location, file: Arc::new(file), size, ranges: BlockBuffers::new(0, RANGE_BUFFERS) }
-    }
-
-    /// Reads one block into a buffer of `buffers`.
-    fn read_block(
-        &self,
-        range: Range<u64>,
-        buffers: &Arc<BlockBuffers>,
-    ) -> impl Future<Output = Result<Bytes>> + Send + use<> {
-        let file = self.clone();
-        // Made here and not by the thread that reads: allocators keep memory for the thread that asked for it.
-        let room = self.length(&range).map(|length| buffers.room(length));
-        let task = spawn_blocking(move || {
-            let mut room = room?;
-            let read = file.file.read_exact_at(room.as_mut(), range.start);
-            read.map_err(|error| io_error(&file.location, error))?;
-            Ok(room.freeze())
-        });
-        async move { task.await.map_err(|error| Error::internal(format!("reading a file: {error}")))? }
-    }
-
-    fn length(&self, range: &Range<u64>) -> Result<usize> {
-        usize::try_from(range.end.saturating_sub(range.start))
-            .map_err(|_| Error::internal(format!("{}: range {range:?} is too long", self.location)))
+        let blocks = BlockBuffers::new(size.min(BLOCK_BYTES) as usize, BLOCK_BUFFERS);
+        Self { location, file: Arc::new(OpenFile(file)), size, blocks, ranges: BlockBuffers::new(0, RANGE_BUFFERS) }
     }
 }
 
@@ -99,15 +98,6 @@ fn io_error(location: &str, error: IoError) -> Error {
     Error::new(kind, format!("{location}: {message}")).with_source(error)
 }
 
-/// `range` cut at multiples of the block size.
-fn blocks(range: Range<u64>) -> impl Iterator<Item = Range<u64>> + Send {
-    let mut start = range.start;
-    std::iter::from_fn(move || {
-        let end = ((start / BLOCK_BYTES + 1) * BLOCK_BYTES).min(range.end);
-        (start < end).then(|| std::mem::replace(&mut start, end)..end)
-    })
-}
-
 impl ObjectReader for LocalFile {
     fn location(&self) -> &str {
         &self.location
@@ -118,14 +108,17 @@ impl ObjectReader for LocalFile {
     }
 
     fn stream(&self, range: Range<u64>) -> BoxStream<'static, Result<Bytes>> {
-        let longest = range.end.saturating_sub(range.start).min(BLOCK_BYTES);
-        let (file, buffers) = (self.clone(), BlockBuffers::new(longest as usize, READ_AHEAD + 1));
-        stream::iter(blocks(range)).map(move |block| file.read_block(block, &buffers)).buffered(READ_AHEAD).boxed()
+        let location = Arc::clone(&self.location);
+        let blocks = file_blocks(Arc::clone(&self.file), range, READ_AHEAD, Arc::clone(&self.blocks));
+        blocks.map_err(move |error| io_error(&location, error)).boxed()
     }
 
     fn read_ranges(&self, ranges: Vec<Range<u64>>) -> BoxFuture<'static, Result<Vec<Bytes>>> {
         let file = self.clone();
-        let read = move |range| file.read_block(range, &file.ranges);
+        let read = move |range| {
+            let location = Arc::clone(&file.location);
+            read_block(&file.file, range, &file.ranges).map_err(move |error| io_error(&location, error))
+        };
         stream::iter(ranges).map(read).buffered(CONCURRENT_RANGES).try_collect().boxed()
     }
 }
@@ -133,13 +126,6 @@ impl ObjectReader for LocalFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn blocks_cover_the_range_and_are_aligned() {
-        let all: Vec<_> = blocks(5..BLOCK_BYTES * 2 + 7).collect();
-        assert_eq!(all, [5..BLOCK_BYTES, BLOCK_BYTES..BLOCK_BYTES * 2, BLOCK_BYTES * 2..BLOCK_BYTES * 2 + 7]);
-        assert_eq!(blocks(3..3).count(), 0);
-    }
 
     #[tokio::test]
     async fn a_stream_gives_the_bytes_of_the_file() {

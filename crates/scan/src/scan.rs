@@ -1,9 +1,8 @@
 //! Running a fragment over an object.
 
-use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::compute::BatchCoalescer;
@@ -13,7 +12,6 @@ use futures::{StreamExt, stream};
 use pushdown::{Expr, Format, Fragment, JsonOptions, NamedExpr, Output, Result};
 
 use crate::ObjectReader;
-use crate::Spawner;
 use crate::csv::{CsvPlan, CsvScan};
 use crate::errors::from_arrow;
 use crate::json::JsonScan;
@@ -22,9 +20,11 @@ use crate::lower::check_depth;
 use crate::matcher::Matching;
 use crate::output::{Sink, columns_of, map_columns, map_output, only_keys, result_schema};
 use crate::parquet::{KnownFooter, ParquetScan, Wanted};
+use crate::pieces::{Opening, Pieces};
 use crate::positions::{Extent, POSITION_COLUMNS, with_positions};
 use crate::top_k::{FirstRows, Threshold};
 use crate::zones::{ZoneColumn, ZoneRecorder, Zones, decides, wants_keys};
+use crate::{Helpers, Spawner, TimeSlice};
 
 /// What a scan has done so far. Shared: it can be read while the scan runs.
 #[derive(Debug, Default)]
@@ -76,6 +76,8 @@ pub struct ScanOptions {
     pub footer: Option<KnownFooter>,
     /// Starts what the scan does beside itself.
     pub spawner: Spawner,
+    /// Scan pieces of the object beside each other; without them it is scanned from its beginning to its end.
+    pub helpers: Option<Helpers>,
 }
 
 impl Default for ScanOptions {
@@ -91,6 +93,7 @@ impl Default for ScanOptions {
             footer: None,
             matching: Matching::default(),
             spawner: Spawner::default(),
+            helpers: None,
             threshold: Arc::default(),
         }
     }
@@ -150,19 +153,20 @@ fn run(
     let schema = output_schema(&fragment)?;
     let schema = if extent.has_positions() { with_positions(&schema) } else { schema };
     let options = at_most_limit(&fragment, options);
-    let mut rest = Opening { extents: VecDeque::new(), fragment: Arc::clone(&fragment), reader, options, counters };
-    let first = rest.prune(extent.clone())?;
-    let (source, input, mut output) = rest.open(&first)?;
+    let whole = Opening { fragment: Arc::clone(&fragment), reader, options, counters };
+    let (pieces, input, mut output) = Pieces::open(whole, extent.clone())?;
     if let (true, Output::Rows(columns)) = (extent.has_positions(), &mut output) {
         let first = input.fields().len().saturating_sub(POSITION_COLUMNS.len());
         let position =
             |(place, name): (usize, &&str)| NamedExpr { expr: Expr::Column(first + place), name: (*name).to_owned() };
         columns.extend(POSITION_COLUMNS.iter().enumerate().map(position));
     }
-    let sink = Sink::new(&fragment, &output, &input, Arc::clone(&schema), &rest.options)?;
-    let enough = rest.options.batch_rows.div_ceil(2);
+    let options = pieces.options();
+    let sink = Sink::new(&fragment, &output, &input, Arc::clone(&schema), options)?;
+    let enough = options.batch_rows.div_ceil(2);
     let small = BatchCoalescer::new(schema, enough).with_biggest_coalesce_batch_size(Some(enough));
-    let scan = Scan { source: Some(source), opening: rest, sink: Some(sink), small, small_bytes: 0, rest: None };
+    let slice = TimeSlice::default();
+    let scan = Scan { source: Some(pieces), sink: Some(sink), small, small_bytes: 0, rest: None, slice };
     Ok(stream::try_unfold(scan, |mut scan| async move { Ok(scan.next().await?.map(|batch| (batch, scan))) }).boxed())
 }
 
@@ -176,7 +180,7 @@ fn at_most_limit(fragment: &Fragment, options: ScanOptions) -> ScanOptions {
     ScanOptions { batch_rows, ..options }
 }
 
-enum Source {
+pub(crate) enum Source {
     Csv(Box<CsvScan>),
     Json(Box<JsonScan>),
     Parquet(Box<ParquetScan>),
@@ -184,7 +188,7 @@ enum Source {
 
 impl Source {
     /// Opens the object; also the schema of the rows that come out and the output rewritten to it.
-    fn open(
+    pub(crate) fn open(
         fragment: &Fragment,
         reader: Arc<dyn ObjectReader>,
         extent: &Extent,
@@ -228,7 +232,7 @@ impl Source {
         Ok((Self::Parquet(Box::new(scan)), schema, output))
     }
 
-    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+    pub(crate) async fn next(&mut self) -> Result<Option<RecordBatch>> {
         match self {
             Self::Csv(scan) => scan.next().await,
             Self::Json(scan) => scan.next().await,
@@ -256,50 +260,12 @@ fn renumber(expr: &Expr, columns: &[usize]) -> Expr {
 }
 
 /// The bytes of an array's own rows, not of the buffers it shares.
-fn slice_bytes(array: &ArrayRef) -> usize {
+pub(crate) fn slice_bytes(array: &ArrayRef) -> usize {
     array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size())
 }
 
-/// What is still to be opened of the object, and how.
-struct Opening {
-    extents: VecDeque<Extent>,
-    fragment: Arc<Fragment>,
-    reader: Arc<dyn ObjectReader>,
-    options: ScanOptions,
-    counters: Arc<ScanCounters>,
-}
-
-impl Opening {
-    fn open(&self, extent: &Extent) -> Result<(Source, SchemaRef, Output)> {
-        let (reader, counters) = (Arc::clone(&self.reader), Arc::clone(&self.counters));
-        Source::open(&self.fragment, reader, extent, &self.options, counters)
-    }
-
-    fn next(&mut self) -> Result<Option<Source>> {
-        let Some(extent) = self.extents.pop_front() else { return Ok(None) };
-        Ok(Some(self.open(&extent)?.0))
-    }
-
-    /// Keeps of the extent only what zones leave of it. Gives what is to be opened first.
-    fn prune(&mut self, extent: Extent) -> Result<Extent> {
-        let (Some(zones), Extent::Range(asked)) = (&self.options.zones, &extent) else { return Ok(extent) };
-        let Some((condition, columns)) = zoned(&self.fragment)? else { return Ok(extent) };
-        let size = self.reader.size();
-        let asked = asked.as_ref().map_or(0..size, |range| range.start.min(size)..range.end.min(size));
-        let left = zones.surviving(&condition, &columns, asked.clone())?;
-        let bytes = |range: &Range<u64>| range.end - range.start;
-        let pruned = bytes(&asked) - left.iter().map(bytes).sum::<u64>();
-        if pruned == 0 {
-            return Ok(extent);
-        }
-        self.counters.bytes_pruned.fetch_add(pruned, Ordering::Relaxed);
-        self.extents = left.into_iter().map(|range| Extent::Range(Some(range))).collect();
-        Ok(self.extents.pop_front().unwrap_or(Extent::Range(Some(asked.end..asked.end))))
-    }
-}
-
 /// The condition that zones of the object's columns may rule out, and those columns.
-fn zoned(fragment: &Fragment) -> Result<Option<(Expr, Vec<ZoneColumn>)>> {
+pub(crate) fn zoned(fragment: &Fragment) -> Result<Option<(Expr, Vec<ZoneColumn>)>> {
     if !can_be_zoned(fragment) {
         return Ok(None);
     }
@@ -347,9 +313,7 @@ fn note_zones(scan: &mut JsonScan, zones: &Arc<Zones>, predicate: &Expr, schema:
 }
 
 struct Scan {
-    source: Option<Source>,
-    /// What comes after it.
-    opening: Opening,
+    source: Option<Pieces>,
     sink: Option<Sink>,
     /// Gathers batches too small to be worth handing on one by one. It copies their rows: a few rows of Parquet text
     /// would otherwise keep the whole pages alive that they point into.
@@ -358,6 +322,7 @@ struct Scan {
     small_bytes: usize,
     /// Rows of the source that are still to be taken in, and how many at a time: fewer where their results are large.
     rest: Option<(RecordBatch, usize)>,
+    slice: TimeSlice,
 }
 
 impl Scan {
@@ -377,10 +342,7 @@ impl Scan {
                         let rows = batch.num_rows();
                         (batch, rows)
                     }
-                    None => {
-                        self.source = self.opening.next()?;
-                        continue;
-                    }
+                    None => break,
                 },
             };
             let rows = batch.num_rows().min(at_once.max(1));
@@ -397,7 +359,7 @@ impl Scan {
             if let Some(batch) = results {
                 self.gather(batch)?;
             }
-            tokio::task::yield_now().await;
+            self.slice.others().await;
         }
         self.small.finish_buffered_batch().map_err(from_arrow)?;
         if let Some(batch) = self.small.next_completed_batch() {

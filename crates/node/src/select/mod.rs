@@ -69,7 +69,12 @@ pub(crate) async fn answer(
     let rules = RowRules { writer, rest, record_bytes: limits.select_record_bytes };
     let counters = Arc::new(ScanCounters::default());
     let range = request.range.map(|bounds| bounds.of(object.data.size()));
-    let options = ScanOptions { spawner: turn.spawner(), footer: Some(object.footer), ..options(limits) };
+    let options = ScanOptions {
+        spawner: turn.spawner(),
+        helpers: Some(turn.helpers(limits.select_pieces)),
+        footer: Some(object.footer),
+        ..options(limits)
+    };
     let batches = scan(Arc::new(fragment), object.data, range, options, Arc::clone(&counters)).map_err(failed)?;
     Answer {
         batches,

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use pushdown::{Compression, Error, Format};
-use pushdowndb_scan::ScanCounters;
+use pushdowndb_scan::{ScanCounters, TimeSlice};
 use s3s::dto::{
     ContinuationEvent, EndEvent, Progress, ProgressEvent, RecordsEvent, SelectObjectContentEvent,
     SelectObjectContentEventStream, Stats, StatsEvent,
@@ -105,6 +105,7 @@ impl Answer {
         let mut tick = interval(self.keep_alive);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         tick.tick().await;
+        let mut slice = TimeSlice::default();
         loop {
             let batch = tokio::select! {
                 batch = self.batches.next() => batch,
@@ -129,8 +130,8 @@ impl Answer {
                 self.send_rows(events, &mut frame).await?;
                 tick.reset();
             }
-            // Encoding never waits; others get their turn here.
-            tokio::task::yield_now().await;
+            // Encoding never waits.
+            slice.others().await;
         }
     }
 

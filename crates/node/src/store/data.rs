@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, Stream, StreamExt, stream};
 use pushdown::ErrorKind;
-use pushdowndb_scan::{BlockBuffers, BlockRoom, ObjectReader};
+use pushdowndb_scan::{BlockBuffers, BlockFile, BlockRoom, ObjectReader, file_blocks, read_cached};
 use tokio::task::spawn_blocking;
 
 use super::files::Pin;
@@ -43,6 +43,8 @@ struct Inner {
     location: String,
     size: u64,
     block: usize,
+    /// What blocks are read into.
+    buffers: Arc<BlockBuffers>,
     pieces: Vec<Piece>,
     /// Set where the file may change under us: behind a gateway.
     witness: Option<Witness>,
@@ -84,16 +86,23 @@ impl Witness {
     }
 }
 
+/// For blocks of this size of an object: as many as two who read it at once need.
+fn buffers(block: usize, size: u64) -> Arc<BlockBuffers> {
+    BlockBuffers::new(usize::try_from(size).unwrap_or(usize::MAX).min(block), 2 * (BLOCKS_AHEAD + 1))
+}
+
 impl ObjectData {
     pub fn new(location: String, block: usize, pieces: Vec<Piece>, pin: Option<Pin>) -> Self {
         let size = pieces.iter().map(|piece| piece.size).sum();
-        Self::at(Place::Here(Arc::new(Inner { location, size, block, pieces, witness: None, _pin: pin })))
+        let buffers = buffers(block, size);
+        Self::at(Place::Here(Arc::new(Inner { location, size, block, buffers, pieces, witness: None, _pin: pin })))
     }
 
     /// One file that others may write to; a change is noticed and ends the read with an error.
     pub fn watched(location: String, block: usize, file: File, witness: Witness) -> Self {
         let pieces = vec![Piece { start: 0, size: witness.size, source: Source::Open(file) }];
-        let inner = Inner { location, size: witness.size, block, pieces, witness: Some(witness), _pin: None };
+        let (size, witness) = (witness.size, Some(witness));
+        let inner = Inner { location, size, block, buffers: buffers(block, size), pieces, witness, _pin: None };
         Self::at(Place::Here(Arc::new(inner)))
     }
 
@@ -114,7 +123,10 @@ impl ObjectData {
     /// The bytes of `range` in blocks; those of files are read one ahead.
     pub fn blocks(&self, range: Range<u64>) -> impl Stream<Item = io::Result<Bytes>> + Send + Sync + use<> {
         match &self.place {
-            Place::Here(inner) => Inner::blocks(inner, range, &self.bill).left_stream(),
+            Place::Here(inner) => {
+                let file = Billed { inner: Arc::clone(inner), bill: self.bill.clone() };
+                file_blocks(Arc::new(file), range, BLOCKS_AHEAD, Arc::clone(&inner.buffers)).left_stream()
+            }
             Place::There(reader) => {
                 // A stream is asked by one at a time; the lock that is never taken says so to the compiler.
                 let mut blocks = Mutex::new(reader.stream(range));
@@ -127,54 +139,67 @@ impl ObjectData {
     }
 }
 
+/// Files whose reading is booked to somebody.
+#[derive(Clone, Debug)]
+struct Billed {
+    inner: Arc<Inner>,
+    bill: Option<Bill>,
+}
+
+impl BlockFile for Billed {
+    fn read(&self, at: u64, block: &mut [u8]) -> io::Result<()> {
+        Bill::time(&self.bill, || self.inner.read(at, block))
+    }
+
+    /// Booked with what else the scan does that asks for it.
+    fn read_cached(&self, at: u64, block: &mut [u8]) -> io::Result<usize> {
+        self.inner.read_cached(at, block)
+    }
+
+    fn block_bytes(&self, _: u64) -> u64 {
+        self.inner.block as u64
+    }
+}
+
 impl Inner {
-    fn blocks(
-        inner: &Arc<Self>,
-        range: Range<u64>,
-        bill: &Option<Bill>,
-    ) -> impl Stream<Item = io::Result<Bytes>> + Send + Sync + use<> {
-        let (inner, bill) = (Arc::clone(inner), bill.clone());
-        let step = inner.block.max(1) as u64;
-        let end = range.end;
-        let starts = stream::iter((range.start..end).step_by(step as usize));
-        let buffers = BlockBuffers::new(step.min(end.saturating_sub(range.start)) as usize, BLOCKS_AHEAD + 1);
-        starts
-            .map(move |start| {
-                let (inner, bill) = (Arc::clone(&inner), bill.clone());
-                let range = start..end.min(start + step);
-                let room = inner.length(&range).map(|length| buffers.room(length));
-                let read = spawn_blocking(move || Bill::time(&bill, || inner.read(range, room?)));
-                async move { read.await.map_err(io::Error::other)? }
-            })
-            .buffered(BLOCKS_AHEAD)
-    }
-
-    /// The length of a range of the object.
-    fn length(&self, range: &Range<u64>) -> io::Result<usize> {
-        if range.end > self.size {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a read past the end of the object"));
+    fn read(&self, start: u64, block: &mut [u8]) -> io::Result<()> {
+        if start + block.len() as u64 > self.size {
+            return Err(past_the_end());
         }
-        usize::try_from(range.end.saturating_sub(range.start)).map_err(io::Error::other)
+        let mut done = 0;
+        while let Some((piece, at, out)) = self.next_piece(start, block, done) {
+            match &piece.source {
+                Source::Open(file) => file.read_exact_at(out, at)?,
+                Source::Path(path) => File::open(path)?.read_exact_at(out, at)?,
+            }
+            done += out.len();
+        }
+        self.check_unchanged()
     }
 
-    /// Reads into room for the range. That is made by whoever asks, not by the thread that reads: the allocator keeps
-    /// what others free for the thread that made it, and there are dozens of those that read, each idle for long.
-    fn read(&self, range: Range<u64>, mut room: BlockRoom) -> io::Result<Bytes> {
-        let block = room.as_mut();
-        let first = self.pieces.partition_point(|piece| piece.start + piece.size <= range.start);
-        let mut at = range.start;
-        for piece in self.pieces.iter().skip(first) {
-            let done = (at - range.start) as usize;
-            let want = (range.end - at).min(piece.start + piece.size - at) as usize;
-            let Some(out) = block.get_mut(done..done + want).filter(|out| !out.is_empty()) else { break };
-            match &piece.source {
-                Source::Open(file) => file.read_exact_at(out, at - piece.start)?,
-                Source::Path(path) => File::open(path)?.read_exact_at(out, at - piece.start)?,
+    fn read_cached(&self, start: u64, block: &mut [u8]) -> io::Result<usize> {
+        let mut done = 0;
+        while let Some((Piece { source: Source::Open(file), .. }, at, out)) = self.next_piece(start, block, done) {
+            let read = read_cached(file, at, out);
+            done += read;
+            if read < out.len() {
+                break;
             }
-            at += want as u64;
         }
         self.check_unchanged()?;
-        Ok(room.freeze())
+        Ok(done)
+    }
+
+    /// The piece that has what comes after the first `done` bytes of a block from `start` on, where, and what of the block
+    /// it fills.
+    fn next_piece<'a>(&self, start: u64, block: &'a mut [u8], done: usize) -> Option<(&Piece, u64, &'a mut [u8])> {
+        let at = start + done as u64;
+        let piece = self.pieces.get(self.pieces.partition_point(|piece| piece.start + piece.size <= at))?;
+        let left = usize::try_from(piece.start + piece.size - at).unwrap_or(usize::MAX);
+        let out = block.get_mut(done..)?;
+        let length = out.len().min(left);
+        let out = out.get_mut(..length).filter(|out| !out.is_empty())?;
+        Some((piece, at - piece.start, out))
     }
 
     fn check_unchanged(&self) -> io::Result<()> {
@@ -199,6 +224,10 @@ impl Inner {
     }
 }
 
+fn past_the_end() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "a read past the end of the object")
+}
+
 impl ObjectReader for ObjectData {
     fn location(&self) -> &str {
         match &self.place {
@@ -218,8 +247,7 @@ impl ObjectReader for ObjectData {
         match &self.place {
             Place::Here(inner) => {
                 let reader = Arc::clone(inner);
-                let blocks = Inner::blocks(inner, range, &self.bill);
-                blocks.map(move |block| block.map_err(|error| reader.error(error))).boxed()
+                self.blocks(range).map(move |block| block.map_err(|error| reader.error(error))).boxed()
             }
             Place::There(reader) => reader.stream(range),
         }
@@ -230,14 +258,24 @@ impl ObjectReader for ObjectData {
             Place::Here(inner) => Arc::clone(inner),
             Place::There(reader) => return reader.read_ranges(ranges),
         };
-        let bill = self.bill.clone();
+        let file = Billed { inner: Arc::clone(&inner), bill: self.bill.clone() };
         async move {
-            let reader = Arc::clone(&inner);
             // Each to be kept for as long as its reader likes: buffers of their own.
-            let room = |length| BlockBuffers::new(length, 0).room(length);
-            let rooms: Vec<_> = ranges.into_iter().map(|range| (inner.length(&range).map(room), range)).collect();
-            let read = move |(room, range): (io::Result<_>, _)| reader.read(range, room?);
-            spawn_blocking(move || Bill::time(&bill, || rooms.into_iter().map(read).collect::<io::Result<Vec<_>>>()))
+            let size = inner.size;
+            let room = |range: Range<u64>| {
+                if range.end > size {
+                    return Err(past_the_end());
+                }
+                let length = usize::try_from(range.end.saturating_sub(range.start)).map_err(io::Error::other)?;
+                Ok((range.start, BlockBuffers::new(length, 0).room_like(length, range.start)))
+            };
+            let rooms: Vec<io::Result<(u64, BlockRoom)>> = ranges.into_iter().map(room).collect();
+            let read = move |room: io::Result<(u64, BlockRoom)>| {
+                let (start, mut room) = room?;
+                file.read(start, room.as_mut())?;
+                Ok(room.freeze())
+            };
+            spawn_blocking(move || rooms.into_iter().map(read).collect::<io::Result<Vec<_>>>())
                 .await
                 .map_err(io::Error::other)
                 .flatten()

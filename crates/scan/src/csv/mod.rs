@@ -27,7 +27,7 @@ use crate::matcher::Matcher;
 use crate::positions::{Extent, Parts};
 use crate::scan::can_be_zoned;
 use crate::text::records::{Candidates, TextInput, TextOptions};
-use crate::{ObjectReader, ScanCounters, ScanOptions};
+use crate::{ObjectReader, ScanCounters, ScanOptions, TimeSlice};
 use rows::CsvRows;
 use tokenize::Dialect;
 
@@ -43,6 +43,7 @@ pub(crate) struct CsvScan {
     /// Bytes are counted where they are read: they are not the ones that are cut here.
     counted: bool,
     done: bool,
+    slice: TimeSlice,
     counters: Arc<ScanCounters>,
 }
 
@@ -102,7 +103,8 @@ impl CsvScan {
         let matcher = rows.matcher(scan.matching).filter(|_| matches!(extent, Extent::Range(_)));
         let candidates = Candidates::default();
         let counted = options.compression != Compression::None || canonical.is_some();
-        Ok((Self { input, rows, matcher, candidates, parts, counted, done: false, counters }, output))
+        let slice = TimeSlice::default();
+        Ok((Self { input, rows, matcher, candidates, parts, counted, done: false, slice, counters }, output))
     }
 
     /// The schema of the batches.
@@ -147,7 +149,7 @@ impl CsvScan {
                     self.input.widen()?;
                 }
                 self.input.fill().await?;
-                tokio::task::yield_now().await;
+                self.slice.others().await;
             }
         }
     }

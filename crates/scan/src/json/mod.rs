@@ -24,7 +24,7 @@ use crate::positions::{Extent, Parts, Positions, with_positions};
 use crate::text::records::{Candidates, TextInput, TextOptions, too_long};
 use crate::types::is_text;
 use crate::zones::ZoneRecorder;
-use crate::{ObjectReader, ScanCounters, ScanOptions};
+use crate::{ObjectReader, ScanCounters, ScanOptions, TimeSlice};
 use records::{Cut, Cutter};
 pub(crate) use stages::Wanted;
 use stages::{Rows, Stages};
@@ -50,6 +50,7 @@ pub(crate) struct JsonScan {
     parts: Option<(Parts, Arc<dyn ObjectReader>)>,
     /// Gathers what the predicate's columns hold in all records.
     zones: Option<ZoneRecorder>,
+    slice: TimeSlice,
     counters: Arc<ScanCounters>,
 }
 
@@ -117,6 +118,7 @@ impl JsonScan {
             positions: extent.has_positions().then(|| with_positions(schema)),
             parts,
             zones: None,
+            slice: TimeSlice::default(),
             counters,
         })
     }
@@ -189,7 +191,7 @@ impl JsonScan {
                     self.input.widen()?;
                 }
                 self.input.fill().await?;
-                tokio::task::yield_now().await;
+                self.slice.others().await;
                 continue;
             }
             let batch = self.decode(learns)?;

@@ -14,6 +14,7 @@ mod matching;
 mod parquet;
 mod parquet_pruning;
 mod parquet_types;
+mod pieces;
 mod positions;
 mod ranges;
 mod support;

@@ -142,6 +142,13 @@ async fn agree(fragment: &Fragment, text: &str, random: &mut StdRng) -> usize {
             parts.extend(rows(&part.0));
         }
         assert_eq!(parts, exact, "cut at {cut}: {:?}\n{text}", fragment.predicate);
+        let helped = ScanOptions {
+            helpers: helpers(random.random_range(2..5), random.random_range(1..200)),
+            ..options(Matching::Always)
+        };
+        let (found, counters) = try_run_as(fragment, reader(64), None, helped).await.unwrap();
+        assert_eq!(rows(&found), exact, "in pieces: {:?}\n{text}", fragment.predicate);
+        assert_eq!(counters.bytes_scanned.into_inner(), size);
     }
     exact.len()
 }

@@ -10,7 +10,7 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use bytes::Bytes;
 use futures::TryStreamExt;
 use pushdown::{CsvOptions, Expr, Format, Fragment, SortKey};
-use pushdowndb_scan::{InMemory, ObjectReader, ScanCounters, ScanOptions, output_schema, scan};
+use pushdowndb_scan::{Helpers, InMemory, ObjectReader, ScanCounters, ScanOptions, Spawner, output_schema, scan};
 
 /// The rows of a fragment, as one batch.
 pub async fn try_run_with(
@@ -50,6 +50,11 @@ pub async fn error(fragment: &Fragment, bytes: impl Into<Bytes>) -> String {
         Ok(batch) => panic!("no error but {} rows", batch.num_rows()),
         Err(error) => error.to_string(),
     }
+}
+
+/// Everybody is free to scan pieces of so many bytes.
+pub fn helpers(most: usize, piece_bytes: u64) -> Option<Helpers> {
+    Some(Helpers::new(most, || Some(Spawner::default())).with_piece_bytes(piece_bytes))
 }
 
 /// Each row as text, `|` between columns, `NULL` for NULL.

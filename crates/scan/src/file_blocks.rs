@@ -1,0 +1,224 @@
+//! Reading a file block by block: what is in memory at once, by whoever asks; what is not, ahead, by threads that may wait.
+//!
+//! To have another thread copy a block out of the page cache costs two switches between threads, and moves the block from
+//! core to core. Only the kernel can tell what it has; it is asked with each block, and left alone for some after one that
+//! it is missing.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::{Stream, StreamExt, stream};
+use tokio::task::{consume_budget, spawn_blocking};
+
+use crate::{BlockBuffers, BlockRoom};
+
+/// So much is read ahead after a block that was not in the page cache, before the kernel is asked again.
+const WAITED_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Something that is read like a file.
+pub trait BlockFile: Send + Sync + 'static {
+    /// Reads what lies at `at` until the block is full. May wait.
+    fn read(&self, at: u64, block: &mut [u8]) -> io::Result<()>;
+
+    /// Reads as much of that as is in memory, see [`read_cached`].
+    fn read_cached(&self, at: u64, block: &mut [u8]) -> io::Result<usize>;
+
+    /// How long a block is that begins at `at`.
+    fn block_bytes(&self, at: u64) -> u64;
+}
+
+/// The bytes of `range` in blocks, of which up to `ahead` are read before they are asked for. Whoever reads several ranges of
+/// a file gives the same buffers for all of them: fresh ones cost more than what is read into them.
+pub fn file_blocks<F: BlockFile>(
+    file: Arc<F>,
+    range: Range<u64>,
+    ahead: usize,
+    buffers: Arc<BlockBuffers>,
+) -> impl Stream<Item = io::Result<Bytes>> + Send + Sync + use<F> {
+    let blocks = FileBlocks { file, range, ahead, buffers, waited_for: None };
+    stream::try_unfold(blocks, async |mut blocks| {
+        let block = blocks.next().await?;
+        Ok(block.map(|block| (block, blocks)))
+    })
+}
+
+type Blocks = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send + Sync>>;
+
+struct FileBlocks<F> {
+    file: Arc<F>,
+    /// What was not yet asked for.
+    range: Range<u64>,
+    ahead: usize,
+    buffers: Arc<BlockBuffers>,
+    /// Those after a block that was not in memory.
+    waited_for: Option<Blocks>,
+}
+
+impl<F: BlockFile> FileBlocks<F> {
+    async fn next(&mut self) -> io::Result<Option<Bytes>> {
+        if let Some(blocks) = &mut self.waited_for {
+            if let Some(block) = blocks.next().await {
+                return block.map(Some);
+            }
+            self.waited_for = None;
+        }
+        if self.range.is_empty() {
+            return Ok(None);
+        }
+        // Who never waits lets others have their turn all the same.
+        consume_budget().await;
+        if let Some(block) = self.cached()? {
+            return Ok(Some(block));
+        }
+        let end = self.range.end.min(self.range.start.saturating_add(WAITED_BYTES));
+        let range = std::mem::replace(&mut self.range.start, end)..end;
+        let mut blocks = Box::pin(waited_for(&self.file, range, self.ahead, &self.buffers));
+        let block = blocks.next().await.transpose();
+        self.waited_for = Some(blocks);
+        block
+    }
+
+    fn cached(&mut self) -> io::Result<Option<Bytes>> {
+        let start = self.range.start;
+        let length = self.file.block_bytes(start).min(self.range.end - start);
+        let length = usize::try_from(length).map_err(io::Error::other)?;
+        let mut room = self.buffers.room_like(length, start);
+        let read = self.file.read_cached(start, room.as_mut())?.min(length);
+        self.range.start += read as u64;
+        Ok((read > 0).then(|| room.freeze().slice(..read)))
+    }
+}
+
+fn waited_for<F: BlockFile>(
+    file: &Arc<F>,
+    range: Range<u64>,
+    ahead: usize,
+    buffers: &Arc<BlockBuffers>,
+) -> impl Stream<Item = io::Result<Bytes>> + Send + Sync + use<F> {
+    let (file, buffers, mut start, end) = (Arc::clone(file), Arc::clone(buffers), range.start, range.end);
+    let lengths = Arc::clone(&file);
+    let blocks = std::iter::from_fn(move || {
+        let block = start..end.min(start + lengths.block_bytes(start).max(1));
+        start = block.end;
+        (!block.is_empty()).then_some(block)
+    });
+    stream::iter(blocks).map(move |block| read_block(&file, block, &buffers)).buffered(ahead.max(1))
+}
+
+/// Reads one block on a thread that may wait.
+pub fn read_block<F: BlockFile>(
+    file: &Arc<F>,
+    block: Range<u64>,
+    buffers: &Arc<BlockBuffers>,
+) -> impl Future<Output = io::Result<Bytes>> + Send + Sync + use<F> {
+    let file = Arc::clone(file);
+    // Made here and not by the thread that reads: allocators keep memory for the thread that asked for it, and there are
+    // dozens of those that read, each idle for long.
+    let length = usize::try_from(block.end.saturating_sub(block.start)).map_err(io::Error::other);
+    let room = length.map(|length| buffers.room_like(length, block.start));
+    let read = spawn_blocking(move || {
+        let mut room: BlockRoom = room?;
+        file.read(block.start, room.as_mut())?;
+        Ok(room.freeze())
+    });
+    async move { read.await.map_err(io::Error::other)? }
+}
+
+/// Reads as much of the file at `at` as the kernel has in memory, at most until the block is full. Never waits for a disk;
+/// where the system cannot tell, nothing is read.
+pub fn read_cached(file: &File, at: u64, block: &mut [u8]) -> usize {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::io::{ReadWriteFlags, preadv2};
+        let mut done = 0;
+        while let Some(rest) = block.get_mut(done..).filter(|rest| !rest.is_empty()) {
+            match preadv2(file, &mut [io::IoSliceMut::new(rest)], at + done as u64, ReadWriteFlags::NOWAIT) {
+                Ok(more) if more > 0 => done += more,
+                // What is wrong, if anything, the read that waits will tell.
+                _ => break,
+            }
+        }
+        done
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = (file, at, block);
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use futures::TryStreamExt;
+
+    use super::*;
+
+    /// A file of which no more than the first so many bytes are in memory.
+    struct Partly {
+        file: File,
+        cached: u64,
+        waits: AtomicUsize,
+    }
+
+    impl BlockFile for Partly {
+        fn read(&self, at: u64, block: &mut [u8]) -> io::Result<()> {
+            self.waits.fetch_add(1, Relaxed);
+            self.file.read_exact_at(block, at)
+        }
+
+        fn read_cached(&self, at: u64, block: &mut [u8]) -> io::Result<usize> {
+            let most = self.cached.saturating_sub(at).min(block.len() as u64) as usize;
+            self.file.read_exact_at(&mut block[..most], at)?;
+            Ok(most)
+        }
+
+        fn block_bytes(&self, at: u64) -> u64 {
+            1000 - at % 1000
+        }
+    }
+
+    #[tokio::test]
+    async fn blocks_are_the_bytes_of_the_range_wherever_they_come_from() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let bytes: Vec<u8> = (0..10_500_u32).flat_map(|at| (at as u16).to_le_bytes()).collect();
+        std::fs::write(file.path(), &bytes).unwrap();
+        for (range, cached, waits) in
+            [(0..21_000, 0, 21), (7..20_999, 0, 21), (7..20_999, 2_500, 19), (0..21_000, 21_000, 0), (5..5, 9, 0)]
+        {
+            let partly = Partly { file: File::open(file.path()).unwrap(), cached, waits: AtomicUsize::new(0) };
+            let partly = Arc::new(partly);
+            let blocks: Vec<Bytes> = file_blocks(Arc::clone(&partly), range.clone(), 3, BlockBuffers::new(1000, 4))
+                .try_collect()
+                .await
+                .unwrap();
+            assert_eq!(blocks.concat(), bytes[range.start as usize..range.end as usize]);
+            assert!(blocks.iter().all(|block| !block.is_empty() && block.len() <= 1000));
+            assert_eq!(partly.waits.load(Relaxed), waits, "{range:?}, {cached} bytes in memory");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_ends_early_is_an_error() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), [1; 1500]).unwrap();
+        let partly = Partly { file: File::open(file.path()).unwrap(), cached: 1000, waits: AtomicUsize::new(0) };
+        let blocks: Vec<_> = file_blocks(Arc::new(partly), 0..2500, 1, BlockBuffers::new(1000, 4)).collect().await;
+        assert!(matches!(blocks.as_slice(), [Ok(_), Err(_)]), "{blocks:?}");
+    }
+
+    #[test]
+    fn what_was_just_written_is_in_memory_or_not_told() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), b"0123456789").unwrap();
+        let mut block = [0; 20];
+        let read = read_cached(file.as_file(), 3, &mut block);
+        assert!(read == 0 || block[..read] == *b"3456789", "{read}");
+    }
+}

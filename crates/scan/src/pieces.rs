@@ -1,0 +1,240 @@
+//! The pieces of an object that are scanned: what zones leave of it, one after the other or, with [`Helpers`], some at
+//! once.
+//!
+//! Pieces that are scanned at once give the rows that pass, in the order of the object; what becomes of the rows is
+//! done in one place whoever found them. So the answer is the same as that of one scan from the beginning to the end.
+//! What waits for the pieces before it is bounded in bytes.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use pushdown::{Fragment, Output, Result};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::positions::Extent;
+use crate::scan::{Source, slice_bytes, zoned};
+use crate::{Helpers, ObjectReader, ScanCounters, ScanOptions, Spawner, compact, limits};
+
+/// How pieces of an object are opened.
+pub(crate) struct Opening {
+    pub(crate) fragment: Arc<Fragment>,
+    pub(crate) reader: Arc<dyn ObjectReader>,
+    pub(crate) options: ScanOptions,
+    pub(crate) counters: Arc<ScanCounters>,
+}
+
+impl Opening {
+    fn open(&self, extent: &Extent, spawner: &Spawner) -> Result<(Source, SchemaRef, Output)> {
+        let options = ScanOptions { spawner: spawner.clone(), ..self.options.clone() };
+        Source::open(&self.fragment, Arc::clone(&self.reader), extent, &options, Arc::clone(&self.counters))
+    }
+
+    /// What zones leave of the extent: at least one piece, though it may be empty.
+    fn prune(&self, extent: Extent) -> Result<VecDeque<Extent>> {
+        let all = VecDeque::from([extent]);
+        let (Some(zones), Some(Extent::Range(asked))) = (&self.options.zones, all.front()) else { return Ok(all) };
+        let Some((condition, columns)) = zoned(&self.fragment)? else { return Ok(all) };
+        let asked = self.asked(asked.as_ref());
+        let left = zones.surviving(&condition, &columns, asked.clone())?;
+        let bytes = |range: &Range<u64>| range.end - range.start;
+        let pruned = bytes(&asked) - left.iter().map(bytes).sum::<u64>();
+        if pruned == 0 {
+            return Ok(all);
+        }
+        self.counters.bytes_pruned.fetch_add(pruned, Ordering::Relaxed);
+        let left: VecDeque<_> = left.into_iter().map(|range| Extent::Range(Some(range))).collect();
+        let nothing = || VecDeque::from([Extent::Range(Some(asked.end..asked.end))]);
+        Ok(if left.is_empty() { nothing() } else { left })
+    }
+
+    fn asked(&self, range: Option<&Range<u64>>) -> Range<u64> {
+        let size = self.reader.size();
+        range.map_or(0..size, |range| range.start.min(size)..range.end.min(size))
+    }
+
+    /// Who helps, if the object can be scanned in pieces and all of it is going to be.
+    fn helpers(&self) -> Option<&Helpers> {
+        let ends_early = self.fragment.limit.is_some() && self.fragment.order.is_empty();
+        let helpers = self.options.helpers.as_ref().filter(|helpers| helpers.most() > 1)?;
+        (self.fragment.format.is_splittable() && !ends_early).then_some(helpers)
+    }
+
+    /// Cuts extents into pieces of about so many bytes.
+    fn cut(&self, extents: VecDeque<Extent>, piece_bytes: u64) -> VecDeque<Extent> {
+        let mut pieces = VecDeque::new();
+        for extent in extents {
+            let range = match &extent {
+                Extent::Range(range) => self.asked(range.as_ref()),
+                Extent::Positions | Extent::Parts(_) => 0..0,
+            };
+            let count = (range.end - range.start) / piece_bytes;
+            if count < 2 {
+                pieces.push_back(extent);
+                continue;
+            }
+            // The last one takes what is left.
+            let end = |piece| if piece == count { range.end } else { range.start + piece * piece_bytes };
+            pieces.extend((0..count).map(|piece| Extent::Range(Some(end(piece)..end(piece + 1)))));
+        }
+        pieces
+    }
+}
+
+/// The rows of the pieces.
+pub(crate) struct Pieces {
+    opening: Arc<Opening>,
+    /// The one at hand, where one is scanned after the other.
+    current: Option<Source>,
+    left: VecDeque<Piece>,
+    /// Those that are scanned at once, in their order.
+    running: VecDeque<Running>,
+    /// One of those has come to its end.
+    ended: Arc<Notify>,
+}
+
+/// A piece that nobody scans yet.
+enum Piece {
+    Opened(Source),
+    Closed(Extent),
+}
+
+/// A piece that is scanned on a task of its own.
+struct Running {
+    /// Whether a helper scans it, or who scans the object.
+    helped: bool,
+    batches: UnboundedReceiver<Waiting>,
+    _task: AbortOnDropHandle<()>,
+}
+
+/// Rows, or what went wrong, and the room that they take.
+type Waiting = (Result<RecordBatch>, OwnedSemaphorePermit);
+
+impl Pieces {
+    /// Opens the first piece. Also gives the schema of the rows, and the output rewritten to it.
+    pub(crate) fn open(opening: Opening, extent: Extent) -> Result<(Self, SchemaRef, Output)> {
+        let mut extents = opening.prune(extent)?;
+        if let Some(helpers) = opening.helpers() {
+            extents = opening.cut(extents, helpers.piece_bytes());
+        }
+        let first = extents.pop_front().unwrap_or(Extent::Range(None));
+        let (first, schema, output) = opening.open(&first, &opening.options.spawner)?;
+        let left = [Piece::Opened(first)].into_iter().chain(extents.into_iter().map(Piece::Closed)).collect();
+        let (running, ended) = (VecDeque::new(), Arc::default());
+        Ok((Self { opening: Arc::new(opening), current: None, left, running, ended }, schema, output))
+    }
+
+    pub(crate) fn options(&self) -> &ScanOptions {
+        &self.opening.options
+    }
+
+    /// The next rows that pass.
+    pub(crate) async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        let is_alone = self.running.is_empty() && self.left.len() <= 1;
+        if self.current.is_some() || is_alone || self.opening.helpers().is_none() {
+            return self.one_by_one().await;
+        }
+        loop {
+            self.start();
+            let Some(front) = self.running.front_mut() else { return Ok(None) };
+            let ended = self.ended.notified();
+            tokio::select! {
+                biased;
+                next = front.batches.recv() => match next {
+                    Some((batch, _)) => return batch.map(Some),
+                    None => drop(self.running.pop_front()),
+                },
+                // Somebody is free for another piece.
+                () = ended => {}
+            }
+        }
+    }
+
+    async fn one_by_one(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            let source = match &mut self.current {
+                Some(source) => source,
+                none => {
+                    let Some(piece) = self.left.pop_front() else { return Ok(None) };
+                    none.insert(piece.open(&self.opening, &self.opening.options.spawner)?)
+                }
+            };
+            if let Some(batch) = source.next().await? {
+                return Ok(Some(batch));
+            }
+            self.current = None;
+        }
+    }
+
+    /// Starts pieces while there is somebody to scan them.
+    fn start(&mut self) {
+        let Some(helpers) = self.opening.helpers() else { return };
+        self.running.retain(|piece| !(piece.batches.is_closed() && piece.batches.is_empty()));
+        while !self.left.is_empty() {
+            let unfinished: Vec<_> = self.running.iter().filter(|piece| !piece.batches.is_closed()).collect();
+            if unfinished.len() >= helpers.most() || self.running.len() >= 2 * helpers.most() {
+                return;
+            }
+            let helped = unfinished.iter().any(|piece| !piece.helped);
+            let spawner = if helped { helpers.ask() } else { Some(self.opening.options.spawner.clone()) };
+            // In this order: a piece that is taken is scanned.
+            let Some(spawner) = spawner else { return };
+            let Some(piece) = self.left.pop_front() else { return };
+            let (sender, batches) = unbounded_channel();
+            let (opening, ended) = (Arc::clone(&self.opening), Arc::clone(&self.ended));
+            let (by, room) = (spawner.clone(), limits::AHEAD_BYTES / helpers.most());
+            let task = spawner.spawn(async move {
+                piece.scan(&opening, &by, &sender, room).await;
+                // Who has seen the end has nobody beside himself any more.
+                drop((opening, by));
+                drop(sender);
+                ended.notify_one();
+            });
+            self.running.push_back(Running { helped, batches, _task: task });
+        }
+    }
+}
+
+impl Piece {
+    fn open(self, opening: &Opening, spawner: &Spawner) -> Result<Source> {
+        match self {
+            Self::Opened(source) => Ok(source),
+            Self::Closed(extent) => Ok(opening.open(&extent, spawner)?.0),
+        }
+    }
+
+    /// Sends the rows of the piece. Of those that were not yet taken there are never more than `most` bytes and a batch.
+    async fn scan(self, opening: &Opening, spawner: &Spawner, rows: &UnboundedSender<Waiting>, most: usize) {
+        let room = Arc::new(Semaphore::new(most));
+        let mut source = match self.open(opening, spawner) {
+            Ok(source) => source,
+            Err(error) => return send(rows, &room, Err(error), 1).await.unwrap_or_default(),
+        };
+        loop {
+            let batch = source.next().await.and_then(|batch| batch.as_ref().map(compact).transpose());
+            let Some(batch) = batch.transpose() else { return };
+            let bytes: usize = batch.as_ref().map_or(0, |batch| batch.columns().iter().map(slice_bytes).sum());
+            let failed = batch.is_err();
+            if send(rows, &room, batch, bytes.clamp(1, most)).await.is_none() || failed {
+                return;
+            }
+        }
+    }
+}
+
+/// Sends rows as soon as there is room for so many bytes; `None` if nobody wants them.
+async fn send(
+    rows: &UnboundedSender<Waiting>,
+    room: &Arc<Semaphore>,
+    batch: Result<RecordBatch>,
+    bytes: usize,
+) -> Option<()> {
+    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+    let permit = Arc::clone(room).acquire_many_owned(bytes).await.ok()?;
+    rows.send((batch, permit)).ok()
+}

@@ -79,11 +79,9 @@ pub(crate) fn story(rows: &RemoteScanExec, refused: Option<&str>) -> Result<Opti
                 Route::Select => costs.splits,
                 Route::Fragment => costs.objects.max(spec.partitions as u64).min(costs.splits.max(1)),
             };
-            let returned = requests * ROW_BYTES;
-            candidates.add(
-                "storage",
-                costs.pushed(Pushed { requests, scanned: costs.scanned, returned, ..Pushed::default() }),
-            );
+            let (scanned, returned, decoded) = (costs.scanned, requests * ROW_BYTES, costs.sent);
+            let storage = costs.pushed(Pushed { requests, scanned, returned, decoded, ..Pushed::default() });
+            candidates.add("storage", storage);
             (
                 "storage",
                 if side == Side::Storage { Reason::Asked } else { Reason::Because("storage sends a row a split") },

@@ -53,6 +53,8 @@ pub(crate) struct Pushed {
     /// Bytes of the objects that are looked at.
     pub(crate) scanned: u64,
     pub(crate) returned: u64,
+    /// Bytes of values that it decodes and keeps to itself: those of aggregates, groups and orders.
+    pub(crate) decoded: u64,
     /// Bytes that all requests bring along.
     pub(crate) brought: u64,
     /// Seconds of storage besides its scanning, and of the engine besides its decoding.
@@ -92,6 +94,12 @@ impl ScanCosts {
         self.model.estimate(&self.plain_work(self.objects, engine_s))
     }
 
+    /// The same where only so many bytes of values are decoded, since the others are those of rows that do not count.
+    pub(crate) fn plain_decoding(&self, bytes: u64) -> Estimate {
+        let work = self.plain_work(self.objects, 0.0);
+        self.model.estimate(&Work { bytes_decoded: bytes.min(work.bytes_decoded), ..work })
+    }
+
     fn plain_work(&self, requests: u64, engine_s: f64) -> Work {
         Work {
             bytes_network: self.read,
@@ -125,7 +133,7 @@ impl ScanCosts {
             bytes_returned: scan.returned,
             bytes_decoded: scan.returned,
             requests,
-            storage_s: scan.storage_s,
+            storage_s: scan.storage_s + self.model.decoding_s(scan.decoded),
             engine_s: scan.engine_s,
             ..Work::default()
         }

@@ -209,9 +209,14 @@ impl Costs {
 
     fn compute(&self, otherwise: &Choice) -> Estimate {
         match otherwise {
-            Choice::Compute(_) => self.scan.plain(0.0),
+            Choice::Compute(_) => self.scan.plain_decoding(self.key_bytes(self.scan.passing) as u64),
             Choice::Storage { .. } => self.scan.filtered(),
         }
+    }
+
+    /// Bytes of the first key of so many rows. Of nearly all rows a scan decodes nothing else.
+    fn key_bytes(&self, rows: f64) -> f64 {
+        self.row_bytes(rows) * self.alpha
     }
 
     /// One scan, whose splits send k rows at first and ever fewer: with rows in no particular order, the n-th of them
@@ -219,13 +224,14 @@ impl Costs {
     fn storage(&self) -> Estimate {
         let requests = self.partitions.min(self.scan.splits).max(self.scan.objects.min(self.partitions)).max(1);
         let rows = self.k * (1.0 + (requests as f64).ln());
-        let returned = self.row_bytes(rows) as u64;
-        self.scan.pushed(Pushed { requests, scanned: self.scan.scanned, returned, ..Pushed::default() })
+        let (scanned, returned) = (self.scan.scanned, self.row_bytes(rows) as u64);
+        let decoded = self.key_bytes(self.scan.passing) as u64;
+        self.scan.pushed(Pushed { requests, scanned, returned, decoded, ..Pushed::default() })
     }
 
     /// The keys of the sample, then the rows up to the bound: as many times k as the sample is of the rows.
     fn sampling(&self) -> Estimate {
-        let keys = self.row_bytes(self.sample.rows as f64) * self.alpha;
+        let keys = self.key_bytes(self.sample.rows as f64);
         let first = self.scan.first_phase(Pushed {
             requests: self.scan.splits.min(PIECES),
             scanned: (self.scan.scanned as f64 * self.sample.share) as u64,

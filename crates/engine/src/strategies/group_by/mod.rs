@@ -296,7 +296,8 @@ impl Costs {
         let returned = groups * wanted.schema.fields().len() as u64 * CELL_BYTES;
         let (requests, scanned) = (self.requests, self.scan.scanned);
         let (storage_s, engine_s) = (self.scan.passing * self.group_s(), groups as f64 * self.group_s());
-        self.scan.pushed(Pushed { requests, scanned, returned, storage_s, engine_s, ..Pushed::default() })
+        let decoded = self.scan.sent;
+        self.scan.pushed(Pushed { requests, scanned, returned, decoded, storage_s, engine_s, ..Pushed::default() })
     }
 
     /// CASE for so many groups: what storage computes, and what comes back.

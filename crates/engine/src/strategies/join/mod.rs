@@ -198,5 +198,6 @@ fn bloom_cost(scan: &ScanCosts, route: Route, build: BuildSide, values: Option<f
         brought: key_bytes as u64 * scan.splits,
         storage_s,
         engine_s: scan.passing * share * row_s,
+        ..Pushed::default()
     })
 }

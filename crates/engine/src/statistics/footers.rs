@@ -176,7 +176,17 @@ impl Footers {
         kept.sum::<f64>() / rows
     }
 
-    /// The same of one row group.
+    /// The share of the row groups that bounds do not rule out for the predicate.
+    pub(super) fn groups_kept(&self, predicate: &Expr, schema: &SchemaRef) -> f64 {
+        let all = match predicate {
+            Expr::And(all) => all.as_slice(),
+            one => std::slice::from_ref(one),
+        };
+        let is_kept = |group: &usize| all.iter().all(|expr| self.kept_of(expr, schema, *group) > 0.0);
+        (0..self.groups.len()).filter(is_kept).count() as f64 / self.groups.len().max(1) as f64
+    }
+
+    /// The same as [`Self::kept`] of one row group.
     fn kept_of(&self, predicate: &Expr, schema: &SchemaRef, group: usize) -> f64 {
         let kept = |expr: &Expr| self.kept_of(expr, schema, group);
         match predicate {
@@ -225,8 +235,10 @@ impl Footers {
         for expr in all {
             let share = self.kept_of(expr, schema, group);
             let ranged = match expr {
+                // With a number: two columns do not cut each other.
                 Expr::Compare(op, left, right) if !matches!(op, CompareOp::Eq | CompareOp::NotEq) => {
-                    column_of(left).or(column_of(right)).filter(|column| {
+                    let of = |column, value| column_of(column).filter(|_| number(value).is_some());
+                    of(left, right).or_else(|| of(right, left)).filter(|column| {
                         let known = self.column(*column).and_then(|column| column.ranges.get(group)?.as_ref());
                         known.is_some()
                     })
@@ -476,7 +488,14 @@ mod tests {
         assert!(near(footers.kept(&month, &schema), 0.1), "{}", footers.kept(&month, &schema));
         let cheap = Expr::compare(CompareOp::Lt, Expr::Column(1), Expr::Literal(Literal::Decimal(250, 9, 2)));
         assert!(near(footers.kept(&cheap, &schema), 0.25));
-        assert!(near(footers.kept(&month.and(cheap), &schema), 0.025));
+        assert!(near(footers.kept(&month.clone().and(cheap), &schema), 0.025));
+        assert!(near(footers.groups_kept(&month, &schema), 0.5), "the other row group has later days");
+        // Once with the column on each side: what two columns keep of each other says nothing of either range.
+        for (left, right) in [(0, 1), (1, 0)] {
+            let columns = Expr::compare(CompareOp::Gt, Expr::Column(left), Expr::Column(right));
+            let kept = footers.kept(&month.clone().and(columns), &schema);
+            assert!(near(kept, 0.1 / 3.0), "{kept}");
+        }
     }
 
     #[test]

@@ -74,9 +74,8 @@ impl TableStatistics {
         match self.looked.as_ref()? {
             Looked::Sample(sample) => sample.kept(predicate),
             Looked::Footers(footers, schema) => {
-                let rows = footers.kept(predicate, schema);
-                // No row group is too small to hold a row that passes.
-                Some(Kept { rows, blocks: if rows > 0.0 { 1.0 } else { 0.0 } })
+                let (rows, blocks) = (footers.kept(predicate, schema), footers.groups_kept(predicate, schema));
+                Some(Kept { rows, blocks })
             }
         }
     }

@@ -4,7 +4,8 @@
 //! phase    = rounds of requests × latency + the slowest of
 //!              network   bytes / what the endpoint was seen to send
 //!              storage   bytes scanned / what it was seen to scan
-//!                        + (bytes sent / SEND + bytes of values it returns / ENCODE + requests + extra work) / its cores;
+//!                        + (bytes sent / SEND + bytes of values it returns / ENCODE + bytes of values it keeps / DECODE
+//!                           + requests + extra work) / its cores;
 //!                        all that longer by what it does for others
 //!              engine    (bytes received / RECEIVE + bytes scanned / SCAN + bytes of values it decodes / DECODE
 //!                        + requests + extra work) / cores

@@ -8,11 +8,11 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use pushdown::{Fragment, Output, Result};
+use pushdown::{Error, Fragment, Output, Result};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
@@ -109,7 +109,16 @@ struct Running {
     /// Whether a helper scans it, or who scans the object.
     helped: bool,
     batches: UnboundedReceiver<Waiting>,
+    /// Whether all of its rows, or what went wrong, were sent.
+    is_whole: Arc<AtomicBool>,
     _task: AbortOnDropHandle<()>,
+}
+
+impl Running {
+    /// Whether nothing of it is left to be taken.
+    fn is_taken(&self) -> bool {
+        self.batches.is_closed() && self.batches.is_empty() && self.is_whole.load(Ordering::Acquire)
+    }
 }
 
 /// Rows, or what went wrong, and the room that they take.
@@ -147,7 +156,8 @@ impl Pieces {
                 biased;
                 next = front.batches.recv() => match next {
                     Some((batch, _)) => return batch.map(Some),
-                    None => drop(self.running.pop_front()),
+                    None if front.is_taken() => drop(self.running.pop_front()),
+                    None => return Err(Error::internal("a piece of an object was given up")),
                 },
                 // Somebody is free for another piece.
                 () = ended => {}
@@ -174,7 +184,7 @@ impl Pieces {
     /// Starts pieces while there is somebody to scan them.
     fn start(&mut self) {
         let Some(helpers) = self.opening.helpers() else { return };
-        self.running.retain(|piece| !(piece.batches.is_closed() && piece.batches.is_empty()));
+        self.running.retain(|piece| !piece.is_taken());
         while !self.left.is_empty() {
             let unfinished: Vec<_> = self.running.iter().filter(|piece| !piece.batches.is_closed()).collect();
             if unfinished.len() >= helpers.most() || self.running.len() >= 2 * helpers.most() {
@@ -188,14 +198,17 @@ impl Pieces {
             let (sender, batches) = unbounded_channel();
             let (opening, ended) = (Arc::clone(&self.opening), Arc::clone(&self.ended));
             let (by, room) = (spawner.clone(), limits::AHEAD_BYTES / helpers.most());
+            let is_whole: Arc<AtomicBool> = Arc::default();
+            let whole = Arc::clone(&is_whole);
             let task = spawner.spawn(async move {
                 piece.scan(&opening, &by, &sender, room).await;
+                whole.store(true, Ordering::Release);
                 // Who has seen the end has nobody beside himself any more.
                 drop((opening, by));
                 drop(sender);
                 ended.notify_one();
             });
-            self.running.push_back(Running { helped, batches, _task: task });
+            self.running.push_back(Running { helped, batches, is_whole, _task: task });
         }
     }
 }

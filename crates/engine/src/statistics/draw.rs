@@ -11,13 +11,13 @@ use arrow::compute::concat_batches;
 use arrow::datatypes::Int64Type;
 use bytes::{Bytes, BytesMut};
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
-use object_store::{GetOptions, GetRange, ObjectStore};
-use pushdown::{CsvOptions, Error, ErrorKind, Format, Fragment, JsonShape, Result};
+use object_store::ObjectStore;
+use pushdown::{CsvOptions, Error, Format, Fragment, JsonShape, Result};
 use pushdowndb_scan::{InMemory, POSITION_COLUMNS, ScanCounters, ScanOptions, parquet_metadata, scan_with_positions};
 
 use super::{Footers, Looked, TableSample};
 use crate::backends::{Backend, Meters};
-use crate::error::{from_datafusion, from_object_store};
+use crate::error::from_datafusion;
 use crate::settings::PushdownOptions;
 use crate::table::{DataObject, TableDefinition};
 
@@ -170,16 +170,7 @@ fn whole_lines(bytes: &[u8], terminator: u8, from_start: bool, to_end: bool) -> 
 
 async fn fetch(store: &dyn ObjectStore, objects: &[DataObject], piece: &Piece) -> Result<Bytes> {
     let Some(object) = objects.get(piece.object) else { return Err(Error::internal("a piece of no object")) };
-    let range = Some(GetRange::Bounded(piece.start..piece.end));
-    let options = GetOptions { range, if_match: object.etag.clone(), ..GetOptions::default() };
-    let fetched = async { store.get_opts(&object.path, options).await?.bytes().await };
-    fetched.await.map_err(|error| match error {
-        object_store::Error::Precondition { .. } => {
-            let message = format!("{} was replaced while the query was planned; run the query again", object.path);
-            Error::new(ErrorKind::Conflict, message)
-        }
-        error => from_object_store(error).context(&object.path),
-    })
+    object.fetch(store, piece.start..piece.end, object.path.as_ref()).await
 }
 
 fn pieces_are_all(pieces: &[Piece], total: u64) -> bool {

@@ -6,13 +6,15 @@
 //! that says nothing is read, because a row left out in silence is worse than an error. An empty result is an
 //! error that tells a missing bucket from a prefix that matches nothing.
 
+use std::ops::Range;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use datafusion::common::ScalarValue;
 use futures::TryStreamExt;
 use object_store::path::Path;
-use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
+use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt};
 use pushdown::{Error, ErrorKind, Result};
 
 use super::options::{FileName, Kind};
@@ -46,6 +48,25 @@ impl From<ObjectMeta> for DataObject {
             partition_values: Vec::new(),
             columns: None,
         }
+    }
+}
+
+impl DataObject {
+    /// A range of it as it was listed; `address` is for messages.
+    pub(crate) async fn fetch(&self, store: &dyn ObjectStore, range: Range<u64>, address: &str) -> Result<Bytes> {
+        if range.is_empty() {
+            return Ok(Bytes::new());
+        }
+        let range = Some(GetRange::Bounded(range));
+        let options = GetOptions { range, if_match: self.etag.clone(), ..GetOptions::default() };
+        let fetched = async { store.get_opts(&self.path, options).await?.bytes().await };
+        fetched.await.map_err(|error| match error {
+            object_store::Error::Precondition { .. } => {
+                let message = format!("{address}: was replaced while it was looked at; run it again");
+                Error::new(ErrorKind::Conflict, message)
+            }
+            error => from_object_store(error).context(address),
+        })
     }
 }
 

@@ -259,8 +259,10 @@ impl Groups {
         let (Some((leaf, _)), [index]) = (&stage.flat, stage.indexes.as_slice()) else { return Ok(false) };
         let explained = |error| self.explained(error);
         let pages = self.chunks.pages(fetched, *leaf).map_err(explained)?;
-        if pages.is_dictionary_only().unwrap_or_default() || stage.search.is_some() {
-            let Some(bits) = stage.decide(pages, passing.bits.len()).map_err(explained)? else { return Ok(false) };
+        let is_coded = pages.is_dictionary_only().unwrap_or_default();
+        if is_coded || stage.search.is_some() {
+            let decided = stage.decide(pages, is_coded, passing.bits.len()).map_err(explained)?;
+            let Some(bits) = decided else { return Ok(false) };
             passing.narrow(&passing.bits.clone() & &bits)?;
             return Ok(true);
         }

@@ -168,11 +168,12 @@ impl Stage {
         self.bound.as_ref().map_or(Ok(passed.clone()), |bound| bound.matches_among(batch, &passed))
     }
 
-    /// Which of `rows` rows pass, if that can be told from the pages of the only column without decoding them.
-    pub(super) fn decide(&self, pages: Pages, rows: usize) -> ParquetResult<Option<BooleanBuffer>> {
+    /// Which of `rows` rows pass, if that can be told from the pages of the only column without decoding them; `is_coded`
+    /// is whether all of its values stand in the dictionary.
+    pub(super) fn decide(&self, pages: Pages, is_coded: bool, rows: usize) -> ParquetResult<Option<BooleanBuffer>> {
         let Some((_, column)) = &self.flat else { return Ok(None) };
         let answers = pages.dictionary().and_then(|dictionary| self.answers(dictionary));
-        if pages.is_dictionary_only().unwrap_or_default() {
+        if is_coded {
             let Some(answers) = &answers else { return Ok(None) };
             if !answers.any(column) {
                 return Ok(Some(BooleanBuffer::new_unset(rows)));

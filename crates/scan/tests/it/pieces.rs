@@ -96,6 +96,21 @@ async fn an_error_comes_after_the_rows_before_it() {
     assert!(shown[1].0 > 190 && shown[1].0 <= 200, "{shown:?}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_piece_that_is_given_up_is_an_error() {
+    let gives_up = || {
+        Some(Spawner::new(|work| {
+            drop(work);
+            tokio_util::task::AbortOnDropHandle::new(tokio::spawn(async {}))
+        }))
+    };
+    let helpers = Some(Helpers::new(2, gives_up).with_piece_bytes(200));
+    let options = ScanOptions { helpers, ..ScanOptions::default() };
+    let reader = InMemory::new("k", text(300));
+    let error = try_run_as(&csv(&sales(), no_header()), reader, None, options).await.map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("a piece of an object was given up"), "{error}");
+}
+
 /// Helpers of which some are free, and how many were busy at the same time.
 struct Crew {
     busy: AtomicUsize,

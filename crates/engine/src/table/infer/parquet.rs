@@ -7,7 +7,6 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::ParquetMetaDataReader;
 use pushdown::{Error, ErrorKind, Result};
 
-use super::sample::fetch_range;
 use crate::table::DataObject;
 
 /// Holds the footer of all but the widest files.
@@ -23,7 +22,7 @@ pub(super) async fn schema(store: &dyn ObjectStore, object: &DataObject, address
     };
     let mut tail = TAIL_BYTES.min(object.size);
     loop {
-        let bytes = fetch_range(store, object, object.size - tail..object.size, address).await?;
+        let bytes = object.fetch(store, object.size - tail..object.size, address).await?;
         let mut reader = ParquetMetaDataReader::new();
         match reader.try_parse_sized(&bytes, object.size) {
             Ok(()) => {

@@ -4,10 +4,9 @@ use std::io::{Cursor, Read};
 
 use bytes::Bytes;
 use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
-use object_store::{GetOptions, GetRange, ObjectStore};
+use object_store::ObjectStore;
 use pushdown::{Compression, Error, ErrorKind, Result};
 
-use crate::error::from_object_store;
 use crate::table::DataObject;
 
 /// How far a compressed sample may grow: repetitive text must not fill the memory.
@@ -31,7 +30,7 @@ impl Sample {
         limit: u64,
         address: &str,
     ) -> Result<Self> {
-        let stored = fetch_range(store, object, 0..limit.min(object.size), address).await?;
+        let stored = object.fetch(store, 0..limit.min(object.size), address).await?;
         let is_all = limit >= object.size;
         let sample = match compression {
             Compression::None => Self { bytes: stored, is_whole: is_all },
@@ -53,27 +52,6 @@ impl Sample {
         }
         Ok(self)
     }
-}
-
-/// A range of the object as it was listed.
-pub(super) async fn fetch_range(
-    store: &dyn ObjectStore,
-    object: &DataObject,
-    range: std::ops::Range<u64>,
-    address: &str,
-) -> Result<Bytes> {
-    if range.is_empty() {
-        return Ok(Bytes::new());
-    }
-    let options =
-        GetOptions { range: Some(GetRange::Bounded(range)), if_match: object.etag.clone(), ..Default::default() };
-    let fetched = async { store.get_opts(&object.path, options).await?.bytes().await };
-    fetched.await.map_err(|error| match error {
-        object_store::Error::Precondition { .. } => {
-            Error::new(ErrorKind::Conflict, format!("{address}: was replaced while its schema was read; run it again"))
-        }
-        error => from_object_store(error).context(address),
-    })
 }
 
 /// Decodes as much of a cut-off stream as there is.

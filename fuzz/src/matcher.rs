@@ -41,7 +41,11 @@ pub fn run(input: &[u8]) {
     let cut = size * u64::from(cut) / 255;
     let parts = [0..cut, cut..size].map(|range| reading(Matching::Always, Some(range), piece_bytes));
     let parts: Result<Vec<_>, _> = parts.into_iter().collect();
-    assert_eq!(parts.map(|parts| parts.concat()), Ok(exact), "cut at {cut}");
+    match parts {
+        // Each part finds its own order of the conditions, and may so decode what is no text where the whole need not.
+        Err(_) if std::str::from_utf8(text).is_err() => {}
+        parts => assert_eq!(parts.map(|parts| parts.concat()), Ok(exact), "cut at {cut}"),
+    }
 }
 
 /// A constant of up to seven bytes of the input.

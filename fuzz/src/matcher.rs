@@ -42,8 +42,8 @@ pub fn run(input: &[u8]) {
     let parts = [0..cut, cut..size].map(|range| reading(Matching::Always, Some(range), piece_bytes));
     let parts: Result<Vec<_>, _> = parts.into_iter().collect();
     match parts {
-        // Each part finds its own order of the conditions, and may so decode what is no text where the whole need not.
-        Err(_) if std::str::from_utf8(text).is_err() => {}
+        // A part may look at a value that is no text where the whole leaves its record out.
+        Err(error) if error.ends_with("is not UTF-8") => {}
         parts => assert_eq!(parts.map(|parts| parts.concat()), Ok(exact), "cut at {cut}"),
     }
 }

@@ -120,7 +120,7 @@ impl ObjectData {
         Self { bill: Some(bill), ..self }
     }
 
-    /// The bytes of `range` in blocks; those of files are read one ahead.
+    /// The bytes of `range` in blocks; those of files that are not in memory are read ahead.
     pub fn blocks(&self, range: Range<u64>) -> impl Stream<Item = io::Result<Bytes>> + Send + Sync + use<> {
         match &self.place {
             Place::Here(inner) => {

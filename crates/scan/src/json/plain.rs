@@ -17,7 +17,7 @@ use memchr::memmem::Finder;
 use pushdown::Result;
 
 use super::typed::{BadRecord, TypedRecords};
-use super::walk::{Value, Walk, Whose, blanks, is_plain, value};
+use super::walk::{Value, Walk, Whose, blanks, is_plain, is_unescaped, value};
 use crate::errors::from_arrow;
 use crate::output::record_batch;
 use crate::text::columns::{Nulls, Spelling, builder};
@@ -42,37 +42,40 @@ struct Member {
     takes: Takes,
 }
 
-/// Which spellings a column takes here.
+/// Which spellings a column takes here: a set of [`Value`].
 #[derive(Clone, Copy, Debug)]
-enum Takes {
-    Text,
-    Integer,
-    Float,
-    /// A number, or a text that spells one or a date.
-    Spelled,
-    Boolean,
-}
+struct Takes(u8);
 
 impl Takes {
+    const TEXT: Self = Self::these(&[Value::Text]);
+    const INTEGER: Self = Self::these(&[Value::Integer]);
+    const FLOAT: Self = Self::these(&[Value::Integer, Value::Number]);
+    /// A number, or a text that spells one or a date.
+    const SPELLED: Self = Self::these(&[Value::Text, Value::Integer, Value::Number]);
+    const BOOLEAN: Self = Self::these(&[Value::Boolean]);
+
+    const fn these(values: &[Value]) -> Self {
+        let (mut set, mut rest) = (0, values);
+        while let [value, others @ ..] = rest {
+            set |= *value as u8;
+            rest = others;
+        }
+        Self(set)
+    }
+
     fn of(data_type: &DataType) -> Option<Self> {
         Some(match data_type {
-            text if is_text(text) => Self::Text,
-            number if number.is_integer() => Self::Integer,
-            DataType::Float32 | DataType::Float64 => Self::Float,
-            DataType::Decimal128(..) | DataType::Date32 => Self::Spelled,
-            DataType::Boolean => Self::Boolean,
+            text if is_text(text) => Self::TEXT,
+            number if number.is_integer() => Self::INTEGER,
+            DataType::Float32 | DataType::Float64 => Self::FLOAT,
+            DataType::Decimal128(..) | DataType::Date32 => Self::SPELLED,
+            DataType::Boolean => Self::BOOLEAN,
             _ => return None,
         })
     }
 
     fn takes(self, value: Value) -> bool {
-        match self {
-            Self::Text => value == Value::Text,
-            Self::Integer => value == Value::Integer,
-            Self::Float => matches!(value, Value::Integer | Value::Number),
-            Self::Spelled => matches!(value, Value::Text | Value::Integer | Value::Number),
-            Self::Boolean => value == Value::Boolean,
-        }
+        self.0 & value as u8 != 0
     }
 }
 
@@ -135,9 +138,12 @@ impl PlainRecords {
     pub(crate) fn decode(&mut self, text: &[u8], records: &[Range<usize>]) -> Result<RecordBatch, BadRecord> {
         let mut spans = Vec::with_capacity(records.len() * self.members.len());
         let mut others = Vec::new();
+        // Seldom is there an escape in any of them.
+        let all = records.first().map_or(0, |first| first.start)..records.last().map_or(0, |last| last.end);
+        let unescaped = text.get(all).is_some_and(is_unescaped);
         for (number, record) in records.iter().enumerate() {
             let before = spans.len();
-            if self.locate(text, record, &mut spans).is_none() {
+            if self.locate(text, record, unescaped, &mut spans).is_none() {
                 spans.truncate(before);
                 others.push(number);
             }
@@ -161,18 +167,19 @@ impl PlainRecords {
         Ok(merged(&self.schema, &batch, &exact, &others)?)
     }
 
-    /// Appends where the columns of a record lie; `None` if that cannot be told.
-    fn locate(&mut self, text: &[u8], record: &Range<usize>, spans: &mut Vec<Span>) -> Option<()> {
+    /// Appends where the columns of a record lie; `None` if that cannot be told. `unescaped` if it is known to hold no
+    /// escape.
+    fn locate(&mut self, text: &[u8], record: &Range<usize>, unescaped: bool, spans: &mut Vec<Span>) -> Option<()> {
         let [b'{', inner @ .., b'}'] = text.get(record.clone())?.trim_ascii_end() else { return None };
         if self.members.is_empty() {
             return Some(());
         }
-        if !is_plain(inner) {
-            return None;
-        }
         let start = record.start + 1;
         let spanned = |range: Range<usize>| Span::plain(start + range.start, start + range.end);
         if self.members.len() > SEARCHED {
+            if !(unescaped || is_unescaped(inner)) {
+                return None;
+            }
             let Self { members, walk, .. } = self;
             let first = spans.len();
             spans.resize(first + members.len(), Span::MISSING);
@@ -183,6 +190,9 @@ impl PlainRecords {
                 }
                 Some(())
             });
+        }
+        if !is_plain(inner) {
+            return None;
         }
         for member in &self.members {
             spans.push(member.find(inner)?.map_or(Span::MISSING, spanned));
@@ -243,28 +253,34 @@ mod tests {
     #[test]
     fn values_are_found_by_their_keys() {
         for (takes, record, found) in [
-            (Takes::Text, r#"{"a":1,"key":"x y","z":2}"#, Some(Some("x y"))),
-            (Takes::Text, r#"{ "key" : "" }"#, Some(Some(""))),
-            (Takes::Text, r#"{"a":"key","b":"the \"key"}"#, Some(None)),
-            (Takes::Text, r#"{"a":"key","key":"key"}"#, Some(Some("key"))),
-            (Takes::Text, r#"{"key":17}"#, None),
-            (Takes::Text, r#"{"key":"x","key":"y"}"#, None),
-            (Takes::Text, r#"{"key":null}"#, Some(None)),
-            (Takes::Text, r#"{"keys":"x","a key":"y"}"#, Some(None)),
-            (Takes::Integer, r#"{"key":-17,"a":1}"#, Some(Some("-17"))),
-            (Takes::Integer, r#"{"key": 0 }"#, Some(Some("0"))),
-            (Takes::Integer, r#"{"key":17.0}"#, None),
-            (Takes::Integer, r#"{"key":"17"}"#, None),
-            (Takes::Integer, r#"{"key":017}"#, None),
-            (Takes::Integer, r#"{"key":1x}"#, None),
-            (Takes::Integer, r#"{"key":1 2}"#, None),
-            (Takes::Integer, r#"{"key":}"#, None),
-            (Takes::Float, r#"{"key":1.5e3}"#, Some(Some("1.5e3"))),
-            (Takes::Spelled, r#"{"key":"1.50"}"#, Some(Some("1.50"))),
-            (Takes::Spelled, r#"{"key":1.50}"#, Some(Some("1.50"))),
-            (Takes::Spelled, r#"{"key":.5}"#, None),
-            (Takes::Boolean, r#"{"key":true}"#, Some(Some("true"))),
-            (Takes::Boolean, r#"{"key":True}"#, None),
+            (Takes::TEXT, r#"{"a":1,"key":"x y","z":2}"#, Some(Some("x y"))),
+            (Takes::TEXT, r#"{ "key" : "" }"#, Some(Some(""))),
+            (Takes::TEXT, r#"{"a":"key","b":"the \"key"}"#, Some(None)),
+            (Takes::TEXT, r#"{"a":"key","key":"key"}"#, Some(Some("key"))),
+            (Takes::TEXT, r#"{"key":17}"#, None),
+            (Takes::TEXT, r#"{"key":"x","key":"y"}"#, None),
+            (Takes::TEXT, r#"{"key":null}"#, Some(None)),
+            (Takes::TEXT, r#"{"keys":"x","a key":"y"}"#, Some(None)),
+            (Takes::INTEGER, r#"{"key":-17,"a":1}"#, Some(Some("-17"))),
+            (Takes::INTEGER, r#"{"key": 0 }"#, Some(Some("0"))),
+            (Takes::INTEGER, r#"{"key":17.0}"#, None),
+            (Takes::INTEGER, r#"{"key":"17"}"#, None),
+            (Takes::INTEGER, r#"{"key":017}"#, None),
+            (Takes::INTEGER, r#"{"key":1x}"#, None),
+            (Takes::INTEGER, r#"{"key":1 2}"#, None),
+            (Takes::INTEGER, r#"{"key":}"#, None),
+            (Takes::FLOAT, r#"{"key":1.5e3}"#, Some(Some("1.5e3"))),
+            (Takes::SPELLED, r#"{"key":"1.50"}"#, Some(Some("1.50"))),
+            (Takes::SPELLED, r#"{"key":1.50}"#, Some(Some("1.50"))),
+            (Takes::SPELLED, r#"{"key":-123456789012.50,"and":"more"}"#, Some(Some("-123456789012.50"))),
+            (Takes::SPELLED, r#"{"key":.5}"#, None),
+            (Takes::SPELLED, r#"{"key":5.,"and":"more"}"#, None),
+            (Takes::SPELLED, r#"{"key":1.2.3,"and":"more"}"#, None),
+            (Takes::SPELLED, r#"{"key":1-2,"and":"more"}"#, None),
+            (Takes::SPELLED, r#"{"key":-,"and":"more"}"#, None),
+            (Takes::SPELLED, r#"{"key":01.5,"and":"more"}"#, None),
+            (Takes::BOOLEAN, r#"{"key":true}"#, Some(Some("true"))),
+            (Takes::BOOLEAN, r#"{"key":True}"#, None),
         ] {
             assert_eq!(find(takes, record), found, "{record}");
         }
@@ -289,10 +305,17 @@ mod tests {
             (r#"{"a":1,"x":2 "b":2}"#, false),
             (r#"{"a"}"#, false),
             (r#"{a:1}"#, false),
+            (r#"{"a":1,"x":{},"b":2}"#, false),
+            (r#"{"a":1,"x":{"b":2}}"#, false),
+            (r#"{"a":1,"x":[],"b":2}"#, false),
+            (r#"{"a":1,"x":[2,3],"b":2}"#, false),
+            (r#"{"a":1,"x":"\"","b":2}"#, false),
+            (r#"{"a":1,"x":"{[","b":2}"#, true),
+            (r#"{"a":1234567890123456,"b":-12345678901234567,"c":0}"#, true),
         ] {
             let inner = text.get(1..text.len() - 1).unwrap().as_bytes();
             let mut walked = vec![];
-            let found = plain.locate(text.as_bytes(), &(0..text.len()), &mut walked);
+            let found = plain.locate(text.as_bytes(), &(0..text.len()), false, &mut walked);
             assert_eq!(found.is_some(), is_walked, "{text}");
             if is_walked {
                 let searched = plain.members.iter().map(|member| member.find(inner).unwrap());

@@ -13,7 +13,7 @@ use pushdown::{Error, Result};
 
 use super::token::{Key, Step, Unfound, Wanted, find, parse_path, skip_blanks};
 use super::typed::BadRecord;
-use super::walk::{Value, Walk, Whose, is_plain};
+use super::walk::{Value, Walk, Whose, is_unescaped};
 use crate::errors::from_arrow;
 use crate::output::record_batch;
 use crate::types::is_text;
@@ -59,7 +59,7 @@ impl RawRecords {
     fn walked(&mut self, record: &[u8], found: &mut [Option<Range<usize>>]) -> Option<()> {
         let names = self.names.as_ref()?;
         let [b'{', inner @ .., b'}'] = record.trim_ascii_end() else { return None };
-        if !is_plain(inner) {
+        if !is_unescaped(inner) {
             return None;
         }
         let whose = |key: &[u8]| Whose::of(names.iter().map(|name| name.is(key)));

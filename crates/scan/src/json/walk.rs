@@ -13,11 +13,11 @@ use super::token::{number_end, skip_blanks};
 /// A value of a plain record.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Value {
-    Null,
-    Text,
-    Number,
-    Integer,
-    Boolean,
+    Null = 1,
+    Text = 2,
+    Number = 4,
+    Integer = 8,
+    Boolean = 16,
 }
 
 /// Whose value a key announces.
@@ -73,6 +73,9 @@ impl Key {
     }
 }
 
+/// A one in each byte.
+const ONES: u64 = u64::MAX / 255;
+
 /// How many words of a key are compared.
 const WORDS: usize = 2;
 
@@ -90,9 +93,9 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    /// Goes through the members of a plain record, of which `inner` is what stands between its braces, and gives those
-    /// that `whose` knows to `take`, with the text of a string without its quotes. `None` if a member is there twice or
-    /// belongs to several, if `take` says so, or if the record is not as it should be.
+    /// Goes through the members of a record without escapes, of which `inner` is what stands between its braces, and gives
+    /// those that `whose` knows to `take`, with the text of a string without its quotes. `None` if a member is there twice
+    /// or belongs to several, if `take` says so, or if the record is not plain or not as it should be.
     #[inline]
     pub(super) fn members(
         &mut self,
@@ -143,6 +146,12 @@ pub(super) fn is_plain(inner: &[u8]) -> bool {
     memchr3(b'{', b'[', b'\\', inner).is_none()
 }
 
+/// Whether no escape is in what [`Walk::members`] goes through.
+#[inline]
+pub(super) fn is_unescaped(text: &[u8]) -> bool {
+    memchr(b'\\', text).is_none()
+}
+
 /// The key that `text` begins with, up to its colon.
 #[cold]
 fn key(text: &[u8], whose: &dyn Fn(&[u8]) -> Whose) -> Option<Key> {
@@ -170,7 +179,7 @@ pub(super) fn value(inner: &[u8], at: usize) -> Option<(Value, Range<usize>, usi
         let value = match inner.get(at..end)? {
             b"null" => Value::Null,
             b"true" | b"false" => Value::Boolean,
-            token => number(token).or_else(|| (number_end(inner, at) == Ok(end)).then_some(Value::Number))?,
+            token => number(rest, token).or_else(|| (number_end(inner, at) == Ok(end)).then_some(Value::Number))?,
         };
         (value, at..end, end)
     };
@@ -181,14 +190,26 @@ pub(super) fn value(inner: &[u8], at: usize) -> Option<(Value, Range<usize>, usi
 /// The length of a token of digits, signs and points up to its comma; `None` if something else follows.
 #[inline]
 fn digits(text: &[u8]) -> Option<usize> {
-    let length = text.iter().position(|byte| !(b'-'..=b'9').contains(byte))?;
+    let is_end = |byte: &u8| !(b'-'..=b'9').contains(byte);
+    let length = match text.first_chunk() {
+        Some(first) => {
+            let bytes = u64::from_le_bytes(*first);
+            // The lowest byte that is below '-' or above '9', or not of ASCII; those above it may be told wrongly.
+            let below = bytes.wrapping_sub(ONES * u64::from(b'-'));
+            let above = bytes.wrapping_add(ONES * u64::from(0x7f - b'9'));
+            match (below | above | bytes) & (ONES << 7) {
+                0 => 8 + text.get(8..)?.iter().position(is_end)?,
+                ends => ends.trailing_zeros() as usize / 8,
+            }
+        }
+        None => text.iter().position(is_end)?,
+    };
     (text.get(length) == Some(&b',')).then_some(length)
 }
 
 /// Where the first quote is. Most texts are short, for which a search is not worth its call.
 #[inline]
 fn quote(text: &[u8]) -> Option<usize> {
-    const ONES: u64 = u64::MAX / 255;
     let Some(first) = text.first_chunk::<{ 8 * WORDS }>() else { return memchr(b'"', text) };
     for (number, word) in words(first).into_iter().enumerate() {
         // The lowest byte that is zero (Warren, "Hacker's Delight", 6-1); bytes above it may be told wrongly.
@@ -201,18 +222,36 @@ fn quote(text: &[u8]) -> Option<usize> {
     Some(first.len() + memchr(b'"', text.get(first.len()..)?)?)
 }
 
-/// What a token is that spells a number in the common way, with few digits.
+/// What a token, with which `text` begins, is that spells a number in the common way, with few digits.
 #[inline]
-fn number(token: &[u8]) -> Option<Value> {
-    let digits = token.strip_prefix(b"-").unwrap_or(token);
-    let whole = digits.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(digits.len());
-    let canonical = (1..=18).contains(&whole) && (whole == 1 || digits.first() != Some(&b'0'));
-    match digits.get(whole..)? {
-        [] => canonical.then_some(Value::Integer),
-        [b'.', places @ ..] => {
-            (canonical && !places.is_empty() && places.iter().all(u8::is_ascii_digit)).then_some(Value::Number)
+fn number(text: &[u8], token: &[u8]) -> Option<Value> {
+    let is_negative = token.first() == Some(&b'-');
+    let digits = token.len() - usize::from(is_negative);
+    let (whole, places) = match text.get(usize::from(is_negative)..).and_then(<[u8]>::first_chunk) {
+        Some(first) if digits <= 16 => {
+            let bytes = u128::from_le_bytes(*first) ^ (u128::MAX / 255 * u128::from(b'0'));
+            let token = u128::MAX.checked_shr(8 * (16 - digits as u32)).unwrap_or(0);
+            // The high bit of each byte of the token that is no digit: exactly, since sums of seven bits do not carry.
+            let seven = u128::MAX / 255 * 0x7f;
+            let others = (((bytes & seven) + u128::MAX / 255 * (0x7f - 9)) | bytes) & !seven & token;
+            let whole = if others == 0 { digits } else { others.trailing_zeros() as usize / 8 };
+            // The point is the only one.
+            (whole, (others & others.wrapping_sub(1) == 0).then_some(digits - whole))
         }
-        _ => None,
+        _ => {
+            let digits = token.get(usize::from(is_negative)..)?;
+            let whole = digits.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(digits.len());
+            let places = digits.get(whole..)?;
+            (whole, places.iter().skip(1).all(u8::is_ascii_digit).then_some(places.len()))
+        }
+    };
+    let first = token.get(usize::from(is_negative));
+    let canonical = (1..=18).contains(&whole) && (whole == 1 || first != Some(&b'0'));
+    match places? {
+        0 => canonical.then_some(Value::Integer),
+        // The point, and at least a digit.
+        1 => None,
+        _ => (canonical && token.get(usize::from(is_negative) + whole) == Some(&b'.')).then_some(Value::Number),
     }
 }
 
@@ -227,7 +266,7 @@ fn skip_value(inner: &[u8], at: usize) -> Option<usize> {
     if let Some(length) = digits(rest).filter(|length| *length > 0) {
         return Some(at + length);
     }
-    let stops = |byte: &u8| matches!(byte, b',' | b'"' | b':' | b'}' | b']');
+    let stops = |byte: &u8| matches!(byte, b',' | b'"' | b':' | b'{' | b'}' | b'[' | b']');
     let length = rest.iter().position(stops).unwrap_or(rest.len());
     (length > 0 && matches!(rest.get(length), None | Some(b','))).then_some(at + length)
 }

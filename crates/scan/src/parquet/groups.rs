@@ -39,6 +39,9 @@ use crate::top_k::{FirstRows, LiveBound};
 /// decoded again, batch by batch.
 const KEPT_BYTES: usize = 16 << 20;
 
+/// A condition is asked of a dictionary that has at most so many times as many values as rows are left.
+const FEW: usize = 2;
+
 /// A row group, or a part of a large one, and the rows of it that are read.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
@@ -260,14 +263,25 @@ impl Groups {
         let explained = |error| self.explained(error);
         let pages = self.chunks.pages(fetched, *leaf).map_err(explained)?;
         let is_coded = pages.is_dictionary_only().unwrap_or_default();
-        if is_coded || stage.search.is_some() {
-            let decided = stage.decide(pages, is_coded, passing.bits.len()).map_err(explained)?;
-            let Some(bits) = decided else { return Ok(false) };
-            passing.narrow(&passing.bits.clone() & &bits)?;
-            return Ok(true);
+        let is_decided = is_coded || stage.search.is_some();
+        // Of few rows that are left, the values are looked at and not all of the dictionary.
+        let few = is_coded && passing.bits.count_set_bits().saturating_mul(FEW) < pages.dictionary_values();
+        let pages = match is_decided && !few {
+            true => pages,
+            false => match self.fixed(&stage.columns, pages)? {
+                Ok(column) => {
+                    self.pass_numbers(stage, column, *index, passing)?;
+                    return Ok(true);
+                }
+                Err(pages) => pages,
+            },
+        };
+        if !is_decided {
+            return Ok(false);
         }
-        let Ok(column) = self.fixed(&stage.columns, pages)? else { return Ok(false) };
-        self.pass_numbers(stage, column, *index, passing)?;
+        let decided = stage.decide(pages, is_coded, passing.bits.len()).map_err(explained)?;
+        let Some(bits) = decided else { return Ok(false) };
+        passing.narrow(&passing.bits.clone() & &bits)?;
         Ok(true)
     }
 

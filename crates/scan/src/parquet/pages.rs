@@ -137,6 +137,14 @@ impl Pages {
         self.dictionary.as_ref()
     }
 
+    /// How many values the dictionary has.
+    pub(super) fn dictionary_values(&self) -> usize {
+        match &self.dictionary {
+            Some(Page::DictionaryPage { num_values, .. }) => *num_values as usize,
+            _ => 0,
+        }
+    }
+
     /// The next page, or how many rows those pages have that come next and were not fetched.
     pub(super) fn next_fetched(&mut self) -> Result<Option<Next>> {
         let mut missing = 0;

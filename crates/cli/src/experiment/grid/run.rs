@@ -390,14 +390,17 @@ impl Run {
     }
 }
 
-/// The cells in the order of a round: at each point another series comes first, since who comes after one that moved much
-/// finds caches cold.
+/// The cells in the order of a round: every other round goes backwards at each point, since who comes after a series that
+/// moved much finds caches cold, and shall not always be the same.
 fn in_turn(cells: &[Planned], round: u32) -> Vec<&Planned> {
     let place = |planned: &Planned| (planned.condition, planned.cell.format, planned.point);
     let mut all = Vec::with_capacity(cells.len());
     for of_point in cells.chunk_by(|a, b| place(a) == place(b)) {
-        let (before, from) = of_point.split_at(round as usize % of_point.len());
-        all.extend(from.iter().chain(before));
+        if round.is_multiple_of(2) {
+            all.extend(of_point);
+        } else {
+            all.extend(of_point.iter().rev());
+        }
     }
     all
 }

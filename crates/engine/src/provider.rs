@@ -236,6 +236,7 @@ impl TableProvider for ObjectTable {
                 top_k: None,
                 indexes,
                 key_filters: vec![],
+                without_keys: None,
                 joins: vec![],
                 group_bytes: GROUP_BYTES,
                 note: None,

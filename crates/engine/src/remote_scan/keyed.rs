@@ -61,7 +61,8 @@ impl RemoteScanExec {
             };
             let mut scan = None;
             if keys.is_some() {
-                let filtered = Self::new(ScanSpec { predicate: keys, ..plain.clone() })?;
+                let without_keys = Some(self.figures().rows());
+                let filtered = Self::new(ScanSpec { predicate: keys, without_keys, ..plain.clone() })?;
                 // If storage cannot be asked for them all, it is asked for none of them.
                 scan = Some(filtered).filter(|scan| matches!(scan.choice, Choice::Storage { .. }));
             }

@@ -47,6 +47,8 @@ pub(crate) struct ScanSpec {
     /// Filters that are known once the build sides of the joins above are read. Without them there are more rows,
     /// which the joins drop.
     pub(crate) key_filters: Vec<Arc<KeyFilter>>,
+    /// With keys in the predicate: how many rows pass without them. Plain reads give all of these to the join.
+    pub(crate) without_keys: Option<f64>,
     /// What the joins above chose for this scan and why, for EXPLAIN.
     pub(crate) joins: Vec<Arc<Story>>,
     /// What the operator above chose and why, for EXPLAIN.

@@ -47,7 +47,7 @@ type HashSet<T> = std::collections::HashSet<T, foldhash::fast::RandomState>;
 const SQL_S: f64 = 100e-9;
 
 /// Seconds that the engine needs to look one row up in the other side of the join.
-const PROBE_S: f64 = 10e-9;
+pub(crate) const PROBE_S: f64 = 10e-9;
 
 /// Seconds that the engine needs to collect one key of one row and to make a filter of it, while the scan that it may be for
 /// has not begun (Q3 of TPC-H at scale 1 on Parquet: 34 ms for 177,000).

@@ -12,7 +12,8 @@ use pushdown::{Result, Split};
 use pushdowndb_scan::ObjectReader;
 use tracing::warn;
 
-use crate::backends::FragmentClient;
+use crate::backends::{FragmentClient, Rates};
+use crate::settings::Objective;
 
 /// Ranges with at most so much between them are one request anyway.
 const NEAR_BYTES: u64 = 1024 * 1024;
@@ -20,12 +21,28 @@ const NEAR_BYTES: u64 = 1024 * 1024;
 /// Of more bytes the requests are a small part of the cost, and plain reads of them run side by side.
 const FEW_BYTES: u64 = 8 * 1024 * 1024;
 
+/// Seconds that a byte costs more where ranges come together: it is copied out of their answer.
+const COPY_S: f64 = 0.5e-9;
+
+/// Seconds that a request keeps both sides.
+const REQUEST_S: f64 = 0.0003;
+
 /// An object whose ranges come together where they are far apart and small; plainly otherwise, and where that fails.
 #[derive(Debug)]
 pub(super) struct FarRanges {
     pub(super) reader: Arc<dyn ObjectReader>,
     pub(super) client: FragmentClient,
     pub(super) object: Split,
+    /// So many bytes may come together for each request that this saves.
+    pub(super) bytes_a_request: u64,
+}
+
+/// How many bytes take as long to copy as a request does, where that counts: of dollars requests take most.
+pub(super) fn bytes_a_request(objective: Objective, rates: &Rates) -> u64 {
+    match objective {
+        Objective::Latency => ((rates.latency_s + REQUEST_S) / COPY_S) as u64,
+        Objective::Cost => FEW_BYTES,
+    }
 }
 
 impl ObjectReader for FarRanges {
@@ -42,7 +59,7 @@ impl ObjectReader for FarRanges {
     }
 
     fn read_ranges(&self, ranges: Vec<Range<u64>>) -> BoxFuture<'static, Result<Vec<Bytes>>> {
-        if !are_far_and_few(&ranges) {
+        if !are_far_and_few(&ranges, self.bytes_a_request) {
             return self.reader.read_ranges(ranges);
         }
         let (reader, client, object) = (Arc::clone(&self.reader), self.client.clone(), self.object.clone());
@@ -60,15 +77,16 @@ impl ObjectReader for FarRanges {
     }
 }
 
-fn are_far_and_few(ranges: &[Range<u64>]) -> bool {
+fn are_far_and_few(ranges: &[Range<u64>], bytes_a_request: u64) -> bool {
     let mut sorted: Vec<&Range<u64>> = ranges.iter().collect();
     sorted.sort_unstable_by_key(|range| range.start);
     let bytes: u64 = sorted.iter().map(|range| range.end.saturating_sub(range.start)).sum();
-    let far = sorted.windows(2).any(|pair| match pair {
+    let is_gap = |pair: &&[&Range<u64>]| match pair {
         [a, b] => b.start.saturating_sub(a.end) > NEAR_BYTES,
         _ => false,
-    });
-    far && bytes <= FEW_BYTES
+    };
+    let saved = sorted.windows(2).filter(is_gap).count() as u64;
+    saved > 0 && bytes <= FEW_BYTES.min(saved.saturating_mul(bytes_a_request))
 }
 
 #[cfg(test)]
@@ -78,9 +96,21 @@ mod tests {
     #[test]
     fn only_small_ranges_far_apart_come_together() {
         let far = NEAR_BYTES + 20;
+        let are_far_and_few = |ranges: &[Range<u64>]| are_far_and_few(ranges, u64::MAX);
         assert!(are_far_and_few(&[far..far + 5, 0..10]));
         assert!(!are_far_and_few(&[0..10, 20..30]));
         assert!(!are_far_and_few(&[0..10, far..far + FEW_BYTES]));
         assert!(!are_far_and_few(&[]));
+    }
+
+    #[test]
+    fn bytes_come_together_for_the_requests_that_they_save() {
+        let ranges = [0..600, 2 * NEAR_BYTES..2 * NEAR_BYTES + 600, 4 * NEAR_BYTES..4 * NEAR_BYTES + 800];
+        assert!(are_far_and_few(&ranges, 1000));
+        assert!(!are_far_and_few(&ranges, 999));
+        let mut near = Rates::default();
+        near.latency_s = 0.0002;
+        assert_eq!(bytes_a_request(Objective::Latency, &near), 1_000_000);
+        assert_eq!(bytes_a_request(Objective::Cost, &near), FEW_BYTES);
     }
 }

@@ -26,7 +26,7 @@ use pushdowndb_scan::{ObjectReader, ScanCounters, ScanOptions, Threshold};
 use tokio::sync::mpsc::Sender;
 
 use super::balance::{Balance, Paces, Way};
-use super::far_ranges::FarRanges;
+use super::far_ranges::{FarRanges, bytes_a_request};
 use super::lookup::{Places, Told};
 use super::splits::ScanSplit;
 use super::{RemoteScanExec, ScanSpec, fragment};
@@ -445,7 +445,8 @@ impl SplitTask<'_> {
             return Ok(reader);
         }
         let client = spec.backend.fragment_client(&meters, &spec.options)?;
-        Ok(Arc::new(FarRanges { reader, client, object: self.whole_object() }))
+        let bytes_a_request = bytes_a_request(spec.options.objective()?, &spec.backend.rates(spec.table.backend));
+        Ok(Arc::new(FarRanges { reader, client, object: self.whole_object(), bytes_a_request }))
     }
 
     pub(super) async fn plain(&self) -> Result<bool> {

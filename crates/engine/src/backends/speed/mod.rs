@@ -32,6 +32,9 @@ const FEW: u64 = 10;
 /// The weight of a new measurement: the last few decide.
 const WEIGHT: f64 = 0.3;
 
+/// A scan counts for so much less as it took less than this: of a small one it is rather its beginning and end that are seen.
+const SCANNED_S: f64 = 0.1;
+
 /// The weight of a network that seems slower than believed: storage may have been the slower side.
 const SLOWER_WEIGHT: f64 = 0.1;
 
@@ -122,7 +125,7 @@ impl Speed {
     pub(crate) fn answered(&self, after: Duration) {
         let after = after.as_secs_f64();
         self.learn(|state| match state.answers == 0 || after < state.rates.latency_s {
-            true => mix(&mut state.rates.latency_s, after, &mut state.answers),
+            true => mix(&mut state.rates.latency_s, after, 1.0, &mut state.answers),
             false => state.rates.latency_s += LATE_WEIGHT * (after - state.rates.latency_s),
         });
     }
@@ -220,7 +223,8 @@ impl Speed {
                 Scanner::Select => &mut state.rates.select,
                 Scanner::Fragment => &mut state.rates.fragment,
             };
-            mix(scans.of(kind), seen.bytes_s, at(&mut state.scanned, by, kind));
+            let took = seen.bytes as f64 / seen.bytes_s;
+            mix(scans.of(kind), seen.bytes_s, (took / SCANNED_S).min(1.0), at(&mut state.scanned, by, kind));
         });
     }
 
@@ -233,7 +237,7 @@ impl Speed {
                     *rate += BESIDE_SCANS_WEIGHT * (seen.bytes_s - *rate)
                 }
                 true if state.transfers > 0 && seen.bytes_s < *rate => *rate += SLOWER_WEIGHT * (seen.bytes_s - *rate),
-                true => mix(rate, seen.bytes_s, &mut state.transfers),
+                true => mix(rate, seen.bytes_s, 1.0, &mut state.transfers),
                 // What came while nobody looked may all have been in buffers.
                 false if state.transfers > 0 && seen.bytes < BUFFERED_BYTES => {}
                 false => *rate = rate.max(seen.bytes_s),
@@ -255,10 +259,10 @@ impl Speed {
     }
 }
 
-/// The mean of the first few, then ever more of the last ones.
-fn mix(rate: &mut f64, seen: f64, count: &mut u32) {
+/// The mean of the first few, then ever more of the last ones; of each the share that counts.
+fn mix(rate: &mut f64, seen: f64, counts: f64, count: &mut u32) {
     *count = count.saturating_add(1);
-    *rate += WEIGHT.max(1.0 / f64::from(*count)) * (seen - *rate);
+    *rate += WEIGHT.max(1.0 / f64::from(*count)) * counts * (seen - *rate);
 }
 
 #[cfg(test)]
@@ -310,7 +314,7 @@ mod tests {
         speed.learn_scan(
             Scanner::Select,
             Kind::Text,
-            Some(Seen { bytes_s: 3e8, bytes: 1 << 20, waited: true, beside_scans: false, surely: None }),
+            Some(Seen { bytes_s: 3e8, bytes: 1 << 25, waited: true, beside_scans: false, surely: None }),
         );
         assert_eq!(select(Profile::Minio), 3e8);
         assert_eq!(speed.rates(Profile::Minio).select.parquet_bytes_s, 7e6);
@@ -320,9 +324,17 @@ mod tests {
     fn storage_that_waits_is_not_slow() {
         let speed = Speed::default();
         speed.begin_scan(Scanner::Fragment, Kind::Text);
-        std::thread::sleep(SECOND / 20);
-        speed.worked(Scanner::Fragment, Kind::Text, 5_000_000, 0, SECOND / 100);
+        std::thread::sleep(SECOND / 5);
+        speed.worked(Scanner::Fragment, Kind::Text, 50_000_000, 0, SECOND / 10);
         speed.end_scan(Scanner::Fragment, Kind::Text);
-        assert_eq!(speed.rates(Profile::PushdownDb).fragment.text_bytes_s, 5e8, "by what it says that it worked");
+        let rate = || speed.rates(Profile::PushdownDb).fragment.text_bytes_s;
+        assert_eq!(rate(), 5e8, "by what it says that it worked");
+        for _ in 0..3 {
+            speed.begin_scan(Scanner::Fragment, Kind::Text);
+            speed.worked(Scanner::Fragment, Kind::Text, 2_000_000, 0, SECOND / 100);
+            std::thread::sleep(SECOND / 100);
+            speed.end_scan(Scanner::Fragment, Kind::Text);
+        }
+        assert!(rate() > 4e8, "small scans count little: {}", rate());
     }
 }

@@ -12,20 +12,13 @@ use pushdown::{Result, Split};
 use pushdowndb_scan::ObjectReader;
 use tracing::warn;
 
-use crate::backends::{FragmentClient, Rates};
-use crate::settings::Objective;
+use crate::backends::FragmentClient;
 
 /// Ranges with at most so much between them are one request anyway.
 const NEAR_BYTES: u64 = 1024 * 1024;
 
 /// Of more bytes the requests are a small part of the cost, and plain reads of them run side by side.
 const FEW_BYTES: u64 = 8 * 1024 * 1024;
-
-/// Seconds that a byte costs more where ranges come together: it is copied out of their answer.
-const COPY_S: f64 = 0.5e-9;
-
-/// Seconds that a request keeps both sides.
-const REQUEST_S: f64 = 0.0003;
 
 /// An object whose ranges come together where they are far apart and small; plainly otherwise, and where that fails.
 #[derive(Debug)]
@@ -35,14 +28,6 @@ pub(super) struct FarRanges {
     pub(super) object: Split,
     /// So many bytes may come together for each request that this saves.
     pub(super) bytes_a_request: u64,
-}
-
-/// How many bytes take as long to copy as a request does, where that counts: of dollars requests take most.
-pub(super) fn bytes_a_request(objective: Objective, rates: &Rates) -> u64 {
-    match objective {
-        Objective::Latency => ((rates.latency_s + REQUEST_S) / COPY_S) as u64,
-        Objective::Cost => FEW_BYTES,
-    }
 }
 
 impl ObjectReader for FarRanges {
@@ -108,9 +93,5 @@ mod tests {
         let ranges = [0..600, 2 * NEAR_BYTES..2 * NEAR_BYTES + 600, 4 * NEAR_BYTES..4 * NEAR_BYTES + 800];
         assert!(are_far_and_few(&ranges, 1000));
         assert!(!are_far_and_few(&ranges, 999));
-        let mut near = Rates::default();
-        near.latency_s = 0.0002;
-        assert_eq!(bytes_a_request(Objective::Latency, &near), 1_000_000);
-        assert_eq!(bytes_a_request(Objective::Cost, &near), FEW_BYTES);
     }
 }

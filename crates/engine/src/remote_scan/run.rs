@@ -26,7 +26,7 @@ use pushdowndb_scan::{ObjectReader, ScanCounters, ScanOptions, Threshold};
 use tokio::sync::mpsc::Sender;
 
 use super::balance::{Balance, Paces, Way};
-use super::far_ranges::{FarRanges, bytes_a_request};
+use super::far_ranges::FarRanges;
 use super::lookup::{Places, Told};
 use super::splits::ScanSplit;
 use super::{RemoteScanExec, ScanSpec, fragment};
@@ -34,6 +34,7 @@ use crate::backends::Meters;
 use crate::error::to_datafusion;
 use crate::profile::Tally;
 use crate::query::QueryContext;
+use crate::strategies::estimate::Model;
 use crate::strategies::filter::{Choice, Route};
 use crate::strategies::index::Lookup;
 use crate::strategies::top_k::LiveTopK;
@@ -445,7 +446,7 @@ impl SplitTask<'_> {
             return Ok(reader);
         }
         let client = spec.backend.fragment_client(&meters, &spec.options)?;
-        let bytes_a_request = bytes_a_request(spec.options.objective()?, &spec.backend.rates(spec.table.backend));
+        let bytes_a_request = Model::of(spec)?.bytes_a_request();
         Ok(Arc::new(FarRanges { reader, client, object: self.whole_object(), bytes_a_request }))
     }
 

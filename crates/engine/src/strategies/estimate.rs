@@ -64,6 +64,9 @@ const SHARES: u32 = 16;
 /// Seconds that a request keeps storage, and the engine.
 const REQUEST_S: f64 = 0.0003;
 
+/// Seconds that a byte costs more where several ranges come in one answer: it is copied out of that.
+const COPY_S: f64 = 0.5e-9;
+
 /// What a strategy, or a phase of one, would cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Estimate {
@@ -158,6 +161,15 @@ impl Model {
     /// includes their values.
     pub(crate) fn decoding_s(&self, bytes: u64) -> f64 {
         if self.is_parquet { 0.0 } else { bytes as f64 / DECODE_TEXT_S }
+    }
+
+    /// How many bytes are as well copied out of a longer answer as asked for on their own: by time; of dollars requests take
+    /// most.
+    pub(crate) fn bytes_a_request(&self) -> u64 {
+        match self.objective {
+            Objective::Latency => ((self.rates.latency_s + REQUEST_S) / COPY_S) as u64,
+            Objective::Cost => u64::MAX,
+        }
     }
 
     /// How long each part works on a phase. What storage scans it scans for the route of the requests.
@@ -279,6 +291,14 @@ pub(super) mod tests {
     pub(in super::super) fn model(objective: Objective) -> Model {
         let prices = PriceBook::named_or_path("paper").expect("a shipped book");
         Model { prices, rates: Rates::default(), objective, is_parquet: false, cores: 1.0, at_once: 4 }
+    }
+
+    #[test]
+    fn bytes_are_copied_as_long_as_a_request_takes() {
+        let mut near = model(Objective::Latency);
+        near.rates.latency_s = 0.0002;
+        assert_eq!(near.bytes_a_request(), 1_000_000);
+        assert_eq!(model(Objective::Cost).bytes_a_request(), u64::MAX);
     }
 
     #[test]

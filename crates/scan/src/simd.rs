@@ -1,6 +1,6 @@
 //! Looking at 64 bytes at a time, with the widest registers that the processor has.
 //!
-//! A [`Kernel`] is written once over [`Lanes`] and compiled twice: portably, and for AVX2 with BMI, which is chosen where
+//! A [`Kernel`] is written once over [`Lanes`] and compiled twice: portably, and for AVX2 with BMI and PCLMULQDQ, which is chosen where
 //! the processor has it when the program runs. This is the only module with `unsafe`: it asserts nothing but that
 //! the features were detected before code that needs them runs.
 
@@ -17,6 +17,9 @@ pub(crate) trait Lanes: Copy {
 
     /// The place of the bit of which `n` others are lower; 64 if there are not so many.
     fn nth(self, mask: u64, n: u32) -> u32;
+
+    /// The bits of which an odd number of bits, themselves among them, are not higher.
+    fn prefix_xor(self, mask: u64) -> u64;
 }
 
 /// What runs over blocks. `run` must be `#[inline(always)]`.
@@ -67,12 +70,23 @@ impl Lanes for Portable {
         }
         mask.trailing_zeros()
     }
+
+    #[inline(always)]
+    fn prefix_xor(self, mut mask: u64) -> u64 {
+        for shift in [1, 2, 4, 8, 16, 32] {
+            mask ^= mask << shift;
+        }
+        mask
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code, reason = "intrinsics of features that were detected")]
 mod avx2 {
-    use std::arch::x86_64::{_mm256_cmpeq_epi8, _mm256_loadu_si256, _mm256_movemask_epi8, _mm256_set1_epi8, _pdep_u64};
+    use std::arch::x86_64::{
+        _mm_clmulepi64_si128, _mm_cvtsi64_si128, _mm_cvtsi128_si64, _mm256_cmpeq_epi8, _mm256_loadu_si256,
+        _mm256_movemask_epi8, _mm256_set1_epi8, _pdep_u64,
+    };
 
     use super::{BLOCK, Kernel, Lanes};
 
@@ -87,7 +101,8 @@ mod avx2 {
             && is_x86_feature_detected!("bmi1")
             && is_x86_feature_detected!("bmi2")
             && is_x86_feature_detected!("popcnt")
-            && is_x86_feature_detected!("lzcnt");
+            && is_x86_feature_detected!("lzcnt")
+            && is_x86_feature_detected!("pclmulqdq");
         if !is_here {
             return Err(kernel);
         }
@@ -95,7 +110,7 @@ mod avx2 {
         Ok(unsafe { featured(kernel) })
     }
 
-    #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+    #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt,pclmulqdq")]
     fn featured<K: Kernel>(kernel: K) -> K::Output {
         kernel.run(Avx2(()))
     }
@@ -119,6 +134,15 @@ mod avx2 {
             // SAFETY: `self` is made only in `featured`.
             unsafe { _pdep_u64(1u64 << n.min(63), mask) }.trailing_zeros()
         }
+
+        #[inline(always)]
+        fn prefix_xor(self, mask: u64) -> u64 {
+            // SAFETY: `self` is made only in `featured`.
+            unsafe {
+                let product = _mm_clmulepi64_si128::<0>(_mm_cvtsi64_si128(mask.cast_signed()), _mm_cvtsi64_si128(-1));
+                _mm_cvtsi128_si64(product).cast_unsigned()
+            }
+        }
     }
 }
 
@@ -129,12 +153,12 @@ mod tests {
     struct Both<'a>(&'a [u8; BLOCK], u8, u32);
 
     impl Kernel for Both<'_> {
-        type Output = (u64, u32);
+        type Output = (u64, u32, u64);
 
         #[inline(always)]
-        fn run<L: Lanes>(self, lanes: L) -> (u64, u32) {
+        fn run<L: Lanes>(self, lanes: L) -> (u64, u32, u64) {
             let mask = lanes.equal(self.0, self.1);
-            (mask, lanes.nth(mask, self.2))
+            (mask, lanes.nth(mask, self.2), lanes.prefix_xor(mask))
         }
     }
 
@@ -152,8 +176,10 @@ mod tests {
                 let naive = places.iter().fold(0, |mask, i| mask | 1u64 << i);
                 let nth = places.get(round % 20).map_or(64, |place| *place as u32);
                 let n = round as u32 % 20;
-                assert_eq!(Both(&block, byte, n).run(Portable), (naive, nth));
-                assert_eq!(run(Both(&block, byte, n)), (naive, nth));
+                let odd = (0..BLOCK).filter(|i| places.iter().filter(|place| *place <= i).count() % 2 == 1);
+                let prefix = odd.fold(0, |mask, i| mask | 1u64 << i);
+                assert_eq!(Both(&block, byte, n).run(Portable), (naive, nth, prefix));
+                assert_eq!(run(Both(&block, byte, n)), (naive, nth, prefix));
             }
         }
     }

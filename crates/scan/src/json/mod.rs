@@ -1,5 +1,7 @@
 //! JSON: one record a line, or values one after the other; columns by name.
 
+mod alike;
+mod commas;
 mod descend;
 mod plain;
 mod raw;

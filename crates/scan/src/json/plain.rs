@@ -2,8 +2,8 @@
 //!
 //! Most records are one object without objects, arrays and escapes in it: `{"a":1,"b":"x"}`. Between its quotes nothing
 //! is escaped, so quotes open and close in turn, and the bytes `"a"` before a colon are the key of a member and nothing
-//! else. A vectorised search finds the keys that are asked for, and values are decoded as the fields of CSV are; the
-//! other members are not looked at.
+//! else. A vectorised search finds the keys of one or two columns; more are found in a walk from member to member, and in
+//! records that are like those before ([`super::alike`]) without one. Values are decoded as the fields of CSV are.
 //!
 //! Keeps one promise: a value found is the value that [`super::typed`] decodes. Whatever might not be, goes there: a
 //! record that is not plain, a key that is there twice, a value whose spelling is unusual for its column.
@@ -16,6 +16,8 @@ use arrow::datatypes::{DataType, Field, SchemaRef};
 use memchr::memmem::Finder;
 use pushdown::Result;
 
+use super::alike::{Patience, Shape};
+use super::commas::{Commas, TOGETHER};
 use super::typed::{BadRecord, TypedRecords};
 use super::walk::{Value, Walk, Whose, blanks, is_plain, is_unescaped, value};
 use crate::errors::from_arrow;
@@ -32,6 +34,10 @@ pub(crate) struct PlainRecords {
     schema: SchemaRef,
     members: Vec<Member>,
     walk: Walk,
+    /// What records before were like, and whether most still are.
+    shape: Option<Shape>,
+    patience: Patience,
+    commas: Commas,
     /// For whatever is not plain.
     exact: TypedRecords,
 }
@@ -131,7 +137,15 @@ impl PlainRecords {
             return Ok(None);
         }
         let exact = TypedRecords::new(schema)?;
-        Ok(Some(Self { schema: SchemaRef::clone(schema), members, walk: Walk::default(), exact }))
+        Ok(Some(Self {
+            schema: SchemaRef::clone(schema),
+            members,
+            walk: Walk::default(),
+            shape: None,
+            patience: Patience::default(),
+            commas: Commas::default(),
+            exact,
+        }))
     }
 
     /// One row for each record.
@@ -141,11 +155,28 @@ impl PlainRecords {
         // Seldom is there an escape in any of them.
         let all = records.first().map_or(0, |first| first.start)..records.last().map_or(0, |last| last.end);
         let unescaped = text.get(all).is_some_and(is_unescaped);
-        for (number, record) in records.iter().enumerate() {
-            let before = spans.len();
-            if self.locate(text, record, unescaped, &mut spans).is_none() {
-                spans.truncate(before);
-                others.push(number);
+        for (part, together) in records.chunks(TOGETHER).enumerate() {
+            let first = spans.len();
+            let mut odd = u64::MAX;
+            if unescaped && let Some(found) = self.locate_alike(text, together, &mut spans) {
+                if found == 0 {
+                    continue;
+                }
+                odd = found;
+            }
+            let alike = spans.split_off(first);
+            for (number, record) in together.iter().enumerate() {
+                let before = spans.len();
+                if odd >> number & 1 == 0 {
+                    let spans_of = number * self.members.len()..(number + 1) * self.members.len();
+                    spans.extend_from_slice(alike.get(spans_of).unwrap_or_default());
+                } else if self.locate(text, record, unescaped, &mut spans).is_none() {
+                    spans.truncate(before);
+                    others.push(part * TOGETHER + number);
+                }
+            }
+            if odd == u64::MAX {
+                self.shape = self.walk.shape();
             }
         }
         let plain = records.len() - others.len();
@@ -165,6 +196,27 @@ impl PlainRecords {
             .decode(text, &picked)
             .map_err(|bad| BadRecord { record: bad.record.and_then(|record| others.get(record).copied()), ..bad })?;
         Ok(merged(&self.schema, &batch, &exact, &others)?)
+    }
+
+    /// Appends where the columns of records without escapes lie that are as others before were. A bit for each that is not;
+    /// `None` if none was looked at.
+    fn locate_alike(&mut self, text: &[u8], records: &[Range<usize>], spans: &mut Vec<Span>) -> Option<u64> {
+        let Self { members, commas, shape, patience, .. } = self;
+        let shape = shape.as_ref().filter(|_| members.len() > SEARCHED && patience.looks())?;
+        let (first, stride) = (spans.len(), members.len());
+        spans.resize(first + records.len() * stride, Span::MISSING);
+        commas.find(text, records);
+        let takes = |number: usize, value| members.get(number).is_some_and(|member: &Member| member.takes.takes(value));
+        let odd = shape.values(text, records, commas, takes, |record, number, range| {
+            if let Some(span) = spans.get_mut(first + record * stride + number) {
+                *span = Span::plain(range.start, range.end);
+            }
+        });
+        let of_all = u64::MAX >> (u64::BITS as usize - records.len().clamp(1, TOGETHER));
+        let odd = odd & of_all;
+        let alike = patience.found(odd.count_ones() as usize, records.len());
+        // Where most are others, so is the shape.
+        Some(if alike { odd } else { u64::MAX })
     }
 
     /// Appends where the columns of a record lie; `None` if that cannot be told. `unescaped` if it is known to hold no

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use memchr::{memchr, memchr3};
 
+use super::alike::{Place, Shape};
 use super::token::{number_end, skip_blanks};
 
 /// A value of a plain record.
@@ -49,6 +50,8 @@ struct Key {
     masks: [u64; WORDS],
     /// Whose it is.
     whose: Whose,
+    /// Whether the last value was a string.
+    is_string: bool,
 }
 
 impl Key {
@@ -57,7 +60,7 @@ impl Key {
         for ((first, mask), byte) in first.iter_mut().zip(&mut mask).zip(bytes) {
             (*first, *mask) = (*byte, u8::MAX);
         }
-        Self { bytes: bytes.to_vec(), words: words(&first), masks: words(&mask), whose }
+        Self { bytes: bytes.to_vec(), words: words(&first), masks: words(&mask), whose, is_string: false }
     }
 
     /// Whether `text` begins with it.
@@ -90,6 +93,8 @@ fn words(bytes: &[u8; 8 * WORDS]) -> [u64; WORDS] {
 pub(super) struct Walk {
     /// The keys of the record before.
     keys: Vec<Key>,
+    /// How many of them it had; none if it was not plain.
+    members: usize,
 }
 
 impl Walk {
@@ -105,6 +110,7 @@ impl Walk {
     ) -> Option<()> {
         // One bit for each member that was met; records with more are not walked through.
         let mut met = 0u64;
+        self.members = 0;
         let mut at = blanks(inner, 0);
         let mut place = 0;
         while at < inner.len() {
@@ -113,8 +119,9 @@ impl Walk {
                 self.keys.truncate(place);
                 self.keys.push(key(rest, whose)?);
             }
-            let key = self.keys.get(place)?;
+            let key = self.keys.get_mut(place)?;
             let from = blanks(inner, at + key.bytes.len());
+            key.is_string = inner.get(from) == Some(&b'"');
             at = match key.whose {
                 Whose::Nobodys => skip_value(inner, from)?,
                 Whose::Members(number) => {
@@ -136,8 +143,23 @@ impl Walk {
             }
             place += 1;
         }
+        self.members = place;
         Some(())
     }
+
+    /// What the last record was like; `None` if it was not plain, or had no members.
+    pub(super) fn shape(&self) -> Option<Shape> {
+        let members = self.keys.get(..self.members).filter(|members| !members.is_empty())?;
+        let places = members.iter().map(|key| Place::new(&key.bytes, key.whose, key.is_string));
+        places.collect::<Option<_>>().map(Shape::new)
+    }
+}
+
+/// Where what stands between the braces of a record lies in the text.
+#[inline]
+pub(super) fn inside(text: &[u8], record: &Range<usize>) -> Option<Range<usize>> {
+    let [b'{', inner @ .., b'}'] = text.get(record.clone())?.trim_ascii_end() else { return None };
+    Some(record.start + 1..record.start + 1 + inner.len())
 }
 
 /// Whether no object, array or escape begins in what stands between the braces of a record.
@@ -224,16 +246,16 @@ fn quote(text: &[u8]) -> Option<usize> {
 
 /// What a token, with which `text` begins, is that spells a number in the common way, with few digits.
 #[inline]
-fn number(text: &[u8], token: &[u8]) -> Option<Value> {
+pub(super) fn number(text: &[u8], token: &[u8]) -> Option<Value> {
     let is_negative = token.first() == Some(&b'-');
     let digits = token.len() - usize::from(is_negative);
     let (whole, places) = match text.get(usize::from(is_negative)..).and_then(<[u8]>::first_chunk) {
-        Some(first) if digits <= 16 => {
-            let bytes = u128::from_le_bytes(*first) ^ (u128::MAX / 255 * u128::from(b'0'));
-            let token = u128::MAX.checked_shr(8 * (16 - digits as u32)).unwrap_or(0);
+        Some(first) if digits <= 8 => {
+            let bytes = u64::from_le_bytes(*first) ^ (ONES * u64::from(b'0'));
+            let token = u64::MAX.checked_shr(8 * (8 - digits as u32)).unwrap_or(0);
             // The high bit of each byte of the token that is no digit: exactly, since sums of seven bits do not carry.
-            let seven = u128::MAX / 255 * 0x7f;
-            let others = (((bytes & seven) + u128::MAX / 255 * (0x7f - 9)) | bytes) & !seven & token;
+            let seven = ONES * 0x7f;
+            let others = (((bytes & seven) + ONES * (0x7f - 9)) | bytes) & !seven & token;
             let whole = if others == 0 { digits } else { others.trailing_zeros() as usize / 8 };
             // The point is the only one.
             (whole, (others & others.wrapping_sub(1) == 0).then_some(digits - whole))

@@ -1,0 +1,347 @@
+//! Records that are alike: the members of many at a time, place by place.
+//!
+//! Most records of a text have the same keys in the same order, and values of the same kind. Where the members of some dozens of
+//! records begin is known from their commas ([`super::commas`]), so they are looked at place by place and not one after the
+//! other: the key of a place is compared with that of each record, and where its value lies follows from the next
+//! comma. What is not as it was is left for [`super::walk`].
+
+use std::ops::Range;
+
+use super::commas::{Commas, TOGETHER};
+use super::walk::{Value, Whose, inside, number};
+
+/// Keys that are longer, as they are written, are not compared here.
+const KEY_BYTES: usize = 32;
+
+const WORDS: usize = KEY_BYTES / 8;
+
+/// Where most of some dozens of records are odd time and again, twice as many are passed by each time, up to this power of
+/// two.
+const MOST_LOST: u32 = 8;
+
+/// What a record was like.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    places: Vec<Place>,
+    /// Of keys and strings.
+    quotes: u32,
+}
+
+/// A member of a record.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    /// The key with its quotes and the colon, and ones where it is.
+    key: [u64; WORDS],
+    mask: [u64; WORDS],
+    key_bytes: usize,
+    is_string: bool,
+    whose: Whose,
+}
+
+impl Place {
+    /// Of a key with its quotes and the colon; `None` if it is too long.
+    pub(super) fn new(key: &[u8], whose: Whose, is_string: bool) -> Option<Self> {
+        let (mut bytes, mut mask) = ([0; KEY_BYTES], [0; KEY_BYTES]);
+        bytes.get_mut(..key.len())?.copy_from_slice(key);
+        mask.get_mut(..key.len())?.fill(u8::MAX);
+        Some(Self { key: words(&bytes), mask: words(&mask), key_bytes: key.len(), is_string, whose })
+    }
+}
+
+#[inline]
+fn words(bytes: &[u8; KEY_BYTES]) -> [u64; WORDS] {
+    let (chunks, _) = bytes.as_chunks::<8>();
+    let mut words = [0; WORDS];
+    words.iter_mut().zip(chunks).for_each(|(word, chunk)| *word = u64::from_le_bytes(*chunk));
+    words
+}
+
+/// Where the members of some records are looked for: in the commas, and up to the brace.
+struct Members {
+    /// Of the place that is looked at.
+    starts: [u32; TOGETHER],
+    /// Where the last ones end.
+    ends: [u32; TOGETHER],
+    /// Which of the commas is the next one.
+    commas: [u32; TOGETHER],
+}
+
+impl Shape {
+    pub(super) fn new(places: Vec<Place>) -> Self {
+        let strings = places.iter().filter(|place| place.is_string).count();
+        let quotes = 2 * (places.len() + strings) as u32;
+        Self { places, quotes }
+    }
+
+    /// Gives the values of these records, at most [`TOGETHER`] without escapes whose commas are known, to `take`: number of the
+    /// record, number of the member, and where the value lies in the text, a string without its quotes. `takes` tells
+    /// whether a member takes values of a kind. Returns a bit for each record that is not of this shape, and of which what
+    /// was given is to be forgotten.
+    pub(super) fn values(
+        &self,
+        text: &[u8],
+        records: &[Range<usize>],
+        commas: &Commas,
+        takes: impl Fn(usize, Value) -> bool,
+        mut take: impl FnMut(usize, usize, Range<usize>),
+    ) -> u64 {
+        let mut members = Members { starts: [0; TOGETHER], ends: [0; TOGETHER], commas: [0; TOGETHER] };
+        let mut odd = 0;
+        let lanes = members.starts.iter_mut().zip(&mut members.ends).zip(&mut members.commas);
+        for (number, (record, ((start, end), comma))) in records.iter().zip(lanes).enumerate() {
+            let structure = commas
+                .of(number)
+                .filter(|structure| structure.quotes == self.quotes && structure.commas.len() + 1 == self.places.len());
+            match structure.and_then(|structure| Some((inside(text, record)?, structure.from))) {
+                Some((inner, from)) => (*start, *end, *comma) = (inner.start as u32, inner.end as u32, from as u32),
+                None => odd |= 1 << number,
+            }
+        }
+        let last = self.places.len().saturating_sub(1);
+        for (number, place) in self.places.iter().enumerate() {
+            let Members { starts, ends, commas: next } = &mut members;
+            if number < last {
+                // The members of a place end where those of the next begin.
+                let mut place_ends = [0; TOGETHER];
+                for (end, next) in place_ends.iter_mut().zip(next.iter_mut()) {
+                    *end = commas.place(*next as usize);
+                    *next += 1;
+                }
+                odd |= place.values(text, records.len(), starts, &place_ends, &takes, &mut take);
+                starts.iter_mut().zip(&place_ends).for_each(|(start, end)| *start = end + 1);
+            } else {
+                odd |= place.values(text, records.len(), starts, ends, &takes, &mut take);
+            }
+        }
+        odd
+    }
+}
+
+impl Place {
+    /// The values of members that begin and end there; a bit for each that is another one.
+    #[inline]
+    fn values(
+        &self,
+        text: &[u8],
+        count: usize,
+        starts: &[u32; TOGETHER],
+        ends: &[u32; TOGETHER],
+        takes: &impl Fn(usize, Value) -> bool,
+        take: &mut impl FnMut(usize, usize, Range<usize>),
+    ) -> u64 {
+        let members =
+            || starts.iter().zip(ends).map(|(start, end)| (*start as usize, *end as usize)).take(count).enumerate();
+        let mut odd = 0;
+        let mut look = |record: usize, is_it: bool| odd |= u64::from(!is_it) << record;
+        match self.whose {
+            Whose::Several => odd = u64::MAX,
+            Whose::Nobodys if self.is_string => {
+                members().for_each(|(record, (start, end))| look(record, self.string(text, start, end).is_some()));
+            }
+            Whose::Nobodys => members().for_each(|(record, (start, end))| {
+                let first = self.value(text, start, end).and_then(|from| text.get(from));
+                look(record, matches!(first, Some(b'-' | b'0'..=b'9' | b't' | b'f' | b'n')));
+            }),
+            Whose::Members(member) if self.is_string => {
+                if !takes(member, Value::Text) {
+                    return u64::MAX;
+                }
+                members().for_each(|(record, (start, end))| {
+                    let string = self.string(text, start, end);
+                    look(record, string.is_some());
+                    take(record, member, string.unwrap_or_default());
+                });
+            }
+            Whose::Members(member) => {
+                let token = |start, end| {
+                    let from = self.value(text, start, end)?;
+                    let value = number(text.get(from..)?, text.get(from..end)?)?;
+                    takes(member, value).then_some(from..end)
+                };
+                members().for_each(|(record, (start, end))| {
+                    let token = token(start, end);
+                    look(record, token.is_some());
+                    take(record, member, token.unwrap_or_default());
+                });
+            }
+        }
+        odd
+    }
+
+    /// Where the value begins of the member that begins at `start` and ends at `end`, if it has the key and a value.
+    #[inline]
+    fn value(&self, text: &[u8], start: usize, end: usize) -> Option<usize> {
+        let found = words(text.get(start..)?.first_chunk()?);
+        let mut differs = 0;
+        for ((found, key), mask) in found.iter().zip(&self.key).zip(&self.mask) {
+            differs |= (found ^ key) & mask;
+        }
+        let from = start + self.key_bytes;
+        (differs == 0 && from < end).then_some(from)
+    }
+
+    /// Where that lies without its quotes, if it is a string.
+    #[inline]
+    fn string(&self, text: &[u8], start: usize, end: usize) -> Option<Range<usize>> {
+        let from = self.value(text, start, end)?;
+        let is_string = from + 1 < end && text.get(from) == Some(&b'"') && text.get(end - 1) == Some(&b'"');
+        is_string.then_some(from + 1..end - 1)
+    }
+}
+
+/// Tells when it is worth looking at records together.
+#[derive(Debug, Default)]
+pub(super) struct Patience {
+    /// Groups of records to pass by.
+    left: u32,
+    /// How often in turn most records of a group were odd.
+    lost: u32,
+}
+
+impl Patience {
+    /// Whether to look at the next records.
+    pub(super) fn looks(&mut self) -> bool {
+        match self.left.checked_sub(1) {
+            Some(left) => {
+                self.left = left;
+                false
+            }
+            None => true,
+        }
+    }
+
+    /// So many of these were not alike. Whether most were.
+    pub(super) fn found(&mut self, odd: usize, of: usize) -> bool {
+        let alike = 2 * odd <= of;
+        self.lost = if alike { 0 } else { (self.lost + 1).min(MOST_LOST) };
+        // The first time the shape may have been that of an odd record.
+        self.left = if self.lost > 1 { 1 << self.lost } else { 0 };
+        alike
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::datatypes::{DataType, Field, Schema};
+
+    use super::super::plain::PlainRecords;
+    use super::super::typed::TypedRecords;
+    use super::super::walk::Walk;
+    use super::*;
+
+    fn looked_at(text: &str, as_in: &str) -> (bool, Vec<String>) {
+        let mut walk = Walk::default();
+        let inner = as_in.get(1..as_in.len() - 1).unwrap();
+        let whose = |key: &[u8]| Whose::of([b"\"a\"", b"\"s\""].iter().map(|name| name.as_slice() == key));
+        walk.members(inner.as_bytes(), &whose, &mut |_, _, _| Some(())).unwrap();
+        let (records, mut commas) = ([0..text.len()], Commas::default());
+        let padded = format!("{text}\n{}", " ".repeat(KEY_BYTES));
+        commas.find(padded.as_bytes(), &records);
+        let mut values = Vec::new();
+        let shape = walk.shape().unwrap();
+        let odd = shape.values(
+            padded.as_bytes(),
+            &records,
+            &commas,
+            |_, _| true,
+            |_, number, range| {
+                values.push(format!("{number} {}", &padded[range]));
+            },
+        );
+        (odd & 1 == 0, values)
+    }
+
+    #[test]
+    fn only_what_is_alike_is_looked_at() {
+        let as_in = r#"{"a":1,"x":2.5,"s":"t","y":"u"}"#;
+        let (alike, values) = looked_at(r#"{"a":-17.25,"x":null,"s":"a,b:{","y":""}"#, as_in);
+        assert!(alike);
+        assert_eq!(values, ["0 -17.25", "1 a,b:{"]);
+        for odd in [
+            r#"{"a":1,"x":2.5,"s":"t","y":"u","z":1}"#,
+            r#"{"a":1,"x":2.5,"s":"t"}"#,
+            r#"{"a":1,"x":2.5,"s":"t","a":"u"}"#,
+            r#"{"a":1,"x":2.5,"y":"u","s":"t"}"#,
+            r#"{"a": 1,"x":2.5,"s":"t","y":"u"}"#,
+            r#"{"a":1,"x":[2,5],"s":"t"}"#,
+            r#"{"a":1,"x":{"s":1,"b":"t"},"y":"u"}"#,
+            r#"{"a":"1","x":2.5,"s":"t","y":"u"}"#,
+            r#"{"a":1,"x":2.5,"s":7,"y":"u"}"#,
+            r#"{"a":1,"x":,"s":"t","y":"u"}"#,
+            r#"{"a":1,"x":2.5,"s":"t","y":"u" "v"}"#,
+            r#"{"a":1,"x":2.5,"s":"t"w,"y":"u"}"#,
+            r#"{"a":01,"x":2.5,"s":"t","y":"u"}"#,
+            r#"{"a":1.,"x":2.5,"s":"t","y":"u"}"#,
+            r#"{"a":null,"x":2.5,"s":"t","y":"u"}"#,
+            r#"["a":1,"x":2.5,"s":"t","y":"u"]"#,
+            "{}",
+        ] {
+            assert!(!looked_at(odd, as_in).0, "{odd}");
+        }
+    }
+
+    /// Records of which most are alike, read as the exact way reads them.
+    #[test]
+    fn records_that_are_alike_mean_what_they_mean_when_they_are_parsed() {
+        let fields = [
+            ("i", DataType::Int64),
+            ("d", DataType::Decimal128(12, 2)),
+            ("t", DataType::Utf8),
+            ("y", DataType::Date32),
+        ];
+        let fields: Vec<Field> = fields.map(|(name, data_type)| Field::new(name, data_type, true)).into();
+        let schema = Arc::new(Schema::new(fields));
+        let mut state = 5u64;
+        let mut next = |n: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % n
+        };
+        for round in 0..300 {
+            let mut plain = PlainRecords::new(&schema).unwrap().unwrap();
+            let exact = TypedRecords::new(&schema).unwrap();
+            for _ in 0..3 {
+                let (mut text, mut records) = (String::new(), Vec::new());
+                for _ in 0..next(300) {
+                    let start = text.len();
+                    let (i, d, t) = (next(1_000_000), next(100_000_000), ["", "a,b", "é", "{[:"][next(4)]);
+                    let (tens, cents) = (d / 100, d % 100);
+                    let day = 1 + next(28);
+                    // From no odd ones to all.
+                    let odd = if next(300) < round { next(7) } else { 7 };
+                    text += &match odd {
+                        0 => format!(r#"{{"i":{i},"d":{tens}.{cents:02},"t":"{t}","u":[1],"y":"1994-02-{day:02}"}}"#),
+                        1 => format!(r#"{{"i":{i},"d":null,"t":"{t}","u":true,"y":"1994-02-{day:02}"}}"#),
+                        2 => format!(r#"{{"i":{i},"i":{i},"t":"{t}","u":true,"y":"1994-02-{day:02}"}}"#),
+                        3 => format!(r#"{{"d":{tens}.{cents:02},"i":{i},"t":"{t}","u":1,"y":"1994-02-{day:02}"}}"#),
+                        4 => format!(r#"{{"i":{i},"d":{tens}.{cents:02},"t":"\"{t}","u":0,"y":"1994-02-{day:02}"}}"#),
+                        5 => format!(r#"{{"i":{i} ,"d": {tens}.{cents:02},"t":"{t}","u":0,"y":"1994-02-{day:02}" }}"#),
+                        6 => format!(r#"{{"u":{{"i":{i},"d":1}},"t":"{t}"}}"#),
+                        _ => format!(r#"{{"i":-{i},"d":{tens}.{cents:02},"t":"{t}","u":1e3,"y":"1994-02-{day:02}"}}"#),
+                    };
+                    records.push(start..text.len());
+                    text.push('\n');
+                }
+                let expected = exact.decode(text.as_bytes(), &records).map_err(|bad| bad.record);
+                let found = plain.decode(text.as_bytes(), &records).map_err(|bad| bad.record);
+                assert_eq!(expected, found, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn patience_ends_and_returns() {
+        let mut patience = Patience::default();
+        let mut looked = 0;
+        for _ in 0..1_000 {
+            if patience.looks() {
+                looked += 1;
+                patience.found(64, 64);
+            }
+        }
+        assert!((2..30).contains(&looked), "{looked}");
+        while !patience.looks() {}
+        assert!(patience.found(0, 64) && patience.looks() && !patience.found(64, 64) && patience.looks());
+    }
+}

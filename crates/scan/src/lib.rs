@@ -66,6 +66,7 @@ pub use local::LocalFile;
 pub use matcher::Matching;
 pub use memory::InMemory;
 pub use parquet::{Footers, KnownFooter, bounds_match, parquet_metadata};
+pub use pieces::bytes_ruled_out;
 pub use places::{near_places, places, places_in_both};
 pub use positions::{POSITION_COLUMNS, with_positions};
 pub use reader::ObjectReader;

@@ -19,6 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::positions::Extent;
 use crate::scan::{Source, slice_bytes, zoned};
+use crate::zones::Zones;
 use crate::{Helpers, ObjectReader, ScanCounters, ScanOptions, Spawner, compact, limits};
 
 /// How pieces of an object are opened.
@@ -27,6 +28,24 @@ pub(crate) struct Opening {
     pub(crate) reader: Arc<dyn ObjectReader>,
     pub(crate) options: ScanOptions,
     pub(crate) counters: Arc<ScanCounters>,
+}
+
+/// What zones leave of a range, and how many bytes they rule out.
+fn left_by(zones: &Zones, fragment: &Fragment, asked: &Range<u64>) -> Result<(Vec<Range<u64>>, u64)> {
+    let Some((condition, columns)) = zoned(fragment)? else { return Ok((vec![asked.clone()], 0)) };
+    let left = zones.surviving(&condition, &columns, asked.clone())?;
+    let bytes = |range: &Range<u64>| range.end.saturating_sub(range.start);
+    let pruned = bytes(asked).saturating_sub(left.iter().map(bytes).sum());
+    Ok((left, pruned))
+}
+
+/// How many bytes of this range of a text the fragment need not look at, by what is known of its values.
+///
+/// # Errors
+///
+/// Where the fragment cannot be scanned for.
+pub fn bytes_ruled_out(zones: &Zones, fragment: &Fragment, range: &Range<u64>) -> Result<u64> {
+    left_by(zones, fragment, range).map(|(_, pruned)| pruned)
 }
 
 impl Opening {
@@ -39,11 +58,8 @@ impl Opening {
     fn prune(&self, extent: Extent) -> Result<VecDeque<Extent>> {
         let all = VecDeque::from([extent]);
         let (Some(zones), Some(Extent::Range(asked))) = (&self.options.zones, all.front()) else { return Ok(all) };
-        let Some((condition, columns)) = zoned(&self.fragment)? else { return Ok(all) };
         let asked = self.asked(asked.as_ref());
-        let left = zones.surviving(&condition, &columns, asked.clone())?;
-        let bytes = |range: &Range<u64>| range.end - range.start;
-        let pruned = bytes(&asked) - left.iter().map(bytes).sum::<u64>();
+        let (left, pruned) = left_by(zones, &self.fragment, &asked)?;
         if pruned == 0 {
             return Ok(all);
         }

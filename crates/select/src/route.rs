@@ -153,7 +153,7 @@ mod tests {
             RouteEvent::Batch { split: 3, dictionaries: 5, bytes: Bytes::from_static(b"de") },
             RouteEvent::SplitEnd {
                 split: 7,
-                stats: SplitStats { rows: 3, bytes_scanned: 9, index_code: 1, places: 4 },
+                stats: SplitStats { rows: 3, bytes_scanned: 9, index_code: 1, places: 4, bytes_ruled_out: 5 },
             },
             RouteEvent::SplitFailed { split: 4095, failure: failure() },
             RouteEvent::Range { range: 1, bytes: Bytes::from(vec![7; 1 << 20]) },

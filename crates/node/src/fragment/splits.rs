@@ -11,7 +11,9 @@ use arrow::array::RecordBatch;
 use futures::StreamExt;
 use pushdown::wire::{Failure, FragmentRequest, IndexOutcome, RouteStats, SplitStats};
 use pushdown::{Fragment, Output, Result, Split};
-use pushdowndb_scan::{ScanCounters, ScanOptions, Threshold, scan, scan_parts, scan_with_positions};
+use pushdowndb_scan::{
+    ObjectReader, ScanCounters, ScanOptions, Threshold, bytes_ruled_out, scan, scan_parts, scan_with_positions,
+};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -167,11 +169,12 @@ impl Work {
         let range = split.range.clone();
         let zones = self.scans.zones().of(&self.bucket, &split.key, &object.meta.etag);
         let footer = self.scans.footers().of(object.meta.etag.as_str());
-        let options = ScanOptions { zones: Some(zones), footer: Some(footer), ..self.options.clone() };
+        let options = ScanOptions { zones: Some(Arc::clone(&zones)), footer: Some(footer), ..self.options.clone() };
         let (store, bucket, bill) = (self.store.as_ref(), self.bucket.as_str(), &self.bill);
         let shelf = Shelf { store, bucket, bill, options: &options, counters: &counters };
         let found = self.indexes.find(number, split, &fragment.format, &shelf).await;
         let reader = Arc::new(object.data);
+        let whole = split.range.clone().unwrap_or(0..reader.size());
         let mut batches = match found {
             Some(Found::Parts(parts, places)) => {
                 stats = SplitStats { places, ..stats }.with_index(IndexOutcome::Used);
@@ -195,6 +198,7 @@ impl Work {
             }
         }
         stats.bytes_scanned = seen.counters.bytes_scanned.load(Relaxed);
+        stats.bytes_ruled_out = bytes_ruled_out(&zones, &self.fragment, &whole)?;
         if let Some(remaining) = &self.remaining {
             // One worker: nobody counts beside it.
             remaining.store(remaining.load(Relaxed).saturating_sub(stats.rows), Relaxed);

@@ -20,6 +20,10 @@ pub struct SplitStats {
     /// To how many places its indexes led.
     #[prost(uint64, tag = "4")]
     pub places: u64,
+    /// Bytes that need not be looked at when the same is asked again, as the node knows what they hold. Zero from a node
+    /// that does not tell.
+    #[prost(uint64, tag = "5")]
+    pub bytes_ruled_out: u64,
 }
 
 /// What became of the indexes that a split came with.

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use pushdown::{Fragment, Result};
 
-use super::ScanSpec;
-use crate::settings::{Adaptivity, Side};
+use super::{Figures, ScanSpec};
+use crate::settings::{Adaptivity, Objective, Side};
 use crate::strategies::costs::ScanCosts;
 use crate::strategies::estimate::Estimate;
 use crate::strategies::filter::Route;
@@ -54,6 +54,9 @@ const PARQUET_PIECE_BYTES: u64 = 48 * 1024 * 1024;
 /// More is not sent once for every piece.
 const REPEATED_BYTES: f64 = 4e6;
 
+/// More is not sent with further requests that may turn out to be of no use.
+const MUCH_BYTES: f64 = 250e3;
+
 /// How fast the splits of a scan by storage are believed to be scanned either way, in bytes of objects a second.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Paces {
@@ -63,6 +66,10 @@ pub(super) struct Paces {
     together: bool,
     /// Whether the pace of plain reads is that of a network that was seen.
     plain_is_known: bool,
+    /// Bytes that each request costs besides the rows of its splits.
+    repeated: f64,
+    /// Whether dollars count, of which requests take many.
+    is_cost: bool,
     adaptivity: Adaptivity,
 }
 
@@ -82,20 +89,30 @@ impl Paces {
         let bytes = spec.objects.iter().map(|object| object.size).sum::<u64>() as f64;
         let pace = |estimate: Estimate| bytes / estimate.seconds.max(1e-6);
         let (pushed, plain) = (costs.filtered(), costs.plain(0.0));
-        let together = costs.shared().is_some();
+        // Two ways at once take less time, and more requests and bytes.
+        let is_cost = costs.model().objective() == Objective::Cost;
+        let together = !is_cost && costs.shared().is_some();
         let plain_is_known = costs.model().knows_network();
-        Ok(Some(Self { pushed: pace(pushed), plain: pace(plain), together, plain_is_known, adaptivity }))
+        let repeated = Figures::of(spec, fragment).repeated_bytes();
+        let (pushed, plain) = (pace(pushed), pace(plain));
+        Ok(Some(Self { pushed, plain, together, plain_is_known, repeated, is_cost, adaptivity }))
     }
 
     /// Requests that a worker sends one after the other: between two of them the other way may take some of the work.
     pub(super) fn turns(&self) -> usize {
-        let shared = self.adaptivity == Adaptivity::Both || self.plain >= self.pushed * FAIR_SHARE;
-        if shared { TURNS } else { FEW_TURNS }
+        if self.adaptivity == Adaptivity::Both || self.together {
+            return TURNS;
+        }
+        match self.is_cost || self.repeated > MUCH_BYTES {
+            true => 1,
+            false if self.plain >= self.pushed * FAIR_SHARE => TURNS,
+            false => FEW_TURNS,
+        }
     }
 
     /// The size of the pieces into which an aggregate of so many bytes is cut, so that both ways can share it; `None`
-    /// where one way will do it all. Each piece answers with so many bytes.
-    pub(super) fn piece_bytes(&self, bytes: u64, is_parquet: bool, answer_bytes: f64) -> Option<u64> {
+    /// where one way will do it all.
+    pub(super) fn piece_bytes(&self, bytes: u64, is_parquet: bool) -> Option<u64> {
         let pieces = match (is_parquet, self.together) {
             (false, true) => SHARED_PIECES,
             (false, false) | (true, true) => PIECES,
@@ -106,7 +123,7 @@ impl Paces {
             _ => {
                 bytes >= LEAST_BYTES
                     && self.plain >= self.pushed * FAIR_SHARE
-                    && answer_bytes * pieces as f64 <= REPEATED_BYTES
+                    && self.repeated * pieces as f64 <= REPEATED_BYTES
             }
         };
         shared.then(|| bytes.div_ceil(pieces).max(1))
@@ -267,10 +284,12 @@ mod tests {
     const MB: u64 = 1_000_000;
 
     fn balance(pushed: f64, plain: f64) -> Balance {
-        Balance::new(
-            &Paces { pushed, plain, together: plain > 500e6, plain_is_known: true, adaptivity: Adaptivity::Auto },
-            1,
-        )
+        Balance::new(&Paces { together: plain > 500e6, ..paces(pushed, plain) }, 1)
+    }
+
+    fn paces(pushed: f64, plain: f64) -> Paces {
+        let adaptivity = Adaptivity::Auto;
+        Paces { pushed, plain, together: false, plain_is_known: true, repeated: 0.0, is_cost: false, adaptivity }
     }
 
     #[test]
@@ -313,8 +332,7 @@ mod tests {
     fn a_network_that_nobody_knows_is_tried_where_storage_is_late() {
         let now = Instant::now();
         for (plain_is_known, tried) in [(true, false), (false, true)] {
-            let paces =
-                Paces { pushed: 1e9, plain: 40e6, together: false, plain_is_known, adaptivity: Adaptivity::Auto };
+            let paces = Paces { plain_is_known, ..paces(1e9, 40e6) };
             let balance = Balance::new(&paces, 1);
             assert!(!balance.helps(16 * MB, 700 * MB, now), "storage is as fast as believed");
             balance.begin(Way::Pushed, now);
@@ -337,12 +355,21 @@ mod tests {
 
     #[test]
     fn aggregates_are_cut_where_both_ways_can_share_them() {
-        let paces = |plain, adaptivity| Paces { pushed: 1e9, plain, together: true, plain_is_known: true, adaptivity };
-        let piece = |paces: Paces, answer| paces.piece_bytes(640 * MB, false, answer);
+        let paces = |plain, adaptivity| Paces { together: true, adaptivity, ..paces(1e9, plain) };
+        let piece = |paces: Paces, repeated| Paces { repeated, ..paces }.piece_bytes(640 * MB, false);
         assert_eq!(piece(paces(1e9, Adaptivity::Auto), 1e3), Some(20 * MB));
         assert_eq!(piece(paces(40e6, Adaptivity::Auto), 1e3), None, "all of the link for a little");
         assert_eq!(piece(paces(1e9, Adaptivity::Auto), 1e6), None, "most groups would come from every piece");
-        assert_eq!(paces(1e9, Adaptivity::Auto).piece_bytes(MB, false, 1e3), None, "not worth it");
+        assert_eq!(paces(1e9, Adaptivity::Auto).piece_bytes(MB, false), None, "not worth it");
         assert_eq!(piece(paces(40e6, Adaptivity::Both), 1e6), Some(20 * MB), "as asked");
+    }
+
+    #[test]
+    fn requests_that_cost_more_than_themselves_are_few() {
+        let lonely = paces(1e9, 40e6);
+        let repeats = Paces { repeated: 1e6, ..lonely };
+        assert_eq!((lonely.turns(), repeats.turns(), Paces { is_cost: true, ..lonely }.turns()), (FEW_TURNS, 1, 1));
+        assert_eq!(Paces { together: true, ..repeats }.turns(), TURNS, "as they are shared");
+        assert_eq!(Paces { adaptivity: Adaptivity::Both, ..repeats }.turns(), TURNS, "as asked");
     }
 }

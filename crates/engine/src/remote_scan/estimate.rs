@@ -12,6 +12,9 @@ use crate::statistics::{Kept, TableStatistics};
 /// The bytes of an answer without rows.
 const AGGREGATE_BYTES: u64 = 1024;
 
+/// Bytes of a group's key or state in an answer, about.
+const STATE_BYTES: f64 = 16.0;
+
 /// What stands between two values of text.
 const DELIMITER_BYTES: f64 = 1.0;
 
@@ -99,6 +102,26 @@ impl<'a> Figures<'a> {
         Some(groups.min(self.rows().max(1.0)))
     }
 
+    /// Bytes that each request costs besides the rows of its splits: Bloom filters that it brings along, and states of groups, which
+    /// several answers with.
+    pub(crate) fn repeated_bytes(&self) -> f64 {
+        let conjuncts = match &self.fragment.predicate {
+            Some(Expr::And(all)) => all.as_slice(),
+            other => other.as_slice(),
+        };
+        let brought = conjuncts.iter().map(|conjunct| match conjunct {
+            Expr::Bloom { filter, .. } => filter.size_bytes(),
+            _ => 0,
+        });
+        let brought = brought.sum::<usize>() as f64;
+        let Output::Aggregate { groups, calls } = &self.fragment.output else { return brought };
+        let columns = (groups.len() + calls.len()) as f64;
+        let keys: Vec<Expr> = groups.iter().map(|group| group.expr.clone()).collect();
+        // Where nobody can tell, there may be as many as rows.
+        let count = if keys.is_empty() { 1.0 } else { self.groups(&keys).unwrap_or_else(|| self.rows()) };
+        brought + count * columns * STATE_BYTES
+    }
+
     /// How many values an expression has in the table, whatever the predicate; `None` where nobody can tell.
     pub(crate) fn values(&self, expr: &Expr) -> Option<f64> {
         self.statistics?.groups(std::slice::from_ref(expr), None)
@@ -108,6 +131,11 @@ impl<'a> Figures<'a> {
     /// `None` where nobody can tell.
     pub(crate) fn frequent(&self, keys: &[Expr], share: f64) -> Option<Vec<f64>> {
         self.statistics?.frequent(keys, self.fragment.predicate.as_ref(), share)
+    }
+
+    /// The share of the bytes that storage read the last time it scanned them for the same; `None` if that is not known.
+    pub(crate) fn scanned_before(&self) -> Option<f64> {
+        self.statistics?.seen().share(self.fragment)
     }
 
     /// Bytes that plain reads fetch: all of text, of Parquet the columns that are read.

@@ -25,6 +25,11 @@ const SMALLEST_REQUEST_BYTES: u64 = 8 * 1024 * 1024;
 /// The most splits of one request: their rows are held back together.
 const REQUEST_SPLITS: usize = 64;
 
+/// About how many bytes one request is for, where so many are scanned with so many requests at a time.
+pub(crate) fn request_bytes(total: u64, workers: u64) -> u64 {
+    total.div_ceil(workers.max(1)).clamp(SMALLEST_REQUEST_BYTES, REQUEST_BYTES)
+}
+
 /// Splits that go into one request each, for so many workers. `bytes_of` says how much is read of a split, `fits`
 /// whether two objects mean the same fragment.
 pub(super) fn requests(
@@ -35,7 +40,7 @@ pub(super) fn requests(
     fits: impl Fn(&DataObject, &DataObject) -> bool,
 ) -> Vec<Vec<ScanSplit>> {
     let total: u64 = splits.iter().map(&bytes_of).sum();
-    let share = total.div_ceil(workers.max(1) as u64).clamp(SMALLEST_REQUEST_BYTES, REQUEST_BYTES);
+    let share = request_bytes(total, workers as u64);
     let mut requests: Vec<Vec<ScanSplit>> = Vec::new();
     let mut bytes = 0;
     for split in splits {
@@ -219,7 +224,10 @@ impl Run {
                         }
                     }
                     split.done = true;
-                    self.query.progress.finish(split.task.split.bytes(&self.spec.objects));
+                    let bytes = split.task.split.bytes(&self.spec.objects);
+                    // What the node has learned it will not read again.
+                    self.scanned.split(bytes, stats.bytes_scanned.min(bytes.saturating_sub(stats.bytes_ruled_out)));
+                    self.query.progress.finish(bytes);
                 }
                 SplitPiece::Failed(_, error) => split.error = Some(error),
             }

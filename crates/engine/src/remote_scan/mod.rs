@@ -25,6 +25,7 @@ mod story;
 mod wire;
 
 pub(crate) use estimate::Figures;
+pub(crate) use fragment::request_bytes;
 pub(crate) use partial::{PartialAggregate, State};
 pub(crate) use run::moved;
 pub(crate) use sample::{PIECES, among};
@@ -51,7 +52,7 @@ use datafusion::physical_plan::{
     EmptyRecordBatchStream, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties, ReplaceChildrenOptions,
 };
 use futures::{FutureExt, StreamExt, TryStreamExt};
-use pushdown::{Capability, Expr, Format, Fragment, Output, Result};
+use pushdown::{Capability, Expr, Format, Fragment, Result};
 use pushdowndb_cost::{Requests, Usage};
 use tokio::sync::OnceCell;
 
@@ -68,9 +69,6 @@ use crate::table::DataObject;
 use balance::Paces;
 use lookup::IndexState;
 use splits::ScanSplit;
-
-/// Bytes of a group's key or state in an answer, about.
-const STATE_BYTES: f64 = 16.0;
 
 /// Scans one table's objects.
 #[derive(Clone, Debug)]
@@ -342,17 +340,8 @@ impl RemoteScanExec {
 /// The size of the pieces of an aggregate, if storage and plain reads are to share it.
 fn shared_piece_bytes(spec: &ScanSpec, fragment: &Fragment, route: Route) -> Result<Option<u64>> {
     let Some(paces) = Paces::of(spec, fragment, route)? else { return Ok(None) };
-    let figures = Figures::of(spec, fragment);
-    let groups = match &fragment.output {
-        Output::Aggregate { groups, .. } if !groups.is_empty() => {
-            let keys: Vec<Expr> = groups.iter().map(|group| group.expr.clone()).collect();
-            // Where nobody can tell, there may be as many as rows.
-            figures.groups(&keys).unwrap_or_else(|| figures.rows())
-        }
-        _ => 1.0,
-    };
-    let columns = spec.output_schema()?.fields().len() as f64;
-    Ok(paces.piece_bytes(figures.bytes(), fragment.format == Format::Parquet, groups * columns * STATE_BYTES))
+    let bytes = spec.objects.iter().map(|object| object.size).sum();
+    Ok(paces.piece_bytes(bytes, fragment.format == Format::Parquet))
 }
 
 /// Whether ranges of the object can be scanned on their own, where the scan runs.

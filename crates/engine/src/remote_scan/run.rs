@@ -8,6 +8,7 @@
 //! Which way a split goes is decided anew at each of them ([`Balance`]).
 
 use std::collections::VecDeque;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -23,13 +24,14 @@ use pushdown::wire::INDEX_VERSION;
 use pushdown::{Error, Expr, Format, Fragment, Level, Result, Split};
 use pushdowndb_cost::Meter;
 use pushdowndb_scan::{ObjectReader, ScanCounters, ScanOptions, Threshold};
+use tokio::sync::Notify;
 use tokio::sync::mpsc::Sender;
 
 use super::balance::{Balance, Paces, Way};
 use super::far_ranges::FarRanges;
 use super::lookup::{Places, Told};
 use super::splits::ScanSplit;
-use super::{RemoteScanExec, ScanSpec, fragment};
+use super::{Figures, RemoteScanExec, ScanSpec, fragment};
 use crate::backends::Meters;
 use crate::error::to_datafusion;
 use crate::profile::Tally;
@@ -60,6 +62,8 @@ pub(super) struct Run {
     delivers: bool,
     /// What workers take at a time: a split, or some that one request asks for.
     splits: Mutex<VecDeque<Vec<ScanSplit>>>,
+    /// Told when none is left.
+    drained: Notify,
     /// What is known of the first rows so far, where storage sends only those.
     pub(super) live: Option<Arc<LiveTopK>>,
     /// What plain reads scan for where only the first rows count, and what they know of these.
@@ -74,6 +78,23 @@ pub(super) struct Run {
     pub(super) looks_up: bool,
     /// Who scans the next split; `None` where that is settled.
     pub(super) balance: Option<Balance>,
+    /// How much there was of the splits that storage scanned by fragments, and how much of that it would read again.
+    pub(super) scanned: Scanned,
+}
+
+/// Bytes of splits.
+#[derive(Debug, Default)]
+pub(super) struct Scanned {
+    asked: AtomicU64,
+    read: AtomicU64,
+}
+
+impl Scanned {
+    /// A split of so many bytes was scanned, of which storage reads so many.
+    pub(super) fn split(&self, asked: u64, read: u64) {
+        self.asked.fetch_add(asked, Relaxed);
+        self.read.fetch_add(read, Relaxed);
+    }
 }
 
 /// How often a worker that could help looks whether it should.
@@ -106,8 +127,12 @@ impl Run {
             Choice::Storage { route: Route::Fragment, .. } if places.is_none() => {
                 let format = |object: &DataObject| scan.spec.table.format_of(object);
                 let fits = |a: &DataObject, b: &DataObject| a.columns == b.columns && format(a) == format(b);
+                let read = Figures::of(&scan.spec, &scan.fragment).scanned_before().unwrap_or(1.0);
                 // Of an object that is looked up next to nothing is read.
-                let bytes = |split: &ScanSplit| if looks_up(split) { 1 } else { split.bytes(&scan.spec.objects) };
+                let bytes = |split: &ScanSplit| match looks_up(split) {
+                    true => 1,
+                    false => (split.bytes(&scan.spec.objects) as f64 * read) as u64,
+                };
                 let turns = requests * paces.map_or(1, |paces| paces.turns());
                 fragment::requests(splits, &scan.spec.objects, turns, bytes, fits).into()
             }
@@ -129,6 +154,7 @@ impl Run {
             tally: Arc::clone(&scan.tally),
             delivers: scan.delivers,
             splits: Mutex::new(splits),
+            drained: Notify::new(),
             live: scan.live.clone(),
             first: scan.first.clone(),
             threshold: Arc::default(),
@@ -137,6 +163,7 @@ impl Run {
             told: Told::default(),
             looks_up: any_looked_up,
             balance,
+            scanned: Scanned::default(),
         });
         run.tally.busy();
         let metrics = ScanMetrics::new(&scan.metrics, partition);
@@ -167,7 +194,13 @@ impl Run {
     /// Takes splits until none is left.
     async fn work(&self, out: &Sender<datafusion::common::Result<RecordBatch>>) -> Result<()> {
         loop {
-            let next = self.splits.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let (next, is_last) = {
+                let mut splits = self.splits.lock().unwrap_or_else(PoisonError::into_inner);
+                (splits.pop_front(), splits.is_empty())
+            };
+            if is_last {
+                self.drained.notify_waiters();
+            }
             let Some(splits) = next else { return Ok(()) };
             let wanted = tokio::select! {
                 done = self.run_splits(&splits, out) => done?,
@@ -249,6 +282,8 @@ impl Run {
     async fn help(&self, out: &Sender<datafusion::common::Result<RecordBatch>>) -> Result<()> {
         let Some(balance) = &self.balance else { return Ok(()) };
         loop {
+            // From here on nothing that is told is missed.
+            let drained = self.drained.notified();
             let taken = {
                 let mut splits = self.splits.lock().unwrap_or_else(PoisonError::into_inner);
                 let waiting: u64 = splits.iter().flatten().map(|split| split.bytes(&self.spec.objects)).sum();
@@ -276,6 +311,7 @@ impl Run {
                 }
                 None => tokio::select! {
                     () = tokio::time::sleep(LOOK) => {}
+                    () = drained => return Ok(()),
                     () = out.closed() => return Ok(()),
                 },
             }
@@ -288,6 +324,16 @@ impl Run {
         self.query.meter.strategy(format!("{}: storage was busy, some splits were read plainly", self.spec.name));
         if let Some(balance) = &self.balance {
             balance.refused(Instant::now());
+        }
+    }
+
+    /// Remembers how much storage reads for the same. Keys of joins are others each time, as is what is known of the first rows.
+    fn note_scanned(&self) {
+        let (asked, read) = (self.scanned.asked.load(Relaxed), self.scanned.read.load(Relaxed));
+        let changes =
+            self.spec.without_keys.is_some() || self.live.is_some() || self.spec.limit.is_some() || self.looks_up;
+        if let Some(statistics) = self.spec.statistics.as_ref().filter(|_| asked > 0 && !changes) {
+            statistics.seen().note(&self.fragment, read as f64 / asked as f64);
         }
     }
 
@@ -327,6 +373,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.run.tally.busy();
         self.run.tell_lookups();
+        self.run.note_scanned();
         self.metrics.record(&self.run.meter, &self.run.told);
     }
 }

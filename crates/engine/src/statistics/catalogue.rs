@@ -20,7 +20,7 @@ use pushdown::Format;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{Footers, Looked, SharedStatistics, TableSample, TableStatistics, Totals};
+use super::{Footers, Looked, Seen, SharedStatistics, TableSample, TableStatistics, Totals};
 use crate::files::put_in_place;
 use crate::table::{DataObject, TableDefinition};
 
@@ -76,41 +76,45 @@ impl Catalogue {
         }
         let looked = match key.schema.clone() {
             Some(schema) => {
-                let kept: Option<Stamped<Footers>> = read_json(&self.file(key, "footers.json")?);
-                kept.filter(|kept| kept.stamp == key.stamp).map(|kept| Looked::Footers(kept.figures, schema))
+                self.json(key, "footers.json")?.read().map(|footers: Footers| Looked::Footers(footers, schema))
             }
             None => read_sample(&self.file(key, "arrow")?, &key.stamp).map(Looked::Sample),
         };
-        let totals: Option<Stamped<Totals>> = read_json(&self.file(key, "totals.json")?);
-        let totals = totals.filter(|kept| kept.stamp == key.stamp).map(|kept| kept.figures);
+        let totals: Option<Totals> = self.json(key, "totals.json")?.read();
         if looked.is_none() && totals.is_none() {
             return None;
         }
-        let found = Arc::new(TableStatistics { looked, totals });
+        let found = Arc::new(TableStatistics { looked, totals, seen: self.seen(key) });
         self.keep(key.clone(), &found);
         Some(found)
     }
 
     /// Keeps what a few ranges told. A folder that cannot be written keeps nothing: the next session looks again.
     pub(crate) fn put(&self, key: Key, looked: Looked) -> SharedStatistics {
-        let written = match &looked {
-            Looked::Sample(sample) => self.file(&key, "arrow").map(|file| write_sample(&file, &key.stamp, sample)),
-            Looked::Footers(footers, _) => {
-                self.file(&key, "footers.json").map(|file| write_json(&file, &key.stamp, footers))
+        match &looked {
+            Looked::Sample(sample) => {
+                if let Some(file) = self.file(&key, "arrow") {
+                    told(&file, write_sample(&file, &key.stamp, sample));
+                }
             }
-        };
-        told(&key, written);
+            Looked::Footers(footers, _) => {
+                if let Some(file) = self.json(&key, "footers.json") {
+                    file.write(footers);
+                }
+            }
+        }
         let known = self.kept.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
         let totals = known.and_then(|known| known.totals.clone());
-        let statistics = Arc::new(TableStatistics { looked: Some(looked), totals });
+        let statistics = Arc::new(TableStatistics { looked: Some(looked), totals, seen: self.seen(&key) });
         self.keep(key, &statistics);
         statistics
     }
 
     /// Keeps what was counted, beside what is known already.
     pub(crate) fn put_totals(&self, key: Key, totals: Totals) -> SharedStatistics {
-        let written = self.file(&key, "totals.json").map(|file| write_json(&file, &key.stamp, &totals));
-        told(&key, written);
+        if let Some(file) = self.json(&key, "totals.json") {
+            file.write(&totals);
+        }
         let known = self.get(&key).unwrap_or_default();
         let statistics = Arc::new(known.with_totals(totals));
         self.keep(key, &statistics);
@@ -130,11 +134,45 @@ impl Catalogue {
         key.table.hash(&mut name);
         Some(self.folder.as_ref()?.join(format!("{:016x}.{extension}", name.finish())))
     }
+
+    fn json(&self, key: &Key, extension: &str) -> Option<StampedFile> {
+        Some(StampedFile::new(self.file(key, extension)?, key.stamp.clone()))
+    }
+
+    fn seen(&self, key: &Key) -> Arc<Seen> {
+        Arc::new(Seen::open(self.json(key, "seen.json")))
+    }
 }
 
-fn told(key: &Key, written: Option<Result<(), Box<dyn std::error::Error>>>) {
-    if let Some(Err(error)) = written {
-        tracing::debug!(table = key.table, %error, "statistics are not kept");
+fn told(file: &Path, written: Result<(), Box<dyn std::error::Error>>) {
+    if let Err(error) = written {
+        tracing::debug!(file = %file.display(), %error, "statistics are not kept");
+    }
+}
+
+/// A file of JSON about a table as it is.
+#[derive(Debug)]
+pub(super) struct StampedFile {
+    file: PathBuf,
+    stamp: String,
+}
+
+impl StampedFile {
+    pub(super) fn new(file: PathBuf, stamp: String) -> Self {
+        Self { file, stamp }
+    }
+
+    /// `None` if it is not there, cannot be read, or is about the table as it was.
+    pub(super) fn read<T: DeserializeOwned>(&self) -> Option<T> {
+        let kept: Stamped<T> = serde_json::from_slice(&fs::read(&self.file).ok()?).ok()?;
+        (kept.stamp == self.stamp).then_some(kept.figures)
+    }
+
+    /// A folder that cannot be written keeps nothing.
+    pub(super) fn write(&self, figures: &impl Serialize) {
+        let kept = Stamped { stamp: self.stamp.clone(), figures };
+        let written = put_in_place(&self.file, |new| Ok(serde_json::to_writer(BufWriter::new(new), &kept)?));
+        told(&self.file, written);
     }
 }
 
@@ -154,15 +192,6 @@ pub(crate) fn totals_to_json(key: &Key, totals: &Totals) -> Result<Vec<u8>, serd
 pub(crate) fn totals_from_json(key: &Key, text: &[u8]) -> Option<Totals> {
     let kept: Stamped<Totals> = serde_json::from_slice(text).ok()?;
     (kept.stamp == key.stamp).then_some(kept.figures)
-}
-
-fn read_json<T: DeserializeOwned>(file: &Path) -> Option<T> {
-    serde_json::from_slice(&fs::read(file).ok()?).ok()
-}
-
-fn write_json(file: &Path, stamp: &str, figures: &impl Serialize) -> Result<(), Box<dyn std::error::Error>> {
-    let kept = Stamped { stamp: stamp.to_owned(), figures };
-    put_in_place(file, |new| Ok(serde_json::to_writer(BufWriter::new(new), &kept)?))
 }
 
 fn read_sample(file: &Path, stamp: &str) -> Option<TableSample> {

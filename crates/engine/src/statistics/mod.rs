@@ -5,6 +5,7 @@
 //!   TableSample   of text: rows, with the piece and the block each came from
 //!   Footers       of Parquet: rows, bytes and bounds of columns
 //! statement   ANALYZE TABLE -> Totals                              all rows, counted
+//! seen        scans by storage -> Seen                             how much of the bytes each predicate made it read
 //! columns     what DataFusion's optimizer takes of a column        NULLs, distinct values
 //! catalogue   kept by the ETags of the objects                     a table that did not change is not looked at again
 //! ```
@@ -18,6 +19,7 @@ mod columns;
 mod draw;
 mod footers;
 mod sample;
+mod seen;
 mod statement;
 mod totals;
 
@@ -32,6 +34,7 @@ pub(crate) use columns::ColumnFigures;
 pub(crate) use draw::draw;
 pub(crate) use footers::Footers;
 pub(crate) use sample::{Kept, TableSample};
+pub(crate) use seen::Seen;
 pub(crate) use statement::parse;
 pub(crate) use totals::Totals;
 
@@ -42,6 +45,8 @@ pub(crate) struct TableStatistics {
     looked: Option<Looked>,
     /// From all of its rows.
     totals: Option<Totals>,
+    /// From scans by storage.
+    seen: Arc<Seen>,
 }
 
 /// What a few ranges of a table's objects tell.
@@ -56,7 +61,12 @@ pub(crate) enum Looked {
 impl TableStatistics {
     /// The same with all rows counted.
     fn with_totals(&self, totals: Totals) -> Self {
-        Self { looked: self.looked.clone(), totals: Some(totals) }
+        Self { looked: self.looked.clone(), totals: Some(totals), seen: Arc::clone(&self.seen) }
+    }
+
+    /// How much of the table scans by storage read.
+    pub(crate) fn seen(&self) -> &Seen {
+        &self.seen
     }
 
     /// Bytes of the objects for each row.

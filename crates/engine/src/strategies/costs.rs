@@ -1,11 +1,11 @@
 //! What the scans of one table would cost, read plainly or by storage: the terms that the operators' models share.
 
-use pushdown::{Expr, Fragment, Result};
+use pushdown::{Expr, Format, Fragment, Result};
 use pushdowndb_cost::Requests;
 
 use super::estimate::{Estimate, Model, Work};
 use super::filter::Route;
-use crate::remote_scan::{Figures, ScanSpec};
+use crate::remote_scan::{Figures, ScanSpec, request_bytes};
 
 /// What a first phase costs besides its requests: the second is planned by what it found.
 const FIRST_PHASE_S: f64 = 0.01;
@@ -15,6 +15,10 @@ pub(crate) const BLOOM_S: f64 = 15e-9;
 
 /// Values of the fragment route's answers take this share of their bytes as text: they are columns of Arrow under LZ4.
 const COMPRESSED: f64 = 0.5;
+
+/// Plain reads of Parquet fetch so many times the bytes that they look at, where these are pages here and there: what lies
+/// between near ones comes along.
+const WITH_GAPS: f64 = 1.5;
 
 /// What two ways that share a scan save of what they would if neither ever waited for the other.
 const SHARED: f64 = 0.6;
@@ -39,8 +43,9 @@ pub(crate) struct ScanCosts {
     pub(crate) read: u64,
     /// Requests that they need beyond one an object.
     further_reads: u64,
-    /// Pieces that a scan by storage is cut into.
+    /// Pieces that a scan by storage is cut into, and requests that ask for them.
     pub(crate) splits: u64,
+    pub(crate) asks: u64,
     pub(crate) objects: u64,
     /// Seconds of storage for the Bloom filters of the predicate.
     bloom_s: f64,
@@ -68,17 +73,33 @@ impl ScanCosts {
         let figures = Figures::of(spec, fragment);
         let (bytes, objects) = (figures.bytes(), spec.objects.len() as u64);
         let read = figures.read_bytes();
+        // Of text all, on either side, unless storage was seen to pass over some; of Parquet what is needed, on either side.
+        let seen = figures.scanned_before().map(|share| (bytes as f64 * share) as u64);
+        let scanned = match route {
+            Some(Route::Fragment) => seen.unwrap_or(read),
+            _ => read,
+        };
+        let read = match seen.filter(|_| fragment.format == Format::Parquet) {
+            Some(seen) => read.min((seen as f64 * WITH_GAPS) as u64),
+            None => read,
+        };
+        let splits = bytes.div_ceil(spec.options.split_bytes.max(1)).max(objects);
+        let model = Model::of(spec)?;
+        let asks = match route {
+            Some(Route::Fragment) => scanned.div_ceil(request_bytes(scanned, model.at_once())).clamp(1, splits.max(1)),
+            _ => splits,
+        };
         Ok(Self {
-            model: Model::of(spec)?,
+            model,
             route,
-            // Text is read whole, of Parquet only what is needed, on either side.
-            scanned: read,
+            scanned,
             rows: figures.scanned(),
             passing: figures.rows(),
             sent: figures.sent_bytes(),
             read,
             further_reads: figures.further_reads(objects),
-            splits: bytes.div_ceil(spec.options.split_bytes.max(1)).max(objects),
+            splits,
+            asks,
             objects,
             bloom_s: bloom_s(spec, fragment),
         })
@@ -161,7 +182,7 @@ impl ScanCosts {
 
     /// The work of that.
     pub(crate) fn filtering(&self) -> Pushed {
-        let (requests, scanned, returned, storage_s) = (self.splits, self.scanned, self.sent, self.bloom_s);
+        let (requests, scanned, returned, storage_s) = (self.asks, self.scanned, self.sent, self.bloom_s);
         Pushed { requests, scanned, returned, storage_s, ..Pushed::default() }
     }
 }

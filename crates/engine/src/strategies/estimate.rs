@@ -152,6 +152,11 @@ impl Model {
         self.is_parquet
     }
 
+    /// Requests that are under way at a time.
+    pub(crate) fn at_once(&self) -> u64 {
+        self.at_once
+    }
+
     /// What counts.
     pub(crate) fn objective(&self) -> Objective {
         self.objective

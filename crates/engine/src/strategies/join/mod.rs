@@ -192,10 +192,10 @@ fn bloom_cost(scan: &ScanCosts, route: Route, build: BuildSide, values: Option<f
         Route::Fragment => (keys * bloom::BITS_PER_KEY / 8.0, scan.passing * BLOOM_S),
     };
     scan.pushed(Pushed {
-        requests: scan.splits,
+        requests: scan.asks,
         scanned: scan.scanned,
         returned: (scan.sent as f64 * share) as u64,
-        brought: key_bytes as u64 * scan.splits,
+        brought: key_bytes as u64 * scan.asks,
         storage_s,
         engine_s: scan.passing * share * row_s,
         ..Pushed::default()

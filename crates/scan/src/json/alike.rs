@@ -86,7 +86,7 @@ impl Shape {
         mut take: impl FnMut(usize, usize, Range<usize>),
     ) -> u64 {
         let mut members = Members { starts: [0; TOGETHER], ends: [0; TOGETHER], commas: [0; TOGETHER] };
-        let mut odd = 0;
+        let mut odd = 0u64;
         let lanes = members.starts.iter_mut().zip(&mut members.ends).zip(&mut members.commas);
         for (number, (record, ((start, end), comma))) in records.iter().zip(lanes).enumerate() {
             let structure = commas
@@ -96,6 +96,9 @@ impl Shape {
                 Some((inner, from)) => (*start, *end, *comma) = (inner.start as u32, inner.end as u32, from as u32),
                 None => odd |= 1 << number,
             }
+        }
+        if odd.count_ones() as usize == records.len() {
+            return odd;
         }
         let last = self.places.len().saturating_sub(1);
         for (number, place) in self.places.iter().enumerate() {

@@ -29,6 +29,9 @@ use crate::types::is_text;
 /// Up to so many keys are searched for one by one; for more, a walk from member to member is faster.
 const SEARCHED: usize = 2;
 
+/// Fewer records are not looked at together.
+const FEWEST: usize = 16;
+
 /// Takes columns out of records that are mostly plain.
 pub(crate) struct PlainRecords {
     schema: SchemaRef,
@@ -202,7 +205,8 @@ impl PlainRecords {
     /// `None` if none was looked at.
     fn locate_alike(&mut self, text: &[u8], records: &[Range<usize>], spans: &mut Vec<Span>) -> Option<u64> {
         let Self { members, commas, shape, patience, .. } = self;
-        let shape = shape.as_ref().filter(|_| members.len() > SEARCHED && patience.looks())?;
+        let many = members.len() > SEARCHED && records.len() >= FEWEST;
+        let shape = shape.as_ref().filter(|_| many && patience.looks())?;
         let (first, stride) = (spans.len(), members.len());
         spans.resize(first + records.len() * stride, Span::MISSING);
         commas.find(text, records);

@@ -79,6 +79,9 @@ impl Key {
 /// A one in each byte.
 const ONES: u64 = u64::MAX / 255;
 
+/// Records with more members have no shape.
+const MOST_MEMBERS: usize = 1024;
+
 /// How many words of a key are compared.
 const WORDS: usize = 2;
 
@@ -149,7 +152,7 @@ impl Walk {
 
     /// What the last record was like; `None` if it was not plain, or had no members.
     pub(super) fn shape(&self) -> Option<Shape> {
-        let members = self.keys.get(..self.members).filter(|members| !members.is_empty())?;
+        let members = self.keys.get(..self.members).filter(|members| (1..=MOST_MEMBERS).contains(&members.len()))?;
         let places = members.iter().map(|key| Place::new(&key.bytes, key.whose, key.is_string));
         places.collect::<Option<_>>().map(Shape::new)
     }

@@ -121,9 +121,8 @@ impl Paces {
         let shared = match self.adaptivity {
             Adaptivity::Both => true,
             _ => {
-                bytes >= LEAST_BYTES
-                    && self.plain >= self.pushed * FAIR_SHARE
-                    && self.repeated * pieces as f64 <= REPEATED_BYTES
+                let most = if self.together { REPEATED_BYTES } else { MUCH_BYTES };
+                bytes >= LEAST_BYTES && self.plain >= self.pushed * FAIR_SHARE && self.repeated * pieces as f64 <= most
             }
         };
         shared.then(|| bytes.div_ceil(pieces).max(1))

@@ -135,7 +135,7 @@ impl<'a> Figures<'a> {
 
     /// The share of the bytes that storage read the last time it scanned them for the same; `None` if that is not known.
     pub(crate) fn scanned_before(&self) -> Option<f64> {
-        self.statistics?.seen().share(self.fragment)
+        self.statistics?.seen().share(self.fragment, self.bytes)
     }
 
     /// Bytes that plain reads fetch: all of text, of Parquet the columns that are read.

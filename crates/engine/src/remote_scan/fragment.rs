@@ -225,8 +225,7 @@ impl Run {
                     }
                     split.done = true;
                     let bytes = split.task.split.bytes(&self.spec.objects);
-                    // What the node has learned it will not read again.
-                    self.scanned.split(bytes, stats.bytes_scanned.min(bytes.saturating_sub(stats.bytes_ruled_out)));
+                    self.scanned(bytes, stats.bytes_scanned, stats.bytes_ruled_out);
                     self.query.progress.finish(bytes);
                 }
                 SplitPiece::Failed(_, error) => split.error = Some(error),

@@ -68,6 +68,7 @@ use crate::strategies::{aggregate, filter, group_by, index, top_k};
 use crate::table::DataObject;
 use balance::Paces;
 use lookup::IndexState;
+use run::Scanned;
 use splits::ScanSplit;
 
 /// Scans one table's objects.
@@ -94,6 +95,8 @@ pub(crate) struct RemoteScanExec {
     metrics: ExecutionPlanMetricsSet,
     /// What it did so far; all copies of it count here.
     tally: Arc<Tally>,
+    /// Of all its partitions.
+    scanned: Arc<Scanned>,
     /// Whether its rows are for the plan above, and not for what a strategy learns first.
     delivers: bool,
 }
@@ -179,6 +182,7 @@ impl RemoteScanExec {
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
             tally: Arc::default(),
+            scanned: Arc::default(),
             delivers: true,
             spec,
         })

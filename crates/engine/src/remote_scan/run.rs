@@ -78,8 +78,10 @@ pub(super) struct Run {
     pub(super) looks_up: bool,
     /// Who scans the next split; `None` where that is settled.
     pub(super) balance: Option<Balance>,
-    /// How much there was of the splits that storage scanned by fragments, and how much of that it would read again.
-    pub(super) scanned: Scanned,
+    /// How much there was of the splits that storage scanned by fragments, and how much of that it reads, in all partitions.
+    pub(super) scanned: Arc<Scanned>,
+    /// What the last scan for the same read, as a share.
+    read_before: Option<f64>,
 }
 
 /// Bytes of splits.
@@ -123,11 +125,12 @@ impl Run {
             // Only storage knows the order or the places of rows.
             _ => None,
         };
+        let read_before = Figures::of(&scan.spec, &scan.fragment).scanned_before();
         let splits: VecDeque<_> = match &scan.choice {
             Choice::Storage { route: Route::Fragment, .. } if places.is_none() => {
                 let format = |object: &DataObject| scan.spec.table.format_of(object);
                 let fits = |a: &DataObject, b: &DataObject| a.columns == b.columns && format(a) == format(b);
-                let read = Figures::of(&scan.spec, &scan.fragment).scanned_before().unwrap_or(1.0);
+                let read = read_before.unwrap_or(1.0);
                 // Of an object that is looked up next to nothing is read.
                 let bytes = |split: &ScanSplit| match looks_up(split) {
                     true => 1,
@@ -163,7 +166,8 @@ impl Run {
             told: Told::default(),
             looks_up: any_looked_up,
             balance,
-            scanned: Scanned::default(),
+            scanned: Arc::clone(&scan.scanned),
+            read_before,
         });
         run.tally.busy();
         let metrics = ScanMetrics::new(&scan.metrics, partition);
@@ -327,14 +331,28 @@ impl Run {
         }
     }
 
-    /// Remembers how much storage reads for the same. Keys of joins are others each time, as is what is known of the first rows.
+    /// Remembers how much storage reads for the same, once it has scanned all of the table. Keys of joins are others each time,
+    /// as is what is known of the first rows.
     fn note_scanned(&self) {
         let (asked, read) = (self.scanned.asked.load(Relaxed), self.scanned.read.load(Relaxed));
-        let changes =
-            self.spec.without_keys.is_some() || self.live.is_some() || self.spec.limit.is_some() || self.looks_up;
-        if let Some(statistics) = self.spec.statistics.as_ref().filter(|_| asked > 0 && !changes) {
-            statistics.seen().note(&self.fragment, read as f64 / asked as f64);
+        let bytes = self.spec.objects.iter().map(|object| object.size).sum();
+        let changes = self.spec.without_keys.is_some() || self.live.is_some() || self.spec.limit.is_some();
+        if let Some(statistics) = &self.spec.statistics
+            && self.delivers
+            && !changes
+            && asked == bytes
+            && asked > 0
+        {
+            statistics.seen().note(&self.fragment, bytes, read as f64 / asked as f64);
         }
+    }
+
+    /// Counts a split of so many bytes that storage has scanned, of which it read so many, and need not read so many again.
+    pub(super) fn scanned(&self, bytes: u64, read: u64, ruled_out: u64) {
+        // What it has learned just now it uses the next time. What it should have known it may have forgotten.
+        let is_news = self.read_before.is_none_or(|share| share >= 1.0);
+        let read = if is_news { read.min(bytes.saturating_sub(ruled_out)) } else { read };
+        self.scanned.split(bytes, read.min(bytes));
     }
 
     pub(super) fn meters(&self) -> Meters {

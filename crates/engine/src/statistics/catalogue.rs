@@ -115,7 +115,8 @@ impl Catalogue {
         if let Some(file) = self.json(&key, "totals.json") {
             file.write(&totals);
         }
-        let known = self.get(&key).unwrap_or_default();
+        let nothing = || Arc::new(TableStatistics { seen: self.seen(&key), ..TableStatistics::default() });
+        let known = self.get(&key).unwrap_or_else(nothing);
         let statistics = Arc::new(known.with_totals(totals));
         self.keep(key, &statistics);
         statistics

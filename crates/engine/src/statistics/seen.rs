@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pushdown::{Format, Fragment};
+use pushdown::{Expr, Format, Fragment};
 
 use super::catalogue::StampedFile;
 
@@ -33,14 +33,16 @@ impl Seen {
         Self { shares: Mutex::new(shares), file }
     }
 
-    /// The share that the last scan like this one read; `None` if there was none, or if it read everything.
-    pub(crate) fn share(&self, fragment: &Fragment) -> Option<f64> {
-        self.lock().get(&looked_for(fragment)?).copied()
+    /// The share that the last scan like this one, of objects of so many bytes, read; `None` if all such scans have read
+    /// everything.
+    pub(crate) fn share(&self, fragment: &Fragment, bytes: u64) -> Option<f64> {
+        let looked_for = looked_for(fragment, bytes)?;
+        self.lock().get(&looked_for).map(|share| share.clamp(0.0, 1.0))
     }
 
     /// Remembers the share that a scan read.
-    pub(crate) fn note(&self, fragment: &Fragment, share: f64) {
-        let Some(looked_for) = looked_for(fragment) else { return };
+    pub(crate) fn note(&self, fragment: &Fragment, bytes: u64, share: f64) {
+        let Some(looked_for) = looked_for(fragment, bytes) else { return };
         let mut shares = self.lock();
         let known = shares.get(&looked_for).copied().unwrap_or(1.0);
         if share <= known * SAME && known <= share * SAME {
@@ -60,12 +62,19 @@ impl Seen {
     }
 }
 
-/// The hash of a scan's predicate, and of Parquet of its columns; `None` if it takes all rows.
-fn looked_for(fragment: &Fragment) -> Option<u64> {
+/// The hash of a scan's predicate, of Parquet of its columns too, and of how much it is of; `None` if it takes all rows, or has
+/// keys of a join, which are others each time.
+fn looked_for(fragment: &Fragment, bytes: u64) -> Option<u64> {
     let predicate = fragment.predicate.as_ref()?;
+    let conjuncts = if let Expr::And(all) = predicate { all.as_slice() } else { std::slice::from_ref(predicate) };
+    if conjuncts.iter().any(|conjunct| matches!(conjunct, Expr::Bloom { .. })) {
+        return None;
+    }
     let columns = if fragment.format == Format::Parquet { fragment.columns() } else { vec![] };
+    // An index has columns of its own.
+    let names: Vec<&String> = fragment.schema.fields().iter().map(|field| field.name()).collect();
     let mut hasher = DefaultHasher::new();
-    format!("{predicate:?} {columns:?}").hash(&mut hasher);
+    format!("{predicate:?} {columns:?} {names:?} {bytes}").hash(&mut hasher);
     Some(hasher.finish())
 }
 
@@ -98,16 +107,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = |stamp: &str| Some(StampedFile::new(folder.path().join("seen.json"), stamp.to_owned()));
         let seen = Seen::open(file("a"));
-        seen.note(&below(1), 1.0);
-        assert_eq!(seen.share(&below(1)), None, "as expected");
-        seen.note(&below(1), 0.01);
-        seen.note(&below(1), 0.011);
-        assert_eq!((seen.share(&below(1)), seen.share(&below(2))), (Some(0.01), None));
-        assert_eq!(Seen::open(file("a")).share(&below(1)), Some(0.01));
-        assert_eq!(Seen::open(file("b")).share(&below(1)), None, "another version of the table");
-        seen.note(&below(1), 1.0);
-        assert_eq!(seen.share(&below(1)), Some(1.0), "storage has forgotten");
-        (0..=MOST as i64).for_each(|value| seen.note(&below(value), 0.5));
+        seen.note(&below(1), 9, 1.0);
+        assert_eq!(seen.share(&below(1), 9), None, "as expected");
+        seen.note(&below(1), 9, 0.01);
+        seen.note(&below(1), 9, 0.011);
+        assert_eq!((seen.share(&below(1), 9), seen.share(&below(2), 9)), (Some(0.01), None));
+        assert_eq!(Seen::open(file("a")).share(&below(1), 9), Some(0.01));
+        assert_eq!(Seen::open(file("b")).share(&below(1), 9), None, "another version of the table");
+        seen.note(&below(1), 9, 1.0);
+        assert_eq!(seen.share(&below(1), 9), Some(1.0), "storage has forgotten");
+        (0..=MOST as i64).for_each(|value| seen.note(&below(value), 9, 0.5));
         assert!(seen.lock().len() <= MOST);
     }
 
@@ -115,12 +124,12 @@ mod tests {
     fn columns_count_where_they_are_read_on_their_own() {
         let seen = Seen::default();
         for (format, other) in [(Format::Parquet, None), (Format::Csv(pushdown::CsvOptions::default()), Some(0.5))] {
-            seen.note(&below(1, format.clone(), 0), 0.5);
-            assert_eq!(seen.share(&below(1, format.clone(), 0)), Some(0.5));
-            assert_eq!(seen.share(&below(1, format.clone(), 2)), other, "{format:?}");
+            seen.note(&below(1, format.clone(), 0), 9, 0.5);
+            assert_eq!(seen.share(&below(1, format.clone(), 0), 9), Some(0.5));
+            assert_eq!(seen.share(&below(1, format.clone(), 2), 9), other, "{format:?}");
         }
         let all = Fragment { predicate: None, ..below(1, Format::Parquet, 0) };
-        seen.note(&all, 0.5);
-        assert_eq!(seen.share(&all), None);
+        seen.note(&all, 9, 0.5);
+        assert_eq!(seen.share(&all, 9), None);
     }
 }

@@ -7,11 +7,11 @@ use super::estimate::{Estimate, Model, Work};
 use super::filter::Route;
 use crate::remote_scan::{Figures, ScanSpec, request_bytes};
 
-/// What a first phase costs besides its requests: the second is planned by what it found.
-const FIRST_PHASE_S: f64 = 0.01;
+/// What two phases cost besides their requests: the second is planned by what the first one found, and waits for it.
+const PHASE_S: f64 = 0.01;
 
 /// Seconds that storage needs to look the key of one row up in a Bloom filter in bytes, about.
-pub(crate) const BLOOM_S: f64 = 15e-9;
+pub(crate) const BLOOM_S: f64 = 25e-9;
 
 /// Values of the fragment route's answers take this share of their bytes as text: they are columns of Arrow under LZ4.
 const COMPRESSED: f64 = 0.5;
@@ -169,10 +169,10 @@ impl ScanCosts {
         (saved >= alone * LEAST_SHARE && saved >= LEAST_S).then_some(alone - saved)
     }
 
-    /// The same as the first of two phases.
-    pub(crate) fn first_phase(&self, scan: Pushed) -> Estimate {
+    /// The same as one of two phases, of which the second waits for the first.
+    pub(crate) fn one_of_phases(&self, scan: Pushed) -> Estimate {
         let scan = self.pushed(scan);
-        Estimate { seconds: scan.seconds + FIRST_PHASE_S, ..scan }
+        Estimate { seconds: scan.seconds + PHASE_S, ..scan }
     }
 
     /// A scan of everything by storage that sends the rows that pass.

@@ -232,7 +232,7 @@ impl Costs {
     /// The keys of the sample, then the rows up to the bound: as many times k as the sample is of the rows.
     fn sampling(&self) -> Estimate {
         let keys = self.key_bytes(self.sample.rows as f64);
-        let first = self.scan.first_phase(Pushed {
+        let first = self.scan.one_of_phases(Pushed {
             requests: self.scan.splits.min(PIECES),
             scanned: (self.scan.scanned as f64 * self.sample.share) as u64,
             returned: keys as u64,

@@ -213,7 +213,7 @@ async fn csv_on_the_node() {
     let world = World::node().await;
     tables(&world).await;
     let [listed, bloom, _] = forms(&agrees(&world, "csv", &["select", "fragment"]).await);
-    assert!(listed > 150 && bloom > 30, "{listed} {bloom}");
+    assert!(listed > 100 && bloom > 20, "{listed} {bloom}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -221,7 +221,7 @@ async fn parquet_on_the_node() {
     let world = World::node().await;
     tables(&world).await;
     let [listed, bloom, _] = forms(&agrees(&world, "parquet", &["select", "fragment"]).await);
-    assert!(listed > 140 && bloom > 30, "{listed} {bloom}");
+    assert!(listed > 100 && bloom > 20, "{listed} {bloom}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -229,7 +229,7 @@ async fn json_on_the_node() {
     let world = World::node().await;
     tables(&world).await;
     let [listed, bloom, _] = forms(&agrees(&world, "json", &["select", "fragment"]).await);
-    assert!(listed > 150 && bloom > 30, "{listed} {bloom}");
+    assert!(listed > 100 && bloom > 20, "{listed} {bloom}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -237,7 +237,7 @@ async fn csv_on_minio() {
     let Some(world) = crate::minio::world().await else { return };
     tables(&world).await;
     let [listed, bloom, _] = forms(&agrees(&world, "csv", &["select"]).await);
-    assert!(listed > 100 && bloom == 0, "{listed} {bloom}");
+    assert!(listed > 60 && bloom == 0, "{listed} {bloom}");
 }
 
 /// Every value of each key occurs on the other side, few of their combinations do.
@@ -362,6 +362,11 @@ async fn only_rows_with_a_partner_are_sent() {
     let (want, all) = rows(&world.engine_with("none", "csv").await, &sql).await.expect("rows");
     for level in ["select", "fragment"] {
         let engine = world.engine_with(level, "csv").await;
+        // Of so few orders it would not be chosen: to wait for the keys takes longer.
+        let (plan, _) = rows(&engine, &format!("EXPLAIN {sql}")).await.expect("a plan");
+        let plan = plan.concat().join("\n");
+        assert!(plan.contains("join=filtered (") && plan.contains("; bloom "), "{level}: {plan}");
+        engine.execute("SET pushdown.join = 'bloom'").await.expect("SET");
         let (plan, _) = rows(&engine, &format!("EXPLAIN {sql}")).await.expect("a plan");
         let plan = plan.concat().join("\n");
         for part in ["KeyTapExec: keys=[c_custkey@0]", "keys=[o_custkey of c_custkey@0]", "join=bloom (", "; filtered "]

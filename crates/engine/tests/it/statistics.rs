@@ -71,6 +71,36 @@ async fn a_table_is_sampled_once_for_each_version_of_it() {
     assert_eq!(gets(&second).await.1, 0, "not asked for");
 }
 
+/// What the node knows of the values in an object it does not look at again, and the next scan for the same is planned so:
+/// as one request, in this session and in another.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_storage_passes_over_is_remembered() {
+    let world = World::node().await;
+    let declare = table(&world).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let sql = "SELECT id, kind FROM t WHERE id < 5";
+    let one_thread = async |engine: &Engine| engine.execute("SET pushdown.threads = 1").await.expect("SET");
+    let first = engine(&world, Some(folder.path()), "fragment").await;
+    one_thread(&first).await;
+    first.execute(&declare).await.expect("a table");
+    let (want, cold) = rows(&first, sql).await.expect("rows");
+    assert_eq!(want.len(), 5);
+    assert!(cold.usage.bytes_scanned > 16 << 20 && cold.usage.requests.fragment > 1, "{:?}", cold.usage);
+
+    let second = engine(&world, Some(folder.path()), "fragment").await;
+    one_thread(&second).await;
+    second.execute(&declare).await.expect("a table");
+    for engine in [&first, &second] {
+        let (got, warm) = rows(engine, sql).await.expect("rows");
+        assert_eq!(got, want);
+        assert!(warm.usage.bytes_scanned < 3 << 20, "{:?}", warm.usage);
+        assert_eq!(warm.usage.requests.fragment, 1, "of both splits next to nothing is left");
+    }
+    second.execute("SET pushdown.statistics = 'none'").await.expect("SET");
+    let (got, unasked) = rows(&second, sql).await.expect("rows");
+    assert_eq!((got, unasked.usage.requests.fragment), (want, cold.usage.requests.fragment), "as if nothing was seen");
+}
+
 /// A listing, then the pieces of the sample at the same time; the listing alone once that is known.
 #[tokio::test(flavor = "multi_thread")]
 async fn choosing_takes_two_rounds_of_requests_and_later_one() {

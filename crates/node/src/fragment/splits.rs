@@ -175,6 +175,7 @@ impl Work {
         let found = self.indexes.find(number, split, &fragment.format, &shelf).await;
         let reader = Arc::new(object.data);
         let whole = split.range.clone().unwrap_or(0..reader.size());
+        let is_scanned = !matches!(found, Some(Found::Parts(..)));
         let mut batches = match found {
             Some(Found::Parts(parts, places)) => {
                 stats = SplitStats { places, ..stats }.with_index(IndexOutcome::Used);
@@ -198,7 +199,9 @@ impl Work {
             }
         }
         stats.bytes_scanned = seen.counters.bytes_scanned.load(Relaxed);
-        stats.bytes_ruled_out = bytes_ruled_out(&zones, &self.fragment, &whole)?;
+        if is_scanned {
+            stats.bytes_ruled_out = bytes_ruled_out(&zones, &self.fragment, &whole).unwrap_or_default();
+        }
         if let Some(remaining) = &self.remaining {
             // One worker: nobody counts beside it.
             remaining.store(remaining.load(Relaxed).saturating_sub(stats.rows), Relaxed);

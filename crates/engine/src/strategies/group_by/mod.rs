@@ -310,13 +310,13 @@ impl Costs {
         let (storage_s, returned) = self.cases(wanted, self.groups);
         let keys = self.scan.passing as u64 * wanted.groups.len() as u64 * CELL_BYTES;
         let (requests, scanned) = (self.requests, self.scan.scanned);
-        let first = self.scan.first_phase(Pushed { requests, scanned, returned: keys, ..Pushed::default() });
+        let first = self.scan.one_of_phases(Pushed { requests, scanned, returned: keys, ..Pushed::default() });
         first + self.scan(1, returned, storage_s)
     }
 
     /// With so many large groups, and a tail of this share of the rows.
     fn hybrid(&self, wanted: &PartialAggregate, large: u64, tail: f64) -> Estimate {
-        let sample = self.scan.first_phase(Pushed {
+        let sample = self.scan.one_of_phases(Pushed {
             requests: self.scan.splits.min(PIECES),
             scanned: (self.scan.scanned as f64 * SAMPLED_SHARE) as u64,
             returned: (self.scan.passing * SAMPLED_SHARE) as u64 * wanted.groups.len() as u64 * CELL_BYTES,

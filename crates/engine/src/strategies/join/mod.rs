@@ -141,6 +141,10 @@ pub(crate) fn choose(rows: &RemoteScanExec, key: &Expr, key_type: &DataType, bui
             let best = candidates.best().unwrap_or("baseline");
             // How many keys a HAVING or another join leaves, nobody can tell before.
             let may_be_fewer = candidates.has("bloom") && build.reduced && matches!(route, Ok(Route::Fragment));
+            // With next to no keys, the most that waiting for them could bring.
+            let at_least = bloom_cost(&scan, Route::Fragment, BuildSide { keys: Some(1), ..build }, values, row_s);
+            let may_be_fewer =
+                may_be_fewer && candidates.seconds(best).is_some_and(|seconds| at_least.seconds < seconds);
             match too_many {
                 // The scan itself chooses between the other two.
                 Some(keys) if !may_be_fewer => {
@@ -176,7 +180,7 @@ fn most_keys(route: Route, capability: &Capability, key_type: &DataType) -> usiz
     }
 }
 
-/// A scan with the keys in each request, which sends only rows of these. `values` is how many values the key has in the
+/// A scan with the keys in each request, which sends only rows of these, once they have come. `values` is how many values the key has in the
 /// table, where that is known; each row that is sent takes the engine `row_s` seconds.
 fn bloom_cost(scan: &ScanCosts, route: Route, build: BuildSide, values: Option<f64>, row_s: f64) -> Estimate {
     let share = match (build.reduced, build.keys, values) {
@@ -191,7 +195,7 @@ fn bloom_cost(scan: &ScanCosts, route: Route, build: BuildSide, values: Option<f
         Route::Select => (keys * bloom::BITS_PER_KEY, scan.rows * SQL_S),
         Route::Fragment => (keys * bloom::BITS_PER_KEY / 8.0, scan.passing * BLOOM_S),
     };
-    scan.pushed(Pushed {
+    scan.one_of_phases(Pushed {
         requests: scan.asks,
         scanned: scan.scanned,
         returned: (scan.sent as f64 * share) as u64,

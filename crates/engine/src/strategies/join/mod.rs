@@ -141,10 +141,6 @@ pub(crate) fn choose(rows: &RemoteScanExec, key: &Expr, key_type: &DataType, bui
             let best = candidates.best().unwrap_or("baseline");
             // How many keys a HAVING or another join leaves, nobody can tell before.
             let may_be_fewer = candidates.has("bloom") && build.reduced && matches!(route, Ok(Route::Fragment));
-            // With next to no keys, the most that waiting for them could bring.
-            let at_least = bloom_cost(&scan, Route::Fragment, BuildSide { keys: Some(1), ..build }, values, row_s);
-            let may_be_fewer =
-                may_be_fewer && candidates.seconds(best).is_some_and(|seconds| at_least.seconds < seconds);
             match too_many {
                 // The scan itself chooses between the other two.
                 Some(keys) if !may_be_fewer => {

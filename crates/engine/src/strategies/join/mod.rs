@@ -176,8 +176,8 @@ fn most_keys(route: Route, capability: &Capability, key_type: &DataType) -> usiz
     }
 }
 
-/// A scan with the keys in each request, which sends only rows of these, once they have come. `values` is how many values the key has in the
-/// table, where that is known; each row that is sent takes the engine `row_s` seconds.
+/// A scan with the keys in each request, which sends only rows of these, once they have come. `values` is how many values
+/// the key has in the table, where that is known; each row that is sent takes the engine `row_s` seconds.
 fn bloom_cost(scan: &ScanCosts, route: Route, build: BuildSide, values: Option<f64>, row_s: f64) -> Estimate {
     let share = match (build.reduced, build.keys, values) {
         // As many of the table's keys as the build side has; its own foreign keys may repeat.

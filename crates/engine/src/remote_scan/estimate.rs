@@ -70,7 +70,11 @@ impl<'a> Figures<'a> {
             None => Kept { rows: 1.0, blocks: 1.0 },
             Some(predicate) => statistics.and_then(|statistics| statistics.kept(predicate)).unwrap_or(guess),
         };
-        Self { fragment, statistics, bytes, kept }
+        let mut figures = Self { fragment, statistics, bytes, kept };
+        if let Some(rows) = figures.passed_before().filter(|_| spec.without_keys.is_none()) {
+            figures.kept.rows = (rows / figures.scanned().max(1.0)).min(1.0);
+        }
+        figures
     }
 
     /// The same of parts of so many bytes.
@@ -136,6 +140,11 @@ impl<'a> Figures<'a> {
     /// The share of the bytes that storage read the last time it scanned them for the same; `None` if that is not known.
     pub(crate) fn scanned_before(&self) -> Option<f64> {
         self.statistics?.seen().share(self.fragment, self.bytes)
+    }
+
+    /// Rows that passed the last time; `None` if that is not known.
+    fn passed_before(&self) -> Option<f64> {
+        self.statistics?.seen().rows(self.fragment, self.bytes)
     }
 
     /// Bytes that plain reads fetch: all of text, of Parquet the columns that are read.

@@ -102,7 +102,7 @@ impl Run {
         for split in splits {
             let task = SplitTask::new(self, split, out)?;
             if self.lookup.as_ref().is_some_and(|lookup| lookup.rules_out(split.object)) {
-                self.query.progress.finish(split.bytes(&self.spec.objects));
+                self.finished(split.bytes(&self.spec.objects));
             } else if !task.is_empty() {
                 open.push(Open { task, held: Held::default(), rows: 0, unlearned: vec![], done: false, error: None });
             }
@@ -142,6 +142,7 @@ impl Run {
             if !split.task.plain().await? {
                 return Ok(false);
             }
+            self.finished(split.task.split.bytes(&self.spec.objects));
         }
         Ok(true)
     }
@@ -226,7 +227,7 @@ impl Run {
                     split.done = true;
                     let bytes = split.task.split.bytes(&self.spec.objects);
                     self.scanned(bytes, stats.bytes_scanned, stats.bytes_ruled_out);
-                    self.query.progress.finish(bytes);
+                    self.finished(bytes);
                 }
                 SplitPiece::Failed(_, error) => split.error = Some(error),
             }

@@ -53,6 +53,7 @@ impl RemoteScanExec {
             let options = &self.spec.options;
             let filters = &self.spec.key_filters;
             let (learned, stories) = join::learn(filters, &self.fragment, exact, &self.capability, options).await?;
+            self.note_keys().await;
             query.meter.strategy(format!("{}: join by {}", self.spec.name, stories.join("; ")));
             let keys = match learned {
                 Learned::Nothing => return Ok(None),
@@ -73,5 +74,15 @@ impl RemoteScanExec {
             Ok(Some(Arc::new(self.counting(scan))))
         };
         self.keyed.get_or_try_init(learn).await.cloned()
+    }
+
+    /// Remembers how many keys the build sides had, or that these were more than are worth collecting.
+    async fn note_keys(&self) {
+        let Some(statistics) = &self.spec.statistics else { return };
+        for filter in &self.spec.key_filters {
+            if let Some(keys) = filter.keys.seen(filter.index).await {
+                statistics.seen().note_keys(filter.side, keys);
+            }
+        }
     }
 }

@@ -78,24 +78,27 @@ pub(super) struct Run {
     pub(super) looks_up: bool,
     /// Who scans the next split; `None` where that is settled.
     pub(super) balance: Option<Balance>,
-    /// How much there was of the splits that storage scanned by fragments, and how much of that it reads, in all partitions.
+    /// What was scanned so far, in all partitions.
     pub(super) scanned: Arc<Scanned>,
     /// What the last scan for the same read, as a share.
     read_before: Option<f64>,
 }
 
-/// Bytes of splits.
+/// What was scanned.
 #[derive(Debug, Default)]
 pub(super) struct Scanned {
+    /// Bytes of the splits that storage scanned by fragments, and how many of them it reads.
     asked: AtomicU64,
     read: AtomicU64,
+    /// Bytes of all splits that are done, and the rows that came of them.
+    done: AtomicU64,
+    rows: AtomicU64,
 }
 
 impl Scanned {
-    /// A split of so many bytes was scanned, of which storage reads so many.
-    pub(super) fn split(&self, asked: u64, read: u64) {
-        self.asked.fetch_add(asked, Relaxed);
-        self.read.fetch_add(read, Relaxed);
+    fn figures(&self) -> [u64; 4] {
+        let Self { asked, read, done, rows } = self;
+        [asked, read, done, rows].map(|count| count.load(Relaxed))
     }
 }
 
@@ -258,7 +261,7 @@ impl Run {
             if !SplitTask::new(self, split, out)?.run().await? {
                 return Ok(false);
             }
-            self.query.progress.finish(split.bytes(&self.spec.objects));
+            self.finished(split.bytes(&self.spec.objects));
         }
         Ok(true)
     }
@@ -278,8 +281,14 @@ impl Run {
         if let Some(balance) = &self.balance {
             balance.end(Way::Plain, bytes, began.elapsed());
         }
-        self.query.progress.finish(bytes);
+        self.finished(bytes);
         wanted
+    }
+
+    /// A split of so many bytes is done.
+    pub(super) fn finished(&self, bytes: u64) {
+        self.query.progress.finish(bytes);
+        self.scanned.done.fetch_add(bytes, Relaxed);
     }
 
     /// Reads splits from the end of the queue while that makes the scan faster.
@@ -331,19 +340,20 @@ impl Run {
         }
     }
 
-    /// Remembers how much storage reads for the same, once it has scanned all of the table. Keys of joins are others each time,
-    /// as is what is known of the first rows.
+    /// Remembers how much storage reads for the same and how many rows pass, once all of the table was scanned. Keys of joins are
+    /// others each time, as is what is known of the first rows.
     fn note_scanned(&self) {
-        let (asked, read) = (self.scanned.asked.load(Relaxed), self.scanned.read.load(Relaxed));
+        let [asked, read, done, rows] = self.scanned.figures();
         let bytes = self.spec.objects.iter().map(|object| object.size).sum();
         let changes = self.spec.without_keys.is_some() || self.live.is_some() || self.spec.limit.is_some();
-        if let Some(statistics) = &self.spec.statistics
-            && self.delivers
-            && !changes
-            && asked == bytes
-            && asked > 0
-        {
+        let Some(statistics) = self.spec.statistics.as_ref().filter(|_| self.delivers && !changes && bytes > 0) else {
+            return;
+        };
+        if asked == bytes {
             statistics.seen().note(&self.fragment, bytes, read as f64 / asked as f64);
+        }
+        if done == bytes && self.spec.aggregate.is_none() && self.first.is_none() {
+            statistics.seen().note_rows(&self.fragment, bytes, rows);
         }
     }
 
@@ -352,7 +362,8 @@ impl Run {
         // What it has learned just now it uses the next time. What it should have known it may have forgotten.
         let is_news = self.read_before.is_none_or(|share| share >= 1.0);
         let read = if is_news { read.min(bytes.saturating_sub(ruled_out)) } else { read };
-        self.scanned.split(bytes, read.min(bytes));
+        self.scanned.asked.fetch_add(bytes, Relaxed);
+        self.scanned.read.fetch_add(read.min(bytes), Relaxed);
     }
 
     pub(super) fn meters(&self) -> Meters {
@@ -570,7 +581,9 @@ impl SplitTask<'_> {
     }
 
     pub(super) async fn send(&self, batch: RecordBatch) -> bool {
-        batch.num_rows() == 0 || self.out.send(Ok(batch)).await.is_ok()
+        let rows = batch.num_rows() as u64;
+        self.run.scanned.rows.fetch_add(rows, Relaxed);
+        rows == 0 || self.out.send(Ok(batch)).await.is_ok()
     }
 }
 

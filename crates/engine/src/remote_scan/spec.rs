@@ -90,6 +90,16 @@ impl ScanSpec {
         }
     }
 
+    /// Which rows of which objects come out, in words that are the same whenever that is planned. Key filters are told by the sides
+    /// of the joins that they come from.
+    pub(crate) fn meaning(&self) -> String {
+        let objects: Vec<_> = self.objects.iter().map(|object| (&object.path, object.size, &object.etag)).collect();
+        let keys: Vec<_> = self.key_filters.iter().map(|filter| (&filter.key, filter.side)).collect();
+        let aggregate = self.aggregate.as_ref().map(|aggregate| (&aggregate.groups, &aggregate.calls));
+        let Self { projection, predicate, limit, top_k, .. } = self;
+        format!("{objects:?} {projection:?} {predicate:?} {limit:?} {aggregate:?} {top_k:?} {keys:?}\n")
+    }
+
     pub(super) fn output_schema(&self) -> Result<SchemaRef> {
         if let Some(aggregate) = &self.aggregate {
             return Ok(Arc::clone(&aggregate.schema));

@@ -36,13 +36,16 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::union::UnionExec;
-use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, PhysicalExpr, ReplaceChildrenOptions};
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, ExecutionPlan, PhysicalExpr, ReplaceChildrenOptions, displayable,
+};
 
 use crate::convert::convert;
 use crate::error::to_datafusion;
 use crate::key_tap::{JoinKeys, KeyTapExec};
 use crate::remote_scan::RemoteScanExec;
 use crate::settings::{JoinStrategy, PushdownOptions};
+use crate::statistics::hash_of;
 use crate::strategies::join::{BuildSide, KeyFilter, choose, total, unshifted};
 
 #[derive(Debug)]
@@ -109,6 +112,7 @@ fn push(join: &HashJoinExec) -> DfResult<Option<Vec<Arc<dyn ExecutionPlan>>>> {
         of: join.on().iter().map(|(key, _)| key.to_string()).collect(),
         counts: join.on().iter().map(|(key, _)| count(statistics.as_deref(), key)).collect(),
         reduced: is_reduced(left)?,
+        text: meaning(left)?,
         wanted: Cell::new(false),
     };
     let wanted =
@@ -160,6 +164,19 @@ fn is_reduced(plan: &Arc<dyn ExecutionPlan>) -> DfResult<bool> {
     })
 }
 
+/// What the plan means, and of which objects, in words that are the same whenever it is planned.
+fn meaning(plan: &Arc<dyn ExecutionPlan>) -> DfResult<String> {
+    let mut text = String::new();
+    plan.apply(|node| {
+        text += &match node.downcast_ref::<RemoteScanExec>() {
+            Some(scan) => scan.spec().meaning(),
+            None => displayable(node.as_ref()).one_line().to_string(),
+        };
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(text)
+}
+
 /// The build side.
 struct Build {
     keys: Arc<JoinKeys>,
@@ -170,6 +187,8 @@ struct Build {
     counts: Vec<Option<usize>>,
     /// Whether some may be missing.
     reduced: bool,
+    /// What it means.
+    text: String,
     /// Whether a scan waits for the keys.
     wanted: Cell<bool>,
 }
@@ -258,8 +277,11 @@ fn attach_to_scan(
         if !shift.is_none() && (own_type != DataType::Int64 || *key_type != DataType::Int64) {
             continue;
         }
+        let of_key = hash_of(&format!("{index} of {:?} of {}", build.of, build.text));
+        let seen = scan.spec().statistics.as_ref().and_then(|statistics| statistics.seen().keys(of_key));
         let side = BuildSide {
-            keys: build.counts.get(index).copied().flatten(),
+            keys: seen.or(build.counts.get(index).copied().flatten()),
+            seen: seen.is_some(),
             columns: build.types.len(),
             reduced: build.reduced,
             grouped,
@@ -269,7 +291,8 @@ fn attach_to_scan(
         if decision.bloom {
             let of = shift.display(of);
             build.keys.want(decision.most_rows);
-            filters.push(Arc::new(KeyFilter { keys: Arc::clone(&build.keys), index, key, shift, of }));
+            let keys = Arc::clone(&build.keys);
+            filters.push(Arc::new(KeyFilter { keys, index, key, shift, of, side: of_key }));
         }
     }
     if filters.is_empty() {

@@ -1,8 +1,12 @@
-//! How much of a table storage read in earlier scans, by what these looked for.
+//! What earlier scans of a table found out that neither a sample nor footers tell, by what they looked for.
 //!
-//! Zones let storage pass over most of a text (`docs/operators.md`), page indexes and dictionaries over most of Parquet.
-//! How much that is no sample and no footer tells: it depends on how rows lie, and on what storage was asked before. So the
-//! share that a scan read is remembered for the next one that looks for the same.
+//! - **Bytes**: zones let storage pass over most of a text (`docs/operators.md`), page indexes and dictionaries over most of
+//!   Parquet. How much that is depends on how rows lie, and on what storage was asked before.
+//! - **Rows**: how many passed a predicate.
+//! - **Keys**: how many the build side of a join had.
+//!
+//! The next scan that looks for the same is planned by what the last one found, as in LEO, DB2's learning optimizer (Stillger
+//! et al., VLDB 2001).
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,16 +16,16 @@ use pushdown::{Expr, Format, Fragment};
 
 use super::catalogue::StampedFile;
 
-/// Of so many predicates of a table; beyond that all are forgotten.
+/// So much is remembered of a table; beyond that all of it is forgotten.
 const MOST: usize = 1024;
 
-/// Shares that differ by less than this factor are the same.
+/// Figures that differ by less than this factor are the same.
 const SAME: f64 = 1.2;
 
-/// The shares of one table's bytes that scans read, by the hashes of what they looked for.
+/// Figures of scans of one table, by the hashes of what they are of.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    shares: Mutex<BTreeMap<u64, f64>>,
+    figures: Mutex<BTreeMap<u64, f64>>,
     /// Where they outlive the session.
     file: Option<StampedFile>,
 }
@@ -29,53 +33,98 @@ pub(crate) struct Seen {
 impl Seen {
     /// What the file says, if it is about the table as it is.
     pub(super) fn open(file: Option<StampedFile>) -> Self {
-        let shares = file.as_ref().and_then(StampedFile::read).unwrap_or_default();
-        Self { shares: Mutex::new(shares), file }
+        let figures = file.as_ref().and_then(StampedFile::read).unwrap_or_default();
+        Self { figures: Mutex::new(figures), file }
     }
 
     /// The share that the last scan like this one, of objects of so many bytes, read; `None` if all such scans have read
     /// everything.
     pub(crate) fn share(&self, fragment: &Fragment, bytes: u64) -> Option<f64> {
-        let looked_for = looked_for(fragment, bytes)?;
-        self.lock().get(&looked_for).map(|share| share.clamp(0.0, 1.0))
+        self.figure(bytes_of(fragment, bytes)?).map(|share| share.clamp(0.0, 1.0))
     }
 
     /// Remembers the share that a scan read.
     pub(crate) fn note(&self, fragment: &Fragment, bytes: u64, share: f64) {
-        let Some(looked_for) = looked_for(fragment, bytes) else { return };
-        let mut shares = self.lock();
-        let known = shares.get(&looked_for).copied().unwrap_or(1.0);
-        if share <= known * SAME && known <= share * SAME {
+        if let Some(of) = bytes_of(fragment, bytes) {
+            self.put(of, share, Some(1.0));
+        }
+    }
+
+    /// How many rows of objects of so many bytes passed the predicate the last time; `None` if nobody saw that.
+    pub(crate) fn rows(&self, fragment: &Fragment, bytes: u64) -> Option<f64> {
+        self.figure(rows_of(fragment, bytes)?)
+    }
+
+    /// Remembers how many rows passed.
+    pub(crate) fn note_rows(&self, fragment: &Fragment, bytes: u64, rows: u64) {
+        if let Some(of) = rows_of(fragment, bytes) {
+            self.put(of, rows as f64, None);
+        }
+    }
+
+    /// How many keys this side of a join had the last time.
+    pub(crate) fn keys(&self, side: u64) -> Option<usize> {
+        self.figure(side).map(|keys| keys as usize)
+    }
+
+    /// Remembers how many keys a side of a join had.
+    pub(crate) fn note_keys(&self, side: u64, keys: usize) {
+        self.put(side, keys as f64, None);
+    }
+
+    fn figure(&self, of: u64) -> Option<f64> {
+        self.lock().get(&of).copied()
+    }
+
+    /// Remembers a figure, unless it is about what is `expected` where nothing is remembered.
+    fn put(&self, of: u64, figure: f64, expected: Option<f64>) {
+        let mut figures = self.lock();
+        let is_same = |known: f64| figure <= known * SAME && known <= figure * SAME;
+        if figures.get(&of).copied().or(expected).is_some_and(is_same) {
             return;
         }
-        if shares.len() >= MOST {
-            shares.clear();
+        if figures.len() >= MOST {
+            figures.clear();
         }
-        shares.insert(looked_for, share);
+        figures.insert(of, figure);
         if let Some(file) = &self.file {
-            file.write(&*shares);
+            file.write(&*figures);
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, f64>> {
-        self.shares.lock().unwrap_or_else(PoisonError::into_inner)
+        self.figures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The hash of a scan's predicate, of Parquet of its columns too, and of how much it is of; `None` if it takes all rows, or has
-/// keys of a join, which are others each time.
-fn looked_for(fragment: &Fragment, bytes: u64) -> Option<u64> {
+/// The hash of what a scan reads bytes for: its predicate, of Parquet its columns too.
+fn bytes_of(fragment: &Fragment, bytes: u64) -> Option<u64> {
+    let columns = if fragment.format == Format::Parquet { fragment.columns() } else { vec![] };
+    Some(hash_of(&format!("{} {columns:?}", looked_for(fragment, bytes)?)))
+}
+
+/// The hash of what passes a predicate.
+fn rows_of(fragment: &Fragment, bytes: u64) -> Option<u64> {
+    Some(hash_of(&format!("rows of {}", looked_for(fragment, bytes)?)))
+}
+
+/// A scan's predicate, and how much it is of; `None` if it takes all rows, or has keys of a join, which are others each time.
+fn looked_for(fragment: &Fragment, bytes: u64) -> Option<String> {
     let predicate = fragment.predicate.as_ref()?;
     let conjuncts = if let Expr::And(all) = predicate { all.as_slice() } else { std::slice::from_ref(predicate) };
     if conjuncts.iter().any(|conjunct| matches!(conjunct, Expr::Bloom { .. })) {
         return None;
     }
-    let columns = if fragment.format == Format::Parquet { fragment.columns() } else { vec![] };
     // An index has columns of its own.
     let names: Vec<&String> = fragment.schema.fields().iter().map(|field| field.name()).collect();
+    Some(format!("{predicate:?} {names:?} {bytes}"))
+}
+
+/// The same in every process.
+pub(crate) fn hash_of(what: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
-    format!("{predicate:?} {columns:?} {names:?} {bytes}").hash(&mut hasher);
-    Some(hasher.finish())
+    what.hash(&mut hasher);
+    hasher.finish()
 }
 
 #[cfg(test)]
@@ -118,6 +167,20 @@ mod tests {
         assert_eq!(seen.share(&below(1), 9), Some(1.0), "storage has forgotten");
         (0..=MOST as i64).for_each(|value| seen.note(&below(value), 9, 0.5));
         assert!(seen.lock().len() <= MOST);
+    }
+
+    #[test]
+    fn rows_and_keys_are_remembered_beside_bytes() {
+        let seen = Seen::default();
+        let (text, other) = (below(1, Format::Csv(pushdown::CsvOptions::default()), 0), below(2, Format::Parquet, 0));
+        seen.note(&text, 9, 0.5);
+        seen.note_rows(&text, 9, 0);
+        seen.note_keys(hash_of("a side"), 7);
+        assert_eq!((seen.share(&text, 9), seen.rows(&text, 9)), (Some(0.5), Some(0.0)));
+        assert_eq!((seen.rows(&text, 8), seen.rows(&other, 9)), (None, None), "other objects, another predicate");
+        seen.note_rows(&text, 9, 3);
+        assert_eq!(seen.rows(&text, 9), Some(3.0), "none were no rule");
+        assert_eq!((seen.keys(hash_of("a side")), seen.keys(hash_of("another"))), (Some(7), None));
     }
 
     #[test]

@@ -101,6 +101,32 @@ async fn what_storage_passes_over_is_remembered() {
     assert_eq!((got, unasked.usage.requests.fragment), (want, cold.usage.requests.fragment), "as if nothing was seen");
 }
 
+/// Keys that nobody can tell the number of are waited for once. As they left nothing out, they are not waited for again.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_earlier_queries_found_is_remembered() {
+    let world = World::node().await;
+    let declare = table(&world).await;
+    let kinds: String = (0..40).map(|kind| format!("{kind}\n")).collect();
+    world.put("u/1.csv", format!("k\n{kinds}")).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let sql = "SELECT count(*), sum(id) FROM (SELECT k FROM u GROUP BY k HAVING count(*) < 5) JOIN t ON kind = k \
+               WHERE id % 3 = 1";
+    for (first_time, join) in [(true, "bloom"), (false, "filtered")] {
+        let engine = engine(&world, Some(folder.path()), "fragment").await;
+        engine.execute(&declare).await.expect("a table");
+        let declare = format!(
+            "CREATE EXTERNAL TABLE u (k BIGINT NOT NULL) STORED AS CSV LOCATION '{}' OPTIONS ('format.has_header' 'true')",
+            world.url("u/")
+        );
+        engine.execute(&declare).await.expect("a table");
+        let (plan, _) = rows(&engine, &format!("EXPLAIN {sql}")).await.expect("a plan");
+        let plan = plan.concat().join("\n");
+        assert!(plan.contains(&format!("join={join}")), "first time: {first_time}\n{plan}");
+        let (analyzed, _) = rows(&engine, &format!("EXPLAIN ANALYZE {sql}")).await.expect("a plan");
+        println!("{}", analyzed.concat().join("\n"));
+    }
+}
+
 /// A listing, then the pieces of the sample at the same time; the listing alone once that is known.
 #[tokio::test(flavor = "multi_thread")]
 async fn choosing_takes_two_rounds_of_requests_and_later_one() {

@@ -72,13 +72,16 @@ pub(crate) struct KeyFilter {
     pub(crate) shift: Shift,
     /// The key of the build side, for people.
     pub(crate) of: String,
+    /// By what its keys are told from those of other build sides, in later queries too.
+    pub(crate) side: u64,
 }
 
 /// What is known of a join before it runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BuildSide {
-    /// About how many keys it has.
+    /// About how many keys it has, and whether that is what it had the last time.
     pub(crate) keys: Option<usize>,
+    pub(crate) seen: bool,
     /// How many keys the join has.
     pub(crate) columns: usize,
     /// Whether something below leaves rows of its tables out, so that keys are missing.
@@ -139,8 +142,9 @@ pub(crate) fn choose(rows: &RemoteScanExec, key: &Expr, key_type: &DataType, bui
             let most = route.as_ref().map_or(usize::MAX, |route| most_keys(*route, capability, key_type));
             let too_many = build.keys.filter(|keys| *keys > most && candidates.has("bloom"));
             let best = candidates.best().unwrap_or("baseline");
-            // How many keys a HAVING or another join leaves, nobody can tell before.
-            let may_be_fewer = candidates.has("bloom") && build.reduced && matches!(route, Ok(Route::Fragment));
+            // How many keys a HAVING or another join leaves, nobody can tell before the first time.
+            let open = build.reduced && !build.seen;
+            let may_be_fewer = candidates.has("bloom") && open && matches!(route, Ok(Route::Fragment));
             match too_many {
                 // The scan itself chooses between the other two.
                 Some(keys) if !may_be_fewer => {

@@ -91,6 +91,7 @@ fn config(args: ServeArgs) -> Result<NodeConfig> {
     config.tls = args.tls_cert.zip(args.tls_key).map(|(certificate, key)| TlsFiles { certificate, key });
     config.region = args.region;
     config.domains = args.domains;
+    config.tells_load = true;
     config.credentials = credentials_from_environment()?;
     config.keyring = args.credentials.as_deref().map(Keyring::load).transpose()?;
     set_limits(&mut config.limits, args.limits);

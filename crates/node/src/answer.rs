@@ -20,6 +20,7 @@ use uuid::Uuid;
 use crate::Limits;
 use crate::counters::{Counting, Present};
 use crate::health::{Door, Health};
+use crate::host::Host;
 use crate::metrics::Durations;
 use crate::record::{Outcome, RequestRecord, UNKNOWN};
 use crate::s3;
@@ -30,6 +31,9 @@ pub(crate) const SERVER: &str = concat!("pushdowndb/", env!("CARGO_PKG_VERSION")
 
 /// Tells engines which versions of the fragment route the node speaks.
 const FRAGMENT_VERSIONS: HeaderName = HeaderName::from_static(pushdown::wire::VERSION_HEADER);
+
+/// Tells engines what other programs leave of the machine, where that is little.
+const SHARE: HeaderName = HeaderName::from_static(pushdown::wire::SHARE_HEADER);
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 
@@ -52,6 +56,7 @@ struct Shared {
     durations: Durations,
     slots: Arc<Semaphore>,
     limits: Limits,
+    host: Option<Host>,
 }
 
 impl Answers {
@@ -61,9 +66,10 @@ impl Answers {
         counting: Arc<Counting>,
         durations: Durations,
         limits: Limits,
+        host: Option<Host>,
     ) -> Self {
         let slots = Arc::new(Semaphore::new(limits.requests));
-        Self { shared: Arc::new(Shared { service, health, counting, durations, slots, limits }), door: Door::S3 }
+        Self { shared: Arc::new(Shared { service, health, counting, durations, slots, limits, host }), door: Door::S3 }
     }
 
     /// The same node behind its address for administration, where there are no buckets.
@@ -142,6 +148,11 @@ impl Shared {
         let headers = response.headers_mut();
         headers.insert(SERVER_HEADER, HeaderValue::from_static(SERVER));
         headers.insert(FRAGMENT_VERSIONS, HeaderValue::from_static(pushdown::wire::VERSIONS));
+        if let Some(share) = self.host.as_ref().and_then(Host::share)
+            && let Ok(share) = HeaderValue::from_str(&format!("{share:.2}"))
+        {
+            headers.insert(SHARE, share);
+        }
         if let Ok(id) = HeaderValue::from_str(&id) {
             headers.insert(REQUEST_ID, id);
         }

@@ -89,6 +89,8 @@ pub struct NodeConfig {
     pub region: String,
     /// Host names below which buckets are names of hosts: with `s3.example.com`, `b.s3.example.com` is bucket `b`.
     pub domains: Vec<String>,
+    /// Whether answers tell what other programs leave of the machine's cores. Not where the node is a part of one of them.
+    pub tells_load: bool,
     /// What peers may fill.
     pub limits: Limits,
 }
@@ -115,6 +117,7 @@ impl NodeConfig {
             keyring: None,
             region: "us-east-1".to_owned(),
             domains: Vec::new(),
+            tells_load: false,
             limits: Limits::default(),
         }
     }

@@ -16,6 +16,7 @@ mod credentials;
 mod error;
 mod fragment;
 mod health;
+mod host;
 mod keyring;
 mod limits;
 mod metrics;

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::answer::Answers;
 use crate::counters::Counting;
 use crate::health::Health;
+use crate::host::Host;
 use crate::keyring::KeysInUse;
 use crate::metrics::{Durations, Metrics, Sources};
 use crate::scans::Scans;
@@ -76,7 +77,8 @@ pub async fn start(config: NodeConfig) -> Result<Node> {
     };
     let health = Health::new(Metrics::new(sources, &durations), admin.is_some(), Arc::downgrade(&store));
     let service = s3::service(Arc::clone(&store), &keys, &config, Arc::clone(&counting), Arc::clone(&scans));
-    let answers = Answers::new(service, Arc::clone(&health), Arc::clone(&counting), durations, limits.clone());
+    let host = if config.tells_load { Host::of(Arc::downgrade(&scans)) } else { None };
+    let answers = Answers::new(service, Arc::clone(&health), Arc::clone(&counting), durations, limits.clone(), host);
 
     let (stop, stopped) = (CancellationToken::new(), CancellationToken::new());
     let (weak, closing, done) = (Arc::downgrade(&store), stop.clone(), stopped.clone());

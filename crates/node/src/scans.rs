@@ -133,6 +133,11 @@ impl Scans {
         (self.limits.cores, self.account.requests.load(Relaxed))
     }
 
+    /// Threads that scan, about.
+    pub fn scanning(&self) -> usize {
+        self.limits.turns.saturating_sub(self.turns.available_permits()).min(self.limits.cores as usize)
+    }
+
     pub fn figures(&self) -> ScanFigures {
         let ns = |count: &AtomicU64| Duration::from_nanos(count.load(Relaxed));
         ScanFigures {

@@ -17,7 +17,7 @@ use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpResponseBody, HttpService, ReqwestConnector,
 };
 use pushdown::Profile;
-use pushdown::wire::{QUERY, RouteStats, VERSION_HEADER, common_version};
+use pushdown::wire::{QUERY, RouteStats, SHARE_HEADER, VERSION_HEADER, common_version};
 use pushdowndb_cost::{Meter, RequestKind};
 
 use super::speed::{Kind, Scanner, Speed};
@@ -68,6 +68,9 @@ impl EndpointState {
         }
         if let Some(versions) = text(VERSION_HEADER) {
             self.fragment.store(common_version(versions).unwrap_or(0), Ordering::Relaxed);
+        }
+        if let Some(share) = text(SHARE_HEADER).and_then(|share| share.parse().ok()) {
+            self.speed.left_by_others(share);
         }
     }
 }

@@ -44,6 +44,9 @@ const OLDEST_VERSION: u32 = 1;
 /// In every answer of a node: the versions of the fragment route that it speaks, separated by commas.
 pub const VERSION_HEADER: &str = "x-pushdowndb-fragment";
 
+/// In answers of a node on a machine where many threads want to run: the share of a core that a scan would get, as a number.
+pub const SHARE_HEADER: &str = "x-pushdowndb-share";
+
 /// The query of the route's address: `POST /bucket?pushdowndb-fragment`.
 pub const QUERY: &str = "pushdowndb-fragment";
 

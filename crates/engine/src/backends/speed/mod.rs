@@ -209,6 +209,11 @@ impl Speed {
         self.learn(|state| state.rates.shared(worked, busy));
     }
 
+    /// Our node says that other programs leave this share of a core.
+    pub(crate) fn left_by_others(&self, share: f64) {
+        self.learn(|state| state.rates.left_by_others(share));
+    }
+
     /// A scan by storage is over.
     pub(crate) fn end_scan(&self, by: Scanner, kind: Kind) {
         let now = Instant::now();

@@ -121,6 +121,15 @@ impl Rates {
         }
     }
 
+    /// The node says that other programs leave so much. It hears of those that want to run at this moment: what its threads got is
+    /// believed where that is less.
+    pub(super) fn left_by_others(&mut self, share: f64) {
+        if share < WHOLE_SHARE {
+            self.share = share.max(LEAST_SHARE).min(self.share_now());
+            self.share_seen_s = now_s();
+        }
+    }
+
     fn share_now(&self) -> f64 {
         let since = now_s().saturating_sub(self.share_seen_s) as f64;
         1.0 - (1.0 - self.share) * 0.5_f64.powf(since / SHARED_HALF_S)
@@ -169,5 +178,18 @@ mod tests {
         assert_eq!(rates.share_left(), 1.0, "that was long ago");
         rates.shared(SECOND * 9, SECOND * 10);
         assert_eq!(rates.share_left(), 1.0, "it was only interrupted");
+    }
+
+    #[test]
+    fn a_node_tells_what_others_leave_before_it_is_asked() {
+        let mut rates = Rates::default();
+        for (told, left) in [(0.9, 1.0), (0.3, 0.3), (0.4, 0.3), (f64::NAN, 0.3), (-1.0, LEAST_SHARE)] {
+            rates.left_by_others(told);
+            assert!((rates.share_left() - left).abs() < 1e-9, "{told}: {}", rates.share_left());
+        }
+        rates.share_seen_s -= 10 * SHARED_HALF_S as u64;
+        rates.left_by_others(0.9);
+        assert_eq!(rates.share_left(), 1.0, "it recovers");
+        assert!(rates.are_sane());
     }
 }

@@ -26,6 +26,9 @@ pub struct Grid {
     pub scale: f64,
     #[serde(default = "three")]
     pub runs: u32,
+    /// So many runs, if these are more, of what would count as a regret after fewer.
+    #[serde(default)]
+    pub runs_in_doubt: u32,
     /// A cell that takes more than so many times the fewest seconds of its point is measured once only.
     #[serde(default = "two")]
     pub again: f64,

@@ -19,6 +19,7 @@ use super::claims::verdicts;
 use super::definition::{Grid, Point, Series};
 use super::estimate;
 use super::link::Link;
+use super::regret;
 use super::results::{Cell, Results};
 use super::storage::{Question, Storage};
 use crate::args::GridArgs;
@@ -209,6 +210,26 @@ impl Run {
         !self.journal.has(&planned.cell, round) && (round == 0 || self.is_near_the_best(planned))
     }
 
+    /// What would count as a regret by the runs so far, and what it is held against.
+    fn doubts(&self) -> BTreeSet<Cell> {
+        let (results, ..) = Results::of(&self.grid, self.journal.entries());
+        let mut doubts = BTreeSet::new();
+        for regret in &self.grid.regrets {
+            for row in regret::rows(&self.grid, regret, &results) {
+                let best = row.above_best.then_some(&row.best_series);
+                let baseline = row.above_baseline.then_some(&self.grid.baseline);
+                let chosen = best.or(baseline).map(|_| &regret.chosen);
+                doubts.extend([best, baseline, chosen].into_iter().flatten().map(|series| Cell {
+                    condition: row.condition.clone(),
+                    format: row.format,
+                    point: row.point.clone(),
+                    series: series.clone(),
+                }));
+            }
+        }
+        doubts
+    }
+
     /// Whether it is worth measuring again: what is far from the best is no rival, however exactly it is known.
     fn is_near_the_best(&self, planned: &Planned) -> bool {
         if self.series(planned).is_some_and(|series| series.always) {
@@ -253,11 +274,16 @@ impl Run {
     async fn measure_all(&mut self, cells: &[Planned], storage: &mut Storage, end: Option<Instant>) -> Result<()> {
         let grid = self.grid.clone();
         let mut warm: BTreeSet<(DataFormat, usize)> = BTreeSet::new();
-        for round in 0..grid.runs {
+        for round in 0..grid.runs.max(grid.runs_in_doubt) {
+            let doubts = (round >= grid.runs).then(|| self.doubts());
             // Which series was measured with a plan, at each point.
             let mut plans: BTreeMap<(usize, DataFormat, usize, String), String> = BTreeMap::new();
             for (index, planned) in in_turn(cells, round).into_iter().enumerate() {
-                if !self.is_left(planned, round) {
+                let is_left = match &doubts {
+                    Some(doubts) => doubts.contains(&planned.cell) && !self.journal.has(&planned.cell, round),
+                    None => self.is_left(planned, round),
+                };
+                if !is_left {
                     continue;
                 }
                 if end.is_some_and(|end| Instant::now() >= end) {
@@ -299,7 +325,8 @@ impl Run {
                 }
                 let result = storage.ask(question).with_context(|| condition.name.clone());
                 let what = format!("{} {}; {}; {format}; {}", self.name, point.name, series.name, condition.name);
-                let progress = format!("round {} of {}, {}/{}", round + 1, grid.runs, index + 1, cells.len());
+                let rounds = grid.runs.max(round + 1);
+                let progress = format!("round {} of {rounds}, {}/{}", round + 1, index + 1, cells.len());
                 let (result, bytes) = match result {
                     Ok(measured) => {
                         eprintln!("{progress} {what}: {:.3} s", measured.wall_s);

@@ -323,6 +323,14 @@ impl Expr {
     }
 
     /// The parts that all must hold.
+    pub fn conjuncts(&self) -> Vec<&Expr> {
+        match self {
+            Self::And(all) => all.iter().flat_map(Self::conjuncts).collect(),
+            one => vec![one],
+        }
+    }
+
+    /// [`Self::conjuncts`], each on its own.
     pub fn into_conjuncts(self) -> Vec<Expr> {
         match self {
             Self::And(all) => all.into_iter().flat_map(Self::into_conjuncts).collect(),
@@ -591,6 +599,7 @@ mod tests {
     fn conjunctions_flatten() {
         let all = Expr::Column(0).and(Expr::Column(1).and(Expr::Column(2)));
         assert_eq!(all.columns(), [0, 1, 2]);
+        assert_eq!(all.conjuncts().len(), 3);
         assert_eq!(all.into_conjuncts().len(), 3);
     }
 }

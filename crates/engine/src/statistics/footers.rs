@@ -178,10 +178,7 @@ impl Footers {
 
     /// The share of the row groups that bounds do not rule out for the predicate.
     pub(super) fn groups_kept(&self, predicate: &Expr, schema: &SchemaRef) -> f64 {
-        let all = match predicate {
-            Expr::And(all) => all.as_slice(),
-            one => std::slice::from_ref(one),
-        };
+        let all = predicate.conjuncts();
         let is_kept = |group: &usize| all.iter().all(|expr| self.kept_of(expr, schema, *group) > 0.0);
         (0..self.groups.len()).filter(is_kept).count() as f64 / self.groups.len().max(1) as f64
     }

@@ -135,8 +135,8 @@ impl TableSample {
             let matches = Evaluator::predicate(conjunct, self.rows.schema_ref()).ok()?.matches(&self.rows).ok()?;
             Some((matches.true_count() as f64 + UNSEEN) / (self.len() as f64 + 1.0))
         };
-        let conjuncts = predicate.clone().into_conjuncts();
-        let independent: f64 = conjuncts.iter().map(|conjunct| share(conjunct).unwrap_or(1.0)).product();
+        let conjuncts = predicate.conjuncts().into_iter();
+        let independent: f64 = conjuncts.map(|conjunct| share(conjunct).unwrap_or(1.0)).product();
         let rows = independent.min(least);
         let per_block = self.len() as f64 / distinct_of_sorted(self.blocks.iter().copied()).max(1) as f64;
         Kept { rows, blocks: (rows * per_block).min(1.0) }

@@ -99,8 +99,8 @@ struct Texts {
 impl Derivation<'_> {
     fn sets(&self, predicate: &Expr) -> Vec<Needles> {
         match predicate {
-            Expr::And(all) => {
-                let all: Vec<&Expr> = all.iter().flat_map(conjuncts).collect();
+            Expr::And(_) => {
+                let all = predicate.conjuncts();
                 let ranges = self.ranges(&all).into_values().flat_map(|texts| self.between(&texts));
                 ranges.chain(all.into_iter().flat_map(|part| self.sets(part))).collect()
             }
@@ -252,13 +252,6 @@ impl Derivation<'_> {
             sets.extend((low_byte..=high_byte).map(needle).collect::<Option<Needles>>());
         }
         sets
-    }
-}
-
-fn conjuncts(expr: &Expr) -> Vec<&Expr> {
-    match expr {
-        Expr::And(all) => all.iter().flat_map(conjuncts).collect(),
-        one => vec![one],
     }
 }
 

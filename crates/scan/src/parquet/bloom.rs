@@ -38,8 +38,8 @@ pub(super) async fn may_hold(
     chunks: &Chunks,
     groups: Vec<usize>,
 ) -> ParquetResult<Vec<usize>> {
-    let conjuncts = predicate.clone().into_conjuncts();
-    let wanted: Vec<OneOf> = conjuncts.iter().filter_map(|conjunct| one_of(conjunct, schema, file, chunks)).collect();
+    let conjuncts = predicate.conjuncts().into_iter();
+    let wanted: Vec<OneOf> = conjuncts.filter_map(|conjunct| one_of(conjunct, schema, file, chunks)).collect();
     let mut asked = Vec::new();
     for group in &groups {
         for one_of in &wanted {

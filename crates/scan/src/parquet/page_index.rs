@@ -20,12 +20,12 @@ use crate::output::{map_columns, record_batch};
 
 /// The conditions of the predicate that read one column of the file each, over that column alone.
 pub(super) fn on_one_column(predicate: &Expr, schema: &Schema, file: &Schema) -> Vec<(Field, Expr)> {
-    let conjuncts = predicate.clone().into_conjuncts().into_iter();
+    let conjuncts = predicate.conjuncts().into_iter();
     let own = conjuncts.filter_map(|conjunct| {
         let [column] = conjunct.columns()[..] else { return None };
         let declared = schema.fields().get(column).filter(|field| Place::is_root(field))?;
         let stored = file.field_with_name(declared.name()).ok()?;
-        let condition = map_columns(&conjunct, &mut |_| 0);
+        let condition = map_columns(conjunct, &mut |_| 0);
         let only = Schema::new(vec![Arc::clone(declared)]);
         let decides = same_order(stored.data_type(), declared.data_type()) && possible(&condition, &only).is_some();
         decides.then(|| (declared.as_ref().clone(), condition))

@@ -77,7 +77,7 @@ pub async fn start(config: NodeConfig) -> Result<Node> {
     };
     let health = Health::new(Metrics::new(sources, &durations), admin.is_some(), Arc::downgrade(&store));
     let service = s3::service(Arc::clone(&store), &keys, &config, Arc::clone(&counting), Arc::clone(&scans));
-    let host = if config.tells_load { Host::of(Arc::downgrade(&scans)) } else { None };
+    let host = if config.tells_load { Host::watch(Arc::downgrade(&scans)) } else { None };
     let answers = Answers::new(service, Arc::clone(&health), Arc::clone(&counting), durations, limits.clone(), host);
 
     let (stop, stopped) = (CancellationToken::new(), CancellationToken::new());

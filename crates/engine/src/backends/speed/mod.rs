@@ -211,7 +211,9 @@ impl Speed {
 
     /// Our node says that other programs leave this share of a core.
     pub(crate) fn left_by_others(&self, share: f64) {
-        self.learn(|state| state.rates.left_by_others(share));
+        if (0.0..=1.0).contains(&share) {
+            self.learn(|state| state.rates.left_by_others(share));
+        }
     }
 
     /// A scan by storage is over.

@@ -40,6 +40,9 @@ pub(crate) struct Rates {
     pub(in crate::backends) share: f64,
     #[serde(default)]
     pub(in crate::backends) share_seen_s: u64,
+    /// When its threads last told what they got, and not how many want to run.
+    #[serde(default)]
+    pub(in crate::backends) measured_s: u64,
     /// The share of these cores that other requests and programs leave.
     #[serde(skip, default = "one")]
     pub(crate) left: f64,
@@ -96,6 +99,7 @@ impl Default for Rates {
             cores: one(),
             share: one(),
             share_seen_s: 0,
+            measured_s: 0,
             left: one(),
             knows_network: false,
         }
@@ -118,13 +122,15 @@ impl Rates {
             let counted = busy.min(SHARE_OVER_S);
             self.share = believed + counted / (counted + SHARE_OVER_S) * (seen - believed);
             self.share_seen_s = now_s();
+            self.measured_s = self.share_seen_s;
         }
     }
 
-    /// The node says that other programs leave so much. It hears of those that want to run at this moment: what its threads got is
-    /// believed where that is less.
+    /// The node says that other programs leave so much: it counts threads, whatever share the kernel gives each of them. So what its
+    /// own threads got is believed as long as that is news.
     pub(super) fn left_by_others(&mut self, share: f64) {
-        if share < WHOLE_SHARE {
+        let measured = now_s().saturating_sub(self.measured_s) as f64;
+        if share < WHOLE_SHARE && measured >= SHARED_HALF_S {
             self.share = share.max(LEAST_SHARE).min(self.share_now());
             self.share_seen_s = now_s();
         }
@@ -191,5 +197,11 @@ mod tests {
         rates.left_by_others(0.9);
         assert_eq!(rates.share_left(), 1.0, "it recovers");
         assert!(rates.are_sane());
+        rates.shared(SECOND, SECOND);
+        rates.left_by_others(0.3);
+        assert_eq!(rates.share_left(), 1.0, "whoever they are, they left it all of its cores");
+        rates.measured_s -= SHARED_HALF_S as u64;
+        rates.left_by_others(0.3);
+        assert!(rates.share_left() < 0.31, "that was some time ago");
     }
 }

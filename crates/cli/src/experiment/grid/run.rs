@@ -274,7 +274,9 @@ impl Run {
     async fn measure_all(&mut self, cells: &[Planned], storage: &mut Storage, end: Option<Instant>) -> Result<()> {
         let grid = self.grid.clone();
         let mut warm: BTreeSet<(DataFormat, usize)> = BTreeSet::new();
-        for round in 0..grid.runs.max(grid.runs_in_doubt) {
+        // A single run is for who is in a hurry.
+        let in_doubt = if grid.runs > 1 { grid.runs_in_doubt } else { 0 };
+        for round in 0..grid.runs.max(in_doubt) {
             let doubts = (round >= grid.runs).then(|| self.doubts());
             // Which series was measured with a plan, at each point.
             let mut plans: BTreeMap<(usize, DataFormat, usize, String), String> = BTreeMap::new();

@@ -140,15 +140,11 @@ impl JoinKeys {
         ended.map_or(Outcome::Unknown, |outcome| outcome.clone())
     }
 
-    /// How many distinct ones there were of a key, at least; `None` if the build side was not read to its end for another reason
-    /// than how many there were.
+    /// How many distinct ones of a key the build side had, or rows where it had too many; `None` if it was not read to its end.
     pub(crate) async fn seen(&self, index: usize) -> Option<usize> {
         match self.outcome().await {
             Outcome::Known(keys) => keys.sets.get(index).map(|set| set.distinct().unwrap_or(set.rows())),
-            Outcome::Pending | Outcome::Unknown => {
-                let (rows, most) = (self.rows.load(Ordering::Relaxed), self.most_rows.load(Ordering::Relaxed));
-                (rows > most).then_some(rows)
-            }
+            Outcome::Pending | Outcome::Unknown => None,
         }
     }
 

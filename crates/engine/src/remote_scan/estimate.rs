@@ -71,8 +71,15 @@ impl<'a> Figures<'a> {
             Some(predicate) => statistics.and_then(|statistics| statistics.kept(predicate)).unwrap_or(guess),
         };
         let mut figures = Self { fragment, statistics, bytes, kept };
-        if let Some(rows) = figures.passed_before().filter(|_| spec.without_keys.is_none()) {
-            figures.kept.rows = (rows / figures.scanned().max(1.0)).min(1.0);
+        let scanned = figures.scanned().max(1.0);
+        match spec.without_keys {
+            // Keys are others each time; they leave no more rows than pass without them.
+            Some(without_keys) => figures.kept.rows = figures.kept.rows.min(without_keys / scanned),
+            None => {
+                if let Some(rows) = figures.passed_before() {
+                    figures.kept.rows = (rows / scanned).clamp(0.0, 1.0);
+                }
+            }
         }
         figures
     }
@@ -109,11 +116,8 @@ impl<'a> Figures<'a> {
     /// Bytes that each request costs besides the rows of its splits: Bloom filters that it brings along, and states of groups, which
     /// several answers with.
     pub(crate) fn repeated_bytes(&self) -> f64 {
-        let conjuncts = match &self.fragment.predicate {
-            Some(Expr::And(all)) => all.as_slice(),
-            other => other.as_slice(),
-        };
-        let brought = conjuncts.iter().map(|conjunct| match conjunct {
+        let conjuncts = self.fragment.predicate.iter().flat_map(Expr::conjuncts);
+        let brought = conjuncts.map(|conjunct| match conjunct {
             Expr::Bloom { filter, .. } => filter.size_bytes(),
             _ => 0,
         });

@@ -76,12 +76,12 @@ impl RemoteScanExec {
         self.keyed.get_or_try_init(learn).await.cloned()
     }
 
-    /// Remembers how many keys the build sides had, or that these were more than are worth collecting.
+    /// Remembers how many keys the build sides had.
     async fn note_keys(&self) {
         let Some(statistics) = &self.spec.statistics else { return };
         for filter in &self.spec.key_filters {
-            if let Some(keys) = filter.keys.seen(filter.index).await {
-                statistics.seen().note_keys(filter.side, keys);
+            if let (Some(keys), Some(side)) = (filter.keys.seen(filter.index).await, filter.side) {
+                statistics.seen().note_keys(side, keys);
             }
         }
     }

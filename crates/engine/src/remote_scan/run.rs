@@ -281,7 +281,9 @@ impl Run {
         if let Some(balance) = &self.balance {
             balance.end(Way::Plain, bytes, began.elapsed());
         }
-        self.finished(bytes);
+        if matches!(wanted, Ok(true)) {
+            self.finished(bytes);
+        }
         wanted
     }
 
@@ -353,7 +355,8 @@ impl Run {
             statistics.seen().note(&self.fragment, bytes, read as f64 / asked as f64);
         }
         if done == bytes && self.spec.aggregate.is_none() && self.first.is_none() {
-            statistics.seen().note_rows(&self.fragment, bytes, rows);
+            let expected = Figures::of(&self.spec, &self.fragment).rows();
+            statistics.seen().note_rows(&self.fragment, bytes, rows, expected);
         }
     }
 

@@ -112,7 +112,7 @@ fn push(join: &HashJoinExec) -> DfResult<Option<Vec<Arc<dyn ExecutionPlan>>>> {
         of: join.on().iter().map(|(key, _)| key.to_string()).collect(),
         counts: join.on().iter().map(|(key, _)| count(statistics.as_deref(), key)).collect(),
         reduced: is_reduced(left)?,
-        text: meaning(left)?,
+        meaning: meaning(left)?,
         wanted: Cell::new(false),
     };
     let wanted =
@@ -164,14 +164,16 @@ fn is_reduced(plan: &Arc<dyn ExecutionPlan>) -> DfResult<bool> {
     })
 }
 
-/// What the plan means, and of which objects, in words that are the same whenever it is planned.
-fn meaning(plan: &Arc<dyn ExecutionPlan>) -> DfResult<String> {
-    let mut text = String::new();
+/// What the plan means, and of which objects, in words that are the same whenever it is planned; `None` if it has rows of other
+/// kinds, which no words tell apart.
+fn meaning(plan: &Arc<dyn ExecutionPlan>) -> DfResult<Option<String>> {
+    let mut text = Some(String::new());
     plan.apply(|node| {
-        text += &match node.downcast_ref::<RemoteScanExec>() {
-            Some(scan) => scan.spec().meaning(),
-            None => displayable(node.as_ref()).one_line().to_string(),
+        let words = match node.downcast_ref::<RemoteScanExec>() {
+            Some(scan) => Some(scan.spec().meaning()),
+            None => (!node.children().is_empty()).then(|| displayable(node.as_ref()).one_line().to_string()),
         };
+        text = text.take().zip(words).map(|(text, words)| text + &words);
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(text)
@@ -187,8 +189,8 @@ struct Build {
     counts: Vec<Option<usize>>,
     /// Whether some may be missing.
     reduced: bool,
-    /// What it means.
-    text: String,
+    /// What it means, if that can be told.
+    meaning: Option<String>,
     /// Whether a scan waits for the keys.
     wanted: Cell<bool>,
 }
@@ -277,22 +279,22 @@ fn attach_to_scan(
         if !shift.is_none() && (own_type != DataType::Int64 || *key_type != DataType::Int64) {
             continue;
         }
-        let of_key = hash_of(&format!("{index} of {:?} of {}", build.of, build.text));
-        let seen = scan.spec().statistics.as_ref().and_then(|statistics| statistics.seen().keys(of_key));
-        let side = BuildSide {
+        let side = build.meaning.as_ref().map(|meaning| hash_of(&format!("{index} of {:?} of {meaning}", build.of)));
+        let seen = scan.spec().statistics.as_ref().zip(side).and_then(|(known, side)| known.seen().keys(side));
+        let build_side = BuildSide {
             keys: seen.or(build.counts.get(index).copied().flatten()),
             seen: seen.is_some(),
             columns: build.types.len(),
             reduced: build.reduced,
             grouped,
         };
-        let decision = choose(scan, &key, key_type, side).map_err(to_datafusion)?;
+        let decision = choose(scan, &key, key_type, build_side).map_err(to_datafusion)?;
         told = told.with_join(decision.story);
         if decision.bloom {
             let of = shift.display(of);
             build.keys.want(decision.most_rows);
             let keys = Arc::clone(&build.keys);
-            filters.push(Arc::new(KeyFilter { keys, index, key, shift, of, side: of_key }));
+            filters.push(Arc::new(KeyFilter { keys, index, key, shift, of, side }));
         }
     }
     if filters.is_empty() {

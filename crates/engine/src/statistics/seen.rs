@@ -55,10 +55,10 @@ impl Seen {
         self.figure(rows_of(fragment, bytes)?)
     }
 
-    /// Remembers how many rows passed.
-    pub(crate) fn note_rows(&self, fragment: &Fragment, bytes: u64, rows: u64) {
+    /// Remembers how many rows passed, where so many were not to be expected.
+    pub(crate) fn note_rows(&self, fragment: &Fragment, bytes: u64, rows: u64, expected: f64) {
         if let Some(of) = rows_of(fragment, bytes) {
-            self.put(of, rows as f64, None);
+            self.put(of, rows as f64, Some(expected));
         }
     }
 
@@ -111,8 +111,7 @@ fn rows_of(fragment: &Fragment, bytes: u64) -> Option<u64> {
 /// A scan's predicate, and how much it is of; `None` if it takes all rows, or has keys of a join, which are others each time.
 fn looked_for(fragment: &Fragment, bytes: u64) -> Option<String> {
     let predicate = fragment.predicate.as_ref()?;
-    let conjuncts = if let Expr::And(all) = predicate { all.as_slice() } else { std::slice::from_ref(predicate) };
-    if conjuncts.iter().any(|conjunct| matches!(conjunct, Expr::Bloom { .. })) {
+    if predicate.conjuncts().into_iter().any(|conjunct| matches!(conjunct, Expr::Bloom { .. })) {
         return None;
     }
     // An index has columns of its own.
@@ -174,11 +173,13 @@ mod tests {
         let seen = Seen::default();
         let (text, other) = (below(1, Format::Csv(pushdown::CsvOptions::default()), 0), below(2, Format::Parquet, 0));
         seen.note(&text, 9, 0.5);
-        seen.note_rows(&text, 9, 0);
+        seen.note_rows(&text, 9, 10, 11.0);
+        assert_eq!(seen.rows(&text, 9), None, "as expected");
+        seen.note_rows(&text, 9, 0, 11.0);
         seen.note_keys(hash_of("a side"), 7);
         assert_eq!((seen.share(&text, 9), seen.rows(&text, 9)), (Some(0.5), Some(0.0)));
         assert_eq!((seen.rows(&text, 8), seen.rows(&other, 9)), (None, None), "other objects, another predicate");
-        seen.note_rows(&text, 9, 3);
+        seen.note_rows(&text, 9, 3, 0.0);
         assert_eq!(seen.rows(&text, 9), Some(3.0), "none were no rule");
         assert_eq!((seen.keys(hash_of("a side")), seen.keys(hash_of("another"))), (Some(7), None));
     }

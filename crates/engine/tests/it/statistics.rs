@@ -122,8 +122,7 @@ async fn what_earlier_queries_found_is_remembered() {
         let (plan, _) = rows(&engine, &format!("EXPLAIN {sql}")).await.expect("a plan");
         let plan = plan.concat().join("\n");
         assert!(plan.contains(&format!("join={join}")), "first time: {first_time}\n{plan}");
-        let (analyzed, _) = rows(&engine, &format!("EXPLAIN ANALYZE {sql}")).await.expect("a plan");
-        println!("{}", analyzed.concat().join("\n"));
+        rows(&engine, sql).await.expect("rows");
     }
 }
 

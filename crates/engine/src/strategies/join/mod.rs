@@ -56,6 +56,9 @@ const COLLECT_S: f64 = 150e-9;
 /// Keys are collected on the chance that they are fewer than estimated, for this share of the scan's time at most.
 const CHANCE: f64 = 0.05;
 
+/// Keys that left no more than this share of the rows are waited for, whatever is estimated.
+const FEW_ROWS: f64 = 0.25;
+
 /// What a statement needs besides its predicates.
 const STATEMENT_BYTES: usize = 4096;
 
@@ -72,8 +75,8 @@ pub(crate) struct KeyFilter {
     pub(crate) shift: Shift,
     /// The key of the build side, for people.
     pub(crate) of: String,
-    /// By what its keys are told from those of other build sides, in later queries too.
-    pub(crate) side: u64,
+    /// By what its keys are told from those of other build sides, in later queries too; `None` if they cannot be.
+    pub(crate) side: Option<u64>,
 }
 
 /// What is known of a join before it runs.
@@ -142,9 +145,11 @@ pub(crate) fn choose(rows: &RemoteScanExec, key: &Expr, key_type: &DataType, bui
             let most = route.as_ref().map_or(usize::MAX, |route| most_keys(*route, capability, key_type));
             let too_many = build.keys.filter(|keys| *keys > most && candidates.has("bloom"));
             let best = candidates.best().unwrap_or("baseline");
-            // How many keys a HAVING or another join leaves, nobody can tell before the first time.
-            let open = build.reduced && !build.seen;
-            let may_be_fewer = candidates.has("bloom") && open && matches!(route, Ok(Route::Fragment));
+            // How many keys a HAVING or another join leaves, nobody can tell before the first time. Where they left most rows
+            // out, they are waited for again: who joins and groups above has less to do, which estimates of a scan do not tell.
+            let many = build.seen && share(build, values) > FEW_ROWS;
+            let may_be_fewer =
+                candidates.has("bloom") && build.reduced && !many && matches!(route, Ok(Route::Fragment));
             match too_many {
                 // The scan itself chooses between the other two.
                 Some(keys) if !may_be_fewer => {
@@ -180,16 +185,21 @@ fn most_keys(route: Route, capability: &Capability, key_type: &DataType) -> usiz
     }
 }
 
-/// A scan with the keys in each request, which sends only rows of these, once they have come. `values` is how many values
-/// the key has in the table, where that is known; each row that is sent takes the engine `row_s` seconds.
-fn bloom_cost(scan: &ScanCosts, route: Route, build: BuildSide, values: Option<f64>, row_s: f64) -> Estimate {
-    let share = match (build.reduced, build.keys, values) {
+/// The share of the rows that the keys leave, of about so many values of the key.
+fn share(build: BuildSide, values: Option<f64>) -> f64 {
+    match (build.reduced, build.keys, values) {
         // As many of the table's keys as the build side has; its own foreign keys may repeat.
         (_, Some(keys), Some(values)) => (keys as f64 / values.max(1.0)).min(1.0),
         // As much is taken to be missing as a filter is taken to drop.
         (true, ..) => estimate::DEFAULT_SELECTIVITY,
         (false, ..) => 1.0,
-    };
+    }
+}
+
+/// A scan with the keys in each request, which sends only rows of these, once they have come. `values` is how many values
+/// the key has in the table, where that is known; each row that is sent takes the engine `row_s` seconds.
+fn bloom_cost(scan: &ScanCosts, route: Route, build: BuildSide, values: Option<f64>, row_s: f64) -> Estimate {
+    let share = share(build, values);
     let keys = build.keys.unwrap_or(keys::MOST_KEYS).min(keys::MOST_KEYS) as f64;
     let (key_bytes, storage_s) = match route {
         Route::Select => (keys * bloom::BITS_PER_KEY, scan.rows * SQL_S),

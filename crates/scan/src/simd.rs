@@ -20,7 +20,13 @@ pub(crate) trait Lanes: Copy {
 
     /// The bits of which an odd number of bits, themselves among them, are not higher.
     fn prefix_xor(self, mask: u64) -> u64;
+
+    /// The places at which two blocks and a third have their bytes, or another one has its own.
+    fn all_or(self, two: [Wanted<'_>; 2], third: Option<Wanted<'_>>, or: Option<Wanted<'_>>) -> u64;
 }
+
+/// A byte that is looked for in a block.
+pub(crate) type Wanted<'a> = (&'a [u8; BLOCK], u8);
 
 /// What runs over blocks. `run` must be `#[inline(always)]`.
 pub(crate) trait Kernel {
@@ -38,6 +44,14 @@ pub(crate) fn run<K: Kernel>(kernel: K) -> K::Output {
         Err(kernel) => kernel,
     };
     kernel.run(Portable)
+}
+
+/// Whether there are lanes that are wider than 64 bits.
+pub(crate) fn is_wide() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return avx2::is_here();
+    #[cfg(not(target_arch = "x86_64"))]
+    false
 }
 
 /// Ordinary 64-bit arithmetic.
@@ -78,32 +92,44 @@ impl Lanes for Portable {
         }
         mask
     }
+
+    #[inline(always)]
+    fn all_or(self, [a, b]: [Wanted<'_>; 2], third: Option<Wanted<'_>>, or: Option<Wanted<'_>>) -> u64 {
+        let equal = |(block, byte): Wanted<'_>| self.equal(block, byte);
+        equal(a) & equal(b) & third.map_or(u64::MAX, equal) | or.map_or(0, equal)
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code, reason = "intrinsics of features that were detected")]
 mod avx2 {
     use std::arch::x86_64::{
-        _mm_clmulepi64_si128, _mm_cvtsi64_si128, _mm_cvtsi128_si64, _mm256_cmpeq_epi8, _mm256_loadu_si256,
-        _mm256_movemask_epi8, _mm256_set1_epi8, _pdep_u64,
+        __m256i, _mm_clmulepi64_si128, _mm_cvtsi64_si128, _mm_cvtsi128_si64, _mm256_cmpeq_epi8, _mm256_loadu_si256,
+        _mm256_min_epu8, _mm256_movemask_epi8, _mm256_or_si256, _mm256_set1_epi8, _mm256_setzero_si256,
+        _mm256_xor_si256, _pdep_u64,
     };
 
-    use super::{BLOCK, Kernel, Lanes};
+    use super::{BLOCK, Kernel, Lanes, Wanted};
 
     /// 32 bytes at a time. There is one only in [`featured`].
     #[derive(Clone, Copy)]
     struct Avx2(());
 
-    /// Runs a kernel, or gives it back where the processor lacks what it takes.
+    /// Whether the processor has what it takes.
     #[inline]
-    pub(super) fn run<K: Kernel>(kernel: K) -> Result<K::Output, K> {
-        let is_here = is_x86_feature_detected!("avx2")
+    pub(super) fn is_here() -> bool {
+        is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("bmi1")
             && is_x86_feature_detected!("bmi2")
             && is_x86_feature_detected!("popcnt")
             && is_x86_feature_detected!("lzcnt")
-            && is_x86_feature_detected!("pclmulqdq");
-        if !is_here {
+            && is_x86_feature_detected!("pclmulqdq")
+    }
+
+    /// Runs a kernel, or gives it back where the processor lacks what it takes.
+    #[inline]
+    pub(super) fn run<K: Kernel>(kernel: K) -> Result<K::Output, K> {
+        if !is_here() {
             return Err(kernel);
         }
         // SAFETY: the features were detected.
@@ -143,6 +169,47 @@ mod avx2 {
                 _mm_cvtsi128_si64(product).cast_unsigned()
             }
         }
+
+        #[inline(always)]
+        fn all_or(self, two: [Wanted<'_>; 2], third: Option<Wanted<'_>>, or: Option<Wanted<'_>>) -> u64 {
+            // SAFETY: `self` is made only in `featured`.
+            let (low, high) = unsafe { (half_of_all_or(0, two, third, or), half_of_all_or(32, two, third, or)) };
+            u64::from(low) | u64::from(high) << 32
+        }
+    }
+
+    // Functions and no closures, which are not always inlined before what they call.
+
+    /// [`Lanes::all_or`] of 32 bytes from place `at` on, which is at most 32. Needs AVX2.
+    #[inline(always)]
+    unsafe fn half_of_all_or(
+        at: usize,
+        [a, b]: [Wanted<'_>; 2],
+        third: Option<Wanted<'_>>,
+        or: Option<Wanted<'_>>,
+    ) -> u32 {
+        // SAFETY: the caller has AVX2.
+        unsafe {
+            // Zero where all is as wanted. Compared once: of several masks that are combined the compiler makes a mess.
+            let mut differs = _mm256_or_si256(differs_from(at, a), differs_from(at, b));
+            if let Some(third) = third {
+                differs = _mm256_or_si256(differs, differs_from(at, third));
+            }
+            if let Some(or) = or {
+                differs = _mm256_min_epu8(differs, differs_from(at, or));
+            }
+            _mm256_movemask_epi8(_mm256_cmpeq_epi8(differs, _mm256_setzero_si256())).cast_unsigned()
+        }
+    }
+
+    /// Zero in each of 32 bytes that is the wanted one, from place `at` on, which is at most 32. Needs AVX2.
+    #[inline(always)]
+    unsafe fn differs_from(at: usize, (block, byte): Wanted<'_>) -> __m256i {
+        // SAFETY: 32 bytes from there lie in the block; the caller has AVX2.
+        unsafe {
+            let bytes = _mm256_loadu_si256(block.as_ptr().add(at).cast());
+            _mm256_xor_si256(bytes, _mm256_set1_epi8(byte.cast_signed()))
+        }
     }
 }
 
@@ -153,12 +220,17 @@ mod tests {
     struct Both<'a>(&'a [u8; BLOCK], u8, u32);
 
     impl Kernel for Both<'_> {
-        type Output = (u64, u32, u64);
+        type Output = (u64, u32, u64, u64);
 
         #[inline(always)]
-        fn run<L: Lanes>(self, lanes: L) -> (u64, u32, u64) {
+        fn run<L: Lanes>(self, lanes: L) -> (u64, u32, u64, u64) {
             let mask = lanes.equal(self.0, self.1);
-            (mask, lanes.nth(mask, self.2), lanes.prefix_xor(mask))
+            let mut turned = *self.0;
+            turned.rotate_left(1);
+            let two = [(self.0, self.1), (&turned, b',')];
+            let third = (self.2 % 2 == 1).then_some((self.0, self.1));
+            let all_or = lanes.all_or(two, third, Some((self.0, b'-')));
+            (mask, lanes.nth(mask, self.2), lanes.prefix_xor(mask), all_or)
         }
     }
 
@@ -178,8 +250,11 @@ mod tests {
                 let n = round as u32 % 20;
                 let odd = (0..BLOCK).filter(|i| places.iter().filter(|place| *place <= i).count() % 2 == 1);
                 let prefix = odd.fold(0, |mask, i| mask | 1u64 << i);
-                assert_eq!(Both(&block, byte, n).run(Portable), (naive, nth, prefix));
-                assert_eq!(run(Both(&block, byte, n)), (naive, nth, prefix));
+                let pair = |i: &usize| block[*i] == byte && block[(i + 1) % BLOCK] == b',';
+                let either = (0..BLOCK).filter(|i| pair(i) || block[*i] == b'-');
+                let either = either.fold(0, |mask, i| mask | 1u64 << i);
+                assert_eq!(Both(&block, byte, n).run(Portable), (naive, nth, prefix, either));
+                assert_eq!(run(Both(&block, byte, n)), (naive, nth, prefix, either));
             }
         }
     }

@@ -21,6 +21,7 @@
 //! `docs/decisions/0009-what-is-not-looked-at.md`.
 
 mod derive;
+mod probe;
 mod sample;
 mod search;
 

@@ -1,8 +1,9 @@
 //! Blocks of text to the records in them that may pass.
 //!
-//! A block is searched in stretches of whole lines that fit into the fastest cache, because each is read twice: once
-//! for needles, with [`memchr::memmem`] or, for several without a common beginning, Teddy of `aho-corasick`, and once
-//! for the marks that could tear a needle apart. Only text in which every terminator ends a record can be searched.
+//! Needles that are one, or have a beginning in common, are found together with the mark that could tear them apart
+//! ([`super::probe`]). Where the processor is not made for that, and for other needles, a block is searched in stretches of
+//! whole lines that fit into the fastest cache, because each is read twice: once for needles, with [`memchr::memmem`] or
+//! Teddy of `aho-corasick`, and once for the marks. Only text in which every terminator ends a record can be searched.
 
 use std::collections::VecDeque;
 
@@ -11,6 +12,7 @@ use aho_corasick::packed;
 use memchr::{memchr, memchr_iter, memchr2_iter, memmem, memrchr};
 
 use super::derive::{After, Needle, Needles};
+use super::probe::Probe;
 
 /// Bytes searched at a time.
 const STRETCH: usize = 24 * 1024;
@@ -81,31 +83,45 @@ impl Marks {
         self.breaks.get(usize::from(byte)).copied().unwrap_or(true)
     }
 
-    /// Where values of `text` may be torn, ascending.
-    fn tears(&self, text: &[u8], into: &mut Vec<usize>) {
-        into.clear();
+    /// The one byte that could tear a value apart, or that none can; `None` if there are two.
+    fn mark(&self) -> Option<Option<u8>> {
+        match self.torn {
+            Torn::Never => Some(None),
+            Torn::Quotes { quote, escape: None } => Some(Some(quote)),
+            Torn::Quotes { escape: Some(_), .. } => None,
+            Torn::Backslash => Some(Some(b'\\')),
+        }
+    }
+
+    /// Whether a mark at this place tears a value apart.
+    #[inline]
+    fn tears(&self, text: &[u8], at: usize) -> bool {
         let byte = |at: Option<usize>| at.and_then(|at| text.get(at)).copied();
+        let (here, next) = (byte(Some(at)), byte(Some(at + 1)));
         // A value goes on over a quote only from one ordinary byte to another.
-        let joins = |at: usize| {
+        let joins = || {
             let ordinary = |byte: Option<u8>| byte.is_some_and(|byte| !self.breaks(byte));
-            ordinary(byte(at.checked_sub(1))) && ordinary(byte(Some(at + 1)))
+            ordinary(next) && ordinary(byte(at.checked_sub(1)))
         };
         match self.torn {
+            Torn::Never => false,
+            Torn::Quotes { quote, escape } if escape.is_some() && here == escape => {
+                next.is_some_and(|next| next != quote && Some(next) != escape)
+            }
+            Torn::Quotes { quote, .. } => here == Some(quote) && joins(),
+            Torn::Backslash => here == Some(b'\\') && next == Some(b'u'),
+        }
+    }
+
+    /// Where values of `text` may be torn, ascending.
+    fn all_tears(&self, text: &[u8], into: &mut Vec<usize>) {
+        into.clear();
+        let torn = |at: &usize| self.tears(text, *at);
+        match self.torn {
             Torn::Never => {}
-            Torn::Quotes { quote, escape: None } => {
-                into.extend(memchr_iter(quote, text).filter(|at| joins(*at)));
-            }
-            Torn::Quotes { quote, escape: Some(escape) } => {
-                let escapes = |at: usize| byte(Some(at + 1)).is_some_and(|next| next != quote && next != escape);
-                let torn = |at: &usize| {
-                    let is_escape = byte(Some(*at)) == Some(escape);
-                    (is_escape && escapes(*at)) || (!is_escape && joins(*at))
-                };
-                into.extend(memchr2_iter(quote, escape, text).filter(torn));
-            }
-            Torn::Backslash => {
-                into.extend(memchr_iter(b'\\', text).filter(|at| byte(Some(at + 1)) == Some(b'u')));
-            }
+            Torn::Quotes { quote, escape: None } => into.extend(memchr_iter(quote, text).filter(torn)),
+            Torn::Quotes { quote, escape: Some(escape) } => into.extend(memchr2_iter(quote, escape, text).filter(torn)),
+            Torn::Backslash => into.extend(memchr_iter(b'\\', text).filter(torn)),
         }
     }
 }
@@ -117,9 +133,14 @@ pub(crate) struct Search {
     finder: Finder,
     /// A hit of the finder must be looked at: it is not a needle, or there are checks.
     check: bool,
+    /// The beginning that all needles have, if the finder finds that, and what finds it together with marks, once a text was
+    /// seen.
+    common: Option<Box<[u8]>>,
+    probe: Option<Option<Probe>>,
     /// How many hits were looked at and were none.
     misses: usize,
-    tears: Vec<usize>,
+    /// Where values are torn, or lines may pass.
+    places: Vec<usize>,
 }
 
 #[derive(Debug)]
@@ -151,8 +172,10 @@ impl Search {
             first.bytes.iter().zip(&needle.bytes).take(common).take_while(|(a, b)| a == b).count()
         });
         let checked = needles.iter().any(|needle| needle.after != After::Anything);
+        let mut beginning = None;
         let (finder, check) = if needles.len() == 1 || common >= COMMON {
             let common = first.bytes.get(..common)?;
+            beginning = Some(common.into());
             (Finder::One(Box::new(memmem::Finder::new(common).into_owned())), checked || needles.len() > 1)
         } else {
             let all = needles.iter().map(|needle| &needle.bytes);
@@ -162,7 +185,7 @@ impl Search {
             };
             (finder, checked)
         };
-        Some(Self { needles, finder, check, misses: 0, tears: Vec::new() })
+        Some(Self { needles, finder, check, common: beginning, probe: None, misses: 0, places: Vec::new() })
     }
 
     /// How many needles there are.
@@ -178,6 +201,9 @@ impl Search {
     /// Appends to `starts` where the lines of `text` begin that may pass, counted from `offset` on; gives the bytes of
     /// those lines. `text` is whole lines, the last of which may lack its terminator.
     pub(crate) fn lines(&mut self, text: &[u8], offset: u64, marks: &Marks, starts: &mut VecDeque<u64>) -> usize {
+        if let Some(bytes) = self.probed(text, offset, marks, starts) {
+            return bytes;
+        }
         let mut bytes = 0;
         let mut at = 0;
         while at < text.len() {
@@ -193,9 +219,38 @@ impl Search {
         bytes
     }
 
+    /// The same in one pass, where that can be done.
+    fn probed(&mut self, text: &[u8], offset: u64, marks: &Marks, starts: &mut VecDeque<u64>) -> Option<usize> {
+        let Self { needles, check, common, probe, misses, places, .. } = self;
+        let common = common.as_deref()?;
+        let probe = probe.get_or_insert_with(|| Probe::new(common, marks.mark()?, text)).as_mut()?;
+        places.clear();
+        let holds = |at: usize| {
+            let rest = text.get(at..).unwrap_or_default();
+            if rest.first().is_some_and(|first| marks.breaks(*first)) || !rest.starts_with(common) {
+                return marks.tears(text, at);
+            }
+            let is_hit = !*check || needles.iter().any(|needle| needle.is_at(rest, marks));
+            *misses += usize::from(!is_hit);
+            is_hit
+        };
+        probe.find(text, holds, places);
+        let (mut bytes, mut end) = (0, 0);
+        for at in places {
+            if *at >= end {
+                let start =
+                    memrchr(marks.terminator, text.get(..*at).unwrap_or_default()).map_or(0, |before| before + 1);
+                end = line_end(text, *at, marks.terminator);
+                starts.push_back(offset + start as u64);
+                bytes += end - start;
+            }
+        }
+        Some(bytes)
+    }
+
     fn stretch(&mut self, text: &[u8], offset: u64, marks: &Marks, starts: &mut VecDeque<u64>) -> usize {
-        marks.tears(text, &mut self.tears);
-        let mut tears = self.tears.iter().copied().peekable();
+        marks.all_tears(text, &mut self.places);
+        let mut tears = self.places.iter().copied().peekable();
         let (mut bytes, mut misses) = (0, 0);
         let mut hit = self.hit(text, 0, marks, &mut misses);
         while let Some(at) = [hit, tears.peek().copied()].into_iter().flatten().min() {

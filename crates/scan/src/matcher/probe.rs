@@ -1,0 +1,178 @@
+//! One needle, and the mark that could tear it apart, found in one pass.
+//!
+//! Where the needle may be is told by two or three of its bytes, compared at their distances for 64 places at a time. Which
+//! bytes is decided by a little of the text itself: the `9` of a year tells little among dates, the `q` of `requests`
+//! much among comments. In the same pass the mark is looked for; that most quotes stand where they tear nothing is seen
+//! when they are found.
+
+#![allow(clippy::inline_always, reason = "what is not inlined into a kernel is compiled without its features")]
+
+use crate::simd::{self, BLOCK, Kernel, Lanes};
+
+/// So much of a text tells which bytes of the needle are rare in it.
+const SAMPLE: usize = 8 * 1024;
+
+/// Only bytes at the beginning of a needle are compared.
+const BEGINNING: usize = 24;
+
+/// A third byte is compared where two are found in more than one of so many blocks.
+const RARE: usize = 32;
+
+/// Blocks that are compared before what was found in them is looked at.
+const TOGETHER: usize = 512;
+
+/// A byte of the needle: how far from its beginning, and which.
+type Byte = (usize, u8);
+
+/// A block with places to look at, and which they are.
+type Found = (usize, u64);
+
+/// Finds the places where a needle may begin, and those of a mark.
+#[derive(Debug)]
+pub(super) struct Probe {
+    first: Byte,
+    second: Byte,
+    third: Option<Byte>,
+    mark: Option<u8>,
+    found: Vec<Found>,
+}
+
+impl Probe {
+    /// For a needle of two bytes or more in texts like this one; `None` where other ways to search are faster.
+    pub(super) fn new(needle: &[u8], mark: Option<u8>, text: &[u8]) -> Option<Self> {
+        if !simd::is_wide() {
+            return None;
+        }
+        let sample = text.get(..SAMPLE).unwrap_or(text);
+        let bytes: Vec<Byte> = needle.iter().copied().enumerate().take(BEGINNING).collect();
+        let pairs =
+            bytes.iter().enumerate().flat_map(|(n, one)| bytes.iter().skip(n + 1).map(move |other| (one, other)));
+        let pairs = pairs.map(|(one, other)| (occurrences(sample, &[*one, *other]), *one, *other));
+        let (found, first, second) = pairs.min_by_key(|(found, ..)| *found)?;
+        let others = bytes.iter().filter(|byte| **byte != first && **byte != second);
+        let third =
+            others.map(|byte| (occurrences(sample, &[first, second, *byte]), *byte)).min_by_key(|(found, _)| *found);
+        let third = third.filter(|_| found * RARE * BLOCK > sample.len()).map(|(_, byte)| byte);
+        Some(Self { first, second, third, mark, found: vec![(0, 0); TOGETHER] })
+    }
+
+    /// Appends the places of the text for which `holds` says so, ascending. It is asked of all places where the needle is,
+    /// of all marks, and of others.
+    pub(super) fn find(&mut self, text: &[u8], mut holds: impl FnMut(usize) -> bool, into: &mut Vec<usize>) {
+        let mut start = 0;
+        loop {
+            let rest = text.get(start..).unwrap_or_default();
+            let (blocks, found) = match (self.third.is_some(), self.mark.is_some()) {
+                (false, false) => simd::run(Compare::<false, false> { probe: self, text: rest }),
+                (false, true) => simd::run(Compare::<false, true> { probe: self, text: rest }),
+                (true, false) => simd::run(Compare::<true, false> { probe: self, text: rest }),
+                (true, true) => simd::run(Compare::<true, true> { probe: self, text: rest }),
+            };
+            for (block, mut places) in self.found.iter().take(found).copied() {
+                while places != 0 {
+                    let at = start + block * BLOCK + places.trailing_zeros() as usize;
+                    places &= places - 1;
+                    if holds(at) {
+                        into.push(at);
+                    }
+                }
+            }
+            start += blocks * BLOCK;
+            if blocks < TOGETHER {
+                break;
+            }
+        }
+        // What is left is less than a block and the farthest distance.
+        into.extend((start..text.len()).filter(|at| holds(*at)));
+    }
+
+    /// The blocks of the text, each seen from the distance of a byte.
+    fn blocks(text: &[u8], (distance, _): Byte) -> &[[u8; BLOCK]] {
+        text.get(distance..).unwrap_or_default().as_chunks().0
+    }
+}
+
+/// At how many places of the text all of these bytes are.
+fn occurrences(text: &[u8], bytes: &[Byte]) -> usize {
+    let farthest = bytes.iter().map(|(distance, _)| *distance).max().unwrap_or(0);
+    let mut all = vec![true; text.len().saturating_sub(farthest)];
+    for (distance, byte) in bytes {
+        let found = text.iter().skip(*distance);
+        all.iter_mut().zip(found).for_each(|(all, found)| *all &= found == byte);
+    }
+    all.into_iter().map(usize::from).sum()
+}
+
+/// Compares the next blocks of the text. Gives how many those were, and in how many something was found: what is found seldom
+/// enough to be a surprise to the processor is noted without a branch.
+///
+/// `THIRD` and `MARK`: whether there is one.
+struct Compare<'a, const THIRD: bool, const MARK: bool> {
+    probe: &'a mut Probe,
+    text: &'a [u8],
+}
+
+impl<const THIRD: bool, const MARK: bool> Kernel for Compare<'_, THIRD, MARK> {
+    type Output = (usize, usize);
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) -> (usize, usize) {
+        let Self { probe: Probe { first, second, third, mark, found }, text } = self;
+        let (first, second, third, mark) = (*first, *second, third.unwrap_or(*first), mark.unwrap_or_default());
+        let of = |byte| Probe::blocks(text, byte);
+        let blocks = of((0, 0)).iter().zip(of(first)).zip(of(second)).zip(of(third)).take(TOGETHER);
+        let (mut compared, mut count) = (0, 0);
+        for (((here, a), b), c) in blocks {
+            let two = [(a, first.1), (b, second.1)];
+            let places = lanes.all_or(two, THIRD.then_some((c, third.1)), MARK.then_some((here, mark)));
+            if let Some(found) = found.get_mut(count) {
+                *found = (compared, places);
+            }
+            count += usize::from(places != 0);
+            compared += 1;
+        }
+        (compared, count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_places_of_the_needle_and_the_mark_are_asked_for() {
+        let mut state = 3u64;
+        let mut next = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        };
+        for round in 0..400 {
+            let text: Vec<u8> =
+                (0..next(if round % 50 == 0 { 100_000 } else { 700 })).map(|_| b"aab\"-1"[next(6)]).collect();
+            let needle: Vec<u8> =
+                (0..2 + next(if round % 9 == 0 { 40 } else { 4 })).map(|_| b"aab1"[next(4)]).collect();
+            let mark = [None, Some(b'"')][next(2)];
+            let Some(mut probe) = Probe::new(&needle, mark, &text) else { continue };
+            for third in [probe.third, None] {
+                probe.third = third;
+                let is_wanted = |at: usize| text[at..].starts_with(&needle) || Some(text[at]) == mark;
+                let mut found = vec![];
+                probe.find(&text, is_wanted, &mut found);
+                let expected: Vec<usize> = (0..text.len()).filter(|at| is_wanted(*at)).collect();
+                assert_eq!(found, expected, "{} in {}", needle.escape_ascii(), text.escape_ascii());
+            }
+        }
+    }
+
+    #[test]
+    fn the_bytes_that_tell_most_are_compared() {
+        if !simd::is_wide() {
+            return;
+        }
+        let dates: String =
+            (0..2000).map(|n| format!("{}-{:02}-{:02}|", 1992 + n % 7, 1 + n % 12, 1 + n % 28)).collect();
+        let probe = Probe::new(b"1995-09-", Some(b'"'), dates.as_bytes()).unwrap();
+        let compared = [Some(probe.first), Some(probe.second), probe.third];
+        assert!(compared.contains(&Some((3, b'5'))) && compared.contains(&Some((6, b'9'))), "{compared:?}");
+    }
+}

@@ -168,24 +168,27 @@ struct Pace {
     believed: f64,
     bytes: u64,
     busy: Duration,
-    /// Of the splits under way: how many, and when they began, summed up.
+    /// Splits that are under way, and the bytes of the last one that began.
     begun: u32,
-    since: Option<Instant>,
+    begun_bytes: u64,
+    /// When one of them began after a pause, or the last one ended: those under way have had at least the time since then.
+    moved: Option<Instant>,
 }
 
 impl Pace {
     fn new(believed: f64) -> Self {
-        Self { believed, bytes: 0, busy: Duration::ZERO, begun: 0, since: None }
+        Self { believed, bytes: 0, busy: Duration::ZERO, begun: 0, begun_bytes: 0, moved: None }
     }
 
-    /// Bytes a second of one worker. What is under way counts its time, so that a way that hangs becomes slow.
+    /// Bytes a second of one worker. A split under way cannot be faster than the time that it has had allows, so that a way
+    /// that hangs becomes slow before anything came of it.
     fn each(&self, now: Instant) -> f64 {
-        let waiting = self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
-        if self.bytes == 0 && self.busy.is_zero() {
-            return self.believed;
-        }
-        let busy = self.busy + if self.bytes == 0 { waiting * self.begun } else { Duration::ZERO };
-        self.bytes as f64 / busy.as_secs_f64().max(1e-6)
+        let seen = match self.busy.is_zero() {
+            true => self.believed,
+            false => self.bytes as f64 / self.busy.as_secs_f64().max(1e-6),
+        };
+        let waiting = self.moved.map_or(0.0, |moved| now.saturating_duration_since(moved).as_secs_f64());
+        seen.min(self.begun_bytes as f64 / waiting.max(1e-6))
     }
 
     /// Of all its workers.
@@ -193,20 +196,19 @@ impl Pace {
         self.each(now) * f64::from(self.begun.max(1))
     }
 
-    fn begin(&mut self, now: Instant) {
+    fn begin(&mut self, bytes: u64, now: Instant) {
         if self.begun == 0 {
-            self.since = Some(now);
+            self.moved = Some(now);
         }
         self.begun += 1;
+        self.begun_bytes = bytes;
     }
 
-    fn end(&mut self, bytes: u64, busy: Duration) {
+    fn end(&mut self, bytes: u64, began: Instant, now: Instant) {
         self.begun = self.begun.saturating_sub(1);
         self.bytes += bytes;
-        self.busy += busy;
-        if self.begun == 0 {
-            self.since = None;
-        }
+        self.busy += now.saturating_duration_since(began);
+        self.moved = (self.begun > 0).then_some(now);
     }
 }
 
@@ -248,14 +250,14 @@ impl Balance {
         state.always || waiting >= LEAST_BYTES && (state.together || late) && fair && in_time
     }
 
-    /// A split is begun.
-    pub(super) fn begin(&self, way: Way, now: Instant) {
-        self.pace(&mut self.lock(), way).begin(now);
+    /// A split of so many bytes is begun.
+    pub(super) fn begin(&self, way: Way, bytes: u64, now: Instant) {
+        self.pace(&mut self.lock(), way).begin(bytes, now);
     }
 
-    /// A split of so many bytes took so long.
-    pub(super) fn end(&self, way: Way, bytes: u64, busy: Duration) {
-        self.pace(&mut self.lock(), way).end(bytes, busy);
+    /// A split is done that began then; of so many bytes something came.
+    pub(super) fn end(&self, way: Way, bytes: u64, began: Instant, now: Instant) {
+        self.pace(&mut self.lock(), way).end(bytes, began, now);
     }
 
     /// Storage refused a split because it is busy.
@@ -303,15 +305,15 @@ mod tests {
     #[test]
     fn storage_that_became_slow_is_probed_now_and_then() {
         let (balance, now) = (self::balance(1e9, 40e6), Instant::now());
-        balance.begin(Way::Pushed, now);
-        balance.end(Way::Pushed, 10 * MB, SECOND);
+        balance.begin(Way::Pushed, 10 * MB, now - SECOND);
+        balance.end(Way::Pushed, 10 * MB, now - SECOND, now);
         assert_eq!(balance.way(now), Way::Pushed, "nothing to compare it with");
-        balance.begin(Way::Plain, now);
-        balance.end(Way::Plain, 40 * MB, SECOND);
+        balance.begin(Way::Plain, 40 * MB, now - SECOND);
+        balance.end(Way::Plain, 40 * MB, now - SECOND, now);
         let ways: Vec<Way> = (0..16).map(|_| balance.way(now)).collect();
         assert_eq!(ways.iter().filter(|way| **way == Way::Pushed).count(), 2, "{ways:?}");
         for _ in 0..9 {
-            balance.end(Way::Pushed, 100 * MB, SECOND);
+            balance.end(Way::Pushed, 100 * MB, now - SECOND, now);
         }
         assert_eq!(balance.way(now), Way::Pushed, "it recovered");
     }
@@ -334,11 +336,11 @@ mod tests {
             let paces = Paces { plain_is_known, ..paces(1e9, 40e6) };
             let balance = Balance::new(&paces, 1);
             assert!(!balance.helps(16 * MB, 700 * MB, now), "storage is as fast as believed");
-            balance.begin(Way::Pushed, now);
-            balance.end(Way::Pushed, 250 * MB, SECOND);
+            balance.begin(Way::Pushed, 250 * MB, now - SECOND);
+            balance.end(Way::Pushed, 250 * MB, now - SECOND, now);
             assert_eq!(balance.helps(16 * MB, 700 * MB, now), tried);
-            balance.begin(Way::Plain, now);
-            balance.end(Way::Plain, 16 * MB, SECOND);
+            balance.begin(Way::Plain, 16 * MB, now - SECOND);
+            balance.end(Way::Plain, 16 * MB, now - SECOND, now);
             assert!(!balance.helps(16 * MB, 700 * MB, now), "now it is known to be slow");
         }
     }
@@ -347,9 +349,11 @@ mod tests {
     fn storage_that_hangs_is_slow() {
         let (balance, now) = (self::balance(1e9, 100e6), Instant::now());
         assert!(!balance.helps(16 * MB, 160 * MB, now));
-        balance.begin(Way::Pushed, now);
-        balance.end(Way::Pushed, 0, SECOND);
-        assert!(balance.helps(16 * MB, 160 * MB, now + SECOND * 10), "nothing came of it for a second");
+        balance.begin(Way::Pushed, 100 * MB, now);
+        assert!(!balance.helps(16 * MB, 160 * MB, now + SECOND / 10), "it has had as long as was believed");
+        assert!(balance.helps(16 * MB, 160 * MB, now + SECOND), "it has had ten times as long");
+        balance.end(Way::Pushed, 100 * MB, now, now + SECOND / 10);
+        assert!(!balance.helps(16 * MB, 160 * MB, now + SECOND * 10), "nothing is under way");
     }
 
     #[test]

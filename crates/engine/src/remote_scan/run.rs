@@ -235,13 +235,13 @@ impl Run {
             }
             return Ok(true);
         }
+        let bytes = splits.iter().map(|split| split.bytes(&self.spec.objects)).sum();
         if let Some(balance) = &self.balance {
-            balance.begin(Way::Pushed, began);
+            balance.begin(Way::Pushed, bytes, began);
         }
         let wanted = self.run_as_chosen(splits, out).await;
         if let Some(balance) = &self.balance {
-            let bytes = splits.iter().map(|split| split.bytes(&self.spec.objects)).sum();
-            balance.end(Way::Pushed, bytes, began.elapsed());
+            balance.end(Way::Pushed, bytes, began, Instant::now());
         }
         wanted
     }
@@ -271,15 +271,14 @@ impl Run {
         split: &ScanSplit,
         out: &Sender<datafusion::common::Result<RecordBatch>>,
     ) -> Result<bool> {
-        let began = Instant::now();
+        let (began, bytes) = (Instant::now(), split.bytes(&self.spec.objects));
         if let Some(balance) = &self.balance {
-            balance.begin(Way::Plain, began);
+            balance.begin(Way::Plain, bytes, began);
         }
         let task = SplitTask::new(self, split, out)?;
         let wanted = if task.is_empty() { Ok(true) } else { task.plain().await };
-        let bytes = split.bytes(&self.spec.objects);
         if let Some(balance) = &self.balance {
-            balance.end(Way::Plain, bytes, began.elapsed());
+            balance.end(Way::Plain, bytes, began, Instant::now());
         }
         if matches!(wanted, Ok(true)) {
             self.finished(bytes);

@@ -380,6 +380,38 @@ mod tests {
         assert_eq!(lines(&overlapping, "aac\naaab\naaac\n", &csv()), ["aaab", "aaac"]);
     }
 
+    /// Needles and marks found in one pass, and one after the other, in texts full of both.
+    #[test]
+    fn one_pass_finds_the_lines_that_two_find() {
+        let mut state = 11u64;
+        let mut next = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        };
+        let pieces = ["1995-0", "9-0", "95-", "\"", "\"\"", ",", "\n", "\r\n", "\\", "\\u0031", "é", "12", "x"];
+        let checked = vec![needle("1995-0", After::AtLeast("9-05".into())), needle("1995-1", After::Anything)];
+        let marks = [csv(), Marks::csv(b'\n', b',', None, None), Marks::json()];
+        let mut found = 0;
+        for round in 0..600 {
+            let text: String = (0..next(400)).map(|_| pieces[next(pieces.len())]).collect();
+            let needles = [plain(&["95"]), plain(&["1995-0"]), checked.clone()].into_iter().nth(round % 3).unwrap();
+            let marks = &marks[next(3)];
+            let [one, two] = [false, true].map(|in_two| {
+                let mut search = Search::new(needles.clone()).unwrap();
+                if in_two {
+                    search.probe = Some(None);
+                }
+                let mut starts = VecDeque::new();
+                let bytes = search.lines(text.as_bytes(), 7, marks, &mut starts);
+                (bytes, starts)
+            });
+            assert_eq!(one, two, "{text:?}");
+            found += one.1.len();
+        }
+        // Else this would prove nothing.
+        assert!(found > 1_000, "{found}");
+    }
+
     #[test]
     fn long_lines_and_many_stretches() {
         let mut text = String::new();

@@ -187,7 +187,8 @@ impl Pace {
             true => self.believed,
             false => self.bytes as f64 / self.busy.as_secs_f64().max(1e-6),
         };
-        let waiting = self.moved.map_or(0.0, |moved| now.saturating_duration_since(moved).as_secs_f64());
+        let Some(moved) = self.moved else { return seen };
+        let waiting = now.saturating_duration_since(moved).as_secs_f64();
         seen.min(self.begun_bytes as f64 / waiting.max(1e-6))
     }
 

@@ -9,11 +9,11 @@
 
 use crate::simd::{self, BLOCK, Kernel, Lanes};
 
-/// So much of a text tells which bytes of the needle are rare in it.
-const SAMPLE: usize = 8 * 1024;
+/// So much of a text tells which bytes of the needle are rare in it. Each scan of a few megabytes looks anew.
+const SAMPLE: usize = 4 * 1024;
 
 /// Only bytes at the beginning of a needle are compared.
-const BEGINNING: usize = 24;
+const BEGINNING: usize = 16;
 
 /// A third byte is compared where two are found in more than one of so many blocks.
 const RARE: usize = 32;

@@ -168,7 +168,7 @@ struct Pace {
     believed: f64,
     bytes: u64,
     busy: Duration,
-    /// Splits that are under way, and the bytes of the last one that began.
+    /// Splits that are under way, and the bytes of the largest since there was none.
     begun: u32,
     begun_bytes: u64,
     /// When one of them began after a pause, or the last one ended: those under way have had at least the time since then.
@@ -199,10 +199,10 @@ impl Pace {
 
     fn begin(&mut self, bytes: u64, now: Instant) {
         if self.begun == 0 {
-            self.moved = Some(now);
+            (self.moved, self.begun_bytes) = (Some(now), 0);
         }
         self.begun += 1;
-        self.begun_bytes = bytes;
+        self.begun_bytes = self.begun_bytes.max(bytes);
     }
 
     fn end(&mut self, bytes: u64, began: Instant, now: Instant) {
@@ -351,10 +351,16 @@ mod tests {
         let (balance, now) = (self::balance(1e9, 100e6), Instant::now());
         assert!(!balance.helps(16 * MB, 160 * MB, now));
         balance.begin(Way::Pushed, 100 * MB, now);
+        balance.begin(Way::Pushed, MB, now);
         assert!(!balance.helps(16 * MB, 160 * MB, now + SECOND / 10), "it has had as long as was believed");
         assert!(balance.helps(16 * MB, 160 * MB, now + SECOND), "it has had ten times as long");
+        balance.end(Way::Pushed, MB, now, now);
         balance.end(Way::Pushed, 100 * MB, now, now + SECOND / 10);
         assert!(!balance.helps(16 * MB, 160 * MB, now + SECOND * 10), "nothing is under way");
+        let balance = self::balance(1e9, 100e6);
+        balance.begin(Way::Pushed, 100 * MB, now);
+        balance.end(Way::Pushed, 0, now, now + SECOND);
+        assert!(balance.helps(16 * MB, 160 * MB, now + SECOND * 10), "nothing came of it for a second");
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! 1. [`derive`] turns a predicate into needles: byte strings of which a record that passes holds at least one.
 //!    There may be several such sets; each alone is enough.
 //! 2. [`search`] looks for the needles of one set in a block of text and gives the records that hold one.
+//!    [`probe`] does it in one pass where the processor is made for that.
 //! 3. [`sample`] tries the sets on a little text and takes the one with the fewest hits, if these are few enough for a
 //!    search to pay (Section 3.2.1). Where hits become dense, it stops and tries again later.
 //!

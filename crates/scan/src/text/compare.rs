@@ -22,6 +22,7 @@ use pushdown::Result;
 
 use super::columns::{BadField, Nulls, Spelling, WithParser, with_parser};
 use super::fields::{FieldBytes, FieldColumn};
+use super::key_list::KeyList;
 use super::like::Pattern;
 use super::values;
 use crate::lower::Physical;
@@ -277,8 +278,8 @@ struct KeyWanted {
     null: bool,
     least: i64,
     most: i64,
-    one_of: Option<Vec<i64>>,
-    none_of: Vec<i64>,
+    one_of: Option<KeyList>,
+    none_of: KeyList,
 }
 
 impl KeyWanted {
@@ -305,11 +306,14 @@ impl KeyWanted {
                 (least, most) = (least.max(*one), most.min(*one));
                 None
             }
-            _ => one_of,
+            _ => one_of.map(KeyList::new),
         };
-        Some(Self { null, least, most, one_of, none_of })
+        Some(Self { null, least, most, one_of, none_of: KeyList::new(none_of) })
     }
 }
+
+/// What a look into a list costs, compared with a comparison.
+const LIST_COST: f64 = 1.0;
 
 struct KeyCondition<K> {
     wanted: KeyWanted,
@@ -334,14 +338,13 @@ impl<K: Fn(FieldBytes<'_>) -> Option<i64> + Send> FieldCondition for KeyConditio
             if only_range {
                 return Ok(inside);
             }
-            Ok(inside
-                && one_of.as_ref().is_none_or(|list| list.binary_search(&key).is_ok())
-                && none_of.binary_search(&key).is_err())
+            Ok(inside && one_of.as_ref().is_none_or(|list| list.contains(key)) && !none_of.contains(key))
         })
     }
 
     fn cost(&self) -> f64 {
-        1.0
+        let has_list = self.wanted.one_of.is_some() || !self.wanted.none_of.is_empty();
+        1.0 + if has_list { LIST_COST } else { 0.0 }
     }
 }
 

@@ -10,6 +10,7 @@
 //! not recognised is evaluated on columns.
 
 use std::cmp::Ordering;
+use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
 use arrow::array::ArrowPrimitiveType;
@@ -18,11 +19,11 @@ use arrow::datatypes::{ArrowNativeType, DataType, ToByteSlice};
 use datafusion_common::ScalarValue;
 use datafusion_expr::Operator;
 use datafusion_physical_expr::expressions::{BinaryExpr, Column, InListExpr, IsNullExpr, LikeExpr, Literal, NotExpr};
+use foldhash::fast::RandomState;
 use pushdown::Result;
 
 use super::columns::{BadField, Nulls, Spelling, WithParser, with_parser};
 use super::fields::{FieldBytes, FieldColumn};
-use super::key_list::KeyList;
 use super::like::Pattern;
 use super::values;
 use crate::lower::Physical;
@@ -273,13 +274,17 @@ fn key_of<T: ArrowPrimitiveType>(value: T::Native) -> Option<i64> {
     }
 }
 
+/// Keys to look a key up in. Most are not there, as those of a join drop nearly all rows: a search through a list would take
+/// steps that nobody can foretell.
+type Keys = HashSet<i64, RandomState>;
+
 /// What is asked of keys: a range in which there may be holes.
 struct KeyWanted {
     null: bool,
     least: i64,
     most: i64,
-    one_of: Option<KeyList>,
-    none_of: KeyList,
+    one_of: Option<Keys>,
+    none_of: Keys,
 }
 
 impl KeyWanted {
@@ -306,14 +311,15 @@ impl KeyWanted {
                 (least, most) = (least.max(*one), most.min(*one));
                 None
             }
-            _ => one_of.map(KeyList::new),
+            _ => one_of.map(Keys::from_iter),
         };
-        Some(Self { null, least, most, one_of, none_of: KeyList::new(none_of) })
+        Some(Self { null, least, most, one_of, none_of: Keys::from_iter(none_of) })
     }
 }
 
-/// What a look into a list costs, compared with a comparison.
-const LIST_COST: f64 = 1.0;
+/// What looking a key up costs beside a comparison: reckoned, not measured. It decides between stages that drop about as many
+/// rows.
+const LOOK_UP_COST: f64 = 1.0;
 
 struct KeyCondition<K> {
     wanted: KeyWanted,
@@ -338,13 +344,13 @@ impl<K: Fn(FieldBytes<'_>) -> Option<i64> + Send> FieldCondition for KeyConditio
             if only_range {
                 return Ok(inside);
             }
-            Ok(inside && one_of.as_ref().is_none_or(|list| list.contains(key)) && !none_of.contains(key))
+            Ok(inside && one_of.as_ref().is_none_or(|keys| keys.contains(&key)) && !none_of.contains(&key))
         })
     }
 
     fn cost(&self) -> f64 {
-        let has_list = self.wanted.one_of.is_some() || !self.wanted.none_of.is_empty();
-        1.0 + if has_list { LIST_COST } else { 0.0 }
+        let looks_up = self.wanted.one_of.is_some() || !self.wanted.none_of.is_empty();
+        1.0 + if looks_up { LOOK_UP_COST } else { 0.0 }
     }
 }
 

@@ -3,7 +3,6 @@
 pub(crate) mod columns;
 pub(crate) mod compare;
 pub(crate) mod fields;
-mod key_list;
 mod like;
 mod parts;
 pub(crate) mod records;

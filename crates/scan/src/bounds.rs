@@ -1,64 +1,163 @@
-//! What bounds decide: a predicate over columns, turned into one over the smallest and the largest value of each.
+//! What bounds decide: whether a set of rows, of which the smallest and the largest value of each column are known, can
+//! hold one that a predicate is TRUE of.
 //!
-//! Keeps one promise: what holds for a row is not FALSE of the bounds of a set of rows that has it. A missing bound is
-//! NULL and makes nothing FALSE.
+//! Keeps one promise: a set that holds such a row is never ruled out. A missing bound is NULL and rules nothing out.
 
-use arrow::datatypes::{DataType, Schema};
-use pushdown::{CompareOp, Expr};
+use arrow::array::{Array, ArrayRef, AsArray, make_comparator};
+use arrow::compute::{SortOptions, cast, concat, sort_to_indices};
+use arrow::datatypes::{DataType, Field, Schema};
+use pushdown::{CompareOp, Expr, Literal, Result};
 
+use crate::errors::from_arrow;
+use crate::evaluate::Evaluator;
+use crate::lower::{arrays_of, scalar};
+use crate::output::record_batch;
 use crate::types::is_text;
 
-/// A list longer than this is not looked at value by value.
-const IN_LIST: usize = 1000;
+/// What must hold of the bounds of a set of rows for a predicate to be TRUE of one of them.
+#[derive(Debug)]
+pub(crate) enum Possible<'a> {
+    All(Vec<Self>),
+    Any(Vec<Self>),
+    /// How one bound of a column compares with a constant.
+    Compare {
+        bound: Bound,
+        column: usize,
+        op: CompareOp,
+        with: &'a Expr,
+    },
+    /// One of these lies between the bounds of the column. The list may be one of many thousand keys of a join.
+    OneOf {
+        column: usize,
+        list: Vec<&'a Literal>,
+    },
+}
 
-/// What must hold of a column's bounds for the predicate to be TRUE of a row: over columns `2 * i` and `2 * i + 1` for
-/// the smallest and the largest value of column `i`. `None` if nothing is known.
-pub(crate) fn possible(predicate: &Expr, schema: &Schema) -> Option<Expr> {
-    match predicate {
-        Expr::And(all) => {
-            let known: Vec<Expr> = all.iter().filter_map(|e| possible(e, schema)).collect();
-            (!known.is_empty()).then(|| Expr::conjunction(known))
-        }
-        Expr::Or(all) if !all.is_empty() => {
-            all.iter().map(|e| possible(e, schema)).collect::<Option<Vec<_>>>().map(Expr::Or)
-        }
-        Expr::Compare(op, a, b) => match (&**a, &**b) {
-            (Expr::Column(column), value @ Expr::Literal(_)) => compare(*op, *column, value, schema),
-            (value @ Expr::Literal(_), Expr::Column(column)) => compare(op.swap(), *column, value, schema),
-            _ => None,
-        },
-        Expr::InList { expr, list, negated: false } if list.len() <= IN_LIST => match &**expr {
-            Expr::Column(column) if list.iter().all(|e| matches!(e, Expr::Literal(_))) => {
-                let any = list.iter().map(|value| compare(CompareOp::Eq, *column, value, schema));
-                any.collect::<Option<Vec<_>>>().map(Expr::Or)
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Bound {
+    Smallest,
+    Largest,
+}
+
+impl<'a> Possible<'a> {
+    /// `None` if bounds decide nothing.
+    pub(crate) fn of(predicate: &'a Expr, schema: &Schema) -> Option<Self> {
+        match predicate {
+            Expr::And(all) => {
+                let known: Vec<Self> = all.iter().filter_map(|e| Self::of(e, schema)).collect();
+                (!known.is_empty()).then_some(Self::All(known))
             }
+            Expr::Or(all) if !all.is_empty() => {
+                all.iter().map(|e| Self::of(e, schema)).collect::<Option<_>>().map(Self::Any)
+            }
+            Expr::Compare(op, a, b) => match (&**a, &**b) {
+                (Expr::Column(column), value @ Expr::Literal(_)) => Self::compare(*op, *column, value, schema),
+                (value @ Expr::Literal(_), Expr::Column(column)) => Self::compare(op.swap(), *column, value, schema),
+                _ => None,
+            },
+            Expr::InList { expr, list, negated: false } => match &**expr {
+                Expr::Column(column) => Self::one_of(*column, list, schema),
+                _ => None,
+            },
             _ => None,
-        },
-        _ => None,
+        }
+    }
+
+    fn compare(op: CompareOp, column: usize, with: &'a Expr, schema: &Schema) -> Option<Self> {
+        let data_type = schema.fields().get(column)?.data_type();
+        let Expr::Literal(literal) = with else { return None };
+        if !comparable(data_type, &scalar(literal).data_type()) {
+            return None;
+        }
+        let compare = |bound, op| Self::Compare { bound, column, op, with };
+        match op {
+            CompareOp::Lt | CompareOp::LtEq => Some(compare(Bound::Smallest, op)),
+            CompareOp::Gt | CompareOp::GtEq => Some(compare(Bound::Largest, op)),
+            CompareOp::Eq => Some(Self::All(vec![
+                compare(Bound::Smallest, CompareOp::LtEq),
+                compare(Bound::Largest, CompareOp::GtEq),
+            ])),
+            CompareOp::NotEq => None,
+        }
+    }
+
+    fn one_of(column: usize, list: &'a [Expr], schema: &Schema) -> Option<Self> {
+        let data_type = schema.fields().get(column)?.data_type();
+        let known = list.iter().map(|item| match item {
+            Expr::Literal(value) if *value == Literal::Null || has_equal(data_type, value) => Some(value),
+            _ => None,
+        });
+        Some(Self::OneOf { column, list: known.collect::<Option<_>>()? })
+    }
+
+    /// For each of `rows` sets of rows, whether it may hold a row that the predicate is TRUE of. `bounds_of` gives the
+    /// smallest and the largest value of a column in each.
+    pub(crate) fn holds(
+        &self,
+        rows: usize,
+        bounds_of: &impl Fn(usize) -> Option<(ArrayRef, ArrayRef)>,
+    ) -> Result<Vec<bool>> {
+        match self {
+            Self::All(all) => all.iter().try_fold(vec![true; rows], |so_far, part| {
+                let part = part.holds(rows, bounds_of)?;
+                Ok(so_far.into_iter().zip(part).map(|(a, b)| a & b).collect())
+            }),
+            Self::Any(all) => all.iter().try_fold(vec![false; rows], |so_far, part| {
+                let part = part.holds(rows, bounds_of)?;
+                Ok(so_far.into_iter().zip(part).map(|(a, b)| a | b).collect())
+            }),
+            Self::Compare { bound, column, op, with } => {
+                let Some((smallest, largest)) = bounds_of(*column) else { return Ok(vec![true; rows]) };
+                let bound = if *bound == Bound::Smallest { smallest } else { largest };
+                let schema = Schema::new(vec![Field::new("bound", bound.data_type().clone(), true)]).into();
+                let condition = Evaluator::expr(&Expr::compare(*op, Expr::Column(0), (*with).clone()), &schema)?;
+                let result = condition.evaluate(&record_batch(&schema, vec![bound], rows)?)?;
+                let Some(result) = result.as_boolean_opt() else { return Ok(vec![true; rows]) };
+                Ok(result.iter().map(|holds| holds != Some(false)).collect())
+            }
+            Self::OneOf { column, list } => match bounds_of(*column) {
+                Some((smallest, largest)) => any_within(list, &smallest, &largest),
+                None => Ok(vec![true; rows]),
+            },
+        }
     }
 }
 
-fn compare(op: CompareOp, column: usize, value: &Expr, schema: &Schema) -> Option<Expr> {
-    let data_type = schema.fields().get(column)?.data_type();
-    let comparable = match value {
-        Expr::Literal(literal) => comparable(data_type, &crate::lower::scalar(literal).data_type()),
-        _ => false,
-    };
-    if !comparable {
-        return None;
+/// Whether one of the values lies between these bounds, for each pair of them.
+fn any_within(list: &[&Literal], smallest: &ArrayRef, largest: &ArrayRef) -> Result<Vec<bool>> {
+    let data_type = smallest.data_type();
+    // What does not fit the type is equal to nothing, and becomes NULL.
+    let values =
+        arrays_of(list)?.iter().map(|run| cast(run, data_type)).collect::<Result<Vec<_>, _>>().map_err(from_arrow)?;
+    if values.is_empty() {
+        return Ok(vec![false; smallest.len()]);
     }
-    let smallest = || Expr::Column(column * 2);
-    let largest = || Expr::Column(column * 2 + 1);
-    Some(match op {
-        CompareOp::Lt | CompareOp::LtEq => Expr::compare(op, smallest(), value.clone()),
-        CompareOp::Gt | CompareOp::GtEq => Expr::compare(op, largest(), value.clone()),
-        CompareOp::Eq => Expr::compare(CompareOp::LtEq, smallest(), value.clone()).and(Expr::compare(
-            CompareOp::GtEq,
-            largest(),
-            value.clone(),
-        )),
-        CompareOp::NotEq => return None,
-    })
+    let values = concat(&values.iter().map(|run| run.as_ref()).collect::<Vec<_>>()).map_err(from_arrow)?;
+    let order = SortOptions { descending: false, nulls_first: false };
+    let sorted = sort_to_indices(&values, Some(order), Some(values.len() - values.null_count())).map_err(from_arrow)?;
+    let with_smallest = make_comparator(&values, smallest, order).map_err(from_arrow)?;
+    let with_largest = make_comparator(&values, largest, order).map_err(from_arrow)?;
+    let sorted: Vec<usize> = sorted.values().iter().map(|at| *at as usize).collect();
+    let within = |set: usize| {
+        let first = match smallest.is_null(set) {
+            true => 0,
+            false => sorted.partition_point(|value| with_smallest(*value, set).is_lt()),
+        };
+        sorted.get(first).is_some_and(|value| largest.is_null(set) || with_largest(*value, set).is_le())
+    };
+    Ok((0..smallest.len()).map(within).collect())
+}
+
+/// Whether the column's type has a value equal to this one, if not too small for it, so that a cast finds that value.
+fn has_equal(column: &DataType, value: &Literal) -> bool {
+    let value = scalar(value).data_type();
+    match (column, &value) {
+        (DataType::Decimal128(_, scale), DataType::Decimal128(_, of_value)) => of_value <= scale,
+        (DataType::Decimal128(_, scale), DataType::Int64) => *scale >= 0,
+        (column, DataType::Int64) => column.is_integer(),
+        (column, DataType::Utf8) => is_text(column),
+        _ => *column == value,
+    }
 }
 
 /// Whether a comparison of these types keeps the order of the column's type.
@@ -83,10 +182,12 @@ mod tests {
         let a = |op, n| Expr::compare(op, Expr::Column(0), Expr::int(n));
         let f = Expr::compare(CompareOp::Gt, Expr::Column(1), Expr::Literal(pushdown::Literal::Float64(1.0)));
         let unknown = Expr::Not(Box::new(a(CompareOp::Gt, 5)));
-        assert_eq!(possible(&a(CompareOp::Lt, 5).and(unknown.clone()), &schema), Some(a(CompareOp::Lt, 5)));
-        assert_eq!(possible(&Expr::Or(vec![a(CompareOp::Lt, 5), unknown.clone()]), &schema), None);
-        assert_eq!(possible(&unknown, &schema), None);
+        let known = |predicate: &Expr| Possible::of(predicate, &schema).is_some();
+        assert!(known(&a(CompareOp::Lt, 5)));
+        assert!(known(&a(CompareOp::Lt, 5).and(unknown.clone())));
+        assert!(!known(&Expr::Or(vec![a(CompareOp::Lt, 5), unknown.clone()])));
+        assert!(!known(&unknown));
         // The bounds of a floating-point column are unknown, so its comparison decides nothing.
-        assert!(possible(&f, &schema).is_some());
+        assert!(known(&f));
     }
 }

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use arrow::array::ArrayRef;
 use arrow::compute::can_cast_types;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion_common::ScalarValue;
@@ -327,6 +328,13 @@ pub(crate) fn scalar(value: &Literal) -> ScalarValue {
             ScalarValue::TimestampMicrosecond(Some(*micros), utc.then(|| Arc::from("+00:00")))
         }
     }
+}
+
+/// The literals, in their order: an array for each run of one type.
+pub(crate) fn arrays_of(literals: &[&Literal]) -> Result<Vec<ArrayRef>> {
+    let values: Vec<ScalarValue> = literals.iter().map(|literal| scalar(literal)).collect();
+    let runs = values.chunk_by(|a, b| a.data_type() == b.data_type());
+    runs.map(|run| ScalarValue::iter_to_array(run.iter().cloned()).map_err(from_datafusion)).collect()
 }
 
 fn operator(op: CompareOp) -> Operator {

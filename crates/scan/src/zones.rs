@@ -16,17 +16,16 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::array::{Array, ArrayRef};
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion_common::ScalarValue;
 use datafusion_functions_aggregate_common::min_max::{max_batch, min_batch};
 use pushdown::{BloomFilter, CompareOp, Expr, Literal, Result};
 
 use crate::bloom::for_each_key;
-use crate::bounds::possible;
+use crate::bounds::Possible;
 use crate::errors::from_datafusion;
-use crate::evaluate::Evaluator;
-use crate::output::{map_columns, record_batch};
+use crate::lower::arrays_of;
 use crate::types::is_text;
 
 /// A zone ends with the first record that begins so many bytes after its start.
@@ -193,7 +192,8 @@ impl Search<'_> {
         if let Some(within) = self.by_bounds(atom, column, &zones)? {
             rule_out(&mut may_match, within);
         }
-        if let Some(hashes) = wanted_keys(atom, &of.field)? {
+        if let Some(wanted) = wanted_values(atom, &of.field) {
+            let hashes = hashes_of(&wanted)?;
             let holds = |keys: &BloomFilter| hashes.iter().any(|hash| keys.contains_hash(*hash));
             rule_out(&mut may_match, zones.iter().map(|(_, zone)| zone.keys.as_ref().is_none_or(holds)));
         }
@@ -203,18 +203,16 @@ impl Search<'_> {
 
     fn by_bounds(&self, atom: &Expr, column: usize, zones: &[(u64, &Zone)]) -> Result<Option<Vec<bool>>> {
         let fields = self.columns.iter().map(|c| c.field.clone()).collect::<Vec<_>>();
-        let Some(of) = self.columns.get(column).filter(|c| is_ordered(c.field.data_type())) else { return Ok(None) };
-        let Some(possible) = possible(atom, &Schema::new(fields)) else { return Ok(None) };
-        let possible = map_columns(&possible, &mut |bound| bound % 2);
-        let of_type = |name| Field::new(name, of.field.data_type().clone(), true);
-        let schema = Arc::new(Schema::new(vec![of_type("smallest"), of_type("largest")]));
+        if !self.columns.get(column).is_some_and(|c| is_ordered(c.field.data_type())) {
+            return Ok(None);
+        }
+        let Some(possible) = Possible::of(atom, &Schema::new(fields)) else { return Ok(None) };
         let bound = |of: fn(&Zone) -> &ScalarValue| {
             ScalarValue::iter_to_array(zones.iter().map(|(_, zone)| of(zone).clone())).map_err(from_datafusion)
         };
-        let bounds = vec![bound(|zone| &zone.smallest)?, bound(|zone| &zone.largest)?];
-        let bounds = record_batch(&schema, bounds, zones.len())?;
-        let result = Evaluator::expr(&possible, &schema)?.evaluate(&bounds)?;
-        Ok(result.as_boolean_opt().map(|may| may.iter().map(|may| may != Some(false)).collect()))
+        let (smallest, largest) = (bound(|zone| &zone.smallest)?, bound(|zone| &zone.largest)?);
+        let bounds_of = |_| Some((Arc::clone(&smallest), Arc::clone(&largest)));
+        possible.holds(zones.len(), &bounds_of).map(Some)
     }
 }
 
@@ -237,38 +235,31 @@ impl Zone {
     }
 }
 
-/// The hashes of the values of which one must be there, if the condition says so.
-fn wanted_keys(atom: &Expr, field: &Field) -> Result<Option<Vec<u64>>> {
-    let literals: Vec<&Literal> = match atom {
+/// The values of which one must be there, if the condition says so and keys tell.
+fn wanted_values<'a>(atom: &'a Expr, field: &Field) -> Option<Vec<&'a Literal>> {
+    let items: Vec<&Expr> = match atom {
         Expr::Compare(CompareOp::Eq, left, right) => match (&**left, &**right) {
-            (Expr::Column(_), Expr::Literal(value)) | (Expr::Literal(value), Expr::Column(_)) => vec![value],
-            _ => return Ok(None),
+            (Expr::Column(_), value @ Expr::Literal(_)) | (value @ Expr::Literal(_), Expr::Column(_)) => vec![value],
+            _ => return None,
         },
-        Expr::InList { expr, list, negated: false } if matches!(**expr, Expr::Column(_)) => {
-            let literals = list.iter().map(|item| match item {
-                Expr::Literal(value) => Some(value),
-                _ => None,
-            });
-            match literals.collect::<Option<Vec<_>>>() {
-                Some(literals) => literals,
-                None => return Ok(None),
-            }
-        }
-        _ => return Ok(None),
+        Expr::InList { expr, list, negated: false } if matches!(**expr, Expr::Column(_)) => list.iter().collect(),
+        _ => return None,
     };
-    let mut hashes = Vec::with_capacity(literals.len());
-    for literal in literals {
-        let value = crate::lower::scalar(literal);
-        if value.is_null() {
-            continue;
-        }
-        if !same_keys(field.data_type(), &value.data_type()) {
-            return Ok(None);
-        }
-        let value = value.to_array().map_err(from_datafusion)?;
-        for_each_key(&value, &mut |key| hashes.extend(key.map(|key| key.hash())))?;
+    // Nothing is equal to NULL.
+    let values = items.into_iter().filter(|item| !matches!(item, Expr::Literal(Literal::Null)));
+    let known = values.map(|item| match item {
+        Expr::Literal(value) if same_keys(field.data_type(), &crate::lower::scalar(value).data_type()) => Some(value),
+        _ => None,
+    });
+    known.collect()
+}
+
+fn hashes_of(values: &[&Literal]) -> Result<Vec<u64>> {
+    let mut hashes = Vec::with_capacity(values.len());
+    for run in arrays_of(values)? {
+        for_each_key(&run, &mut |key| hashes.extend(key.map(|key| key.hash())))?;
     }
-    Ok(Some(hashes))
+    Ok(hashes)
 }
 
 /// Whether a column has keys in zones.
@@ -296,7 +287,7 @@ fn is_ordered(data_type: &DataType) -> bool {
 pub(crate) fn wants_keys(condition: &Expr, column: usize, field: &Field) -> bool {
     match condition {
         Expr::And(all) | Expr::Or(all) => all.iter().any(|part| wants_keys(part, column, field)),
-        atom => atom.columns() == [column] && matches!(wanted_keys(atom, field), Ok(Some(_))),
+        atom => atom.columns() == [column] && wanted_values(atom, field).is_some(),
     }
 }
 
@@ -307,7 +298,7 @@ pub(crate) fn decides(condition: &Expr, column: usize, schema: &Schema) -> bool 
         Expr::Not(_) | Expr::IsNull(_) => condition.columns() == [column],
         atom => {
             let keys = schema.fields().get(column).is_some_and(|field| wants_keys(atom, column, field));
-            keys || (atom.columns() == [column] && possible(atom, schema).is_some())
+            keys || (atom.columns() == [column] && Possible::of(atom, schema).is_some())
         }
     }
 }

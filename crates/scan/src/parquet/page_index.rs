@@ -15,7 +15,7 @@ use super::chunks::Chunks;
 use super::nested::Place;
 use super::prune::{bounds_match, same_order};
 use super::selection::Rows;
-use crate::bounds::possible;
+use crate::bounds::Possible;
 use crate::output::{map_columns, record_batch};
 
 /// The conditions of the predicate that read one column of the file each, over that column alone.
@@ -27,7 +27,7 @@ pub(super) fn on_one_column(predicate: &Expr, schema: &Schema, file: &Schema) ->
         let stored = file.field_with_name(declared.name()).ok()?;
         let condition = map_columns(conjunct, &mut |_| 0);
         let only = Schema::new(vec![Arc::clone(declared)]);
-        let decides = same_order(stored.data_type(), declared.data_type()) && possible(&condition, &only).is_some();
+        let decides = same_order(stored.data_type(), declared.data_type()) && Possible::of(&condition, &only).is_some();
         decides.then(|| (declared.as_ref().clone(), condition))
     });
     own.collect()

@@ -1,8 +1,7 @@
 //! Pruning: choose the row groups a predicate can match, from footer statistics alone.
 //!
 //! Keeps one promise: a row group holding a matching row is never dropped. It may keep too many. The predicate is
-//! turned into one over the smallest and the largest value of each column, which is FALSE only if no row can match;
-//! a missing bound is NULL and makes nothing FALSE. Floating-point columns are left out: their statistics pass over
+//! held against the smallest and the largest value of each column ([`Possible`]); a missing bound rules nothing out. Floating-point columns are left out: their statistics pass over
 //! NaN, which is greater than everything. Bounds of a column whose type in the file orders differently from its
 //! declared type are not used.
 
@@ -10,14 +9,13 @@ use std::sync::Arc;
 
 use ::parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use ::parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use pushdown::{Expr, Result};
 
 use super::nested::Place;
-use crate::bounds::possible;
-use crate::evaluate::Evaluator;
+use crate::bounds::Possible;
 use crate::output::record_batch;
 use crate::types::is_text;
 
@@ -29,7 +27,7 @@ pub(crate) fn may_match(
     metadata: &ParquetMetaData,
     groups: &[usize],
 ) -> Result<Vec<bool>> {
-    if possible(predicate, declared).is_none() {
+    if Possible::of(predicate, declared).is_none() {
         return Ok(vec![true; groups.len()]);
     }
     let groups: Vec<&RowGroupMetaData> = groups.iter().filter_map(|i| metadata.row_groups().get(*i)).collect();
@@ -39,11 +37,9 @@ pub(crate) fn may_match(
 /// For each unit of rows whose bounds are a row of `bounds`, whether a row of it may fulfil the predicate over `schema`.
 /// Column `2 * i` holds the smallest, `2 * i + 1` the largest value of column `i`, NULL where that is not known.
 pub fn bounds_match(predicate: &Expr, schema: &Schema, bounds: &RecordBatch) -> Result<Vec<bool>> {
-    let all = vec![true; bounds.num_rows()];
-    let Some(possible) = possible(predicate, schema) else { return Ok(all) };
-    let result = Evaluator::expr(&possible, bounds.schema_ref())?.evaluate(bounds)?;
-    let Some(result) = result.as_boolean_opt() else { return Ok(all) };
-    Ok(result.iter().map(|matches| matches != Some(false)).collect())
+    let Some(possible) = Possible::of(predicate, schema) else { return Ok(vec![true; bounds.num_rows()]) };
+    let bound = |at: usize| bounds.columns().get(at).map(Arc::clone);
+    possible.holds(bounds.num_rows(), &|column| bound(2 * column).zip(bound(2 * column + 1)))
 }
 
 /// Column `2 * i` holds the smallest, `2 * i + 1` the largest value of column `i`.

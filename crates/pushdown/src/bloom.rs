@@ -1,4 +1,5 @@
-//! A Bloom filter in bytes that anybody can build: of the keys on one side of a join, probed on the other.
+//! A Bloom filter in bytes that anybody can build: of the keys on one side of a join, probed on the other. Where keys are whole
+//! numbers near each other, a filter is the set of them instead ([`NumberSet`]): it lets nothing else pass and costs one load.
 //!
 //! | bytes | what |
 //! | --- | --- |
@@ -21,10 +22,15 @@
 //! the bits of a key: (a + i * b) % bits for i in 0..k          all arithmetic is modulo 2^64
 //! ```
 
+mod numbers;
+
 use crate::{Error, Result, limits};
+
+use numbers::NumberSet;
 
 const MAGIC: &[u8; 4] = b"PDBF";
 const VERSION: u8 = 1;
+const OF_NUMBERS: u8 = 2;
 const HEADER_BYTES: usize = 8;
 const HASHES: std::ops::RangeInclusive<u8> = 1..=32;
 
@@ -55,18 +61,28 @@ impl Key<'_> {
         match self {
             Self::Boolean(value) => fnv(if value { b"true" } else { b"false" }),
             Self::Int(value) => fnv(&value.to_le_bytes()),
-            Self::Decimal(value, scale) => decimal_hash(value, scale),
-            Self::Float(value) => {
-                let whole = value as i64;
-                // Also turns -0 into 0.
-                if whole as f64 == value && whole != i64::MAX {
-                    fnv(&whole.to_le_bytes())
-                } else {
+            Self::Decimal(value, scale) => match whole_decimal(value, scale) {
+                Ok(whole) => fnv(&whole.to_le_bytes()),
+                Err((value, scale)) => fnv(crate::expr::decimal_text(value, scale).as_bytes()),
+            },
+            Self::Float(value) => match whole_float(value) {
+                Some(whole) => fnv(&whole.to_le_bytes()),
+                None => {
                     let bits = if value.is_nan() { f64::NAN.to_bits() } else { value.to_bits() };
                     fnv(&bits.to_le_bytes())
                 }
-            }
+            },
             Self::Text(text) => fnv(text.as_bytes()),
+        }
+    }
+
+    /// The key as a 64-bit whole number, if it is one.
+    fn whole(self) -> Option<i64> {
+        match self {
+            Self::Int(value) => Some(value),
+            Self::Decimal(value, scale) => whole_decimal(value, scale).ok(),
+            Self::Float(value) => whole_float(value),
+            Self::Boolean(_) | Self::Text(_) => None,
         }
     }
 }
@@ -76,7 +92,8 @@ pub fn and_key(before: u64, next: u64) -> u64 {
     mix(before) ^ next
 }
 
-fn decimal_hash(mut value: i128, mut scale: i8) -> u64 {
+/// The decimal as a whole number, or without zeros at its end.
+fn whole_decimal(mut value: i128, mut scale: i8) -> std::result::Result<i64, (i128, i8)> {
     while scale > 0 && value % 10 == 0 {
         value /= 10;
         scale -= 1;
@@ -86,10 +103,13 @@ fn decimal_hash(mut value: i128, mut scale: i8) -> u64 {
     } else {
         None
     };
-    match whole.map(i64::try_from) {
-        Some(Ok(whole)) => fnv(&whole.to_le_bytes()),
-        _ => fnv(crate::expr::decimal_text(value, scale).as_bytes()),
-    }
+    whole.and_then(|whole| i64::try_from(whole).ok()).ok_or((value, scale))
+}
+
+fn whole_float(value: f64) -> Option<i64> {
+    let whole = value as i64;
+    // Also turns -0 into 0.
+    (whole as f64 == value && whole != i64::MAX).then_some(whole)
 }
 
 fn fnv(bytes: &[u8]) -> u64 {
@@ -106,7 +126,17 @@ fn mix(mut x: u64) -> u64 {
 
 /// A set of keys that may claim to hold a key it does not, and never denies one it does.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct BloomFilter {
+pub struct BloomFilter(Form);
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+enum Form {
+    Hashed(Hashed),
+    Numbers(NumberSet),
+}
+
+/// What most filters are: bits by hashes of the keys.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Hashed {
     hashes: u8,
     bits: Vec<u8>,
     places: Places,
@@ -148,7 +178,18 @@ impl BloomFilter {
     }
 
     fn of(hashes: u8, bits: Vec<u8>) -> Self {
-        Self { hashes, places: Places::of(&bits), bits }
+        Self(Form::Hashed(Hashed { hashes, places: Places::of(&bits), bits }))
+    }
+
+    /// The set of these whole numbers, in at most so many bytes; `None` where they lie too far apart for that, or there are none.
+    pub fn of_numbers(numbers: impl Iterator<Item = i64> + Clone, most_bytes: usize) -> Option<Self> {
+        NumberSet::of(numbers, most_bytes.min(limits::BLOOM_FILTER_BYTES - HEADER_BYTES))
+            .map(|set| Self(Form::Numbers(set)))
+    }
+
+    /// Whether it is a set of whole numbers, which holds nothing else and takes no more.
+    pub fn is_of_numbers(&self) -> bool {
+        matches!(self.0, Form::Numbers(_))
     }
 
     /// Reads a filter.
@@ -164,8 +205,12 @@ impl BloomFilter {
                 }
                 Ok(Self::of(*hashes, bits.to_vec()))
             }
-            [b'P', b'D', b'B', b'F', version, ..] if *version != VERSION => {
-                Err(invalid(format!("version {version} is unknown, {VERSION} is known")))
+            [b'P', b'D', b'B', b'F', OF_NUMBERS, 0, 0, 0, rest @ ..] => match NumberSet::from_bytes(rest) {
+                Some(set) => Ok(Self(Form::Numbers(set))),
+                None => Err(invalid("it is cut off, or its numbers leave 64 bits".to_owned())),
+            },
+            [b'P', b'D', b'B', b'F', version, ..] if ![VERSION, OF_NUMBERS].contains(version) => {
+                Err(invalid(format!("version {version} is unknown, {VERSION} and {OF_NUMBERS} are known")))
             }
             [b'P', b'D', b'B', b'F', ..] => Err(invalid("it is cut off".to_owned())),
             _ => Err(invalid("it does not start with PDBF".to_owned())),
@@ -174,42 +219,56 @@ impl BloomFilter {
 
     /// The filter in bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(HEADER_BYTES + self.bits.len());
+        let mut bytes = Vec::with_capacity(self.size_bytes());
         bytes.extend_from_slice(MAGIC);
-        bytes.extend_from_slice(&[VERSION, self.hashes, 0, 0]);
-        bytes.extend_from_slice(&self.bits);
+        match &self.0 {
+            Form::Hashed(filter) => {
+                bytes.extend_from_slice(&[VERSION, filter.hashes, 0, 0]);
+                bytes.extend_from_slice(&filter.bits);
+            }
+            Form::Numbers(set) => {
+                bytes.extend_from_slice(&[OF_NUMBERS, 0, 0, 0]);
+                set.write(&mut bytes);
+            }
+        }
         bytes
     }
 
     /// How many bytes it has.
     pub fn size_bytes(&self) -> usize {
-        HEADER_BYTES + self.bits.len()
+        HEADER_BYTES
+            + match &self.0 {
+                Form::Hashed(filter) => filter.bits.len(),
+                Form::Numbers(set) => set.size_bytes(),
+            }
     }
 
-    /// How many bits each key sets.
+    /// How many bits each key sets; 0 of a set of numbers.
     pub fn hashes(&self) -> u8 {
-        self.hashes
+        match &self.0 {
+            Form::Hashed(filter) => filter.hashes,
+            Form::Numbers(_) => 0,
+        }
     }
 
     /// About how many keys it holds, by how full it is (Swamidass and Baldi 2007).
     pub fn about_keys(&self) -> f64 {
-        let bits = self.bits.len() as f64 * 8.0;
-        let empty = (1.0 - self.fill()).max(1.0 / bits);
-        -bits / f64::from(self.hashes) * empty.ln()
+        match &self.0 {
+            Form::Hashed(filter) => {
+                let bits = filter.bits.len() as f64 * 8.0;
+                let empty = (1.0 - filter.fill()).max(1.0 / bits);
+                -bits / f64::from(filter.hashes) * empty.ln()
+            }
+            Form::Numbers(set) => set.count() as f64,
+        }
     }
 
     /// The share of other keys that it claims to hold.
     pub fn false_positives(&self) -> f64 {
-        self.fill().powi(i32::from(self.hashes))
-    }
-
-    /// The share of its bits that are set. Hashes spread them evenly, so a part tells as much as the whole.
-    fn fill(&self) -> f64 {
-        let part = self.bits.get(..COUNTED_BYTES).unwrap_or(&self.bits);
-        let (words, rest) = part.as_chunks();
-        let in_words: u32 = words.iter().map(|word| u64::from_le_bytes(*word).count_ones()).sum();
-        let in_rest: u32 = rest.iter().map(|byte| byte.count_ones()).sum();
-        f64::from(in_words + in_rest) / (part.len() as f64 * 8.0)
+        match &self.0 {
+            Form::Hashed(filter) => filter.fill().powi(i32::from(filter.hashes)),
+            Form::Numbers(_) => 0.0,
+        }
     }
 
     /// Puts a key in.
@@ -219,6 +278,37 @@ impl BloomFilter {
 
     /// Puts a key in by its [`Key::hash`].
     pub fn insert_hash(&mut self, hash: u64) {
+        match &mut self.0 {
+            Form::Hashed(filter) => filter.insert(hash),
+            Form::Numbers(_) => debug_assert!(false, "a set of numbers is made of all of them"),
+        }
+    }
+
+    /// Whether the key may be in it; if not, it certainly is not.
+    pub fn contains(&self, key: Key<'_>) -> bool {
+        match &self.0 {
+            Form::Hashed(filter) => filter.contains(key.hash()),
+            Form::Numbers(set) => key.whole().is_some_and(|number| set.contains(number)),
+        }
+    }
+
+    /// The same by its [`Key::hash`], which tells nothing of a set of numbers.
+    pub fn contains_hash(&self, hash: u64) -> bool {
+        match &self.0 {
+            Form::Hashed(filter) => filter.contains(hash),
+            Form::Numbers(_) => true,
+        }
+    }
+}
+
+impl Hashed {
+    /// The share of its bits that are set. Hashes spread them evenly, so a part tells as much as the whole.
+    fn fill(&self) -> f64 {
+        let part = self.bits.get(..COUNTED_BYTES).unwrap_or(&self.bits);
+        f64::from(numbers::ones(part)) / (part.len() as f64 * 8.0)
+    }
+
+    fn insert(&mut self, hash: u64) {
         let bits = BitsOf::key(hash);
         for i in 0..self.hashes {
             let place = self.places.of_bit(bits.number(i));
@@ -228,13 +318,7 @@ impl BloomFilter {
         }
     }
 
-    /// Whether the key may be in it; if not, it certainly is not.
-    pub fn contains(&self, key: Key<'_>) -> bool {
-        self.contains_hash(key.hash())
-    }
-
-    /// The same by its [`Key::hash`].
-    pub fn contains_hash(&self, hash: u64) -> bool {
+    fn contains(&self, hash: u64) -> bool {
         let bits = BitsOf::key(hash);
         let is_set = |i| {
             let place = self.places.of_bit(bits.number(i));
@@ -319,6 +403,20 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_set_of_numbers_holds_equal_keys_of_any_type_and_nothing_else() {
+        let filter = BloomFilter::of_numbers([7, -3, 60].into_iter(), 100).unwrap();
+        let read = BloomFilter::from_bytes(&filter.to_bytes()).unwrap();
+        assert_eq!((&read, read.size_bytes()), (&filter, filter.to_bytes().len()));
+        assert_eq!(filter.to_bytes()[..16], *b"PDBF\x02\0\0\0\xfd\xff\xff\xff\xff\xff\xff\xff");
+        let held = [Key::Int(7), Key::Decimal(-300, 2), Key::Decimal(6, -1), Key::Float(60.0)];
+        assert!(held.iter().all(|key| read.contains(*key)));
+        let others =
+            [Key::Int(8), Key::Int(i64::MIN), Key::Decimal(71, 1), Key::Float(7.5), Key::Text("7"), Key::Boolean(true)];
+        assert!(!others.iter().any(|key| read.contains(*key)));
+        assert_eq!((read.about_keys(), read.false_positives(), read.hashes()), (3.0, 0.0, 0));
+    }
+
     /// Whoever builds filters elsewhere depends on every bit of this.
     #[test]
     fn the_format_is_fixed() {
@@ -337,10 +435,15 @@ mod tests {
     #[test]
     fn other_bytes_are_refused() {
         for bytes in
-            [&b""[..], b"PDBF", b"PDBF\x01\x03\0\0", b"PDBF\x02\x03\0\0x", b"PDBF\x01\x00\0\0x", b"xxxxxxxxxxxx"]
+            [&b""[..], b"PDBF", b"PDBF\x01\x03\0\0", b"PDBF\x03\x03\0\0x", b"PDBF\x01\x00\0\0x", b"xxxxxxxxxxxx"]
         {
             assert!(BloomFilter::from_bytes(bytes).is_err(), "{bytes:?}");
         }
+        let last = b"PDBF\x02\0\0\0\xf8\xff\xff\xff\xff\xff\xff\x7f";
+        assert!(BloomFilter::from_bytes(&[&last[..], b"\x80"].concat()).is_ok(), "up to the greatest number");
+        assert!(BloomFilter::from_bytes(&[&last[..], b"\x80\0"].concat()).is_err(), "beyond it");
+        assert!(BloomFilter::from_bytes(last).is_err(), "no bits");
+        assert!(BloomFilter::from_bytes(b"PDBF\x02\x03\0\0\0\0\0\0\0\0\0\0x").is_err(), "numbers have no hashes");
         let large = vec![0; limits::BLOOM_FILTER_BYTES + 1];
         assert!(BloomFilter::from_bytes(&large).is_err());
     }

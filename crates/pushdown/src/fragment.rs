@@ -323,15 +323,20 @@ impl Fragment {
         Self { format, schema, predicate: None, output, order: vec![], limit: None, project: None }
     }
 
-    /// The columns the fragment reads, ascending.
-    pub fn columns(&self) -> Vec<usize> {
+    /// What is evaluated of the object's columns: the outputs, then the predicate.
+    pub fn exprs(&self) -> impl Iterator<Item = &Expr> {
         let outputs: Vec<&Expr> = match &self.output {
             Output::Rows(columns) => columns.iter().map(|c| &c.expr).collect(),
             Output::Aggregate { groups, calls } => {
                 groups.iter().map(|g| &g.expr).chain(calls.iter().filter_map(|c| c.argument.as_ref())).collect()
             }
         };
-        let mut all: Vec<usize> = outputs.into_iter().chain(&self.predicate).flat_map(Expr::columns).collect();
+        outputs.into_iter().chain(&self.predicate)
+    }
+
+    /// The columns the fragment reads, ascending.
+    pub fn columns(&self) -> Vec<usize> {
+        let mut all: Vec<usize> = self.exprs().flat_map(Expr::columns).collect();
         all.sort_unstable();
         all.dedup();
         all

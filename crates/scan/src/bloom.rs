@@ -16,11 +16,35 @@ use crate::errors::{from_arrow, from_datafusion};
 use crate::number::Number;
 use crate::types::{is_text, sql_type};
 
+/// A filter that is asked for many keys.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    filter: Arc<BloomFilter>,
+    answers: Answers,
+}
+
+impl Asked {
+    /// Whether it may hold a whole number.
+    #[inline]
+    pub(crate) fn may_hold_number(&self, number: i64) -> bool {
+        match self.filter.is_of_numbers() {
+            true => self.filter.contains(Key::Int(number)),
+            false => self.answers.of(number, || self.filter.contains(Key::Int(number))),
+        }
+    }
+
+    fn may_hold(&self, key: Key<'_>) -> bool {
+        match key {
+            Key::Int(number) => self.may_hold_number(number),
+            _ => self.filter.contains(key),
+        }
+    }
+}
+
 /// `BLOOM_CONTAINS(value, …)` of one filter.
 #[derive(Debug)]
 pub(crate) struct Probe {
-    filter: Arc<BloomFilter>,
-    answers: Answers,
+    asked: Arc<Asked>,
     /// Which of the values are tokens of JSON.
     tokens: Vec<bool>,
     signature: Signature,
@@ -29,7 +53,12 @@ pub(crate) struct Probe {
 impl Probe {
     pub(crate) fn new(filter: Arc<BloomFilter>, tokens: Vec<bool>) -> Self {
         let signature = Signature::any(tokens.len(), Volatility::Immutable);
-        Self { filter, answers: Answers::new(), tokens, signature }
+        Self { asked: Arc::new(Asked { filter, answers: Answers::new() }), tokens, signature }
+    }
+
+    /// The filter, if it is asked for values of one column as they are.
+    pub(crate) fn of_one_value(&self) -> Option<&Arc<Asked>> {
+        (self.tokens == [false]).then_some(&self.asked)
     }
 
     fn probe(&self, values: &[ArrayRef]) -> Result<BooleanArray> {
@@ -38,7 +67,7 @@ impl Probe {
         let ((first, is_token), others) = columns.split_first().ok_or_else(missing)?;
         if others.is_empty() {
             let mut results = BooleanBuilder::with_capacity(first.len());
-            each_key(first, *is_token, &mut |key| results.append_option(key.map(|key| self.may_hold(key))))?;
+            each_key(first, *is_token, &mut |key| results.append_option(key.map(|key| self.asked.may_hold(key))))?;
             return Ok(results.finish());
         }
         let mut hashes: Vec<Option<u64>> = Vec::with_capacity(first.len());
@@ -51,14 +80,7 @@ impl Probe {
                 }
             })?;
         }
-        Ok(hashes.into_iter().map(|hash| hash.map(|hash| self.filter.contains_hash(hash))).collect())
-    }
-
-    fn may_hold(&self, key: Key<'_>) -> bool {
-        match key {
-            Key::Int(number) => self.answers.of(number, || self.filter.contains(key)),
-            _ => self.filter.contains(key),
-        }
+        Ok(hashes.into_iter().map(|hash| hash.map(|hash| self.asked.filter.contains_hash(hash))).collect())
     }
 }
 
@@ -124,7 +146,7 @@ pub fn for_each_key(values: &ArrayRef, f: &mut dyn FnMut(Option<Key<'_>>)) -> Re
 
 impl PartialEq for Probe {
     fn eq(&self, other: &Self) -> bool {
-        self.tokens == other.tokens && self.filter == other.filter
+        self.tokens == other.tokens && self.asked.filter == other.asked.filter
     }
 }
 
@@ -132,7 +154,7 @@ impl Eq for Probe {}
 
 impl Hash for Probe {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.tokens, self.filter.size_bytes()).hash(state);
+        (&self.tokens, self.asked.filter.size_bytes()).hash(state);
     }
 }
 

@@ -171,7 +171,7 @@ fn comparable(column: &DataType, literal: &DataType) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use arrow::datatypes::Field;
+    use std::sync::Arc;
 
     use super::*;
 
@@ -189,5 +189,40 @@ mod tests {
         assert!(!known(&unknown));
         // The bounds of a floating-point column are unknown, so its comparison decides nothing.
         assert!(known(&f));
+    }
+
+    #[test]
+    fn a_list_is_possible_where_one_of_it_lies_between_the_bounds() {
+        use arrow::array::{Decimal128Array, Int32Array, StringArray};
+        let possible = |list: Vec<Literal>, smallest: ArrayRef, largest: ArrayRef| {
+            let schema = Schema::new(vec![Field::new("c", smallest.data_type().clone(), true)]);
+            let list = list.into_iter().map(Expr::Literal).collect();
+            let predicate = Expr::InList { expr: Box::new(Expr::Column(0)), list, negated: false };
+            let possible = Possible::of(&predicate, &schema)?;
+            let rows = smallest.len();
+            Some(possible.holds(rows, &|_| Some((smallest.clone(), largest.clone()))).unwrap())
+        };
+        let int = |values: &[Option<i32>]| -> ArrayRef { Arc::new(Int32Array::from(values.to_vec())) };
+        let least = int(&[Some(1), Some(5), Some(6), None, Some(10), None, Some(-9)]);
+        let most = int(&[Some(4), Some(5), Some(8), Some(4), None, None, Some(i32::MAX)]);
+        // Unsorted, twice, too large for the column, NULL.
+        let list = [9, 5, 5, i64::MAX].map(Literal::Int64).into_iter().chain([Literal::Null]).collect();
+        let held = vec![false, true, false, false, false, true, true];
+        assert_eq!(possible(list, Arc::clone(&least), Arc::clone(&most)), Some(held));
+        assert_eq!(possible(vec![Literal::Null], Arc::clone(&least), Arc::clone(&most)), Some(vec![false; 7]));
+        assert_eq!(possible(vec![Literal::Decimal(15, 2, 1)], least, most), None, "a cast would change it");
+
+        let decimal = |value| -> ArrayRef {
+            Arc::new(Decimal128Array::from(vec![value]).with_precision_and_scale(12, 2).unwrap())
+        };
+        let mixed = vec![Literal::Int64(3), Literal::Decimal(15, 2, 1), Literal::Decimal(995, 3, 2)];
+        assert_eq!(possible(mixed.clone(), decimal(149), decimal(150)), Some(vec![true]));
+        assert_eq!(possible(mixed.clone(), decimal(300), decimal(301)), Some(vec![true]));
+        assert_eq!(possible(mixed, decimal(301), decimal(994)), Some(vec![false]));
+        let text = |value| -> ArrayRef { Arc::new(StringArray::from(vec![value])) };
+        let names = || vec![Literal::Utf8("b".into()), Literal::Utf8("ä".into())];
+        assert_eq!(possible(names(), text("ba"), text("z")), Some(vec![false]));
+        assert_eq!(possible(names(), text("ba"), text("ß")), Some(vec![false]));
+        assert_eq!(possible(names(), text("ba"), text("ö")), Some(vec![true]));
     }
 }

@@ -1,6 +1,7 @@
 //! Contestants over tables in a bucket that run inside this binary: our engine with its settings, and plain DataFusion.
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use arrow::array::AsArray;
@@ -85,8 +86,17 @@ async fn engine(task: &RemoteTask) -> Result<Measured> {
         }
         Ok(rows)
     };
+    if let Some(start_ms) = task.start_ms {
+        tokio::time::sleep(until(start_ms)).await;
+    }
     let measured = measured(work, |batches| Answer::of_batches(&batches)).await?;
     Ok(Measured { traffic: report.map(|report| traffic(&report, &task.price_books)).transpose()?, ..measured })
+}
+
+/// How long it is until this millisecond of a second of the clock.
+fn until(start_ms: u32) -> Duration {
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_millis());
+    Duration::from_millis(u64::from((1000 + start_ms - now_ms) % 1000))
 }
 
 fn traffic(report: &Report, books: &[String]) -> Result<Traffic> {

@@ -46,6 +46,8 @@ pub struct RemoteTask {
     /// Settings of pushdown, without that prefix; only our engine has them.
     pub settings: BTreeMap<String, String>,
     pub threads: usize,
+    /// At which millisecond of a second of the clock our engine begins.
+    pub start_ms: Option<u32>,
     /// The folder of what our engine has learned of tables and endpoints.
     pub cache: PathBuf,
     /// Price books that bills are written by.

@@ -319,6 +319,13 @@ impl Backend {
         self.speed().map(|speed| speed.rates(profile)).unwrap_or_default()
     }
 
+    /// One core of the engine scanned text of it ([`Speed::read_plainly`]).
+    pub(crate) fn read_plainly(&self, scanned: u64, values: u64, busy: Duration) {
+        if let Some(speed) = self.speed() {
+            speed.read_plainly(scanned, values, busy);
+        }
+    }
+
     /// What this store can do. A declared profile wins over what the server says of itself; a server that
     /// was never heard of, or that refused S3 Select before, gets plain reads. Which version of the fragment route it
     /// speaks, a node says in its answers.

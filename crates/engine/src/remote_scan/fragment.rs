@@ -4,14 +4,16 @@
 //! for again, and at last read plainly. Splits share a request only if they mean the same fragment: objects of one
 //! format whose columns are in the same order.
 
-use std::time::Duration;
+use std::pin::pin;
+use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 use pushdown::wire::{Encoding, FragmentRequest};
 use pushdown::{Error, ErrorKind, Fragment, Output, Result, Split};
 use tokio::sync::mpsc::Sender;
+use tokio::time::interval;
 
-use super::run::{Held, Run, SplitTask};
+use super::run::{Held, LOOK, Run, SplitTask};
 use super::splits::ScanSplit;
 use crate::backends::{Retry, SplitPiece};
 use crate::table::DataObject;
@@ -196,7 +198,19 @@ impl Run {
         let client = self.spec.backend.fragment_client(&self.meters(), &self.spec.options)?;
         let mut answer = client.run(message, &location).await?;
         let corrupt = |what: &str| Error::new(ErrorKind::Corrupt, format!("{location}: the answer of storage: {what}"));
-        while let Some(piece) = answer.next().await? {
+        let mut look = interval(LOOK);
+        loop {
+            let mut next = pin!(answer.next());
+            let piece = loop {
+                tokio::select! {
+                    piece = &mut next => break piece?,
+                    _ = look.tick() => if self.takes_back(open) {
+                        let why = format!("{location}: plain reads are far faster now");
+                        return Err(Error::new(ErrorKind::Throttled, why));
+                    },
+                }
+            };
+            let Some(piece) = piece else { break };
             let (SplitPiece::Batch(place, _) | SplitPiece::End(place, _) | SplitPiece::Failed(place, _)) = &piece;
             let split = open.get_mut(*place).filter(|split| !split.done && split.error.is_none());
             let split = split.ok_or_else(|| corrupt("it goes on about a split that has ended"))?;
@@ -236,6 +250,12 @@ impl Run {
             true => Err(corrupt("it ended before its splits")),
             false => Ok(true),
         }
+    }
+
+    /// Whether what storage was asked for should be read plainly instead, of which no rows are gone yet.
+    fn takes_back(&self, open: &[Open<'_>]) -> bool {
+        let slow = self.balance.as_ref().is_some_and(|balance| balance.takes_back(Instant::now()));
+        slow && !open.iter().any(|split| split.held.released)
     }
 
     /// Lets rows go where more are held back than may be: those of the largest split.

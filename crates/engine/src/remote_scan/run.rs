@@ -8,6 +8,7 @@
 //! Which way a split goes is decided anew at each of them ([`Balance`]).
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,7 +22,7 @@ use datafusion::physical_plan::metrics::{BaselineMetrics, Count, MetricBuilder};
 use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
 use futures::{StreamExt, TryStreamExt};
 use pushdown::wire::INDEX_VERSION;
-use pushdown::{Error, Expr, Format, Fragment, Level, Result, Split};
+use pushdown::{Compression, Error, Expr, Format, Fragment, Level, Result, Split};
 use pushdowndb_cost::Meter;
 use pushdowndb_scan::{ObjectReader, ScanCounters, ScanOptions, Threshold};
 use tokio::sync::Notify;
@@ -32,7 +33,7 @@ use super::far_ranges::FarRanges;
 use super::lookup::{Places, Told};
 use super::splits::ScanSplit;
 use super::{Figures, RemoteScanExec, ScanSpec, fragment};
-use crate::backends::Meters;
+use crate::backends::{Meters, ScannedKind};
 use crate::error::to_datafusion;
 use crate::profile::Tally;
 use crate::query::QueryContext;
@@ -102,8 +103,8 @@ impl Scanned {
     }
 }
 
-/// How often a worker that could help looks whether it should.
-const LOOK: Duration = Duration::from_millis(20);
+/// How often a worker that could help looks whether it should, and one that waits for storage whether it should go on.
+pub(super) const LOOK: Duration = Duration::from_millis(20);
 
 impl Run {
     pub(super) fn start(
@@ -541,11 +542,25 @@ impl SplitTask<'_> {
             footer: self.run.spec.backend.footer(self.object),
             ..ScanOptions::default()
         };
-        let mut rows = pushdowndb_scan::scan(fragment, reader, self.split.range.clone(), options, counters)?;
-        while let Some(batch) = rows.next().await {
-            if !self.send(self.assemble(batch?)?).await {
+        let shows_speed = shows_speed(&fragment);
+        let range = self.split.range.clone();
+        let mut rows = pushdowndb_scan::scan(fragment, reader, range, options, Arc::clone(&counters))?;
+        let (mut busy, mut values) = (Duration::ZERO, 0);
+        loop {
+            let next = poll_fn(|context| {
+                let since = Instant::now();
+                let next = rows.poll_next_unpin(context);
+                busy += since.elapsed();
+                next
+            });
+            let Some(batch) = next.await.transpose()? else { break };
+            values += batch.columns().iter().map(own_bytes).sum::<u64>();
+            if !self.send(self.assemble(batch)?).await {
                 return Ok(false);
             }
+        }
+        if shows_speed {
+            self.run.spec.backend.read_plainly(counters.bytes_scanned.load(Relaxed), values, busy);
         }
         Ok(true)
     }
@@ -587,6 +602,12 @@ impl SplitTask<'_> {
         self.run.scanned.rows.fetch_add(rows, Relaxed);
         rows == 0 || self.out.send(Ok(batch)).await.is_ok()
     }
+}
+
+/// Whether a plain read for this shows how fast the engine scans text: it does all of that itself, and little else.
+fn shows_speed(fragment: &Fragment) -> bool {
+    fragment.format.compression() == Compression::None
+        && matches!(ScannedKind::shown_by(fragment), Some(ScannedKind::Text))
 }
 
 /// Batches held back until their split is complete.

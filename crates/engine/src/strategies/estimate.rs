@@ -182,10 +182,13 @@ impl Model {
         let rates = &self.rates;
         let at_fragment = work.requests.fragment > 0;
         let scans = if at_fragment { rates.fragment } else { rates.select };
-        // Our node scans by the same code as the engine: what it was seen to do tells of both.
+        // Our node scans by the same code as the engine: what it was seen to do tells of both, until the engine was seen as well.
         let (storage_bytes_s, engine_bytes_s, encoded_s) = match self.is_parquet {
             true => (scans.parquet_bytes_s, SCAN_PARQUET_S.min(rates.fragment.parquet_bytes_s), ENCODE_PARQUET_S),
-            false => (scans.text_bytes_s, SCAN_TEXT_S.min(rates.fragment.text_bytes_s), ENCODE_TEXT_S),
+            false => {
+                let believed = || SCAN_TEXT_S.min(rates.fragment.text_bytes_s);
+                (scans.text_bytes_s, rates.engine_text_bytes_s.unwrap_or_else(believed), ENCODE_TEXT_S)
+            }
         };
         // S3 Select answers in text whatever it reads.
         let is_text = work.requests.select > 0 || work.requests.get > 0 && !self.is_parquet;

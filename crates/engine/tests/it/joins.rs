@@ -7,6 +7,7 @@ use object_store::ObjectStore;
 use pushdowndb_engine::Engine;
 use pushdowndb_tpchgen::Format;
 
+use crate::faults::proxy::{Fault, Proxy};
 use crate::oracle::Oracle;
 use crate::world::{World, assert_same, queries, rows};
 
@@ -145,6 +146,9 @@ const SHAPES: &[&str] = &[
     "SELECT x.id, y.id FROM small x JOIN (SELECT id, k FROM mid UNION ALL SELECT n, k FROM big) y ON x.k = y.k \
      WHERE x.id < 20",
     "SELECT x.id, y.v FROM small x JOIN (SELECT DISTINCT k, k % 10 AS v FROM big) y ON x.k = y.k WHERE x.id < 20",
+    "SELECT x.id, y.s FROM (SELECT * FROM big WHERE id % 3 <> 1) x JOIN big y ON x.id = y.id",
+    "SELECT x.id, y.s FROM (SELECT * FROM big WHERE id % 3 <> 1) x JOIN big y ON x.id + 7 = y.id WHERE y.d > 100",
+    "SELECT count(*), sum(y.d) FROM big y WHERE y.id NOT IN (SELECT id FROM big WHERE id % 3 = 1)",
     "SELECT x.id, y.id FROM empty x JOIN big y ON x.k = y.k",
     "SELECT x.id, y.id FROM empty x RIGHT JOIN mid y ON x.k = y.k",
     "SELECT x.id, y.id FROM mid x LEFT JOIN empty y ON x.k = y.k",
@@ -203,41 +207,61 @@ async fn agrees(world: &World, folder: &str, levels: &[&str]) -> String {
     told
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_knows_no_sets_of_numbers_gets_bloom_filters() {
+    let world = World::node().await;
+    tables(&world).await;
+    let proxy = Proxy::start(&world.endpoint, |_, _| Some(Fault::Older), || {}).await;
+    let through = World::at(proxy.endpoint());
+    let sql = "SELECT x.id, y.s FROM (SELECT * FROM big WHERE id % 3 <> 1) x JOIN big y ON x.id = y.id";
+    let mut all = Vec::new();
+    for (world, form) in [(&world, "set of numbers in"), (&through, "Bloom filter of")] {
+        let engine = declared(world, "csv", "fragment").await;
+        engine.execute("SET pushdown.join = 'bloom'").await.expect("SET");
+        let (got, report) = rows(&engine, sql).await.expect("rows");
+        let strategies = &report.usage.strategies;
+        assert!(strategies.iter().any(|told| told.contains(form)), "{form}: {strategies:?}");
+        all.push(got);
+    }
+    assert!(all[0].len() > 1000);
+    assert_same(sql, &all[1], &all[0]);
+}
+
 /// How many scans were filtered in each form.
 fn forms(told: &str) -> [usize; 3] {
-    ["listed", "Bloom filter of", "their range"].map(|form| told.matches(form).count())
+    ["listed", "Bloom filter of", "set of numbers in"].map(|form| told.matches(form).count())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn csv_on_the_node() {
     let world = World::node().await;
     tables(&world).await;
-    let [listed, bloom, _] = forms(&agrees(&world, "csv", &["select", "fragment"]).await);
-    assert!(listed > 150 && bloom > 30, "{listed} {bloom}");
+    let [listed, bloom, set] = forms(&agrees(&world, "csv", &["select", "fragment"]).await);
+    assert!(listed > 150 && bloom > 30 && set > 3, "{listed} {bloom} {set}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn parquet_on_the_node() {
     let world = World::node().await;
     tables(&world).await;
-    let [listed, bloom, _] = forms(&agrees(&world, "parquet", &["select", "fragment"]).await);
-    assert!(listed > 140 && bloom > 30, "{listed} {bloom}");
+    let [listed, bloom, set] = forms(&agrees(&world, "parquet", &["select", "fragment"]).await);
+    assert!(listed > 140 && bloom > 30 && set > 3, "{listed} {bloom} {set}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn json_on_the_node() {
     let world = World::node().await;
     tables(&world).await;
-    let [listed, bloom, _] = forms(&agrees(&world, "json", &["select", "fragment"]).await);
-    assert!(listed > 150 && bloom > 30, "{listed} {bloom}");
+    let [listed, bloom, set] = forms(&agrees(&world, "json", &["select", "fragment"]).await);
+    assert!(listed > 150 && bloom > 30 && set > 3, "{listed} {bloom} {set}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn csv_on_minio() {
     let Some(world) = crate::minio::world().await else { return };
     tables(&world).await;
-    let [listed, bloom, _] = forms(&agrees(&world, "csv", &["select"]).await);
-    assert!(listed > 80 && bloom == 0, "{listed} {bloom}");
+    let [listed, bloom, set] = forms(&agrees(&world, "csv", &["select"]).await);
+    assert!(listed > 80 && bloom == 0 && set == 0, "{listed} {bloom} {set}");
 }
 
 /// Every value of each key occurs on the other side, few of their combinations do.

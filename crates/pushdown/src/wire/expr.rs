@@ -324,6 +324,9 @@ fn read_node(node: NodeMessage, stack: &mut Stack, columns: usize) -> Result<Exp
             if keys.is_empty() {
                 return Err(missing("the keys of a Bloom filter"));
             }
+            if filter.is_of_numbers() {
+                return Err(Error::invalid("a set of whole numbers holds no keys of several values"));
+            }
             Expr::Bloom { keys, filter: Arc::new(filter) }
         }
         other => return Err(unknown("expression", other)),

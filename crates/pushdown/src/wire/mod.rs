@@ -32,11 +32,15 @@ use crate::{Error, Result};
 ///
 /// - 1: fragments over splits, ranges of an object;
 /// - 2: indexes that the node looks rows up in ([`Lookups`]), rows with their positions, text as
-///   dictionaries.
-pub const VERSION: u32 = 2;
+///   dictionaries;
+/// - 3: filters that are sets of whole numbers ([`crate::BloomFilter::of_numbers`]).
+pub const VERSION: u32 = 3;
 
 /// The version that brought [`Lookups`] and positions.
 pub const INDEX_VERSION: u32 = 2;
+
+/// The version that brought sets of whole numbers.
+pub const NUMBERS_VERSION: u32 = 3;
 
 /// The oldest version that this build speaks.
 const OLDEST_VERSION: u32 = 1;
@@ -51,7 +55,7 @@ pub const SHARE_HEADER: &str = "x-pushdowndb-share";
 pub const QUERY: &str = "pushdowndb-fragment";
 
 /// What a node of this build says in [`VERSION_HEADER`].
-pub const VERSIONS: &str = "1, 2";
+pub const VERSIONS: &str = "1, 2, 3";
 
 /// The highest version that both sides speak, by the header of the other side.
 pub fn common_version(header: &str) -> Option<u32> {

@@ -7,8 +7,10 @@ use prost::Message;
 
 use super::fragment::{FragmentMessage, read_fragment, write_fragment};
 use super::lookup::{Lookups, LookupsMessage, read_lookups, write_lookups};
-use super::{INDEX_VERSION, OLDEST_VERSION, VERSION, codes, malformed, missing, read_list, unknown, write_list};
-use crate::{Error, Fragment, Result, Split, limits};
+use super::{
+    INDEX_VERSION, NUMBERS_VERSION, OLDEST_VERSION, VERSION, codes, malformed, missing, read_list, unknown, write_list,
+};
+use crate::{Error, Expr, Fragment, Result, Split, limits};
 
 /// What the route is asked for.
 #[derive(Clone, Debug, PartialEq)]
@@ -128,7 +130,11 @@ impl Request {
                 request.check()?;
                 let lookups = (!request.lookups.is_empty()).then(|| write_lookups(&request.lookups)).transpose()?;
                 let newer = lookups.is_some() || request.positions || request.dictionaries;
-                let version = if newer { INDEX_VERSION } else { OLDEST_VERSION };
+                let version = match newer {
+                    _ if has_numbers(&request.fragment) => NUMBERS_VERSION,
+                    true => INDEX_VERSION,
+                    false => OLDEST_VERSION,
+                };
                 RequestMessage {
                     version,
                     fragment: Some(write_fragment(&request.fragment)?),
@@ -189,6 +195,9 @@ impl Request {
                     dictionaries: message.dictionaries,
                 };
                 request.check()?;
+                if message.version < NUMBERS_VERSION && has_numbers(&request.fragment) {
+                    return Err(Error::invalid("a request says more than its version has"));
+                }
                 Ok(Self::Fragment(Box::new(request)))
             }
             (None, Some(ranges)) => {
@@ -214,6 +223,14 @@ impl FragmentRequest {
         }
         self.lookups.check(&self.splits, self.fragment.schema.fields().len())
     }
+}
+
+/// Whether one of its filters is a set of whole numbers.
+fn has_numbers(fragment: &Fragment) -> bool {
+    fn of(expr: &Expr) -> bool {
+        matches!(expr, Expr::Bloom { filter, .. } if filter.is_of_numbers()) || expr.children().into_iter().any(of)
+    }
+    fragment.exprs().any(of)
 }
 
 fn check_splits(splits: &[Split]) -> Result<()> {

@@ -51,6 +51,12 @@ fn column() -> Box<Expr> {
     Box::new(Expr::Column(0))
 }
 
+/// A set of whole numbers, of so many keys.
+fn numbers(keys: usize) -> Expr {
+    let filter = BloomFilter::of_numbers([7, -20, 4000].into_iter(), 1000).expect("they are near");
+    Expr::Bloom { keys: vec![*column(); keys], filter: Arc::new(filter) }
+}
+
 /// Every kind of expression at least once.
 fn exprs() -> Vec<Expr> {
     let literal = |value| Expr::Literal(value);
@@ -90,6 +96,7 @@ fn exprs() -> Vec<Expr> {
         },
         Expr::Bloom { keys: vec![*column()], filter: Arc::new(bloom.clone()) },
         Expr::Bloom { keys: vec![*column(), Expr::int(1)], filter: Arc::new(bloom) },
+        numbers(1),
     ];
     for escape in [None, Some('\\'), Some('\0'), Some('\u{10ffff}')] {
         let pattern = Box::new(Expr::text("a%"));
@@ -340,6 +347,22 @@ fn lookups_come_back_as_they_were() {
 }
 
 #[test]
+fn sets_of_numbers_are_asked_of_who_knows_them() {
+    let asking = |predicate: Expr| {
+        let fragment = Fragment { predicate: Some(predicate), ..fragments().remove(0) };
+        request(fragment)
+    };
+    let bytes = asking(numbers(1)).to_bytes().unwrap();
+    assert_eq!(bytes[..2], [8, 3], "a node of version 2 refuses it");
+    assert_eq!(Request::from_bytes(&bytes).unwrap(), asking(numbers(1)));
+    let mut older = bytes.clone();
+    older[1] = 2;
+    assert_eq!(Request::from_bytes(&older).unwrap_err().kind(), ErrorKind::Invalid);
+    let several = asking(numbers(2)).to_bytes().unwrap();
+    assert_eq!(Request::from_bytes(&several).unwrap_err().kind(), ErrorKind::Invalid, "no key is two numbers");
+}
+
+#[test]
 fn lookups_that_fit_nothing_are_refused() {
     let refused = |change: &dyn Fn(&mut FragmentRequest)| {
         let mut request = with_lookups();
@@ -414,8 +437,8 @@ fn depth_and_counts_are_bounded() {
 #[test]
 fn versions_are_agreed_on() {
     assert_eq!(common_version("1"), Some(1));
-    assert_eq!(common_version("3, 2 ,1"), Some(2));
+    assert_eq!(common_version("4, 2 ,1"), Some(2));
     assert_eq!(common_version(VERSIONS), Some(VERSION));
-    assert_eq!(common_version("3"), None);
+    assert_eq!(common_version("4"), None);
     assert_eq!(common_version("one"), None);
 }

@@ -12,12 +12,14 @@
 use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use arrow::array::ArrowPrimitiveType;
 use arrow::array::types::Date32Type;
 use arrow::datatypes::{ArrowNativeType, DataType, ToByteSlice};
 use datafusion_common::ScalarValue;
 use datafusion_expr::Operator;
+use datafusion_physical_expr::ScalarFunctionExpr;
 use datafusion_physical_expr::expressions::{BinaryExpr, Column, InListExpr, IsNullExpr, LikeExpr, Literal, NotExpr};
 use foldhash::fast::RandomState;
 use pushdown::Result;
@@ -26,6 +28,7 @@ use super::columns::{BadField, Nulls, Spelling, WithParser, with_parser};
 use super::fields::{FieldBytes, FieldColumn};
 use super::like::Pattern;
 use super::values;
+use crate::bloom::{Asked, Probe};
 use crate::lower::Physical;
 use crate::types::is_text;
 
@@ -66,17 +69,25 @@ pub(crate) fn stored_range(conjuncts: &[Physical], data_type: &DataType) -> Opti
         ScalarValue::Decimal128(value, ..) => i64::try_from(value?).ok(),
         _ => None,
     };
-    let KeyWanted { null, least, most, one_of, none_of } = KeyWanted::new(atoms, value)?;
-    (!null && one_of.is_none() && none_of.is_empty()).then_some(least..=most)
+    let wanted = KeyWanted::new(atoms, value)?;
+    (!wanted.null && wanted.is_range()).then_some(wanted.least..=wanted.most)
 }
 
 /// A condition that compares the column with constants.
 enum Atom {
     Compare(Operator, ScalarValue),
-    OneOf { list: Vec<ScalarValue>, negated: bool },
+    OneOf {
+        list: Vec<ScalarValue>,
+        negated: bool,
+    },
     IsNull,
     IsNotNull,
-    Like { pattern: Pattern, negated: bool },
+    /// A filter of whole numbers may hold it.
+    Among(Arc<Asked>),
+    Like {
+        pattern: Pattern,
+        negated: bool,
+    },
 }
 
 impl Atom {
@@ -105,6 +116,10 @@ impl Atom {
             let pattern = Pattern::new(pattern.try_as_str()??)?;
             return Some(Self::Like { pattern, negated: like.negated() });
         }
+        if let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>() {
+            let asked = call.fun().inner().downcast_ref::<Probe>()?.of_one_value()?;
+            return call.args().iter().all(is_column).then(|| Self::Among(Arc::clone(asked)));
+        }
         if let Some(null) = expr.downcast_ref::<IsNullExpr>() {
             return is_column(null.arg()).then_some(Self::IsNull);
         }
@@ -124,12 +139,15 @@ struct Wanted<T> {
     one_of: Option<Vec<T>>,
     /// Sorted; none of them.
     none_of: Vec<T>,
+    /// Each of these filters may hold it.
+    among: Vec<Arc<Asked>>,
     likes: Vec<(Pattern, bool)>,
 }
 
 impl<T: Ord> Wanted<T> {
     fn new(atoms: Vec<Atom>, value: impl Fn(ScalarValue) -> Option<T>) -> Option<Self> {
-        let mut wanted = Self { null: false, least: None, most: None, one_of: None, none_of: vec![], likes: vec![] };
+        let (among, likes) = Default::default();
+        let mut wanted = Self { null: false, least: None, most: None, one_of: None, none_of: vec![], among, likes };
         let mut not_null = false;
         for atom in atoms {
             not_null |= !matches!(atom, Atom::IsNull);
@@ -143,6 +161,7 @@ impl<T: Ord> Wanted<T> {
                 }
                 Atom::IsNull => wanted.null = true,
                 Atom::IsNotNull => {}
+                Atom::Among(asked) => wanted.among.push(asked),
                 Atom::Like { pattern, negated } => wanted.likes.push((pattern, negated)),
             }
         }
@@ -237,6 +256,11 @@ impl WithParser for KeyConditionOf<'_> {
         if matches!(data_type, DataType::Decimal128(precision, _) if *precision > 18) {
             return None;
         }
+        // Keys in filters are the values, and not what orders as they do.
+        let is_number = data_type.is_integer() && *data_type != DataType::UInt64;
+        if !is_number && self.atoms.iter().any(|atom| matches!(atom, Atom::Among(_))) {
+            return None;
+        }
         // Lists do not take both zeros for one.
         if data_type.is_floating() && self.atoms.iter().any(|atom| matches!(atom, Atom::OneOf { .. })) {
             return None;
@@ -285,11 +309,12 @@ struct KeyWanted {
     most: i64,
     one_of: Option<Keys>,
     none_of: Keys,
+    among: Vec<Arc<Asked>>,
 }
 
 impl KeyWanted {
     fn new(atoms: Vec<Atom>, value: impl Fn(ScalarValue) -> Option<i64>) -> Option<Self> {
-        let Wanted { null, least, most, one_of, none_of, likes } = Wanted::new(atoms, value)?;
+        let Wanted { null, least, most, one_of, none_of, among, likes } = Wanted::new(atoms, value)?;
         if !likes.is_empty() {
             return None;
         }
@@ -313,11 +338,16 @@ impl KeyWanted {
             }
             _ => one_of.map(Keys::from_iter),
         };
-        Some(Self { null, least, most, one_of, none_of: Keys::from_iter(none_of) })
+        Some(Self { null, least, most, one_of, none_of: Keys::from_iter(none_of), among })
+    }
+
+    /// Whether a range is all that is asked.
+    fn is_range(&self) -> bool {
+        self.one_of.is_none() && self.none_of.is_empty() && self.among.is_empty()
     }
 }
 
-/// What looking a key up costs beside a comparison: reckoned, not measured. It decides between stages that drop about as many
+/// What looking a key up, in a list or a filter, costs beside a comparison: reckoned, not measured. It decides between stages that drop about as many
 /// rows.
 const LOOK_UP_COST: f64 = 1.0;
 
@@ -329,9 +359,9 @@ struct KeyCondition<K> {
 
 impl<K: Fn(FieldBytes<'_>) -> Option<i64> + Send> FieldCondition for KeyCondition<K> {
     fn select(&self, fields: &FieldColumn<'_>, selected: &mut Vec<u32>) -> Result<(), BadField> {
-        let Self { wanted: KeyWanted { null, least, most, one_of, none_of }, nulls, key } = self;
+        let Self { wanted: KeyWanted { null, least, most, one_of, none_of, among }, nulls, key } = self;
         let mut scratch = Vec::new();
-        let only_range = one_of.is_none() && none_of.is_empty();
+        let only_range = self.wanted.is_range();
         select_where(fields.len(), selected, |row| {
             let span = fields.span(row);
             let field = fields.field(span, &mut scratch);
@@ -344,13 +374,15 @@ impl<K: Fn(FieldBytes<'_>) -> Option<i64> + Send> FieldCondition for KeyConditio
             if only_range {
                 return Ok(inside);
             }
-            Ok(inside && one_of.as_ref().is_none_or(|keys| keys.contains(&key)) && !none_of.contains(&key))
+            Ok(inside
+                && one_of.as_ref().is_none_or(|keys| keys.contains(&key))
+                && (none_of.is_empty() || !none_of.contains(&key))
+                && among.iter().all(|asked| asked.may_hold_number(key)))
         })
     }
 
     fn cost(&self) -> f64 {
-        let looks_up = self.wanted.one_of.is_some() || !self.wanted.none_of.is_empty();
-        1.0 + if looks_up { LOOK_UP_COST } else { 0.0 }
+        1.0 + if self.wanted.is_range() { 0.0 } else { LOOK_UP_COST }
     }
 }
 
@@ -413,6 +445,9 @@ impl TextCondition {
     fn new(atoms: Vec<Atom>, nulls: &Nulls) -> Option<Self> {
         let value = |value: ScalarValue| Some(value.try_as_str()??.as_bytes().to_vec());
         let mut wanted = Wanted::new(atoms, value)?;
+        if !wanted.among.is_empty() {
+            return None;
+        }
         let (least, most) = (wanted.least.take().map(TextBound::new), wanted.most.take().map(TextBound::new));
         Some(Self { wanted, least, most, nulls: nulls.clone() })
     }

@@ -1,8 +1,10 @@
 //! Conditions decided from the bytes of fields, against the same conditions over columns: the same rows, and the same
 //! errors, whatever the spelling, the quoting and the cuts of the text.
 
+use std::sync::Arc;
+
 use arrow::datatypes::{DataType, Field, Schema};
-use pushdown::{CompareOp, CsvOptions, Expr, Format, Fragment, Function, Literal, NullRule, Ragged};
+use pushdown::{BloomFilter, CompareOp, CsvOptions, Expr, Format, Fragment, Function, Key, Literal, NullRule, Ragged};
 use pushdowndb_scan::{InMemory, Matching, ScanOptions};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -47,7 +49,14 @@ fn literal(of: &DataType, random: &mut StdRng) -> Expr {
 fn condition(column: &Expr, of: &DataType, random: &mut StdRng) -> Expr {
     use CompareOp::*;
     let column = column.clone();
-    match random.random_range(0..8) {
+    match random.random_range(0..9) {
+        8 => {
+            let numbers: Vec<i64> = (0..random.random_range(1..6)).map(|_| random.random_range(-4..13)).collect();
+            let mut filter = BloomFilter::with_capacity(numbers.len(), 0.1);
+            numbers.iter().for_each(|number| filter.insert(Key::Int(*number)));
+            let set = BloomFilter::of_numbers(numbers.into_iter(), 100).filter(|_| random.random());
+            Expr::Bloom { keys: vec![column], filter: Arc::new(set.unwrap_or(filter)) }
+        }
         0 => {
             let list = (0..random.random_range(1..4)).map(|_| literal(of, random)).collect();
             Expr::InList { expr: Box::new(column), list, negated: random.random() }
@@ -104,7 +113,7 @@ fn case(columns: usize, random: &mut StdRng) -> Case {
         let data_type = if as_text { DataType::Utf8 } else { t.clone() };
         Field::new(format!("c{i}"), data_type, random.random_bool(0.8))
     });
-    let schema = std::sync::Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
 
     // Some objects are clean, some have a few fields that are not.
     let (empty, bad, quoted) = (random.random_bool(0.4), random.random_bool(0.3), random.random_bool(0.5));

@@ -312,6 +312,7 @@ impl Run {
                     kind: series.kind,
                     statement: grid.text(point)?,
                     settings: grid.settings(series, point)?,
+                    round,
                 };
                 let plan = match series.kind {
                     Kind::Engine if grid.once_a_plan => storage.plan(question.clone()).ok(),
@@ -447,7 +448,7 @@ fn warm_up(grid: &Grid, storage: &Storage, format: DataFormat, point: &Point) {
     let settings = BTreeMap::from([("level".to_owned(), "fragment".to_owned())]);
     let Ok(statement) = grid.text(point) else { return };
     // If it fails, measuring will, and say why.
-    let _ = storage.ask(Question { grid, format, kind: Kind::Engine, statement, settings });
+    let _ = storage.ask(Question { grid, format, kind: Kind::Engine, statement, settings, round: 0 });
 }
 
 fn minutes(seconds: f64) -> String {

@@ -146,7 +146,7 @@ impl Storage {
     }
 
     fn task(&self, question: Question<'_>) -> Result<RemoteTask> {
-        let Question { grid, format, kind, statement, settings } = question;
+        let Question { grid, format, kind, statement, settings, round } = question;
         let bucket = bucket(grid, format);
         let extension = file_format(format)?.extension();
         let tables = grid.data.set().tables().iter().map(|table| {
@@ -166,6 +166,7 @@ impl Storage {
             statement,
             settings,
             threads: 1,
+            start_ms: self.trouble.and_then(|trouble| trouble.start_ms(round)),
             cache: self.cache.clone(),
             price_books: PRICE_BOOKS.map(str::to_owned).to_vec(),
         })
@@ -195,6 +196,7 @@ pub struct Question<'a> {
     pub statement: String,
     /// Of our engine.
     pub settings: BTreeMap<String, String>,
+    pub round: u32,
 }
 
 /// The bucket of a grid's tables. Indexes are seen by every query, so that tables with some are tables of their own.

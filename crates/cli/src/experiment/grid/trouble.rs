@@ -17,9 +17,13 @@ pub enum Trouble {
     Throttled,
     /// It tells every scan to slow down and answers plain reads.
     Refusing,
-    /// Four other programs want its core, half a second in each second.
+    /// Four other programs want its core, the first half of each second of the clock.
     Flapping,
 }
+
+/// When a query of a round begins that has such trouble, in milliseconds of a second: in each half as often, since which of them a
+/// short one meets decides what it takes.
+const STARTS_MS: [u32; 4] = [0, 500, 250, 750];
 
 /// How many programs want the node's core.
 const RIVALS: usize = 4;
@@ -33,6 +37,12 @@ impl Trouble {
         }
     }
 
+    /// At which millisecond of a second a query of this round begins; `None` if that is all the same.
+    pub fn start_ms(self, round: u32) -> Option<u32> {
+        let start = STARTS_MS.get(round as usize % STARTS_MS.len()).copied();
+        start.filter(|_| self == Self::Flapping)
+    }
+
     /// Begins; it ends when what is returned is dropped.
     pub fn begin(self, link: &Link, node: u32) -> Result<Harm> {
         const BUSY: &str = "while :; do :; done";
@@ -44,7 +54,10 @@ impl Trouble {
         let rivals = |script: &str| (0..RIVALS).map(|_| busy(script)).collect::<Result<Vec<_>>>();
         let running = match self {
             Self::Loaded => rivals(BUSY)?,
-            Self::Flapping => rivals(&format!("while :; do timeout 0.5 sh -c '{BUSY}'; sleep 0.5; done"))?,
+            Self::Flapping => {
+                let rest = "sleep $(date +%N | awk '{ print 1 - $1 / 1e9 }')";
+                rivals(&format!("while :; do {rest}; timeout 0.5 sh -c '{BUSY}'; done"))?
+            }
             Self::Throttled => {
                 // Not on the node's own core, which it would want for itself.
                 let script = "while :; do kill -STOP $0; sleep 0.04; kill -CONT $0; sleep 0.01; done";
@@ -81,6 +94,13 @@ mod tests {
 
     use super::*;
     use crate::args::Cli;
+
+    #[test]
+    fn queries_meet_each_half_of_a_second_as_often() {
+        let starts = |trouble: Trouble| (0..8).map(move |round| trouble.start_ms(round));
+        assert!(starts(Trouble::Loaded).all(|start| start.is_none()));
+        assert_eq!(starts(Trouble::Flapping).filter(|start| start.is_some_and(|start| start < 500)).count(), 4);
+    }
 
     #[test]
     fn a_node_takes_what_it_is_told() {

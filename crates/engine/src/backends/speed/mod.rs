@@ -59,6 +59,7 @@ struct State {
     answers: u32,
     transfers: u32,
     scanned: [[u32; 2]; 2],
+    read: u32,
     /// Whether anything was measured since the rates were given.
     learned: bool,
     network: Window,
@@ -95,6 +96,7 @@ impl Speed {
             answers: count,
             transfers: count,
             scanned: [[count; 2]; 2],
+            read: u32::from(remembered.is_some_and(|rates| rates.engine_text_bytes_s.is_some())),
             ..State::default()
         };
         Self { endpoint: endpoint.to_owned(), state: Mutex::new(state) }
@@ -216,6 +218,19 @@ impl Speed {
         }
     }
 
+    /// One core of the engine scanned so many bytes of text in so much time, waiting for none of them, and made so many bytes of
+    /// values of them.
+    pub(crate) fn read_plainly(&self, scanned: u64, values: u64, busy: Duration) {
+        let took = busy.as_secs_f64();
+        if values * FEW < scanned && took > 0.0 {
+            self.learn(|state| {
+                let rate = state.rates.engine_text_bytes_s.get_or_insert(0.0);
+                let counts = if state.read == 0 { 1.0 } else { (took / SCANNED_S).min(1.0) };
+                mix(rate, scanned as f64 / took, counts, &mut state.read);
+            });
+        }
+    }
+
     /// A scan by storage is over.
     pub(crate) fn end_scan(&self, by: Scanner, kind: Kind) {
         let now = Instant::now();
@@ -325,6 +340,22 @@ mod tests {
         );
         assert_eq!(select(Profile::Minio), 3e8);
         assert_eq!(speed.rates(Profile::Minio).select.parquet_bytes_s, 7e6);
+    }
+
+    #[test]
+    fn what_the_engine_scans_in_a_second_is_seen_where_few_values_come_of_it() {
+        let speed = Speed::default();
+        let rate = || speed.rates(Profile::Plain).engine_text_bytes_s;
+        speed.read_plainly(1_000_000, 500_000, SECOND);
+        speed.read_plainly(1_000_000, 0, Duration::ZERO);
+        assert_eq!(rate(), None, "most of the time went into values");
+        speed.read_plainly(1_000_000_000, 1000, SECOND / 2);
+        assert_eq!(rate(), Some(2e9));
+        speed.read_plainly(1_000_000, 0, SECOND / 1000);
+        assert!(rate().is_some_and(|rate| rate > 1.9e9), "a short one counts little: {:?}", rate());
+        let again = Speed::new("e", speed.learned());
+        again.read_plainly(3_000_000_000, 0, SECOND);
+        assert!(again.rates(Profile::Plain).engine_text_bytes_s.is_some_and(|rate| rate < 2.7e9), "it is remembered");
     }
 
     #[test]

@@ -31,6 +31,9 @@ pub(crate) struct Rates {
     pub(crate) select: ScanRates,
     /// What it scans for fragments, all requests together.
     pub(crate) fragment: ScanRates,
+    /// Bytes of its text a second that one core of the engine scans, if that was measured.
+    #[serde(default)]
+    pub(crate) engine_text_bytes_s: Option<f64>,
     /// Its cores that scan, as it says.
     #[serde(default = "one")]
     pub(crate) cores: f64,
@@ -78,6 +81,7 @@ impl Rates {
     pub(super) fn are_sane(&self) -> bool {
         let scans = [self.select, self.fragment].map(|scans| [scans.text_bytes_s, scans.parquet_bytes_s]);
         let speeds = std::iter::once(self.network_bytes_s).chain(scans.into_iter().flatten());
+        let speeds = speeds.chain(self.engine_text_bytes_s);
         self.latency_s.is_finite()
             && self.latency_s >= 0.0
             && (1.0..1e6).contains(&self.cores)
@@ -96,6 +100,7 @@ impl Default for Rates {
             network_bytes_s: 40e6,
             select: scans,
             fragment: scans,
+            engine_text_bytes_s: None,
             cores: one(),
             share: one(),
             share_seen_s: 0,

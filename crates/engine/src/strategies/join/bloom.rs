@@ -28,6 +28,10 @@ const PRIME: i64 = 2_147_483_647;
 /// Text around the bits of one hash, without the key itself.
 const SQL_PER_HASH: usize = 128;
 
+/// A set of whole numbers may take so many times the bytes of a Bloom filter of them: storage looks at one bit instead of several,
+/// and sends no row that has none of the keys.
+pub(super) const SET_OVER_FILTER: f64 = 4.0;
+
 /// A filter, and what EXPLAIN and the report say of it.
 pub(super) struct Bloom {
     pub(super) expr: Expr,
@@ -99,6 +103,15 @@ fn of_integers(values: &[&[i64]], keys: &[Expr], room: Room) -> Option<Bloom> {
 pub(super) fn in_bytes(keys: &KeySet, key: &Expr, rate: f64) -> Option<Bloom> {
     let fill = |filter: &mut BloomFilter| keys.each_hash(&mut |hash| filter.insert_hash(hash));
     filled(keys.distinct()?, vec![key.clone()], rate, fill)
+}
+
+/// The set of the keys, and its bytes. `None` where they are no integers, or lie so far apart that a Bloom filter is much smaller.
+pub(super) fn as_numbers(keys: &KeySet, key: &Expr, rate: f64) -> Option<(Expr, usize)> {
+    let numbers = keys.whole()?;
+    let most_bytes = (numbers.len() as f64 * bits_per_key(rate) / 8.0 * SET_OVER_FILTER) as usize;
+    let filter = BloomFilter::of_numbers(numbers.iter().copied(), most_bytes)?;
+    let bytes = filter.size_bytes();
+    Some((Expr::Bloom { keys: vec![key.clone()], filter: Arc::new(filter) }, bytes))
 }
 
 /// The same for the combinations of several keys.
@@ -227,6 +240,10 @@ mod tests {
 
         let bytes = in_bytes(&keys(held()), &Expr::Column(0), 0.01).unwrap();
         assert_eq!(passing(&bytes.expr, held().collect()), 2008);
+        assert!(as_numbers(&keys(held()), &Expr::Column(0), 0.01).is_none(), "they lie all over the integers");
+        let near = keys((0..2000).map(|i| i * 7 - 5000));
+        let (set, bytes) = as_numbers(&near, &Expr::Column(0), 0.01).unwrap();
+        assert_eq!((bytes, passing(&set, (-6000..10_000).collect())), (16 + 1750, 2000), "and nothing else");
     }
 
     #[test]

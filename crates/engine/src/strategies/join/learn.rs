@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use pushdown::wire::NUMBERS_VERSION;
 use pushdown::{Capability, CompareOp, Dialect, Exactness, Expr, Fragment, NamedExpr, Output, Result, classify};
 
 use super::bloom::{self, Bloom, Room};
@@ -64,7 +65,8 @@ pub(crate) async fn learn(
         _ => 0,
     };
     let room = Room { bytes, key_bytes: KEY_BYTES, rate: options.false_positives };
-    let request = Request { fragment, exact, dialect: capability.select.as_ref(), route, room };
+    let takes_sets = route == Route::Fragment && capability.fragment.is_some_and(|version| version >= NUMBERS_VERSION);
+    let request = Request { fragment, exact, dialect: capability.select.as_ref(), route, takes_sets, room };
     let (mut all, mut stories) = (Vec::new(), Vec::new());
     for Join { filters, keys, tuples } in joins {
         let mut told = false;
@@ -168,6 +170,8 @@ struct Request<'a> {
     exact: bool,
     dialect: Option<&'a Dialect>,
     route: Route,
+    /// Whether a filter may be a set of whole numbers.
+    takes_sets: bool,
     /// Of SQL, for each form.
     room: Room,
 }
@@ -202,13 +206,18 @@ impl Request<'_> {
             let compare = |op, bound| Expr::compare(op, key.clone(), Expr::Literal(bound));
             Some(compare(CompareOp::GtEq, least).and(compare(CompareOp::LtEq, greatest)))
         };
+        let within = |expr: Expr| range().map_or(expr.clone(), |range| range.and(expr));
+        let numbers = || {
+            let (expr, bytes) = bloom::as_numbers(set, key, self.room.rate).filter(|_| self.takes_sets)?;
+            Some(Form { expr: within(expr), story: format!("set of numbers in {bytes} bytes") })
+        };
         let bloom = || {
             let bloom = match self.route {
                 Route::Fragment => bloom::in_bytes(set, key, self.room.rate),
                 Route::Select => bloom::in_sql(set, key, self.room),
             };
             let Form { expr, story } = Form::of_bloom(bloom?);
-            Some(Form { expr: range().map_or(expr.clone(), |range| range.and(expr)), story })
+            Some(Form { expr: within(expr), story })
         };
         let fitting = |form: Option<Form>| form.filter(|form| self.fits(form));
         let few = || fitting(list(few));
@@ -216,7 +225,11 @@ impl Request<'_> {
         if together {
             return few().or_else(bounds);
         }
-        few().or_else(|| fitting(bloom())).or_else(|| fitting(list(longest))).or_else(bounds)
+        few()
+            .or_else(|| fitting(numbers()))
+            .or_else(|| fitting(bloom()))
+            .or_else(|| fitting(list(longest)))
+            .or_else(bounds)
     }
 
     /// Whether storage can be asked for all of this form.

@@ -9,6 +9,7 @@
 //! | form | where |
 //! | --- | --- |
 //! | a list of the keys | while they are few, or where storage has no better |
+//! | the set of the keys as bits | on the fragment route, keys are integers near each other |
 //! | a Bloom filter in bytes, and the range of the keys | on the fragment route |
 //! | a Bloom filter in SQL, and the range of the keys | S3 Select with SUBSTRING, keys are integers |
 //! | one Bloom filter of several keys together | where they occur in few of the combinations that there could be |
@@ -26,7 +27,7 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 use pushdown::{Capability, Expr, Result};
 
-use super::costs::{BLOOM_S, Pushed, ScanCosts};
+use super::costs::{BLOOM_S, Pushed, SET_S, ScanCosts};
 use super::decision::{Candidates, Reason, Story};
 use super::estimate::Estimate;
 use super::filter::{Route, route};
@@ -126,7 +127,7 @@ pub(crate) fn choose(rows: &RemoteScanExec, key: &Expr, key_type: &DataType, bui
         Ok(route) => {
             candidates.add("filtered", scan.pushed(Pushed { engine_s, ..scan.filtering() }));
             match is_key(key_type) {
-                true => candidates.add("bloom", bloom_cost(&scan, *route, build, values, row_s)),
+                true => candidates.add("bloom", bloom_cost(&scan, *route, build, values, key_type.is_integer(), row_s)),
                 false => {
                     let shown = pushdowndb_scan::sql_type(key_type);
                     candidates.refuse("bloom", format!("keys of type {shown} are not collected"));
@@ -198,12 +199,25 @@ fn share(build: BuildSide, values: Option<f64>) -> f64 {
 
 /// A scan with the keys in each request, which sends only rows of these, once they have come. `values` is how many values
 /// the key has in the table, where that is known; each row that is sent takes the engine `row_s` seconds.
-fn bloom_cost(scan: &ScanCosts, route: Route, build: BuildSide, values: Option<f64>, row_s: f64) -> Estimate {
+fn bloom_cost(
+    scan: &ScanCosts,
+    route: Route,
+    build: BuildSide,
+    values: Option<f64>,
+    is_number: bool,
+    row_s: f64,
+) -> Estimate {
     let share = share(build, values);
     let keys = build.keys.unwrap_or(keys::MOST_KEYS).min(keys::MOST_KEYS) as f64;
-    let (key_bytes, storage_s) = match route {
-        Route::Select => (keys * bloom::BITS_PER_KEY, scan.rows * SQL_S),
-        Route::Fragment => (keys * bloom::BITS_PER_KEY / 8.0, scan.passing * BLOOM_S),
+    let filter_bytes = keys * bloom::BITS_PER_KEY / 8.0;
+    // Keys that are counted up are about as many as there are numbers from the least to the greatest.
+    let set_bytes = values.filter(|_| is_number).map(|values| values / 8.0);
+    let (key_bytes, storage_s) = match (route, set_bytes) {
+        (Route::Select, _) => (keys * bloom::BITS_PER_KEY, scan.rows * SQL_S),
+        (Route::Fragment, Some(bytes)) if bytes <= filter_bytes * bloom::SET_OVER_FILTER => {
+            (bytes, scan.passing * SET_S)
+        }
+        (Route::Fragment, _) => (filter_bytes, scan.passing * BLOOM_S),
     };
     scan.one_of_phases(Pushed {
         requests: scan.asks,

@@ -1,6 +1,6 @@
 //! Servers that die, refuse and lie: the rows stay right, or the query fails; never anything between.
 
-mod proxy;
+pub mod proxy;
 mod restart;
 mod sweep;
 

@@ -151,7 +151,7 @@ impl Shared {
         let older;
         let head = match fault {
             Some(Fault::Older) => {
-                older = head.replace("x-pushdowndb-fragment: 1, 2", "x-pushdowndb-fragment: 1");
+                older = head.replace(pushdown::wire::VERSIONS, "1");
                 &older
             }
             _ => head,

@@ -7,7 +7,7 @@ use object_store::ObjectStore;
 use pushdowndb_engine::Engine;
 use pushdowndb_tpchgen::Format;
 
-use crate::faults::proxy::{Fault, Proxy};
+use crate::faults::proxy::Proxy;
 use crate::oracle::Oracle;
 use crate::world::{World, assert_same, queries, rows};
 
@@ -146,9 +146,9 @@ const SHAPES: &[&str] = &[
     "SELECT x.id, y.id FROM small x JOIN (SELECT id, k FROM mid UNION ALL SELECT n, k FROM big) y ON x.k = y.k \
      WHERE x.id < 20",
     "SELECT x.id, y.v FROM small x JOIN (SELECT DISTINCT k, k % 10 AS v FROM big) y ON x.k = y.k WHERE x.id < 20",
-    "SELECT x.id, y.s FROM (SELECT * FROM big WHERE id % 3 <> 1) x JOIN big y ON x.id = y.id",
-    "SELECT x.id, y.s FROM (SELECT * FROM big WHERE id % 3 <> 1) x JOIN big y ON x.id + 7 = y.id WHERE y.d > 100",
-    "SELECT count(*), sum(y.d) FROM big y WHERE y.id NOT IN (SELECT id FROM big WHERE id % 3 = 1)",
+    "SELECT x.id, y.s FROM (SELECT * FROM big WHERE id % 8 <> 1) x JOIN big y ON x.id = y.id",
+    "SELECT x.id, y.s FROM (SELECT * FROM big WHERE id % 8 <> 1) x JOIN big y ON x.id + 7 = y.id WHERE y.d > 100",
+    "SELECT count(*), sum(y.d) FROM big y WHERE y.id NOT IN (SELECT id FROM big WHERE id % 8 <> 1)",
     "SELECT x.id, y.id FROM empty x JOIN big y ON x.k = y.k",
     "SELECT x.id, y.id FROM empty x RIGHT JOIN mid y ON x.k = y.k",
     "SELECT x.id, y.id FROM mid x LEFT JOIN empty y ON x.k = y.k",
@@ -211,13 +211,15 @@ async fn agrees(world: &World, folder: &str, levels: &[&str]) -> String {
 async fn a_node_that_knows_no_sets_of_numbers_gets_bloom_filters() {
     let world = World::node().await;
     tables(&world).await;
-    let proxy = Proxy::start(&world.endpoint, |_, _| Some(Fault::Older), || {}).await;
+    let proxy = Proxy::older(&world.endpoint).await;
     let through = World::at(proxy.endpoint());
-    let sql = "SELECT x.id, y.s FROM (SELECT * FROM big WHERE id % 3 <> 1) x JOIN big y ON x.id = y.id";
+    let sql = "SELECT x.id, y.s FROM (SELECT * FROM big WHERE id % 8 <> 1) x JOIN big y ON x.id = y.id";
     let mut all = Vec::new();
     for (world, form) in [(&world, "set of numbers in"), (&through, "Bloom filter of")] {
         let engine = declared(world, "csv", "fragment").await;
         engine.execute("SET pushdown.join = 'bloom'").await.expect("SET");
+        // What a node can do it says with any answer, here of a scan.
+        let (_, _) = rows(&engine, "SELECT count(*) FROM big").await.expect("rows");
         let (got, report) = rows(&engine, sql).await.expect("rows");
         let strategies = &report.usage.strategies;
         assert!(strategies.iter().any(|told| told.contains(form)), "{form}: {strategies:?}");
@@ -237,7 +239,7 @@ async fn csv_on_the_node() {
     let world = World::node().await;
     tables(&world).await;
     let [listed, bloom, set] = forms(&agrees(&world, "csv", &["select", "fragment"]).await);
-    assert!(listed > 150 && bloom > 30 && set > 3, "{listed} {bloom} {set}");
+    assert!(listed > 150 && bloom > 30 && set > 1, "{listed} {bloom} {set}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -245,7 +247,7 @@ async fn parquet_on_the_node() {
     let world = World::node().await;
     tables(&world).await;
     let [listed, bloom, set] = forms(&agrees(&world, "parquet", &["select", "fragment"]).await);
-    assert!(listed > 140 && bloom > 30 && set > 3, "{listed} {bloom} {set}");
+    assert!(listed > 140 && bloom > 30 && set > 1, "{listed} {bloom} {set}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -253,7 +255,7 @@ async fn json_on_the_node() {
     let world = World::node().await;
     tables(&world).await;
     let [listed, bloom, set] = forms(&agrees(&world, "json", &["select", "fragment"]).await);
-    assert!(listed > 150 && bloom > 30 && set > 3, "{listed} {bloom} {set}");
+    assert!(listed > 150 && bloom > 30 && set > 1, "{listed} {bloom} {set}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

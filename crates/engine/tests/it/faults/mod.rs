@@ -221,7 +221,7 @@ async fn an_older_node_is_asked_what_it_knows() {
     let world = World::node().await;
     sweep::tables(&world).await;
     let index = sweep::OPERATORS.iter().find(|operator| operator.name == "index").expect("one");
-    let proxy = Proxy::start(&world.endpoint, |_, _| Some(Fault::Older), || {}).await;
+    let proxy = Proxy::older(&world.endpoint).await;
     let through = World::at(proxy.endpoint());
     let mut counts = Vec::new();
     for world in [&world, &through] {

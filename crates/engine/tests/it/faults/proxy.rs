@@ -39,8 +39,6 @@ pub enum Fault {
     Repeat { message: usize },
     /// The answer is another: its status and reason.
     Refuse(&'static str),
-    /// The answer is that of a node which speaks the first version of the fragment route alone.
-    Older,
     /// The server dies after so many messages, and with it the connection.
     Die { messages: usize },
 }
@@ -54,6 +52,8 @@ pub struct Proxy(Arc<Shared>);
 
 struct Shared {
     target: SocketAddr,
+    /// Whether the server seems to speak the first version of the fragment route only.
+    is_older: bool,
     plan: Box<Plan>,
     /// What [`Fault::Die`] does.
     kill: Box<dyn Fn() + Send + Sync>,
@@ -77,11 +77,25 @@ impl Proxy {
         plan: impl Fn(usize, Kind) -> Option<Fault> + Send + Sync + 'static,
         kill: impl Fn() + Send + Sync + 'static,
     ) -> Self {
+        Self::of(target, false, plan, kill).await
+    }
+
+    /// One that does no harm before a server that seems to speak the first version of the fragment route only.
+    pub async fn older(target: &str) -> Self {
+        Self::of(target, true, |_, _| None, || {}).await
+    }
+
+    async fn of(
+        target: &str,
+        is_older: bool,
+        plan: impl Fn(usize, Kind) -> Option<Fault> + Send + Sync + 'static,
+        kill: impl Fn() + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
         let target = target.trim_start_matches("http://").parse().expect("an address");
         let seen = Mutex::default();
-        let shared = Arc::new(Shared { target, plan: Box::new(plan), kill: Box::new(kill), endpoint, seen });
+        let shared = Arc::new(Shared { target, is_older, plan: Box::new(plan), kill: Box::new(kill), endpoint, seen });
         let proxy = Self(Arc::clone(&shared));
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
@@ -148,14 +162,8 @@ impl Shared {
         fault: Option<Fault>,
         asks_head: bool,
     ) -> io::Result<bool> {
-        let older;
-        let head = match fault {
-            Some(Fault::Older) => {
-                older = head.replace(pushdown::wire::VERSIONS, "1");
-                &older
-            }
-            _ => head,
-        };
+        let older = self.is_older.then(|| head.replace(pushdown::wire::VERSIONS, "1"));
+        let head = older.as_deref().unwrap_or(head);
         let count = messages.len().max(1);
         let place = |message: usize| message % count;
         let cut = |messages: &[Vec<u8>], whole: usize, bytes: usize| {
@@ -191,7 +199,7 @@ impl Shared {
                 let message = place(message);
                 messages.insert(message, messages[message].clone());
             }
-            Some(Fault::Refuse(_) | Fault::Older) | None => {}
+            Some(Fault::Refuse(_)) | None => {}
         }
         if asks_head {
             client.write_all(head.as_bytes()).await?;

@@ -1,5 +1,6 @@
-//! Keys of rows, and probing a Bloom filter for them.
+//! Keys of rows, and looking for them in a Bloom filter or a long list.
 
+use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int64Type, TimeUnit, UInt64Type};
 use datafusion_common::Result as DfResult;
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
+use foldhash::fast::RandomState;
 use pushdown::{BloomFilter, Error, Key, Result, and_key};
 
 use crate::answers::Answers;
@@ -16,32 +18,53 @@ use crate::errors::{from_arrow, from_datafusion};
 use crate::number::Number;
 use crate::types::{is_text, sql_type};
 
-/// A filter that is asked for many keys.
+/// Where many keys are looked for.
 #[derive(Debug)]
-pub(crate) struct Asked {
-    filter: Arc<BloomFilter>,
-    answers: Answers,
+pub(crate) enum Asked {
+    /// What it said of whole numbers is remembered.
+    Filter(Arc<BloomFilter>, Box<Answers>),
+    Numbers(HashSet<i64, RandomState>),
 }
 
 impl Asked {
     /// Whether it may hold a whole number.
     #[inline]
     pub(crate) fn may_hold_number(&self, number: i64) -> bool {
-        match self.filter.is_of_numbers() {
-            true => self.filter.contains(Key::Int(number)),
-            false => self.answers.of(number, || self.filter.contains(Key::Int(number))),
+        match self {
+            Self::Filter(filter, _) if filter.is_of_numbers() => filter.contains(Key::Int(number)),
+            Self::Filter(filter, answers) => answers.of(number, || filter.contains(Key::Int(number))),
+            Self::Numbers(numbers) => numbers.contains(&number),
         }
     }
 
     fn may_hold(&self, key: Key<'_>) -> bool {
-        match key {
-            Key::Int(number) => self.may_hold_number(number),
-            _ => self.filter.contains(key),
+        match (self, key) {
+            (_, Key::Int(number)) => self.may_hold_number(number),
+            (Self::Filter(filter, _), key) => filter.contains(key),
+            // Lists are asked for integers only.
+            (Self::Numbers(_), _) => false,
+        }
+    }
+
+    fn may_hold_hash(&self, hash: u64) -> bool {
+        match self {
+            Self::Filter(filter, _) => filter.contains_hash(hash),
+            Self::Numbers(_) => true,
         }
     }
 }
 
-/// `BLOOM_CONTAINS(value, …)` of one filter.
+impl PartialEq for Asked {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Filter(one, _), Self::Filter(other, _)) => one == other,
+            (Self::Numbers(one), Self::Numbers(other)) => one == other,
+            _ => false,
+        }
+    }
+}
+
+/// `BLOOM_CONTAINS(value, …)` of one filter, or `value IN (…)` of many integers.
 #[derive(Debug)]
 pub(crate) struct Probe {
     asked: Arc<Asked>,
@@ -53,7 +76,13 @@ pub(crate) struct Probe {
 impl Probe {
     pub(crate) fn new(filter: Arc<BloomFilter>, tokens: Vec<bool>) -> Self {
         let signature = Signature::any(tokens.len(), Volatility::Immutable);
-        Self { asked: Arc::new(Asked { filter, answers: Answers::new() }), tokens, signature }
+        Self { asked: Arc::new(Asked::Filter(filter, Box::new(Answers::new()))), tokens, signature }
+    }
+
+    /// Of an integer that may be one of these.
+    pub(crate) fn one_of(numbers: impl Iterator<Item = i64>) -> Self {
+        let signature = Signature::any(1, Volatility::Immutable);
+        Self { asked: Arc::new(Asked::Numbers(numbers.collect())), tokens: vec![false], signature }
     }
 
     /// The filter, if it is asked for values of one column as they are.
@@ -80,7 +109,7 @@ impl Probe {
                 }
             })?;
         }
-        Ok(hashes.into_iter().map(|hash| hash.map(|hash| self.asked.filter.contains_hash(hash))).collect())
+        Ok(hashes.into_iter().map(|hash| hash.map(|hash| self.asked.may_hold_hash(hash))).collect())
     }
 }
 
@@ -146,7 +175,7 @@ pub fn for_each_key(values: &ArrayRef, f: &mut dyn FnMut(Option<Key<'_>>)) -> Re
 
 impl PartialEq for Probe {
     fn eq(&self, other: &Self) -> bool {
-        self.tokens == other.tokens && self.asked.filter == other.asked.filter
+        self.tokens == other.tokens && self.asked == other.asked
     }
 }
 
@@ -154,7 +183,11 @@ impl Eq for Probe {}
 
 impl Hash for Probe {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.tokens, self.asked.filter.size_bytes()).hash(state);
+        let size = match &*self.asked {
+            Asked::Filter(filter, _) => filter.size_bytes(),
+            Asked::Numbers(numbers) => numbers.len(),
+        };
+        (&self.tokens, size).hash(state);
     }
 }
 

@@ -30,6 +30,9 @@ use crate::substring::ConstantSubstring;
 use crate::time_functions::TimeFunction;
 use crate::types::{is_text, sql_type};
 
+/// A list of more values is looked up by hashing.
+pub(crate) const SHORT_LIST: usize = 16;
+
 pub(crate) type Physical = Arc<dyn PhysicalExpr>;
 
 /// The physical form of `expr` over columns of `schema`.
@@ -157,6 +160,12 @@ impl Lowering<'_> {
             return Ok(lit(negated));
         }
         let value = self.expr(expr)?;
+        if let Some(numbers) = long_list(list).filter(|_| !negated) {
+            let data_type = self.type_of(&value)?;
+            if data_type.is_integer() && data_type != DataType::UInt64 {
+                return self.scalar(ScalarUDF::from(Probe::one_of(numbers.into_iter())), vec![value]);
+            }
+        }
         let list: Vec<Physical> = list.iter().map(|e| self.expr(e)).collect::<Result<_>>()?;
         let types: Vec<DataType> = list.iter().map(|e| self.type_of(e)).collect::<Result<_>>()?;
         let value_type = self.type_of(&value)?;
@@ -328,6 +337,16 @@ pub(crate) fn scalar(value: &Literal) -> ScalarValue {
             ScalarValue::TimestampMicrosecond(Some(*micros), utc.then(|| Arc::from("+00:00")))
         }
     }
+}
+
+/// The whole numbers of a list of nothing else, if it is so long that an expression for each of them would take longer than looking
+/// rows up: keys of a join come with every request for a few megabytes.
+fn long_list(list: &[Expr]) -> Option<Vec<i64>> {
+    let number = |item: &Expr| match item {
+        Expr::Literal(Literal::Int64(number)) => Some(*number),
+        _ => None,
+    };
+    if list.len() > SHORT_LIST { list.iter().map(number).collect() } else { None }
 }
 
 /// The literals, in their order: an array for each run of one type.

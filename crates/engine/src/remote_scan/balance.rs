@@ -99,9 +99,14 @@ impl Paces {
         Ok(Some(Self { pushed, plain, together, plain_is_known, repeated, is_cost, adaptivity }))
     }
 
+    /// Whether both ways share the splits from the beginning.
+    pub(super) fn together(&self) -> bool {
+        self.together || self.adaptivity == Adaptivity::Both
+    }
+
     /// Requests that a worker sends one after the other: between two of them the other way may take some of the work.
     pub(super) fn turns(&self) -> usize {
-        if self.adaptivity == Adaptivity::Both || self.together {
+        if self.together() {
             return TURNS;
         }
         match self.is_cost || self.repeated > MUCH_BYTES {

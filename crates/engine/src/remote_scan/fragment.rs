@@ -66,6 +66,22 @@ pub(super) fn requests(
     requests
 }
 
+/// Splits of one request, neighbours in an object as one: what a split costs storage besides its bytes it then costs once.
+pub(super) fn joined(splits: Vec<ScanSplit>) -> Vec<ScanSplit> {
+    let mut all: Vec<ScanSplit> = Vec::with_capacity(splits.len());
+    for split in splits {
+        match (all.last_mut(), &split.range) {
+            (Some(ScanSplit { object, range: Some(before) }), Some(range))
+                if *object == split.object && before.end == range.start =>
+            {
+                before.end = range.end;
+            }
+            _ => all.push(split),
+        }
+    }
+    all
+}
+
 /// A split without its end mark.
 struct Open<'a> {
     task: SplitTask<'a>,
@@ -296,6 +312,22 @@ mod tests {
         assert_eq!(sizes(16 << 20, 100, 4)[0], 4, "64 MiB");
         assert_eq!(sizes(1 << 30, 2, 4), [1, 1]);
         assert!(sizes(1, 0, 4).is_empty());
+    }
+
+    #[test]
+    fn neighbours_become_one() {
+        let split = |object, range| ScanSplit { object, range };
+        let splits = vec![
+            split(0, None),
+            split(1, Some(0..10)),
+            split(1, Some(10..20)),
+            split(1, Some(20..30)),
+            split(1, Some(40..50)),
+            split(2, Some(50..60)),
+        ];
+        let all = joined(splits).into_iter().map(|split| (split.object, split.range));
+        let expected = [(0, None), (1, Some(0..30)), (1, Some(40..50)), (2, Some(50..60))];
+        assert!(all.eq(expected));
     }
 
     #[test]

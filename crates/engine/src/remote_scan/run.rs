@@ -103,6 +103,9 @@ impl Scanned {
     }
 }
 
+/// Splits of which about so many bytes come back in all are asked for together where they are neighbours.
+const JOINED_BYTES: u64 = 8 * 1024 * 1024;
+
 /// How often a worker that could help looks whether it should, and one that waits for storage whether it should go on.
 pub(super) const LOOK: Duration = Duration::from_millis(20);
 
@@ -129,7 +132,10 @@ impl Run {
             // Only storage knows the order or the places of rows.
             _ => None,
         };
-        let read_before = Figures::of(&scan.spec, &scan.fragment).scanned_before();
+        let figures = Figures::of(&scan.spec, &scan.fragment);
+        let read_before = figures.scanned_before();
+        // Only where hardly any rows are held back until a split is complete, and nobody takes splits one by one.
+        let joins = figures.sent_bytes() <= JOINED_BYTES && !paces.is_some_and(|paces| paces.together());
         let splits: VecDeque<_> = match &scan.choice {
             Choice::Storage { route: Route::Fragment, .. } if places.is_none() => {
                 let format = |object: &DataObject| scan.spec.table.format_of(object);
@@ -141,7 +147,8 @@ impl Run {
                     false => (split.bytes(&scan.spec.objects) as f64 * read) as u64,
                 };
                 let turns = requests * paces.map_or(1, |paces| paces.turns());
-                fragment::requests(splits, &scan.spec.objects, turns, bytes, fits).into()
+                let requests = fragment::requests(splits, &scan.spec.objects, turns, bytes, fits).into_iter();
+                requests.map(|splits| if joins { fragment::joined(splits) } else { splits }).collect()
             }
             _ => splits.into_iter().map(|split| vec![split]).collect(),
         };

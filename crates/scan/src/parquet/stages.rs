@@ -26,6 +26,7 @@ use super::pages::Pages;
 use super::text_search::TextSearch;
 use crate::errors::from_arrow;
 use crate::evaluate::Evaluator;
+use crate::lower::SHORT_LIST;
 use crate::output::{map_columns, record_batch};
 use crate::text::compare::stored_range;
 use crate::top_k::LiveBound;
@@ -98,9 +99,6 @@ enum Rank {
 
 /// What conditions of one stage have in common: their rank, and their only column.
 type Place = (Rank, Option<usize>);
-
-/// A list of more values is looked up by hashing.
-const SHORT_LIST: usize = 16;
 
 impl Rank {
     fn of(condition: &Expr, schema: &Schema) -> Self {

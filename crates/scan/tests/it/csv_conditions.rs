@@ -58,7 +58,8 @@ fn condition(column: &Expr, of: &DataType, random: &mut StdRng) -> Expr {
             Expr::Bloom { keys: vec![column], filter: Arc::new(set.unwrap_or(filter)) }
         }
         0 => {
-            let list = (0..random.random_range(1..4)).map(|_| literal(of, random)).collect();
+            let most = *[4, 40].choose(random).unwrap();
+            let list = (0..random.random_range(1..most)).map(|_| literal(of, random)).collect();
             Expr::InList { expr: Box::new(column), list, negated: random.random() }
         }
         1 => Expr::IsNull(Box::new(column)),

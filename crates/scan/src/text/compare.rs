@@ -240,6 +240,11 @@ impl WithParser for KeyConditionOf<'_> {
         P: Fn(FieldBytes<'_>) -> Option<T::Native> + Send + 'static,
     {
         let nulls = self.nulls.clone();
+        // Keys in filters are the values, and not what orders as they do.
+        let is_number = data_type.is_integer() && *data_type != DataType::UInt64;
+        if !is_number && self.atoms.iter().any(|atom| matches!(atom, Atom::Among(_))) {
+            return None;
+        }
         if T::DATA_TYPE == Date32Type::DATA_TYPE {
             let value = |value| match value {
                 ScalarValue::Date32(Some(days)) => Some(values::date_key_of(days)),
@@ -254,11 +259,6 @@ impl WithParser for KeyConditionOf<'_> {
             return Some(Box::new(KeyCondition { wanted, nulls, key }));
         }
         if matches!(data_type, DataType::Decimal128(precision, _) if *precision > 18) {
-            return None;
-        }
-        // Keys in filters are the values, and not what orders as they do.
-        let is_number = data_type.is_integer() && *data_type != DataType::UInt64;
-        if !is_number && self.atoms.iter().any(|atom| matches!(atom, Atom::Among(_))) {
             return None;
         }
         // Lists do not take both zeros for one.

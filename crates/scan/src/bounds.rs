@@ -3,8 +3,8 @@
 //!
 //! Keeps one promise: a set that holds such a row is never ruled out. A missing bound is NULL and rules nothing out.
 
-use arrow::array::{Array, ArrayRef, AsArray, make_comparator};
-use arrow::compute::{SortOptions, cast, concat, sort_to_indices};
+use arrow::array::{Array, ArrayRef, AsArray, make_comparator, new_empty_array};
+use arrow::compute::{SortOptions, cast, concat, sort_limit};
 use arrow::datatypes::{DataType, Field, Schema};
 use pushdown::{CompareOp, Expr, Literal, Result};
 
@@ -16,7 +16,7 @@ use crate::types::is_text;
 
 /// What must hold of the bounds of a set of rows for a predicate to be TRUE of one of them.
 #[derive(Debug)]
-pub(crate) enum Possible<'a> {
+pub(crate) enum Possible {
     All(Vec<Self>),
     Any(Vec<Self>),
     /// How one bound of a column compares with a constant.
@@ -24,12 +24,13 @@ pub(crate) enum Possible<'a> {
         bound: Bound,
         column: usize,
         op: CompareOp,
-        with: &'a Expr,
+        with: Expr,
     },
-    /// One of these lies between the bounds of the column. The list may be one of many thousand keys of a join.
+    /// One of these values, sorted and of the column's type, lies between the bounds of the column. They may be many thousand keys
+    /// of a join.
     OneOf {
         column: usize,
-        list: Vec<&'a Literal>,
+        values: ArrayRef,
     },
 }
 
@@ -39,9 +40,9 @@ pub(crate) enum Bound {
     Largest,
 }
 
-impl<'a> Possible<'a> {
+impl Possible {
     /// `None` if bounds decide nothing.
-    pub(crate) fn of(predicate: &'a Expr, schema: &Schema) -> Option<Self> {
+    pub(crate) fn of(predicate: &Expr, schema: &Schema) -> Option<Self> {
         match predicate {
             Expr::And(all) => {
                 let known: Vec<Self> = all.iter().filter_map(|e| Self::of(e, schema)).collect();
@@ -51,8 +52,8 @@ impl<'a> Possible<'a> {
                 all.iter().map(|e| Self::of(e, schema)).collect::<Option<_>>().map(Self::Any)
             }
             Expr::Compare(op, a, b) => match (&**a, &**b) {
-                (Expr::Column(column), value @ Expr::Literal(_)) => Self::compare(*op, *column, value, schema),
-                (value @ Expr::Literal(_), Expr::Column(column)) => Self::compare(op.swap(), *column, value, schema),
+                (Expr::Column(column), Expr::Literal(value)) => Self::compare(*op, *column, value, schema),
+                (Expr::Literal(value), Expr::Column(column)) => Self::compare(op.swap(), *column, value, schema),
                 _ => None,
             },
             Expr::InList { expr, list, negated: false } => match &**expr {
@@ -63,13 +64,12 @@ impl<'a> Possible<'a> {
         }
     }
 
-    fn compare(op: CompareOp, column: usize, with: &'a Expr, schema: &Schema) -> Option<Self> {
+    fn compare(op: CompareOp, column: usize, value: &Literal, schema: &Schema) -> Option<Self> {
         let data_type = schema.fields().get(column)?.data_type();
-        let Expr::Literal(literal) = with else { return None };
-        if !comparable(data_type, &scalar(literal).data_type()) {
+        if !comparable(data_type, &scalar(value).data_type()) {
             return None;
         }
-        let compare = |bound, op| Self::Compare { bound, column, op, with };
+        let compare = |bound, op| Self::Compare { bound, column, op, with: Expr::Literal(value.clone()) };
         match op {
             CompareOp::Lt | CompareOp::LtEq => Some(compare(Bound::Smallest, op)),
             CompareOp::Gt | CompareOp::GtEq => Some(compare(Bound::Largest, op)),
@@ -81,13 +81,16 @@ impl<'a> Possible<'a> {
         }
     }
 
-    fn one_of(column: usize, list: &'a [Expr], schema: &Schema) -> Option<Self> {
+    fn one_of(column: usize, list: &[Expr], schema: &Schema) -> Option<Self> {
         let data_type = schema.fields().get(column)?.data_type();
         let known = list.iter().map(|item| match item {
-            Expr::Literal(value) if *value == Literal::Null || has_equal(data_type, value) => Some(value),
+            Expr::Literal(value) if *value == Literal::Null || may_equal(data_type, &scalar(value).data_type()) => {
+                Some(value)
+            }
             _ => None,
         });
-        Some(Self::OneOf { column, list: known.collect::<Option<_>>()? })
+        let values = sorted(&known.collect::<Option<Vec<_>>>()?, data_type).ok()?;
+        Some(Self::OneOf { column, values })
     }
 
     /// For each of `rows` sets of rows, whether it may hold a row that the predicate is TRUE of. `bounds_of` gives the
@@ -110,53 +113,57 @@ impl<'a> Possible<'a> {
                 let Some((smallest, largest)) = bounds_of(*column) else { return Ok(vec![true; rows]) };
                 let bound = if *bound == Bound::Smallest { smallest } else { largest };
                 let schema = Schema::new(vec![Field::new("bound", bound.data_type().clone(), true)]).into();
-                let condition = Evaluator::expr(&Expr::compare(*op, Expr::Column(0), (*with).clone()), &schema)?;
+                let condition = Evaluator::expr(&Expr::compare(*op, Expr::Column(0), with.clone()), &schema)?;
                 let result = condition.evaluate(&record_batch(&schema, vec![bound], rows)?)?;
                 let Some(result) = result.as_boolean_opt() else { return Ok(vec![true; rows]) };
                 Ok(result.iter().map(|holds| holds != Some(false)).collect())
             }
-            Self::OneOf { column, list } => match bounds_of(*column) {
-                Some((smallest, largest)) => any_within(list, &smallest, &largest),
+            Self::OneOf { column, values } => match bounds_of(*column) {
+                Some((smallest, largest)) => any_within(values, &smallest, &largest),
                 None => Ok(vec![true; rows]),
             },
         }
     }
 }
 
-/// Whether one of the values lies between these bounds, for each pair of them.
-fn any_within(list: &[&Literal], smallest: &ArrayRef, largest: &ArrayRef) -> Result<Vec<bool>> {
-    let data_type = smallest.data_type();
-    // What does not fit the type is equal to nothing, and becomes NULL.
-    let values =
-        arrays_of(list)?.iter().map(|run| cast(run, data_type)).collect::<Result<Vec<_>, _>>().map_err(from_arrow)?;
-    if values.is_empty() {
-        return Ok(vec![false; smallest.len()]);
+/// The values as those of a type, ascending. What is too large for it is equal to none of its values, as NULL is, and left out. What
+/// a cast rounds is equal to none either, and stays as one that is not asked for.
+fn sorted(list: &[&Literal], data_type: &DataType) -> Result<ArrayRef> {
+    let cast = |run: &ArrayRef| cast(run, data_type).map_err(from_arrow);
+    let runs = arrays_of(list)?.iter().map(cast).collect::<Result<Vec<_>>>()?;
+    if runs.is_empty() {
+        return Ok(new_empty_array(data_type));
     }
-    let values = concat(&values.iter().map(|run| run.as_ref()).collect::<Vec<_>>()).map_err(from_arrow)?;
+    let values = concat(&runs.iter().map(|run| run.as_ref()).collect::<Vec<_>>()).map_err(from_arrow)?;
     let order = SortOptions { descending: false, nulls_first: false };
-    let sorted = sort_to_indices(&values, Some(order), Some(values.len() - values.null_count())).map_err(from_arrow)?;
-    let with_smallest = make_comparator(&values, smallest, order).map_err(from_arrow)?;
-    let with_largest = make_comparator(&values, largest, order).map_err(from_arrow)?;
-    let sorted: Vec<usize> = sorted.values().iter().map(|at| *at as usize).collect();
+    sort_limit(&values, Some(order), Some(values.len() - values.null_count())).map_err(from_arrow)
+}
+
+/// Whether one of the sorted values lies between these bounds, for each pair of them.
+fn any_within(values: &ArrayRef, smallest: &ArrayRef, largest: &ArrayRef) -> Result<Vec<bool>> {
+    let with_smallest = make_comparator(values, smallest, SortOptions::default()).map_err(from_arrow)?;
+    let with_largest = make_comparator(values, largest, SortOptions::default()).map_err(from_arrow)?;
     let within = |set: usize| {
-        let first = match smallest.is_null(set) {
-            true => 0,
-            false => sorted.partition_point(|value| with_smallest(*value, set).is_lt()),
-        };
-        sorted.get(first).is_some_and(|value| largest.is_null(set) || with_largest(*value, set).is_le())
+        let mut first = 0..values.len();
+        while !smallest.is_null(set) && !first.is_empty() {
+            let middle = first.start + first.len() / 2;
+            match with_smallest(middle, set).is_lt() {
+                true => first.start = middle + 1,
+                false => first.end = middle,
+            }
+        }
+        let first = first.start;
+        first < values.len() && (largest.is_null(set) || with_largest(first, set).is_le())
     };
     Ok((0..smallest.len()).map(within).collect())
 }
 
-/// Whether the column's type has a value equal to this one, if not too small for it, so that a cast finds that value.
-fn has_equal(column: &DataType, value: &Literal) -> bool {
-    let value = scalar(value).data_type();
-    match (column, &value) {
-        (DataType::Decimal128(_, scale), DataType::Decimal128(_, of_value)) => of_value <= scale,
-        (DataType::Decimal128(_, scale), DataType::Int64) => *scale >= 0,
-        (column, DataType::Int64) => column.is_integer(),
-        (column, DataType::Utf8) => is_text(column),
-        _ => *column == value,
+/// Whether a value of the column's type that is equal to one of the other is what a cast makes of that.
+fn may_equal(column: &DataType, value: &DataType) -> bool {
+    match (column, value) {
+        // Other clocks.
+        (DataType::Timestamp(_, one), DataType::Timestamp(_, other)) => one == other,
+        _ => comparable(column, value),
     }
 }
 
@@ -210,7 +217,12 @@ mod tests {
         let held = vec![false, true, false, false, false, true, true];
         assert_eq!(possible(list, Arc::clone(&least), Arc::clone(&most)), Some(held));
         assert_eq!(possible(vec![Literal::Null], Arc::clone(&least), Arc::clone(&most)), Some(vec![false; 7]));
-        assert_eq!(possible(vec![Literal::Decimal(15, 2, 1)], least, most), None, "a cast would change it");
+        let rounded = possible(vec![Literal::Decimal(45, 2, 1)], Arc::clone(&least), Arc::clone(&most)).unwrap();
+        assert!(
+            rounded.iter().filter(|may| !**may).count() >= 2,
+            "equal to nothing, and at most one too many: {rounded:?}"
+        );
+        assert_eq!(possible(vec![Literal::Utf8("5".into())], least, most), None, "another order");
 
         let decimal = |value| -> ArrayRef {
             Arc::new(Decimal128Array::from(vec![value]).with_precision_and_scale(12, 2).unwrap())

@@ -128,19 +128,24 @@ impl Evaluator {
     }
 }
 
-/// Whether the expression has a value for every row: comparisons, logic and Bloom filters do, casts and arithmetic may not.
+/// Whether the expression has a value for every row: comparisons, logic, Bloom filters and lists do, casts and arithmetic may not.
 fn cannot_fail(expr: &Physical) -> bool {
-    is_comparison(expr) || is_probe(expr) && expr.children().into_iter().all(cannot_fail)
+    (is_probe(expr) || compares(expr)) && expr.children().into_iter().all(cannot_fail)
 }
 
-/// Whether it is a Bloom filter, of which each row costs more than a comparison.
+/// Whether it is a Bloom filter or a long list, of which each row costs more than a comparison.
 fn is_probe(expr: &Physical) -> bool {
     let call = expr.downcast_ref::<ScalarFunctionExpr>();
     call.is_some_and(|call| call.fun().inner().is::<Probe>())
 }
 
 fn is_comparison(expr: &Physical) -> bool {
-    let own = match expr.downcast_ref::<BinaryExpr>() {
+    compares(expr) && expr.children().into_iter().all(is_comparison)
+}
+
+/// Whether what it does to its operands is a comparison, or logic.
+fn compares(expr: &Physical) -> bool {
+    match expr.downcast_ref::<BinaryExpr>() {
         Some(binary) => !binary.op().is_numerical_operators(),
         None => {
             expr.is::<Column>()
@@ -150,8 +155,7 @@ fn is_comparison(expr: &Physical) -> bool {
                 || expr.is::<InListExpr>()
                 || expr.is::<LikeExpr>()
         }
-    };
-    own && expr.children().into_iter().all(is_comparison)
+    }
 }
 
 /// NULL counts as FALSE.
@@ -164,6 +168,37 @@ fn condition(value: ColumnarValue, rows: usize) -> Result<BooleanArray> {
         ColumnarValue::Array(array) => {
             let array = array.as_boolean_opt().ok_or_else(|| Error::internal("a condition that is not Boolean"))?;
             Ok(if array.null_count() > 0 { prep_null_mask_filter(array) } else { array.clone() })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::{Field, Schema};
+    use pushdown::BloomFilter;
+
+    use super::*;
+
+    #[test]
+    fn what_is_looked_up_cannot_fail_wherever_it_stands() {
+        let fields = vec![Field::new("k", DataType::Int64, true), Field::new("s", DataType::Utf8, true)];
+        let schema = Arc::new(Schema::new(fields));
+        let key = || Box::new(Expr::Column(0));
+        let list = || Expr::InList { expr: key(), list: (0..100).map(Expr::int).collect(), negated: false };
+        let filter = Arc::new(BloomFilter::with_capacity(1, 0.1));
+        let fails = Expr::compare(
+            pushdown::CompareOp::Eq,
+            Expr::Cast(Box::new(Expr::Column(1)), DataType::Int64),
+            Expr::int(1),
+        );
+        for (predicate, cannot) in [
+            (list(), true),
+            (Expr::Or(vec![list(), Expr::IsNull(key())]), true),
+            (Expr::Not(Box::new(list())), true),
+            (Expr::Or(vec![Expr::Bloom { keys: vec![*key()], filter }, list()]), true),
+            (Expr::Or(vec![list(), fails]), false),
+        ] {
+            assert_eq!(Evaluator::predicate(&predicate, &schema).unwrap().cannot_fail(), cannot, "{predicate:?}");
         }
     }
 }

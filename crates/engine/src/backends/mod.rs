@@ -319,10 +319,10 @@ impl Backend {
         self.speed().map(|speed| speed.rates(profile)).unwrap_or_default()
     }
 
-    /// One core of the engine scanned text of it ([`Speed::read_plainly`]).
-    pub(crate) fn read_plainly(&self, scanned: u64, values: u64, busy: Duration) {
+    /// One core of the engine scanned text of it ([`Speed::engine_scanned`]).
+    pub(crate) fn engine_scanned(&self, scanned: u64, values: u64, busy: Duration) {
         if let Some(speed) = self.speed() {
-            speed.read_plainly(scanned, values, busy);
+            speed.engine_scanned(scanned, values, busy);
         }
     }
 

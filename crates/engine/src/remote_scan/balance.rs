@@ -3,8 +3,7 @@
 //! What was chosen before the query ran is chosen again at each split, by what was seen since:
 //!
 //! - Storage that refuses a split because it is busy gets none for a while; the engine reads them.
-//! - Storage that is far slower than plain reads gets every eighth split only, so that it is noticed when it recovers. Splits
-//!   of the fragment route that it has begun are taken back from it.
+//! - Storage that is far slower than plain reads gets every eighth split only, so that it is noticed when it recovers.
 //! - Where that is estimated to save time, or storage is far slower than believed, one more worker reads splits from the
 //!   end of the queue: storage, network and engine are busy at once. It takes a split only if it will be done with it
 //!   before storage is done with all others. Of a network that nobody knows yet it finds out how fast it is.
@@ -267,12 +266,6 @@ impl Balance {
         self.pace(&mut self.lock(), way).end(bytes, began, now);
     }
 
-    /// Whether splits that storage has begun should be read plainly instead, and no more of them be given to it for a while.
-    pub(super) fn takes_back(&self, now: Instant) -> bool {
-        let state = self.lock();
-        state.plain.bytes > 0 && state.pushed.each(now) * state.workers * FAR_SLOWER <= state.plain.each(now)
-    }
-
     /// Storage refused a split because it is busy.
     pub(super) fn refused(&self, now: Instant) {
         self.lock().refused = Some(now + REFUSED);
@@ -373,19 +366,6 @@ mod tests {
         balance.begin(Way::Pushed, 100 * MB, now);
         balance.end(Way::Pushed, 0, now, now + SECOND);
         assert!(balance.helps(16 * MB, 160 * MB, now + SECOND * 10), "nothing came of it for a second");
-    }
-
-    #[test]
-    fn what_storage_has_begun_is_taken_back_once_plain_reads_were_seen_to_be_far_faster() {
-        let (balance, now) = (self::balance(1e9, 100e6), Instant::now());
-        balance.begin(Way::Pushed, 100 * MB, now);
-        assert!(!balance.takes_back(now + SECOND * 10), "who knows how long plain reads take now");
-        balance.begin(Way::Plain, 100 * MB, now);
-        balance.end(Way::Plain, 100 * MB, now, now + SECOND);
-        assert!(!balance.takes_back(now + SECOND), "as fast as that it may still be");
-        assert!(balance.takes_back(now + SECOND * 2), "half as fast at best");
-        balance.end(Way::Pushed, 100 * MB, now, now + SECOND / 2);
-        assert!(!balance.takes_back(now + SECOND * 2), "it was done long ago");
     }
 
     #[test]

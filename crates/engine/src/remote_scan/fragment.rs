@@ -4,16 +4,14 @@
 //! for again, and at last read plainly. Splits share a request only if they mean the same fragment: objects of one
 //! format whose columns are in the same order.
 
-use std::pin::pin;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use pushdown::wire::{Encoding, FragmentRequest};
 use pushdown::{Error, ErrorKind, Fragment, Output, Result, Split};
 use tokio::sync::mpsc::Sender;
-use tokio::time::interval;
 
-use super::run::{Held, LOOK, Run, SplitTask};
+use super::run::{Held, Run, SplitTask};
 use super::splits::ScanSplit;
 use crate::backends::{Retry, SplitPiece};
 use crate::table::DataObject;
@@ -66,13 +64,14 @@ pub(super) fn requests(
     requests
 }
 
-/// Splits of one request, neighbours in an object as one: what a split costs storage besides its bytes it then costs once.
-pub(super) fn joined(splits: Vec<ScanSplit>) -> Vec<ScanSplit> {
+/// Splits of one request, neighbours in an object as one of at most so many bytes: what a split costs storage besides its bytes it
+/// then costs once.
+pub(super) fn joined(splits: Vec<ScanSplit>, most_bytes: u64) -> Vec<ScanSplit> {
     let mut all: Vec<ScanSplit> = Vec::with_capacity(splits.len());
     for split in splits {
         match (all.last_mut(), &split.range) {
             (Some(ScanSplit { object, range: Some(before) }), Some(range))
-                if *object == split.object && before.end == range.start =>
+                if *object == split.object && before.end == range.start && range.end - before.start <= most_bytes =>
             {
                 before.end = range.end;
             }
@@ -214,19 +213,7 @@ impl Run {
         let client = self.spec.backend.fragment_client(&self.meters(), &self.spec.options)?;
         let mut answer = client.run(message, &location).await?;
         let corrupt = |what: &str| Error::new(ErrorKind::Corrupt, format!("{location}: the answer of storage: {what}"));
-        let mut look = interval(LOOK);
-        loop {
-            let mut next = pin!(answer.next());
-            let piece = loop {
-                tokio::select! {
-                    piece = &mut next => break piece?,
-                    _ = look.tick() => if self.takes_back(open) {
-                        let why = format!("{location}: plain reads are far faster now");
-                        return Err(Error::new(ErrorKind::Throttled, why));
-                    },
-                }
-            };
-            let Some(piece) = piece else { break };
+        while let Some(piece) = answer.next().await? {
             let (SplitPiece::Batch(place, _) | SplitPiece::End(place, _) | SplitPiece::Failed(place, _)) = &piece;
             let split = open.get_mut(*place).filter(|split| !split.done && split.error.is_none());
             let split = split.ok_or_else(|| corrupt("it goes on about a split that has ended"))?;
@@ -266,12 +253,6 @@ impl Run {
             true => Err(corrupt("it ended before its splits")),
             false => Ok(true),
         }
-    }
-
-    /// Whether what storage was asked for should be read plainly instead, of which no rows are gone yet.
-    fn takes_back(&self, open: &[Open<'_>]) -> bool {
-        let slow = self.balance.as_ref().is_some_and(|balance| balance.takes_back(Instant::now()));
-        slow && !open.iter().any(|split| split.held.released)
     }
 
     /// Lets rows go where more are held back than may be: those of the largest split.
@@ -322,11 +303,12 @@ mod tests {
             split(1, Some(0..10)),
             split(1, Some(10..20)),
             split(1, Some(20..30)),
-            split(1, Some(40..50)),
-            split(2, Some(50..60)),
+            split(1, Some(30..40)),
+            split(1, Some(50..60)),
+            split(2, Some(60..70)),
         ];
-        let all = joined(splits).into_iter().map(|split| (split.object, split.range));
-        let expected = [(0, None), (1, Some(0..30)), (1, Some(40..50)), (2, Some(50..60))];
+        let all = joined(splits, 30).into_iter().map(|split| (split.object, split.range));
+        let expected = [(0, None), (1, Some(0..30)), (1, Some(30..40)), (1, Some(50..60)), (2, Some(60..70))];
         assert!(all.eq(expected));
     }
 

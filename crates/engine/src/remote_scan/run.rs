@@ -103,11 +103,12 @@ impl Scanned {
     }
 }
 
-/// Splits of which about so many bytes come back in all are asked for together where they are neighbours.
+/// Of scans that send about so many bytes at most in all, neighbouring splits become one, up to the size of what is held back: what
+/// a split costs besides its bytes is more than they do.
 const JOINED_BYTES: u64 = 8 * 1024 * 1024;
 
-/// How often a worker that could help looks whether it should, and one that waits for storage whether it should go on.
-pub(super) const LOOK: Duration = Duration::from_millis(20);
+/// How often a worker that could help looks whether it should.
+const LOOK: Duration = Duration::from_millis(20);
 
 impl Run {
     pub(super) fn start(
@@ -121,7 +122,6 @@ impl Run {
         let looks_up = |split: &ScanSplit| lookup.is_some_and(|lookup| lookup.is_of(split.object));
         let any_looked_up = splits.iter().any(looks_up);
         let pushed = matches!(scan.choice, Choice::Storage { .. }) || places.is_some();
-        query.progress.expect(splits.len() as u64, splits.iter().map(|s| s.bytes(&scan.spec.objects)).sum());
         let requests = if pushed { scan.spec.options.requests } else { 1 };
         let cap = scan.spec.options.level_cap()?;
         let has_fragments = scan.capability.fragment.is_some() && cap.is_none_or(|cap| cap == Level::Fragment);
@@ -134,7 +134,7 @@ impl Run {
         };
         let figures = Figures::of(&scan.spec, &scan.fragment);
         let read_before = figures.scanned_before();
-        // Only where hardly any rows are held back until a split is complete, and nobody takes splits one by one.
+        // Only where hardly any rows are held back until a split is complete, and plain reads are not to share them.
         let joins = figures.sent_bytes() <= JOINED_BYTES && !paces.is_some_and(|paces| paces.together());
         let splits: VecDeque<_> = match &scan.choice {
             Choice::Storage { route: Route::Fragment, .. } if places.is_none() => {
@@ -148,10 +148,13 @@ impl Run {
                 };
                 let turns = requests * paces.map_or(1, |paces| paces.turns());
                 let requests = fragment::requests(splits, &scan.spec.objects, turns, bytes, fits).into_iter();
-                requests.map(|splits| if joins { fragment::joined(splits) } else { splits }).collect()
+                let most_bytes = if joins { scan.spec.options.buffer_bytes } else { 0 };
+                requests.map(|splits| fragment::joined(splits, most_bytes)).collect()
             }
             _ => splits.into_iter().map(|split| vec![split]).collect(),
         };
+        let all = || splits.iter().flatten();
+        query.progress.expect(all().count() as u64, all().map(|split| split.bytes(&scan.spec.objects)).sum());
         let workers = requests.min(splits.len()).max(1);
         let balance = paces.map(|paces| Balance::new(&paces, workers));
         let helpers = usize::from(balance.is_some() && splits.iter().map(Vec::len).sum::<usize>() > workers);
@@ -567,7 +570,7 @@ impl SplitTask<'_> {
             }
         }
         if shows_speed {
-            self.run.spec.backend.read_plainly(counters.bytes_scanned.load(Relaxed), values, busy);
+            self.run.spec.backend.engine_scanned(counters.bytes_scanned.load(Relaxed), values, busy);
         }
         Ok(true)
     }

@@ -38,8 +38,7 @@ const OTHERS: f64 = 0.25;
 /// The same of dollars, most of which are exact: bytes and requests.
 const ERROR_USD: f64 = 1.05;
 
-/// Bytes a second that one core of the engine scans: `experiment scan`, count(*) (benches/record).
-const SCAN_TEXT_S: f64 = 2e9;
+/// Bytes of Parquet a second that one core of the engine scans (benches/record).
 const SCAN_PARQUET_S: f64 = 400e6;
 
 /// Bytes of values a second, as long as they are as text, that one core makes of text, and of Parquet or what the fragment
@@ -182,13 +181,10 @@ impl Model {
         let rates = &self.rates;
         let at_fragment = work.requests.fragment > 0;
         let scans = if at_fragment { rates.fragment } else { rates.select };
-        // Our node scans by the same code as the engine: what it was seen to do tells of both, until the engine was seen as well.
+        // Our node scans Parquet by the same code as the engine: what it was seen to do tells of both.
         let (storage_bytes_s, engine_bytes_s, encoded_s) = match self.is_parquet {
             true => (scans.parquet_bytes_s, SCAN_PARQUET_S.min(rates.fragment.parquet_bytes_s), ENCODE_PARQUET_S),
-            false => {
-                let believed = || SCAN_TEXT_S.min(rates.fragment.text_bytes_s);
-                (scans.text_bytes_s, rates.engine_text_bytes_s.unwrap_or_else(believed), ENCODE_TEXT_S)
-            }
+            false => (scans.text_bytes_s, rates.engine_text(), ENCODE_TEXT_S),
         };
         // S3 Select answers in text whatever it reads.
         let is_text = work.requests.select > 0 || work.requests.get > 0 && !self.is_parquet;

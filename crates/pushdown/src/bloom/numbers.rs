@@ -26,6 +26,8 @@ impl NumberSet {
         if bytes.checked_add(FIRST_BYTES)? > most_bytes {
             return None;
         }
+        // The last byte may hold bits of numbers that there are not.
+        let first = first.min(i64::MAX - (bytes as i64 * 8 - 1));
         let mut set = Self { first, bits: vec![0; bytes] };
         for number in numbers {
             let place = number.abs_diff(first) as usize;
@@ -87,6 +89,9 @@ mod tests {
     fn it_holds_its_numbers_and_no_others() {
         for numbers in [vec![5], vec![1, 2, 9, 17, 64, 65], vec![-70, -3, 0, 8], vec![i64::MAX - 9, i64::MAX]] {
             let set = set(&numbers, 64).expect("they are near");
+            let mut bytes = Vec::new();
+            set.write(&mut bytes);
+            assert_eq!(NumberSet::from_bytes(&bytes).as_ref(), Some(&set));
             let near = numbers.iter().flat_map(|number| (-9..9).map(|step| number.wrapping_add(step)));
             for number in near.chain([i64::MIN, -1, 0, i64::MAX]) {
                 assert_eq!(set.contains(number), numbers.contains(&number), "{number} of {numbers:?}");

@@ -131,7 +131,7 @@ impl Request {
                 let lookups = (!request.lookups.is_empty()).then(|| write_lookups(&request.lookups)).transpose()?;
                 let newer = lookups.is_some() || request.positions || request.dictionaries;
                 let version = match newer {
-                    _ if has_numbers(&request.fragment) => NUMBERS_VERSION,
+                    _ if has_numbers(request) => NUMBERS_VERSION,
                     true => INDEX_VERSION,
                     false => OLDEST_VERSION,
                 };
@@ -195,7 +195,7 @@ impl Request {
                     dictionaries: message.dictionaries,
                 };
                 request.check()?;
-                if message.version < NUMBERS_VERSION && has_numbers(&request.fragment) {
+                if message.version < NUMBERS_VERSION && has_numbers(&request) {
                     return Err(Error::invalid("a request says more than its version has"));
                 }
                 Ok(Self::Fragment(Box::new(request)))
@@ -226,11 +226,13 @@ impl FragmentRequest {
 }
 
 /// Whether one of its filters is a set of whole numbers.
-fn has_numbers(fragment: &Fragment) -> bool {
+fn has_numbers(request: &FragmentRequest) -> bool {
     fn of(expr: &Expr) -> bool {
         matches!(expr, Expr::Bloom { filter, .. } if filter.is_of_numbers()) || expr.children().into_iter().any(of)
     }
-    fragment.exprs().any(of)
+    let projected = request.fragment.project.iter().flatten().map(|column| &column.expr);
+    let probes = request.lookups.probes.iter().map(|probe| &probe.predicate);
+    request.fragment.exprs().chain(projected).chain(probes).any(of)
 }
 
 fn check_splits(splits: &[Split]) -> Result<()> {

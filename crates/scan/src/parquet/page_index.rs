@@ -13,13 +13,13 @@ use std::sync::Arc;
 
 use super::chunks::Chunks;
 use super::nested::Place;
-use super::prune::{bounds_match, same_order};
+use super::prune::same_order;
 use super::selection::Rows;
 use crate::bounds::Possible;
-use crate::output::{map_columns, record_batch};
+use crate::output::map_columns;
 
-/// The conditions of the predicate that read one column of the file each, over that column alone.
-pub(super) fn on_one_column(predicate: &Expr, schema: &Schema, file: &Schema) -> Vec<(Field, Expr)> {
+/// The conditions of the predicate that read one column of the file each and that bounds decide, over that column alone.
+pub(super) fn on_one_column(predicate: &Expr, schema: &Schema, file: &Schema) -> Vec<(Field, Possible)> {
     let conjuncts = predicate.conjuncts().into_iter();
     let own = conjuncts.filter_map(|conjunct| {
         let [column] = conjunct.columns()[..] else { return None };
@@ -27,14 +27,15 @@ pub(super) fn on_one_column(predicate: &Expr, schema: &Schema, file: &Schema) ->
         let stored = file.field_with_name(declared.name()).ok()?;
         let condition = map_columns(conjunct, &mut |_| 0);
         let only = Schema::new(vec![Arc::clone(declared)]);
-        let decides = same_order(stored.data_type(), declared.data_type()) && Possible::of(&condition, &only).is_some();
-        decides.then(|| (declared.as_ref().clone(), condition))
+        let ordered = same_order(stored.data_type(), declared.data_type());
+        let possible = Possible::of(&condition, &only).filter(|_| ordered)?;
+        Some((declared.as_ref().clone(), possible))
     });
     own.collect()
 }
 
 /// Whether the file has an index of the pages of one of these columns.
-pub(super) fn is_there(conditions: &[(Field, Expr)], metadata: &ParquetMetaData) -> bool {
+pub(super) fn is_there(conditions: &[(Field, Possible)], metadata: &ParquetMetaData) -> bool {
     let columns = metadata.row_groups().first().map(|group| group.columns()).unwrap_or_default();
     columns.iter().any(|chunk| {
         let path = chunk.column_path().parts();
@@ -45,7 +46,7 @@ pub(super) fn is_there(conditions: &[(Field, Expr)], metadata: &ParquetMetaData)
 
 /// The rows of a row group that may fulfil all conditions.
 pub(super) fn surviving(
-    conditions: &[(Field, Expr)],
+    conditions: &[(Field, Possible)],
     file: &Schema,
     chunks: &Chunks,
     group: usize,
@@ -62,7 +63,7 @@ pub(super) fn surviving(
 
 fn pages(
     field: &Field,
-    condition: &Expr,
+    condition: &Possible,
     file: &Schema,
     chunks: &Chunks,
     group: usize,
@@ -83,10 +84,7 @@ fn pages(
     if smallest.len() != places.len() || largest.len() != places.len() {
         return Ok(None);
     }
-    let nullable = |name: &str| Field::new(name, field.data_type().clone(), true);
-    let schema = Arc::new(Schema::new(vec![nullable("min"), nullable("max")]));
-    let bounds = record_batch(&schema, vec![smallest, largest], places.len())?;
-    let kept = bounds_match(condition, &Schema::new(vec![field.clone()]), &bounds)?;
+    let kept = condition.holds(places.len(), &|_| Some((Arc::clone(&smallest), Arc::clone(&largest))))?;
     let kept = places.into_iter().zip(kept).filter(|(_, kept)| *kept).map(|(place, _)| place.rows);
     Ok(Some(Rows::of(kept, rows)))
 }

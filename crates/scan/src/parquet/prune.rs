@@ -1,8 +1,8 @@
 //! Pruning: choose the row groups a predicate can match, from footer statistics alone.
 //!
 //! Keeps one promise: a row group holding a matching row is never dropped. It may keep too many. The predicate is
-//! held against the smallest and the largest value of each column ([`Possible`]); a missing bound rules nothing out. Floating-point columns are left out: their statistics pass over
-//! NaN, which is greater than everything. Bounds of a column whose type in the file orders differently from its
+//! held against the smallest and the largest value of each column ([`Possible`]); a missing bound rules nothing out.
+//! Floating-point columns are left out: their statistics pass over NaN, which is greater than everything. Bounds of a column whose type in the file orders differently from its
 //! declared type are not used.
 
 use std::sync::Arc;
@@ -27,17 +27,21 @@ pub(crate) fn may_match(
     metadata: &ParquetMetaData,
     groups: &[usize],
 ) -> Result<Vec<bool>> {
-    if Possible::of(predicate, declared).is_none() {
-        return Ok(vec![true; groups.len()]);
-    }
+    let Some(possible) = Possible::of(predicate, declared) else { return Ok(vec![true; groups.len()]) };
     let groups: Vec<&RowGroupMetaData> = groups.iter().filter_map(|i| metadata.row_groups().get(*i)).collect();
-    bounds_match(predicate, declared, &bounds(declared, file, metadata, &groups)?)
+    within(&possible, &bounds(declared, file, metadata, &groups)?)
 }
 
 /// For each unit of rows whose bounds are a row of `bounds`, whether a row of it may fulfil the predicate over `schema`.
 /// Column `2 * i` holds the smallest, `2 * i + 1` the largest value of column `i`, NULL where that is not known.
 pub fn bounds_match(predicate: &Expr, schema: &Schema, bounds: &RecordBatch) -> Result<Vec<bool>> {
-    let Some(possible) = Possible::of(predicate, schema) else { return Ok(vec![true; bounds.num_rows()]) };
+    match Possible::of(predicate, schema) {
+        Some(possible) => within(&possible, bounds),
+        None => Ok(vec![true; bounds.num_rows()]),
+    }
+}
+
+fn within(possible: &Possible, bounds: &RecordBatch) -> Result<Vec<bool>> {
     let bound = |at: usize| bounds.columns().get(at).map(Arc::clone);
     possible.holds(bounds.num_rows(), &|column| bound(2 * column).zip(bound(2 * column + 1)))
 }

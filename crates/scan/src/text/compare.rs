@@ -82,7 +82,7 @@ enum Atom {
     },
     IsNull,
     IsNotNull,
-    /// A filter of whole numbers may hold it.
+    /// A Bloom filter or a long list may hold it.
     Among(Arc<Asked>),
     Like {
         pattern: Pattern,
@@ -139,7 +139,7 @@ struct Wanted<T> {
     one_of: Option<Vec<T>>,
     /// Sorted; none of them.
     none_of: Vec<T>,
-    /// Each of these filters may hold it.
+    /// Each of these filters and long lists may hold it.
     among: Vec<Arc<Asked>>,
     likes: Vec<(Pattern, bool)>,
 }
@@ -240,7 +240,7 @@ impl WithParser for KeyConditionOf<'_> {
         P: Fn(FieldBytes<'_>) -> Option<T::Native> + Send + 'static,
     {
         let nulls = self.nulls.clone();
-        // Keys in filters are the values, and not what orders as they do.
+        // They hold the values, and not what orders as these do.
         let is_number = data_type.is_integer() && *data_type != DataType::UInt64;
         if !is_number && self.atoms.iter().any(|atom| matches!(atom, Atom::Among(_))) {
             return None;
@@ -347,8 +347,8 @@ impl KeyWanted {
     }
 }
 
-/// What looking a key up, in a list or a filter, costs beside a comparison: reckoned, not measured. It decides between stages that drop about as many
-/// rows.
+/// What looking a key up, in a list or a filter, costs beside a comparison: reckoned, not measured. It decides between stages
+/// that drop about as many rows.
 const LOOK_UP_COST: f64 = 1.0;
 
 struct KeyCondition<K> {

@@ -125,7 +125,9 @@ fn predicate(random: &mut StdRng, depth: usize) -> Expr {
         0 => Expr::IsNull(Box::new(Expr::Column(column))),
         1 => Expr::InList {
             expr: Box::new(Expr::Column(column)),
-            list: (0..random.random_range(1..5)).map(|step| literal(value + step * 3)).collect(),
+            list: (0..[random.random_range(1..5), 40][random.random_range(0..2)])
+                .map(|step| literal(value + step * 3))
+                .collect(),
             negated: random.random_bool(0.3),
         },
         2 if column == 1 => Expr::Like {

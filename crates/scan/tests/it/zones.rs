@@ -64,7 +64,8 @@ fn atom(random: &mut StdRng) -> Expr {
         4 => Expr::compare(op, Expr::Column(4), Expr::Literal(Literal::Date(random.random_range(-10..7400)))),
         5 => Expr::IsNull(Box::new(Expr::Column(0))),
         _ => {
-            let mut list: Vec<Expr> = (0..3).map(|_| Expr::int(ordered(random))).collect();
+            let mut list: Vec<Expr> =
+                (0..[3, 40][random.random_range(0..2)]).map(|_| Expr::int(ordered(random))).collect();
             list.push(Expr::Literal(Literal::Null));
             Expr::InList { expr: Box::new(Expr::Column(0)), list, negated: random.random_bool(0.2) }
         }

@@ -35,6 +35,9 @@ const WEIGHT: f64 = 0.3;
 /// A scan counts for so much less as it took less than this: of a small one it is rather its beginning and end that are seen.
 const SCANNED_S: f64 = 0.1;
 
+/// Of fewer bytes it is what surrounds the engine's scan that takes the time.
+const ENGINE_BYTES: u64 = 1024 * 1024;
+
 /// The weight of a network that seems slower than believed: storage may have been the slower side.
 const SLOWER_WEIGHT: f64 = 0.1;
 
@@ -59,7 +62,7 @@ struct State {
     answers: u32,
     transfers: u32,
     scanned: [[u32; 2]; 2],
-    read: u32,
+    engine_scanned: u32,
     /// Whether anything was measured since the rates were given.
     learned: bool,
     network: Window,
@@ -96,7 +99,7 @@ impl Speed {
             answers: count,
             transfers: count,
             scanned: [[count; 2]; 2],
-            read: u32::from(remembered.is_some_and(|rates| rates.engine_text_bytes_s.is_some())),
+            engine_scanned: u32::from(remembered.is_some_and(|rates| rates.engine_text_bytes_s.is_some())),
             ..State::default()
         };
         Self { endpoint: endpoint.to_owned(), state: Mutex::new(state) }
@@ -220,15 +223,17 @@ impl Speed {
 
     /// One core of the engine scanned so many bytes of text in so much time, waiting for none of them, and made so many bytes of
     /// values of them.
-    pub(crate) fn read_plainly(&self, scanned: u64, values: u64, busy: Duration) {
+    pub(crate) fn engine_scanned(&self, scanned: u64, values: u64, busy: Duration) {
         let took = busy.as_secs_f64();
-        if values * FEW < scanned && took > 0.0 {
-            self.learn(|state| {
-                let rate = state.rates.engine_text_bytes_s.get_or_insert(0.0);
-                let counts = if state.read == 0 { 1.0 } else { (took / SCANNED_S).min(1.0) };
-                mix(rate, scanned as f64 / took, counts, &mut state.read);
-            });
+        if scanned < ENGINE_BYTES || values * FEW >= scanned || took <= 0.0 {
+            return;
         }
+        self.learn(|state| {
+            let counts = (took / SCANNED_S).min(1.0);
+            let mut rate = state.rates.engine_text();
+            mix(&mut rate, scanned as f64 / took, counts, &mut state.engine_scanned);
+            state.rates.engine_text_bytes_s = Some(rate);
+        });
     }
 
     /// A scan by storage is over.
@@ -345,17 +350,19 @@ mod tests {
     #[test]
     fn what_the_engine_scans_in_a_second_is_seen_where_few_values_come_of_it() {
         let speed = Speed::default();
-        let rate = || speed.rates(Profile::Plain).engine_text_bytes_s;
-        speed.read_plainly(1_000_000, 500_000, SECOND);
-        speed.read_plainly(1_000_000, 0, Duration::ZERO);
-        assert_eq!(rate(), None, "most of the time went into values");
-        speed.read_plainly(1_000_000_000, 1000, SECOND / 2);
-        assert_eq!(rate(), Some(2e9));
-        speed.read_plainly(1_000_000, 0, SECOND / 1000);
-        assert!(rate().is_some_and(|rate| rate > 1.9e9), "a short one counts little: {:?}", rate());
+        let rate = || speed.rates(Profile::Plain).engine_text();
+        let believed = rate();
+        speed.engine_scanned(2_000_000, 500_000, SECOND);
+        speed.engine_scanned(2_000_000, 0, Duration::ZERO);
+        speed.engine_scanned(2_000, 0, SECOND / 10_000);
+        assert_eq!(rate(), believed, "values, or what surrounds the scan, took most of the time");
+        speed.engine_scanned(800_000_000, 1000, SECOND / 2);
+        assert_eq!(rate(), 1.6e9, "the first that is long replaces what was only believed");
+        speed.engine_scanned(2_000_000, 0, SECOND / 50);
+        assert!(rate() > 1.3e9, "a short one counts little: {}", rate());
         let again = Speed::new("e", speed.learned());
-        again.read_plainly(3_000_000_000, 0, SECOND);
-        assert!(again.rates(Profile::Plain).engine_text_bytes_s.is_some_and(|rate| rate < 2.7e9), "it is remembered");
+        again.engine_scanned(3_000_000_000, 0, SECOND);
+        assert!(again.rates(Profile::Plain).engine_text() < 2.5e9, "it is remembered");
     }
 
     #[test]

@@ -17,6 +17,9 @@ const WHOLE_SHARE: f64 = 0.75;
 /// it: one that had to wait for a disk, or stood still with its whole machine, says little.
 const SHARE_OVER_S: f64 = 0.1;
 
+/// Bytes of text a second that one core of the engine scans: `experiment scan`, count(*) (benches/record).
+const ENGINE_TEXT_S: f64 = 2e9;
+
 /// No less of a core is believed to be left.
 const LEAST_SHARE: f64 = 0.05;
 
@@ -33,7 +36,7 @@ pub(crate) struct Rates {
     pub(crate) fragment: ScanRates,
     /// Bytes of its text a second that one core of the engine scans, if that was measured.
     #[serde(default)]
-    pub(crate) engine_text_bytes_s: Option<f64>,
+    pub(super) engine_text_bytes_s: Option<f64>,
     /// Its cores that scan, as it says.
     #[serde(default = "one")]
     pub(crate) cores: f64,
@@ -112,6 +115,12 @@ impl Default for Rates {
 }
 
 impl Rates {
+    /// Bytes of its text a second that one core of the engine scans. Our node scans by the same code: what it was seen to do tells of
+    /// both, until the engine was seen as well.
+    pub(crate) fn engine_text(&self) -> f64 {
+        self.engine_text_bytes_s.unwrap_or_else(|| ENGINE_TEXT_S.min(self.fragment.text_bytes_s))
+    }
+
     /// What other programs leave of a core, as far as is known by now.
     pub(super) fn share_left(&self) -> f64 {
         let share = self.share_now();

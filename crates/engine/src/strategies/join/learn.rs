@@ -3,13 +3,12 @@
 
 use std::sync::Arc;
 
-use pushdown::wire::NUMBERS_VERSION;
 use pushdown::{Capability, CompareOp, Dialect, Exactness, Expr, Fragment, NamedExpr, Output, Result, classify};
 
 use super::bloom::{self, Bloom, Room};
 use super::keys::KeySet;
 use super::tuples::TupleSet;
-use super::{KeyFilter, STATEMENT_BYTES};
+use super::{KeyFilter, STATEMENT_BYTES, takes_sets};
 use crate::key_tap::{Keys, Outcome};
 use crate::settings::{PushdownOptions, Side};
 use crate::strategies::filter::{Route, route};
@@ -65,7 +64,7 @@ pub(crate) async fn learn(
         _ => 0,
     };
     let room = Room { bytes, key_bytes: KEY_BYTES, rate: options.false_positives };
-    let takes_sets = route == Route::Fragment && capability.fragment.is_some_and(|version| version >= NUMBERS_VERSION);
+    let takes_sets = takes_sets(route, capability);
     let request = Request { fragment, exact, dialect: capability.select.as_ref(), route, takes_sets, room };
     let (mut all, mut stories) = (Vec::new(), Vec::new());
     for Join { filters, keys, tuples } in joins {

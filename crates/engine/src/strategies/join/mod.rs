@@ -25,6 +25,7 @@ mod tuples;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
+use pushdown::wire::NUMBERS_VERSION;
 use pushdown::{Capability, Expr, Result};
 
 use super::costs::{BLOOM_S, Pushed, SET_S, ScanCosts};
@@ -127,7 +128,10 @@ pub(crate) fn choose(rows: &RemoteScanExec, key: &Expr, key_type: &DataType, bui
         Ok(route) => {
             candidates.add("filtered", scan.pushed(Pushed { engine_s, ..scan.filtering() }));
             match is_key(key_type) {
-                true => candidates.add("bloom", bloom_cost(&scan, *route, build, values, key_type.is_integer(), row_s)),
+                true => {
+                    let as_set = takes_sets(*route, capability) && is_counted(key_type);
+                    candidates.add("bloom", bloom_cost(&scan, *route, build, values, as_set, row_s));
+                }
                 false => {
                     let shown = pushdowndb_scan::sql_type(key_type);
                     candidates.refuse("bloom", format!("keys of type {shown} are not collected"));
@@ -175,6 +179,16 @@ pub(crate) fn choose(rows: &RemoteScanExec, key: &Expr, key_type: &DataType, bui
     Ok(Decision { bloom: taken == "bloom", most_rows, story: candidates.story(taken, reason) })
 }
 
+/// Whether storage may be asked for a set of numbers.
+fn takes_sets(route: Route, capability: &Capability) -> bool {
+    route == Route::Fragment && capability.fragment.is_some_and(|version| version >= NUMBERS_VERSION)
+}
+
+/// Whether keys of this type can be such a set.
+fn is_counted(key_type: &DataType) -> bool {
+    key_type.is_integer() && *key_type != DataType::UInt64
+}
+
 /// So many keys have a form that leaves out more than their range.
 fn most_keys(route: Route, capability: &Capability, key_type: &DataType) -> usize {
     match (route, &capability.select) {
@@ -198,20 +212,20 @@ fn share(build: BuildSide, values: Option<f64>) -> f64 {
 }
 
 /// A scan with the keys in each request, which sends only rows of these, once they have come. `values` is how many values
-/// the key has in the table, where that is known; each row that is sent takes the engine `row_s` seconds.
+/// the key has in the table, where that is known, `as_set` whether keys near each other are a set of numbers; each row that is sent takes the engine `row_s` seconds.
 fn bloom_cost(
     scan: &ScanCosts,
     route: Route,
     build: BuildSide,
     values: Option<f64>,
-    is_number: bool,
+    as_set: bool,
     row_s: f64,
 ) -> Estimate {
     let share = share(build, values);
     let keys = build.keys.unwrap_or(keys::MOST_KEYS).min(keys::MOST_KEYS) as f64;
     let filter_bytes = keys * bloom::BITS_PER_KEY / 8.0;
     // Keys that are counted up are about as many as there are numbers from the least to the greatest.
-    let set_bytes = values.filter(|_| is_number).map(|values| values / 8.0);
+    let set_bytes = values.filter(|_| as_set).map(|values| values / 8.0);
     let (key_bytes, storage_s) = match (route, set_bytes) {
         (Route::Select, _) => (keys * bloom::BITS_PER_KEY, scan.rows * SQL_S),
         (Route::Fragment, Some(bytes)) if bytes <= filter_bytes * bloom::SET_OVER_FILTER => {

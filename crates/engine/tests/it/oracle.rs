@@ -14,6 +14,8 @@ impl Oracle {
     pub fn new(world: &World) -> Self {
         let mut config = SessionConfig::new();
         config.options_mut().sql_parser.parse_float_as_decimal = true;
+        // From statistics of Parquet it makes a NULL of the greatest text of some files (PUSHDOWNDB_SEED=1795550238350).
+        config.options_mut().execution.collect_statistics = false;
         let context = SessionContext::new_with_config(config);
         let url = Url::parse(&format!("s3://{}", world.bucket)).expect("a URL");
         context.register_object_store(&url, Arc::new(world.store()));

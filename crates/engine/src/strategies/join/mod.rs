@@ -212,7 +212,8 @@ fn share(build: BuildSide, values: Option<f64>) -> f64 {
 }
 
 /// A scan with the keys in each request, which sends only rows of these, once they have come. `values` is how many values
-/// the key has in the table, where that is known, `as_set` whether keys near each other are a set of numbers; each row that is sent takes the engine `row_s` seconds.
+/// the key has in the table, where that is known, `as_set` whether keys near each other are a set of numbers; each row that is
+/// sent takes the engine `row_s` seconds.
 fn bloom_cost(
     scan: &ScanCosts,
     route: Route,

@@ -28,6 +28,14 @@ HEADER = group("csv/header", csv("a,b\n1,2\n3,4\n"), [
     ("empty object, counted", "SELECT COUNT(*) FROM S3Object", ["0"], {"input": csv("", "USE")}),
     ("CRLF after the header", "SELECT b FROM S3Object", ["2"], {"input": csv("a,b\r\n1,2\r\n", "USE")}),
     ("a comment before the header", "SELECT a FROM S3Object", ["1"], {"input": csv("# made today\na,b\n1,2\n", "USE")}),
+    ("a comment before the header, the second column", "SELECT b FROM S3Object", ["2"], {"input": csv("# made today\na,b\n1,2\n", "USE")}),
+    ("a comment before the header, in another order", "SELECT b, a FROM S3Object", ["2,1"], {"input": csv("# made today\na,b\n1,2\n", "USE")}),
+    ("a comment before the header, all columns", ALL, ["1,2"], {"input": csv("# made today\na,b\n1,2\n", "USE")}),
+    ("a comment before the header, a name that is not there", "SELECT nosuch FROM S3Object",
+     Err("EvaluatorBindingDoesNotExist", "MissingHeaderName"), {"input": csv("# made today\na,b\n1,2\n", "USE")}),
+    ("a comment before the header, IGNORE", ALL, ["1,2"], {"input": csv("# made today\na,b\n1,2\n", "IGNORE")}),
+    ("a comment before records", ALL, ["1,2"], {"input": csv("# made today\n1,2\n")}),
+    ("a blank line before the header", "SELECT b FROM S3Object", ["2"], {"input": csv("\na,b\n1,2\n", "USE"), "silent": "blank lines hold no record"}),
 ])
 
 DELIMITERS = group("csv/delimiters", csv("1,2\n3,4\n"), [

@@ -10,7 +10,7 @@ use parquet::arrow::parquet_to_arrow_schema;
 use parquet::basic::LogicalType;
 use parquet::schema::types::SchemaDescriptor;
 use pushdown::{CsvOptions, Error, Format, Fragment, Result};
-use pushdowndb_scan::{ObjectReader, ScanCounters, scan};
+use pushdowndb_scan::{ObjectReader, scan};
 use pushdowndb_select::InputColumns;
 use s3s::{S3Result, s3_error};
 
@@ -64,14 +64,18 @@ async fn first_record(
         let options = CsvOptions { header: false, ..options.clone() };
         let mut fragment = Fragment::all(Format::Csv(options), Arc::new(Schema::new(fields)));
         fragment.limit = Some(1);
-        // A range that holds only the first byte holds only the first record.
-        let range = fragment.format.is_splittable().then_some(0..1);
-        let (reader, counters) = (Arc::clone(object), Arc::new(ScanCounters::default()));
-        let mut batches = scan(Arc::new(fragment), reader, range, super::options(limits), counters)?;
-        let Some(batch) = batches.next().await.transpose()? else { return Ok(None) };
-        if batch.num_rows() == 0 {
-            return Ok(None);
+        // A range that holds only the first byte holds only the first line; where that is blank or a comment, it is no record.
+        let first_line = fragment.format.is_splittable().then_some(0..1);
+        let (fragment, mut found) = (Arc::new(fragment), None);
+        for range in first_line.map(Some).into_iter().chain([None]) {
+            let (fragment, reader, counters) = (Arc::clone(&fragment), Arc::clone(object), Arc::default());
+            let mut batches = scan(fragment, reader, range, super::options(limits), counters)?;
+            found = batches.next().await.transpose()?.filter(|batch| batch.num_rows() > 0);
+            if found.is_some() {
+                break;
+            }
         }
+        let Some(batch) = found else { return Ok(None) };
         let text = |column: &arrow::array::ArrayRef| {
             let column = column.as_string_opt::<i32>()?;
             (!column.is_null(0)).then(|| column.value(0).to_owned())

@@ -2,13 +2,14 @@
 //!
 //! Keeps one promise: a row group holding a matching row is never dropped. It may keep too many. The predicate is
 //! held against the smallest and the largest value of each column ([`Possible`]); a missing bound rules nothing out.
-//! Floating-point columns are left out: their statistics pass over NaN, which is greater than everything. Bounds of a column whose type in the file orders differently from its
-//! declared type are not used.
+//! Floating-point columns are left out: their statistics pass over NaN, which is greater than everything. Bounds of a column
+//! whose type in the file orders differently from its declared type, or ordered differently for whoever wrote it, are not used.
 
 use std::sync::Arc;
 
 use ::parquet::arrow::arrow_reader::statistics::StatisticsConverter;
-use ::parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+use ::parquet::basic::{SortOrder, Type as PhysicalType};
+use ::parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -84,11 +85,24 @@ pub(super) fn column_bounds(
     }
     let parquet = metadata.file_metadata().schema_descr();
     let converter = StatisticsConverter::try_new(field.name(), file, parquet).ok()?;
+    let leaf = converter.parquet_column_index()?;
+    if groups.iter().any(|group| group.columns().get(leaf).is_none_or(is_ordered_otherwise)) {
+        return None;
+    }
     let options = CastOptions { safe: false, ..Default::default() };
     let declared = |bounds: ArrayRef| cast_with_options(&bounds, field.data_type(), &options).ok();
     let smallest = declared(converter.row_group_mins(groups.iter().copied()).ok()?)?;
     let largest = declared(converter.row_group_maxes(groups.iter().copied()).ok()?)?;
     (smallest.len() == groups.len() && largest.len() == groups.len()).then_some((smallest, largest))
+}
+
+/// Whether the bounds are of writers that compared all bytes as signed ones. Of numbers that are signed this is no matter
+/// (`min` and `max` of `Statistics` in parquet.thrift).
+fn is_ordered_otherwise(column: &ColumnChunkMetaData) -> bool {
+    let is_old = column.statistics().is_some_and(|statistics| statistics.is_min_max_deprecated());
+    let is_signed = matches!(column.column_type(), PhysicalType::INT32 | PhysicalType::INT64)
+        && column.column_descr().sort_order() == SortOrder::SIGNED;
+    is_old && !is_signed
 }
 
 /// Whether values order in the declared type as they do in the file's, and bounds are trusted at all.
@@ -107,7 +121,32 @@ pub(super) fn same_order(stored: &DataType, declared: &DataType) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use ::parquet::file::statistics::Statistics;
+    use ::parquet::schema::parser::parse_message_type;
+    use ::parquet::schema::types::SchemaDescriptor;
+
     use super::*;
+
+    /// Whether bounds of a column of this type are trusted, as they were written first and as they are now.
+    fn trusted(message: &str, statistics: impl Fn(bool) -> Statistics) -> [bool; 2] {
+        let schema = parse_message_type(&format!("message m {{ required {message}; }}")).unwrap();
+        let column = SchemaDescriptor::new(Arc::new(schema)).column(0);
+        [true, false].map(|old| {
+            let chunk =
+                ColumnChunkMetaData::builder(Arc::clone(&column)).set_statistics(statistics(old)).build().unwrap();
+            !is_ordered_otherwise(&chunk)
+        })
+    }
+
+    #[test]
+    fn bounds_of_old_writers_are_trusted_for_signed_numbers_only() {
+        let text = |old| Statistics::byte_array(Some("é".into()), Some("a".into()), None, Some(0), old);
+        assert_eq!(trusted("binary c (UTF8)", text), [false, true]);
+        let number = |old| Statistics::int32(Some(1), Some(-1), None, Some(0), old);
+        assert_eq!(trusted("int32 c (UINT_32)", number), [false, true]);
+        assert_eq!(trusted("int32 c", number), [true, true]);
+        assert_eq!(trusted("int32 c (DATE)", number), [true, true]);
+    }
 
     #[test]
     fn floats_have_no_order_to_trust() {

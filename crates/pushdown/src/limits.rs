@@ -17,6 +17,10 @@ pub const EXPRESSION_COPIES: usize = 1 << 18;
 /// The most columns a table may have.
 pub const COLUMNS: usize = 4096;
 
+/// What one row of all columns of a fixed width may take in a schema that a peer sends, in bytes: a column that an object does
+/// not have is a batch of NULLs of its width.
+pub const FIXED_BYTES: u64 = 32 * 1024;
+
 /// The largest Bloom filter that a peer may send, in bytes.
 pub const BLOOM_FILTER_BYTES: usize = 8 * 1024 * 1024;
 

@@ -442,3 +442,22 @@ fn versions_are_agreed_on() {
     assert_eq!(common_version("4"), None);
     assert_eq!(common_version("one"), None);
 }
+
+#[test]
+fn types_of_absurd_width_are_refused() {
+    use super::types::{read_type, write_type};
+    let list = |item, width| DataType::FixedSizeList(Arc::new(Field::new("item", item, true)), width);
+    let sent = |data_type: DataType| read_type(&write_type(&data_type).unwrap());
+    for wide in [
+        DataType::FixedSizeBinary(i32::MAX),
+        list(DataType::Int64, 1 << 20),
+        list(list(DataType::Int8, 1_000), 1_000),
+        list(DataType::Struct(vec![Field::new("a", DataType::FixedSizeBinary(20_000), true)].into()), 2),
+    ] {
+        let error = sent(wide).unwrap_err().to_string();
+        assert!(error.contains("bytes a row"), "{error}");
+    }
+    for usual in [DataType::FixedSizeBinary(16), list(DataType::Float32, 1_536)] {
+        assert_eq!(sent(usual.clone()).unwrap(), usual);
+    }
+}

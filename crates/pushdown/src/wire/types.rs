@@ -60,6 +60,7 @@ pub(super) fn read_schema(bytes: &[u8]) -> Result<SchemaRef> {
     while messages.len() > 0 {
         fields.push(read_field(&mut messages, 0)?);
     }
+    check_widths(&fields)?;
     Ok(Arc::new(Schema::new(fields)))
 }
 
@@ -74,8 +75,31 @@ pub(super) fn read_type(bytes: &[u8]) -> Result<DataType> {
     let mut messages = read_list::<FieldMessage>(bytes, limits::COLUMNS, "columns")?.into_iter();
     let field = read_field(&mut messages, 0)?;
     match messages.next() {
-        None => Ok(field.data_type().clone()),
+        None => check_widths(std::slice::from_ref(&field)).map(|()| field.data_type().clone()),
         Some(_) => Err(Error::invalid("the request is malformed: a type is followed by another")),
+    }
+}
+
+/// Refuses columns of which one row is longer than anybody needs, whatever is in it.
+fn check_widths(fields: &[Field]) -> Result<()> {
+    let bytes = fields.iter().map(|field| fixed_bytes(field.data_type())).fold(0, u64::saturating_add);
+    if bytes > limits::FIXED_BYTES {
+        let message = format!("columns of fixed width take {bytes} bytes a row, and may take {}", limits::FIXED_BYTES);
+        return Err(Error::unsupported(message));
+    }
+    Ok(())
+}
+
+/// Bytes of a value in an array of this type, where the type says how long it is.
+fn fixed_bytes(data_type: &DataType) -> u64 {
+    match data_type {
+        DataType::FixedSizeBinary(width) => u64::from(width.unsigned_abs()),
+        DataType::FixedSizeList(item, width) => {
+            let inner = item.data_type().primitive_width().map_or_else(|| fixed_bytes(item.data_type()), |w| w as u64);
+            u64::from(width.unsigned_abs()).saturating_mul(inner.max(1))
+        }
+        DataType::Struct(fields) => fields.iter().map(|f| fixed_bytes(f.data_type())).fold(0, u64::saturating_add),
+        _ => 0,
     }
 }
 

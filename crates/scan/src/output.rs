@@ -118,15 +118,17 @@ impl Sink {
         };
         if let Some(top) = &mut self.top {
             let passed_on = top.push(project(batch)?)?;
-            return passed_on.map(|batch| self.last(batch)).transpose();
+            // The rows are taken in: they must not be pushed again.
+            return passed_on.map(|batch| self.last(batch).map_err(for_good)).transpose();
         }
         let rows = usize::try_from(self.remaining).unwrap_or(usize::MAX).min(batch.num_rows());
         if rows == 0 {
             return Ok(None);
         }
         let batch = project(&batch.slice(0, rows))?;
+        let batch = self.last(batch)?;
         self.remaining -= rows as u64;
-        self.last(batch).map(Some)
+        Ok(Some(batch))
     }
 
     /// Whether the rows that failed with this error may be pushed again, fewer at a time.
@@ -162,6 +164,11 @@ impl Sink {
         let columns = last.columns.iter().map(|c| c.evaluate(&batch)).collect::<Result<Vec<_>>>()?;
         record_batch(&last.schema, columns, batch.num_rows())
     }
+}
+
+/// The same error, not to be met with fewer rows.
+fn for_good(error: Error) -> Error {
+    Error::new(error.kind(), error.message().to_owned()).with_source(error)
 }
 
 /// A batch that keeps its number of rows even without columns.

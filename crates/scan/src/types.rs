@@ -1,6 +1,6 @@
 //! Names of types as people write them in SQL, for messages.
 
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::DataType;
 
 /// The type as SQL has it: `DECIMAL(15,2)`, `DATE`.
 pub fn sql_type(data_type: &DataType) -> String {
@@ -21,8 +21,7 @@ pub fn sql_type(data_type: &DataType) -> String {
         | DataType::Decimal128(p, s)
         | DataType::Decimal256(p, s) => format!("DECIMAL({p},{s})"),
         DataType::Date32 | DataType::Date64 => "DATE".into(),
-        DataType::Timestamp(TimeUnit::Second | TimeUnit::Millisecond | TimeUnit::Microsecond, None)
-        | DataType::Timestamp(TimeUnit::Nanosecond, None) => "TIMESTAMP".into(),
+        DataType::Timestamp(_, None) => "TIMESTAMP".into(),
         DataType::Timestamp(_, Some(_)) => "TIMESTAMP WITH TIME ZONE".into(),
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "VARCHAR".into(),
         DataType::Dictionary(_, values) => sql_type(values),

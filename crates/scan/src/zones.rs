@@ -383,6 +383,7 @@ impl ZoneRecorder {
     pub(crate) fn wants(&mut self, range: &Range<u64>) -> bool {
         // What is learned would not be kept.
         if self.zones.size_bytes() >= OBJECT_BYTES / 16 * 15 {
+            self.columns.iter_mut().for_each(|gathering| gathering.pass_over(range.start));
             return self.columns.iter().any(|gathering| gathering.open.is_some());
         }
         let zones = &self.zones;
@@ -408,13 +409,21 @@ impl ZoneRecorder {
 }
 
 impl Gathering {
+    /// What lies before this byte was not taken in, unless it is in the zone that is open.
+    fn pass_over(&mut self, start: u64) {
+        if self.open.is_none() {
+            self.from = self.from.max(start);
+        }
+    }
+
     fn wants(&mut self, zones: &Zones, range: &Range<u64>) -> bool {
         if !is_ordered(self.column.field.data_type()) {
             return false;
         }
+        self.pass_over(range.start);
         while self.open.is_none()
             && self.from < range.end
-            && let Some(end) = zones.zone_at(&self.column.key, self.from.max(range.start), self.keys)
+            && let Some(end) = zones.zone_at(&self.column.key, self.from, self.keys)
         {
             self.from = end;
         }

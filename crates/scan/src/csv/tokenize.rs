@@ -50,6 +50,10 @@ impl Dialect {
     /// Checks the options against each other.
     pub(crate) fn new(options: &CsvOptions) -> Result<Self> {
         let terminator = options.terminator.unwrap_or(b'\n');
+        if !terminator.is_ascii() {
+            // It could be a part of a character, or of a byte order mark.
+            return Err(Error::invalid("the record terminator of a CSV must be one ASCII character"));
+        }
         let quoting = options.quote.map(|quote| Quoting { quote, escape: options.escape.filter(|e| *e != quote) });
         let marks = [Some(options.delimiter), Some(terminator), options.quote];
         for (i, mark) in marks.iter().enumerate() {

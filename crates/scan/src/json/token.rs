@@ -188,6 +188,12 @@ fn find_in_object(
                 }
             }
         }
+        // The last of two equal keys counts, also where it has not what the first one had.
+        for below in inner.iter().filter(|below| !below.path.is_empty()) {
+            if let Some(slot) = found.get_mut(below.column) {
+                *slot = None;
+            }
+        }
         at = skip_blanks(text, find(text, at, &inner, depth + 1, found)?);
         match text.get(at) {
             Some(b',') => at = skip_blanks(text, at + 1),
@@ -378,6 +384,9 @@ mod tests {
         assert_eq!(tokens("[1,2]", &["", "[1]"]), Ok(vec![Some("[1,2]"), Some("2")]));
         // The last of two equal keys counts.
         assert_eq!(tokens(r#"{"a":1,"a":2}"#, &["a"]), Ok(vec![Some("2")]));
+        for last in [r#"{"a":{"b":1},"a":{}}"#, r#"{"a":{"b":1},"a":null}"#, r#"{"a":[0,1],"a":[0]}"#] {
+            assert_eq!(tokens(last, &["a.b", "a[1]"]), Ok(vec![None, None]), "{last}");
+        }
         let text = r#"{"A":1,"b":{"Straße":2,"STRASSE":3}}"#;
         assert_eq!(
             tokens(text, &["a", "\"a\"", "B.STRAßE", "\"b\".strasse"]),

@@ -11,9 +11,9 @@ pub struct Counters {
     pub bytes_sent: u64,
     /// Bytes read from sockets, heads included.
     pub bytes_received: u64,
-    /// Bytes that S3 Select read from objects.
+    /// Bytes that S3 Select and fragments read from objects.
     pub bytes_scanned: u64,
-    /// Bytes of rows that S3 Select returned, without framing.
+    /// Bytes of rows that they returned, without framing.
     pub bytes_returned: u64,
     /// Authorised requests by S3 operation (`GetObject`, `SelectObjectContent`, …).
     pub requests: BTreeMap<String, u64>,

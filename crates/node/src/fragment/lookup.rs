@@ -1,8 +1,9 @@
 //! Looking rows up in the indexes that a request names (PushdownDB, Section X, suggestion 2).
 //!
 //! The engine knows the indexes of a table and which parts of them can hold what is looked for; the node reads those
-//! parts where they lie, and then the records that they lead to. An index is a help and never an authority: whatever is
-//! wrong with one, its split is scanned, and the end mark of the split says why.
+//! parts where they lie, and then the records that they lead to. The predicate is evaluated on these again; whatever is seen to be
+//! wrong with an index, its split is scanned, and the end mark of the split says why. That no entry is missing is the word of
+//! whoever wrote it.
 
 use std::collections::HashMap;
 use std::ops::Range;

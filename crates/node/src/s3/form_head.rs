@@ -39,9 +39,14 @@ pub(super) async fn complete(request: HttpRequest, keyring: &Keyring) -> S3Resul
     let Some(boundary) = boundary(request.headers()) else { return Ok(request) };
     let (mut parts, mut body) = request.into_parts();
     let mut read = BytesMut::new();
+    // However small the pieces are that it comes in, all tries together look at no more than twice its bytes.
+    let mut next_try = 0;
     let head = loop {
-        if let Some(head) = Head::parse(&read, &boundary) {
-            break Some(head);
+        if read.len() >= next_try {
+            if let Some(head) = Head::parse(&read, &boundary) {
+                break Some(head);
+            }
+            next_try = read.len() * 2;
         }
         let frame = if read.len() > HEAD_BYTES {
             None
@@ -52,7 +57,7 @@ pub(super) async fn complete(request: HttpRequest, keyring: &Keyring) -> S3Resul
             Some(Ok(Ok(data))) => read.extend_from_slice(&data),
             Some(Ok(Err(_))) => {}
             // s3s meets the end or the error too, and says so.
-            Some(Err(_)) | None => break None,
+            Some(Err(_)) | None => break Head::parse(&read, &boundary),
         }
     };
     let read = read.freeze();

@@ -96,7 +96,8 @@ impl Shared {
             let looked = match fs::symlink_metadata(&folder) {
                 Err(error) if error.kind() == ErrorKind::NotFound => match fs::create_dir(&folder) {
                     Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
-                    _ => fs::symlink_metadata(&folder),
+                    // Whoever made it: its name is to be there after a crash, as is what will be in it.
+                    _ => sync_parent(&folder).and_then(|()| fs::symlink_metadata(&folder)),
                 },
                 looked => looked,
             };
@@ -107,6 +108,10 @@ impl Shared {
         }
         Ok(folder)
     }
+}
+
+fn sync_parent(folder: &Path) -> std::io::Result<()> {
+    folder.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
 }
 
 /// A file that is being written; removed if it does not find its place.

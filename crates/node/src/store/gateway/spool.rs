@@ -4,7 +4,9 @@
 //! parts are listed, checked and put together as everywhere, and what does not match its checksum goes nowhere.
 //! Completing an upload takes as long as sending it on does.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use pushdown::Error;
 use tokio::sync::Semaphore;
@@ -25,6 +27,8 @@ pub(super) struct Spool {
     temporary: Option<PathBuf>,
     bucket: String,
     sending: Semaphore,
+    /// Whose turn it is to put an upload of a key together and to send it: it lies in the spool under that key.
+    completing: Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>,
 }
 
 impl Spool {
@@ -40,7 +44,7 @@ impl Spool {
             Ok(()) | Err(StoreError::BucketExists(_)) => {}
             Err(error) => return Err(Error::from(error).context("cannot use the spool")),
         }
-        Ok(Self { store, temporary, bucket: bucket.to_owned(), sending })
+        Ok(Self { store, temporary, bucket: bucket.to_owned(), sending, completing: Mutex::default() })
     }
 
     /// Sends one upload on.
@@ -59,6 +63,8 @@ impl Spool {
     /// Puts the parts together and sends them on. A client that asks again has them sent again.
     pub async fn complete(&self, behind: &dyn Behind, at: UploadKey, done: Completion) -> Result<ObjectMeta> {
         let key = at.key.clone();
+        let turn = self.turn_of(&key);
+        let _turn = turn.lock().await;
         // The condition is on what is behind the gateway.
         let condition = done.condition.clone();
         let put_together = Completion { condition: Condition::default(), ..done };
@@ -67,6 +73,17 @@ impl Spool {
         let sent = self.send(behind, &key, &key, options).await?;
         self.discard(&key).await;
         Ok(sent)
+    }
+
+    fn turn_of(&self, key: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut turns = self.completing.lock().unwrap_or_else(PoisonError::into_inner);
+        turns.retain(|_, turn| turn.strong_count() > 0);
+        if let Some(turn) = turns.get(key).and_then(Weak::upgrade) {
+            return turn;
+        }
+        let turn = Arc::default();
+        turns.insert(key.to_owned(), Arc::downgrade(&turn));
+        turn
     }
 
     async fn send(&self, behind: &dyn Behind, key: &str, spooled: &str, options: PutOptions) -> Result<ObjectMeta> {

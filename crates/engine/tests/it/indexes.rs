@@ -534,6 +534,8 @@ async fn objects_with_their_own_order_of_columns() {
     world.put("u/1.csv", "id,a\n1,x\n2,y\n").await;
     world.put("u/2.csv", "a,id,b\ny,2,7\nx,3,8\n").await;
     world.put("u/3.csv", "a\nz\n").await;
+    // Text that looks like numbers: as such 1000 is not between 10 and 19.
+    world.put("u/4.csv", "b,a,id\n1,1000,50\n2,200,51\n").await;
     let engine = world.engine("select").await;
     let declare = format!(
         "CREATE EXTERNAL TABLE u (id BIGINT, a VARCHAR, b BIGINT) STORED AS CSV LOCATION '{}' \
@@ -541,11 +543,16 @@ async fn objects_with_their_own_order_of_columns() {
         world.url("u/")
     );
     engine.execute(&declare).await.expect("a table");
-    index(&engine, "u", &["id"]).await;
-    let (got, report) = looked_up(&engine, "select", "index", "SELECT id, a, b FROM u WHERE id >= 2").await;
+    index(&engine, "u", &["id", "a"]).await;
     let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
-    assert_same("by name", &got, &vec![row(["2", "y", "NULL"]), row(["2", "y", "7"]), row(["3", "x", "8"])]);
-    assert!(told(&report, "led to 3 rows in 2 objects"), "{:?}", report.usage.strategies);
+    for level in ["select", "fragment"] {
+        let sql = "SELECT id, a, b FROM u WHERE id >= 2 AND id < 9";
+        let (got, report) = looked_up(&engine, level, "index", sql).await;
+        assert_same("by name", &got, &vec![row(["2", "y", "NULL"]), row(["2", "y", "7"]), row(["3", "x", "8"])]);
+        assert!(told(&report, "led to 3 rows in 2 objects"), "{level}: {:?}", report.usage.strategies);
+        let (got, _) = looked_up(&engine, level, "index", "SELECT id FROM u WHERE a BETWEEN '10' AND '19'").await;
+        assert_eq!(got, [["50"]], "{level}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

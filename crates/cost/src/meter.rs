@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 
 use crate::{Requests, Usage};
 
+/// So many texts are kept.
+const MOST_STRATEGIES: usize = 500;
+
 /// The kinds of request that storage charges for.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum RequestKind {
@@ -150,8 +153,9 @@ impl Meter {
     pub fn strategy(&self, text: impl Into<String>) {
         let text = text.into();
         let mut strategies = self.strategies.lock().unwrap_or_else(PoisonError::into_inner);
-        if !strategies.contains(&text) {
-            strategies.push(text);
+        if strategies.len() < MOST_STRATEGIES && !strategies.contains(&text) {
+            let is_last = strategies.len() + 1 == MOST_STRATEGIES;
+            strategies.push(if is_last { "and more that is not listed".to_owned() } else { text });
         }
     }
 

@@ -1,5 +1,7 @@
 //! What a query did, in numbers: a snapshot of a meter, or an estimate made before the query runs.
 
+use std::ops::AddAssign;
+
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -41,6 +43,19 @@ impl Requests {
             RequestKind::Select => self.select,
             RequestKind::Fragment => self.fragment,
         }
+    }
+}
+
+impl AddAssign for Requests {
+    fn add_assign(&mut self, other: Self) {
+        let Self { get, head, list, put, delete, select, fragment } = other;
+        self.get += get;
+        self.head += head;
+        self.list += list;
+        self.put += put;
+        self.delete += delete;
+        self.select += select;
+        self.fragment += fragment;
     }
 }
 

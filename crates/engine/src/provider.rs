@@ -27,6 +27,9 @@ use crate::table::{Declared, Listing, TableDefinition, TableLocation, TableOptio
 /// What ANALYZE TABLE writes beside the data, in the table's private folder.
 const STATISTICS: &str = "statistics.json";
 
+/// A larger one was not written by it.
+const MOST_STATISTICS_BYTES: u64 = 16 * 1024 * 1024;
+
 /// A table over objects.
 #[derive(Clone, Debug)]
 pub(crate) struct ObjectTable {
@@ -130,7 +133,10 @@ impl ObjectTable {
     /// What ANALYZE TABLE left beside the data.
     async fn counted_beside(&self, query: &QueryContext, listing: &Listing, key: &statistics::Key) -> Option<Totals> {
         let path = Path::from(format!("{}/{STATISTICS}", listing.private.path));
-        listing.private.objects.as_ref()?.iter().find(|object| object.location == path)?;
+        let found = listing.private.objects.as_ref()?.iter().find(|object| object.location == path)?;
+        if found.size > MOST_STATISTICS_BYTES {
+            return None;
+        }
         let store = self.backend.store(&query_meters(&query.meter)).ok()?;
         let text = store.get(&path).await.ok()?.bytes().await.ok()?;
         statistics::totals_from_json(key, &text)
@@ -229,6 +235,8 @@ impl TableProvider for ObjectTable {
                 options: query.options.clone(),
                 statistics,
                 partitions: state.config().target_partitions(),
+                cores: state.config().target_partitions(),
+                prices: Arc::clone(&query.prices),
                 projection: projection.cloned().unwrap_or_else(|| (0..definition.schema().fields().len()).collect()),
                 predicate: None,
                 limit: limit.filter(|_| settled),

@@ -37,7 +37,7 @@ pub struct QueryContext {
     pub(crate) backends: Arc<Backends>,
     pub(crate) options: PushdownOptions,
     pub(crate) statistics: Arc<Catalogue>,
-    prices: Arc<PriceBook>,
+    pub(crate) prices: Arc<PriceBook>,
     started: Instant,
     listings: Mutex<HashMap<String, Arc<Listing>>>,
     /// By the address of the table's definition, which the tables keep alive.

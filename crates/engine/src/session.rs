@@ -171,6 +171,15 @@ impl Engine {
     ) -> Result<QueryResult> {
         let running = self.begin()?;
         watch(Arc::clone(&running.query));
+        // Finding out about tables takes requests, too, and may hang.
+        tokio::select! {
+            biased;
+            result = self.run(&running, sql) => result,
+            error = running.query.exceeded() => Err(error),
+        }
+    }
+
+    async fn run(&self, running: &Running, sql: &str) -> Result<QueryResult> {
         if let Some(statement) = index::parse(sql)? {
             let known = if statement.is_about_all() { self.tables().await? } else { vec![] };
             let known = known.into_iter().filter(|table| table.kind != "view");
@@ -185,7 +194,7 @@ impl Engine {
             return Ok(running.rows(analyze.run(&running.query, &running.context).await?));
         }
         let plan = running.context.state().create_logical_plan(sql).await.map_err(from_datafusion)?;
-        self.run_plan(&running, plan, Some(sql)).await
+        self.run_plan(running, plan, Some(sql)).await
     }
 
     fn settings(&self) -> Settings {
@@ -278,7 +287,7 @@ impl Engine {
                     (true, true, false) => Effect::Settled,
                     (true, false, false) if is_remembered => {
                         return Err(Error::invalid(format!(
-                            "table {name} was declared in an earlier session; DROP TABLE it or use CREATE OR REPLACE"
+                            "table {name} exists already; DROP TABLE it or use CREATE OR REPLACE"
                         )));
                     }
                     _ => Effect::Declared,
@@ -498,8 +507,9 @@ fn estimate(plan: &Arc<dyn ExecutionPlan>) -> Usage {
         total.bytes_network += below.bytes_network;
         total.bytes_scanned += below.bytes_scanned;
         total.bytes_returned += below.bytes_returned;
-        total.requests.get += below.requests.get;
-        total.requests.select += below.requests.select;
+        total.bytes_scanned_by_fragments += below.bytes_scanned_by_fragments;
+        total.bytes_returned_by_fragments += below.bytes_returned_by_fragments;
+        total.requests += below.requests;
     }
     total
 }

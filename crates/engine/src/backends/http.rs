@@ -14,13 +14,24 @@ use http::{Method, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use object_store::ClientOptions;
 use object_store::client::{
-    HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpResponseBody, HttpService, ReqwestConnector,
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
+    ReqwestConnector,
 };
 use pushdown::Profile;
 use pushdown::wire::{QUERY, RouteStats, SHARE_HEADER, VERSION_HEADER, common_version};
 use pushdowndb_cost::{Meter, RequestKind};
+use tokio::time::Sleep;
 
 use super::speed::{Kind, Scanner, Speed};
+
+/// Whoever answers a question and then says nothing for so long is given up. Scans have a limit of their own, which is shorter;
+/// this one is for listings, samples, indexes, and whatever else is read besides.
+const SILENCE: Duration = Duration::from_secs(60);
+
+fn silent() -> HttpError {
+    let seconds = SILENCE.as_secs();
+    HttpError::new(HttpErrorKind::Timeout, std::io::Error::other(format!("no answer for {seconds} s")))
+}
 
 /// What is learned about an endpoint while talking to it.
 #[derive(Debug, Default)]
@@ -152,7 +163,13 @@ impl HttpService for MeteredHttp {
             meter.sent(sent);
         });
         let asked = Instant::now();
-        let answered = self.connections.client.execute(request).await;
+        let is_question = matches!(kind, RequestKind::Get | RequestKind::Head | RequestKind::List);
+        let answered = self.connections.client.execute(request);
+        let answered = match is_question {
+            true => tokio::time::timeout(SILENCE, answered).await.unwrap_or_else(|_| Err(silent())),
+            // An upload takes as long as it takes, and scans by storage are timed by who reads their answers.
+            false => answered.await,
+        };
         let comes_back = |status: StatusCode| status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
         if answered.as_ref().map_or(true, |response| comes_back(response.status())) {
             self.meters.each(Meter::failed);
@@ -168,7 +185,8 @@ impl HttpService for MeteredHttp {
         let (parts, body) = response.into_parts();
         // Storage works while it answers other requests: they say nothing about the network.
         let transfer = is_read.then(|| Transfer::begin(Arc::clone(state), asked));
-        let body = Counted { body, meters, transfer };
+        let silence = is_question.then(|| Box::pin(tokio::time::sleep(SILENCE)));
+        let body = Counted { body, meters, transfer, silence, waits: false };
         Ok(HttpResponse::from_parts(parts, HttpResponseBody::new(body)))
     }
 }
@@ -178,6 +196,21 @@ struct Counted {
     body: HttpResponseBody,
     meters: Meters,
     transfer: Option<Transfer>,
+    /// Runs while the next frame is waited for, if it is not to be waited for for ever.
+    silence: Option<Pin<Box<Sleep>>>,
+    waits: bool,
+}
+
+impl Counted {
+    /// Whether the next frame has been waited for too long.
+    fn is_silent(&mut self, waits: bool, context: &mut Context<'_>) -> bool {
+        let waited = std::mem::replace(&mut self.waits, waits);
+        let Some(silence) = self.silence.as_mut().filter(|_| waits) else { return false };
+        if !waited {
+            silence.as_mut().reset(tokio::time::Instant::now() + SILENCE);
+        }
+        silence.as_mut().poll(context).is_ready()
+    }
 }
 
 impl Body for Counted {
@@ -188,7 +221,10 @@ impl Body for Counted {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, HttpError>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(context);
+        let mut polled = Pin::new(&mut self.body).poll_frame(context);
+        if self.is_silent(polled.is_pending(), context) {
+            polled = Poll::Ready(Some(Err(silent())));
+        }
         if let Poll::Ready(Some(Ok(frame))) = &polled
             && let Some(data) = frame.data_ref()
         {

@@ -14,7 +14,7 @@ impl RemoteScanExec {
     /// The same scan, filtered by these keys too.
     pub(crate) fn with_key_filters(&self, more: Vec<Arc<KeyFilter>>) -> Result<Self> {
         let key_filters = self.spec.key_filters.iter().cloned().chain(more).collect();
-        Self::new(ScanSpec { key_filters, ..self.spec.clone() })
+        self.in_place(ScanSpec { key_filters, ..self.spec.clone() })
     }
 
     /// The same scan with what a join chose for it, for EXPLAIN.
@@ -33,7 +33,7 @@ impl RemoteScanExec {
     pub(crate) fn read_plainly(&self) -> Result<Self> {
         let mut spec = self.spec.clone();
         spec.options.level = Level::None.to_string();
-        Self::new(spec)
+        self.in_place(spec)
     }
 
     /// The filters by keys, for EXPLAIN.

@@ -146,7 +146,9 @@ impl RemoteScanExec {
             }
             Choice::Storage { .. } => Some(spec.options.split_bytes),
         };
+        // An index is read by the place of its column, of which the node knows the object's.
         let by_node = lookup::is_left_to_node(&choice, &capability)
+            && spec.objects.iter().all(|object| object.columns.is_none())
             && spec.indexes.iter().all(|index| index.home.is_on(&spec.backend));
         let verdict = match (&spec.aggregate, &spec.top_k) {
             (None, None) => index::choose(&spec, &fragment, &choice, by_node)?,
@@ -195,6 +197,11 @@ impl RemoteScanExec {
     /// The scan of another spec that counts as this one.
     pub(crate) fn with_spec(&self, spec: ScanSpec) -> Result<Self> {
         Ok(self.counting(Self::new(spec)?))
+    }
+
+    /// A scan in the place of this one. Operators above were planned by how many partitions it has: there are no more of them.
+    fn in_place(&self, spec: ScanSpec) -> Result<Self> {
+        Self::new(ScanSpec { partitions: self.partitions.len(), ..spec })
     }
 
     /// Another scan that counts as this one.
@@ -260,7 +267,7 @@ impl RemoteScanExec {
         if self.spec.aggregate.is_some() || self.spec.limit.is_some() || self.index.lookup().is_some() {
             return Ok(None);
         }
-        let scan = Self::new(ScanSpec { top_k: Some(top_k), ..self.spec.clone() })?;
+        let scan = self.in_place(ScanSpec { top_k: Some(top_k), ..self.spec.clone() })?;
         if scan.sampling.is_some() || scan.live.is_some() {
             return Ok(Some(scan));
         }
@@ -274,8 +281,7 @@ impl RemoteScanExec {
         let learn = || self.learn_bound(&sampling.top_k, sampling.sample, query, context);
         let bound = sampling.bound.get_or_try_init(learn).await?.clone();
         let predicate = filter::both(self.spec.predicate.clone(), bound);
-        // As many partitions as promised, or fewer.
-        self.with_spec(ScanSpec { predicate, top_k: None, partitions: self.partitions.len(), ..self.spec.clone() })
+        Ok(self.counting(self.in_place(ScanSpec { predicate, top_k: None, ..self.spec.clone() })?))
     }
 
     /// One partition of the scan that this one becomes once something was learned; `None` if that has no rows.
@@ -307,8 +313,8 @@ impl RemoteScanExec {
         let pushed = matches!(self.choice, Choice::Storage { .. });
         let by_fragments = matches!(self.choice, Choice::Storage { route: Route::Fragment, .. });
         let figures = self.figures();
-        let network = if pushed { figures.sent_bytes() } else { figures.read_bytes() };
-        let requests = self.partitions.iter().map(Vec::len).sum::<usize>() as u64;
+        let network = if pushed { self.sent_bytes() } else { figures.read_bytes() };
+        let requests = self.splits();
         let local = self.spec.backend.name().starts_with("file:");
         if let Some(lookup) = self.index.lookup() {
             let count = lookup.estimate.requests;
@@ -333,6 +339,15 @@ impl RemoteScanExec {
             },
             ..Usage::default()
         }
+    }
+
+    /// Bytes of the rows that storage will probably send: of each split, where there is a limit, no more rows than that.
+    fn sent_bytes(&self) -> u64 {
+        let figures = self.figures();
+        let first = self.spec.top_k.as_ref().filter(|_| self.live.is_some()).map(|top_k| top_k.k);
+        let Some(most) = self.spec.limit.or(first) else { return figures.sent_bytes() };
+        let share = most as f64 * self.splits() as f64 / figures.rows().max(1.0);
+        (figures.sent_bytes() as f64 * share.min(1.0)) as u64
     }
 
     /// Of all its objects.
@@ -420,7 +435,7 @@ impl ExecutionPlan for RemoteScanExec {
         if !taken {
             return Ok(propagation);
         }
-        let scan = Self::new(spec).map_err(to_datafusion)?;
+        let scan = self.in_place(spec).map_err(to_datafusion)?;
         Ok(propagation.with_updated_node(Arc::new(scan)))
     }
 
@@ -434,7 +449,7 @@ impl ExecutionPlan for RemoteScanExec {
             self.spec.projection.get(column.index()).copied()
         });
         let Some(picked) = picked.collect::<Option<Vec<usize>>>() else { return Ok(None) };
-        let scan = Self::new(ScanSpec { projection: picked, ..self.spec.clone() }).map_err(to_datafusion)?;
+        let scan = self.in_place(ScanSpec { projection: picked, ..self.spec.clone() }).map_err(to_datafusion)?;
         Ok(Some(Arc::new(scan)))
     }
 
@@ -442,7 +457,7 @@ impl ExecutionPlan for RemoteScanExec {
         if self.spec.aggregate.is_some() {
             return None;
         }
-        let scan = Self::new(ScanSpec { limit, ..self.spec.clone() }).ok()?;
+        let scan = self.in_place(ScanSpec { limit, ..self.spec.clone() }).ok()?;
         Some(Arc::new(scan))
     }
 

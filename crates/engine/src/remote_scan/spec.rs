@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use pushdown::{Expr, Fragment, NamedExpr, Output, Result};
+use pushdowndb_cost::PriceBook;
 
 use super::PartialAggregate;
 use crate::backends::Backend;
@@ -29,8 +30,11 @@ pub(crate) struct ScanSpec {
     pub(crate) options: PushdownOptions,
     /// What is known of the table, for estimates.
     pub(crate) statistics: Option<SharedStatistics>,
-    /// How many partitions the engine wants.
+    /// How many partitions there may be.
     pub(crate) partitions: usize,
+    /// How many cores the engine has for them, and what a query costs: for estimates.
+    pub(crate) cores: usize,
+    pub(crate) prices: Arc<PriceBook>,
     /// Columns of the table's schema: those of the objects, then those of the paths.
     pub(crate) projection: Vec<usize>,
     /// What the optimizer pushed, over the object's columns.

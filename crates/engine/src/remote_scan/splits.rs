@@ -48,8 +48,8 @@ pub(crate) fn deal(
         let ranges = (0..pieces).map(|piece| piece * step..((piece + 1) * step).min(object.size));
         splits.extend(ranges.map(|range| ScanSplit { object: index, range: Some(range) }));
     }
-    // The next split goes to the partition with the least bytes: large ones first would be better balanced,
-    // but neighbours in an object are best read by one partition in order.
+    // The next split goes to the partition with the least bytes: rows that pass often lie together, and then no partition
+    // has all of them.
     let mut dealt: Vec<(u64, Vec<ScanSplit>)> = vec![(0, Vec::new()); partitions.min(splits.len()).max(1)];
     for split in splits {
         let bytes = split.bytes(objects).max(1);

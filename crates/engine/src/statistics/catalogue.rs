@@ -192,7 +192,7 @@ pub(crate) fn totals_to_json(key: &Key, totals: &Totals) -> Result<Vec<u8>, serd
 /// The same read again; `None` if it is of other objects, or of another program.
 pub(crate) fn totals_from_json(key: &Key, text: &[u8]) -> Option<Totals> {
     let kept: Stamped<Totals> = serde_json::from_slice(text).ok()?;
-    (kept.stamp == key.stamp).then_some(kept.figures)
+    (kept.stamp == key.stamp && kept.figures.are_sane()).then_some(kept.figures)
 }
 
 fn read_sample(file: &Path, stamp: &str) -> Option<TableSample> {

@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::ColumnFigures;
 
+/// No table has more rows, or bytes.
+const MOST: f64 = 1e18;
+
 /// Of a table.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Totals {
@@ -25,6 +28,13 @@ impl Totals {
     /// Counted in objects of so many bytes.
     pub(crate) fn of_bytes(&mut self, bytes: u64) {
         self.bytes = bytes as f64;
+    }
+
+    /// Whether they can be those of a table: whoever can write beside the data can write them.
+    pub(super) fn are_sane(&self) -> bool {
+        let counts = self.columns.iter().flat_map(|column| [column.nulls, column.distinct]);
+        let mut counts = counts.chain([self.rows, self.bytes]);
+        self.bytes > 0.0 && counts.all(|count| (0.0..=MOST).contains(&count))
     }
 
     pub(super) fn row_bytes(&self) -> f64 {

@@ -61,7 +61,7 @@ pub(crate) struct Pushed {
     /// Bytes of the objects that are looked at.
     pub(crate) scanned: u64,
     pub(crate) returned: u64,
-    /// Bytes of values that it decodes and keeps to itself: those of aggregates, groups and orders.
+    /// Bytes of values that it decodes and keeps to itself: those of aggregates and groups.
     pub(crate) decoded: u64,
     /// Bytes that all requests bring along.
     pub(crate) brought: u64,

@@ -18,6 +18,7 @@
 
 use std::fmt;
 use std::ops::Add;
+use std::sync::Arc;
 
 use pushdown::{Format, Result};
 use pushdowndb_cost::{PriceBook, Requests, Usage};
@@ -114,7 +115,7 @@ impl Stages {
 /// What the strategies for one table are estimated by.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
-    prices: PriceBook,
+    prices: Arc<PriceBook>,
     rates: Rates,
     objective: Objective,
     is_parquet: bool,
@@ -128,7 +129,7 @@ impl Model {
     /// For scans of this table.
     pub(crate) fn of(spec: &ScanSpec) -> Result<Self> {
         Ok(Self {
-            prices: PriceBook::named_or_path(&spec.options.price_book)?,
+            prices: Arc::clone(&spec.prices),
             rates: match spec.options.looks_at_tables()? {
                 true => spec.backend.rates(spec.table.backend),
                 // The same choice whatever was seen.
@@ -136,8 +137,8 @@ impl Model {
             },
             objective: spec.options.objective()?,
             is_parquet: matches!(spec.table.format, Format::Parquet),
-            cores: spec.partitions.max(1) as f64,
-            at_once: (spec.options.requests as u64).max(1) * spec.partitions.max(1) as u64,
+            cores: spec.cores.max(1) as f64,
+            at_once: (spec.options.requests as u64).max(1) * spec.cores.max(1) as u64,
         })
     }
 
@@ -293,7 +294,7 @@ pub(super) mod tests {
     use super::*;
 
     pub(in super::super) fn model(objective: Objective) -> Model {
-        let prices = PriceBook::named_or_path("paper").expect("a shipped book");
+        let prices = Arc::new(PriceBook::named_or_path("paper").expect("a shipped book"));
         Model { prices, rates: Rates::default(), objective, is_parquet: false, cores: 1.0, at_once: 4 }
     }
 

@@ -70,6 +70,12 @@ async fn caps_refuse_before_and_stop_during() {
     let error = failure(&engine, "SELECT * FROM lineitem WHERE l_quantity > -1").await;
     assert_eq!(error.kind(), pushdown::ErrorKind::Limit);
     assert!(error.message().contains("stopped after"), "{error}");
+    // Storage sends no more rows of a split than the limit, and the estimate knows.
+    let engine = world.engine_with("fragment", "csv").await;
+    engine.execute("SET pushdown.max_bytes = 50000").await.expect("SET");
+    let first = rows(&engine, "SELECT * FROM lineitem LIMIT 3").await.expect("rows of a limit").0;
+    assert_eq!(first.len(), 3);
+    failure(&engine, "SELECT * FROM lineitem").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -167,3 +167,30 @@ async fn a_sample_saves_bytes_and_explain_says_so() {
     let (sampled, all) = (sampled.usage.bytes_network, all.usage.bytes_network);
     assert!(sampled * 20 < all, "{sampled} bytes with a sample, {all} without");
 }
+
+/// One object of one split, that a top-k by storage would cut in two: operators above were planned by one partition.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_top_k_has_no_more_partitions_than_the_scan_that_it_was_planned_for() {
+    let world = World::node().await;
+    let line = |n: usize| format!("{},{n},{}\n", n * 7_919 % 100_003, "text ".repeat(20));
+    world.put("medium/0.csv", (0..110_000).map(line).collect::<String>()).await;
+    let declare = format!(
+        "CREATE EXTERNAL TABLE medium (a BIGINT, b BIGINT, c VARCHAR) STORED AS CSV LOCATION '{}' \
+         OPTIONS ('format.has_header' 'false')",
+        world.url("medium/")
+    );
+    for top_k in ["compute", "sampling", "storage"] {
+        let settings = [("pushdown.threads", "4"), ("pushdown.level", "fragment"), ("pushdown.top_k", top_k)];
+        let engine = world.engine_configured(&settings).await;
+        engine.execute(&declare).await.expect("a table");
+        let got = rows(&engine, "SELECT a, b FROM medium ORDER BY a, b LIMIT 3").await;
+        let (got, _) = got.unwrap_or_else(|e| panic!("{top_k}: {e}"));
+        assert_eq!(got, [["0", "0"], ["0", "100003"], ["1", "47318"]], "{top_k}");
+        for join in ["baseline", "filtered", "bloom"] {
+            engine.execute(&format!("SET pushdown.join = '{join}'")).await.expect("SET");
+            let sql = "SELECT count(*) FROM medium x JOIN medium y ON x.a = y.b WHERE x.b < 50 AND y.a < 50000";
+            let counted = rows(&engine, sql).await.unwrap_or_else(|e| panic!("{join}: {e}")).0;
+            assert_eq!(counted.len(), 1, "{join}");
+        }
+    }
+}

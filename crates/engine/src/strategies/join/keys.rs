@@ -69,6 +69,8 @@ fn is_whole(data_type: &DataType) -> bool {
 impl KeySet {
     pub(crate) fn new(data_type: DataType) -> Self {
         let distinct = match is_whole(&data_type) {
+            // One of several keys of a join, of which nobody asks for this one.
+            _ if !is_key(&data_type) => Distinct::TooMany,
             true => Distinct::Whole(HashSet::default()),
             // Zeros and NaN have several forms that may or may not be equal: those are told by their hashes only.
             false => Distinct::Hashed {
@@ -83,7 +85,7 @@ impl KeySet {
     pub(crate) fn push(&mut self, keys: &ArrayRef) -> Result<()> {
         self.rows += keys.len();
         self.nulls |= keys.null_count() > 0;
-        if keys.null_count() == keys.len() {
+        if keys.null_count() == keys.len() || !is_key(&self.data_type) {
             return Ok(());
         }
         if !self.data_type.is_floating() {

@@ -113,18 +113,6 @@ pub struct Capability {
     pub fragment: Option<u32>,
 }
 
-impl Capability {
-    /// The highest level this endpoint supports for objects of this format.
-    pub fn level(&self, format: &Format) -> Level {
-        match &self.select {
-            // The same scan as ours, so whatever we read.
-            _ if self.fragment.is_some() => Level::Fragment,
-            Some(dialect) if dialect.reads(format) => Level::Select,
-            _ => Level::None,
-        }
-    }
-}
-
 /// Which S3 Select SQL an endpoint evaluates, and how exactly.
 ///
 /// Used twice: [`crate::classify`] decides by it what may be pushed, and the `select` crate renders by it.

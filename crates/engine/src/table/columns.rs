@@ -48,7 +48,8 @@ impl ObjectColumns {
     }
 
     /// The object's own columns.
-    pub fn schema(&self) -> &SchemaRef {
+    #[cfg(test)]
+    pub(super) fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 

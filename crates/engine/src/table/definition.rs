@@ -153,13 +153,14 @@ impl TableDefinition {
         compressed(self.format.clone(), infer::compression_of(object, &self.options))
     }
 
-    /// The table's objects as they are now, sorted by path: one LIST, and for tables read by name the header of each
-    /// object that was not seen before.
-    pub async fn objects(&self, store: &dyn ObjectStore) -> Result<Vec<DataObject>> {
+    /// The objects of [`Self::listing`].
+    #[cfg(test)]
+    pub(super) async fn objects(&self, store: &dyn ObjectStore) -> Result<Vec<DataObject>> {
         self.listing(store).await.map(|listing| Arc::unwrap_or_clone(listing.objects))
     }
 
-    /// The same, and what the listing tells of our own objects beside them.
+    /// The table's objects as they are now, sorted by path, and what the listing tells of our own objects beside them: one
+    /// LIST, and for tables read by name the header of each object that was not seen before.
     pub async fn listing(&self, store: &dyn ObjectStore) -> Result<Listing> {
         let (mut objects, private) = listing::list_with_private(store, &self.location, Some(self.kind)).await?;
         partition::assign(&self.location, &mut objects, &self.partition_columns)?;

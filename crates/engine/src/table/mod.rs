@@ -11,7 +11,7 @@
 //! CatalogFile                                         the declarations a shell still knows tomorrow
 //! ```
 //!
-//! Nothing here reads rows; [`TableDefinition::objects`] is called once per query and pins each object's ETag.
+//! Nothing here reads rows; [`TableDefinition::listing`] is called once per query and pins each object's ETag.
 
 mod catalog_file;
 mod columns;
@@ -28,7 +28,7 @@ pub use definition::{Declared, TableDefinition};
 pub use listing::{DataObject, Listing, PrivateFolder};
 pub use location::{PRIVATE_FOLDER, TableLocation};
 pub use options::{FileName, Kind, TableOptions};
-pub use partition::{only_on_partitions, prune, prune_physical};
+pub use partition::{only_on_partitions, prune};
 
 #[cfg(test)]
 mod read_back;

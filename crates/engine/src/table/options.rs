@@ -4,8 +4,6 @@
 //! from its bytes ([`super::infer`]). The names are DataFusion's, with or without their `format.` prefix, and a
 //! few common synonyms. An option that is not known is refused: a misspelt delimiter must not pass in silence.
 
-use std::collections::BTreeMap;
-
 use datafusion::common::utils::datafusion_strsim::levenshtein;
 use pushdown::{Compression, CsvOptions, Error, Format, JsonOptions, JsonShape, NullRule, Profile, Ragged, Result};
 
@@ -31,7 +29,7 @@ const KNOWN: [(&str, &[&str], bool); 18] = [
     ("index_location", &[], false),
 ];
 
-/// Options of these prefixes concern the connection and are handed on to the store as they are.
+/// Options of these prefixes, which DataFusion has, are about the connection.
 const STORE_PREFIXES: [&str; 5] = ["aws.", "s3.", "http.", "gcp.", "azure."];
 
 /// The kinds of object we read.
@@ -144,8 +142,6 @@ pub struct TableOptions {
     pub backend: Option<Profile>,
     /// Where its indexes are, if not only beside its objects.
     pub index_location: Option<String>,
-    /// Options of the connection (`aws.region`, …), for whoever opens the store.
-    pub store: BTreeMap<String, String>,
 }
 
 impl TableOptions {
@@ -173,8 +169,10 @@ impl TableOptions {
         let lower = written.to_ascii_lowercase();
         let name = lower.strip_prefix("format.").unwrap_or(&lower);
         if STORE_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
-            self.store.insert(name.to_owned(), value.to_owned());
-            return Ok(());
+            return Err(Error::unsupported(format!(
+                "option '{name}' is about the connection, which is the session's and not a table's: set the AWS_* variables, a \
+                 profile, or --endpoint, --region and the like"
+            )));
         }
         let Some((name, _, csv_only)) =
             KNOWN.iter().find(|(known, synonyms, _)| *known == name || synonyms.contains(&name))
@@ -318,7 +316,6 @@ mod tests {
             ("format.null_value", "NA"),
             ("truncated_rows", "true"),
             ("backend", "minio"),
-            ("aws.region", "eu-west-1"),
         ];
         let table = parse("CSV", &options).unwrap();
         let Format::Csv(csv) = table.format(Kind::Csv) else { panic!() };
@@ -327,7 +324,6 @@ mod tests {
         assert_eq!(csv.null, NullRule::Text("NA".into()));
         assert_eq!(csv.ragged, Ragged::Lenient);
         assert_eq!(table.backend, Some(Profile::Minio));
-        assert_eq!(table.store["aws.region"], "eu-west-1");
     }
 
     #[test]
@@ -346,6 +342,8 @@ mod tests {
         assert_eq!(error, "option 'delimiter': ';;' is not one ASCII character");
         let error = parse("PARQUET", &[("header", "true")]).unwrap_err().to_string();
         assert!(error.contains("about CSV"), "{error}");
+        let error = parse("CSV", &[("aws.region", "eu-west-1")]).unwrap_err().to_string();
+        assert!(error.starts_with("option 'aws.region' is about the connection"), "{error}");
         assert!(parse("AVRO", &[]).unwrap_err().to_string().contains("known formats"));
         assert!(parse("CSV", &[("backend", "azure")]).unwrap_err().to_string().contains("minio"));
     }

@@ -17,8 +17,7 @@ use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::datasource::listing::helpers::expr_applicable_for_cols;
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::execution_props::ExecutionProps;
-use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
-use datafusion::physical_expr::{PhysicalExpr, PhysicalExprRef, create_physical_expr};
+use datafusion::physical_expr::{PhysicalExprRef, create_physical_expr};
 use percent_encoding::percent_decode_str;
 use pushdown::{Error, Result};
 
@@ -143,25 +142,6 @@ pub fn prune(objects: Vec<DataObject>, filters: &[Expr], columns: &[FieldRef]) -
     keep(objects, &filters, &schema)
 }
 
-/// [`prune`] for predicates that are planned already, dynamic ones included; columns are found by name.
-pub fn prune_physical(
-    objects: Vec<DataObject>,
-    filters: &[Arc<dyn PhysicalExpr>],
-    columns: &[FieldRef],
-) -> Result<Vec<DataObject>> {
-    let schema = partition_schema(columns);
-    let applies = |filter: &PhysicalExprRef| {
-        let read = collect_columns(filter);
-        !read.is_empty() && read.iter().all(|column| schema.index_of(column.name()).is_ok())
-    };
-    let filters = filters
-        .iter()
-        .filter(|filter| applies(filter))
-        .map(|filter| reassign_expr_columns(Arc::clone(filter), &schema).map_err(from_datafusion))
-        .collect::<Result<Vec<_>>>()?;
-    keep(objects, &filters, &schema)
-}
-
 fn partition_schema(columns: &[FieldRef]) -> Arc<Schema> {
     Arc::new(Schema::new(columns.to_vec()))
 }
@@ -274,22 +254,6 @@ mod tests {
         assert!(only_on_partitions(&col("y").eq(lit(1_i64)), &columns));
         assert!(!only_on_partitions(&col("y").eq(col("other")), &columns));
         assert!(!only_on_partitions(&lit(true), &columns));
-    }
-
-    #[test]
-    fn planned_predicates_prune_too() {
-        use datafusion::logical_expr::Operator;
-        use datafusion::physical_expr::expressions::{BinaryExpr, Column, Literal};
-        let (objects, columns) = table(&["t/y=1/x", "t/y=2/x"]).unwrap();
-        // Its index is that in the table's schema.
-        let filter: PhysicalExprRef = Arc::new(BinaryExpr::new(
-            Arc::new(Column::new("y", 7)),
-            Operator::Eq,
-            Arc::new(Literal::new(ScalarValue::Int64(Some(2)))),
-        ));
-        let left = prune_physical(objects, &[filter], &columns).unwrap();
-        assert_eq!(left.len(), 1);
-        assert_eq!(left[0].path.as_ref(), "t/y=2/x");
     }
 
     #[test]

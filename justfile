@@ -18,7 +18,7 @@ demo:
 deny:
     cargo deny check
 
-# TPC-H at a scale on CSV and Parquet, our node and MinIO, levels none and select, against the known answers
+# TPC-H at a scale on CSV and Parquet, our node and MinIO, at every level, against the known answers
 tpch scale="1":
     cargo build --release && scripts/tpch.py --scale {{scale}} --binary "${CARGO_TARGET_DIR:-target}/release/pushdowndb"
 

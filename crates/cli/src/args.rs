@@ -172,7 +172,7 @@ pub struct ServeArgs {
     /// A host name below which hosts are buckets: with s3.example.com, b.s3.example.com is bucket b; may be repeated
     #[arg(long = "domain", value_name = "NAME", value_parser = domain)]
     pub domains: Vec<String>,
-    /// What is logged on stderr: error, warn, info, debug, or filters as in RUST_LOG [default: RUST_LOG, then info]
+    /// What is logged on stderr: error, warn, info, debug, or filters as in RUST_LOG [default: PUSHDOWNDB_LOG, then RUST_LOG, then info]
     #[arg(long, value_name = "FILTER", value_parser = crate::log::filter)]
     pub log: Option<String>,
     /// How it is logged; one line a request at level info

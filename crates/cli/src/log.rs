@@ -20,7 +20,7 @@ pub fn filter(text: &str) -> Result<String, String> {
     EnvFilter::try_new(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
-/// What the argument asks for, else `RUST_LOG` or `PUSHDOWNDB_LOG`, else a line a request.
+/// What the argument asks for, else `PUSHDOWNDB_LOG` or `RUST_LOG`, else a line a request.
 pub fn of_a_node(asked: Option<&str>, format: LogFormat) {
     let filter = match asked {
         Some(asked) => EnvFilter::new(asked),

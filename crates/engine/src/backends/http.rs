@@ -24,9 +24,9 @@ use tokio::time::Sleep;
 
 use super::speed::{Kind, Scanner, Speed};
 
-/// Whoever answers a question and then says nothing for so long is given up. Scans have a limit of their own, which is shorter;
-/// this one is for listings, samples, indexes, and whatever else is read besides.
-const SILENCE: Duration = Duration::from_secs(60);
+/// Whoever is asked and says nothing for so long is given up. What scans read has a limit of its own, which is to be shorter
+/// (`pushdown.timeout_s`); this one is for listings, samples, indexes, and whatever else is read besides.
+const SILENCE: Duration = Duration::from_secs(300);
 
 fn silent() -> HttpError {
     let seconds = SILENCE.as_secs();

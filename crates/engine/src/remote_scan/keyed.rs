@@ -48,7 +48,7 @@ impl RemoteScanExec {
     /// can have one of the keys.
     pub(super) async fn keyed(&self, query: &QueryContext) -> Result<Option<Arc<Self>>> {
         let learn = || async {
-            let plain = ScanSpec { key_filters: vec![], partitions: self.partitions.len(), ..self.spec.clone() };
+            let plain = ScanSpec { key_filters: vec![], ..self.spec.clone() };
             let exact = plain.aggregate.is_some();
             let options = &self.spec.options;
             let filters = &self.spec.key_filters;
@@ -63,13 +63,13 @@ impl RemoteScanExec {
             let mut scan = None;
             if keys.is_some() {
                 let without_keys = Some(self.figures().rows());
-                let filtered = Self::new(ScanSpec { predicate: keys, without_keys, ..plain.clone() })?;
+                let filtered = self.in_place(ScanSpec { predicate: keys, without_keys, ..plain.clone() })?;
                 // If storage cannot be asked for them all, it is asked for none of them.
                 scan = Some(filtered).filter(|scan| matches!(scan.choice, Choice::Storage { .. }));
             }
             let scan = match scan {
                 Some(scan) => scan,
-                None => Self::new(plain)?,
+                None => self.in_place(plain)?,
             };
             Ok(Some(Arc::new(self.counting(scan))))
         };

@@ -222,10 +222,7 @@ impl RemoteScanExec {
         };
         Ok(match self.index.located.get_or_try_init(find).await?.clone() {
             Some(places) => Self { index: IndexState { places: Some(places), ..self.index.clone() }, ..self.clone() },
-            None => {
-                let partitions = self.partitions.len();
-                self.with_spec(ScanSpec { indexes: Arc::default(), partitions, ..self.spec.clone() })?
-            }
+            None => self.counting(self.in_place(ScanSpec { indexes: Arc::default(), ..self.spec.clone() })?),
         })
     }
 

@@ -71,7 +71,7 @@ fn condition(choices: &mut Choices<'_>, depth: usize, tokens: bool) -> Expr {
         }
         2 => {
             let pattern = Box::new(Expr::text(format!("%{}%", constant(choices))));
-            Expr::Like { expr: Box::new(value), pattern, escape: None, negated: false, case_insensitive: false }
+            Expr::Like { expr: Box::new(value), pattern, negated: false, case_insensitive: false }
         }
         3 => {
             let list = vec![Expr::text(constant(choices)), Expr::text(constant(choices))];

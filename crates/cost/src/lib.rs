@@ -14,6 +14,6 @@ mod price;
 pub mod units;
 mod usage;
 
-pub use meter::{Meter, RequestKind, process_cpu};
+pub use meter::{Meter, RequestKind};
 pub use price::{Bill, PriceBook};
 pub use usage::{Requests, Usage, to_json};

@@ -216,7 +216,7 @@ fn load(counter: &AtomicU64) -> u64 {
 /// The CPU time this process has used, in steps of 10 ms; `None` where the system does not tell.
 ///
 /// It is the whole process: queries that run side by side in one process share the figure.
-pub fn process_cpu() -> Option<Duration> {
+fn process_cpu() -> Option<Duration> {
     // Fields 14 and 15 of /proc/self/stat, in ticks of 1/100 s on every Linux. The command in field 2 may hold
     // spaces and parentheses, so fields are counted from the last closing one.
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;

@@ -32,7 +32,7 @@ impl Requests {
         RequestKind::ALL.iter().map(|kind| self.of(*kind)).sum()
     }
 
-    /// Those of one kind.
+    /// The number of requests of one kind.
     pub fn of(&self, kind: RequestKind) -> u64 {
         match kind {
             RequestKind::Get => self.get,

@@ -53,7 +53,6 @@ fn convert_node(expr: &Arc<dyn PhysicalExpr>, column: &dyn Fn(usize) -> Option<u
         return Some(Expr::Like {
             expr: child(found.expr())?,
             pattern: child(found.pattern())?,
-            escape: None,
             negated: found.negated(),
             case_insensitive: found.case_insensitive(),
         });
@@ -103,7 +102,7 @@ fn binary(found: &BinaryExpr, left: Box<Expr>, right: Box<Expr>) -> Option<Expr>
     let compare = |op| Some(Expr::Compare(op, left.clone(), right.clone()));
     let arithmetic = |op| Some(Expr::Arithmetic(op, left.clone(), right.clone()));
     let like = |negated, case_insensitive| {
-        Some(Expr::Like { expr: left.clone(), pattern: right.clone(), escape: None, negated, case_insensitive })
+        Some(Expr::Like { expr: left.clone(), pattern: right.clone(), negated, case_insensitive })
     };
     match found.op() {
         Operator::Eq => compare(CompareOp::Eq),

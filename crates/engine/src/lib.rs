@@ -43,7 +43,7 @@ mod settings;
 mod statements;
 mod statistics;
 mod strategies;
-pub mod table;
+mod table;
 mod words;
 
 pub use backends::ConnectionConfig;

@@ -28,6 +28,7 @@ use object_store::ObjectStore;
 use object_store::ObjectStoreExt;
 use pushdown::{Error, Result};
 use pushdowndb_cost::{Meter, PriceBook, Usage};
+use tokio::sync::Mutex;
 use url::Url;
 
 use crate::backends::{Backends, ConnectionConfig, query_meters};
@@ -66,6 +67,8 @@ pub struct Engine {
     statistics: Arc<Catalogue>,
     template: SessionState,
     settings: RwLock<Settings>,
+    /// Held while settings change.
+    setting: Mutex<()>,
 }
 
 /// What SET changes.
@@ -139,6 +142,7 @@ impl Engine {
                 runtime,
                 prices: Arc::new(PushdownOptions::default().check()?),
             }),
+            setting: Mutex::default(),
             template,
         };
         for (name, value) in &config.settings {
@@ -242,18 +246,22 @@ impl Engine {
             return self.analyze(running, analyze, sql).await;
         }
         let effect = self.effect_of(&plan, &running.context)?;
-        if let Effect::Settled = effect {
-            return Ok(running.nothing_to_print(kind));
+        match effect {
+            Effect::Settled => return Ok(running.nothing_to_print(kind)),
+            Effect::Settings => {
+                self.change_settings(plan).await?;
+                return Ok(running.nothing_to_print(kind));
+            }
+            _ => {}
         }
         if kind == StatementKind::Rows {
             look_at_tables(&running.query, &plan).await?;
         }
         let frame = running.context.execute_logical_plan(plan).await.map_err(from_datafusion)?;
         match effect {
-            Effect::Settings => self.keep_settings(&running.context)?,
             Effect::Declared => self.remembered.put(sql.unwrap_or_default())?,
             Effect::Dropped(name) => self.remembered.remove(&name)?,
-            Effect::None | Effect::Settled => {}
+            Effect::None | Effect::Settled | Effect::Settings => {}
         }
         if kind != StatementKind::Rows {
             return Ok(running.nothing_to_print(kind));
@@ -308,8 +316,12 @@ impl Engine {
         })
     }
 
-    /// Takes over what SET changed in the statement's state.
-    fn keep_settings(&self, context: &SessionContext) -> Result<()> {
+    /// Runs SET or RESET and takes over what it changed in the statement's state. One goes after the other, from what the
+    /// one before left: of two at the same time none is lost.
+    async fn change_settings(&self, plan: LogicalPlan) -> Result<()> {
+        let _turn = self.setting.lock().await;
+        let context = self.begin()?.context;
+        context.execute_logical_plan(plan).await.map_err(from_datafusion)?;
         let config = context.copied_config();
         let prices = Arc::new(PushdownOptions::of(config.options()).check()?);
         let mut settings = self.settings.write().unwrap_or_else(PoisonError::into_inner);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use datafusion::common::config::{ConfigExtension, ConfigOptions};
 use datafusion::common::extensions_options;
-use pushdown::{Error, Result};
+use pushdown::{Error, Level, Result};
 use pushdowndb_cost::PriceBook;
 
 extensions_options! {
@@ -149,23 +149,20 @@ impl PushdownOptions {
     }
 
     /// The highest level allowed, `None` for auto.
-    pub fn level_cap(&self) -> Result<Option<pushdown::Level>> {
-        match self.level.to_ascii_lowercase().as_str() {
-            "auto" => Ok(None),
-            "none" => Ok(Some(pushdown::Level::None)),
-            "select" => Ok(Some(pushdown::Level::Select)),
-            "fragment" => Ok(Some(pushdown::Level::Fragment)),
-            other => Err(unknown("level", other, "auto, none, select, fragment")),
-        }
+    pub fn level_cap(&self) -> Result<Option<Level>> {
+        let levels = [
+            ("auto", None),
+            ("none", Some(Level::None)),
+            ("select", Some(Level::Select)),
+            ("fragment", Some(Level::Fragment)),
+        ];
+        one_of("level", &self.level, &levels)
     }
 
     /// Where filters run that no index settles.
     pub fn filter_side(&self) -> Result<Side> {
-        match self.filter.to_ascii_lowercase().as_str() {
-            "index" => Ok(Side::Auto),
-            "auto" | "compute" | "storage" => side("filter", &self.filter),
-            other => Err(unknown("filter", other, "auto, compute, storage, index")),
-        }
+        let [auto, compute, storage] = SIDES;
+        one_of("filter", &self.filter, &[auto, compute, storage, ("index", Side::Auto)])
     }
 
     /// Whether filters are looked up in indexes.
@@ -173,80 +170,58 @@ impl PushdownOptions {
         Ok(match self.filter.to_ascii_lowercase().as_str() {
             "index" => IndexUse::Always,
             // The baseline reads plainly.
-            "auto" if self.level_cap()? != Some(pushdown::Level::None) => IndexUse::Auto,
+            "auto" if self.level_cap()? != Some(Level::None) => IndexUse::Auto,
             _ => IndexUse::Never,
         })
     }
 
     /// Where scalar aggregates run.
     pub fn aggregate_side(&self) -> Result<Side> {
-        side("aggregate", &self.aggregate)
+        one_of("aggregate", &self.aggregate, &SIDES)
     }
 
     /// How joins run.
     pub fn join_strategy(&self) -> Result<JoinStrategy> {
-        match self.join.to_ascii_lowercase().as_str() {
-            "auto" => Ok(JoinStrategy::Auto),
-            "baseline" => Ok(JoinStrategy::Baseline),
-            "filtered" => Ok(JoinStrategy::Filtered),
-            "bloom" => Ok(JoinStrategy::Bloom),
-            other => Err(unknown("join", other, "auto, baseline, filtered, bloom")),
-        }
+        use JoinStrategy::{Auto, Baseline, Bloom, Filtered};
+        let strategies = [("auto", Auto), ("baseline", Baseline), ("filtered", Filtered), ("bloom", Bloom)];
+        one_of("join", &self.join, &strategies)
     }
 
     /// How GROUP BY runs.
     pub fn group_by_strategy(&self) -> Result<GroupByStrategy> {
-        match self.group_by.to_ascii_lowercase().as_str() {
-            "auto" => Ok(GroupByStrategy::Auto),
-            "compute" => Ok(GroupByStrategy::Compute),
-            "filtered" => Ok(GroupByStrategy::Filtered),
-            "storage" => Ok(GroupByStrategy::Storage),
-            "hybrid" => Ok(GroupByStrategy::Hybrid),
-            other => Err(unknown("group_by", other, "auto, compute, filtered, storage, hybrid")),
-        }
+        use GroupByStrategy::{Auto, Compute, Filtered, Hybrid, Storage};
+        let strategies =
+            [("auto", Auto), ("compute", Compute), ("filtered", Filtered), ("storage", Storage), ("hybrid", Hybrid)];
+        one_of("group_by", &self.group_by, &strategies)
     }
 
     /// How a top-k runs.
     pub fn top_k_strategy(&self) -> Result<TopKStrategy> {
-        match self.top_k.to_ascii_lowercase().as_str() {
-            "auto" => Ok(TopKStrategy::Auto),
-            "compute" => Ok(TopKStrategy::Compute),
-            "sampling" => Ok(TopKStrategy::Sampling),
-            "storage" => Ok(TopKStrategy::Storage),
-            other => Err(unknown("top_k", other, "auto, compute, sampling, storage")),
-        }
+        use TopKStrategy::{Auto, Compute, Sampling, Storage};
+        let strategies = [("auto", Auto), ("compute", Compute), ("sampling", Sampling), ("storage", Storage)];
+        one_of("top_k", &self.top_k, &strategies)
     }
 
     /// What counts where strategies are compared.
     pub fn objective(&self) -> Result<Objective> {
-        match self.objective.to_ascii_lowercase().as_str() {
-            "latency" => Ok(Objective::Latency),
-            "cost" => Ok(Objective::Cost),
-            other => Err(unknown("objective", other, "latency, cost")),
-        }
+        one_of("objective", &self.objective, &[("latency", Objective::Latency), ("cost", Objective::Cost)])
     }
 
     /// Who scans the splits of a running scan. What saves seconds may cost dollars.
     pub fn adaptivity(&self) -> Result<Adaptivity> {
-        match self.adaptive.to_ascii_lowercase().as_str() {
-            "auto" => Ok(match self.objective()? {
-                Objective::Latency => Adaptivity::Auto,
-                Objective::Cost => Adaptivity::None,
-            }),
-            "none" => Ok(Adaptivity::None),
-            "both" => Ok(Adaptivity::Both),
-            other => Err(unknown("adaptive", other, "auto, none, both")),
-        }
+        let auto = match self.objective()? {
+            Objective::Latency => Adaptivity::Auto,
+            Objective::Cost => Adaptivity::None,
+        };
+        let ways = [("auto", auto), ("none", Adaptivity::None), ("both", Adaptivity::Both)];
+        one_of("adaptive", &self.adaptive, &ways)
     }
 
     /// Whether tables are looked at before they are read.
     pub fn looks_at_tables(&self) -> Result<bool> {
-        match self.statistics.to_ascii_lowercase().as_str() {
-            // The baseline reads what the query needs and nothing else.
-            "auto" => Ok(self.level_cap()? != Some(pushdown::Level::None)),
-            "none" => Ok(false),
-            other => Err(unknown("statistics", other, "auto, none")),
-        }
+        // The baseline reads what the query needs and nothing else.
+        let auto = self.level_cap()? != Some(Level::None);
+        one_of("statistics", &self.statistics, &[("auto", auto), ("none", false)])
     }
 
     /// Refuses values that no part of the engine understands, and reads the price book.
@@ -280,15 +255,13 @@ impl PushdownOptions {
     }
 }
 
-fn side(name: &str, value: &str) -> Result<Side> {
-    match value.to_ascii_lowercase().as_str() {
-        "auto" => Ok(Side::Auto),
-        "compute" => Ok(Side::Compute),
-        "storage" => Ok(Side::Storage),
-        other => Err(unknown(name, other, "auto, compute, storage")),
-    }
-}
+const SIDES: [(&str, Side); 3] = [("auto", Side::Auto), ("compute", Side::Compute), ("storage", Side::Storage)];
 
-fn unknown(name: &str, value: &str, allowed: &str) -> Error {
-    Error::invalid(format!("pushdown.{name} cannot be '{value}'; it is one of {allowed}"))
+/// What a setting's value stands for, in any case of its letters.
+fn one_of<T: Copy>(name: &str, value: &str, all: &[(&str, T)]) -> Result<T> {
+    let found = all.iter().find(|(known, _)| known.eq_ignore_ascii_case(value)).map(|(_, meaning)| *meaning);
+    found.ok_or_else(|| {
+        let known: Vec<&str> = all.iter().map(|(known, _)| *known).collect();
+        Error::invalid(format!("pushdown.{name} cannot be '{value}'; it is one of {}", known.join(", ")))
+    })
 }

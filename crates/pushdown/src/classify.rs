@@ -48,17 +48,6 @@ pub fn classify(expr: &Expr, schema: &Schema, format: &Format, dialect: &Dialect
     Classifier { schema, format, dialect }.predicate(normal::normal(expr.clone()))
 }
 
-/// Whether the backend computes exactly the engine's value of this expression, as a column of the result.
-pub fn classify_value(expr: &Expr, schema: &Schema, format: &Format, dialect: &Dialect) -> bool {
-    let classifier = Classifier { schema, format, dialect };
-    dialect.reads(format)
-        && match expr {
-            // Returned as it is written, whatever its type.
-            Expr::Column(index) => *index < schema.fields().len(),
-            other => dialect.three_valued && classifier.value(other).is_some(),
-        }
-}
-
 /// Whether the backend computes exactly the engine's value of this aggregate.
 pub fn classify_aggregate(call: &AggregateCall, schema: &Schema, format: &Format, dialect: &Dialect) -> bool {
     dialect.reads(format) && Classifier { schema, format, dialect }.aggregate(call)
@@ -116,9 +105,7 @@ impl Classifier<'_> {
             Expr::Literal(Literal::Null) => constant(false),
             Expr::Compare(op, left, right) => self.compare(op, *left, *right),
             Expr::InList { expr, list, negated } => self.in_list(*expr, list, negated),
-            Expr::Like { expr, pattern, escape, negated, case_insensitive: false } => {
-                self.like(*expr, *pattern, escape, negated)
-            }
+            Expr::Like { expr, pattern, negated, case_insensitive: false } => self.like(*expr, *pattern, negated),
             Expr::IsNull(inner) => match self.is_null(&inner) {
                 Some(true) => Exactness::Exact(Expr::IsNull(inner)),
                 Some(false) => constant(false),

@@ -4,12 +4,16 @@
 //! and collation agree. What S3 Select means differently is a [`Function`] of its own, never a second
 //! evaluator.
 
+mod display;
+
 use std::fmt;
 use std::sync::Arc;
 
 use arrow_schema::DataType;
 
-use crate::{BloomFilter, civil_from_days};
+use crate::{BloomFilter, Function};
+use display::Shown;
+pub(crate) use display::decimal_text;
 
 /// A typed constant.
 #[derive(Clone, Debug, PartialEq)]
@@ -103,132 +107,6 @@ impl ArithmeticOp {
     }
 }
 
-/// A function from the allow-list.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Function {
-    /// `NULLIF(a, b)`: NULL where they are equal, else `a`.
-    NullIf,
-    /// `COALESCE(a, …)`: the first that is not NULL.
-    Coalesce,
-    /// `LOWER(text)`.
-    Lower,
-    /// `UPPER(text)`.
-    Upper,
-    /// `CHAR_LENGTH(text)`, in characters.
-    CharLength,
-    /// `SUBSTRING(text FROM start [FOR length])`, in characters, starting at 1.
-    Substring,
-    /// `TRIM(BOTH chars FROM text)`; chars default to blanks.
-    Trim,
-    /// `TRIM(LEADING chars FROM text)`.
-    TrimLeading,
-    /// `TRIM(TRAILING chars FROM text)`.
-    TrimTrailing,
-    /// `a || b`: NULL if either is.
-    Concat,
-    /// S3 Select over JSON: the scalar inside a JSON token, as text (`"a"` gives `a`; `null` gives NULL).
-    JsonText,
-    /// S3 Select over JSON: the text inside a JSON token; NULL for anything that is no string.
-    JsonString,
-    /// S3 Select over JSON: the truth value inside a JSON token; NULL for anything else.
-    JsonBoolean,
-    /// S3 Select over JSON: the token itself, with NULL for `null`.
-    JsonValue,
-    /// A value as a JSON token: numbers with every digit, text in quotes, `true` and `false`.
-    ToToken,
-    /// `CAST(x AS DECIMAL)` without precision: text or a JSON token as a token of a number with every digit.
-    ToNumber,
-    /// Whether two JSON tokens are equal: by value within a kind, FALSE between kinds, NULL if either is NULL.
-    TokenEq,
-    /// Whether one JSON token is less than another; NULL between kinds.
-    TokenLt,
-    /// Whether one JSON token is less than or equal to another; NULL between kinds.
-    TokenLtEq,
-    /// Bytes that sort as JSON tokens do: truth values, numbers by value, text, the rest.
-    TokenOrder,
-    /// `a + b` of two JSON tokens, exact unless either is a double; NULL if either is no number.
-    TokenAdd,
-    /// `a - b`.
-    TokenSubtract,
-    /// `a * b`.
-    TokenMultiply,
-    /// `a / b`; of two whole numbers a whole number.
-    TokenDivide,
-    /// `a % b`, with the sign of `a`.
-    TokenModulo,
-    /// A pattern of LIKE with its escape, or an empty text for none, as the evaluator has it: a backslash escapes.
-    LikePattern,
-    /// `CAST(x AS TIMESTAMP)` of S3 Select: the text of a [`crate::Timestamp`].
-    ToTimestamp,
-    /// `TO_TIMESTAMP(text, pattern)`: text read by a [`crate::Pattern`].
-    ReadTimestamp,
-    /// `TO_STRING(timestamp, pattern)`.
-    FormatTimestamp,
-    /// `DATE_ADD(part, count, timestamp)`; the part is a constant text.
-    DateAdd,
-    /// `DATE_DIFF(part, timestamp, timestamp)`.
-    DateDiff,
-    /// `EXTRACT(part FROM timestamp)`.
-    Extract,
-}
-
-impl Function {
-    /// The function's name in SQL.
-    pub fn sql(self) -> &'static str {
-        match self {
-            Self::NullIf => "NULLIF",
-            Self::Coalesce => "COALESCE",
-            Self::Lower => "LOWER",
-            Self::Upper => "UPPER",
-            Self::CharLength => "CHAR_LENGTH",
-            Self::Substring => "SUBSTRING",
-            Self::Trim => "TRIM",
-            Self::TrimLeading => "LTRIM",
-            Self::TrimTrailing => "RTRIM",
-            Self::Concat => "CONCAT",
-            Self::JsonText => "JSON_TEXT",
-            Self::JsonString => "JSON_STRING",
-            Self::JsonBoolean => "JSON_BOOLEAN",
-            Self::JsonValue => "JSON_VALUE",
-            Self::ToToken => "TO_TOKEN",
-            Self::ToNumber => "TO_NUMBER",
-            Self::TokenEq => "TOKEN_EQ",
-            Self::TokenLt => "TOKEN_LT",
-            Self::TokenLtEq => "TOKEN_LT_EQ",
-            Self::TokenOrder => "TOKEN_ORDER",
-            Self::TokenAdd => "TOKEN_ADD",
-            Self::TokenSubtract => "TOKEN_SUBTRACT",
-            Self::TokenMultiply => "TOKEN_MULTIPLY",
-            Self::TokenDivide => "TOKEN_DIVIDE",
-            Self::TokenModulo => "TOKEN_MODULO",
-            Self::LikePattern => "LIKE_PATTERN",
-            Self::ToTimestamp => "TO_TIMESTAMP",
-            Self::ReadTimestamp => "READ_TIMESTAMP",
-            Self::FormatTimestamp => "TO_STRING",
-            Self::DateAdd => "DATE_ADD",
-            Self::DateDiff => "DATE_DIFF",
-            Self::Extract => "EXTRACT",
-        }
-    }
-}
-
-impl Function {
-    /// Whether the result is the text of a JSON value: a number, a text in quotes, a truth value.
-    pub fn yields_token(self) -> bool {
-        matches!(
-            self,
-            Self::JsonValue
-                | Self::ToToken
-                | Self::ToNumber
-                | Self::TokenAdd
-                | Self::TokenSubtract
-                | Self::TokenMultiply
-                | Self::TokenDivide
-                | Self::TokenModulo
-        )
-    }
-}
-
 /// An expression over the columns of one table.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expr {
@@ -254,19 +132,17 @@ pub enum Expr {
     InList {
         /// What is looked for.
         expr: Box<Expr>,
-        /// Where.
+        /// The values it is compared with.
         list: Vec<Expr>,
         /// NOT IN.
         negated: bool,
     },
-    /// `expr [NOT] LIKE pattern [ESCAPE escape]`.
+    /// `expr [NOT] LIKE pattern`.
     Like {
         /// The text.
         expr: Box<Expr>,
-        /// The pattern: `%` any run, `_` any character.
+        /// The pattern: `%` any run, `_` any character; a backslash takes the meaning from the one after it.
         pattern: Box<Expr>,
-        /// Takes the meaning from the character after it; a backslash where none is given to the evaluator.
-        escape: Option<char>,
         /// NOT LIKE.
         negated: bool,
         /// ILIKE.
@@ -288,7 +164,7 @@ pub enum Expr {
     Bloom {
         /// What is looked for; not empty.
         keys: Vec<Expr>,
-        /// Where.
+        /// The filter that is probed.
         filter: Arc<BloomFilter>,
     },
 }
@@ -353,6 +229,14 @@ impl Expr {
         }
     }
 
+    /// The same expression with each column replaced by what its index gives.
+    pub fn replace_columns<E>(self, f: &mut dyn FnMut(usize) -> Result<Expr, E>) -> Result<Expr, E> {
+        match self {
+            Self::Column(index) => f(index),
+            other => other.map_children(&mut |child| child.replace_columns(f)),
+        }
+    }
+
     /// The same expression with each direct child replaced.
     pub fn map_children<E>(self, f: &mut impl FnMut(Expr) -> Result<Expr, E>) -> Result<Expr, E> {
         let boxed = |e: Box<Expr>, f: &mut dyn FnMut(Expr) -> Result<Expr, E>| f(*e).map(Box::new);
@@ -375,8 +259,8 @@ impl Expr {
                 list: list.into_iter().map(f).collect::<Result<_, E>>()?,
                 negated,
             },
-            Self::Like { expr, pattern, escape, negated, case_insensitive } => {
-                Self::Like { expr: boxed(expr, f)?, pattern: boxed(pattern, f)?, escape, negated, case_insensitive }
+            Self::Like { expr, pattern, negated, case_insensitive } => {
+                Self::Like { expr: boxed(expr, f)?, pattern: boxed(pattern, f)?, negated, case_insensitive }
             }
             Self::Case { branches, otherwise } => Self::Case {
                 branches: branches.into_iter().map(|(w, t)| Ok((f(w)?, f(t)?))).collect::<Result<_, E>>()?,
@@ -422,178 +306,9 @@ impl Expr {
     }
 }
 
-impl fmt::Display for Literal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Null => f.write_str("NULL"),
-            Self::Boolean(value) => f.write_str(if *value { "TRUE" } else { "FALSE" }),
-            Self::Int64(value) => write!(f, "{value}"),
-            Self::Decimal(value, _, scale) => f.write_str(&decimal_text(*value, *scale)),
-            Self::Float64(value) => write!(f, "{value:?}"),
-            Self::Utf8(value) => write!(f, "'{}'", value.replace('\'', "''")),
-            Self::Date(days) => write!(f, "DATE '{}'", date_text(*days)),
-            Self::Timestamp(micros, utc) => write!(f, "TIMESTAMP '{}'", timestamp_text(*micros, *utc)),
-        }
-    }
-}
-
-impl Literal {
-    /// The value as it stands in CSV: ISO dates, decimals with their scale; `None` for NULL.
-    pub fn to_text(&self) -> Option<String> {
-        Some(match self {
-            Self::Null => return None,
-            Self::Utf8(value) => value.clone(),
-            Self::Date(days) => date_text(*days),
-            Self::Timestamp(micros, utc) => timestamp_text(*micros, *utc),
-            other => other.to_string(),
-        })
-    }
-}
-
-/// A decimal with its scale: `(12345, 2)` is `123.45`.
-pub(crate) fn decimal_text(value: i128, scale: i8) -> String {
-    let sign = if value < 0 { "-" } else { "" };
-    let digits = value.unsigned_abs().to_string();
-    match usize::try_from(scale) {
-        Ok(0) => format!("{sign}{digits}"),
-        Ok(scale) => {
-            let digits = format!("{digits:0>width$}", width = scale + 1);
-            let (whole, fraction) = digits.split_at(digits.len() - scale);
-            format!("{sign}{whole}.{fraction}")
-        }
-        Err(_) => format!("{sign}{digits}{}", "0".repeat(usize::from(scale.unsigned_abs()))),
-    }
-}
-
-/// Days since the epoch as `YYYY-MM-DD`.
-fn date_text(days: i32) -> String {
-    let (year, month, day) = civil_from_days(i64::from(days));
-    format!("{year:04}-{month:02}-{day:02}")
-}
-
-fn timestamp_text(micros: i64, utc: bool) -> String {
-    let days = micros.div_euclid(86_400_000_000);
-    let in_day = micros.rem_euclid(86_400_000_000);
-    let (seconds, fraction) = (in_day / 1_000_000, in_day % 1_000_000);
-    let mut text = format!(
-        "{}T{:02}:{:02}:{:02}",
-        date_text(i32::try_from(days).unwrap_or(i32::MAX)),
-        seconds / 3600,
-        seconds / 60 % 60,
-        seconds % 60
-    );
-    if fraction != 0 {
-        text.push_str(format!(".{fraction:06}").trim_end_matches('0'));
-    }
-    if utc {
-        text.push('Z');
-    }
-    text
-}
-
-/// Longer constants are cut where people read them.
-const LONGEST_SHOWN: usize = 200;
-
-struct Shown<'a> {
-    expr: &'a Expr,
-    schema: &'a arrow_schema::Schema,
-}
-
-impl fmt::Display for Shown<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let show = |expr| Shown { expr, schema: self.schema };
-        let list = |f: &mut fmt::Formatter<'_>, all: &[Expr], separator: &str| -> fmt::Result {
-            for (i, expr) in all.iter().enumerate() {
-                if i > 0 {
-                    f.write_str(separator)?;
-                }
-                let parens = separator != ", " && matches!(expr, Expr::And(_) | Expr::Or(_));
-                if parens {
-                    write!(f, "({})", Shown { expr, schema: self.schema })?;
-                } else {
-                    write!(f, "{}", Shown { expr, schema: self.schema })?;
-                }
-            }
-            Ok(())
-        };
-        match self.expr {
-            Expr::Column(index) => match self.schema.fields().get(*index) {
-                Some(field) => f.write_str(field.name()),
-                None => write!(f, "_{}", index + 1),
-            },
-            Expr::Literal(Literal::Utf8(text)) if text.len() > LONGEST_SHOWN => {
-                let start: String = text.chars().take(8).collect();
-                write!(f, "'{}…'", start.replace('\'', "''"))
-            }
-            Expr::Literal(value) => write!(f, "{value}"),
-            Expr::Compare(op, a, b) => write!(f, "{} {} {}", show(a), op.sql(), show(b)),
-            Expr::And(all) if all.is_empty() => f.write_str("TRUE"),
-            Expr::Or(all) if all.is_empty() => f.write_str("FALSE"),
-            Expr::And(all) => list(f, all, " AND "),
-            Expr::Or(all) => list(f, all, " OR "),
-            Expr::Not(a) => match &**a {
-                Expr::IsNull(inner) => write!(f, "{} IS NOT NULL", show(inner)),
-                _ => write!(f, "NOT ({})", show(a)),
-            },
-            Expr::IsNull(a) => write!(f, "{} IS NULL", show(a)),
-            Expr::Arithmetic(op, a, b) => write!(f, "({} {} {})", show(a), op.sql(), show(b)),
-            Expr::Negate(a) => write!(f, "-({})", show(a)),
-            Expr::InList { expr, list: values, negated } => {
-                write!(f, "{}{} IN (", show(expr), if *negated { " NOT" } else { "" })?;
-                if values.len() > 12 {
-                    list(f, &values[..8], ", ")?;
-                    write!(f, ", … {} more)", values.len() - 8)
-                } else {
-                    list(f, values, ", ")?;
-                    f.write_str(")")
-                }
-            }
-            Expr::Like { expr, pattern, escape, negated, case_insensitive } => {
-                let not = if *negated { " NOT" } else { "" };
-                let like = if *case_insensitive { "ILIKE" } else { "LIKE" };
-                write!(f, "{}{not} {like} {}", show(expr), show(pattern))?;
-                escape.map_or(Ok(()), |c| write!(f, " ESCAPE '{c}'"))
-            }
-            Expr::Cast(a, to) => write!(f, "CAST({} AS {to})", show(a)),
-            Expr::Case { branches, otherwise } => {
-                f.write_str("CASE")?;
-                for (when, then) in branches {
-                    write!(f, " WHEN {} THEN {}", show(when), show(then))?;
-                }
-                if let Some(otherwise) = otherwise {
-                    write!(f, " ELSE {}", show(otherwise))?;
-                }
-                f.write_str(" END")
-            }
-            Expr::Call(function, args) => {
-                write!(f, "{}(", function.sql())?;
-                list(f, args, ", ")?;
-                f.write_str(")")
-            }
-            Expr::Bloom { keys, filter } => {
-                f.write_str("BLOOM_CONTAINS(")?;
-                list(f, keys, ", ")?;
-                write!(f, ", {} bytes)", filter.size_bytes())
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn literals_read_as_sql() {
-        assert_eq!(Literal::Decimal(-5, 15, 2).to_string(), "-0.05");
-        assert_eq!(Literal::Decimal(12_345, 15, 2).to_string(), "123.45");
-        assert_eq!(Literal::Decimal(7, 3, -2).to_string(), "700");
-        assert_eq!(Literal::Date(0).to_string(), "DATE '1970-01-01'");
-        assert_eq!(Literal::Date(-1).to_string(), "DATE '1969-12-31'");
-        assert_eq!(Literal::Date(11_016).to_string(), "DATE '2000-02-29'");
-        assert_eq!(Literal::Timestamp(1_500_000, true).to_text().as_deref(), Some("1970-01-01T00:00:01.5Z"));
-        assert_eq!(Literal::Utf8("it's".into()).to_string(), "'it''s'");
-    }
 
     #[test]
     fn conjunctions_flatten() {

@@ -66,7 +66,8 @@ pub struct CsvOptions {
     pub newlines_in_values: bool,
     /// How the object is compressed.
     pub compression: Compression,
-    /// Marks that are longer than one byte; they then stand in for all of the above.
+    /// Marks that are longer than one byte; they then stand in for `delimiter`, `quote`, `escape`, `comment` and
+    /// `terminator`.
     pub wide: Option<WideMarks>,
 }
 

@@ -15,6 +15,7 @@ mod classify;
 mod error;
 mod expr;
 mod fragment;
+mod function;
 pub mod index;
 mod like;
 pub mod limits;
@@ -24,12 +25,13 @@ pub mod wire;
 
 pub use bloom::{BloomFilter, Key, and_key};
 pub use capability::{Capability, Dialect, Level, Profile};
-pub use classify::{Exactness, classify, classify_aggregate, classify_value};
+pub use classify::{Exactness, classify, classify_aggregate};
 pub use error::{Error, ErrorKind, Result};
-pub use expr::{ArithmeticOp, CompareOp, Expr, Function, Literal};
+pub use expr::{ArithmeticOp, CompareOp, Expr, Literal};
 pub use fragment::{
     AggregateCall, AggregateFunction, Compression, CsvOptions, Format, Fragment, JsonOptions, JsonShape, JsonStep,
     NamedExpr, NullRule, Output, Ragged, SortKey, Split, WideMarks,
 };
-pub use like::{LikePart, like_parts, like_pattern};
+pub use function::Function;
+pub use like::{LikePart, like_parts, like_pattern, like_with_backslash};
 pub use timestamp::{DatePart, Pattern, Timestamp, civil_from_days};

@@ -1,6 +1,6 @@
 //! LIKE patterns taken apart, so that each side can spell them its own way.
 //!
-//! The evaluator escapes with a backslash when no escape is given; S3 Select then has no escape at all.
+//! In [`crate::Expr`] a backslash escapes; S3 Select has no escape unless one is given.
 //! Going through [`LikePart`]s keeps a pattern's meaning across that difference.
 
 /// One element of a LIKE pattern.
@@ -52,6 +52,11 @@ pub fn like_pattern(parts: &[LikePart], escape: Option<char>) -> String {
         }
     }
     pattern
+}
+
+/// A pattern with this escape, as one with a backslash; `None` if the escape stands before an ordinary character.
+pub fn like_with_backslash(pattern: &str, escape: Option<char>) -> Option<String> {
+    Some(like_pattern(&like_parts(pattern, escape)?, Some('\\')))
 }
 
 #[cfg(test)]

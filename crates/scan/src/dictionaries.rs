@@ -26,11 +26,7 @@ pub type DictionaryColumns = u32;
 /// The columns that can be one.
 pub fn dictionary_candidates(schema: &Schema) -> impl Iterator<Item = usize> {
     let fields = schema.fields().iter().enumerate().take(31);
-    fields.filter(|(_, field)| is_text(field.data_type())).map(|(index, _)| index)
-}
-
-fn is_text(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+    fields.filter(|(_, field)| field.data_type().is_string()).map(|(index, _)| index)
 }
 
 /// The schema with these columns as dictionaries; `None` if one of them cannot be.

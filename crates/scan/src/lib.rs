@@ -8,71 +8,67 @@
 //! - [`for_each_key`] gives the keys that Bloom filters are made of.
 //! - [`CsvDecoder`] decodes CSV that arrives from elsewhere, such as the results of S3 Select.
 //!
+//! ```text
+//! scan         runs a fragment: which pieces, what of them, and how many at a time (pieces, spawner, slice)
+//! object       where bytes come from: files, memory, other stores; blocks and read-ahead
+//! text         what CSV and JSON share: records of a byte range, decompression, values that fields spell
+//!   csv        cutting, tokenising and decoding in stages
+//!   json       records found by their commas; walked or parsed where they are not alike
+//!   matcher    the byte patterns that a matching record must hold, searched in raw blocks
+//! parquet      row groups and pages pruned, dictionaries asked once, late materialisation
+//! pruning      what bounds decide; zones, which are bounds of stretches of text
+//! evaluate     expressions: lowering to DataFusion's, casts, functions of our own, Bloom filters
+//! aggregate    one row out of any number; group for one a group, top_k for the first of an order
+//! output       the last steps: project, aggregate, order, limit
+//! positions    where records lie, and reading those at known places (places)
+//! ```
+//!
 //! Memory is bounded whatever the object, see [`limits`]; no bytes from outside make it panic.
 
 #![warn(missing_docs)]
 
 mod aggregate;
-mod answers;
-mod blocks;
-mod bloom;
-mod bounds;
-mod coerce;
 mod compact;
 mod csv;
-mod decimals;
 mod dictionaries;
-mod dynamic;
 mod errors;
 mod evaluate;
-mod file_blocks;
-mod functions;
 mod group;
 mod json;
 pub mod limits;
-mod local;
-mod lower;
 mod matcher;
-mod memory;
 mod number;
+mod object;
 mod output;
 mod parquet;
 mod pieces;
 mod places;
 mod positions;
-mod reader;
+mod pruning;
 mod scan;
 mod simd;
 mod slice;
 mod spawner;
-mod substring;
 mod text;
-mod time_functions;
-mod token_aggregate;
 mod top_k;
 mod types;
-mod zones;
 
-pub use blocks::{BlockBuffers, BlockRoom};
-pub use bloom::for_each_key;
 pub use compact::compact;
 pub use csv::{CsvDecoder, REST, rest_fields, tokenize_sample};
 pub use dictionaries::{
     DictionaryColumns, as_dictionary, dictionary_candidates, with_dictionaries, without_dictionaries,
 };
 pub use evaluate::Evaluator;
-pub use file_blocks::{BlockFile, file_blocks, read_block, read_cached};
-pub use local::LocalFile;
+pub use evaluate::for_each_key;
 pub use matcher::Matching;
-pub use memory::InMemory;
+pub use object::{BlockBuffers, BlockFile, BlockRoom, InMemory, LocalFile, ObjectReader, file_blocks, read_cached};
 pub use parquet::{Footers, KnownFooter, bounds_match, parquet_metadata};
 pub use pieces::bytes_ruled_out;
 pub use places::{near_places, places, places_in_both};
 pub use positions::{POSITION_COLUMNS, with_positions};
-pub use reader::ObjectReader;
+pub use pruning::Zones;
 pub use scan::{ScanCounters, ScanOptions, output_schema, scan, scan_parts, scan_with_positions};
 pub use slice::TimeSlice;
 pub use spawner::{Helpers, Spawner};
 pub use top_k::{FirstKeys, Threshold};
 pub use types::sql_type;
-pub use zones::Zones;

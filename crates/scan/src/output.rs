@@ -1,5 +1,6 @@
 //! The last steps of a fragment: project or aggregate the rows that passed, order, limit, and project once more.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -7,9 +8,9 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use pushdown::{Error, ErrorKind, Expr, Fragment, NamedExpr, Output, Result};
 
 use crate::aggregate::Accumulator;
-use crate::dynamic::too_large;
 use crate::errors::from_arrow;
 use crate::evaluate::Evaluator;
+use crate::evaluate::token_functions::too_large;
 use crate::group::{HashAggregate, Memory};
 use crate::limits;
 use crate::scan::ScanOptions;
@@ -249,14 +250,6 @@ pub(crate) fn only_keys(output: &Output) -> Vec<usize> {
 
 /// `expr` with each column index replaced.
 pub(crate) fn map_columns(expr: &Expr, f: &mut impl FnMut(usize) -> usize) -> Expr {
-    fn walk(expr: Expr, f: &mut dyn FnMut(usize) -> usize) -> Expr {
-        match expr {
-            Expr::Column(index) => Expr::Column(f(index)),
-            other => {
-                let Ok(mapped) = other.map_children(&mut |child| Ok::<_, std::convert::Infallible>(walk(child, f)));
-                mapped
-            }
-        }
-    }
-    walk(expr.clone(), f)
+    let Ok(mapped) = expr.clone().replace_columns(&mut |index| Ok::<_, Infallible>(Expr::Column(f(index))));
+    mapped
 }

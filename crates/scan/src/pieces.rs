@@ -18,8 +18,8 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::positions::Extent;
+use crate::pruning::zones::Zones;
 use crate::scan::{Source, slice_bytes, zoned};
-use crate::zones::Zones;
 use crate::{Helpers, ObjectReader, ScanCounters, ScanOptions, Spawner, compact, limits};
 
 /// How pieces of an object are opened.

@@ -14,16 +14,16 @@ use pushdown::{Expr, Format, Fragment, JsonOptions, NamedExpr, Output, Result};
 use crate::ObjectReader;
 use crate::csv::{CsvPlan, CsvScan};
 use crate::errors::from_arrow;
+use crate::evaluate::lower::check_depth;
 use crate::json::JsonScan;
 use crate::limits;
-use crate::lower::check_depth;
 use crate::matcher::Matching;
 use crate::output::{Sink, columns_of, map_columns, map_output, only_keys, result_schema};
 use crate::parquet::{KnownFooter, ParquetScan, Wanted};
 use crate::pieces::{Opening, Pieces};
 use crate::positions::{Extent, POSITION_COLUMNS, with_positions};
+use crate::pruning::zones::{ZoneColumn, ZoneRecorder, Zones, decides, wants_keys};
 use crate::top_k::{FirstRows, Threshold};
-use crate::zones::{ZoneColumn, ZoneRecorder, Zones, decides, wants_keys};
 use crate::{Helpers, Spawner, TimeSlice};
 
 /// What a scan has done so far. Shared: it can be read while the scan runs.
@@ -57,12 +57,12 @@ pub struct ScanOptions {
     /// Of a larger row group the columns wanted are read in parts of about so many bytes, as they are stored, where the
     /// file has an index of its pages. Two parts are in memory at a time.
     pub row_group_part_bytes: u64,
-    /// For who merges results: an aggregate with groups keeps as many groups as take about so many bytes, then passes
+    /// For callers that merge results: an aggregate with groups keeps as many groups as take about so many bytes, then passes
     /// other rows on, aggregated a little. So a group may come out several times, each time with the aggregates of some
     /// of its rows; each row counts once. `None`: each group comes out once, and more than [`crate::limits`] allow are
     /// an error. Has no effect where groups are ordered, limited or projected.
     pub partial_group_bytes: Option<usize>,
-    /// For who merges results: where the first rows of an ORDER BY … LIMIT take too much memory, they come out and others
+    /// For callers that merge results: where the first rows of an ORDER BY … LIMIT take too much memory, they come out and others
     /// are looked for, so that more than the limit may come; otherwise that is an error.
     pub passes_on_first_rows: bool,
     /// Shared by scans that work on one ORDER BY … LIMIT together: each leaves rows out that cannot be among the first

@@ -1,4 +1,4 @@
-//! Names of types as people write them in SQL, for messages.
+//! Types: their names as people write them in SQL, and what is asked of them in several places.
 
 use arrow::datatypes::DataType;
 
@@ -29,7 +29,7 @@ pub fn sql_type(data_type: &DataType) -> String {
     }
 }
 
-/// Whether this is one of Arrow's three layouts of text.
-pub(crate) fn is_text(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+/// Whether this is a type of numbers that are exact: integers and decimals compare with each other without rounding.
+pub(crate) fn is_exact_number(data_type: &DataType) -> bool {
+    data_type.is_integer() || matches!(data_type, DataType::Decimal128(..))
 }

@@ -140,7 +140,7 @@ pub fn error_from_response(status: u16, body: &[u8]) -> Error {
 }
 
 /// The error that a code of S3 stands for: what the caller can do about it.
-pub fn error_from_code(code: &str, message: &str) -> Error {
+pub(crate) fn error_from_code(code: &str, message: &str) -> Error {
     let kind = match code {
         "SlowDown" | "Busy" | "RequestLimitExceeded" | "TooManyRequests" => ErrorKind::Throttled,
         // MinIO says so of any value that does not convert, which no retry will change.

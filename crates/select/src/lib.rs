@@ -32,7 +32,7 @@ mod route;
 pub use bind::InputColumns;
 pub use error::SelectError;
 pub use extensions::{EXTENSIONS_HEADER, Extensions};
-pub use frames::{Event, FrameDecoder, Stats, error_from_code, error_from_response};
+pub use frames::{Event, FrameDecoder, Stats, error_from_response};
 pub use parse::{Statement, parse};
 pub use render::render;
 pub use request::{NO_COMMENTS, OutputSerialization, SelectRequest};

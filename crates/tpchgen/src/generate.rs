@@ -16,7 +16,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::Semaphore;
 
 use crate::rows::Piece;
-use crate::{DataSet, Format, MIN_SCALE, encode, row_count, schema_sql};
+use crate::tables::{MIN_SCALE, row_count};
+use crate::{DataSet, Format, encode, schema_sql};
 
 /// The largest scale; above it keys of rows and pieces would no longer fit their types.
 const MAX_SCALE: f64 = 100_000.0;

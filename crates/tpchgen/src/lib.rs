@@ -16,4 +16,4 @@ mod tables;
 
 pub use encode::Format;
 pub use generate::{Destination, Options, Progress, Summary, generate, generate_set};
-pub use tables::{DataSet, MIN_SCALE, TABLES, row_count, schema, schema_sql};
+pub use tables::{DataSet, TABLES, schema, schema_sql};

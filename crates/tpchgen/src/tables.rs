@@ -52,7 +52,7 @@ impl DataSet {
 }
 
 /// The smallest scale; below it some table would be empty.
-pub const MIN_SCALE: f64 = 0.001;
+pub(crate) const MIN_SCALE: f64 = 0.001;
 
 const KEY: DataType = DataType::Int64;
 const INT: DataType = DataType::Int32;
@@ -146,7 +146,7 @@ pub fn schema(table: &str) -> Result<SchemaRef> {
 }
 
 /// How many rows a table has at a scale; for lineitem, whose rows are drawn per order, about how many.
-pub fn row_count(table: &str, scale: f64) -> u64 {
+pub(crate) fn row_count(table: &str, scale: f64) -> u64 {
     let rows = match table {
         "region" => 5,
         "nation" => 25,

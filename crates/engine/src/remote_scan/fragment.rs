@@ -11,8 +11,9 @@ use pushdown::wire::{Encoding, FragmentRequest};
 use pushdown::{Error, ErrorKind, Fragment, Output, Result, Split};
 use tokio::sync::mpsc::Sender;
 
-use super::run::{Held, Run, SplitTask};
+use super::run::Run;
 use super::splits::ScanSplit;
+use super::task::{Held, SplitTask};
 use crate::backends::{Retry, SplitPiece};
 use crate::table::DataObject;
 

@@ -15,12 +15,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Field, Int64Type};
-use bytes::Bytes;
 use datafusion::common::ScalarValue;
 use datafusion::execution::TaskContext;
-use futures::future::BoxFuture;
-use futures::stream::{self, BoxStream};
-use futures::{FutureExt, StreamExt, TryStreamExt};
+use futures::stream;
+use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use pushdown::wire::{INDEX_VERSION, IndexObject, IndexOutcome, Lookups, SplitStats};
 use pushdown::{Capability, Error, ErrorKind, Format, Result, Split, index};
@@ -28,10 +26,11 @@ use pushdowndb_scan::{ObjectReader, ScanCounters, ScanOptions, near_places, plac
 use tokio::sync::OnceCell;
 use tracing::warn;
 
-use super::run::{FallBacks, Run, SplitTask};
+use super::ranges::RangesApart;
+use super::run::Run;
 use super::splits::ScanSplit;
+use super::task::SplitTask;
 use super::{RemoteScanExec, ScanSpec};
-use crate::backends::FragmentClient;
 use crate::error::from_datafusion;
 use crate::query::QueryContext;
 use crate::strategies::filter::{Choice, Route};
@@ -394,62 +393,13 @@ impl SplitTask<'_> {
     /// What to read of the object, and how.
     fn record_reader(&self, format: &Format, places: &[Range<u64>]) -> Result<ToRead> {
         let spec = &self.run.spec;
-        let meters = self.run.meters();
-        let route = match &self.run.choice {
-            Choice::Storage { route: Route::Fragment, .. } => {
-                Some((spec.backend.fragment_client(&meters, &spec.options)?, self.whole_object()))
-            }
-            _ => None,
-        };
+        let takes_many = matches!(self.run.choice, Choice::Storage { route: Route::Fragment, .. });
         let parts = match format {
             Format::Parquet => places.to_vec(),
-            _ => near_places(places, if route.is_some() { ROUTE_GAP_BYTES } else { GAP_BYTES }),
+            _ => near_places(places, if takes_many { ROUTE_GAP_BYTES } else { GAP_BYTES }),
         };
-        let reader = spec.backend.reader(self.object, &meters, &spec.options)?;
-        let told = self.run.fall_backs();
-        Ok((parts, Arc::new(RecordReader { reader, at_once: spec.options.requests.max(1), route, told })))
-    }
-}
-
-/// Reads many ranges of an object: in one request of the fragment route where there is one (PushdownDB, Section X,
-/// suggestion 1), else, and where that fails, one by one, some at a time. What is near was joined already.
-#[derive(Debug)]
-struct RecordReader {
-    reader: Arc<dyn ObjectReader>,
-    at_once: usize,
-    route: Option<(FragmentClient, Split)>,
-    /// Where it is told that the route failed.
-    told: FallBacks,
-}
-
-impl ObjectReader for RecordReader {
-    fn location(&self) -> &str {
-        self.reader.location()
-    }
-
-    fn size(&self) -> u64 {
-        self.reader.size()
-    }
-
-    fn stream(&self, range: Range<u64>) -> BoxStream<'static, Result<Bytes>> {
-        self.reader.stream(range)
-    }
-
-    fn read_ranges(&self, ranges: Vec<Range<u64>>) -> BoxFuture<'static, Result<Vec<Bytes>>> {
-        let (reader, at_once, route) = (Arc::clone(&self.reader), self.at_once, self.route.clone());
-        let told = self.told.clone();
-        async move {
-            if let Some((client, object)) = route {
-                match client.ranges(&object, &ranges, reader.location()).await {
-                    Ok(pieces) => return Ok(pieces),
-                    // Reading plainly tells the same story, also that the object was replaced.
-                    Err(error) => told.tell(&error),
-                }
-            }
-            let one = move |range| reader.read_ranges(vec![range]);
-            let all = stream::iter(ranges).map(one).buffered(at_once);
-            all.map_ok(|pieces| pieces.into_iter().next().unwrap_or_default()).try_collect().await
-        }
-        .boxed()
+        let reader = spec.backend.reader(self.object, &self.run.meters(), &spec.options)?;
+        let reader = Arc::new(RangesApart { reader, at_once: spec.options.requests.max(1) });
+        Ok((parts, if takes_many { self.together(reader, None)? } else { reader }))
     }
 }

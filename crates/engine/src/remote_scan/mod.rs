@@ -11,23 +11,24 @@
 
 mod balance;
 pub(crate) mod estimate;
-mod far_ranges;
 mod fragment;
 mod keyed;
 mod lookup;
+mod metrics;
 mod partial;
+mod ranges;
 mod run;
 mod sample;
 mod select;
 mod spec;
 mod splits;
 mod story;
+mod task;
 mod wire;
 
 pub(crate) use estimate::Figures;
 pub(crate) use fragment::request_bytes;
 pub(crate) use partial::{PartialAggregate, State};
-pub(crate) use run::moved;
 pub(crate) use sample::{PIECES, among};
 pub(crate) use spec::{GROUP_BYTES, ScanSpec};
 

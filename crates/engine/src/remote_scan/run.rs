@@ -8,36 +8,35 @@
 //! Which way a split goes is decided anew at each of them ([`Balance`]).
 
 use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::limit::LimitStream;
-use datafusion::physical_plan::metrics::{BaselineMetrics, Count, MetricBuilder};
+use datafusion::physical_plan::metrics::BaselineMetrics;
 use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
-use futures::{StreamExt, TryStreamExt};
+use futures::TryStreamExt;
 use pushdown::wire::INDEX_VERSION;
-use pushdown::{Compression, Error, Expr, Format, Fragment, Level, Result, Split};
+use pushdown::{Error, Fragment, Level, Result};
 use pushdowndb_cost::Meter;
-use pushdowndb_scan::{ObjectReader, ScanCounters, ScanOptions, Threshold};
+use pushdowndb_scan::Threshold;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::Sender;
 
 use super::balance::{Balance, Paces, Way};
-use super::far_ranges::FarRanges;
 use super::lookup::{Places, Told};
+use super::metrics::ScanMetrics;
 use super::splits::ScanSplit;
+use super::task::SplitTask;
 use super::{Figures, RemoteScanExec, ScanSpec, fragment};
-use crate::backends::{Meters, ScannedKind};
+use crate::backends::Meters;
 use crate::error::to_datafusion;
 use crate::profile::Tally;
 use crate::query::QueryContext;
-use crate::strategies::estimate::Model;
 use crate::strategies::filter::{Choice, Route};
 use crate::strategies::index::Lookup;
 use crate::strategies::top_k::LiveTopK;
@@ -52,8 +51,8 @@ pub(super) struct Run {
     /// Whether the node may send dictionaries.
     pub(super) takes_dictionaries: bool,
     /// Whether the fragment route is there and may be used.
-    has_fragments: bool,
-    schema: SchemaRef,
+    pub(super) has_fragments: bool,
+    pub(super) schema: SchemaRef,
     pub(super) query: Arc<QueryContext>,
     /// Counts this partition's traffic, beside the query's meter and the scan's tally.
     meter: Arc<Meter>,
@@ -68,10 +67,10 @@ pub(super) struct Run {
     /// What is known of the first rows so far, where storage sends only those.
     pub(super) live: Option<Arc<LiveTopK>>,
     /// What plain reads scan for where only the first rows count, and what they know of these.
-    first: Option<Arc<Fragment>>,
-    threshold: Arc<Threshold>,
+    pub(super) first: Option<Arc<Fragment>>,
+    pub(super) threshold: Arc<Threshold>,
     /// Where the rows are, for objects whose index told.
-    places: Option<Arc<Places>>,
+    pub(super) places: Option<Arc<Places>>,
     /// What the node looks up, and what became of it.
     pub(super) lookup: Option<Lookup>,
     pub(super) told: Told,
@@ -379,6 +378,11 @@ impl Run {
         self.scanned.read.fetch_add(read.min(bytes), Relaxed);
     }
 
+    /// Counts rows that the scan yields.
+    pub(super) fn sent(&self, rows: u64) {
+        self.scanned.rows.fetch_add(rows, Relaxed);
+    }
+
     pub(super) fn meters(&self) -> Meters {
         Meters(vec![Arc::clone(&self.query.meter), Arc::clone(&self.meter), Arc::clone(self.tally.meter())])
     }
@@ -417,241 +421,5 @@ impl Drop for Running {
         self.run.tell_lookups();
         self.run.note_scanned();
         self.metrics.record(&self.run.meter, &self.run.told);
-    }
-}
-
-/// What EXPLAIN ANALYZE shows of a scan.
-struct ScanMetrics {
-    network: Count,
-    scanned: Count,
-    returned: Count,
-    get: Count,
-    select: Count,
-    fragment: Count,
-    head: Count,
-    index_rows: Count,
-    index_objects: Count,
-    index_unused: Count,
-}
-
-impl ScanMetrics {
-    fn new(set: &datafusion::physical_plan::metrics::ExecutionPlanMetricsSet, partition: usize) -> Self {
-        let counter = |name: &'static str| MetricBuilder::new(set).counter(name, partition);
-        Self {
-            network: counter("bytes_network"),
-            scanned: counter("bytes_scanned"),
-            returned: counter("bytes_returned"),
-            get: counter("requests_get"),
-            select: counter("requests_select"),
-            fragment: counter("requests_fragment"),
-            head: counter("requests_head"),
-            index_rows: counter("index_rows"),
-            index_objects: counter("index_objects"),
-            index_unused: counter("index_unused"),
-        }
-    }
-
-    fn record(&self, meter: &Meter, told: &Told) {
-        let usage = meter.usage();
-        let add = |count: &Count, n: u64| count.add(usize::try_from(n).unwrap_or(usize::MAX));
-        add(&self.network, usage.bytes_network);
-        add(&self.scanned, usage.bytes_scanned);
-        add(&self.returned, usage.bytes_returned);
-        add(&self.get, usage.requests.get);
-        add(&self.select, usage.requests.select);
-        add(&self.fragment, usage.requests.fragment);
-        add(&self.head, usage.requests.head);
-        add(&self.index_rows, told.rows.load(Relaxed));
-        add(&self.index_objects, told.objects.load(Relaxed));
-        add(&self.index_unused, told.scanned.load(Relaxed));
-    }
-}
-
-pub(super) struct SplitTask<'a> {
-    pub(super) run: &'a Run,
-    pub(super) object: &'a DataObject,
-    pub(super) split: &'a ScanSplit,
-    out: &'a Sender<datafusion::common::Result<RecordBatch>>,
-}
-
-impl<'a> SplitTask<'a> {
-    pub(super) fn new(
-        run: &'a Run,
-        split: &'a ScanSplit,
-        out: &'a Sender<datafusion::common::Result<RecordBatch>>,
-    ) -> Result<Self> {
-        let object = run.spec.objects.get(split.object).ok_or_else(|| Error::internal("a split of no object"))?;
-        Ok(Self { run, object, split, out })
-    }
-}
-
-impl SplitTask<'_> {
-    /// No bytes, no records: nothing to ask a server about, unless an aggregate of nothing is due.
-    pub(super) fn is_empty(&self) -> bool {
-        let scalar = self.run.spec.aggregate.as_ref().is_some_and(|aggregate| aggregate.groups.is_empty());
-        self.object.size == 0 && !scalar && !matches!(self.run.fragment.format, pushdown::Format::Parquet)
-    }
-
-    /// Runs the split; `false` when nobody wants rows any more.
-    async fn run(&self) -> Result<bool> {
-        if self.is_empty() {
-            return Ok(true);
-        }
-        if let Some(places) = self.run.places.as_ref().and_then(|places| places.of(self.split.object)) {
-            return self.looked_up(places).await;
-        }
-        match &self.run.choice {
-            Choice::Storage { request, exact, route: Route::Select } => self.pushed(request, *exact).await,
-            Choice::Storage { route: Route::Fragment, .. } | Choice::Compute(_) => self.plain().await,
-        }
-    }
-
-    pub(super) fn location(&self) -> String {
-        self.run.spec.backend.address(&self.object.path)
-    }
-
-    /// The object as a request of the fragment route names it.
-    pub(super) fn whole_object(&self) -> Split {
-        let object = self.object;
-        Split { key: object.path.as_ref().into(), etag: object.etag.clone(), size: object.size, range: None }
-    }
-
-    /// The fragment as it reads this object.
-    pub(super) fn adapted(&self, fragment: &Fragment) -> Fragment {
-        let mut adapted = match &self.object.columns {
-            Some(columns) => columns.adapt(fragment),
-            None => fragment.clone(),
-        };
-        adapted.format = self.run.spec.table.format_of(self.object);
-        adapted
-    }
-
-    /// The object for plain reads. Of Parquet in a node of our own, pages that are far apart come in one request.
-    fn reader(&self) -> Result<Arc<dyn ObjectReader>> {
-        let (spec, meters) = (&self.run.spec, self.run.meters());
-        let reader = spec.backend.reader(self.object, &meters, &spec.options)?;
-        let format = spec.table.format_of(self.object);
-        if !self.run.has_fragments || !matches!(format, Format::Parquet) {
-            return Ok(reader);
-        }
-        let client = spec.backend.fragment_client(&meters, &spec.options)?;
-        let bytes_a_request = Model::of(spec)?.bytes_a_request();
-        Ok(Arc::new(FarRanges { reader, client, object: self.whole_object(), bytes_a_request }))
-    }
-
-    pub(super) async fn plain(&self) -> Result<bool> {
-        let reader = self.reader()?;
-        let fragment = self.run.first.as_ref().unwrap_or(&self.run.fragment);
-        let fragment = Arc::new(self.adapted(fragment));
-        let counters = Arc::new(ScanCounters::default());
-        // The plan above merges groups that come out more than once, and sorts.
-        let options = ScanOptions {
-            partial_group_bytes: Some(self.run.spec.group_bytes),
-            passes_on_first_rows: true,
-            threshold: Arc::clone(&self.run.threshold),
-            footer: self.run.spec.backend.footer(self.object),
-            ..ScanOptions::default()
-        };
-        let shows_speed = shows_speed(&fragment);
-        let range = self.split.range.clone();
-        let mut rows = pushdowndb_scan::scan(fragment, reader, range, options, Arc::clone(&counters))?;
-        let (mut busy, mut values) = (Duration::ZERO, 0);
-        loop {
-            let next = poll_fn(|context| {
-                let since = Instant::now();
-                let next = rows.poll_next_unpin(context);
-                busy += since.elapsed();
-                next
-            });
-            let Some(batch) = next.await.transpose()? else { break };
-            values += batch.columns().iter().map(own_bytes).sum::<u64>();
-            if !self.send(self.assemble(batch)?).await {
-                return Ok(false);
-            }
-        }
-        if shows_speed {
-            self.run.spec.backend.engine_scanned(counters.bytes_scanned.load(Relaxed), values, busy);
-        }
-        Ok(true)
-    }
-
-    /// From the object's columns, in the scan's order, to the scan's output: columns of the path are added,
-    /// partial results get the types of the states.
-    pub(super) fn assemble(&self, batch: RecordBatch) -> Result<RecordBatch> {
-        let spec = &self.run.spec;
-        let internal =
-            |e: arrow::error::ArrowError| Error::internal(format!("a batch that does not fit its scan: {e}"));
-        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        let columns: Vec<ArrayRef> = match &spec.aggregate {
-            Some(aggregate) => {
-                let columns = aggregate.columns(&batch);
-                columns.map_err(|e| Error::invalid(format!("{}: {e}", self.location())))?
-            }
-            None => {
-                let mut from_object = batch.columns().iter();
-                let file_columns = spec.table.file_schema.fields().len();
-                let mut columns = Vec::with_capacity(spec.projection.len());
-                for column in &spec.projection {
-                    columns.push(if *column < file_columns {
-                        let next = from_object.next();
-                        Arc::clone(next.ok_or_else(|| Error::internal("a scan yielded too few columns"))?)
-                    } else {
-                        let value = self.object.partition_values.get(column - file_columns);
-                        let value = value.ok_or_else(|| Error::internal("an object without its path's values"))?;
-                        value.to_array_of_size(batch.num_rows()).map_err(crate::error::from_datafusion)?
-                    });
-                }
-                columns
-            }
-        };
-        RecordBatch::try_new_with_options(Arc::clone(&self.run.schema), columns, &options).map_err(internal)
-    }
-
-    pub(super) async fn send(&self, batch: RecordBatch) -> bool {
-        let rows = batch.num_rows() as u64;
-        self.run.scanned.rows.fetch_add(rows, Relaxed);
-        rows == 0 || self.out.send(Ok(batch)).await.is_ok()
-    }
-}
-
-/// Whether a plain read for this shows how fast the engine scans text: it does all of that itself, and little else.
-fn shows_speed(fragment: &Fragment) -> bool {
-    fragment.format.compression() == Compression::None
-        && matches!(ScannedKind::shown_by(fragment), Some(ScannedKind::Text))
-}
-
-/// Batches held back until their split is complete.
-#[derive(Default)]
-pub(super) struct Held {
-    batches: Vec<RecordBatch>,
-    pub(super) bytes: u64,
-    /// Whether some of them have left already.
-    pub(super) released: bool,
-}
-
-impl Held {
-    pub(super) fn push(&mut self, batch: RecordBatch) {
-        if batch.num_rows() > 0 {
-            self.bytes += batch.columns().iter().map(own_bytes).sum::<u64>();
-            self.batches.push(batch);
-        }
-    }
-
-    pub(super) fn take(&mut self) -> Vec<RecordBatch> {
-        self.bytes = 0;
-        std::mem::take(&mut self.batches)
-    }
-}
-
-/// The bytes of an array's own rows: those of Arrow that came over the network share the buffer they came in.
-fn own_bytes(array: &ArrayRef) -> u64 {
-    array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size()) as u64
-}
-
-/// The expression with its columns at other places.
-pub(crate) fn moved(expr: Expr, place: &dyn Fn(usize) -> Result<usize>) -> Result<Expr> {
-    match expr {
-        Expr::Column(index) => Ok(Expr::Column(place(index)?)),
-        other => other.map_children(&mut |child| moved(child, place)),
     }
 }

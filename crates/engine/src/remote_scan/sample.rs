@@ -93,8 +93,9 @@ impl RemoteScanExec {
 
 /// An expression over the table's columns as one over only these, ascending.
 pub(crate) fn among(columns: &[usize], expr: Expr) -> Result<Expr> {
-    super::run::moved(expr, &|column| {
-        columns.binary_search(&column).map_err(|_| Error::internal("an expression over a column that was not read"))
+    expr.replace_columns(&mut |column| {
+        let place = columns.binary_search(&column).map(Expr::Column);
+        place.map_err(|_| Error::internal("an expression over a column that was not read"))
     })
 }
 

@@ -10,7 +10,7 @@ use pushdown::{Error, ErrorKind, Expr, Fragment, Output, Result};
 use pushdowndb_scan::Evaluator;
 use pushdowndb_select::{OutputSerialization, SelectRequest};
 
-use super::run::{Held, SplitTask, moved};
+use super::task::{Held, SplitTask};
 use super::wire::WireDecoder;
 use crate::backends::{Piece, Retry, ScannedKind, SelectClient, SelectedObject};
 
@@ -186,7 +186,10 @@ impl Residual {
             found.ok_or_else(|| Error::internal("a column that was not asked for"))
         };
         let filter = match &task.run.fragment.predicate {
-            Some(predicate) if !exact => Some(Evaluator::predicate(&moved(predicate.clone(), &place)?, wire)?),
+            Some(predicate) if !exact => {
+                let predicate = predicate.clone().replace_columns(&mut |column| place(column).map(Expr::Column))?;
+                Some(Evaluator::predicate(&predicate, wire)?)
+            }
             _ => None,
         };
         let columns = wanted.iter().flat_map(|c| c.expr.columns()).map(place).collect::<Result<_>>()?;

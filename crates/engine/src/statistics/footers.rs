@@ -1,9 +1,7 @@
 //! What the footers of Parquet objects tell: rows, the bytes of each column, and for each row group the least and the
 //! greatest value of a column.
-//!
-//! Values are taken to be spread evenly between the two, row group by row group, so that data that is sorted or
-//! clustered by a column is told from data that is not. Conditions on several columns are taken to be independent
-//! within a row group (Selinger et al., Access Path Selection, 1979, Table 1).
+
+mod selectivity;
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
@@ -12,13 +10,7 @@ use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::arrow::parquet_to_arrow_schema;
 use parquet::basic::Encoding;
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
-use pushdown::{CompareOp, Expr, Literal};
 use serde::{Deserialize, Serialize};
-
-/// What a condition keeps of which nothing is known, by Selinger et al.: of equal values, of a range, of a pattern.
-const UNKNOWN_EQUAL: f64 = 0.1;
-const UNKNOWN_RANGE: f64 = 1.0 / 3.0;
-const UNKNOWN_PATTERN: f64 = 0.1;
 
 /// Some objects' footers, summed up.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -125,9 +117,8 @@ impl Footers {
     pub(super) fn value_bytes(&self, column: usize, data_type: &DataType) -> Option<f64> {
         let of_type = crate::remote_scan::estimate::column_bytes(data_type) as f64;
         let column = self.column(column)?;
-        let text = matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
         // A dictionary hides how long texts are; others are stored with four bytes of length.
-        Some(match text && column.distinct.is_none() {
+        Some(match data_type.is_string() && column.distinct.is_none() {
             true => (column.plain / self.rows.max(1.0) - 4.0).max(1.0),
             false => of_type,
         })
@@ -164,147 +155,6 @@ impl Footers {
         let ranges = self.column(column)?.ranges.iter().flatten();
         let overlap = ranges.map(|(from, to)| to - from).sum::<f64>() / (greatest - least);
         Some((sum / overlap.max(f64::MIN_POSITIVE)).clamp(most, sum))
-    }
-
-    /// The share of the rows that the predicate keeps.
-    pub(super) fn kept(&self, predicate: &Expr, schema: &SchemaRef) -> f64 {
-        let rows: f64 = self.groups.iter().sum();
-        if rows <= 0.0 {
-            return 1.0;
-        }
-        let kept = self.groups.iter().enumerate().map(|(group, rows)| rows * self.kept_of(predicate, schema, group));
-        kept.sum::<f64>() / rows
-    }
-
-    /// The share of the row groups that bounds do not rule out for the predicate.
-    pub(super) fn groups_kept(&self, predicate: &Expr, schema: &SchemaRef) -> f64 {
-        let all = predicate.conjuncts();
-        let is_kept = |group: &usize| all.iter().all(|expr| self.kept_of(expr, schema, *group) > 0.0);
-        (0..self.groups.len()).filter(is_kept).count() as f64 / self.groups.len().max(1) as f64
-    }
-
-    /// The same as [`Self::kept`] of one row group.
-    fn kept_of(&self, predicate: &Expr, schema: &SchemaRef, group: usize) -> f64 {
-        let kept = |expr: &Expr| self.kept_of(expr, schema, group);
-        match predicate {
-            Expr::Literal(Literal::Boolean(true)) => 1.0,
-            Expr::Literal(Literal::Boolean(false) | Literal::Null) => 0.0,
-            // Two ends of one range are not independent: what is below one end or above the other is left out.
-            Expr::And(all) => self.conjunction(all, schema, group),
-            Expr::Or(any) => 1.0 - any.iter().map(|expr| 1.0 - kept(expr)).product::<f64>(),
-            Expr::Not(expr) => 1.0 - kept(expr),
-            Expr::IsNull(expr) => column_of(expr).and_then(|column| self.null_share(column)).unwrap_or(UNKNOWN_EQUAL),
-            Expr::Compare(op, left, right) => {
-                let (column, op, value) = match (column_of(left), number(right), column_of(right), number(left)) {
-                    (Some(column), Some(value), ..) => (column, *op, value),
-                    (_, _, Some(column), Some(value)) => (column, op.swap(), value),
-                    _ => return self.unknown(*op, left, right, schema),
-                };
-                self.compared(column, op, value, schema, group)
-            }
-            Expr::InList { expr, list, negated } => {
-                let equal = match column_of(expr) {
-                    Some(column) => self.equal(column, schema),
-                    None => UNKNOWN_EQUAL,
-                };
-                let within = (equal * list.len() as f64).min(1.0);
-                if *negated { 1.0 - within } else { within }
-            }
-            Expr::Bloom { keys, filter } => {
-                let of_rows = || self.rows.max(1.0);
-                let values = keys.iter().map(|key| {
-                    let column = column_of(key)?;
-                    self.distinct_of(column, schema.fields().get(column)?.data_type())
-                });
-                let values = values.product::<Option<f64>>().unwrap_or_else(of_rows).clamp(1.0, of_rows());
-                (filter.about_keys() / values + filter.false_positives()).min(1.0)
-            }
-            Expr::Like { negated: true, .. } => 1.0 - UNKNOWN_PATTERN,
-            Expr::Like { .. } => UNKNOWN_PATTERN,
-            _ => UNKNOWN_RANGE,
-        }
-    }
-
-    fn conjunction(&self, all: &[Expr], schema: &SchemaRef, group: usize) -> f64 {
-        let mut kept = 1.0;
-        // For each column what is below the range that is asked for, and what is above it.
-        let mut cut: Vec<(usize, f64)> = Vec::new();
-        for expr in all {
-            let share = self.kept_of(expr, schema, group);
-            let ranged = match expr {
-                // With a number: two columns do not cut each other.
-                Expr::Compare(op, left, right) if !matches!(op, CompareOp::Eq | CompareOp::NotEq) => {
-                    let of = |column, value| column_of(column).filter(|_| number(value).is_some());
-                    of(left, right).or_else(|| of(right, left)).filter(|column| {
-                        let known = self.column(*column).and_then(|column| column.ranges.get(group)?.as_ref());
-                        known.is_some()
-                    })
-                }
-                _ => None,
-            };
-            match ranged {
-                Some(column) => match cut.iter_mut().find(|(other, _)| *other == column) {
-                    Some((_, dropped)) => *dropped += 1.0 - share,
-                    None => cut.push((column, 1.0 - share)),
-                },
-                None => kept *= share,
-            }
-        }
-        cut.iter().map(|(_, dropped)| (1.0 - dropped).max(0.0)).product::<f64>() * kept
-    }
-
-    /// What a comparison of a column keeps of a row group.
-    fn compared(&self, column: usize, op: CompareOp, value: f64, schema: &SchemaRef, group: usize) -> f64 {
-        let range = self.column(column).and_then(|column| *column.ranges.get(group)?);
-        let Some((least, greatest)) = range else {
-            return match op {
-                CompareOp::Eq => self.equal(column, schema),
-                CompareOp::NotEq => 1.0 - self.equal(column, schema),
-                _ => UNKNOWN_RANGE,
-            };
-        };
-        let inside = (least..=greatest).contains(&value);
-        let equal = if inside { self.equal(column, schema) } else { 0.0 };
-        // Whole numbers fill their range: of 1 to 10, three tenths are below 4.
-        let step = match schema.fields().get(column).map(|field| field.data_type()) {
-            Some(data_type) if data_type.is_integer() || matches!(data_type, DataType::Date32) => 1.0,
-            _ => 0.0,
-        };
-        let width = greatest - least + step;
-        let below = if width > 0.0 { ((value - least) / width).clamp(0.0, 1.0) } else { f64::from(least < value) };
-        let up_to = if step > 0.0 {
-            ((value - least + step) / width).clamp(0.0, 1.0)
-        } else {
-            below.max(f64::from(width <= 0.0 && least <= value))
-        };
-        match op {
-            CompareOp::Eq => equal,
-            CompareOp::NotEq => 1.0 - equal,
-            CompareOp::Lt => below,
-            CompareOp::LtEq => up_to,
-            CompareOp::Gt => 1.0 - up_to,
-            CompareOp::GtEq => 1.0 - below,
-        }
-    }
-
-    /// What one value of a column keeps.
-    fn equal(&self, column: usize, schema: &SchemaRef) -> f64 {
-        let data_type = schema.fields().get(column).map(|field| field.data_type());
-        let distinct = data_type.and_then(|data_type| self.distinct_of(column, data_type));
-        distinct.map_or(UNKNOWN_EQUAL, |distinct| 1.0 / distinct.max(1.0))
-    }
-
-    /// A comparison that is none of a column with a number: a column with a text, two columns, an expression.
-    fn unknown(&self, op: CompareOp, left: &Expr, right: &Expr, schema: &SchemaRef) -> f64 {
-        let equal = match (column_of(left), column_of(right)) {
-            (Some(column), None) | (None, Some(column)) => self.equal(column, schema),
-            _ => UNKNOWN_EQUAL,
-        };
-        match op {
-            CompareOp::Eq => equal,
-            CompareOp::NotEq => 1.0 - equal,
-            _ => UNKNOWN_RANGE,
-        }
     }
 
     fn column(&self, column: usize) -> Option<&Column> {
@@ -357,28 +207,6 @@ fn dictionary_values(chunk: &ColumnChunkMetaData) -> Option<f64> {
     Some((bytes / width).ceil().max(1.0))
 }
 
-/// The column behind an expression that keeps its order.
-fn column_of(expr: &Expr) -> Option<usize> {
-    match expr {
-        Expr::Column(column) => Some(*column),
-        Expr::Cast(inner, _) => column_of(inner),
-        _ => None,
-    }
-}
-
-/// A constant as a number of the scale of [`numbers`].
-fn number(expr: &Expr) -> Option<f64> {
-    match expr {
-        Expr::Literal(Literal::Int64(value)) => Some(*value as f64),
-        Expr::Literal(Literal::Float64(value)) => Some(*value),
-        Expr::Literal(Literal::Decimal(value, _, scale)) => Some(*value as f64 / 10_f64.powi(i32::from(*scale))),
-        Expr::Literal(Literal::Date(days)) => Some(f64::from(*days)),
-        Expr::Literal(Literal::Timestamp(micros, _)) => Some(*micros as f64),
-        Expr::Cast(inner, to) if to.is_numeric() => number(inner),
-        _ => None,
-    }
-}
-
 /// Bounds as numbers: days, microseconds, or what they are.
 fn numbers(bounds: &ArrayRef) -> Option<Vec<Option<f64>>> {
     let plain = match bounds.data_type() {
@@ -405,6 +233,8 @@ mod tests {
     use parquet::arrow::ArrowWriter;
     use parquet::file::metadata::ParquetMetaDataReader;
     use parquet::file::properties::WriterProperties;
+
+    use pushdown::{CompareOp, Expr, Literal};
 
     use super::*;
 

@@ -26,7 +26,7 @@ use super::decision::{Candidates, Reason, Story};
 use super::estimate::Estimate;
 use super::filter::{self, Choice, Route};
 use crate::convert::literal;
-use crate::remote_scan::{Figures, PIECES, ScanSpec, moved};
+use crate::remote_scan::{Figures, PIECES, ScanSpec};
 use crate::settings::{PushdownOptions, TopKStrategy};
 
 /// A sample of more than this share of the rows costs about what it saves.
@@ -252,8 +252,7 @@ pub(crate) fn first_rows(top_k: &TopK, fragment: &Fragment) -> Option<Fragment> 
     let place = |column: usize| columns.iter().position(|output| output.expr == Expr::Column(column));
     let first = (top_k.key.clone(), top_k.order);
     let keys = std::iter::once(first).chain(top_k.rest.clone()?).map(|(key, options)| {
-        let missing = || Error::internal("a key that is no output");
-        let expr = moved(key, &|column| place(column).ok_or_else(missing)).ok()?;
+        let expr = key.replace_columns(&mut |column| place(column).map(Expr::Column).ok_or(())).ok()?;
         Some(SortKey { expr, descending: options.descending, nulls_first: options.nulls_first })
     });
     let order: Vec<SortKey> = keys.collect::<Option<_>>()?;

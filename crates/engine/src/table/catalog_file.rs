@@ -51,16 +51,6 @@ impl CatalogFile {
         Self { path: fs::canonicalize(&path).unwrap_or(path) }
     }
 
-    /// `pushdowndb/catalog.sql` in the user's data folder; `None` where there is no such folder.
-    pub fn default_path() -> Option<PathBuf> {
-        dirs::data_dir().map(|folder| folder.join("pushdowndb").join("catalog.sql"))
-    }
-
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// The tables in the order of the file; none if there is no file.
     pub fn load(&self) -> Result<Vec<RememberedTable>> {
         let text = self.read()?;

@@ -81,18 +81,14 @@ impl ObjectColumns {
     }
 
     fn relocate(&self, expr: Expr) -> Expr {
-        if let Expr::Column(index) = expr {
-            return match self.places.get(index) {
+        let Ok(relocated) = expr.replace_columns(&mut |index| {
+            Ok::<_, Infallible>(match self.places.get(index) {
                 Some(Ok(place)) => Expr::Column(*place),
                 Some(Err(data_type)) => Expr::Cast(Box::new(Expr::Literal(Literal::Null)), data_type.clone()),
-                None => expr,
-            };
-        }
-        let mapped = expr.map_children(&mut |child| Ok::<_, Infallible>(self.relocate(child)));
-        match mapped {
-            Ok(expr) => expr,
-            Err(never) => match never {},
-        }
+                None => Expr::Column(index),
+            })
+        });
+        relocated
     }
 }
 

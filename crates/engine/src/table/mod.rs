@@ -22,12 +22,12 @@ mod location;
 mod options;
 mod partition;
 
-pub use catalog_file::{CatalogFile, RememberedTable};
+pub use catalog_file::CatalogFile;
 pub use columns::ObjectColumns;
 pub use definition::{Declared, TableDefinition};
 pub use listing::{DataObject, Listing, PrivateFolder};
 pub use location::{PRIVATE_FOLDER, TableLocation};
-pub use options::{FileName, Kind, TableOptions};
+pub use options::TableOptions;
 pub use partition::{only_on_partitions, prune};
 
 #[cfg(test)]

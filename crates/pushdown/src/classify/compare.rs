@@ -108,14 +108,14 @@ impl Classifier<'_> {
     }
 
     /// `expr [NOT] LIKE pattern`, the pattern a constant.
-    pub(super) fn like(&self, expr: Expr, pattern: Expr, escape: Option<char>, negated: bool) -> Exactness {
+    pub(super) fn like(&self, expr: Expr, pattern: Expr, negated: bool) -> Exactness {
         if is_null(&expr) || is_null(&pattern) {
             return constant(false);
         }
         let Expr::Literal(Literal::Utf8(text)) = &pattern else {
             return Exactness::Unsupported;
         };
-        let Some(parts) = like_parts(text, Some(escape.unwrap_or('\\'))) else {
+        let Some(parts) = like_parts(text, Some('\\')) else {
             return Exactness::Unsupported;
         };
         let spelled = self.value(&pattern).is_some() && self.value(&expr) == Some(Class::Text);
@@ -123,8 +123,8 @@ impl Classifier<'_> {
             return Exactness::Unsupported;
         }
         let ascii = text.is_ascii();
-        let like =
-            Expr::Like { expr: Box::new(expr), pattern: Box::new(pattern), escape, negated, case_insensitive: false };
+        let (expr, pattern) = (Box::new(expr), Box::new(pattern));
+        let like = Expr::Like { expr, pattern, negated, case_insensitive: false };
         if self.dialect.like {
             return Exactness::Exact(like);
         }

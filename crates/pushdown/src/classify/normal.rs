@@ -22,8 +22,8 @@ fn push(expr: Expr, negate: bool) -> Expr {
         null @ Expr::Literal(Literal::Null) => null,
         Expr::Compare(op, a, b) => Expr::Compare(if negate { opposite(op) } else { op }, a, b),
         Expr::InList { expr, list, negated } => Expr::InList { expr, list, negated: negated != negate },
-        Expr::Like { expr, pattern, escape, negated, case_insensitive } => {
-            Expr::Like { expr, pattern, escape, negated: negated != negate, case_insensitive }
+        Expr::Like { expr, pattern, negated, case_insensitive } => {
+            Expr::Like { expr, pattern, negated: negated != negate, case_insensitive }
         }
         atom if negate => Expr::Not(Box::new(atom)),
         atom => atom,

@@ -128,7 +128,7 @@ impl SplitStats {
         Self { index_code: index_outcome::code(outcome), ..self }
     }
 
-    /// In bytes.
+    /// Encodes it as protobuf.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.encode_to_vec()
     }
@@ -140,7 +140,7 @@ impl SplitStats {
 }
 
 impl RouteStats {
-    /// In bytes.
+    /// Encodes it as protobuf.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.encode_to_vec()
     }
@@ -152,7 +152,7 @@ impl RouteStats {
 }
 
 impl Failure {
-    /// In bytes.
+    /// Encodes it as protobuf.
     pub fn to_bytes(&self) -> Vec<u8> {
         FailureMessage { kind: error_kind::code(self.kind), message: self.message.clone() }.encode_to_vec()
     }

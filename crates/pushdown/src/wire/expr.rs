@@ -27,8 +27,6 @@ struct NodeMessage {
     flag: bool,
     #[prost(bool, tag = "5")]
     case_insensitive: bool,
-    #[prost(uint32, optional, tag = "6")]
-    escape: Option<u32>,
     /// A column, an integer, days, microseconds.
     #[prost(sint64, tag = "7")]
     int: i64,
@@ -177,12 +175,9 @@ fn node(expr: &Expr) -> Result<NodeMessage> {
         Expr::Arithmetic(op, ..) => NodeMessage { op: arithmetic_op::code(*op), ..of(kind::ARITHMETIC) },
         Expr::Negate(_) => of(kind::NEGATE),
         Expr::InList { list, negated, .. } => NodeMessage { flag: *negated, ..count(kind::IN_LIST, list)? },
-        Expr::Like { escape, negated, case_insensitive, .. } => NodeMessage {
-            escape: escape.map(u32::from),
-            flag: *negated,
-            case_insensitive: *case_insensitive,
-            ..of(kind::LIKE)
-        },
+        Expr::Like { negated, case_insensitive, .. } => {
+            NodeMessage { flag: *negated, case_insensitive: *case_insensitive, ..of(kind::LIKE) }
+        }
         Expr::Cast(_, to) => NodeMessage { bytes: write_type(to)?, ..of(kind::CAST) },
         Expr::Case { branches, otherwise } => NodeMessage {
             count: u32::try_from(branches.len()).map_err(|_| Error::unsupported("a CASE has too many branches"))?,
@@ -298,10 +293,9 @@ fn read_node(node: NodeMessage, stack: &mut Stack, columns: usize) -> Result<Exp
             Expr::InList { expr: stack.pop_boxed()?, list, negated: node.flag }
         }
         kind::LIKE => {
-            let escape = node.escape.map(|code| char::from_u32(code).ok_or_else(out_of_range)).transpose()?;
             let pattern = stack.pop_boxed()?;
             let expr = stack.pop_boxed()?;
-            Expr::Like { expr, pattern, escape, negated: node.flag, case_insensitive: node.case_insensitive }
+            Expr::Like { expr, pattern, negated: node.flag, case_insensitive: node.case_insensitive }
         }
         kind::CAST => Expr::Cast(stack.pop_boxed()?, read_type(&node.bytes)?),
         kind::CASE => {

@@ -8,6 +8,7 @@ use pushdown::{CsvOptions, Error, Format, Fragment, Result};
 use super::rows::CsvRows;
 use super::tokenize::{Dialect, Malformed};
 use crate::ScanOptions;
+use crate::text::BYTE_ORDER_MARK;
 use crate::text::fields::FieldColumn;
 use crate::text::records::TextBuffer;
 
@@ -88,7 +89,7 @@ impl CsvDecoder {
 /// out. Text that is not UTF-8 is an error.
 pub fn tokenize_sample(bytes: &[u8], whole: bool, options: &CsvOptions) -> Result<Vec<Vec<String>>> {
     let dialect = Dialect::new(options)?;
-    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let text = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
     let skipped = bytes.len() - text.len();
     let open_quote = |why| match why {
         Malformed::OpenQuote(at) => Error::invalid(format!(

@@ -8,7 +8,7 @@ use super::tokenize::{Dialect, Malformed};
 use crate::text::columns::{BadField, Spelling};
 use crate::text::fields::FieldColumn;
 use crate::text::records::too_long;
-use crate::types::{is_text, sql_type};
+use crate::types::sql_type;
 
 /// The text in which something is wrong.
 #[derive(Clone, Copy)]
@@ -71,7 +71,7 @@ impl Place<'_> {
             return Error::invalid(format!("{place}: the field is NULL, but the column is declared NOT NULL"));
         }
         let value = fields.shown(bad.span);
-        if is_text(&column.data_type) {
+        if column.data_type.is_string() {
             return Error::invalid(format!("{place}: '{value}' is not UTF-8")).with_code("InvalidTextEncoding");
         }
         let way_out = match column.spelling {

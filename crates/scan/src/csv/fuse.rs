@@ -9,11 +9,10 @@
 use arrow::datatypes::{DataType, Field, Schema};
 use pushdown::{CsvOptions, Error, Expr, Function, Literal, Result};
 
-use crate::coerce::casts_from_text;
+use crate::evaluate::coerce::casts_from_text;
 use crate::matcher::Stored;
+use crate::pruning::zones::ZoneColumn;
 use crate::text::columns::{ColumnBuilder, Nulls, Spelling, builder};
-use crate::types::is_text;
-use crate::zones::ZoneColumn;
 
 /// A column as it is decoded: which field, as what.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -42,7 +41,7 @@ impl DecodedColumn {
     /// How values stand in the text, if every spelling of one has bytes in common.
     pub(crate) fn stored(&self) -> Option<Stored> {
         match &self.data_type {
-            text if is_text(text) => Some(Stored::Text),
+            text if text.is_string() => Some(Stored::Text),
             // A cast takes other spellings, too.
             DataType::Date32 if self.spelling == Spelling::Declared => Some(Stored::Date),
             number if number.is_integer() => Some(Stored::Integer),
@@ -70,7 +69,7 @@ impl<'a> Fuser<'a> {
 
     /// `expr` over [`Self::decoded`] instead of the object's columns.
     pub(crate) fn rewrite(&mut self, expr: &Expr) -> Result<Expr> {
-        crate::lower::check_depth(expr)?;
+        crate::evaluate::lower::check_depth(expr)?;
         self.walk(expr.clone(), true)
     }
 
@@ -108,7 +107,7 @@ impl<'a> Fuser<'a> {
             },
             _ => return None,
         };
-        let is_text_column = self.schema.fields().get(column).is_some_and(|f| is_text(f.data_type()));
+        let is_text_column = self.schema.fields().get(column).is_some_and(|f| f.data_type().is_string());
         (is_text_column && casts_from_text(to)).then_some((column, nullif))
     }
 

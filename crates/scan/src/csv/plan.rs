@@ -15,9 +15,9 @@ use super::tokenize::Dialect;
 use crate::evaluate::Evaluator;
 use crate::matcher::{Marks, Matcher, Matching};
 use crate::output::{columns_of, map_columns, map_output};
+use crate::pruning::zones::{ZoneColumn, decides, wants_keys};
 use crate::text::compare::{FieldCondition, field_condition};
 use crate::top_k::{FirstRows, LiveBound, Threshold};
-use crate::zones::{ZoneColumn, decides, wants_keys};
 
 /// The plan of a scan.
 pub(crate) struct CsvPlan {
@@ -53,7 +53,7 @@ impl CsvPlan {
     pub(crate) fn new(fragment: &Fragment, options: &CsvOptions, threshold: &Arc<Threshold>) -> Result<(Self, Output)> {
         let mut fuser = Fuser::new(&fragment.schema, options);
         if let Some(predicate) = &fragment.predicate {
-            crate::lower::check_depth(predicate)?;
+            crate::evaluate::lower::check_depth(predicate)?;
         }
         let conjuncts = fragment.predicate.clone().map_or_else(Vec::new, Expr::into_conjuncts);
         let conjuncts = conjuncts.iter().map(|c| fuser.rewrite(c)).collect::<Result<Vec<_>>>()?;

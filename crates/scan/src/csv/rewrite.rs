@@ -10,12 +10,11 @@ use std::ops::Range;
 use bytes::Bytes;
 use pushdown::{CsvOptions, Error, Result, WideMarks};
 
+use crate::text::BYTE_ORDER_MARK;
 use crate::text::records::too_long;
 
 /// How many times longer a record can become: an empty field of one byte becomes `"",`, a quote two.
 pub(crate) const GROWTH: usize = 4;
-
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// How the rewritten text is to be read.
 pub(crate) fn canonical(options: &CsvOptions) -> CsvOptions {

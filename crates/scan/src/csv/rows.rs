@@ -21,11 +21,10 @@ use crate::limits::{BATCH_TEXT_BYTES, GROUP_RECORDS};
 use crate::matcher::{Matcher, Matching};
 use crate::output::record_batch;
 use crate::positions::{Positions, with_positions};
+use crate::pruning::zones::{ZoneRecorder, Zones};
+use crate::text::BYTE_ORDER_MARK;
 use crate::text::columns::ColumnBuilder;
 use crate::text::records::{Candidates, TextBuffer};
-use crate::zones::{ZoneRecorder, Zones};
-
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The metadata key of a last text column that holds what a record has beyond the other columns, as it is written;
 /// NULL if it has nothing more. This is how `*` keeps the fields of ragged records, see [`rest_fields`].

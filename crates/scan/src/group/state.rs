@@ -14,11 +14,11 @@ use datafusion_functions_aggregate::variance::var_pop_udaf;
 use datafusion_physical_expr::GroupsAccumulatorAdapter;
 use pushdown::{AggregateCall, AggregateFunction, Error, Result};
 
+use crate::aggregate::tokens::TokenTotal;
 use crate::aggregate::{aggregate_expr, numeric, sum_overflow, sums, variance_state};
-use crate::coerce;
 use crate::errors::{from_arrow, from_datafusion};
-use crate::lower::{Physical, lower};
-use crate::token_aggregate::TokenTotal;
+use crate::evaluate::coerce;
+use crate::evaluate::lower::{Physical, lower};
 
 /// What a state of a new group probably costs.
 pub(super) const STATE_BYTES: usize = size_of::<Option<i128>>();

@@ -23,15 +23,13 @@ use crate::limits::GROUP_RECORDS;
 use crate::matcher::{Marks, Matcher, Matching, Stored};
 use crate::output::record_batch;
 use crate::positions::{Extent, Parts, Positions, with_positions};
+use crate::pruning::zones::ZoneRecorder;
+use crate::text::BYTE_ORDER_MARK;
 use crate::text::records::{Candidates, TextInput, TextOptions, too_long};
-use crate::types::is_text;
-use crate::zones::ZoneRecorder;
 use crate::{ObjectReader, ScanCounters, ScanOptions, TimeSlice};
 use records::{Cut, Cutter};
 pub(crate) use stages::Wanted;
 use stages::{Rows, Stages};
-
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// A scan of a JSON object: the rows that pass, as columns of `schema`.
 pub(crate) struct JsonScan {
@@ -65,7 +63,7 @@ fn matcher(
     matching: Matching,
 ) -> Option<Matcher> {
     let stored = |column: usize| match schema.fields().get(column)?.data_type() {
-        text if is_text(text) => Some(Stored::Text),
+        text if text.is_string() => Some(Stored::Text),
         DataType::Date32 if !options.raw_tokens => Some(Stored::Date),
         _ => None,
     };

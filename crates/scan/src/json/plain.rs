@@ -24,7 +24,6 @@ use crate::errors::from_arrow;
 use crate::output::record_batch;
 use crate::text::columns::{Nulls, Spelling, builder};
 use crate::text::fields::{FieldColumn, Quoting, Span};
-use crate::types::is_text;
 
 /// Up to so many keys are searched for one by one; for more, a walk from member to member is faster.
 const SEARCHED: usize = 2;
@@ -74,7 +73,7 @@ impl Takes {
 
     fn of(data_type: &DataType) -> Option<Self> {
         Some(match data_type {
-            text if is_text(text) => Self::TEXT,
+            text if text.is_string() => Self::TEXT,
             number if number.is_integer() => Self::INTEGER,
             DataType::Float32 | DataType::Float64 => Self::FLOAT,
             DataType::Decimal128(..) | DataType::Date32 => Self::SPELLED,

@@ -16,7 +16,6 @@ use super::typed::BadRecord;
 use super::walk::{Value, Walk, Whose, is_unescaped};
 use crate::errors::from_arrow;
 use crate::output::record_batch;
-use crate::types::is_text;
 
 /// The metadata key under which a field keeps its path.
 const PATH: &str = "path";
@@ -33,7 +32,7 @@ pub(crate) struct RawRecords {
 impl RawRecords {
     pub(crate) fn new(schema: &SchemaRef) -> Result<Self> {
         let path = |field: &arrow::datatypes::Field| {
-            if !is_text(field.data_type()) {
+            if !field.data_type().is_string() {
                 return Err(Error::internal(format!("the column {} of raw JSON is not text", field.name())));
             }
             match field.metadata().get(PATH) {

@@ -14,7 +14,7 @@ use arrow_json::reader::Decoder;
 use pushdown::{Error, Result};
 
 use crate::errors::from_arrow;
-use crate::functions::text_to_spelled;
+use crate::evaluate::text_cast::text_to_spelled;
 use crate::output::record_batch;
 use crate::text::columns::Spelling;
 

@@ -122,9 +122,9 @@ impl Derivation<'_> {
                 });
                 needles.collect::<Option<Vec<_>>>().and_then(together).into_iter().collect()
             }
-            Expr::Like { expr, pattern, escape, negated: false, case_insensitive: false } if self.is_text(expr) => {
+            Expr::Like { expr, pattern, negated: false, case_insensitive: false } if self.is_text(expr) => {
                 let Expr::Literal(Literal::Utf8(pattern)) = &**pattern else { return vec![] };
-                let pieces = like_pieces(pattern, escape.unwrap_or('\\'));
+                let pieces = like_pieces(pattern);
                 pieces.iter().filter_map(|piece| self.longest(piece)).map(|needle| vec![needle]).collect()
             }
             Expr::Call(Function::TokenEq, operands) => match operands.as_slice() {
@@ -264,9 +264,9 @@ fn together(sets: Vec<Needles>) -> Option<Needles> {
 }
 
 /// The runs of plain characters in a LIKE pattern.
-fn like_pieces(pattern: &str, escape: char) -> Vec<Vec<u8>> {
+fn like_pieces(pattern: &str) -> Vec<Vec<u8>> {
     // What an escape means before an ordinary character is left to the evaluator.
-    let Some(parts) = like_parts(pattern, Some(escape)) else { return vec![] };
+    let Some(parts) = like_parts(pattern, Some('\\')) else { return vec![] };
     let piece = |run: &[LikePart]| {
         let text: String =
             run.iter().filter_map(|part| if let LikePart::Char(c) = part { Some(*c) } else { None }).collect();
@@ -304,7 +304,7 @@ mod tests {
 
     fn like(pattern: &str) -> Expr {
         let (expr, pattern) = (Box::new(Expr::Column(0)), Box::new(Expr::text(pattern)));
-        Expr::Like { expr, pattern, escape: None, negated: false, case_insensitive: false }
+        Expr::Like { expr, pattern, negated: false, case_insensitive: false }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::search::{Marks, Search};
 /// but a malformed record that cannot pass is found only where it is decoded.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Matching {
-    /// Where it pays, and never at the beginning: of small objects every record is decoded.
+    /// Where it pays, and never at the beginning of an object: of small ones every record is decoded.
     #[default]
     Sampled,
     /// Wherever it can be done.
@@ -25,7 +25,7 @@ pub enum Matching {
     Never,
 }
 
-/// Text at the beginning of a scan that is not searched.
+/// Text at the beginning of an object that is not searched.
 const BEGINNING: u64 = 256 * 1024;
 
 /// How much text is a sample.
@@ -82,7 +82,7 @@ impl Matcher {
         let sets = required(predicate, stored, &|byte| marks.breaks(byte));
         let searches: Vec<Search> = sets.into_iter().filter_map(Search::new).collect();
         let always = matching == Matching::Always;
-        let state = if always { State::Searching(0) } else { State::Resting(start.saturating_add(BEGINNING)) };
+        let state = if always { State::Searching(0) } else { State::Resting(start.max(BEGINNING)) };
         (!searches.is_empty()).then_some(Self { marks, searches, always, state, pause: PAUSE })
     }
 

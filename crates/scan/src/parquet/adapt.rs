@@ -8,11 +8,11 @@ use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use pushdown::{Error, Result};
 
 use super::nested::Place;
-use crate::coerce::casts_from_text;
 use crate::errors::from_arrow;
-use crate::functions::text_to;
+use crate::evaluate::coerce::casts_from_text;
+use crate::evaluate::text_cast::text_to;
 use crate::output::record_batch;
-use crate::types::{is_text, sql_type};
+use crate::types::sql_type;
 
 /// Turns batches of a file into batches of a declared schema.
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ fn declared(column: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
     if from == to {
         return Ok(Arc::clone(column));
     }
-    if is_text(from) && casts_from_text(to) {
+    if from.is_string() && casts_from_text(to) {
         return text_to(cast(column, &DataType::Utf8).map_err(from_arrow)?.as_string(), to);
     }
     if let (DataType::FixedSizeBinary(16), DataType::Utf8) = (from, to) {
@@ -111,7 +111,7 @@ fn uuid_text(bytes: &[u8]) -> String {
 /// a file may ask for as ones whose size follows from what is in it. A fixed length is a claim that NULLs are as long.
 pub(super) fn read_as(file: &Schema, declared: &Schema) -> Schema {
     let fields = file.fields().iter().map(|field| match declared.field_with_name(field.name()) {
-        Ok(wanted) if Place::is_root(wanted) && is_text(wanted.data_type()) && is_text(field.data_type()) => {
+        Ok(wanted) if Place::is_root(wanted) && wanted.data_type().is_string() && field.data_type().is_string() => {
             Arc::new(field.as_ref().clone().with_data_type(wanted.data_type().clone()))
         }
         _ => sized(field),

@@ -97,7 +97,7 @@ fn one_of(condition: &Expr, schema: &Schema, file: &Schema, chunks: &Chunks) -> 
         other => other,
     };
     let value = |value: &Expr| match value {
-        Expr::Literal(literal) => as_stored(&crate::lower::scalar(literal).to_array().ok()?, stored_as),
+        Expr::Literal(literal) => as_stored(&crate::evaluate::lower::scalar(literal).to_array().ok()?, stored_as),
         _ => None,
     };
     Some(OneOf { leaf, values: values.into_iter().map(value).collect::<Option<_>>()? })

@@ -15,8 +15,8 @@ use super::chunks::Chunks;
 use super::nested::Place;
 use super::prune::same_order;
 use super::selection::Rows;
-use crate::bounds::Possible;
 use crate::output::map_columns;
+use crate::pruning::bounds::Possible;
 
 /// The conditions of the predicate that read one column of the file each and that bounds decide, over that column alone.
 pub(super) fn on_one_column(predicate: &Expr, schema: &Schema, file: &Schema) -> Vec<(Field, Possible)> {

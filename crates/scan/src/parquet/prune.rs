@@ -16,9 +16,8 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use pushdown::{Expr, Result};
 
 use super::nested::Place;
-use crate::bounds::Possible;
 use crate::output::record_batch;
-use crate::types::is_text;
+use crate::pruning::bounds::Possible;
 
 /// For each of `groups`, whether a row of it may match.
 pub(crate) fn may_match(
@@ -115,7 +114,7 @@ pub(super) fn same_order(stored: &DataType, declared: &DataType) -> bool {
         return false;
     }
     stored == declared
-        || (is_text(stored) && is_text(declared))
+        || (stored.is_string() && declared.is_string())
         || (stored.is_integer() && (declared.is_integer() || matches!(declared, DataType::Decimal128(..))))
 }
 

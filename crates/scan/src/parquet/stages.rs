@@ -26,11 +26,10 @@ use super::pages::Pages;
 use super::text_search::TextSearch;
 use crate::errors::from_arrow;
 use crate::evaluate::Evaluator;
-use crate::lower::SHORT_LIST;
+use crate::evaluate::lower::SHORT_LIST;
 use crate::output::{map_columns, record_batch};
 use crate::text::compare::stored_range;
 use crate::top_k::LiveBound;
-use crate::types::is_text;
 
 /// A condition and the columns it reads.
 #[derive(Debug)]
@@ -111,7 +110,7 @@ impl Rank {
             return Self::Keys;
         }
         match condition.columns().as_slice() {
-            [column] if schema.fields().get(*column).is_some_and(|field| is_text(field.data_type())) => Self::Text,
+            [column] if schema.fields().get(*column).is_some_and(|field| field.data_type().is_string()) => Self::Text,
             [_] => Self::Number,
             _ => Self::SeveralColumns,
         }
@@ -138,8 +137,8 @@ impl Stage {
             let stored = file.schema.field_with_name(column.name());
             let declared = columns.schema().fields().first();
             column.physical_type() == Type::BYTE_ARRAY
-                && stored.is_ok_and(|field| is_text(field.data_type()))
-                && declared.is_some_and(|field| is_text(field.data_type()))
+                && stored.is_ok_and(|field| field.data_type().is_string())
+                && declared.is_some_and(|field| field.data_type().is_string())
         };
         // Values that are not looked at must have an answer.
         let cannot_fail = predicate.as_ref().is_some_and(Evaluator::cannot_fail);

@@ -76,7 +76,6 @@ mod tests {
         Expr::Like {
             expr: Box::new(Expr::Column(0)),
             pattern: Box::new(Expr::Literal(Literal::Utf8(pattern.into()))),
-            escape: None,
             negated: false,
             case_insensitive: false,
         }

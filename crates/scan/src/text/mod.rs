@@ -8,3 +8,6 @@ mod parts;
 pub(crate) mod records;
 pub(crate) mod source;
 pub(crate) mod values;
+
+/// What may stand at the beginning of text in UTF-8, and is no part of it.
+pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";

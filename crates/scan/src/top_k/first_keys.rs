@@ -19,7 +19,7 @@ pub struct FirstKeys {
 }
 
 impl FirstKeys {
-    /// Of none yet.
+    /// Starts empty.
     pub fn new(order: SortOptions, k: usize) -> Self {
         Self { order, k, keys: Vec::new(), held: 0 }
     }

@@ -16,9 +16,8 @@ use super::{FirstKeys, Threshold};
 use crate::errors::from_arrow;
 use crate::evaluate::Evaluator;
 use crate::output::map_columns;
-use crate::types::is_text;
 
-/// That only the first rows in an order are wanted, for whoever decodes them.
+/// Tells decoders that only the first rows of an order are wanted.
 #[derive(Clone, Debug)]
 pub(crate) struct FirstRows {
     /// What they are ordered by first, over the columns of the object.
@@ -53,7 +52,7 @@ impl FirstRows {
         let key = Evaluator::expr(&map_columns(&self.key, place), schema)?;
         let (Some(first), data_type) = (self.order.first(), key.data_type()) else { return Ok(None) };
         let compared = (data_type.is_primitive() && !matches!(data_type, DataType::Interval(_)))
-            || is_text(data_type)
+            || data_type.is_string()
             || *data_type == DataType::Boolean;
         let (ties, shared) = (self.order.len() > 1, Arc::clone(&self.shared));
         let order = SortOptions { descending: first.descending, nulls_first: first.nulls_first };

@@ -69,7 +69,6 @@ fn condition(column: &Expr, of: &DataType, random: &mut StdRng) -> Expr {
             pattern: Box::new(Expr::text(
                 *["a%", "%b", "%b%", "a_", "%special%requests%", "\\%", "%"].choose(random).unwrap(),
             )),
-            escape: None,
             negated: random.random(),
             case_insensitive: false,
         },

@@ -106,27 +106,25 @@ fn logic_has_three_values() {
 }
 
 #[test]
-fn like_takes_any_escape() {
-    let like = |pattern: &str, escape, expr: Expr| Expr::Like {
+fn a_backslash_escapes_in_like() {
+    let like = |pattern: &str, expr: Expr| Expr::Like {
         expr: Box::new(expr),
         pattern: Box::new(Expr::text(pattern)),
-        escape,
         negated: false,
         case_insensitive: false,
     };
-    assert_eq!(eval(&like("a%", None, T)), "true false NULL");
-    assert_eq!(eval(&like("%!%!_%", Some('!'), T)), "false true NULL");
-    assert_eq!(eval(&like(r"50\%%", None, T)), "false true NULL");
-    assert_eq!(eval(&like(r"50!%!_\x", Some('!'), T)), "false true NULL");
-    assert_eq!(eval(&like("_ä_", None, V)), "false false NULL");
-    assert_eq!(eval(&like("_Ä_", None, V)), "false true NULL");
-    assert!(eval(&like("a!", Some('!'), T)).contains("ends in its escape character"));
-    let mut negated = like("A%", None, T);
+    assert_eq!(eval(&like("a%", T)), "true false NULL");
+    assert_eq!(eval(&like(r"%\%\_%", T)), "false true NULL");
+    assert_eq!(eval(&like(r"50\%%", T)), "false true NULL");
+    assert_eq!(eval(&like(r"50\%\_\x", T)), "false true NULL");
+    assert_eq!(eval(&like("_ä_", V)), "false false NULL");
+    assert_eq!(eval(&like("_Ä_", V)), "false true NULL");
+    let mut negated = like("A%", T);
     if let Expr::Like { negated, case_insensitive, .. } = &mut negated {
         (*negated, *case_insensitive) = (true, true);
     }
     assert_eq!(eval(&negated), "false true NULL");
-    assert_eq!(eval(&like("a%", None, I)), "LIKE needs text, not BIGINT");
+    assert_eq!(eval(&like("a%", I)), "LIKE needs text, not BIGINT");
 }
 
 #[test]

@@ -83,13 +83,7 @@ fn atom(random: &mut StdRng, tokens: bool) -> Expr {
             let pattern = format!("%{}%{}", pick(random, &WORDS), pick(random, &["", "special%", "_equests%"]));
             let pattern = Box::new(Expr::text(pattern.replace('\\', "\\\\")));
             let negated = random.random_bool(0.1);
-            Expr::Like {
-                expr: Box::new(text),
-                pattern,
-                escape: None,
-                negated,
-                case_insensitive: random.random_bool(0.1),
-            }
+            Expr::Like { expr: Box::new(text), pattern, negated, case_insensitive: random.random_bool(0.1) }
         }
         2 => Expr::compare(CompareOp::Eq, text, Expr::text(value(random))),
         3 => Expr::compare(op, text, Expr::text(value(random))),
@@ -241,7 +235,6 @@ async fn only_where_it_pays_are_lines_left_out() {
     let like = |pattern: &str| Expr::Like {
         expr: Box::new(Expr::Column(1)),
         pattern: Box::new(Expr::text(pattern)),
-        escape: None,
         negated: false,
         case_insensitive: false,
     };
@@ -284,7 +277,6 @@ async fn zones_are_learned_first_and_stay_true() {
     let like = Expr::Like {
         expr: Box::new(Expr::Column(1)),
         pattern: Box::new(Expr::text("%needle%")),
-        escape: None,
         negated: false,
         case_insensitive: false,
     };

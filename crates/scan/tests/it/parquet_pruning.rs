@@ -137,7 +137,6 @@ fn predicate(random: &mut StdRng, depth: usize) -> Expr {
                 1 => format!("%xt 0{:02}%", value.rem_euclid(100)),
                 _ => format!("text %{}_", value.rem_euclid(100)),
             })),
-            escape: None,
             negated: random.random_bool(0.3),
             case_insensitive: false,
         },

@@ -1,7 +1,7 @@
 //! Expressions: each bound with its kind, conversions made explicit. Functions are in [`super::call`].
 
 use arrow_schema::DataType;
-use pushdown::{ArithmeticOp, CompareOp, Expr, Function, Literal, like_parts, like_pattern};
+use pushdown::{ArithmeticOp, CompareOp, Expr, Function, Literal, like_with_backslash};
 
 use super::compare::{compare, meet, unify};
 use super::kind::{Kind, Typed, call};
@@ -162,11 +162,11 @@ impl Binder<'_> {
         };
         let pattern = match pattern {
             Ast::Text(pattern) => {
-                let parts = like_parts(pattern, escape).ok_or_else(|| {
+                let pattern = like_with_backslash(pattern, escape).ok_or_else(|| {
                     let message = "the escape of LIKE stands only before %, _ and itself";
                     SelectError::new("EvaluatorLikePatternInvalidEscapeSequence", message)
                 })?;
-                Expr::text(like_pattern(&parts, Some('\\')))
+                Expr::text(pattern)
             }
             Ast::Null | Ast::Missing => return Ok(Typed::null()),
             other => {
@@ -178,7 +178,6 @@ impl Binder<'_> {
         Ok(Typed::boolean(Expr::Like {
             expr: Box::new(expr.expr),
             pattern: Box::new(pattern),
-            escape: None,
             negated,
             case_insensitive: false,
         }))

@@ -96,11 +96,11 @@ impl Renderer<'_> {
                 let items: Vec<String> = list.iter().map(|item| self.value(item)).collect::<Result<_>>()?;
                 negate(format!("{} IN ({})", self.value(expr)?, items.join(", ")), *negated)
             }
-            Expr::Like { expr, pattern, escape, negated, case_insensitive: false } => {
+            Expr::Like { expr, pattern, negated, case_insensitive: false } => {
                 let Expr::Literal(Literal::Utf8(pattern)) = &**pattern else {
                     return Err(unsupported("LIKE with a pattern that is no constant"));
                 };
-                let parts = like_parts(pattern, Some(escape.unwrap_or('\\')))
+                let parts = like_parts(pattern, Some('\\'))
                     .ok_or_else(|| unsupported("LIKE with an escape before an ordinary character"))?;
                 let special = parts.iter().any(|part| matches!(part, LikePart::Char('%' | '_')));
                 let pattern = like_pattern(&parts, special.then_some('\\'));

@@ -72,7 +72,6 @@ fn like(pattern: &str) -> Expr {
     Expr::Like {
         expr: Box::new(column(COMMENT)),
         pattern: Box::new(Expr::text(pattern)),
-        escape: None,
         negated: false,
         case_insensitive: false,
     }
@@ -264,8 +263,8 @@ fn on_text(expr: Expr) -> Expr {
         Expr::Literal(Literal::Date(days)) => Expr::text(Literal::Date(days).to_text().unwrap()),
         // Written NOT (a IN …).
         Expr::InList { expr, list, negated: true } => not(on_text(Expr::InList { expr, list, negated: false })),
-        Expr::Like { expr, pattern, escape, negated: true, case_insensitive } => {
-            not(on_text(Expr::Like { expr, pattern, escape, negated: false, case_insensitive }))
+        Expr::Like { expr, pattern, negated: true, case_insensitive } => {
+            not(on_text(Expr::Like { expr, pattern, negated: false, case_insensitive }))
         }
         other => other.map_children(&mut |child| Ok::<_, ()>(on_text(child))).unwrap(),
     }

@@ -119,7 +119,6 @@ fn comparison(dice: &mut Dice, schema: &Schema) -> Expr {
             Expr::Like {
                 expr: Box::new(Expr::Column(*dice.of(&[8, 9]))),
                 pattern: Box::new(Expr::text(*dice.of(&patterns))),
-                escape: None,
                 negated: dice.below(2) == 0,
                 case_insensitive: false,
             }

@@ -18,7 +18,7 @@ pub(crate) fn total(key: &Expr, schema: &Schema) -> Option<DataType> {
             args,
         ) => match args.as_slice() {
             [text, rest @ ..] if rest.iter().all(|arg| matches!(arg, Expr::Literal(_))) => {
-                total(text, schema).filter(is_text)
+                total(text, schema).filter(DataType::is_string)
             }
             _ => None,
         },
@@ -31,7 +31,7 @@ fn widens(from: &DataType, to: &DataType) -> bool {
     use DataType::{Decimal128, Float32, Float64, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32};
     let digits = |precision: u8, scale: i8| i16::from(precision) - i16::from(scale);
     match (from, to) {
-        (from, to) if from == to || (is_text(from) && is_text(to)) => true,
+        (from, to) if from == to || (from.is_string() && to.is_string()) => true,
         (Int8 | UInt8, Int16 | Int32 | Int64) | (Int16 | UInt16, Int32 | Int64) | (Int32 | UInt32, Int64) => true,
         (UInt8, UInt16 | UInt32) | (UInt16, UInt32) | (Float32, Float64) => true,
         (integer, Float64) if integer.is_integer() => true,
@@ -40,10 +40,6 @@ fn widens(from: &DataType, to: &DataType) -> bool {
         (Decimal128(p, s), Decimal128(precision, scale)) => scale >= s && digits(*precision, *scale) >= digits(*p, *s),
         _ => false,
     }
-}
-
-fn is_text(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
 /// What is added to a 64-bit integer x: the key is `x + offset`, or `offset - x`.

@@ -20,11 +20,11 @@ fn tables_are_known_tomorrow() {
     assert_eq!(file.load().unwrap(), []);
     assert_eq!(file.put(A).unwrap(), "a");
     assert_eq!(file.put(&format!("{B} ;\n")).unwrap(), "B");
-    let again = CatalogFile::at(file.path());
+    let again = CatalogFile::at(&file.path);
     assert_eq!(names(&again), ["a", "B"]);
     assert_eq!(again.load().unwrap()[0].statement, A);
     assert_eq!(again.load().unwrap()[1].statement, B);
-    assert!(fs::read_to_string(file.path()).unwrap().starts_with("-- PushdownDB catalogue, version 1\n"));
+    assert!(fs::read_to_string(&file.path).unwrap().starts_with("-- PushdownDB catalogue, version 1\n"));
 
     let other = A.replace("x INT", "y INT");
     file.put(&other).unwrap();
@@ -40,11 +40,11 @@ fn tables_are_known_tomorrow() {
 #[test]
 fn what_the_user_wrote_stays() {
     let (_folder, file) = catalogue();
-    fs::create_dir_all(file.path().parent().unwrap()).unwrap();
-    fs::write(file.path(), format!("-- mine; 'all of it\n\n/* first */ {A};\n-- second\n{B} -- no end")).unwrap();
+    fs::create_dir_all(file.path.parent().unwrap()).unwrap();
+    fs::write(&file.path, format!("-- mine; 'all of it\n\n/* first */ {A};\n-- second\n{B} -- no end")).unwrap();
     file.put(&A.replace("x INT", "z INT")).unwrap();
     file.put("CREATE EXTERNAL TABLE c STORED AS CSV LOCATION 's3://b/c'").unwrap();
-    let text = fs::read_to_string(file.path()).unwrap();
+    let text = fs::read_to_string(&file.path).unwrap();
     assert!(text.starts_with("-- mine; 'all of it\n\n/* first */ CREATE EXTERNAL TABLE a (z INT)"), "{text}");
     assert!(text.contains("-- second"), "{text}");
     assert_eq!(names(&file), ["a", "B", "c"]);
@@ -53,18 +53,18 @@ fn what_the_user_wrote_stays() {
 #[test]
 fn a_broken_file_is_never_written_to() {
     let (_folder, file) = catalogue();
-    fs::create_dir_all(file.path().parent().unwrap()).unwrap();
+    fs::create_dir_all(file.path.parent().unwrap()).unwrap();
     for (text, part) in [
         (format!("{A};\n\nCREATE EXTERNAL TABEL b;"), "line 3"),
         ("DROP TABLE a;".to_owned(), "only CREATE EXTERNAL TABLE"),
         ("-- PushdownDB catalogue, version 2\n".to_owned(), "version 2"),
     ] {
-        fs::write(file.path(), &text).unwrap();
+        fs::write(&file.path, &text).unwrap();
         for error in [file.load().unwrap_err(), file.put(B).unwrap_err(), file.remove("a").unwrap_err()] {
             let error = error.to_string();
             assert!(error.contains(part) && error.contains("catalog.sql"), "{error}");
         }
-        assert_eq!(fs::read_to_string(file.path()).unwrap(), text);
+        assert_eq!(fs::read_to_string(&file.path).unwrap(), text);
     }
     assert!(file.put("SELECT 1").unwrap_err().to_string().contains("only CREATE EXTERNAL TABLE"));
 }
@@ -99,5 +99,5 @@ fn others_cannot_read_it() {
     use std::os::unix::fs::PermissionsExt;
     let (_folder, file) = catalogue();
     file.put(A).unwrap();
-    assert_eq!(fs::metadata(file.path()).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::metadata(&file.path).unwrap().permissions().mode() & 0o777, 0o600);
 }

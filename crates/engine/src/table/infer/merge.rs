@@ -120,7 +120,7 @@ fn widened(a: &DataType, b: &DataType) -> Option<DataType> {
             }
             Struct(fields.into())
         }
-        _ if is_text(a) && is_text(b) => DataType::Utf8,
+        _ if a.is_string() && b.is_string() => DataType::Utf8,
         _ => return None,
     })
 }
@@ -128,10 +128,6 @@ fn widened(a: &DataType, b: &DataType) -> Option<DataType> {
 /// Text, which holds any plain value.
 fn as_text(a: &DataType, b: &DataType) -> Option<DataType> {
     (!a.is_nested() && !b.is_nested()).then_some(DataType::Utf8)
-}
-
-fn is_text(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
 fn finer(a: TimeUnit, b: TimeUnit) -> TimeUnit {

@@ -18,9 +18,9 @@ use datafusion_physical_expr::expressions::{CastExpr, Literal, lit};
 use pushdown::{Error, Result};
 
 use crate::errors::from_datafusion;
-use crate::functions::TextCast;
-use crate::lower::Physical;
-use crate::types::{is_text, sql_type};
+use crate::evaluate::lower::Physical;
+use crate::evaluate::text_cast::TextCast;
+use crate::types::{is_exact_number, sql_type};
 
 /// A value that does not fit is an error, never NULL.
 const STRICT: CastOptions<'static> = CastOptions { safe: false, format_options: FormatOptions::new() };
@@ -32,11 +32,11 @@ pub(crate) fn cast(expr: Physical, to: &DataType, schema: &Schema) -> Result<Phy
         return Ok(expr);
     }
     if let Some(literal) = expr.downcast_ref::<Literal>()
-        && (!is_text(&from) || is_text(to) || literal.value().is_null())
+        && (!from.is_string() || to.is_string() || literal.value().is_null())
     {
         return literal.value().cast_to(to).map(lit).map_err(from_datafusion);
     }
-    if is_text(&from) && casts_from_text(to) {
+    if from.is_string() && casts_from_text(to) {
         let function = Arc::new(ScalarUDF::from(TextCast::new(to.clone())));
         let call = ScalarFunctionExpr::try_new(function, vec![expr], schema, Arc::new(ConfigOptions::default()));
         return call.map(|call| Arc::new(call) as Physical).map_err(from_datafusion);
@@ -71,15 +71,14 @@ pub(crate) fn comparison_type(operands: &[(&Physical, &DataType)]) -> Result<Dat
 
 /// Whether the constant is unchanged by a cast to this type and back.
 fn holds_exactly(data_type: &DataType, value: &ScalarValue) -> bool {
-    let exact = |t: &DataType| t.is_integer() || matches!(t, DataType::Decimal128(..));
     let from = value.data_type();
     let times = |t: &DataType| match t {
         DataType::Timestamp(TimeUnit::Microsecond | TimeUnit::Nanosecond, zone) => Some(zone.clone()),
         _ => None,
     };
-    let text = is_text(data_type) && is_text(&from);
+    let text = data_type.is_string() && from.is_string();
     let same_clock = times(data_type).is_some() && times(data_type) == times(&from);
-    if !(exact(data_type) && exact(&from) || text || same_clock) {
+    if !(is_exact_number(data_type) && is_exact_number(&from) || text || same_clock) {
         return false;
     }
     let there = value.cast_to(data_type);
@@ -96,7 +95,7 @@ pub(crate) fn operand_types(left: &DataType, op: Operator, right: &DataType) -> 
 /// The type in which LIKE matches.
 pub(crate) fn like_type(value: &DataType, pattern: &DataType) -> Result<DataType> {
     like_coercion(value, pattern)
-        .filter(is_text)
+        .filter(DataType::is_string)
         .ok_or_else(|| Error::invalid(format!("LIKE needs text, not {}", sql_type(value))))
 }
 

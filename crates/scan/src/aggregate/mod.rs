@@ -3,6 +3,8 @@
 //! Result types are DataFusion's. Counts and sums of integers and decimals are exact, and a sum that leaves its type
 //! is an error rather than a wrapped number; everything else is DataFusion's own accumulator.
 
+pub(crate) mod tokens;
+
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Int64Array, RecordBatch, StringArray, UInt64Array};
@@ -17,10 +19,10 @@ use datafusion_functions_aggregate::variance::var_pop_udaf;
 use datafusion_physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
 use pushdown::{AggregateCall, AggregateFunction, Error, Result};
 
-use crate::coerce;
+use crate::aggregate::tokens::TokenTotal;
 use crate::errors::from_datafusion;
-use crate::lower::{Physical, lower};
-use crate::token_aggregate::TokenTotal;
+use crate::evaluate::coerce;
+use crate::evaluate::lower::{Physical, lower};
 use crate::types::sql_type;
 
 /// One aggregate under way.

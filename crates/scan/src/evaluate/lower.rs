@@ -1,6 +1,6 @@
 //! Lowering: expressions of the contract to DataFusion's physical expressions.
 //!
-//! The meaning is DataFusion's, operand types are brought together by its own coercion rules ([`crate::coerce`]), with
+//! The meaning is DataFusion's, operand types are brought together by its own coercion rules ([`super::coerce`]), with
 //! these decisions: casts are strict, casts from text follow [`crate::text`], integer arithmetic that overflows is an
 //! error, and comparing with a bare NULL is NULL. An expression nested deeper than the contract allows is refused
 //! before anything walks it.
@@ -21,14 +21,14 @@ use datafusion_physical_expr::expressions::{
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use pushdown::{ArithmeticOp, CompareOp, Error, Expr, Function, Literal, Result, limits};
 
-use crate::bloom::Probe;
-use crate::coerce;
-use crate::decimals::DecimalArithmetic;
-use crate::dynamic::Dynamic;
 use crate::errors::from_datafusion;
-use crate::substring::ConstantSubstring;
-use crate::time_functions::TimeFunction;
-use crate::types::{is_text, sql_type};
+use crate::evaluate::bloom::Probe;
+use crate::evaluate::coerce;
+use crate::evaluate::decimals::DecimalArithmetic;
+use crate::evaluate::substring::ConstantSubstring;
+use crate::evaluate::time_functions::TimeFunction;
+use crate::evaluate::token_functions::TokenFunction;
+use crate::types::sql_type;
 
 /// A list of more values is looked up by hashing.
 pub(crate) const SHORT_LIST: usize = 16;
@@ -39,6 +39,13 @@ pub(crate) type Physical = Arc<dyn PhysicalExpr>;
 pub(crate) fn lower(expr: &Expr, schema: &SchemaRef) -> Result<Physical> {
     check_depth(expr)?;
     Lowering { schema, config: Arc::new(ConfigOptions::default()) }.expr(expr)
+}
+
+/// The same of each conjunct of a condition.
+pub(crate) fn lower_conjuncts(predicate: &Expr, schema: &SchemaRef) -> Result<Vec<Physical>> {
+    check_depth(predicate)?;
+    let lowering = Lowering { schema, config: Arc::new(ConfigOptions::default()) };
+    predicate.clone().into_conjuncts().iter().map(|conjunct| lowering.boolean(conjunct)).collect()
 }
 
 /// Refuses expressions nested deeper than a peer may send, without walking deeper itself.
@@ -75,8 +82,8 @@ impl Lowering<'_> {
             Expr::Arithmetic(op, a, b) => self.arithmetic(*op, a, b),
             Expr::Negate(a) => negative(self.expr(a)?, self.schema).map_err(from_datafusion),
             Expr::InList { expr, list, negated } => self.in_list(expr, list, *negated),
-            Expr::Like { expr, pattern, escape, negated, case_insensitive } => {
-                self.like(expr, pattern, *escape, *negated, *case_insensitive)
+            Expr::Like { expr, pattern, negated, case_insensitive } => {
+                self.like(expr, pattern, *negated, *case_insensitive)
             }
             Expr::Cast(a, to) => self.explicit_cast(a, to),
             Expr::Case { branches, otherwise } => self.case(branches, otherwise.as_deref()),
@@ -180,22 +187,8 @@ impl Lowering<'_> {
         Ok(Arc::new(InListExpr::try_new(value, list, negated, self.schema).map_err(from_datafusion)?))
     }
 
-    fn like(
-        &self,
-        expr: &Expr,
-        pattern: &Expr,
-        escape: Option<char>,
-        negated: bool,
-        case_insensitive: bool,
-    ) -> Result<Physical> {
-        let value = self.expr(expr)?;
-        let pattern = match (pattern, escape) {
-            (Expr::Literal(Literal::Utf8(text)), Some(escape)) => lit(backslash_pattern(text, escape)?),
-            (_, Some(escape)) if escape != '\\' => {
-                return Err(Error::unsupported("LIKE … ESCAPE takes a constant pattern only"));
-            }
-            (other, _) => self.expr(other)?,
-        };
+    fn like(&self, expr: &Expr, pattern: &Expr, negated: bool, case_insensitive: bool) -> Result<Physical> {
+        let (value, pattern) = (self.expr(expr)?, self.expr(pattern)?);
         let (value_type, pattern_type) = (self.type_of(&value)?, self.type_of(&pattern)?);
         if value_type.is_null() || pattern_type.is_null() {
             return Ok(lit(ScalarValue::Boolean(None)));
@@ -273,8 +266,8 @@ impl Lowering<'_> {
             let (time, rest) = time;
             return self.own(ScalarUDF::from(time), rest);
         }
-        match Dynamic::new(function) {
-            Some(dynamic) if dynamic.arity() == args.len() => self.own(ScalarUDF::from(dynamic), args),
+        match TokenFunction::new(function) {
+            Some(own) if own.arity() == args.len() => self.own(ScalarUDF::from(own), args),
             _ => Err(Error::invalid(format!("{} does not take {} arguments", function.sql(), args.len()))),
         }
     }
@@ -285,8 +278,8 @@ impl Lowering<'_> {
         self.scalar(function, args)
     }
 
-    fn scalar(&self, function: ScalarUDF, args: Vec<Physical>) -> Result<Physical> {
-        ScalarFunctionExpr::try_new(Arc::new(function), args, self.schema, Arc::clone(&self.config))
+    fn scalar(&self, function: impl Into<Arc<ScalarUDF>>, args: Vec<Physical>) -> Result<Physical> {
+        ScalarFunctionExpr::try_new(function.into(), args, self.schema, Arc::clone(&self.config))
             .map(|call| Arc::new(call) as Physical)
             .map_err(from_datafusion)
     }
@@ -299,11 +292,11 @@ impl Lowering<'_> {
             let (left, right) =
                 coerce::operand_types(&self.type_of(&joined)?, Operator::StringConcat, &self.type_of(&next)?)?;
             let args = vec![self.cast(joined, &left)?, self.cast(next, &right)?];
-            let Some(concat) = Dynamic::new(Function::Concat) else {
+            let Some(concat) = TokenFunction::new(Function::Concat) else {
                 return Err(Error::internal("there is no function for ||"));
             };
             let call = self.scalar(ScalarUDF::from(concat), args)?;
-            joined = if is_text(&left) { self.cast(call, &left)? } else { call };
+            joined = if left.is_string() { self.cast(call, &left)? } else { call };
         }
         Ok(joined)
     }
@@ -317,9 +310,7 @@ impl Lowering<'_> {
             }
         }
         let args = coerce::arguments(&function, lowered, self.schema)?;
-        ScalarFunctionExpr::try_new(function, args, self.schema, Arc::clone(&self.config))
-            .map(|call| Arc::new(call) as Physical)
-            .map_err(from_datafusion)
+        self.scalar(function, args)
     }
 }
 
@@ -367,47 +358,9 @@ fn operator(op: CompareOp) -> Operator {
     }
 }
 
-/// The pattern with `escape` in place of a backslash, rewritten to Arrow's LIKE, which knows backslashes only.
-fn backslash_pattern(pattern: &str, escape: char) -> Result<String> {
-    let mut rewritten = String::with_capacity(pattern.len());
-    let mut chars = pattern.chars();
-    while let Some(c) = chars.next() {
-        let literal = if c == escape {
-            match chars.next() {
-                Some(next) => Some(next),
-                None => {
-                    return Err(Error::invalid(format!("the LIKE pattern '{pattern}' ends in its escape character")));
-                }
-            }
-        } else {
-            (c == '\\').then_some(c)
-        };
-        match literal {
-            Some(literal @ ('%' | '_' | '\\')) => rewritten.extend(['\\', literal]),
-            Some(literal) => rewritten.push(literal),
-            None => rewritten.push(c),
-        }
-    }
-    Ok(rewritten)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn escapes_become_backslashes() {
-        for (pattern, escape, expected) in [
-            ("100!%", '!', r"100\%"),
-            ("a!!b", '!', "a!b"),
-            (r"c:\x%", '!', r"c:\\x%"),
-            (r"a\%b", '\\', r"a\%b"),
-            ("!a_", '!', "a_"),
-        ] {
-            assert_eq!(backslash_pattern(pattern, escape).as_deref().ok(), Some(expected), "{pattern}");
-        }
-        assert!(backslash_pattern("abc!", '!').is_err());
-    }
 
     #[test]
     fn nesting_is_bounded() {

@@ -1,5 +1,17 @@
 //! Evaluating expressions on batches that are already decoded.
 
+mod answers;
+pub(crate) mod bloom;
+pub(crate) mod coerce;
+mod decimals;
+pub(crate) mod lower;
+mod substring;
+pub(crate) mod text_cast;
+mod time_functions;
+pub(crate) mod token_functions;
+
+pub use bloom::for_each_key;
+
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
@@ -8,15 +20,12 @@ use arrow::datatypes::{DataType, SchemaRef};
 use datafusion_common::ScalarValue;
 use datafusion_expr::ColumnarValue;
 use datafusion_physical_expr::ScalarFunctionExpr;
-use datafusion_physical_expr::expressions::{
-    BinaryExpr, Column, InListExpr, IsNullExpr, LikeExpr, Literal, NotExpr, lit,
-};
+use datafusion_physical_expr::expressions::{BinaryExpr, Column, InListExpr, IsNullExpr, LikeExpr, Literal, NotExpr};
 use pushdown::{Error, Expr, Result};
 
-use crate::bloom::Probe;
 use crate::errors::{from_arrow, from_datafusion};
-use crate::lower::{Physical, lower};
-use crate::types::sql_type;
+use crate::evaluate::bloom::Probe;
+use crate::evaluate::lower::{Physical, lower, lower_conjuncts};
 
 /// An expression, or a predicate, ready to be evaluated on batches of one schema.
 #[derive(Clone, Debug)]
@@ -41,22 +50,7 @@ impl Evaluator {
     /// Conjuncts are evaluated from left to right, each only on the rows that passed those before it, so that
     /// `c <> '' AND CAST(c AS INT) > 5` does not fail on an empty `c`.
     pub fn predicate(expr: &Expr, schema: &SchemaRef) -> Result<Self> {
-        crate::lower::check_depth(expr)?;
-        let mut exprs = Vec::new();
-        for conjunct in expr.clone().into_conjuncts() {
-            let lowered = lower(&conjunct, schema)?;
-            match lowered.data_type(schema).map_err(from_datafusion)? {
-                DataType::Boolean => exprs.push(lowered),
-                DataType::Null => exprs.push(lit(ScalarValue::Boolean(None))),
-                other => {
-                    let shown = conjunct.display(schema);
-                    return Err(Error::invalid(format!(
-                        "{shown} is {}, where a condition is needed",
-                        sql_type(&other)
-                    )));
-                }
-            }
-        }
+        let exprs = lower_conjuncts(expr, schema)?;
         Ok(Self { exprs, data_type: DataType::Boolean, nullable: true })
     }
 

@@ -12,10 +12,9 @@ use datafusion_common::Result as DfResult;
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
 use pushdown::{DatePart, Error, Expr, Function, Literal, Pattern, Result, Timestamp};
 
-use crate::dynamic::constant_or_rows;
 use crate::errors::{from_arrow, from_datafusion};
+use crate::evaluate::token_functions::constant_or_rows;
 use crate::text::fields::shorten;
-use crate::types::is_text;
 
 /// One of the functions, with what must be constant taken out of its arguments.
 #[derive(Debug, Eq, Hash, PartialEq)]
@@ -209,7 +208,7 @@ enum Times {
 impl Times {
     fn new(array: &ArrayRef) -> Result<Self> {
         let data_type = array.data_type();
-        if is_text(data_type) || data_type.is_null() {
+        if data_type.is_string() || data_type.is_null() {
             let text = cast(array, &DataType::Utf8).map_err(from_arrow)?;
             return Ok(Self::Text(text.as_string::<i32>().clone()));
         }

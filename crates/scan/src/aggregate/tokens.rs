@@ -2,7 +2,7 @@
 
 use pushdown::{AggregateFunction, Error, Result};
 
-use crate::dynamic::Value;
+use crate::evaluate::token_functions::Value;
 use crate::number::{Arithmetic, Number};
 use crate::text::fields::shorten;
 

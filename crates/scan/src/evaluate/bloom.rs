@@ -12,11 +12,11 @@ use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signatur
 use foldhash::fast::RandomState;
 use pushdown::{BloomFilter, Error, Key, Result, and_key};
 
-use crate::answers::Answers;
-use crate::dynamic::{Value, constant_or_rows};
 use crate::errors::{from_arrow, from_datafusion};
+use crate::evaluate::answers::Answers;
+use crate::evaluate::token_functions::{Value, constant_or_rows};
 use crate::number::Number;
-use crate::types::{is_text, sql_type};
+use crate::types::sql_type;
 
 /// Where many keys are looked for.
 #[derive(Debug)]
@@ -164,7 +164,7 @@ pub fn for_each_key(values: &ArrayRef, f: &mut dyn FnMut(Option<Key<'_>>)) -> Re
             let floats = as_type(&DataType::Float64)?;
             floats.as_primitive::<Float64Type>().iter().for_each(|v| f(v.map(Key::Float)));
         }
-        t if is_text(t) => {
+        t if t.is_string() => {
             let text = as_type(&DataType::Utf8)?;
             text.as_string::<i32>().iter().for_each(|v| f(v.map(Key::Text)));
         }

@@ -12,8 +12,8 @@ use datafusion_common::Result as DfResult;
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
 use pushdown::{Error, Result};
 
-use crate::dynamic::constant_or_rows;
 use crate::errors::{from_arrow, from_datafusion};
+use crate::evaluate::token_functions::constant_or_rows;
 
 /// `SUBSTRING(text FROM start [FOR length])` of one text; its arguments are the start and the length.
 #[derive(Debug, Eq, Hash, PartialEq)]

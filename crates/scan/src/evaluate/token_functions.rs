@@ -13,14 +13,14 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float32Type, Float64Type};
 use datafusion_common::{Result as DfResult, ScalarValue};
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
-use pushdown::{Error, ErrorKind, Function, Result, like_parts, like_pattern, token};
+use pushdown::{Error, ErrorKind, Function, Result, like_with_backslash, token};
 
 use crate::errors::{from_arrow, into_datafusion};
 use crate::json::token::{scalar_text, unescape};
 use crate::limits;
 use crate::number::{Arithmetic, Number};
 use crate::text::fields::shorten;
-use crate::types::{is_text, sql_type};
+use crate::types::sql_type;
 
 /// What a token holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,12 +89,12 @@ impl<'a> Value<'a> {
 
 /// One of the functions, for DataFusion to call.
 #[derive(Debug, Eq, Hash, PartialEq)]
-pub(crate) struct Dynamic {
+pub(crate) struct TokenFunction {
     function: Function,
     signature: Signature,
 }
 
-impl Dynamic {
+impl TokenFunction {
     /// `None` if the function is no function of tokens.
     pub(crate) fn new(function: Function) -> Option<Self> {
         use Function::*;
@@ -306,7 +306,7 @@ fn strings(tokens: &StringArray, f: impl Fn(&str) -> Option<String>) -> ArrayRef
 /// Values of a type as tokens.
 fn to_token(array: &ArrayRef) -> Result<ArrayRef> {
     let data_type = array.data_type();
-    if is_text(data_type) {
+    if data_type.is_string() {
         return Ok(strings(&as_text(array)?, |text| Some(token::quoted(text))));
     }
     let float = |value: f64| value.is_finite().then(|| format!("{value:?}"));
@@ -357,16 +357,15 @@ pub(crate) fn too_large() -> Error {
 
 /// A pattern as the evaluator has it.
 fn like(pattern: &str, escape: Option<char>) -> Result<String> {
-    let parts = like_parts(pattern, escape).ok_or_else(|| {
+    like_with_backslash(pattern, escape).ok_or_else(|| {
         let message = format!("in the pattern '{}' the escape stands before an ordinary character", shorten(pattern));
         Error::invalid(message).with_code("EvaluatorLikePatternInvalidEscapeSequence")
-    })?;
-    Ok(like_pattern(&parts, Some('\\')))
+    })
 }
 
 /// Text, or numbers, as tokens of numbers; decimals and doubles with as few digits as they take.
 fn to_number(array: &ArrayRef) -> Result<ArrayRef> {
-    if !is_text(array.data_type()) {
+    if !array.data_type().is_string() {
         let tokens = to_token(array)?;
         return Ok(strings(tokens.as_string(), |token| Some(Number::parse(token)?.trimmed().to_text())));
     }
@@ -398,7 +397,7 @@ fn is_plain(text: &[u8]) -> bool {
     whole > 0 && !leading && fraction && digits.len() <= 38
 }
 
-impl ScalarUDFImpl for Dynamic {
+impl ScalarUDFImpl for TokenFunction {
     fn name(&self) -> &str {
         self.function.sql()
     }

@@ -1,17 +1,17 @@
-//! Plain reads of an object in a node of our own: several ranges far apart come in one request of the fragment route
-//! (PushdownDB, Section X, suggestion 1). The pages of Parquet columns that hold the rows wanted lie like that.
+//! Readers of objects that take many ranges at a time: the pages of Parquet columns that hold the rows wanted, and records
+//! that an index found.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::FutureExt;
 use futures::future::BoxFuture;
-use futures::stream::BoxStream;
+use futures::stream::{self, BoxStream};
+use futures::{FutureExt, StreamExt, TryStreamExt};
 use pushdown::{Result, Split};
 use pushdowndb_scan::ObjectReader;
-use tracing::warn;
 
+use super::run::FallBacks;
 use crate::backends::FragmentClient;
 
 /// Ranges with at most so much between them are one request anyway.
@@ -20,17 +20,21 @@ const NEAR_BYTES: u64 = 1024 * 1024;
 /// Of more bytes the requests are a small part of the cost, and plain reads of them run side by side.
 const FEW_BYTES: u64 = 8 * 1024 * 1024;
 
-/// An object whose ranges come together where they are far apart and small; plainly otherwise, and where that fails.
+/// An object in a node of our own: several ranges come in one request of the fragment route (PushdownDB, Section X,
+/// suggestion 1), and plainly where that fails.
 #[derive(Debug)]
-pub(super) struct FarRanges {
+pub(super) struct RangesTogether {
+    /// Who reads plainly.
     pub(super) reader: Arc<dyn ObjectReader>,
     pub(super) client: FragmentClient,
     pub(super) object: Split,
-    /// So many bytes may come together for each request that this saves.
-    pub(super) bytes_a_request: u64,
+    /// So many bytes may come together for each request that this saves, if the ranges are far apart; `None` is always.
+    pub(super) bytes_a_request: Option<u64>,
+    /// Where it is told that the route failed.
+    pub(super) told: FallBacks,
 }
 
-impl ObjectReader for FarRanges {
+impl ObjectReader for RangesTogether {
     fn location(&self) -> &str {
         self.reader.location()
     }
@@ -44,19 +48,51 @@ impl ObjectReader for FarRanges {
     }
 
     fn read_ranges(&self, ranges: Vec<Range<u64>>) -> BoxFuture<'static, Result<Vec<Bytes>>> {
-        if !are_far_and_few(&ranges, self.bytes_a_request) {
+        if self.bytes_a_request.is_some_and(|bytes| !are_far_and_few(&ranges, bytes)) {
             return self.reader.read_ranges(ranges);
         }
         let (reader, client, object) = (Arc::clone(&self.reader), self.client.clone(), self.object.clone());
+        let told = self.told.clone();
         async move {
             match client.ranges(&object, &ranges, reader.location()).await {
                 Ok(pieces) => Ok(pieces),
                 Err(error) => {
                     // Reading plainly tells the same story, also that the object was replaced.
-                    warn!(%error, "reading ranges plainly");
+                    told.tell(&error);
                     reader.read_ranges(ranges).await
                 }
             }
+        }
+        .boxed()
+    }
+}
+
+/// An object whose ranges are read one by one, some at a time: what is near was joined already.
+#[derive(Debug)]
+pub(super) struct RangesApart {
+    pub(super) reader: Arc<dyn ObjectReader>,
+    pub(super) at_once: usize,
+}
+
+impl ObjectReader for RangesApart {
+    fn location(&self) -> &str {
+        self.reader.location()
+    }
+
+    fn size(&self) -> u64 {
+        self.reader.size()
+    }
+
+    fn stream(&self, range: Range<u64>) -> BoxStream<'static, Result<Bytes>> {
+        self.reader.stream(range)
+    }
+
+    fn read_ranges(&self, ranges: Vec<Range<u64>>) -> BoxFuture<'static, Result<Vec<Bytes>>> {
+        let (reader, at_once) = (Arc::clone(&self.reader), self.at_once);
+        async move {
+            let one = move |range| reader.read_ranges(vec![range]);
+            let all = stream::iter(ranges).map(one).buffered(at_once);
+            all.map_ok(|pieces| pieces.into_iter().next().unwrap_or_default()).try_collect().await
         }
         .boxed()
     }

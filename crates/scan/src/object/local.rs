@@ -17,7 +17,7 @@ use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt, TryFutureExt, TryStreamExt, stream};
 use pushdown::{Error, ErrorKind, Result};
 
-use crate::file_blocks::{BlockFile, file_blocks, read_block, read_cached};
+use crate::object::file_blocks::{BlockFile, file_blocks, read_block, read_cached};
 use crate::{BlockBuffers, ObjectReader};
 
 /// The size of a block that a thread reads ahead; such blocks end at multiples of it.
@@ -73,13 +73,6 @@ impl LocalFile {
             return Err(Error::invalid(format!("{location}: is a folder, not a file")));
         }
         Ok(Self::new(location, file, metadata.len()))
-    }
-
-    /// Of an open file, whose size is looked up.
-    pub fn from_file(file: File, location: impl Into<Arc<str>>) -> Result<Self> {
-        let location = location.into();
-        let size = file.metadata().map_err(|error| io_error(&location, error))?.len();
-        Ok(Self::new(location, file, size))
     }
 
     fn new(location: Arc<str>, file: File, size: u64) -> Self {

@@ -10,9 +10,9 @@ use pushdown::{CompareOp, Expr, Literal, Result};
 
 use crate::errors::from_arrow;
 use crate::evaluate::Evaluator;
-use crate::lower::{arrays_of, scalar};
+use crate::evaluate::lower::{arrays_of, scalar};
 use crate::output::record_batch;
-use crate::types::is_text;
+use crate::types::is_exact_number;
 
 /// What must hold of the bounds of a set of rows for a predicate to be TRUE of one of them.
 #[derive(Debug)]
@@ -169,10 +169,9 @@ fn may_equal(column: &DataType, value: &DataType) -> bool {
 
 /// Whether a comparison of these types keeps the order of the column's type.
 fn comparable(column: &DataType, literal: &DataType) -> bool {
-    let number = |t: &DataType| t.is_integer() || matches!(t, DataType::Decimal128(..));
     column == literal
-        || (is_text(column) && is_text(literal))
-        || (number(column) && number(literal))
+        || (column.is_string() && literal.is_string())
+        || (is_exact_number(column) && is_exact_number(literal))
         || (column.is_temporal() && literal.is_temporal())
 }
 
@@ -194,7 +193,7 @@ mod tests {
         assert!(known(&a(CompareOp::Lt, 5).and(unknown.clone())));
         assert!(!known(&Expr::Or(vec![a(CompareOp::Lt, 5), unknown.clone()])));
         assert!(!known(&unknown));
-        // The bounds of a floating-point column are unknown, so its comparison decides nothing.
+        // Whoever has bounds of floats that pass over NaN must withhold them.
         assert!(known(&f));
     }
 

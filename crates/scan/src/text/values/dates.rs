@@ -1,0 +1,164 @@
+//! Dates and timestamps.
+
+use arrow::array::types::ArrowTimestampType;
+use arrow::compute::kernels::cast_utils::string_to_datetime;
+use chrono::{TimeZone, Utc};
+use pushdown::civil_from_days;
+
+use super::{digits, text};
+
+/// Exactly `YYYY-MM-DD`, a day of the calendar, as days since 1970-01-01.
+#[inline]
+pub(crate) fn date32(bytes: &[u8]) -> Option<i32> {
+    let (year_month, day): (&[u8; 8], &[u8]) = bytes.split_first_chunk()?;
+    let day: &[u8; 2] = day.try_into().ok()?;
+    // After the XOR every byte is its digit, and both dashes are 0. Adding takes whatever is greater to the high bit.
+    let year_month = u64::from_le_bytes(*year_month) ^ u64::from_le_bytes(*b"0000-00-");
+    let day = u64::from(u16::from_le_bytes(*day) ^ u16::from_le_bytes(*b"00"));
+    let over = (year_month.wrapping_add(0x7f76_767f_7676_7676) | year_month | day.wrapping_add(0x7676) | day)
+        & 0x8080_8080_8080_8080;
+    if over != 0 {
+        return None;
+    }
+    let digit = |word: u64, at: u32| (word >> (at * 8)) as u32 & 0xf;
+    let year =
+        digit(year_month, 0) * 1000 + digit(year_month, 1) * 100 + digit(year_month, 2) * 10 + digit(year_month, 3);
+    days(year, digit(year_month, 5) * 10 + digit(year_month, 6), digit(day, 0) * 10 + digit(day, 1))
+}
+
+/// The key of [`date_key`] of a day; of days of other years, numbers below and above those keys in their order.
+pub(crate) fn date_key_of(days: i32) -> i64 {
+    let (year, month, day) = civil_from_days(days.into());
+    if year < 0 {
+        return i64::from(days) - (1 << 40);
+    }
+    if year > 9_999 {
+        return i64::from(days) + (1 << 62);
+    }
+    let digits =
+        [year / 1000, year / 100, year / 10, year, (month / 10).into(), month.into(), (day / 10).into(), day.into()];
+    digits.into_iter().fold(0, |key, digit| (key << 8) | (digit % 10))
+}
+
+/// The digits of a date as [`date32`] takes it, the first in the highest byte: a number that orders as the dates do.
+#[inline]
+pub(crate) fn date_key(bytes: &[u8]) -> Option<i64> {
+    let (year_month, day): (&[u8; 8], &[u8]) = bytes.split_first_chunk()?;
+    let day: &[u8; 2] = day.try_into().ok()?;
+    // As in `date32`, but with the first byte in the highest place.
+    let year_month = u64::from_be_bytes(*year_month) ^ u64::from_be_bytes(*b"0000-00-");
+    let day = u64::from(u16::from_be_bytes(*day) ^ u16::from_be_bytes(*b"00"));
+    let over = (year_month.wrapping_add(0x7676_7676_7f76_767f) | year_month | day.wrapping_add(0x7676) | day)
+        & 0x8080_8080_8080_8080;
+    if over != 0 {
+        return None;
+    }
+    let month = year_month >> 8 & 0xffff;
+    // The 1st to the 28th are in every month, and two more in all but one.
+    let is_usual = (1..=0x0102).contains(&month)
+        && ((1..=0x0208).contains(&day) || (month != 0x0002 && (1..=0x0300).contains(&day)));
+    if !is_usual {
+        date32(bytes)?;
+    }
+    Some((year_month & 0xffff_ffff_0000_0000 | month << 16 | day).cast_signed())
+}
+
+/// Days before each month of a year that is not a leap year.
+const BEFORE_MONTH: [u32; 13] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365];
+
+/// A day of the proleptic Gregorian calendar, years 0 to 9999, as days since 1970-01-01.
+#[inline]
+fn days(year: u32, month: u32, day: u32) -> Option<i32> {
+    let leap = (year.is_multiple_of(4) && !year.is_multiple_of(100)) || year.is_multiple_of(400);
+    let before = BEFORE_MONTH.get(usize::try_from(month).ok()?.checked_sub(1)?)?;
+    let length = BEFORE_MONTH.get(month as usize)? - before + u32::from(leap && month == 2);
+    if day == 0 || day > length {
+        return None;
+    }
+    // Leap days of the years before this one; year 0 is a leap year.
+    let leaps = if year == 0 { 0 } else { (year - 1) / 4 - (year - 1) / 100 + (year - 1) / 400 + 1 };
+    let since_year_0 = year * 365 + leaps + before + u32::from(leap && month > 2) + day - 1;
+    i32::try_from(since_year_0).ok().map(|days| days - 719_528)
+}
+
+/// An ISO timestamp in units of `T`; a date alone is midnight, a zone converts to UTC.
+#[inline]
+pub(crate) fn timestamp<T: ArrowTimestampType>(bytes: &[u8], zone: &impl TimeZone) -> Option<i64> {
+    let instant = string_to_datetime(zone, text(bytes)?).ok()?;
+    T::from_naive_datetime(instant.naive_utc(), None)
+}
+
+/// [`timestamp`] for text in UTC, the common case, with a short path for `YYYY-MM-DDTHH:MM:SS`.
+#[inline]
+pub(crate) fn utc_timestamp<T: ArrowTimestampType>(bytes: &[u8]) -> Option<i64> {
+    if let Some((date, [b'T' | b' ', h1, h2, b':', m1, m2, b':', s1, s2])) = bytes.split_at_checked(10) {
+        let pair = |a: &u8, b: &u8| digits(&[*a, *b]).and_then(|v| i64::try_from(v).ok());
+        let (hours, minutes, seconds) = (pair(h1, h2)?, pair(m1, m2)?, pair(s1, s2)?);
+        if hours < 24 && minutes < 60 && seconds < 60 {
+            let seconds = i64::from(date32(date)?) * 86_400 + hours * 3_600 + minutes * 60 + seconds;
+            return seconds.checked_mul(units_per_second::<T>());
+        }
+    }
+    timestamp::<T>(bytes, &Utc)
+}
+
+fn units_per_second<T: ArrowTimestampType>() -> i64 {
+    use arrow::datatypes::TimeUnit;
+    match T::UNIT {
+        TimeUnit::Second => 1,
+        TimeUnit::Millisecond => 1_000,
+        TimeUnit::Microsecond => 1_000_000,
+        TimeUnit::Nanosecond => 1_000_000_000,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_days_of_the_calendar() {
+        use chrono::{Datelike, NaiveDate};
+        let mut day = NaiveDate::from_ymd_opt(0, 1, 1);
+        while let Some(date) = day.filter(|d| d.year() < 10_000) {
+            let expected = date.signed_duration_since(NaiveDate::default()).num_days();
+            let text = date.format("%Y-%m-%d").to_string();
+            assert_eq!(date32(text.as_bytes()).map(i64::from), Some(expected), "{date}");
+            assert_eq!(date_key(text.as_bytes()), Some(date_key_of(expected as i32)), "{date}");
+            day = date.checked_add_days(chrono::Days::new(13));
+        }
+        for bad in [
+            "1999-02-29",
+            "1900-02-29",
+            "2000-13-01",
+            "2000-00-10",
+            "2000-1-1",
+            "20000101",
+            "2000-01-01 ",
+            "2000/01/01",
+            "2000-04-31",
+            "2000-01-32",
+            "2000-01-00",
+            "2001-02-30",
+            "200a-02-03",
+        ] {
+            assert_eq!(date32(bad.as_bytes()), None, "{bad}");
+            assert_eq!(date_key(bad.as_bytes()), None, "{bad}");
+        }
+        assert!(date32(b"2000-02-29").is_some());
+        let days = (-800_000..3_000_000).step_by(997).map(date_key_of).collect::<Vec<_>>();
+        assert!(days.is_sorted_by(|a, b| a < b));
+    }
+
+    #[test]
+    fn timestamps_take_both_paths_to_the_same_value() {
+        use arrow::datatypes::TimestampMicrosecondType as Micros;
+        let expected = Some(1_577_934_245_000_000);
+        assert_eq!(utc_timestamp::<Micros>(b"2020-01-02T03:04:05"), expected);
+        assert_eq!(utc_timestamp::<Micros>(b"2020-01-02 03:04:05"), expected);
+        assert_eq!(utc_timestamp::<Micros>(b"2020-01-02T03:04:05.000"), expected);
+        assert_eq!(utc_timestamp::<Micros>(b"2020-01-02T05:04:05+02:00"), expected);
+        assert_eq!(utc_timestamp::<Micros>(b"2020-01-02"), Some(1_577_923_200_000_000));
+        assert_eq!(utc_timestamp::<Micros>(b"2020-02-30T00:00:00"), None);
+    }
+}

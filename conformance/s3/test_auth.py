@@ -163,6 +163,38 @@ def presigned_put_with_a_signed_header(c):
     assert fetch(c, url, "PUT", b"body", {"Content-Type": "text/x"}).status == 200 and c.head(key)["ContentType"] == "text/x"
 
 
+def signed_url(c, method, key, query="", headers=None):
+    """Presigned by version 4, with more in the query than boto3 puts there."""
+    from botocore.auth import S3SigV4QueryAuth
+    from botocore.awsrequest import AWSRequest
+    from botocore.credentials import Credentials
+
+    url = c.server.endpoint.rstrip("/") + c.server.path(c.bucket, key) + (f"?{query}" if query else "")
+    request = AWSRequest(method=method, url=url, headers=headers or {})
+    S3SigV4QueryAuth(Credentials(c.server.access_key, c.server.secret_key), "s3", "us-east-1", expires=60).add_auth(request)
+    return request.url
+
+
+@test()
+def presigned_put_with_metadata_in_the_address(c):
+    """As SDKs for JavaScript and Ruby sign them."""
+    key = c.key()
+    answer = fetch(c, signed_url(c, "PUT", key, "x-amz-meta-colour=blue&x-amz-tagging=a%3Db"), "PUT", b"body")
+    assert answer.status == 200, (answer.status, answer.code)
+    assert c.head(key)["Metadata"] == {"colour": "blue"}
+    assert c.s3.get_object_tagging(Bucket=c.bucket, Key=key)["TagSet"] == [{"Key": "a", "Value": "b"}]
+
+
+@test(("a copy", "x-amz-copy-source"), ("metadata", "x-amz-meta-colour"))
+def presigned_put_with_an_unsigned_header(c, _, name):
+    """Whoever has the address may not read what its signer may read."""
+    secret, key = c.put(b"secret"), c.key()
+    value = c.server.path(c.bucket, secret) if "copy" in name else "blue"
+    answer = fetch(c, signed_url(c, "PUT", key), "PUT", b"", {name: value})
+    assert (answer.status, answer.code) == (403, "AccessDenied"), (answer.status, answer.code)
+    expect(("404", 404), c.head, key)
+
+
 @test()
 def presigned_delete(c):
     key = c.put()

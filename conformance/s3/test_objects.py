@@ -430,3 +430,38 @@ def expect_100_continue(c):
         stream.sendall(body)
         assert b" 200 " in stream.recv(1000).split(b"\r\n")[0]
     assert c.get(key) == body
+
+
+@test(("the same", None, 206), ("another", '"deadbeef"', 200), ("a weak one", "W/{etag}", 200), ("a word", "x", 200))
+def range_of_what_was_read_before(c, _, state, wanted):
+    """If-Range: the rest of an object that was replaced is no rest of what was read."""
+    key = c.put(b"0123456789")
+    etag = c.head(key)["ETag"]
+    answer = c.send("GET", c.bucket, key, headers={"Range": "bytes=5-", "If-Range": (state or etag).format(etag=etag)})
+    assert (answer.status, answer.body) == (wanted, b"56789" if wanted == 206 else b"0123456789"), answer
+
+
+@test()
+def range_of_what_was_read_at_a_time(c):
+    key = c.put(b"0123456789")
+    modified = c.send("HEAD", c.bucket, key).headers["last-modified"]
+    get = lambda time: c.send("GET", c.bucket, key, headers={"Range": "bytes=5-", "If-Range": time})
+    assert get(modified).status == 206 and get("Thu, 01 Jan 1970 00:00:00 GMT").status == 200
+
+
+@test(
+    ("PUT", "encryption"), ("PUT", "renameObject"), ("PUT", "uploadId=x"), ("PUT", "partNumber=1"), ("DELETE", "acl"), ("DELETE", "somethingNew="),
+)
+def parts_that_are_not_known(c, method, query):
+    """What s3 may learn tomorrow must not write or remove the object today."""
+    key = c.put(b"body")
+    name, _, value = query.partition("=")
+    answer = c.send(method, c.bucket, key, query={name: value}, body=b"<x/>" if method == "PUT" else b"")
+    assert answer.status in (400, 405, 501), (answer.status, answer.code)
+    assert c.get(key) == b"body"
+
+
+@test(("ours", "pushdowndb", 200), ("another's", "111122223333", 403))
+def owner_that_is_expected(c, _, owner, wanted):
+    answer = c.send("GET", c.bucket, c.put(b"body"), headers={"x-amz-expected-bucket-owner": owner})
+    assert answer.status == wanted, (answer.status, answer.code)

@@ -15,10 +15,10 @@ def sign(key, text):
     return hmac.new(key, text.encode(), hashlib.sha256).digest()
 
 
-def fields(c, key, conditions=(), more=None, expires=3600, secret=None, bucket=None):
+def fields(c, key, conditions=(), more=None, expires=3600, secret=None, bucket=None, age=0):
     """The fields of a form and its policy; `conditions` come on top of those of the fields."""
     more = more or {}
-    now = datetime.now(timezone.utc)
+    now = datetime.now(timezone.utc) - timedelta(seconds=age)
     day = now.strftime("%Y%m%d")
     base = {
         "key": key, "x-amz-algorithm": "AWS4-HMAC-SHA256", "x-amz-credential": f"{c.server.access_key}/{day}/us-east-1/s3/aws4_request",
@@ -47,6 +47,14 @@ def post(c, form, body=b"body", filename="file.txt", bucket=None, file=True):
 def refused(c, answer, key, status, *codes):
     assert answer.status == status and (not codes or answer.code in codes), (answer.status, answer.code)
     expect(("404", 404), c.head, key)
+
+
+@test(("an hour old", 3600, 7200, 204), ("expired", 3600, 1800, 403))
+def forms_of_some_age(c, _, age, expires, wanted):
+    """The policy says how long a form may be used."""
+    key = c.key("form")
+    answer = post(c, fields(c, key, expires=expires, age=age))
+    assert answer.status == wanted, (answer.status, answer.code)
 
 
 @test()

@@ -91,6 +91,11 @@ ACCESS = group("json/access", TYPES, [
 MIXED = lines('{"a":1}\n{"a":"1"}\n{"a":1.0}\n{"a":true}\n{"a":null}\n{"b":0}\n{"a":"x"}\n{"a":25}\n{"a":[1]}\n')
 
 TYPED = group("json/types", MIXED, [
+    ("casts to INT go by kind", "SELECT CAST(s.a AS INT) AS v FROM S3Object s", ['{"v":5}', '{"v":-2}', '{"v":100}', '{"v":1}', '{"v":7}', '{"v":null}'],
+     {"input": lines('{"a":5.0}\n{"a":-2.9}\n{"a":1e2}\n{"a":true}\n{"a":"7"}\n{"a":null}\n')}),
+    ("casts to BOOL go by kind", "SELECT CAST(s.a AS BOOL) AS v FROM S3Object s", ['{"v":true}', '{"v":false}', '{"v":true}', '{"v":false}'],
+     {"input": lines('{"a":5}\n{"a":0.0}\n{"a":"true"}\n{"a":false}\n')}),
+    ("a text that is no INT", "SELECT CAST(s.a AS INT) AS v FROM S3Object s", Err("CastFailed"), {"input": lines('{"a":"5.0"}\n')}),
     ("a number equals numbers", "SELECT s.a FROM S3Object s WHERE s.a = 25", ['{"a":25}']),
     ("a text equals texts", "SELECT s.a FROM S3Object s WHERE s.a = 'x'", ['{"a":"x"}']),
     ("TRUE equals true", "SELECT s.a FROM S3Object s WHERE s.a = TRUE", ['{"a":true}']),

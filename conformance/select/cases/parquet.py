@@ -124,6 +124,8 @@ NESTED = group("parquet/nested", parquet("nested.parquet"), [
     ("a map", "SELECT s.m AS v FROM S3Object s WHERE s.id = 1",
      [{"v": AnyOf({"k": 1, "j": 2}, [{"key": "k", "value": 1}, {"key": "j", "value": 2}])}], {"silent": "AWS lists no maps"}),
     ("star", "SELECT * FROM S3Object s WHERE s.id = 1", lambda rows: None if rows.startswith(b'{"id":1,"s":{"x":1,"y":{"z":"a"}},"l":[1,2,3],') else "expected all columns"),
+    ("star beside a field in WHERE", "SELECT * FROM S3Object s WHERE s.s.x = 1",
+     lambda rows: None if rows.startswith(b'{"id":1,"s":') and b"s.x" not in rows else "expected the columns and no other"),
     ("scalars as CSV", "SELECT s.id, s.s.y.z, s.l[0] FROM S3Object s WHERE s.id = 1", ["1,a,1"], {"output": CSV_OUT}),
     ("COUNT of a list", "SELECT COUNT(s.l) AS v FROM S3Object s", [{"v": 2}]),
 ])

@@ -1,6 +1,6 @@
 //! The arguments: what may be said on the command line, and nothing of what is done about it.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, Parser, Subcommand, ValueEnum, value_parser};
@@ -152,10 +152,10 @@ pub struct ServeArgs {
     )]
     pub store: Option<PathBuf>,
     /// The address to listen on; port 0 takes a free one
-    #[arg(long, default_value = "127.0.0.1:9000", value_name = "ADDRESS:PORT")]
+    #[arg(long, default_value = "127.0.0.1:9000", value_name = "ADDRESS:PORT", value_parser = address)]
     pub listen: SocketAddr,
     /// A second address for /metrics, /healthz and /readyz, without TLS; /metrics is then answered there alone
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     pub admin_listen: Option<SocketAddr>,
     /// Speak TLS with this certificate and its chain, in PEM
     #[arg(long, value_name = "FILE", requires = "tls_key")]
@@ -416,6 +416,16 @@ fn at_least_one(text: &str) -> Result<usize, String> {
         Ok(number) => Ok(number),
         Err(_) => Err("it is no number".into()),
     }
+}
+
+/// An address to listen on; names of this machine are looked up.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let expected = || format!("'{text}' is no address and port, such as 127.0.0.1:9000 or 0.0.0.0:9000");
+    if text.starts_with(':') {
+        return Err(expected());
+    }
+    let found = text.to_socket_addrs().map_err(|_| expected())?.min_by_key(SocketAddr::is_ipv6);
+    found.ok_or_else(expected)
 }
 
 fn domain(text: &str) -> Result<String, String> {

@@ -12,7 +12,12 @@ use crate::args::LogFormat;
 /// Warnings, or what `PUSHDOWNDB_LOG` asks for.
 pub fn of_a_client() {
     let filter = EnvFilter::try_from_env("PUSHDOWNDB_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    start(fmt::layer().with_writer(stderr).with_ansi(stderr().is_terminal()).with_filter(filter));
+    start(fmt::layer().with_writer(stderr).with_ansi(has_colours()).with_filter(filter));
+}
+
+/// On a terminal whose owner wants them (<https://no-color.org>).
+fn has_colours() -> bool {
+    stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// A filter as an argument: one that says nothing would leave a node without logs.
@@ -30,7 +35,7 @@ pub fn of_a_node(asked: Option<&str>, format: LogFormat) {
     };
     let lines = fmt::layer().with_writer(stderr);
     match format {
-        LogFormat::Text => start(lines.with_ansi(stderr().is_terminal()).with_filter(filter)),
+        LogFormat::Text => start(lines.with_ansi(has_colours()).with_filter(filter)),
         LogFormat::Json => start(lines.json().flatten_event(true).with_filter(filter)),
     }
 }

@@ -39,6 +39,8 @@ pub struct Session {
     /// How results are shown.
     pub view: View,
     output: Output,
+    /// The format of results on the screen, while they go to a file.
+    format_before: Option<OutputFormat>,
     /// Results in the present output: only one fits into a file of a columnar format.
     results: usize,
     stats_file: Option<File>,
@@ -49,8 +51,11 @@ pub struct Session {
 impl Session {
     /// Starts an engine as the arguments say.
     pub async fn open(args: SqlArgs, interactive: bool) -> Result<Self> {
-        let by_name = args.output.as_deref().and_then(OutputFormat::of_extension);
-        let format = args.format.or(by_name).unwrap_or(OutputFormat::Table);
+        let format = match (args.format, args.output.as_deref()) {
+            (Some(format), _) => format,
+            (None, Some(path)) => OutputFormat::of_name(path)?,
+            (None, None) => OutputFormat::Table,
+        };
         // Statistics that were asked for by naming a file, but not in a form, are for programs.
         let stats = match (args.stats, &args.stats_file) {
             (StatsFormat::None, Some(_)) => StatsFormat::Json,
@@ -66,7 +71,17 @@ impl Session {
         let interrupts = if interactive { Interrupts::ctrl_c()? } else { Interrupts::all()? };
         let max_rows = (interactive && output.is_terminal()).then_some(40);
         let view = View { format, stats, timing: false, expanded: false, max_rows };
-        Ok(Self { engine: Arc::new(engine), interrupts, view, output, results: 0, stats_file, profiles, interactive })
+        Ok(Self {
+            engine: Arc::new(engine),
+            interrupts,
+            view,
+            output,
+            format_before: None,
+            results: 0,
+            stats_file,
+            profiles,
+            interactive,
+        })
     }
 
     /// The engine.
@@ -191,12 +206,16 @@ impl Session {
         self.interrupts.during(read).await
     }
 
-    /// Sends the following results to a file, or back to stdout.
+    /// Sends the following results to a file, in the format that its name tells, or back to stdout.
     pub fn redirect(&mut self, path: Option<&Path>) -> Result<()> {
+        let format = path.map(OutputFormat::of_name).transpose()?;
         let next = path.map(Output::file).transpose()?.unwrap_or_else(Output::stdout);
         self.output.finish()?;
         self.output = next;
         self.results = 0;
+        let before = self.format_before.take().unwrap_or(self.view.format);
+        self.view.format = format.filter(|format| *format != OutputFormat::Table).unwrap_or(before);
+        self.format_before = path.map(|_| before);
         Ok(())
     }
 

@@ -38,6 +38,16 @@ pub(crate) fn from_datafusion(error: DataFusionError) -> Error {
     let message = ["Error during planning: ", "Execution error: ", "SQL error: ", "Schema error: ", "Arrow error: "]
         .iter()
         .fold(message.as_str(), |text, prefix| text.strip_prefix(prefix).unwrap_or(text));
+    // COPY has its stores' failures as text only.
+    if let Some((_, said)) = message.split_once("Error performing ") {
+        let said = said.split("\nThis issue was likely caused by").next().unwrap_or(said);
+        let kind = kind_from_text(said);
+        return Error::new(kind, readable(kind, said));
+    }
+    if let Some(format) = message.strip_prefix("Unable to find factory for ") {
+        let known = "CSV, TSV, JSON, NDJSON, JSONL or PARQUET";
+        return Error::invalid(format!("there is no format {format}; STORED AS takes {known}"));
+    }
     let message = message.strip_prefix("ParserError(\"").and_then(|m| m.strip_suffix("\")")).unwrap_or(message);
     Error::new(kind, message)
 }
@@ -49,7 +59,7 @@ pub(crate) fn from_object_store(error: object_store::Error) -> Error {
 
 fn from_object_store_ref(error: &object_store::Error) -> Error {
     use object_store::Error as Store;
-    let text = error.to_string();
+    let text = with_cause(error);
     let kind = match error {
         Store::NotFound { .. } => ErrorKind::NotFound,
         Store::PermissionDenied { .. } | Store::Unauthenticated { .. } => ErrorKind::Denied,
@@ -59,6 +69,20 @@ fn from_object_store_ref(error: &object_store::Error) -> Error {
         _ => kind_from_text(&text),
     };
     Error::new(kind, readable(kind, &text))
+}
+
+/// The message with the first cause of all, which most messages leave out: that a connection was refused, say.
+pub(crate) fn with_cause(error: &(dyn StdError + 'static)) -> String {
+    let text = error.to_string();
+    let mut last = None;
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        (last, cause) = (Some(next.to_string()), next.source());
+    }
+    match last {
+        Some(cause) if !text.contains(&cause) => format!("{text}: {cause}"),
+        _ => text,
+    }
 }
 
 /// object_store reports some S3 answers only as text around the response's XML.
@@ -89,11 +113,12 @@ fn readable(kind: ErrorKind, text: &str) -> String {
         .map(|(code, _)| format!(" ({code})"))
         .unwrap_or_default();
     let hint = match kind {
+        // Where machines of AWS are told their credentials, whatever answered there.
+        _ if text.contains("169.254.169.254") => {
+            "; no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, --aws-profile, or --anonymous"
+        }
         ErrorKind::Denied => {
             "; check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or --aws-profile), or use --anonymous for public data"
-        }
-        ErrorKind::Unavailable if text.contains("169.254.169.254") => {
-            "; no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, --aws-profile, or --anonymous"
         }
         _ => "",
     };

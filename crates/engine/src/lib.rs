@@ -32,6 +32,7 @@ mod error;
 mod files;
 mod index;
 mod key_tap;
+mod nearest;
 mod profile;
 mod provider;
 mod query;

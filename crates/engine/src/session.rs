@@ -20,10 +20,10 @@ use datafusion::logical_expr::{
     Analyze, DdlStatement, ExplainFormat, LogicalPlan, ResetVariable, SetVariable, Statement as LogicalStatement,
     TableType,
 };
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
 use datafusion::physical_plan::{EmptyRecordBatchStream, ExecutionPlan, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
-use futures::stream;
+use futures::{FutureExt, StreamExt, stream};
 use object_store::ObjectStore;
 use object_store::ObjectStoreExt;
 use pushdown::{Error, Result};
@@ -34,6 +34,7 @@ use url::Url;
 use crate::backends::{Backends, ConnectionConfig, query_meters};
 use crate::error::{from_datafusion, from_object_store, to_datafusion};
 use crate::index;
+use crate::nearest::nearest;
 use crate::profile::{self, Ran};
 use crate::provider::{ObjectTable, ObjectTableFactory, UndeclaredTables, look_at_tables};
 use crate::query::{QueryContext, QueryResult, StatementKind};
@@ -178,9 +179,27 @@ impl Engine {
         // Finding out about tables takes requests, too, and may hang.
         tokio::select! {
             biased;
-            result = self.run(&running, sql) => result,
+            result = self.run(&running, sql) => match result {
+                Err(error) => Err(self.with_names(error).await),
+                result => result,
+            },
             error = running.query.exceeded() => Err(error),
         }
+    }
+
+    /// The error with the name that was probably meant, where there is no table of a name.
+    async fn with_names(&self, error: Error) -> Error {
+        let missing = error.message().strip_prefix("table '").and_then(|rest| rest.strip_suffix("' not found"));
+        let Some(name) = missing else { return error };
+        let name = name.strip_prefix("datafusion.public.").unwrap_or(name);
+        let tables = self.tables().await.unwrap_or_default();
+        let hint = match nearest(name, tables.iter().map(|table| table.name.as_str())) {
+            Some(meant) => format!("did you mean {meant}?"),
+            None => {
+                "declare it by CREATE EXTERNAL TABLE, or name objects in quotes: FROM 's3://bucket/key.csv'".to_owned()
+            }
+        };
+        Error::new(error.kind(), format!("there is no table {name}; {hint}"))
     }
 
     async fn run(&self, running: &Running, sql: &str) -> Result<QueryResult> {
@@ -319,14 +338,33 @@ impl Engine {
     /// Runs SET or RESET and takes over what it changed in the statement's state. One goes after the other, from what the
     /// one before left: of two at the same time none is lost.
     async fn change_settings(&self, plan: LogicalPlan) -> Result<()> {
+        let name = match &plan {
+            LogicalPlan::Statement(LogicalStatement::SetVariable(set)) => set.variable.clone(),
+            LogicalPlan::Statement(LogicalStatement::ResetVariable(reset)) => reset.variable.clone(),
+            _ => String::new(),
+        };
+        self.check_setting(&name)?;
         let _turn = self.setting.lock().await;
         let context = self.begin()?.context;
-        context.execute_logical_plan(plan).await.map_err(from_datafusion)?;
+        context.execute_logical_plan(plan).await.map_err(|error| from_datafusion(error).context(name))?;
         let config = context.copied_config();
         let prices = Arc::new(PushdownOptions::of(config.options()).check()?);
         let mut settings = self.settings.write().unwrap_or_else(PoisonError::into_inner);
         *settings = Settings { config, runtime: context.runtime_env(), prices };
         Ok(())
+    }
+
+    /// Refuses names of settings of ours that there are not.
+    fn check_setting(&self, name: &str) -> Result<()> {
+        let own = self.pushdown_settings();
+        let mut known = own.iter().map(|setting| setting.name.as_str());
+        let is_ours = name.starts_with("pushdown.");
+        if !is_ours || known.any(|known| known.eq_ignore_ascii_case(name)) {
+            return Ok(());
+        }
+        let hint = nearest(name, own.iter().map(|setting| setting.name.as_str()));
+        let hint = hint.map(|name| format!("; did you mean {name}?")).unwrap_or_default();
+        Err(Error::invalid(format!("there is no setting {name}{hint}")))
     }
 
     /// The tables that SQL can name, by name.
@@ -407,6 +445,9 @@ impl Engine {
     /// A small text object, such as a script: an address or a local path.
     pub async fn read_text(&self, address: &str) -> Result<String> {
         let location = TableLocation::parse(address)?;
+        if location.prefix().as_ref().is_empty() || address.ends_with('/') {
+            return Err(Error::invalid(format!("{address}: this names no file")));
+        }
         let backend = self.backends.backend(location.store().as_ref())?;
         let store = backend.store(&query_meters(&Arc::new(Meter::new())))?;
         let read = async { store.get(location.prefix()).await?.bytes().await };
@@ -449,6 +490,7 @@ impl Running {
         self.query.check_estimate(&estimate(&plan))?;
         let planning = self.query.meter.usage();
         let stream = execute_stream(Arc::clone(&plan), self.context.task_ctx()).map_err(from_datafusion)?;
+        let stream = apart(stream, Arc::clone(&self.query));
         Ok((Ran { plan, statement: sql.unwrap_or_default().into(), planning, rows: None }, stream))
     }
 
@@ -477,6 +519,33 @@ impl Running {
             ran: None,
         }
     }
+}
+
+/// The same rows, made on a task of their own, until the query has used more than its caps allow. Some operators go on for
+/// long without a pause; so nobody has to wait for them who wants to stop the query.
+fn apart(mut rows: SendableRecordBatchStream, query: Arc<QueryContext>) -> SendableRecordBatchStream {
+    let mut builder = RecordBatchReceiverStream::builder(rows.schema(), 1);
+    let out = builder.tx();
+    builder.spawn(async move {
+        while let Some(batch) = rows.next().await {
+            if out.send(batch).await.is_err() {
+                break;
+            }
+        }
+        Ok(())
+    });
+    let made = builder.build();
+    let schema = made.schema();
+    let exceeded = async move { query.exceeded().await }.boxed();
+    let capped = stream::unfold(Some((made, exceeded)), |running| async {
+        let (mut made, mut exceeded) = running?;
+        tokio::select! {
+            biased;
+            batch = made.next() => batch.map(|batch| (batch, Some((made, exceeded)))),
+            error = &mut exceeded => Some((Err(to_datafusion(error)), None)),
+        }
+    });
+    Box::pin(RecordBatchStreamAdapter::new(schema, capped))
 }
 
 /// The name of a table in the catalogue file: short where it lies in the default schema.

@@ -45,18 +45,19 @@ pub struct Node {
 
 /// Starts a node; it is bound and serving when this returns.
 pub async fn start(config: NodeConfig) -> Result<Node> {
-    let (asked, files) = (config.clone(), config.tls.clone());
-    let opened = spawn_blocking(move || Ok((open(&asked)?, files.map(Tls::load).transpose()?))).await;
-    let opened: Result<_> = opened.map_err(|error| Error::internal("opening the store failed").with_source(error))?;
-    let (Opened { store, keyring, credentials_file }, tls) = opened?;
-    let tls = tls.map(Arc::new);
-
+    // Before anything is written: of an address that is taken no store is made.
     let (listener, address) = listen(config.listen, "--listen").await?;
     let admin = match config.admin_listen {
         Some(address) => Some(listen(address, "--admin-listen").await?),
         None => None,
     };
     let admin_address = admin.as_ref().map(|(_, address)| *address);
+
+    let (asked, files) = (config.clone(), config.tls.clone());
+    let opened = spawn_blocking(move || Ok((open(&asked)?, files.map(Tls::load).transpose()?))).await;
+    let opened: Result<_> = opened.map_err(|error| Error::internal("opening the store failed").with_source(error))?;
+    let (Opened { store, keyring, credentials_file }, tls) = opened?;
+    let tls = tls.map(Arc::new);
 
     let keys = KeysInUse::new(keyring, config.credentials.clone());
     let counting = Arc::new(Counting::default());

@@ -25,6 +25,10 @@ pub enum Function {
     Concat,
     /// S3 Select over JSON: the scalar inside a JSON token, as text (`"a"` gives `a`; `null` gives NULL).
     JsonText,
+    /// The same for a cast to a whole number: fractions are cut off, truth values are `1` and `0`.
+    JsonWhole,
+    /// The same for a cast to a truth value: numbers but 0 are `true`.
+    JsonTruth,
     /// S3 Select over JSON: the text inside a JSON token; NULL for anything that is no string.
     JsonString,
     /// S3 Select over JSON: the truth value inside a JSON token; NULL for anything else.
@@ -84,6 +88,8 @@ impl Function {
             Self::TrimTrailing => "RTRIM",
             Self::Concat => "CONCAT",
             Self::JsonText => "JSON_TEXT",
+            Self::JsonWhole => "JSON_WHOLE",
+            Self::JsonTruth => "JSON_TRUTH",
             Self::JsonString => "JSON_STRING",
             Self::JsonBoolean => "JSON_BOOLEAN",
             Self::JsonValue => "JSON_VALUE",

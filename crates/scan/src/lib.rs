@@ -45,6 +45,7 @@ mod pieces;
 mod places;
 mod positions;
 mod pruning;
+mod row_filter;
 mod scan;
 mod simd;
 mod slice;

@@ -248,6 +248,16 @@ pub(crate) fn only_keys(output: &Output) -> Vec<usize> {
     keys.filter(|column| !others.contains(column)).collect()
 }
 
+/// `expr` over only these columns, ascending, which hold all that it reads.
+pub(crate) fn renumber(expr: &Expr, columns: &[usize]) -> Expr {
+    map_columns(expr, &mut |index| place(columns, index))
+}
+
+/// Where `index` is among these columns, ascending, which hold it.
+pub(crate) fn place(columns: &[usize], index: usize) -> usize {
+    columns.binary_search(&index).unwrap_or(usize::MAX)
+}
+
 /// `expr` with each column index replaced.
 pub(crate) fn map_columns(expr: &Expr, f: &mut impl FnMut(usize) -> usize) -> Expr {
     let Ok(mapped) = expr.clone().replace_columns(&mut |index| Ok::<_, Infallible>(Expr::Column(f(index))));

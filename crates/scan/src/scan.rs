@@ -18,11 +18,12 @@ use crate::evaluate::lower::check_depth;
 use crate::json::JsonScan;
 use crate::limits;
 use crate::matcher::Matching;
-use crate::output::{Sink, columns_of, map_columns, map_output, only_keys, result_schema};
-use crate::parquet::{KnownFooter, ParquetScan, Wanted};
+use crate::output::{Sink, columns_of, map_output, only_keys, renumber, result_schema};
+use crate::parquet::{KnownFooter, ParquetScan};
 use crate::pieces::{Opening, Pieces};
 use crate::positions::{Extent, POSITION_COLUMNS, with_positions};
 use crate::pruning::zones::{ZoneColumn, ZoneRecorder, Zones, decides, wants_keys};
+use crate::row_filter::RowFilter;
 use crate::top_k::{FirstRows, Threshold};
 use crate::{Helpers, Spawner, TimeSlice};
 
@@ -203,12 +204,8 @@ impl Source {
             }
             other => other,
         };
-        let (schema, predicate, output) = narrow(fragment)?;
+        let (schema, wanted, output) = narrow(fragment, &options.threshold)?;
         if let Format::Json(json) = format {
-            let read = fragment.columns();
-            let first = FirstRows::of(fragment, &options.threshold);
-            let first = first.map(|first| first.with_key(|key| Ok(renumber(key, &read)))).transpose()?;
-            let wanted = crate::json::Wanted { predicate, first };
             let mut scan = JsonScan::new(&schema, &wanted, json, reader, extent, options, counters)?;
             if let (Some(zones), Some(predicate), Extent::Range(_)) = (&options.zones, &wanted.predicate, extent)
                 && can_be_zoned(fragment)
@@ -220,10 +217,6 @@ impl Source {
         }
         // Columns that only the predicate reads are not decoded for the rows that pass.
         let columns = columns_of(&output);
-        let read = fragment.columns();
-        let first = FirstRows::of(fragment, &options.threshold);
-        let first = first.map(|first| first.with_key(|key| Ok(renumber(key, &read)))).transpose()?;
-        let wanted = Wanted { predicate, first };
         let scan = ParquetScan::new(&schema, wanted, &columns, reader, extent, options, counters)?;
         let scan = scan.with_dictionaries(only_keys(&output));
         let output = map_output(&output, &mut |expr| Ok(renumber(expr, &columns)))?;
@@ -241,8 +234,8 @@ impl Source {
     }
 }
 
-/// The fragment over only the columns it reads: their schema, the predicate and the output.
-fn narrow(fragment: &Fragment) -> Result<(SchemaRef, Option<Expr>, Output)> {
+/// The fragment over only the columns it reads: their schema, the rows it wants and the output.
+fn narrow(fragment: &Fragment, threshold: &Arc<Threshold>) -> Result<(SchemaRef, RowFilter, Output)> {
     if let Some(predicate) = &fragment.predicate {
         check_depth(predicate)?;
     }
@@ -251,12 +244,9 @@ fn narrow(fragment: &Fragment) -> Result<(SchemaRef, Option<Expr>, Output)> {
     let schema = Schema::new(schema.fields().clone());
     let output = map_output(&fragment.output, &mut |expr| Ok(renumber(expr, &columns)))?;
     let predicate = fragment.predicate.as_ref().map(|expr| renumber(expr, &columns));
-    Ok((Arc::new(schema), predicate, output))
-}
-
-/// `expr` over only these columns, ascending, which are all it reads.
-fn renumber(expr: &Expr, columns: &[usize]) -> Expr {
-    map_columns(expr, &mut |index| columns.binary_search(&index).unwrap_or(usize::MAX))
+    let first = FirstRows::of(fragment, threshold);
+    let first = first.map(|first| first.with_key(|key| Ok(renumber(key, &columns)))).transpose()?;
+    Ok((Arc::new(schema), RowFilter { predicate, first }, output))
 }
 
 /// The bytes of an array's own rows, not of the buffers it shares.
@@ -275,8 +265,10 @@ pub(crate) fn zoned(fragment: &Fragment) -> Result<Option<(Expr, Vec<ZoneColumn>
             plan.zoned(options).map(|(condition, columns)| (condition.clone(), columns))
         }
         Format::Json(options) => {
-            let (schema, predicate, _) = narrow(fragment)?;
-            predicate.map(|predicate| (predicate, schema.fields().iter().map(|f| json_column(f, options)).collect()))
+            let (schema, wanted, _) = narrow(fragment, &Arc::default())?;
+            wanted
+                .predicate
+                .map(|predicate| (predicate, schema.fields().iter().map(|f| json_column(f, options)).collect()))
         }
         Format::Parquet => None,
     })

@@ -17,10 +17,21 @@ pub struct Located {
 
 impl fmt::Display for Located {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.script.is_empty() {
-            write!(f, "{}: ", self.script)?;
+        match self.script.as_str() {
+            "" => {}
+            "-c" => write!(f, "-c: ")?,
+            script => write!(f, "{script}:{}: ", self.line())?,
         }
-        write!(f, "{}", self.error)
+        let text = self.error.to_string();
+        match place(&text) {
+            // As the lines of the script count, not those of the statement.
+            Some((line, _)) if self.lines_before > 0 => f.write_str(&text.replacen(
+                &format!("Line: {line},"),
+                &format!("Line: {},", line + self.lines_before),
+                1,
+            )),
+            _ => f.write_str(&text),
+        }
     }
 }
 
@@ -31,6 +42,11 @@ impl std::error::Error for Located {
 }
 
 impl Located {
+    /// The line of the script that the error is about, or at which its statement begins.
+    fn line(&self) -> usize {
+        self.lines_before + place(self.error.message()).map_or(1, |(line, _)| line)
+    }
+
     /// The line with a caret below it, if the message names one.
     fn snippet(&self) -> Option<String> {
         let (line, column) = place(self.error.message())?;
@@ -96,6 +112,14 @@ mod tests {
         assert_eq!(snippet.as_deref(), Some("  2 |   form t\n    |   ^"));
         assert_eq!(located("select 1", 0, "no place").snippet(), None);
         assert_eq!(located("select 1", 0, "at Line: 9, Column: 1").snippet(), None);
+    }
+
+    #[test]
+    fn lines_are_those_of_the_script() {
+        let of_a_file =
+            |before, message| Located { script: "a.sql".into(), ..located("x", before, message) }.to_string();
+        assert_eq!(of_a_file(6, "unexpected at Line: 2, Column: 3"), "a.sql:8: unexpected at Line: 8, Column: 3");
+        assert_eq!(of_a_file(3, "no such table"), "a.sql:4: no such table");
     }
 
     #[test]

@@ -12,10 +12,13 @@ mod stats;
 mod table;
 mod text;
 
+use std::path::Path;
+
 use anyhow::Result;
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use clap::ValueEnum;
+use pushdown::Error;
 
 pub use error::{Located, error};
 pub use output::{Output, is_closed, say};
@@ -42,15 +45,24 @@ pub enum OutputFormat {
 }
 
 impl OutputFormat {
-    /// The format a file's name asks for.
-    pub fn of_extension(path: &std::path::Path) -> Option<Self> {
-        match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
-            "csv" => Some(Self::Csv),
-            "json" => Some(Self::Json),
-            "ndjson" | "jsonl" => Some(Self::Ndjson),
-            "arrow" | "arrows" => Some(Self::Arrow),
-            "parquet" => Some(Self::Parquet),
-            _ => None,
+    /// The format a file's name asks for; that of tables where it asks for none.
+    pub fn of_name(path: &Path) -> Result<Self> {
+        let Some(extension) = path.extension().filter(|_| !path.starts_with("/dev")) else { return Ok(Self::Table) };
+        match extension.to_string_lossy().to_ascii_lowercase().as_str() {
+            "csv" => Ok(Self::Csv),
+            "json" => Ok(Self::Json),
+            "ndjson" | "jsonl" => Ok(Self::Ndjson),
+            "arrow" | "arrows" => Ok(Self::Arrow),
+            "parquet" => Ok(Self::Parquet),
+            "txt" | "text" | "log" | "out" => Ok(Self::Table),
+            other => {
+                let message = format!(
+                    "{}: .{other} names no format of results; name it .csv, .json, .ndjson, .arrow, .parquet or .txt, or \
+                     say --format",
+                    path.display()
+                );
+                Err(Error::invalid(message).into())
+            }
         }
     }
 

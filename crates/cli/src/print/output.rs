@@ -41,6 +41,13 @@ impl Output {
     /// A file.
     pub fn file(path: &Path) -> Result<Self> {
         let what = || format!("writing results to {}", path.display());
+        if path.to_str().is_some_and(|path| path.contains("://")) {
+            let message = format!("{}: results go to local files; COPY (…) TO '{0}' writes to storage", path.display());
+            return Err(Error::invalid(message).into());
+        }
+        if path.is_dir() {
+            return Err(Error::invalid(format!("{}: is a folder; name a file", path.display())).into());
+        }
         // A device, a pipe or /dev/stdout must be written as it is; a rename would replace it.
         if path.exists() && !path.is_file() {
             let file = File::options().write(true).open(path).map_err(kinded).with_context(what)?;

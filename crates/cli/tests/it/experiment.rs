@@ -1,6 +1,7 @@
 //! Experiments, small: contestants agree, a run goes on where it stopped, and a wrong answer is no result.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 
 use crate::{Done, pushdowndb, run};
@@ -16,7 +17,7 @@ fn scan(out: &Path, more: &[&str]) -> Done {
 #[test]
 fn contestants_agree_and_a_run_goes_on_where_it_stopped() {
     if std::thread::available_parallelism().unwrap().get() < 2 {
-        eprintln!("SKIPPED: a server and its client need a core each");
+        let _ = writeln!(std::io::stderr(), "SKIPPED: a server and its client need a core each");
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -80,7 +81,7 @@ fn figure(out: &Path) -> Done {
 #[test]
 fn a_figure_is_measured_and_reported() {
     if std::thread::available_parallelism().unwrap().get() < 2 {
-        eprintln!("SKIPPED: a node and an engine need a core each");
+        let _ = writeln!(std::io::stderr(), "SKIPPED: a node and an engine need a core each");
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -261,8 +261,9 @@ impl S3 {
         let endpoint = builder.get_config_value(&Key::S3Endpoint).or_else(|| builder.get_config_value(&Key::Endpoint));
         let endpoint = endpoint.unwrap_or_else(|| format!("https://s3.{region}.amazonaws.com"));
         let endpoint = endpoint.trim_end_matches('/');
-        Url::parse(endpoint).map_err(|e| {
-            Error::invalid(format!("the endpoint '{endpoint}' is not a URL ({e}); write it like http://host:9000"))
+        let url = Url::parse(endpoint).ok().filter(|url| ["http", "https"].contains(&url.scheme()) && url.has_host());
+        url.ok_or_else(|| {
+            Error::invalid(format!("the endpoint '{endpoint}' is no HTTP address; write it like http://host:9000"))
         })?;
         Ok(Self {
             bucket_url: match is_set(Key::VirtualHostedStyleRequest) {

@@ -16,7 +16,7 @@ use pushdown::{Error, ErrorKind, Result};
 use pushdowndb_select::error_from_response;
 
 use super::http::EndpointState;
-use crate::error::from_object_store;
+use crate::error::{from_object_store, with_cause};
 
 /// The longest error document that is read.
 const ERROR_BYTES: usize = 64 * 1024;
@@ -97,7 +97,7 @@ impl Poster {
 
 fn from_http(error: &HttpError) -> Error {
     // Also a body cut short, which arrives as a decoding error: another try may mend any of them.
-    Error::new(ErrorKind::Unavailable, error.to_string())
+    Error::new(ErrorKind::Unavailable, with_cause(error))
 }
 
 fn silent(location: &str, timeout: Duration) -> Error {

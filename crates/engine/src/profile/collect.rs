@@ -139,6 +139,7 @@ impl From<Estimate> for Measures {
 /// `HashJoinExec` is a hash join.
 fn in_words(name: &str) -> String {
     let mut words = String::new();
+    let name = name.split('(').next().unwrap_or(name);
     for letter in name.strip_suffix("Exec").unwrap_or(name).chars() {
         if letter.is_uppercase() && !words.is_empty() {
             words.push(' ');

@@ -122,7 +122,7 @@ impl CatalogFile {
 
     /// Re-reads, edits and replaces the file while no other shell does; `edit` says whether there is a change.
     fn change(&self, edit: impl FnOnce(&mut String, &[(Entry, Range<usize>)]) -> bool) -> Result<bool> {
-        let folder = self.path.parent().unwrap_or(Path::new("."));
+        let folder = self.folder();
         fs::create_dir_all(folder).map_err(|error| self.failed("its folder cannot be made", error))?;
         let _lock = self.lock()?;
         let mut text = self.read()?;
@@ -167,10 +167,11 @@ impl CatalogFile {
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&new, &self.path)?;
-        match self.path.parent() {
-            Some(folder) if cfg!(unix) => File::open(folder)?.sync_all(),
-            _ => Ok(()),
-        }
+        if cfg!(unix) { File::open(self.folder())?.sync_all() } else { Ok(()) }
+    }
+
+    fn folder(&self) -> &Path {
+        self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
     }
 
     fn corrupt(&self, what: &str) -> Error {

@@ -4,8 +4,9 @@
 //! from its bytes ([`super::infer`]). The names are DataFusion's, with or without their `format.` prefix, and a
 //! few common synonyms. An option that is not known is refused: a misspelt delimiter must not pass in silence.
 
-use datafusion::common::utils::datafusion_strsim::levenshtein;
 use pushdown::{Compression, CsvOptions, Error, Format, JsonOptions, JsonShape, NullRule, Profile, Ragged, Result};
+
+use crate::nearest::nearest;
 
 /// The options of a table: name, synonyms, whether it speaks of CSV alone.
 const KNOWN: [(&str, &[&str], bool); 18] = [
@@ -262,8 +263,7 @@ impl TableOptions {
 fn unknown(name: &str) -> Error {
     let known: Vec<&str> = KNOWN.iter().map(|(name, ..)| *name).collect();
     let names = KNOWN.iter().flat_map(|(name, synonyms, _)| synonyms.iter().chain(std::iter::once(name)));
-    let nearest = names.map(|known| (levenshtein(known, name), known)).min().filter(|(distance, _)| *distance <= 3);
-    let hint = nearest.map(|(_, name)| format!("did you mean '{name}'? ")).unwrap_or_default();
+    let hint = nearest(name, names.copied()).map(|name| format!("did you mean '{name}'? ")).unwrap_or_default();
     Error::invalid(format!("unknown table option '{name}': {hint}known are {}", known.join(", ")))
 }
 

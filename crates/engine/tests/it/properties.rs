@@ -6,7 +6,7 @@
 mod data;
 mod queries;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use pushdowndb_engine::Engine;
@@ -129,10 +129,17 @@ async fn problem(engine: &Engine, query: &Query, wanted: &Rows, among: Option<&R
             ))
         }
         (Check::Among(_), Some(all)) => {
-            let all: BTreeSet<_> = all.iter().collect();
-            let strange = got.iter().find(|row| !all.contains(row));
+            let mut left: BTreeMap<_, usize> = BTreeMap::new();
+            all.iter().for_each(|row| *left.entry(row).or_default() += 1);
+            let strange = got.iter().find(|row| match left.get_mut(row) {
+                Some(count) if *count > 0 => {
+                    *count -= 1;
+                    false
+                }
+                _ => true,
+            });
             match strange {
-                Some(row) => Some(format!("{row:?} is no row")),
+                Some(row) => Some(format!("{row:?} is no row, or not so often")),
                 None if got.len() != wanted.len() => Some(format!("{} rows instead of {}", got.len(), wanted.len())),
                 None => None,
             }

@@ -10,12 +10,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use http::Request;
+use http::{HeaderMap, HeaderName, Request};
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::{Credentials, S3Auth, SecretKey};
 use s3s::{S3Error, S3Result, s3_error};
 
 use super::OPERATIONS;
+use super::op::OWNER;
 use crate::counters::Counting;
 use crate::keyring::{Key, KeysInUse, Right};
 use crate::record::{RequestRecord, Target};
@@ -53,6 +54,8 @@ impl S3Access for Access {
         let signer = cx.credentials().cloned().or_else(|| cx.extensions_mut().get().cloned());
         identify(cx, signer.as_ref());
         let operation = cx.s3_op().name();
+        refuse_stray(operation, cx.uri().query().unwrap_or_default())?;
+        expect_owner(cx.headers())?;
         // Every key may ask which buckets it can see.
         if let Some(bucket) = cx.s3_path().get_bucket_name() {
             // Whose bucket it would be is decided where it is made.
@@ -68,6 +71,36 @@ impl S3Access for Access {
         }
         self.counting.request(operation);
         Ok(())
+    }
+}
+
+/// What s3s takes a request for if it knows no parameter of its query.
+const WITHOUT_PARAMETERS: [&str; 5] = ["PutObject", "CopyObject", "DeleteObject", "CreateBucket", "DeleteBucket"];
+
+/// Refuses requests about a part of an object or a bucket that s3s does not know: it would write, or remove, the whole.
+fn refuse_stray(operation: &str, query: &str) -> S3Result<()> {
+    if !WITHOUT_PARAMETERS.contains(&operation) {
+        return Ok(());
+    }
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    let named = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    // What has a value is a detail, as x-id is. Of uploads both are needed.
+    let mut stray = named.filter(|(name, value)| value.is_empty() || ["uploadId", "partNumber"].contains(name));
+    match stray.next() {
+        Some((name, _)) => {
+            Err(s3_error!(NotImplemented, "{} with the parameter '{}' is not implemented", operation, name))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Refuses requests that expect their bucket to be another's.
+fn expect_owner(headers: &HeaderMap) -> S3Result<()> {
+    let expected = ["x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner"];
+    let mut expected = expected.into_iter().filter_map(|name| headers.get(name));
+    match expected.find(|owner| owner.as_bytes() != OWNER.as_bytes()) {
+        Some(_) => Err(s3_error!(AccessDenied, "the buckets of this node belong to '{}'", OWNER)),
+        None => Ok(()),
     }
 }
 
@@ -133,7 +166,7 @@ fn right_of(operation: &str) -> Right {
 }
 
 /// How long the signature of an address may be valid, in seconds: 7 days, as in S3.
-const PRESIGNED_SECONDS: u64 = 7 * 24 * 3600;
+pub(super) const PRESIGNED_SECONDS: u64 = 7 * 24 * 3600;
 
 /// Refuses what s3s would accept: signatures of version 2 in headers, and addresses that are signed for longer
 /// than S3 allows.
@@ -150,7 +183,34 @@ pub(super) fn refuse_early<B>(request: &Request<B>) -> S3Result<()> {
         let message = "X-Amz-Expires must be between 1 and 604800 seconds";
         return Err(s3_error!(AuthorizationQueryParametersError, "{}", message));
     }
-    Ok(())
+    refuse_unsigned(request)
+}
+
+/// Refuses headers of S3 that a signature of version 4 does not cover: whoever has a signed address could add a copy's source,
+/// which is read with the rights of the signer. (One of version 2 covers all of them.)
+fn refuse_unsigned<B>(request: &Request<B>) -> S3Result<()> {
+    let Some(signed) = signed_headers(request) else { return Ok(()) };
+    let is_signed = |name: &str| signed.split(';').any(|signed| signed.eq_ignore_ascii_case(name));
+    // These two are in what is signed, whether they are named or not.
+    let is_bound = |name: &str| ["x-amz-content-sha256", "x-amz-date"].contains(&name);
+    let names = request.headers().keys().map(HeaderName::as_str).filter(|name| name.starts_with("x-amz-"));
+    match names.into_iter().find(|name| !is_bound(name) && !is_signed(name)) {
+        Some(name) => {
+            Err(s3_error!(AccessDenied, "There were headers present in the request which were not signed: {}", name))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The names of the headers that a signature of version 4 covers.
+fn signed_headers<B>(request: &Request<B>) -> Option<String> {
+    let of_header = || {
+        let fields = request.headers().get("authorization")?.to_str().ok()?.strip_prefix("AWS4-")?.split([' ', ',']);
+        fields.into_iter().find_map(|field| field.trim().strip_prefix("SignedHeaders=")).map(str::to_owned)
+    };
+    let query = request.uri().query().unwrap_or_default();
+    let mut pairs = url::form_urlencoded::parse(query.as_bytes());
+    pairs.find(|(name, _)| name == "X-Amz-SignedHeaders").map(|(_, names)| names.into_owned()).or_else(of_header)
 }
 
 #[cfg(test)]
@@ -172,6 +232,33 @@ mod tests {
         ] {
             assert_eq!(right_of(operation), right, "{operation}");
         }
+    }
+
+    #[test]
+    fn what_is_not_signed_is_refused() {
+        let refused = |address: &str, headers: &[(&str, &str)]| {
+            let request =
+                headers.iter().fold(Request::builder().uri(address), |r, (name, value)| r.header(*name, *value));
+            refuse_early(&request.body(()).unwrap()).is_err()
+        };
+        let (copy, owner) = (("x-amz-copy-source", "/a/b"), ("x-amz-content-sha256", "UNSIGNED-PAYLOAD"));
+        assert!(refused("/b/k?X-Amz-SignedHeaders=host&X-Amz-Signature=1", &[copy]));
+        assert!(!refused("/b/k?X-Amz-SignedHeaders=host%3Bx-amz-copy-source", &[copy, owner]));
+        let by_header = |names: &str| format!("AWS4-HMAC-SHA256 Credential=a/b, SignedHeaders={names}, Signature=c");
+        assert!(refused("/b/k", &[("authorization", &by_header("host;x-amz-date")), copy]));
+        assert!(!refused("/b/k", &[("authorization", &by_header("host;x-amz-copy-source;x-amz-date")), copy]));
+        assert!(!refused("/b/k", &[copy]), "not signed at all, which others refuse");
+    }
+
+    #[test]
+    fn parts_that_are_not_known_are_not_taken_for_the_whole() {
+        let refused = |operation, query| refuse_stray(operation, query).is_err();
+        for query in ["encryption", "renameObject=", "x-id=PutObject&acl", "uploadId=7", "partNumber=1"] {
+            assert!(refused("PutObject", query), "{query}");
+        }
+        assert!(refused("DeleteBucket", "metadataConfiguration") && refused("DeleteObject", "acl"));
+        assert!(!refused("PutObject", "x-id=PutObject") && !refused("DeleteObject", "versionId=null"));
+        assert!(!refused("PutObject", "") && !refused("UploadPart", "partNumber=1&uploadId=7"));
     }
 
     #[test]

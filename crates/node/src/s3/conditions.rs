@@ -42,6 +42,16 @@ impl Conditions {
     }
 }
 
+/// Whether If-Range, an ETag or a time, names the object as it is (RFC 9110, 13.1.5): only then the range belongs to what
+/// its reader has already.
+pub(super) fn is_state(state: &HeaderValue, meta: &ObjectMeta) -> bool {
+    let Ok(state) = state.to_str() else { return false };
+    match state.strip_prefix('"').and_then(|etag| etag.strip_suffix('"')) {
+        Some(etag) => etag == meta.etag,
+        None => Timestamp::parse(TimestampFormat::HttpDate, state).is_ok_and(|time| time == modified_seconds(meta)),
+    }
+}
+
 fn matches(condition: &ETagCondition, meta: &ObjectMeta) -> bool {
     condition.as_etag().is_none_or(|etag| etag.value() == meta.etag)
 }

@@ -6,6 +6,7 @@
 mod access;
 mod attributes;
 mod checksums;
+mod chunked;
 mod conditions;
 mod cors;
 mod encryption;
@@ -89,11 +90,13 @@ pub(crate) fn service(
         counting: Arc::clone(&counting),
         scans,
     };
-    let settings = Arc::new(StaticConfigProvider::new(Arc::new(settings)));
+    // How long a form may be used is for its policy to say, and not for the time it was signed at.
+    let mut of_forms = settings.clone();
+    of_forms.presigned_url_max_skew_time_secs = access::PRESIGNED_SECONDS as u32;
 
-    let builder = || {
+    let builder = |settings: S3Config| {
         let mut builder = S3ServiceBuilder::new(edge.clone());
-        builder.set_config(Arc::clone(&settings) as _);
+        builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(settings))));
         builder.set_host(domains.clone());
         builder.set_access(access::Access {
             keys: keys.clone(),
@@ -102,11 +105,12 @@ pub(crate) fn service(
         });
         builder
     };
-    let (mut outer, mut inner) = (builder(), builder());
+    let (mut outer, mut inner, mut of_forms) = (builder(settings.clone()), builder(settings), builder(of_forms));
     inner.set_auth(verified::Nobody);
     outer.set_auth(access::Keys(keys.clone()));
+    of_forms.set_auth(access::Keys(keys.clone()));
     outer.set_route(verified::Verified::new(inner.build(), edge.clone(), domains.clone()));
-    Service::new(outer.build(), store, keys.clone(), domains, limits.forms)
+    Service::new(outer.build(), of_forms.build(), store, keys.clone(), domains, limits.forms)
 }
 
 /// Who signed a request, as the outer or the inner service knows it.

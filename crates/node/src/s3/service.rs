@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use super::cors::{self, Asked};
 use super::host::Domains;
 use super::watched::Watched;
-use super::{access, form_head, version_2};
+use super::{access, chunked, form_head, version_2};
 use crate::keyring::KeysInUse;
 use crate::store::{CorsRule, Store};
 
@@ -26,6 +26,8 @@ pub(crate) struct RequestId(pub String);
 #[derive(Clone)]
 pub(crate) struct Service {
     inner: S3Service,
+    /// The same for upload forms.
+    of_forms: S3Service,
     store: Arc<dyn Store>,
     keys: KeysInUse,
     domains: Domains,
@@ -45,14 +47,22 @@ struct Asking {
 }
 
 impl Service {
-    pub fn new(inner: S3Service, store: Arc<dyn Store>, keys: KeysInUse, domains: Domains, forms: usize) -> Self {
-        Self { inner, store, keys, domains, forms: Arc::new(Semaphore::new(forms)) }
+    pub fn new(
+        inner: S3Service,
+        of_forms: S3Service,
+        store: Arc<dyn Store>,
+        keys: KeysInUse,
+        domains: Domains,
+        forms: usize,
+    ) -> Self {
+        Self { inner, of_forms, store, keys, domains, forms: Arc::new(Semaphore::new(forms)) }
     }
 
     /// Answers a request.
     pub async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let asking = self.asking(&request);
         let (request, body) = Watched::over(request);
+        let request = chunked::in_small_chunks(request);
         let empty = body.is_over();
         let mut response = if let Err(error) = self.check_early(&request) {
             plain(error)?
@@ -62,7 +72,7 @@ impl Service {
             // Never closed, so that there is always a turn to come.
             let _turn = self.forms.acquire().await;
             match form_head::complete(request, &self.keys.now()).await {
-                Ok(request) => self.inner.call(request).await?,
+                Ok(request) => self.of_forms.call(request).await?,
                 Err(error) => plain(error)?,
             }
         } else {

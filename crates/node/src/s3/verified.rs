@@ -67,7 +67,8 @@ impl S3Route for Verified {
         } = request;
         headers.remove(AUTHORIZATION);
         forgive(&mut headers);
-        let (uri, overrides) = bare(uri)?;
+        let Bare { uri, overrides, hoisted } = bare(uri)?;
+        headers.extend(hoisted);
         encryption::check(&method, &headers)?;
         if is_document(&method, &uri) {
             verify_document(&mut body, &headers, self.edge.limits.request_body_bytes).await?;
@@ -143,38 +144,71 @@ fn is_range(text: &[u8]) -> bool {
     }
 }
 
-/// The address without the signature in it, and the headers that it asks the answer to carry.
-pub(super) fn bare(uri: Uri) -> S3Result<(Uri, HeaderMap)> {
-    let mut overrides = HeaderMap::new();
-    let Some(query) = uri.query() else { return Ok((uri, overrides)) };
+/// An address without its signature.
+#[derive(Debug, Default)]
+pub(super) struct Bare {
+    pub uri: Uri,
+    /// The headers that it asks the answer to carry.
+    pub overrides: HeaderMap,
+    /// Headers of the request that were signed as part of the address: some SDKs put metadata and tags there.
+    pub hoisted: HeaderMap,
+}
+
+/// Takes an address apart.
+pub(super) fn bare(uri: Uri) -> S3Result<Bare> {
+    let Some(query) = uri.query() else { return Ok(Bare { uri, ..Bare::default() }) };
+    let (mut overrides, mut hoisted) = (HeaderMap::new(), HeaderMap::new());
+    // A signature of version 2 covers none of them.
+    let may_hoist = query.split('&').any(|pair| pair.starts_with("X-Amz-Signature="));
     let mut kept = Vec::new();
     for pair in query.split('&') {
         let Some((name, value)) = url::form_urlencoded::parse(pair.as_bytes()).next() else { continue };
         let lower = name.to_ascii_lowercase();
-        if lower.starts_with("x-amz-") || PARAMETERS.contains(&name.as_ref()) {
+        let header = || {
+            let value = HeaderValue::from_str(&value);
+            value.map_err(|_| s3_error!(InvalidArgument, "{} holds what no header can", name))
+        };
+        let is_own = PARAMETERS.contains(&name.as_ref()) || SIGNATURE.contains(&lower.as_str());
+        // What is sent is not known when an address is signed.
+        let is_checksum = lower.starts_with("x-amz-checksum-") || lower == "x-amz-sdk-checksum-algorithm";
+        if is_own || is_checksum {
             continue;
         }
-        match lower.strip_prefix("response-") {
-            Some(header) if OVERRIDABLE.contains(&header) => {
-                let value = HeaderValue::from_str(&value)
-                    .map_err(|_| s3_error!(InvalidArgument, "{} holds what no header can", name))?;
-                if let Ok(header) = HeaderName::from_bytes(header.as_bytes()) {
-                    overrides.insert(header, value);
-                }
+        let own = lower.strip_prefix("response-").filter(|header| OVERRIDABLE.contains(header));
+        let (into, known) = match own {
+            Some(header) => (&mut overrides, Some(header)),
+            None if lower.starts_with("x-amz-") => (&mut hoisted, Some(lower.as_str()).filter(|_| may_hoist)),
+            None => {
+                kept.push(pair);
+                continue;
             }
-            _ => kept.push(pair),
+        };
+        if let Some(known) = known.and_then(|known| HeaderName::from_bytes(known.as_bytes()).ok()) {
+            into.insert(known, header()?);
         }
     }
     if kept.len() == query.split('&').count() {
-        return Ok((uri, overrides));
+        return Ok(Bare { uri, overrides, hoisted });
     }
     let bare = if kept.is_empty() { uri.path().to_owned() } else { format!("{}?{}", uri.path(), kept.join("&")) };
     let mut parts = uri.into_parts();
     let bare = PathAndQuery::try_from(bare).map_err(|_| s3_error!(InvalidURI, "the query is malformed"))?;
     parts.path_and_query = Some(bare);
     let uri = Uri::from_parts(parts).map_err(|_| s3_error!(InvalidURI, "the address is malformed"))?;
-    Ok((uri, overrides))
+    Ok(Bare { uri, overrides, hoisted })
 }
+
+/// The parameters that are a signature of version 4.
+const SIGNATURE: [&str; 8] = [
+    "x-amz-algorithm",
+    "x-amz-content-sha256",
+    "x-amz-credential",
+    "x-amz-date",
+    "x-amz-expires",
+    "x-amz-security-token",
+    "x-amz-signature",
+    "x-amz-signedheaders",
+];
 
 const OVERRIDABLE: [&str; 6] =
     ["cache-control", "content-disposition", "content-encoding", "content-language", "content-type", "expires"];
@@ -269,13 +303,16 @@ mod tests {
     #[test]
     fn addresses_lose_their_signature() {
         let with = |text: &str| bare(text.parse().unwrap()).unwrap();
-        let (uri, overrides) =
-            with("/b/k?X-Amz-Date=1&response-content-type=text%2Fcss&versionId=null&X-Amz-Signature=2");
+        let signed =
+            "X-Amz-Date=1&response-content-type=text%2Fcss&versionId=null&x-amz-meta-colour=blue&X-Amz-Signature=2";
+        let Bare { uri, overrides, hoisted } = with(&format!("/b/k?{signed}&x-amz-checksum-crc32=AAAAAA%3D%3D"));
         assert_eq!(uri, "/b/k?versionId=null");
         assert_eq!(overrides[CONTENT_TYPE], "text/css");
-        assert_eq!(with("/b/k?X-Amz-Date=1").0, "/b/k");
-        assert_eq!(with("/b?list-type=2&prefix=a%26b").0, "/b?list-type=2&prefix=a%26b");
-        assert_eq!(with("/b").0, "/b");
+        assert_eq!((hoisted.len(), &hoisted["x-amz-meta-colour"]), (1, &HeaderValue::from_static("blue")));
+        assert_eq!(with("/b/k?X-Amz-Date=1").uri, "/b/k");
+        assert!(with("/b/k?Signature=1&x-amz-meta-colour=blue").hoisted.is_empty(), "version 2 does not sign it");
+        assert_eq!(with("/b?list-type=2&prefix=a%26b").uri, "/b?list-type=2&prefix=a%26b");
+        assert_eq!(with("/b").uri, "/b");
         assert!(bare("/b/k?response-expires=a%0Ab".parse().unwrap()).is_err());
     }
 

@@ -4,6 +4,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use object_store::ObjectStoreExt;
+use object_store::multipart::MultipartStore;
 use object_store::path::Path;
 use pushdowndb_node::{NodeConfig, start};
 
@@ -14,12 +15,15 @@ async fn objects_survive_a_restart() {
     let world = World::new().await;
     let path = Path::from("a/b");
     let put = world.client().put(&path, "kept".into()).await.unwrap();
-    let mut upload = world.client().put_multipart(&Path::from("later")).await.unwrap();
-    upload.put_part("part".into()).await.unwrap();
+    let later = Path::from("later");
+    let upload = world.client().create_multipart(&later).await.unwrap();
+    let part = world.client().put_part(&later, &upload, 0, "part".into()).await.unwrap();
     let world = world.restart().await;
     let got = world.client().get(&path).await.unwrap();
     assert_eq!(got.meta.e_tag, put.e_tag);
     assert_eq!(got.bytes().await.unwrap(), "kept");
+    world.client().complete_multipart(&later, &upload, vec![part]).await.unwrap();
+    assert_eq!(world.client().get(&later).await.unwrap().bytes().await.unwrap(), "part");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -164,6 +164,8 @@ impl Classifier<'_> {
             }
             // They exist only in S3 Select itself: JSON without a schema, timestamps as text.
             Function::JsonText
+            | Function::JsonWhole
+            | Function::JsonTruth
             | Function::JsonString
             | Function::JsonBoolean
             | Function::JsonValue

@@ -119,6 +119,8 @@ codes! {
         Function::DateAdd = 30;
         Function::DateDiff = 31;
         Function::Extract = 32;
+        Function::JsonWhole = 33;
+        Function::JsonTruth = 34;
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
     SortKey, Split, WideMarks, limits,
 };
 
-const FUNCTIONS: [Function; 32] = [
+const FUNCTIONS: [Function; 34] = [
     Function::NullIf,
     Function::Coalesce,
     Function::Lower,
@@ -45,6 +45,8 @@ const FUNCTIONS: [Function; 32] = [
     Function::DateAdd,
     Function::DateDiff,
     Function::Extract,
+    Function::JsonWhole,
+    Function::JsonTruth,
 ];
 
 fn column() -> Box<Expr> {

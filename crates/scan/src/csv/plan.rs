@@ -14,10 +14,11 @@ use super::fuse::{DecodedColumn, Fuser};
 use super::tokenize::Dialect;
 use crate::evaluate::Evaluator;
 use crate::matcher::{Marks, Matcher, Matching};
-use crate::output::{columns_of, map_columns, map_output};
+use crate::output::{columns_of, map_output, place, renumber};
 use crate::pruning::zones::{ZoneColumn, decides, wants_keys};
+use crate::row_filter::RowCondition;
 use crate::text::compare::{FieldCondition, field_condition};
-use crate::top_k::{FirstRows, LiveBound, Threshold};
+use crate::top_k::{FirstRows, Threshold};
 
 /// The plan of a scan.
 pub(crate) struct CsvPlan {
@@ -38,14 +39,9 @@ pub(crate) struct CsvPlan {
 pub(crate) struct Stage {
     pub(crate) columns: Vec<DecodedColumn>,
     pub(crate) schema: SchemaRef,
-    condition: Condition,
+    condition: RowCondition,
     /// The same condition where it can be decided from the fields of the one column.
     pub(crate) by_field: Option<Box<dyn FieldCondition>>,
-}
-
-enum Condition {
-    Predicate(Evaluator),
-    Live(LiveBound),
 }
 
 impl CsvPlan {
@@ -79,7 +75,7 @@ impl CsvPlan {
         }
 
         let columns = columns_of(&output);
-        let output = map_output(&output, &mut |expr| Ok(map_columns(expr, &mut |i| position(&columns, i))))?;
+        let output = map_output(&output, &mut |expr| Ok(renumber(expr, &columns)))?;
         let columns = pick(&decoded, &columns);
         Ok((Self { stages, observed, schema: schema_of(&columns), output: columns, condition, decoded }, output))
     }
@@ -119,7 +115,7 @@ impl CsvPlan {
 
 impl Stage {
     fn new(decoded: &[DecodedColumn], columns: &[usize], conjuncts: Vec<Expr>) -> Result<Self> {
-        let predicate = map_columns(&Expr::conjunction(conjuncts), &mut |i| position(columns, i));
+        let predicate = renumber(&Expr::conjunction(conjuncts), columns);
         let columns = pick(decoded, columns);
         let schema = schema_of(&columns);
         let predicate = Evaluator::predicate(&predicate, &schema)?;
@@ -127,7 +123,7 @@ impl Stage {
             [one] => field_condition(predicate.conjuncts(), &one.data_type, &one.nulls, one.spelling)?,
             _ => None,
         };
-        Ok(Self { condition: Condition::Predicate(predicate), schema, columns, by_field })
+        Ok(Self { condition: RowCondition::Predicate(predicate), schema, columns, by_field })
     }
 
     /// What is known of the first rows by now.
@@ -135,22 +131,14 @@ impl Stage {
         let places = first.key.columns();
         let columns = pick(decoded, &places);
         let schema = schema_of(&columns);
-        let bound = first.bound(&schema, &mut |i| position(&places, i))?;
-        Ok(bound.map(|bound| Self { condition: Condition::Live(bound), schema, columns, by_field: None }))
+        let bound = first.bound(&schema, &mut |i| place(&places, i))?;
+        Ok(bound.map(|bound| Self { condition: RowCondition::Live(bound), schema, columns, by_field: None }))
     }
 
     /// Which rows it holds for. No row of the result is NULL.
     pub(crate) fn matches(&self, batch: &RecordBatch) -> Result<BooleanArray> {
-        match &self.condition {
-            Condition::Predicate(predicate) => predicate.matches(batch),
-            Condition::Live(bound) => bound.matches(batch),
-        }
+        self.condition.matches(batch)
     }
-}
-
-/// Where `index` is in `columns`. It is there: `columns` was gathered from the same expression.
-fn position(columns: &[usize], index: usize) -> usize {
-    columns.binary_search(&index).unwrap_or(usize::MAX)
 }
 
 fn pick(decoded: &[DecodedColumn], columns: &[usize]) -> Vec<DecodedColumn> {

@@ -101,6 +101,8 @@ impl TokenFunction {
         let known = matches!(
             function,
             JsonText
+                | JsonWhole
+                | JsonTruth
                 | JsonString
                 | JsonBoolean
                 | JsonValue
@@ -139,6 +141,8 @@ impl TokenFunction {
         let text = |index| as_text(&array(index)?);
         Ok(match self.function {
             Function::JsonText => strings(&text(0)?, scalar_text),
+            Function::JsonWhole => strings(&text(0)?, whole_text),
+            Function::JsonTruth => strings(&text(0)?, truth_text),
             Function::JsonString => strings(&text(0)?, |token| match Value::of(token) {
                 Value::Text(text) => Some(text.into_owned()),
                 _ => None,
@@ -353,6 +357,29 @@ fn concat(a: &Operand, b: &Operand, rows: usize) -> Result<ArrayRef> {
 pub(crate) fn too_large() -> Error {
     let message = format!("the values of a result take more than {} bytes", limits::VALUE_BYTES);
     Error::new(ErrorKind::Limit, message).with_code("OverMaxRecordSize")
+}
+
+/// What a cast to a whole number is given of a token.
+fn whole_text(token: &str) -> Option<String> {
+    let is_whole = |token: &str| token.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+    match Value::of(token) {
+        Value::Boolean(value) => Some(u8::from(value).to_string()),
+        Value::Number(number) if !is_whole(token) => match number {
+            Number::Int(value) => Some(value.to_string()),
+            Number::Decimal(value, scale) => Some((value / 10_i128.checked_pow(scale)?).to_string()),
+            // Beyond what is whole in 64 bits the cast says that it does not fit.
+            Number::Float(value) => Some(format!("{:.0}", value.trunc())),
+        },
+        _ => scalar_text(token),
+    }
+}
+
+/// What a cast to a truth value is given of a token.
+fn truth_text(token: &str) -> Option<String> {
+    match Value::of(token) {
+        Value::Number(number) => Some((number.compare(Number::Int(0)) != Ordering::Equal).to_string()),
+        _ => scalar_text(token),
+    }
 }
 
 /// A pattern as the evaluator has it.

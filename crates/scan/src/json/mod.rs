@@ -24,11 +24,11 @@ use crate::matcher::{Marks, Matcher, Matching, Stored};
 use crate::output::record_batch;
 use crate::positions::{Extent, Parts, Positions, with_positions};
 use crate::pruning::zones::ZoneRecorder;
+use crate::row_filter::RowFilter;
 use crate::text::BYTE_ORDER_MARK;
 use crate::text::records::{Candidates, TextInput, TextOptions, too_long};
 use crate::{ObjectReader, ScanCounters, ScanOptions, TimeSlice};
 use records::{Cut, Cutter};
-pub(crate) use stages::Wanted;
 use stages::{Rows, Stages};
 
 /// A scan of a JSON object: the rows that pass, as columns of `schema`.
@@ -73,7 +73,7 @@ fn matcher(
 impl JsonScan {
     pub(crate) fn new(
         schema: &SchemaRef,
-        wanted: &Wanted,
+        wanted: &RowFilter,
         options: &JsonOptions,
         reader: Arc<dyn ObjectReader>,
         extent: &Extent,

@@ -7,27 +7,18 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
+use arrow::array::ArrayRef;
 use arrow::compute::filter;
 use arrow::datatypes::SchemaRef;
-use pushdown::{Error, Expr, JsonOptions, Result};
+use pushdown::{Error, JsonOptions, Result};
 
 use super::plain::PlainRecords;
 use super::raw::RawRecords;
 use super::typed::{BadRecord, TypedRecords};
 use crate::errors::from_arrow;
 use crate::evaluate::Evaluator;
-use crate::output::{map_columns, record_batch};
-use crate::top_k::{FirstRows, LiveBound};
-
-/// Which records are wanted, over the columns that are read.
-#[derive(Default)]
-pub(crate) struct Wanted {
-    /// Those for which this is TRUE.
-    pub(crate) predicate: Option<Expr>,
-    /// The first in an order.
-    pub(crate) first: Option<FirstRows>,
-}
+use crate::output::{place, record_batch, renumber};
+use crate::row_filter::{RowCondition, RowFilter};
 
 /// The steps from records to rows.
 pub(super) struct Stages {
@@ -68,12 +59,7 @@ struct Condition {
     /// All that it reads, ascending, and their schema.
     reads: Vec<usize>,
     schema: SchemaRef,
-    test: Test,
-}
-
-enum Test {
-    Predicate(Evaluator),
-    Live(LiveBound),
+    test: RowCondition,
 }
 
 /// The rows that passed.
@@ -87,20 +73,20 @@ pub(super) struct Rows {
 type AtRecord = (Option<usize>, Error);
 
 impl Stages {
-    pub(super) fn new(schema: &SchemaRef, wanted: &Wanted, options: &JsonOptions) -> Result<Self> {
+    pub(super) fn new(schema: &SchemaRef, wanted: &RowFilter, options: &JsonOptions) -> Result<Self> {
         let all = || (0..schema.fields().len()).collect::<Vec<_>>();
         let own = |reads: &[usize]| schema.project(reads).map(Arc::new).map_err(from_arrow);
         let mut tests = Vec::new();
         if let Some(predicate) = &wanted.predicate {
             let reads = predicate.columns();
-            let predicate = map_columns(predicate, &mut |column| place(&reads, column));
+            let predicate = renumber(predicate, &reads);
             let predicate = Evaluator::predicate(&predicate, &own(&reads)?)?;
-            tests.push((reads, Test::Predicate(predicate)));
+            tests.push((reads, RowCondition::Predicate(predicate)));
         }
         if let Some(first) = &wanted.first {
             let reads = first.key.columns();
             if let Some(bound) = first.bound(&own(&reads)?, &mut |column| place(&reads, column))? {
-                tests.push((reads, Test::Live(bound)));
+                tests.push((reads, RowCondition::Live(bound)));
             }
         }
         let mut conditions = Vec::new();
@@ -115,7 +101,7 @@ impl Stages {
         }
         let late: Vec<usize> = all().into_iter().filter(|column| !decoded.contains(column)).collect();
         // A bound that tightens leaves few records soon, however many there were before.
-        let is_live = conditions.iter().any(|condition: &Condition| matches!(condition.test, Test::Live(_)));
+        let is_live = conditions.iter().any(|condition: &Condition| matches!(condition.test, RowCondition::Live(_)));
         let in_turn = !late.is_empty() && !conditions.is_empty() && !is_live;
         Ok(Self {
             late: Columns::new(late, schema, options)?,
@@ -172,7 +158,7 @@ impl Stages {
             }
             let columns: Vec<ArrayRef> =
                 condition.reads.iter().filter_map(|column| decoded.get(*column)?.clone()).collect();
-            if let Test::Predicate(_) = condition.test {
+            if let RowCondition::Predicate(_) = condition.test {
                 observe(&columns).map_err(nowhere)?;
             }
             let batch = record_batch(&condition.schema, columns, left.len()).map_err(nowhere)?;
@@ -191,15 +177,6 @@ impl Stages {
             self.late.decode(text, &left, &mut decoded)?;
         }
         Ok(Some(Rows { columns: decoded.into_iter().flatten().collect(), records: left }))
-    }
-}
-
-impl Test {
-    fn matches(&self, batch: &RecordBatch) -> Result<BooleanArray> {
-        match self {
-            Self::Predicate(predicate) => predicate.matches(batch),
-            Self::Live(bound) => bound.matches(batch),
-        }
     }
 }
 
@@ -240,9 +217,4 @@ impl Columns {
         }
         Ok(())
     }
-}
-
-/// Where `column` is among `columns`, which hold it.
-fn place(columns: &[usize], column: usize) -> usize {
-    columns.binary_search(&column).unwrap_or(usize::MAX)
 }

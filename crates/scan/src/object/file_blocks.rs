@@ -219,6 +219,7 @@ mod tests {
         std::fs::write(file.path(), b"0123456789").unwrap();
         let mut block = [0; 20];
         let read = read_cached(file.as_file(), 3, &mut block);
+        // Temporary folders may lie where the kernel cannot tell.
         assert!(read == 0 || block[..read] == *b"3456789", "{read}");
     }
 }

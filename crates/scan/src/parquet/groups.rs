@@ -18,7 +18,6 @@ use arrow::compute::{concat, filter};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use pushdown::{Expr, Result};
 
-use super::Wanted;
 use super::adapt::unexpected_null;
 use super::chunks::{Chunks, Fetched};
 use super::coded::Coded;
@@ -33,6 +32,7 @@ use super::selection::Rows;
 use super::stages::{Stage, stages};
 use crate::errors::from_arrow;
 use crate::output::record_batch;
+use crate::row_filter::RowFilter;
 use crate::top_k::{FirstRows, LiveBound};
 
 /// Values of the predicate's columns are kept for the output up to so many bytes of a row group; beyond that they are
@@ -96,7 +96,7 @@ impl Groups {
     pub(super) fn new(
         chunks: Chunks,
         schema: &SchemaRef,
-        wanted: &Wanted,
+        wanted: &RowFilter,
         output: &[usize],
         dictionaries: &[usize],
         file: FileSchema,

@@ -45,12 +45,12 @@ use ::parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use futures::FutureExt;
-use pushdown::{Error, ErrorKind, Expr, Result};
+use pushdown::{Error, ErrorKind, Result};
 
 use crate::evaluate::Evaluator;
 use crate::limits::{FOOTER_BYTES, PAGE_BYTES, ROW_GROUP_ROWS};
 use crate::positions::{Extent, joined};
-use crate::top_k::FirstRows;
+use crate::row_filter::RowFilter;
 use crate::{BlockBuffers, ObjectReader, ScanCounters, ScanOptions, Spawner};
 use ahead::RowGroups;
 use chunks::Chunks;
@@ -64,31 +64,12 @@ pub use prune::bounds_match;
 /// Buffers for decompressed pages that are kept for the next ones: one or two for each column of an ordinary table.
 const PAGES_AT_ONCE: usize = 32;
 
-/// Which rows are wanted, over the columns that are read.
-#[derive(Debug)]
-pub(crate) struct Wanted {
-    pub(crate) predicate: Option<Expr>,
-    pub(crate) first: Option<FirstRows>,
-}
-
-impl Wanted {
-    /// The columns that decide whether a row is wanted.
-    fn columns(&self) -> Vec<usize> {
-        let of_predicate = self.predicate.iter().flat_map(Expr::columns);
-        let mut columns: Vec<usize> =
-            of_predicate.chain(self.first.iter().flat_map(|first| first.key.columns())).collect();
-        columns.sort_unstable();
-        columns.dedup();
-        columns
-    }
-}
-
 /// A scan of a Parquet object: the rows that pass, as the output's columns.
 pub(crate) struct ParquetScan {
     reader: Arc<dyn ObjectReader>,
     /// All columns that are read, as declared.
     schema: SchemaRef,
-    wanted: Wanted,
+    wanted: RowFilter,
     /// The columns that come out, by their index in `schema`, and those of them that may as dictionaries.
     columns: Vec<usize>,
     dictionaries: Vec<usize>,
@@ -111,7 +92,7 @@ impl ParquetScan {
     /// `columns` are the indexes in `schema` of those that come out.
     pub(crate) fn new(
         schema: &SchemaRef,
-        wanted: Wanted,
+        wanted: RowFilter,
         columns: &[usize],
         reader: Arc<dyn ObjectReader>,
         extent: &Extent,

@@ -18,7 +18,6 @@ use arrow::compute::{and, cast};
 use arrow::datatypes::Schema;
 use pushdown::{Expr, Result};
 
-use super::Wanted;
 use super::decode::{Columns, FileSchema};
 use super::dictionary::{Answers, decide};
 use super::flat::is_flat;
@@ -27,7 +26,8 @@ use super::text_search::TextSearch;
 use crate::errors::from_arrow;
 use crate::evaluate::Evaluator;
 use crate::evaluate::lower::SHORT_LIST;
-use crate::output::{map_columns, record_batch};
+use crate::output::{place, record_batch, renumber};
+use crate::row_filter::RowFilter;
 use crate::text::compare::stored_range;
 use crate::top_k::LiveBound;
 
@@ -49,9 +49,9 @@ pub(super) struct Stage {
 }
 
 /// The stages that decide whether a row is `wanted`.
-pub(super) fn stages(location: &str, wanted: &Wanted, schema: &Schema, file: &FileSchema) -> Result<Vec<Stage>> {
+pub(super) fn stages(location: &str, wanted: &RowFilter, schema: &Schema, file: &FileSchema) -> Result<Vec<Stage>> {
     let new = |predicate: Option<Expr>, first: bool| {
-        let wanted = Wanted { predicate, first: wanted.first.clone().filter(|_| first) };
+        let wanted = RowFilter { predicate, first: wanted.first.clone().filter(|_| first) };
         Stage::new(location, &wanted, schema, file)
     };
     let mut stages = Vec::new();
@@ -118,14 +118,16 @@ impl Rank {
 }
 
 impl Stage {
-    fn new(location: &str, wanted: &Wanted, schema: &Schema, file: &FileSchema) -> Result<Self> {
+    fn new(location: &str, wanted: &RowFilter, schema: &Schema, file: &FileSchema) -> Result<Self> {
         let indexes = wanted.columns();
         let columns = Columns::new(location, schema.project(&indexes).map_err(from_arrow)?.into(), file)?;
-        let mut place = |i| indexes.binary_search(&i).unwrap_or(usize::MAX);
-        let condition = wanted.predicate.as_ref().map(|predicate| map_columns(predicate, &mut place));
+        let condition = wanted.predicate.as_ref().map(|predicate| renumber(predicate, &indexes));
         let predicate = condition.as_ref().map(|condition| Evaluator::predicate(condition, columns.schema()));
         let predicate = predicate.transpose()?;
-        let bound = wanted.first.as_ref().map(|first| first.learning_bound(columns.schema(), &mut place));
+        let bound = wanted
+            .first
+            .as_ref()
+            .map(|first| first.learning_bound(columns.schema(), &mut |index| place(&indexes, index)));
         let bound = bound.transpose()?.flatten();
         let flat = match columns.leaves.as_slice() {
             [leaf] if indexes.len() == 1 && bound.is_none() => {

@@ -158,6 +158,8 @@ fn json_tokens_become_scalars() {
         rows(&RecordBatch::try_from_iter_with_nullable([("v", values, true)]).expect("a batch"))
     };
     assert_eq!(eval(Function::JsonText), ["a\né", "17.00", "NULL", "true", "{\"x\":1}", "1e2", "5", "NULL"]);
+    assert_eq!(eval(Function::JsonWhole), ["a\né", "17", "NULL", "1", "{\"x\":1}", "100", "5", "NULL"]);
+    assert_eq!(eval(Function::JsonTruth), ["a\né", "true", "NULL", "true", "{\"x\":1}", "true", "5", "NULL"]);
     let null = "NULL";
     assert_eq!(eval(Function::JsonString), ["a\né", null, null, null, null, null, "5", null]);
     assert_eq!(eval(Function::JsonBoolean), [null, null, null, "true", null, null, null, null]);

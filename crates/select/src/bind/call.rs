@@ -30,7 +30,8 @@ impl Binder<'_> {
         Ok(match to {
             TypeName::Bool => match inner.kind {
                 Kind::Bool => inner,
-                Kind::Null | Kind::Text | Kind::Token => Typed::boolean(cast(inner.opened().expr, DataType::Boolean)),
+                Kind::Token => Typed::boolean(cast(call(Function::JsonTruth, vec![inner.expr]), DataType::Boolean)),
+                Kind::Null | Kind::Text => Typed::boolean(cast(inner.expr, DataType::Boolean)),
                 Kind::Int | Kind::Decimal(_) | Kind::Float | Kind::Number => {
                     compare(CompareOp::NotEq, inner, Typed::new(Expr::int(0), Kind::Int))?
                 }
@@ -38,8 +39,9 @@ impl Binder<'_> {
             },
             TypeName::Int => match inner.kind {
                 Kind::Int => Typed::new(inner.expr, Kind::Int),
-                Kind::Null | Kind::Text | Kind::Token | Kind::Bool | Kind::Decimal(_) | Kind::Float => {
-                    Typed::new(whole(inner.opened().expr), Kind::Int)
+                Kind::Token => Typed::new(whole(call(Function::JsonWhole, vec![inner.expr])), Kind::Int),
+                Kind::Null | Kind::Text | Kind::Bool | Kind::Decimal(_) | Kind::Float => {
+                    Typed::new(whole(inner.expr), Kind::Int)
                 }
                 // Its fraction is cut off, which a cast from text would refuse.
                 Kind::Number => Typed::new(whole(cast(inner.expr, DataType::Decimal128(38, 10))), Kind::Int),

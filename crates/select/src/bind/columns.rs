@@ -40,7 +40,12 @@ impl<'a> Columns<'a> {
         }
         let column =
             |(index, field): (usize, &Field)| NamedExpr { expr: Expr::Column(index), name: field.name().clone() };
-        self.fields.iter().enumerate().map(column).collect()
+        // What other clauses read inside of columns is no column.
+        let count = match self.input {
+            InputColumns::Parquet(schema) => schema.fields().len(),
+            _ => self.fields.len(),
+        };
+        self.fields.iter().take(count).enumerate().map(column).collect()
     }
 
     pub(super) fn into_schema(self) -> SchemaRef {

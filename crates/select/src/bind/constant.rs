@@ -1,8 +1,9 @@
 //! Constants: numbers as they are written, timestamps in text, and casts of text.
 
+use arrow_schema::DataType;
 use pushdown::{Expr, Function, Literal, Timestamp};
 
-use super::kind::{Kind, Typed};
+use super::kind::{Kind, Typed, cast};
 use crate::SelectError;
 use crate::ast::TypeName;
 
@@ -54,30 +55,43 @@ pub(super) fn rescale(value: i128, from: i8, precision: u8, to: i8) -> Option<i1
     (value.unsigned_abs() < 10_u128.checked_pow(precision.into())?).then_some(value)
 }
 
-/// CAST of a constant text, done once instead of for every row.
+/// CAST of a constant text, of the usual spellings done once instead of for every row. Whether others are values is for the
+/// evaluator to say, as it is for those of a column.
 pub(super) fn cast_text(text: &str, to: TypeName) -> Result<Typed, SelectError> {
-    let failed = || SelectError::new("CastFailed", format!("'{text}' is no {}", type_text(to)));
-    let trimmed = text.trim();
+    let trimmed = text.trim_ascii();
+    let evaluated = |data_type, kind| Ok(Typed::new(cast(Expr::text(text), data_type), kind));
     let (literal, kind) = match to {
         TypeName::Text => (Literal::Utf8(text.to_owned()), Kind::Text),
         TypeName::Bool => match trimmed.to_ascii_lowercase().as_str() {
             "true" => (Literal::Boolean(true), Kind::Bool),
             "false" => (Literal::Boolean(false), Kind::Bool),
-            _ => return Err(failed()),
+            _ => return evaluated(DataType::Boolean, Kind::Bool),
         },
-        TypeName::Int => (Literal::Int64(trimmed.parse().map_err(|_| failed())?), Kind::Int),
-        TypeName::Float => (Literal::Float64(trimmed.parse().map_err(|_| failed())?), Kind::Float),
+        TypeName::Int => match trimmed.parse() {
+            Ok(value) => (Literal::Int64(value), Kind::Int),
+            Err(_) => return evaluated(DataType::Int64, Kind::Int),
+        },
+        TypeName::Float => match trimmed.parse() {
+            Ok(value) => (Literal::Float64(value), Kind::Float),
+            Err(_) => return evaluated(DataType::Float64, Kind::Float),
+        },
         TypeName::Decimal(precision, scale) => {
-            let (value, _, from) = decimal(trimmed).ok_or_else(failed)?;
-            let value = rounded(value, from, precision, scale).ok_or_else(failed)?;
-            (Literal::Decimal(value, precision, scale), Kind::Decimal(Some((precision, scale))))
+            let kind = Kind::Decimal(Some((precision, scale)));
+            let value = decimal(trimmed).and_then(|(value, _, from)| rounded(value, from, precision, scale));
+            match value {
+                Some(value) => (Literal::Decimal(value, precision, scale), kind),
+                None => return evaluated(DataType::Decimal128(precision, scale), kind),
+            }
         }
         TypeName::Number => {
             let number = Expr::Call(Function::ToNumber, vec![Expr::text(text)]);
             return Ok(Typed::new(number, Kind::Number));
         }
         TypeName::Timestamp => {
-            let timestamp = Timestamp::parse(trimmed).ok_or_else(failed)?;
+            let timestamp = Timestamp::parse(trimmed).ok_or_else(|| {
+                let message = format!("'{text}' is no TIMESTAMP; one looks like 2007-04-05T or 2007-04-05T14:30:00Z");
+                SelectError::new("CastFailed", message)
+            })?;
             (Literal::Utf8(timestamp.to_string()), Kind::Ion)
         }
     };
@@ -95,18 +109,6 @@ fn rounded(value: i128, from: i8, precision: u8, to: i8) -> Option<i128> {
     let up = i128::from(rest.unsigned_abs() * 2 >= power.unsigned_abs());
     let value = quotient + up * value.signum();
     (value.unsigned_abs() < 10_u128.checked_pow(precision.into())?).then_some(value)
-}
-
-fn type_text(to: TypeName) -> String {
-    match to {
-        TypeName::Bool => "BOOL".to_owned(),
-        TypeName::Int => "INT".to_owned(),
-        TypeName::Float => "FLOAT".to_owned(),
-        TypeName::Decimal(precision, scale) => format!("DECIMAL({precision}, {scale})"),
-        TypeName::Number => "DECIMAL".to_owned(),
-        TypeName::Text => "STRING".to_owned(),
-        TypeName::Timestamp => "TIMESTAMP; one looks like 2007-04-05T or 2007-04-05T14:30:00Z".to_owned(),
-    }
 }
 
 /// A timestamp in a text that is compared with timestamps.

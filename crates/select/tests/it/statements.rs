@@ -59,6 +59,8 @@ fn expressions() {
         ("CAST(5.7 AS INT)", "5"),
         ("CAST(CAST(_2 AS DECIMAL) AS INT)", "5"),
         ("CAST(0 AS BOOL)", "false"),
+        ("CAST('yes' AS BOOL)", "true"),
+        ("CAST('1e3' AS DECIMAL(10, 2))", "1000.00"),
         ("CAST(TRUE AS INT) + 1", "2"),
         ("CAST(1.50 AS STRING)", "1.50"),
         ("- CAST(NULL AS INT)", "NULL"),

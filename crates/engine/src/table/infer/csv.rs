@@ -35,7 +35,7 @@ pub(super) fn sniff(sample: &Sample, base: &CsvOptions, declared: &TableOptions)
     let (records, newlines_in_values) = tokenize(sample, &csv, declared)?;
     csv.newlines_in_values = newlines_in_values;
     if declared.header.is_none() {
-        csv.header = records.first().is_some_and(|first| is_header(first));
+        csv.header = is_header(&records);
     }
     Ok(Sniffed { csv, records })
 }
@@ -80,9 +80,18 @@ fn sniff_delimiter(sample: &Sample, csv: &CsvOptions, declared: &TableOptions) -
     best.map_or(csv.delimiter, |(_, delimiter)| delimiter)
 }
 
-fn is_header(first: &[String]) -> bool {
+/// Whether the first record names the columns: it looks like text throughout, and either names each of them once, or stands
+/// over a column that looks like something else, as the index does that pandas writes without a name.
+fn is_header(records: &[Vec<String>]) -> bool {
+    let Some((first, rest)) = records.split_first() else { return false };
+    let mut named = first.iter().filter(|field| !field.is_empty()).peekable();
+    if named.peek().is_none() || named.any(|field| Look::of(field) != Look::Text) {
+        return false;
+    }
     let mut seen = HashSet::new();
-    first.iter().all(|field| !field.is_empty() && Look::of(field) == Look::Text && seen.insert(field))
+    let names_each = first.iter().all(|field| !field.is_empty() && seen.insert(field));
+    let is_other = |field: &String| !field.is_empty() && Look::of(field) != Look::Text;
+    names_each || rest.iter().flatten().any(is_other)
 }
 
 impl Sniffed {

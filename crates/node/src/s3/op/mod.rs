@@ -20,7 +20,7 @@ pub(super) mod write;
 use s3s::dto::{Initiator, Owner};
 
 /// What the one user is called, who owns everything.
-const OWNER: &str = "pushdowndb";
+pub(super) const OWNER: &str = "pushdowndb";
 
 fn owner() -> Owner {
     Owner { display_name: Some(OWNER.to_owned()), id: Some(OWNER.to_owned()) }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use http::header::CONTENT_RANGE;
+use http::header::{CONTENT_RANGE, IF_RANGE};
 use http::{HeaderMap, HeaderValue};
 use s3s::dto::{
     ChecksumMode, GetObjectInput, GetObjectOutput, HeadObjectInput, HeadObjectOutput, PartNumber, StreamingBlob,
@@ -12,7 +12,7 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 use crate::s3::Edge;
 use crate::s3::attributes::{describe, no_version, refuse};
 use crate::s3::checksums::put_typed_checksum;
-use crate::s3::conditions::Conditions;
+use crate::s3::conditions::{Conditions, is_state};
 use crate::s3::verified::Overrides;
 use crate::store::{Checksum, ObjectMeta, PartMeta};
 
@@ -21,7 +21,7 @@ pub(in crate::s3) async fn get_object(
     req: S3Request<GetObjectInput>,
 ) -> S3Result<S3Response<GetObjectOutput>> {
     let Overrides(overrides) = req.extensions.get().cloned().unwrap_or_default();
-    let input = req.input;
+    let (mut input, if_range) = (req.input, req.headers.get(IF_RANGE));
     refuse!(input, sse_customer_algorithm, sse_customer_key);
     no_version(input.version_id.as_deref())?;
     let object = edge.store.open(&input.bucket, &input.key).await?;
@@ -32,6 +32,9 @@ pub(in crate::s3) async fn get_object(
         if_unmodified_since: input.if_unmodified_since,
     };
     conditions.check(&object.meta)?;
+    if if_range.is_some_and(|state| !is_state(state, &object.meta)) {
+        input.range = None;
+    }
     let slice = Slice::of(&object.meta, input.range.as_ref(), input.part_number)?;
 
     let mut output = GetObjectOutput {

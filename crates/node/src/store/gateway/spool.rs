@@ -15,9 +15,12 @@ use uuid::Uuid;
 use super::Behind;
 use crate::Limits;
 use crate::store::{
-    BucketSettings, Completion, Condition, LocalStore, ObjectMeta, PutOptions, Result, Staged, Store, StoreError,
-    UploadKey, now_ms,
+    BucketSettings, Completion, Condition, ListQuery, Listed, LocalStore, ObjectMeta, PutOptions, Result, Staged,
+    Start, Store, StoreError, UploadKey, now_ms,
 };
+
+/// For so long an upload that was put together and could not be sent waits for its client to ask again: a day.
+const KEPT_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// Objects that were received and are not sent yet.
 #[derive(Debug)]
@@ -44,7 +47,29 @@ impl Spool {
             Ok(()) | Err(StoreError::BucketExists(_)) => {}
             Err(error) => return Err(Error::from(error).context("cannot use the spool")),
         }
-        Ok(Self { store, temporary, bucket: bucket.to_owned(), sending, completing: Mutex::default() })
+        let spool = Self { store, temporary, bucket: bucket.to_owned(), sending, completing: Mutex::default() };
+        let swept = futures::executor::block_on(spool.sweep(now_ms().saturating_sub(KEPT_MS)));
+        swept.map_err(|error| Error::from(error).context("cannot use the spool"))?;
+        Ok(spool)
+    }
+
+    /// Removes what was received before `before_ms` and never sent: nobody asks for it again.
+    async fn sweep(&self, before_ms: u64) -> Result<()> {
+        let mut next = Some(Start::default());
+        while let Some(start) = next {
+            let query = ListQuery { start, limit: 1000, ..ListQuery::default() };
+            let page = self.store.list(&self.bucket, query).await?;
+            next = page.next;
+            for entry in page.entries {
+                if let Listed::Object(key, meta) = entry
+                    && meta.modified_ms < before_ms
+                    && let Ok(key) = String::from_utf8(key)
+                {
+                    self.discard(&key).await;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Sends one upload on.
@@ -65,14 +90,25 @@ impl Spool {
         let key = at.key.clone();
         let turn = self.turn_of(&key);
         let _turn = turn.lock().await;
-        // The condition is on what is behind the gateway.
+        // The condition is on what is behind the gateway. One that fails now leaves the upload as it is.
         let condition = done.condition.clone();
+        if condition != Condition::default() {
+            let present = match behind.open(&key).await {
+                Ok(object) => Some(object.meta),
+                Err(StoreError::NoSuchKey(_)) => None,
+                Err(error) => return Err(error),
+            };
+            condition.check(&key, present.as_ref())?;
+        }
         let put_together = Completion { condition: Condition::default(), ..done };
         let kept = self.store.complete(at, put_together).await?;
         let options = PutOptions { attributes: kept.attributes, tags: kept.tags, checksum: None, condition };
-        let sent = self.send(behind, &key, &key, options).await?;
-        self.discard(&key).await;
-        Ok(sent)
+        let sent = self.send(behind, &key, &key, options).await;
+        // What could not be sent is kept for a client that asks again, unless that can never be.
+        if matches!(sent, Ok(_) | Err(StoreError::Precondition(_))) {
+            self.discard(&key).await;
+        }
+        sent
     }
 
     fn turn_of(&self, key: &str) -> Arc<tokio::sync::Mutex<()>> {

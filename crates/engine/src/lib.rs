@@ -28,6 +28,7 @@
 
 mod backends;
 mod convert;
+mod date_part;
 mod error;
 mod files;
 mod index;

@@ -12,10 +12,10 @@ use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::catalog::{CatalogProviderList, DynamicFileCatalog, MemoryCatalogProviderList, TableProviderFactory};
 use datafusion::common::TableReference;
 use datafusion::common::config::{ConfigExtension, ExtensionOptions};
-use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::object_store::ObjectStoreRegistry;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::execution::{FunctionRegistry, SendableRecordBatchStream};
 use datafusion::logical_expr::{
     Analyze, DdlStatement, ExplainFormat, LogicalPlan, ResetVariable, SetVariable, Statement as LogicalStatement,
     TableType,
@@ -28,6 +28,7 @@ use object_store::ObjectStore;
 use object_store::ObjectStoreExt;
 use pushdown::{Error, Result};
 use pushdowndb_cost::{Meter, PriceBook, Usage};
+use pushdowndb_scan::extremes;
 use tokio::sync::Mutex;
 use url::Url;
 
@@ -40,7 +41,7 @@ use crate::provider::{ObjectTable, ObjectTableFactory, UndeclaredTables, look_at
 use crate::query::{QueryContext, QueryResult, StatementKind};
 use crate::remembered::Remembered;
 use crate::remote_scan::RemoteScanExec;
-use crate::rules::{logical_rules, physical_rules};
+use crate::rules::{analyzer_rules, logical_rules, physical_rules};
 use crate::settings::PushdownOptions;
 use crate::statements::{self, Statement};
 use crate::statistics::{self, Catalogue};
@@ -127,11 +128,15 @@ impl Engine {
             .with_runtime_env(Arc::clone(&runtime))
             .with_catalog_list(Arc::new(MemoryCatalogProviderList::new()))
             .with_default_features()
+            .with_analyzer_rules(analyzer_rules())
             .with_physical_optimizer_rules(physical_rules());
         for format in ["CSV", "TSV", "JSON", "NDJSON", "JSONL", "PARQUET"] {
             builder = builder.with_table_factory(format.to_owned(), Arc::clone(&factory));
         }
-        let template = builder.build();
+        let mut template = builder.build();
+        for function in [extremes::min(), extremes::max()] {
+            template.register_udaf(function).map_err(from_datafusion)?;
+        }
         let engine = Self {
             backends: Arc::new(Backends::new(config.connection, config.cache.as_deref())),
             catalogs: Arc::clone(template.catalog_list()),
@@ -521,9 +526,25 @@ impl Running {
     }
 }
 
-/// The same rows, made on a task of their own, until the query has used more than its caps allow. Some operators go on for
-/// long without a pause; so nobody has to wait for them who wants to stop the query.
-fn apart(mut rows: SendableRecordBatchStream, query: Arc<QueryContext>) -> SendableRecordBatchStream {
+/// The same rows, made on a task of their own once somebody asks for them, until the query has used more than its caps allow.
+/// Some operators go on for long without a pause; so nobody has to wait for them who wants to stop the query.
+fn apart(rows: SendableRecordBatchStream, query: Arc<QueryContext>) -> SendableRecordBatchStream {
+    let schema = rows.schema();
+    let made = async move {
+        let exceeded = async move { query.exceeded().await }.boxed();
+        stream::unfold(Some((on_a_task(rows), exceeded)), |running| async {
+            let (mut made, mut exceeded) = running?;
+            tokio::select! {
+                biased;
+                batch = made.next() => batch.map(|batch| (batch, Some((made, exceeded)))),
+                error = &mut exceeded => Some((Err(to_datafusion(error)), None)),
+            }
+        })
+    };
+    Box::pin(RecordBatchStreamAdapter::new(schema, stream::once(made).flatten()))
+}
+
+fn on_a_task(mut rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
     let mut builder = RecordBatchReceiverStream::builder(rows.schema(), 1);
     let out = builder.tx();
     builder.spawn(async move {
@@ -534,18 +555,7 @@ fn apart(mut rows: SendableRecordBatchStream, query: Arc<QueryContext>) -> Senda
         }
         Ok(())
     });
-    let made = builder.build();
-    let schema = made.schema();
-    let exceeded = async move { query.exceeded().await }.boxed();
-    let capped = stream::unfold(Some((made, exceeded)), |running| async {
-        let (mut made, mut exceeded) = running?;
-        tokio::select! {
-            biased;
-            batch = made.next() => batch.map(|batch| (batch, Some((made, exceeded)))),
-            error = &mut exceeded => Some((Err(to_datafusion(error)), None)),
-        }
-    });
-    Box::pin(RecordBatchStreamAdapter::new(schema, capped))
+    builder.build()
 }
 
 /// The name of a table in the catalogue file: short where it lies in the default schema.

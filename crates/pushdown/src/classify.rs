@@ -106,6 +106,7 @@ impl Classifier<'_> {
             Expr::Compare(op, left, right) => self.compare(op, *left, *right),
             Expr::InList { expr, list, negated } => self.in_list(*expr, list, negated),
             Expr::Like { expr, pattern, negated, case_insensitive: false } => self.like(*expr, *pattern, negated),
+            Expr::Like { .. } => Exactness::Unsupported,
             Expr::IsNull(inner) => match self.is_null(&inner) {
                 Some(true) => Exactness::Exact(Expr::IsNull(inner)),
                 Some(false) => constant(false),

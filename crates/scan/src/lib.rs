@@ -54,6 +54,7 @@ mod text;
 mod top_k;
 mod types;
 
+pub use aggregate::extremes;
 pub use compact::compact;
 pub use csv::{CsvDecoder, REST, rest_fields, tokenize_sample};
 pub use dictionaries::{

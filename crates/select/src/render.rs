@@ -26,6 +26,7 @@ use crate::OutputSerialization;
 /// Fails as unsupported on what the dialect cannot say, and on SQL longer than it takes. A fragment without
 /// output columns selects a constant, so that rows can still be counted.
 pub fn render(fragment: &Fragment, dialect: &Dialect) -> Result<String> {
+    refuse_bytes(fragment)?;
     let by_name = OutputSerialization::of(fragment) == OutputSerialization::Json;
     let renderer = Renderer { fragment, dialect, by_name };
     let sql = renderer.statement()?;
@@ -42,6 +43,42 @@ pub fn render(fragment: &Fragment, dialect: &Dialect) -> Result<String> {
         return Err(Error::unsupported(format!("a request to storage cannot carry the character {c:?}")));
     }
     Ok(sql)
+}
+
+/// Refuses what would come back as bytes: they are written as text, or in base64 where they are none, and nobody can tell which.
+fn refuse_bytes(fragment: &Fragment) -> Result<()> {
+    let outputs: Vec<&Expr> = match &fragment.output {
+        Output::Rows(columns) => columns.iter().map(|column| &column.expr).collect(),
+        Output::Aggregate { calls, .. } => {
+            let valued = calls.iter().filter(|call| call.function != AggregateFunction::Count);
+            valued.filter_map(|call| call.argument.as_ref()).collect()
+        }
+    };
+    let mut columns =
+        outputs.into_iter().flat_map(Expr::columns).filter_map(|index| fragment.schema.fields().get(index));
+    match columns.find(|field| holds_bytes(field.data_type())) {
+        Some(field) => Err(unsupported(&format!("the bytes of {}", field.name()))),
+        None => Ok(()),
+    }
+}
+
+fn holds_bytes(data_type: &DataType) -> bool {
+    use DataType::{
+        Binary, BinaryView, Dictionary, FixedSizeBinary, FixedSizeList, LargeBinary, LargeList, LargeListView, List,
+        ListView, Map, Struct,
+    };
+    match data_type {
+        Binary | BinaryView | LargeBinary | FixedSizeBinary(_) => true,
+        List(inner)
+        | ListView(inner)
+        | LargeList(inner)
+        | LargeListView(inner)
+        | FixedSizeList(inner, _)
+        | Map(inner, _) => holds_bytes(inner.data_type()),
+        Struct(members) => members.iter().any(|member| holds_bytes(member.data_type())),
+        Dictionary(_, values) => holds_bytes(values),
+        _ => false,
+    }
 }
 
 struct Renderer<'a> {

@@ -5,10 +5,11 @@ mod order_joins;
 mod push_aggregate;
 mod push_join;
 mod push_top_k;
+mod settle_meaning;
 
 use std::sync::Arc;
 
-use datafusion::optimizer::{Optimizer, OptimizerRule};
+use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 
@@ -17,8 +18,16 @@ use order_joins::OrderJoins;
 use push_aggregate::PushAggregate;
 use push_join::PushJoin;
 use push_top_k::PushTopK;
+use settle_meaning::SettleMeaning;
 
 use crate::query::QueryContext;
+
+/// DataFusion's analyzer rules after ours: types are brought together of what is meant.
+pub(crate) fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
+    let mut rules = Analyzer::new().rules;
+    rules.insert(0, Arc::new(SettleMeaning::new()));
+    rules
+}
 
 /// DataFusion's logical rules with ours among them: joins are put in order once their conditions lie where they belong,
 /// and before columns are left out between them.

@@ -8,6 +8,7 @@ mod fragment;
 mod groups;
 mod indexes;
 mod joins;
+mod meaning;
 mod minio;
 mod oracle;
 mod profiles;

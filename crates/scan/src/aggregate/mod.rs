@@ -3,6 +3,7 @@
 //! Result types are DataFusion's. Counts and sums of integers and decimals are exact, and a sum that leaves its type
 //! is an error rather than a wrapped number; everything else is DataFusion's own accumulator.
 
+pub mod extremes;
 pub(crate) mod tokens;
 
 use std::sync::Arc;

@@ -8,12 +8,12 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Decimal128Type, Field, Int64Type, SchemaRef, UInt64Type};
 use datafusion_expr::{AggregateUDF, EmitTo, GroupsAccumulator};
 use datafusion_functions_aggregate::average::avg_udaf;
-use datafusion_functions_aggregate::min_max::{max_udaf, min_udaf};
 use datafusion_functions_aggregate::sum::sum_udaf;
 use datafusion_functions_aggregate::variance::var_pop_udaf;
 use datafusion_physical_expr::GroupsAccumulatorAdapter;
 use pushdown::{AggregateCall, AggregateFunction, Error, Result};
 
+use crate::aggregate::extremes;
 use crate::aggregate::tokens::TokenTotal;
 use crate::aggregate::{aggregate_expr, numeric, sum_overflow, sums, variance_state};
 use crate::errors::{from_arrow, from_datafusion};
@@ -50,8 +50,8 @@ impl State {
         }
         match function {
             AggregateFunction::Count => Ok(Self::Count(lowered, vec![])),
-            AggregateFunction::Min => Self::other(min_udaf(), lowered, schema),
-            AggregateFunction::Max => Self::other(max_udaf(), lowered, schema),
+            AggregateFunction::Min => Self::other(extremes::min(), lowered, schema),
+            AggregateFunction::Max => Self::other(extremes::max(), lowered, schema),
             AggregateFunction::Avg => Self::other(avg_udaf(), numeric(lowered, function, schema)?, schema),
             AggregateFunction::Mean | AggregateFunction::SquaredDeviations => {
                 match Self::other(var_pop_udaf(), numeric(lowered, function, schema)?, schema)? {

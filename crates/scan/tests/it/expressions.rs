@@ -116,7 +116,7 @@ fn a_backslash_escapes_in_like() {
     assert_eq!(eval(&like("a%", T)), "true false NULL");
     assert_eq!(eval(&like(r"%\%\_%", T)), "false true NULL");
     assert_eq!(eval(&like(r"50\%%", T)), "false true NULL");
-    assert_eq!(eval(&like(r"50\%\_\x", T)), "false true NULL");
+    assert_eq!(eval(&like(r"50\%\_\\x", T)), "false true NULL");
     assert_eq!(eval(&like("_ä_", V)), "false false NULL");
     assert_eq!(eval(&like("_Ä_", V)), "false true NULL");
     let mut negated = like("A%", T);

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use arrow::array::{ArrayRef, RecordBatch};
+use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::SchemaRef;
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::ScalarValue;
@@ -77,7 +78,9 @@ pub(super) async fn count(
     let columns = converter.convert_rows(counts.iter().map(|(key, _)| parser.parse(key))).map_err(unsorted)?;
     let mut typed = Vec::with_capacity(columns.len());
     for (column, field) in columns.iter().zip(types.fields()) {
-        typed.push(arrow::compute::cast(column, field.data_type()).map_err(unsorted)?);
+        let strict = CastOptions { safe: false, ..CastOptions::default() };
+        let column = cast_with_options(column, field.data_type(), &strict);
+        typed.push(column.map_err(|error| Error::invalid(format!("a key of a group leaves its type: {error}")))?);
     }
     for (place, (_, rows)) in counts.into_iter().enumerate() {
         let value = |column: &ArrayRef| ScalarValue::try_from_array(column, place).map_err(from_datafusion);

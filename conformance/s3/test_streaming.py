@@ -80,6 +80,23 @@ def signed_chunks(c, _, size):
 
 
 @test()
+def one_unsigned_chunk_of_many_megabytes(c):
+    """As SDKs send it that know the length beforehand."""
+    key, body = c.key(), BODY * 160
+    upload = Chunked(c, key, KINDS["unsigned"], {"x-amz-decoded-content-length": str(len(body)), "x-amz-trailer": "x-amz-checksum-crc32"}, f"x-amz-checksum-crc32:{crc32(body)}")
+    answer = upload.send(upload.unsigned([body]))
+    assert answer.status == 200 and c.get(key) == body, (answer.status, answer.code)
+
+
+@test()
+def a_signed_chunk_that_is_too_long(c):
+    key = c.key()
+    answer = signed(c, key, [bytes((16 << 20) + 1)])
+    assert answer.status == 400, (answer.status, answer.code)
+    expect(("NoSuchKey", 404), c.s3.get_object, Bucket=c.bucket, Key=key)
+
+
+@test()
 def signed_chunks_of_nothing(c):
     key = c.key()
     assert signed(c, key, []).status == 200 and c.get(key) == b""

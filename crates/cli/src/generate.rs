@@ -36,6 +36,7 @@ pub async fn generate(what: Generate) -> Result<()> {
     });
     let summary = Interrupts::all()?.during(async { Ok(generated.await?) }).await;
     bar.finish_and_clear();
+    engine.settle().await;
     let summary = summary.map_err(|error| match (exit_code::kind(&error), destination::bucket(&args.to)) {
         (Some(ErrorKind::NotFound), Some(bucket)) => {
             let message = format!("the bucket s3://{bucket} does not exist; make it, or pass --create-bucket");

@@ -57,7 +57,7 @@ pub(crate) fn from_object_store(error: object_store::Error) -> Error {
     from_object_store_ref(&error)
 }
 
-fn from_object_store_ref(error: &object_store::Error) -> Error {
+pub(crate) fn from_object_store_ref(error: &object_store::Error) -> Error {
     use object_store::Error as Store;
     let text = with_cause(error);
     let kind = match error {

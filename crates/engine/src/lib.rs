@@ -28,9 +28,9 @@
 
 mod backends;
 mod convert;
-mod date_part;
 mod error;
 mod files;
+mod functions;
 mod index;
 mod key_tap;
 mod nearest;
@@ -44,6 +44,7 @@ mod session;
 mod settings;
 mod statements;
 mod statistics;
+mod stores;
 mod strategies;
 mod table;
 mod words;

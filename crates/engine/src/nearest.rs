@@ -8,7 +8,9 @@ const FARTHEST: usize = 3;
 /// The one of these names that is most like a name that is none of them, if one is like it.
 pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let all = known.into_iter().map(|known| (levenshtein(known, name), known));
-    all.min().filter(|(distance, known)| *distance <= FARTHEST.min(known.len() / 2)).map(|(_, known)| known)
+    // Of short names everything is a few letters away.
+    let is_like = |distance: usize, known: &str| distance <= FARTHEST && 2 * distance <= known.len().max(name.len());
+    all.min().filter(|(distance, known)| is_like(*distance, known)).map(|(_, known)| known)
 }
 
 #[cfg(test)]

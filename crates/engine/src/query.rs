@@ -14,6 +14,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::ExecutionPlan;
 use futures::{Stream, StreamExt};
 use pushdown::{Error, ErrorKind, Result};
+use pushdowndb_cost::units::dollars;
 use pushdowndb_cost::{Bill, Meter, PriceBook, Usage};
 use tracing::warn;
 
@@ -22,6 +23,7 @@ use crate::error::from_datafusion;
 use crate::profile::{Profile, Ran};
 use crate::settings::PushdownOptions;
 use crate::statistics::{Catalogue, SharedStatistics};
+use crate::stores::FailedWrite;
 use crate::table::{Listing, TableDefinition};
 
 /// How often a running query is held against its caps.
@@ -42,6 +44,8 @@ pub struct QueryContext {
     listings: Mutex<HashMap<String, Arc<Listing>>>,
     /// By the address of the table's definition, which the tables keep alive.
     known: Mutex<HashMap<usize, Known>>,
+    /// What went wrong when something was written; DataFusion does not tell.
+    pub(crate) failed_write: FailedWrite,
 }
 
 /// What a query knows of a table.
@@ -76,6 +80,7 @@ impl QueryContext {
             started: Instant::now(),
             listings: Mutex::default(),
             known: Mutex::default(),
+            failed_write: FailedWrite::default(),
         }
     }
 
@@ -135,7 +140,7 @@ impl QueryContext {
         if options.max_usd > 0.0 && spent > options.max_usd {
             return Err(Error::new(
                 ErrorKind::Limit,
-                format!("stopped after {spent:.6} $: pushdown.max_usd is {}", options.max_usd),
+                format!("stopped after {}: pushdown.max_usd is {}", dollars(spent), options.max_usd),
             ));
         }
         Ok(())
@@ -174,7 +179,8 @@ impl QueryContext {
             return Err(Error::new(
                 ErrorKind::Limit,
                 format!(
-                    "refused before running: it would cost about {cost:.6} $ and pushdown.max_usd is {}",
+                    "refused before running: it would cost about {} and pushdown.max_usd is {}",
+                    dollars(cost),
                     options.max_usd
                 ),
             ));

@@ -3,49 +3,44 @@
 //! Each statement runs in a state of its own, derived from the session's: with its meter, its caps and stores
 //! that count into that meter. Tables, views and functions are shared by all of them.
 
-use std::collections::BTreeMap;
+mod names;
+mod running;
+
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::catalog::{CatalogProviderList, DynamicFileCatalog, MemoryCatalogProviderList, TableProviderFactory};
 use datafusion::common::TableReference;
-use datafusion::common::config::{ConfigExtension, ExtensionOptions};
-use datafusion::execution::object_store::ObjectStoreRegistry;
+use datafusion::execution::FunctionRegistry;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
-use datafusion::execution::{FunctionRegistry, SendableRecordBatchStream};
 use datafusion::logical_expr::{
     Analyze, DdlStatement, ExplainFormat, LogicalPlan, ResetVariable, SetVariable, Statement as LogicalStatement,
-    TableType,
 };
-use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
-use datafusion::physical_plan::{EmptyRecordBatchStream, ExecutionPlan, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
-use futures::{FutureExt, StreamExt, stream};
 use object_store::ObjectStore;
 use object_store::ObjectStoreExt;
 use pushdown::{Error, Result};
-use pushdowndb_cost::{Meter, PriceBook, Usage};
+use pushdowndb_cost::{Meter, PriceBook};
 use pushdowndb_scan::extremes;
 use tokio::sync::Mutex;
-use url::Url;
 
 use crate::backends::{Backends, ConnectionConfig, query_meters};
-use crate::error::{from_datafusion, from_object_store, to_datafusion};
+use crate::error::{from_datafusion, from_object_store};
+use crate::functions::checked_sum;
 use crate::index;
-use crate::nearest::nearest;
-use crate::profile::{self, Ran};
-use crate::provider::{ObjectTable, ObjectTableFactory, UndeclaredTables, look_at_tables};
+use crate::profile;
+use crate::provider::{ObjectTableFactory, UndeclaredTables, look_at_tables};
 use crate::query::{QueryContext, QueryResult, StatementKind};
 use crate::remembered::Remembered;
-use crate::remote_scan::RemoteScanExec;
 use crate::rules::{analyzer_rules, logical_rules, physical_rules};
 use crate::settings::PushdownOptions;
 use crate::statements::{self, Statement};
 use crate::statistics::{self, Catalogue};
+use crate::stores::{FailedWrite, OpenUploads, QueryStores};
 use crate::table::TableLocation;
+pub use names::{Setting, TableInfo};
+use running::Running;
 
 /// How an engine is set up.
 #[derive(Clone, Debug, Default)]
@@ -71,6 +66,7 @@ pub struct Engine {
     settings: RwLock<Settings>,
     /// Held while settings change.
     setting: Mutex<()>,
+    uploads: OpenUploads,
 }
 
 /// What SET changes.
@@ -79,30 +75,6 @@ struct Settings {
     config: SessionConfig,
     runtime: Arc<RuntimeEnv>,
     prices: Arc<PriceBook>,
-}
-
-/// A table that SQL can name.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct TableInfo {
-    /// Its name.
-    pub name: String,
-    /// `table`, `view` or `remembered` (declared in the catalogue file and not used yet).
-    pub kind: String,
-    /// The format of its objects, where it has objects.
-    pub format: String,
-    /// Where they are.
-    pub location: String,
-}
-
-/// A setting, as the shell shows it.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Setting {
-    /// Its name in SET.
-    pub name: String,
-    /// Its value now.
-    pub value: String,
-    /// What it does.
-    pub help: String,
 }
 
 /// Short names for settings of DataFusion that users look for.
@@ -134,7 +106,7 @@ impl Engine {
             builder = builder.with_table_factory(format.to_owned(), Arc::clone(&factory));
         }
         let mut template = builder.build();
-        for function in [extremes::min(), extremes::max()] {
+        for function in [extremes::min(), extremes::max(), checked_sum::function()] {
             template.register_udaf(function).map_err(from_datafusion)?;
         }
         let engine = Self {
@@ -149,6 +121,7 @@ impl Engine {
                 prices: Arc::new(PushdownOptions::default().check()?),
             }),
             setting: Mutex::default(),
+            uploads: OpenUploads::default(),
             template,
         };
         for (name, value) in &config.settings {
@@ -192,21 +165,6 @@ impl Engine {
         }
     }
 
-    /// The error with the name that was probably meant, where there is no table of a name.
-    async fn with_names(&self, error: Error) -> Error {
-        let missing = error.message().strip_prefix("table '").and_then(|rest| rest.strip_suffix("' not found"));
-        let Some(name) = missing else { return error };
-        let name = name.strip_prefix("datafusion.public.").unwrap_or(name);
-        let tables = self.tables().await.unwrap_or_default();
-        let hint = match nearest(name, tables.iter().map(|table| table.name.as_str())) {
-            Some(meant) => format!("did you mean {meant}?"),
-            None => {
-                "declare it by CREATE EXTERNAL TABLE, or name objects in quotes: FROM 's3://bucket/key.csv'".to_owned()
-            }
-        };
-        Error::new(error.kind(), format!("there is no table {name}; {hint}"))
-    }
-
     async fn run(&self, running: &Running, sql: &str) -> Result<QueryResult> {
         if let Some(statement) = index::parse(sql)? {
             let known = if statement.is_about_all() { self.tables().await? } else { vec![] };
@@ -240,7 +198,8 @@ impl Engine {
             Arc::clone(&self.statistics),
         ));
         query.meter.cores(settings.config.target_partitions());
-        let stores = QueryStores { backends: Arc::clone(&self.backends), meter: Arc::clone(&query.meter) };
+        let (backends, meter) = (Arc::clone(&self.backends), Arc::clone(&query.meter));
+        let stores = QueryStores { backends, meter, uploads: self.uploads.clone(), failed: query.failed_write.clone() };
         let runtime = RuntimeEnvBuilder::from_runtime_env(&settings.runtime)
             .with_object_store_registry(Arc::new(stores))
             .build_arc()
@@ -359,94 +318,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Refuses names of settings of ours that there are not.
-    fn check_setting(&self, name: &str) -> Result<()> {
-        let own = self.pushdown_settings();
-        let mut known = own.iter().map(|setting| setting.name.as_str());
-        let is_ours = name.starts_with("pushdown.");
-        if !is_ours || known.any(|known| known.eq_ignore_ascii_case(name)) {
-            return Ok(());
-        }
-        let hint = nearest(name, own.iter().map(|setting| setting.name.as_str()));
-        let hint = hint.map(|name| format!("; did you mean {name}?")).unwrap_or_default();
-        Err(Error::invalid(format!("there is no setting {name}{hint}")))
-    }
-
-    /// The tables that SQL can name, by name.
-    pub async fn tables(&self) -> Result<Vec<TableInfo>> {
-        let mut tables = BTreeMap::new();
-        for (name, statement) in self.remembered.all() {
-            let (kind, location) = ("remembered".to_owned(), location_of(&statement));
-            let info = TableInfo { name: name.clone(), kind, format: String::new(), location };
-            tables.insert(name, info);
-        }
-        for catalog in self.catalogs.catalog_names() {
-            let Some(catalog) = self.catalogs.catalog(&catalog) else { continue };
-            for schema in catalog.schema_names() {
-                if schema == "information_schema" {
-                    continue;
-                }
-                let Some(schema) = catalog.schema(&schema) else { continue };
-                for name in schema.table_names() {
-                    let Some(table) = schema.table(&name).await.map_err(from_datafusion)? else { continue };
-                    let kind = if table.table_type() == TableType::View { "view" } else { "table" };
-                    let object_table = table.downcast_ref::<ObjectTable>().map(ObjectTable::definition);
-                    let info = TableInfo {
-                        name: name.clone(),
-                        kind: kind.to_owned(),
-                        format: object_table.map_or("memory", |t| t.format.name()).to_owned(),
-                        location: object_table.map(|t| t.location.to_string()).unwrap_or_default(),
-                    };
-                    tables.insert(name, info);
-                }
-            }
-        }
-        Ok(tables.into_values().collect())
-    }
-
-    /// The columns of a table, or of objects at an address.
-    pub async fn describe(&self, table: &str) -> Result<SchemaRef> {
-        let running = self.begin()?;
-        let provider = running.context.table_provider(table).await.map_err(from_datafusion)?;
-        Ok(provider.schema())
-    }
-
-    /// The functions that SQL can call, for completion.
-    pub fn functions(&self) -> Vec<String> {
-        let mut names: Vec<String> = self.template.scalar_functions().keys().cloned().collect();
-        names.extend(self.template.aggregate_functions().keys().cloned());
-        names.extend(self.template.window_functions().keys().cloned());
-        names.sort();
-        names.dedup();
-        names
-    }
-
-    /// The settings of this project: their values and what they do.
-    pub fn pushdown_settings(&self) -> Vec<Setting> {
-        let settings = self.settings();
-        let entries = settings.config.options().entries();
-        let runtime = settings.runtime.config_entries();
-        let value_of = |name: &str| {
-            entries.iter().chain(&runtime).find(|e| e.key == name).and_then(|e| e.value.clone()).unwrap_or_default()
-        };
-        let own = PushdownOptions::of(settings.config.options()).entries();
-        let mut all: Vec<Setting> = own
-            .iter()
-            .map(|entry| Setting {
-                name: format!("{}.{}", PushdownOptions::PREFIX, entry.key),
-                value: entry.value.clone().unwrap_or_default(),
-                help: entry.description.trim().to_owned(),
-            })
-            .collect();
-        all.extend(ALIASES.iter().map(|(alias, name)| Setting {
-            name: (*alias).to_owned(),
-            value: value_of(name),
-            help: format!("Another name for {name}"),
-        }));
-        all.sort_by(|a, b| a.name.cmp(&b.name));
-        all
-    }
-
     /// A small text object, such as a script: an address or a local path.
     pub async fn read_text(&self, address: &str) -> Result<String> {
         let location = TableLocation::parse(address)?;
@@ -464,19 +335,19 @@ impl Engine {
     pub fn store(&self, address: &str) -> Result<(Arc<dyn ObjectStore>, object_store::path::Path)> {
         let location = TableLocation::parse(address)?;
         let backend = self.backends.backend(location.store().as_ref())?;
-        Ok((backend.store(&query_meters(&Arc::new(Meter::new())))?, location.prefix().clone()))
+        let store = self.uploads.watch(backend.store(&query_meters(&Arc::new(Meter::new())))?, &FailedWrite::default());
+        Ok((store, location.prefix().clone()))
+    }
+
+    /// Returns once nothing is left of uploads that failed or were cancelled; before the process ends.
+    pub async fn settle(&self) {
+        self.uploads.settle().await;
     }
 
     /// Makes the bucket of an `s3://` address unless it is ours already.
     pub async fn create_bucket(&self, address: &str) -> Result<()> {
         self.backends.backend(TableLocation::parse(address)?.store().as_ref())?.create_bucket().await
     }
-}
-
-/// One statement while it is planned.
-struct Running {
-    query: Arc<QueryContext>,
-    context: SessionContext,
 }
 
 /// What a statement leaves behind in the session.
@@ -489,87 +360,12 @@ enum Effect {
     Dropped(String),
 }
 
-impl Running {
-    /// Starts a plan, unless it would exceed the caps.
-    fn start(&self, plan: Arc<dyn ExecutionPlan>, sql: Option<&str>) -> Result<(Ran, SendableRecordBatchStream)> {
-        self.query.check_estimate(&estimate(&plan))?;
-        let planning = self.query.meter.usage();
-        let stream = execute_stream(Arc::clone(&plan), self.context.task_ctx()).map_err(from_datafusion)?;
-        let stream = apart(stream, Arc::clone(&self.query));
-        Ok((Ran { plan, statement: sql.unwrap_or_default().into(), planning, rows: None }, stream))
-    }
-
-    /// Rows that are here already.
-    fn rows(&self, rows: RecordBatch) -> QueryResult {
-        let schema = rows.schema();
-        let rows = stream::once(async { Ok(rows) });
-        QueryResult {
-            stream: Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), rows)),
-            schema,
-            kind: StatementKind::Rows,
-            context: Arc::clone(&self.query),
-            ran: None,
-        }
-    }
-
-    /// The result of a statement that has none.
-    fn nothing_to_print(&self, kind: StatementKind) -> QueryResult {
-        let schema: SchemaRef = Arc::new(Schema::empty());
-        self.query.meter.finish();
-        QueryResult {
-            stream: Box::pin(EmptyRecordBatchStream::new(Arc::clone(&schema))),
-            schema,
-            kind,
-            context: Arc::clone(&self.query),
-            ran: None,
-        }
-    }
-}
-
-/// The same rows, made on a task of their own once somebody asks for them, until the query has used more than its caps allow.
-/// Some operators go on for long without a pause; so nobody has to wait for them who wants to stop the query.
-fn apart(rows: SendableRecordBatchStream, query: Arc<QueryContext>) -> SendableRecordBatchStream {
-    let schema = rows.schema();
-    let made = async move {
-        let exceeded = async move { query.exceeded().await }.boxed();
-        stream::unfold(Some((on_a_task(rows), exceeded)), |running| async {
-            let (mut made, mut exceeded) = running?;
-            tokio::select! {
-                biased;
-                batch = made.next() => batch.map(|batch| (batch, Some((made, exceeded)))),
-                error = &mut exceeded => Some((Err(to_datafusion(error)), None)),
-            }
-        })
-    };
-    Box::pin(RecordBatchStreamAdapter::new(schema, stream::once(made).flatten()))
-}
-
-fn on_a_task(mut rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
-    let mut builder = RecordBatchReceiverStream::builder(rows.schema(), 1);
-    let out = builder.tx();
-    builder.spawn(async move {
-        while let Some(batch) = rows.next().await {
-            if out.send(batch).await.is_err() {
-                break;
-            }
-        }
-        Ok(())
-    });
-    builder.build()
-}
-
 /// The name of a table in the catalogue file: short where it lies in the default schema.
 fn remembered_name(table: &TableReference) -> String {
     match (table.catalog(), table.schema()) {
         (None | Some("datafusion"), None | Some("public")) => table.table().to_owned(),
         _ => table.to_string(),
     }
-}
-
-/// The LOCATION of a declaration; the rest of it may hold credentials.
-fn location_of(statement: &str) -> String {
-    let quoted = statement.to_ascii_uppercase().find("LOCATION").and_then(|at| statement.get(at..)?.split('\'').nth(1));
-    quoted.unwrap_or_default().to_owned()
 }
 
 fn without_aliases(plan: LogicalPlan) -> LogicalPlan {
@@ -587,38 +383,5 @@ fn without_aliases(plan: LogicalPlan) -> LogicalPlan {
             LogicalPlan::Statement(LogicalStatement::ResetVariable(ResetVariable { variable: known(variable) }))
         }
         other => other,
-    }
-}
-
-/// What the scans of a plan will probably use.
-fn estimate(plan: &Arc<dyn ExecutionPlan>) -> Usage {
-    let mut total = plan.downcast_ref::<RemoteScanExec>().map(RemoteScanExec::estimate).unwrap_or_default();
-    for child in plan.children() {
-        let below = estimate(child);
-        total.bytes_network += below.bytes_network;
-        total.bytes_scanned += below.bytes_scanned;
-        total.bytes_returned += below.bytes_returned;
-        total.bytes_scanned_by_fragments += below.bytes_scanned_by_fragments;
-        total.bytes_returned_by_fragments += below.bytes_returned_by_fragments;
-        total.requests += below.requests;
-    }
-    total
-}
-
-/// The stores of one query, for DataFusion's own readers and writers (COPY).
-#[derive(Debug)]
-struct QueryStores {
-    backends: Arc<Backends>,
-    meter: Arc<Meter>,
-}
-
-impl ObjectStoreRegistry for QueryStores {
-    fn register_store(&self, _url: &Url, _store: Arc<dyn ObjectStore>) -> Option<Arc<dyn ObjectStore>> {
-        None
-    }
-
-    fn get_store(&self, url: &Url) -> datafusion::common::Result<Arc<dyn ObjectStore>> {
-        let store = self.backends.backend(url).and_then(|backend| backend.store(&query_meters(&self.meter)));
-        store.map_err(to_datafusion)
     }
 }

@@ -46,7 +46,7 @@ extensions_options! {
         pub split_bytes: u64, default = 16 * 1024 * 1024
         /// Rows of a pushed split are held back until it is complete, up to this many bytes
         pub buffer_bytes: u64, default = 32 * 1024 * 1024
-        /// A connection that is silent for this many seconds is given up and tried again
+        /// A scan whose connection is silent for this many seconds gives it up and tries again; other reads do after 300
         pub timeout_s: u64, default = 30
         /// A query is stopped after this many seconds; 0 is no limit
         pub query_timeout_s: u64, default = 0

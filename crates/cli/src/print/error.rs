@@ -19,7 +19,7 @@ impl fmt::Display for Located {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.script.as_str() {
             "" => {}
-            "-c" => write!(f, "-c: ")?,
+            "-" => write!(f, "stdin:{}: ", self.line())?,
             script => write!(f, "{script}:{}: ", self.line())?,
         }
         let text = self.error.to_string();

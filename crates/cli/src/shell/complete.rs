@@ -3,6 +3,7 @@
 //! Tables and their columns are asked of the engine when Tab is pressed; columns only of the tables that the
 //! statement names, each once, so that completion never lists a bucket for a table nobody mentioned.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use clap::ValueEnum;
 use pushdowndb_engine::Engine;
 use rustyline::completion::{Completer, FilenameCompleter, Pair};
 use rustyline::highlight::Highlighter;
-use rustyline::hint::Hinter;
+use rustyline::hint::{Hint, Hinter};
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Context, Helper};
 use tokio::runtime::Handle;
@@ -240,11 +241,32 @@ impl Validator for SqlHelper {
     }
 }
 
-impl Hinter for SqlHelper {
-    type Hint = String;
+/// What a new line says while a statement is open: the semicolon is easily forgotten.
+pub struct Reminder;
+
+impl Hint for Reminder {
+    fn display(&self) -> &str {
+        "a ; ends the statement, Ctrl-C drops it"
+    }
+
+    fn completion(&self) -> Option<&str> {
+        None
+    }
 }
 
-impl Highlighter for SqlHelper {}
+impl Hinter for SqlHelper {
+    type Hint = Reminder;
+
+    fn hint(&self, line: &str, at: usize, _: &Context<'_>) -> Option<Reminder> {
+        (at == line.len() && line.ends_with('\n') && !input::is_complete(line)).then_some(Reminder)
+    }
+}
+
+impl Highlighter for SqlHelper {
+    fn highlight_hint<'h>(&self, hint: &'h str) -> Cow<'h, str> {
+        Cow::Owned(format!("\x1b[2m{hint}\x1b[0m"))
+    }
+}
 
 impl Helper for SqlHelper {}
 

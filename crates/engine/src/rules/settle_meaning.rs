@@ -6,7 +6,7 @@
 //! **Subqueries of ANY and ALL** get a name of their own. DataFusion makes a condition inside the subquery of them, in which
 //! a column of the outer table is taken for one of the same name of the inner one.
 //!
-//! **Functions** with a mistake are replaced ([`crate::date_part`]).
+//! **Functions** with a mistake are replaced ([`crate::functions`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -22,7 +22,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::analyzer::AnalyzerRule;
 
-use crate::date_part;
+use crate::functions::date_part;
 
 /// The rule; it stands before DataFusion's type coercion.
 #[derive(Debug)]

@@ -1,5 +1,6 @@
 //! Wrong input: each case a clear error that names the place.
 
+use object_store::ObjectStoreExt;
 use pushdown::ErrorKind;
 
 use crate::world::{World, failure, rows};
@@ -157,5 +158,77 @@ async fn an_object_replaced_during_the_query() {
             // The first request may have been sent before the new object came.
             Ok(batches) => assert_eq!(batches.iter().map(|b| b.num_rows()).sum::<usize>(), 200_000),
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn uploads_that_are_given_up_are_aborted() {
+    let world = World::node().await;
+    let engine = world.engine("none").await;
+    let copy = format!("COPY (SELECT * FROM generate_series(1, 100000000)) TO '{}'", world.url("big.csv"));
+    let mut result = engine.execute(&copy).await.expect("a plan");
+    let begun = async {
+        while world.requests_of("UploadPart") == 0 {
+            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        }
+    };
+    tokio::select! {
+        done = result.collect() => panic!("{done:?}"),
+        () = begun => {}
+    }
+    drop(result);
+    // The plan runs on a task, which hears of it in its own time.
+    engine.settle().await;
+    assert_eq!(world.requests_of("AbortMultipartUpload"), world.requests_of("CreateMultipartUpload"));
+    assert!(world.store().get(&"big.csv".into()).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn copies_say_what_storage_said() {
+    let world = World::node().await;
+    let engine = world.engine("none").await;
+    let error = failure(&engine, "COPY (SELECT 1 AS a) TO 's3://nowhere/x.csv'").await;
+    assert_says(&error, ErrorKind::NotFound, &["NoSuchBucket"]);
+    assert!(!error.to_string().contains("bug"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_that_are_nearly_right() {
+    let world = World::node().await;
+    let engine = engine_with_table(&world, "none", "a BIGINT", "a\n1\n").await;
+    let said = async |sql: &str| failure(&engine, sql).await;
+    assert_says(&said("SELECT * FROM tt").await, ErrorKind::Invalid, &["no table tt", "did you mean t?"]);
+    assert_says(
+        &said("SELECT * FROM elsewhere").await,
+        ErrorKind::Invalid,
+        &["no table elsewhere", "'s3://bucket/key.csv'"],
+    );
+    assert_says(&said("SET pushdown.levle = 'none'").await, ErrorKind::Invalid, &["did you mean pushdown.level?"]);
+    assert_says(&said("SET pushdown.max_bytes = '10MB'").await, ErrorKind::Invalid, &["pushdown.max_bytes"]);
+    let format = "CREATE EXTERNAL TABLE u (a INT) STORED AS CVS LOCATION 's3://data/x.csv'";
+    assert_says(&said(format).await, ErrorKind::Invalid, &["no format CVS", "PARQUET"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queries_without_a_pause_can_be_stopped() {
+    let world = World::node().await;
+    let engine = world.engine("none").await;
+    engine.execute("SET pushdown.query_timeout_s = 1").await.expect("SET");
+    let endless =
+        "SELECT count(*) FROM generate_series(1, 50000) a, generate_series(1, 50000) b WHERE a.value < b.value";
+    assert_says(&failure(&engine, endless).await, ErrorKind::Limit, &["query_timeout_s"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_that_change_at_once_are_all_kept() {
+    let world = World::node().await;
+    let engine = world.engine("none").await;
+    for n in 1..20 {
+        let [a, b] = ["retries", "requests"].map(|name| format!("SET pushdown.{name} = {n}"));
+        let (a, b) = tokio::join!(engine.execute(&a), engine.execute(&b));
+        assert!(a.is_ok() && b.is_ok());
+        let value =
+            |name: &str| engine.pushdown_settings().into_iter().find(|s| s.name == name).expect("a setting").value;
+        assert_eq!([value("pushdown.retries"), value("pushdown.requests")], [n.to_string(), n.to_string()]);
     }
 }

@@ -108,3 +108,32 @@ async fn nan_is_the_greatest_of_its_group() {
     ];
     mean(&world, "(g INT, f DOUBLE)", "CSV", &statements).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sums_beyond_64_bits_are_an_error() {
+    let world = World::node().await;
+    world.put("t/1.csv", "k,n\n1,9000000000000000000\n1,9000000000000000000\n2,1\n").await;
+    for level in LEVELS {
+        for setting in ["aggregate", "group_by"] {
+            for value in ["auto", "compute", "storage"] {
+                let engine = world
+                    .engine_configured(&[("pushdown.level", level), (&format!("pushdown.{setting}"), value)])
+                    .await;
+                let table = format!(
+                    "CREATE EXTERNAL TABLE t (k INT, n BIGINT) STORED AS CSV LOCATION '{}' OPTIONS ('format.has_header' 'true')",
+                    world.url("t/")
+                );
+                engine.execute(&table).await.expect("a table");
+                for sql in ["SELECT sum(n) FROM t", "SELECT k, sum(n) FROM t GROUP BY k"] {
+                    let error = crate::world::failure(&engine, sql).await;
+                    assert!(
+                        error.to_string().contains("out of the range"),
+                        "{sql} at {level}, {setting}={value}: {error}"
+                    );
+                }
+                let fine = rows(&engine, "SELECT k, sum(n) FROM t WHERE k = 2 GROUP BY k").await.expect("rows").0;
+                assert_eq!(fine, [["2", "1"]]);
+            }
+        }
+    }
+}

@@ -80,6 +80,14 @@ impl World {
         }
     }
 
+    /// How many requests of an operation our node has had.
+    pub fn requests_of(&self, operation: &str) -> u64 {
+        match &self.server {
+            Server::Node(node) => node.counters().requests_of(operation),
+            Server::Process(_) | Server::Elsewhere => 0,
+        }
+    }
+
     pub fn store(&self) -> AmazonS3 {
         AmazonS3Builder::new()
             .with_bucket_name(&self.bucket)

@@ -141,7 +141,9 @@ mod tests {
         assert_eq!(cast("1.005", to), Ok(Expr::Literal(Literal::Decimal(101, 5, 2))));
         assert_eq!(cast("-1.005", to), Ok(Expr::Literal(Literal::Decimal(-101, 5, 2))));
         assert_eq!(cast("1.5", to), Ok(Expr::Literal(Literal::Decimal(150, 5, 2))));
-        assert_eq!(cast("1000", to), Err("CastFailed"));
+        let evaluated = |text| Ok(Expr::Cast(Box::new(Expr::text(text)), DataType::Decimal128(5, 2)));
+        assert_eq!(cast("1000", to), evaluated("1000"), "which says that it does not fit");
+        assert_eq!(cast("1e2", to), evaluated("1e2"));
         assert_eq!(cast("2007T", TypeName::Timestamp), Ok(Expr::text("2007T")));
         assert_eq!(cast("2007", TypeName::Timestamp), Err("CastFailed"));
     }

@@ -26,6 +26,9 @@ struct Placed<'a> {
     parent: Option<f64>,
 }
 
+/// The least share of its own size at which the picture can still be read.
+const SMALLEST: f64 = 0.6;
+
 /// The tree.
 pub fn plan(page: &mut String, profile: &Profile, number: usize) {
     let mut boxes = Vec::new();
@@ -40,11 +43,13 @@ pub fn plan(page: &mut String, profile: &Profile, number: usize) {
         page,
         "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"The plan\">\n\
          <svg class=\"plan\" role=\"img\" aria-labelledby=\"plan-{number}\" width=\"{:.0}\" height=\"{:.0}\" \
-         viewBox=\"-2 -2 {:.0} {:.0}\">\n<title id=\"plan-{number}\">{}</title>\n",
+         viewBox=\"-2 -2 {:.0} {:.0}\" style=\"min-width: {:.0}px\">\n<title id=\"plan-{number}\">{}</title>\n",
         width + 4.0,
         height + 4.0,
         width + 4.0,
         height + 4.0,
+        // A large plan is shrunk to the page, so that its root is in sight, as far as it can be read.
+        (width + 4.0) * SMALLEST,
         Text(&in_words(&profile.root)),
     );
     boxes.iter().for_each(|placed| line(page, placed));

@@ -189,8 +189,12 @@ mod tests {
         assert!(sniffed("id,name\n1,a\n").header);
         assert!(sniffed("first,last\na,b\n").header);
         assert!(!sniffed("1,a\n2,b\n").header);
-        assert!(!sniffed("a,a\n1,2\n").header);
-        assert!(!sniffed("a,\n1,2\n").header);
+        assert!(!sniffed("a,a\nb,c\n").header);
+        assert!(!sniffed("a,\nb,c\n").header);
+        assert!(!sniffed(",\n1,2\n").header);
+        // Above numbers it is one all the same; pandas writes an index without a name.
+        assert!(sniffed("a,a\n1,2\n").header);
+        assert!(sniffed(",price\n0,1.5\n").header);
     }
 
     #[test]

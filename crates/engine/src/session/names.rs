@@ -1,0 +1,149 @@
+//! What a session has by name: tables, functions and settings, for people who look for one.
+
+use std::collections::BTreeMap;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::common::config::{ConfigExtension, ExtensionOptions};
+use datafusion::logical_expr::TableType;
+use pushdown::{Error, Result};
+
+use super::{ALIASES, Engine};
+use crate::error::from_datafusion;
+use crate::nearest::nearest;
+use crate::provider::ObjectTable;
+use crate::settings::PushdownOptions;
+
+/// A table that SQL can name.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TableInfo {
+    /// Its name.
+    pub name: String,
+    /// `table`, `view` or `remembered` (declared in the catalogue file and not used yet).
+    pub kind: String,
+    /// The format of its objects, where it has objects.
+    pub format: String,
+    /// Where they are.
+    pub location: String,
+}
+
+/// A setting, as the shell shows it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Setting {
+    /// Its name in SET.
+    pub name: String,
+    /// Its value now.
+    pub value: String,
+    /// What it does.
+    pub help: String,
+}
+
+impl Engine {
+    /// The error with the name that was probably meant, where there is no table of a name.
+    pub(super) async fn with_names(&self, error: Error) -> Error {
+        let missing = error.message().strip_prefix("table '").and_then(|rest| rest.strip_suffix("' not found"));
+        let Some(name) = missing else { return error };
+        let name = name.strip_prefix("datafusion.public.").unwrap_or(name);
+        let tables = self.tables().await.unwrap_or_default();
+        let hint = match nearest(name, tables.iter().map(|table| table.name.as_str())) {
+            Some(meant) => format!("did you mean {meant}?"),
+            None => {
+                "declare it by CREATE EXTERNAL TABLE, or name objects in quotes: FROM 's3://bucket/key.csv'".to_owned()
+            }
+        };
+        Error::new(error.kind(), format!("there is no table {name}; {hint}"))
+    }
+
+    /// Refuses names of settings of ours that there are not.
+    pub(super) fn check_setting(&self, name: &str) -> Result<()> {
+        let own = self.pushdown_settings();
+        let mut known = own.iter().map(|setting| setting.name.as_str());
+        let is_ours = name.starts_with("pushdown.");
+        if !is_ours || known.any(|known| known.eq_ignore_ascii_case(name)) {
+            return Ok(());
+        }
+        let hint = nearest(name, own.iter().map(|setting| setting.name.as_str()));
+        let hint = hint.map(|name| format!("; did you mean {name}?")).unwrap_or_default();
+        Err(Error::invalid(format!("there is no setting {name}{hint}")))
+    }
+
+    /// The tables that SQL can name, by name.
+    pub async fn tables(&self) -> Result<Vec<TableInfo>> {
+        let mut tables = BTreeMap::new();
+        for (name, statement) in self.remembered.all() {
+            let (kind, location) = ("remembered".to_owned(), location_of(&statement));
+            let info = TableInfo { name: name.clone(), kind, format: String::new(), location };
+            tables.insert(name, info);
+        }
+        for catalog in self.catalogs.catalog_names() {
+            let Some(catalog) = self.catalogs.catalog(&catalog) else { continue };
+            for schema in catalog.schema_names() {
+                if schema == "information_schema" {
+                    continue;
+                }
+                let Some(schema) = catalog.schema(&schema) else { continue };
+                for name in schema.table_names() {
+                    let Some(table) = schema.table(&name).await.map_err(from_datafusion)? else { continue };
+                    let kind = if table.table_type() == TableType::View { "view" } else { "table" };
+                    let object_table = table.downcast_ref::<ObjectTable>().map(ObjectTable::definition);
+                    let info = TableInfo {
+                        name: name.clone(),
+                        kind: kind.to_owned(),
+                        format: object_table.map_or("memory", |t| t.format.name()).to_owned(),
+                        location: object_table.map(|t| t.location.to_string()).unwrap_or_default(),
+                    };
+                    tables.insert(name, info);
+                }
+            }
+        }
+        Ok(tables.into_values().collect())
+    }
+
+    /// The columns of a table, or of objects at an address.
+    pub async fn describe(&self, table: &str) -> Result<SchemaRef> {
+        let running = self.begin()?;
+        let provider = running.context.table_provider(table).await.map_err(from_datafusion)?;
+        Ok(provider.schema())
+    }
+
+    /// The functions that SQL can call, for completion.
+    pub fn functions(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.template.scalar_functions().keys().cloned().collect();
+        names.extend(self.template.aggregate_functions().keys().cloned());
+        names.extend(self.template.window_functions().keys().cloned());
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// The settings of this project: their values and what they do.
+    pub fn pushdown_settings(&self) -> Vec<Setting> {
+        let settings = self.settings();
+        let entries = settings.config.options().entries();
+        let runtime = settings.runtime.config_entries();
+        let value_of = |name: &str| {
+            entries.iter().chain(&runtime).find(|e| e.key == name).and_then(|e| e.value.clone()).unwrap_or_default()
+        };
+        let own = PushdownOptions::of(settings.config.options()).entries();
+        let mut all: Vec<Setting> = own
+            .iter()
+            .map(|entry| Setting {
+                name: format!("{}.{}", PushdownOptions::PREFIX, entry.key),
+                value: entry.value.clone().unwrap_or_default(),
+                help: entry.description.trim().to_owned(),
+            })
+            .collect();
+        all.extend(ALIASES.iter().map(|(alias, name)| Setting {
+            name: (*alias).to_owned(),
+            value: value_of(name),
+            help: format!("Another name for {name}"),
+        }));
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
+    }
+}
+
+/// The LOCATION of a declaration; the rest of it may hold credentials.
+fn location_of(statement: &str) -> String {
+    let quoted = statement.to_ascii_uppercase().find("LOCATION").and_then(|at| statement.get(at..)?.split('\'').nth(1));
+    quoted.unwrap_or_default().to_owned()
+}

@@ -25,6 +25,23 @@ pub(super) struct Fetched {
     chunks: Vec<(usize, ChunkBytes, Option<Vec<PagePlace>>)>,
 }
 
+impl Fetched {
+    /// Keeps pages of this column that are decompressed from here on, up to so many bytes.
+    pub(super) fn keep_pages(&self, leaf: usize, most: usize) {
+        self.chunks.iter().filter(|(own, ..)| *own == leaf).for_each(|(_, bytes, _)| bytes.keep_pages(most));
+    }
+
+    /// Whether this column was fetched.
+    pub(super) fn holds(&self, leaf: usize) -> bool {
+        self.chunks.iter().any(|(own, ..)| *own == leaf)
+    }
+
+    /// Takes over the columns that another one has besides.
+    pub(super) fn join(&mut self, other: Self) {
+        self.chunks.extend(other.chunks);
+    }
+}
+
 /// The column chunks of a file, counted as they are read.
 #[derive(Clone, Debug)]
 pub(super) struct Chunks {
@@ -76,7 +93,7 @@ impl Chunks {
         let mut all = Vec::with_capacity(wanted.len());
         for (leaf, places, count) in wanted {
             let pieces = bytes.by_ref().take(count).map(|(bytes, range)| (range.start, bytes)).collect();
-            all.push((leaf, ChunkBytes { pieces }, places));
+            all.push((leaf, ChunkBytes::new(pieces), places));
         }
         Ok(Fetched { group, chunks: all })
     }

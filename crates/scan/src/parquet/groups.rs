@@ -138,6 +138,7 @@ impl Groups {
         counters.row_groups_scanned.fetch_add(groups, Ordering::Relaxed);
         counters.rows_scanned.fetch_add(part.rows.len() as u64, Ordering::Relaxed);
         let mut passing = Passing { bits: part.rows.bits(), kept: Vec::new() };
+        let mut before = None;
         if !self.stages.is_empty() {
             let mut leaves: Vec<usize> = self.stages.iter().flat_map(|stage| &stage.columns.leaves).copied().collect();
             leaves.sort_unstable();
@@ -149,12 +150,15 @@ impl Groups {
                     return Ok(None);
                 }
             }
+            before = Some(fetched);
         }
         let missing = self.output.iter().filter(|index| passing.find(**index).is_none()).copied().collect::<Vec<_>>();
         let declared = |indexes: &[usize]| self.schema.project(indexes).map(Arc::new).map_err(from_arrow);
         let location = self.chunks.reader.location();
-        let leaves = Columns::new(location, declared(&missing)?, &self.file)?.leaves;
-        let fetched = self.fetch(part.group, &leaves, &passing.bits).await?;
+        let mut leaves = Columns::new(location, declared(&missing)?, &self.file)?.leaves;
+        leaves.retain(|leaf| !before.as_ref().is_some_and(|before| before.holds(*leaf)));
+        let mut fetched = self.fetch(part.group, &leaves, &passing.bits).await?;
+        before.into_iter().for_each(|before| fetched.join(before));
         let (mut direct, mut decoded, mut opened) = (Vec::new(), Vec::new(), Vec::new());
         for index in missing {
             let Some(single) = self.singles.iter().find(|single| single.index == index) else {
@@ -278,6 +282,9 @@ impl Groups {
         };
         if !is_decided {
             return Ok(false);
+        }
+        if self.output.contains(index) {
+            fetched.keep_pages(*leaf, KEPT_BYTES);
         }
         let decided = stage.decide(pages, is_coded, passing.bits.len()).map_err(explained)?;
         let Some(bits) = decided else { return Ok(false) };

@@ -4,9 +4,9 @@
 //! believed before it is checked ([`super::claims`]), because it reads chunks of which only some pages were fetched,
 //! and because the dictionary is of use before any page is decoded.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ::parquet::basic::{Encoding, Type};
 use ::parquet::column::page::{Page, PageMetadata, PageReader};
@@ -29,14 +29,50 @@ const LIST_BYTES_PER_BYTE: u64 = 64;
 /// Pages are usually smaller, and are decompressed into buffers that are used again.
 const USUAL_PAGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// What was fetched of a column chunk.
+/// What was fetched of a column chunk. Clones share the pages that are kept.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ChunkBytes {
     /// Where each piece lies in the file, ascending.
     pub(super) pieces: Vec<(u64, Bytes)>,
+    kept: Arc<Mutex<KeptPages>>,
+}
+
+/// Pages that were decompressed to decide a condition, for those who read their rows afterwards.
+#[derive(Debug, Default)]
+struct KeptPages {
+    /// As many bytes may still be kept.
+    left: usize,
+    /// By where their compressed bytes lie in the file.
+    pages: HashMap<u64, Bytes>,
 }
 
 impl ChunkBytes {
+    pub(super) fn new(pieces: Vec<(u64, Bytes)>) -> Self {
+        Self { pieces, kept: Arc::default() }
+    }
+
+    /// Keeps pages that are decompressed from here on, up to so many bytes.
+    pub(super) fn keep_pages(&self, most: usize) {
+        self.kept().left = most;
+    }
+
+    fn kept(&self) -> MutexGuard<'_, KeptPages> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The page of the bytes at `at`, if it was kept.
+    fn page_at(&self, at: u64) -> Option<Bytes> {
+        self.kept().pages.get(&at).cloned()
+    }
+
+    fn keep(&self, at: u64, page: &Bytes) {
+        let mut kept = self.kept();
+        if let Some(left) = kept.left.checked_sub(page.len()) {
+            kept.left = left;
+            kept.pages.insert(at, page.clone());
+        }
+    }
+
     fn holds(&self, range: &Range<u64>) -> bool {
         let bytes = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
         self.from(range.start).is_some_and(|from| bytes <= from.len())
@@ -221,6 +257,7 @@ impl Pages {
             .filter(|bytes| header.stored <= bytes.len() && self.at + header.stored as u64 <= self.end)
             .ok_or_else(|| broken("is longer than its column chunk"))?
             .slice(..header.stored);
+        let at = self.at;
         self.at += header.stored as u64;
         let page = match header.kind {
             PageKind::Dictionary { values, encoding, sorted } => {
@@ -229,7 +266,7 @@ impl Pages {
                 Page::DictionaryPage { buf, num_values: values, encoding, is_sorted: sorted }
             }
             PageKind::Data { values, encoding, definition, repetition } => {
-                let buf = self.decompress(&stored, 0, header.uncompressed)?;
+                let buf = self.decompressed(at, &stored, 0, header.uncompressed)?;
                 self.check_lists(values, buf.len())?;
                 let levels = [(self.column.max_rep_level(), repetition), (self.column.max_def_level(), definition)];
                 let mut rest: &[u8] = &buf;
@@ -248,7 +285,8 @@ impl Pages {
             }
             PageKind::DataV2 { values, nulls, rows, encoding, definition_bytes, repetition_bytes, compressed } => {
                 let levels = definition_bytes as usize + repetition_bytes as usize;
-                let buf = if compressed { self.decompress(&stored, levels, header.uncompressed)? } else { stored };
+                let buf =
+                    if compressed { self.decompressed(at, &stored, levels, header.uncompressed)? } else { stored };
                 let rest = buf.get(levels..).ok_or_else(|| broken("has more levels than bytes"))?;
                 if nulls > values || rows > values {
                     return Err(broken("claims more NULLs or rows than values"));
@@ -269,6 +307,16 @@ impl Pages {
             }
             PageKind::Other => return Err(ParquetError::NYI("a page of an unknown kind".into())),
         };
+        Ok(page)
+    }
+
+    /// The same of the bytes at `at`, which may have been decompressed before.
+    fn decompressed(&mut self, at: u64, stored: &Bytes, plain: usize, uncompressed: usize) -> Result<Bytes> {
+        if let Some(page) = self.chunk.page_at(at) {
+            return Ok(page);
+        }
+        let page = self.decompress(stored, plain, uncompressed)?;
+        self.chunk.keep(at, &page);
         Ok(page)
     }
 

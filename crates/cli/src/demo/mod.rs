@@ -109,8 +109,29 @@ async fn make_data(options: Options, destination: &Destination) -> Result<()> {
 
 type Rows = Vec<arrow::record_batch::RecordBatch>;
 
+/// Left alone the engine reads plainly where that is faster, which on a loopback network it may be: then there is nothing to
+/// show.
+fn strategies(level: &str) -> [(&'static str, &'static str); 6] {
+    let (side, join, group_by, top_k, adaptive) = match level {
+        "none" => ("auto", "auto", "auto", "auto", "auto"),
+        "select" => ("storage", "bloom", "filtered", "sampling", "none"),
+        _ => ("storage", "bloom", "storage", "storage", "none"),
+    };
+    [
+        ("filter", side),
+        ("aggregate", side),
+        ("join", join),
+        ("group_by", group_by),
+        ("top_k", top_k),
+        ("adaptive", adaptive),
+    ]
+}
+
 async fn at_level(engine: &Engine, level: &str, sql: &str) -> Result<(Rows, Report)> {
     run(engine, &format!("SET pushdown.level = '{level}'")).await?;
+    for (name, value) in strategies(level) {
+        run(engine, &format!("SET pushdown.{name} = '{value}'")).await?;
+    }
     run(engine, sql).await
 }
 

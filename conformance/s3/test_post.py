@@ -86,6 +86,12 @@ def a_body_of_some_megabytes(c):
 
 
 @test()
+def a_body_whose_every_piece_may_be_the_start_of_a_boundary(c):
+    key, body = c.key("form"), b"\r" * (4 << 20)
+    assert post(c, fields(c, key), body).status == 204 and c.get(key) == body
+
+
+@test()
 def a_body_with_line_ends(c):
     key, body = c.key("form"), b"\r\n--x\r\n\r\n--\r\n"
     assert post(c, fields(c, key), body).status == 204 and c.get(key) == body

@@ -6,7 +6,7 @@
 //! changes; and the policy is held against the key as it will be.
 
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
@@ -19,6 +19,9 @@ use crate::keyring::Keyring;
 
 /// As much as s3s takes of the fields together, and their headers.
 const HEAD_BYTES: usize = 320 << 10;
+
+/// Half of what s3s holds back at a time.
+const PIECE_BYTES: usize = 32 << 10;
 
 const VARIABLE: &str = "${filename}";
 
@@ -73,7 +76,7 @@ pub(super) async fn complete(request: HttpRequest, keyring: &Keyring) -> S3Resul
             parts.headers.remove(CONTENT_LENGTH);
         }
     }
-    Ok(HttpRequest::from_parts(parts, Body::http_body(Chained { first: Some(first), rest: body })))
+    Ok(HttpRequest::from_parts(parts, Body::http_body(InPieces { ready: first, rest: body })))
 }
 
 fn boundary(headers: &HeaderMap) -> Option<String> {
@@ -159,22 +162,29 @@ fn find(hay: &[u8], needle: &[u8], from: usize) -> Option<usize> {
     hay.windows(needle.len()).position(|window| window == needle).map(|at| at + from)
 }
 
-/// What was read already, and then the rest.
-struct Chained {
-    first: Option<Bytes>,
+/// What was read already, and then the rest, in pieces: s3s refuses a file where a larger one follows one that ends
+/// with the first bytes of a boundary, be it only a carriage return.
+struct InPieces {
+    ready: Bytes,
     rest: Body,
 }
 
-impl HttpBody for Chained {
+impl HttpBody for InPieces {
     type Data = Bytes;
     type Error = std::io::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<std::io::Result<Frame<Bytes>>>> {
-        if let Some(first) = self.first.take().filter(|first| !first.is_empty()) {
-            return Poll::Ready(Some(Ok(Frame::data(first))));
+        while self.ready.is_empty() {
+            let frame = ready!(Pin::new(&mut self.rest).poll_frame(cx));
+            match frame.map(|frame| frame.map(Frame::into_data)) {
+                Some(Ok(Ok(data))) => self.ready = data,
+                Some(Ok(Err(_))) => {}
+                Some(Err(error)) => return Poll::Ready(Some(Err(std::io::Error::other(error)))),
+                None => return Poll::Ready(None),
+            }
         }
-        let step = Pin::new(&mut self.rest).poll_frame(cx);
-        step.map(|frame| frame.map(|frame| frame.map_err(std::io::Error::other)))
+        let most = self.ready.len().min(PIECE_BYTES);
+        Poll::Ready(Some(Ok(Frame::data(self.ready.split_to(most)))))
     }
 }
 

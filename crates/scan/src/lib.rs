@@ -69,7 +69,9 @@ pub use pieces::bytes_ruled_out;
 pub use places::{near_places, places, places_in_both};
 pub use positions::{POSITION_COLUMNS, with_positions};
 pub use pruning::Zones;
-pub use scan::{ScanCounters, ScanOptions, output_schema, scan, scan_parts, scan_with_positions};
+pub use scan::{
+    ScanCounters, ScanOptions, output_schema, scan, scan_parts, scan_rows, scan_with_positions, slice_bytes,
+};
 pub use slice::TimeSlice;
 pub use spawner::{Helpers, Spawner};
 pub use top_k::{FirstKeys, Threshold};

@@ -14,6 +14,7 @@ use pushdown::{Expr, Format, Fragment, JsonOptions, NamedExpr, Output, Result};
 use crate::ObjectReader;
 use crate::csv::{CsvPlan, CsvScan};
 use crate::errors::from_arrow;
+use crate::evaluate::Evaluator;
 use crate::evaluate::lower::check_depth;
 use crate::json::JsonScan;
 use crate::limits;
@@ -164,11 +165,31 @@ fn run(
     }
     let options = pieces.options();
     let sink = Sink::new(&fragment, &output, &input, Arc::clone(&schema), options)?;
-    let enough = options.batch_rows.div_ceil(2);
+    let batch_rows = options.batch_rows;
+    Ok(results(Rows::OfObject(pieces), sink, schema, batch_rows))
+}
+
+/// Runs the fragment over rows that are decoded already: its schema is theirs, its format is of no account.
+pub fn scan_rows(
+    fragment: &Fragment,
+    rows: Vec<RecordBatch>,
+    options: &ScanOptions,
+) -> Result<BoxStream<'static, Result<RecordBatch>>> {
+    let schema = output_schema(fragment)?;
+    let sink = Sink::new(fragment, &fragment.output, &fragment.schema, Arc::clone(&schema), options)?;
+    let predicate = fragment.predicate.as_ref();
+    let predicate = predicate.map(|predicate| Evaluator::predicate(predicate, &fragment.schema)).transpose()?;
+    let decoded = DecodedRows { batches: rows.into_iter(), predicate };
+    Ok(results(Rows::Decoded(decoded), sink, schema, options.batch_rows))
+}
+
+/// What comes of the rows.
+fn results(rows: Rows, sink: Sink, schema: SchemaRef, batch_rows: usize) -> BoxStream<'static, Result<RecordBatch>> {
+    let enough = batch_rows.div_ceil(2);
     let small = BatchCoalescer::new(schema, enough).with_biggest_coalesce_batch_size(Some(enough));
     let slice = TimeSlice::default();
-    let scan = Scan { source: Some(pieces), sink: Some(sink), small, small_bytes: 0, rest: None, slice };
-    Ok(stream::try_unfold(scan, |mut scan| async move { Ok(scan.next().await?.map(|batch| (batch, scan))) }).boxed())
+    let scan = Scan { source: Some(rows), sink: Some(sink), small, small_bytes: 0, rest: None, slice };
+    stream::try_unfold(scan, |mut scan| async move { Ok(scan.next().await?.map(|batch| (batch, scan))) }).boxed()
 }
 
 /// Where a LIMIT ends the reading, rows after it are not even decoded: one that is broken is none of its business.
@@ -250,7 +271,7 @@ fn narrow(fragment: &Fragment, threshold: &Arc<Threshold>) -> Result<(SchemaRef,
 }
 
 /// The bytes of an array's own rows, not of the buffers it shares.
-pub(crate) fn slice_bytes(array: &ArrayRef) -> usize {
+pub fn slice_bytes(array: &ArrayRef) -> usize {
     array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size())
 }
 
@@ -304,8 +325,37 @@ fn note_zones(scan: &mut JsonScan, zones: &Arc<Zones>, predicate: &Expr, schema:
     }
 }
 
+/// Rows that pass, from where they are.
+enum Rows {
+    OfObject(Pieces),
+    Decoded(DecodedRows),
+}
+
+impl Rows {
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        match self {
+            Self::OfObject(pieces) => pieces.next().await,
+            Self::Decoded(rows) => rows.next().transpose(),
+        }
+    }
+}
+
+struct DecodedRows {
+    batches: std::vec::IntoIter<RecordBatch>,
+    predicate: Option<Evaluator>,
+}
+
+impl Iterator for DecodedRows {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let batch = self.batches.next()?;
+        Some(self.predicate.as_ref().map_or_else(|| Ok(batch.clone()), |predicate| predicate.filter(&batch)))
+    }
+}
+
 struct Scan {
-    source: Option<Pieces>,
+    source: Option<Rows>,
     sink: Option<Sink>,
     /// Gathers batches too small to be worth handing on one by one. It copies their rows: a few rows of Parquet text
     /// would otherwise keep the whole pages alive that they point into.

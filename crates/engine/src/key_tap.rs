@@ -128,6 +128,11 @@ impl JoinKeys {
         self.nulls_match
     }
 
+    /// The type of one of them.
+    pub(crate) fn type_of(&self, index: usize) -> Option<&DataType> {
+        self.types.get(index)
+    }
+
     /// How many keys the join has.
     pub(crate) fn count(&self) -> usize {
         self.types.len()
@@ -188,6 +193,11 @@ impl KeyTapExec {
     pub(crate) fn new(input: Arc<dyn ExecutionPlan>, exprs: Vec<Arc<dyn PhysicalExpr>>, keys: Arc<JoinKeys>) -> Self {
         let properties = Arc::clone(input.properties());
         Self { input, exprs, keys, properties }
+    }
+
+    /// What it collects.
+    pub(crate) fn keys(&self) -> &Arc<JoinKeys> {
+        &self.keys
     }
 }
 

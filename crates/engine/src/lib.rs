@@ -15,6 +15,7 @@
 //! index/       indexes: building them, finding them
 //! backends/    stores: connections, credentials, plain reads, S3 Select
 //! key_tap      the keys of a join, from its build side to the scans of its probe side
+//! kept_rows    the rows of a scan, kept for later scans of the same query
 //! statements   a script cut into statements
 //! words        reading the statements that are our own
 //! files        files that several sessions write
@@ -32,6 +33,7 @@ mod error;
 mod files;
 mod functions;
 mod index;
+mod kept_rows;
 mod key_tap;
 mod nearest;
 mod profile;

@@ -22,6 +22,8 @@ extensions_options! {
         pub group_by: String, default = "auto".to_string()
         /// How ORDER BY with a LIMIT runs: auto, compute, sampling, storage
         pub top_k: String, default = "auto".to_string()
+        /// Whether the rows of one scan serve later scans of the same query: auto, none
+        pub reuse: String, default = "auto".to_string()
         /// Whether tables are looked at first, by few small reads, to choose better: auto, none
         pub statistics: String, default = "auto".to_string()
         /// Who scans the splits of a running scan, storage or the engine: auto, none (as chosen before), both
@@ -224,6 +226,12 @@ impl PushdownOptions {
         one_of("statistics", &self.statistics, &[("auto", auto), ("none", false)])
     }
 
+    /// Whether rows that a scan has read serve others. The baseline reads them again: its scans know nothing of each other.
+    pub fn reuses_rows(&self) -> Result<bool> {
+        let auto = self.level_cap()? != Some(Level::None);
+        one_of("reuse", &self.reuse, &[("auto", auto), ("none", false)])
+    }
+
     /// Refuses values that no part of the engine understands, and reads the price book.
     pub fn check(&self) -> Result<PriceBook> {
         self.level_cap()?;
@@ -234,6 +242,7 @@ impl PushdownOptions {
         self.top_k_strategy()?;
         self.objective()?;
         self.looks_at_tables()?;
+        self.reuses_rows()?;
         self.adaptivity()?;
         if !self.max_usd.is_finite() || self.max_usd < 0.0 {
             return Err(Error::invalid("pushdown.max_usd must be a number of dollars, 0 or more"));

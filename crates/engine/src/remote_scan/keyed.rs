@@ -77,7 +77,7 @@ impl RemoteScanExec {
     }
 
     /// Remembers how many keys the build sides had.
-    async fn note_keys(&self) {
+    pub(super) async fn note_keys(&self) {
         let Some(statistics) = &self.spec.statistics else { return };
         for filter in &self.spec.key_filters {
             if let (Some(keys), Some(side)) = (filter.keys.seen(filter.index).await, filter.side) {

@@ -17,6 +17,7 @@ mod lookup;
 mod metrics;
 mod partial;
 mod ranges;
+mod reuse;
 mod run;
 mod sample;
 mod select;
@@ -29,6 +30,7 @@ mod wire;
 pub(crate) use estimate::Figures;
 pub(crate) use fragment::request_bytes;
 pub(crate) use partial::{PartialAggregate, State};
+pub(crate) use reuse::Derivation;
 pub(crate) use sample::{PIECES, among};
 pub(crate) use spec::{GROUP_BYTES, ScanSpec};
 
@@ -59,6 +61,7 @@ use tokio::sync::OnceCell;
 
 use crate::convert::convert;
 use crate::error::to_datafusion;
+use crate::kept_rows::KeptRows;
 use crate::profile::Tally;
 use crate::query::QueryContext;
 use crate::strategies::decision::Story;
@@ -69,6 +72,7 @@ use crate::strategies::{aggregate, filter, group_by, index, top_k};
 use crate::table::DataObject;
 use balance::Paces;
 use lookup::IndexState;
+use reuse::Reuse;
 use run::Scanned;
 use splits::ScanSplit;
 
@@ -100,6 +104,9 @@ pub(crate) struct RemoteScanExec {
     scanned: Arc<Scanned>,
     /// Whether its rows are for the plan above, and not for what a strategy learns first.
     delivers: bool,
+    /// Where its rows are kept, and where it finds those of another scan.
+    kept: Option<Arc<KeptRows>>,
+    reuse: Option<Reuse>,
 }
 
 /// The first phase of a top-k, and what it found out; all partitions share it.
@@ -187,6 +194,8 @@ impl RemoteScanExec {
             tally: Arc::default(),
             scanned: Arc::default(),
             delivers: true,
+            kept: None,
+            reuse: None,
             spec,
         })
     }
@@ -310,6 +319,9 @@ impl RemoteScanExec {
 
     /// What the scan will probably use, before it runs.
     pub(crate) fn estimate(&self) -> Usage {
+        if self.reuses() {
+            return Usage::default();
+        }
         let bytes = self.bytes();
         let pushed = matches!(self.choice, Choice::Storage { .. });
         let by_fragments = matches!(self.choice, Choice::Storage { route: Route::Fragment, .. });
@@ -508,10 +520,17 @@ impl ExecutionPlan for RemoteScanExec {
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> DfResult<SendableRecordBatchStream> {
+        if let Some(kept) = &self.kept {
+            let rows = Self { kept: None, ..self.clone() }.execute(partition, Arc::clone(&context))?;
+            return Ok(kept.keep(rows, partition, &context));
+        }
         let query = context
             .session_config()
             .get_extension::<QueryContext>()
             .ok_or_else(|| DataFusionError::Internal("a scan outside of a query".to_owned()))?;
+        if let Some(reuse) = &self.reuse {
+            return Ok(self.execute_reusing(reuse, query, partition, context));
+        }
         if let Some(sampling) = &self.sampling {
             let (scan, sampling, learning) = (self.clone(), sampling.clone(), Arc::clone(&context));
             let bounded = async move { scan.bounded(&sampling, &query, &learning).await.map(Arc::new).map(Some) };

@@ -22,7 +22,7 @@ pub(crate) struct PartialAggregate {
 }
 
 /// What fills a column of partial states.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct State {
     /// The call whose result it is.
     pub(crate) call: usize,
@@ -31,6 +31,12 @@ pub(crate) struct State {
 }
 
 impl PartialAggregate {
+    /// Whether the states are those of the other one.
+    pub(super) fn computes_the_same(&self, other: &Self) -> bool {
+        let Self { groups, calls, schema, states } = self;
+        (groups, calls, states) == (&other.groups, &other.calls, &other.states) && *schema == other.schema
+    }
+
     /// What was computed, keys and then calls, as keys and states in the types of the plan.
     pub(super) fn columns(&self, computed: &RecordBatch) -> std::result::Result<Vec<ArrayRef>, ArrowError> {
         let strict = CastOptions { safe: false, ..CastOptions::default() };

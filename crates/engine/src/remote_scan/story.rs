@@ -95,15 +95,22 @@ impl RemoteScanExec {
         story.ok().flatten()
     }
 
+    fn told(&self) -> String {
+        format!("{}{}{}", self.story(), self.shown_keys(), self.shown_reuse())
+    }
+
     /// What it scans, where, and what storage does of it.
     pub(crate) fn summary(&self) -> String {
         let (format, objects, splits) = (self.fragment.format.name(), self.spec.objects.len(), self.splits());
-        format!("{format}, {objects} objects, {splits} splits, {}{}", self.story(), self.shown_keys())
+        format!("{format}, {objects} objects, {splits} splits, {}", self.told())
     }
 
     /// What it was expected to cost as it was chosen to run, by what was chosen last; without a choice only as far as
     /// the caps need to know.
     pub(crate) fn expected(&self) -> Measures {
+        if self.reuses() {
+            return Measures { bytes: Some(0), requests: Some(0), ..Measures::default() };
+        }
         if let Some(estimate) = self.stories().last().and_then(|story| story.estimate) {
             return estimate.into();
         }
@@ -122,11 +129,11 @@ impl RemoteScanExec {
 impl DisplayAs for RemoteScanExec {
     fn fmt_as(&self, kind: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match kind {
-            DisplayFormatType::TreeRender => write!(f, "{}\n{}{}", self.spec.name, self.story(), self.shown_keys()),
+            DisplayFormatType::TreeRender => write!(f, "{}\n{}", self.spec.name, self.told()),
             _ => {
                 let (name, format, objects) = (&self.spec.name, self.fragment.format.name(), self.spec.objects.len());
                 write!(f, "RemoteScanExec: {name} ({format}, {objects} objects, {} splits), ", self.splits())?;
-                write!(f, "{}{}", self.story(), self.shown_keys())?;
+                f.write_str(&self.told())?;
                 self.stories().iter().try_for_each(|story| write!(f, ", {story}"))
             }
         }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use futures::StreamExt;
 use pushdown::{Compression, Error, Format, Fragment, Result, Split};
-use pushdowndb_scan::{ObjectReader, ScanCounters, ScanOptions};
+use pushdowndb_scan::{ObjectReader, ScanCounters, ScanOptions, slice_bytes};
 use tokio::sync::mpsc::Sender;
 
 use super::ranges::RangesTogether;
@@ -128,7 +128,7 @@ impl SplitTask<'_> {
                 next
             });
             let Some(batch) = next.await.transpose()? else { break };
-            values += batch.columns().iter().map(own_bytes).sum::<u64>();
+            values += batch.columns().iter().map(slice_bytes).sum::<usize>() as u64;
             if !self.send(self.assemble(batch)?).await {
                 return Ok(false);
             }
@@ -196,7 +196,7 @@ pub(super) struct Held {
 impl Held {
     pub(super) fn push(&mut self, batch: RecordBatch) {
         if batch.num_rows() > 0 {
-            self.bytes += batch.columns().iter().map(own_bytes).sum::<u64>();
+            self.bytes += batch.columns().iter().map(slice_bytes).sum::<usize>() as u64;
             self.batches.push(batch);
         }
     }
@@ -205,9 +205,4 @@ impl Held {
         self.bytes = 0;
         std::mem::take(&mut self.batches)
     }
-}
-
-/// The bytes of an array's own rows: those of Arrow that came over the network share the buffer they came in.
-fn own_bytes(array: &ArrayRef) -> u64 {
-    array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size()) as u64
 }

@@ -5,6 +5,7 @@ mod order_joins;
 mod push_aggregate;
 mod push_join;
 mod push_top_k;
+mod reuse_scans;
 mod settle_meaning;
 
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use order_joins::OrderJoins;
 use push_aggregate::PushAggregate;
 use push_join::PushJoin;
 use push_top_k::PushTopK;
+use reuse_scans::ReuseScans;
 use settle_meaning::SettleMeaning;
 
 use crate::query::QueryContext;
@@ -54,6 +56,8 @@ pub(crate) fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Syn
     let before = rules.iter().position(|rule| rule.name() == "EnsureCooperative").unwrap_or(rules.len());
     // They need the filters in the scan: they push nothing over one that is left above it.
     rules.splice(before..before, [Arc::new(PushJoin) as _, Arc::new(PushAggregate) as _, Arc::new(PushTopK) as _]);
+    // Whatever is yet to leave rows out has been put into the plan.
+    rules.push(Arc::new(ReuseScans));
     // Last of all: rewrites nothing, refuses plans that would give wrong rows.
     rules.push(Arc::new(CheckRemotePlan));
     rules

@@ -43,7 +43,7 @@ fn table(hard: bool, from: i64, count: i64) -> String {
 }
 
 /// `small`, `mid` (too many keys for a list) and `big`, with keys of all of them in all, and `empty`.
-async fn tables(world: &World) {
+pub(crate) async fn tables(world: &World) {
     for (name, csv) in [
         ("small", vec![table(true, 0, 12)]),
         ("mid", vec![table(true, 0, 300), table(false, 300, 400)]),
@@ -68,7 +68,7 @@ async fn tables(world: &World) {
 
 const NAMES: [&str; 4] = ["small", "mid", "big", "empty"];
 
-async fn declared(world: &World, folder: &str, level: &str) -> Engine {
+pub(crate) async fn declared(world: &World, folder: &str, level: &str) -> Engine {
     let engine = world.engine(level).await;
     for name in NAMES {
         let header = if folder == "csv" { " OPTIONS ('format.has_header' 'true')" } else { "" };
@@ -80,7 +80,7 @@ async fn declared(world: &World, folder: &str, level: &str) -> Engine {
     engine
 }
 
-async fn oracle(world: &World) -> Oracle {
+pub(crate) async fn oracle(world: &World) -> Oracle {
     let oracle = Oracle::new(world);
     for name in NAMES {
         let (columns, place) = (COLUMNS.join(", "), world.url(&format!("csv/{name}/")));

@@ -14,6 +14,7 @@ mod oracle;
 mod profiles;
 mod properties;
 mod readers;
+mod reuse;
 mod statistics;
 mod top_k;
 mod tpch;

@@ -1,0 +1,123 @@
+//! ReuseScans: a scan takes its rows from an earlier one of the same table, where that has them all.
+//!
+//! ```text
+//! HashJoinExec LeftSemi: l_quantity < 0.2 * avg       the average quantity of the parts that were found
+//! ├ HashJoinExec Inner: p_partkey = l_partkey
+//! │ ├ RemoteScanExec part
+//! │ └ RemoteScanExec lineitem, keys=[l_partkey]       keeps its rows
+//! └ AggregateExec by l_partkey
+//!   └ RemoteScanExec lineitem, keys=[l_partkey]       takes them
+//! ```
+//!
+//! One scan comes before another where a plan reads the one to its end before it asks the other for a row: in the build and the
+//! probe side of a join, or in a scalar subquery and the query around it. It has all rows that the other wants if its filter is
+//! part of the other's, and if the keys that it is filtered by are all the keys that the other is filtered by ([`lineage`]).
+//!
+//! Nothing depends on the first scan: if its rows are not all there when the second one begins, that reads as it was planned.
+
+mod lineage;
+
+use std::sync::Arc;
+
+use datafusion::common::Result as DfResult;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
+use datafusion::physical_plan::recursive_query::RecursiveQueryExec;
+use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
+
+use crate::error::to_datafusion;
+use crate::remote_scan::RemoteScanExec;
+use crate::settings::PushdownOptions;
+use crate::strategies::group_by::GroupByExec;
+use lineage::Joins;
+
+#[derive(Debug)]
+pub(super) struct ReuseScans;
+
+impl PhysicalOptimizerRule for ReuseScans {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> DfResult<Arc<dyn ExecutionPlan>> {
+        let reuses = PushdownOptions::of(config).reuses_rows().map_err(to_datafusion)?;
+        // A recursive query runs a part of its plan again and again.
+        if !reuses || plan.exists(|node| Ok(node.is::<RecursiveQueryExec>()))? {
+            return Ok(plan);
+        }
+        let mut leaves = Vec::new();
+        find_leaves(&plan, &mut Vec::new(), &mut leaves);
+        let joins = Joins::of(&plan);
+        let mut kept_scans = 0;
+        for taker in 0..leaves.len() {
+            let giver = (0..leaves.len()).find_map(|giver| {
+                let (from, to) = (leaves.get(giver)?, leaves.get(taker)?);
+                if !from.comes_before(to) || from.scan.reuses() {
+                    return None;
+                }
+                let derivation = to.scan.derivation(&from.scan)?;
+                let has_all = joins.keys_cover(&from.scan, &to.scan);
+                has_all.then_some((giver, derivation))
+            });
+            let Some((giver, derivation)) = giver else { continue };
+            let Some(from) = leaves.get_mut(giver) else { continue };
+            let (keeping, kept) = from.scan.keeping(kept_scans + 1);
+            from.scan = keeping;
+            kept_scans = kept_scans.max(kept.number());
+            if let Some(to) = leaves.get_mut(taker) {
+                to.scan = to.scan.reusing(kept, derivation);
+            }
+        }
+        if kept_scans == 0 {
+            return Ok(plan);
+        }
+        // In the order in which they were found.
+        let mut scans = leaves.into_iter().map(|leaf| leaf.scan);
+        let reused = plan.transform_up(|node| match node.is::<RemoteScanExec>() {
+            true => Ok(scans.next().map_or(Transformed::no(node), |scan| Transformed::yes(Arc::new(scan) as _))),
+            false => Ok(Transformed::no(node)),
+        })?;
+        Ok(reused.data)
+    }
+
+    fn name(&self) -> &str {
+        "ReuseScans"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// A scan, and where it stands in the plan.
+struct Leaf {
+    scan: RemoteScanExec,
+    /// The operators above it, the topmost first, and which of their inputs it is in.
+    path: Vec<(Arc<dyn ExecutionPlan>, usize)>,
+}
+
+impl Leaf {
+    /// Whether it is read to its end before the other one is asked for a row.
+    fn comes_before(&self, other: &Self) -> bool {
+        let in_phases = |leaf: &Self| leaf.path.iter().any(|(node, _)| node.is::<GroupByExec>());
+        if in_phases(self) || in_phases(other) {
+            return false;
+        }
+        let fork = self.path.iter().zip(&other.path).find(|((_, own), (_, others))| own != others);
+        fork.is_some_and(|((node, own), (_, others))| {
+            let builds = node.is::<HashJoinExec>() || node.is::<NestedLoopJoinExec>() || node.is::<CrossJoinExec>();
+            (builds && own < others) || (node.is::<ScalarSubqueryExec>() && *own > 0 && *others == 0)
+        })
+    }
+}
+
+/// All scans of the plan, from left to right.
+fn find_leaves(plan: &Arc<dyn ExecutionPlan>, path: &mut Vec<(Arc<dyn ExecutionPlan>, usize)>, leaves: &mut Vec<Leaf>) {
+    if let Some(scan) = plan.downcast_ref::<RemoteScanExec>() {
+        leaves.push(Leaf { scan: scan.clone(), path: path.clone() });
+    }
+    for (place, input) in plan.children().into_iter().enumerate() {
+        path.push((Arc::clone(plan), place));
+        find_leaves(input, path, leaves);
+        path.pop();
+    }
+}

@@ -65,14 +65,13 @@ pub(super) fn requests(
     requests
 }
 
-/// Splits of one request, neighbours in an object as one of at most so many bytes: what a split costs storage besides its bytes it
-/// then costs once.
-pub(super) fn joined(splits: Vec<ScanSplit>, most_bytes: u64) -> Vec<ScanSplit> {
+/// Splits of one request, neighbours in an object as one: what a split costs storage besides its bytes it then costs once.
+pub(super) fn joined(splits: Vec<ScanSplit>) -> Vec<ScanSplit> {
     let mut all: Vec<ScanSplit> = Vec::with_capacity(splits.len());
     for split in splits {
         match (all.last_mut(), &split.range) {
             (Some(ScanSplit { object, range: Some(before) }), Some(range))
-                if *object == split.object && before.end == range.start && range.end - before.start <= most_bytes =>
+                if *object == split.object && before.end == range.start =>
             {
                 before.end = range.end;
             }
@@ -308,8 +307,8 @@ mod tests {
             split(1, Some(50..60)),
             split(2, Some(60..70)),
         ];
-        let all = joined(splits, 30).into_iter().map(|split| (split.object, split.range));
-        let expected = [(0, None), (1, Some(0..30)), (1, Some(30..40)), (1, Some(50..60)), (2, Some(60..70))];
+        let all = joined(splits).into_iter().map(|split| (split.object, split.range));
+        let expected = [(0, None), (1, Some(0..40)), (1, Some(50..60)), (2, Some(60..70))];
         assert!(all.eq(expected));
     }
 

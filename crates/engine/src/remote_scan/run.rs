@@ -102,8 +102,8 @@ impl Scanned {
     }
 }
 
-/// Of scans that send about so many bytes at most in all, neighbouring splits become one, up to the size of what is held back: what
-/// a split costs besides its bytes is more than they do.
+/// Of scans that send about so many bytes at most in all, neighbouring splits of a request become one: what a split costs
+/// besides its bytes is more than they do.
 const JOINED_BYTES: u64 = 8 * 1024 * 1024;
 
 /// How often a worker that could help looks whether it should.
@@ -147,8 +147,7 @@ impl Run {
                 };
                 let turns = requests * paces.map_or(1, |paces| paces.turns());
                 let requests = fragment::requests(splits, &scan.spec.objects, turns, bytes, fits).into_iter();
-                let most_bytes = if joins { scan.spec.options.buffer_bytes } else { 0 };
-                requests.map(|splits| fragment::joined(splits, most_bytes)).collect()
+                requests.map(|splits| if joins { fragment::joined(splits) } else { splits }).collect()
             }
             _ => splits.into_iter().map(|split| vec![split]).collect(),
         };

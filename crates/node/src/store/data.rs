@@ -46,6 +46,8 @@ struct Inner {
     /// What blocks are read into.
     buffers: Arc<BlockBuffers>,
     pieces: Vec<Piece>,
+    /// The last of the pieces that had to be opened, and where it stands among them.
+    opened: Mutex<Option<(usize, Arc<File>)>>,
     /// Set where the file may change under us: behind a gateway.
     witness: Option<Witness>,
     /// Set where the pieces are opened one by one.
@@ -63,8 +65,8 @@ pub(crate) struct Piece {
 /// How a piece is read.
 #[derive(Debug)]
 pub(crate) enum Source {
-    Open(File),
-    /// Opened for each block, so that an object of thousands of parts does not hold thousands of descriptors.
+    Open(Arc<File>),
+    /// Opened when it is read, so that an object of thousands of parts does not hold thousands of descriptors.
     Path(PathBuf),
 }
 
@@ -95,14 +97,17 @@ impl ObjectData {
     pub fn new(location: String, block: usize, pieces: Vec<Piece>, pin: Option<Pin>) -> Self {
         let size = pieces.iter().map(|piece| piece.size).sum();
         let buffers = buffers(block, size);
-        Self::at(Place::Here(Arc::new(Inner { location, size, block, buffers, pieces, witness: None, _pin: pin })))
+        let opened = Mutex::default();
+        let inner = Inner { location, size, block, buffers, pieces, opened, witness: None, _pin: pin };
+        Self::at(Place::Here(Arc::new(inner)))
     }
 
     /// One file that others may write to; a change is noticed and ends the read with an error.
     pub fn watched(location: String, block: usize, file: File, witness: Witness) -> Self {
-        let pieces = vec![Piece { start: 0, size: witness.size, source: Source::Open(file) }];
+        let pieces = vec![Piece { start: 0, size: witness.size, source: Source::Open(Arc::new(file)) }];
         let (size, witness) = (witness.size, Some(witness));
-        let inner = Inner { location, size, block, buffers: buffers(block, size), pieces, witness, _pin: None };
+        let (buffers, opened) = (buffers(block, size), Mutex::default());
+        let inner = Inner { location, size, block, buffers, pieces, opened, witness, _pin: None };
         Self::at(Place::Here(Arc::new(inner)))
     }
 
@@ -168,10 +173,7 @@ impl Inner {
         }
         let mut done = 0;
         while let Some((piece, at, out)) = self.next_piece(start, block, done) {
-            match &piece.source {
-                Source::Open(file) => file.read_exact_at(out, at)?,
-                Source::Path(path) => File::open(path)?.read_exact_at(out, at)?,
-            }
+            self.file(piece)?.read_exact_at(out, at)?;
             done += out.len();
         }
         self.check_unchanged()
@@ -179,8 +181,8 @@ impl Inner {
 
     fn read_cached(&self, start: u64, block: &mut [u8]) -> io::Result<usize> {
         let mut done = 0;
-        while let Some((Piece { source: Source::Open(file), .. }, at, out)) = self.next_piece(start, block, done) {
-            let read = read_cached(file, at, out);
+        while let Some((piece, at, out)) = self.next_piece(start, block, done) {
+            let read = read_cached(&*self.file(piece)?, at, out);
             done += read;
             if read < out.len() {
                 break;
@@ -190,16 +192,35 @@ impl Inner {
         Ok(done)
     }
 
-    /// The piece that has what comes after the first `done` bytes of a block from `start` on, where, and what of the block
+    /// The file of a piece.
+    fn file(&self, piece: usize) -> io::Result<Arc<File>> {
+        let path = match self.pieces.get(piece).map(|piece| &piece.source) {
+            Some(Source::Open(file)) => return Ok(Arc::clone(file)),
+            Some(Source::Path(path)) => path,
+            None => return Err(past_the_end()),
+        };
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*opened {
+            Some((place, file)) if *place == piece => Ok(Arc::clone(file)),
+            _ => {
+                let file = Arc::new(File::open(path)?);
+                *opened = Some((piece, Arc::clone(&file)));
+                Ok(file)
+            }
+        }
+    }
+
+    /// The place of the piece that has what comes after the first `done` bytes of a block from `start` on, where, and what of the block
     /// it fills.
-    fn next_piece<'a>(&self, start: u64, block: &'a mut [u8], done: usize) -> Option<(&Piece, u64, &'a mut [u8])> {
+    fn next_piece<'a>(&self, start: u64, block: &'a mut [u8], done: usize) -> Option<(usize, u64, &'a mut [u8])> {
         let at = start + done as u64;
-        let piece = self.pieces.get(self.pieces.partition_point(|piece| piece.start + piece.size <= at))?;
+        let place = self.pieces.partition_point(|piece| piece.start + piece.size <= at);
+        let piece = self.pieces.get(place)?;
         let left = usize::try_from(piece.start + piece.size - at).unwrap_or(usize::MAX);
         let out = block.get_mut(done..)?;
         let length = out.len().min(left);
         let out = out.get_mut(..length).filter(|out| !out.is_empty())?;
-        Some((piece, at - piece.start, out))
+        Some((place, at - piece.start, out))
     }
 
     fn check_unchanged(&self) -> io::Result<()> {

@@ -192,7 +192,7 @@ impl Shared {
             let path = self.files.path(segment.id);
             let source = if lone {
                 match fs::File::open(&path) {
-                    Ok(file) => Source::Open(file),
+                    Ok(file) => Source::Open(Arc::new(file)),
                     Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
                     Err(source) => return Err(StoreError::Io { context: "cannot open an object".to_owned(), source }),
                 }

@@ -22,6 +22,25 @@ use crate::scans::Bill;
 /// Blocks of a stream that are read before they are asked for.
 const BLOCKS_AHEAD: usize = 2;
 
+/// Buffers that the objects of a store keep for the next ranges.
+const RANGE_BUFFERS: usize = 32;
+
+/// How the objects of a store are read.
+#[derive(Clone, Debug)]
+pub(crate) struct Reading {
+    block_bytes: usize,
+    /// What ranges are read into, of all objects: for the few ranges of a small part of an object the kernel would have to find
+    /// and clear fresh memory each time.
+    ranges: Arc<BlockBuffers>,
+}
+
+impl Reading {
+    /// In blocks of this size.
+    pub fn new(block_bytes: usize) -> Self {
+        Self { block_bytes, ranges: BlockBuffers::new(0, RANGE_BUFFERS) }
+    }
+}
+
 /// The bytes of one version of one object. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct ObjectData {
@@ -42,7 +61,7 @@ enum Place {
 struct Inner {
     location: String,
     size: u64,
-    block: usize,
+    reading: Reading,
     /// What blocks are read into.
     buffers: Arc<BlockBuffers>,
     pieces: Vec<Piece>,
@@ -94,20 +113,20 @@ fn buffers(block: usize, size: u64) -> Arc<BlockBuffers> {
 }
 
 impl ObjectData {
-    pub fn new(location: String, block: usize, pieces: Vec<Piece>, pin: Option<Pin>) -> Self {
+    pub fn new(location: String, reading: &Reading, pieces: Vec<Piece>, pin: Option<Pin>) -> Self {
         let size = pieces.iter().map(|piece| piece.size).sum();
-        let buffers = buffers(block, size);
+        let (reading, buffers) = (reading.clone(), buffers(reading.block_bytes, size));
         let opened = Mutex::default();
-        let inner = Inner { location, size, block, buffers, pieces, opened, witness: None, _pin: pin };
+        let inner = Inner { location, size, reading, buffers, pieces, opened, witness: None, _pin: pin };
         Self::at(Place::Here(Arc::new(inner)))
     }
 
     /// One file that others may write to; a change is noticed and ends the read with an error.
-    pub fn watched(location: String, block: usize, file: File, witness: Witness) -> Self {
+    pub fn watched(location: String, reading: &Reading, file: File, witness: Witness) -> Self {
         let pieces = vec![Piece { start: 0, size: witness.size, source: Source::Open(Arc::new(file)) }];
         let (size, witness) = (witness.size, Some(witness));
-        let (buffers, opened) = (buffers(block, size), Mutex::default());
-        let inner = Inner { location, size, block, buffers, pieces, opened, witness, _pin: None };
+        let (reading, buffers, opened) = (reading.clone(), buffers(reading.block_bytes, size), Mutex::default());
+        let inner = Inner { location, size, reading, buffers, pieces, opened, witness, _pin: None };
         Self::at(Place::Here(Arc::new(inner)))
     }
 
@@ -162,7 +181,7 @@ impl BlockFile for Billed {
     }
 
     fn block_bytes(&self, _: u64) -> u64 {
-        self.inner.block as u64
+        self.inner.reading.block_bytes as u64
     }
 }
 
@@ -281,22 +300,33 @@ impl ObjectReader for ObjectData {
         };
         let file = Billed { inner: Arc::clone(&inner), bill: self.bill.clone() };
         async move {
-            // Each to be kept for as long as its reader likes: buffers of their own.
             let size = inner.size;
             let room = |range: Range<u64>| {
                 if range.end > size {
                     return Err(past_the_end());
                 }
                 let length = usize::try_from(range.end.saturating_sub(range.start)).map_err(io::Error::other)?;
-                Ok((range.start, BlockBuffers::new(length, 0).room_like(length, range.start)))
+                Ok((range.start, inner.reading.ranges.room_like(length, range.start)))
             };
-            let rooms: Vec<io::Result<(u64, BlockRoom)>> = ranges.into_iter().map(room).collect();
-            let read = move |room: io::Result<(u64, BlockRoom)>| {
-                let (start, mut room) = room?;
-                file.read(start, room.as_mut())?;
+            let rooms: io::Result<Vec<(u64, BlockRoom)>> = ranges.into_iter().map(room).collect();
+            let mut rooms = rooms.map_err(|error| inner.error(error))?;
+            // What the kernel has is copied here: another thread, and what this one would do meanwhile, would take the place of
+            // the scan in the caches.
+            let is_cached = |(start, room): &mut (u64, BlockRoom)| {
+                let block = room.as_mut();
+                file.read_cached(*start, block).is_ok_and(|read| read == block.len())
+            };
+            let first = rooms.iter_mut().position(|room| !is_cached(room)).unwrap_or(rooms.len());
+            let read = move |(place, (start, mut room)): (usize, (u64, BlockRoom))| {
+                if place >= first {
+                    file.read(start, room.as_mut())?;
+                }
                 Ok(room.freeze())
             };
-            spawn_blocking(move || rooms.into_iter().map(read).collect::<io::Result<Vec<_>>>())
+            if first == rooms.len() {
+                return Ok(rooms.into_iter().map(|(_, room)| room.freeze()).collect());
+            }
+            spawn_blocking(move || rooms.into_iter().enumerate().map(read).collect::<io::Result<Vec<_>>>())
                 .await
                 .map_err(io::Error::other)
                 .flatten()

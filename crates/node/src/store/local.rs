@@ -30,7 +30,7 @@ use pushdown::Error;
 use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
-use super::data::{Piece, Source};
+use super::data::{Piece, Reading, Source};
 use super::disk::{Disk, LocalDisk};
 use super::files::{Files, Segment};
 use super::index::{Index, ObjectRecord};
@@ -58,6 +58,7 @@ struct Shared {
     index: Arc<Index>,
     files: Arc<Files>,
     limits: Limits,
+    reading: Reading,
     /// When forgotten uploads were last looked for.
     expired_ms: AtomicU64,
 }
@@ -89,6 +90,7 @@ impl LocalStore {
                 disk: trusted,
                 index: Arc::new(index),
                 files,
+                reading: Reading::new(limits.block_bytes),
                 limits,
                 expired_ms: AtomicU64::new(0),
             }),
@@ -208,7 +210,7 @@ impl Shared {
         {
             return Ok(None);
         }
-        Ok(Some(ObjectData::new(format!("s3://{bucket}/{key}"), self.limits.block_bytes, pieces, pin)))
+        Ok(Some(ObjectData::new(format!("s3://{bucket}/{key}"), &self.reading, pieces, pin)))
     }
 }
 

@@ -17,8 +17,9 @@ const ALIGNMENT: usize = 64;
 /// A block does not take a buffer that is so many times as large.
 const WASTE: usize = 4;
 
-/// Larger buffers are not kept.
+/// Larger buffers are not kept, nor more than so many bytes in all.
 const KEPT_BYTES: usize = 16 * 1024 * 1024;
+const ALL_KEPT_BYTES: usize = 64 * 1024 * 1024;
 
 /// The buffers of one scan.
 #[derive(Debug)]
@@ -100,7 +101,8 @@ impl Drop for BlockRoom {
     fn drop(&mut self) {
         let mut free = self.buffers.lock();
         // Whoever held many blocks at once does not leave all of their memory here.
-        if free.len() < self.buffers.most && self.bytes.len() <= KEPT_BYTES {
+        let all_kept = self.bytes.len() + free.iter().map(Vec::len).sum::<usize>();
+        if free.len() < self.buffers.most && self.bytes.len() <= KEPT_BYTES && all_kept <= ALL_KEPT_BYTES {
             free.push(std::mem::take(&mut self.bytes));
         }
     }

@@ -18,7 +18,7 @@ use tokio::task::spawn_blocking;
 
 use super::{Behind, bucket_name};
 use crate::Limits;
-use crate::store::data::Witness;
+use crate::store::data::{Reading, Witness};
 use crate::store::listing::{self, Cursor};
 use crate::store::{
     BucketMeta, Condition, ListPage, ListQuery, Object, ObjectData, ObjectMeta, PutOptions, Result, StoreError,
@@ -38,6 +38,7 @@ pub(super) struct Shared {
     pub root: PathBuf,
     bucket: String,
     limits: Limits,
+    reading: Reading,
     /// Held while a condition is checked and the file put in place, so that of two writers one loses.
     pub placing: Mutex<()>,
 }
@@ -51,7 +52,8 @@ impl Folder {
         fs::read_dir(&root).map_err(refused)?;
         let named = || bucket_name(&root.file_name().map(|name| name.to_string_lossy()).unwrap_or_default());
         let bucket = bucket.map_or_else(named, str::to_owned);
-        Ok(Self { shared: Arc::new(Shared { root, bucket, limits, placing: Mutex::default() }) })
+        let reading = Reading::new(limits.block_bytes);
+        Ok(Self { shared: Arc::new(Shared { root, bucket, limits, reading, placing: Mutex::default() }) })
     }
 
     async fn blocking<T: Send + 'static>(&self, work: impl FnOnce(&Shared) -> Result<T> + Send + 'static) -> Result<T> {
@@ -127,7 +129,7 @@ impl Behind for Folder {
         self.blocking(move |shared| {
             let (file, metadata) = shared.file(&key)?;
             let location = format!("s3://{}/{key}", shared.bucket);
-            let data = ObjectData::watched(location, shared.limits.block_bytes, file, Witness::of(&metadata));
+            let data = ObjectData::watched(location, &shared.reading, file, Witness::of(&metadata));
             Ok(Object { meta: meta(&metadata), data })
         })
         .await

@@ -22,7 +22,7 @@ use crate::error::to_datafusion;
 const MOST_BYTES: usize = 64 * 1024 * 1024;
 
 /// Nor are those that take more than this share of the memory that a query has: its joins and groups need it.
-const SHARE: usize = 16;
+const SHARE: usize = 32;
 
 /// The rows of one scan.
 #[derive(Debug)]

@@ -40,7 +40,9 @@ impl RemoteScanExec {
         let is_simple = |scan: &Self| {
             let spec = &scan.spec;
             let is_baseline = spec.options.level_cap().is_ok_and(|cap| cap == Some(Level::None));
-            spec.limit.is_none() && spec.top_k.is_none() && scan.sampling.is_none() && !is_baseline
+            let has_all =
+                spec.limit.is_none() && spec.top_k.is_none() && scan.sampling.is_none() && scan.first.is_none();
+            has_all && !is_baseline
         };
         let same_objects = || own.objects.iter().map(|o| &o.path).eq(others.objects.iter().map(|o| &o.path));
         if !is_simple(self) || !is_simple(other) || !Arc::ptr_eq(&own.table, &others.table) || !same_objects() {
@@ -107,6 +109,11 @@ impl RemoteScanExec {
     /// The same scan, of rows that another one keeps.
     pub(crate) fn reusing(&self, rows: Arc<KeptRows>, derivation: Derivation) -> Self {
         Self { reuse: Some(Reuse { rows, derivation }), ..self.clone() }
+    }
+
+    /// Whether its rows are kept for others.
+    pub(crate) fn keeps(&self) -> bool {
+        self.kept.is_some()
     }
 
     /// Whether it may find its rows with another scan.

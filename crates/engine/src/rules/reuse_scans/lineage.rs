@@ -50,9 +50,11 @@ impl Joins {
         giver.spec().key_filters.iter().all(|given| taken.iter().any(|taken| self.is_among(taken, given)))
     }
 
-    /// Whether all keys of the one filter are keys of the other.
+    /// Whether all keys of the one filter are keys of the other. Of several keys of one join each by itself says nothing: scans look
+    /// for their combinations, and rows that lack one have none of them.
     fn is_among(&self, taken: &KeyFilter, given: &KeyFilter) -> bool {
-        if taken.key != given.key
+        if given.keys.count() != 1
+            || taken.key != given.key
             || taken.shift != given.shift
             || taken.keys.nulls_match()
             || given.keys.nulls_match()
@@ -67,6 +69,9 @@ impl Joins {
 
     /// Whether the two filters have the same keys.
     fn same_keys(&self, a: &KeyFilter, b: &KeyFilter) -> bool {
+        if (a.keys.count(), b.keys.count()) != (1, 1) {
+            return false;
+        }
         let (Some(of_a), Some(of_b)) = (self.of_filter(a), self.of_filter(b)) else { return false };
         let keys = of_a.on().get(a.index).zip(of_b.on().get(b.index));
         keys.is_some_and(|((a, _), (b, _))| same_expr(a, b)) && self.same_rows(of_a.left(), of_b.left())

@@ -34,6 +34,9 @@ use crate::settings::PushdownOptions;
 use crate::strategies::group_by::GroupByExec;
 use lineage::Joins;
 
+/// How many scans keep their rows: together they take no more than a quarter of what memory a query has.
+const MOST_KEPT: usize = 8;
+
 #[derive(Debug)]
 pub(super) struct ReuseScans;
 
@@ -60,6 +63,9 @@ impl PhysicalOptimizerRule for ReuseScans {
             });
             let Some((giver, derivation)) = giver else { continue };
             let Some(from) = leaves.get_mut(giver) else { continue };
+            if kept_scans == MOST_KEPT && !from.scan.keeps() {
+                continue;
+            }
             let (keeping, kept) = from.scan.keeping(kept_scans + 1);
             from.scan = keeping;
             kept_scans = kept_scans.max(kept.number());

@@ -57,8 +57,11 @@ pub struct ScanOptions {
     /// The largest row group of a Parquet object that is read, in bytes as its footer says they are uncompressed.
     pub row_group_bytes: u64,
     /// Of a larger row group the columns wanted are read in parts of about so many bytes, as they are stored, where the
-    /// file has an index of its pages. Two parts are in memory at a time.
+    /// file has an index of its pages.
     pub row_group_part_bytes: u64,
+    /// How many row groups, or parts of some, are read and searched besides the one whose rows are taken, at least one. More than
+    /// one where several threads run the scan: they would have to wait for each other.
+    pub row_groups_ahead: usize,
     /// For callers that merge results: an aggregate with groups keeps as many groups as take about so many bytes, then passes
     /// other rows on, aggregated a little. So a group may come out several times, each time with the aggregates of some
     /// of its rows; each row counts once. `None`: each group comes out once, and more than [`crate::limits`] allow are
@@ -89,6 +92,7 @@ impl Default for ScanOptions {
             record_bytes: limits::RECORD_BYTES,
             row_group_bytes: u64::MAX,
             row_group_part_bytes: limits::ROW_GROUP_PART_BYTES,
+            row_groups_ahead: 1,
             partial_group_bytes: None,
             passes_on_first_rows: false,
             zones: None,

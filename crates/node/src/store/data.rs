@@ -13,14 +13,16 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, Stream, StreamExt, stream};
 use pushdown::ErrorKind;
-use pushdowndb_scan::{BlockBuffers, BlockFile, BlockRoom, ObjectReader, file_blocks, read_cached};
-use tokio::task::spawn_blocking;
+use pushdowndb_scan::{BlockBuffers, BlockFile, ObjectReader, file_blocks, file_ranges, read_cached};
 
 use super::files::Pin;
 use crate::scans::Bill;
 
 /// Blocks of a stream that are read before they are asked for.
 const BLOCKS_AHEAD: usize = 2;
+
+/// Ranges that are not in memory and read at the same time.
+const RANGES_AT_ONCE: usize = 4;
 
 /// Buffers that the objects of a store keep for the next ranges.
 const RANGE_BUFFERS: usize = 32;
@@ -298,39 +300,13 @@ impl ObjectReader for ObjectData {
             Place::Here(inner) => Arc::clone(inner),
             Place::There(reader) => return reader.read_ranges(ranges),
         };
-        let file = Billed { inner: Arc::clone(&inner), bill: self.bill.clone() };
+        let file = Arc::new(Billed { inner: Arc::clone(&inner), bill: self.bill.clone() });
         async move {
-            let size = inner.size;
-            let room = |range: Range<u64>| {
-                if range.end > size {
-                    return Err(past_the_end());
-                }
-                let length = usize::try_from(range.end.saturating_sub(range.start)).map_err(io::Error::other)?;
-                Ok((range.start, inner.reading.ranges.room_like(length, range.start)))
-            };
-            let rooms: io::Result<Vec<(u64, BlockRoom)>> = ranges.into_iter().map(room).collect();
-            let mut rooms = rooms.map_err(|error| inner.error(error))?;
-            // What the kernel has is copied here: another thread, and what this one would do meanwhile, would take the place of
-            // the scan in the caches.
-            let is_cached = |(start, room): &mut (u64, BlockRoom)| {
-                let block = room.as_mut();
-                file.read_cached(*start, block).is_ok_and(|read| read == block.len())
-            };
-            let first = rooms.iter_mut().position(|room| !is_cached(room)).unwrap_or(rooms.len());
-            let read = move |(place, (start, mut room)): (usize, (u64, BlockRoom))| {
-                if place >= first {
-                    file.read(start, room.as_mut())?;
-                }
-                Ok(room.freeze())
-            };
-            if first == rooms.len() {
-                return Ok(rooms.into_iter().map(|(_, room)| room.freeze()).collect());
+            if ranges.iter().any(|range| range.end > inner.size) {
+                return Err(inner.error(past_the_end()));
             }
-            spawn_blocking(move || rooms.into_iter().enumerate().map(read).collect::<io::Result<Vec<_>>>())
-                .await
-                .map_err(io::Error::other)
-                .flatten()
-                .map_err(|error| inner.error(error))
+            let read = file_ranges(&file, ranges, RANGES_AT_ONCE, &inner.reading.ranges).await;
+            read.map_err(|error| inner.error(error))
         }
         .boxed()
     }

@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::{Stream, StreamExt, stream};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 use tokio::task::{consume_budget, spawn_blocking};
 
 use crate::{BlockBuffers, BlockRoom};
@@ -109,8 +109,43 @@ fn waited_for<F: BlockFile>(
     stream::iter(blocks).map(move |block| read_block(&file, block, &buffers)).buffered(ahead.max(1))
 }
 
+/// The bytes of each range, `at_once` of those read at a time that are not in memory.
+///
+/// What the kernel has is copied here: another thread, and what this one would do meanwhile, would take the place of the scan
+/// in the caches.
+pub async fn file_ranges<F: BlockFile>(
+    file: &Arc<F>,
+    ranges: Vec<Range<u64>>,
+    at_once: usize,
+    buffers: &Arc<BlockBuffers>,
+) -> io::Result<Vec<Bytes>> {
+    let mut rooms = Vec::with_capacity(ranges.len());
+    for Range { start, end } in ranges {
+        let length = usize::try_from(end.saturating_sub(start)).map_err(io::Error::other)?;
+        let mut room = buffers.room_like(length, start);
+        let read = file.read_cached(start, room.as_mut())?.min(length);
+        rooms.push((start, room, read));
+        consume_budget().await;
+    }
+    let whole = |(start, mut room, read): (u64, BlockRoom, usize)| {
+        let file = Arc::clone(file);
+        async move {
+            if read == room.as_ref().len() {
+                return Ok(room.freeze());
+            }
+            let rest = spawn_blocking(move || {
+                let rest = room.as_mut().get_mut(read..).unwrap_or_default();
+                file.read(start + read as u64, rest)?;
+                Ok(room.freeze())
+            });
+            rest.await.map_err(io::Error::other)?
+        }
+    };
+    stream::iter(rooms).map(whole).buffered(at_once.max(1)).try_collect().await
+}
+
 /// Reads one block on a thread that may wait.
-pub fn read_block<F: BlockFile>(
+fn read_block<F: BlockFile>(
     file: &Arc<F>,
     block: Range<u64>,
     buffers: &Arc<BlockBuffers>,
@@ -155,8 +190,6 @@ pub fn read_cached(file: &File, at: u64, block: &mut [u8]) -> usize {
 mod tests {
     use std::os::unix::fs::FileExt;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
-    use futures::TryStreamExt;
 
     use super::*;
 

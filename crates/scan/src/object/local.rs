@@ -14,10 +14,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
-use futures::{FutureExt, StreamExt, TryFutureExt, TryStreamExt, stream};
+use futures::{FutureExt, StreamExt, TryStreamExt};
 use pushdown::{Error, ErrorKind, Result};
 
-use crate::object::file_blocks::{BlockFile, file_blocks, read_block, read_cached};
+use crate::object::file_blocks::{BlockFile, file_blocks, file_ranges, read_cached};
 use crate::{BlockBuffers, ObjectReader};
 
 /// The size of a block that a thread reads ahead; such blocks end at multiples of it.
@@ -107,12 +107,12 @@ impl ObjectReader for LocalFile {
     }
 
     fn read_ranges(&self, ranges: Vec<Range<u64>>) -> BoxFuture<'static, Result<Vec<Bytes>>> {
-        let file = self.clone();
-        let read = move |range| {
-            let location = Arc::clone(&file.location);
-            read_block(&file.file, range, &file.ranges).map_err(move |error| io_error(&location, error))
-        };
-        stream::iter(ranges).map(read).buffered(CONCURRENT_RANGES).try_collect().boxed()
+        let Self { location, file, ranges: buffers, .. } = self.clone();
+        async move {
+            let read = file_ranges(&file, ranges, CONCURRENT_RANGES, &buffers).await;
+            read.map_err(|error| io_error(&location, error))
+        }
+        .boxed()
     }
 }
 

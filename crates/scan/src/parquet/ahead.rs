@@ -1,4 +1,4 @@
-//! Row groups one after the other, the next fetched while the rows of one are decoded.
+//! Row groups one after the other, the next ones fetched while the rows of one are decoded.
 //!
 //! Fetching evaluates the predicate on the columns it reads, so it is work that whoever runs the scan may want to
 //! account for: the task is theirs to start ([`Spawner`]).
@@ -17,13 +17,14 @@ use crate::Spawner;
 
 type Fetched = Result<Option<GroupRows>>;
 
-/// The rows of a Parquet object. Holds at most two row groups or parts of some, as they are stored.
+/// The rows of a Parquet object. Holds one row group or part of one, as it is stored, and at most `ahead` next ones.
 pub(super) struct RowGroups {
     groups: Arc<Groups>,
     waiting: VecDeque<Part>,
     /// The row group that is decoded, and whether any of its rows were asked for yet.
     current: Option<(GroupRows, bool)>,
-    next: Option<Fetching>,
+    next: VecDeque<Fetching>,
+    ahead: usize,
     spawner: Spawner,
 }
 
@@ -33,8 +34,9 @@ struct Fetching {
 }
 
 impl RowGroups {
-    pub(super) fn new(groups: Groups, parts: Vec<Part>, spawner: Spawner) -> Self {
-        Self { groups: Arc::new(groups), waiting: parts.into(), current: None, next: None, spawner }
+    pub(super) fn new(groups: Groups, parts: Vec<Part>, ahead: usize, spawner: Spawner) -> Self {
+        let (groups, waiting, ahead) = (Arc::new(groups), parts.into(), ahead.max(1));
+        Self { groups, waiting, current: None, next: VecDeque::new(), ahead, spawner }
     }
 
     /// The next rows. Needs a Tokio runtime.
@@ -42,7 +44,7 @@ impl RowGroups {
         loop {
             // Not before the second batch: a LIMIT is often satisfied by the first.
             if matches!(self.current, Some((_, true))) {
-                self.fetch();
+                self.fetch(self.ahead);
             }
             if let Some((rows, begun)) = &mut self.current {
                 *begun = true;
@@ -51,26 +53,29 @@ impl RowGroups {
                     None => self.current = None,
                 }
             }
-            self.fetch();
-            let Some(next) = self.next.take() else { return Ok(None) };
+            self.fetch(1);
+            let Some(next) = self.next.pop_front() else { return Ok(None) };
+            // Where none of its rows pass, the next one is asked for at once.
             self.current = next.wait().await?.map(|rows| (rows, false));
+            if self.current.is_none() {
+                self.fetch(self.ahead);
+            }
         }
     }
 
-    /// Starts fetching in the background.
-    fn fetch(&mut self) {
-        if self.next.is_some() {
-            return;
+    /// Starts fetching in the background, until so many are under way or wait to be taken.
+    fn fetch(&mut self, ahead: usize) {
+        while self.next.len() < ahead {
+            let Some(part) = self.waiting.pop_front() else { return };
+            let (done, result) = oneshot::channel();
+            let groups = Arc::clone(&self.groups);
+            let task = self.spawner.spawn(async move {
+                let fetched = groups.open(part).await;
+                // Nobody waits for it if the scan was dropped.
+                drop(done.send(fetched));
+            });
+            self.next.push_back(Fetching { task, result });
         }
-        let Some(part) = self.waiting.pop_front() else { return };
-        let (done, result) = oneshot::channel();
-        let groups = Arc::clone(&self.groups);
-        let task = self.spawner.spawn(async move {
-            let fetched = groups.open(part).await;
-            // Nobody waits for it if the scan was dropped.
-            drop(done.send(fetched));
-        });
-        self.next = Some(Fetching { task, result });
     }
 }
 

@@ -85,6 +85,7 @@ pub(crate) struct ParquetScan {
     footer: Option<KnownFooter>,
     counters: Arc<ScanCounters>,
     rows: Option<RowGroups>,
+    ahead: usize,
     spawner: Spawner,
 }
 
@@ -118,6 +119,7 @@ impl ParquetScan {
             footer: options.footer.clone(),
             counters,
             rows: None,
+            ahead: options.row_groups_ahead,
             spawner: options.spawner.clone(),
         })
     }
@@ -204,7 +206,7 @@ impl ParquetScan {
         }
         let groups =
             Groups::new(chunks, &self.schema, &self.wanted, &self.columns, &self.dictionaries, file, self.batch_rows)?;
-        Ok(RowGroups::new(groups, parts, self.spawner.clone()))
+        Ok(RowGroups::new(groups, parts, self.ahead, self.spawner.clone()))
     }
 
     /// Refuses row groups that are too large: the columns wanted of one are in memory together. A footer may claim any

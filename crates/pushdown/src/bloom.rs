@@ -24,13 +24,14 @@
 
 mod numbers;
 
-use crate::{Error, Result, limits};
+use crate::{Error, ErrorKind, Result, limits};
 
-use numbers::NumberSet;
+use numbers::{NoSet, NumberSet};
 
 const MAGIC: &[u8; 4] = b"PDBF";
 const VERSION: u8 = 1;
 const OF_NUMBERS: u8 = 2;
+const OF_GAPS: u8 = 3;
 const HEADER_BYTES: usize = 8;
 const HASHES: std::ops::RangeInclusive<u8> = 1..=32;
 
@@ -187,6 +188,11 @@ impl BloomFilter {
             .map(|set| Self(Form::Numbers(set)))
     }
 
+    /// Whether a set may travel in so many bytes whose bits are so many.
+    pub fn holds_numbers(bytes_of_bits: usize, bytes: usize) -> bool {
+        NumberSet::fits(bytes_of_bits, bytes) && bytes <= limits::BLOOM_FILTER_BYTES
+    }
+
     /// Whether it is a set of whole numbers, which holds nothing else and takes no more.
     pub fn is_of_numbers(&self) -> bool {
         matches!(self.0, Form::Numbers(_))
@@ -205,12 +211,15 @@ impl BloomFilter {
                 }
                 Ok(Self::of(*hashes, bits.to_vec()))
             }
-            [b'P', b'D', b'B', b'F', OF_NUMBERS, 0, 0, 0, rest @ ..] => match NumberSet::from_bytes(rest) {
-                Some(set) => Ok(Self(Form::Numbers(set))),
-                None => Err(invalid("it is cut off, or its numbers leave 64 bits".to_owned())),
-            },
-            [b'P', b'D', b'B', b'F', version, ..] if ![VERSION, OF_NUMBERS].contains(version) => {
-                Err(invalid(format!("version {version} is unknown, {VERSION} and {OF_NUMBERS} are known")))
+            [b'P', b'D', b'B', b'F', form @ (OF_NUMBERS | OF_GAPS), 0, 0, 0, rest @ ..] => {
+                let set = if *form == OF_GAPS { NumberSet::from_gaps(rest) } else { NumberSet::from_bits(rest) };
+                set.map(|set| Self(Form::Numbers(set))).map_err(|why| match why {
+                    NoSet::Malformed => invalid("it is cut off, or its numbers lie too far apart".to_owned()),
+                    NoSet::NoRoom => Error::new(ErrorKind::Throttled, "other requests hold too many numbers"),
+                })
+            }
+            [b'P', b'D', b'B', b'F', version, ..] if !(VERSION..=OF_GAPS).contains(version) => {
+                Err(invalid(format!("version {version} is unknown, {VERSION} to {OF_GAPS} are known")))
             }
             [b'P', b'D', b'B', b'F', ..] => Err(invalid("it is cut off".to_owned())),
             _ => Err(invalid("it does not start with PDBF".to_owned())),
@@ -227,7 +236,7 @@ impl BloomFilter {
                 bytes.extend_from_slice(&filter.bits);
             }
             Form::Numbers(set) => {
-                bytes.extend_from_slice(&[OF_NUMBERS, 0, 0, 0]);
+                bytes.extend_from_slice(&[if set.is_gaps() { OF_GAPS } else { OF_NUMBERS }, 0, 0, 0]);
                 set.write(&mut bytes);
             }
         }
@@ -406,9 +415,12 @@ mod tests {
     #[test]
     fn a_set_of_numbers_holds_equal_keys_of_any_type_and_nothing_else() {
         let filter = BloomFilter::of_numbers([7, -3, 60].into_iter(), 100).unwrap();
+        assert_eq!(filter.to_bytes(), *b"PDBF\x03\0\0\0\xfd\xff\xff\xff\xff\xff\xff\xff\x08\0\0\0\x09\x34");
+        let bits = b"PDBF\x02\0\0\0\xfd\xff\xff\xff\xff\xff\xff\xff\x01\x04\0\0\0\0\0\x80";
+        let from_bits = BloomFilter::from_bytes(bits).unwrap();
+        assert_eq!((from_bits.to_bytes(), from_bits.about_keys()), (bits.to_vec(), 3.0));
         let read = BloomFilter::from_bytes(&filter.to_bytes()).unwrap();
-        assert_eq!((&read, read.size_bytes()), (&filter, filter.to_bytes().len()));
-        assert_eq!(filter.to_bytes()[..16], *b"PDBF\x02\0\0\0\xfd\xff\xff\xff\xff\xff\xff\xff");
+        assert_eq!(read.size_bytes(), filter.to_bytes().len());
         let held = [Key::Int(7), Key::Decimal(-300, 2), Key::Decimal(6, -1), Key::Float(60.0)];
         assert!(held.iter().all(|key| read.contains(*key)));
         let others =
@@ -435,7 +447,7 @@ mod tests {
     #[test]
     fn other_bytes_are_refused() {
         for bytes in
-            [&b""[..], b"PDBF", b"PDBF\x01\x03\0\0", b"PDBF\x03\x03\0\0x", b"PDBF\x01\x00\0\0x", b"xxxxxxxxxxxx"]
+            [&b""[..], b"PDBF", b"PDBF\x01\x03\0\0", b"PDBF\x04\x03\0\0x", b"PDBF\x01\x00\0\0x", b"xxxxxxxxxxxx"]
         {
             assert!(BloomFilter::from_bytes(bytes).is_err(), "{bytes:?}");
         }

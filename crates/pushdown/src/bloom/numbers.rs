@@ -1,5 +1,5 @@
-//! A set of whole numbers as bits, from the least of them on: keys that are counted up lie near each other, and one bit for each
-//! number that there could be is less than a Bloom filter's bits for each that there is.
+//! A set of whole numbers as bits, from the least of them on: keys that are counted up lie near each other, and a bit costs one
+//! load to look up. It travels as these bits, or, where that is shorter, as the gaps between the numbers.
 //!
 //! | bytes | what |
 //! | --- | --- |
@@ -8,14 +8,94 @@
 //! | 5..8 | 0 |
 //! | 8..16 | the first number, little endian, two's complement |
 //! | 16.. | the bits, at least one byte; bit `i` is bit `i % 8` of byte `i / 8`, and set if the first number + `i` is in the set |
+//!
+//! | bytes | what |
+//! | --- | --- |
+//! | 0..4 | `PDBF` |
+//! | 4 | version, 3 |
+//! | 5..8 | 0 |
+//! | 8..16 | the first number |
+//! | 16..20 | how many bytes the bits have, little endian |
+//! | 20.. | for each other number, in their order, how many numbers lie between it and the one before, as LEB128 |
 
-/// The first number comes before the bits.
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use crate::limits;
+
+/// The first number comes before the bits or the gaps.
 const FIRST_BYTES: usize = size_of::<i64>();
 
-#[derive(Clone, Debug, Eq, PartialEq)]
+/// So does, before gaps, how many bytes the bits have.
+const LENGTH_BYTES: usize = size_of::<u32>();
+
+/// Numbers so far apart that their bits are so many times as long as their gaps are no set.
+const SPREAD: usize = 64;
+
+/// What peers may have expanded at a time, of the whole process, in bytes.
+const EXPANDED_BYTES: usize = 128 * 1024 * 1024;
+
+static EXPANDED: AtomicUsize = AtomicUsize::new(0);
+
+#[derive(Clone)]
 pub(super) struct NumberSet {
     first: i64,
-    bits: Vec<u8>,
+    bits: Arc<Bits>,
+    /// How it travels, if not as bits.
+    gaps: Option<Arc<[u8]>>,
+}
+
+/// Sets are equal if they hold the same, however they travel.
+impl PartialEq for NumberSet {
+    fn eq(&self, other: &Self) -> bool {
+        (self.first, &self.bits.bytes) == (other.first, &other.bits.bytes)
+    }
+}
+
+impl Eq for NumberSet {}
+
+impl fmt::Debug for NumberSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} numbers from {} on", self.count(), self.first)
+    }
+}
+
+struct Bits {
+    bytes: Vec<u8>,
+    /// Whether a peer sent less than this.
+    is_expanded: bool,
+}
+
+impl Bits {
+    /// Room for what a peer sends; `None` where there is too much of that.
+    fn expanded(bytes: usize) -> Option<Self> {
+        let more = |expanded: usize| expanded.checked_add(bytes).filter(|all| *all <= EXPANDED_BYTES);
+        EXPANDED.fetch_update(Relaxed, Relaxed, more).ok()?;
+        Some(Self { bytes: vec![0; bytes], is_expanded: true })
+    }
+
+    fn set(&mut self, place: u64) -> Option<()> {
+        let byte = self.bytes.get_mut(usize::try_from(place / 8).ok()?)?;
+        *byte |= 1 << (place % 8);
+        Some(())
+    }
+}
+
+impl Drop for Bits {
+    fn drop(&mut self) {
+        if self.is_expanded {
+            EXPANDED.fetch_sub(self.bytes.len(), Relaxed);
+        }
+    }
+}
+
+/// Why bytes are no set.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum NoSet {
+    Malformed,
+    /// Others take all the room there is.
+    NoRoom,
 }
 
 impl NumberSet {
@@ -23,50 +103,143 @@ impl NumberSet {
     pub(super) fn of(numbers: impl Iterator<Item = i64> + Clone, most_bytes: usize) -> Option<Self> {
         let (first, last) = (numbers.clone().min()?, numbers.clone().max()?);
         let bytes = usize::try_from(last.abs_diff(first) / 8 + 1).ok()?;
-        if bytes.checked_add(FIRST_BYTES)? > most_bytes {
+        if !Self::fits(bytes, most_bytes) {
             return None;
         }
         // The last byte may hold bits of numbers that there are not.
         let first = first.min(i64::MAX - (bytes as i64 * 8 - 1));
-        let mut set = Self { first, bits: vec![0; bytes] };
-        for number in numbers {
-            let place = number.abs_diff(first) as usize;
-            if let Some(byte) = set.bits.get_mut(place / 8) {
-                *byte |= 1 << (place % 8);
-            }
-        }
-        Some(set)
+        let mut bits = Bits { bytes: vec![0; bytes], is_expanded: false };
+        numbers.map(|number| bits.set(number.abs_diff(first))).for_each(drop);
+        let shorter = |gaps: &Vec<u8>| LENGTH_BYTES + gaps.len() < bytes && Self::fits(bytes, FIRST_BYTES + gaps.len());
+        let gaps = gaps(&bits.bytes, bytes.min(most_bytes)).filter(shorter);
+        let set = Self { first, bits: Arc::new(bits), gaps: gaps.map(Arc::from) };
+        (set.size_bytes() <= most_bytes).then_some(set)
     }
 
-    /// What [`Self::write`] wrote. `None` if nothing could have.
-    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (first, bits) = bytes.split_first_chunk::<FIRST_BYTES>()?;
-        let first = i64::from_le_bytes(*first);
-        let last = (bits.len() as i64).checked_mul(8)?.checked_sub(1).filter(|last| *last > 0)?;
-        first.checked_add(last)?;
-        Some(Self { first, bits: bits.to_vec() })
+    /// Whether so many bytes of bits may travel in so many others.
+    pub(super) fn fits(bits: usize, bytes: usize) -> bool {
+        bits <= bytes.saturating_mul(SPREAD).min(limits::BLOOM_FILTER_BYTES)
+    }
+
+    /// What [`Self::write`] wrote as bits.
+    pub(super) fn from_bits(bytes: &[u8]) -> Result<Self, NoSet> {
+        let (first, bits) = split_first(bytes)?;
+        check_last(first, bits.len())?;
+        let bits = Bits { bytes: bits.to_vec(), is_expanded: false };
+        Ok(Self { first, bits: Arc::new(bits), gaps: None })
+    }
+
+    /// What it wrote as gaps.
+    pub(super) fn from_gaps(bytes: &[u8]) -> Result<Self, NoSet> {
+        let (first, rest) = split_first(bytes)?;
+        let (length, gaps) = rest.split_first_chunk::<LENGTH_BYTES>().ok_or(NoSet::Malformed)?;
+        let length = u32::from_le_bytes(*length) as usize;
+        check_last(first, length)?;
+        if !Self::fits(length, FIRST_BYTES + gaps.len()) {
+            return Err(NoSet::Malformed);
+        }
+        let mut bits = Bits::expanded(length).ok_or(NoSet::NoRoom)?;
+        let (mut place, mut left) = (0_u64, gaps);
+        bits.set(place).ok_or(NoSet::Malformed)?;
+        while !left.is_empty() {
+            let between = read_leb128(&mut left).ok_or(NoSet::Malformed)?;
+            place = place.checked_add(between).and_then(|place| place.checked_add(1)).ok_or(NoSet::Malformed)?;
+            bits.set(place).ok_or(NoSet::Malformed)?;
+        }
+        Ok(Self { first, bits: Arc::new(bits), gaps: Some(gaps.into()) })
+    }
+
+    /// Whether it travels as gaps.
+    pub(super) fn is_gaps(&self) -> bool {
+        self.gaps.is_some()
     }
 
     pub(super) fn write(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(&self.first.to_le_bytes());
-        bytes.extend_from_slice(&self.bits);
+        match &self.gaps {
+            Some(gaps) => {
+                bytes.extend_from_slice(&(self.bits.bytes.len() as u32).to_le_bytes());
+                bytes.extend_from_slice(gaps);
+            }
+            None => bytes.extend_from_slice(&self.bits.bytes),
+        }
     }
 
+    /// How many bytes it has as it travels.
     pub(super) fn size_bytes(&self) -> usize {
-        FIRST_BYTES + self.bits.len()
+        FIRST_BYTES + self.gaps.as_ref().map_or(self.bits.bytes.len(), |gaps| LENGTH_BYTES + gaps.len())
     }
 
     #[inline]
     pub(super) fn contains(&self, number: i64) -> bool {
         // Whatever is below the first wraps to beyond the last.
         let place = number.wrapping_sub(self.first).cast_unsigned();
-        let byte = usize::try_from(place / 8).ok().and_then(|place| self.bits.get(place));
+        let byte = usize::try_from(place / 8).ok().and_then(|place| self.bits.bytes.get(place));
         byte.is_some_and(|byte| byte >> (place % 8) & 1 != 0)
     }
 
     pub(super) fn count(&self) -> u32 {
-        ones(&self.bits)
+        ones(&self.bits.bytes)
     }
+}
+
+fn split_first(bytes: &[u8]) -> Result<(i64, &[u8]), NoSet> {
+    let (first, rest) = bytes.split_first_chunk::<FIRST_BYTES>().ok_or(NoSet::Malformed)?;
+    Ok((i64::from_le_bytes(*first), rest))
+}
+
+/// That the last number of so many bytes of bits is one.
+fn check_last(first: i64, bytes: usize) -> Result<(), NoSet> {
+    let last = (bytes as i64).checked_mul(8).and_then(|bits| bits.checked_sub(1)).filter(|last| *last > 0);
+    last.and_then(|last| first.checked_add(last)).map(drop).ok_or(NoSet::Malformed)
+}
+
+/// How many bits that are not set lie between those that are. `None` where that takes more than so many bytes, or the first
+/// bit is not set.
+fn gaps(bits: &[u8], most_bytes: usize) -> Option<Vec<u8>> {
+    let (mut gaps, mut before) = (Vec::new(), None);
+    for (at, byte) in bits.iter().enumerate().filter(|(_, byte)| **byte != 0) {
+        let mut byte = *byte;
+        while byte != 0 {
+            let place = at as u64 * 8 + u64::from(byte.trailing_zeros());
+            byte &= byte - 1;
+            match before.replace(place) {
+                Some(before) => write_leb128(place - before - 1, &mut gaps),
+                None if place > 0 => return None,
+                None => {}
+            }
+        }
+        if gaps.len() > most_bytes {
+            return None;
+        }
+    }
+    Some(gaps)
+}
+
+fn write_leb128(mut number: u64, bytes: &mut Vec<u8>) {
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+/// The next number; `None` where it is cut off or longer than 64 bits.
+fn read_leb128(bytes: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for shift in (0..u64::BITS).step_by(7) {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        let digit = u64::from(byte & 0x7f);
+        if digit.leading_zeros() < shift {
+            return None;
+        }
+        number |= digit << shift;
+        if byte & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
 }
 
 /// How many bits are set. Of at most 8 MiB.
@@ -85,27 +258,85 @@ mod tests {
         NumberSet::of(numbers.iter().copied(), most_bytes)
     }
 
+    fn read(set: &NumberSet) -> NumberSet {
+        let mut bytes = Vec::new();
+        set.write(&mut bytes);
+        assert_eq!(bytes.len(), set.size_bytes());
+        if set.is_gaps() { NumberSet::from_gaps(&bytes) } else { NumberSet::from_bits(&bytes) }.unwrap()
+    }
+
     #[test]
     fn it_holds_its_numbers_and_no_others() {
-        for numbers in [vec![5], vec![1, 2, 9, 17, 64, 65], vec![-70, -3, 0, 8], vec![i64::MAX - 9, i64::MAX]] {
-            let set = set(&numbers, 64).expect("they are near");
-            let mut bytes = Vec::new();
-            set.write(&mut bytes);
-            assert_eq!(NumberSet::from_bytes(&bytes).as_ref(), Some(&set));
+        let apart: Vec<i64> = (0..500).map(|i| i * i - 1000).collect();
+        for (numbers, is_gaps) in [
+            (vec![5], false),
+            (vec![1, 2, 9, 17, 30, 33], false),
+            (vec![-70, -3, 0, 8], true),
+            (vec![i64::MAX - 9, i64::MAX], false),
+            (vec![i64::MIN, i64::MIN + 300], true),
+            (apart, true),
+        ] {
+            let set = set(&numbers, 4096).expect("they are near");
+            assert_eq!(set.is_gaps(), is_gaps, "{numbers:?}");
+            let read = read(&set);
+            assert_eq!((read.first, &read.bits.bytes), (set.first, &set.bits.bytes));
             let near = numbers.iter().flat_map(|number| (-9..9).map(|step| number.wrapping_add(step)));
             for number in near.chain([i64::MIN, -1, 0, i64::MAX]) {
-                assert_eq!(set.contains(number), numbers.contains(&number), "{number} of {numbers:?}");
+                assert_eq!(read.contains(number), numbers.contains(&number), "{number} of {numbers:?}");
             }
-            assert_eq!(set.count() as usize, numbers.len());
+            assert_eq!(read.count() as usize, numbers.len());
         }
     }
 
     #[test]
     fn numbers_far_apart_take_too_many_bytes() {
-        assert_eq!(set(&[0, 80], 19).unwrap().size_bytes(), 19);
-        assert_eq!(set(&[0, 79], 18).unwrap().size_bytes(), 18);
-        assert_eq!(set(&[0, 80], 18), None);
+        assert_eq!(set(&[0, 30], 12).unwrap().size_bytes(), 12);
+        // 12 bytes as well, and one for the gap.
+        assert_eq!(set(&[0, 80], 13).unwrap().size_bytes(), 13);
+        assert_eq!(set(&[0, 80], 12), None);
+        assert!(set(&[0, 4_000], 100).is_some());
+        assert_eq!(set(&[0, 6_000], 100), None, "bits of 751 bytes for 10 of gaps");
         assert_eq!(set(&[i64::MIN, i64::MAX], 1 << 23), None);
         assert_eq!(set(&[], 100), None);
+    }
+
+    #[test]
+    fn gaps_of_peers_are_checked() {
+        let of = |length: u32, gaps: &[u8]| {
+            let bytes = [&0_i64.to_le_bytes()[..], &length.to_le_bytes(), gaps].concat();
+            NumberSet::from_gaps(&bytes)
+        };
+        assert_eq!(of(2, &[14]).unwrap().count(), 2);
+        for (length, gaps) in [
+            (2, &[15][..]),
+            (2, &[0x80]),
+            (0, &[]),
+            (513, &[]),
+            (u32::MAX, &[0; 100]),
+            (9, &[0xff; 11]),
+            (9, &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]),
+            (9, &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2]),
+        ] {
+            assert_eq!(of(length, gaps), Err(NoSet::Malformed), "{length} {gaps:?}");
+        }
+        let wraps = [&(i64::MAX - 14).to_le_bytes()[..], &2_u32.to_le_bytes(), &[14]].concat();
+        assert_eq!(NumberSet::from_gaps(&wraps), Err(NoSet::Malformed));
+    }
+
+    #[test]
+    fn what_peers_have_expanded_is_bounded() {
+        let gaps = vec![0x7f; limits::BLOOM_FILTER_BYTES / SPREAD];
+        let bytes = [&0_i64.to_le_bytes()[..], &(limits::BLOOM_FILTER_BYTES as u32).to_le_bytes(), &gaps].concat();
+        let mut sets = Vec::new();
+        let refused = loop {
+            match NumberSet::from_gaps(&bytes) {
+                Ok(set) => sets.push(set),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused, NoSet::NoRoom);
+        assert!(sets.len() <= EXPANDED_BYTES / limits::BLOOM_FILTER_BYTES);
+        drop(sets);
+        assert!(NumberSet::from_gaps(&bytes).is_ok(), "they are gone");
     }
 }

@@ -33,7 +33,7 @@ use crate::{Error, Result};
 /// - 1: fragments over splits, ranges of an object;
 /// - 2: indexes that the node looks rows up in ([`Lookups`]), rows with their positions, text as
 ///   dictionaries;
-/// - 3: filters that are sets of whole numbers ([`crate::BloomFilter::of_numbers`]).
+/// - 3: filters that are sets of whole numbers, as bits or as gaps ([`crate::BloomFilter::of_numbers`]).
 pub const VERSION: u32 = 3;
 
 /// The version that brought [`Lookups`] and positions.

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, BooleanBuilder};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, BooleanBuilder, Int64Array};
+use arrow::buffer::BooleanBuffer;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int64Type, TimeUnit, UInt64Type};
 use datafusion_common::Result as DfResult;
@@ -95,6 +96,11 @@ impl Probe {
         let columns: Vec<(&ArrayRef, bool)> = values.iter().zip(self.tokens.iter().copied()).collect();
         let ((first, is_token), others) = columns.split_first().ok_or_else(missing)?;
         if others.is_empty() {
+            if let Some(numbers) = whole(first)?.filter(|_| !is_token) {
+                let (values, nulls) = (numbers.values(), numbers.nulls().cloned());
+                let found = BooleanBuffer::from_iter(values.iter().map(|number| self.asked.may_hold_number(*number)));
+                return Ok(BooleanArray::new(found, nulls));
+            }
             let mut results = BooleanBuilder::with_capacity(first.len());
             each_key(first, *is_token, &mut |key| results.append_option(key.map(|key| self.asked.may_hold(key))))?;
             return Ok(results.finish());
@@ -137,26 +143,35 @@ fn each_key(values: &ArrayRef, is_token: bool, f: &mut dyn FnMut(Option<Key<'_>>
     Ok(())
 }
 
+/// The values as 64-bit integers, if each of their type is one.
+fn whole(values: &ArrayRef) -> Result<Option<Int64Array>> {
+    let as_type = |values: &ArrayRef, to: &DataType| cast(values, to).map_err(from_arrow);
+    let values = match values.data_type() {
+        // Half of them are no 64-bit integers.
+        DataType::UInt64 => return Ok(None),
+        t if t.is_integer() => Arc::clone(values),
+        // A date is its days since 1970, which Arrow casts to by way of 32 bits.
+        DataType::Date32 => as_type(values, &DataType::Int32)?,
+        DataType::Timestamp(_, zone) => as_type(values, &DataType::Timestamp(TimeUnit::Microsecond, zone.clone()))?,
+        _ => return Ok(None),
+    };
+    Ok(Some(as_type(&values, &DataType::Int64)?.as_primitive::<Int64Type>().clone()))
+}
+
 /// Calls `f` with the key of each value, `None` for NULL: the keys that a [`pushdown::Expr::Bloom`] of such values
 /// looks for, and therefore those to put into its filter.
 pub fn for_each_key(values: &ArrayRef, f: &mut dyn FnMut(Option<Key<'_>>)) -> Result<()> {
+    if let Some(numbers) = whole(values)? {
+        numbers.iter().for_each(|v| f(v.map(Key::Int)));
+        return Ok(());
+    }
     let as_type = |to: &DataType| cast(values, to).map_err(from_arrow);
-    let whole = |values: &ArrayRef, f: &mut dyn FnMut(Option<Key<'_>>)| -> Result<()> {
-        let whole = cast(values, &DataType::Int64).map_err(from_arrow)?;
-        whole.as_primitive::<Int64Type>().iter().for_each(|v| f(v.map(Key::Int)));
-        Ok(())
-    };
     match values.data_type() {
         DataType::Null => (0..values.len()).for_each(|_| f(None)),
         DataType::Boolean => values.as_boolean().iter().for_each(|v| f(v.map(Key::Boolean))),
-        // Half of them are no 64-bit integers.
         DataType::UInt64 => {
             values.as_primitive::<UInt64Type>().iter().for_each(|v| f(v.map(|v| Key::Decimal(i128::from(v), 0))));
         }
-        t if t.is_integer() => whole(values, f)?,
-        // A date is its days since 1970, which Arrow casts to by way of 32 bits.
-        DataType::Date32 => whole(&as_type(&DataType::Int32)?, f)?,
-        DataType::Timestamp(_, zone) => whole(&as_type(&DataType::Timestamp(TimeUnit::Microsecond, zone.clone()))?, f)?,
         DataType::Decimal128(_, scale) => {
             values.as_primitive::<Decimal128Type>().iter().for_each(|v| f(v.map(|v| Key::Decimal(v, *scale))));
         }

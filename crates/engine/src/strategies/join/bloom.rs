@@ -114,6 +114,16 @@ pub(super) fn as_numbers(keys: &KeySet, key: &Expr, rate: f64) -> Option<(Expr, 
     Some((Expr::Bloom { keys: vec![key.clone()], filter: Arc::new(filter) }, bytes))
 }
 
+/// About how many bytes a set of so many keys has, of so many numbers that there are; `None` where there is no such set.
+pub(super) fn set_bytes(keys: f64, numbers: f64) -> Option<f64> {
+    let (bits, gap) = (numbers / 8.0, (numbers / keys.max(1.0)).max(1.0));
+    // A gap has a byte, another one if it is longer than 7 bits, and so on. Of keys at random gaps are distributed
+    // geometrically.
+    let longer = |bits: i32| (-2_f64.powi(bits) / gap).exp();
+    let bytes = bits.min(keys * (1.0 + longer(7) + longer(14)));
+    BloomFilter::holds_numbers(bits as usize, bytes as usize).then_some(bytes)
+}
+
 /// The same for the combinations of several keys.
 pub(super) fn tuples_in_bytes(tuples: &TupleSet, keys: &[Expr], rate: f64) -> Option<Bloom> {
     let hashes = tuples.hashes()?;

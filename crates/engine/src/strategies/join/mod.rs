@@ -226,7 +226,7 @@ fn bloom_cost(
     let keys = build.keys.unwrap_or(keys::MOST_KEYS).min(keys::MOST_KEYS) as f64;
     let filter_bytes = keys * bloom::BITS_PER_KEY / 8.0;
     // Keys that are counted up are about as many as there are numbers from the least to the greatest.
-    let set_bytes = values.filter(|_| as_set).map(|values| values / 8.0);
+    let set_bytes = values.filter(|_| as_set).and_then(|values| bloom::set_bytes(keys, values));
     let (key_bytes, storage_s) = match (route, set_bytes) {
         (Route::Select, _) => (keys * bloom::BITS_PER_KEY, scan.rows * SQL_S),
         (Route::Fragment, Some(bytes)) if bytes <= filter_bytes * bloom::SET_OVER_FILTER => {

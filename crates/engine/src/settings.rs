@@ -1,5 +1,6 @@
 //! The settings of a session: `SET pushdown.level = 'none'` and its siblings.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use datafusion::common::config::{ConfigExtension, ConfigOptions};
@@ -42,8 +43,8 @@ extensions_options! {
         pub max_bytes: u64, default = 0
         /// A query may cost at most this many dollars; 0 is no cap
         pub max_usd: f64, default = 0.0
-        /// Requests in flight per partition of a pushed scan
-        pub requests: usize, default = 4
+        /// Requests in flight per partition of a pushed scan; 0 is as many as keep storage busy: what our node says, else 4
+        pub requests: usize, default = 0
         /// Objects that can be split are scanned in pieces of this many bytes when pushed
         pub split_bytes: u64, default = 16 * 1024 * 1024
         /// Rows of a pushed split are held back until it is complete, up to this many bytes
@@ -250,12 +251,19 @@ impl PushdownOptions {
         if !(1e-6..=0.5).contains(&self.false_positives) {
             return Err(Error::invalid("pushdown.false_positives must be between 0.000001 and 0.5"));
         }
-        for (name, value) in [("requests", self.requests as u64), ("split_bytes", self.split_bytes)] {
-            if value == 0 {
-                return Err(Error::invalid(format!("pushdown.{name} must be at least 1")));
-            }
+        if self.split_bytes == 0 {
+            return Err(Error::invalid("pushdown.split_bytes must be at least 1"));
         }
         PriceBook::named_or_path(&self.price_book)
+    }
+
+    /// Requests in flight for each of so many partitions of a scan, if storage says that so many in all keep it busy.
+    pub(crate) fn requests_at_once(&self, partitions: usize, wanted: Option<NonZeroU32>) -> usize {
+        match (self.requests, wanted) {
+            (0, Some(wanted)) => (wanted.get() as usize).div_ceil(partitions.max(1)).min(REQUESTS),
+            (0, None) => REQUESTS,
+            (asked, _) => asked,
+        }
     }
 
     /// How long a connection may be silent.
@@ -263,6 +271,9 @@ impl PushdownOptions {
         Duration::from_secs(self.timeout_s.max(1))
     }
 }
+
+/// Requests in flight for each partition of a scan by storage that does not say how many it wants, and the most where it does.
+const REQUESTS: usize = 4;
 
 const SIDES: [(&str, Side); 3] = [("auto", Side::Auto), ("compute", Side::Compute), ("storage", Side::Storage)];
 

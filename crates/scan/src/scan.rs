@@ -59,8 +59,9 @@ pub struct ScanOptions {
     /// Of a larger row group the columns wanted are read in parts of about so many bytes, as they are stored, where the
     /// file has an index of its pages.
     pub row_group_part_bytes: u64,
-    /// How many row groups, or parts of some, are read and searched besides the one whose rows are taken, at least one. More than
-    /// one where several threads run the scan: they would have to wait for each other.
+    /// How many row groups, or parts of some, tasks of their own read and search besides the one whose rows are taken. More than
+    /// one where several threads run the scan, which would have to wait for each other; none where there are as many scans
+    /// as threads.
     pub row_groups_ahead: usize,
     /// For callers that merge results: an aggregate with groups keeps as many groups as take about so many bytes, then passes
     /// other rows on, aggregated a little. So a group may come out several times, each time with the aggregates of some

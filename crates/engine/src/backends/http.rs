@@ -306,7 +306,7 @@ impl ScanInStorage {
     /// What our node says it did. What it passed over shows no speed.
     pub(crate) fn worked(&self, stats: &RouteStats) {
         if stats.cores > 0 {
-            self.state.speed.loaded(stats.cores, stats.scanning);
+            self.state.speed.loaded(stats);
         }
         let worked = Duration::from_nanos(stats.cpu_ns);
         self.state.speed.shared(worked, Duration::from_nanos(stats.busy_ns));

@@ -65,17 +65,24 @@ pub(super) fn requests(
     requests
 }
 
-/// Splits of one request, neighbours in an object as one: what a split costs storage besides its bytes it then costs once.
-pub(super) fn joined(splits: Vec<ScanSplit>) -> Vec<ScanSplit> {
+/// Splits of one request, neighbours in an object as one: what a split costs storage besides its bytes it then costs once. Leaves
+/// so many if there are: a core of storage takes one at a time.
+pub(super) fn joined(splits: Vec<ScanSplit>, least: usize) -> Vec<ScanSplit> {
+    let most_joined = splits.len() / least.max(1);
     let mut all: Vec<ScanSplit> = Vec::with_capacity(splits.len());
+    let mut joined = 0;
     for split in splits {
         match (all.last_mut(), &split.range) {
             (Some(ScanSplit { object, range: Some(before) }), Some(range))
-                if *object == split.object && before.end == range.start =>
+                if *object == split.object && before.end == range.start && joined < most_joined =>
             {
                 before.end = range.end;
+                joined += 1;
             }
-            _ => all.push(split),
+            _ => {
+                all.push(split);
+                joined = 1;
+            }
         }
     }
     all
@@ -307,9 +314,12 @@ mod tests {
             split(1, Some(50..60)),
             split(2, Some(60..70)),
         ];
-        let all = joined(splits).into_iter().map(|split| (split.object, split.range));
-        let expected = [(0, None), (1, Some(0..40)), (1, Some(50..60)), (2, Some(60..70))];
-        assert!(all.eq(expected));
+        let all = |least| joined(splits.clone(), least).into_iter().map(|split| (split.object, split.range));
+        assert!(all(1).eq([(0, None), (1, Some(0..40)), (1, Some(50..60)), (2, Some(60..70))]));
+        let two_each = [(0, None), (1, Some(0..20)), (1, Some(20..40)), (1, Some(50..60)), (2, Some(60..70))];
+        assert!(all(3).eq(two_each));
+        assert_eq!(all(7).count(), 7);
+        assert_eq!(all(8).count(), 7);
     }
 
     #[test]

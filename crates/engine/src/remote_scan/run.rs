@@ -106,6 +106,9 @@ impl Scanned {
 /// besides its bytes is more than they do.
 const JOINED_BYTES: u64 = 8 * 1024 * 1024;
 
+/// So many splits a core are left: they do not all take the same time.
+const SPLITS_A_CORE: usize = 2;
+
 /// How often a worker that could help looks whether it should.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -121,7 +124,11 @@ impl Run {
         let looks_up = |split: &ScanSplit| lookup.is_some_and(|lookup| lookup.is_of(split.object));
         let any_looked_up = splits.iter().any(looks_up);
         let pushed = matches!(scan.choice, Choice::Storage { .. }) || places.is_some();
-        let requests = if pushed { scan.spec.options.requests } else { 1 };
+        let requests = match &scan.choice {
+            Choice::Storage { route: Route::Fragment, .. } if places.is_none() => scan.spec.fragments_at_once()?,
+            _ if pushed => scan.spec.options.requests_at_once(1, None),
+            _ => 1,
+        };
         let cap = scan.spec.options.level_cap()?;
         let has_fragments = scan.capability.fragment.is_some() && cap.is_none_or(|cap| cap == Level::Fragment);
         let paces = match &scan.choice {
@@ -146,8 +153,15 @@ impl Run {
                     false => (split.bytes(&scan.spec.objects) as f64 * read) as u64,
                 };
                 let turns = requests * paces.map_or(1, |paces| paces.turns());
-                let requests = fragment::requests(splits, &scan.spec.objects, turns, bytes, fits).into_iter();
-                requests.map(|splits| if joins { fragment::joined(splits) } else { splits }).collect()
+                let requests = fragment::requests(splits, &scan.spec.objects, turns, bytes, fits);
+                match scan.spec.rates()?.cores_told() {
+                    // One core takes one split after the other anyway; of several each is to have some.
+                    Some(cores) if joins => {
+                        let least = if cores == 1 { 1 } else { (SPLITS_A_CORE * cores).div_ceil(requests.len().max(1)) };
+                        requests.into_iter().map(|splits| fragment::joined(splits, least)).collect()
+                    }
+                    _ => requests.into(),
+                }
             }
             _ => splits.into_iter().map(|split| vec![split]).collect(),
         };

@@ -7,7 +7,7 @@ use pushdown::{Expr, Fragment, NamedExpr, Output, Result};
 use pushdowndb_cost::PriceBook;
 
 use super::PartialAggregate;
-use crate::backends::Backend;
+use crate::backends::{Backend, Rates};
 use crate::index::TableIndex;
 use crate::settings::PushdownOptions;
 use crate::statistics::SharedStatistics;
@@ -60,6 +60,20 @@ pub(crate) struct ScanSpec {
 }
 
 impl ScanSpec {
+    /// What is believed of the backend's speed.
+    pub(crate) fn rates(&self) -> Result<Rates> {
+        Ok(match self.options.looks_at_tables()? {
+            true => self.backend.rates(self.table.backend),
+            // The same choice whatever was seen.
+            false => Rates::default(),
+        })
+    }
+
+    /// Requests of fragments that are in flight for each partition.
+    pub(crate) fn fragments_at_once(&self) -> Result<usize> {
+        Ok(self.options.requests_at_once(self.partitions, self.rates()?.at_once))
+    }
+
     fn file_columns(&self) -> usize {
         self.table.file_schema.fields().len()
     }

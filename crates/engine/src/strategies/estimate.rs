@@ -128,17 +128,14 @@ pub(crate) struct Model {
 impl Model {
     /// For scans of this table.
     pub(crate) fn of(spec: &ScanSpec) -> Result<Self> {
+        let rates = spec.rates()?;
         Ok(Self {
             prices: Arc::clone(&spec.prices),
-            rates: match spec.options.looks_at_tables()? {
-                true => spec.backend.rates(spec.table.backend),
-                // The same choice whatever was seen.
-                false => Rates::default(),
-            },
             objective: spec.options.objective()?,
             is_parquet: matches!(spec.table.format, Format::Parquet),
             cores: spec.cores.max(1) as f64,
-            at_once: (spec.options.requests as u64).max(1) * spec.cores.max(1) as u64,
+            at_once: (spec.options.requests_at_once(spec.cores, rates.at_once) * spec.cores.max(1)) as u64,
+            rates,
         })
     }
 

@@ -21,6 +21,9 @@ use super::{Body, Desk, failure};
 /// Frames between the work and the socket.
 const FRAMES_AHEAD: usize = 2;
 
+/// Requests at a time that keep a core busy whose scans wait for another server.
+const DISTANT_AT_ONCE: u32 = 4;
+
 /// The client is gone, or has been told of a failure after which nothing comes.
 pub(super) struct Gone;
 
@@ -94,12 +97,15 @@ impl Out {
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let spent = self.desk.record.spent_so_far();
         let (cores, scanning) = self.desk.scans.load();
+        // While one answer ends the next request is there. Whoever waits for another server needs not to be waited for.
+        let at_once = if self.desk.store.is_distant() { cores * DISTANT_AT_ONCE } else { cores + 1 };
         let stats = RouteStats {
             bytes_returned: self.returned,
             cpu_ns: ns(spent.cpu),
             busy_ns: ns(spent.busy),
             cores,
             scanning,
+            at_once,
             ..figures
         };
         self.send(RouteEvent::Stats(stats)).await?;

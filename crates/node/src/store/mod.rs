@@ -106,6 +106,11 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
     async fn open(&self, bucket: &str, key: &str) -> Result<Object>;
     async fn list(&self, bucket: &str, query: ListQuery) -> Result<ListPage>;
 
+    /// Whether its bytes come from another server.
+    fn is_distant(&self) -> bool {
+        false
+    }
+
     /// Whether no disk work of its own is under way.
     fn is_idle(&self) -> bool {
         true

@@ -75,6 +75,9 @@ pub struct RouteStats {
     /// a node that does not tell.
     #[prost(uint64, tag = "10")]
     pub busy_ns: u64,
+    /// Requests at a time that keep its cores busy; more only take turns. Zero from a node that does not tell.
+    #[prost(uint32, tag = "11")]
+    pub at_once: u32,
 }
 
 /// A failure after the answer has begun. What ended before it stays complete.

@@ -1,12 +1,16 @@
 //! Row groups one after the other, the next ones fetched while the rows of one are decoded.
 //!
 //! Fetching evaluates the predicate on the columns it reads, so it is work that whoever runs the scan may want to
-//! account for: the task is theirs to start ([`Spawner`]).
+//! account for: the task is theirs to start ([`Spawner`]). Where one thread does all of it, tasks would only let scans of other
+//! requests come between, and those take the place of this one in the caches: then the scan fetches by itself, and no more is
+//! done ahead than to ask for the bytes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use pushdown::{Error, Result};
 use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
@@ -28,15 +32,16 @@ pub(super) struct RowGroups {
     spawner: Spawner,
 }
 
-struct Fetching {
-    task: AbortOnDropHandle<()>,
-    result: oneshot::Receiver<Fetched>,
+enum Fetching {
+    Task { task: AbortOnDropHandle<()>, result: oneshot::Receiver<Fetched> },
+    /// Waits for bytes, and goes on when it is waited for.
+    Begun(BoxFuture<'static, Fetched>),
+    Done(Fetched),
 }
 
 impl RowGroups {
     pub(super) fn new(groups: Groups, parts: Vec<Part>, ahead: usize, spawner: Spawner) -> Self {
-        let (groups, waiting, ahead) = (Arc::new(groups), parts.into(), ahead.max(1));
-        Self { groups, waiting, current: None, next: VecDeque::new(), ahead, spawner }
+        Self { groups: Arc::new(groups), waiting: parts.into(), current: None, next: VecDeque::new(), ahead, spawner }
     }
 
     /// The next rows. Needs a Tokio runtime.
@@ -65,26 +70,36 @@ impl RowGroups {
 
     /// Starts fetching in the background, until so many are under way or wait to be taken.
     fn fetch(&mut self, ahead: usize) {
-        while self.next.len() < ahead {
+        while self.next.len() < ahead.max(1) {
             let Some(part) = self.waiting.pop_front() else { return };
-            let (done, result) = oneshot::channel();
             let groups = Arc::clone(&self.groups);
-            let task = self.spawner.spawn(async move {
-                let fetched = groups.open(part).await;
+            let mut fetched = async move { groups.open(part).await }.boxed();
+            self.next.push_back(if self.ahead == 0 {
+                match (&mut fetched).now_or_never() {
+                    Some(fetched) => Fetching::Done(fetched),
+                    None => Fetching::Begun(fetched),
+                }
+            } else {
+                let (done, result) = oneshot::channel();
                 // Nobody waits for it if the scan was dropped.
-                drop(done.send(fetched));
+                let task = self.spawner.spawn(async move { drop(done.send(fetched.await)) });
+                Fetching::Task { task, result }
             });
-            self.next.push_back(Fetching { task, result });
         }
     }
 }
 
 impl Fetching {
     async fn wait(self) -> Fetched {
-        match self.result.await {
+        let (task, result) = match self {
+            Self::Done(fetched) => return fetched,
+            Self::Begun(fetched) => return fetched.await,
+            Self::Task { task, result } => (task, result),
+        };
+        match result.await {
             Ok(fetched) => fetched,
             // The library panics on some damaged files; the caller takes that for damage, here as there.
-            Err(_) => match self.task.await.map_err(tokio::task::JoinError::try_into_panic) {
+            Err(_) => match task.await.map_err(tokio::task::JoinError::try_into_panic) {
                 Err(Ok(panic)) => std::panic::resume_unwind(panic),
                 Err(Err(error)) => Err(Error::internal("the task that reads a row group ended").with_source(error)),
                 Ok(()) => Err(Error::internal("the task that reads a row group gave no answer")),

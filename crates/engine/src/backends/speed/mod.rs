@@ -12,10 +12,12 @@ mod remembered;
 mod scanner;
 mod window;
 
+use std::num::NonZeroU32;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pushdown::Profile;
+use pushdown::wire::RouteStats;
 
 use load::Load;
 pub(crate) use rates::Rates;
@@ -177,11 +179,12 @@ impl Speed {
         self.lock().load.end();
     }
 
-    /// Our node says how many cores scan, and for how many requests.
-    pub(crate) fn loaded(&self, cores: u32, scanning: u32) {
+    /// Our node says how many cores scan, for how many requests, and how many keep them busy.
+    pub(crate) fn loaded(&self, stats: &RouteStats) {
         let mut state = self.lock();
-        state.rates.cores = f64::from(cores);
-        state.load.told(scanning);
+        state.rates.cores = f64::from(stats.cores);
+        state.rates.at_once = NonZeroU32::new(stats.at_once);
+        state.load.told(stats.scanning);
     }
 
     /// A scan by storage begins.

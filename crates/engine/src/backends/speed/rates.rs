@@ -1,5 +1,6 @@
 //! What an endpoint is believed to do, before anything was seen of it and after.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use pushdown::Profile;
@@ -40,6 +41,9 @@ pub(crate) struct Rates {
     /// Its cores that scan, as it says.
     #[serde(default = "one")]
     pub(crate) cores: f64,
+    /// Requests at a time that keep them busy, as it says.
+    #[serde(default)]
+    pub(crate) at_once: Option<NonZeroU32>,
     /// The share of a core that its threads got while they worked, and when that was, in seconds since 1970: other programs may
     /// want them.
     #[serde(default = "one")]
@@ -105,6 +109,7 @@ impl Default for Rates {
             fragment: scans,
             engine_text_bytes_s: None,
             cores: one(),
+            at_once: None,
             share: one(),
             share_seen_s: 0,
             measured_s: 0,
@@ -119,6 +124,11 @@ impl Rates {
     /// both, until the engine was seen as well.
     pub(crate) fn engine_text(&self) -> f64 {
         self.engine_text_bytes_s.unwrap_or_else(|| ENGINE_TEXT_S.min(self.fragment.text_bytes_s))
+    }
+
+    /// Its cores that scan, if it has said so.
+    pub(crate) fn cores_told(&self) -> Option<usize> {
+        self.at_once.map(|_| self.cores as usize)
     }
 
     /// What other programs leave of a core, as far as is known by now.

@@ -87,6 +87,10 @@ impl GatewayStore {
 
 #[async_trait]
 impl Store for GatewayStore {
+    fn is_distant(&self) -> bool {
+        true
+    }
+
     async fn buckets(&self) -> Result<Vec<BucketMeta>> {
         Ok(vec![self.behind.bucket().await?])
     }

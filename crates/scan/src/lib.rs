@@ -63,7 +63,9 @@ pub use dictionaries::{
 pub use evaluate::Evaluator;
 pub use evaluate::for_each_key;
 pub use matcher::Matching;
-pub use object::{BlockBuffers, BlockFile, BlockRoom, InMemory, LocalFile, ObjectReader, file_blocks, file_ranges, read_cached};
+pub use object::{
+    BlockBuffers, BlockFile, BlockRoom, InMemory, LocalFile, ObjectReader, file_blocks, file_ranges, read_cached,
+};
 pub use parquet::{Footers, KnownFooter, bounds_match, parquet_metadata};
 pub use pieces::bytes_ruled_out;
 pub use places::{near_places, places, places_in_both};

@@ -157,7 +157,8 @@ impl Run {
                 match scan.spec.rates()?.cores_told() {
                     // One core takes one split after the other anyway; of several each is to have some.
                     Some(cores) if joins => {
-                        let least = if cores == 1 { 1 } else { (SPLITS_A_CORE * cores).div_ceil(requests.len().max(1)) };
+                        let least =
+                            if cores == 1 { 1 } else { (SPLITS_A_CORE * cores).div_ceil(requests.len().max(1)) };
                         requests.into_iter().map(|splits| fragment::joined(splits, least)).collect()
                     }
                     _ => requests.into(),

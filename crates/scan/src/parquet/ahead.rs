@@ -33,7 +33,10 @@ pub(super) struct RowGroups {
 }
 
 enum Fetching {
-    Task { task: AbortOnDropHandle<()>, result: oneshot::Receiver<Fetched> },
+    Task {
+        task: AbortOnDropHandle<()>,
+        result: oneshot::Receiver<Fetched>,
+    },
     /// Waits for bytes, and goes on when it is waited for.
     Begun(BoxFuture<'static, Fetched>),
     Done(Fetched),

@@ -10,10 +10,13 @@ use futures::{StreamExt, TryStreamExt, stream};
 use pushdown::{Error, Expr, Fragment, Level, NamedExpr, Output, Result};
 use pushdowndb_scan::{ScanOptions, scan_rows};
 
-use super::RemoteScanExec;
+use super::{RemoteScanExec, ScanSpec};
 use crate::error::to_datafusion;
 use crate::kept_rows::KeptRows;
 use crate::query::QueryContext;
+use crate::settings::Objective;
+use crate::strategies::costs::{Pushed, ScanCosts};
+use crate::strategies::filter::{Choice, Route};
 
 /// Where a scan finds its rows, if they are there when it begins.
 #[derive(Clone, Debug)]
@@ -37,15 +40,12 @@ impl RemoteScanExec {
     /// other one has at least the rows that this one wants, with at least their columns.
     pub(crate) fn derivation(&self, other: &Self) -> Option<Derivation> {
         let (own, others) = (&self.spec, &other.spec);
-        let is_simple = |scan: &Self| {
-            let spec = &scan.spec;
-            let is_baseline = spec.options.level_cap().is_ok_and(|cap| cap == Some(Level::None));
-            let has_all =
-                spec.limit.is_none() && spec.top_k.is_none() && scan.sampling.is_none() && scan.first.is_none();
-            has_all && !is_baseline
-        };
         let same_objects = || own.objects.iter().map(|o| &o.path).eq(others.objects.iter().map(|o| &o.path));
-        if !is_simple(self) || !is_simple(other) || !Arc::ptr_eq(&own.table, &others.table) || !same_objects() {
+        if !self.is_of_all_rows()
+            || !other.is_of_all_rows()
+            || !Arc::ptr_eq(&own.table, &others.table)
+            || !same_objects()
+        {
             return None;
         }
         if let Some(aggregate) = &others.aggregate {
@@ -95,6 +95,62 @@ impl RemoteScanExec {
             limit: None,
             project: None,
         })))
+    }
+
+    /// Whether it has all rows that pass its filter, however it runs, and may take them from another one.
+    fn is_of_all_rows(&self) -> bool {
+        let spec = &self.spec;
+        let is_baseline = spec.options.level_cap().is_ok_and(|cap| cap == Some(Level::None));
+        let has_all = spec.limit.is_none() && spec.top_k.is_none() && self.sampling.is_none() && self.first.is_none();
+        has_all && !is_baseline
+    }
+
+    /// The scan with those columns besides that the rows of another one are made of, after its own. `None` if it has them, or if they
+    /// cost more than the other one does.
+    pub(crate) fn widened_for(&self, other: &Self) -> Result<Option<Self>> {
+        let (own, wanted) = (&self.spec, &other.spec);
+        if own.aggregate.is_some() || !self.is_of_all_rows() || !Arc::ptr_eq(&own.table, &wanted.table) {
+            return Ok(None);
+        }
+        let mut columns = wanted.predicate.as_ref().map(Expr::columns).unwrap_or_default();
+        match &wanted.aggregate {
+            Some(aggregate) => {
+                columns.extend(aggregate.groups.iter().flat_map(|group| group.expr.columns()));
+                let arguments = aggregate.calls.iter().filter_map(|call| call.argument.as_ref());
+                columns.extend(arguments.flat_map(Expr::columns));
+            }
+            None => columns.extend(&wanted.projection),
+        }
+        columns.retain(|column| !own.projection.contains(column));
+        columns.sort_unstable();
+        columns.dedup();
+        if columns.is_empty() {
+            return Ok(None);
+        }
+        let projection = own.projection.iter().copied().chain(columns).collect();
+        let wide = self.in_place(ScanSpec { projection, ..own.clone() })?;
+        let wide = Self { kept: self.kept.clone(), ..self.counting(wide) };
+        Ok((wide.price()? - self.price()? < other.price()?).then_some(wide))
+    }
+
+    /// About what the scan takes of what counts, seconds or dollars, with the keys of joins.
+    fn price(&self) -> Result<f64> {
+        let share = self.spec.joins.iter().filter_map(|join| join.share_of("bloom", "filtered")).fold(1.0, f64::min);
+        let route = match &self.choice {
+            Choice::Storage { route, .. } => Some(*route),
+            // Once it has them, storage looks for the keys.
+            Choice::Compute(_) => self.capability.fragment.filter(|_| share < 1.0).map(|_| Route::Fragment),
+        };
+        let costs = ScanCosts::of(&self.spec, &self.fragment, route)?;
+        let scan = costs.filtering();
+        let estimate = match route {
+            Some(_) => costs.pushed(Pushed { returned: (scan.returned as f64 * share) as u64, ..scan }),
+            None => costs.plain(0.0),
+        };
+        Ok(match costs.model().objective() {
+            Objective::Latency => estimate.seconds,
+            Objective::Cost => estimate.usd,
+        })
     }
 
     /// The same scan, with its rows kept for others, under this number if they are not yet.

@@ -108,6 +108,15 @@ pub(crate) struct Story {
     pub(crate) remark: Option<String>,
 }
 
+impl Story {
+    /// The share of the other strategy's bytes that this one moves, if it was taken.
+    pub(crate) fn share_of(&self, taken: &str, other: &str) -> Option<f64> {
+        let own = self.estimate.filter(|_| self.taken == taken)?;
+        let (_, other) = self.losers.iter().find(|(name, _)| *name == other)?;
+        Some(own.bytes as f64 / other.bytes.max(1) as f64)
+    }
+}
+
 impl fmt::Display for Story {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}={} (", self.operator, self.taken)?;

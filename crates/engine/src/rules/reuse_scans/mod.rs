@@ -11,7 +11,8 @@
 //!
 //! One scan comes before another where a plan reads the one to its end before it asks the other for a row: in the build and the
 //! probe side of a join, or in a scalar subquery and the query around it. It has all rows that the other wants if its filter is
-//! part of the other's, and if the keys that it is filtered by are all the keys that the other is filtered by ([`lineage`]).
+//! part of the other's, and if the keys that it is filtered by are all the keys that the other is filtered by ([`lineage`]). It is
+//! given the columns that only the other one needs, if these cost less than another scan.
 //!
 //! Nothing depends on the first scan: if its rows are not all there when the second one begins, that reads as it was planned.
 
@@ -19,17 +20,20 @@ mod lineage;
 
 use std::sync::Arc;
 
+use arrow::datatypes::Schema;
 use datafusion::common::Result as DfResult;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
+use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::recursive_query::RecursiveQueryExec;
 use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
 
 use crate::error::to_datafusion;
-use crate::remote_scan::RemoteScanExec;
+use crate::remote_scan::{Derivation, RemoteScanExec};
 use crate::settings::PushdownOptions;
 use crate::strategies::group_by::GroupByExec;
 use lineage::Joins;
@@ -52,21 +56,16 @@ impl PhysicalOptimizerRule for ReuseScans {
         let joins = Joins::of(&plan);
         let mut kept_scans = 0;
         for taker in 0..leaves.len() {
-            let giver = (0..leaves.len()).find_map(|giver| {
-                let (from, to) = (leaves.get(giver)?, leaves.get(taker)?);
-                if !from.comes_before(to) || from.scan.reuses() {
-                    return None;
-                }
-                let derivation = to.scan.derivation(&from.scan)?;
-                let has_all = joins.keys_cover(&from.scan, &to.scan);
-                has_all.then_some((giver, derivation))
+            let mut offers = (0..leaves.len()).filter_map(|giver| {
+                let offer = offer(&joins, leaves.get(giver)?, leaves.get(taker)?).transpose()?;
+                Some(offer.map(|(scan, derivation)| (giver, scan, derivation)))
             });
-            let Some((giver, derivation)) = giver else { continue };
+            let Some((giver, scan, derivation)) = offers.next().transpose()? else { continue };
             let Some(from) = leaves.get_mut(giver) else { continue };
             if kept_scans == MOST_KEPT && !from.scan.keeps() {
                 continue;
             }
-            let (keeping, kept) = from.scan.keeping(kept_scans + 1);
+            let (keeping, kept) = scan.keeping(kept_scans + 1);
             from.scan = keeping;
             kept_scans = kept_scans.max(kept.number());
             if let Some(to) = leaves.get_mut(taker) {
@@ -79,7 +78,10 @@ impl PhysicalOptimizerRule for ReuseScans {
         // In the order in which they were found.
         let mut scans = leaves.into_iter().map(|leaf| leaf.scan);
         let reused = plan.transform_up(|node| match node.is::<RemoteScanExec>() {
-            true => Ok(scans.next().map_or(Transformed::no(node), |scan| Transformed::yes(Arc::new(scan) as _))),
+            true => match scans.next() {
+                Some(scan) => Ok(Transformed::yes(first_columns(scan, &node.schema())?)),
+                None => Ok(Transformed::no(node)),
+            },
             false => Ok(Transformed::no(node)),
         })?;
         Ok(reused.data)
@@ -92,6 +94,31 @@ impl PhysicalOptimizerRule for ReuseScans {
     fn schema_check(&self) -> bool {
         true
     }
+}
+
+/// The first of two scans as it has to be for the other one to take its rows, and what that makes of them. `None` if it does not
+/// have them.
+fn offer(joins: &Joins, from: &Leaf, to: &Leaf) -> DfResult<Option<(RemoteScanExec, Derivation)>> {
+    if !from.comes_before(to) || from.scan.reuses() || !joins.keys_cover(&from.scan, &to.scan) {
+        return Ok(None);
+    }
+    if let Some(derivation) = to.scan.derivation(&from.scan) {
+        return Ok(Some((from.scan.clone(), derivation)));
+    }
+    let wide = from.scan.widened_for(&to.scan).map_err(to_datafusion)?;
+    Ok(wide.and_then(|wide| to.scan.derivation(&wide).map(|derivation| (wide, derivation))))
+}
+
+/// The scan without the columns that only others want.
+fn first_columns(scan: RemoteScanExec, wanted: &Schema) -> DfResult<Arc<dyn ExecutionPlan>> {
+    if scan.schema().fields().len() == wanted.fields().len() {
+        return Ok(Arc::new(scan));
+    }
+    let columns = wanted.fields().iter().enumerate().map(|(place, field)| ProjectionExpr {
+        expr: Arc::new(Column::new(field.name(), place)),
+        alias: field.name().clone(),
+    });
+    Ok(Arc::new(ProjectionExec::try_new(columns, Arc::new(scan))?))
 }
 
 /// A scan, and where it stands in the plan.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use futures::FutureExt;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, ready};
 use pushdown::{Error, Result};
 use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
@@ -37,9 +37,8 @@ enum Fetching {
         task: AbortOnDropHandle<()>,
         result: oneshot::Receiver<Fetched>,
     },
-    /// Waits for bytes, and goes on when it is waited for.
+    /// Is done, or waits for bytes and goes on when it is waited for.
     Begun(BoxFuture<'static, Fetched>),
-    Done(Fetched),
 }
 
 impl RowGroups {
@@ -78,10 +77,8 @@ impl RowGroups {
             let groups = Arc::clone(&self.groups);
             let mut fetched = async move { groups.open(part).await }.boxed();
             self.next.push_back(if self.ahead == 0 {
-                match (&mut fetched).now_or_never() {
-                    Some(fetched) => Fetching::Done(fetched),
-                    None => Fetching::Begun(fetched),
-                }
+                let all = (&mut fetched).now_or_never();
+                Fetching::Begun(all.map_or(fetched, |all| ready(all).boxed()))
             } else {
                 let (done, result) = oneshot::channel();
                 // Nobody waits for it if the scan was dropped.
@@ -95,7 +92,6 @@ impl RowGroups {
 impl Fetching {
     async fn wait(self) -> Fetched {
         let (task, result) = match self {
-            Self::Done(fetched) => return fetched,
             Self::Begun(fetched) => return fetched.await,
             Self::Task { task, result } => (task, result),
         };

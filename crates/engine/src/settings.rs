@@ -285,3 +285,19 @@ fn one_of<T: Copy>(name: &str, value: &str, all: &[(&str, T)]) -> Result<T> {
         Error::invalid(format!("pushdown.{name} cannot be '{value}'; it is one of {}", known.join(", ")))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_requests_than_keep_storage_busy() {
+        let at_once = |requests, partitions, wanted| {
+            let options = PushdownOptions { requests, ..PushdownOptions::default() };
+            options.requests_at_once(partitions, NonZeroU32::new(wanted))
+        };
+        assert_eq!([at_once(0, 1, 0), at_once(0, 3, 0)], [4, 4], "storage does not say");
+        assert_eq!([at_once(0, 1, 2), at_once(0, 2, 2), at_once(0, 4, 9), at_once(0, 1, 33)], [2, 1, 3, 4]);
+        assert_eq!(at_once(7, 4, 2), 7, "as asked for");
+    }
+}

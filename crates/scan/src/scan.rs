@@ -57,7 +57,7 @@ pub struct ScanOptions {
     /// The largest row group of a Parquet object that is read, in bytes as its footer says they are uncompressed.
     pub row_group_bytes: u64,
     /// Of a larger row group the columns wanted are read in parts of about so many bytes, as they are stored, where the
-    /// file has an index of its pages.
+    /// file has an index of its pages. Two parts are in memory at a time, or more that are smaller.
     pub row_group_part_bytes: u64,
     /// How many row groups, or parts of some, tasks of their own read and search besides the one whose rows are taken. More than
     /// one where several threads run the scan, which would have to wait for each other; none where there are as many scans

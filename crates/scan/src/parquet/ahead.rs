@@ -21,7 +21,8 @@ use crate::Spawner;
 
 type Fetched = Result<Option<GroupRows>>;
 
-/// The rows of a Parquet object. Holds one row group or part of one, as it is stored, and at most `ahead` next ones.
+/// The rows of a Parquet object. Holds one row group or part of one, as it is stored, and at most `ahead` next ones, or one that it fetches
+/// by itself.
 pub(super) struct RowGroups {
     groups: Arc<Groups>,
     waiting: VecDeque<Part>,

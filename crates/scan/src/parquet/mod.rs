@@ -115,7 +115,8 @@ impl ParquetScan {
             position: extent.has_positions().then_some(0),
             batch_rows: options.batch_rows.max(1),
             row_group_bytes: options.row_group_bytes,
-            part_bytes: options.row_group_part_bytes,
+            // As much in memory however many are ahead.
+            part_bytes: options.row_group_part_bytes.saturating_mul(2) / (options.row_groups_ahead.max(1) as u64 + 1),
             footer: options.footer.clone(),
             counters,
             rows: None,

@@ -420,7 +420,8 @@ mod tests {
         let from_bits = BloomFilter::from_bytes(bits).unwrap();
         assert_eq!((from_bits.to_bytes(), from_bits.about_keys()), (bits.to_vec(), 3.0));
         let read = BloomFilter::from_bytes(&filter.to_bytes()).unwrap();
-        assert_eq!(read.size_bytes(), filter.to_bytes().len());
+        assert_eq!((&read, read.size_bytes()), (&filter, filter.to_bytes().len()));
+        assert_eq!(from_bits, filter, "the same set");
         let held = [Key::Int(7), Key::Decimal(-300, 2), Key::Decimal(6, -1), Key::Float(60.0)];
         assert!(held.iter().all(|key| read.contains(*key)));
         let others =

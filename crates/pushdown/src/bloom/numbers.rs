@@ -33,10 +33,14 @@ const LENGTH_BYTES: usize = size_of::<u32>();
 /// Numbers so far apart that their bits are so many times as long as their gaps are no set.
 const SPREAD: usize = 64;
 
-/// What peers may have expanded at a time, of the whole process, in bytes.
-const EXPANDED_BYTES: usize = 128 * 1024 * 1024;
+/// What peers may have expanded at a time, of the whole process.
+static EXPANDED: Room = Room { most_bytes: 128 * 1024 * 1024, taken: AtomicUsize::new(0) };
 
-static EXPANDED: AtomicUsize = AtomicUsize::new(0);
+/// Room for what peers send, that they share.
+struct Room {
+    most_bytes: usize,
+    taken: AtomicUsize,
+}
 
 #[derive(Clone)]
 pub(super) struct NumberSet {
@@ -63,16 +67,16 @@ impl fmt::Debug for NumberSet {
 
 struct Bits {
     bytes: Vec<u8>,
-    /// Whether a peer sent less than this.
-    is_expanded: bool,
+    /// Where they take room, if a peer sent less than this.
+    room: Option<&'static Room>,
 }
 
 impl Bits {
     /// Room for what a peer sends; `None` where there is too much of that.
-    fn expanded(bytes: usize) -> Option<Self> {
-        let more = |expanded: usize| expanded.checked_add(bytes).filter(|all| *all <= EXPANDED_BYTES);
-        EXPANDED.fetch_update(Relaxed, Relaxed, more).ok()?;
-        Some(Self { bytes: vec![0; bytes], is_expanded: true })
+    fn expanded(bytes: usize, room: &'static Room) -> Option<Self> {
+        let more = |taken: usize| taken.checked_add(bytes).filter(|all| *all <= room.most_bytes);
+        room.taken.fetch_update(Relaxed, Relaxed, more).ok()?;
+        Some(Self { bytes: vec![0; bytes], room: Some(room) })
     }
 
     fn set(&mut self, place: u64) -> Option<()> {
@@ -84,8 +88,8 @@ impl Bits {
 
 impl Drop for Bits {
     fn drop(&mut self) {
-        if self.is_expanded {
-            EXPANDED.fetch_sub(self.bytes.len(), Relaxed);
+        if let Some(room) = self.room {
+            room.taken.fetch_sub(self.bytes.len(), Relaxed);
         }
     }
 }
@@ -108,7 +112,7 @@ impl NumberSet {
         }
         // The last byte may hold bits of numbers that there are not.
         let first = first.min(i64::MAX - (bytes as i64 * 8 - 1));
-        let mut bits = Bits { bytes: vec![0; bytes], is_expanded: false };
+        let mut bits = Bits { bytes: vec![0; bytes], room: None };
         numbers.map(|number| bits.set(number.abs_diff(first))).for_each(drop);
         let shorter = |gaps: &Vec<u8>| LENGTH_BYTES + gaps.len() < bytes && Self::fits(bytes, FIRST_BYTES + gaps.len());
         let gaps = gaps(&bits.bytes, bytes.min(most_bytes)).filter(shorter);
@@ -125,12 +129,16 @@ impl NumberSet {
     pub(super) fn from_bits(bytes: &[u8]) -> Result<Self, NoSet> {
         let (first, bits) = split_first(bytes)?;
         check_last(first, bits.len())?;
-        let bits = Bits { bytes: bits.to_vec(), is_expanded: false };
+        let bits = Bits { bytes: bits.to_vec(), room: None };
         Ok(Self { first, bits: Arc::new(bits), gaps: None })
     }
 
     /// What it wrote as gaps.
     pub(super) fn from_gaps(bytes: &[u8]) -> Result<Self, NoSet> {
+        Self::expanded(bytes, &EXPANDED)
+    }
+
+    fn expanded(bytes: &[u8], room: &'static Room) -> Result<Self, NoSet> {
         let (first, rest) = split_first(bytes)?;
         let (length, gaps) = rest.split_first_chunk::<LENGTH_BYTES>().ok_or(NoSet::Malformed)?;
         let length = u32::from_le_bytes(*length) as usize;
@@ -138,7 +146,7 @@ impl NumberSet {
         if !Self::fits(length, FIRST_BYTES + gaps.len()) {
             return Err(NoSet::Malformed);
         }
-        let mut bits = Bits::expanded(length).ok_or(NoSet::NoRoom)?;
+        let mut bits = Bits::expanded(length, room).ok_or(NoSet::NoRoom)?;
         let (mut place, mut left) = (0_u64, gaps);
         bits.set(place).ok_or(NoSet::Malformed)?;
         while !left.is_empty() {
@@ -325,18 +333,18 @@ mod tests {
 
     #[test]
     fn what_peers_have_expanded_is_bounded() {
-        let gaps = vec![0x7f; limits::BLOOM_FILTER_BYTES / SPREAD];
-        let bytes = [&0_i64.to_le_bytes()[..], &(limits::BLOOM_FILTER_BYTES as u32).to_le_bytes(), &gaps].concat();
-        let mut sets = Vec::new();
-        let refused = loop {
-            match NumberSet::from_gaps(&bytes) {
-                Ok(set) => sets.push(set),
-                Err(error) => break error,
-            }
-        };
-        assert_eq!(refused, NoSet::NoRoom);
-        assert!(sets.len() <= EXPANDED_BYTES / limits::BLOOM_FILTER_BYTES);
-        drop(sets);
-        assert!(NumberSet::from_gaps(&bytes).is_ok(), "they are gone");
+        static ROOM: Room = Room { most_bytes: 20, taken: AtomicUsize::new(0) };
+        let expand = || NumberSet::expanded(b"\0\0\0\0\0\0\0\0\x09\0\0\0\x40", &ROOM);
+        let (one, other) = (expand(), expand());
+        assert!(one.is_ok() && other.is_ok());
+        assert_eq!(expand(), Err(NoSet::NoRoom));
+        let copy = one.clone();
+        drop(one);
+        assert_eq!(expand(), Err(NoSet::NoRoom), "it is held twice");
+        drop(copy);
+        assert!(expand().is_ok());
+        let broken = NumberSet::expanded(b"\0\0\0\0\0\0\0\0\x09\0\0\0\x80", &ROOM);
+        assert_eq!(broken, Err(NoSet::Malformed));
+        assert!(expand().is_ok(), "what is malformed holds nothing");
     }
 }

@@ -257,12 +257,16 @@ impl PushdownOptions {
         PriceBook::named_or_path(&self.price_book)
     }
 
-    /// Requests in flight for each of so many partitions of a scan, if storage says that so many in all keep it busy.
+    /// Requests in flight for each partition of a scan by storage that does not say how many it wants.
+    pub(crate) fn requests(&self) -> usize {
+        if self.requests == 0 { REQUESTS } else { self.requests }
+    }
+
+    /// The same for each of so many partitions, if storage says that so many in all keep it busy.
     pub(crate) fn requests_at_once(&self, partitions: usize, wanted: Option<NonZeroU32>) -> usize {
-        match (self.requests, wanted) {
-            (0, Some(wanted)) => (wanted.get() as usize).div_ceil(partitions.max(1)).min(REQUESTS),
-            (0, None) => REQUESTS,
-            (asked, _) => asked,
+        match wanted.filter(|_| self.requests == 0) {
+            Some(wanted) => (wanted.get() as usize).div_ceil(partitions.max(1)).min(REQUESTS),
+            None => self.requests(),
         }
     }
 

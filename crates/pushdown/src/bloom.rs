@@ -190,7 +190,7 @@ impl BloomFilter {
 
     /// Whether a set may travel in so many bytes whose bits are so many.
     pub fn holds_numbers(bytes_of_bits: usize, bytes: usize) -> bool {
-        NumberSet::fits(bytes_of_bits, bytes) && bytes <= limits::BLOOM_FILTER_BYTES
+        NumberSet::fits(bytes_of_bits, bytes)
     }
 
     /// Whether it is a set of whole numbers, which holds nothing else and takes no more.

@@ -261,7 +261,7 @@ impl RemoteScanExec {
     ) -> Result<HashMap<usize, Vec<Range<u64>>>> {
         let mut found: HashMap<usize, Vec<Range<u64>>> =
             probe.targets.iter().map(|target| (target.object, Vec::new())).collect();
-        let at_once = self.spec.options.requests_at_once(1, None) * context.session_config().target_partitions().max(1);
+        let at_once = self.spec.options.requests() * context.session_config().target_partitions().max(1);
         let (scan, pieces) = self.index_scan(probe)?;
         let mut batches = stream::iter(pieces)
             .map(|splits| {
@@ -399,7 +399,7 @@ impl SplitTask<'_> {
             _ => near_places(places, if takes_many { ROUTE_GAP_BYTES } else { GAP_BYTES }),
         };
         let reader = spec.backend.reader(self.object, &self.run.meters(), &spec.options)?;
-        let reader = Arc::new(RangesApart { reader, at_once: spec.options.requests_at_once(1, None) });
+        let reader = Arc::new(RangesApart { reader, at_once: spec.options.requests() });
         Ok((parts, if takes_many { self.together(reader, None)? } else { reader }))
     }
 }

@@ -14,7 +14,6 @@ use super::{RemoteScanExec, ScanSpec};
 use crate::error::to_datafusion;
 use crate::kept_rows::KeptRows;
 use crate::query::QueryContext;
-use crate::settings::Objective;
 use crate::strategies::costs::{Pushed, ScanCosts};
 use crate::strategies::filter::{Choice, Route};
 
@@ -112,14 +111,10 @@ impl RemoteScanExec {
         if own.aggregate.is_some() || !self.is_of_all_rows() || !Arc::ptr_eq(&own.table, &wanted.table) {
             return Ok(None);
         }
-        let mut columns = wanted.predicate.as_ref().map(Expr::columns).unwrap_or_default();
-        match &wanted.aggregate {
-            Some(aggregate) => {
-                columns.extend(aggregate.groups.iter().flat_map(|group| group.expr.columns()));
-                let arguments = aggregate.calls.iter().filter_map(|call| call.argument.as_ref());
-                columns.extend(arguments.flat_map(Expr::columns));
-            }
-            None => columns.extend(&wanted.projection),
+        let mut columns = other.fragment.columns();
+        if wanted.aggregate.is_none() {
+            // Those of its paths are in no fragment.
+            columns.extend(&wanted.projection);
         }
         columns.retain(|column| !own.projection.contains(column));
         columns.sort_unstable();
@@ -147,10 +142,7 @@ impl RemoteScanExec {
             Some(_) => costs.pushed(Pushed { returned: (scan.returned as f64 * share) as u64, ..scan }),
             None => costs.plain(0.0),
         };
-        Ok(match costs.model().objective() {
-            Objective::Latency => estimate.seconds,
-            Objective::Cost => estimate.usd,
-        })
+        Ok(costs.model().counts(&estimate))
     }
 
     /// The same scan, with its rows kept for others, under this number if they are not yet.

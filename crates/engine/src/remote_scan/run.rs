@@ -126,7 +126,7 @@ impl Run {
         let pushed = matches!(scan.choice, Choice::Storage { .. }) || places.is_some();
         let requests = match &scan.choice {
             Choice::Storage { route: Route::Fragment, .. } if places.is_none() => scan.spec.fragments_at_once()?,
-            _ if pushed => scan.spec.options.requests_at_once(1, None),
+            _ if pushed => scan.spec.options.requests(),
             _ => 1,
         };
         let cap = scan.spec.options.level_cap()?;

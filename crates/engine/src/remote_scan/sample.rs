@@ -65,7 +65,7 @@ impl RemoteScanExec {
         let (pieces, limit) = Self::new(spec.clone())?.pieces(sample);
         let scan = self.with_spec(ScanSpec { limit, ..spec })?.first_phase();
         let (schema, query) = (Arc::clone(&scan.schema), Arc::clone(query));
-        let at_once = self.spec.options.requests_at_once(1, None) * context.session_config().target_partitions().max(1);
+        let at_once = self.spec.options.requests() * context.session_config().target_partitions().max(1);
         let batches = stream::iter(pieces)
             .map(move |piece| {
                 let rows = Run::start(&scan, Arc::clone(&query), vec![piece], 0);

@@ -64,9 +64,10 @@ impl Candidates {
     /// What is told when this one is taken.
     pub(crate) fn story(self, taken: &'static str, reason: Reason<'_>) -> Story {
         let estimate = self.possible.iter().find(|(name, _)| *name == taken).map(|(_, estimate)| *estimate);
-        let (counts, what): (fn(&Estimate) -> f64, _) = match self.model.objective() {
-            Objective::Latency => (|estimate| estimate.seconds, "seconds"),
-            Objective::Cost => (|estimate| estimate.usd, "dollars"),
+        let counts = |estimate: &Estimate| self.model.counts(estimate);
+        let what = match self.model.objective() {
+            Objective::Latency => "seconds",
+            Objective::Cost => "dollars",
         };
         let fewest = self.possible.iter().map(|(_, other)| counts(other)).fold(f64::INFINITY, f64::min);
         let why = match reason {

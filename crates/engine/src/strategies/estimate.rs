@@ -235,13 +235,18 @@ impl Model {
         all.min_by(|(_, a), (_, b)| a.total_cmp(b)).unwrap_or_default()
     }
 
+    /// What counts of it.
+    pub(crate) fn counts(&self, estimate: &Estimate) -> f64 {
+        match self.objective {
+            Objective::Latency => estimate.seconds,
+            Objective::Cost => estimate.usd,
+        }
+    }
+
     /// Which of these to take; `None` of none. Of all that cannot be told from the best by what counts, one that moves few
     /// bytes: links are shared.
     pub(crate) fn best(&self, estimates: &[Estimate]) -> Option<usize> {
-        let counts = |estimate: &Estimate| match self.objective {
-            Objective::Latency => estimate.seconds,
-            Objective::Cost => estimate.usd,
-        };
+        let counts = |estimate: &Estimate| self.counts(estimate);
         let least = estimates.iter().map(counts).min_by(f64::total_cmp)?;
         let most = match self.objective {
             Objective::Latency => (least * ERROR).max(least + NOTICED_S),

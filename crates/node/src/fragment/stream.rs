@@ -97,7 +97,8 @@ impl Out {
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let spent = self.desk.record.spent_so_far();
         let (cores, scanning) = self.desk.scans.load();
-        // While one answer ends the next request is there. Whoever waits for another server needs not to be waited for.
+        // One more than there are cores, so that the next is there when an answer ends; and scans of another server's bytes wait
+        // for these most of the time.
         let at_once = if self.desk.store.is_distant() { cores * DISTANT_AT_ONCE } else { cores + 1 };
         let stats = RouteStats {
             bytes_returned: self.returned,

@@ -21,9 +21,6 @@ use crate::scans::Bill;
 /// Blocks of a stream that are read before they are asked for.
 const BLOCKS_AHEAD: usize = 2;
 
-/// Ranges that are not in memory and read at the same time.
-const RANGES_AT_ONCE: usize = 4;
-
 /// Buffers that the objects of a store keep for the next ranges.
 const RANGE_BUFFERS: usize = 32;
 
@@ -305,7 +302,7 @@ impl ObjectReader for ObjectData {
             if ranges.iter().any(|range| range.end > inner.size) {
                 return Err(inner.error(past_the_end()));
             }
-            let read = file_ranges(&file, ranges, RANGES_AT_ONCE, &inner.reading.ranges).await;
+            let read = file_ranges(&file, ranges, &inner.reading.ranges).await;
             read.map_err(|error| inner.error(error))
         }
         .boxed()

@@ -19,6 +19,9 @@ use crate::{BlockBuffers, BlockRoom};
 /// So much is read ahead after a block that was not in the page cache, before the kernel is asked again.
 const WAITED_BYTES: u64 = 16 * 1024 * 1024;
 
+/// Ranges that are not in memory and read at the same time.
+const RANGES_AT_ONCE: usize = 4;
+
 /// Something that is read like a file.
 pub trait BlockFile: Send + Sync + 'static {
     /// Reads what lies at `at` until the block is full. May wait.
@@ -109,39 +112,27 @@ fn waited_for<F: BlockFile>(
     stream::iter(blocks).map(move |block| read_block(&file, block, &buffers)).buffered(ahead.max(1))
 }
 
-/// The bytes of each range, `at_once` of those read at a time that are not in memory.
+/// The bytes of each range; of those that are not in memory, some are read at a time.
 ///
 /// What the kernel has is copied here: another thread, and what this one would do meanwhile, would take the place of the scan
 /// in the caches.
 pub async fn file_ranges<F: BlockFile>(
     file: &Arc<F>,
     ranges: Vec<Range<u64>>,
-    at_once: usize,
     buffers: &Arc<BlockBuffers>,
 ) -> io::Result<Vec<Bytes>> {
     let mut rooms = Vec::with_capacity(ranges.len());
-    for Range { start, end } in ranges {
-        let length = usize::try_from(end.saturating_sub(start)).map_err(io::Error::other)?;
-        let mut room = buffers.room_like(length, start);
-        let read = file.read_cached(start, room.as_mut())?.min(length);
-        rooms.push((start, room, read));
+    for range in ranges {
+        let mut room = room_for(&range, buffers)?;
+        let read = file.read_cached(range.start, room.as_mut())?.min(room.as_ref().len());
+        rooms.push((range.start, room, read));
         consume_budget().await;
     }
-    let whole = |(start, mut room, read): (u64, BlockRoom, usize)| {
-        let file = Arc::clone(file);
-        async move {
-            if read == room.as_ref().len() {
-                return Ok(room.freeze());
-            }
-            let rest = spawn_blocking(move || {
-                let rest = room.as_mut().get_mut(read..).unwrap_or_default();
-                file.read(start + read as u64, rest)?;
-                Ok(room.freeze())
-            });
-            rest.await.map_err(io::Error::other)?
-        }
+    let whole = async |(start, room, read): (u64, BlockRoom, usize)| match read == room.as_ref().len() {
+        true => Ok(room.freeze()),
+        false => read_rest(file, start, room, read).await,
     };
-    stream::iter(rooms).map(whole).buffered(at_once.max(1)).try_collect().await
+    stream::iter(rooms).map(whole).buffered(RANGES_AT_ONCE).try_collect().await
 }
 
 /// Reads one block on a thread that may wait.
@@ -150,17 +141,30 @@ fn read_block<F: BlockFile>(
     block: Range<u64>,
     buffers: &Arc<BlockBuffers>,
 ) -> impl Future<Output = io::Result<Bytes>> + Send + Sync + use<F> {
+    let read = room_for(&block, buffers).map(|room| read_rest(file, block.start, room, 0));
+    async move { read?.await }
+}
+
+/// Made by who asks and not by the thread that reads: allocators keep memory for the thread that asked for it, and there are dozens
+/// of those that read, each idle for long.
+fn room_for(range: &Range<u64>, buffers: &Arc<BlockBuffers>) -> io::Result<BlockRoom> {
+    let length = usize::try_from(range.end.saturating_sub(range.start)).map_err(io::Error::other)?;
+    Ok(buffers.room_like(length, range.start))
+}
+
+/// Reads what is missing of a block at `start`, all but its first bytes, on a thread that may wait.
+fn read_rest<F: BlockFile>(
+    file: &Arc<F>,
+    start: u64,
+    mut room: BlockRoom,
+    read: usize,
+) -> impl Future<Output = io::Result<Bytes>> + Send + Sync + use<F> {
     let file = Arc::clone(file);
-    // Made here and not by the thread that reads: allocators keep memory for the thread that asked for it, and there are
-    // dozens of those that read, each idle for long.
-    let length = usize::try_from(block.end.saturating_sub(block.start)).map_err(io::Error::other);
-    let room = length.map(|length| buffers.room_like(length, block.start));
-    let read = spawn_blocking(move || {
-        let mut room: BlockRoom = room?;
-        file.read(block.start, room.as_mut())?;
+    let rest = spawn_blocking(move || {
+        file.read(start + read as u64, room.as_mut().get_mut(read..).unwrap_or_default())?;
         Ok(room.freeze())
     });
-    async move { read.await.map_err(io::Error::other)? }
+    async move { rest.await.map_err(io::Error::other)? }
 }
 
 /// Reads as much of the file at `at` as the kernel has in memory, at most until the block is full. Never waits for a disk;

@@ -29,11 +29,8 @@ const READ_AHEAD: usize = 3;
 /// Buffers kept for the next blocks.
 const BLOCK_BUFFERS: usize = 2 * (READ_AHEAD + 1);
 
-/// Separate ranges read at the same time.
-const CONCURRENT_RANGES: usize = 4;
-
 /// Buffers kept for the next ranges.
-const RANGE_BUFFERS: usize = 2 * CONCURRENT_RANGES;
+const RANGE_BUFFERS: usize = 8;
 
 /// A file on a local disk. The file is opened once: replacing it by another does not disturb the scan.
 #[derive(Clone, Debug)]
@@ -109,7 +106,7 @@ impl ObjectReader for LocalFile {
     fn read_ranges(&self, ranges: Vec<Range<u64>>) -> BoxFuture<'static, Result<Vec<Bytes>>> {
         let Self { location, file, ranges: buffers, .. } = self.clone();
         async move {
-            let read = file_ranges(&file, ranges, CONCURRENT_RANGES, &buffers).await;
+            let read = file_ranges(&file, ranges, &buffers).await;
             read.map_err(|error| io_error(&location, error))
         }
         .boxed()

@@ -130,6 +130,10 @@ impl Behind for Upstream {
         &self.bucket
     }
 
+    fn is_distant(&self) -> bool {
+        true
+    }
+
     async fn bucket(&self) -> Result<BucketMeta> {
         // When it was made is not asked for.
         Ok(BucketMeta { name: self.bucket.clone(), ..BucketMeta::default() })

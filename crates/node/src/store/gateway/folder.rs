@@ -115,6 +115,10 @@ impl Behind for Folder {
         &self.shared.bucket
     }
 
+    fn is_distant(&self) -> bool {
+        false
+    }
+
     async fn bucket(&self) -> Result<BucketMeta> {
         self.blocking(|shared| {
             let created = fs::metadata(&shared.root).map_err(StoreError::io("the served folder is gone"))?;

@@ -32,6 +32,8 @@ use spool::Spool;
 trait Behind: fmt::Debug + Send + Sync + 'static {
     /// Its name here.
     fn name(&self) -> &str;
+    /// Whether it is another server.
+    fn is_distant(&self) -> bool;
     async fn bucket(&self) -> Result<BucketMeta>;
     async fn open(&self, key: &str) -> Result<Object>;
     async fn list(&self, query: ListQuery) -> Result<ListPage>;
@@ -88,7 +90,7 @@ impl GatewayStore {
 #[async_trait]
 impl Store for GatewayStore {
     fn is_distant(&self) -> bool {
-        true
+        self.behind.is_distant()
     }
 
     async fn buckets(&self) -> Result<Vec<BucketMeta>> {

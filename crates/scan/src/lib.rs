@@ -52,6 +52,7 @@ mod slice;
 mod spawner;
 mod text;
 mod top_k;
+mod totals;
 mod types;
 
 pub use aggregate::extremes;

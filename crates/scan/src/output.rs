@@ -15,6 +15,7 @@ use crate::group::{HashAggregate, Memory};
 use crate::limits;
 use crate::scan::ScanOptions;
 use crate::top_k::TopK;
+use crate::totals::Totals;
 
 /// What becomes of the rows that passed the predicate.
 pub(crate) struct Sink {
@@ -29,8 +30,7 @@ pub(crate) struct Sink {
 
 enum Step {
     Project(Vec<Evaluator>),
-    Aggregate(Vec<Accumulator>),
-    Group(Box<HashAggregate>),
+    Aggregate(Totals),
 }
 
 /// The last projection.
@@ -57,12 +57,7 @@ impl Sink {
         };
         let step = match output {
             Output::Rows(columns) => Step::Project(evaluators(columns, input)?),
-            Output::Aggregate { groups, calls } if groups.is_empty() => {
-                Step::Aggregate(calls.iter().map(|call| Accumulator::new(call, input)).collect::<Result<_>>()?)
-            }
-            Output::Aggregate { groups, calls } => {
-                Step::Group(Box::new(HashAggregate::new(groups, calls, input, memory)?))
-            }
+            Output::Aggregate { groups, calls } => Step::Aggregate(Totals::new(groups, calls, input, memory)?),
         };
         let (inner, last) = match &fragment.project {
             None => (schema, None),
@@ -91,12 +86,8 @@ impl Sink {
     /// Takes rows in; a projection without an order gives them out again, and so does what holds too much.
     pub(crate) fn push(&mut self, batch: &RecordBatch) -> Result<Option<RecordBatch>> {
         let columns = match &mut self.step {
-            Step::Aggregate(accumulators) => {
-                accumulators.iter_mut().try_for_each(|accumulator| accumulator.update(batch))?;
-                return Ok(None);
-            }
-            Step::Group(groups) => {
-                let passed_on = groups.update(batch)?;
+            Step::Aggregate(totals) => {
+                let passed_on = totals.update(batch)?;
                 return passed_on.map(|(columns, rows)| record_batch(&self.schema, columns, rows)).transpose();
             }
             Step::Project(columns) => columns,
@@ -132,6 +123,14 @@ impl Sink {
         Ok(Some(batch))
     }
 
+    /// Takes in what was aggregated of rows elsewhere.
+    pub(crate) fn merge(&mut self, later: Totals) -> Result<()> {
+        match &mut self.step {
+            Step::Aggregate(totals) => totals.merge(later),
+            Step::Project(_) => Err(Error::internal("totals for rows")),
+        }
+    }
+
     /// Whether the rows that failed with this error may be pushed again, fewer at a time.
     pub(crate) fn may_retry(&self, error: &Error) -> bool {
         matches!(self.step, Step::Project(_)) && error.kind() == ErrorKind::Limit && error.code() == too_large().code()
@@ -146,8 +145,7 @@ impl Sink {
                 let first = self.top.take().map_or(Ok(None), TopK::finish)?;
                 return first.map(|batch| self.last(batch)).transpose();
             }
-            Step::Aggregate(all) => (all.into_iter().map(Accumulator::finish).collect::<Result<Vec<_>>>()?, 1),
-            Step::Group(groups) => groups.finish()?,
+            Step::Aggregate(totals) => totals.finish()?,
         };
         let mut batch = record_batch(&self.schema, columns, rows)?;
         if let Some(mut top) = self.top.take() {

@@ -1,9 +1,9 @@
 //! The pieces of an object that are scanned: what zones leave of it, one after the other or, with [`Helpers`], some at
 //! once.
 //!
-//! Pieces that are scanned at once give the rows that pass, in the order of the object; what becomes of the rows is
-//! done in one place whoever found them. So the answer is the same as that of one scan from the beginning to the end.
-//! What waits for the pieces before it is bounded in bytes.
+//! Pieces that are scanned at once give the rows that pass, or what aggregates have taken in of them, in the order of the
+//! object; what becomes of that is done in one place whoever found it. So the answer is the same as that of one scan from
+//! the beginning to the end. What waits for the pieces before it is bounded in bytes.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -20,6 +20,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::positions::Extent;
 use crate::pruning::zones::Zones;
 use crate::scan::{Source, slice_bytes, zoned};
+use crate::totals::{PieceTotals, Totals};
 use crate::{Helpers, ObjectReader, ScanCounters, ScanOptions, Spawner, compact, limits};
 
 /// How pieces of an object are opened.
@@ -81,6 +82,12 @@ impl Opening {
         (self.fragment.format.is_splittable() && !ends_early).then_some(helpers)
     }
 
+    /// What totals of a piece may take before they are handed on: no more than the piece.
+    fn totals_bytes(&self) -> usize {
+        let bytes = self.helpers().map_or(limits::PIECE_BYTES, Helpers::piece_bytes);
+        usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
+
     /// Cuts extents into pieces of about so many bytes.
     fn cut(&self, extents: VecDeque<Extent>, piece_bytes: u64) -> VecDeque<Extent> {
         let mut pieces = VecDeque::new();
@@ -102,9 +109,19 @@ impl Opening {
     }
 }
 
+/// What was found in a piece.
+pub(crate) enum Found {
+    /// Rows that pass.
+    Rows(RecordBatch),
+    /// What was aggregated of such rows.
+    Totals(Totals),
+}
+
 /// The rows of the pieces.
 pub(crate) struct Pieces {
     opening: Arc<Opening>,
+    /// How pieces aggregate their rows, if they do.
+    totals: Option<Arc<PieceTotals>>,
     /// The one at hand, where one is scanned after the other.
     current: Option<Source>,
     left: VecDeque<Piece>,
@@ -124,8 +141,8 @@ enum Piece {
 struct Running {
     /// Whether a helper scans it, or who scans the object.
     helped: bool,
-    batches: UnboundedReceiver<Waiting>,
-    /// Whether all of its rows, or what went wrong, were sent.
+    found: UnboundedReceiver<Waiting>,
+    /// Whether all of that, or what went wrong, were sent.
     is_whole: Arc<AtomicBool>,
     _task: AbortOnDropHandle<()>,
 }
@@ -133,12 +150,12 @@ struct Running {
 impl Running {
     /// Whether nothing of it is left to be taken.
     fn is_taken(&self) -> bool {
-        self.batches.is_closed() && self.batches.is_empty() && self.is_whole.load(Ordering::Acquire)
+        self.found.is_closed() && self.found.is_empty() && self.is_whole.load(Ordering::Acquire)
     }
 }
 
-/// Rows, or what went wrong, and the room that they take.
-type Waiting = (Result<RecordBatch>, OwnedSemaphorePermit);
+/// What was found, or what went wrong, and the room that it takes.
+type Waiting = (Result<Found>, OwnedSemaphorePermit);
 
 impl Pieces {
     /// Opens the first piece. Also gives the schema of the rows, and the output rewritten to it.
@@ -150,19 +167,21 @@ impl Pieces {
         let first = extents.pop_front().unwrap_or(Extent::Range(None));
         let (first, schema, output) = opening.open(&first, &opening.options.spawner)?;
         let left = [Piece::Opened(first)].into_iter().chain(extents.into_iter().map(Piece::Closed)).collect();
-        let (running, ended) = (VecDeque::new(), Arc::default());
-        Ok((Self { opening: Arc::new(opening), current: None, left, running, ended }, schema, output))
+        // Who passes groups on decides by all rows which.
+        let totals = opening.options.partial_group_bytes.is_none().then(|| PieceTotals::of(&output, &schema)).flatten();
+        let (running, ended, totals) = (VecDeque::new(), Arc::default(), totals.map(Arc::new));
+        Ok((Self { opening: Arc::new(opening), totals, current: None, left, running, ended }, schema, output))
     }
 
     pub(crate) fn options(&self) -> &ScanOptions {
         &self.opening.options
     }
 
-    /// The next rows that pass.
-    pub(crate) async fn next(&mut self) -> Result<Option<RecordBatch>> {
+    /// What was found next.
+    pub(crate) async fn next(&mut self) -> Result<Option<Found>> {
         let is_alone = self.running.is_empty() && self.left.len() <= 1;
         if self.current.is_some() || is_alone || self.opening.helpers().is_none() {
-            return self.one_by_one().await;
+            return Ok(self.one_by_one().await?.map(Found::Rows));
         }
         loop {
             self.start();
@@ -170,8 +189,8 @@ impl Pieces {
             let ended = self.ended.notified();
             tokio::select! {
                 biased;
-                next = front.batches.recv() => match next {
-                    Some((batch, _)) => return batch.map(Some),
+                next = front.found.recv() => match next {
+                    Some((found, _)) => return found.map(Some),
                     None if front.is_taken() => drop(self.running.pop_front()),
                     None => return Err(Error::internal("a piece of an object was given up")),
                 },
@@ -202,7 +221,7 @@ impl Pieces {
         let Some(helpers) = self.opening.helpers() else { return };
         self.running.retain(|piece| !piece.is_taken());
         while !self.left.is_empty() {
-            let unfinished: Vec<_> = self.running.iter().filter(|piece| !piece.batches.is_closed()).collect();
+            let unfinished: Vec<_> = self.running.iter().filter(|piece| !piece.found.is_closed()).collect();
             if unfinished.len() >= helpers.most() || self.running.len() >= 2 * helpers.most() {
                 return;
             }
@@ -211,20 +230,21 @@ impl Pieces {
             // In this order: a piece that is taken is scanned.
             let Some(spawner) = spawner else { return };
             let Some(piece) = self.left.pop_front() else { return };
-            let (sender, batches) = unbounded_channel();
-            let (opening, ended) = (Arc::clone(&self.opening), Arc::clone(&self.ended));
+            let (sender, found) = unbounded_channel();
+            let (opening, totals, ended) = (Arc::clone(&self.opening), self.totals.clone(), Arc::clone(&self.ended));
             let (by, room) = (spawner.clone(), limits::AHEAD_BYTES / helpers.most());
             let is_whole: Arc<AtomicBool> = Arc::default();
             let whole = Arc::clone(&is_whole);
             let task = spawner.spawn(async move {
-                piece.scan(&opening, &by, &sender, room).await;
+                let to = Sending::new(sender, room);
+                piece.scan(&opening, &by, totals.as_deref(), &to).await;
                 whole.store(true, Ordering::Release);
                 // Who has seen the end has nobody beside himself any more.
                 drop((opening, by));
-                drop(sender);
+                drop(to);
                 ended.notify_one();
             });
-            self.running.push_back(Running { helped, batches, is_whole, _task: task });
+            self.running.push_back(Running { helped, found, is_whole, _task: task });
         }
     }
 }
@@ -237,33 +257,70 @@ impl Piece {
         }
     }
 
-    /// Sends the rows of the piece. Of those that were not yet taken there are never more than `most` bytes and a batch.
-    async fn scan(self, opening: &Opening, spawner: &Spawner, rows: &UnboundedSender<Waiting>, most: usize) {
-        let room = Arc::new(Semaphore::new(most));
-        let mut source = match self.open(opening, spawner) {
-            Ok(source) => source,
-            Err(error) => return send(rows, &room, Err(error), 1).await.unwrap_or_default(),
-        };
-        loop {
-            let batch = source.next().await.and_then(|batch| batch.as_ref().map(compact).transpose());
-            let Some(batch) = batch.transpose() else { return };
-            let bytes: usize = batch.as_ref().map_or(0, |batch| batch.columns().iter().map(slice_bytes).sum());
-            let failed = batch.is_err();
-            if send(rows, &room, batch, bytes.clamp(1, most)).await.is_none() || failed {
-                return;
+    /// Sends what is found in the piece.
+    async fn scan(self, opening: &Opening, spawner: &Spawner, totals: Option<&PieceTotals>, to: &Sending) {
+        if let Err(error) = self.try_scan(opening, spawner, totals, to).await {
+            to.send(Err(error), 1).await.unwrap_or_default();
+        }
+    }
+
+    async fn try_scan(
+        self,
+        opening: &Opening,
+        spawner: &Spawner,
+        mut totals: Option<&PieceTotals>,
+        to: &Sending,
+    ) -> Result<()> {
+        let mut source = self.open(opening, spawner)?;
+        let mut taken = None;
+        while let Some(batch) = source.next().await? {
+            let (found, bytes) = match totals {
+                Some(totals_of) => {
+                    let mut all = taken.take().map_or_else(|| totals_of.start(), Ok)?;
+                    all.update(&batch)?;
+                    let (bytes, most) = (all.bytes(), opening.totals_bytes());
+                    if bytes > most / 8 && all.are_many() {
+                        totals = None;
+                    } else if bytes <= most {
+                        taken = Some(all);
+                        continue;
+                    }
+                    (Found::Totals(all.into_totals()), bytes)
+                }
+                None => {
+                    let batch = compact(&batch)?;
+                    let bytes = batch.columns().iter().map(slice_bytes).sum();
+                    (Found::Rows(batch), bytes)
+                }
+            };
+            if to.send(Ok(found), bytes).await.is_none() {
+                return Ok(());
             }
         }
+        if let Some(all) = taken {
+            let bytes = all.bytes();
+            to.send(Ok(Found::Totals(all.into_totals())), bytes).await.unwrap_or_default();
+        }
+        Ok(())
     }
 }
 
-/// Sends rows as soon as there is room for so many bytes; `None` if nobody wants them.
-async fn send(
-    rows: &UnboundedSender<Waiting>,
-    room: &Arc<Semaphore>,
-    batch: Result<RecordBatch>,
-    bytes: usize,
-) -> Option<()> {
-    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-    let permit = Arc::clone(room).acquire_many_owned(bytes).await.ok()?;
-    rows.send((batch, permit)).ok()
+/// Where a piece sends what it finds. Of what was not yet taken there are never more than `most` bytes and a batch.
+struct Sending {
+    found: UnboundedSender<Waiting>,
+    room: Arc<Semaphore>,
+    most: usize,
+}
+
+impl Sending {
+    fn new(found: UnboundedSender<Waiting>, most: usize) -> Self {
+        Self { found, room: Arc::new(Semaphore::new(most)), most }
+    }
+
+    /// Sends as soon as there is room for so many bytes; `None` if nobody wants it.
+    async fn send(&self, found: Result<Found>, bytes: usize) -> Option<()> {
+        let bytes = u32::try_from(bytes.clamp(1, self.most)).unwrap_or(u32::MAX);
+        let permit = Arc::clone(&self.room).acquire_many_owned(bytes).await.ok()?;
+        self.found.send((found, permit)).ok()
+    }
 }

@@ -21,7 +21,7 @@ use crate::limits;
 use crate::matcher::Matching;
 use crate::output::{Sink, columns_of, map_output, only_keys, renumber, result_schema};
 use crate::parquet::{KnownFooter, ParquetScan};
-use crate::pieces::{Opening, Pieces};
+use crate::pieces::{Found, Opening, Pieces};
 use crate::positions::{Extent, POSITION_COLUMNS, with_positions};
 use crate::pruning::zones::{ZoneColumn, ZoneRecorder, Zones, decides, wants_keys};
 use crate::row_filter::RowFilter;
@@ -337,10 +337,10 @@ enum Rows {
 }
 
 impl Rows {
-    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+    async fn next(&mut self) -> Result<Option<Found>> {
         match self {
             Self::OfObject(pieces) => pieces.next().await,
-            Self::Decoded(rows) => rows.next().transpose(),
+            Self::Decoded(rows) => Ok(rows.next().transpose()?.map(Found::Rows)),
         }
     }
 }
@@ -385,9 +385,14 @@ impl Scan {
             let (batch, at_once) = match self.rest.take() {
                 Some(rest) => rest,
                 None => match source.next().await? {
-                    Some(batch) => {
+                    Some(Found::Rows(batch)) => {
                         let rows = batch.num_rows();
                         (batch, rows)
+                    }
+                    Some(Found::Totals(totals)) => {
+                        sink.merge(totals)?;
+                        self.slice.others().await;
+                        continue;
                     }
                     None => break,
                 },

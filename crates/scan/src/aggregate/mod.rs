@@ -125,6 +125,29 @@ impl Accumulator {
         Ok(())
     }
 
+    /// Takes in what another of the same aggregate has taken in of later rows.
+    pub(crate) fn merge(&mut self, later: Self) -> Result<()> {
+        match (&mut self.state, later.state) {
+            (State::CountRows(count), State::CountRows(more)) | (State::Count(_, count), State::Count(_, more)) => {
+                *count += more;
+            }
+            (State::SumIntegers(_, data_type, total), State::SumIntegers(_, _, more))
+            | (State::SumDecimals(_, data_type, total), State::SumDecimals(_, _, more)) => {
+                add(total, Some(more), data_type)?;
+            }
+            (State::Tokens(_, total), State::Tokens(_, more)) => total.merge(more)?,
+            (State::Other(_, _, accumulator), State::Other(_, _, mut later))
+            | (State::Variance(_, _, accumulator), State::Variance(_, _, mut later)) => {
+                let states = later.state().map_err(from_datafusion)?;
+                let states = states.iter().map(|state| state.to_array().map_err(from_datafusion));
+                let states = states.collect::<Result<Vec<_>>>()?;
+                accumulator.merge_batch(&states).map_err(from_datafusion)?;
+            }
+            _ => return Err(Error::internal("a state of another aggregate")),
+        }
+        Ok(())
+    }
+
     /// The result, as an array of one.
     pub(crate) fn finish(self) -> Result<ArrayRef> {
         Ok(match self.state {

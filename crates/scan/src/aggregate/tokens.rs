@@ -45,11 +45,31 @@ impl TokenTotal {
             (Self::Best { best, greatest }, value) => {
                 let mut key = Vec::new();
                 value.sort_key(&mut key);
-                let better = |(old, _): &(Vec<u8>, String)| if *greatest { key > *old } else { key < *old };
-                if best.as_ref().is_none_or(better) {
+                if is_better(&key, best.as_ref(), *greatest) {
                     *best = Some((key, token.to_owned()));
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Takes in what another of the same aggregate has taken in of later tokens.
+    pub(crate) fn merge(&mut self, later: Self) -> Result<()> {
+        match (self, later) {
+            (Self::Sum { total, count, .. }, Self::Sum { total: Some(more), count: of, .. }) => {
+                *total = Some(match *total {
+                    Some(before) => before.calculate(Arithmetic::Add, more)?,
+                    None => more,
+                });
+                *count += of;
+            }
+            (Self::Best { best, greatest }, Self::Best { best: Some((key, token)), .. }) => {
+                if is_better(&key, best.as_ref(), *greatest) {
+                    *best = Some((key, token));
+                }
+            }
+            (Self::Sum { .. }, Self::Sum { .. }) | (Self::Best { .. }, Self::Best { .. }) => {}
+            _ => return Err(Error::internal("a total of another aggregate")),
         }
         Ok(())
     }
@@ -70,4 +90,9 @@ impl TokenTotal {
             _ => 0,
         }
     }
+}
+
+/// Whether a token with this sort key stands in place of the best so far: of equal ones the first does.
+fn is_better(key: &[u8], best: Option<&(Vec<u8>, String)>, greatest: bool) -> bool {
+    best.is_none_or(|(old, _)| if greatest { key > old.as_slice() } else { key < old.as_slice() })
 }

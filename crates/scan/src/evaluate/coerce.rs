@@ -18,6 +18,7 @@ use datafusion_physical_expr::expressions::{CastExpr, Literal, lit};
 use pushdown::{Error, Result};
 
 use crate::errors::from_datafusion;
+use crate::evaluate::decimal_cast::DecimalToFloat;
 use crate::evaluate::lower::Physical;
 use crate::evaluate::text_cast::TextCast;
 use crate::types::{is_exact_number, sql_type};
@@ -36,12 +37,16 @@ pub(crate) fn cast(expr: Physical, to: &DataType, schema: &Schema) -> Result<Phy
     {
         return literal.value().cast_to(to).map(lit).map_err(from_datafusion);
     }
-    if from.is_string() && casts_from_text(to) {
-        let function = Arc::new(ScalarUDF::from(TextCast::new(to.clone())));
-        let call = ScalarFunctionExpr::try_new(function, vec![expr], schema, Arc::new(ConfigOptions::default()));
-        return call.map(|call| Arc::new(call) as Physical).map_err(from_datafusion);
-    }
-    Ok(Arc::new(CastExpr::new(expr, to.clone(), Some(STRICT))))
+    let function = if from.is_string() && casts_from_text(to) {
+        ScalarUDF::from(TextCast::new(to.clone()))
+    } else if let Some(cast) = DecimalToFloat::new(&from, to) {
+        ScalarUDF::from(cast)
+    } else {
+        return Ok(Arc::new(CastExpr::new(expr, to.clone(), Some(STRICT))));
+    };
+    let config = Arc::new(ConfigOptions::default());
+    let call = ScalarFunctionExpr::try_new(Arc::new(function), vec![expr], schema, config);
+    call.map(|call| Arc::new(call) as Physical).map_err(from_datafusion)
 }
 
 /// The types for which a cast from text is ours and not Arrow's.

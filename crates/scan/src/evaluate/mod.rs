@@ -3,6 +3,7 @@
 mod answers;
 pub(crate) mod bloom;
 pub(crate) mod coerce;
+mod decimal_cast;
 mod decimals;
 pub(crate) mod lower;
 mod substring;

@@ -13,7 +13,7 @@ mod state;
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
+use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::{concat, take_record_batch};
 use arrow::datatypes::{Field, SchemaRef};
 use pushdown::{AggregateCall, Error, ErrorKind, NamedExpr, Result};
@@ -24,6 +24,7 @@ use self::state::{STATE_BYTES, State};
 use crate::errors::from_arrow;
 use crate::evaluate::Evaluator;
 use crate::limits;
+use crate::totals::Results;
 
 /// What happens when keys and states need more memory than they may take.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -33,9 +34,6 @@ pub(crate) enum Memory {
     /// A group may come out more than once: with so many bytes taken, new groups are passed on.
     Partial(usize),
 }
-
-/// The columns of some results, and how many rows they have.
-type Results = (Vec<ArrayRef>, usize);
 
 /// A grouped aggregation under way.
 pub(crate) struct HashAggregate {
@@ -115,6 +113,25 @@ impl HashAggregate {
         }
     }
 
+    /// Takes in what another of the same aggregates has taken in of later rows. Both hold all of their groups.
+    pub(crate) fn merge(&mut self, later: Self) -> Result<()> {
+        if self.memory != Memory::Whole || later.memory != Memory::Whole {
+            return Err(Error::internal("groups that are not whole"));
+        }
+        let rows = later.len();
+        if rows == 0 {
+            return Ok(());
+        }
+        let keys = later.table.into_columns()?;
+        self.groups.clear();
+        self.table.find_values(&keys, rows, usize::MAX, 0, &mut self.groups)?;
+        let count = self.table.len();
+        for ((_, state), (_, later)) in self.calls.iter_mut().zip(later.calls) {
+            state.merge(later, &self.groups, count)?;
+        }
+        self.check_limits()
+    }
+
     /// The result.
     pub(crate) fn finish(mut self) -> Result<Results> {
         let aside = self.aside.take();
@@ -143,7 +160,13 @@ impl HashAggregate {
         self.calls.iter_mut().try_for_each(|(_, state)| state.update(batch, &self.groups, count))
     }
 
-    fn bytes(&self) -> usize {
+    /// How many groups it holds.
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// The memory that its groups take, about.
+    pub(crate) fn bytes(&self) -> usize {
         self.table.bytes() + self.calls.iter().map(|(_, state)| state.bytes()).sum::<usize>()
     }
 

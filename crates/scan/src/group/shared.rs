@@ -69,6 +69,8 @@ fn smallest_common(calls: &[AggregateCall]) -> Option<Expr> {
 fn always_computed<'a>(expr: &'a Expr, all: &mut Vec<&'a Expr>) {
     match expr {
         Expr::Arithmetic(..) => all.push(expr),
+        // One of a constant is a constant.
+        Expr::Cast(value, _) if !value.columns().is_empty() => all.push(expr),
         Expr::Negate(_) | Expr::Cast(..) => {}
         _ => return,
     }

@@ -143,6 +143,41 @@ impl State {
         Ok(())
     }
 
+    /// Adds what another state of the same aggregate has of its groups, to each the group that is named for it. There are
+    /// `count` groups by now.
+    pub(super) fn merge(&mut self, later: Self, groups: &[usize], count: usize) -> Result<()> {
+        match (self, later) {
+            (Self::CountRows(counts), Self::CountRows(later)) | (Self::Count(_, counts), Self::Count(_, later)) => {
+                counts.resize(count, 0);
+                add_counts(groups.iter().copied().zip(later), counts);
+            }
+            (Self::Sum(_, data_type, totals), Self::Sum(_, _, later)) => {
+                totals.resize(count, None);
+                for (group, more) in groups.iter().zip(later) {
+                    if let (Some(total), Some(more)) = (totals.get_mut(*group), more) {
+                        let sum = total.unwrap_or(0).checked_add(more);
+                        *total = Some(sum.ok_or_else(|| sum_overflow(data_type))?);
+                    }
+                }
+            }
+            (Self::Tokens(_, function, totals), Self::Tokens(_, _, later)) => {
+                totals.resize(count, TokenTotal::new(*function));
+                for (group, more) in groups.iter().zip(later) {
+                    if let Some(total) = totals.get_mut(*group) {
+                        total.merge(more)?;
+                    }
+                }
+            }
+            (Self::Other(_, _, accumulator), Self::Other(_, _, mut later))
+            | (Self::Variance(_, _, accumulator), Self::Variance(_, _, mut later)) => {
+                let states = later.state(EmitTo::All).map_err(from_datafusion)?;
+                accumulator.merge_batch(&states, groups, count).map_err(from_datafusion)?;
+            }
+            _ => return Err(Error::internal("a state of another aggregate")),
+        }
+        Ok(())
+    }
+
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::CountRows(counts) | Self::Count(_, counts) => counts.len() * 8,

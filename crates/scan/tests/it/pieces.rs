@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use arrow::array::RecordBatch;
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::{DataType, Float64Type};
 use futures::StreamExt;
-use pushdown::{AggregateCall, AggregateFunction, CompareOp, Expr, Format, Fragment, JsonOptions, NamedExpr, Output};
+use pushdown::{AggregateCall, AggregateFunction, CompareOp, Expr, Format, Fragment, Function, JsonOptions, NamedExpr, Output};
 use pushdowndb_scan::{Helpers, InMemory, ScanCounters, ScanOptions, Spawner, scan};
 
 use crate::support::*;
@@ -38,14 +39,22 @@ fn outputs() -> Vec<Fragment> {
         call(AggregateFunction::Max, Some(1)),
         call(AggregateFunction::Avg, Some(1)),
     ];
+    let token = |function| {
+        let token = Expr::Call(Function::ToToken, vec![Expr::Column(2)]);
+        AggregateCall { function, argument: Some(token), name: format!("{function:?} of tokens") }
+    };
+    let tokens = [AggregateFunction::Sum, AggregateFunction::Min, AggregateFunction::Max, AggregateFunction::Avg];
+    let calls = [calls, tokens.map(token).to_vec()].concat();
     let city = NamedExpr { expr: Expr::Column(0), name: "city".into() };
     let of = |groups: Vec<NamedExpr>| Output::Aggregate { groups, calls: calls.clone() };
+    let number = NamedExpr { expr: Expr::Column(1), name: "n".into() };
     let some = Expr::compare(CompareOp::GtEq, Expr::Column(1), Expr::int(40));
     let first = Fragment { order: vec![by(Expr::Column(2), true), by(Expr::Column(1), false)], ..all.clone() };
     vec![
         Fragment { predicate: Some(some.clone()), ..all.clone() },
         Fragment { output: of(vec![]), ..all.clone() },
         Fragment { output: of(vec![city.clone()]), predicate: Some(some), ..all.clone() },
+        Fragment { output: of(vec![number, city.clone()]), ..all.clone() },
         Fragment { output: of(vec![city]), order: vec![by(Expr::Column(6), false)], limit: Some(2), ..all.clone() },
         Fragment { limit: Some(7), ..first },
         Fragment { limit: Some(33), ..all.clone() },
@@ -74,6 +83,40 @@ async fn pieces_together_are_the_object() {
                         let rows = counted.rows_scanned.load(Ordering::Relaxed);
                         assert_eq!(counters.rows_scanned.into_inner(), rows);
                     }
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn pieces_of_floating_point_numbers_are_merged() {
+    let float = || Expr::Cast(Box::new(Expr::Column(2)), DataType::Float64);
+    let functions = [
+        AggregateFunction::Sum,
+        AggregateFunction::Avg,
+        AggregateFunction::Mean,
+        AggregateFunction::SquaredDeviations,
+        AggregateFunction::Min,
+        AggregateFunction::Max,
+    ];
+    let call = |function| AggregateCall { function, argument: Some(float()), name: format!("{function:?}") };
+    let calls = functions.map(call).to_vec();
+    let city = NamedExpr { expr: Expr::Column(0), name: "city".into() };
+    for groups in [vec![], vec![city]] {
+        let keys = groups.len();
+        let output = Output::Aggregate { groups, calls: calls.clone() };
+        let fragment = Fragment { output, ..csv(&sales(), no_header()) };
+        let alone = run(&fragment, text(400)).await;
+        for piece_bytes in [10, 500] {
+            let options = ScanOptions { batch_rows: 9, helpers: helpers(3, piece_bytes), ..ScanOptions::default() };
+            let reader = InMemory::new("k", text(400));
+            let (together, _) = try_run_as(&fragment, reader, None, options).await.unwrap();
+            assert_eq!(together.num_rows(), alone.num_rows());
+            for column in keys..alone.num_columns() {
+                let values = |batch: &RecordBatch| batch.column(column).as_primitive::<Float64Type>().values().to_vec();
+                for (a, b) in values(&together).into_iter().zip(values(&alone)) {
+                    assert!((a - b).abs() <= b.abs() * 1e-12, "{column}: {a} is not {b}");
                 }
             }
         }

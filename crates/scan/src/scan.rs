@@ -57,12 +57,11 @@ pub struct ScanOptions {
     /// The largest row group of a Parquet object that is read, in bytes as its footer says they are uncompressed.
     pub row_group_bytes: u64,
     /// Of a larger row group the columns wanted are read in parts of about so many bytes, as they are stored, where the
-    /// file has an index of its pages. Two parts are in memory at a time, or more that are smaller.
+    /// file has an index of its pages. Two parts are in memory at a time.
     pub row_group_part_bytes: u64,
-    /// How many row groups, or parts of some, tasks of their own read and search besides the one whose rows are taken. More than
-    /// one where several threads run the scan, which would have to wait for each other; none where there are as many scans
-    /// as threads.
-    pub row_groups_ahead: usize,
+    /// Whether a task of its own reads and searches the next row group while rows of the one before are taken; otherwise the
+    /// scan does, which is better where there are as many scans as threads.
+    pub fetches_beside: bool,
     /// For callers that merge results: an aggregate with groups keeps as many groups as take about so many bytes, then passes
     /// other rows on, aggregated a little. So a group may come out several times, each time with the aggregates of some
     /// of its rows; each row counts once. `None`: each group comes out once, and more than [`crate::limits`] allow are
@@ -93,7 +92,7 @@ impl Default for ScanOptions {
             record_bytes: limits::RECORD_BYTES,
             row_group_bytes: u64::MAX,
             row_group_part_bytes: limits::ROW_GROUP_PART_BYTES,
-            row_groups_ahead: 1,
+            fetches_beside: true,
             partial_group_bytes: None,
             passes_on_first_rows: false,
             zones: None,

@@ -114,7 +114,6 @@ impl SplitTask<'_> {
             passes_on_first_rows: true,
             threshold: Arc::clone(&self.run.threshold),
             footer: self.run.spec.backend.footer(self.object),
-            row_groups_ahead: if self.run.spec.partitions > 1 { 2 } else { 1 },
             ..ScanOptions::default()
         };
         let shows_speed = shows_speed(&fragment);

@@ -83,7 +83,7 @@ impl Scanning {
             partial_group_bytes: asked.map(|bytes| bytes.min(limits.fragment_group_bytes)),
             threshold: Arc::new(Threshold::default()),
             spawner: desk.turn.spawner(),
-            row_groups_ahead: 0,
+            fetches_beside: false,
             ..ScanOptions::default()
         };
         let (count, open) = (u32::try_from(splits.len()).unwrap_or(u32::MAX), splits.len());

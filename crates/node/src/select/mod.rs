@@ -71,7 +71,7 @@ pub(crate) async fn answer(
     let range = request.range.map(|bounds| bounds.of(object.data.size()));
     let options = ScanOptions {
         spawner: turn.spawner(),
-        row_groups_ahead: 0,
+        fetches_beside: false,
         helpers: Some(turn.helpers(limits.select_pieces)),
         footer: Some(object.footer),
         ..options(limits)

@@ -1,4 +1,4 @@
-//! Row groups one after the other, the next ones fetched while the rows of one are decoded.
+//! Row groups one after the other, the next one fetched while the rows of one are decoded.
 //!
 //! Fetching evaluates the predicate on the columns it reads, so it is work that whoever runs the scan may want to
 //! account for: the task is theirs to start ([`Spawner`]). Where one thread does all of it, tasks would only let scans of other
@@ -21,16 +21,15 @@ use crate::Spawner;
 
 type Fetched = Result<Option<GroupRows>>;
 
-/// The rows of a Parquet object. Holds one row group or part of one, as it is stored, and at most `ahead` next ones, or one that it fetches
-/// by itself.
+/// The rows of a Parquet object. Holds one row group or part of one, as it is stored, and the next.
 pub(super) struct RowGroups {
     groups: Arc<Groups>,
     waiting: VecDeque<Part>,
     /// The row group that is decoded, and whether any of its rows were asked for yet.
     current: Option<(GroupRows, bool)>,
-    next: VecDeque<Fetching>,
-    ahead: usize,
-    spawner: Spawner,
+    next: Option<Fetching>,
+    /// Starts tasks that fetch; without it the scan does.
+    spawner: Option<Spawner>,
 }
 
 enum Fetching {
@@ -43,8 +42,8 @@ enum Fetching {
 }
 
 impl RowGroups {
-    pub(super) fn new(groups: Groups, parts: Vec<Part>, ahead: usize, spawner: Spawner) -> Self {
-        Self { groups: Arc::new(groups), waiting: parts.into(), current: None, next: VecDeque::new(), ahead, spawner }
+    pub(super) fn new(groups: Groups, parts: Vec<Part>, spawner: Option<Spawner>) -> Self {
+        Self { groups: Arc::new(groups), waiting: parts.into(), current: None, next: None, spawner }
     }
 
     /// The next rows. Needs a Tokio runtime.
@@ -52,7 +51,7 @@ impl RowGroups {
         loop {
             // Not before the second batch: a LIMIT is often satisfied by the first.
             if matches!(self.current, Some((_, true))) {
-                self.fetch(self.ahead);
+                self.fetch();
             }
             if let Some((rows, begun)) = &mut self.current {
                 *begun = true;
@@ -61,32 +60,36 @@ impl RowGroups {
                     None => self.current = None,
                 }
             }
-            self.fetch(1);
-            let Some(next) = self.next.pop_front() else { return Ok(None) };
+            self.fetch();
+            let Some(next) = self.next.take() else { return Ok(None) };
             // Where none of its rows pass, the next one is asked for at once.
             self.current = next.wait().await?.map(|rows| (rows, false));
             if self.current.is_none() {
-                self.fetch(self.ahead);
+                self.fetch();
             }
         }
     }
 
-    /// Starts fetching in the background, until so many are under way or wait to be taken.
-    fn fetch(&mut self, ahead: usize) {
-        while self.next.len() < ahead.max(1) {
-            let Some(part) = self.waiting.pop_front() else { return };
-            let groups = Arc::clone(&self.groups);
-            let mut fetched = async move { groups.open(part).await }.boxed();
-            self.next.push_back(if self.ahead == 0 {
+    /// Starts fetching the next row group, unless that is under way or done.
+    fn fetch(&mut self) {
+        if self.next.is_some() {
+            return;
+        }
+        let Some(part) = self.waiting.pop_front() else { return };
+        let groups = Arc::clone(&self.groups);
+        let mut fetched = async move { groups.open(part).await }.boxed();
+        self.next = Some(match &self.spawner {
+            None => {
                 let all = (&mut fetched).now_or_never();
                 Fetching::Begun(all.map_or(fetched, |all| ready(all).boxed()))
-            } else {
+            }
+            Some(spawner) => {
                 let (done, result) = oneshot::channel();
                 // Nobody waits for it if the scan was dropped.
-                let task = self.spawner.spawn(async move { drop(done.send(fetched.await)) });
+                let task = spawner.spawn(async move { drop(done.send(fetched.await)) });
                 Fetching::Task { task, result }
-            });
-        }
+            }
+        });
     }
 }
 

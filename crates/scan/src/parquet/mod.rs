@@ -85,8 +85,7 @@ pub(crate) struct ParquetScan {
     footer: Option<KnownFooter>,
     counters: Arc<ScanCounters>,
     rows: Option<RowGroups>,
-    ahead: usize,
-    spawner: Spawner,
+    spawner: Option<Spawner>,
 }
 
 impl ParquetScan {
@@ -115,13 +114,11 @@ impl ParquetScan {
             position: extent.has_positions().then_some(0),
             batch_rows: options.batch_rows.max(1),
             row_group_bytes: options.row_group_bytes,
-            // As much in memory however many are ahead.
-            part_bytes: options.row_group_part_bytes.saturating_mul(2) / (options.row_groups_ahead.max(1) as u64 + 1),
+            part_bytes: options.row_group_part_bytes,
             footer: options.footer.clone(),
             counters,
             rows: None,
-            ahead: options.row_groups_ahead,
-            spawner: options.spawner.clone(),
+            spawner: options.fetches_beside.then(|| options.spawner.clone()),
         })
     }
 
@@ -207,7 +204,7 @@ impl ParquetScan {
         }
         let groups =
             Groups::new(chunks, &self.schema, &self.wanted, &self.columns, &self.dictionaries, file, self.batch_rows)?;
-        Ok(RowGroups::new(groups, parts, self.ahead, self.spawner.clone()))
+        Ok(RowGroups::new(groups, parts, self.spawner.clone()))
     }
 
     /// Refuses row groups that are too large: the columns wanted of one are in memory together. A footer may claim any

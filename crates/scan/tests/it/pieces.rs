@@ -7,7 +7,9 @@ use std::time::Duration;
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Float64Type};
 use futures::StreamExt;
-use pushdown::{AggregateCall, AggregateFunction, CompareOp, Expr, Format, Fragment, Function, JsonOptions, NamedExpr, Output};
+use pushdown::{
+    AggregateCall, AggregateFunction, CompareOp, Expr, Format, Fragment, Function, JsonOptions, NamedExpr, Output,
+};
 use pushdowndb_scan::{Helpers, InMemory, ScanCounters, ScanOptions, Spawner, scan};
 
 use crate::support::*;

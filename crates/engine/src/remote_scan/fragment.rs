@@ -15,6 +15,7 @@ use super::run::Run;
 use super::splits::ScanSplit;
 use super::task::{Held, SplitTask};
 use crate::backends::{Retry, SplitPiece};
+use crate::settings::Objective;
 use crate::table::DataObject;
 
 /// Splits of one request have about so many bytes in all, and fewer where the workers would have nothing to do.
@@ -27,8 +28,18 @@ const SMALLEST_REQUEST_BYTES: u64 = 8 * 1024 * 1024;
 const REQUEST_SPLITS: usize = 64;
 
 /// About how many bytes one request is for, where so many are scanned with so many requests at a time.
-pub(crate) fn request_bytes(total: u64, workers: u64) -> u64 {
-    total.div_ceil(workers.max(1)).clamp(SMALLEST_REQUEST_BYTES, REQUEST_BYTES)
+fn request_bytes(total: u64, workers: u64, objective: Objective) -> u64 {
+    match objective {
+        Objective::Latency => total.div_ceil(workers.max(1)).clamp(SMALLEST_REQUEST_BYTES, REQUEST_BYTES),
+        // Dollars are paid for each, and one alone keeps all cores of storage busy.
+        Objective::Cost => total,
+    }
+}
+
+/// How many requests so many bytes in so many splits take.
+pub(crate) fn count_requests(total: u64, splits: u64, workers: u64, objective: Objective) -> u64 {
+    let by_bytes = total.div_ceil(request_bytes(total, workers, objective).max(1));
+    by_bytes.max(splits.div_ceil(REQUEST_SPLITS as u64)).clamp(1, splits.max(1))
 }
 
 /// Splits that go into one request each, for so many workers. `bytes_of` says how much is read of a split, `fits`
@@ -37,11 +48,12 @@ pub(super) fn requests(
     splits: Vec<ScanSplit>,
     objects: &[DataObject],
     workers: usize,
+    objective: Objective,
     bytes_of: impl Fn(&ScanSplit) -> u64,
     fits: impl Fn(&DataObject, &DataObject) -> bool,
 ) -> Vec<Vec<ScanSplit>> {
     let total: u64 = splits.iter().map(&bytes_of).sum();
-    let share = request_bytes(total, workers as u64);
+    let share = request_bytes(total, workers as u64, objective);
     let mut requests: Vec<Vec<ScanSplit>> = Vec::new();
     let mut bytes = 0;
     for split in splits {
@@ -66,7 +78,7 @@ pub(super) fn requests(
 }
 
 /// Splits of one request, neighbours in an object as one: what a split costs storage besides its bytes it then costs once. Leaves
-/// so many if there are: a core of storage takes one at a time.
+/// so many if there are: a core of storage takes one at a time. None becomes so large that it is not gladly asked for again.
 pub(super) fn joined(splits: Vec<ScanSplit>, least: usize) -> Vec<ScanSplit> {
     let most_joined = splits.len() / least.max(1);
     let mut all: Vec<ScanSplit> = Vec::with_capacity(splits.len());
@@ -74,7 +86,10 @@ pub(super) fn joined(splits: Vec<ScanSplit>, least: usize) -> Vec<ScanSplit> {
     for split in splits {
         match (all.last_mut(), &split.range) {
             (Some(ScanSplit { object, range: Some(before) }), Some(range))
-                if *object == split.object && before.end == range.start && joined < most_joined =>
+                if *object == split.object
+                    && before.end == range.start
+                    && joined < most_joined
+                    && range.end - before.start <= REQUEST_BYTES =>
             {
                 before.end = range.end;
                 joined += 1;
@@ -286,20 +301,28 @@ mod tests {
 
     #[test]
     fn small_splits_share_requests_and_large_ones_keep_the_workers_busy() {
-        let sizes = |object_bytes: u64, count: usize, workers| -> Vec<usize> {
+        let sizes_for = |object_bytes: u64, count: usize, workers, objective| -> Vec<usize> {
             let objects = vec![object(object_bytes); count];
             let splits = (0..count).map(|object| ScanSplit { object, range: None }).collect();
-            requests(splits, &objects, workers, |split| split.bytes(&objects), |_, _| true)
+            requests(splits, &objects, workers, objective, |split| split.bytes(&objects), |_, _| true)
                 .iter()
                 .map(Vec::len)
                 .collect()
         };
+        let sizes = |object_bytes, count, workers| sizes_for(object_bytes, count, workers, Objective::Latency);
         assert_eq!(sizes(1000, 100, 4), [64, 36]);
         assert_eq!(sizes(16 << 20, 8, 4), [2, 2, 2, 2]);
         assert_eq!(sizes(16 << 20, 3, 4), [1, 1, 1]);
         assert_eq!(sizes(16 << 20, 100, 4)[0], 4, "64 MiB");
         assert_eq!(sizes(1 << 30, 2, 4), [1, 1]);
         assert!(sizes(1, 0, 4).is_empty());
+        assert_eq!(sizes_for(16 << 20, 100, 4, Objective::Cost), [64, 36]);
+        for (bytes, count) in [(1000, 100), (16 << 20, 8), (16 << 20, 3), (16 << 20, 100), (1 << 30, 2)] {
+            for objective in [Objective::Latency, Objective::Cost] {
+                let counted = count_requests(bytes * count as u64, count as u64, 4, objective);
+                assert_eq!(counted, sizes_for(bytes, count, 4, objective).len() as u64, "{count} of {bytes}");
+            }
+        }
     }
 
     #[test]
@@ -326,7 +349,8 @@ mod tests {
     fn objects_that_differ_do_not_share_a_request() {
         let objects = [object(1), object(2), object(2), object(1)];
         let splits = (0..4).map(|object| ScanSplit { object, range: None }).collect();
-        let cut = requests(splits, &objects, 1, |split| split.bytes(&objects), |a, b| a.size == b.size);
+        let cut =
+            requests(splits, &objects, 1, Objective::Latency, |split| split.bytes(&objects), |a, b| a.size == b.size);
         assert_eq!(cut.iter().map(Vec::len).collect::<Vec<_>>(), [1, 2, 1]);
     }
 }

@@ -28,7 +28,7 @@ mod task;
 mod wire;
 
 pub(crate) use estimate::Figures;
-pub(crate) use fragment::request_bytes;
+pub(crate) use fragment::count_requests;
 pub(crate) use partial::{PartialAggregate, State};
 pub(crate) use reuse::Derivation;
 pub(crate) use sample::{PIECES, among};

@@ -153,7 +153,8 @@ impl Run {
                     false => (split.bytes(&scan.spec.objects) as f64 * read) as u64,
                 };
                 let turns = requests * paces.map_or(1, |paces| paces.turns());
-                let requests = fragment::requests(splits, &scan.spec.objects, turns, bytes, fits);
+                let objective = scan.spec.options.objective()?;
+                let requests = fragment::requests(splits, &scan.spec.objects, turns, objective, bytes, fits);
                 match scan.spec.rates()?.cores_told() {
                     // One core takes one split after the other anyway; of several each is to have some.
                     Some(cores) if joins => {

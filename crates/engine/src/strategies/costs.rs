@@ -5,7 +5,7 @@ use pushdowndb_cost::Requests;
 
 use super::estimate::{Estimate, Model, Work};
 use super::filter::Route;
-use crate::remote_scan::{Figures, ScanSpec, request_bytes};
+use crate::remote_scan::{Figures, ScanSpec, count_requests};
 
 /// What two phases cost besides their requests: the second is planned by what the first one found, and waits for it.
 const PHASE_S: f64 = 0.01;
@@ -89,7 +89,7 @@ impl ScanCosts {
         let splits = bytes.div_ceil(spec.options.split_bytes.max(1)).max(objects);
         let model = Model::of(spec)?;
         let asks = match route {
-            Some(Route::Fragment) => scanned.div_ceil(request_bytes(scanned, model.at_once())).clamp(1, splits.max(1)),
+            Some(Route::Fragment) => count_requests(scanned, splits, model.at_once(), model.objective()),
             _ => splits,
         };
         Ok(Self {

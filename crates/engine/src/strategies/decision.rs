@@ -56,9 +56,10 @@ impl Candidates {
         self.possible.get(self.model.best(&estimates)?).map(|(name, _)| *name)
     }
 
-    /// The seconds of one that would do.
-    pub(crate) fn seconds(&self, strategy: &str) -> Option<f64> {
-        self.possible.iter().find(|(name, _)| *name == strategy).map(|(_, estimate)| estimate.seconds)
+    /// The seconds of the engine that one that would do is worth.
+    pub(crate) fn worth_seconds(&self, strategy: &str) -> Option<f64> {
+        let estimate = self.possible.iter().find(|(name, _)| *name == strategy).map(|(_, estimate)| estimate)?;
+        Some(self.model.worth_seconds(estimate))
     }
 
     /// What is told when this one is taken.

@@ -243,6 +243,17 @@ impl Model {
         }
     }
 
+    /// Seconds of the engine that are as much by what counts: a dollar is worth all that it pays for.
+    pub(crate) fn worth_seconds(&self, estimate: &Estimate) -> f64 {
+        match self.objective {
+            Objective::Latency => estimate.seconds,
+            Objective::Cost => {
+                let second = Usage { wall_s: 1.0, cores: self.cores, ..Usage::default() };
+                estimate.usd / self.prices.bill(&second).total()
+            }
+        }
+    }
+
     /// Which of these to take; `None` of none. Of all that cannot be told from the best by what counts, one that moves few
     /// bytes: links are shared.
     pub(crate) fn best(&self, estimates: &[Estimate]) -> Option<usize> {
@@ -306,6 +317,15 @@ pub(super) mod tests {
         near.rates.latency_s = 0.0002;
         assert_eq!(near.bytes_a_request(), 1_000_000);
         assert_eq!(model(Objective::Cost).bytes_a_request(), u64::MAX);
+    }
+
+    #[test]
+    fn a_second_is_worth_what_it_is_billed_at() {
+        let (fast, cheap) = (model(Objective::Latency), model(Objective::Cost));
+        let second = Usage { wall_s: 2.0, cores: 1.0, ..Usage::default() };
+        let estimate = Estimate { seconds: 0.1, usd: cheap.prices.bill(&second).total(), ..Estimate::default() };
+        assert_eq!(fast.worth_seconds(&estimate), 0.1);
+        assert!((cheap.worth_seconds(&estimate) - 2.0).abs() < 1e-9);
     }
 
     #[test]

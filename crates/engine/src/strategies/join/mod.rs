@@ -55,7 +55,7 @@ pub(crate) const PROBE_S: f64 = 10e-9;
 /// has not begun (Q3 of TPC-H at scale 1 on Parquet: 34 ms for 177,000).
 const COLLECT_S: f64 = 150e-9;
 
-/// Keys are collected on the chance that they are fewer than estimated, for this share of the scan's time at most.
+/// Keys are collected on the chance that they are fewer than estimated, for this share of what the scan costs at most.
 const CHANCE: f64 = 0.05;
 
 /// Keys that left no more than this share of the rows are waited for, whatever is estimated.
@@ -96,7 +96,7 @@ pub(crate) struct BuildSide {
 }
 
 impl BuildSide {
-    /// Of how many rows the engine collects the keys, each and all together, in so many seconds.
+    /// Of how many rows the engine collects the keys, each and all together, in so many seconds. There may be no end to them.
     fn rows_in(&self, seconds: f64) -> usize {
         let columns = self.columns as f64;
         (seconds / (columns * columns * COLLECT_S)) as usize
@@ -163,7 +163,7 @@ pub(crate) fn choose(rows: &RemoteScanExec, key: &Expr, key_type: &DataType, bui
                 }
                 None if best == "bloom" || !may_be_fewer => (best, Reason::Estimated),
                 _ => {
-                    most_rows = build.rows_in(candidates.seconds(best).unwrap_or_default() * CHANCE);
+                    most_rows = build.rows_in(candidates.worth_seconds(best).unwrap_or_default() * CHANCE);
                     ("bloom", Reason::Because("the keys decide once they are known"))
                 }
             }

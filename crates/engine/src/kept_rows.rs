@@ -5,7 +5,7 @@
 //! reads for himself. Nobody waits.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 
 use arrow::array::RecordBatch;
@@ -70,8 +70,8 @@ impl KeptRows {
         self.number
     }
 
-    /// All the rows, if the scan has come to its end.
-    pub(crate) fn complete(&self) -> Option<Vec<RecordBatch>> {
+    /// All the rows, if the scan has come to its end by now.
+    fn complete(&self) -> Option<Vec<RecordBatch>> {
         match &*self.state.lock().unwrap_or_else(PoisonError::into_inner) {
             State::Complete(rows) => Some(rows.batches.clone()),
             State::Collecting(_) | State::GivenUp => None,
@@ -135,6 +135,30 @@ impl KeptRows {
     /// Not all rows will come.
     fn give_up(&self) {
         self.change(|_| None);
+    }
+}
+
+/// One scan that takes the rows of another. All of its partitions take them or none does: between two of them the other scan may
+/// come to its end.
+#[derive(Clone, Debug)]
+pub(crate) struct Taking {
+    kept: Arc<KeptRows>,
+    taken: Arc<OnceLock<Option<Vec<RecordBatch>>>>,
+}
+
+impl Taking {
+    pub(crate) fn of(kept: Arc<KeptRows>) -> Self {
+        Self { kept, taken: Arc::default() }
+    }
+
+    /// Which scan's rows, for people.
+    pub(crate) fn number(&self) -> usize {
+        self.kept.number()
+    }
+
+    /// All the rows, if they were there when this was asked first.
+    pub(crate) fn rows(&self) -> Option<&[RecordBatch]> {
+        self.taken.get_or_init(|| self.kept.complete()).as_deref()
     }
 }
 
@@ -211,6 +235,16 @@ mod tests {
         assert_eq!(count(&kept), None);
         assert_eq!(second.count().await, 1);
         assert_eq!(count(&kept), Some(7));
+    }
+
+    #[tokio::test]
+    async fn partitions_take_the_rows_together_or_not_at_all() {
+        let kept = Arc::new(KeptRows::new(1, 1));
+        let [early, late] = [(); 2].map(|()| Taking::of(Arc::clone(&kept)));
+        assert!(early.rows().is_none(), "the first partition reads for itself");
+        assert_eq!(partition(&kept, 0, vec![Ok(batch(0, 3))]).count().await, 1);
+        assert!(early.clone().rows().is_none(), "and so does the second");
+        assert_eq!(late.rows().map(<[RecordBatch]>::len), Some(1));
     }
 
     #[tokio::test]

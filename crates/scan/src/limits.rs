@@ -15,7 +15,7 @@ pub(crate) const BATCH_TEXT_BYTES: usize = 8 * 1024 * 1024;
 /// How much of an object a helper scans at a time, in bytes: that takes some milliseconds.
 pub(crate) const PIECE_BYTES: u64 = 8 * 1024 * 1024;
 
-/// The most bytes of rows and totals, of all pieces that are scanned at once, that wait for the pieces before them.
+/// The most bytes of rows and totals, of all pieces of an object, that wait for the pieces before them.
 pub(crate) const AHEAD_BYTES: usize = 64 * 1024 * 1024;
 
 /// How far a scan reads past the end of its byte range in the same request, to finish the last record.

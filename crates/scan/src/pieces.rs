@@ -3,7 +3,7 @@
 //!
 //! Pieces that are scanned at once give the rows that pass, or what aggregates have taken in of them, in the order of the
 //! object; what becomes of that is done in one place whoever found it. So the answer is the same as that of one scan from
-//! the beginning to the end. What waits for the pieces before it is bounded in bytes.
+//! the beginning to the end, but for the last digits of floating-point numbers. What waits for the pieces before it is bounded in bytes.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -77,7 +77,8 @@ impl Opening {
 
     /// Who helps, if the object can be scanned in pieces and all of it is going to be.
     fn helpers(&self) -> Option<&Helpers> {
-        let ends_early = self.fragment.limit.is_some() && self.fragment.order.is_empty();
+        let is_rows = matches!(self.fragment.output, Output::Rows(_));
+        let ends_early = is_rows && self.fragment.limit.is_some() && self.fragment.order.is_empty();
         let helpers = self.options.helpers.as_ref().filter(|helpers| helpers.most() > 1)?;
         (self.fragment.format.is_splittable() && !ends_early).then_some(helpers)
     }
@@ -232,7 +233,8 @@ impl Pieces {
             let Some(piece) = self.left.pop_front() else { return };
             let (sender, found) = unbounded_channel();
             let (opening, totals, ended) = (Arc::clone(&self.opening), self.totals.clone(), Arc::clone(&self.ended));
-            let (by, room) = (spawner.clone(), limits::AHEAD_BYTES / helpers.most());
+            // As many may have come to their end and wait.
+            let (by, room) = (spawner.clone(), limits::AHEAD_BYTES / (2 * helpers.most()));
             let is_whole: Arc<AtomicBool> = Arc::default();
             let whole = Arc::clone(&is_whole);
             let task = spawner.spawn(async move {

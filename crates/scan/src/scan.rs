@@ -47,7 +47,7 @@ pub struct ScanCounters {
 }
 
 /// How a scan works. Only [`Self::partial_group_bytes`], [`Self::passes_on_first_rows`] and [`Self::threshold`] have an
-/// effect on what it answers.
+/// effect on what it answers, and [`Self::helpers`] on the last digits of floating-point numbers.
 #[derive(Clone, Debug)]
 pub struct ScanOptions {
     /// The most rows of a batch.

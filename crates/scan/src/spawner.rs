@@ -37,6 +37,14 @@ impl fmt::Debug for Spawner {
     }
 }
 
+/// Lets any thread take the task that was started or woken last. Tokio keeps that for the thread that did it, until it has
+/// nothing else to do (tokio-rs/tokio#4941); another task takes the place. Without a runtime of Tokio there is none.
+pub(crate) fn share_last_task() {
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        drop(runtime.spawn(async {}));
+    }
+}
+
 /// Who scans pieces of an object beside each other, where somebody is free.
 #[derive(Clone)]
 pub struct Helpers {

@@ -91,7 +91,7 @@ impl Taken {
 
     pub(crate) fn bytes(&self) -> usize {
         match &self.totals {
-            Totals::OfAll(_) => 0,
+            Totals::OfAll(all) => all.iter().map(Accumulator::bytes).sum(),
             Totals::OfGroups(groups) => groups.bytes(),
         }
     }

@@ -4,6 +4,7 @@
 //! for again, and at last read plainly. Splits share a request only if they mean the same fragment: objects of one
 //! format whose columns are in the same order.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
@@ -18,7 +19,8 @@ use crate::backends::{Retry, SplitPiece};
 use crate::settings::Objective;
 use crate::table::DataObject;
 
-/// Splits of one request have about so many bytes in all, and fewer where the workers would have nothing to do.
+/// Splits of one request have about so many bytes in all, where seconds count, and fewer where the workers would have nothing to
+/// do.
 const REQUEST_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Smaller requests cost more than they bring in parallelism.
@@ -36,10 +38,10 @@ fn request_bytes(total: u64, workers: u64, objective: Objective) -> u64 {
     }
 }
 
-/// How many requests so many bytes in so many splits take.
-pub(crate) fn count_requests(total: u64, splits: u64, workers: u64, objective: Objective) -> u64 {
+/// How many requests so many bytes in so many splits take, of which each partition sends its own.
+pub(crate) fn count_requests(total: u64, splits: u64, workers: u64, partitions: u64, objective: Objective) -> u64 {
     let by_bytes = total.div_ceil(request_bytes(total, workers, objective).max(1));
-    by_bytes.max(splits.div_ceil(REQUEST_SPLITS as u64)).clamp(1, splits.max(1))
+    by_bytes.max(splits.div_ceil(REQUEST_SPLITS as u64)).max(partitions).clamp(1, splits.max(1))
 }
 
 /// Splits that go into one request each, for so many workers. `bytes_of` says how much is read of a split, `fits`
@@ -137,20 +139,51 @@ impl Run {
         splits: &[ScanSplit],
         out: &Sender<datafusion::common::Result<RecordBatch>>,
     ) -> Result<bool> {
-        let mut open = Vec::with_capacity(splits.len());
+        let mut open = VecDeque::with_capacity(splits.len());
         for split in splits {
             let task = SplitTask::new(self, split, out)?;
             if self.lookup.as_ref().is_some_and(|lookup| lookup.rules_out(split.object)) {
                 self.finished(split.bytes(&self.spec.objects));
             } else if !task.is_empty() {
-                open.push(Open { task, held: Held::default(), rows: 0, unlearned: vec![], done: false, error: None });
+                open.push_back(Open {
+                    task,
+                    held: Held::default(),
+                    rows: 0,
+                    unlearned: vec![],
+                    done: false,
+                    error: None,
+                });
             }
         }
+        while !open.is_empty() {
+            if !self.ask_for_all(request, &mut open).await? {
+                return Ok(false);
+            }
+            // Reading plainly tells the same story in full: the rows, or the error with its place. After as much as a request is
+            // for storage may be well again.
+            let mut read = 0;
+            while read < REQUEST_BYTES
+                && let Some(split) = open.pop_front()
+            {
+                if !split.task.plain().await? {
+                    return Ok(false);
+                }
+                let bytes = split.task.split.bytes(&self.spec.objects);
+                self.finished(bytes);
+                read += bytes;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Asks for the splits, and again for those that are still open, for as long as there is hope; `false` when nobody wants rows
+    /// any more.
+    async fn ask_for_all(&self, request: &Fragment, open: &mut VecDeque<Open<'_>>) -> Result<bool> {
         let retry = Retry { limit: self.spec.options.retries };
         let mut failures = 0;
         while !open.is_empty() {
             let before = open.len();
-            let error = match self.ask(request, &mut open).await {
+            let error = match self.ask(request, open.make_contiguous()).await {
                 Ok(true) => None,
                 Ok(false) => return Ok(false),
                 Err(error) => Some(error),
@@ -162,7 +195,7 @@ impl Run {
             }
             let error = error.or_else(|| open.iter_mut().find_map(|split| split.error.take()));
             let Some(error) = error else { break };
-            self.check_repeatable(&error, &open)?;
+            self.check_repeatable(&error, open.make_contiguous())?;
             open.iter_mut().for_each(Open::reset);
             // A request that got something done is no failure to count.
             failures = if open.len() < before { 1 } else { failures + 1 };
@@ -175,13 +208,6 @@ impl Run {
                 self.fall_backs().tell(&error);
                 break;
             }
-        }
-        // Reading plainly tells the same story in full: the rows, or the error with its place.
-        for split in &open {
-            if !split.task.plain().await? {
-                return Ok(false);
-            }
-            self.finished(split.task.split.bytes(&self.spec.objects));
         }
         Ok(true)
     }
@@ -319,7 +345,9 @@ mod tests {
         assert_eq!(sizes_for(16 << 20, 100, 4, Objective::Cost), [64, 36]);
         for (bytes, count) in [(1000, 100), (16 << 20, 8), (16 << 20, 3), (16 << 20, 100), (1 << 30, 2)] {
             for objective in [Objective::Latency, Objective::Cost] {
-                let counted = count_requests(bytes * count as u64, count as u64, 4, objective);
+                let counted = count_requests(bytes * count as u64, count as u64, 4, 1, objective);
+                let of_three = count_requests(bytes * count as u64, count as u64, 4, 3, objective);
+                assert_eq!(of_three, counted.max(3).min(count as u64));
                 assert_eq!(counted, sizes_for(bytes, count, 4, objective).len() as u64, "{count} of {bytes}");
             }
         }

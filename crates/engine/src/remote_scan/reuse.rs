@@ -12,7 +12,7 @@ use pushdowndb_scan::{ScanOptions, scan_rows};
 
 use super::{RemoteScanExec, ScanSpec};
 use crate::error::to_datafusion;
-use crate::kept_rows::KeptRows;
+use crate::kept_rows::{KeptRows, Taking};
 use crate::query::QueryContext;
 use crate::strategies::costs::{Pushed, ScanCosts};
 use crate::strategies::filter::{Choice, Route};
@@ -20,7 +20,7 @@ use crate::strategies::filter::{Choice, Route};
 /// Where a scan finds its rows, if they are there when it begins.
 #[derive(Clone, Debug)]
 pub(super) struct Reuse {
-    rows: Arc<KeptRows>,
+    rows: Taking,
     /// What is made of them.
     derivation: Derivation,
 }
@@ -156,7 +156,7 @@ impl RemoteScanExec {
 
     /// The same scan, of rows that another one keeps.
     pub(crate) fn reusing(&self, rows: Arc<KeptRows>, derivation: Derivation) -> Self {
-        Self { reuse: Some(Reuse { rows, derivation }), ..self.clone() }
+        Self { reuse: Some(Reuse { rows: Taking::of(rows), derivation }), ..self.clone() }
     }
 
     /// Whether its rows are kept for others.
@@ -190,11 +190,11 @@ impl RemoteScanExec {
             for filter in &scan.spec.key_filters {
                 filter.keys.outcome().await;
             }
-            let Some(batches) = reuse.rows.complete() else { return scan.execute(partition, context) };
+            let Some(batches) = reuse.rows.rows() else { return scan.execute(partition, context) };
             scan.note_keys().await;
             query.meter.strategy(format!("{}: rows that an earlier scan has kept", scan.spec.name));
             let partitions = scan.partitions.len().max(1);
-            let own = batches.into_iter().skip(partition).step_by(partitions).collect();
+            let own = batches.iter().skip(partition).step_by(partitions).cloned().collect();
             scan.derived(&reuse.derivation, own).map_err(to_datafusion)
         };
         let rows = stream::once(rows).try_flatten();

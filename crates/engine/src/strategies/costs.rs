@@ -89,7 +89,10 @@ impl ScanCosts {
         let splits = bytes.div_ceil(spec.options.split_bytes.max(1)).max(objects);
         let model = Model::of(spec)?;
         let asks = match route {
-            Some(Route::Fragment) => count_requests(scanned, splits, model.at_once(), model.objective()),
+            Some(Route::Fragment) => {
+                let partitions = spec.partitions.max(1) as u64;
+                count_requests(scanned, splits, model.at_once(), partitions, model.objective())
+            }
             _ => splits,
         };
         Ok(Self {

@@ -249,7 +249,10 @@ impl Model {
             Objective::Latency => estimate.seconds,
             Objective::Cost => {
                 let second = Usage { wall_s: 1.0, cores: self.cores, ..Usage::default() };
-                estimate.usd / self.prices.bill(&second).total()
+                match self.prices.bill(&second).total() {
+                    usd if usd > 0.0 => estimate.usd / usd,
+                    _ => f64::INFINITY,
+                }
             }
         }
     }

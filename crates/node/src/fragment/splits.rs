@@ -1,6 +1,6 @@
 //! The splits of a request: some at a time, each scanned on its own.
 //!
-//! One worker has the turn of the request. Others join it where turns are free, so that a node with little to do uses
+//! One worker has the turn of the request. Others join it where turns are free, at the beginning and whenever a split ends, so that a node with little to do uses
 //! its cores for one request and a busy one does not let a request with many splits pass those with few.
 
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use pushdown::{Fragment, Output, Result, Split};
 use pushdowndb_scan::{
     ObjectReader, ScanCounters, ScanOptions, Threshold, bytes_ruled_out, scan, scan_parts, scan_with_positions,
 };
-use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::mpsc::{Receiver, Sender, WeakSender, channel};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::lookup::{Found, Indexes, Shelf};
@@ -38,7 +38,11 @@ pub(super) enum Piece {
 pub(super) struct Scanning {
     work: Arc<Work>,
     workers: Vec<(AbortOnDropHandle<()>, Option<Turn>)>,
+    /// So many at most.
+    most: usize,
     pieces: Receiver<Piece>,
+    /// For workers that join.
+    sender: WeakSender<Piece>,
     /// Splits of which neither the end nor a failure was seen.
     pub open: usize,
 }
@@ -105,19 +109,30 @@ impl Scanning {
         let (sender, pieces) = channel(BATCHES_AHEAD);
         // A LIMIT takes its rows from as few splits as have them.
         let most = if work.remaining.is_some() { 1 } else { limits.fragment_splits.clamp(1, open.max(1)) };
-        let mut workers = vec![(work_on(&work, &work.bill, &sender), None)];
-        while workers.len() < most {
-            let Some(turn) = desk.scans.free_turn(Some(Arc::clone(&desk.record))) else { break };
-            workers.push((work_on(&work, &turn.bill(), &sender), Some(turn)));
+        let workers = vec![(work_on(&work, &work.bill, &sender), None)];
+        let mut scanning = Self { work, workers, most, pieces, sender: sender.downgrade(), open };
+        scanning.join();
+        Ok(scanning)
+    }
+
+    /// Has more workers join where turns are free and splits wait.
+    fn join(&mut self) {
+        let waits = || !self.work.splits.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+        // Without a sender the workers are through.
+        while let Some(sender) = self.sender.upgrade().filter(|_| self.workers.len() < self.most && waits()) {
+            let Some(turn) = self.work.scans.free_turn(Some(Arc::clone(&self.work.record))) else { return };
+            self.workers.push((work_on(&self.work, &turn.bill(), &sender), Some(turn)));
         }
-        Ok(Self { work, workers, pieces, open })
     }
 
     /// The next piece; `None` when the workers are through, or gone.
     pub async fn next(&mut self) -> Option<Piece> {
         let piece = self.pieces.recv().await;
         match piece {
-            Some(Piece::End(..) | Piece::Failed(..)) => self.open = self.open.saturating_sub(1),
+            Some(Piece::End(..) | Piece::Failed(..)) => {
+                self.open = self.open.saturating_sub(1);
+                self.join();
+            }
             Some(Piece::Batch(..)) => {}
             // Their turns are others' now.
             None => self.workers.clear(),

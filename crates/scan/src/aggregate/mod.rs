@@ -148,6 +148,17 @@ impl Accumulator {
         Ok(())
     }
 
+    /// About how many bytes it holds.
+    pub(crate) fn bytes(&self) -> usize {
+        match &self.state {
+            State::CountRows(_) | State::Count(..) | State::SumIntegers(..) | State::SumDecimals(..) => {
+                size_of::<i128>()
+            }
+            State::Tokens(_, total) => total.bytes(),
+            State::Other(_, _, accumulator) | State::Variance(_, _, accumulator) => accumulator.size(),
+        }
+    }
+
     /// The result, as an array of one.
     pub(crate) fn finish(self) -> Result<ArrayRef> {
         Ok(match self.state {

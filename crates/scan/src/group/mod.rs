@@ -122,6 +122,10 @@ impl HashAggregate {
         if rows == 0 {
             return Ok(());
         }
+        if self.len() == 0 {
+            *self = later;
+            return Ok(());
+        }
         let keys = later.table.into_columns()?;
         self.groups.clear();
         self.table.find_values(&keys, rows, usize::MAX, 0, &mut self.groups)?;

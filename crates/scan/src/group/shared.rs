@@ -56,11 +56,15 @@ impl Shared {
     }
 }
 
+/// So many calculations are compared with each other, and each that is found anew with all.
+const MOST_COMPARED: usize = 256;
+
 /// The smallest expression that occurs more than once: larger ones are then made of it.
 fn smallest_common(calls: &[AggregateCall]) -> Option<Expr> {
     let mut all: Vec<&Expr> = Vec::new();
     let arguments = calls.iter().filter_map(|call| call.argument.as_ref());
     arguments.filter(|argument| !argument.is_token()).for_each(|argument| always_computed(argument, &mut all));
+    all.truncate(MOST_COMPARED);
     let common = all.iter().enumerate().filter(|(place, expr)| all.iter().skip(place + 1).any(|other| other == *expr));
     common.map(|(_, expr)| *expr).min_by_key(|expr| expr.size()).cloned()
 }

@@ -20,6 +20,7 @@ use tokio_util::io::{ReaderStream, StreamReader};
 use super::parts::Parted;
 use crate::csv::Rewriter;
 use crate::limits::OVERSHOOT_BYTES;
+use crate::spawner::share_last_task;
 use crate::{ObjectReader, ScanCounters, Spawner};
 
 /// Decompressed text is handed on in pieces of at most this size.
@@ -182,16 +183,24 @@ fn started<T: Send + 'static>(
         loop {
             let item = items.next().await.transpose();
             let is_last = !matches!(item, Ok(Some(_)));
+            let is_waited_for = sender.capacity() == most;
             if sender.send(item).await.is_err() || is_last {
                 return;
+            }
+            if is_waited_for {
+                share_last_task();
             }
         }
     });
     let next = |(mut receiver, task): (mpsc::Receiver<Result<Option<T>>>, _)| async move {
+        let is_full = receiver.len() == receiver.max_capacity();
         // The end is told: a task that only stopped has not decompressed all of the text.
         let Some(item) = receiver.recv().await else {
             return Err(Error::internal("decompressing a text stopped before its end"));
         };
+        if is_full {
+            share_last_task();
+        }
         Ok(item?.map(|item| (item, (receiver, task))))
     };
     stream::try_unfold((receiver, task), next).boxed()

@@ -97,6 +97,32 @@ async fn a_busy_node_is_left_alone() {
     }
 }
 
+/// With objective cost one request is for the whole table: a refusal costs no more of it than where seconds count.
+#[tokio::test(flavor = "multi_thread")]
+async fn storage_that_was_busy_is_asked_again_for_what_is_left() {
+    let mut world = World::node().await;
+    let (objects, rows_each) = (6, 150_000);
+    for object in 0..objects {
+        let mut csv = String::from("id,text\n");
+        for id in object * rows_each..(object + 1) * rows_each {
+            csv.push_str(&format!("{id},{id:-<90}\n"));
+        }
+        world.put(&format!("t/{object}.csv"), csv).await;
+    }
+    let proxy = spoiling(&world, Fault::Refuse("429 Too Many Requests"), 1).await;
+    world.endpoint = proxy.endpoint();
+    let engine = world.engine("fragment").await;
+    engine.execute("SET pushdown.objective = 'cost'").await.expect("a setting");
+    engine.execute("SET pushdown.threads = 1").await.expect("a setting");
+    engine.execute(&declare(&world)).await.expect("a table");
+    let sql = "SELECT id FROM t WHERE id % 100000 = 1 ORDER BY id";
+    let (got, report) = rows(&engine, sql).await.expect("rows");
+    let want: Vec<_> = (0..objects * rows_each).filter(|id| id % 100_000 == 1).map(|id| vec![id.to_string()]).collect();
+    assert_same("cost", &got, &want);
+    assert_eq!(report.usage.requests.fragment, 2, "{:?}", report.usage.strategies);
+    assert!(report.usage.bytes_network < 80_000_000, "not all of the 87 MB: {:?}", report.usage);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cut_answer_is_asked_for_again() {
     for level in LEVELS {

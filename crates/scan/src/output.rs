@@ -7,15 +7,14 @@ use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use pushdown::{Error, ErrorKind, Expr, Fragment, NamedExpr, Output, Result};
 
-use crate::aggregate::Accumulator;
 use crate::errors::from_arrow;
 use crate::evaluate::Evaluator;
 use crate::evaluate::token_functions::too_large;
-use crate::group::{HashAggregate, Memory};
+use crate::group::Memory;
 use crate::limits;
 use crate::scan::ScanOptions;
 use crate::top_k::TopK;
-use crate::totals::Totals;
+use crate::totals::{Plan, Totals};
 
 /// What becomes of the rows that passed the predicate.
 pub(crate) struct Sink {
@@ -57,7 +56,9 @@ impl Sink {
         };
         let step = match output {
             Output::Rows(columns) => Step::Project(evaluators(columns, input)?),
-            Output::Aggregate { groups, calls } => Step::Aggregate(Totals::new(groups, calls, input, memory)?),
+            Output::Aggregate { groups, calls } => {
+                Step::Aggregate(Totals::new(&Plan::new(groups, calls, input), memory)?)
+            }
         };
         let (inner, last) = match &fragment.project {
             None => (schema, None),
@@ -186,10 +187,7 @@ pub(crate) fn schema_of(output: &Output, input: &SchemaRef) -> Result<SchemaRef>
                 Ok(Field::new(&c.name, value.data_type().clone(), value.nullable()))
             })
             .collect::<Result<_>>()?,
-        Output::Aggregate { groups, calls } if groups.is_empty() => {
-            calls.iter().map(|call| Ok(Accumulator::new(call, input)?.field())).collect::<Result<_>>()?
-        }
-        Output::Aggregate { groups, calls } => HashAggregate::new(groups, calls, input, Memory::Whole)?.fields(),
+        Output::Aggregate { groups, calls } => Totals::new(&Plan::new(groups, calls, input), Memory::Whole)?.fields(),
     };
     Ok(Arc::new(Schema::new(fields)))
 }

@@ -20,7 +20,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::positions::Extent;
 use crate::pruning::zones::Zones;
 use crate::scan::{Source, slice_bytes, zoned};
-use crate::totals::{PieceTotals, Totals};
+use crate::totals::{PieceTotals, Plan, Totals};
 use crate::{Helpers, ObjectReader, ScanCounters, ScanOptions, Spawner, compact, limits};
 
 /// How pieces of an object are opened.
@@ -121,8 +121,8 @@ pub(crate) enum Found {
 /// The rows of the pieces.
 pub(crate) struct Pieces {
     opening: Arc<Opening>,
-    /// How pieces aggregate their rows, if they do.
-    totals: Option<Arc<PieceTotals>>,
+    /// What pieces aggregate their rows to, if they do.
+    totals: Option<Arc<Plan>>,
     /// The one at hand, where one is scanned after the other.
     current: Option<Source>,
     left: VecDeque<Piece>,
@@ -169,8 +169,13 @@ impl Pieces {
         let (first, schema, output) = opening.open(&first, &opening.options.spawner)?;
         let left = [Piece::Opened(first)].into_iter().chain(extents.into_iter().map(Piece::Closed)).collect();
         // Who passes groups on decides by all rows which.
-        let totals = opening.options.partial_group_bytes.is_none().then(|| PieceTotals::of(&output, &schema)).flatten();
-        let (running, ended, totals) = (VecDeque::new(), Arc::default(), totals.map(Arc::new));
+        let totals = match &output {
+            Output::Aggregate { groups, calls } if opening.options.partial_group_bytes.is_none() => {
+                Some(Plan::new(groups, calls, &schema))
+            }
+            _ => None,
+        };
+        let (running, ended) = (VecDeque::new(), Arc::default());
         Ok((Self { opening: Arc::new(opening), totals, current: None, left, running, ended }, schema, output))
     }
 
@@ -239,7 +244,7 @@ impl Pieces {
             let whole = Arc::clone(&is_whole);
             let task = spawner.spawn(async move {
                 let to = Sending::new(sender, room);
-                piece.scan(&opening, &by, totals.as_deref(), &to).await;
+                piece.scan(&opening, &by, totals.as_ref(), &to).await;
                 whole.store(true, Ordering::Release);
                 // Who has seen the end has nobody beside himself any more.
                 drop((opening, by));
@@ -260,7 +265,7 @@ impl Piece {
     }
 
     /// Sends what is found in the piece.
-    async fn scan(self, opening: &Opening, spawner: &Spawner, totals: Option<&PieceTotals>, to: &Sending) {
+    async fn scan(self, opening: &Opening, spawner: &Spawner, totals: Option<&Arc<Plan>>, to: &Sending) {
         if let Err(error) = self.try_scan(opening, spawner, totals, to).await {
             to.send(Err(error), 1).await.unwrap_or_default();
         }
@@ -270,15 +275,15 @@ impl Piece {
         self,
         opening: &Opening,
         spawner: &Spawner,
-        mut totals: Option<&PieceTotals>,
+        mut totals: Option<&Arc<Plan>>,
         to: &Sending,
     ) -> Result<()> {
         let mut source = self.open(opening, spawner)?;
         let mut taken = None;
         while let Some(batch) = source.next().await? {
             let (found, bytes) = match totals {
-                Some(totals_of) => {
-                    let mut all = taken.take().map_or_else(|| totals_of.start(), Ok)?;
+                Some(plan) => {
+                    let mut all = taken.take().map_or_else(|| PieceTotals::new(plan), Ok)?;
                     all.update(&batch)?;
                     let (bytes, most) = (all.bytes(), opening.totals_bytes());
                     if bytes > most / 8 && all.are_many() {

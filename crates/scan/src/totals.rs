@@ -1,14 +1,32 @@
 //! What aggregates have taken in, with groups or without. Rows may be taken in at several places, whose totals are merged.
 
+use std::sync::Arc;
+
 use arrow::array::{ArrayRef, RecordBatch};
-use arrow::datatypes::SchemaRef;
-use pushdown::{AggregateCall, Error, NamedExpr, Output, Result};
+use arrow::datatypes::{Field, SchemaRef};
+use pushdown::{AggregateCall, Error, NamedExpr, Result};
 
 use crate::aggregate::Accumulator;
 use crate::group::{HashAggregate, Memory};
 
 /// The columns of some results, and how many rows they have.
 pub(crate) type Results = (Vec<ArrayRef>, usize);
+
+/// What is aggregated.
+pub(crate) struct Plan {
+    /// None: all rows are one group, which is there without rows, too.
+    pub(crate) groups: Vec<NamedExpr>,
+    pub(crate) calls: Vec<AggregateCall>,
+    /// Of the batches that are taken in.
+    pub(crate) schema: SchemaRef,
+}
+
+impl Plan {
+    /// For batches of `schema`.
+    pub(crate) fn new(groups: &[NamedExpr], calls: &[AggregateCall], schema: &SchemaRef) -> Arc<Self> {
+        Arc::new(Self { groups: groups.to_vec(), calls: calls.to_vec(), schema: Arc::clone(schema) })
+    }
+}
 
 /// Aggregates under way.
 pub(crate) enum Totals {
@@ -17,17 +35,20 @@ pub(crate) enum Totals {
 }
 
 impl Totals {
-    /// For batches of `schema`.
-    pub(crate) fn new(
-        groups: &[NamedExpr],
-        calls: &[AggregateCall],
-        schema: &SchemaRef,
-        memory: Memory,
-    ) -> Result<Self> {
-        if groups.is_empty() {
-            return calls.iter().map(|call| Accumulator::new(call, schema)).collect::<Result<_>>().map(Self::OfAll);
+    pub(crate) fn new(plan: &Arc<Plan>, memory: Memory) -> Result<Self> {
+        if plan.groups.is_empty() {
+            let all = plan.calls.iter().map(|call| Accumulator::new(call, &plan.schema));
+            return all.collect::<Result<_>>().map(Self::OfAll);
         }
-        HashAggregate::new(groups, calls, schema, memory).map(|groups| Self::OfGroups(Box::new(groups)))
+        HashAggregate::new(Arc::clone(plan), memory).map(|groups| Self::OfGroups(Box::new(groups)))
+    }
+
+    /// The columns of the result.
+    pub(crate) fn fields(&self) -> Vec<Field> {
+        match self {
+            Self::OfAll(all) => all.iter().map(Accumulator::field).collect(),
+            Self::OfGroups(groups) => groups.fields(),
+        }
     }
 
     /// Takes in all rows of a batch. Partial memory may be full: then groups come out that are no longer held.
@@ -55,34 +76,18 @@ impl Totals {
     }
 }
 
-/// How rows of a piece of an object are aggregated before they are handed on.
+/// Totals of a piece of an object, before they are handed on.
 pub(crate) struct PieceTotals {
-    groups: Vec<NamedExpr>,
-    calls: Vec<AggregateCall>,
-    schema: SchemaRef,
-}
-
-impl PieceTotals {
-    /// For the output over batches of `schema`, if it aggregates.
-    pub(crate) fn of(output: &Output, schema: &SchemaRef) -> Option<Self> {
-        let Output::Aggregate { groups, calls } = output else { return None };
-        Some(Self { groups: groups.clone(), calls: calls.clone(), schema: SchemaRef::clone(schema) })
-    }
-
-    pub(crate) fn start(&self) -> Result<Taken> {
-        let totals = Totals::new(&self.groups, &self.calls, &self.schema, Memory::Whole)?;
-        Ok(Taken { totals, rows: 0 })
-    }
-}
-
-/// Totals of a piece under way.
-pub(crate) struct Taken {
     totals: Totals,
     /// Of how many rows.
     rows: usize,
 }
 
-impl Taken {
+impl PieceTotals {
+    pub(crate) fn new(plan: &Arc<Plan>) -> Result<Self> {
+        Ok(Self { totals: Totals::new(plan, Memory::Whole)?, rows: 0 })
+    }
+
     pub(crate) fn update(&mut self, batch: &RecordBatch) -> Result<()> {
         self.rows += batch.num_rows();
         // Memory that holds all groups passes none on.

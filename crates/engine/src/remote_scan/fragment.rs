@@ -4,7 +4,6 @@
 //! for again, and at last read plainly. Splits share a request only if they mean the same fragment: objects of one
 //! format whose columns are in the same order.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
@@ -139,20 +138,13 @@ impl Run {
         splits: &[ScanSplit],
         out: &Sender<datafusion::common::Result<RecordBatch>>,
     ) -> Result<bool> {
-        let mut open = VecDeque::with_capacity(splits.len());
+        let mut open = Vec::with_capacity(splits.len());
         for split in splits {
             let task = SplitTask::new(self, split, out)?;
             if self.lookup.as_ref().is_some_and(|lookup| lookup.rules_out(split.object)) {
                 self.finished(split.bytes(&self.spec.objects));
             } else if !task.is_empty() {
-                open.push_back(Open {
-                    task,
-                    held: Held::default(),
-                    rows: 0,
-                    unlearned: vec![],
-                    done: false,
-                    error: None,
-                });
+                open.push(Open { task, held: Held::default(), rows: 0, unlearned: vec![], done: false, error: None });
             }
         }
         while !open.is_empty() {
@@ -162,9 +154,8 @@ impl Run {
             // Reading plainly tells the same story in full: the rows, or the error with its place. After as much as a request is
             // for storage may be well again.
             let mut read = 0;
-            while read < REQUEST_BYTES
-                && let Some(split) = open.pop_front()
-            {
+            while read < REQUEST_BYTES && !open.is_empty() {
+                let split = open.remove(0);
                 if !split.task.plain().await? {
                     return Ok(false);
                 }
@@ -178,12 +169,12 @@ impl Run {
 
     /// Asks for the splits, and again for those that are still open, for as long as there is hope; `false` when nobody wants rows
     /// any more.
-    async fn ask_for_all(&self, request: &Fragment, open: &mut VecDeque<Open<'_>>) -> Result<bool> {
+    async fn ask_for_all(&self, request: &Fragment, open: &mut Vec<Open<'_>>) -> Result<bool> {
         let retry = Retry { limit: self.spec.options.retries };
         let mut failures = 0;
         while !open.is_empty() {
             let before = open.len();
-            let error = match self.ask(request, open.make_contiguous()).await {
+            let error = match self.ask(request, open).await {
                 Ok(true) => None,
                 Ok(false) => return Ok(false),
                 Err(error) => Some(error),
@@ -195,7 +186,7 @@ impl Run {
             }
             let error = error.or_else(|| open.iter_mut().find_map(|split| split.error.take()));
             let Some(error) = error else { break };
-            self.check_repeatable(&error, open.make_contiguous())?;
+            self.check_repeatable(&error, open)?;
             open.iter_mut().for_each(Open::reset);
             // A request that got something done is no failure to count.
             failures = if open.len() < before { 1 } else { failures + 1 };

@@ -8,8 +8,10 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Decimal128Type, Field, FieldRef};
-use datafusion_common::{Result as DfResult, ScalarValue, internal_err};
+use datafusion_common::Result as DfResult;
 use datafusion_expr::{ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
+
+use crate::evaluate::on_array;
 
 /// `CAST(decimal AS DOUBLE)`.
 #[derive(Debug, Eq, Hash, PartialEq)]
@@ -68,14 +70,7 @@ impl ScalarUDFImpl for DecimalToFloat {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        match args.args.first() {
-            Some(ColumnarValue::Array(array)) => to_float(array).map(ColumnarValue::Array),
-            Some(ColumnarValue::Scalar(value)) => {
-                let value = to_float(&value.to_array()?)?;
-                Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&value, 0)?))
-            }
-            None => internal_err!("a cast of nothing"),
-        }
+        on_array(args, to_float)
     }
 }
 

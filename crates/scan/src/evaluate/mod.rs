@@ -18,8 +18,8 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
 use arrow::compute::{filter_record_batch, prep_null_mask_filter};
 use arrow::datatypes::{DataType, SchemaRef};
-use datafusion_common::ScalarValue;
-use datafusion_expr::ColumnarValue;
+use datafusion_common::{Result as DfResult, ScalarValue, internal_err};
+use datafusion_expr::{ColumnarValue, ScalarFunctionArgs};
 use datafusion_physical_expr::ScalarFunctionExpr;
 use datafusion_physical_expr::expressions::{BinaryExpr, Column, InListExpr, IsNullExpr, LikeExpr, Literal, NotExpr};
 use pushdown::{Error, Expr, Result};
@@ -150,6 +150,18 @@ fn compares(expr: &Physical) -> bool {
                 || expr.is::<InListExpr>()
                 || expr.is::<LikeExpr>()
         }
+    }
+}
+
+/// Applies `f` to the single argument of a function, keeping constants constant.
+fn on_array(args: ScalarFunctionArgs, f: impl Fn(&ArrayRef) -> DfResult<ArrayRef>) -> DfResult<ColumnarValue> {
+    match args.args.first() {
+        Some(ColumnarValue::Array(array)) => f(array).map(ColumnarValue::Array),
+        Some(ColumnarValue::Scalar(value)) => {
+            let value = f(&value.to_array()?)?;
+            Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&value, 0)?))
+        }
+        None => internal_err!("a function of one argument was called without"),
     }
 }
 

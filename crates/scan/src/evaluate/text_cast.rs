@@ -3,11 +3,12 @@
 use arrow::array::{Array, ArrayRef, AsArray, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
-use datafusion_common::{Result as DfResult, ScalarValue, internal_err};
+use datafusion_common::Result as DfResult;
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
 use pushdown::Error;
 
 use crate::errors::into_datafusion;
+use crate::evaluate::on_array;
 use crate::text::columns::{Nulls, Spelling, builder};
 use crate::text::fields::{FieldColumn, Quoting, Span};
 use crate::types::sql_type;
@@ -39,7 +40,10 @@ impl ScalarUDFImpl for TextCast {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        on_text(args, |text| text_to(text, &self.to).map_err(into_datafusion))
+        on_array(args, |array| {
+            let text = cast(array, &DataType::Utf8)?;
+            text_to(text.as_string(), &self.to).map_err(into_datafusion)
+        })
     }
 }
 
@@ -63,17 +67,4 @@ pub(crate) fn text_to_spelled(text: &StringArray, to: &DataType, spelling: Spell
         Error::invalid(format!("cannot parse '{value}' as {}", sql_type(to))).with_code("CastFailed")
     })?;
     column.finish().map_err(crate::errors::from_arrow)
-}
-
-/// Applies `f` to the single argument as text, keeping constants constant.
-fn on_text(args: ScalarFunctionArgs, f: impl Fn(&StringArray) -> DfResult<ArrayRef>) -> DfResult<ColumnarValue> {
-    let as_text = |array: ArrayRef| -> DfResult<ArrayRef> { Ok(cast(&array, &DataType::Utf8)?) };
-    match args.args.into_iter().next() {
-        Some(ColumnarValue::Array(array)) => Ok(ColumnarValue::Array(f(as_text(array)?.as_string())?)),
-        Some(ColumnarValue::Scalar(value)) => {
-            let value = f(as_text(value.to_array()?)?.as_string())?;
-            Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&value, 0)?))
-        }
-        None => internal_err!("a function of one argument was called without"),
-    }
 }

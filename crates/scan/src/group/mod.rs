@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::{concat, take_record_batch};
-use arrow::datatypes::{Field, SchemaRef};
-use pushdown::{AggregateCall, Error, ErrorKind, NamedExpr, Result};
+use arrow::datatypes::Field;
+use pushdown::{Error, ErrorKind, Result};
 
 use self::keys::KeyTable;
 use self::shared::Shared;
@@ -24,7 +24,7 @@ use self::state::{STATE_BYTES, State};
 use crate::errors::from_arrow;
 use crate::evaluate::Evaluator;
 use crate::limits;
-use crate::totals::Results;
+use crate::totals::{Plan, Results};
 
 /// What happens when keys and states need more memory than they may take.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -50,25 +50,8 @@ pub(crate) struct HashAggregate {
     aside: Option<Box<HashAggregate>>,
 }
 
-struct Plan {
-    groups: Vec<NamedExpr>,
-    calls: Vec<AggregateCall>,
-    schema: SchemaRef,
-}
-
 impl HashAggregate {
-    /// For batches of `schema`.
-    pub(crate) fn new(
-        groups: &[NamedExpr],
-        calls: &[AggregateCall],
-        schema: &SchemaRef,
-        memory: Memory,
-    ) -> Result<Self> {
-        let plan = Plan { groups: groups.to_vec(), calls: calls.to_vec(), schema: Arc::clone(schema) };
-        Self::of(Arc::new(plan), memory)
-    }
-
-    fn of(plan: Arc<Plan>, memory: Memory) -> Result<Self> {
+    pub(crate) fn new(plan: Arc<Plan>, memory: Memory) -> Result<Self> {
         let keys = plan.groups.iter().map(|key| Ok((key.name.clone(), Evaluator::expr(&key.expr, &plan.schema)?)));
         let keys: Vec<(String, Evaluator)> = keys.collect::<Result<_>>()?;
         let table = KeyTable::new(keys.iter().map(|(_, key)| key.data_type().clone()).collect())?;
@@ -103,7 +86,7 @@ impl HashAggregate {
             let aside = match &mut self.aside {
                 Some(aside) => aside,
                 // Its own table takes every group: it is given out as soon as it is large.
-                none => none.insert(Box::new(Self::of(Arc::clone(&self.plan), Memory::Partial(usize::MAX))?)),
+                none => none.insert(Box::new(Self::new(Arc::clone(&self.plan), Memory::Partial(usize::MAX))?)),
             };
             aside.update(&take_record_batch(batch, &unknown).map_err(from_arrow)?)?;
         }
@@ -192,7 +175,7 @@ impl HashAggregate {
         if self.bytes() / 2 < most {
             return Ok(None);
         }
-        let fresh = Self::of(Arc::clone(&self.plan), self.memory)?;
+        let fresh = Self::new(Arc::clone(&self.plan), self.memory)?;
         std::mem::replace(self, fresh).finish().map(Some)
     }
 

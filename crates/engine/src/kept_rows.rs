@@ -2,10 +2,10 @@
 //!
 //! [`KeptRows::keep`] passes the rows of a scan on and keeps them. Once all of its partitions have ended, the rows are there for
 //! whoever asks. They are given up if they take too much memory, if the scan fails, or if nobody wants it to its end: who asks then
-//! reads for himself. Nobody waits.
+//! reads for himself. Who asks while a scan is under way waits for the one or the other (decision 19 says why that ends).
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use arrow::array::RecordBatch;
@@ -15,6 +15,7 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryRese
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
 use futures::{Stream, StreamExt};
 use pushdowndb_scan::{compact, slice_bytes};
+use tokio::sync::{Notify, OnceCell};
 
 use crate::error::to_datafusion;
 
@@ -30,6 +31,8 @@ pub(crate) struct KeptRows {
     /// Which scan's, for people.
     number: usize,
     state: Mutex<State>,
+    /// Told when they are complete, or given up.
+    settled: Notify,
 }
 
 #[derive(Debug)]
@@ -63,18 +66,24 @@ impl KeptRows {
     pub(crate) fn new(number: usize, partitions: usize) -> Self {
         let begun = vec![false; partitions];
         let collecting = Collecting { rows: Rows::default(), begun, open: partitions, most_bytes: MOST_BYTES };
-        Self { number, state: Mutex::new(State::Collecting(collecting)) }
+        Self { number, state: Mutex::new(State::Collecting(collecting)), settled: Notify::new() }
     }
 
     pub(crate) fn number(&self) -> usize {
         self.number
     }
 
-    /// All the rows, if the scan has come to its end by now.
-    fn complete(&self) -> Option<Vec<RecordBatch>> {
-        match &*self.state.lock().unwrap_or_else(PoisonError::into_inner) {
-            State::Complete(rows) => Some(rows.batches.clone()),
-            State::Collecting(_) | State::GivenUp => None,
+    /// All the rows, once the scan has come to its end; `None` if they are given up, or if a partition has not even begun.
+    async fn complete(&self) -> Option<Vec<RecordBatch>> {
+        loop {
+            // From here on nothing that is told is missed.
+            let settled = self.settled.notified();
+            match &*self.state.lock().unwrap_or_else(PoisonError::into_inner) {
+                State::Complete(rows) => return Some(rows.batches.clone()),
+                State::Collecting(collecting) if collecting.begun.iter().all(|begun| *begun) => {}
+                State::Collecting(_) | State::GivenUp => return None,
+            }
+            settled.await;
         }
     }
 
@@ -108,6 +117,9 @@ impl KeptRows {
             State::Collecting(collecting) => change(collecting).unwrap_or(State::GivenUp),
             done => done,
         };
+        if !matches!(*state, State::Collecting(_)) {
+            self.settled.notify_waiters();
+        }
     }
 
     fn push(&self, batch: &RecordBatch) -> DfResult<()> {
@@ -143,7 +155,7 @@ impl KeptRows {
 #[derive(Clone, Debug)]
 pub(crate) struct Taking {
     kept: Arc<KeptRows>,
-    taken: Arc<OnceLock<Option<Vec<RecordBatch>>>>,
+    taken: Arc<OnceCell<Option<Vec<RecordBatch>>>>,
 }
 
 impl Taking {
@@ -156,9 +168,9 @@ impl Taking {
         self.kept.number()
     }
 
-    /// All the rows, if they were there when this was asked first.
-    pub(crate) fn rows(&self) -> Option<&[RecordBatch]> {
-        self.taken.get_or_init(|| self.kept.complete()).as_deref()
+    /// All the rows, once they are there; `None` if they are not to be had.
+    pub(crate) async fn rows(&self) -> Option<&[RecordBatch]> {
+        self.taken.get_or_init(|| self.kept.complete()).await.as_deref()
     }
 }
 
@@ -202,11 +214,13 @@ impl Drop for Keeping {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
     use arrow::array::Int64Array;
     use arrow::datatypes::{DataType, Field, Schema};
     use datafusion::common::DataFusionError;
     use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-    use futures::stream;
+    use futures::{poll, stream};
 
     use super::*;
 
@@ -223,8 +237,8 @@ mod tests {
         kept.keep(rows, partition, &TaskContext::default())
     }
 
-    fn count(kept: &KeptRows) -> Option<usize> {
-        kept.complete().map(|batches| batches.iter().map(RecordBatch::num_rows).sum())
+    async fn count(kept: &KeptRows) -> Option<usize> {
+        kept.complete().await.map(|batches| batches.iter().map(RecordBatch::num_rows).sum())
     }
 
     #[tokio::test]
@@ -232,19 +246,30 @@ mod tests {
         let kept = Arc::new(KeptRows::new(1, 2));
         let (first, second) = (partition(&kept, 0, vec![Ok(batch(0, 3))]), partition(&kept, 1, vec![Ok(batch(3, 4))]));
         assert_eq!(first.count().await, 1);
-        assert_eq!(count(&kept), None);
+        let mut waiting = pin!(count(&kept));
+        assert!(poll!(&mut waiting).is_pending(), "the second partition is under way");
         assert_eq!(second.count().await, 1);
-        assert_eq!(count(&kept), Some(7));
+        assert_eq!((waiting.await, count(&kept).await), (Some(7), Some(7)));
+    }
+
+    #[tokio::test]
+    async fn who_waits_hears_that_nothing_comes() {
+        let kept = Arc::new(KeptRows::new(1, 1));
+        let rows = partition(&kept, 0, vec![Ok(batch(0, 3))]);
+        let mut waiting = pin!(count(&kept));
+        assert!(poll!(&mut waiting).is_pending());
+        drop(rows);
+        assert_eq!(waiting.await, None);
     }
 
     #[tokio::test]
     async fn partitions_take_the_rows_together_or_not_at_all() {
         let kept = Arc::new(KeptRows::new(1, 1));
         let [early, late] = [(); 2].map(|()| Taking::of(Arc::clone(&kept)));
-        assert!(early.rows().is_none(), "the first partition reads for itself");
+        assert!(early.rows().await.is_none(), "nothing has begun: the first partition reads for itself");
         assert_eq!(partition(&kept, 0, vec![Ok(batch(0, 3))]).count().await, 1);
-        assert!(early.clone().rows().is_none(), "and so does the second");
-        assert_eq!(late.rows().map(<[RecordBatch]>::len), Some(1));
+        assert!(early.clone().rows().await.is_none(), "and so does the second");
+        assert_eq!(late.rows().await.map(<[RecordBatch]>::len), Some(1));
     }
 
     #[tokio::test]
@@ -264,12 +289,12 @@ mod tests {
                 assert!(rows.next().await.is_some());
             }
             drop(rows);
-            assert_eq!(count(&kept), None);
+            assert_eq!(count(&kept).await, None);
         }
         let kept = Arc::new(KeptRows::new(1, 2));
         for _ in 0..2 {
             assert_eq!(partition(&kept, 0, vec![Ok(batch(0, 3))]).count().await, 1);
         }
-        assert_eq!(count(&kept), None, "one partition twice is not two partitions");
+        assert_eq!(count(&kept).await, None, "one partition twice is not two partitions");
     }
 }

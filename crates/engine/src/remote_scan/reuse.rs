@@ -17,7 +17,7 @@ use crate::query::QueryContext;
 use crate::strategies::costs::{Pushed, ScanCosts};
 use crate::strategies::filter::{Choice, Route};
 
-/// Where a scan finds its rows, if they are there when it begins.
+/// Where a scan finds its rows, if they are kept to the end.
 #[derive(Clone, Debug)]
 pub(super) struct Reuse {
     rows: Taking,
@@ -176,7 +176,7 @@ impl RemoteScanExec {
         taken.into_iter().chain(kept).collect()
     }
 
-    /// One partition, of the rows that were kept if they are all there, otherwise as planned.
+    /// One partition, of the rows that were kept if they are all to be had, otherwise as planned.
     pub(super) fn execute_reusing(
         &self,
         reuse: &Reuse,
@@ -190,7 +190,7 @@ impl RemoteScanExec {
             for filter in &scan.spec.key_filters {
                 filter.keys.outcome().await;
             }
-            let Some(batches) = reuse.rows.rows() else { return scan.execute(partition, context) };
+            let Some(batches) = reuse.rows.rows().await else { return scan.execute(partition, context) };
             scan.note_keys().await;
             query.meter.strategy(format!("{}: rows that an earlier scan has kept", scan.spec.name));
             let partitions = scan.partitions.len().max(1);

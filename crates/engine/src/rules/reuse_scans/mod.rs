@@ -14,7 +14,7 @@
 //! part of the other's, and if the keys that it is filtered by are all the keys that the other is filtered by ([`lineage`]). It is
 //! given the columns that only the other one needs, if these cost less than another scan.
 //!
-//! Nothing depends on the first scan: if its rows are not all there when the second one begins, that reads as it was planned.
+//! Nothing depends on the first scan: if its rows are given up, the second one reads as it was planned.
 
 mod lineage;
 

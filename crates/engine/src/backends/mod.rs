@@ -39,7 +39,7 @@ pub(crate) use http::Meters;
 pub(crate) use reader::COALESCE_GAP_BYTES;
 pub(crate) use retry::Retry;
 pub(crate) use select::{Piece, SelectClient, SelectedObject};
-pub(crate) use speed::{Kind as ScannedKind, Rates};
+pub(crate) use speed::{Kind as ScannedKind, Rates, is_scan};
 
 use http::{Connections, SharedClient};
 use post::Poster;

@@ -7,7 +7,7 @@ use pushdown::{Expr, Format, Fragment, Output};
 
 use super::ScanSpec;
 use crate::backends::COALESCE_GAP_BYTES;
-use crate::statistics::{Kept, TableStatistics};
+use crate::statistics::{Core, Kept, TableStatistics};
 
 /// The bytes of an answer without rows.
 const AGGREGATE_BYTES: u64 = 1024;
@@ -144,6 +144,11 @@ impl<'a> Figures<'a> {
     /// The share of the bytes that storage read the last time it scanned them for the same; `None` if that is not known.
     pub(crate) fn scanned_before(&self) -> Option<f64> {
         self.statistics?.seen().share(self.fragment, self.bytes)
+    }
+
+    /// Seconds that a byte took such a core when it was last scanned for the same, keys of joins left out; `None` if that is not known.
+    pub(crate) fn byte_s(&self, core: Core) -> Option<f64> {
+        self.statistics?.seen().byte_s(self.fragment, core)
     }
 
     /// Rows that passed the last time; `None` if that is not known.

@@ -21,7 +21,7 @@ use datafusion::physical_plan::metrics::BaselineMetrics;
 use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
 use futures::TryStreamExt;
 use pushdown::wire::INDEX_VERSION;
-use pushdown::{Error, Fragment, Level, Result};
+use pushdown::{Error, Format, Fragment, Level, Result};
 use pushdowndb_cost::Meter;
 use pushdowndb_scan::Threshold;
 use tokio::sync::Notify;
@@ -33,10 +33,11 @@ use super::metrics::ScanMetrics;
 use super::splits::ScanSplit;
 use super::task::SplitTask;
 use super::{Figures, RemoteScanExec, ScanSpec, fragment};
-use crate::backends::Meters;
+use crate::backends::{Meters, ScannedKind, is_scan};
 use crate::error::to_datafusion;
 use crate::profile::Tally;
 use crate::query::QueryContext;
+use crate::statistics::Core;
 use crate::strategies::filter::{Choice, Route};
 use crate::strategies::index::Lookup;
 use crate::strategies::top_k::LiveTopK;
@@ -93,18 +94,36 @@ pub(super) struct Scanned {
     /// Bytes of all splits that are done, and the rows that came of them.
     done: AtomicU64,
     rows: AtomicU64,
+    /// Bytes of text that the engine scanned, those of the values that it made of them, and nanoseconds that it took.
+    plain: AtomicU64,
+    plain_values: AtomicU64,
+    plain_ns: AtomicU64,
 }
 
 impl Scanned {
     fn figures(&self) -> [u64; 4] {
-        let Self { asked, read, done, rows } = self;
+        let Self { asked, read, done, rows, .. } = self;
         [asked, read, done, rows].map(|count| count.load(Relaxed))
     }
+
+    /// Seconds that a byte took the engine, if it was the scan that took them.
+    fn plain_byte_s(&self) -> Option<f64> {
+        let [bytes, values, ns] = [&self.plain, &self.plain_values, &self.plain_ns].map(|count| count.load(Relaxed));
+        byte_s(bytes, values, Duration::from_nanos(ns).as_secs_f64())
+    }
+}
+
+/// Seconds that a byte took, if it was the scan that took them.
+fn byte_s(scanned: u64, returned: u64, seconds: f64) -> Option<f64> {
+    (scanned >= TIMED_BYTES && is_scan(scanned, returned) && seconds > 0.0).then(|| seconds / scanned as f64)
 }
 
 /// Of scans that send about so many bytes at most in all, neighbouring splits of a request become one: what a split costs
 /// besides its bytes is more than they do.
 const JOINED_BYTES: u64 = 8 * 1024 * 1024;
+
+/// Of fewer bytes it is what surrounds the scan that takes the time.
+const TIMED_BYTES: u64 = 4 * 1024 * 1024;
 
 /// So many splits a core are left: they do not all take the same time.
 const SPLITS_A_CORE: usize = 2;
@@ -382,6 +401,28 @@ impl Run {
             let expected = Figures::of(&self.spec, &self.fragment).rows();
             statistics.seen().note_rows(&self.fragment, bytes, rows, expected);
         }
+        if done != bytes || self.first.is_some() || self.looks_up || ScannedKind::shown_by(&self.fragment).is_none() {
+            return;
+        }
+        let usage = self.tally.meter().usage();
+        let (scanned, returned) = (usage.bytes_scanned_by_fragments, usage.bytes_returned_by_fragments);
+        // What storage passed over of text shows no speed.
+        if asked == bytes && (scanned >= bytes || self.fragment.format == Format::Parquet)
+            && let Some(byte_s) = byte_s(scanned, returned, usage.storage_cpu_s)
+        {
+            statistics.seen().note_byte_s(&self.fragment, Core::Storage, byte_s);
+        }
+        if let Some(byte_s) = self.scanned.plain_byte_s() {
+            statistics.seen().note_byte_s(&self.fragment, Core::Engine, byte_s);
+        }
+    }
+
+    /// The engine scanned so many bytes of text, and made so many bytes of values of them.
+    pub(super) fn scanned_plainly(&self, bytes: u64, values: u64, busy: Duration) {
+        self.scanned.plain.fetch_add(bytes, Relaxed);
+        self.scanned.plain_values.fetch_add(values, Relaxed);
+        self.scanned.plain_ns.fetch_add(u64::try_from(busy.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+        self.spec.backend.engine_scanned(bytes, values, busy);
     }
 
     /// Counts a split of so many bytes that storage has scanned, of which it read so many, and need not read so many again.

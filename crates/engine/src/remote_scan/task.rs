@@ -134,7 +134,7 @@ impl SplitTask<'_> {
             }
         }
         if shows_speed {
-            self.run.spec.backend.engine_scanned(counters.bytes_scanned.load(Relaxed), values, busy);
+            self.run.scanned_plainly(counters.bytes_scanned.load(Relaxed), values, busy);
         }
         Ok(true)
     }

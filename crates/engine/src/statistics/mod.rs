@@ -5,7 +5,7 @@
 //!   TableSample   of text: rows, with the piece and the block each came from
 //!   Footers       of Parquet: rows, bytes and bounds of columns
 //! statement   ANALYZE TABLE -> Totals                              all rows, counted
-//! seen        earlier queries -> Seen                              bytes storage read, rows that passed, keys of joins
+//! seen        earlier queries -> Seen                              bytes storage read, their time, rows that passed, keys of joins
 //! columns     what DataFusion's optimizer takes of a column        NULLs, distinct values
 //! catalogue   kept by the ETags of the objects                     a table that did not change is not looked at again
 //! ```
@@ -34,7 +34,7 @@ pub(crate) use columns::ColumnFigures;
 pub(crate) use draw::draw;
 pub(crate) use footers::Footers;
 pub(crate) use sample::{Kept, TableSample};
-pub(crate) use seen::{Seen, hash_of};
+pub(crate) use seen::{Core, Seen, hash_of};
 pub(crate) use statement::parse;
 pub(crate) use totals::Totals;
 

@@ -4,6 +4,8 @@
 //!   Parquet. How much that is depends on how rows lie, and on what storage was asked before.
 //! - **Rows**: how many passed a predicate.
 //! - **Keys**: how many the build side of a join had.
+//! - **Time**: what a byte took a core of storage and of the engine. A rare number is found ten times as fast as a LIKE is
+//!   decided, which no rate of an endpoint tells.
 //!
 //! The next scan that looks for the same is planned by what the last one found, as in LEO, DB2's learning optimizer (Stillger
 //! et al., VLDB 2001).
@@ -21,6 +23,18 @@ const MOST: usize = 1024;
 
 /// Figures that differ by less than this factor are the same.
 const SAME: f64 = 1.2;
+
+/// Time that differs by less than this factor is the same.
+const SAME_TIME: f64 = 1.1;
+
+/// Whose core.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Core {
+    /// Of storage, for a fragment.
+    Storage,
+    /// Of the engine, for plain reads.
+    Engine,
+}
 
 /// Figures of scans of one table, by the hashes of what they are of.
 #[derive(Debug, Default)]
@@ -46,7 +60,7 @@ impl Seen {
     /// Remembers the share that a scan read.
     pub(crate) fn note(&self, fragment: &Fragment, bytes: u64, share: f64) {
         if let Some(of) = bytes_of(fragment, bytes) {
-            self.put(of, share, Some(1.0));
+            self.put(of, share, Some(1.0), SAME);
         }
     }
 
@@ -58,7 +72,7 @@ impl Seen {
     /// Remembers how many rows passed, where so many were not to be expected.
     pub(crate) fn note_rows(&self, fragment: &Fragment, bytes: u64, rows: u64, expected: f64) {
         if let Some(of) = rows_of(fragment, bytes) {
-            self.put(of, rows as f64, Some(expected));
+            self.put(of, rows as f64, Some(expected), SAME);
         }
     }
 
@@ -69,17 +83,33 @@ impl Seen {
 
     /// Remembers how many keys a side of a join had.
     pub(crate) fn note_keys(&self, side: u64, keys: usize) {
-        self.put(side, keys as f64, None);
+        self.put(side, keys as f64, None, SAME);
+    }
+
+    /// Seconds that a byte took the last times that these columns were scanned for this predicate, keys of joins left out; `None`
+    /// if nobody saw that.
+    pub(crate) fn byte_s(&self, fragment: &Fragment, core: Core) -> Option<f64> {
+        self.figure(time_of(fragment, core)).filter(|byte_s| byte_s.is_finite() && *byte_s > 0.0)
+    }
+
+    /// Remembers what a byte took. Others may have wanted the core: what is faster counts at once, what is slower by half.
+    pub(crate) fn note_byte_s(&self, fragment: &Fragment, core: Core, byte_s: f64) {
+        let of = time_of(fragment, core);
+        let believed = match self.figure(of) {
+            Some(known) if byte_s > known => f64::midpoint(known, byte_s),
+            _ => byte_s,
+        };
+        self.put(of, believed, None, SAME_TIME);
     }
 
     fn figure(&self, of: u64) -> Option<f64> {
         self.lock().get(&of).copied()
     }
 
-    /// Remembers a figure, unless it is about what is `expected` where nothing is remembered.
-    fn put(&self, of: u64, figure: f64, expected: Option<f64>) {
+    /// Remembers a figure, unless it is the same but for a factor as what is known, or `expected` where nothing is.
+    fn put(&self, of: u64, figure: f64, expected: Option<f64>, factor: f64) {
         let mut figures = self.lock();
-        let is_same = |known: f64| figure <= known * SAME && known <= figure * SAME;
+        let is_same = |known: f64| figure <= known * factor && known <= figure * factor;
         if figures.get(&of).copied().or(expected).is_some_and(is_same) {
             return;
         }
@@ -108,15 +138,29 @@ fn rows_of(fragment: &Fragment, bytes: u64) -> Option<u64> {
     Some(hash_of(&format!("rows of {}", looked_for(fragment, bytes)?)))
 }
 
+/// The hash of what a scan looks at, and for what. Keys of joins are others each time, and take time of their own.
+fn time_of(fragment: &Fragment, core: Core) -> u64 {
+    let conjuncts = fragment.predicate.iter().flat_map(Expr::conjuncts);
+    let predicate: Vec<&Expr> = conjuncts.filter(|conjunct| !is_keys(conjunct)).collect();
+    hash_of(&format!("{core:?} for {predicate:?} {:?} {:?}", fragment.columns(), names(fragment)))
+}
+
 /// A scan's predicate, and how much it is of; `None` if it takes all rows, or has keys of a join, which are others each time.
 fn looked_for(fragment: &Fragment, bytes: u64) -> Option<String> {
     let predicate = fragment.predicate.as_ref()?;
-    if predicate.conjuncts().into_iter().any(|conjunct| matches!(conjunct, Expr::Bloom { .. })) {
+    if predicate.conjuncts().into_iter().any(is_keys) {
         return None;
     }
-    // An index has columns of its own.
-    let names: Vec<&String> = fragment.schema.fields().iter().map(|field| field.name()).collect();
-    Some(format!("{predicate:?} {names:?} {bytes}"))
+    Some(format!("{predicate:?} {:?} {bytes}", names(fragment)))
+}
+
+fn is_keys(conjunct: &Expr) -> bool {
+    matches!(conjunct, Expr::Bloom { .. })
+}
+
+/// Of all columns: an index has columns of its own.
+fn names(fragment: &Fragment) -> Vec<&String> {
+    fragment.schema.fields().iter().map(|field| field.name()).collect()
 }
 
 /// The same in every process.
@@ -182,6 +226,27 @@ mod tests {
         seen.note_rows(&text, 9, 3, 0.0);
         assert_eq!(seen.rows(&text, 9), Some(3.0), "none were no rule");
         assert_eq!((seen.keys(hash_of("a side")), seen.keys(hash_of("another"))), (Some(7), None));
+    }
+
+    #[test]
+    fn time_is_of_a_predicate_and_its_columns() {
+        let (seen, csv) = (Seen::default(), Format::Csv(pushdown::CsvOptions::default()));
+        let scan = below(1, csv.clone(), 0);
+        seen.note_byte_s(&scan, Core::Storage, 4e-9);
+        let byte_s = |scan: &Fragment| (seen.byte_s(scan, Core::Storage), seen.byte_s(scan, Core::Engine));
+        assert_eq!(byte_s(&scan), (Some(4e-9), None));
+        assert_eq!(byte_s(&below(1, csv.clone(), 2)), (None, None), "other columns");
+        assert_eq!(byte_s(&below(2, csv, 0)), (None, None), "another predicate");
+        let keys = Expr::Bloom {
+            keys: vec![Expr::Column(1)],
+            filter: Arc::new(pushdown::BloomFilter::with_capacity(8, 0.01)),
+        };
+        let keyed = Fragment { predicate: scan.predicate.clone().map(|predicate| predicate.and(keys)), ..scan.clone() };
+        assert_eq!(byte_s(&keyed).0, Some(4e-9), "without keys");
+        seen.note_byte_s(&scan, Core::Storage, 6e-9);
+        assert_eq!(byte_s(&scan).0, Some(5e-9), "somebody may have wanted the core");
+        seen.note_byte_s(&scan, Core::Storage, 2e-9);
+        assert_eq!(byte_s(&scan).0, Some(2e-9), "nobody is faster than he can be");
     }
 
     #[test]

@@ -123,6 +123,9 @@ pub(crate) struct Model {
     cores: f64,
     /// Requests that are under way at a time.
     at_once: u64,
+    /// Seconds that a byte takes a core of storage for fragments, and of the engine, where that was seen of these scans.
+    storage_byte_s: Option<f64>,
+    engine_byte_s: Option<f64>,
 }
 
 impl Model {
@@ -136,7 +139,15 @@ impl Model {
             cores: spec.cores.max(1) as f64,
             at_once: (spec.options.requests_at_once(spec.cores, rates.at_once) * spec.cores.max(1)) as u64,
             rates,
+            storage_byte_s: None,
+            engine_byte_s: None,
         })
+    }
+
+    /// For scans of which a byte took a core of storage, or of the engine, so many seconds. Our node scans by the same code as the
+    /// engine: what the one was seen to do tells of both.
+    pub(crate) fn with_times(self, storage: Option<f64>, engine: Option<f64>) -> Self {
+        Self { storage_byte_s: storage.or(engine), engine_byte_s: engine.or(storage), ..self }
     }
 
     /// Whether anything was seen of the network.
@@ -192,10 +203,14 @@ impl Model {
         let returned = work.bytes_returned as f64 / encoded_s;
         let sent = work.bytes_network as f64 / SEND_S;
         let more = (sent + returned + asked_s + work.storage_s) / rates.cores;
-        let storage = (work.bytes_scanned as f64 / storage_bytes_s + more) / rates.left;
+        let scanned = match self.storage_byte_s.filter(|_| at_fragment) {
+            Some(byte_s) => work.bytes_scanned as f64 * byte_s / rates.cores,
+            None => work.bytes_scanned as f64 / storage_bytes_s,
+        };
+        let storage = (scanned + more) / rates.left;
         let received = work.bytes_network as f64 / RECEIVE_S;
         let decoded = work.bytes_decoded as f64 / decoded_s;
-        let read = work.bytes_read as f64 / engine_bytes_s;
+        let read = work.bytes_read as f64 * self.engine_byte_s.unwrap_or(1.0 / engine_bytes_s);
         let engine = (received + read + decoded + asked_s + work.engine_s) / self.cores;
         Stages { network, storage, engine }
     }
@@ -311,7 +326,31 @@ pub(super) mod tests {
 
     pub(in super::super) fn model(objective: Objective) -> Model {
         let prices = Arc::new(PriceBook::named_or_path("paper").expect("a shipped book"));
-        Model { prices, rates: Rates::default(), objective, is_parquet: false, cores: 1.0, at_once: 4 }
+        Model {
+            prices,
+            rates: Rates::default(),
+            objective,
+            is_parquet: false,
+            cores: 1.0,
+            at_once: 4,
+            storage_byte_s: None,
+            engine_byte_s: None,
+        }
+    }
+
+    #[test]
+    fn what_was_seen_of_these_scans_counts_before_what_was_seen_of_any() {
+        let plain = Work { bytes_read: 1 << 30, ..Work::default() };
+        let requests = Requests { fragment: 1, ..Requests::default() };
+        let pushed = Work { bytes_scanned: 1 << 30, requests, ..Work::default() };
+        let seconds = |model: &Model| (model.stages(&plain).engine, model.stages(&pushed).storage);
+        let model = model(Objective::Latency);
+        let (engine, storage) = seconds(&model);
+        let slow = |storage, engine| seconds(&model.clone().with_times(storage, engine));
+        assert_eq!(slow(None, None), (engine, storage));
+        let (slow_engine, slow_storage) = slow(Some(1e-8), Some(2e-8));
+        assert!(slow_engine > 2.0 * slow_storage - 0.01 && slow_storage > 5.0 * storage, "{slow_engine}, {slow_storage}");
+        assert_eq!(slow(Some(1e-8), None).0, (1 << 30) as f64 * 1e-8, "the same code");
     }
 
     #[test]

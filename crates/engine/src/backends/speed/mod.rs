@@ -31,6 +31,11 @@ const BUFFERED_BYTES: u64 = 16 * 1024 * 1024;
 /// What is returned is little where it is less than one of so many bytes.
 const FEW: u64 = 10;
 
+/// Whether it is the scan that takes the time of a scan of so many bytes, and not what it returns of them.
+pub(crate) fn is_scan(scanned: u64, returned: u64) -> bool {
+    returned.saturating_mul(FEW) < scanned
+}
+
 /// The weight of a new measurement: the last few decide.
 const WEIGHT: f64 = 0.3;
 
@@ -195,7 +200,7 @@ impl Speed {
 
     /// Storage scanned so many bytes and returned so many. One that returned more than a few of them shows the network.
     pub(crate) fn scanned(&self, by: Scanner, kind: Kind, scanned: u64, returned: u64) {
-        if returned * FEW < scanned {
+        if is_scan(scanned, returned) {
             let seen = self.lock().window(by, kind).add(scanned, Duration::ZERO, Instant::now());
             self.learn_scan(by, kind, seen);
         }
@@ -204,7 +209,7 @@ impl Speed {
     /// The same where storage tells how long it worked, on all cores. Looked at when no scan is under way: scans at the same
     /// time share cores.
     pub(crate) fn worked(&self, by: Scanner, kind: Kind, scanned: u64, returned: u64, worked: Duration) {
-        if returned * FEW < scanned {
+        if is_scan(scanned, returned) {
             let mut state = self.lock();
             let window = state.window(by, kind);
             window.bytes += scanned;
@@ -228,7 +233,7 @@ impl Speed {
     /// values of them.
     pub(crate) fn engine_scanned(&self, scanned: u64, values: u64, busy: Duration) {
         let took = busy.as_secs_f64();
-        if scanned < ENGINE_BYTES || values * FEW >= scanned || took <= 0.0 {
+        if scanned < ENGINE_BYTES || !is_scan(scanned, values) || took <= 0.0 {
             return;
         }
         self.learn(|state| {

@@ -154,9 +154,10 @@ impl RemoteScanExec {
         (Self { kept: Some(Arc::clone(&kept)), ..self.clone() }, kept)
     }
 
-    /// The same scan, of rows that another one keeps.
-    pub(crate) fn reusing(&self, rows: Arc<KeptRows>, derivation: Derivation) -> Self {
-        Self { reuse: Some(Reuse { rows: Taking::of(rows), derivation }), ..self.clone() }
+    /// The same scan, of rows that another one keeps; `None` if that does not keep them.
+    pub(crate) fn reusing(&self, other: &Self) -> Option<Self> {
+        let (rows, derivation) = (Taking::of(Arc::clone(other.kept.as_ref()?)), self.derivation(other)?);
+        Some(Self { reuse: Some(Reuse { rows, derivation }), ..self.clone() })
     }
 
     /// Whether its rows are kept for others.
@@ -165,7 +166,7 @@ impl RemoteScanExec {
     }
 
     /// Whether it may find its rows with another scan.
-    pub(crate) fn reuses(&self) -> bool {
+    pub(super) fn reuses(&self) -> bool {
         self.reuse.is_some()
     }
 

@@ -33,7 +33,7 @@ use datafusion::physical_plan::recursive_query::RecursiveQueryExec;
 use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
 
 use crate::error::to_datafusion;
-use crate::remote_scan::{Derivation, RemoteScanExec};
+use crate::remote_scan::RemoteScanExec;
 use crate::settings::PushdownOptions;
 use crate::strategies::group_by::GroupByExec;
 use lineage::Joins;
@@ -54,13 +54,15 @@ impl PhysicalOptimizerRule for ReuseScans {
         let mut leaves = Vec::new();
         find_leaves(&plan, &mut Vec::new(), &mut leaves);
         let joins = Joins::of(&plan);
+        let mut pairs: Vec<(usize, usize)> = Vec::new();
         let mut kept_scans = 0;
         for taker in 0..leaves.len() {
-            let mut offers = (0..leaves.len()).filter_map(|giver| {
-                let offer = offer(&joins, leaves.get(giver)?, leaves.get(taker)?).transpose()?;
-                Some(offer.map(|(scan, derivation)| (giver, scan, derivation)))
+            let takes = |leaf: usize| pairs.iter().any(|(_, taker)| *taker == leaf);
+            let mut offers = (0..leaves.len()).filter(|giver| !takes(*giver)).filter_map(|giver| {
+                let scan = offer(&joins, leaves.get(giver)?, leaves.get(taker)?).transpose()?;
+                Some(scan.map(|scan| (giver, scan)))
             });
-            let Some((giver, scan, derivation)) = offers.next().transpose()? else { continue };
+            let Some((giver, scan)) = offers.next().transpose()? else { continue };
             let Some(from) = leaves.get_mut(giver) else { continue };
             if kept_scans == MOST_KEPT && !from.scan.keeps() {
                 continue;
@@ -68,9 +70,13 @@ impl PhysicalOptimizerRule for ReuseScans {
             let (keeping, kept) = scan.keeping(kept_scans + 1);
             from.scan = keeping;
             kept_scans = kept_scans.max(kept.number());
-            if let Some(to) = leaves.get_mut(taker) {
-                to.scan = to.scan.reusing(kept, derivation);
-            }
+            pairs.push((giver, taker));
+        }
+        // Only now: what one taker lacks all of them get.
+        for (giver, taker) in pairs {
+            let Some(from) = leaves.get(giver).map(|leaf| leaf.scan.clone()) else { continue };
+            let Some(to) = leaves.get_mut(taker) else { continue };
+            to.scan = to.scan.reusing(&from).unwrap_or_else(|| to.scan.clone());
         }
         if kept_scans == 0 {
             return Ok(plan);
@@ -96,17 +102,16 @@ impl PhysicalOptimizerRule for ReuseScans {
     }
 }
 
-/// The first of two scans as it has to be for the other one to take its rows, and what that makes of them. `None` if it does not
-/// have them.
-fn offer(joins: &Joins, from: &Leaf, to: &Leaf) -> DfResult<Option<(RemoteScanExec, Derivation)>> {
-    if !from.comes_before(to) || from.scan.reuses() || !joins.keys_cover(&from.scan, &to.scan) {
+/// The first of two scans as it has to be for the other one to take its rows; `None` if it does not have them.
+fn offer(joins: &Joins, from: &Leaf, to: &Leaf) -> DfResult<Option<RemoteScanExec>> {
+    if !from.comes_before(to) || !joins.keys_cover(&from.scan, &to.scan) {
         return Ok(None);
     }
-    if let Some(derivation) = to.scan.derivation(&from.scan) {
-        return Ok(Some((from.scan.clone(), derivation)));
+    if to.scan.derivation(&from.scan).is_some() {
+        return Ok(Some(from.scan.clone()));
     }
     let wide = from.scan.widened_for(&to.scan).map_err(to_datafusion)?;
-    Ok(wide.and_then(|wide| to.scan.derivation(&wide).map(|derivation| (wide, derivation))))
+    Ok(wide.filter(|wide| to.scan.derivation(wide).is_some()))
 }
 
 /// The scan without the columns that only others want.

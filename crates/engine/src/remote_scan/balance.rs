@@ -41,6 +41,10 @@ const LEAST_BYTES: u64 = 32 * 1024 * 1024;
 const TURNS: usize = 4;
 const FEW_TURNS: usize = 2;
 
+/// A request that takes storage less time is not cut for that: nobody waits longer for it than he would notice, and each takes about
+/// a millisecond.
+const CUT_S: f64 = 0.025;
+
 /// Where both ways are to share a scan by storage that would be one request, it is cut into so many pieces: the fewer,
 /// the longer one way waits for the other in the end.
 const SHARED_PIECES: u64 = 32;
@@ -103,16 +107,17 @@ impl Paces {
         self.together || self.adaptivity == Adaptivity::Both
     }
 
-    /// Requests that a worker sends one after the other: between two of them the other way may take some of the work.
-    pub(super) fn turns(&self) -> usize {
-        if self.together() {
-            return TURNS;
-        }
-        match self.is_cost || self.repeated > MUCH_BYTES {
+    /// Requests that so many workers send in all, for splits of so many bytes: between two of them the other way may take some of the
+    /// work.
+    pub(super) fn requests(&self, workers: usize, bytes: u64) -> usize {
+        let turns = match self.is_cost || self.repeated > MUCH_BYTES {
+            _ if self.together() => return workers * TURNS,
             true => 1,
             false if self.plain >= self.pushed * FAIR_SHARE => TURNS,
             false => FEW_TURNS,
-        }
+        };
+        let worth_it = (bytes as f64 / self.pushed / CUT_S) as usize;
+        worth_it.clamp(workers, workers * turns)
     }
 
     /// The size of the pieces into which an aggregate of so many bytes is cut, so that both ways can share it; `None`
@@ -383,8 +388,12 @@ mod tests {
     fn requests_that_cost_more_than_themselves_are_few() {
         let lonely = paces(1e9, 40e6);
         let repeats = Paces { repeated: 1e6, ..lonely };
-        assert_eq!((lonely.turns(), repeats.turns(), Paces { is_cost: true, ..lonely }.turns()), (FEW_TURNS, 1, 1));
-        assert_eq!(Paces { together: true, ..repeats }.turns(), TURNS, "as they are shared");
-        assert_eq!(Paces { adaptivity: Adaptivity::Both, ..repeats }.turns(), TURNS, "as asked");
+        let turns = |paces: Paces| paces.requests(2, 1000 * MB) / 2;
+        assert_eq!((turns(lonely), turns(repeats), turns(Paces { is_cost: true, ..lonely })), (FEW_TURNS, 1, 1));
+        assert_eq!(turns(paces(1e9, 700e6)), TURNS, "either way is about as fast");
+        assert_eq!(turns(Paces { together: true, ..repeats }), TURNS, "as they are shared");
+        assert_eq!(turns(Paces { adaptivity: Adaptivity::Both, ..repeats }), TURNS, "as asked");
+        assert_eq!(paces(1e9, 700e6).requests(2, 80 * MB), 3, "nobody waits long for any of them");
+        assert_eq!(paces(1e9, 700e6).requests(2, MB), 2, "each worker has one");
     }
 }

@@ -6,8 +6,9 @@ use pushdown::{Level, Result};
 
 use super::{RemoteScanExec, ScanSpec};
 use crate::query::QueryContext;
+use crate::settings::Side;
 use crate::strategies::decision::Story;
-use crate::strategies::filter::{self, Choice};
+use crate::strategies::filter::{self, Choice, Route};
 use crate::strategies::join::{self, KeyFilter, Learned};
 
 impl RemoteScanExec {
@@ -60,15 +61,18 @@ impl RemoteScanExec {
                 Learned::Keys(None) => None,
                 Learned::Keys(Some(keys)) => filter::both(plain.predicate.clone(), Some(keys)),
             };
-            let mut scan = None;
-            if keys.is_some() {
-                let without_keys = Some(self.figures().rows());
-                let filtered = self.in_place(ScanSpec { predicate: keys, without_keys, ..plain.clone() })?;
-                // If storage cannot be asked for them all, it is asked for none of them.
-                scan = Some(filtered).filter(|scan| matches!(scan.choice, Choice::Storage { .. }));
-            }
-            let scan = match scan {
-                Some(scan) => scan,
+            let keyed = match keys {
+                Some(_) => {
+                    let without_keys = Some(self.figures().rows());
+                    Some(self.in_place(ScanSpec { predicate: keys, without_keys, ..plain.clone() })?)
+                }
+                None => None,
+            };
+            // Plain reads look the keys up as our node does. In SQL they are long: if storage cannot be asked for all of them, it is
+            // asked for none of them.
+            let is_sql = matches!(filter::route(&self.fragment, &self.capability, options, Side::Auto)?, Ok(Route::Select));
+            let scan = match keyed.filter(|keyed| !is_sql || matches!(keyed.choice, Choice::Storage { .. })) {
+                Some(keyed) => keyed,
                 None => self.in_place(plain)?,
             };
             Ok(Some(Arc::new(self.counting(scan))))

@@ -142,7 +142,10 @@ impl RemoteScanExec {
             Some(_) => costs.pushed(Pushed { returned: (scan.returned as f64 * share) as u64, ..scan }),
             None => costs.plain(0.0),
         };
-        Ok(costs.model().counts(&estimate))
+        let counts = costs.model().counts(&estimate);
+        // Plain reads look keys up as well.
+        let plainly = if share < 1.0 { costs.model().counts(&costs.plain_keyed(share, 0.0)) } else { counts };
+        Ok(counts.min(plainly))
     }
 
     /// The same scan, with its rows kept for others, under this number if they are not yet.

@@ -171,9 +171,10 @@ impl Run {
                     true => 1,
                     false => (split.bytes(&scan.spec.objects) as f64 * read) as u64,
                 };
-                let turns = requests * paces.map_or(1, |paces| paces.turns());
+                let all = splits.iter().map(|split| split.bytes(&scan.spec.objects)).sum();
+                let most = paces.map_or(requests, |paces| paces.requests(requests, all));
                 let objective = scan.spec.options.objective()?;
-                let requests = fragment::requests(splits, &scan.spec.objects, turns, objective, bytes, fits);
+                let requests = fragment::requests(splits, &scan.spec.objects, most, objective, bytes, fits);
                 match scan.spec.rates()?.cores_told() {
                     // One core takes one split after the other anyway; of several each is to have some.
                     Some(cores) if joins => {

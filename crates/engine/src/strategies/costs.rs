@@ -11,7 +11,7 @@ use crate::statistics::Core;
 /// What two phases cost besides their requests: the second is planned by what the first one found, and waits for it.
 const PHASE_S: f64 = 0.01;
 
-/// Seconds that storage needs to look the key of one row up in a Bloom filter in bytes, about.
+/// Seconds that a scan needs to look the key of one row up in a Bloom filter in bytes, about.
 pub(crate) const BLOOM_S: f64 = 25e-9;
 
 /// The same in a set of numbers.
@@ -51,7 +51,7 @@ pub(crate) struct ScanCosts {
     pub(crate) splits: u64,
     pub(crate) asks: u64,
     pub(crate) objects: u64,
-    /// Seconds of storage for the Bloom filters of the predicate.
+    /// Seconds of either side for the Bloom filters of the predicate.
     bloom_s: f64,
 }
 
@@ -122,6 +122,14 @@ impl ScanCosts {
         self.model.estimate(&self.plain_work(self.objects, engine_s))
     }
 
+    /// Plain reads that look keys up in so many seconds, which this share of the rows has: others are not decoded. They wait for the
+    /// keys.
+    pub(crate) fn plain_keyed(&self, share: f64, engine_s: f64) -> Estimate {
+        let work = self.plain_work(self.objects, engine_s);
+        let bytes_decoded = (work.bytes_decoded as f64 * share) as u64;
+        waiting(self.model.estimate(&Work { bytes_decoded, ..work }))
+    }
+
     /// The same where only so many bytes of values are decoded, since the others are those of rows that do not count.
     pub(crate) fn plain_decoding(&self, bytes: u64) -> Estimate {
         let work = self.plain_work(self.objects, 0.0);
@@ -136,7 +144,7 @@ impl ScanCosts {
             bytes_decoded: if self.model.is_parquet() { 0 } else { self.sent },
             requests: Requests { get: requests, ..Requests::default() },
             further_reads: self.further_reads,
-            engine_s,
+            engine_s: engine_s + self.bloom_s,
             ..Work::default()
         }
     }
@@ -178,8 +186,7 @@ impl ScanCosts {
 
     /// The same as one of two phases, of which the second waits for the first.
     pub(crate) fn one_of_phases(&self, scan: Pushed) -> Estimate {
-        let scan = self.pushed(scan);
-        Estimate { seconds: scan.seconds + PHASE_S, ..scan }
+        waiting(self.pushed(scan))
     }
 
     /// A scan of everything by storage that sends the rows that pass.
@@ -194,7 +201,12 @@ impl ScanCosts {
     }
 }
 
-/// What the Bloom filters of a scan's predicate cost storage, which asks them last.
+/// The same after another phase.
+fn waiting(scan: Estimate) -> Estimate {
+    Estimate { seconds: scan.seconds + PHASE_S, ..scan }
+}
+
+/// What the Bloom filters of a scan's predicate cost who scans: they are asked last.
 fn bloom_s(spec: &ScanSpec, fragment: &Fragment) -> f64 {
     let conjuncts = fragment.predicate.clone().map_or_else(Vec::new, Expr::into_conjuncts);
     let (blooms, others): (Vec<_>, Vec<_>) = conjuncts.into_iter().partition(|expr| matches!(expr, Expr::Bloom { .. }));

@@ -13,7 +13,6 @@ use pushdown::{Capability, Exactness, Expr, Format, Fragment, Level, NamedExpr, 
 use super::costs::ScanCosts;
 use super::decision::{Candidates, Reason, Story};
 use super::index::Verdict;
-use super::join::PROBE_S;
 use crate::remote_scan::{ScanSpec, estimate};
 use crate::settings::{Adaptivity, PushdownOptions, Side};
 
@@ -153,8 +152,7 @@ pub(crate) fn unless_plain_is_better(choice: Choice, spec: &ScanSpec, fragment: 
         return Ok(choice);
     }
     let costs = ScanCosts::of(spec, fragment, Some(*route))?;
-    let looked_up = (spec.without_keys.unwrap_or(costs.passing) - costs.passing).max(0.0);
-    let (plain, mut pushed) = (costs.plain(looked_up * PROBE_S), costs.filtered());
+    let (plain, mut pushed) = (costs.plain(0.0), costs.filtered());
     if spec.options.adaptivity()? != Adaptivity::None {
         pushed.seconds = costs.shared().unwrap_or(pushed.seconds);
     }

@@ -51,20 +51,20 @@ pub(crate) async fn learn(
     for filter in filters {
         outcomes.push(filter.keys.outcome().await);
     }
-    let Ok(route) = route(fragment, capability, options, Side::Auto)? else {
-        return Ok((Learned::Keys(None), vec!["filtered".to_owned()]));
-    };
+    // Who reads plainly looks them up as our node does.
+    let route = route(fragment, capability, options, Side::Auto)?.ok();
     let joins = joins(filters, &outcomes);
     let together = joins.iter().filter(|join| join.tuples.is_some()).count();
     let bytes = match (route, &capability.select) {
-        (Route::Select, Some(dialect)) => {
+        (Some(Route::Select), Some(dialect)) => {
             let own = pushdowndb_select::render(fragment, dialect).map_or(0, |sql| sql.len());
             dialect.expression_bytes.saturating_sub(own + STATEMENT_BYTES) / (filters.len() + together).max(1)
         }
         _ => 0,
     };
     let room = Room { bytes, key_bytes: KEY_BYTES, rate: options.false_positives };
-    let takes_sets = takes_sets(route, capability);
+    let takes_sets = route.is_none_or(|route| takes_sets(route, capability));
+    let route = route.unwrap_or(Route::Fragment);
     let request = Request { fragment, exact, dialect: capability.select.as_ref(), route, takes_sets, room };
     let (mut all, mut stories) = (Vec::new(), Vec::new());
     for Join { filters, keys, tuples } in joins {

@@ -211,9 +211,9 @@ fn share(build: BuildSide, values: Option<f64>) -> f64 {
     }
 }
 
-/// A scan with the keys in each request, which sends only rows of these, once they have come. `values` is how many values
-/// the key has in the table, where that is known, `as_set` whether keys near each other are a set of numbers; each row that is
-/// sent takes the engine `row_s` seconds.
+/// A scan that yields only rows of the keys, once these have come: by storage, which is sent them with each request, or by plain reads,
+/// whichever is better. `values` is how many values the key has in the table, where that is known, `as_set` whether keys near each
+/// other are a set of numbers; each row that comes takes the engine `row_s` seconds.
 fn bloom_cost(
     scan: &ScanCosts,
     route: Route,
@@ -234,13 +234,21 @@ fn bloom_cost(
         }
         (Route::Fragment, _) => (filter_bytes, scan.passing * BLOOM_S),
     };
-    scan.one_of_phases(Pushed {
+    let engine_s = scan.passing * share * row_s;
+    let pushed = scan.one_of_phases(Pushed {
         requests: scan.asks,
         scanned: scan.scanned,
         returned: (scan.sent as f64 * share) as u64,
         brought: key_bytes as u64 * scan.asks,
         storage_s,
-        engine_s: scan.passing * share * row_s,
+        engine_s,
         ..Pushed::default()
-    })
+    });
+    if route == Route::Select {
+        return pushed;
+    }
+    // It takes either side the same.
+    let plain = scan.plain_keyed(share, storage_s + engine_s);
+    let model = scan.model();
+    if model.is_better(&plain, &pushed) { plain } else { pushed }
 }

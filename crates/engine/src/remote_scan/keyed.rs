@@ -70,7 +70,8 @@ impl RemoteScanExec {
             };
             // Plain reads look the keys up as our node does. In SQL they are long: if storage cannot be asked for all of them, it is
             // asked for none of them.
-            let is_sql = matches!(filter::route(&self.fragment, &self.capability, options, Side::Auto)?, Ok(Route::Select));
+            let is_sql =
+                matches!(filter::route(&self.fragment, &self.capability, options, Side::Auto)?, Ok(Route::Select));
             let scan = match keyed.filter(|keyed| !is_sql || matches!(keyed.choice, Choice::Storage { .. })) {
                 Some(keyed) => keyed,
                 None => self.in_place(plain)?,

@@ -408,7 +408,8 @@ impl Run {
         let usage = self.tally.meter().usage();
         let (scanned, returned) = (usage.bytes_scanned_by_fragments, usage.bytes_returned_by_fragments);
         // What storage passed over of text shows no speed.
-        if asked == bytes && (scanned >= bytes || self.fragment.format == Format::Parquet)
+        if asked == bytes
+            && (scanned >= bytes || self.fragment.format == Format::Parquet)
             && let Some(byte_s) = byte_s(scanned, returned, usage.storage_cpu_s)
         {
             statistics.seen().note_byte_s(&self.fragment, Core::Storage, byte_s);

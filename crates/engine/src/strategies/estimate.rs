@@ -349,7 +349,10 @@ pub(super) mod tests {
         let slow = |storage, engine| seconds(&model.clone().with_times(storage, engine));
         assert_eq!(slow(None, None), (engine, storage));
         let (slow_engine, slow_storage) = slow(Some(1e-8), Some(2e-8));
-        assert!(slow_engine > 2.0 * slow_storage - 0.01 && slow_storage > 5.0 * storage, "{slow_engine}, {slow_storage}");
+        assert!(
+            slow_engine > 2.0 * slow_storage - 0.01 && slow_storage > 5.0 * storage,
+            "{slow_engine}, {slow_storage}"
+        );
         assert_eq!(slow(Some(1e-8), None).0, (1 << 30) as f64 * 1e-8, "the same code");
     }
 

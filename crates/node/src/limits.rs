@@ -143,7 +143,7 @@ impl Default for Limits {
             upstream_wait: Duration::from_secs(30),
             upstream_sends: 16,
             upstream_part_bytes: 16 << 20,
-            block_bytes: 1 << 20,
+            block_bytes: 512 << 10,
             selects: (4 * cores).max(16),
             selects_waiting: 64,
             select_wait: Duration::from_secs(20),

@@ -20,11 +20,12 @@ use pushdown::{Error, ErrorKind, Result};
 use crate::object::file_blocks::{BlockFile, file_blocks, file_ranges, read_cached};
 use crate::{BlockBuffers, ObjectReader};
 
-/// The size of a block that a thread reads ahead; such blocks end at multiples of it.
-const BLOCK_BYTES: u64 = 1024 * 1024;
+/// The size of a block; blocks end at multiples of it. The one that is scanned and the one that is copied out of the page cache fit into
+/// a core's second cache together.
+const BLOCK_BYTES: u64 = 512 * 1024;
 
 /// Blocks being read or waiting to be taken.
-const READ_AHEAD: usize = 3;
+const READ_AHEAD: usize = 6;
 
 /// Buffers kept for the next blocks.
 const BLOCK_BUFFERS: usize = 2 * (READ_AHEAD + 1);

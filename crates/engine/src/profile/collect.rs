@@ -18,7 +18,8 @@ use crate::strategies::estimate::Estimate;
 use crate::strategies::group_by::GroupByExec;
 
 /// Operators that move rows between threads, or watch them go by.
-const PLUMBING: [&str; 4] = ["CoalescePartitionsExec", "CooperativeExec", "KeyTapExec", "RepartitionExec"];
+const PLUMBING: [&str; 5] =
+    ["CoalescePartitionsExec", "CooperativeExec", "KeptScopeExec", "KeyTapExec", "RepartitionExec"];
 
 /// A plan on its way, and what a profile needs besides.
 #[derive(Clone, Debug)]

@@ -58,6 +58,8 @@ pub(crate) struct Figures<'a> {
     bytes: u64,
     /// What the predicate keeps.
     kept: Kept,
+    /// The predicate without the keys of joins.
+    without_keys: Option<&'a Expr>,
 }
 
 impl<'a> Figures<'a> {
@@ -70,11 +72,15 @@ impl<'a> Figures<'a> {
             None => Kept { rows: 1.0, blocks: 1.0 },
             Some(predicate) => statistics.and_then(|statistics| statistics.kept(predicate)).unwrap_or(guess),
         };
-        let mut figures = Self { fragment, statistics, bytes, kept };
+        let without_keys = match &spec.without_keys {
+            Some(without_keys) => without_keys.predicate.as_ref(),
+            None => fragment.predicate.as_ref(),
+        };
+        let mut figures = Self { fragment, statistics, bytes, kept, without_keys };
         let scanned = figures.scanned().max(1.0);
-        match spec.without_keys {
+        match &spec.without_keys {
             // Keys are others each time; they leave no more rows than pass without them.
-            Some(without_keys) => figures.kept.rows = figures.kept.rows.min(without_keys / scanned),
+            Some(without_keys) => figures.kept.rows = figures.kept.rows.min(without_keys.rows / scanned),
             None => {
                 if let Some(rows) = figures.passed_before() {
                     figures.kept.rows = (rows / scanned).clamp(0.0, 1.0);
@@ -146,9 +152,10 @@ impl<'a> Figures<'a> {
         self.statistics?.seen().share(self.fragment, self.bytes)
     }
 
-    /// Seconds that a byte took such a core when it was last scanned for the same, keys of joins left out; `None` if that is not known.
+    /// Seconds that a byte took such a core when it was last scanned for the same without keys of joins; `None` if that is not
+    /// known.
     pub(crate) fn byte_s(&self, core: Core) -> Option<f64> {
-        self.statistics?.seen().byte_s(self.fragment, core)
+        self.statistics?.seen().byte_s(self.fragment, self.without_keys, core)
     }
 
     /// Rows that passed the last time; `None` if that is not known.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use pushdown::{Level, Result};
 
+use super::spec::WithoutKeys;
 use super::{RemoteScanExec, ScanSpec};
 use crate::query::QueryContext;
 use crate::settings::Side;
@@ -63,7 +64,8 @@ impl RemoteScanExec {
             };
             let keyed = match keys {
                 Some(_) => {
-                    let without_keys = Some(self.figures().rows());
+                    let (predicate, rows) = (self.fragment.predicate.clone(), self.figures().rows());
+                    let without_keys = Some(Arc::new(WithoutKeys { predicate, rows }));
                     Some(self.in_place(ScanSpec { predicate: keys, without_keys, ..plain.clone() })?)
                 }
                 None => None,

@@ -143,8 +143,12 @@ impl RemoteScanExec {
             None => costs.plain(0.0),
         };
         let counts = costs.model().counts(&estimate);
-        // Plain reads look keys up as well.
-        let plainly = if share < 1.0 { costs.model().counts(&costs.plain_keyed(share, 0.0)) } else { counts };
+        // Plain reads look keys up as well, where these are no SQL.
+        let plainly = if share < 1.0 && route == Some(Route::Fragment) {
+            costs.model().counts(&costs.plain_keyed(share, 0.0))
+        } else {
+            counts
+        };
         Ok(counts.min(plainly))
     }
 
@@ -157,15 +161,15 @@ impl RemoteScanExec {
         (Self { kept: Some(Arc::clone(&kept)), ..self.clone() }, kept)
     }
 
-    /// The same scan, of rows that another one keeps; `None` if that does not keep them.
-    pub(crate) fn reusing(&self, other: &Self) -> Option<Self> {
-        let (rows, derivation) = (Taking::of(Arc::clone(other.kept.as_ref()?)), self.derivation(other)?);
+    /// The same scan, of rows that another one keeps, or waits for; `None` if that does not keep them.
+    pub(crate) fn reusing(&self, other: &Self, waits: bool) -> Option<Self> {
+        let (rows, derivation) = (Taking::of(Arc::clone(other.kept.as_ref()?), waits), self.derivation(other)?);
         Some(Self { reuse: Some(Reuse { rows, derivation }), ..self.clone() })
     }
 
-    /// Whether its rows are kept for others.
-    pub(crate) fn keeps(&self) -> bool {
-        self.kept.is_some()
+    /// Where its rows are kept for others, if they are.
+    pub(crate) fn kept(&self) -> Option<&Arc<KeptRows>> {
+        self.kept.as_ref()
     }
 
     /// Whether it may find its rows with another scan.

@@ -8,8 +8,8 @@
 //! Which way a split goes is decided anew at each of them ([`Balance`]).
 
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -94,10 +94,12 @@ pub(super) struct Scanned {
     /// Bytes of all splits that are done, and the rows that came of them.
     done: AtomicU64,
     rows: AtomicU64,
-    /// Bytes of text that the engine scanned, those of the values that it made of them, and nanoseconds that it took.
+    /// Bytes of text that the engine scanned, those of the values that it made of them, and nanoseconds of its cores.
     plain: AtomicU64,
     plain_values: AtomicU64,
     plain_ns: AtomicU64,
+    /// Whether it was told how long it took.
+    is_timed: AtomicBool,
 }
 
 impl Scanned {
@@ -402,7 +404,9 @@ impl Run {
             let expected = Figures::of(&self.spec, &self.fragment).rows();
             statistics.seen().note_rows(&self.fragment, bytes, rows, expected);
         }
-        if done != bytes || self.first.is_some() || self.looks_up || ScannedKind::shown_by(&self.fragment).is_none() {
+        let is_scan = ScannedKind::shown_by(&self.fragment).is_some() && self.first.is_none() && !self.looks_up;
+        // The last two partitions may have ended together.
+        if done != bytes || !is_scan || self.scanned.is_timed.swap(true, Relaxed) {
             return;
         }
         let usage = self.tally.meter().usage();

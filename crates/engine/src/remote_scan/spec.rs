@@ -51,12 +51,20 @@ pub(crate) struct ScanSpec {
     /// Filters that are known once the build sides of the joins above are read. Without them there are more rows,
     /// which the joins drop.
     pub(crate) key_filters: Vec<Arc<KeyFilter>>,
-    /// With keys in the predicate: how many rows pass without them. Plain reads give all of these to the join.
-    pub(crate) without_keys: Option<f64>,
+    /// With keys in the predicate: what passes without them.
+    pub(crate) without_keys: Option<Arc<WithoutKeys>>,
     /// What the joins above chose for this scan and why, for EXPLAIN.
     pub(crate) joins: Vec<Arc<Story>>,
     /// What the operator above chose and why, for EXPLAIN.
     pub(crate) note: Option<Arc<Story>>,
+}
+
+/// A scan as it is without the keys of joins.
+#[derive(Clone, Debug)]
+pub(crate) struct WithoutKeys {
+    pub(crate) predicate: Option<Expr>,
+    /// About how many rows pass.
+    pub(crate) rows: f64,
 }
 
 impl ScanSpec {

@@ -3,10 +3,11 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use futures::StreamExt;
+use nix::time::{ClockId, clock_gettime};
 use pushdown::{Compression, Error, Format, Fragment, Result, Split};
 use pushdowndb_scan::{ObjectReader, ScanCounters, ScanOptions, slice_bytes};
 use tokio::sync::mpsc::Sender;
@@ -122,9 +123,9 @@ impl SplitTask<'_> {
         let (mut busy, mut values) = (Duration::ZERO, 0);
         loop {
             let next = poll_fn(|context| {
-                let since = Instant::now();
+                let since = thread_cpu();
                 let next = rows.poll_next_unpin(context);
-                busy += since.elapsed();
+                busy += thread_cpu().saturating_sub(since);
                 next
             });
             let Some(batch) = next.await.transpose()? else { break };
@@ -176,6 +177,11 @@ impl SplitTask<'_> {
         self.run.sent(rows);
         rows == 0 || self.out.send(Ok(batch)).await.is_ok()
     }
+}
+
+/// What this thread has spent on a core so far.
+fn thread_cpu() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
 /// Whether a plain read for this shows how fast the engine scans text: it does all of that itself, and little else.

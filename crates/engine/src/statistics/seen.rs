@@ -14,18 +14,16 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pushdown::{Expr, Format, Fragment};
+use pushdown::{Expr, Format, Fragment, Output};
+use serde::{Deserialize, Serialize};
 
 use super::catalogue::StampedFile;
 
-/// So much is remembered of a table; beyond that all of it is forgotten.
+/// So many figures, and times, are remembered of a table; beyond that all of their kind are forgotten.
 const MOST: usize = 1024;
 
 /// Figures that differ by less than this factor are the same.
 const SAME: f64 = 1.2;
-
-/// Time that differs by less than this factor is the same.
-const SAME_TIME: f64 = 1.1;
 
 /// Whose core.
 #[derive(Clone, Copy, Debug)]
@@ -36,19 +34,27 @@ pub(crate) enum Core {
     Engine,
 }
 
-/// Figures of scans of one table, by the hashes of what they are of.
+/// Figures of scans of one table.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    figures: Mutex<BTreeMap<u64, f64>>,
+    kept: Mutex<Kept>,
     /// Where they outlive the session.
     file: Option<StampedFile>,
+}
+
+/// By the hashes of what they are of.
+#[derive(Debug, Default, Deserialize, Serialize)]
+struct Kept {
+    figures: BTreeMap<u64, f64>,
+    /// Seconds for a byte.
+    times: BTreeMap<u64, f64>,
 }
 
 impl Seen {
     /// What the file says, if it is about the table as it is.
     pub(super) fn open(file: Option<StampedFile>) -> Self {
-        let figures = file.as_ref().and_then(StampedFile::read).unwrap_or_default();
-        Self { figures: Mutex::new(figures), file }
+        let kept = file.as_ref().and_then(StampedFile::read).unwrap_or_default();
+        Self { kept: Mutex::new(kept), file }
     }
 
     /// The share that the last scan like this one, of objects of so many bytes, read; `None` if all such scans have read
@@ -60,7 +66,7 @@ impl Seen {
     /// Remembers the share that a scan read.
     pub(crate) fn note(&self, fragment: &Fragment, bytes: u64, share: f64) {
         if let Some(of) = bytes_of(fragment, bytes) {
-            self.put(of, share, Some(1.0), SAME);
+            self.put(of, share, Some(1.0));
         }
     }
 
@@ -72,7 +78,7 @@ impl Seen {
     /// Remembers how many rows passed, where so many were not to be expected.
     pub(crate) fn note_rows(&self, fragment: &Fragment, bytes: u64, rows: u64, expected: f64) {
         if let Some(of) = rows_of(fragment, bytes) {
-            self.put(of, rows as f64, Some(expected), SAME);
+            self.put(of, rows as f64, Some(expected));
         }
     }
 
@@ -83,48 +89,60 @@ impl Seen {
 
     /// Remembers how many keys a side of a join had.
     pub(crate) fn note_keys(&self, side: u64, keys: usize) {
-        self.put(side, keys as f64, None, SAME);
+        self.put(side, keys as f64, None);
     }
 
-    /// Seconds that a byte took the last times that these columns were scanned for this predicate, keys of joins left out; `None`
-    /// if nobody saw that.
-    pub(crate) fn byte_s(&self, fragment: &Fragment, core: Core) -> Option<f64> {
-        self.figure(time_of(fragment, core)).filter(|byte_s| byte_s.is_finite() && *byte_s > 0.0)
+    /// Seconds that a byte took the last times that these columns were scanned for this predicate; `None` if nobody saw that.
+    pub(crate) fn byte_s(&self, fragment: &Fragment, predicate: Option<&Expr>, core: Core) -> Option<f64> {
+        let byte_s = self.lock().times.get(&time_of(fragment, predicate, core)).copied();
+        byte_s.filter(|byte_s| byte_s.is_finite() && *byte_s > 0.0)
     }
 
-    /// Remembers what a byte took. Others may have wanted the core: what is faster counts at once, what is slower by half.
+    /// Remembers what a byte took. Caches and clocks are shared: what is faster counts at once, what is slower by half.
     pub(crate) fn note_byte_s(&self, fragment: &Fragment, core: Core, byte_s: f64) {
-        let of = time_of(fragment, core);
-        let believed = match self.figure(of) {
-            Some(known) if byte_s > known => f64::midpoint(known, byte_s),
-            _ => byte_s,
-        };
-        self.put(of, believed, None, SAME_TIME);
+        let of = time_of(fragment, fragment.predicate.as_ref(), core);
+        let mut kept = self.lock();
+        let known = kept.times.get(&of).copied();
+        let byte_s = known.filter(|known| *known < byte_s).map_or(byte_s, |known| f64::midpoint(known, byte_s));
+        if !known.is_some_and(|known| is_same(known, byte_s)) {
+            remember(&mut kept.times, of, byte_s);
+            self.write(&kept);
+        }
     }
 
     fn figure(&self, of: u64) -> Option<f64> {
-        self.lock().get(&of).copied()
+        self.lock().figures.get(&of).copied()
     }
 
-    /// Remembers a figure, unless it is the same but for a factor as what is known, or `expected` where nothing is.
-    fn put(&self, of: u64, figure: f64, expected: Option<f64>, factor: f64) {
-        let mut figures = self.lock();
-        let is_same = |known: f64| figure <= known * factor && known <= figure * factor;
-        if figures.get(&of).copied().or(expected).is_some_and(is_same) {
-            return;
+    /// Remembers a figure, unless it is about what is `expected` where nothing is remembered.
+    fn put(&self, of: u64, figure: f64, expected: Option<f64>) {
+        let mut kept = self.lock();
+        if !kept.figures.get(&of).copied().or(expected).is_some_and(|known| is_same(known, figure)) {
+            remember(&mut kept.figures, of, figure);
+            self.write(&kept);
         }
-        if figures.len() >= MOST {
-            figures.clear();
-        }
-        figures.insert(of, figure);
+    }
+
+    fn write(&self, kept: &Kept) {
         if let Some(file) = &self.file {
-            file.write(&*figures);
+            file.write(kept);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, f64>> {
-        self.figures.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn is_same(known: f64, figure: f64) -> bool {
+    figure <= known * SAME && known <= figure * SAME
+}
+
+fn remember(all: &mut BTreeMap<u64, f64>, of: u64, figure: f64) {
+    if all.len() >= MOST {
+        all.clear();
+    }
+    all.insert(of, figure);
 }
 
 /// The hash of what a scan reads bytes for: its predicate, of Parquet its columns too.
@@ -138,24 +156,19 @@ fn rows_of(fragment: &Fragment, bytes: u64) -> Option<u64> {
     Some(hash_of(&format!("rows of {}", looked_for(fragment, bytes)?)))
 }
 
-/// The hash of what a scan looks at, and for what. Keys of joins are others each time, and take time of their own.
-fn time_of(fragment: &Fragment, core: Core) -> u64 {
-    let conjuncts = fragment.predicate.iter().flat_map(Expr::conjuncts);
-    let predicate: Vec<&Expr> = conjuncts.filter(|conjunct| !is_keys(conjunct)).collect();
-    hash_of(&format!("{core:?} for {predicate:?} {:?} {:?}", fragment.columns(), names(fragment)))
+/// The hash of what a scan looks at, for what, and whether it adds values up.
+fn time_of(fragment: &Fragment, predicate: Option<&Expr>, core: Core) -> u64 {
+    let adds = matches!(fragment.output, Output::Aggregate { .. });
+    hash_of(&format!("{core:?} {adds} for {predicate:?} {:?} {:?}", fragment.columns(), names(fragment)))
 }
 
 /// A scan's predicate, and how much it is of; `None` if it takes all rows, or has keys of a join, which are others each time.
 fn looked_for(fragment: &Fragment, bytes: u64) -> Option<String> {
     let predicate = fragment.predicate.as_ref()?;
-    if predicate.conjuncts().into_iter().any(is_keys) {
+    if predicate.conjuncts().into_iter().any(|conjunct| matches!(conjunct, Expr::Bloom { .. })) {
         return None;
     }
     Some(format!("{predicate:?} {:?} {bytes}", names(fragment)))
-}
-
-fn is_keys(conjunct: &Expr) -> bool {
-    matches!(conjunct, Expr::Bloom { .. })
 }
 
 /// Of all columns: an index has columns of its own.
@@ -209,7 +222,7 @@ mod tests {
         seen.note(&below(1), 9, 1.0);
         assert_eq!(seen.share(&below(1), 9), Some(1.0), "storage has forgotten");
         (0..=MOST as i64).for_each(|value| seen.note(&below(value), 9, 0.5));
-        assert!(seen.lock().len() <= MOST);
+        assert!(seen.lock().figures.len() <= MOST);
     }
 
     #[test]
@@ -233,16 +246,13 @@ mod tests {
         let (seen, csv) = (Seen::default(), Format::Csv(pushdown::CsvOptions::default()));
         let scan = below(1, csv.clone(), 0);
         seen.note_byte_s(&scan, Core::Storage, 4e-9);
-        let byte_s = |scan: &Fragment| (seen.byte_s(scan, Core::Storage), seen.byte_s(scan, Core::Engine));
+        let of = |scan: &Fragment, core| seen.byte_s(scan, scan.predicate.as_ref(), core);
+        let byte_s = |scan: &Fragment| (of(scan, Core::Storage), of(scan, Core::Engine));
         assert_eq!(byte_s(&scan), (Some(4e-9), None));
         assert_eq!(byte_s(&below(1, csv.clone(), 2)), (None, None), "other columns");
         assert_eq!(byte_s(&below(2, csv, 0)), (None, None), "another predicate");
-        let keys = Expr::Bloom {
-            keys: vec![Expr::Column(1)],
-            filter: Arc::new(pushdown::BloomFilter::with_capacity(8, 0.01)),
-        };
-        let keyed = Fragment { predicate: scan.predicate.clone().map(|predicate| predicate.and(keys)), ..scan.clone() };
-        assert_eq!(byte_s(&keyed).0, Some(4e-9), "without keys");
+        let adds = Output::Aggregate { groups: vec![], calls: vec![] };
+        assert_eq!(byte_s(&Fragment { output: adds, ..scan.clone() }).0, None, "adding takes time");
         seen.note_byte_s(&scan, Core::Storage, 6e-9);
         assert_eq!(byte_s(&scan).0, Some(5e-9), "somebody may have wanted the core");
         seen.note_byte_s(&scan, Core::Storage, 2e-9);

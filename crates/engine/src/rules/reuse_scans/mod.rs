@@ -14,7 +14,8 @@
 //! part of the other's, and if the keys that it is filtered by are all the keys that the other is filtered by ([`lineage`]). It is
 //! given the columns that only the other one needs, if these cost less than another scan.
 //!
-//! Nothing depends on the first scan: if its rows are given up, the second one reads as it was planned.
+//! Nothing depends on the first scan: if its rows are given up, the second one reads as it was planned. One that may begin too early
+//! waits for them, and a [`KeptScopeExec`] below the join that is between them tells it that no more will come.
 
 mod lineage;
 
@@ -23,16 +24,18 @@ use std::sync::Arc;
 use arrow::datatypes::Schema;
 use datafusion::common::Result as DfResult;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::TreeNode;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
+use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec, PartitionMode};
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::recursive_query::RecursiveQueryExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
+use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
 use crate::error::to_datafusion;
+use crate::kept_rows::{KeptRows, KeptScopeExec};
 use crate::remote_scan::RemoteScanExec;
 use crate::settings::PushdownOptions;
 use crate::strategies::group_by::GroupByExec;
@@ -64,7 +67,7 @@ impl PhysicalOptimizerRule for ReuseScans {
             });
             let Some((giver, scan)) = offers.next().transpose()? else { continue };
             let Some(from) = leaves.get_mut(giver) else { continue };
-            if kept_scans == MOST_KEPT && !from.scan.keeps() {
+            if kept_scans == MOST_KEPT && from.scan.kept().is_none() {
                 continue;
             }
             let (keeping, kept) = scan.keeping(kept_scans + 1);
@@ -73,24 +76,22 @@ impl PhysicalOptimizerRule for ReuseScans {
             pairs.push((giver, taker));
         }
         // Only now: what one taker lacks all of them get.
+        let mut scopes = Vec::new();
         for (giver, taker) in pairs {
-            let Some(from) = leaves.get(giver).map(|leaf| leaf.scan.clone()) else { continue };
-            let Some(to) = leaves.get_mut(taker) else { continue };
-            to.scan = to.scan.reusing(&from).unwrap_or_else(|| to.scan.clone());
+            let (Some(from), Some(to)) = (leaves.get(giver), leaves.get(taker)) else { continue };
+            let scope = from.fork(to).and_then(scope_of).zip(from.scan.kept().cloned());
+            let Some(scan) = to.scan.reusing(&from.scan, scope.is_some()) else { continue };
+            scopes.extend(scope.map(|(above, kept)| Scope { above, kept }));
+            if let Some(to) = leaves.get_mut(taker) {
+                to.scan = scan;
+            }
         }
         if kept_scans == 0 {
             return Ok(plan);
         }
         // In the order in which they were found.
         let mut scans = leaves.into_iter().map(|leaf| leaf.scan);
-        let reused = plan.transform_up(|node| match node.is::<RemoteScanExec>() {
-            true => match scans.next() {
-                Some(scan) => Ok(Transformed::yes(first_columns(scan, &node.schema())?)),
-                None => Ok(Transformed::no(node)),
-            },
-            false => Ok(Transformed::no(node)),
-        })?;
-        Ok(reused.data)
+        rebuilt(&plan, &mut scans, &scopes)
     }
 
     fn name(&self) -> &str {
@@ -104,7 +105,7 @@ impl PhysicalOptimizerRule for ReuseScans {
 
 /// The first of two scans as it has to be for the other one to take its rows; `None` if it does not have them.
 fn offer(joins: &Joins, from: &Leaf, to: &Leaf) -> DfResult<Option<RemoteScanExec>> {
-    if !from.comes_before(to) || !joins.keys_cover(&from.scan, &to.scan) {
+    if from.fork(to).is_none() || !joins.keys_cover(&from.scan, &to.scan) {
         return Ok(None);
     }
     if to.scan.derivation(&from.scan).is_some() {
@@ -134,18 +135,61 @@ struct Leaf {
 }
 
 impl Leaf {
-    /// Whether it is read to its end before the other one is asked for a row.
-    fn comes_before(&self, other: &Self) -> bool {
+    /// The operator that reads it to its end before it asks the other one for a row; `None` if nothing does.
+    fn fork(&self, other: &Self) -> Option<&Arc<dyn ExecutionPlan>> {
         let in_phases = |leaf: &Self| leaf.path.iter().any(|(node, _)| node.is::<GroupByExec>());
         if in_phases(self) || in_phases(other) {
-            return false;
+            return None;
         }
-        let fork = self.path.iter().zip(&other.path).find(|((_, own), (_, others))| own != others);
-        fork.is_some_and(|((node, own), (_, others))| {
-            let builds = node.is::<HashJoinExec>() || node.is::<NestedLoopJoinExec>() || node.is::<CrossJoinExec>();
-            (builds && own < others) || (node.is::<ScalarSubqueryExec>() && *own > 0 && *others == 0)
-        })
+        let ((node, own), (_, others)) =
+            self.path.iter().zip(&other.path).find(|((_, own), (_, others))| own != others)?;
+        let builds = node.is::<HashJoinExec>() || node.is::<NestedLoopJoinExec>() || node.is::<CrossJoinExec>();
+        let comes_first = (builds && own < others) || (node.is::<ScalarSubqueryExec>() && *own > 0 && *others == 0);
+        comes_first.then_some(node)
     }
+}
+
+/// The end of the first input of this operator is told to those who wait for kept rows.
+struct Scope {
+    above: Arc<dyn ExecutionPlan>,
+    kept: Arc<KeptRows>,
+}
+
+/// The operator whose first input has ended before this join asks any partition of its probe side for a row. The one that
+/// collects it for all partitions has read it then; of others each reads its own partition, and these end together where they come from a
+/// repartitioning. `None` of a query with subqueries, which begins after their end: nobody has to wait.
+fn scope_of(fork: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
+    let join = match fork.downcast_ref::<HashJoinExec>() {
+        Some(join) if *join.partition_mode() == PartitionMode::CollectLeft => return Some(Arc::clone(fork)),
+        Some(join) => join,
+        None if fork.is::<ScalarSubqueryExec>() => return None,
+        None => return Some(Arc::clone(fork)),
+    };
+    join.left().is::<RepartitionExec>().then(|| Arc::clone(join.left()))
+}
+
+/// The plan with these scans in place of its own, and its scopes.
+fn rebuilt(
+    plan: &Arc<dyn ExecutionPlan>,
+    scans: &mut impl Iterator<Item = RemoteScanExec>,
+    scopes: &[Scope],
+) -> DfResult<Arc<dyn ExecutionPlan>> {
+    if plan.is::<RemoteScanExec>() {
+        return match scans.next() {
+            Some(scan) => first_columns(scan, &plan.schema()),
+            None => Ok(Arc::clone(plan)),
+        };
+    }
+    let mut children = Vec::new();
+    for child in plan.children() {
+        children.push(rebuilt(child, scans, scopes)?);
+    }
+    for scope in scopes.iter().filter(|scope| Arc::ptr_eq(&scope.above, plan)) {
+        if let Some(first) = children.first_mut() {
+            *first = Arc::new(KeptScopeExec::new(Arc::clone(first), Arc::clone(&scope.kept)));
+        }
+    }
+    replace_children_if_necessary(Arc::clone(plan), children)
 }
 
 /// All scans of the plan, from left to right.

@@ -23,6 +23,7 @@ use super::filter::Choice;
 use crate::index::{Expected, TableIndex};
 use crate::remote_scan::{Figures, ScanSpec};
 use crate::settings::IndexUse;
+use crate::statistics::Core;
 use crate::table::DataObject;
 use costs::LookupCosts;
 
@@ -128,7 +129,9 @@ pub(crate) fn choose(spec: &ScanSpec, fragment: &Fragment, otherwise: &Choice, b
     let costs = LookupCosts { probes: &probes, hits, figures: &figures, is_parquet, route, model: &model };
     let indexed = covered.iter().filter(|covered| **covered).count() as u64;
     let estimate = if by_node { costs.by_node() } else { costs.by_engine(indexed) };
-    let otherwise = costs.scan(indexed, spec.options.split_bytes);
+    // A scan takes as long as it was seen to; of what the index tells of, storage reads only rows.
+    let timed = model.clone().with_times(figures.byte_s(Core::Storage), figures.byte_s(Core::Engine));
+    let otherwise = LookupCosts { model: &timed, ..costs }.scan(indexed, spec.options.split_bytes);
     // Where the scan is about as fast, the index spares storage the work.
     if !always && (model.is_better(&otherwise, &estimate) || estimate.usd > otherwise.usd) {
         let names = names(&probes);

@@ -227,7 +227,7 @@ fn bloom_cost(
     let filter_bytes = keys * bloom::BITS_PER_KEY / 8.0;
     // Keys that are counted up are about as many as there are numbers from the least to the greatest.
     let set_bytes = values.filter(|_| as_set).and_then(|values| bloom::set_bytes(keys, values));
-    let (key_bytes, storage_s) = match (route, set_bytes) {
+    let (key_bytes, lookup_s) = match (route, set_bytes) {
         (Route::Select, _) => (keys * bloom::BITS_PER_KEY, scan.rows * SQL_S),
         (Route::Fragment, Some(bytes)) if bytes <= filter_bytes * bloom::SET_OVER_FILTER => {
             (bytes, scan.passing * SET_S)
@@ -240,7 +240,7 @@ fn bloom_cost(
         scanned: scan.scanned,
         returned: (scan.sent as f64 * share) as u64,
         brought: key_bytes as u64 * scan.asks,
-        storage_s,
+        storage_s: lookup_s,
         engine_s,
         ..Pushed::default()
     });
@@ -248,7 +248,7 @@ fn bloom_cost(
         return pushed;
     }
     // It takes either side the same.
-    let plain = scan.plain_keyed(share, storage_s + engine_s);
+    let plain = scan.plain_keyed(share, lookup_s + engine_s);
     let model = scan.model();
     if model.is_better(&plain, &pushed) { plain } else { pushed }
 }

@@ -2,7 +2,10 @@
 //!
 //! [`KeptRows::keep`] passes the rows of a scan on and keeps them. Once all of its partitions have ended, the rows are there for
 //! whoever asks. They are given up if they take too much memory, if the scan fails, or if nobody wants it to its end: who asks then
-//! reads for himself. Who asks while a scan is under way waits for the one or the other (decision 19 says why that ends).
+//! reads for himself. Who may ask before one or the other has happened waits for it: below the side of a join that is read to its end
+//! first, of which a [`KeptScopeExec`] tells the end (decision 19).
+
+mod scope;
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,6 +21,7 @@ use pushdowndb_scan::{compact, slice_bytes};
 use tokio::sync::{Notify, OnceCell};
 
 use crate::error::to_datafusion;
+pub(crate) use scope::KeptScopeExec;
 
 /// Rows that take more memory are not kept.
 const MOST_BYTES: usize = 64 * 1024 * 1024;
@@ -73,14 +77,14 @@ impl KeptRows {
         self.number
     }
 
-    /// All the rows, once the scan has come to its end; `None` if they are given up, or if a partition has not even begun.
-    async fn complete(&self) -> Option<Vec<RecordBatch>> {
+    /// All the rows, if the scan has come to its end, or once it has for who `waits`; `None` if they are given up.
+    async fn complete(&self, waits: bool) -> Option<Vec<RecordBatch>> {
         loop {
             // From here on nothing that is told is missed.
             let settled = self.settled.notified();
             match &*self.state.lock().unwrap_or_else(PoisonError::into_inner) {
                 State::Complete(rows) => return Some(rows.batches.clone()),
-                State::Collecting(collecting) if collecting.begun.iter().all(|begun| *begun) => {}
+                State::Collecting(_) if waits => {}
                 State::Collecting(_) | State::GivenUp => return None,
             }
             settled.await;
@@ -155,12 +159,14 @@ impl KeptRows {
 #[derive(Clone, Debug)]
 pub(crate) struct Taking {
     kept: Arc<KeptRows>,
+    waits: bool,
     taken: Arc<OnceCell<Option<Vec<RecordBatch>>>>,
 }
 
 impl Taking {
-    pub(crate) fn of(kept: Arc<KeptRows>) -> Self {
-        Self { kept, taken: Arc::default() }
+    /// Who `waits` has to be told by a [`KeptScopeExec`] that waiting is over.
+    pub(crate) fn of(kept: Arc<KeptRows>, waits: bool) -> Self {
+        Self { kept, waits, taken: Arc::default() }
     }
 
     /// Which scan's rows, for people.
@@ -168,9 +174,9 @@ impl Taking {
         self.kept.number()
     }
 
-    /// All the rows, once they are there; `None` if they are not to be had.
+    /// All the rows, as they were there when this was asked first; `None` if they were not.
     pub(crate) async fn rows(&self) -> Option<&[RecordBatch]> {
-        self.taken.get_or_init(|| self.kept.complete()).await.as_deref()
+        self.taken.get_or_init(|| self.kept.complete(self.waits)).await.as_deref()
     }
 }
 
@@ -238,7 +244,7 @@ mod tests {
     }
 
     async fn count(kept: &KeptRows) -> Option<usize> {
-        kept.complete().await.map(|batches| batches.iter().map(RecordBatch::num_rows).sum())
+        kept.complete(true).await.map(|batches| batches.iter().map(RecordBatch::num_rows).sum())
     }
 
     #[tokio::test]
@@ -265,8 +271,8 @@ mod tests {
     #[tokio::test]
     async fn partitions_take_the_rows_together_or_not_at_all() {
         let kept = Arc::new(KeptRows::new(1, 1));
-        let [early, late] = [(); 2].map(|()| Taking::of(Arc::clone(&kept)));
-        assert!(early.rows().await.is_none(), "nothing has begun: the first partition reads for itself");
+        let [early, late] = [(); 2].map(|()| Taking::of(Arc::clone(&kept), false));
+        assert!(early.rows().await.is_none(), "the first partition reads for itself");
         assert_eq!(partition(&kept, 0, vec![Ok(batch(0, 3))]).count().await, 1);
         assert!(early.clone().rows().await.is_none(), "and so does the second");
         assert_eq!(late.rows().await.map(<[RecordBatch]>::len), Some(1));

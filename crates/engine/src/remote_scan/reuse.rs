@@ -124,7 +124,9 @@ impl RemoteScanExec {
         }
         let projection = own.projection.iter().copied().chain(columns).collect();
         let wide = self.in_place(ScanSpec { projection, ..own.clone() })?;
-        let wide = Self { kept: self.kept.clone(), ..self.counting(wide) };
+        // Who takes its rows is told of them later. It may be cut into other partitions now.
+        let kept = self.kept.as_ref().map(|kept| Arc::new(KeptRows::new(kept.number(), wide.partitions.len())));
+        let wide = Self { kept, ..self.counting(wide) };
         Ok((wide.price()? - self.price()? < other.price()?).then_some(wide))
     }
 

@@ -103,9 +103,9 @@ impl Seen {
         let of = time_of(fragment, fragment.predicate.as_ref(), core);
         let mut kept = self.lock();
         let known = kept.times.get(&of).copied();
-        let byte_s = known.filter(|known| *known < byte_s).map_or(byte_s, |known| f64::midpoint(known, byte_s));
+        let believed = known.filter(|known| *known < byte_s).map_or(byte_s, |known| f64::midpoint(known, byte_s));
+        remember(&mut kept.times, of, believed);
         if !known.is_some_and(|known| is_same(known, byte_s)) {
-            remember(&mut kept.times, of, byte_s);
             self.write(&kept);
         }
     }
@@ -139,7 +139,7 @@ fn is_same(known: f64, figure: f64) -> bool {
 }
 
 fn remember(all: &mut BTreeMap<u64, f64>, of: u64, figure: f64) {
-    if all.len() >= MOST {
+    if all.len() >= MOST && !all.contains_key(&of) {
         all.clear();
     }
     all.insert(of, figure);

@@ -90,7 +90,7 @@ pub(crate) struct Work {
     pub(crate) bytes_read: u64,
     pub(crate) bytes_decoded: u64,
     pub(crate) requests: Requests,
-    /// Plain reads while what came before them is decoded: they are paid and take no time of their own.
+    /// Plain reads while what came before them is decoded: nobody waits for their answers to begin.
     pub(crate) further_reads: u64,
     /// Seconds of storage besides its scanning.
     pub(crate) storage_s: f64,
@@ -198,7 +198,7 @@ impl Model {
         // S3 Select answers in text whatever it reads.
         let is_text = work.requests.select > 0 || work.requests.get > 0 && !self.is_parquet;
         let decoded_s = if is_text { DECODE_TEXT_S } else { DECODE_S };
-        let asked_s = work.requests.total() as f64 * REQUEST_S;
+        let asked_s = (work.requests.total() + work.further_reads) as f64 * REQUEST_S;
         let network = work.bytes_network as f64 / rates.network_bytes_s;
         let returned = work.bytes_returned as f64 / encoded_s;
         let sent = work.bytes_network as f64 / SEND_S;

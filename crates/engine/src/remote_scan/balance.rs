@@ -74,6 +74,8 @@ pub(super) struct Paces {
     repeated: f64,
     /// Whether dollars count, of which requests take many.
     is_cost: bool,
+    /// Whether the link is busy longer than storage.
+    bound_by_link: bool,
     adaptivity: Adaptivity,
 }
 
@@ -96,10 +98,10 @@ impl Paces {
         // Two ways at once take less time, and more requests and bytes.
         let is_cost = costs.model().objective() == Objective::Cost;
         let together = !is_cost && costs.shared().is_some();
-        let plain_is_known = costs.model().knows_network();
+        let (plain_is_known, bound_by_link) = (costs.model().knows_network(), costs.is_bound_by_link());
         let repeated = Figures::of(spec, fragment).repeated_bytes();
         let (pushed, plain) = (pace(pushed), pace(plain));
-        Ok(Some(Self { pushed, plain, together, plain_is_known, repeated, is_cost, adaptivity }))
+        Ok(Some(Self { pushed, plain, together, plain_is_known, repeated, is_cost, bound_by_link, adaptivity }))
     }
 
     /// Whether both ways share the splits from the beginning.
@@ -112,6 +114,8 @@ impl Paces {
     pub(super) fn requests(&self, workers: usize, bytes: u64) -> usize {
         let turns = match self.is_cost || self.repeated > MUCH_BYTES {
             _ if self.together() => return workers * TURNS,
+            // Between two requests the link would wait for storage, which has time.
+            _ if self.bound_by_link => return 1,
             true => 1,
             false if self.plain >= self.pushed * FAIR_SHARE => TURNS,
             false => FEW_TURNS,
@@ -301,7 +305,8 @@ mod tests {
 
     fn paces(pushed: f64, plain: f64) -> Paces {
         let adaptivity = Adaptivity::Auto;
-        Paces { pushed, plain, together: false, plain_is_known: true, repeated: 0.0, is_cost: false, adaptivity }
+        let (repeated, is_cost, bound_by_link) = (0.0, false, false);
+        Paces { pushed, plain, together: false, plain_is_known: true, repeated, is_cost, bound_by_link, adaptivity }
     }
 
     #[test]
@@ -395,5 +400,10 @@ mod tests {
         assert_eq!(turns(Paces { adaptivity: Adaptivity::Both, ..repeats }), TURNS, "as asked");
         assert_eq!(paces(1e9, 700e6).requests(2, 80 * MB), 3, "nobody waits long for any of them");
         assert_eq!(paces(1e9, 700e6).requests(2, MB), 2, "each worker has one");
+        assert_eq!(
+            Paces { bound_by_link: true, ..lonely }.requests(2, 1000 * MB),
+            1,
+            "the link never waits for the next"
+        );
     }
 }

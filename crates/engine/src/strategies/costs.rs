@@ -184,6 +184,11 @@ impl ScanCosts {
         (saved >= alone * LEAST_SHARE && saved >= LEAST_S).then_some(alone - saved)
     }
 
+    /// Whether the link is busy longer with what storage sends than storage with the scan.
+    pub(crate) fn is_bound_by_link(&self) -> bool {
+        self.model.is_bound_by_link(&self.pushed_work(self.filtering()))
+    }
+
     /// The same as one of two phases, of which the second waits for the first.
     pub(crate) fn one_of_phases(&self, scan: Pushed) -> Estimate {
         waiting(self.pushed(scan))

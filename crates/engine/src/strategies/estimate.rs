@@ -237,6 +237,12 @@ impl Model {
         Estimate { bytes: work.bytes_network, requests, seconds, usd }
     }
 
+    /// Whether the link is busy longer with a phase than storage.
+    pub(crate) fn is_bound_by_link(&self, work: &Work) -> bool {
+        let stages = self.stages(work);
+        stages.network > stages.storage
+    }
+
     /// Two ways to do the same that share it as is best for both: the share of the first, and seconds.
     pub(crate) fn shared(&self, one: &Work, other: &Work) -> (f64, f64) {
         let (one, other) = (self.stages(one), self.stages(other));

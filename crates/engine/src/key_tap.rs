@@ -12,7 +12,6 @@
 //! │   └ build side           │
 //! ```
 
-use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,21 +21,16 @@ use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow::buffer::NullBuffer;
 use arrow::compute::filter;
 use arrow::datatypes::{DataType, SchemaRef};
-use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result as DfResult, Statistics};
+use datafusion::common::Result as DfResult;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
-use datafusion::physical_plan::execution_plan::CardinalityEffect;
-use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
-use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PhysicalExpr, PlanProperties,
-    ReplaceChildrenOptions,
-};
+use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 use futures::{Stream, StreamExt};
 use tokio::sync::watch;
 
 use crate::error::to_datafusion;
 use crate::strategies::join::{KeySet, TupleSet};
+use crate::watch::{WatchExec, Watcher};
 
 /// The keys of one join, once its build side was read.
 #[derive(Debug)]
@@ -180,100 +174,48 @@ impl JoinKeys {
 }
 
 /// Passes rows through and collects their keys.
-#[derive(Clone, Debug)]
-pub(crate) struct KeyTapExec {
-    input: Arc<dyn ExecutionPlan>,
-    /// The keys, over the input's columns.
-    exprs: Vec<Arc<dyn PhysicalExpr>>,
-    keys: Arc<JoinKeys>,
-    properties: Arc<PlanProperties>,
-}
+pub(crate) type KeyTapExec = WatchExec<KeyTap>;
 
 impl KeyTapExec {
     pub(crate) fn new(input: Arc<dyn ExecutionPlan>, exprs: Vec<Arc<dyn PhysicalExpr>>, keys: Arc<JoinKeys>) -> Self {
-        let properties = Arc::clone(input.properties());
-        Self { input, exprs, keys, properties }
+        Self::of(input, KeyTap { exprs, keys })
     }
 
     /// What it collects.
     pub(crate) fn keys(&self) -> &Arc<JoinKeys> {
-        &self.keys
+        &self.watcher().keys
     }
 }
 
-impl DisplayAs for KeyTapExec {
-    fn fmt_as(&self, kind: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+/// Collects keys.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyTap {
+    /// The keys, over the input's columns.
+    exprs: Vec<Arc<dyn PhysicalExpr>>,
+    keys: Arc<JoinKeys>,
+}
+
+impl Watcher for KeyTap {
+    const NAME: &'static str = "KeyTapExec";
+
+    fn shown(&self) -> String {
         let keys: Vec<String> = self.exprs.iter().map(ToString::to_string).collect();
-        match kind {
-            DisplayFormatType::TreeRender => write!(f, "keys={}", keys.join(", ")),
-            _ => write!(f, "KeyTapExec: keys=[{}]", keys.join(", ")),
-        }
-    }
-}
-
-impl ExecutionPlan for KeyTapExec {
-    fn name(&self) -> &str {
-        "KeyTapExec"
+        format!("keys=[{}]", keys.join(", "))
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
+    fn exprs(&self) -> &[Arc<dyn PhysicalExpr>] {
+        &self.exprs
     }
 
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-        vec![false]
-    }
-
-    fn apply_expressions(
+    fn watch(
         &self,
-        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DfResult<TreeNodeRecursion>,
-    ) -> DfResult<TreeNodeRecursion> {
-        let mut next = TreeNodeRecursion::Continue;
-        for expr in &self.exprs {
-            next = next.visit_sibling(|| f(expr))?;
-        }
-        Ok(next)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> DfResult<Arc<dyn ExecutionPlan>> {
-        let input = children.pop().unwrap_or_else(|| Arc::clone(&self.input));
-        Ok(Arc::new(Self::new(input, self.exprs.clone(), Arc::clone(&self.keys))))
-    }
-
-    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> DfResult<Arc<dyn ExecutionPlan>> {
-        self.replace_children(
-            children,
-            ReplaceChildrenOptions::new(datafusion::physical_plan::ChildrenPropertiesMode::Recompute),
-        )
-    }
-
-    fn cardinality_effect(&self) -> CardinalityEffect {
-        CardinalityEffect::Equal
-    }
-
-    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
-        vec![ChildStats::At(partition)]
-    }
-
-    fn statistics_from_inputs(&self, inputs: &[Arc<Statistics>], _args: &StatisticsArgs) -> DfResult<Arc<Statistics>> {
-        Ok(inputs.first().map_or_else(|| Arc::new(Statistics::new_unknown(&self.schema())), Arc::clone))
-    }
-
-    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> DfResult<SendableRecordBatchStream> {
+        rows: SendableRecordBatchStream,
+        partition: usize,
+        partitions: usize,
+        context: &TaskContext,
+    ) -> SendableRecordBatchStream {
         let consumer = MemoryConsumer::new(format!("KeyTapExec[{partition}]"));
-        Ok(Box::pin(TapStream {
+        Box::pin(TapStream {
             collecting: Some(Collecting {
                 collected: Keys::new(&self.keys.types, self.keys.nulls_match),
                 exprs: self.exprs.clone(),
@@ -281,9 +223,9 @@ impl ExecutionPlan for KeyTapExec {
                 reservation: consumer.register(context.memory_pool()),
             }),
             keys: Arc::clone(&self.keys),
-            partitions: self.input.output_partitioning().partition_count(),
-            input: self.input.execute(partition, context)?,
-        }))
+            partitions,
+            input: rows,
+        })
     }
 }
 

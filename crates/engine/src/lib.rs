@@ -15,7 +15,8 @@
 //! index/       indexes: building them, finding them
 //! backends/    stores: connections, credentials, plain reads, S3 Select
 //! key_tap      the keys of a join, from its build side to the scans of its probe side
-//! kept_rows    the rows of a scan, kept for later scans of the same query
+//! kept_rows/   the rows of a scan, kept for later scans of the same query
+//! watch        operators that pass rows through: taps of keys, ends of kept rows
 //! statements   a script cut into statements
 //! words        reading the statements that are our own
 //! files        files that several sessions write
@@ -49,6 +50,7 @@ mod statistics;
 mod stores;
 mod strategies;
 mod table;
+mod watch;
 mod words;
 
 pub use backends::ConnectionConfig;

@@ -14,8 +14,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use nix::time::{ClockId, clock_gettime};
-use pushdowndb_scan::{Footers, Helpers, Spawner};
+use pushdowndb_scan::{Footers, Helpers, Spawner, thread_cpu};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
@@ -283,11 +282,6 @@ impl Clock {
     fn spent(&self) -> Spent {
         Spent { cpu: thread_cpu().saturating_sub(self.cpu), busy: self.began.elapsed() }
     }
-}
-
-/// What this thread has spent on a core so far.
-fn thread_cpu() -> Duration {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
 fn nanos(time: Duration) -> u64 {

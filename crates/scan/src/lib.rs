@@ -28,6 +28,7 @@
 #![warn(missing_docs)]
 
 mod aggregate;
+mod clock;
 mod compact;
 mod csv;
 mod dictionaries;
@@ -56,6 +57,7 @@ mod totals;
 mod types;
 
 pub use aggregate::extremes;
+pub use clock::thread_cpu;
 pub use compact::compact;
 pub use csv::{CsvDecoder, REST, rest_fields, tokenize_sample};
 pub use dictionaries::{

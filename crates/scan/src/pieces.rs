@@ -3,7 +3,8 @@
 //!
 //! Pieces that are scanned at once give the rows that pass, or what aggregates have taken in of them, in the order of the
 //! object; what becomes of that is done in one place whoever found it. So the answer is the same as that of one scan from
-//! the beginning to the end, but for the last digits of floating-point numbers. What waits for the pieces before it is bounded in bytes.
+//! the beginning to the end, but for the last digits of floating-point numbers. What waits for the pieces before it is
+//! bounded in bytes.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -112,10 +112,14 @@ impl Paces {
     /// Requests that so many workers send in all, for splits of so many bytes: between two of them the other way may take some of the
     /// work.
     pub(super) fn requests(&self, workers: usize, bytes: u64) -> usize {
+        if self.together() {
+            return workers * TURNS;
+        }
+        // Between two requests the link would wait for storage, which has time.
+        if self.bound_by_link {
+            return 1;
+        }
         let turns = match self.is_cost || self.repeated > MUCH_BYTES {
-            _ if self.together() => return workers * TURNS,
-            // Between two requests the link would wait for storage, which has time.
-            _ if self.bound_by_link => return 1,
             true => 1,
             false if self.plain >= self.pushed * FAIR_SHARE => TURNS,
             false => FEW_TURNS,

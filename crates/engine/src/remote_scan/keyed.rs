@@ -54,7 +54,9 @@ impl RemoteScanExec {
             let exact = plain.aggregate.is_some();
             let options = &self.spec.options;
             let filters = &self.spec.key_filters;
-            let (learned, stories) = join::learn(filters, &self.fragment, exact, &self.capability, options).await?;
+            let route = filter::route(&self.fragment, &self.capability, options, Side::Auto)?.ok();
+            let learned = join::learn(filters, &self.fragment, exact, route, &self.capability, options).await?;
+            let (learned, stories) = learned;
             self.note_keys().await;
             query.meter.strategy(format!("{}: join by {}", self.spec.name, stories.join("; ")));
             let keys = match learned {
@@ -62,19 +64,17 @@ impl RemoteScanExec {
                 Learned::Keys(None) => None,
                 Learned::Keys(Some(keys)) => filter::both(plain.predicate.clone(), Some(keys)),
             };
-            let keyed = match keys {
-                Some(_) => {
-                    let (predicate, rows) = (self.fragment.predicate.clone(), self.figures().rows());
-                    let without_keys = Some(Arc::new(WithoutKeys { predicate, rows }));
-                    Some(self.in_place(ScanSpec { predicate: keys, without_keys, ..plain.clone() })?)
-                }
-                None => None,
-            };
+            let without_keys =
+                || WithoutKeys { predicate: self.fragment.predicate.clone(), rows: self.figures().rows() };
+            let keyed = keys.map(|keys| {
+                let without_keys = Some(Arc::new(without_keys()));
+                self.in_place(ScanSpec { predicate: Some(keys), without_keys, ..plain.clone() })
+            });
             // Plain reads look the keys up as our node does. In SQL they are long: if storage cannot be asked for all of them, it is
             // asked for none of them.
-            let is_sql =
-                matches!(filter::route(&self.fragment, &self.capability, options, Side::Auto)?, Ok(Route::Select));
-            let scan = match keyed.filter(|keyed| !is_sql || matches!(keyed.choice, Choice::Storage { .. })) {
+            let is_of_use =
+                |keyed: &Self| route != Some(Route::Select) || matches!(keyed.choice, Choice::Storage { .. });
+            let scan = match keyed.transpose()?.filter(is_of_use) {
                 Some(keyed) => keyed,
                 None => self.in_place(plain)?,
             };

@@ -146,12 +146,10 @@ impl RemoteScanExec {
         };
         let counts = costs.model().counts(&estimate);
         // Plain reads look keys up as well, where these are no SQL.
-        let plainly = if share < 1.0 && route == Some(Route::Fragment) {
-            costs.model().counts(&costs.plain_keyed(share, 0.0))
-        } else {
-            counts
-        };
-        Ok(counts.min(plainly))
+        Ok(match share < 1.0 && route == Some(Route::Fragment) {
+            true => counts.min(costs.model().counts(&costs.plain_keyed(share, 0.0))),
+            false => counts,
+        })
     }
 
     /// The same scan, with its rows kept for others, under this number if they are not yet.

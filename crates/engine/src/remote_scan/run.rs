@@ -37,7 +37,7 @@ use crate::backends::{Meters, ScannedKind, is_scan};
 use crate::error::to_datafusion;
 use crate::profile::Tally;
 use crate::query::QueryContext;
-use crate::statistics::Core;
+use crate::statistics::{Core, Seen};
 use crate::strategies::filter::{Choice, Route};
 use crate::strategies::index::Lookup;
 use crate::strategies::top_k::LiveTopK;
@@ -404,22 +404,29 @@ impl Run {
             let expected = Figures::of(&self.spec, &self.fragment).rows();
             statistics.seen().note_rows(&self.fragment, bytes, rows, expected);
         }
+        if done == bytes {
+            self.note_times(statistics.seen(), asked == bytes, bytes);
+        }
+    }
+
+    /// Remembers what a byte took of a scan of so many bytes that was little else; whether all of them were scanned `by_storage`.
+    fn note_times(&self, seen: &Seen, by_storage: bool, bytes: u64) {
         let is_scan = ScannedKind::shown_by(&self.fragment).is_some() && self.first.is_none() && !self.looks_up;
         // The last two partitions may have ended together.
-        if done != bytes || !is_scan || self.scanned.is_timed.swap(true, Relaxed) {
+        if !is_scan || self.scanned.is_timed.swap(true, Relaxed) {
             return;
         }
         let usage = self.tally.meter().usage();
         let (scanned, returned) = (usage.bytes_scanned_by_fragments, usage.bytes_returned_by_fragments);
         // What storage passed over of text shows no speed.
-        if asked == bytes
+        if by_storage
             && (scanned >= bytes || self.fragment.format == Format::Parquet)
             && let Some(byte_s) = byte_s(scanned, returned, usage.storage_cpu_s)
         {
-            statistics.seen().note_byte_s(&self.fragment, Core::Storage, byte_s);
+            seen.note_byte_s(&self.fragment, Core::Storage, byte_s);
         }
         if let Some(byte_s) = self.scanned.plain_byte_s() {
-            statistics.seen().note_byte_s(&self.fragment, Core::Engine, byte_s);
+            seen.note_byte_s(&self.fragment, Core::Engine, byte_s);
         }
     }
 

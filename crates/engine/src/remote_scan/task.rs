@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use futures::StreamExt;
-use nix::time::{ClockId, clock_gettime};
 use pushdown::{Compression, Error, Format, Fragment, Result, Split};
-use pushdowndb_scan::{ObjectReader, ScanCounters, ScanOptions, slice_bytes};
+use pushdowndb_scan::{ObjectReader, ScanCounters, ScanOptions, slice_bytes, thread_cpu};
 use tokio::sync::mpsc::Sender;
 
 use super::ranges::RangesTogether;
@@ -177,11 +176,6 @@ impl SplitTask<'_> {
         self.run.sent(rows);
         rows == 0 || self.out.send(Ok(batch)).await.is_ok()
     }
-}
-
-/// What this thread has spent on a core so far.
-fn thread_cpu() -> Duration {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
 /// Whether a plain read for this shows how fast the engine scans text: it does all of that itself, and little else.

@@ -6,7 +6,6 @@ use pushdowndb_cost::Requests;
 use super::estimate::{Estimate, Model, Work};
 use super::filter::Route;
 use crate::remote_scan::{Figures, ScanSpec, count_requests};
-use crate::statistics::Core;
 
 /// What two phases cost besides their requests: the second is planned by what the first one found, and waits for it.
 const PHASE_S: f64 = 0.01;
@@ -88,7 +87,7 @@ impl ScanCosts {
             None => read,
         };
         let splits = bytes.div_ceil(spec.options.split_bytes.max(1)).max(objects);
-        let model = Model::of(spec)?.with_times(figures.byte_s(Core::Storage), figures.byte_s(Core::Engine));
+        let model = Model::of(spec)?.timed(&figures);
         let asks = match route {
             Some(Route::Fragment) => {
                 let partitions = spec.partitions.max(1) as u64;

@@ -24,8 +24,9 @@ use pushdown::{Format, Result};
 use pushdowndb_cost::{PriceBook, Requests, Usage};
 
 use crate::backends::Rates;
-use crate::remote_scan::ScanSpec;
+use crate::remote_scan::{Figures, ScanSpec};
 use crate::settings::Objective;
+use crate::statistics::Core;
 
 /// Estimates that differ by less than this factor are the same, as far as the models can tell.
 const ERROR: f64 = 1.3;
@@ -144,9 +145,14 @@ impl Model {
         })
     }
 
+    /// For scans of which this is known.
+    pub(crate) fn timed(self, figures: &Figures<'_>) -> Self {
+        self.with_times(figures.byte_s(Core::Storage), figures.byte_s(Core::Engine))
+    }
+
     /// For scans of which a byte took a core of storage, or of the engine, so many seconds. Our node scans by the same code as the
     /// engine: what the one was seen to do tells of both.
-    pub(crate) fn with_times(self, storage: Option<f64>, engine: Option<f64>) -> Self {
+    fn with_times(self, storage: Option<f64>, engine: Option<f64>) -> Self {
         Self { storage_byte_s: storage.or(engine), engine_byte_s: engine.or(storage), ..self }
     }
 

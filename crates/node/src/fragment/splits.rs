@@ -1,7 +1,8 @@
 //! The splits of a request: some at a time, each scanned on its own.
 //!
-//! One worker has the turn of the request. Others join it where turns are free, at the beginning and whenever a split ends, so that a node with little to do uses
-//! its cores for one request and a busy one does not let a request with many splits pass those with few.
+//! One worker has the turn of the request. Others join it where turns are free, at the beginning and whenever a split ends,
+//! so that a node with little to do uses its cores for one request and a busy one does not let a request with many splits
+//! pass those with few.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

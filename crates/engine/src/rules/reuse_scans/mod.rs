@@ -81,11 +81,11 @@ impl PhysicalOptimizerRule for ReuseScans {
             let (Some(from), Some(to)) = (leaves.get(giver), leaves.get(taker)) else { continue };
             let scope = from.fork(to).and_then(scope_of).zip(from.scan.kept().cloned());
             let Some(scan) = to.scan.reusing(&from.scan, scope.is_some()) else { continue };
-            let is_there = |(above, kept): &(Arc<_>, Arc<_>)| {
-                scopes.iter().any(|scope| Arc::ptr_eq(&scope.above, above) && Arc::ptr_eq(&scope.kept, kept))
-            };
-            let scope = scope.filter(|scope| !is_there(scope));
-            scopes.extend(scope.map(|(above, kept)| Scope { above, kept }));
+            if let Some((above, kept)) = scope
+                && !scopes.iter().any(|scope| Arc::ptr_eq(&scope.above, &above) && Arc::ptr_eq(&scope.kept, &kept))
+            {
+                scopes.push(Scope { above, kept });
+            }
             if let Some(to) = leaves.get_mut(taker) {
                 to.scan = scan;
             }

@@ -23,7 +23,6 @@ use super::filter::Choice;
 use crate::index::{Expected, TableIndex};
 use crate::remote_scan::{Figures, ScanSpec};
 use crate::settings::IndexUse;
-use crate::statistics::Core;
 use crate::table::DataObject;
 use costs::LookupCosts;
 
@@ -129,8 +128,8 @@ pub(crate) fn choose(spec: &ScanSpec, fragment: &Fragment, otherwise: &Choice, b
     let costs = LookupCosts { probes: &probes, hits, figures: &figures, is_parquet, route, model: &model };
     let indexed = covered.iter().filter(|covered| **covered).count() as u64;
     let estimate = if by_node { costs.by_node() } else { costs.by_engine(indexed) };
-    // A scan takes as long as it was seen to; of what the index tells of, storage reads only rows.
-    let timed = model.clone().with_times(figures.byte_s(Core::Storage), figures.byte_s(Core::Engine));
+    // What was seen is the time of a scan, not of rows here and there.
+    let timed = model.clone().timed(&figures);
     let otherwise = LookupCosts { model: &timed, ..costs }.scan(indexed, spec.options.split_bytes);
     // Where the scan is about as fast, the index spares storage the work.
     if !always && (model.is_better(&otherwise, &estimate) || estimate.usd > otherwise.usd) {

@@ -10,8 +10,8 @@ use super::keys::KeySet;
 use super::tuples::TupleSet;
 use super::{KeyFilter, STATEMENT_BYTES, takes_sets};
 use crate::key_tap::{Keys, Outcome};
-use crate::settings::{PushdownOptions, Side};
-use crate::strategies::filter::{Route, route};
+use crate::settings::PushdownOptions;
+use crate::strategies::filter::Route;
 
 /// Up to so many keys a list is as short as a Bloom filter, and lets nothing else pass.
 const FEW_KEYS: usize = 256;
@@ -38,12 +38,13 @@ pub(crate) enum Learned {
 
 /// Waits for the keys of these filters and makes one predicate of them.
 ///
-/// `fragment` is what the scan means without them; with `exact` only what storage evaluates exactly is of use. The
-/// story tells how each key is looked for.
+/// `fragment` is what the scan means without them; with `exact` only what storage evaluates exactly is of use.
+/// Without a `route` the engine reads plainly, and looks them up as our node does. The story tells how each key is looked for.
 pub(crate) async fn learn(
     filters: &[Arc<KeyFilter>],
     fragment: &Fragment,
     exact: bool,
+    route: Option<Route>,
     capability: &Capability,
     options: &PushdownOptions,
 ) -> Result<(Learned, Vec<String>)> {
@@ -51,8 +52,6 @@ pub(crate) async fn learn(
     for filter in filters {
         outcomes.push(filter.keys.outcome().await);
     }
-    // Who reads plainly looks them up as our node does.
-    let route = route(fragment, capability, options, Side::Auto)?.ok();
     let joins = joins(filters, &outcomes);
     let together = joins.iter().filter(|join| join.tuples.is_some()).count();
     let bytes = match (route, &capability.select) {

@@ -223,24 +223,26 @@ async fn what_was_read_is_not_read_again() {
         let sql = sql.replace("and p_container = 'MED BOX'", "");
         let mut requests = Vec::new();
         let mut all = Vec::new();
-        for reuse in ["none", "auto"] {
+        for (reuse, threads) in [("none", 1), ("auto", 1), ("auto", 4)] {
             let engine = world.engine_with("fragment", "parquet").await;
-            let reuse_set = format!("pushdown.reuse = '{reuse}'");
-            set(&engine, &[&reuse_set, "pushdown.statistics = 'none'", "pushdown.adaptive = 'none'"]).await;
-            let (got, report) = rows(&engine, &sql).await.unwrap_or_else(|e| panic!("{name} with {reuse}: {e}"));
+            let sets = [format!("pushdown.reuse = '{reuse}'"), format!("pushdown.threads = {threads}")];
+            set(&engine, &[&sets[0], &sets[1], "pushdown.statistics = 'none'", "pushdown.adaptive = 'none'"]).await;
+            let what = format!("{name} with {reuse} on {threads}");
+            let (got, report) = rows(&engine, &sql).await.unwrap_or_else(|e| panic!("{what}: {e}"));
             let told = report.usage.strategies;
             let taken = told.iter().filter(|told| told.contains(TAKEN)).count();
-            assert_eq!(taken, if reuse == "auto" { takers } else { 0 }, "{name} with {reuse}: {told:?}");
+            assert_eq!(taken, if reuse == "auto" { takers } else { 0 }, "{what}: {told:?}");
             requests.push(report.usage.requests.total());
             all.push(got);
             let (plan, _) = rows(&engine, &format!("EXPLAIN {sql}")).await.expect("a plan");
             let plan = plan.concat().join("\n");
             for part in ["keeps its rows as #1", "takes the rows kept as #1"] {
-                assert_eq!(plan.contains(part), reuse == "auto", "{name} with {reuse}: {plan}");
+                assert_eq!(plan.contains(part), reuse == "auto", "{what}: {plan}");
             }
         }
         assert!(!all[0].is_empty(), "{name} has rows");
         assert_same(name, &all[1], &all[0]);
+        assert_same(name, &all[2], &all[0]);
         assert!(requests[1] + takers as u64 <= requests[0], "{name}: {requests:?} requests");
     }
 }

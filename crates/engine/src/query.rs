@@ -16,6 +16,7 @@ use futures::{Stream, StreamExt};
 use pushdown::{Error, ErrorKind, Result};
 use pushdowndb_cost::units::dollars;
 use pushdowndb_cost::{Bill, Meter, PriceBook, Usage};
+use tokio::sync::OnceCell;
 use tracing::warn;
 
 use crate::backends::Backends;
@@ -41,7 +42,7 @@ pub struct QueryContext {
     pub(crate) statistics: Arc<Catalogue>,
     pub(crate) prices: Arc<PriceBook>,
     started: Instant,
-    listings: Mutex<HashMap<String, Arc<Listing>>>,
+    listings: Mutex<HashMap<String, Arc<OnceCell<Arc<Listing>>>>>,
     /// By the address of the table's definition, which the tables keep alive.
     known: Mutex<HashMap<usize, Known>>,
     /// What went wrong when something was written; DataFusion does not tell.
@@ -84,17 +85,13 @@ impl QueryContext {
         }
     }
 
-    /// The objects of a table, listed once however often the query names it.
+    /// The objects of a table, listed once however often the query names it, also at the same time: all its scans see the same.
     pub(crate) async fn listing<F>(&self, table: &str, list: F) -> Result<Arc<Listing>>
     where
         F: Future<Output = Result<Listing>>,
     {
-        if let Some(known) = lock(&self.listings).get(table) {
-            return Ok(Arc::clone(known));
-        }
-        let listed = Arc::new(list.await?);
-        lock(&self.listings).insert(table.to_owned(), Arc::clone(&listed));
-        Ok(listed)
+        let cell = Arc::clone(lock(&self.listings).entry(table.to_owned()).or_default());
+        cell.get_or_try_init(|| async { list.await.map(Arc::new) }).await.cloned()
     }
 
     /// What was found out about a table, if anybody asked yet.

@@ -108,7 +108,7 @@ pub struct Contestant {
     /// The cores it is given.
     #[serde(default = "one")]
     pub cores: usize,
-    /// How often a server is asked; the last time counts. It may have learned something of the object.
+    /// How often a server or our engine is asked; the last time counts. It may have learned something of the object.
     #[serde(default = "one")]
     pub asks: usize,
     /// All, if unset.
@@ -205,6 +205,11 @@ impl Definition {
             known("the query", &queries, contestant.queries.as_deref().unwrap_or_default())?;
             ensure!(contestant.cores > 0, "the contestant '{}' has no core", contestant.name);
             ensure!(contestant.asks > 0, "the contestant '{}' is never asked", contestant.name);
+            ensure!(
+                contestant.asks == 1 || contestant.kind.is_server() || contestant.kind == Kind::Engine,
+                "the contestant '{}' is not a server or our engine, and is asked once",
+                contestant.name
+            );
         }
         for query in &definition.queries {
             known("the contestant", &contestants, &query.skip)?;

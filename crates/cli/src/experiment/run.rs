@@ -164,6 +164,7 @@ impl Run {
             file: table.file.clone(),
             statement: self.filled_in(statement)?,
             threads: contestant.cores,
+            asks: contestant.asks,
             keys: self.keys.clone(),
         };
         self.in_a_process(contestant, &task)

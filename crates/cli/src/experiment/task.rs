@@ -30,6 +30,8 @@ pub struct Task {
     pub file: PathBuf,
     pub statement: String,
     pub threads: usize,
+    /// How often our engine is asked; the last time counts.
+    pub asks: usize,
     /// The rows of the table `keys`, which has the one column `k`.
     pub keys: Vec<i64>,
 }

@@ -274,6 +274,7 @@ impl Run {
     async fn measure_all(&mut self, cells: &[Planned], storage: &mut Storage, end: Option<Instant>) -> Result<()> {
         let grid = self.grid.clone();
         let mut warm: BTreeSet<(DataFormat, usize)> = BTreeSet::new();
+        let mut met: BTreeSet<u32> = BTreeSet::new();
         // A single run is for who is in a hurry.
         let in_doubt = if grid.runs > 1 { grid.runs_in_doubt } else { 0 };
         for round in 0..grid.runs.max(in_doubt) {
@@ -303,7 +304,12 @@ impl Run {
                 if warm.insert((format, planned.point)) {
                     storage.condition(0, None)?;
                     storage.prepare(&grid, format)?;
-                    warm_up(&grid, storage, format, point);
+                    warm_up(&grid, storage, format, point, "fragment");
+                }
+                if condition.trouble.is_some() && met.insert(condition.mb_per_s) {
+                    // Trouble comes to a node that the engine has met when it was well.
+                    storage.condition(condition.mb_per_s, None)?;
+                    ["none", "fragment"].into_iter().for_each(|level| warm_up(&grid, storage, format, point, level));
                 }
                 storage.condition(condition.mb_per_s, condition.trouble)?;
                 let question = Question {
@@ -444,8 +450,8 @@ fn wanted(only: &[String], grid: &str, cell: &Cell) -> bool {
 
 /// Brings objects into the page cache, and lets the node remember what it learns of them: which series comes first at a
 /// point shall not matter.
-fn warm_up(grid: &Grid, storage: &Storage, format: DataFormat, point: &Point) {
-    let settings = BTreeMap::from([("level".to_owned(), "fragment".to_owned())]);
+fn warm_up(grid: &Grid, storage: &Storage, format: DataFormat, point: &Point, level: &str) {
+    let settings = BTreeMap::from([("level".to_owned(), level.to_owned())]);
     let Ok(statement) = grid.text(point) else { return };
     // If it fails, measuring will, and say why.
     let _ = storage.ask(Question { grid, format, kind: Kind::Engine, statement, settings, round: 0 });

@@ -63,7 +63,8 @@ impl Storage {
         self.link.shape(mb_per_s)
     }
 
-    /// A folder of its own for rates, because one endpoint stands for many links here.
+    /// A folder of its own for rates, because one endpoint stands for many links here. In trouble it begins with what is known of the
+    /// same link without.
     fn learn_apart(&mut self, mb_per_s: u32) -> Result<()> {
         let all = std::path::absolute(self.folder.join("cache"))?;
         let trouble = self.trouble.map_or_else(String::new, |trouble| format!("-{trouble:?}").to_lowercase());
@@ -73,6 +74,10 @@ impl Storage {
         std::fs::create_dir_all(&self.cache)?;
         if !own.exists() {
             std::os::unix::fs::symlink(shared, own)?;
+        }
+        let [well, rates] = [all.join(mb_per_s.to_string()), self.cache.clone()].map(|cache| cache.join("rates.json"));
+        if well.exists() && !rates.exists() {
+            std::fs::copy(well, rates)?;
         }
         Ok(())
     }

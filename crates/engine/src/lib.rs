@@ -58,5 +58,4 @@ pub use profile::{Decision, LookedUp, Measures, Operator, Profile, Scan};
 pub use pushdowndb_scan::sql_type;
 pub use query::{Progress, QueryContext, QueryResult, Report, StatementKind};
 pub use session::{Engine, EngineConfig, Setting, TableInfo};
-pub use settings::PushdownOptions;
 pub use statements::Statement;

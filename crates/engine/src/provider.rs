@@ -102,7 +102,7 @@ impl ObjectTable {
         }
         let listing = self.listing(query).await?;
         let bytes = listing.objects.iter().map(|object| object.size).sum();
-        let statistics = match query.options.looks_at_tables()? {
+        let statistics = match query.options.looks_at_tables() {
             true => self.statistics(query, &listing).await,
             false => None,
         };
@@ -162,7 +162,7 @@ impl ObjectTable {
 
 /// Finds out about all tables of a plan at once, before it is put in order.
 pub(crate) async fn look_at_tables(query: &QueryContext, plan: &LogicalPlan) -> Result<()> {
-    if !query.options.looks_at_tables()? {
+    if !query.options.looks_at_tables() {
         return Ok(());
     }
     let mut tables: Vec<ObjectTable> = Vec::new();

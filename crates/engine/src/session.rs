@@ -5,6 +5,7 @@
 
 mod names;
 mod running;
+mod set;
 
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -15,7 +16,7 @@ use datafusion::execution::FunctionRegistry;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::{
-    Analyze, DdlStatement, ExplainFormat, LogicalPlan, ResetVariable, SetVariable, Statement as LogicalStatement,
+    Analyze, DdlStatement, ExplainFormat, LogicalPlan, SetVariable, Statement as LogicalStatement,
 };
 use datafusion::prelude::{SessionConfig, SessionContext};
 use object_store::ObjectStore;
@@ -39,8 +40,9 @@ use crate::statements::{self, Statement};
 use crate::statistics::{self, Catalogue};
 use crate::stores::{FailedWrite, OpenUploads, QueryStores};
 use crate::table::TableLocation;
-pub use names::{Setting, TableInfo};
+pub use names::TableInfo;
 use running::Running;
+pub use set::Setting;
 
 /// How an engine is set up.
 #[derive(Clone, Debug, Default)]
@@ -76,12 +78,6 @@ struct Settings {
     runtime: Arc<RuntimeEnv>,
     prices: Arc<PriceBook>,
 }
-
-/// Short names for settings of DataFusion that users look for.
-const ALIASES: [(&str, &str); 2] = [
-    ("pushdown.threads", "datafusion.execution.target_partitions"),
-    ("pushdown.memory", "datafusion.runtime.memory_limit"),
-];
 
 impl Engine {
     /// Opens a session.
@@ -179,7 +175,11 @@ impl Engine {
         if let Some(analyze) = statistics::parse(sql)? {
             return Ok(running.rows(analyze.run(&running.query, &running.context).await?));
         }
-        let plan = running.context.state().create_logical_plan(sql).await.map_err(from_datafusion)?;
+        if let Some(name) = set::shown(sql)? {
+            return Ok(running.rows(self.show_setting(&name)?));
+        }
+        let plan = running.context.state().create_logical_plan(sql).await;
+        let plan = plan.map_err(|error| set::with_quotes(sql, from_datafusion(error)))?;
         self.run_plan(running, plan, Some(sql)).await
     }
 
@@ -216,7 +216,7 @@ impl Engine {
     }
 
     async fn run_plan(&self, running: &Running, plan: LogicalPlan, sql: Option<&str>) -> Result<QueryResult> {
-        let plan = without_aliases(plan);
+        let plan = set::as_datafusion_knows_it(plan);
         let kind = match &plan {
             LogicalPlan::Ddl(_) => StatementKind::Definition,
             LogicalPlan::Statement(_) => StatementKind::Setting,
@@ -299,25 +299,6 @@ impl Engine {
         })
     }
 
-    /// Runs SET or RESET and takes over what it changed in the statement's state. One goes after the other, from what the
-    /// one before left: of two at the same time none is lost.
-    async fn change_settings(&self, plan: LogicalPlan) -> Result<()> {
-        let name = match &plan {
-            LogicalPlan::Statement(LogicalStatement::SetVariable(set)) => set.variable.clone(),
-            LogicalPlan::Statement(LogicalStatement::ResetVariable(reset)) => reset.variable.clone(),
-            _ => String::new(),
-        };
-        self.check_setting(&name)?;
-        let _turn = self.setting.lock().await;
-        let context = self.begin()?.context;
-        context.execute_logical_plan(plan).await.map_err(|error| from_datafusion(error).context(name))?;
-        let config = context.copied_config();
-        let prices = Arc::new(PushdownOptions::of(config.options()).check()?);
-        let mut settings = self.settings.write().unwrap_or_else(PoisonError::into_inner);
-        *settings = Settings { config, runtime: context.runtime_env(), prices };
-        Ok(())
-    }
-
     /// A small text object, such as a script: an address or a local path.
     pub async fn read_text(&self, address: &str) -> Result<String> {
         let location = TableLocation::parse(address)?;
@@ -365,23 +346,5 @@ fn remembered_name(table: &TableReference) -> String {
     match (table.catalog(), table.schema()) {
         (None | Some("datafusion"), None | Some("public")) => table.table().to_owned(),
         _ => table.to_string(),
-    }
-}
-
-fn without_aliases(plan: LogicalPlan) -> LogicalPlan {
-    let known = |name: String| {
-        ALIASES
-            .iter()
-            .find(|(alias, _)| alias.eq_ignore_ascii_case(&name))
-            .map_or(name, |(_, known)| (*known).to_owned())
-    };
-    match plan {
-        LogicalPlan::Statement(LogicalStatement::SetVariable(SetVariable { variable, value })) => {
-            LogicalPlan::Statement(LogicalStatement::SetVariable(SetVariable { variable: known(variable), value }))
-        }
-        LogicalPlan::Statement(LogicalStatement::ResetVariable(ResetVariable { variable })) => {
-            LogicalPlan::Statement(LogicalStatement::ResetVariable(ResetVariable { variable: known(variable) }))
-        }
-        other => other,
     }
 }

@@ -1,60 +1,64 @@
 //! The settings of a session: `SET pushdown.level = 'none'` and its siblings.
 
+use std::fmt;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use datafusion::common::config::{ConfigExtension, ConfigOptions};
+use datafusion::common::Result as DfResult;
+use datafusion::common::config::{ConfigExtension, ConfigField, ConfigOptions, Visit};
 use datafusion::common::extensions_options;
 use pushdown::{Error, Level, Result};
 use pushdowndb_cost::PriceBook;
 
+use crate::error::to_datafusion;
+
 extensions_options! {
-    /// What `SET pushdown.x = …` changes. Values are text so that a wrong one is refused with our own words.
-    pub struct PushdownOptions {
+    /// What `SET pushdown.x = …` changes.
+    pub(crate) struct PushdownOptions {
         /// How much storage may do: auto, none, select, fragment
-        pub level: String, default = "auto".to_string()
+        pub(crate) level: HighestLevel, default = HighestLevel::Auto
         /// Where filters and projections run: auto, compute, storage, index
-        pub filter: String, default = "auto".to_string()
+        pub(crate) filter: FilterStrategy, default = FilterStrategy::Auto
         /// Where aggregates without groups run: auto, compute, storage
-        pub aggregate: String, default = "auto".to_string()
+        pub(crate) aggregate: Side, default = Side::Auto
         /// How joins run: auto, baseline, filtered, bloom
-        pub join: String, default = "auto".to_string()
+        pub(crate) join: JoinStrategy, default = JoinStrategy::Auto
         /// How GROUP BY and DISTINCT run: auto, compute, filtered, storage, hybrid
-        pub group_by: String, default = "auto".to_string()
+        pub(crate) group_by: GroupByStrategy, default = GroupByStrategy::Auto
         /// How ORDER BY with a LIMIT runs: auto, compute, sampling, storage
-        pub top_k: String, default = "auto".to_string()
+        pub(crate) top_k: TopKStrategy, default = TopKStrategy::Auto
         /// Whether the rows of one scan serve later scans of the same query: auto, none
-        pub reuse: String, default = "auto".to_string()
+        pub(crate) reuse: Use, default = Use::Auto
         /// Whether tables are looked at first, by few small reads, to choose better: auto, none
-        pub statistics: String, default = "auto".to_string()
+        pub(crate) statistics: Use, default = Use::Auto
         /// Who scans the splits of a running scan, storage or the engine: auto, none (as chosen before), both
-        pub adaptive: String, default = "auto".to_string()
+        pub(crate) adaptive: Adaptivity, default = Adaptivity::Auto
         /// What is chosen for: latency or cost
-        pub objective: String, default = "latency".to_string()
+        pub(crate) objective: Objective, default = Objective::Latency
         /// The share of other keys that a join's Bloom filter lets pass; a server's limits may raise it
-        pub false_positives: f64, default = 0.01
+        pub(crate) false_positives: f64, default = 0.01
         /// Groups that a hybrid GROUP BY aggregates by S3 Select; 0 is as many as are large
-        pub large_groups: usize, default = 0
+        pub(crate) large_groups: usize, default = 0
         /// Rows that ORDER BY with a LIMIT samples; 0 is as many as move the fewest bytes
-        pub sample_rows: u64, default = 0
+        pub(crate) sample_rows: u64, default = 0
         /// The prices of the bill: paper, paper-egress, or the path of a TOML file
-        pub price_book: String, default = "paper".to_string()
+        pub(crate) price_book: String, default = "paper".to_string()
         /// A query may move at most this many bytes over the network; 0 is no cap
-        pub max_bytes: u64, default = 0
+        pub(crate) max_bytes: u64, default = 0
         /// A query may cost at most this many dollars; 0 is no cap
-        pub max_usd: f64, default = 0.0
+        pub(crate) max_usd: f64, default = 0.0
         /// Requests in flight per partition of a pushed scan; 0 is as many as keep storage busy: what our node says, else 4
-        pub requests: usize, default = 0
+        pub(crate) requests: usize, default = 0
         /// Objects that can be split are scanned in pieces of this many bytes when pushed
-        pub split_bytes: u64, default = 16 * 1024 * 1024
+        pub(crate) split_bytes: u64, default = 16 * 1024 * 1024
         /// Rows of a pushed split are held back until it is complete, up to this many bytes
-        pub buffer_bytes: u64, default = 32 * 1024 * 1024
+        pub(crate) buffer_bytes: u64, default = 32 * 1024 * 1024
         /// A scan whose connection is silent for this many seconds gives it up and tries again; other reads do after 300
-        pub timeout_s: u64, default = 30
+        pub(crate) timeout_s: u64, default = 30
         /// A query is stopped after this many seconds; 0 is no limit
-        pub query_timeout_s: u64, default = 0
+        pub(crate) query_timeout_s: u64, default = 0
         /// How often a failed request is sent again before the scan falls back or fails
-        pub retries: usize, default = 3
+        pub(crate) retries: usize, default = 3
     }
 }
 
@@ -62,40 +66,158 @@ impl ConfigExtension for PushdownOptions {
     const PREFIX: &'static str = "pushdown";
 }
 
-/// Which side runs an operator.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Side {
-    /// Chosen per query.
-    Auto,
-    /// The engine, on plainly read data.
-    Compute,
-    /// Storage, where it can.
-    Storage,
+/// A setting that is one of a few words.
+macro_rules! words {
+    ($(#[$about:meta])* $name:ident { $($(#[$about_value:meta])* $value:ident = $word:literal,)+ }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+        pub(crate) enum $name {
+            $($(#[$about_value])* $value,)+
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self { $(Self::$value => $word,)+ })
+            }
+        }
+
+        impl ConfigField for $name {
+            fn visit<V: Visit>(&self, visitor: &mut V, key: &str, description: &'static str) {
+                visitor.some(key, self, description);
+            }
+
+            fn set(&mut self, _: &str, value: &str) -> DfResult<()> {
+                *self = one_of(value, &[$(($word, Self::$value),)+]).map_err(to_datafusion)?;
+                Ok(())
+            }
+        }
+    };
 }
 
-/// Who scans the splits of a running scan.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Adaptivity {
-    /// Whoever was chosen before.
-    None,
-    /// Whoever is faster, or both.
-    Auto,
-    /// Both, however fast they are.
-    Both,
+/// What a word stands for, in any case of its letters.
+fn one_of<T: Copy>(value: &str, all: &[(&str, T)]) -> Result<T> {
+    let found = all.iter().find(|(known, _)| known.eq_ignore_ascii_case(value)).map(|(_, meaning)| *meaning);
+    found.ok_or_else(|| {
+        let known: Vec<&str> = all.iter().map(|(known, _)| *known).collect();
+        Error::invalid(format!("'{value}' is not one of {}", known.join(", ")))
+    })
 }
 
-/// What counts where strategies are compared.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Objective {
-    /// Seconds.
-    Latency,
-    /// Dollars, by the price book.
-    Cost,
+words! {
+    /// The highest level at which storage is asked.
+    HighestLevel {
+        /// What storage can do.
+        Auto = "auto",
+        None = "none",
+        Select = "select",
+        Fragment = "fragment",
+    }
+}
+
+words! {
+    /// Which side runs an operator.
+    Side {
+        /// Chosen per query.
+        Auto = "auto",
+        /// The engine, on plainly read data.
+        Compute = "compute",
+        /// Storage, where it can.
+        Storage = "storage",
+    }
+}
+
+words! {
+    /// How rows are filtered.
+    FilterStrategy {
+        /// Chosen per query.
+        Auto = "auto",
+        /// By the engine, on plainly read data.
+        Compute = "compute",
+        /// By storage, where it can.
+        Storage = "storage",
+        /// By an index wherever there is one.
+        Index = "index",
+    }
+}
+
+words! {
+    /// Whether something is done that saves time.
+    Use {
+        /// Where it pays.
+        Auto = "auto",
+        None = "none",
+    }
+}
+
+words! {
+    /// Who scans the splits of a running scan.
+    Adaptivity {
+        /// Whoever is faster, or both.
+        Auto = "auto",
+        /// Whoever was chosen before.
+        None = "none",
+        /// Both, however fast they are.
+        Both = "both",
+    }
+}
+
+words! {
+    /// What counts where strategies are compared.
+    Objective {
+        /// Seconds.
+        Latency = "latency",
+        /// Dollars, by the price book.
+        Cost = "cost",
+    }
+}
+
+words! {
+    /// How the tables of a join are scanned.
+    JoinStrategy {
+        /// Chosen per join.
+        Auto = "auto",
+        /// Plain reads.
+        Baseline = "baseline",
+        /// Each by its own filters.
+        Filtered = "filtered",
+        /// The second by the keys of the first, too.
+        Bloom = "bloom",
+    }
+}
+
+words! {
+    /// How the first rows of an order are found.
+    TopKStrategy {
+        /// Chosen per query.
+        Auto = "auto",
+        /// The engine sorts all rows.
+        Compute = "compute",
+        /// A sample bounds the rows that storage sends.
+        Sampling = "sampling",
+        /// Storage sends the first rows of each split, where it can.
+        Storage = "storage",
+    }
+}
+
+words! {
+    /// How rows are grouped.
+    GroupByStrategy {
+        /// Chosen per query.
+        Auto = "auto",
+        /// The engine, over plainly read data.
+        Compute = "compute",
+        /// The engine, over what storage filters and projects.
+        Filtered = "filtered",
+        /// Storage.
+        Storage = "storage",
+        /// Storage for the large groups, the engine for the rest.
+        Hybrid = "hybrid",
+    }
 }
 
 /// When an index is used.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum IndexUse {
+pub(crate) enum IndexUse {
     /// Not at all.
     Never,
     /// Where that is probably fastest.
@@ -104,147 +226,66 @@ pub enum IndexUse {
     Always,
 }
 
-/// How the tables of a join are scanned.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum JoinStrategy {
-    /// Chosen per join.
-    Auto,
-    /// Plain reads.
-    Baseline,
-    /// Each by its own filters.
-    Filtered,
-    /// The second by the keys of the first, too.
-    Bloom,
-}
-
-/// How the first rows of an order are found.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum TopKStrategy {
-    /// Chosen per query.
-    Auto,
-    /// The engine sorts all rows.
-    Compute,
-    /// A sample bounds the rows that storage sends.
-    Sampling,
-    /// Storage sends the first rows of each split, where it can.
-    Storage,
-}
-
-/// How rows are grouped.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum GroupByStrategy {
-    /// Chosen per query.
-    Auto,
-    /// The engine, over plainly read data.
-    Compute,
-    /// The engine, over what storage filters and projects.
-    Filtered,
-    /// Storage.
-    Storage,
-    /// Storage for the large groups, the engine for the rest.
-    Hybrid,
-}
-
 impl PushdownOptions {
     /// The options of a session.
-    pub fn of(config: &ConfigOptions) -> Self {
+    pub(crate) fn of(config: &ConfigOptions) -> Self {
         config.extensions.get::<Self>().cloned().unwrap_or_default()
     }
 
     /// The highest level allowed, `None` for auto.
-    pub fn level_cap(&self) -> Result<Option<Level>> {
-        let levels = [
-            ("auto", None),
-            ("none", Some(Level::None)),
-            ("select", Some(Level::Select)),
-            ("fragment", Some(Level::Fragment)),
-        ];
-        one_of("level", &self.level, &levels)
+    pub(crate) fn level_cap(&self) -> Option<Level> {
+        match self.level {
+            HighestLevel::Auto => None,
+            HighestLevel::None => Some(Level::None),
+            HighestLevel::Select => Some(Level::Select),
+            HighestLevel::Fragment => Some(Level::Fragment),
+        }
     }
 
     /// Where filters run that no index settles.
-    pub fn filter_side(&self) -> Result<Side> {
-        let [auto, compute, storage] = SIDES;
-        one_of("filter", &self.filter, &[auto, compute, storage, ("index", Side::Auto)])
+    pub(crate) fn filter_side(&self) -> Side {
+        match self.filter {
+            FilterStrategy::Auto | FilterStrategy::Index => Side::Auto,
+            FilterStrategy::Compute => Side::Compute,
+            FilterStrategy::Storage => Side::Storage,
+        }
     }
 
     /// Whether filters are looked up in indexes.
-    pub fn index_use(&self) -> Result<IndexUse> {
-        Ok(match self.filter.to_ascii_lowercase().as_str() {
-            "index" => IndexUse::Always,
-            // The baseline reads plainly.
-            "auto" if self.level_cap()? != Some(Level::None) => IndexUse::Auto,
+    pub(crate) fn index_use(&self) -> IndexUse {
+        match self.filter {
+            FilterStrategy::Index => IndexUse::Always,
+            FilterStrategy::Auto if !self.is_baseline() => IndexUse::Auto,
             _ => IndexUse::Never,
-        })
-    }
-
-    /// Where scalar aggregates run.
-    pub fn aggregate_side(&self) -> Result<Side> {
-        one_of("aggregate", &self.aggregate, &SIDES)
-    }
-
-    /// How joins run.
-    pub fn join_strategy(&self) -> Result<JoinStrategy> {
-        use JoinStrategy::{Auto, Baseline, Bloom, Filtered};
-        let strategies = [("auto", Auto), ("baseline", Baseline), ("filtered", Filtered), ("bloom", Bloom)];
-        one_of("join", &self.join, &strategies)
-    }
-
-    /// How GROUP BY runs.
-    pub fn group_by_strategy(&self) -> Result<GroupByStrategy> {
-        use GroupByStrategy::{Auto, Compute, Filtered, Hybrid, Storage};
-        let strategies =
-            [("auto", Auto), ("compute", Compute), ("filtered", Filtered), ("storage", Storage), ("hybrid", Hybrid)];
-        one_of("group_by", &self.group_by, &strategies)
-    }
-
-    /// How a top-k runs.
-    pub fn top_k_strategy(&self) -> Result<TopKStrategy> {
-        use TopKStrategy::{Auto, Compute, Sampling, Storage};
-        let strategies = [("auto", Auto), ("compute", Compute), ("sampling", Sampling), ("storage", Storage)];
-        one_of("top_k", &self.top_k, &strategies)
-    }
-
-    /// What counts where strategies are compared.
-    pub fn objective(&self) -> Result<Objective> {
-        one_of("objective", &self.objective, &[("latency", Objective::Latency), ("cost", Objective::Cost)])
+        }
     }
 
     /// Who scans the splits of a running scan. What saves seconds may cost dollars.
-    pub fn adaptivity(&self) -> Result<Adaptivity> {
-        let auto = match self.objective()? {
-            Objective::Latency => Adaptivity::Auto,
-            Objective::Cost => Adaptivity::None,
-        };
-        let ways = [("auto", auto), ("none", Adaptivity::None), ("both", Adaptivity::Both)];
-        one_of("adaptive", &self.adaptive, &ways)
+    pub(crate) fn adaptivity(&self) -> Adaptivity {
+        match (self.adaptive, self.objective) {
+            (Adaptivity::Auto, Objective::Cost) => Adaptivity::None,
+            (asked, _) => asked,
+        }
     }
 
     /// Whether tables are looked at before they are read.
-    pub fn looks_at_tables(&self) -> Result<bool> {
-        // The baseline reads what the query needs and nothing else.
-        let auto = self.level_cap()? != Some(Level::None);
-        one_of("statistics", &self.statistics, &[("auto", auto), ("none", false)])
+    pub(crate) fn looks_at_tables(&self) -> bool {
+        self.statistics == Use::Auto && !self.is_baseline()
     }
 
-    /// Whether rows that a scan has read serve others. The baseline reads them again: its scans know nothing of each other.
-    pub fn reuses_rows(&self) -> Result<bool> {
-        let auto = self.level_cap()? != Some(Level::None);
-        one_of("reuse", &self.reuse, &[("auto", auto), ("none", false)])
+    /// Whether rows that a scan has read serve others.
+    pub(crate) fn reuses_rows(&self) -> bool {
+        self.reuse == Use::Auto && !self.is_baseline()
     }
 
-    /// Refuses values that no part of the engine understands, and reads the price book.
-    pub fn check(&self) -> Result<PriceBook> {
-        self.level_cap()?;
-        self.filter_side()?;
-        self.aggregate_side()?;
-        self.join_strategy()?;
-        self.group_by_strategy()?;
-        self.top_k_strategy()?;
-        self.objective()?;
-        self.looks_at_tables()?;
-        self.reuses_rows()?;
-        self.adaptivity()?;
+    /// Whether it is the baseline, which reads what the query needs and nothing else: no sample, no index, and its scans know nothing
+    /// of each other.
+    pub(crate) fn is_baseline(&self) -> bool {
+        self.level == HighestLevel::None
+    }
+
+    /// Refuses numbers that no part of the engine understands, and reads the price book.
+    pub(crate) fn check(&self) -> Result<PriceBook> {
         if !self.max_usd.is_finite() || self.max_usd < 0.0 {
             return Err(Error::invalid("pushdown.max_usd must be a number of dollars, 0 or more"));
         }
@@ -271,24 +312,13 @@ impl PushdownOptions {
     }
 
     /// How long a connection may be silent.
-    pub fn idle_timeout(&self) -> Duration {
+    pub(crate) fn idle_timeout(&self) -> Duration {
         Duration::from_secs(self.timeout_s.max(1))
     }
 }
 
 /// Requests in flight for each partition of a scan by storage that does not say how many it wants, and the most where it does.
 const REQUESTS: usize = 4;
-
-const SIDES: [(&str, Side); 3] = [("auto", Side::Auto), ("compute", Side::Compute), ("storage", Side::Storage)];
-
-/// What a setting's value stands for, in any case of its letters.
-fn one_of<T: Copy>(name: &str, value: &str, all: &[(&str, T)]) -> Result<T> {
-    let found = all.iter().find(|(known, _)| known.eq_ignore_ascii_case(value)).map(|(_, meaning)| *meaning);
-    found.ok_or_else(|| {
-        let known: Vec<&str> = all.iter().map(|(known, _)| *known).collect();
-        Error::invalid(format!("pushdown.{name} cannot be '{value}'; it is one of {}", known.join(", ")))
-    })
-}
 
 #[cfg(test)]
 mod tests {

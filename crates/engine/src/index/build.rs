@@ -133,7 +133,7 @@ impl Builder<'_> {
 
     /// Writes the index of one object, from what the node sends of it, or from plain reads where that fails.
     async fn object(&self, number: usize, object: &DataObject) -> Result<IndexedObject> {
-        if self.by_node()? {
+        if self.by_node() {
             match self.object_by(true, number, object).await {
                 Err(error) if self.is_mended_by_reading(&error) => {
                     self.query.fall_back(&self.table.backend().address(&object.path), &error);
@@ -145,10 +145,10 @@ impl Builder<'_> {
     }
 
     /// Whether storage sends the values with their places, instead of whole objects.
-    fn by_node(&self) -> Result<bool> {
+    fn by_node(&self) -> bool {
         let capability = self.table.backend().capability(self.table.definition().backend);
-        let level = self.query.options.level_cap()?.unwrap_or(Level::Fragment);
-        Ok(level == Level::Fragment && capability.fragment.is_some_and(|version| version >= INDEX_VERSION))
+        let level = self.query.options.level_cap().unwrap_or(Level::Fragment);
+        level == Level::Fragment && capability.fragment.is_some_and(|version| version >= INDEX_VERSION)
     }
 
     fn is_mended_by_reading(&self, error: &Error) -> bool {

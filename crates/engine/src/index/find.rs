@@ -63,7 +63,7 @@ pub(crate) async fn find(
     private: &PrivateFolder,
     filters: &[LogicalExpr],
 ) -> Result<Vec<TableIndex>> {
-    if query.options.index_use()? == IndexUse::Never {
+    if query.options.index_use() == IndexUse::Never {
         return Ok(vec![]);
     }
     let named: BTreeSet<&str> =

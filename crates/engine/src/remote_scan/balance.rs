@@ -13,7 +13,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use pushdown::{Fragment, Result};
+use pushdown::Fragment;
 
 use super::{Figures, ScanSpec};
 use crate::settings::{Adaptivity, Objective, Side};
@@ -82,16 +82,16 @@ pub(super) struct Paces {
 impl Paces {
     /// Before anything was seen; `None` where splits have to go one way: where only some rows are wanted, or a setting
     /// asks for storage.
-    pub(super) fn of(spec: &ScanSpec, fragment: &Fragment, route: Route) -> Result<Option<Self>> {
+    pub(super) fn of(spec: &ScanSpec, fragment: &Fragment, route: Route) -> Option<Self> {
         let side = match &spec.aggregate {
-            Some(_) => spec.options.aggregate_side()?,
-            None => spec.options.filter_side()?,
+            Some(_) => spec.options.aggregate,
+            None => spec.options.filter_side(),
         };
-        let adaptivity = spec.options.adaptivity()?;
+        let adaptivity = spec.options.adaptivity();
         if side != Side::Auto || spec.limit.is_some() || adaptivity == Adaptivity::None {
-            return Ok(None);
+            return None;
         }
-        let costs = ScanCosts::of(spec, fragment, Some(route))?;
+        let costs = ScanCosts::of(spec, fragment, Some(route));
         let bytes = spec.objects.iter().map(|object| object.size).sum::<u64>() as f64;
         let pace = |estimate: Estimate| bytes / estimate.seconds.max(1e-6);
         let (pushed, plain) = (costs.filtered(), costs.plain(0.0));
@@ -101,7 +101,7 @@ impl Paces {
         let (plain_is_known, bound_by_link) = (costs.model().knows_network(), costs.is_bound_by_link());
         let repeated = Figures::of(spec, fragment).repeated_bytes();
         let (pushed, plain) = (pace(pushed), pace(plain));
-        Ok(Some(Self { pushed, plain, together, plain_is_known, repeated, is_cost, bound_by_link, adaptivity }))
+        Some(Self { pushed, plain, together, plain_is_known, repeated, is_cost, bound_by_link, adaptivity })
     }
 
     /// Whether both ways share the splits from the beginning.

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use pushdown::{Level, Result};
+use pushdown::Result;
 
 use super::spec::WithoutKeys;
 use super::{RemoteScanExec, ScanSpec};
 use crate::query::QueryContext;
-use crate::settings::Side;
+use crate::settings::{HighestLevel, Side};
 use crate::strategies::decision::Story;
 use crate::strategies::filter::{self, Choice, Route};
 use crate::strategies::join::{self, KeyFilter, Learned};
@@ -34,7 +34,7 @@ impl RemoteScanExec {
     /// The same scan at level none.
     pub(crate) fn read_plainly(&self) -> Result<Self> {
         let mut spec = self.spec.clone();
-        spec.options.level = Level::None.to_string();
+        spec.options.level = HighestLevel::None;
         self.in_place(spec)
     }
 
@@ -54,7 +54,7 @@ impl RemoteScanExec {
             let exact = plain.aggregate.is_some();
             let options = &self.spec.options;
             let filters = &self.spec.key_filters;
-            let route = filter::route(&self.fragment, &self.capability, options, Side::Auto)?.ok();
+            let route = filter::route(&self.fragment, &self.capability, options, Side::Auto).ok();
             let learned = join::learn(filters, &self.fragment, exact, route, &self.capability, options).await?;
             let (learned, stories) = learned;
             self.note_keys().await;

@@ -33,6 +33,7 @@ use super::task::SplitTask;
 use super::{RemoteScanExec, ScanSpec};
 use crate::error::from_datafusion;
 use crate::query::QueryContext;
+use crate::settings::FilterStrategy;
 use crate::strategies::filter::{Choice, Route};
 use crate::strategies::index::{Lookup, Probe, Target, Verdict};
 use crate::table::DataObject;
@@ -316,7 +317,7 @@ impl RemoteScanExec {
         // What the table's own store can do says nothing about another.
         table.backend = table.backend.filter(|_| home.is_on(&self.spec.backend));
         let mut options = self.spec.options.clone();
-        "auto".clone_into(&mut options.filter);
+        options.filter = FilterStrategy::Auto;
         let scan = self.with_spec(ScanSpec {
             name: format!("{}, index {}", self.spec.name, probe.index.name),
             table: Arc::new(table),

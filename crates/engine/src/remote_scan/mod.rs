@@ -123,16 +123,16 @@ impl RemoteScanExec {
         let capability = spec.backend.capability(spec.table.backend);
         let mut choice = match &spec.aggregate {
             Some(aggregate) if !aggregate.groups.is_empty() => {
-                group_by::choose_states(&fragment, &capability, &spec.options)?
+                group_by::choose_states(&fragment, &capability, &spec.options)
             }
-            Some(_) => aggregate::choose(&fragment, &capability, &spec.options)?,
-            None => filter::choose(&fragment, &capability, &spec.options)?,
+            Some(_) => aggregate::choose(&fragment, &capability, &spec.options),
+            None => filter::choose(&fragment, &capability, &spec.options),
         };
-        choice = filter::unless_plain_is_better(choice, &spec, &fragment)?;
+        choice = filter::unless_plain_is_better(choice, &spec, &fragment);
         let (mut sampling, mut live, mut first) = (None, None, None);
         if let Some(top_k) = spec.top_k.clone() {
             first = top_k::first_rows(&top_k, &fragment).map(Arc::new);
-            let decision = top_k::choose(&top_k, &spec, &fragment, &choice, &capability)?;
+            let decision = top_k::choose(&top_k, &spec, &fragment, &choice, &capability);
             spec.note = Some(Arc::new(decision.story));
             match decision.plan {
                 Some(Plan::Sample(sample)) => {
@@ -150,7 +150,7 @@ impl RemoteScanExec {
             // What is returned once per split is asked of few splits.
             Choice::Storage { route: Route::Fragment, .. } if live.is_some() => None,
             Choice::Storage { route: route @ Route::Fragment, .. } if spec.aggregate.is_some() => {
-                shared_piece_bytes(&spec, &fragment, *route)?
+                shared_piece_bytes(&spec, &fragment, *route)
             }
             Choice::Storage { .. } => Some(spec.options.split_bytes),
         };
@@ -370,10 +370,9 @@ impl RemoteScanExec {
 }
 
 /// The size of the pieces of an aggregate, if storage and plain reads are to share it.
-fn shared_piece_bytes(spec: &ScanSpec, fragment: &Fragment, route: Route) -> Result<Option<u64>> {
-    let Some(paces) = Paces::of(spec, fragment, route)? else { return Ok(None) };
+fn shared_piece_bytes(spec: &ScanSpec, fragment: &Fragment, route: Route) -> Option<u64> {
     let bytes = spec.objects.iter().map(|object| object.size).sum();
-    Ok(paces.piece_bytes(bytes, fragment.format == Format::Parquet))
+    Paces::of(spec, fragment, route)?.piece_bytes(bytes, fragment.format == Format::Parquet)
 }
 
 /// Whether ranges of the object can be scanned on their own, where the scan runs.

@@ -7,7 +7,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::{StreamExt, TryStreamExt, stream};
-use pushdown::{Error, Expr, Fragment, Level, NamedExpr, Output, Result};
+use pushdown::{Error, Expr, Fragment, NamedExpr, Output, Result};
 use pushdowndb_scan::{ScanOptions, scan_rows};
 
 use super::{RemoteScanExec, ScanSpec};
@@ -99,9 +99,8 @@ impl RemoteScanExec {
     /// Whether it has all rows that pass its filter, however it runs, and may take them from another one.
     fn is_of_all_rows(&self) -> bool {
         let spec = &self.spec;
-        let is_baseline = spec.options.level_cap().is_ok_and(|cap| cap == Some(Level::None));
         let has_all = spec.limit.is_none() && spec.top_k.is_none() && self.sampling.is_none() && self.first.is_none();
-        has_all && !is_baseline
+        has_all && !spec.options.is_baseline()
     }
 
     /// The scan with those columns besides that the rows of another one are made of, after its own. `None` if it has them, or if they
@@ -127,18 +126,18 @@ impl RemoteScanExec {
         // Who takes its rows is told of them later. It may be cut into other partitions now.
         let kept = self.kept.as_ref().map(|kept| Arc::new(KeptRows::new(kept.number(), wide.partitions.len())));
         let wide = Self { kept, ..self.counting(wide) };
-        Ok((wide.price()? - self.price()? < other.price()?).then_some(wide))
+        Ok((wide.price() - self.price() < other.price()).then_some(wide))
     }
 
     /// About what the scan takes of what counts, seconds or dollars, with the keys of joins.
-    fn price(&self) -> Result<f64> {
+    fn price(&self) -> f64 {
         let share = self.spec.joins.iter().filter_map(|join| join.share_of("bloom", "filtered")).fold(1.0, f64::min);
         let route = match &self.choice {
             Choice::Storage { route, .. } => Some(*route),
             // Once it has them, storage looks for the keys.
             Choice::Compute(_) => self.capability.fragment.filter(|_| share < 1.0).map(|_| Route::Fragment),
         };
-        let costs = ScanCosts::of(&self.spec, &self.fragment, route)?;
+        let costs = ScanCosts::of(&self.spec, &self.fragment, route);
         let scan = costs.filtering();
         let estimate = match route {
             Some(_) => costs.pushed(Pushed { returned: (scan.returned as f64 * share) as u64, ..scan }),
@@ -146,10 +145,10 @@ impl RemoteScanExec {
         };
         let counts = costs.model().counts(&estimate);
         // Plain reads look keys up as well, where these are no SQL.
-        Ok(match share < 1.0 && route == Some(Route::Fragment) {
+        match share < 1.0 && route == Some(Route::Fragment) {
             true => counts.min(costs.model().counts(&costs.plain_keyed(share, 0.0))),
             false => counts,
-        })
+        }
     }
 
     /// The same scan, with its rows kept for others, under this number if they are not yet.

@@ -146,15 +146,15 @@ impl Run {
         let any_looked_up = splits.iter().any(looks_up);
         let pushed = matches!(scan.choice, Choice::Storage { .. }) || places.is_some();
         let requests = match &scan.choice {
-            Choice::Storage { route: Route::Fragment, .. } if places.is_none() => scan.spec.fragments_at_once()?,
+            Choice::Storage { route: Route::Fragment, .. } if places.is_none() => scan.spec.fragments_at_once(),
             _ if pushed => scan.spec.options.requests(),
             _ => 1,
         };
-        let cap = scan.spec.options.level_cap()?;
+        let cap = scan.spec.options.level_cap();
         let has_fragments = scan.capability.fragment.is_some() && cap.is_none_or(|cap| cap == Level::Fragment);
         let paces = match &scan.choice {
             Choice::Storage { route, .. } if places.is_none() && scan.live.is_none() && !scan.is_looked_up() => {
-                Paces::of(&scan.spec, &scan.fragment, *route)?
+                Paces::of(&scan.spec, &scan.fragment, *route)
             }
             // Only storage knows the order or the places of rows.
             _ => None,
@@ -175,9 +175,9 @@ impl Run {
                 };
                 let all = splits.iter().map(|split| split.bytes(&scan.spec.objects)).sum();
                 let most = paces.map_or(requests, |paces| paces.requests(requests, all));
-                let objective = scan.spec.options.objective()?;
+                let objective = scan.spec.options.objective;
                 let requests = fragment::requests(splits, &scan.spec.objects, most, objective, bytes, fits);
-                match scan.spec.rates()?.cores_told() {
+                match scan.spec.rates().cores_told() {
                     // One core takes one split after the other anyway; of several each is to have some.
                     Some(cores) if joins => {
                         let least =

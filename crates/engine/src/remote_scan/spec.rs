@@ -69,17 +69,17 @@ pub(crate) struct WithoutKeys {
 
 impl ScanSpec {
     /// What is believed of the backend's speed.
-    pub(crate) fn rates(&self) -> Result<Rates> {
-        Ok(match self.options.looks_at_tables()? {
+    pub(crate) fn rates(&self) -> Rates {
+        match self.options.looks_at_tables() {
             true => self.backend.rates(self.table.backend),
             // The same choice whatever was seen.
             false => Rates::default(),
-        })
+        }
     }
 
     /// Requests of fragments that are in flight for each partition.
-    pub(crate) fn fragments_at_once(&self) -> Result<usize> {
-        Ok(self.options.requests_at_once(self.partitions, self.rates()?.at_once))
+    pub(crate) fn fragments_at_once(&self) -> usize {
+        self.options.requests_at_once(self.partitions, self.rates().at_once)
     }
 
     fn file_columns(&self) -> usize {

@@ -24,7 +24,7 @@ impl RemoteScanExec {
             let (k, key) = (top_k.k, top_k.key.display(schema));
             let order = if top_k.order.descending { "DESC" } else { "ASC" };
             let route = filter::route(&self.fragment, &self.capability, &self.spec.options, Side::Auto);
-            let level = route.ok().and_then(std::result::Result::ok).map_or(Level::None, Route::level);
+            let level = route.map_or(Level::None, Route::level);
             return format!(
                 "level={level} ({}), top-k=[{k} by {key} {order}], first a sample of {} rows for the bound, \
                  filter=[{}]",
@@ -90,9 +90,7 @@ impl RemoteScanExec {
         if chosen_above && matches!(self.index.verdict, Verdict::None) {
             return None;
         }
-        let story = filter::story(&self.spec, &self.fragment, &self.capability, &self.choice, &self.index.verdict);
-        // A price book that cannot be read is told when the query begins.
-        story.ok().flatten()
+        filter::story(&self.spec, &self.fragment, &self.capability, &self.choice, &self.index.verdict)
     }
 
     fn told(&self) -> String {

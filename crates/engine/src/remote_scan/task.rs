@@ -87,7 +87,7 @@ impl SplitTask<'_> {
         if !self.run.has_fragments || !matches!(format, Format::Parquet) {
             return Ok(reader);
         }
-        let bytes_a_request = Model::of(spec)?.bytes_a_request();
+        let bytes_a_request = Model::of(spec).bytes_a_request();
         self.together(reader, Some(bytes_a_request))
     }
 

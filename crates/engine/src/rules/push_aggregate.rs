@@ -177,14 +177,14 @@ fn scalar(
 ) -> pushdown::Result<Result<RemoteScanExec, RemoteScanExec>> {
     let wanted = match wanted {
         Ok(wanted) => wanted,
-        Err(why) => return Ok(Err(rows.with_note(aggregate::story(rows, Some(why))?))),
+        Err(why) => return Ok(Err(rows.with_note(aggregate::story(rows, Some(why))))),
     };
     let scan = rows.with_aggregate(wanted)?;
-    let Choice::Compute(why) = scan.choice() else { return Ok(Ok(scan.with_note(aggregate::story(rows, None)?))) };
-    let note = aggregate::story(rows, Some(why))?;
+    let Choice::Compute(why) = scan.choice() else { return Ok(Ok(scan.with_note(aggregate::story(rows, None)))) };
+    let note = aggregate::story(rows, Some(why));
     // What storage filters it filters whoever aggregates.
     let is_read_plainly = matches!(rows.choice(), Choice::Compute(_));
-    Ok(match is_read_plainly && rows.spec().options.aggregate_side()? == Side::Auto {
+    Ok(match is_read_plainly && rows.spec().options.aggregate == Side::Auto {
         true => Ok(scan.with_note(note)),
         false => Err(rows.with_note(note)),
     })

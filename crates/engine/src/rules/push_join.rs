@@ -53,7 +53,7 @@ pub(super) struct PushJoin;
 
 impl PhysicalOptimizerRule for PushJoin {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> DfResult<Arc<dyn ExecutionPlan>> {
-        let strategy = PushdownOptions::of(config).join_strategy().map_err(to_datafusion)?;
+        let strategy = PushdownOptions::of(config).join;
         // A recursive query runs a part of its plan again and again, and keys are collected once.
         if strategy == JoinStrategy::Filtered || plan.exists(|node| Ok(node.is::<RecursiveQueryExec>()))? {
             return Ok(plan);
@@ -288,7 +288,7 @@ fn attach_to_scan(
             reduced: build.reduced,
             grouped,
         };
-        let decision = choose(scan, &key, key_type, build_side).map_err(to_datafusion)?;
+        let decision = choose(scan, &key, key_type, build_side);
         told = told.with_join(decision.story);
         if decision.bloom {
             let of = shift.display(of);

@@ -1,17 +1,15 @@
-//! What a session has by name: tables, functions and settings, for people who look for one.
+//! What a session has by name: tables and functions, for people who look for one.
 
 use std::collections::BTreeMap;
 
 use arrow::datatypes::SchemaRef;
-use datafusion::common::config::{ConfigExtension, ExtensionOptions};
 use datafusion::logical_expr::TableType;
 use pushdown::{Error, Result};
 
-use super::{ALIASES, Engine};
+use super::Engine;
 use crate::error::from_datafusion;
 use crate::nearest::nearest;
 use crate::provider::ObjectTable;
-use crate::settings::PushdownOptions;
 
 /// A table that SQL can name.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -24,17 +22,6 @@ pub struct TableInfo {
     pub format: String,
     /// Where they are.
     pub location: String,
-}
-
-/// A setting, as the shell shows it.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Setting {
-    /// Its name in SET.
-    pub name: String,
-    /// Its value now.
-    pub value: String,
-    /// What it does.
-    pub help: String,
 }
 
 impl Engine {
@@ -51,19 +38,6 @@ impl Engine {
             }
         };
         Error::new(error.kind(), format!("there is no table {name}; {hint}"))
-    }
-
-    /// Refuses names of settings of ours that there are not.
-    pub(super) fn check_setting(&self, name: &str) -> Result<()> {
-        let own = self.pushdown_settings();
-        let mut known = own.iter().map(|setting| setting.name.as_str());
-        let is_ours = name.starts_with("pushdown.");
-        if !is_ours || known.any(|known| known.eq_ignore_ascii_case(name)) {
-            return Ok(());
-        }
-        let hint = nearest(name, own.iter().map(|setting| setting.name.as_str()));
-        let hint = hint.map(|name| format!("; did you mean {name}?")).unwrap_or_default();
-        Err(Error::invalid(format!("there is no setting {name}{hint}")))
     }
 
     /// The tables that SQL can name, by name.
@@ -113,32 +87,6 @@ impl Engine {
         names.sort();
         names.dedup();
         names
-    }
-
-    /// The settings of this project: their values and what they do.
-    pub fn pushdown_settings(&self) -> Vec<Setting> {
-        let settings = self.settings();
-        let entries = settings.config.options().entries();
-        let runtime = settings.runtime.config_entries();
-        let value_of = |name: &str| {
-            entries.iter().chain(&runtime).find(|e| e.key == name).and_then(|e| e.value.clone()).unwrap_or_default()
-        };
-        let own = PushdownOptions::of(settings.config.options()).entries();
-        let mut all: Vec<Setting> = own
-            .iter()
-            .map(|entry| Setting {
-                name: format!("{}.{}", PushdownOptions::PREFIX, entry.key),
-                value: entry.value.clone().unwrap_or_default(),
-                help: entry.description.trim().to_owned(),
-            })
-            .collect();
-        all.extend(ALIASES.iter().map(|(alias, name)| Setting {
-            name: (*alias).to_owned(),
-            value: value_of(name),
-            help: format!("Another name for {name}"),
-        }));
-        all.sort_by(|a, b| a.name.cmp(&b.name));
-        all
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::costs::{Pushed, ScanCosts};
 use super::decision::{Candidates, Reason, Story};
-use pushdown::{Capability, Exactness, Fragment, Output, Result, classify, classify_aggregate};
+use pushdown::{Capability, Exactness, Fragment, Output, classify, classify_aggregate};
 
 use super::filter::{Choice, Route, route};
 use crate::remote_scan::RemoteScanExec;
@@ -16,26 +16,26 @@ use crate::settings::{PushdownOptions, Side};
 const ROW_BYTES: u64 = 128;
 
 /// Chooses for a fragment that yields aggregates.
-pub(crate) fn choose(fragment: &Fragment, capability: &Capability, options: &PushdownOptions) -> Result<Choice> {
+pub(crate) fn choose(fragment: &Fragment, capability: &Capability, options: &PushdownOptions) -> Choice {
     let Output::Aggregate { calls, .. } = &fragment.output else {
-        return Ok(Choice::Compute("rows are chosen elsewhere".to_owned()));
+        return Choice::Compute("rows are chosen elsewhere".to_owned());
     };
-    match route(fragment, capability, options, options.aggregate_side()?)? {
-        Err(reason) => return Ok(Choice::Compute(reason)),
+    match route(fragment, capability, options, options.aggregate) {
+        Err(reason) => return Choice::Compute(reason),
         Ok(Route::Fragment) => {
-            return Ok(Choice::Storage { request: Box::new(fragment.clone()), exact: true, route: Route::Fragment });
+            return Choice::Storage { request: Box::new(fragment.clone()), exact: true, route: Route::Fragment };
         }
         Ok(Route::Select) => {}
     }
     let Some(dialect) = &capability.select else {
-        return Ok(Choice::Compute("the backend has no S3 Select".to_owned()));
+        return Choice::Compute("the backend has no S3 Select".to_owned());
     };
     for call in calls {
         if !classify_aggregate(call, &fragment.schema, &fragment.format, dialect) {
             let backend = capability.profile.name();
             let argument = call.argument.as_ref().map(|argument| argument.display(&fragment.schema).to_string());
             let (function, argument) = (call.function.sql(), argument.unwrap_or("*".to_owned()));
-            return Ok(Choice::Compute(format!("{function}({argument}) is not exact on backend {backend}")));
+            return Choice::Compute(format!("{function}({argument}) is not exact on backend {backend}"));
         }
     }
     let predicate = match &fragment.predicate {
@@ -43,23 +43,23 @@ pub(crate) fn choose(fragment: &Fragment, capability: &Capability, options: &Pus
         Some(asked) => match classify(asked, &fragment.schema, &fragment.format, dialect) {
             Exactness::Exact(predicate) => Some(predicate),
             Exactness::Inexact(_) | Exactness::Unsupported => {
-                return Ok(Choice::Compute("the filter is not exact in storage".to_owned()));
+                return Choice::Compute("the filter is not exact in storage".to_owned());
             }
         },
     };
     let request = Fragment { predicate, ..fragment.clone() };
-    Ok(match pushdowndb_select::render(&request, dialect) {
+    match pushdowndb_select::render(&request, dialect) {
         Ok(_) => Choice::Storage { request: Box::new(request), exact: true, route: Route::Select },
         Err(error) => Choice::Compute(error.to_string()),
-    })
+    }
 }
 
 /// What EXPLAIN says of the choice for an aggregate over the rows of a scan: `refused` is why storage does not compute
 /// it. `None` where storage cannot be asked, so that there was nothing to choose.
-pub(crate) fn story(rows: &RemoteScanExec, refused: Option<&str>) -> Result<Option<Story>> {
+pub(crate) fn story(rows: &RemoteScanExec, refused: Option<&str>) -> Option<Story> {
     let (spec, fragment) = (rows.spec(), rows.fragment());
-    let Ok(route) = route(fragment, rows.capability(), &spec.options, Side::Auto)? else { return Ok(None) };
-    let costs = ScanCosts::of(spec, fragment, Some(route))?;
+    let Ok(route) = route(fragment, rows.capability(), &spec.options, Side::Auto) else { return None };
+    let costs = ScanCosts::of(spec, fragment, Some(route));
     let mut candidates = Candidates::new("aggregate", costs.model());
     candidates.add(
         "compute",
@@ -68,7 +68,7 @@ pub(crate) fn story(rows: &RemoteScanExec, refused: Option<&str>) -> Result<Opti
             Choice::Storage { .. } => costs.filtered(),
         },
     );
-    let side = spec.options.aggregate_side()?;
+    let side = spec.options.aggregate;
     let (taken, reason) = match refused {
         Some(why) => {
             candidates.refuse("storage", why);
@@ -88,5 +88,5 @@ pub(crate) fn story(rows: &RemoteScanExec, refused: Option<&str>) -> Result<Opti
             )
         }
     };
-    Ok(Some(candidates.story(taken, reason)))
+    Some(candidates.story(taken, reason))
 }

@@ -1,6 +1,6 @@
 //! What the scans of one table would cost, read plainly or by storage: the terms that the operators' models share.
 
-use pushdown::{Expr, Format, Fragment, Result};
+use pushdown::{Expr, Format, Fragment};
 use pushdowndb_cost::Requests;
 
 use super::estimate::{Estimate, Model, Work};
@@ -72,7 +72,7 @@ pub(crate) struct Pushed {
 
 impl ScanCosts {
     /// Of a scan that storage is asked for by this route; `None` where it cannot be asked.
-    pub(crate) fn of(spec: &ScanSpec, fragment: &Fragment, route: Option<Route>) -> Result<Self> {
+    pub(crate) fn of(spec: &ScanSpec, fragment: &Fragment, route: Option<Route>) -> Self {
         let figures = Figures::of(spec, fragment);
         let (bytes, objects) = (figures.bytes(), spec.objects.len() as u64);
         let read = figures.read_bytes();
@@ -87,7 +87,7 @@ impl ScanCosts {
             None => read,
         };
         let splits = bytes.div_ceil(spec.options.split_bytes.max(1)).max(objects);
-        let model = Model::of(spec)?.timed(&figures);
+        let model = Model::of(spec).timed(&figures);
         let asks = match route {
             Some(Route::Fragment) => {
                 let partitions = spec.partitions.max(1) as u64;
@@ -95,7 +95,7 @@ impl ScanCosts {
             }
             _ => splits,
         };
-        Ok(Self {
+        Self {
             model,
             route,
             scanned,
@@ -108,7 +108,7 @@ impl ScanCosts {
             asks,
             objects,
             bloom_s: bloom_s(spec, fragment),
-        })
+        }
     }
 
     /// What estimates are compared by.

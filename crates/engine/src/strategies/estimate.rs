@@ -20,7 +20,7 @@ use std::fmt;
 use std::ops::Add;
 use std::sync::Arc;
 
-use pushdown::{Format, Result};
+use pushdown::Format;
 use pushdowndb_cost::{PriceBook, Requests, Usage};
 
 use crate::backends::Rates;
@@ -131,18 +131,18 @@ pub(crate) struct Model {
 
 impl Model {
     /// For scans of this table.
-    pub(crate) fn of(spec: &ScanSpec) -> Result<Self> {
-        let rates = spec.rates()?;
-        Ok(Self {
+    pub(crate) fn of(spec: &ScanSpec) -> Self {
+        let rates = spec.rates();
+        Self {
             prices: Arc::clone(&spec.prices),
-            objective: spec.options.objective()?,
+            objective: spec.options.objective,
             is_parquet: matches!(spec.table.format, Format::Parquet),
             cores: spec.cores.max(1) as f64,
             at_once: (spec.options.requests_at_once(spec.cores, rates.at_once) * spec.cores.max(1)) as u64,
             rates,
             storage_byte_s: None,
             engine_byte_s: None,
-        })
+        }
     }
 
     /// For scans of which this is known.

@@ -7,7 +7,6 @@
 
 use std::sync::Arc;
 
-use pushdown::Result;
 use pushdown::{Capability, Exactness, Expr, Format, Fragment, Level, NamedExpr, Output, classify};
 
 use super::costs::ScanCosts;
@@ -60,16 +59,16 @@ pub(crate) fn both(one: Option<Expr>, other: Option<Expr>) -> Option<Expr> {
 }
 
 /// Chooses for a fragment that yields rows. Its output is columns only.
-pub(crate) fn choose(fragment: &Fragment, capability: &Capability, options: &PushdownOptions) -> Result<Choice> {
+pub(crate) fn choose(fragment: &Fragment, capability: &Capability, options: &PushdownOptions) -> Choice {
     let Output::Rows(outputs) = &fragment.output else {
-        return Ok(Choice::Compute("aggregates are chosen elsewhere".to_owned()));
+        return Choice::Compute("aggregates are chosen elsewhere".to_owned());
     };
-    match route(fragment, capability, options, options.filter_side()?)? {
-        Err(reason) => return Ok(Choice::Compute(reason)),
+    match route(fragment, capability, options, options.filter_side()) {
+        Err(reason) => return Choice::Compute(reason),
         Ok(Route::Fragment) => return at_fragment(fragment, options),
         Ok(Route::Select) => {}
     }
-    let Some(dialect) = &capability.select else { return Ok(Choice::Compute(no_select(capability))) };
+    let Some(dialect) = &capability.select else { return Choice::Compute(no_select(capability)) };
 
     let (predicate, exact) = match &fragment.predicate {
         None => (None, true),
@@ -92,11 +91,11 @@ pub(crate) fn choose(fragment: &Fragment, capability: &Capability, options: &Pus
     }
 
     if predicate.is_none() {
-        if options.filter_side()? == Side::Auto && matches!(fragment.format, Format::Parquet) {
-            return Ok(Choice::Compute("nothing to filter, and Parquet columns are read on their own".to_owned()));
+        if options.filter_side() == Side::Auto && matches!(fragment.format, Format::Parquet) {
+            return Choice::Compute("nothing to filter, and Parquet columns are read on their own".to_owned());
         }
         if columns.len() == fragment.schema.fields().len() && fragment.limit.is_none() {
-            return Ok(Choice::Compute("every column of every row is needed".to_owned()));
+            return Choice::Compute("every column of every row is needed".to_owned());
         }
     }
 
@@ -112,20 +111,20 @@ pub(crate) fn choose(fragment: &Fragment, capability: &Capability, options: &Pus
         limit: fragment.limit.filter(|_| exact),
         project: None,
     };
-    Ok(match pushdowndb_select::render(&request, dialect) {
+    match pushdowndb_select::render(&request, dialect) {
         Ok(_) => Choice::Storage { request: Box::new(request), exact, route: Route::Select },
         Err(error) => Choice::Compute(error.to_string()),
-    })
+    }
 }
 
 /// The same on the fragment route, where storage evaluates all of it.
-fn at_fragment(fragment: &Fragment, options: &PushdownOptions) -> Result<Choice> {
-    if fragment.predicate.is_none() && fragment.limit.is_none() && options.filter_side()? == Side::Auto {
+fn at_fragment(fragment: &Fragment, options: &PushdownOptions) -> Choice {
+    if fragment.predicate.is_none() && fragment.limit.is_none() && options.filter_side() == Side::Auto {
         if matches!(fragment.format, Format::Parquet) {
-            return Ok(Choice::Compute("nothing to filter, and Parquet columns are read on their own".to_owned()));
+            return Choice::Compute("nothing to filter, and Parquet columns are read on their own".to_owned());
         }
         if fragment.columns().len() == fragment.schema.fields().len() {
-            return Ok(Choice::Compute("every column of every row is needed".to_owned()));
+            return Choice::Compute("every column of every row is needed".to_owned());
         }
     }
     let mut request = fragment.clone();
@@ -136,31 +135,31 @@ fn at_fragment(fragment: &Fragment, options: &PushdownOptions) -> Result<Choice>
         let index = narrowest(fragment);
         columns.push(NamedExpr { expr: Expr::Column(index), name: fragment.schema.field(index).name().clone() });
     }
-    Ok(Choice::Storage { request: Box::new(request), exact: true, route: Route::Fragment })
+    Choice::Storage { request: Box::new(request), exact: true, route: Route::Fragment }
 }
 
 /// The choice, or plain reads where these are estimated to be better: storage that is slower than the link, or answers
 /// that are longer than the columns. Only where something is known of the table, and no setting asked for storage.
-pub(crate) fn unless_plain_is_better(choice: Choice, spec: &ScanSpec, fragment: &Fragment) -> Result<Choice> {
-    let Choice::Storage { route, .. } = &choice else { return Ok(choice) };
+pub(crate) fn unless_plain_is_better(choice: Choice, spec: &ScanSpec, fragment: &Fragment) -> Choice {
+    let Choice::Storage { route, .. } = &choice else { return choice };
     let (side, grouped) = match &fragment.output {
-        Output::Rows(_) => (spec.options.filter_side()?, false),
-        Output::Aggregate { groups, .. } => (spec.options.aggregate_side()?, !groups.is_empty()),
+        Output::Rows(_) => (spec.options.filter_side(), false),
+        Output::Aggregate { groups, .. } => (spec.options.aggregate, !groups.is_empty()),
     };
     // Groups are chosen for by the operator, and a limit ends either kind of scan early.
     if side != Side::Auto || grouped || fragment.limit.is_some() || spec.statistics.is_none() {
-        return Ok(choice);
+        return choice;
     }
-    let costs = ScanCosts::of(spec, fragment, Some(*route))?;
+    let costs = ScanCosts::of(spec, fragment, Some(*route));
     let (plain, mut pushed) = (costs.plain(0.0), costs.filtered());
-    if spec.options.adaptivity()? != Adaptivity::None {
+    if spec.options.adaptivity() != Adaptivity::None {
         pushed.seconds = costs.shared().unwrap_or(pushed.seconds);
     }
     // Where they are nearly the same, bytes decide: by what the link's time is worth.
-    Ok(match costs.model().best(&[pushed, plain]) {
+    match costs.model().best(&[pushed, plain]) {
         Some(1) => Choice::Compute(format!("plain reads would take {plain} instead of {pushed}")),
         _ => choice,
-    })
+    }
 }
 
 /// What EXPLAIN says of the choice for the rows of a scan; `None` where storage cannot be asked and no index was looked
@@ -171,13 +170,13 @@ pub(crate) fn story(
     capability: &Capability,
     choice: &Choice,
     index: &Verdict,
-) -> Result<Option<Story>> {
-    let route = route(fragment, capability, &spec.options, Side::Auto)?.ok();
+) -> Option<Story> {
+    let route = route(fragment, capability, &spec.options, Side::Auto).ok();
     if route.is_none() && matches!(index, Verdict::None) {
-        return Ok(None);
+        return None;
     }
-    let side = spec.options.filter_side()?;
-    let costs = ScanCosts::of(spec, fragment, route)?;
+    let side = spec.options.filter_side();
+    let costs = ScanCosts::of(spec, fragment, route);
     let mut candidates = Candidates::new("filter", costs.model());
     // An index knows better how many rows pass.
     let known = match index {
@@ -208,7 +207,7 @@ pub(crate) fn story(
             reason = if lookup.always { Reason::Asked } else { Reason::Estimated };
         }
     }
-    Ok(Some(candidates.story(taken, reason)))
+    Some(candidates.story(taken, reason))
 }
 
 /// How storage may be asked, or the reason for plain reads; the same for every operator.
@@ -217,25 +216,25 @@ pub(crate) fn route(
     capability: &Capability,
     options: &PushdownOptions,
     side: Side,
-) -> Result<std::result::Result<Route, String>> {
+) -> Result<Route, String> {
     if side == Side::Compute {
-        return Ok(Err("asked for by SET".to_owned()));
+        return Err("asked for by SET".to_owned());
     }
-    let cap = options.level_cap()?;
+    let cap = options.level_cap();
     if cap == Some(Level::None) {
-        return Ok(Err("pushdown.level is none".to_owned()));
+        return Err("pushdown.level is none".to_owned());
     }
     if capability.fragment.is_some() && cap != Some(Level::Select) {
-        return Ok(Ok(Route::Fragment));
+        return Ok(Route::Fragment);
     }
-    Ok(match &capability.select {
+    match &capability.select {
         None => Err(no_select(capability)),
         Some(dialect) if dialect.reads(&fragment.format) => Ok(Route::Select),
         Some(_) => {
             let (backend, format) = (capability.profile.name(), fragment.format.name());
             Err(format!("the S3 Select of backend {backend} is not used on {format}"))
         }
-    })
+    }
 }
 
 fn no_select(capability: &Capability) -> String {

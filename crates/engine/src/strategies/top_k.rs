@@ -111,11 +111,11 @@ pub(crate) fn choose(
     fragment: &Fragment,
     otherwise: &Choice,
     capability: &Capability,
-) -> Result<Decision> {
+) -> Decision {
     let options = &spec.options;
-    let side = options.filter_side()?;
-    let route = filter::route(fragment, capability, options, side)?;
-    let costs = Costs::of(top_k, spec, fragment, route.as_ref().ok().copied())?;
+    let side = options.filter_side();
+    let route = filter::route(fragment, capability, options, side);
+    let costs = Costs::of(top_k, spec, fragment, route.as_ref().ok().copied());
     let mut candidates = Candidates::new("top_k", costs.scan.model());
     candidates.add("compute", costs.compute(otherwise));
     let mut request = None;
@@ -128,8 +128,8 @@ pub(crate) fn choose(
             request = Some(ordered);
         }
     }
-    let strategy = options.top_k_strategy()?;
-    match not_sampled(top_k, fragment, capability, options)? {
+    let strategy = options.top_k;
+    match not_sampled(top_k, fragment, capability, options) {
         Some(why) => candidates.refuse("sampling", why),
         None if strategy != TopKStrategy::Sampling && costs.sample.share > LARGEST_SHARE => {
             candidates.refuse("sampling", format!("a sample would be {:.0} % of the rows", costs.sample.share * 100.0));
@@ -153,7 +153,7 @@ pub(crate) fn choose(
         ("sampling", _) => Some(Plan::Sample(costs.sample)),
         _ => None,
     };
-    Ok(Decision { plan, story: candidates.story(taken, reason) })
+    Decision { plan, story: candidates.story(taken, reason) }
 }
 
 /// Why a sample is of no use; `None` if storage filters by the bound that it gives, if not exactly.
@@ -162,19 +162,19 @@ fn not_sampled(
     fragment: &Fragment,
     capability: &Capability,
     options: &PushdownOptions,
-) -> Result<Option<String>> {
+) -> Option<String> {
     let Some(bound) = top_k.likely_bound(&fragment.schema) else {
-        return Ok(Some("no constant is a bound of the key".to_owned()));
+        return Some("no constant is a bound of the key".to_owned());
     };
     let key = top_k.key.columns();
-    Ok(match filter::choose(&with_bound(fragment, bound), capability, options)? {
+    match filter::choose(&with_bound(fragment, bound), capability, options) {
         Choice::Storage { request, .. } => {
             let filtered = request.predicate.map(|predicate| predicate.columns()).unwrap_or_default();
             let bounded = !key.is_empty() && key.iter().all(|column| filtered.contains(column));
             (!bounded).then(|| "storage does not filter by the key".to_owned())
         }
         Choice::Compute(why) => Some(why),
-    })
+    }
 }
 
 /// What the strategies would cost.
@@ -189,17 +189,17 @@ struct Costs {
 }
 
 impl Costs {
-    fn of(top_k: &TopK, spec: &ScanSpec, fragment: &Fragment, route: Option<Route>) -> Result<Self> {
-        let scan = ScanCosts::of(spec, fragment, route)?;
+    fn of(top_k: &TopK, spec: &ScanSpec, fragment: &Fragment, route: Option<Route>) -> Self {
+        let scan = ScanCosts::of(spec, fragment, route);
         let alpha = alpha(top_k, &Figures::of(spec, fragment), fragment);
-        Ok(Self {
+        Self {
             sample: sample(top_k, alpha, scan.passing, spec.options.sample_rows),
             alpha,
             k: top_k.k as f64,
             at_fragment: route == Some(Route::Fragment),
             partitions: spec.partitions as u64,
             scan,
-        })
+        }
     }
 
     /// Bytes of so many rows, as storage sends them.

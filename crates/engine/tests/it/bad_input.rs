@@ -204,9 +204,30 @@ async fn names_that_are_nearly_right() {
         &["no table elsewhere", "'s3://bucket/key.csv'"],
     );
     assert_says(&said("SET pushdown.levle = 'none'").await, ErrorKind::Invalid, &["did you mean pushdown.level?"]);
+    assert_says(&said("SHOW pushdown.levle").await, ErrorKind::Invalid, &["did you mean pushdown.level?"]);
+    assert_says(&said("SET pushdown.level = 'nome'").await, ErrorKind::Invalid, &["pushdown.level: 'nome'", "none"]);
     assert_says(&said("SET pushdown.max_bytes = '10MB'").await, ErrorKind::Invalid, &["pushdown.max_bytes"]);
+    assert_says(&said("SET pushdown.price_book = paper-egress").await, ErrorKind::Invalid, &["= 'paper-egress'"]);
     let format = "CREATE EXTERNAL TABLE u (a INT) STORED AS CVS LOCATION 's3://data/x.csv'";
     assert_says(&said(format).await, ErrorKind::Invalid, &["no format CVS", "PARQUET"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_are_set_shown_and_reset() {
+    let world = World::node().await;
+    let engine = world.engine("auto").await;
+    let shown = async |name: &str| rows(&engine, &format!("SHOW pushdown.{name}")).await.expect("SHOW").0.concat();
+    for (name, other) in [("level", "Select"), ("split_bytes", "1048576"), ("price_book", "paper-egress")] {
+        let value = shown(name).await;
+        engine.execute(&format!("SET pushdown.{name} = '{other}'")).await.expect("SET");
+        assert_eq!(shown(name).await, [format!("pushdown.{name}"), other.to_lowercase()]);
+        engine.execute(&format!("RESET pushdown.{name}")).await.expect("RESET");
+        assert_eq!(shown(name).await, value);
+    }
+    engine.execute("SET pushdown.threads = 61").await.expect("SET");
+    assert_eq!(shown("threads").await, ["pushdown.threads", "61"]);
+    engine.execute("RESET pushdown.threads").await.expect("RESET");
+    assert_ne!(shown("threads").await, ["pushdown.threads", "61"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -49,7 +49,7 @@ pub(super) struct ReuseScans;
 
 impl PhysicalOptimizerRule for ReuseScans {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> DfResult<Arc<dyn ExecutionPlan>> {
-        let reuses = PushdownOptions::of(config).reuses_rows().map_err(to_datafusion)?;
+        let reuses = PushdownOptions::of(config).reuses_rows();
         // A recursive query runs a part of its plan again and again.
         if !reuses || plan.exists(|node| Ok(node.is::<RecursiveQueryExec>()))? {
             return Ok(plan);

@@ -22,6 +22,7 @@ use super::keys::{Group, is_in};
 use crate::convert::literal;
 use crate::error::from_datafusion;
 use crate::remote_scan::{PartialAggregate, RemoteScanExec, ScanSpec, State};
+use crate::settings::Side;
 use crate::strategies::filter::Choice;
 
 /// Groups of one request at the start; SQL that is still too long is halved.
@@ -125,7 +126,7 @@ fn case_scan(rows: &RemoteScanExec, wanted: &PartialAggregate, groups: &[Group])
     let aggregate = PartialAggregate { groups: vec![], calls, schema: Arc::new(Schema::new(fields)), states };
     let mut spec = ScanSpec { aggregate: Some(aggregate), note: None, ..rows.spec().clone() };
     // What was chosen is not weighed again for a part of it.
-    "storage".clone_into(&mut spec.options.aggregate);
+    spec.options.aggregate = Side::Storage;
     rows.with_spec(spec)
 }
 

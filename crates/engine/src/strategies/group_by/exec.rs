@@ -80,13 +80,13 @@ impl GroupByExec {
                 let rows = seen.rows;
                 match seen.groups.len() <= storage::MOST_GROUPS {
                     true => (seen.groups, seen.complete, rows),
-                    false => (hybrid::large(seen, &self.rows, &self.wanted)?, false, rows),
+                    false => (hybrid::large(seen, &self.rows, &self.wanted), false, rows),
                 }
             }
             _ => {
                 let seen = hybrid::groups(&self.rows, &self.wanted, query, context).await?;
                 let rows = seen.rows;
-                (hybrid::large(seen, &self.rows, &self.wanted)?, false, rows)
+                (hybrid::large(seen, &self.rows, &self.wanted), false, rows)
             }
         };
         let (cases, others) = cases::case_scans(&self.rows, &self.wanted, &asked)?;

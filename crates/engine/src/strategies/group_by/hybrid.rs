@@ -43,19 +43,19 @@ pub(super) async fn groups(
 
 /// Those of the seen groups that storage shall aggregate: all large ones if a setting asked for it, else as many as
 /// make it fastest, perhaps none.
-pub(super) fn large(seen: Seen, rows: &RemoteScanExec, wanted: &PartialAggregate) -> Result<Vec<Group>> {
+pub(super) fn large(seen: Seen, rows: &RemoteScanExec, wanted: &PartialAggregate) -> Vec<Group> {
     let total = seen.rows;
     if total < LEAST_ROWS {
-        return Ok(vec![]);
+        return vec![];
     }
     let asked = rows.spec().options.large_groups;
     if asked > 0 {
-        return Ok(seen.groups.into_iter().take(asked).collect());
+        return seen.groups.into_iter().take(asked).collect();
     }
     let mut large: Vec<Group> =
         seen.groups.into_iter().take_while(|group| group.rows.saturating_mul(SMALL) >= total).collect();
-    if rows.spec().options.group_by_strategy()? == GroupByStrategy::Auto {
-        let costs = Costs::of(rows, Some(wanted))?;
+    if rows.spec().options.group_by == GroupByStrategy::Auto {
+        let costs = Costs::of(rows, Some(wanted));
         let mut tail = total;
         let mut estimates = vec![costs.hybrid(wanted, 0, 1.0)];
         for (count, group) in (1u64..).zip(&large) {
@@ -64,5 +64,5 @@ pub(super) fn large(seen: Seen, rows: &RemoteScanExec, wanted: &PartialAggregate
         }
         large.truncate(costs.scan.model().best(&estimates).unwrap_or(0));
     }
-    Ok(large)
+    large
 }

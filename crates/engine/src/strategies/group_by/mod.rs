@@ -27,7 +27,7 @@ use super::decision::{Candidates, Reason, Story};
 use super::estimate::Estimate;
 use super::filter::{self, Choice, Route};
 use crate::remote_scan::{PIECES, PartialAggregate, RemoteScanExec, ScanSpec};
-use crate::settings::{GroupByStrategy, PushdownOptions, Side};
+use crate::settings::{FilterStrategy, GroupByStrategy, PushdownOptions, Side};
 
 pub(crate) use exec::{GroupByExec, with_scan};
 
@@ -116,8 +116,8 @@ pub(crate) fn choose(
     wanted: std::result::Result<&PartialAggregate, &str>,
 ) -> Result<Option<Decision>> {
     let options = &rows.spec().options;
-    let asked = options.group_by_strategy()?;
-    if filter::route(rows.fragment(), rows.capability(), options, Side::Auto)?.is_err() {
+    let asked = options.group_by;
+    if filter::route(rows.fragment(), rows.capability(), options, Side::Auto).is_err() {
         // Plain reads whatever is asked; the scan tells why.
         return Ok(None);
     }
@@ -152,14 +152,14 @@ type Possible = (Candidates, Vec<(&'static str, Strategy)>);
 
 fn candidates(rows: &RemoteScanExec, wanted: std::result::Result<&PartialAggregate, &str>) -> Result<Possible> {
     let (spec, fragment) = (rows.spec(), rows.fragment());
-    let costs = Costs::of(rows, wanted.ok())?;
+    let costs = Costs::of(rows, wanted.ok());
     let (mut candidates, mut by) = (Candidates::new("group_by", costs.scan.model()), Vec::new());
     let mut add = |candidates: &mut Candidates, strategy: Strategy, estimate| {
         candidates.add(strategy.name(), estimate);
         by.push((strategy.name(), strategy));
     };
-    let side = spec.options.filter_side()?;
-    let asked = spec.options.group_by_strategy()?;
+    let side = spec.options.filter_side();
+    let asked = spec.options.group_by;
     if side != Side::Storage || asked == GroupByStrategy::Compute {
         add(&mut candidates, Strategy::Compute, costs.compute());
     }
@@ -176,7 +176,7 @@ fn candidates(rows: &RemoteScanExec, wanted: std::result::Result<&PartialAggrega
             return Ok((candidates, by));
         }
     };
-    match filter::route(fragment, rows.capability(), &spec.options, Side::Auto)? {
+    match filter::route(fragment, rows.capability(), &spec.options, Side::Auto) {
         Err(reason) => candidates.refuse("storage", reason),
         Ok(Route::Fragment) => {
             add(&mut candidates, Strategy::Partial, costs.partial(wanted, 0.0));
@@ -197,9 +197,9 @@ fn candidates(rows: &RemoteScanExec, wanted: std::result::Result<&PartialAggrega
 pub(crate) fn as_rows(spec: &ScanSpec, strategy: Strategy) -> ScanSpec {
     let mut spec = spec.clone();
     match strategy {
-        Strategy::Compute => "compute".clone_into(&mut spec.options.filter),
-        Strategy::Filtered if spec.options.filter.eq_ignore_ascii_case("auto") => {
-            "storage".clone_into(&mut spec.options.filter);
+        Strategy::Compute => spec.options.filter = FilterStrategy::Compute,
+        Strategy::Filtered if spec.options.filter == FilterStrategy::Auto => {
+            spec.options.filter = FilterStrategy::Storage;
         }
         _ => {}
     }
@@ -211,7 +211,7 @@ pub(crate) fn as_rows(spec: &ScanSpec, strategy: Strategy) -> ScanSpec {
 /// operator above.
 pub(crate) fn in_engine(rows: &RemoteScanExec, wanted: &PartialAggregate) -> Result<Option<RemoteScanExec>> {
     let spec = rows.spec();
-    if spec.options.group_by_strategy()? != GroupByStrategy::Auto || !matches!(rows.choice(), Choice::Compute(_)) {
+    if spec.options.group_by != GroupByStrategy::Auto || !matches!(rows.choice(), Choice::Compute(_)) {
         return Ok(None);
     }
     let keys: Vec<Expr> = wanted.groups.iter().map(|key| key.expr.clone()).collect();
@@ -219,22 +219,22 @@ pub(crate) fn in_engine(rows: &RemoteScanExec, wanted: &PartialAggregate) -> Res
         return Ok(None);
     }
     let mut spec = ScanSpec { aggregate: Some(wanted.clone()), ..spec.clone() };
-    "compute".clone_into(&mut spec.options.group_by);
+    spec.options.group_by = GroupByStrategy::Compute;
     rows.with_spec(spec).map(Some)
 }
 
 /// Chooses for a fragment that yields the states of groups: only the fragment route has those.
-pub(crate) fn choose_states(fragment: &Fragment, capability: &Capability, options: &PushdownOptions) -> Result<Choice> {
-    if options.group_by_strategy()? == GroupByStrategy::Compute {
-        return Ok(Choice::Compute("the engine reads and groups".to_owned()));
+pub(crate) fn choose_states(fragment: &Fragment, capability: &Capability, options: &PushdownOptions) -> Choice {
+    if options.group_by == GroupByStrategy::Compute {
+        return Choice::Compute("the engine reads and groups".to_owned());
     }
-    Ok(match filter::route(fragment, capability, options, Side::Auto)? {
+    match filter::route(fragment, capability, options, Side::Auto) {
         Ok(Route::Fragment) => {
             Choice::Storage { request: Box::new(fragment.clone()), exact: true, route: Route::Fragment }
         }
         Ok(Route::Select) => Choice::Compute("S3 Select has no GROUP BY".to_owned()),
         Err(reason) => Choice::Compute(reason),
-    })
+    }
 }
 
 /// What the strategies for one scan would cost.
@@ -250,10 +250,10 @@ struct Costs {
 }
 
 impl Costs {
-    fn of(rows: &RemoteScanExec, wanted: Option<&PartialAggregate>) -> Result<Self> {
+    fn of(rows: &RemoteScanExec, wanted: Option<&PartialAggregate>) -> Self {
         let (spec, fragment) = (rows.spec(), rows.fragment());
-        let route = filter::route(fragment, rows.capability(), &spec.options, Side::Auto)?.ok();
-        let scan = ScanCosts::of(spec, fragment, route)?;
+        let route = filter::route(fragment, rows.capability(), &spec.options, Side::Auto).ok();
+        let scan = ScanCosts::of(spec, fragment, route);
         let requests = match route {
             Some(Route::Fragment) => scan.objects.max(spec.partitions.min(rows.splits() as usize) as u64),
             _ => scan.splits,
@@ -265,7 +265,7 @@ impl Costs {
             Some(shares) => (shares.len() as u64, (1.0 - shares.iter().sum::<f64>()).max(0.0)),
             None => (ASSUMED_LARGE, ASSUMED_TAIL),
         };
-        Ok(Self { scan, requests, groups, large, tail })
+        Self { scan, requests, groups, large, tail }
     }
 
     /// A phase that scans everything so many times and returns so many bytes.

@@ -81,7 +81,7 @@ pub(crate) enum Verdict {
 /// work.
 pub(crate) fn choose(spec: &ScanSpec, fragment: &Fragment, otherwise: &Choice, by_node: bool) -> Result<Verdict> {
     let (indexes, objects) = (&spec.indexes, &spec.objects);
-    let always = match spec.options.index_use()? {
+    let always = match spec.options.index_use() {
         IndexUse::Never => return Ok(Verdict::None),
         IndexUse::Auto => false,
         IndexUse::Always => true,
@@ -117,7 +117,7 @@ pub(crate) fn choose(spec: &ScanSpec, fragment: &Fragment, otherwise: &Choice, b
     }
     let first = probes.first().map_or(0.0, |probe| probe.hits);
     let hits = probes.iter().skip(1).fold(first, |hits, further| hits * further.share());
-    let model = Model::of(spec)?;
+    let model = Model::of(spec);
     let bytes: u64 = objects.iter().zip(&covered).filter(|(_, covered)| **covered).map(|(object, _)| object.size).sum();
     let figures = Figures::of(spec, fragment).within(bytes);
     let route = match otherwise {

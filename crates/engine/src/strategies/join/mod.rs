@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use pushdown::wire::NUMBERS_VERSION;
-use pushdown::{Capability, Expr, Result};
+use pushdown::{Capability, Expr};
 
 use super::costs::{BLOOM_S, Pushed, SET_S, ScanCosts};
 use super::decision::{Candidates, Reason, Story};
@@ -114,12 +114,12 @@ pub(crate) struct Decision {
 }
 
 /// Chooses for a scan of the probe side by its key, which is of this type.
-pub(crate) fn choose(rows: &RemoteScanExec, key: &Expr, key_type: &DataType, build: BuildSide) -> Result<Decision> {
+pub(crate) fn choose(rows: &RemoteScanExec, key: &Expr, key_type: &DataType, build: BuildSide) -> Decision {
     let options = &rows.spec().options;
-    let strategy = options.join_strategy()?;
+    let strategy = options.join;
     let capability = rows.capability();
-    let route = route(rows.fragment(), capability, options, options.filter_side()?)?;
-    let scan = ScanCosts::of(rows.spec(), rows.fragment(), route.as_ref().ok().copied())?;
+    let route = route(rows.fragment(), capability, options, options.filter_side());
+    let scan = ScanCosts::of(rows.spec(), rows.fragment(), route.as_ref().ok().copied());
     let values = rows.figures().values(key);
     let row_s = PROBE_S + if build.grouped { group_by::row_s(values.unwrap_or(scan.passing)) } else { 0.0 };
     let engine_s = scan.passing * row_s;
@@ -176,7 +176,7 @@ pub(crate) fn choose(rows: &RemoteScanExec, key: &Expr, key_type: &DataType, bui
             (instead.unwrap_or("baseline"), Reason::Because("what SET asks for will not do"))
         }
     };
-    Ok(Decision { bloom: taken == "bloom", most_rows, story: candidates.story(taken, reason) })
+    Decision { bloom: taken == "bloom", most_rows, story: candidates.story(taken, reason) }
 }
 
 /// Whether storage may be asked for a set of numbers.

@@ -1,0 +1,188 @@
+//! `SET`, `RESET` and `SHOW`: the settings of a session.
+
+use std::sync::{Arc, PoisonError};
+
+use arrow::array::{ArrayRef, RecordBatch, StringArray};
+use datafusion::common::config::{ConfigExtension, ExtensionOptions};
+use datafusion::logical_expr::{LogicalPlan, ResetVariable, SetVariable, Statement as LogicalStatement};
+use datafusion::sql::sqlparser::tokenizer::Token;
+use pushdown::{Error, Result};
+
+use super::{Engine, Settings};
+use crate::error::from_datafusion;
+use crate::nearest::nearest;
+use crate::settings::PushdownOptions;
+use crate::words::Words;
+
+/// Short names for settings of DataFusion that users look for.
+const ALIASES: [(&str, &str); 2] = [
+    ("pushdown.threads", "datafusion.execution.target_partitions"),
+    ("pushdown.memory", "datafusion.runtime.memory_limit"),
+];
+
+/// A setting, as the shell shows it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Setting {
+    /// Its name in SET.
+    pub name: String,
+    /// Its value now.
+    pub value: String,
+    /// What it does.
+    pub help: String,
+}
+
+impl Engine {
+    /// The settings of this project: their values and what they do.
+    pub fn pushdown_settings(&self) -> Vec<Setting> {
+        let settings = self.settings();
+        let entries = settings.config.options().entries();
+        let runtime = settings.runtime.config_entries();
+        let value_of = |name: &str| {
+            entries.iter().chain(&runtime).find(|e| e.key == name).and_then(|e| e.value.clone()).unwrap_or_default()
+        };
+        let own = PushdownOptions::of(settings.config.options()).entries();
+        let mut all: Vec<Setting> = own
+            .iter()
+            .map(|entry| Setting {
+                name: format!("{}.{}", PushdownOptions::PREFIX, entry.key),
+                value: entry.value.clone().unwrap_or_default(),
+                help: entry.description.trim().to_owned(),
+            })
+            .collect();
+        all.extend(ALIASES.iter().map(|(alias, name)| Setting {
+            name: (*alias).to_owned(),
+            value: value_of(name),
+            help: format!("Another name for {name}"),
+        }));
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
+    }
+
+    /// Runs SET or RESET and takes over what it changed in the statement's state. One goes after the other, from what the
+    /// one before left: of two at the same time none is lost.
+    pub(super) async fn change_settings(&self, plan: LogicalPlan) -> Result<()> {
+        let name = match &plan {
+            LogicalPlan::Statement(LogicalStatement::SetVariable(set)) => set.variable.clone(),
+            LogicalPlan::Statement(LogicalStatement::ResetVariable(reset)) => reset.variable.clone(),
+            _ => String::new(),
+        };
+        if is_ours(&name) {
+            self.own_setting(&name)?;
+        }
+        let _turn = self.setting.lock().await;
+        let context = self.begin()?.context;
+        context.execute_logical_plan(plan).await.map_err(|error| from_datafusion(error).context(name))?;
+        let config = context.copied_config();
+        let prices = Arc::new(PushdownOptions::of(config.options()).check()?);
+        let mut settings = self.settings.write().unwrap_or_else(PoisonError::into_inner);
+        *settings = Settings { config, runtime: context.runtime_env(), prices };
+        Ok(())
+    }
+
+    /// A setting of ours as a row of its name and its value, like those of DataFusion.
+    pub(super) fn show_setting(&self, name: &str) -> Result<RecordBatch> {
+        let Setting { name, value, .. } = self.own_setting(name)?;
+        let column = |text: String| Arc::new(StringArray::from(vec![text])) as ArrayRef;
+        RecordBatch::try_from_iter([("name", column(name)), ("value", column(value))])
+            .map_err(|error| Error::internal("a setting as a row").with_source(error))
+    }
+
+    /// The setting of ours that has this name.
+    fn own_setting(&self, name: &str) -> Result<Setting> {
+        let own = self.pushdown_settings();
+        own.iter().find(|setting| setting.name.eq_ignore_ascii_case(name)).cloned().ok_or_else(|| {
+            let hint = nearest(name, own.iter().map(|setting| setting.name.as_str()));
+            let hint = hint.map(|name| format!("; did you mean {name}?")).unwrap_or_default();
+            Error::invalid(format!("there is no setting {name}{hint}"))
+        })
+    }
+}
+
+/// The setting of ours that the statement `SHOW pushdown.x` is about. DataFusion shows its own.
+pub(super) fn shown(sql: &str) -> Result<Option<String>> {
+    let Some(mut words) = Words::of(sql, "show", "SHOW pushdown.SETTING") else { return Ok(None) };
+    if !(words.takes(&["show", PushdownOptions::PREFIX]) && words.takes_mark(&Token::Period)) {
+        return Ok(None);
+    }
+    let name = words.name("a setting")?;
+    words.end()?;
+    Ok(Some(format!("{}.{name}", PushdownOptions::PREFIX)))
+}
+
+/// SET and RESET without our short names, and without RESET of settings of ours: DataFusion knows how to reset its own only.
+pub(super) fn as_datafusion_knows_it(plan: LogicalPlan) -> LogicalPlan {
+    let known = |name: String| {
+        let alias = ALIASES.iter().find(|(alias, _)| alias.eq_ignore_ascii_case(&name));
+        alias.map_or(name, |(_, known)| (*known).to_owned())
+    };
+    let LogicalPlan::Statement(statement) = plan else { return plan };
+    LogicalPlan::Statement(match statement {
+        LogicalStatement::SetVariable(SetVariable { variable, value }) => {
+            LogicalStatement::SetVariable(SetVariable { variable: known(variable), value })
+        }
+        LogicalStatement::ResetVariable(ResetVariable { variable }) => {
+            let variable = known(variable);
+            match default_of(&variable) {
+                Some(value) => LogicalStatement::SetVariable(SetVariable { variable, value }),
+                None => LogicalStatement::ResetVariable(ResetVariable { variable }),
+            }
+        }
+        other => other,
+    })
+}
+
+/// The value that a setting of ours has in a new session.
+fn default_of(name: &str) -> Option<String> {
+    let own = is_ours(name).then(|| PushdownOptions::default().entries())?;
+    let key = name.get(PushdownOptions::PREFIX.len() + 1..)?;
+    own.into_iter().find(|entry| entry.key.eq_ignore_ascii_case(key))?.value
+}
+
+fn is_ours(name: &str) -> bool {
+    let prefix = name.split_once('.').map(|(prefix, _)| prefix);
+    prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(PushdownOptions::PREFIX))
+}
+
+/// What was wrong with a statement, with a hint if it is a SET whose value may lack its quotes.
+pub(super) fn with_quotes(sql: &str, error: Error) -> Error {
+    let Some((name, value)) = sql.trim().trim_end_matches(';').split_once('=') else { return error };
+    let mut words = name.split_whitespace();
+    let (Some(set), Some(name), None) = (words.next(), words.next(), words.next()) else { return error };
+    let value = value.trim();
+    if !set.eq_ignore_ascii_case("set") || value.contains(['\'', '"']) {
+        return error;
+    }
+    let message = format!("{}; a value that is no number or word is quoted: SET {name} = '{value}'", error.message());
+    Error::new(error.kind(), message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_without_quotes_gets_a_hint() {
+        let hinted = |sql| with_quotes(sql, Error::invalid("wrong")).message().to_owned();
+        let hint = hinted("set pushdown.price_book = paper-egress;");
+        assert!(hint.ends_with("quoted: SET pushdown.price_book = 'paper-egress'"), "{hint}");
+        for other in ["SELECT a = b-c", "SET pushdown.level = 'no", "SET a", "UPDATE t SET a = b-c"] {
+            assert_eq!(hinted(other), "wrong", "{other}");
+        }
+    }
+
+    #[test]
+    fn only_settings_of_ours_are_shown_here() {
+        assert_eq!(shown("SHOW pushdown.level;").unwrap().as_deref(), Some("pushdown.level"));
+        for other in ["SHOW ALL", "SHOW datafusion.catalog.location", "SELECT 'show pushdown.level'", "SHOW pushdown"] {
+            assert_eq!(shown(other).unwrap(), None, "{other}");
+        }
+        assert!(shown("SHOW pushdown.level or so").is_err());
+    }
+
+    #[test]
+    fn settings_of_ours_have_a_value_to_go_back_to() {
+        assert_eq!(default_of("pushdown.level").as_deref(), Some("auto"));
+        assert_eq!(default_of("PUSHDOWN.Split_Bytes").as_deref(), Some("16777216"));
+        assert_eq!((default_of("pushdown.levle"), default_of("datafusion.catalog.location")), (None, None));
+    }
+}

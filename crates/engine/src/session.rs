@@ -175,8 +175,8 @@ impl Engine {
         if let Some(analyze) = statistics::parse(sql)? {
             return Ok(running.rows(analyze.run(&running.query, &running.context).await?));
         }
-        if let Some(name) = set::shown(sql)? {
-            return Ok(running.rows(self.show_setting(&name)?));
+        if let Some(shown) = set::shown(sql)? {
+            return Ok(running.rows(self.show(&shown)?));
         }
         let plan = running.context.state().create_logical_plan(sql).await;
         let plan = plan.map_err(|error| set::with_quotes(sql, from_datafusion(error)))?;

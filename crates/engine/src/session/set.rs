@@ -79,12 +79,24 @@ impl Engine {
         Ok(())
     }
 
-    /// A setting of ours as a row of its name and its value, like those of DataFusion.
-    pub(super) fn show_setting(&self, name: &str) -> Result<RecordBatch> {
-        let Setting { name, value, .. } = self.own_setting(name)?;
-        let column = |text: String| Arc::new(StringArray::from(vec![text])) as ArrayRef;
-        RecordBatch::try_from_iter([("name", column(name)), ("value", column(value))])
-            .map_err(|error| Error::internal("a setting as a row").with_source(error))
+    /// Names and values, in the columns that DataFusion has for those of its own.
+    pub(super) fn show(&self, shown: &Shown) -> Result<RecordBatch> {
+        let own = |setting: Setting| (setting.name, Some(setting.value));
+        let mut all = match shown {
+            Shown::One(name) => vec![own(self.own_setting(name)?)],
+            Shown::All => self.pushdown_settings().into_iter().map(own).collect(),
+        };
+        if let Shown::All = shown {
+            let Settings { config, runtime, .. } = self.settings();
+            let others = config.options().entries().into_iter().chain(runtime.config_entries());
+            // Ours are among them, but without what their names begin with.
+            all.extend(others.filter(|entry| entry.key.contains('.')).map(|entry| (entry.key, entry.value)));
+            all.sort();
+        }
+        let (names, values): (Vec<String>, Vec<Option<String>>) = all.into_iter().unzip();
+        let columns: [(&str, ArrayRef); 2] =
+            [("name", Arc::new(StringArray::from(names))), ("value", Arc::new(StringArray::from(values)))];
+        RecordBatch::try_from_iter(columns).map_err(|error| Error::internal("settings as rows").with_source(error))
     }
 
     /// The setting of ours that has this name.
@@ -98,15 +110,30 @@ impl Engine {
     }
 }
 
-/// The setting of ours that the statement `SHOW pushdown.x` is about. DataFusion shows its own.
-pub(super) fn shown(sql: &str) -> Result<Option<String>> {
-    let Some(mut words) = Words::of(sql, "show", "SHOW pushdown.SETTING") else { return Ok(None) };
-    if !(words.takes(&["show", PushdownOptions::PREFIX]) && words.takes_mark(&Token::Period)) {
+/// What a SHOW is about.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum Shown {
+    /// A setting of ours.
+    One(String),
+    All,
+}
+
+/// What `SHOW pushdown.x` and `SHOW ALL` are about; `None` of other statements. DataFusion shows its own settings, and ours only
+/// without what their names begin with.
+pub(super) fn shown(sql: &str) -> Result<Option<Shown>> {
+    let Some(mut words) = Words::of(sql, "show", "SHOW ALL or SHOW pushdown.SETTING") else { return Ok(None) };
+    if !words.takes(&["show"]) {
+        return Ok(None);
+    }
+    if words.takes(&["all"]) {
+        return Ok(words.end().is_ok().then_some(Shown::All));
+    }
+    if !(words.takes(&[PushdownOptions::PREFIX]) && words.takes_mark(&Token::Period)) {
         return Ok(None);
     }
     let name = words.name("a setting")?;
     words.end()?;
-    Ok(Some(format!("{}.{name}", PushdownOptions::PREFIX)))
+    Ok(Some(Shown::One(format!("{}.{name}", PushdownOptions::PREFIX))))
 }
 
 /// SET and RESET without our short names, and without RESET of settings of ours: DataFusion knows how to reset its own only.
@@ -143,17 +170,16 @@ fn is_ours(name: &str) -> bool {
     prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(PushdownOptions::PREFIX))
 }
 
-/// What was wrong with a statement, with a hint if it is a SET whose value may lack its quotes.
+/// What was wrong with a statement that cannot be read: a SET whose value lacks its quotes, or what was said of it.
 pub(super) fn with_quotes(sql: &str, error: Error) -> Error {
     let Some((name, value)) = sql.trim().trim_end_matches(';').split_once('=') else { return error };
     let mut words = name.split_whitespace();
     let (Some(set), Some(name), None) = (words.next(), words.next(), words.next()) else { return error };
     let value = value.trim();
-    if !set.eq_ignore_ascii_case("set") || value.contains(['\'', '"']) {
+    if !set.eq_ignore_ascii_case("set") || value.is_empty() || value.contains(['\'', '"']) {
         return error;
     }
-    let message = format!("{}; a value that is no number or word is quoted: SET {name} = '{value}'", error.message());
-    Error::new(error.kind(), message)
+    Error::new(error.kind(), format!("a value that is no number or word needs quotes: SET {name} = '{value}'"))
 }
 
 #[cfg(test)]
@@ -164,16 +190,23 @@ mod tests {
     fn a_value_without_quotes_gets_a_hint() {
         let hinted = |sql| with_quotes(sql, Error::invalid("wrong")).message().to_owned();
         let hint = hinted("set pushdown.price_book = paper-egress;");
-        assert!(hint.ends_with("quoted: SET pushdown.price_book = 'paper-egress'"), "{hint}");
-        for other in ["SELECT a = b-c", "SET pushdown.level = 'no", "SET a", "UPDATE t SET a = b-c"] {
+        assert!(hint.ends_with("needs quotes: SET pushdown.price_book = 'paper-egress'"), "{hint}");
+        for other in ["SELECT a = b-c", "SET pushdown.level = 'no", "SET a", "SET a =", "UPDATE t SET a = b-c"] {
             assert_eq!(hinted(other), "wrong", "{other}");
         }
     }
 
     #[test]
-    fn only_settings_of_ours_are_shown_here() {
-        assert_eq!(shown("SHOW pushdown.level;").unwrap().as_deref(), Some("pushdown.level"));
-        for other in ["SHOW ALL", "SHOW datafusion.catalog.location", "SELECT 'show pushdown.level'", "SHOW pushdown"] {
+    fn what_datafusion_cannot_show_is_shown_here() {
+        assert_eq!(shown("SHOW pushdown.level;").unwrap(), Some(Shown::One("pushdown.level".to_owned())));
+        assert_eq!(shown("show all").unwrap(), Some(Shown::All));
+        for other in [
+            "SHOW ALL VERBOSE",
+            "SHOW TABLES",
+            "SHOW datafusion.catalog.location",
+            "SELECT 'show pushdown.level'",
+            "SHOW pushdown",
+        ] {
             assert_eq!(shown(other).unwrap(), None, "{other}");
         }
         assert!(shown("SHOW pushdown.level or so").is_err());

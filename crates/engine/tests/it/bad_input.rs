@@ -224,6 +224,10 @@ async fn settings_are_set_shown_and_reset() {
         engine.execute(&format!("RESET pushdown.{name}")).await.expect("RESET");
         assert_eq!(shown(name).await, value);
     }
+    let all = rows(&engine, "SHOW ALL").await.expect("SHOW").0;
+    let all: Vec<&str> = all.iter().filter_map(|row| row.first()).map(String::as_str).collect();
+    assert!(["pushdown.level", "datafusion.execution.batch_size"].iter().all(|name| all.contains(name)), "{all:?}");
+    assert!(!all.contains(&"level"), "a name that SET does not know");
     engine.execute("SET pushdown.threads = 61").await.expect("SET");
     assert_eq!(shown("threads").await, ["pushdown.threads", "61"]);
     engine.execute("RESET pushdown.threads").await.expect("RESET");

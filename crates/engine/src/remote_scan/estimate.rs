@@ -18,6 +18,15 @@ const STATE_BYTES: f64 = 16.0;
 /// What stands between two values of text.
 const DELIMITER_BYTES: f64 = 1.0;
 
+/// Numbers and texts take this share of their bytes as text in the fragment route's answers: they are columns of Arrow under LZ4.
+const COMPRESSED: f64 = 0.5;
+
+/// Bytes of a text there that is one of few: a number in a dictionary, which LZ4 makes no shorter.
+const CODE_BYTES: f64 = 1.0;
+
+/// So few texts have such numbers.
+const CODES: f64 = 256.0;
+
 /// How much a predicate is assumed to keep where nothing is known: DataFusion's own default of 20 %.
 pub(crate) const DEFAULT_SELECTIVITY: f64 = 0.2;
 
@@ -201,6 +210,23 @@ impl<'a> Figures<'a> {
                 (self.bytes as f64 * self.width(&self.fragment.columns()) / self.all_width() * self.kept.rows) as u64
             }
         }
+    }
+
+    /// The share of [`Self::sent_bytes`] that the fragment route's answers take.
+    pub(crate) fn compressed(&self) -> f64 {
+        let Output::Rows(outputs) = &self.fragment.output else { return COMPRESSED };
+        let columns = outputs.iter().flat_map(|output| output.expr.columns()).map(|column| {
+            let width = self.width(&[column]);
+            (width, if self.is_coded(column) { CODE_BYTES } else { width * COMPRESSED })
+        });
+        let (plain, sent) = columns.fold((0.0, 0.0), |(plain, sent), column| (plain + column.0, sent + column.1));
+        if plain > 0.0 { sent / plain } else { COMPRESSED }
+    }
+
+    /// Whether the texts of a column are few.
+    fn is_coded(&self, column: usize) -> bool {
+        self.fragment.schema.field(column).data_type().is_string()
+            && self.values(&Expr::Column(column)).is_some_and(|values| values <= CODES)
     }
 
     fn all_width(&self) -> f64 {

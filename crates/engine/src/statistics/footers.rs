@@ -30,7 +30,7 @@ struct Column {
     /// Bytes in the objects.
     stored: f64,
     /// Bytes once decompressed.
-    plain: f64,
+    decompressed: f64,
     nulls: f64,
     chunks: u64,
     /// The number of values of each row group, summed up, and of the one that has most; `None` where it is not told.
@@ -119,7 +119,7 @@ impl Footers {
         let column = self.column(column)?;
         // A dictionary hides how long texts are; others are stored with four bytes of length.
         Some(match data_type.is_string() && column.distinct.is_none() {
-            true => (column.plain / self.rows.max(1.0) - 4.0).max(1.0),
+            true => (column.decompressed / self.rows.max(1.0) - 4.0).max(1.0),
             false => of_type,
         })
     }
@@ -165,7 +165,7 @@ impl Footers {
 impl Column {
     fn add(&mut self, chunk: &ColumnChunkMetaData) {
         self.stored += chunk.compressed_size().max(0) as f64;
-        self.plain += chunk.uncompressed_size().max(0) as f64;
+        self.decompressed += chunk.uncompressed_size().max(0) as f64;
         let nulls = chunk.statistics().and_then(|statistics| statistics.null_count_opt());
         self.nulls += nulls.unwrap_or(0) as f64;
         let before = if self.chunks == 0 { Some((0.0, 0.0)) } else { self.distinct };
@@ -177,19 +177,14 @@ impl Column {
 /// How many values the dictionary of a column chunk has, by its size; `None` where values stand outside of one.
 fn dictionary_values(chunk: &ColumnChunkMetaData) -> Option<f64> {
     let (dictionary, data) = (chunk.dictionary_page_offset()?, chunk.data_page_offset());
-    let plain_pages = chunk.page_encoding_stats().map(|pages| {
-        pages.iter().any(|page| {
-            let is_data =
-                matches!(page.page_type, parquet::basic::PageType::DATA_PAGE | parquet::basic::PageType::DATA_PAGE_V2);
-            is_data && !matches!(page.encoding, Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY)
-        })
-    });
-    // Without figures for pages: an encoding of values besides that of the dictionary itself.
-    let some_plain = plain_pages.unwrap_or_else(|| {
-        chunk.encodings().any(|encoding| {
-            !matches!(encoding, Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY | Encoding::RLE | Encoding::PLAIN)
-        })
-    });
+    let is_dictionary = |encoding| matches!(encoding, Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY);
+    let some_plain = match chunk.page_encoding_stats_mask() {
+        Some(of_data_pages) => of_data_pages.encodings().any(|encoding| !is_dictionary(encoding)),
+        // Without figures for pages: an encoding of values besides that of the dictionary itself.
+        None => chunk
+            .encodings()
+            .any(|encoding| !is_dictionary(encoding) && !matches!(encoding, Encoding::RLE | Encoding::PLAIN)),
+    };
     if some_plain {
         return None;
     }
@@ -265,9 +260,15 @@ mod tests {
             .set_max_row_group_row_count(Some(1000))
             .set_column_dictionary_enabled("note".into(), false)
             .build();
+        written(&batch, properties)
+    }
+
+    /// What the footer of a file of these rows tells.
+    fn written(batch: &RecordBatch, properties: WriterProperties) -> (Footers, SchemaRef) {
+        let schema = batch.schema();
         let mut file = Vec::new();
         let mut writer = ArrowWriter::try_new(&mut file, Arc::clone(&schema), Some(properties)).unwrap();
-        writer.write(&batch).unwrap();
+        writer.write(batch).unwrap();
         writer.close().unwrap();
         let file = Bytes::from(file);
         let footer = ParquetMetaDataReader::new().parse_and_finish(&file).unwrap();
@@ -334,6 +335,27 @@ mod tests {
         assert_eq!(footers.distinct_of(3, schema.field(3).data_type()), Some(2000.0), "no more than rows");
         assert!(near(footers.null_share(2).unwrap(), 0.25));
         assert!(near(footers.kept(&Expr::IsNull(Box::new(Expr::Column(2))), &schema), 0.25));
+    }
+
+    /// A dictionary that grew too large holds some values only.
+    #[test]
+    fn values_outside_of_a_dictionary_are_not_taken_for_none() {
+        let field = |name, data_type| Field::new(name, data_type, false);
+        let schema = Arc::new(Schema::new(vec![field("key", DataType::Utf8), field("number", DataType::Float64)]));
+        let rows = 0..20_000;
+        let keys = StringArray::from_iter_values(rows.clone().map(|row| format!("key number {row:09}")));
+        let numbers = arrow::array::Float64Array::from_iter_values(rows.map(f64::from));
+        let batch = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(keys), Arc::new(numbers)]).unwrap();
+        let properties = WriterProperties::builder()
+            .set_dictionary_page_size_limit(8192)
+            .set_data_page_row_count_limit(500)
+            .set_write_batch_size(100)
+            .build();
+        let (footers, schema) = written(&batch, properties);
+        let distinct = |column: usize| footers.distinct_of(column, schema.field(column).data_type());
+        assert_eq!((distinct(0), distinct(1)), (Some(20_000.0), Some(20_000.0)));
+        let width = footers.value_bytes(0, &DataType::Utf8).unwrap();
+        assert!((19.0..22.0).contains(&width), "{width}, in truth twenty");
     }
 
     #[test]

@@ -16,9 +16,6 @@ pub(crate) const BLOOM_S: f64 = 25e-9;
 /// The same in a set of numbers.
 pub(crate) const SET_S: f64 = 5e-9;
 
-/// Values of the fragment route's answers take this share of their bytes as text: they are columns of Arrow under LZ4.
-const COMPRESSED: f64 = 0.5;
-
 /// Plain reads of Parquet fetch so many times the bytes that they look at, where these are pages here and there: what lies
 /// between near ones comes along.
 const WITH_GAPS: f64 = 1.5;
@@ -42,6 +39,8 @@ pub(crate) struct ScanCosts {
     pub(crate) passing: f64,
     /// Bytes of the columns that the query reads, of the rows that pass, as storage sends them.
     pub(crate) sent: u64,
+    /// The share of those bytes that the fragment route's answers take.
+    compressed: f64,
     /// Bytes that plain reads fetch.
     pub(crate) read: u64,
     /// Requests that they need beyond one an object.
@@ -102,6 +101,7 @@ impl ScanCosts {
             rows: figures.scanned(),
             passing: figures.rows(),
             sent: figures.sent_bytes(),
+            compressed: figures.compressed(),
             read,
             further_reads: figures.further_reads(objects),
             splits,
@@ -159,7 +159,7 @@ impl ScanCosts {
             _ => Requests { select: scan.requests, ..Requests::default() },
         };
         let on_the_wire = match self.route {
-            Some(Route::Fragment) => (scan.returned as f64 * COMPRESSED) as u64,
+            Some(Route::Fragment) => (scan.returned as f64 * self.compressed) as u64,
             _ => scan.returned,
         };
         Work {

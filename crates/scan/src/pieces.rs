@@ -24,6 +24,12 @@ use crate::scan::{Source, slice_bytes, zoned};
 use crate::totals::{PieceTotals, Plan, Totals};
 use crate::{Helpers, ObjectReader, ScanCounters, ScanOptions, Spawner, compact, limits};
 
+/// Pieces that each of those who scan takes in turn of what is left, while they are not the smallest.
+const TURNS: u64 = 4;
+
+/// The largest piece, in smallest ones.
+const LARGEST: u64 = 4;
+
 /// How pieces of an object are opened.
 pub(crate) struct Opening {
     pub(crate) fragment: Arc<Fragment>,
@@ -90,22 +96,33 @@ impl Opening {
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
-    /// Cuts extents into pieces of about so many bytes.
-    fn cut(&self, extents: VecDeque<Extent>, piece_bytes: u64) -> VecDeque<Extent> {
+    /// Cuts extents into pieces, which become smaller towards the end: each has to be begun, and at the end one is waited
+    /// for.
+    fn cut(&self, extents: VecDeque<Extent>, helpers: &Helpers) -> VecDeque<Extent> {
+        let range_of = |extent: &Extent| match extent {
+            Extent::Range(range) => self.asked(range.as_ref()),
+            Extent::Positions | Extent::Parts(_) => 0..0,
+        };
+        let bytes = |range: Range<u64>| range.end - range.start;
+        let mut left: u64 = extents.iter().map(|extent| bytes(range_of(extent))).sum();
         let mut pieces = VecDeque::new();
         for extent in extents {
-            let range = match &extent {
-                Extent::Range(range) => self.asked(range.as_ref()),
-                Extent::Positions | Extent::Parts(_) => 0..0,
-            };
-            let count = (range.end - range.start) / piece_bytes;
-            if count < 2 {
+            let mut range = range_of(&extent);
+            if bytes(range.clone()) < 2 * helpers.piece_bytes() {
+                left -= bytes(range);
                 pieces.push_back(extent);
                 continue;
             }
-            // The last one takes what is left.
-            let end = |piece| if piece == count { range.end } else { range.start + piece * piece_bytes };
-            pieces.extend((0..count).map(|piece| Extent::Range(Some(end(piece)..end(piece + 1)))));
+            while !range.is_empty() {
+                let piece = left / (TURNS * helpers.most() as u64);
+                let piece = piece.clamp(helpers.piece_bytes(), LARGEST * helpers.piece_bytes());
+                // The last one takes what is left.
+                let last = bytes(range.clone()) < piece + helpers.piece_bytes();
+                let end = if last { range.end } else { range.start + piece };
+                left -= end - range.start;
+                pieces.push_back(Extent::Range(Some(range.start..end)));
+                range.start = end;
+            }
         }
         pieces
     }
@@ -164,7 +181,7 @@ impl Pieces {
     pub(crate) fn open(opening: Opening, extent: Extent) -> Result<(Self, SchemaRef, Output)> {
         let mut extents = opening.prune(extent)?;
         if let Some(helpers) = opening.helpers() {
-            extents = opening.cut(extents, helpers.piece_bytes());
+            extents = opening.cut(extents, helpers);
         }
         let first = extents.pop_front().unwrap_or(Extent::Range(None));
         let (first, schema, output) = opening.open(&first, &opening.options.spawner)?;

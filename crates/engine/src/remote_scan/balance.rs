@@ -59,7 +59,7 @@ const PARQUET_PIECE_BYTES: u64 = 48 * 1024 * 1024;
 const REPEATED_BYTES: f64 = 4e6;
 
 /// More is not sent with further requests that may turn out to be of no use.
-const MUCH_BYTES: f64 = 250e3;
+pub(super) const MUCH_BYTES: f64 = 250e3;
 
 /// How fast the splits of a scan by storage are believed to be scanned either way, in bytes of objects a second.
 #[derive(Clone, Copy, Debug)]

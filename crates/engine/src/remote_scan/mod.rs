@@ -21,6 +21,7 @@ mod reuse;
 mod run;
 mod sample;
 mod select;
+mod shares;
 mod spec;
 mod splits;
 mod story;
@@ -74,6 +75,7 @@ use balance::Paces;
 use lookup::IndexState;
 use reuse::Reuse;
 use run::Scanned;
+use shares::Shares;
 use splits::ScanSplit;
 
 /// Scans one table's objects.
@@ -88,6 +90,8 @@ pub(crate) struct RemoteScanExec {
     index: IndexState,
     capability: Capability,
     partitions: Vec<Vec<ScanSplit>>,
+    /// The same where partitions that are done go on with the splits of others.
+    shares: Option<Arc<Shares>>,
     sampling: Option<Sampling>,
     /// Where storage sends only the first rows: what all partitions know of these.
     live: Option<Arc<LiveTopK>>,
@@ -171,6 +175,11 @@ impl RemoteScanExec {
             // As few requests as can be.
             partitions = splits::gathered(partitions, |split| lookup.is_of(split.object));
         }
+        let shares = is_shared(&spec, &fragment, &choice, partitions.len())
+            .then(|| Arc::new(Shares::new(&spec.objects, std::mem::take(&mut partitions), splittable)));
+        if let Some(shares) = &shares {
+            partitions = shares.partitions().to_vec();
+        }
         let schema = spec.output_schema()?;
         let properties = PlanProperties::new(
             EquivalenceProperties::new(Arc::clone(&schema)),
@@ -184,6 +193,7 @@ impl RemoteScanExec {
             index,
             capability,
             partitions,
+            shares,
             sampling,
             live,
             first,
@@ -328,7 +338,7 @@ impl RemoteScanExec {
         let figures = self.figures();
         let network = if pushed { self.sent_bytes() } else { figures.read_bytes() };
         let requests = self.splits();
-        let local = self.spec.backend.name().starts_with("file:");
+        let local = self.spec.is_local();
         if let Some(lookup) = self.index.lookup() {
             let count = lookup.estimate.requests;
             let requests = match self.index.by_node() {
@@ -382,6 +392,14 @@ fn can_be_cut(spec: &ScanSpec, choice: &Choice, capability: &Capability, object:
         _ => true,
     };
     ranges && spec.table.format_of(object).is_splittable()
+}
+
+/// Whether so many partitions share what they read: files of this machine, and not where each piece makes many groups of its own.
+fn is_shared(spec: &ScanSpec, fragment: &Fragment, choice: &Choice, partitions: usize) -> bool {
+    partitions > 1
+        && matches!(choice, Choice::Compute(_))
+        && spec.is_local()
+        && Figures::of(spec, fragment).repeated_bytes() <= balance::MUCH_BYTES
 }
 
 impl ExecutionPlan for RemoteScanExec {

@@ -30,6 +30,7 @@ use tokio::sync::mpsc::Sender;
 use super::balance::{Balance, Paces, Way};
 use super::lookup::{Places, Told};
 use super::metrics::ScanMetrics;
+use super::shares::Board;
 use super::splits::ScanSplit;
 use super::task::SplitTask;
 use super::{Figures, RemoteScanExec, ScanSpec, fragment};
@@ -63,6 +64,8 @@ pub(super) struct Run {
     delivers: bool,
     /// What workers take at a time: a split, or some that one request asks for.
     splits: Mutex<VecDeque<Vec<ScanSplit>>>,
+    /// Where it takes them from instead, if partitions share them, and which of these it is.
+    shared: Option<(Arc<Board>, usize)>,
     /// Told when none is left.
     drained: Notify,
     /// What is known of the first rows so far, where storage sends only those.
@@ -192,6 +195,8 @@ impl Run {
         let all = || splits.iter().flatten();
         query.progress.expect(all().count() as u64, all().map(|split| split.bytes(&scan.spec.objects)).sum());
         let workers = requests.min(splits.len()).max(1);
+        let shared = scan.shares.as_ref().map(|shares| (shares.join(partition), partition));
+        let splits = if shared.is_some() { VecDeque::new() } else { splits };
         let balance = paces.map(|paces| Balance::new(&paces, workers));
         let helpers = usize::from(balance.is_some() && splits.iter().map(Vec::len).sum::<usize>() > workers);
         let run = Arc::new(Self {
@@ -207,6 +212,7 @@ impl Run {
             tally: Arc::clone(&scan.tally),
             delivers: scan.delivers,
             splits: Mutex::new(splits),
+            shared,
             drained: Notify::new(),
             live: scan.live.clone(),
             first: scan.first.clone(),
@@ -248,14 +254,7 @@ impl Run {
     /// Takes splits until none is left.
     async fn work(&self, out: &Sender<datafusion::common::Result<RecordBatch>>) -> Result<()> {
         loop {
-            let (next, is_last) = {
-                let mut splits = self.splits.lock().unwrap_or_else(PoisonError::into_inner);
-                (splits.pop_front(), splits.is_empty())
-            };
-            if is_last {
-                self.drained.notify_waiters();
-            }
-            let Some(splits) = next else { return Ok(()) };
+            let Some(splits) = self.take() else { return Ok(()) };
             let wanted = tokio::select! {
                 done = self.run_splits(&splits, out) => done?,
                 error = self.query.exceeded() => return Err(error),
@@ -264,6 +263,21 @@ impl Run {
                 return Ok(());
             }
         }
+    }
+
+    /// What a worker does next.
+    fn take(&self) -> Option<Vec<ScanSplit>> {
+        if let Some((board, partition)) = &self.shared {
+            return board.next(*partition).map(|split| vec![split]);
+        }
+        let (next, is_last) = {
+            let mut splits = self.splits.lock().unwrap_or_else(PoisonError::into_inner);
+            (splits.pop_front(), splits.is_empty())
+        };
+        if is_last {
+            self.drained.notify_waiters();
+        }
+        next
     }
 
     /// Runs splits that were taken together, the way that is best now.

@@ -82,6 +82,11 @@ impl ScanSpec {
         self.options.requests_at_once(self.partitions, self.rates().at_once)
     }
 
+    /// Whether the objects are files of this machine.
+    pub(super) fn is_local(&self) -> bool {
+        self.backend.name().starts_with("file:")
+    }
+
     fn file_columns(&self) -> usize {
         self.table.file_schema.fields().len()
     }

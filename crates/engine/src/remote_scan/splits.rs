@@ -24,7 +24,7 @@ impl ScanSplit {
 }
 
 /// Smaller ranges cost more in requests than they bring in parallelism.
-const SMALLEST_RANGE_BYTES: u64 = 8 * 1024 * 1024;
+pub(super) const SMALLEST_RANGE_BYTES: u64 = 8 * 1024 * 1024;
 
 /// Cuts objects into splits of about `split_bytes` (`None`: as few as keep every partition busy) and deals
 /// them to at most `partitions` partitions of about equal bytes.

@@ -228,3 +228,47 @@ async fn tables_are_remembered() {
     drop(engine);
     assert!(open().await.tables().await.expect("tables").is_empty());
 }
+
+/// Partitions that are done go on with the splits of others: each row comes once, however often a table is scanned.
+#[tokio::test(flavor = "multi_thread")]
+async fn cores_share_files_of_this_machine() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    // Which Parquet does not make much shorter.
+    let noise = |n: u64| u128::from(n + 1).wrapping_pow(9).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+    let row = |n: u64| format!("{n},{},{:032x}{:032x}{:022x}\n", n % 8, noise(n), noise(n + 7), n);
+    let text: String = (0..800_000).map(row).collect();
+    assert!(text.len() > 70 << 20);
+    std::fs::write(at("t.csv"), format!("n,g,a\n{text}")).expect("a file");
+    let world = World::at("http://127.0.0.1:1".to_owned());
+    let engine = world.engine("auto").await;
+    let copy = format!("COPY (SELECT * FROM '{}') TO '{}'", at("t.csv"), at("t.parquet"));
+    rows(&engine, &copy).await.expect("a copy");
+    for name in ["t.csv", "t.parquet"] {
+        let from = format!("FROM '{}'", at(name));
+        for threads in [1, 2, 4] {
+            engine.execute(&format!("SET pushdown.threads = {threads}")).await.expect("SET");
+            let some = format!("SELECT n {from} WHERE g = 3");
+            for (sql, want) in [
+                (
+                    format!("SELECT count(*), sum(n), count(DISTINCT n) {from}"),
+                    vec![vec!["800000", "319999600000", "800000"]],
+                ),
+                (format!("SELECT count(*), max(n) FROM ({some} UNION ALL {some})"), vec![vec!["200000", "799995"]]),
+                (format!("SELECT count(*) FROM (SELECT n {from} LIMIT 1000)"), vec![vec!["1000"]]),
+                (format!("SELECT n {from} ORDER BY n DESC LIMIT 2"), vec![vec!["799999"], vec!["799998"]]),
+                (format!("SELECT g, count(*) {from} GROUP BY g ORDER BY g LIMIT 1"), vec![vec!["0", "100000"]]),
+            ] {
+                let (got, _) = rows(&engine, &sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+                assert_eq!(got, want, "{sql} with {threads} threads");
+            }
+            let (plan, _) = rows(&engine, &format!("EXPLAIN SELECT n {from}")).await.expect("a plan");
+            let splits = match (name, threads) {
+                (_, 1) => "1 splits",
+                ("t.csv", 2) => "6 splits",
+                _ => "splits",
+            };
+            assert!(plan.concat().concat().contains(splits), "{plan:?}");
+        }
+    }
+}

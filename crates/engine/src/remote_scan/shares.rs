@@ -1,0 +1,173 @@
+//! Plain reads of files of this machine, which all cores take part in until the end.
+//!
+//! Cores are not equally fast, and matches are not spread evenly: with a half each, one of two cores waits for the other.
+//! Each partition has a share of the bytes, in pieces that become smaller (guided self-scheduling: Polychronopoulos and
+//! Kuck, 1987), and goes on with those of others when it is done. Elsewhere pieces are requests, and it is the link that
+//! is waited for.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::splits::{SMALLEST_RANGE_BYTES, ScanSplit};
+use crate::table::DataObject;
+
+/// The shares of a scan.
+#[derive(Debug)]
+pub(super) struct Shares {
+    objects: Vec<DataObject>,
+    partitions: Vec<Vec<ScanSplit>>,
+    board: Mutex<Arc<Board>>,
+}
+
+/// What is left of them while the scan runs.
+#[derive(Debug)]
+pub(super) struct Board {
+    /// The partitions that have begun.
+    joined: Mutex<Vec<bool>>,
+    /// The pieces of each, and their bytes.
+    left: Mutex<Vec<VecDeque<(ScanSplit, u64)>>>,
+}
+
+impl Shares {
+    /// Of these splits, dealt to partitions. `is_splittable` says which objects can be cut.
+    pub(super) fn new(
+        objects: &[DataObject],
+        dealt: Vec<Vec<ScanSplit>>,
+        is_splittable: impl Fn(&DataObject) -> bool,
+    ) -> Self {
+        let cut = |splits: Vec<ScanSplit>| tapered(splits, objects, &is_splittable);
+        let partitions: Vec<_> = dealt.into_iter().map(cut).collect();
+        let board = Mutex::new(Arc::new(Board::new(objects, &partitions)));
+        Self { objects: objects.to_vec(), partitions, board }
+    }
+
+    /// What each partition begins with.
+    pub(super) fn partitions(&self) -> &[Vec<ScanSplit>] {
+        &self.partitions
+    }
+
+    /// The board for a run of this partition: that of the others, or a new one if it has begun before. Whoever runs leaves
+    /// nothing behind on its board, so that each run of all partitions has all pieces, once.
+    pub(super) fn join(&self, partition: usize) -> Arc<Board> {
+        let mut board = self.board.lock().unwrap_or_else(PoisonError::into_inner);
+        if !board.begins(partition) {
+            *board = Arc::new(Board::new(&self.objects, &self.partitions));
+            board.begins(partition);
+        }
+        Arc::clone(&board)
+    }
+}
+
+impl Board {
+    fn new(objects: &[DataObject], partitions: &[Vec<ScanSplit>]) -> Self {
+        let sized = |split: &ScanSplit| (split.clone(), split.bytes(objects));
+        let left = partitions.iter().map(|splits| splits.iter().map(sized).collect()).collect();
+        Self { joined: Mutex::new(vec![false; partitions.len()]), left: Mutex::new(left) }
+    }
+
+    /// Marks a partition as begun; false if it was.
+    fn begins(&self, partition: usize) -> bool {
+        let mut joined = self.joined.lock().unwrap_or_else(PoisonError::into_inner);
+        joined.get_mut(partition).is_some_and(|joined| !std::mem::replace(joined, true))
+    }
+
+    /// The next piece for a partition: of its own, or else of the one that has most left.
+    pub(super) fn next(&self, partition: usize) -> Option<ScanSplit> {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = left.get_mut(partition).and_then(VecDeque::pop_front);
+        let (split, _) = own.or_else(|| {
+            let bytes = |pieces: &VecDeque<(ScanSplit, u64)>| pieces.iter().map(|(_, bytes)| *bytes).sum::<u64>();
+            left.iter_mut().filter(|pieces| !pieces.is_empty()).max_by_key(|pieces| bytes(pieces))?.pop_front()
+        })?;
+        Some(split)
+    }
+}
+
+/// The same splits, of which each has at most about half of the bytes from it to the end, as far as objects can be cut.
+fn tapered(
+    splits: Vec<ScanSplit>,
+    objects: &[DataObject],
+    is_splittable: impl Fn(&DataObject) -> bool,
+) -> Vec<ScanSplit> {
+    let mut left: u64 = splits.iter().map(|split| split.bytes(objects)).sum();
+    let mut pieces = Vec::with_capacity(splits.len());
+    for mut split in splits {
+        while let Some(object) = objects.get(split.object).filter(|object| is_splittable(object)) {
+            let (bytes, range) = (split.bytes(objects), split.range.clone().unwrap_or(0..object.size));
+            let piece = left.div_ceil(2).max(SMALLEST_RANGE_BYTES);
+            if bytes < piece + SMALLEST_RANGE_BYTES {
+                break;
+            }
+            let middle = range.start + piece;
+            pieces.push(ScanSplit { object: split.object, range: Some(range.start..middle) });
+            split.range = Some(middle..range.end);
+            left -= piece;
+        }
+        left = left.saturating_sub(split.bytes(objects));
+        pieces.push(split);
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::splits::tests::object;
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn shares(sizes: &[u64], partitions: usize, splittable: bool) -> Shares {
+        let objects: Vec<DataObject> = sizes.iter().map(|size| object(*size)).collect();
+        let dealt = super::super::splits::deal(&objects, |_| splittable, None, partitions);
+        Shares::new(&objects, dealt, |_| splittable)
+    }
+
+    /// Where pieces begin and end, by object.
+    fn ranges(splits: &[ScanSplit]) -> Vec<(usize, u64, u64)> {
+        let range = |split: &ScanSplit| split.range.clone().unwrap_or(0..0);
+        let mut all: Vec<_> = splits.iter().map(|s| (s.object, range(s).start, range(s).end)).collect();
+        all.sort_unstable();
+        all
+    }
+
+    #[test]
+    fn pieces_become_smaller_and_cover_everything_once() {
+        let shares = shares(&[800 * MIB], 2, true);
+        let sizes = |splits: &[ScanSplit]| -> Vec<u64> {
+            splits.iter().map(|split| split.range.as_ref().map_or(0, |range| range.end - range.start) / MIB).collect()
+        };
+        assert_eq!(sizes(&shares.partitions()[0]), [200, 100, 50, 25, 12, 12]);
+        let all = ranges(&shares.partitions().concat());
+        assert_eq!((all[0].1, all[all.len() - 1].2), (0, 800 * MIB));
+        assert!(all.windows(2).all(|pair| pair[0].2 == pair[1].1), "{all:?}");
+        let whole = self::shares(&[800 * MIB, 3 * MIB], 2, false);
+        assert_eq!(whole.partitions().concat().len(), 2, "what cannot be cut");
+        assert_eq!(self::shares(&[9 * MIB], 2, true).partitions().concat().len(), 2, "not worth it");
+    }
+
+    #[test]
+    fn who_is_done_goes_on_with_what_others_have() {
+        let shares = shares(&[800 * MIB], 2, true);
+        let (fast, slow) = (shares.join(0), shares.join(1));
+        let first = slow.next(1).unwrap();
+        let rest: Vec<ScanSplit> = std::iter::from_fn(|| fast.next(0)).collect();
+        assert!(slow.next(1).is_none());
+        let all = [vec![first], rest].concat();
+        assert_eq!(ranges(&all), ranges(&shares.partitions().concat()), "each piece once");
+    }
+
+    #[test]
+    fn each_run_has_all_pieces() {
+        let shares = shares(&[100 * MIB], 2, true);
+        let drain = |board: &Board, partition| std::iter::from_fn(|| board.next(partition)).count();
+        let pieces = shares.partitions().concat().len();
+        // One after the other, then the first again before the second.
+        for _ in 0..2 {
+            let (one, two) = (shares.join(0), shares.join(1));
+            assert_eq!(drain(&one, 0) + drain(&two, 1), pieces);
+        }
+        let (one, again, two) = (shares.join(0), shares.join(0), shares.join(1));
+        assert_eq!(drain(&one, 0), pieces);
+        assert_eq!(drain(&again, 0) + drain(&two, 1), pieces);
+    }
+}

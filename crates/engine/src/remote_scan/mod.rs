@@ -175,10 +175,11 @@ impl RemoteScanExec {
             // As few requests as can be.
             partitions = splits::gathered(partitions, |split| lookup.is_of(split.object));
         }
-        let shares = is_shared(&spec, &fragment, &choice, partitions.len())
-            .then(|| Arc::new(Shares::new(&spec.objects, std::mem::take(&mut partitions), splittable)));
-        if let Some(shares) = &shares {
-            partitions = shares.partitions().to_vec();
+        let mut shares = None;
+        if matches!(choice, Choice::Compute(_)) && shares::is_worth_it(&spec, &fragment, partitions.len()) {
+            let cut = Shares::new(&spec.objects, partitions, splittable);
+            partitions = cut.partitions().to_vec();
+            shares = Some(Arc::new(cut));
         }
         let schema = spec.output_schema()?;
         let properties = PlanProperties::new(
@@ -392,14 +393,6 @@ fn can_be_cut(spec: &ScanSpec, choice: &Choice, capability: &Capability, object:
         _ => true,
     };
     ranges && spec.table.format_of(object).is_splittable()
-}
-
-/// Whether so many partitions share what they read: files of this machine, and not where each piece makes many groups of its own.
-fn is_shared(spec: &ScanSpec, fragment: &Fragment, choice: &Choice, partitions: usize) -> bool {
-    partitions > 1
-        && matches!(choice, Choice::Compute(_))
-        && spec.is_local()
-        && Figures::of(spec, fragment).repeated_bytes() <= balance::MUCH_BYTES
 }
 
 impl ExecutionPlan for RemoteScanExec {

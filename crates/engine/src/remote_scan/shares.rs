@@ -8,7 +8,11 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use pushdown::Fragment;
+
+use super::balance::MUCH_BYTES;
 use super::splits::{SMALLEST_RANGE_BYTES, ScanSplit};
+use super::{Figures, ScanSpec};
 use crate::table::DataObject;
 
 /// The shares of a scan.
@@ -26,6 +30,12 @@ pub(super) struct Board {
     joined: Mutex<Vec<bool>>,
     /// The pieces of each, and their bytes.
     left: Mutex<Vec<VecDeque<(ScanSplit, u64)>>>,
+}
+
+/// Whether so many partitions should share what they read plainly: files of this machine, and not where each piece makes
+/// many groups of its own.
+pub(super) fn is_worth_it(spec: &ScanSpec, fragment: &Fragment, partitions: usize) -> bool {
+    partitions > 1 && spec.is_local() && Figures::of(spec, fragment).repeated_bytes() <= MUCH_BYTES
 }
 
 impl Shares {

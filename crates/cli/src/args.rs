@@ -117,6 +117,15 @@ pub struct ConnectionArgs {
     pub requester_pays: bool,
 }
 
+impl ConnectionArgs {
+    /// These flags as they are typed, each with a space before it, but for keys.
+    pub fn typed(&self) -> String {
+        let flags = [("endpoint", &self.endpoint), ("region", &self.region), ("aws-profile", &self.aws_profile)];
+        let typed = flags.into_iter().filter_map(|(flag, value)| Some(format!(" --{flag} {}", value.as_ref()?)));
+        typed.chain(self.anonymous.then(|| " --anonymous".to_owned())).collect()
+    }
+}
+
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum StatsFormat {
     None,
@@ -508,6 +517,13 @@ mod tests {
     #[test]
     fn the_definition_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_of_a_connection_are_repeated_without_keys() {
+        let line = "pushdowndb --endpoint http://a:1 --access-key-id k --secret-access-key s --region r -c x";
+        assert_eq!(parse(line).sql.connection.typed(), " --endpoint http://a:1 --region r");
+        assert_eq!(parse("pushdowndb -c x").sql.connection.typed(), "");
     }
 
     #[test]

@@ -54,7 +54,8 @@ pub async fn generate(what: Generate) -> Result<()> {
         units::duration(started.elapsed()),
     );
     eprintln!(
-        "next: pushdowndb -f {}/schema.sql -c 'SELECT count(*) FROM {}'",
+        "next: pushdowndb{} -f {}/schema.sql -c 'SELECT count(*) FROM {}'",
+        args.connection.typed(),
         destination.url.trim_end_matches('/'),
         set.tables().last().copied().unwrap_or_default()
     );

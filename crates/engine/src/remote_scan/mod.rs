@@ -90,7 +90,7 @@ pub(crate) struct RemoteScanExec {
     index: IndexState,
     capability: Capability,
     partitions: Vec<Vec<ScanSplit>>,
-    /// The same where partitions that are done go on with the splits of others.
+    /// What is left of them while they run, where those that are done go on with the splits of others.
     shares: Option<Arc<Shares>>,
     sampling: Option<Sampling>,
     /// Where storage sends only the first rows: what all partitions know of these.
@@ -175,11 +175,11 @@ impl RemoteScanExec {
             // As few requests as can be.
             partitions = splits::gathered(partitions, |split| lookup.is_of(split.object));
         }
-        let mut shares = None;
-        if matches!(choice, Choice::Compute(_)) && shares::is_worth_it(&spec, &fragment, partitions.len()) {
-            let cut = Shares::new(&spec.objects, partitions, splittable);
-            partitions = cut.partitions().to_vec();
-            shares = Some(Arc::new(cut));
+        let is_shared = matches!(choice, Choice::Compute(_)) && shares::is_worth_it(&spec, &fragment, partitions.len());
+        let shares = is_shared.then(Arc::<Shares>::default);
+        if is_shared {
+            let cut = |splits| shares::tapered(splits, &spec.objects, splittable);
+            partitions = partitions.into_iter().map(cut).collect();
         }
         let schema = spec.output_schema()?;
         let properties = PlanProperties::new(

@@ -30,7 +30,7 @@ use tokio::sync::mpsc::Sender;
 use super::balance::{Balance, Paces, Way};
 use super::lookup::{Places, Told};
 use super::metrics::ScanMetrics;
-use super::shares::Board;
+use super::shares::{Board, Shares};
 use super::splits::ScanSplit;
 use super::task::SplitTask;
 use super::{Figures, RemoteScanExec, ScanSpec, fragment};
@@ -195,7 +195,8 @@ impl Run {
         let all = || splits.iter().flatten();
         query.progress.expect(all().count() as u64, all().map(|split| split.bytes(&scan.spec.objects)).sum());
         let workers = requests.min(splits.len()).max(1);
-        let shared = scan.shares.as_ref().map(|shares| (shares.join(partition), partition));
+        let join = |shares: &Arc<Shares>| shares.join(partition, &scan.partitions, &scan.spec.objects);
+        let shared = scan.shares.as_ref().map(|shares| (join(shares), partition));
         let splits = if shared.is_some() { VecDeque::new() } else { splits };
         let balance = paces.map(|paces| Balance::new(&paces, workers));
         let helpers = usize::from(balance.is_some() && splits.iter().map(Vec::len).sum::<usize>() > workers);

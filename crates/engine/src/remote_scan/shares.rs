@@ -15,22 +15,21 @@ use super::splits::{SMALLEST_RANGE_BYTES, ScanSplit};
 use super::{Figures, ScanSpec};
 use crate::table::DataObject;
 
-/// The shares of a scan.
-#[derive(Debug)]
-pub(super) struct Shares {
-    objects: Vec<DataObject>,
-    partitions: Vec<Vec<ScanSplit>>,
-    board: Mutex<Arc<Board>>,
+/// What the partitions of a scan share.
+#[derive(Debug, Default)]
+pub(super) struct Shares(Mutex<Round>);
+
+/// A round of all partitions.
+#[derive(Debug, Default)]
+struct Round {
+    board: Arc<Board>,
+    /// Which partitions have begun; empty before the first round.
+    begun: Vec<bool>,
 }
 
-/// What is left of them while the scan runs.
-#[derive(Debug)]
-pub(super) struct Board {
-    /// The partitions that have begun.
-    joined: Mutex<Vec<bool>>,
-    /// The pieces of each, and their bytes.
-    left: Mutex<Vec<VecDeque<(ScanSplit, u64)>>>,
-}
+/// The pieces that are left of each partition, and their bytes.
+#[derive(Debug, Default)]
+pub(super) struct Board(Mutex<Vec<VecDeque<(ScanSplit, u64)>>>);
 
 /// Whether so many partitions should share what they read plainly: files of this machine, and not where each piece makes
 /// many groups of its own.
@@ -39,51 +38,29 @@ pub(super) fn is_worth_it(spec: &ScanSpec, fragment: &Fragment, partitions: usiz
 }
 
 impl Shares {
-    /// Of these splits, dealt to partitions. `is_splittable` says which objects can be cut.
-    pub(super) fn new(
-        objects: &[DataObject],
-        dealt: Vec<Vec<ScanSplit>>,
-        is_splittable: impl Fn(&DataObject) -> bool,
-    ) -> Self {
-        let cut = |splits: Vec<ScanSplit>| tapered(splits, objects, &is_splittable);
-        let partitions: Vec<_> = dealt.into_iter().map(cut).collect();
-        let board = Mutex::new(Arc::new(Board::new(objects, &partitions)));
-        Self { objects: objects.to_vec(), partitions, board }
-    }
-
-    /// What each partition begins with.
-    pub(super) fn partitions(&self) -> &[Vec<ScanSplit>] {
-        &self.partitions
-    }
-
-    /// The board for a run of this partition: that of the others, or a new one if it has begun before. Whoever runs leaves
-    /// nothing behind on its board, so that each run of all partitions has all pieces, once.
-    pub(super) fn join(&self, partition: usize) -> Arc<Board> {
-        let mut board = self.board.lock().unwrap_or_else(PoisonError::into_inner);
-        if !board.begins(partition) {
-            *board = Arc::new(Board::new(&self.objects, &self.partitions));
-            board.begins(partition);
+    /// The board for a run of this partition of these: that of the others, or a new one if it has begun before. Whoever runs
+    /// leaves nothing behind on its board, so that each run of all partitions has all pieces, once.
+    pub(super) fn join(&self, partition: usize, partitions: &[Vec<ScanSplit>], objects: &[DataObject]) -> Arc<Board> {
+        let mut round = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if round.begun.get(partition) != Some(&false) {
+            *round = Round { board: Arc::new(Board::new(partitions, objects)), begun: vec![false; partitions.len()] };
         }
-        Arc::clone(&board)
+        if let Some(begun) = round.begun.get_mut(partition) {
+            *begun = true;
+        }
+        Arc::clone(&round.board)
     }
 }
 
 impl Board {
-    fn new(objects: &[DataObject], partitions: &[Vec<ScanSplit>]) -> Self {
+    fn new(partitions: &[Vec<ScanSplit>], objects: &[DataObject]) -> Self {
         let sized = |split: &ScanSplit| (split.clone(), split.bytes(objects));
-        let left = partitions.iter().map(|splits| splits.iter().map(sized).collect()).collect();
-        Self { joined: Mutex::new(vec![false; partitions.len()]), left: Mutex::new(left) }
-    }
-
-    /// Marks a partition as begun; false if it was.
-    fn begins(&self, partition: usize) -> bool {
-        let mut joined = self.joined.lock().unwrap_or_else(PoisonError::into_inner);
-        joined.get_mut(partition).is_some_and(|joined| !std::mem::replace(joined, true))
+        Self(Mutex::new(partitions.iter().map(|splits| splits.iter().map(sized).collect()).collect()))
     }
 
     /// The next piece for a partition: of its own, or else of the one that has most left.
     pub(super) fn next(&self, partition: usize) -> Option<ScanSplit> {
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let own = left.get_mut(partition).and_then(VecDeque::pop_front);
         let (split, _) = own.or_else(|| {
             let bytes = |pieces: &VecDeque<(ScanSplit, u64)>| pieces.iter().map(|(_, bytes)| *bytes).sum::<u64>();
@@ -93,8 +70,8 @@ impl Board {
     }
 }
 
-/// The same splits, of which each has at most about half of the bytes from it to the end, as far as objects can be cut.
-fn tapered(
+/// The splits of a partition, of which each has at most about half of the bytes from it to the end, as far as objects can be cut.
+pub(super) fn tapered(
     splits: Vec<ScanSplit>,
     objects: &[DataObject],
     is_splittable: impl Fn(&DataObject) -> bool,
@@ -126,10 +103,23 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn shares(sizes: &[u64], partitions: usize, splittable: bool) -> Shares {
-        let objects: Vec<DataObject> = sizes.iter().map(|size| object(*size)).collect();
-        let dealt = super::super::splits::deal(&objects, |_| splittable, None, partitions);
-        Shares::new(&objects, dealt, |_| splittable)
+    struct Scan {
+        objects: Vec<DataObject>,
+        partitions: Vec<Vec<ScanSplit>>,
+        shares: Shares,
+    }
+
+    impl Scan {
+        fn new(sizes: &[u64], partitions: usize, splittable: bool) -> Self {
+            let objects: Vec<DataObject> = sizes.iter().map(|size| object(*size)).collect();
+            let dealt = super::super::splits::deal(&objects, |_| splittable, None, partitions);
+            let partitions = dealt.into_iter().map(|splits| tapered(splits, &objects, |_| splittable)).collect();
+            Self { objects, partitions, shares: Shares::default() }
+        }
+
+        fn join(&self, partition: usize) -> Arc<Board> {
+            self.shares.join(partition, &self.partitions, &self.objects)
+        }
     }
 
     /// Where pieces begin and end, by object.
@@ -142,41 +132,41 @@ mod tests {
 
     #[test]
     fn pieces_become_smaller_and_cover_everything_once() {
-        let shares = shares(&[800 * MIB], 2, true);
+        let scan = Scan::new(&[800 * MIB], 2, true);
         let sizes = |splits: &[ScanSplit]| -> Vec<u64> {
             splits.iter().map(|split| split.range.as_ref().map_or(0, |range| range.end - range.start) / MIB).collect()
         };
-        assert_eq!(sizes(&shares.partitions()[0]), [200, 100, 50, 25, 12, 12]);
-        let all = ranges(&shares.partitions().concat());
+        assert_eq!(sizes(&scan.partitions[0]), [200, 100, 50, 25, 12, 12]);
+        let all = ranges(&scan.partitions.concat());
         assert_eq!((all[0].1, all[all.len() - 1].2), (0, 800 * MIB));
         assert!(all.windows(2).all(|pair| pair[0].2 == pair[1].1), "{all:?}");
-        let whole = self::shares(&[800 * MIB, 3 * MIB], 2, false);
-        assert_eq!(whole.partitions().concat().len(), 2, "what cannot be cut");
-        assert_eq!(self::shares(&[9 * MIB], 2, true).partitions().concat().len(), 2, "not worth it");
+        let whole = Scan::new(&[800 * MIB, 3 * MIB], 2, false);
+        assert_eq!(whole.partitions.concat().len(), 2, "what cannot be cut");
+        assert_eq!(Scan::new(&[9 * MIB], 2, true).partitions.concat().len(), 2, "not worth it");
     }
 
     #[test]
     fn who_is_done_goes_on_with_what_others_have() {
-        let shares = shares(&[800 * MIB], 2, true);
-        let (fast, slow) = (shares.join(0), shares.join(1));
+        let scan = Scan::new(&[800 * MIB], 2, true);
+        let (fast, slow) = (scan.join(0), scan.join(1));
         let first = slow.next(1).unwrap();
         let rest: Vec<ScanSplit> = std::iter::from_fn(|| fast.next(0)).collect();
         assert!(slow.next(1).is_none());
         let all = [vec![first], rest].concat();
-        assert_eq!(ranges(&all), ranges(&shares.partitions().concat()), "each piece once");
+        assert_eq!(ranges(&all), ranges(&scan.partitions.concat()), "each piece once");
     }
 
     #[test]
     fn each_run_has_all_pieces() {
-        let shares = shares(&[100 * MIB], 2, true);
+        let scan = Scan::new(&[100 * MIB], 2, true);
         let drain = |board: &Board, partition| std::iter::from_fn(|| board.next(partition)).count();
-        let pieces = shares.partitions().concat().len();
+        let pieces = scan.partitions.concat().len();
         // One after the other, then the first again before the second.
         for _ in 0..2 {
-            let (one, two) = (shares.join(0), shares.join(1));
+            let (one, two) = (scan.join(0), scan.join(1));
             assert_eq!(drain(&one, 0) + drain(&two, 1), pieces);
         }
-        let (one, again, two) = (shares.join(0), shares.join(0), shares.join(1));
+        let (one, again, two) = (scan.join(0), scan.join(0), scan.join(1));
         assert_eq!(drain(&one, 0), pieces);
         assert_eq!(drain(&again, 0) + drain(&two, 1), pieces);
     }

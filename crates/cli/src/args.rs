@@ -122,7 +122,9 @@ impl ConnectionArgs {
     pub fn typed(&self) -> String {
         let flags = [("endpoint", &self.endpoint), ("region", &self.region), ("aws-profile", &self.aws_profile)];
         let typed = flags.into_iter().filter_map(|(flag, value)| Some(format!(" --{flag} {}", value.as_ref()?)));
-        typed.chain(self.anonymous.then(|| " --anonymous".to_owned())).collect()
+        let switches = [("anonymous", self.anonymous), ("requester-pays", self.requester_pays)];
+        let switches = switches.into_iter().filter(|(_, is_on)| *is_on).map(|(switch, _)| format!(" --{switch}"));
+        typed.chain(switches).collect()
     }
 }
 
@@ -523,6 +525,8 @@ mod tests {
     fn flags_of_a_connection_are_repeated_without_keys() {
         let line = "pushdowndb --endpoint http://a:1 --access-key-id k --secret-access-key s --region r -c x";
         assert_eq!(parse(line).sql.connection.typed(), " --endpoint http://a:1 --region r");
+        let open = parse("pushdowndb --requester-pays --anonymous -c x").sql.connection;
+        assert_eq!(open.typed(), " --anonymous --requester-pays");
         assert_eq!(parse("pushdowndb -c x").sql.connection.typed(), "");
     }
 

@@ -38,11 +38,14 @@ pub(crate) struct Opening {
     pub(crate) counters: Arc<ScanCounters>,
 }
 
+fn bytes(range: &Range<u64>) -> u64 {
+    range.end.saturating_sub(range.start)
+}
+
 /// What zones leave of a range, and how many bytes they rule out.
 fn left_by(zones: &Zones, fragment: &Fragment, asked: &Range<u64>) -> Result<(Vec<Range<u64>>, u64)> {
     let Some((condition, columns)) = zoned(fragment)? else { return Ok((vec![asked.clone()], 0)) };
     let left = zones.surviving(&condition, &columns, asked.clone())?;
-    let bytes = |range: &Range<u64>| range.end.saturating_sub(range.start);
     let pruned = bytes(asked).saturating_sub(left.iter().map(bytes).sum());
     Ok((left, pruned))
 }
@@ -103,22 +106,21 @@ impl Opening {
             Extent::Range(range) => self.asked(range.as_ref()),
             Extent::Positions | Extent::Parts(_) => 0..0,
         };
-        let bytes = |range: Range<u64>| range.end - range.start;
-        let mut left: u64 = extents.iter().map(|extent| bytes(range_of(extent))).sum();
+        let mut left: u64 = extents.iter().map(|extent| bytes(&range_of(extent))).sum();
+        let (smallest, turns) = (helpers.piece_bytes(), TURNS * helpers.most() as u64);
         let mut pieces = VecDeque::new();
         for extent in extents {
             let mut range = range_of(&extent);
-            if bytes(range.clone()) < 2 * helpers.piece_bytes() {
-                left -= bytes(range);
+            if bytes(&range) / smallest < 2 {
+                left -= bytes(&range);
                 pieces.push_back(extent);
                 continue;
             }
             while !range.is_empty() {
-                let piece = left / (TURNS * helpers.most() as u64);
-                let piece = piece.clamp(helpers.piece_bytes(), LARGEST * helpers.piece_bytes());
+                let piece = (left / turns).clamp(smallest, smallest.saturating_mul(LARGEST));
                 // The last one takes what is left.
-                let last = bytes(range.clone()) < piece + helpers.piece_bytes();
-                let end = if last { range.end } else { range.start + piece };
+                let is_last = bytes(&range) < piece + smallest;
+                let end = if is_last { range.end } else { range.start + piece };
                 left -= end - range.start;
                 pieces.push_back(Extent::Range(Some(range.start..end)));
                 range.start = end;

@@ -10,6 +10,7 @@
 //! not recognised is evaluated on columns.
 
 mod text;
+mod usual;
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -26,12 +27,13 @@ use foldhash::fast::RandomState;
 use pushdown::Result;
 
 use super::columns::{BadField, Nulls, Spelling, WithParser, with_parser};
-use super::fields::{FieldBytes, FieldColumn};
+use super::fields::{FieldBytes, FieldColumn, Span};
 use super::like::Pattern;
 use super::values;
 use crate::evaluate::bloom::{Asked, Probe};
 use crate::evaluate::lower::Physical;
 use text::TextCondition;
+use usual::UsualNumbers;
 
 /// A condition on one column, ready to be decided from its fields.
 pub(crate) trait FieldCondition: Send {
@@ -257,7 +259,7 @@ impl WithParser for KeyConditionOf<'_> {
                 // Other spellings, where a cast takes them.
                 None => Some(values::date_key_of(i32::try_from(parse(field)?.to_i64()?).ok()?)),
             };
-            return Some(Box::new(KeyCondition { wanted, nulls, key }));
+            return Some(Box::new(KeyCondition { wanted, nulls, key, usual: None }));
         }
         if matches!(data_type, DataType::Decimal128(precision, _) if *precision > 18) {
             return None;
@@ -271,7 +273,10 @@ impl WithParser for KeyConditionOf<'_> {
             key_of::<T>(array.as_any().downcast_ref::<arrow::array::PrimitiveArray<T>>()?.value(0))
         };
         let wanted = KeyWanted::new(self.atoms, value)?;
-        Some(Box::new(KeyCondition { wanted, nulls, key: move |field: FieldBytes<'_>| key_of::<T>(parse(field)?) }))
+        let key = move |field: FieldBytes<'_>| key_of::<T>(parse(field)?);
+        let usual = (data_type.is_numeric() && wanted.is_range() && !wanted.null)
+            .then(|| UsualNumbers::new(&key, &nulls, (wanted.least, wanted.most)));
+        Some(Box::new(KeyCondition { wanted, nulls, key, usual: usual.flatten() }))
     }
 }
 
@@ -356,29 +361,39 @@ struct KeyCondition<K> {
     wanted: KeyWanted,
     nulls: Nulls,
     key: K,
+    /// Where numbers in a range are all that is asked.
+    usual: Option<UsualNumbers>,
+}
+
+impl<K: Fn(FieldBytes<'_>) -> Option<i64>> KeyCondition<K> {
+    /// Whether it is TRUE for a field.
+    fn is_wanted(&self, fields: &FieldColumn<'_>, span: Span, scratch: &mut Vec<u8>) -> Result<bool, BadField> {
+        let Self { wanted: KeyWanted { null, least, most, one_of, none_of, among }, nulls, key, .. } = self;
+        let field = fields.field(span, scratch);
+        let Some(field) = field.filter(|f| !nulls.is_null(f.bytes)) else {
+            nulls.check(field.map(|f| f.bytes), span)?;
+            return Ok(*null);
+        };
+        let key = key(field).ok_or(BadField { span, null: false })?;
+        Ok((*least <= key) & (key <= *most) & !*null
+            && one_of.as_ref().is_none_or(|keys| keys.contains(&key))
+            && (none_of.is_empty() || !none_of.contains(&key))
+            && among.iter().all(|asked| asked.may_hold_number(key)))
+    }
 }
 
 impl<K: Fn(FieldBytes<'_>) -> Option<i64> + Send> FieldCondition for KeyCondition<K> {
     fn select(&self, fields: &FieldColumn<'_>, selected: &mut Vec<u32>) -> Result<(), BadField> {
-        let Self { wanted: KeyWanted { null, least, most, one_of, none_of, among }, nulls, key } = self;
         let mut scratch = Vec::new();
-        let only_range = self.wanted.is_range();
+        let Some(usual) = &self.usual else {
+            return select_where(fields.len(), selected, |row| self.is_wanted(fields, fields.span(row), &mut scratch));
+        };
         select_where(fields.len(), selected, |row| {
             let span = fields.span(row);
-            let field = fields.field(span, &mut scratch);
-            let Some(field) = field.filter(|f| !nulls.is_null(f.bytes)) else {
-                nulls.check(field.map(|f| f.bytes), span)?;
-                return Ok(*null);
-            };
-            let key = key(field).ok_or(BadField { span, null: false })?;
-            let inside = (*least <= key) & (key <= *most) & !*null;
-            if only_range {
-                return Ok(inside);
+            match fields.ahead(span).and_then(|(length, ahead)| usual.decide(length, ahead)) {
+                Some(is_wanted) => Ok(is_wanted),
+                None => self.is_wanted(fields, span, &mut scratch),
             }
-            Ok(inside
-                && one_of.as_ref().is_none_or(|keys| keys.contains(&key))
-                && (none_of.is_empty() || !none_of.contains(&key))
-                && among.iter().all(|asked| asked.may_hold_number(key)))
         })
     }
 

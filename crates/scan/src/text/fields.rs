@@ -143,6 +143,13 @@ impl<'a> FieldColumn<'a> {
         self.unquoted(span, scratch).map(FieldBytes::from)
     }
 
+    /// How long a field is that stands as it is, and 16 bytes from where it begins.
+    #[inline(always)]
+    pub(crate) fn ahead(&self, span: Span) -> Option<(usize, &'a [u8; 16])> {
+        let ahead = self.data.get(span.start as usize..).and_then(<[u8]>::first_chunk)?;
+        (span.end & RAW == 0).then(|| ((span.end - span.start) as usize, ahead))
+    }
+
     /// Appends the bytes of a field that [`Self::bytes`] gave.
     #[inline(always)]
     pub(crate) fn copy(&self, span: Span, field: &[u8], into: &mut Vec<u8>) {

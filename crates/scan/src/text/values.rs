@@ -137,13 +137,14 @@ pub(crate) fn float64<'a>(field: impl Into<FieldBytes<'a>>) -> Option<f64> {
     if let Some(ahead) = ahead
         && let Some((value, places)) = usual_number(bytes.len(), ahead)
     {
-        return Some(value as f64 / POW10[places] as f64);
+        // A signed number becomes a double by one instruction.
+        return Some(value.cast_signed() as f64 / POW10[places].cast_signed() as f64);
     }
     // Up to 15 digits and 22 places, value and power of ten are doubles exactly and one division rounds right.
     if let Some((negative, value, places)) = short_decimal(bytes)
         && value < 1_000_000_000_000_000
     {
-        let value = value as f64 / POW10[places] as f64;
+        let value = value.cast_signed() as f64 / POW10[places].cast_signed() as f64;
         return Some(if negative { -value } else { value });
     }
     Float64Type::parse(text(bytes)?)
@@ -199,22 +200,48 @@ fn usual_decimal(length: usize, ahead: &[u8; 16], scale: i8) -> Option<u64> {
     digits_around_point(ahead, whole, places)
 }
 
+/// The most digits of a usual number.
+pub(crate) const USUAL_DIGITS: usize = 8;
+
 /// Up to 8 digits without a sign, perhaps with a point between them: as one number, and how many are after the point.
 /// They are the first `length` of these 16 bytes.
-#[inline]
-fn usual_number(length: usize, ahead: &[u8; 16]) -> Option<(u64, usize)> {
+#[inline(always)]
+pub(crate) fn usual_number(length: usize, ahead: &[u8; 16]) -> Option<(u64, usize)> {
     let (first, _) = ahead.split_first_chunk::<8>()?;
-    // The lowest byte that is zero is the first point.
-    let differs = u64::from_le_bytes(*first) ^ 0x2e2e_2e2e_2e2e_2e2e;
-    let points = differs.wrapping_sub(0x0101_0101_0101_0101) & !differs & 0x8080_8080_8080_8080;
-    let whole = points.trailing_zeros() as usize / 8;
-    if length <= whole {
-        let digits = (1..=8).contains(&length).then(|| digits_ahead(ahead, length))?;
-        return Some((digits?, 0));
+    let first = u64::from_le_bytes(*first);
+    if !(1..=8).contains(&length) {
+        return longer_number(length, first, ahead);
     }
-    let places = length - whole - 1;
-    let is_usual = whole > 0 && places > 0 && whole + places <= 8;
+    // The last byte in the highest place, zeros before the first.
+    let word = first << (64 - length * 8);
+    let point = first_point(word);
+    if point == 64 {
+        return Some((eight_digits(word, length)?, 0));
+    }
+    let places = 7 - point / 8;
+    if places == 0 || places + 1 == length {
+        return None;
+    }
+    let (before, after) = (!(u64::MAX << point), u64::MAX << (point + 8));
+    Some((eight_digits(word & after | (word & before) << 8, length - 1)?, places))
+}
+
+/// [`usual_number`] where it is longer than 8 bytes, these being the first.
+#[inline]
+fn longer_number(length: usize, first: u64, ahead: &[u8; 16]) -> Option<(u64, usize)> {
+    let whole = first_point(first) / 8;
+    let places = length.checked_sub(whole + 1)?;
+    let is_usual = whole > 0 && places > 0 && whole + places <= USUAL_DIGITS;
     Some((is_usual.then(|| digits_around_point(ahead, whole, places))??, places))
+}
+
+/// The first bit of the first byte that is a point; 64 if none is.
+#[inline(always)]
+fn first_point(word: u64) -> usize {
+    let differs = word ^ 0x2e2e_2e2e_2e2e_2e2e;
+    // The lowest byte that is zero is found right.
+    let zeros = differs.wrapping_sub(0x0101_0101_0101_0101) & !differs & 0x8080_8080_8080_8080;
+    zeros.trailing_zeros() as usize & !7
 }
 
 /// A decimal of this precision and scale, unscaled.

@@ -14,7 +14,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::scans::Scans;
 
 /// The kernel is asked so often, and the least of so many answers counts: at any moment some threads or others want to run.
-const LOOK: Duration = Duration::from_millis(50);
+const LOOK: Duration = Duration::from_millis(20);
 const LOOKS: usize = 4;
 
 /// A larger share is not told.

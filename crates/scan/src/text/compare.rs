@@ -366,8 +366,15 @@ struct KeyCondition<K> {
 }
 
 impl<K: Fn(FieldBytes<'_>) -> Option<i64>> KeyCondition<K> {
-    /// Whether it is TRUE for a field.
-    fn is_wanted(&self, fields: &FieldColumn<'_>, span: Span, scratch: &mut Vec<u8>) -> Result<bool, BadField> {
+    /// Whether it is TRUE for a field. Inlined for what asks it of every field.
+    #[inline(always)]
+    fn is_wanted(
+        &self,
+        fields: &FieldColumn<'_>,
+        span: Span,
+        only_range: bool,
+        scratch: &mut Vec<u8>,
+    ) -> Result<bool, BadField> {
         let Self { wanted: KeyWanted { null, least, most, one_of, none_of, among }, nulls, key, .. } = self;
         let field = fields.field(span, scratch);
         let Some(field) = field.filter(|f| !nulls.is_null(f.bytes)) else {
@@ -375,10 +382,20 @@ impl<K: Fn(FieldBytes<'_>) -> Option<i64>> KeyCondition<K> {
             return Ok(*null);
         };
         let key = key(field).ok_or(BadField { span, null: false })?;
-        Ok((*least <= key) & (key <= *most) & !*null
+        let inside = (*least <= key) & (key <= *most) & !*null;
+        if only_range {
+            return Ok(inside);
+        }
+        Ok(inside
             && one_of.as_ref().is_none_or(|keys| keys.contains(&key))
             && (none_of.is_empty() || !none_of.contains(&key))
             && among.iter().all(|asked| asked.may_hold_number(key)))
+    }
+
+    /// The same where a range is all that is asked of a number, and it is not written as usual.
+    #[inline(never)]
+    fn is_unusual_wanted(&self, fields: &FieldColumn<'_>, span: Span, scratch: &mut Vec<u8>) -> Result<bool, BadField> {
+        self.is_wanted(fields, span, true, scratch)
     }
 }
 
@@ -386,13 +403,16 @@ impl<K: Fn(FieldBytes<'_>) -> Option<i64> + Send> FieldCondition for KeyConditio
     fn select(&self, fields: &FieldColumn<'_>, selected: &mut Vec<u32>) -> Result<(), BadField> {
         let mut scratch = Vec::new();
         let Some(usual) = &self.usual else {
-            return select_where(fields.len(), selected, |row| self.is_wanted(fields, fields.span(row), &mut scratch));
+            let only_range = self.wanted.is_range();
+            return select_where(fields.len(), selected, |row| {
+                self.is_wanted(fields, fields.span(row), only_range, &mut scratch)
+            });
         };
         select_where(fields.len(), selected, |row| {
             let span = fields.span(row);
             match fields.ahead(span).and_then(|(length, ahead)| usual.decide(length, ahead)) {
                 Some(is_wanted) => Ok(is_wanted),
-                None => self.is_wanted(fields, span, &mut scratch),
+                None => self.is_unusual_wanted(fields, span, &mut scratch),
             }
         })
     }

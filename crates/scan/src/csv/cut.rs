@@ -364,6 +364,8 @@ impl Quotes {
 #[cfg(test)]
 mod tests {
     use pushdown::CsvOptions;
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
 
     use super::*;
 
@@ -377,11 +379,8 @@ mod tests {
     #[test]
     fn records_are_cut_at_once_as_one_by_one() {
         let dialect = Dialect::new(&CsvOptions { ragged: Ragged::Lenient, ..CsvOptions::default() }).unwrap();
-        let mut state = 7u64;
-        let mut next = |below: usize| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as usize % below
-        };
+        let mut random = StdRng::seed_from_u64(7);
+        let mut next = |below: usize| random.random_range(0..below);
         let (mut plain, mut at_once) = (0, 0);
         for _ in 0..20_000 {
             let mut record: Vec<u8> = vec![];

@@ -77,17 +77,16 @@ impl ScalarUDFImpl for DecimalToFloat {
 #[cfg(test)]
 mod tests {
     use arrow::array::Decimal128Array;
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
 
     use super::*;
 
     #[test]
     fn values_are_those_of_arrow_to_the_last_bit() {
         let mut values: Vec<Option<i128>> = vec![None, Some(0), Some(-1), Some(i64::MAX.into()), Some(i64::MIN.into())];
-        let mut state = 7_u64;
-        values.extend((0..2000).map(|row| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            Some(i128::from(state as i64 >> (row % 60)))
-        }));
+        let mut random = StdRng::seed_from_u64(7);
+        values.extend((0..2000).map(|row| Some(i128::from(random.random::<i64>() >> (row % 60)))));
         let large = [1 << 63, -(1 << 63) - 1, i128::MAX / 10, i128::MIN / 10].map(Some);
         for scale in [0, 2, 4, 17, 30, -3] {
             let array = |values: &[Option<i128>]| -> ArrayRef {

@@ -228,6 +228,8 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::datatypes::{DataType, Field, Schema};
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
 
     use super::super::plain::PlainRecords;
     use super::super::typed::TypedRecords;
@@ -296,11 +298,8 @@ mod tests {
         ];
         let fields: Vec<Field> = fields.map(|(name, data_type)| Field::new(name, data_type, true)).into();
         let schema = Arc::new(Schema::new(fields));
-        let mut state = 5u64;
-        let mut next = |n: usize| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as usize % n
-        };
+        let mut random = StdRng::seed_from_u64(5);
+        let mut next = |n: usize| random.random_range(0..n);
         for round in 0..300 {
             let mut plain = PlainRecords::new(&schema).unwrap().unwrap();
             let exact = TypedRecords::new(&schema).unwrap();

@@ -133,15 +133,15 @@ fn write_places(mut mask: u64, from: u32, places: &mut [u32]) {
 
 #[cfg(test)]
 mod tests {
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
+
     use super::*;
 
     #[test]
     fn commas_in_strings_are_left_out() {
-        let mut state = 7u64;
-        let mut next = |below: usize| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as usize % below
-        };
+        let mut random = StdRng::seed_from_u64(7);
+        let mut next = |below: usize| random.random_range(0..below);
         let mut commas = Commas::default();
         for _ in 0..300 {
             let (mut text, mut records) = (Vec::new(), Vec::new());

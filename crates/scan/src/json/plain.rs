@@ -296,6 +296,8 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::datatypes::Schema;
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
 
     use super::*;
 
@@ -398,11 +400,8 @@ mod tests {
         let schema = Arc::new(Schema::new(fields));
         let mut plain = PlainRecords::new(&schema).unwrap().unwrap();
         let exact = TypedRecords::new(&schema).unwrap();
-        let mut state = 3u64;
-        let mut next = |n: usize| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as usize % n
-        };
+        let mut random = StdRng::seed_from_u64(3);
+        let mut next = |n: usize| random.random_range(0..n);
         let values = [
             "1",
             "-7",

@@ -137,15 +137,15 @@ impl<const THIRD: bool, const MARK: bool> Kernel for Compare<'_, THIRD, MARK> {
 
 #[cfg(test)]
 mod tests {
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
+
     use super::*;
 
     #[test]
     fn all_places_of_the_needle_and_the_mark_are_asked_for() {
-        let mut state = 3u64;
-        let mut next = |below: usize| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as usize % below
-        };
+        let mut random = StdRng::seed_from_u64(3);
+        let mut next = |below: usize| random.random_range(0..below);
         for round in 0..400 {
             let text: Vec<u8> =
                 (0..next(if round % 50 == 0 { 100_000 } else { 700 })).map(|_| b"aab\"-1"[next(6)]).collect();

@@ -165,6 +165,8 @@ mod tests {
     use std::io::Write;
 
     use futures::TryStreamExt;
+    use rand::rngs::StdRng;
+    use rand::{RngCore, SeedableRng};
     use tokio::io::AsyncReadExt;
 
     use super::*;
@@ -192,12 +194,9 @@ mod tests {
 
     /// Text that hardly compresses.
     fn noise(seed: u64, length: usize) -> Vec<u8> {
-        let mut state = seed | 1;
-        let mut next = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as u8
-        };
-        (0..length).map(|_| next()).collect()
+        let mut bytes = vec![0; length];
+        StdRng::seed_from_u64(seed).fill_bytes(&mut bytes);
+        bytes
     }
 
     /// How many parts there are, whether the last is the rest, and the text of all.

@@ -344,16 +344,16 @@ impl TextInput {
 
 #[cfg(test)]
 mod tests {
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
+
     use super::*;
 
     /// Pieces of these sizes come out as they went in, line by line, whatever is borrowed and whatever is copied.
     #[test]
     fn text_is_the_same_in_place_and_copied() {
-        let mut state = 3u64;
-        let mut next = |below: usize| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as usize % below
-        };
+        let mut random = StdRng::seed_from_u64(3);
+        let mut next = |below: usize| random.random_range(0..below);
         for round in 0..40 {
             let mut text = Vec::new();
             while text.len() < 3_000_000 {

@@ -52,10 +52,9 @@ async fn many_groups_over_many_batches_agree_with_a_table() {
     let columns = schema(&[("a", DataType::Utf8), ("b", DataType::Int64)]);
     let mut text = String::new();
     let mut expected: HashMap<(u64, u64), (i64, i64)> = HashMap::new();
-    let mut state = 1u64;
+    let mut random = StdRng::seed_from_u64(1);
     for _ in 0..40_000 {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let (a, b) = ((state >> 33) % 700, (state >> 45) % 5);
+        let (a, b) = (random.random_range(0..700), random.random_range(0..5));
         text.push_str(&format!("k{a},{b}\n"));
         let entry = expected.entry((a, b)).or_default();
         *entry = (entry.0 + 1, entry.1 + b as i64);

@@ -84,6 +84,9 @@ fn first_where(holds: impl Fn(u32) -> bool) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
+
     use super::*;
     use crate::text::values::{decimal128, float32, float64, int64};
 
@@ -101,11 +104,8 @@ mod tests {
 
     #[test]
     fn usual_numbers_are_decided_as_the_rule_does() {
-        let mut state = 5u64;
-        let mut next = |n: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) % n
-        };
+        let mut random = StdRng::seed_from_u64(5);
+        let mut next = |n: u64| random.random_range(0..n);
         let (mut decided, mut all) = (0, 0);
         for (name, key) in RULES {
             for _ in 0..400 {

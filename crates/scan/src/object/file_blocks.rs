@@ -2,7 +2,8 @@
 //!
 //! To have another thread copy a block out of the page cache costs two switches between threads, and moves the block from
 //! core to core. Only the kernel can tell what it has; it is asked with each block, and left alone for some after one that
-//! it is missing.
+//! it is missing: for few after the first, because a file that was read minutes ago may lack a page here and there, and for
+//! more and more while others are missing too.
 
 use std::fs::File;
 use std::io;
@@ -16,7 +17,7 @@ use tokio::task::{consume_budget, spawn_blocking};
 
 use crate::{BlockBuffers, BlockRoom};
 
-/// So much is read ahead after a block that was not in the page cache, before the kernel is asked again.
+/// At most so much is read ahead after a block that was not in the page cache, before the kernel is asked again.
 const WAITED_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Ranges that are not in memory and read at the same time.
@@ -42,7 +43,7 @@ pub fn file_blocks<F: BlockFile>(
     ahead: usize,
     buffers: Arc<BlockBuffers>,
 ) -> impl Stream<Item = io::Result<Bytes>> + Send + Sync + use<F> {
-    let blocks = FileBlocks { file, range, ahead, buffers, waited_for: None };
+    let blocks = FileBlocks { file, range, ahead, buffers, waited_for: None, missing: 0 };
     stream::try_unfold(blocks, async |mut blocks| {
         let block = blocks.next().await?;
         Ok(block.map(|block| (block, blocks)))
@@ -59,6 +60,8 @@ struct FileBlocks<F> {
     buffers: Arc<BlockBuffers>,
     /// Those after a block that was not in memory.
     waited_for: Option<Blocks>,
+    /// How many bytes were waited for since a whole block was in memory.
+    missing: u64,
 }
 
 impl<F: BlockFile> FileBlocks<F> {
@@ -77,8 +80,16 @@ impl<F: BlockFile> FileBlocks<F> {
         if let Some(block) = self.cached()? {
             return Ok(Some(block));
         }
-        let end = self.range.end.min(self.range.start.saturating_add(WAITED_BYTES));
-        let range = std::mem::replace(&mut self.range.start, end)..end;
+        let start = self.range.start;
+        let wanted = self.range.end.min(start.saturating_add(self.missing.clamp(1, WAITED_BYTES)));
+        // Whole blocks.
+        let mut end = start;
+        while end < wanted {
+            end = end.saturating_add(self.file.block_bytes(end).max(1));
+        }
+        let range = start..end.min(self.range.end);
+        self.missing = self.missing.saturating_add(range.end - start);
+        self.range.start = range.end;
         let mut blocks = Box::pin(waited_for(&self.file, range, self.ahead, &self.buffers));
         let block = blocks.next().await.transpose();
         self.waited_for = Some(blocks);
@@ -92,6 +103,9 @@ impl<F: BlockFile> FileBlocks<F> {
         let mut room = self.buffers.room_like(length, start);
         let read = self.file.read_cached(start, room.as_mut())?.min(length);
         self.range.start += read as u64;
+        if read == length {
+            self.missing = 0;
+        }
         Ok((read > 0).then(|| room.freeze().slice(..read)))
     }
 }
@@ -197,11 +211,17 @@ mod tests {
 
     use super::*;
 
-    /// A file of which no more than the first so many bytes are in memory.
+    /// A file of which these bytes are not in memory.
     struct Partly {
         file: File,
-        cached: u64,
+        missing: Range<u64>,
         waits: AtomicUsize,
+    }
+
+    impl Partly {
+        fn new(file: &tempfile::NamedTempFile, missing: Range<u64>) -> Self {
+            Self { file: File::open(file.path()).unwrap(), missing, waits: AtomicUsize::new(0) }
+        }
     }
 
     impl BlockFile for Partly {
@@ -211,7 +231,8 @@ mod tests {
         }
 
         fn read_cached(&self, at: u64, block: &mut [u8]) -> io::Result<usize> {
-            let most = self.cached.saturating_sub(at).min(block.len() as u64) as usize;
+            let cached = if at < self.missing.end { self.missing.start.saturating_sub(at) } else { u64::MAX };
+            let most = cached.min(block.len() as u64) as usize;
             self.file.read_exact_at(&mut block[..most], at)?;
             Ok(most)
         }
@@ -226,18 +247,25 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let bytes: Vec<u8> = (0..10_500_u32).flat_map(|at| (at as u16).to_le_bytes()).collect();
         std::fs::write(file.path(), &bytes).unwrap();
-        for (range, cached, waits) in
-            [(0..21_000, 0, 21), (7..20_999, 0, 21), (7..20_999, 2_500, 19), (0..21_000, 21_000, 0), (5..5, 9, 0)]
-        {
-            let partly = Partly { file: File::open(file.path()).unwrap(), cached, waits: AtomicUsize::new(0) };
-            let partly = Arc::new(partly);
+        let all = 0..21_000;
+        for (range, missing, waits) in [
+            (0..21_000, all.clone(), 21),
+            (7..20_999, all.clone(), 21),
+            (7..20_999, 2_500..21_000, 19),
+            // What comes after a few missing bytes is not waited for.
+            (0..21_000, 2_500..2_510, 1),
+            (0..21_000, 3_000..6_001, 4),
+            (0..21_000, 0..0, 0),
+            (5..5, all, 0),
+        ] {
+            let partly = Arc::new(Partly::new(&file, missing.clone()));
             let blocks: Vec<Bytes> = file_blocks(Arc::clone(&partly), range.clone(), 3, BlockBuffers::new(1000, 4))
                 .try_collect()
                 .await
                 .unwrap();
             assert_eq!(blocks.concat(), bytes[range.start as usize..range.end as usize]);
             assert!(blocks.iter().all(|block| !block.is_empty() && block.len() <= 1000));
-            assert_eq!(partly.waits.load(Relaxed), waits, "{range:?}, {cached} bytes in memory");
+            assert_eq!(partly.waits.load(Relaxed), waits, "{range:?} without {missing:?}");
         }
     }
 
@@ -245,8 +273,8 @@ mod tests {
     async fn a_file_that_ends_early_is_an_error() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), [1; 1500]).unwrap();
-        let partly = Partly { file: File::open(file.path()).unwrap(), cached: 1000, waits: AtomicUsize::new(0) };
-        let blocks: Vec<_> = file_blocks(Arc::new(partly), 0..2500, 1, BlockBuffers::new(1000, 4)).collect().await;
+        let partly = Arc::new(Partly::new(&file, 1000..u64::MAX));
+        let blocks: Vec<_> = file_blocks(partly, 0..2500, 1, BlockBuffers::new(1000, 4)).collect().await;
         assert!(matches!(blocks.as_slice(), [Ok(_), Err(_)]), "{blocks:?}");
     }
 

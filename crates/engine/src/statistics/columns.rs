@@ -1,8 +1,6 @@
 //! Figures of a column, as DataFusion's optimizer takes them.
 
-use arrow::array::{Array, AsArray};
-use arrow::compute::cast;
-use arrow::datatypes::DataType;
+use arrow::array::Array;
 use datafusion::common::ScalarValue;
 use datafusion::common::stats::{ColumnStatistics, Precision};
 use pushdown::Expr;
@@ -16,8 +14,6 @@ pub(crate) struct ColumnFigures {
     pub(crate) null_share: f64,
     /// The number of values, NULL among them.
     pub(crate) distinct: f64,
-    /// The mean bytes of a value as text; NULL has none.
-    pub(crate) text_bytes: f64,
 }
 
 impl ColumnFigures {
@@ -25,10 +21,8 @@ impl ColumnFigures {
     pub(crate) fn of(sample: &TableSample, column: usize) -> Option<Self> {
         let values = sample.rows.columns().get(column)?;
         let rows = sample.len().max(1) as f64;
-        let text = cast(values, &DataType::Utf8).ok()?;
-        let text_bytes: usize = text.as_string_opt::<i32>()?.iter().flatten().map(str::len).sum();
         let distinct = sample.distinct(&[Expr::Column(column)], None)?;
-        Some(Self { null_share: values.null_count() as f64 / rows, distinct, text_bytes: text_bytes as f64 / rows })
+        Some(Self { null_share: values.null_count() as f64 / rows, distinct })
     }
 
     /// For a table of so many rows. Bounds are left out: those of a sample are none of the table's.

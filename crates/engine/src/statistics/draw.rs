@@ -11,7 +11,6 @@ use arrow::compute::concat_batches;
 use arrow::datatypes::Int64Type;
 use bytes::{Bytes, BytesMut};
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
-use object_store::ObjectStore;
 use pushdown::{CsvOptions, Error, Format, Fragment, JsonShape, Result};
 use pushdowndb_scan::{InMemory, POSITION_COLUMNS, ScanCounters, ScanOptions, parquet_metadata, scan_with_positions};
 
@@ -91,8 +90,7 @@ pub(crate) async fn draw(
             Ok(Some(Looked::Footers(footers, Arc::clone(&table.file_schema))))
         }
         Format::Csv(_) | Format::Json(_) if bytes >= LEAST_TEXT_BYTES => {
-            let store = backend.store(meters)?;
-            Ok(sample(store.as_ref(), table, objects).await?.map(Looked::Sample))
+            Ok(sample(backend, meters, table, objects, options).await?.map(Looked::Sample))
         }
         _ => Ok(None),
     }
@@ -100,9 +98,11 @@ pub(crate) async fn draw(
 
 /// Some rows of text.
 async fn sample(
-    store: &dyn ObjectStore,
+    backend: &Backend,
+    meters: &Meters,
     table: &TableDefinition,
     objects: &[DataObject],
+    options: &PushdownOptions,
 ) -> Result<Option<TableSample>> {
     let Some((format, terminator)) = lines_of(&table.format) else { return Ok(None) };
     if objects.iter().any(|object| !table.format_of(object).is_splittable()) {
@@ -111,11 +111,17 @@ async fn sample(
     let sizes: Vec<u64> = objects.iter().map(|object| object.size).collect();
     let pieces = spread(&sizes);
     let has_header = matches!(&table.format, Format::Csv(csv) if csv.header);
-    let fetched: Vec<_> = pieces.iter().map(|piece| fetch(store, objects, piece).boxed()).collect();
-    let fetched: Vec<Bytes> = stream::iter(fetched).buffered(CONCURRENCY).try_collect().await?;
+    let mut fetched = Vec::with_capacity(pieces.len());
+    for pieces in pieces.chunk_by(|a, b| a.object == b.object) {
+        let object = pieces.first().and_then(|piece| objects.get(piece.object));
+        let object = object.ok_or_else(|| Error::internal("a piece of no object"))?;
+        let reader = backend.reader(object, meters, options)?;
+        fetched.extend(pieces.iter().map(|piece| reader.read_ranges(vec![piece.start..piece.end])));
+    }
+    let fetched: Vec<Vec<Bytes>> = stream::iter(fetched).buffered(CONCURRENCY).try_collect().await?;
 
     let (mut text, mut ends) = (BytesMut::new(), Vec::with_capacity(pieces.len()));
-    for (piece, bytes) in pieces.iter().zip(&fetched) {
+    for (piece, bytes) in pieces.iter().zip(fetched.iter().flatten()) {
         let is_first = piece.start == 0;
         let is_last = objects.get(piece.object).is_some_and(|object| object.size == piece.end);
         text.extend_from_slice(whole_lines(bytes, terminator, is_first && !has_header, is_last));
@@ -166,11 +172,6 @@ fn whole_lines(bytes: &[u8], terminator: u8, from_start: bool, to_end: bool) -> 
     let start = if from_start { 0 } else { memchr::memchr(terminator, bytes).map_or(bytes.len(), |at| at + 1) };
     let end = if to_end { bytes.len() } else { memchr::memrchr(terminator, bytes).map_or(0, |at| at + 1) };
     bytes.get(start..end).unwrap_or_default()
-}
-
-async fn fetch(store: &dyn ObjectStore, objects: &[DataObject], piece: &Piece) -> Result<Bytes> {
-    let Some(object) = objects.get(piece.object) else { return Err(Error::internal("a piece of no object")) };
-    object.fetch(store, piece.start..piece.end, object.path.as_ref()).await
 }
 
 fn pieces_are_all(pieces: &[Piece], total: u64) -> bool {

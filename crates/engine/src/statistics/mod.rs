@@ -120,7 +120,7 @@ impl TableStatistics {
     /// Bytes of a value of the column as storage sends it.
     pub(crate) fn value_bytes(&self, column: usize) -> Option<f64> {
         match self.looked.as_ref()? {
-            Looked::Sample(sample) => Some(sample.column(column)?.text_bytes),
+            Looked::Sample(sample) => sample.text_bytes(column),
             Looked::Footers(footers, schema) => footers.value_bytes(column, schema.fields().get(column)?.data_type()),
         }
     }
@@ -152,7 +152,7 @@ impl TableStatistics {
             Looked::Footers(footers, schema) => {
                 let distinct = footers.distinct_of(column, schema.fields().get(column)?.data_type())?;
                 let null_share = footers.null_share(column)?;
-                Some(ColumnFigures { null_share, distinct, text_bytes: 0.0 }.statistics(rows))
+                Some(ColumnFigures { null_share, distinct }.statistics(rows))
             }
         }
     }

@@ -3,9 +3,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::compute::cast;
+use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
-use arrow::row::{OwnedRow, RowConverter, SortField};
+use arrow::row::{Row, RowConverter, SortField};
+use foldhash::fast::RandomState;
 use pushdown::{Error, Expr, Result};
 use pushdowndb_scan::Evaluator;
 
@@ -32,6 +35,7 @@ pub(crate) struct TableSample {
     pub(crate) table_rows: f64,
     /// Of its columns, computed when first asked for.
     columns: Vec<OnceLock<Option<ColumnFigures>>>,
+    text_bytes: Vec<OnceLock<Option<f64>>>,
     /// What was measured on it: planning asks for the same again and again.
     kept: Memo<Expr, Option<Kept>>,
     groups: Memo<(Vec<Expr>, Option<Expr>), Option<f64>>,
@@ -88,9 +92,10 @@ impl TableSample {
         table_bytes: f64,
     ) -> Self {
         let row_bytes = table_bytes / table_rows.max(1.0);
-        let columns = (0..rows.num_columns()).map(|_| OnceLock::new()).collect();
+        let columns = vec![OnceLock::new(); rows.num_columns()];
+        let text_bytes = vec![OnceLock::new(); rows.num_columns()];
         let (kept, groups) = (Memo::default(), Memo::default());
-        Self { rows, pieces, blocks, row_bytes, table_rows, columns, kept, groups }
+        Self { rows, pieces, blocks, row_bytes, table_rows, columns, text_bytes, kept, groups }
     }
 
     /// How many rows the sample has.
@@ -160,9 +165,9 @@ impl TableSample {
         if seen == 0.0 {
             return None;
         }
-        let pairs: f64 = counts.values().map(|count| f64::from(count.pieces)).sum();
-        let single = counts.values().filter(|count| count.pieces == 1).count() as f64;
-        let kept = counts.values().map(|count| f64::from(count.rows)).sum::<f64>() / self.len() as f64;
+        let pairs: f64 = counts.iter().map(|count| f64::from(count.pieces)).sum();
+        let single = counts.iter().filter(|count| count.pieces == 1).count() as f64;
+        let kept = counts.iter().map(|count| f64::from(count.rows)).sum::<f64>() / self.len() as f64;
         let share = self.share();
         let distinct = seen / (1.0 - (1.0 - share) * single / pairs);
         Some(distinct.clamp(seen, (self.table_rows * kept).max(seen)))
@@ -172,14 +177,15 @@ impl TableSample {
     /// that were seen in more than one piece.
     pub(crate) fn frequent(&self, exprs: &[Expr], predicate: Option<&Expr>, share: f64) -> Vec<f64> {
         let Ok(Some(counts)) = self.values(exprs, predicate) else { return vec![] };
-        let rows: f64 = counts.values().map(|count| f64::from(count.rows)).sum();
-        let spread = counts.values().filter(|count| count.pieces > 1);
+        let rows: f64 = counts.iter().map(|count| f64::from(count.rows)).sum();
+        let spread = counts.iter().filter(|count| count.pieces > 1);
         let mut shares: Vec<f64> = spread.map(|count| f64::from(count.rows) / rows).filter(|s| *s >= share).collect();
         shares.sort_unstable_by(|a, b| b.total_cmp(a));
         shares
     }
 
-    fn values(&self, exprs: &[Expr], predicate: Option<&Expr>) -> Result<Option<HashMap<OwnedRow, Seen>>> {
+    /// How often each value of `exprs` was seen among the rows that fulfil `predicate`; `None` without expressions.
+    fn values(&self, exprs: &[Expr], predicate: Option<&Expr>) -> Result<Option<Vec<Seen>>> {
         let schema = self.rows.schema_ref();
         let columns = exprs.iter().map(|expr| Evaluator::expr(expr, schema)?.evaluate(&self.rows));
         let columns: Vec<ArrayRef> = columns.collect::<Result<_>>()?;
@@ -190,24 +196,34 @@ impl TableSample {
         let fields = columns.iter().map(|column| SortField::new(column.data_type().clone())).collect();
         let converter = RowConverter::new(fields).map_err(failed)?;
         let rows = converter.convert_columns(&columns).map_err(failed)?;
-        let mut counts: HashMap<OwnedRow, Seen> = HashMap::new();
+        let mut counts: HashMap<Row<'_>, Seen, RandomState> = HashMap::default();
         for (index, (row, piece)) in rows.iter().zip(&self.pieces).enumerate() {
             if matches.as_ref().is_some_and(|matches| !matches.is_valid(index) || !matches.value(index)) {
                 continue;
             }
-            let seen = counts.entry(row.owned()).or_default();
+            let seen = counts.entry(row).or_default();
             seen.rows += 1;
             if seen.last != Some(*piece) {
                 seen.last = Some(*piece);
                 seen.pieces += 1;
             }
         }
-        Ok(Some(counts))
+        Ok(Some(counts.into_values().collect()))
     }
 
     /// Figures of a column.
     pub(crate) fn column(&self, column: usize) -> Option<&ColumnFigures> {
         self.columns.get(column)?.get_or_init(|| ColumnFigures::of(self, column)).as_ref()
+    }
+
+    /// The mean bytes of a value of this column as text; NULL has none.
+    pub(crate) fn text_bytes(&self, column: usize) -> Option<f64> {
+        let mean = || {
+            let text = cast(self.rows.columns().get(column)?, &DataType::Utf8).ok()?;
+            let bytes: usize = text.as_string_opt::<i32>()?.iter().flatten().map(str::len).sum();
+            Some(bytes as f64 / self.len().max(1) as f64)
+        };
+        *self.text_bytes.get(column)?.get_or_init(mean)
     }
 }
 

@@ -49,6 +49,6 @@ impl Totals {
 
     pub(super) fn column(&self, column: usize) -> Option<ColumnFigures> {
         let (distinct, column) = (self.distinct(column)?, self.columns.get(column)?);
-        Some(ColumnFigures { null_share: column.nulls / self.rows.max(1.0), distinct, text_bytes: 0.0 })
+        Some(ColumnFigures { null_share: column.nulls / self.rows.max(1.0), distinct })
     }
 }

@@ -20,13 +20,13 @@ use crate::json::JsonScan;
 use crate::limits;
 use crate::matcher::Matching;
 use crate::output::{Sink, columns_of, map_output, only_keys, renumber, result_schema};
-use crate::parquet::{KnownFooter, ParquetScan};
+use crate::parquet::{KnownFooter, PAGES_AT_ONCE, ParquetScan};
 use crate::pieces::{Found, Opening, Pieces};
 use crate::positions::{Extent, POSITION_COLUMNS, with_positions};
 use crate::pruning::zones::{ZoneColumn, ZoneRecorder, Zones, decides, wants_keys};
 use crate::row_filter::RowFilter;
 use crate::top_k::{FirstRows, Threshold};
-use crate::{Helpers, Spawner, TimeSlice};
+use crate::{BlockBuffers, Helpers, Spawner, TimeSlice};
 
 /// What a scan has done so far. Shared: it can be read while the scan runs.
 #[derive(Debug, Default)]
@@ -79,6 +79,8 @@ pub struct ScanOptions {
     pub matching: Matching,
     /// Where the object's footer may be known, if it is Parquet.
     pub footer: Option<KnownFooter>,
+    /// What pages of Parquet are decompressed into; scans that come one after the other may share it.
+    pub pages: Arc<BlockBuffers>,
     /// Starts what the scan does beside itself.
     pub spawner: Spawner,
     /// Scan pieces of the object beside each other; without them it is scanned from its beginning to its end.
@@ -97,6 +99,7 @@ impl Default for ScanOptions {
             passes_on_first_rows: false,
             zones: None,
             footer: None,
+            pages: BlockBuffers::new(0, PAGES_AT_ONCE),
             matching: Matching::default(),
             spawner: Spawner::default(),
             helpers: None,

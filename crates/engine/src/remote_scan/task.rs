@@ -1,14 +1,14 @@
 //! One split of a scan, on plain reads and wherever else the engine itself makes its rows.
 
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use futures::StreamExt;
 use pushdown::{Compression, Error, Format, Fragment, Result, Split};
-use pushdowndb_scan::{ObjectReader, ScanCounters, ScanOptions, slice_bytes, thread_cpu};
+use pushdowndb_scan::{BlockBuffers, ObjectReader, ScanCounters, ScanOptions, slice_bytes, thread_cpu};
 use tokio::sync::mpsc::Sender;
 
 use super::ranges::RangesTogether;
@@ -82,7 +82,12 @@ impl SplitTask<'_> {
     /// The object for plain reads. Of Parquet in a node of our own, pages that are far apart come in one request.
     fn reader(&self) -> Result<Arc<dyn ObjectReader>> {
         let spec = &self.run.spec;
-        let reader = spec.backend.reader(self.object, &self.run.meters(), &spec.options)?;
+        let open = || spec.backend.reader(self.object, &self.run.meters(), &spec.options);
+        let reader = match spec.is_local() {
+            true => self.run.at_hand.file(self.split.object, open)?,
+            false => open()?,
+        };
+        spec.backend.check_unchanged(self.object)?;
         let format = spec.table.format_of(self.object);
         if !self.run.has_fragments || !matches!(format, Format::Parquet) {
             return Ok(reader);
@@ -114,6 +119,7 @@ impl SplitTask<'_> {
             passes_on_first_rows: true,
             threshold: Arc::clone(&self.run.threshold),
             footer: self.run.spec.backend.footer(self.object),
+            pages: Arc::clone(&self.run.at_hand.pages),
             ..ScanOptions::default()
         };
         let shows_speed = shows_speed(&fragment);
@@ -182,6 +188,38 @@ impl SplitTask<'_> {
 fn shows_speed(fragment: &Fragment) -> bool {
     fragment.format.compression() == Compression::None
         && matches!(ScannedKind::shown_by(fragment), Some(ScannedKind::Text))
+}
+
+/// What splits of a partition use one after the other: memory that was touched before is cheaper than fresh memory.
+#[derive(Debug)]
+pub(super) struct AtHand {
+    /// The file of this machine that was opened last, with its buffers, and the place of its object.
+    file: Mutex<Option<(usize, Arc<dyn ObjectReader>)>>,
+    /// What pages of Parquet are decompressed into.
+    pages: Arc<BlockBuffers>,
+}
+
+impl Default for AtHand {
+    fn default() -> Self {
+        Self { file: Mutex::default(), pages: ScanOptions::default().pages }
+    }
+}
+
+impl AtHand {
+    fn file(
+        &self,
+        place: usize,
+        open: impl FnOnce() -> Result<Arc<dyn ObjectReader>>,
+    ) -> Result<Arc<dyn ObjectReader>> {
+        let mut last = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, file)) = &*last
+            && *of == place
+        {
+            return Ok(Arc::clone(file));
+        }
+        let (_, file) = last.insert((place, open()?));
+        Ok(Arc::clone(file))
+    }
 }
 
 /// Batches held back until their split is complete.

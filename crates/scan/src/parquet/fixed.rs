@@ -68,7 +68,7 @@ impl Fixed {
         if let Some(Page::DictionaryPage { buf, num_values, .. }) = pages.dictionary() {
             width.read(buf, *num_values as usize, &mut dictionary)?;
         }
-        let dictionary: Arc<[i64]> = dictionary.into();
+        let dictionary = Arc::new(dictionary);
         let open = move |page: &FlatPage| {
             Ok(match is_dictionary(page.encoding) {
                 true => {
@@ -164,7 +164,7 @@ impl Width {
 /// The values of a page.
 enum FixedValues {
     Plain { bytes: Bytes, width: Width },
-    Coded { places: Numbers, dictionary: Arc<[i64]>, scratch: Vec<u32> },
+    Coded { places: Numbers, dictionary: Arc<Vec<i64>>, scratch: Vec<u32> },
 }
 
 impl PageValues for FixedValues {

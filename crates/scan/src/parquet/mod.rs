@@ -62,7 +62,7 @@ use groups::{Groups, Part};
 pub use prune::bounds_match;
 
 /// Buffers for decompressed pages that are kept for the next ones: one or two for each column of an ordinary table.
-const PAGES_AT_ONCE: usize = 32;
+pub(crate) const PAGES_AT_ONCE: usize = 32;
 
 /// A scan of a Parquet object: the rows that pass, as the output's columns.
 pub(crate) struct ParquetScan {
@@ -83,6 +83,8 @@ pub(crate) struct ParquetScan {
     part_bytes: u64,
     /// Where the footer may be known.
     footer: Option<KnownFooter>,
+    /// What pages are decompressed into.
+    pages: Arc<BlockBuffers>,
     counters: Arc<ScanCounters>,
     rows: Option<RowGroups>,
     spawner: Option<Spawner>,
@@ -116,6 +118,7 @@ impl ParquetScan {
             row_group_bytes: options.row_group_bytes,
             part_bytes: options.row_group_part_bytes,
             footer: options.footer.clone(),
+            pages: Arc::clone(&options.pages),
             counters,
             rows: None,
             spawner: options.fetches_beside.then(|| options.spawner.clone()),
@@ -163,7 +166,7 @@ impl ParquetScan {
             metadata,
             counters: Arc::clone(&self.counters),
             page_bytes: self.row_group_bytes.min(PAGE_BYTES),
-            rooms: BlockBuffers::new(0, PAGES_AT_ONCE),
+            rooms: Arc::clone(&self.pages),
         };
         let mut conditions = Vec::new();
         if let Some(predicate) = &self.wanted.predicate {
@@ -171,7 +174,13 @@ impl ParquetScan {
             groups = bloom::may_hold(predicate, &self.schema, file, &chunks, groups).await.map_err(explained)?;
             // Where values lie together, whole row groups show it: of a file where none was ruled out its pages will
             // not be either, and their index takes a while to read.
-            if groups.len() < in_range.len() || in_range.len() == 1 {
+            let all: Vec<usize> = (0..chunks.metadata.num_row_groups()).collect();
+            let is_ruled_out = match in_range.len() {
+                // One group alone shows nothing, unless there is no other.
+                1 => all.len() == 1 || self.row_groups(&chunks.metadata, file, &all)?.len() < all.len(),
+                many => groups.len() < many,
+            };
+            if is_ruled_out {
                 conditions = page_index::on_one_column(predicate, &self.schema, file);
             }
         }

@@ -11,9 +11,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pushdown::Fragment;
 
 use super::balance::MUCH_BYTES;
-use super::splits::{SMALLEST_RANGE_BYTES, ScanSplit};
+use super::splits::ScanSplit;
 use super::{Figures, ScanSpec};
 use crate::table::DataObject;
+
+/// The smallest piece: whoever is done waits about as long as one takes. A file is open already, and a piece costs little besides
+/// its bytes; row groups of Parquet stay whole.
+const SMALLEST_BYTES: u64 = 4 * 1024 * 1024;
 
 /// What the partitions of a scan share.
 #[derive(Debug, Default)]
@@ -81,8 +85,8 @@ pub(super) fn tapered(
     for mut split in splits {
         while let Some(object) = objects.get(split.object).filter(|object| is_splittable(object)) {
             let (bytes, range) = (split.bytes(objects), split.range.clone().unwrap_or(0..object.size));
-            let piece = left.div_ceil(2).max(SMALLEST_RANGE_BYTES);
-            if bytes < piece + SMALLEST_RANGE_BYTES {
+            let piece = left.div_ceil(2).max(SMALLEST_BYTES);
+            if bytes < piece + SMALLEST_BYTES {
                 break;
             }
             let middle = range.start + piece;
@@ -136,7 +140,7 @@ mod tests {
         let sizes = |splits: &[ScanSplit]| -> Vec<u64> {
             splits.iter().map(|split| split.range.as_ref().map_or(0, |range| range.end - range.start) / MIB).collect()
         };
-        assert_eq!(sizes(&scan.partitions[0]), [200, 100, 50, 25, 12, 12]);
+        assert_eq!(sizes(&scan.partitions[0]), [200, 100, 50, 25, 12, 6, 6]);
         let all = ranges(&scan.partitions.concat());
         assert_eq!((all[0].1, all[all.len() - 1].2), (0, 800 * MIB));
         assert!(all.windows(2).all(|pair| pair[0].2 == pair[1].1), "{all:?}");

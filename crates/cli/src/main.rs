@@ -23,6 +23,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use tokio::runtime::Runtime;
 
 use crate::args::{Cli, Command, Experiment};
 
@@ -83,6 +84,14 @@ fn main() -> ExitCode {
     code
 }
 
-fn sql(runtime: &tokio::runtime::Runtime, args: args::SqlArgs) -> anyhow::Result<()> {
-    if args.scripts.0.is_empty() { shell::shell(runtime, args) } else { runtime.block_on(run::scripts(args)) }
+fn sql(runtime: &Runtime, args: args::SqlArgs) -> anyhow::Result<()> {
+    if args.scripts.0.is_empty() { shell::shell(runtime, args) } else { on_a_worker(runtime, run::scripts(args)) }
+}
+
+/// Does the work on a thread of the runtime, not on this one: what it starts then has cores to itself, and this thread waits.
+fn on_a_worker<T: Send + 'static>(runtime: &Runtime, work: impl Future<Output = T> + Send + 'static) -> T {
+    match runtime.block_on(runtime.spawn(work)) {
+        Ok(done) => done,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
 }

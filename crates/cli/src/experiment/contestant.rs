@@ -28,7 +28,8 @@ pub async fn run() -> Result<()> {
     let work: Work = serde_json::from_reader(io::stdin().lock()).context("reading the task")?;
     let measured = match work {
         Work::Plan(task) => {
-            serde_json::to_writer(io::stdout().lock(), &remote::plan(&task).await?)?;
+            let plan = remote::plan(&task).await?;
+            serde_json::to_writer(io::stdout().lock(), &plan)?;
             return Ok(());
         }
         Work::Local(task) => match task.kind {

@@ -57,6 +57,7 @@ pub async fn experiment(what: Experiment) -> Result<()> {
         Experiment::Peers(args) => grid::run(&["peers"], args).await,
         Experiment::Chaos(args) => grid::run(&["chaos"], args).await,
         Experiment::Report(args) => grid::report(&args),
-        Experiment::Contestant => contestant::run().await,
+        // As scripts run: on a thread of the runtime.
+        Experiment::Contestant => tokio::spawn(contestant::run()).await?,
     }
 }

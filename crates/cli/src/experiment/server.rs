@@ -16,7 +16,7 @@ use futures::StreamExt;
 use http::header;
 use object_store::aws::{AwsAuthorizer, AwsCredential};
 use object_store::buffered::BufWriter;
-use object_store::client::{ClientOptions, HttpConnector, ReqwestConnector};
+use object_store::client::{ClientOptions, HttpClient, HttpConnector, ReqwestConnector};
 use object_store::path::Path as Key;
 use object_store::{ObjectStore, ObjectStoreExt};
 use pushdowndb_engine::{ConnectionConfig, Engine, EngineConfig};
@@ -58,6 +58,8 @@ pub struct Servers {
 pub struct Server {
     process: Running,
     endpoint: String,
+    /// Made before anything is measured: its certificates take longer to load than some answers.
+    client: HttpClient,
 }
 
 impl Servers {
@@ -98,7 +100,9 @@ impl Servers {
         command.env("MINIO_API_SELECT_PARQUET", "on");
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let process = Running::spawn(&mut command)?;
-        let mut server = Server { process, endpoint: format!("http://{listen}") };
+        let options = ClientOptions::new().with_allow_http(true).with_timeout_disabled();
+        let client = ReqwestConnector::default().connect(&options)?;
+        let mut server = Server { process, endpoint: format!("http://{listen}"), client };
         server.ready(&listen).await.with_context(|| format!("{name}: see {name}.log in {}", self.folder.display()))?;
         Ok(server)
     }
@@ -179,8 +183,7 @@ impl Server {
             .body(request_xml(statement, format).into())?;
         let credential = AwsCredential { key_id: KEY_ID.to_owned(), secret_key: SECRET.to_owned(), token: None };
         AwsAuthorizer::new(&credential, "s3", REGION).authorize(&mut request, None);
-        let options = ClientOptions::new().with_allow_http(true).with_timeout_disabled();
-        let response = ReqwestConnector::default().connect(&options)?.execute(request).await?;
+        let response = self.client.execute(request).await?;
         let status = response.status();
         let mut body = response.into_body().bytes_stream();
         if !status.is_success() {

@@ -174,13 +174,7 @@ impl ParquetScan {
             groups = bloom::may_hold(predicate, &self.schema, file, &chunks, groups).await.map_err(explained)?;
             // Where values lie together, whole row groups show it: of a file where none was ruled out its pages will
             // not be either, and their index takes a while to read.
-            let all: Vec<usize> = (0..chunks.metadata.num_row_groups()).collect();
-            let is_ruled_out = match in_range.len() {
-                // One group alone shows nothing, unless there is no other.
-                1 => all.len() == 1 || self.row_groups(&chunks.metadata, file, &all)?.len() < all.len(),
-                many => groups.len() < many,
-            };
-            if is_ruled_out {
+            if groups.len() < in_range.len() || in_range.len() == 1 {
                 conditions = page_index::on_one_column(predicate, &self.schema, file);
             }
         }

@@ -202,6 +202,12 @@ impl Drop for Backends {
     }
 }
 
+/// A file that is not as it was listed.
+fn changed(location: &str) -> Error {
+    let message = format!("{location} changed while the query ran; run the query again");
+    Error::new(pushdown::ErrorKind::Conflict, message)
+}
+
 /// Streams may last long, so no limit on a whole request: silence is what is limited, by the readers.
 fn client_options() -> Result<ClientOptions> {
     let mut options = ClientOptions::new()
@@ -380,7 +386,8 @@ impl Backend {
         if let Kind::Local(_) = &self.kind {
             let file = LocalFile::open(PathBuf::from(&location), location)?;
             self.check_unchanged(object)?;
-            return Ok(Arc::new(file));
+            // Nor may it have been another when it was opened.
+            return if file.size() == object.size { Ok(Arc::new(file)) } else { Err(changed(file.location())) };
         }
         Ok(Arc::new(StoreReader {
             store: self.store(meters)?,
@@ -400,11 +407,7 @@ impl Backend {
         let is_same = std::fs::metadata(&location).is_ok_and(|now| {
             now.len() == object.size && now.modified().is_ok_and(|at| DateTime::<Utc>::from(at) == object.last_modified)
         });
-        if is_same {
-            return Ok(());
-        }
-        let message = format!("{location} changed while the query ran; run the query again");
-        Err(Error::new(pushdown::ErrorKind::Conflict, message))
+        if is_same { Ok(()) } else { Err(changed(&location)) }
     }
 
     /// A client for this store's S3 Select.

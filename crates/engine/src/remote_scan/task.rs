@@ -79,15 +79,27 @@ impl SplitTask<'_> {
         adapted
     }
 
+    /// The object; a file of this machine stays open for the next split of it.
+    fn opened(&self) -> Result<Arc<dyn ObjectReader>> {
+        let spec = &self.run.spec;
+        let open = || spec.backend.reader(self.object, &self.run.meters(), &spec.options);
+        if !spec.is_local() {
+            return open();
+        }
+        let mut last = self.run.at_hand.file.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*last {
+            Some((place, file)) if *place == self.split.object => {
+                spec.backend.check_unchanged(self.object)?;
+                Ok(Arc::clone(file))
+            }
+            _ => Ok(Arc::clone(&last.insert((self.split.object, open()?)).1)),
+        }
+    }
+
     /// The object for plain reads. Of Parquet in a node of our own, pages that are far apart come in one request.
     fn reader(&self) -> Result<Arc<dyn ObjectReader>> {
         let spec = &self.run.spec;
-        let open = || spec.backend.reader(self.object, &self.run.meters(), &spec.options);
-        let reader = match spec.is_local() {
-            true => self.run.at_hand.file(self.split.object, open)?,
-            false => open()?,
-        };
-        spec.backend.check_unchanged(self.object)?;
+        let reader = self.opened()?;
         let format = spec.table.format_of(self.object);
         if !self.run.has_fragments || !matches!(format, Format::Parquet) {
             return Ok(reader);
@@ -202,23 +214,6 @@ pub(super) struct AtHand {
 impl Default for AtHand {
     fn default() -> Self {
         Self { file: Mutex::default(), pages: ScanOptions::default().pages }
-    }
-}
-
-impl AtHand {
-    fn file(
-        &self,
-        place: usize,
-        open: impl FnOnce() -> Result<Arc<dyn ObjectReader>>,
-    ) -> Result<Arc<dyn ObjectReader>> {
-        let mut last = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((of, file)) = &*last
-            && *of == place
-        {
-            return Ok(Arc::clone(file));
-        }
-        let (_, file) = last.insert((place, open()?));
-        Ok(Arc::clone(file))
     }
 }
 

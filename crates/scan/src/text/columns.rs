@@ -4,6 +4,7 @@
 //! may not be, or that does not spell a value of the type, is reported with its span; the caller knows the object
 //! and the column and makes the message.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::builder::{BooleanBuilder, NullBufferBuilder};
@@ -15,12 +16,13 @@ use arrow::array::{
 };
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute::{CastOptions, can_cast_types, cast_with_options, concat};
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::{ArrowNativeType, DataType, TimeUnit};
 use arrow::error::ArrowError;
 use pushdown::{Error, NullRule, Result, Timestamp};
 
 use super::fields::{FieldBytes, FieldColumn, Span};
 use super::values;
+use super::values::usual::{GROUP, UsualSpelling};
 use crate::types::sql_type;
 
 /// Which fields are NULL in one column.
@@ -194,6 +196,7 @@ struct Primitives<T: ArrowPrimitiveType, P> {
     validity: NullBufferBuilder,
     nulls: Nulls,
     parse: P,
+    usual: Option<UsualSpelling>,
     /// How many values the last batch had; the next one will have as many.
     capacity: usize,
 }
@@ -233,6 +236,7 @@ impl WithParser for PrimitiveBuilder {
             data_type: data_type.clone(),
             values: vec![],
             validity: NullBufferBuilder::new(0),
+            usual: UsualSpelling::of(data_type, &self.nulls),
             nulls: self.nulls,
             parse,
             capacity: 0,
@@ -240,18 +244,18 @@ impl WithParser for PrimitiveBuilder {
     }
 }
 
-impl<T, P> ColumnBuilder for Primitives<T, P>
+impl<T, P> Primitives<T, P>
 where
     T: ArrowPrimitiveType,
-    P: Fn(FieldBytes<'_>) -> Option<T::Native> + Send,
+    P: Fn(FieldBytes<'_>) -> Option<T::Native>,
 {
-    fn append(&mut self, fields: &FieldColumn<'_>) -> Result<(), BadField> {
-        let Self { values, validity, nulls, parse, capacity, .. } = self;
-        values.reserve(if values.is_empty() { fields.len().max(*capacity) } else { fields.len() });
+    /// Decodes the fields of these rows, one by one.
+    fn append_rows(&mut self, fields: &FieldColumn<'_>, rows: Range<usize>) -> Result<(), BadField> {
+        let Self { values, validity, nulls, parse, .. } = self;
         let mut scratch = Vec::new();
         // Rows since the last NULL, which is cheaper than noting each.
         let mut valid = 0;
-        for row in 0..fields.len() {
+        for row in rows {
             let span = fields.span(row);
             let field = fields.field(span, &mut scratch);
             let Some(field) = field.filter(|f| !nulls.is_null(f.bytes)) else {
@@ -267,6 +271,44 @@ where
         }
         validity.append_n_non_nulls(valid);
         Ok(())
+    }
+}
+
+impl<T, P> ColumnBuilder for Primitives<T, P>
+where
+    T: ArrowPrimitiveType,
+    P: Fn(FieldBytes<'_>) -> Option<T::Native> + Send,
+{
+    fn append(&mut self, fields: &FieldColumn<'_>) -> Result<(), BadField> {
+        let all = fields.len();
+        self.values.reserve(if self.values.is_empty() { all.max(self.capacity) } else { all });
+        let mut row = 0;
+        if let Some(usual) = self.usual {
+            while row + GROUP <= all {
+                let (numbers, others) = usual.numbers(fields, row);
+                if others.count_ones() as usize > GROUP / 2 {
+                    // So will be those of the next ones, likely.
+                    break;
+                }
+                let first = self.values.len();
+                self.values.extend(numbers.map(|number| T::Native::usize_as(number as usize)));
+                if others == 0 {
+                    self.validity.append_n_non_nulls(GROUP);
+                } else {
+                    self.values.truncate(first);
+                    for (number, value) in numbers.into_iter().enumerate() {
+                        if others >> number & 1 == 1 {
+                            self.append_rows(fields, row + number..row + number + 1)?;
+                        } else {
+                            self.values.push(T::Native::usize_as(value as usize));
+                            self.validity.append_non_null();
+                        }
+                    }
+                }
+                row += GROUP;
+            }
+        }
+        self.append_rows(fields, row..all)
     }
 
     fn finish(&mut self) -> Result<ArrayRef, ArrowError> {

@@ -150,6 +150,15 @@ impl<'a> FieldColumn<'a> {
         (span.end & RAW == 0).then(|| ((span.end - span.start) as usize, ahead))
     }
 
+    /// The eight bytes up to the end of a field that stands as it is, and how long it is.
+    #[inline(always)]
+    pub(crate) fn ending(&self, span: Span) -> Option<(&'a [u8; 8], usize)> {
+        // That of a field with quotes is not in the text.
+        let end = span.end as usize;
+        let ending = self.data.get(end.checked_sub(8)?..end)?.first_chunk()?;
+        Some((ending, end - span.start as usize))
+    }
+
     /// Appends the bytes of a field that [`Self::bytes`] gave.
     #[inline(always)]
     pub(crate) fn copy(&self, span: Span, field: &[u8], into: &mut Vec<u8>) {

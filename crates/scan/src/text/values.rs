@@ -9,6 +9,7 @@
 //! else, so that the order of the text is the order of the dates.
 
 mod dates;
+pub(crate) mod usual;
 
 use arrow::compute::kernels::cast_utils::Parser;
 use arrow::datatypes::{Float32Type, Float64Type, Int64Type, UInt64Type};

@@ -63,22 +63,28 @@ pub(crate) fn date_key(bytes: &[u8]) -> Option<i64> {
     Some((year_month & 0xffff_ffff_0000_0000 | month << 16 | day).cast_signed())
 }
 
-/// Days before each month of a year that is not a leap year.
-const BEFORE_MONTH: [u32; 13] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365];
+/// Days before each month, the 1st to the 12th, of a year that begins in March, so that the leap day is its last.
+const SINCE_MARCH: [u32; 13] = [0, 306, 337, 0, 31, 61, 92, 122, 153, 184, 214, 245, 275];
+
+/// Days of each month, February not being that of a leap year.
+const LENGTHS: [u32; 13] = [0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+
+/// Days from the March of the year 400 years before year 0, where the calendar is at the same place, to 1970-01-01.
+const TO_EPOCH: i32 = 719_468 + 146_097;
 
 /// A day of the proleptic Gregorian calendar, years 0 to 9999, as days since 1970-01-01.
 #[inline]
 fn days(year: u32, month: u32, day: u32) -> Option<i32> {
-    let leap = (year.is_multiple_of(4) && !year.is_multiple_of(100)) || year.is_multiple_of(400);
-    let before = BEFORE_MONTH.get(usize::try_from(month).ok()?.checked_sub(1)?)?;
-    let length = BEFORE_MONTH.get(month as usize)? - before + u32::from(leap && month == 2);
-    if day == 0 || day > length {
+    let month_at = usize::try_from(month).ok().filter(|month| *month >= 1)?;
+    let (before, length) = (*SINCE_MARCH.get(month_at)?, *LENGTHS.get(month_at)?);
+    let is_leap = || (year.is_multiple_of(4) && !year.is_multiple_of(100)) || year.is_multiple_of(400);
+    if day == 0 || (day > length && !(month == 2 && day == 29 && is_leap())) {
         return None;
     }
-    // Leap days of the years before this one; year 0 is a leap year.
-    let leaps = if year == 0 { 0 } else { (year - 1) / 4 - (year - 1) / 100 + (year - 1) / 400 + 1 };
-    let since_year_0 = year * 365 + leaps + before + u32::from(leap && month > 2) + day - 1;
-    i32::try_from(since_year_0).ok().map(|days| days - 719_528)
+    let year = year + 400 - u32::from(month <= 2);
+    let century = year / 100;
+    let since = year * 365 + year / 4 - century + century / 4 + before + day - 1;
+    i32::try_from(since).ok().map(|days| days - TO_EPOCH)
 }
 
 /// An ISO timestamp in units of `T`; a date alone is midnight, a zone converts to UTC.
@@ -122,10 +128,10 @@ mod tests {
         let mut day = NaiveDate::from_ymd_opt(0, 1, 1);
         while let Some(date) = day.filter(|d| d.year() < 10_000) {
             let expected = date.signed_duration_since(NaiveDate::default()).num_days();
-            let text = date.format("%Y-%m-%d").to_string();
+            let text = format!("{:04}-{:02}-{:02}", date.year(), date.month(), date.day());
             assert_eq!(date32(text.as_bytes()).map(i64::from), Some(expected), "{date}");
             assert_eq!(date_key(text.as_bytes()), Some(date_key_of(expected as i32)), "{date}");
-            day = date.checked_add_days(chrono::Days::new(13));
+            day = date.succ_opt();
         }
         for bad in [
             "1999-02-29",

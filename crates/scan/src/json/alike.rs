@@ -5,10 +5,14 @@
 //! other: the key of a place is compared with that of each record, and where its value lies follows from the next
 //! comma. What is not as it was is left for [`super::walk`].
 
+#![allow(clippy::inline_always, reason = "what is not inlined into a kernel is compiled without its features")]
+
 use std::ops::Range;
 
 use super::commas::{Commas, TOGETHER};
-use super::walk::{Value, Whose, inside, number};
+use super::numbers::{Tokens, number};
+use super::walk::{Value, Whose, inside};
+use crate::simd::{self, Kernel, Lanes};
 
 /// Keys that are longer, as they are written, are not compared here.
 const KEY_BYTES: usize = 32;
@@ -48,7 +52,7 @@ impl Place {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn words(bytes: &[u8; KEY_BYTES]) -> [u64; WORDS] {
     let (chunks, _) = bytes.as_chunks::<8>();
     let mut words = [0; WORDS];
@@ -73,25 +77,45 @@ impl Shape {
         Self { places, quotes }
     }
 
-    /// Gives the values of these records, at most [`TOGETHER`] without escapes whose commas are known, to `take`: number of the
-    /// record, number of the member, and where the value lies in the text, a string without its quotes. `takes` tells
-    /// whether a member takes values of a kind. Returns a bit for each record that is not of this shape, and of which what
-    /// was given is to be forgotten.
+    /// Gives the values of these records, at most [`TOGETHER`] whose commas are known, to `take`: number of the record, number
+    /// of the member, and where the value lies in the text, a string without its quotes. `takes` tells whether a member
+    /// takes values of a kind. Returns a bit for each record that is not of this shape, and of which what was given is to be
+    /// forgotten.
     pub(super) fn values(
         &self,
         text: &[u8],
         records: &[Range<usize>],
         commas: &Commas,
         takes: impl Fn(usize, Value) -> bool,
-        mut take: impl FnMut(usize, usize, Range<usize>),
+        take: impl FnMut(usize, usize, Range<usize>),
     ) -> u64 {
+        simd::run(FindValues { shape: self, text, records, commas, takes, take })
+    }
+}
+
+/// [`Shape::values`], for the registers in which keys are compared.
+struct FindValues<'a, Takes, Take> {
+    shape: &'a Shape,
+    text: &'a [u8],
+    records: &'a [Range<usize>],
+    commas: &'a Commas,
+    takes: Takes,
+    take: Take,
+}
+
+impl<Takes: Fn(usize, Value) -> bool, Take: FnMut(usize, usize, Range<usize>)> Kernel for FindValues<'_, Takes, Take> {
+    type Output = u64;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, _: L) -> u64 {
+        let Self { shape: Shape { places, quotes }, text, records, commas, takes, mut take } = self;
         let mut members = Members { starts: [0; TOGETHER], ends: [0; TOGETHER], commas: [0; TOGETHER] };
         let mut odd = 0u64;
         let lanes = members.starts.iter_mut().zip(&mut members.ends).zip(&mut members.commas);
         for (number, (record, ((start, end), comma))) in records.iter().zip(lanes).enumerate() {
             let structure = commas
                 .of(number)
-                .filter(|structure| structure.quotes == self.quotes && structure.commas.len() + 1 == self.places.len());
+                .filter(|structure| structure.quotes == *quotes && structure.commas.len() + 1 == places.len());
             match structure.and_then(|structure| Some((inside(text, record)?, structure.from))) {
                 Some((inner, from)) => (*start, *end, *comma) = (inner.start as u32, inner.end as u32, from as u32),
                 None => odd |= 1 << number,
@@ -100,8 +124,8 @@ impl Shape {
         if odd.count_ones() as usize == records.len() {
             return odd;
         }
-        let last = self.places.len().saturating_sub(1);
-        for (number, place) in self.places.iter().enumerate() {
+        let last = places.len().saturating_sub(1);
+        for (number, place) in places.iter().enumerate() {
             let Members { starts, ends, commas: next } = &mut members;
             if number < last {
                 // The members of a place end where those of the next begin.
@@ -122,7 +146,8 @@ impl Shape {
 
 impl Place {
     /// The values of members that begin and end there; a bit for each that is another one.
-    #[inline]
+    // Loops and no closures, which are not always inlined before what they call.
+    #[inline(always)]
     fn values(
         &self,
         text: &[u8],
@@ -133,46 +158,64 @@ impl Place {
         take: &mut impl FnMut(usize, usize, Range<usize>),
     ) -> u64 {
         let members =
-            || starts.iter().zip(ends).map(|(start, end)| (*start as usize, *end as usize)).take(count).enumerate();
+            starts.iter().zip(ends).map(|(start, end)| (*start as usize, *end as usize)).take(count).enumerate();
         let mut odd = 0;
-        let mut look = |record: usize, is_it: bool| odd |= u64::from(!is_it) << record;
         match self.whose {
             Whose::Several => odd = u64::MAX,
             Whose::Nobodys if self.is_string => {
-                members().for_each(|(record, (start, end))| look(record, self.string(text, start, end).is_some()));
+                for (record, (start, end)) in members {
+                    odd |= u64::from(self.string(text, start, end).is_none()) << record;
+                }
             }
-            Whose::Nobodys => members().for_each(|(record, (start, end))| {
-                let first = self.value(text, start, end).and_then(|from| text.get(from));
-                look(record, matches!(first, Some(b'-' | b'0'..=b'9' | b't' | b'f' | b'n')));
-            }),
+            Whose::Nobodys => {
+                for (record, (start, end)) in members {
+                    let first = self.value(text, start, end).and_then(|from| text.get(from));
+                    let is_value = matches!(first, Some(b'-' | b'0'..=b'9' | b't' | b'f' | b'n'));
+                    odd |= u64::from(!is_value) << record;
+                }
+            }
             Whose::Members(member) if self.is_string => {
                 if !takes(member, Value::Text) {
                     return u64::MAX;
                 }
-                members().for_each(|(record, (start, end))| {
-                    let string = self.string(text, start, end);
-                    look(record, string.is_some());
-                    take(record, member, string.unwrap_or_default());
-                });
+                for (record, (start, end)) in members {
+                    match self.string(text, start, end) {
+                        Some(string) => take(record, member, string),
+                        None => odd |= 1 << record,
+                    }
+                }
             }
             Whose::Members(member) => {
-                let token = |start, end| {
-                    let from = self.value(text, start, end)?;
-                    let value = number(text.get(from..)?, text.get(from..end)?)?;
-                    takes(member, value).then_some(from..end)
-                };
-                members().for_each(|(record, (start, end))| {
-                    let token = token(start, end);
-                    look(record, token.is_some());
-                    take(record, member, token.unwrap_or_default());
-                });
+                let mut tokens = Tokens::default();
+                for (record, (start, end)) in members.clone() {
+                    match self.value(text, start, end) {
+                        Some(from) => tokens.put(record, text, from, end),
+                        None => odd |= 1 << record,
+                    }
+                }
+                let (integers, others) = tokens.numbers();
+                let if_taken = |value, these| if takes(member, value) { these } else { 0 };
+                let usual = if_taken(Value::Integer, integers) | if_taken(Value::Number, others);
+                for (record, (start, end)) in members {
+                    let from = start + self.key_bytes;
+                    if odd >> record & 1 == 1 {
+                        continue;
+                    }
+                    let is_taken =
+                        usual >> record & 1 == 1 || unusual(text, from, end).is_some_and(|value| takes(member, value));
+                    if is_taken {
+                        take(record, member, from..end);
+                    } else {
+                        odd |= 1 << record;
+                    }
+                }
             }
         }
         odd
     }
 
     /// Where the value begins of the member that begins at `start` and ends at `end`, if it has the key and a value.
-    #[inline]
+    #[inline(always)]
     fn value(&self, text: &[u8], start: usize, end: usize) -> Option<usize> {
         let found = words(text.get(start..)?.first_chunk()?);
         let mut differs = 0;
@@ -184,12 +227,18 @@ impl Place {
     }
 
     /// Where that lies without its quotes, if it is a string.
-    #[inline]
+    #[inline(always)]
     fn string(&self, text: &[u8], start: usize, end: usize) -> Option<Range<usize>> {
         let from = self.value(text, start, end)?;
         let is_string = from + 1 < end && text.get(from) == Some(&b'"') && text.get(end - 1) == Some(&b'"');
         is_string.then_some(from + 1..end - 1)
     }
+}
+
+/// What a number is that lies there and is not as most are.
+#[inline(never)]
+fn unusual(text: &[u8], from: usize, end: usize) -> Option<Value> {
+    number(text.get(from..)?, text.get(from..end)?)
 }
 
 /// Tells when it is worth looking at records together.

@@ -3,6 +3,7 @@
 mod alike;
 mod commas;
 mod descend;
+mod numbers;
 mod plain;
 mod raw;
 mod records;

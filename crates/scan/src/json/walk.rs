@@ -9,6 +9,7 @@ use std::ops::Range;
 use memchr::{memchr, memchr3};
 
 use super::alike::{Place, Shape};
+use super::numbers::{ONES, number};
 use super::token::{number_end, skip_blanks};
 
 /// A value of a plain record.
@@ -75,9 +76,6 @@ impl Key {
         self.bytes.len() <= 8 * WORDS || text.starts_with(&self.bytes)
     }
 }
-
-/// A one in each byte.
-const ONES: u64 = u64::MAX / 255;
 
 /// Records with more members have no shape.
 const MOST_MEMBERS: usize = 1024;
@@ -245,39 +243,6 @@ fn quote(text: &[u8]) -> Option<usize> {
         }
     }
     Some(first.len() + memchr(b'"', text.get(first.len()..)?)?)
-}
-
-/// What a token, with which `text` begins, is that spells a number in the common way, with few digits.
-#[inline]
-pub(super) fn number(text: &[u8], token: &[u8]) -> Option<Value> {
-    let is_negative = token.first() == Some(&b'-');
-    let digits = token.len() - usize::from(is_negative);
-    let (whole, places) = match text.get(usize::from(is_negative)..).and_then(<[u8]>::first_chunk) {
-        Some(first) if digits <= 8 => {
-            let bytes = u64::from_le_bytes(*first) ^ (ONES * u64::from(b'0'));
-            let token = u64::MAX.checked_shr(8 * (8 - digits as u32)).unwrap_or(0);
-            // The high bit of each byte of the token that is no digit: exactly, since sums of seven bits do not carry.
-            let seven = ONES * 0x7f;
-            let others = (((bytes & seven) + ONES * (0x7f - 9)) | bytes) & !seven & token;
-            let whole = if others == 0 { digits } else { others.trailing_zeros() as usize / 8 };
-            // The point is the only one.
-            (whole, (others & others.wrapping_sub(1) == 0).then_some(digits - whole))
-        }
-        _ => {
-            let digits = token.get(usize::from(is_negative)..)?;
-            let whole = digits.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(digits.len());
-            let places = digits.get(whole..)?;
-            (whole, places.iter().skip(1).all(u8::is_ascii_digit).then_some(places.len()))
-        }
-    };
-    let first = token.get(usize::from(is_negative));
-    let canonical = (1..=18).contains(&whole) && (whole == 1 || first != Some(&b'0'));
-    match places? {
-        0 => canonical.then_some(Value::Integer),
-        // The point, and at least a digit.
-        1 => None,
-        _ => (canonical && token.get(usize::from(is_negative) + whole) == Some(&b'.')).then_some(Value::Number),
-    }
 }
 
 /// Where the value at `at` ends, up to the comma after it or the end.

@@ -5,7 +5,6 @@
 //! that became too large leaves a column in pages of both kinds, which is what keys, prices and the like look like.
 
 use std::ops::{Range, RangeInclusive};
-use std::sync::Arc;
 
 use ::parquet::basic::{Encoding, Type};
 use ::parquet::column::page::Page;
@@ -64,15 +63,16 @@ impl Fixed {
     /// The rows of these pages, all of which have an encoding that [`is_read`], of a column that [`is_fixed`].
     pub(super) fn new(column: ColumnDescPtr, data_type: DataType, pages: Pages) -> Result<Self> {
         let width = Width::of(&column).ok_or_else(broken)?;
-        let mut dictionary = Vec::new();
+        let mut dictionary = Bytes::new();
         if let Some(Page::DictionaryPage { buf, num_values, .. }) = pages.dictionary() {
-            width.read(buf, *num_values as usize, &mut dictionary)?;
+            let values = width.first(buf, *num_values as usize)?;
+            dictionary = buf.slice_ref(values);
         }
-        let dictionary = Arc::new(dictionary);
         let open = move |page: &FlatPage| {
             Ok(match is_dictionary(page.encoding) {
                 true => {
-                    FixedValues::Coded { places: page.places()?, dictionary: Arc::clone(&dictionary), scratch: vec![] }
+                    let (places, dictionary) = (page.places()?, dictionary.clone());
+                    FixedValues::Coded { places, dictionary, width, scratch: vec![] }
                 }
                 false => FixedValues::Plain { bytes: page.values().clone(), width },
             })
@@ -150,21 +150,45 @@ impl Width {
         }
     }
 
+    /// The bytes of the first `count` values.
+    fn first(self, bytes: &[u8], count: usize) -> Result<&[u8]> {
+        count.checked_mul(self.bytes()).and_then(|end| bytes.get(..end)).ok_or_else(broken)
+    }
+
     /// Appends the first `count` values.
     fn read(self, bytes: &[u8], count: usize, into: &mut Vec<i64>) -> Result<()> {
-        let bytes = count.checked_mul(self.bytes()).and_then(|end| bytes.get(..end)).ok_or_else(broken)?;
+        let bytes = self.first(bytes, count)?;
         match self {
-            Self::Four => into.extend(bytes.as_chunks().0.iter().map(|four| i64::from(i32::from_le_bytes(*four)))),
+            Self::Four => into.extend(bytes.as_chunks().0.iter().map(four_bytes)),
             Self::Eight => into.extend(bytes.as_chunks().0.iter().map(|eight| i64::from_le_bytes(*eight))),
         }
         Ok(())
     }
+
+    /// Appends the values at these places, up to the first that is none.
+    fn look_up(self, bytes: &[u8], places: &[u32], into: &mut Vec<i64>) {
+        match self {
+            Self::Four => {
+                let (values, _) = bytes.as_chunks();
+                into.extend(places.iter().map_while(|place| values.get(*place as usize)).map(four_bytes));
+            }
+            Self::Eight => {
+                let (values, _) = bytes.as_chunks();
+                let values = places.iter().map_while(|place| values.get(*place as usize));
+                into.extend(values.map(|eight| i64::from_le_bytes(*eight)));
+            }
+        }
+    }
+}
+
+fn four_bytes(four: &[u8; 4]) -> i64 {
+    i64::from(i32::from_le_bytes(*four))
 }
 
 /// The values of a page.
 enum FixedValues {
     Plain { bytes: Bytes, width: Width },
-    Coded { places: Numbers, dictionary: Arc<Vec<i64>>, scratch: Vec<u32> },
+    Coded { places: Numbers, dictionary: Bytes, width: Width, scratch: Vec<u32> },
 }
 
 impl PageValues for FixedValues {
@@ -174,11 +198,11 @@ impl PageValues for FixedValues {
     fn read(&mut self, count: usize, into: &mut Vec<i64>) -> Result<()> {
         match self {
             Self::Plain { bytes, width } => width.read(bytes, count, into)?,
-            Self::Coded { places, dictionary, scratch } => {
+            Self::Coded { places, dictionary, width, scratch } => {
                 scratch.clear();
                 places.read(count, scratch)?;
                 let begin = into.len();
-                into.extend(scratch.iter().map_while(|place| dictionary.get(*place as usize)));
+                width.look_up(dictionary, scratch, into);
                 return if into.len() == begin + count { Ok(()) } else { Err(broken()) };
             }
         }

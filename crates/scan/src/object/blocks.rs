@@ -1,10 +1,10 @@
 //! Buffers that blocks are read and pages are decompressed into.
 //!
 //! Fresh memory for every block would have to be zeroed and mapped, and is in no cache. A scan holds few blocks at a
-//! time, so it fills the same few buffers again and again.
+//! time, so it fills the same few buffers again and again, and leaves some to the scans that come after it.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
@@ -20,6 +20,12 @@ const WASTE: usize = 4;
 /// Larger buffers are not kept, nor more than so many bytes in all.
 const KEPT_BYTES: usize = 16 * 1024 * 1024;
 const ALL_KEPT_BYTES: usize = 64 * 1024 * 1024;
+
+/// As many bytes of buffers are kept that are of no scan.
+const IDLE_BYTES: usize = 32 * 1024 * 1024;
+
+/// Buffers of scans that ended, for those to come; the ones that were used last are at the end.
+static IDLE: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
 
 /// The buffers of one scan.
 #[derive(Debug)]
@@ -37,7 +43,8 @@ impl BlockBuffers {
 
     /// Room for a block of `length` bytes; what is in it is left from others.
     pub fn room(self: &Arc<Self>, length: usize) -> BlockRoom {
-        let bytes = self.smallest(length).unwrap_or_else(|| {
+        let own = self.smallest(length, &mut self.lock());
+        let bytes = own.or_else(|| self.smallest(length, &mut idle())).unwrap_or_else(|| {
             let usual = if length > self.block_bytes { length.next_multiple_of(STEP_BYTES) } else { self.block_bytes };
             vec![0; usual]
         });
@@ -55,8 +62,7 @@ impl BlockBuffers {
 
     /// The smallest free buffer that is large enough, unless it is far too large. Of equal ones the one that was used last:
     /// it is in a cache.
-    fn smallest(&self, length: usize) -> Option<Vec<u8>> {
-        let mut free = self.lock();
+    fn smallest(&self, length: usize, free: &mut Vec<Vec<u8>>) -> Option<Vec<u8>> {
         let usual = length.max(STEP_BYTES).max(self.block_bytes);
         let fits = |bytes: &Vec<u8>| bytes.len() >= length && bytes.len() / WASTE <= usual;
         let fit = free.iter().enumerate().rev().filter(|(_, bytes)| fits(bytes));
@@ -64,8 +70,27 @@ impl BlockBuffers {
         Some(free.remove(place))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Vec<u8>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn idle() -> MutexGuard<'static, Vec<Vec<u8>>> {
+    IDLE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drop for BlockBuffers {
+    fn drop(&mut self) {
+        let mut idle = idle();
+        idle.append(self.free.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let (mut kept, mut first) = (0, idle.len());
+        while let Some(last) = first.checked_sub(1)
+            && let Some(bytes) = idle.get(last)
+            && kept + bytes.len() <= IDLE_BYTES
+        {
+            (kept, first) = (kept + bytes.len(), last);
+        }
+        idle.drain(..first);
     }
 }
 

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
+use super::footers::{Index, KnownFooter};
 use super::pages::{ChunkBytes, PagePlace, Pages, chunk_range};
 use super::selection::Rows;
 use crate::{BlockBuffers, ObjectReader, ScanCounters};
@@ -107,15 +108,23 @@ impl Chunks {
     }
 
     /// Reads where the pages of all column chunks lie, as far as the file tells, and the bounds of their values if those
-    /// are wanted.
-    pub(super) async fn load_places(&mut self, bounds: bool) -> Result<()> {
+    /// are wanted; unless that is `known`.
+    pub(super) async fn load_places(&mut self, bounds: bool, known: Option<&KnownFooter>) -> Result<()> {
+        let index = if bounds { Index::Bounds } else { Index::Places };
+        self.metadata = match known {
+            Some(known) => known.indexed(&*self.reader, index, self.indexed(bounds)).await?,
+            None => self.indexed(bounds).await?,
+        };
+        Ok(())
+    }
+
+    async fn indexed(&self, bounds: bool) -> Result<Arc<ParquetMetaData>> {
         let wanted = if bounds { PageIndexPolicy::Optional } else { PageIndexPolicy::Skip };
         let mut index = ParquetMetaDataReader::new_with_metadata(ParquetMetaData::clone(&self.metadata))
             .with_column_index_policy(wanted)
             .with_offset_index_policy(PageIndexPolicy::Optional);
-        index.load_page_index(&mut *self).await?;
-        self.metadata = Arc::new(index.finish()?);
-        Ok(())
+        index.load_page_index(self).await?;
+        Ok(Arc::new(index.finish()?))
     }
 
     pub(super) fn chunk(&self, group: usize, leaf: usize) -> Result<&ColumnChunkMetaData> {
@@ -152,7 +161,7 @@ impl Chunks {
     }
 }
 
-impl MetadataFetch for &mut Chunks {
+impl MetadataFetch for &Chunks {
     fn fetch(&mut self, range: Range<u64>) -> BoxFuture<'_, Result<Bytes>> {
         async move { Ok(self.read(&[range]).await?.into_iter().next().unwrap_or_default()) }.boxed()
     }

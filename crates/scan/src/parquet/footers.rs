@@ -1,5 +1,6 @@
 //! Footers of Parquet objects that were read before, kept by address and version: most queries of a table ask for the
-//! footers that the one before asked for, and every split of an object needs the whole footer.
+//! footers that the one before asked for, and every split of an object needs the whole footer. So it is with the index of
+//! its pages, which is kept with another copy of the footer, since many queries need none.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,14 +19,24 @@ const USUAL_BYTES: usize = 32 * 1024;
 /// Footers of many objects. Those that are hardly used go first.
 pub struct Footers(Cache<Key, Arc<ParquetMetaData>, Bytes>);
 
-/// Address and version.
-type Key = (String, String);
+/// Address, version, and what is there beside the footer.
+type Key = (String, String, Index);
+
+/// What is known of the pages.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(super) enum Index {
+    Nothing,
+    /// Where they lie.
+    Places,
+    /// That, and the bounds of their values.
+    Bounds,
+}
 
 #[derive(Clone)]
 struct Bytes;
 
 impl Weighter<Key, Arc<ParquetMetaData>> for Bytes {
-    fn weight(&self, (address, version): &Key, footer: &Arc<ParquetMetaData>) -> u64 {
+    fn weight(&self, (address, version, _): &Key, footer: &Arc<ParquetMetaData>) -> u64 {
         (footer.memory_size() + address.len() + version.len()) as u64
     }
 }
@@ -63,9 +74,27 @@ pub struct KnownFooter {
 impl KnownFooter {
     /// The footer, read if it is not known and has at most so many bytes; once, however many want it.
     pub async fn read(&self, reader: &dyn ObjectReader, footer_bytes: u64) -> Result<Arc<ParquetMetaData>> {
-        let key = (reader.location().to_owned(), self.version.clone());
         let read = async { parquet_metadata(reader, footer_bytes).await.map(Arc::new) };
-        self.footers.0.get_or_insert_async(&key, read).await
+        self.footers.0.get_or_insert_async(&self.key(reader, Index::Nothing), read).await
+    }
+
+    /// The footer with its index of pages, from `read` if it is not known.
+    pub(super) async fn indexed<E>(
+        &self,
+        reader: &dyn ObjectReader,
+        index: Index,
+        read: impl Future<Output = Result<Arc<ParquetMetaData>, E>>,
+    ) -> Result<Arc<ParquetMetaData>, E> {
+        if index == Index::Places
+            && let Some(more) = self.footers.0.get(&self.key(reader, Index::Bounds))
+        {
+            return Ok(more);
+        }
+        self.footers.0.get_or_insert_async(&self.key(reader, index), read).await
+    }
+
+    fn key(&self, reader: &dyn ObjectReader, index: Index) -> Key {
+        (reader.location().to_owned(), self.version.clone(), index)
     }
 }
 

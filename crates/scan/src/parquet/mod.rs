@@ -184,7 +184,7 @@ impl ParquetScan {
             conditions.clear();
         }
         if self.only.is_some() || !conditions.is_empty() {
-            chunks.load_places(!conditions.is_empty()).await.map_err(explained)?;
+            chunks.load_places(!conditions.is_empty(), self.footer.as_ref()).await.map_err(explained)?;
         }
         let metadata = Arc::clone(&chunks.metadata);
         let rows = |group: usize| metadata.row_groups().get(group).map_or(0, RowGroupMetaData::num_rows);
@@ -201,7 +201,7 @@ impl ParquetScan {
         let leaves = Columns::new(self.reader.location(), Arc::clone(&self.schema), &file)?.leaves;
         if parts::any_larger(&parts, &leaves, &chunks, self.part_bytes).map_err(explained)? {
             if chunks.metadata.offset_index().is_none() {
-                chunks.load_places(false).await.map_err(explained)?;
+                chunks.load_places(false, self.footer.as_ref()).await.map_err(explained)?;
             }
             parts = parts::cut(parts, &leaves, &chunks, self.part_bytes).map_err(explained)?;
         }

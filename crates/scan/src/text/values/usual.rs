@@ -117,7 +117,7 @@ mod tests {
             for _ in 0..GROUP {
                 let start = data.len();
                 match next(4) {
-                    _ if round % 2 == 0 => data.extend(format!("{}.{:02}", next(20_000), next(100)).bytes()),
+                    _ if round % 2 == 0 => data.extend(format!("{:.places$}", next(20_000) as f64 / 7.0).bytes()),
                     0 => data.extend((0..next(11)).map(|_| b"0123456789.. -+e:/\xae"[next(19)])),
                     1 => data.extend((0..next(11)).map(|_| b"0123456789"[next(10)])),
                     2 => data.extend(format!("{:.places$}", next(1_000_000) as f64 / 1_000.0).bytes()),

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use nix::time::{ClockId, clock_gettime};
+
 use crate::{Requests, Usage};
 
 /// So many texts are kept.
@@ -44,6 +46,7 @@ pub struct Meter {
     cpu_at_start: Option<Duration>,
     /// Wall and CPU time, once the query has ended.
     ended: OnceLock<(Duration, Duration)>,
+    /// 0 for all that the machine has.
     cores: AtomicU64,
     requests: [AtomicU64; RequestKind::ALL.len()],
     received: AtomicU64,
@@ -62,12 +65,11 @@ pub struct Meter {
 impl Default for Meter {
     /// A meter that starts now, for an engine that may use every core of the machine.
     fn default() -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
         Self {
             started: Instant::now(),
             cpu_at_start: process_cpu(),
             ended: OnceLock::new(),
-            cores: AtomicU64::new(cores),
+            cores: AtomicU64::default(),
             requests: Default::default(),
             received: AtomicU64::default(),
             sent: AtomicU64::default(),
@@ -192,7 +194,10 @@ impl Meter {
             requests_failed: load(&self.failed),
             fall_backs: load(&self.fall_backs),
             strategies: self.strategies.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-            cores: load(&self.cores) as f64,
+            cores: match load(&self.cores) {
+                0 => std::thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64),
+                cores => cores as f64,
+            },
         }
     }
 
@@ -213,17 +218,11 @@ fn load(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
-/// The CPU time this process has used, in steps of 10 ms; `None` where the system does not tell.
+/// The CPU time this process has used; `None` where the system does not tell.
 ///
 /// It is the whole process: queries that run side by side in one process share the figure.
 fn process_cpu() -> Option<Duration> {
-    // Fields 14 and 15 of /proc/self/stat, in ticks of 1/100 s on every Linux. The command in field 2 may hold
-    // spaces and parentheses, so fields are counted from the last closing one.
-    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace().skip(11);
-    let user: u64 = fields.next()?.parse().ok()?;
-    let system: u64 = fields.next()?.parse().ok()?;
-    Some(Duration::from_millis((user + system).saturating_mul(10)))
+    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).ok().map(Duration::from)
 }
 
 #[cfg(test)]

@@ -120,7 +120,8 @@ async fn sample(
     }
     let fetched: Vec<Vec<Bytes>> = stream::iter(fetched).buffered(CONCURRENCY).try_collect().await?;
 
-    let (mut text, mut ends) = (BytesMut::new(), Vec::with_capacity(pieces.len()));
+    let bytes = pieces.iter().map(|piece| (piece.end - piece.start) as usize + 1).sum();
+    let (mut text, mut ends) = (BytesMut::with_capacity(bytes), Vec::with_capacity(pieces.len()));
     for (piece, bytes) in pieces.iter().zip(fetched.iter().flatten()) {
         let is_first = piece.start == 0;
         let is_last = objects.get(piece.object).is_some_and(|object| object.size == piece.end);

@@ -45,14 +45,16 @@ impl Probe {
         }
         let sample = text.get(..SAMPLE).unwrap_or(text);
         let bytes: Vec<Byte> = needle.iter().copied().enumerate().take(BEGINNING).collect();
-        let pairs =
-            bytes.iter().enumerate().flat_map(|(n, one)| bytes.iter().skip(n + 1).map(move |other| (one, other)));
-        let pairs = pairs.map(|(one, other)| (occurrences(sample, &[*one, *other]), *one, *other));
-        let (found, first, second) = pairs.min_by_key(|(found, ..)| *found)?;
-        let others = bytes.iter().filter(|byte| **byte != first && **byte != second);
+        let places: Vec<(Byte, Vec<u64>)> =
+            bytes.into_iter().map(|byte| (byte, simd::run(Places { byte, text: sample }))).collect();
+        let pairs = places.iter().enumerate().flat_map(|(n, one)| places.iter().skip(n + 1).map(move |two| (one, two)));
+        let (found, one, two) =
+            pairs.map(|(one, two)| (in_common([&one.1, &two.1]), one, two)).min_by_key(|(found, ..)| *found)?;
+        let (first, second) = (one.0, two.0);
+        let others = places.iter().filter(|(byte, _)| *byte != first && *byte != second);
         let third =
-            others.map(|byte| (occurrences(sample, &[first, second, *byte]), *byte)).min_by_key(|(found, _)| *found);
-        let third = third.filter(|_| found * RARE * BLOCK > sample.len()).map(|(_, byte)| byte);
+            others.map(|(byte, places)| (in_common([&one.1, &two.1, places]), *byte)).min_by_key(|(found, _)| *found);
+        let third = third.filter(|_| found as usize * RARE * BLOCK > sample.len()).map(|(_, byte)| byte);
         Some(Self { first, second, third, mark, found: vec![(0, 0); TOGETHER] })
     }
 
@@ -92,15 +94,32 @@ impl Probe {
     }
 }
 
-/// At how many places of the text all of these bytes are.
-fn occurrences(text: &[u8], bytes: &[Byte]) -> usize {
-    let farthest = bytes.iter().map(|(distance, _)| *distance).max().unwrap_or(0);
-    let mut all = vec![true; text.len().saturating_sub(farthest)];
-    for (distance, byte) in bytes {
-        let found = text.iter().skip(*distance);
-        all.iter_mut().zip(found).for_each(|(all, found)| *all &= found == byte);
+/// The places of the text at whose distance the byte is, 64 to a number.
+struct Places<'a> {
+    byte: Byte,
+    text: &'a [u8],
+}
+
+impl Kernel for Places<'_> {
+    type Output = Vec<u64>;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) -> Vec<u64> {
+        let Self { byte, text } = self;
+        let blocks = Probe::blocks(text, byte);
+        let mut places = Vec::with_capacity(blocks.len());
+        for block in blocks {
+            places.push(lanes.equal(block, byte.1));
+        }
+        places
     }
-    all.into_iter().map(usize::from).sum()
+}
+
+/// How many places all of these have.
+fn in_common<const N: usize>(all: [&Vec<u64>; N]) -> u32 {
+    let blocks = all.iter().map(|places| places.len()).min().unwrap_or(0);
+    let common = |block: usize| all.iter().filter_map(|places| places.get(block)).fold(u64::MAX, |all, own| all & own);
+    (0..blocks).map(|block| common(block).count_ones()).sum()
 }
 
 /// Compares the next blocks of the text. Gives how many those were, and in how many something was found: what is found seldom

@@ -16,7 +16,7 @@ use parquet::basic::{Compression, Encoding};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
 use pushdown::{CompareOp, Expr, Format, Fragment, Literal, NamedExpr, Output, SortKey};
-use pushdowndb_scan::{Evaluator, InMemory, ObjectReader, ScanOptions};
+use pushdowndb_scan::{Evaluator, Footers, InMemory, ObjectReader, ScanOptions};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -209,20 +209,30 @@ async fn what_is_ruled_out_is_not_read() {
     let file: Bytes = writer.into_inner().expect("closed").into();
     let columns = schema(&[("i", DataType::Int64), ("s", DataType::Int64), ("t", DataType::Utf8)]);
     let all = Fragment::all(Format::Parquet, columns);
-    let scanned = async |column, value| {
+    let scanned = async |column, value, range, footer| {
         let predicate = Some(Expr::compare(CompareOp::Eq, Expr::Column(column), Expr::int(value)));
         let fragment = Fragment { predicate, ..all.clone() };
+        let options = ScanOptions { footer, ..ScanOptions::default() };
         let (found, counters) =
-            try_run_with(&fragment, InMemory::new("k", file.clone()), None, 8192).await.expect("rows");
+            try_run_as(&fragment, InMemory::new("k", file.clone()), range, options).await.expect("rows");
         (found.num_rows(), counters.bytes_scanned.into_inner(), counters.row_groups_pruned.into_inner())
     };
     // One page of each column, found by the index of pages.
-    let (rows, bytes, groups) = scanned(0, 12_345).await;
+    let (rows, bytes, groups) = scanned(0, 12_345, None, None).await;
     assert_eq!((rows, groups), (1, 1));
     assert!(bytes * 20 < file.len() as u64, "{bytes} of {}", file.len());
     // Within all bounds, but odd, and there are only even ones: Bloom filters know.
-    let (rows, _, groups) = scanned(1, 12_345).await;
+    let (rows, _, groups) = scanned(1, 12_345, None, None).await;
     assert_eq!((rows, groups), (0, 2));
+    // Of a piece that is one row group nothing is ruled out as a whole, and yet no more is read of it.
+    let piece = || Some(0..100);
+    assert_eq!(scanned(0, 12_345, piece(), None).await, (1, bytes, 0));
+    // The index is kept with the footer.
+    let footers = Footers::new(1 << 20);
+    assert_eq!(scanned(0, 12_345, piece(), Some(footers.of("1"))).await, (1, bytes, 0));
+    let (rows, again, _) = scanned(0, 12_345, None, Some(footers.of("1"))).await;
+    assert!(rows == 1 && again < bytes, "{again} of {bytes}");
+    assert_eq!(scanned(0, 12_345, None, Some(footers.of("2"))).await.1, bytes, "another version");
 }
 
 /// 20 row groups of 100 rows: `i` ascending, `t` text of it.

@@ -24,8 +24,35 @@ const ALL_KEPT_BYTES: usize = 64 * 1024 * 1024;
 /// As many bytes of buffers are kept that are of no scan.
 const IDLE_BYTES: usize = 32 * 1024 * 1024;
 
-/// Buffers of scans that ended, for those to come; the ones that were used last are at the end.
-static IDLE: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+/// Buffers of scans that ended, for those to come.
+static IDLE: Idle = Idle(Mutex::new(Vec::new()));
+
+/// The ones that were used last are at the end.
+#[derive(Debug)]
+struct Idle(Mutex<Vec<Vec<u8>>>);
+
+impl Idle {
+    /// Takes over these, and gives up those that were used longest ago where all would be more than `most_bytes`.
+    fn leave(&self, buffers: &mut Vec<Vec<u8>>, most_bytes: usize) {
+        if buffers.is_empty() {
+            return;
+        }
+        let mut idle = self.lock();
+        idle.append(buffers);
+        let (mut kept, mut first) = (0, idle.len());
+        while let Some(last) = first.checked_sub(1)
+            && let Some(bytes) = idle.get(last)
+            && kept + bytes.len() <= most_bytes
+        {
+            (kept, first) = (kept + bytes.len(), last);
+        }
+        idle.drain(..first);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// The buffers of one scan.
 #[derive(Debug)]
@@ -44,7 +71,7 @@ impl BlockBuffers {
     /// Room for a block of `length` bytes; what is in it is left from others.
     pub fn room(self: &Arc<Self>, length: usize) -> BlockRoom {
         let own = self.smallest(length, &mut self.lock());
-        let bytes = own.or_else(|| self.smallest(length, &mut idle())).unwrap_or_else(|| {
+        let bytes = own.or_else(|| self.smallest(length, &mut IDLE.lock())).unwrap_or_else(|| {
             let usual = if length > self.block_bytes { length.next_multiple_of(STEP_BYTES) } else { self.block_bytes };
             vec![0; usual]
         });
@@ -75,22 +102,9 @@ impl BlockBuffers {
     }
 }
 
-fn idle() -> MutexGuard<'static, Vec<Vec<u8>>> {
-    IDLE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Drop for BlockBuffers {
     fn drop(&mut self) {
-        let mut idle = idle();
-        idle.append(self.free.get_mut().unwrap_or_else(PoisonError::into_inner));
-        let (mut kept, mut first) = (0, idle.len());
-        while let Some(last) = first.checked_sub(1)
-            && let Some(bytes) = idle.get(last)
-            && kept + bytes.len() <= IDLE_BYTES
-        {
-            (kept, first) = (kept + bytes.len(), last);
-        }
-        idle.drain(..first);
+        IDLE.leave(self.free.get_mut().unwrap_or_else(PoisonError::into_inner), IDLE_BYTES);
     }
 }
 
@@ -147,6 +161,18 @@ mod tests {
             assert_eq!(room.freeze().as_ref(), [at as u8; 100]);
             assert!(buffers.lock().len() == 1, "one buffer for all of them");
         }
+    }
+
+    #[test]
+    fn buffers_that_were_used_last_stay_for_the_next_scan() {
+        let idle = Idle(Mutex::default());
+        idle.leave(&mut vec![vec![1; 50], vec![2; 30]], 100);
+        idle.leave(&mut vec![], 0);
+        idle.leave(&mut vec![vec![3; 60]], 100);
+        let kept = idle.lock().iter().map(|bytes| (bytes[0], bytes.len())).collect::<Vec<_>>();
+        assert_eq!(kept, [(2, 30), (3, 60)]);
+        idle.leave(&mut vec![vec![4; 101]], 100);
+        assert!(idle.lock().is_empty());
     }
 
     #[test]

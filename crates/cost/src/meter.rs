@@ -146,7 +146,7 @@ impl Meter {
         add(&self.storage_cpu_ns, u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// How many cores the engine may use for the query.
+    /// How many cores the engine may use for the query; 0 stands for all of the machine, as it is until this is called.
     pub fn cores(&self, cores: usize) {
         self.cores.store(cores as u64, Ordering::Relaxed);
     }

@@ -115,8 +115,8 @@ impl Kernel for Places<'_> {
     }
 }
 
-/// How many places all of these have.
-fn in_common<const N: usize>(all: [&Vec<u64>; N]) -> u32 {
+/// How many places all of these have, but for those of blocks that not all have.
+fn in_common<const N: usize>(all: [&[u64]; N]) -> u32 {
     let blocks = all.iter().map(|places| places.len()).min().unwrap_or(0);
     let common = |block: usize| all.iter().filter_map(|places| places.get(block)).fold(u64::MAX, |all, own| all & own);
     (0..blocks).map(|block| common(block).count_ones()).sum()

@@ -290,12 +290,10 @@ where
                     // So will be those of the next ones, likely.
                     break;
                 }
-                let first = self.values.len();
-                self.values.extend(numbers.map(|number| T::Native::usize_as(number as usize)));
                 if others == 0 {
+                    self.values.extend(numbers.map(|number| T::Native::usize_as(number as usize)));
                     self.validity.append_n_non_nulls(GROUP);
                 } else {
-                    self.values.truncate(first);
                     for (number, value) in numbers.into_iter().enumerate() {
                         if others >> number & 1 == 1 {
                             self.append_rows(fields, row + number..row + number + 1)?;

@@ -153,10 +153,10 @@ impl<'a> FieldColumn<'a> {
     /// The eight bytes up to the end of a field that stands as it is, and how long it is.
     #[inline(always)]
     pub(crate) fn ending(&self, span: Span) -> Option<(&'a [u8; 8], usize)> {
-        // That of a field with quotes is not in the text.
+        // The end of a field with quotes, and of one that is missing, is beyond any text.
         let end = span.end as usize;
         let ending = self.data.get(end.checked_sub(8)?..end)?.first_chunk()?;
-        Some((ending, end - span.start as usize))
+        Some((ending, end.wrapping_sub(span.start as usize)))
     }
 
     /// Appends the bytes of a field that [`Self::bytes`] gave.

@@ -13,7 +13,7 @@ use memchr::memchr2;
 use pushdown::JsonStep;
 
 use super::records::value_end;
-use super::token::{Key, skip_blanks};
+use super::token::{Key, is_blank, skip_blanks};
 
 /// Where one has come to on the way down.
 #[derive(Clone, Debug)]
@@ -249,7 +249,7 @@ impl Skip {
                 b'}' | b']' => self.depth -= 1,
                 _ => {}
             }
-            self.begun |= !byte.is_ascii_whitespace();
+            self.begun |= !is_blank(byte);
             at += 1;
         }
         (self, at, false)

@@ -18,6 +18,7 @@ use pushdown::Result;
 
 use super::alike::{Patience, Shape};
 use super::commas::{Commas, TOGETHER};
+use super::token::without_blanks_after;
 use super::typed::{BadRecord, TypedRecords};
 use super::walk::{Value, Walk, Whose, blanks, is_plain, is_unescaped, value};
 use crate::errors::from_arrow;
@@ -225,7 +226,7 @@ impl PlainRecords {
     /// Appends where the columns of a record lie; `None` if that cannot be told. `unescaped` if it is known to hold no
     /// escape.
     fn locate(&mut self, text: &[u8], record: &Range<usize>, unescaped: bool, spans: &mut Vec<Span>) -> Option<()> {
-        let [b'{', inner @ .., b'}'] = text.get(record.clone())?.trim_ascii_end() else { return None };
+        let [b'{', inner @ .., b'}'] = without_blanks_after(text.get(record.clone())?) else { return None };
         if self.members.is_empty() {
             return Some(());
         }

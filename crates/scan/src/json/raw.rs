@@ -11,7 +11,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, SchemaRef};
 use pushdown::{Error, Result};
 
-use super::token::{Key, Step, Unfound, Wanted, find, parse_path, skip_blanks};
+use super::token::{Key, Step, Unfound, Wanted, find, parse_path, skip_blanks, without_blanks_after};
 use super::typed::BadRecord;
 use super::walk::{Value, Walk, Whose, is_unescaped};
 use crate::errors::from_arrow;
@@ -57,7 +57,7 @@ impl RawRecords {
     /// Finds the tokens of a record that is plain; `None` if that is for the parser to do.
     fn walked(&mut self, record: &[u8], found: &mut [Option<Range<usize>>]) -> Option<()> {
         let names = self.names.as_ref()?;
-        let [b'{', inner @ .., b'}'] = record.trim_ascii_end() else { return None };
+        let [b'{', inner @ .., b'}'] = without_blanks_after(record) else { return None };
         if !is_unescaped(inner) {
             return None;
         }

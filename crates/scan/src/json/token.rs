@@ -235,9 +235,22 @@ fn find_in_array(
 }
 
 /// The position of the first byte from `at` on that is no blank.
+/// Whether the byte means nothing between values; a form feed, which Rust takes for a blank, does.
+#[inline]
+pub(crate) fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
+}
+
 pub(crate) fn skip_blanks(text: &[u8], at: usize) -> usize {
     let rest = text.get(at..).unwrap_or_default();
-    at + rest.iter().position(|b| !matches!(b, b' ' | b'\t' | b'\n' | b'\r')).unwrap_or(rest.len())
+    at + rest.iter().position(|byte| !is_blank(*byte)).unwrap_or(rest.len())
+}
+
+/// The text without blanks at its end.
+#[inline]
+pub(crate) fn without_blanks_after(text: &[u8]) -> &[u8] {
+    let end = text.iter().rposition(|byte| !is_blank(*byte)).map_or(0, |last| last + 1);
+    text.get(..end).unwrap_or_default()
 }
 
 fn scalar_end(text: &[u8], at: usize) -> Result<usize, usize> {

@@ -13,6 +13,7 @@ use arrow_json::ReaderBuilder;
 use arrow_json::reader::Decoder;
 use pushdown::{Error, Result};
 
+use super::token::without_blanks_after;
 use crate::errors::from_arrow;
 use crate::evaluate::text_cast::text_to_spelled;
 use crate::output::record_batch;
@@ -86,7 +87,7 @@ impl TypedRecords {
             if decoder.has_partial_record() {
                 return Err(bad(Error::invalid("the record is not complete")));
             }
-            if read < bytes.trim_ascii_end().len() || decoder.len() != i + 1 {
+            if read < without_blanks_after(bytes).len() || decoder.len() != i + 1 {
                 return Err(bad(Error::invalid("there is more than one value where one record should be")));
             }
         }

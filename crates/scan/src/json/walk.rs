@@ -10,7 +10,7 @@ use memchr::{memchr, memchr3};
 
 use super::alike::{Place, Shape};
 use super::numbers::{ONES, number};
-use super::token::{number_end, skip_blanks};
+use super::token::{number_end, skip_blanks, without_blanks_after};
 
 /// A value of a plain record.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -159,7 +159,7 @@ impl Walk {
 /// Where what stands between the braces of a record lies in the text.
 #[inline]
 pub(super) fn inside(text: &[u8], record: &Range<usize>) -> Option<Range<usize>> {
-    let [b'{', inner @ .., b'}'] = text.get(record.clone())?.trim_ascii_end() else { return None };
+    let [b'{', inner @ .., b'}'] = without_blanks_after(text.get(record.clone())?) else { return None };
     Some(record.start + 1..record.start + 1 + inner.len())
 }
 

@@ -143,6 +143,9 @@ async fn errors_name_object_and_record() {
         ("{\"a\":1}\n  {\"a\":\"x\"}\n", "s3://b/k, byte 10: "),
         ("{\"a\":1}\n{\"a\":2\n", "s3://b/k, byte 8: the record is not complete"),
         ("{\"a\":1}\n{\"a\":1}{\"a\":2}\n", "s3://b/k, byte 8: there is more than one value"),
+        // No blank of JSON, whether another record follows or not.
+        ("{\"a\":1}\u{c}\n{\"a\":2}\n", "s3://b/k, byte 0: there is more than one value"),
+        ("{\"a\":1}\u{c}", "s3://b/k, byte 0: there is more than one value"),
         ("{\"a\":1}\n[]\n", "s3://b/k, byte 8: "),
         ("{\"a\":1}\n{\"d\":\"1999-1-1\"}\n", "s3://b/k, byte 8: field \"d\": cannot parse '1999-1-1' as DATE"),
     ] {

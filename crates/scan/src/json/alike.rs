@@ -77,10 +77,10 @@ impl Shape {
         Self { places, quotes }
     }
 
-    /// Gives the values of these records, at most [`TOGETHER`] without escapes whose commas are known, to `take`: number of the record, number
-    /// of the member, and where the value lies in the text, a string without its quotes. `takes` tells whether a member
-    /// takes values of a kind. Returns a bit for each record that is not of this shape, and of which what was given is to be
-    /// forgotten.
+    /// Gives the values of these records, at most [`TOGETHER`] without escapes whose commas are known, to `take`: number of the
+    /// record, number of the member, and where the value lies in the text, a string without its quotes. `takes` tells
+    /// whether a member takes values of a kind. Returns a bit for each record that is not of this shape, and of which what
+    /// was given is to be forgotten.
     pub(super) fn values(
         &self,
         text: &[u8],

@@ -67,10 +67,17 @@ fn eight_digits(word: u64, count: usize) -> Option<u64> {
     if (digits.wrapping_add(0x7676_7676_7676_7676) | digits) & 0x8080_8080_8080_8080 != 0 {
         return None;
     }
+    Some(spelled_by(digits))
+}
+
+/// The number that eight digits spell, one in each byte; some number if one is greater than 9.
+#[allow(clippy::inline_always, reason = "kernels do this in the lanes of a register")]
+#[inline(always)]
+fn spelled_by(digits: u64) -> u64 {
     // Pairs of digits, then fours, then all eight.
-    let pairs = (digits.wrapping_mul(10) + (digits >> 8)) & 0x00ff_00ff_00ff_00ff;
+    let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8) & 0x00ff_00ff_00ff_00ff;
     let fours = (pairs.wrapping_mul(100) + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
-    Some((fours.wrapping_mul(10_000) + (fours >> 32)) & 0xffff_ffff)
+    (fours.wrapping_mul(10_000) + (fours >> 32)) & 0xffff_ffff
 }
 
 /// All of `bytes`, at most 18, as digits.

@@ -5,6 +5,7 @@
 
 use arrow::datatypes::DataType;
 
+use super::spelled_by;
 use crate::simd::{self, Kernel, Lanes};
 use crate::text::columns::Nulls;
 use crate::text::fields::FieldColumn;
@@ -81,9 +82,7 @@ impl Kernel for Numbers<'_, '_> {
             // What is no digit is greater than 9, and taken to the high bit by the addition.
             *other = (digits.wrapping_add(0x7676_7676_7676_7676) | digits) & HIGH_BITS | misplaced | is_short;
             // Of others this is no number, and nobody looks at it.
-            let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8) & 0x00ff_00ff_00ff_00ff;
-            let fours = (pairs.wrapping_mul(100) + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
-            *word = (fours.wrapping_mul(10_000) + (fours >> 32)) & 0xffff_ffff;
+            *word = spelled_by(digits);
         }
         let mut mask = 0;
         for (number, other) in others.iter().enumerate() {

@@ -11,6 +11,9 @@ pub fn run(input: &[u8]) {
     let predicate = Some(Expr::compare(CompareOp::Gt, Expr::Column(0), Expr::int(7)));
     let some = Fragment { predicate, ..all.clone() };
     let whole = read(&all, input, &Reading::default());
+    let at_hand = Reading { at_hand: true, ..Reading::default() };
+    assert_eq!(read(&all, input, &at_hand), whole, "page by page");
+    assert_eq!(read(&some, input, &at_hand), read(&some, input, &Reading::default()), "some rows, page by page");
     // A row that is selected was there; pruning may spare what is damaged from being looked at.
     if let (Ok(whole), Ok(some)) = (whole, read(&some, input, &Reading::default())) {
         assert!(some.len() <= whole.len(), "{} rows of {}", some.len(), whole.len());

@@ -21,6 +21,8 @@ pub type Outcome = Result<Vec<String>, String>;
 pub struct Reading {
     /// They arrive in pieces of this size.
     pub piece_bytes: usize,
+    /// Or are at hand, like those of a file that the kernel has in memory.
+    pub at_hand: bool,
     /// Only the records that begin here.
     pub range: Option<Range<u64>>,
     pub options: ScanOptions,
@@ -28,7 +30,12 @@ pub struct Reading {
 
 impl Default for Reading {
     fn default() -> Self {
-        Self { piece_bytes: 1 << 20, range: None, options: ScanOptions { batch_rows: 3, ..ScanOptions::default() } }
+        Self {
+            piece_bytes: 1 << 20,
+            at_hand: false,
+            range: None,
+            options: ScanOptions { batch_rows: 3, ..ScanOptions::default() },
+        }
     }
 }
 
@@ -38,7 +45,10 @@ pub fn schema<const N: usize>(columns: [(&str, DataType); N]) -> SchemaRef {
 }
 
 pub fn read(fragment: &Fragment, bytes: &[u8], reading: &Reading) -> Outcome {
-    let reader = InMemory::new("k", bytes.to_vec()).with_piece_bytes(reading.piece_bytes);
+    let mut reader = InMemory::new("k", bytes.to_vec()).with_piece_bytes(reading.piece_bytes);
+    if reading.at_hand {
+        reader = reader.like_a_cached_file();
+    }
     let (fragment, options) = (Arc::new(fragment.clone()), reading.options.clone());
     let batches = RUNTIME.block_on(async {
         let batches =

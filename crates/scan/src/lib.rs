@@ -67,15 +67,16 @@ pub use evaluate::Evaluator;
 pub use evaluate::for_each_key;
 pub use matcher::Matching;
 pub use object::{
-    BlockBuffers, BlockFile, BlockRoom, InMemory, LocalFile, ObjectReader, file_blocks, file_ranges, read_cached,
+    BlockBuffers, BlockFile, BlockRoom, InMemory, LocalFile, ObjectReader, ReadAtHand, are_cached, file_blocks,
+    file_ranges, read_cached, read_through,
 };
-pub use parquet::{Footers, KnownFooter, bounds_match, parquet_metadata};
+pub use parquet::{Footers, KnownFooter, RowGroupPlace, bounds_match, parquet_metadata};
 pub use pieces::bytes_ruled_out;
 pub use places::{near_places, places, places_in_both};
 pub use positions::{POSITION_COLUMNS, with_positions};
 pub use pruning::Zones;
 pub use scan::{
-    ScanCounters, ScanOptions, output_schema, scan, scan_parts, scan_rows, scan_with_positions, slice_bytes,
+    ScanCounters, ScanOptions, output_schema, scan, scan_about, scan_parts, scan_rows, scan_with_positions, slice_bytes,
 };
 pub use slice::TimeSlice;
 pub use spawner::{Helpers, Spawner};

@@ -104,7 +104,7 @@ impl Opening {
     fn cut(&self, extents: VecDeque<Extent>, helpers: &Helpers) -> VecDeque<Extent> {
         let range_of = |extent: &Extent| match extent {
             Extent::Range(range) => self.asked(range.as_ref()),
-            Extent::Positions | Extent::Parts(_) => 0..0,
+            Extent::Positions | Extent::Rows(_) | Extent::Parts(_) => 0..0,
         };
         let mut left: u64 = extents.iter().map(|extent| bytes(&range_of(extent))).sum();
         let (smallest, turns) = (helpers.piece_bytes(), TURNS * helpers.most() as u64);

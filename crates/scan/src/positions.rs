@@ -33,6 +33,9 @@ pub(crate) enum Extent {
     Range(Option<Range<u64>>),
     /// All of them, each with its position.
     Positions,
+    /// Of Parquet about these rows, by number: a bound among the rows of a row group is moved to where a page begins, so that
+    /// ranges which touch still do.
+    Rows(Range<u64>),
     /// Those in these parts: of text bytes from the start of a record to the end of one, of Parquet rows.
     Parts(Vec<Range<u64>>),
 }
@@ -41,7 +44,7 @@ impl Extent {
     pub(crate) fn range(&self) -> Option<Range<u64>> {
         match self {
             Self::Range(range) => range.clone(),
-            Self::Positions | Self::Parts(_) => None,
+            Self::Positions | Self::Rows(_) | Self::Parts(_) => None,
         }
     }
 
@@ -52,14 +55,17 @@ impl Extent {
     pub(crate) fn parts(&self) -> Option<&[Range<u64>]> {
         match self {
             Self::Parts(parts) => Some(parts),
-            Self::Range(_) | Self::Positions => None,
+            Self::Range(_) | Self::Rows(_) | Self::Positions => None,
         }
     }
 
     /// Refuses objects whose records have no place of their own, and fragments whose rows are no records.
     pub(crate) fn check(&self, fragment: &Fragment, location: &str) -> Result<()> {
-        if let Self::Range(_) = self {
-            return Ok(());
+        match self {
+            Self::Range(_) => return Ok(()),
+            Self::Rows(_) if fragment.format == Format::Parquet => return Ok(()),
+            Self::Rows(_) => return Err(Error::internal(format!("{location}: its rows have no numbers"))),
+            Self::Positions | Self::Parts(_) => {}
         }
         let records = matches!(fragment.output, Output::Rows(_))
             && fragment.order.is_empty()

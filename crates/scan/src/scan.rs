@@ -139,6 +139,19 @@ pub fn scan_with_positions(
     run(fragment, reader, Extent::Positions, options, counters)
 }
 
+/// [`scan`] of about these rows of a Parquet object, by number: a bound among the rows of a row group is moved to where a
+/// page begins, the same way for all ranges of one fragment. So ranges that touch have each row once, and no page is read for
+/// two of them, but where pages of several columns begin with different rows.
+pub fn scan_about(
+    fragment: Arc<Fragment>,
+    reader: Arc<dyn ObjectReader>,
+    rows: Range<u64>,
+    options: ScanOptions,
+    counters: Arc<ScanCounters>,
+) -> Result<BoxStream<'static, Result<RecordBatch>>> {
+    run(fragment, reader, Extent::Rows(rows), options, counters)
+}
+
 /// [`scan`] of only the records in these parts of the object, in their order. Of text each part begins where a record
 /// begins and ends where one ends, with or without its line end; of Parquet the parts are row numbers.
 pub fn scan_parts(

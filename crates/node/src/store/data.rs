@@ -13,7 +13,9 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, Stream, StreamExt, stream};
 use pushdown::ErrorKind;
-use pushdowndb_scan::{BlockBuffers, BlockFile, ObjectReader, file_blocks, file_ranges, read_cached};
+use pushdowndb_scan::{
+    BlockBuffers, BlockFile, ObjectReader, ReadAtHand, are_cached, file_blocks, file_ranges, read_cached, read_through,
+};
 
 use super::files::Pin;
 use crate::scans::Bill;
@@ -306,5 +308,17 @@ impl ObjectReader for ObjectData {
             read.map_err(|error| inner.error(error))
         }
         .boxed()
+    }
+
+    fn at_hand(&self, ranges: &[Range<u64>]) -> Option<ReadAtHand> {
+        let inner = match &self.place {
+            Place::Here(inner) => Arc::clone(inner),
+            Place::There(reader) => return reader.at_hand(ranges),
+        };
+        let file = Billed { inner, bill: self.bill.clone() };
+        if !are_cached(&file, ranges) {
+            return None;
+        }
+        Some(Arc::new(move |at, bytes| read_through(&file, at, bytes).map_err(|error| file.inner.error(error))))
     }
 }

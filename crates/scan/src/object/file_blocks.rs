@@ -20,6 +20,9 @@ use crate::{BlockBuffers, BlockRoom};
 /// At most so much is read ahead after a block that was not in the page cache, before the kernel is asked again.
 const WAITED_BYTES: u64 = 16 * 1024 * 1024;
 
+/// A stretch of a file that is looked at in one place. The kernel reads ahead at least as much.
+const LOOK_BYTES: usize = 128 * 1024;
+
 /// Ranges that are not in memory and read at the same time.
 const RANGES_AT_ONCE: usize = 4;
 
@@ -147,6 +150,24 @@ pub async fn file_ranges<F: BlockFile>(
         false => read_rest(file, start, room, read).await,
     };
     stream::iter(rooms).map(whole).buffered(RANGES_AT_ONCE).try_collect().await
+}
+
+/// Whether the kernel has these ranges in memory, as far as a look every so often tells.
+pub fn are_cached<F: BlockFile>(file: &F, ranges: &[Range<u64>]) -> bool {
+    let looks = |range: &Range<u64>| {
+        let last = range.end.checked_sub(1).filter(|last| range.start <= *last);
+        range.clone().step_by(LOOK_BYTES).chain(last)
+    };
+    ranges.iter().flat_map(looks).all(|at| matches!(file.read_cached(at, &mut [0]), Ok(1)))
+}
+
+/// Fills the block with what lies at `at`: what the kernel has in memory, and the rest of it by waiting.
+pub fn read_through<F: BlockFile>(file: &F, at: u64, block: &mut [u8]) -> io::Result<()> {
+    let read = file.read_cached(at, block)?;
+    match block.get_mut(read..).unwrap_or_default() {
+        [] => Ok(()),
+        rest => file.read(at + read as u64, rest),
+    }
 }
 
 /// Reads one block on a thread that may wait.

@@ -1,6 +1,7 @@
 //! An object that is already in memory, for tests and small results.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -8,7 +9,7 @@ use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt, stream};
 use pushdown::{Error, Result};
 
-use crate::ObjectReader;
+use crate::{ObjectReader, ReadAtHand};
 
 /// An object that is already in memory.
 #[derive(Clone, Debug)]
@@ -16,18 +17,25 @@ pub struct InMemory {
     location: String,
     bytes: Bytes,
     piece_bytes: usize,
+    at_hand: bool,
 }
 
 impl InMemory {
     /// These bytes, called `location` in messages.
     pub fn new(location: impl Into<String>, bytes: impl Into<Bytes>) -> Self {
-        Self { location: location.into(), bytes: bytes.into(), piece_bytes: 64 * 1024 }
+        Self { location: location.into(), bytes: bytes.into(), piece_bytes: 64 * 1024, at_hand: false }
     }
 
     /// Hands out streams in pieces of this many bytes.
     #[must_use]
     pub fn with_piece_bytes(self, piece_bytes: usize) -> Self {
         Self { piece_bytes: piece_bytes.max(1), ..self }
+    }
+
+    /// Lets be read bit by bit, as a file does that the kernel has in memory.
+    #[must_use]
+    pub fn like_a_cached_file(self) -> Self {
+        Self { at_hand: true, ..self }
     }
 
     fn slice(&self, range: &Range<u64>) -> Result<Bytes> {
@@ -63,5 +71,15 @@ impl ObjectReader for InMemory {
     fn read_ranges(&self, ranges: Vec<Range<u64>>) -> BoxFuture<'static, Result<Vec<Bytes>>> {
         let all: Result<Vec<_>> = ranges.iter().map(|range| self.slice(range)).collect();
         async { all }.boxed()
+    }
+
+    fn at_hand(&self, _: &[Range<u64>]) -> Option<ReadAtHand> {
+        let object = self.clone();
+        let read = move |at: u64, bytes: &mut [u8]| {
+            let found = object.slice(&(at..at.saturating_add(bytes.len() as u64)))?;
+            bytes.copy_from_slice(&found);
+            Ok(())
+        };
+        self.at_hand.then(|| Arc::new(read) as ReadAtHand)
     }
 }

@@ -1,4 +1,5 @@
-//! Row groups one after the other, the next one fetched while the rows of one are decoded.
+//! Row groups one after the other, the next one fetched while the rows of one are decoded, unless they need not be waited
+//! for: then a second one would only take memory.
 //!
 //! Fetching evaluates the predicate on the columns it reads, so it is work that whoever runs the scan may want to
 //! account for: the task is theirs to start ([`Spawner`]). Where one thread does all of it, tasks would only let scans of other
@@ -49,51 +50,47 @@ impl RowGroups {
     /// The next rows. Needs a Tokio runtime.
     pub(super) async fn next(&mut self) -> Result<Option<RecordBatch>> {
         loop {
-            // Not before the second batch: a LIMIT is often satisfied by the first.
-            if matches!(self.current, Some((_, true))) {
-                self.fetch();
-            }
             if let Some((rows, begun)) = &mut self.current {
-                *begun = true;
+                // Not before the second batch: a LIMIT is often satisfied by the first.
+                if std::mem::replace(begun, true) && self.next.is_none() && self.groups.are_waited_for() {
+                    let part = self.waiting.pop_front();
+                    self.next = part.map(|part| Fetching::begin(&self.groups, part, self.spawner.as_ref()));
+                }
                 match rows.next()? {
                     Some(batch) => return Ok(Some(batch)),
                     None => self.current = None,
                 }
             }
-            self.fetch();
-            let Some(next) = self.next.take() else { return Ok(None) };
-            // Where none of its rows pass, the next one is asked for at once.
-            self.current = next.wait().await?.map(|rows| (rows, false));
-            if self.current.is_none() {
-                self.fetch();
-            }
+            let rows = if let Some(next) = self.next.take() {
+                next.wait().await?
+            } else if let Some(part) = self.waiting.pop_front() {
+                self.groups.open(part).await?
+            } else {
+                return Ok(None);
+            };
+            self.current = rows.map(|rows| (rows, false));
         }
     }
+}
 
-    /// Starts fetching the next row group, unless that is under way or done.
-    fn fetch(&mut self) {
-        if self.next.is_some() {
-            return;
-        }
-        let Some(part) = self.waiting.pop_front() else { return };
-        let groups = Arc::clone(&self.groups);
+impl Fetching {
+    fn begin(groups: &Arc<Groups>, part: Part, spawner: Option<&Spawner>) -> Self {
+        let groups = Arc::clone(groups);
         let mut fetched = async move { groups.open(part).await }.boxed();
-        self.next = Some(match &self.spawner {
+        match spawner {
             None => {
                 let all = (&mut fetched).now_or_never();
-                Fetching::Begun(all.map_or(fetched, |all| ready(all).boxed()))
+                Self::Begun(all.map_or(fetched, |all| ready(all).boxed()))
             }
             Some(spawner) => {
                 let (done, result) = oneshot::channel();
                 // Nobody waits for it if the scan was dropped.
                 let task = spawner.spawn(async move { drop(done.send(fetched.await)) });
-                Fetching::Task { task, result }
+                Self::Task { task, result }
             }
-        });
+        }
     }
-}
 
-impl Fetching {
     async fn wait(self) -> Fetched {
         let (task, result) = match self {
             Self::Begun(fetched) => return fetched.await,

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ::parquet::arrow::async_reader::MetadataFetch;
 use ::parquet::errors::{ParquetError, Result};
@@ -11,8 +11,9 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
+use super::chunk_bytes::{ChunkBytes, Stored};
 use super::footers::{Index, KnownFooter};
-use super::pages::{ChunkBytes, PagePlace, Pages, chunk_range};
+use super::pages::{PagePlace, Pages, chunk_range};
 use super::selection::Rows;
 use crate::{BlockBuffers, ObjectReader, ScanCounters};
 
@@ -53,22 +54,20 @@ pub(super) struct Chunks {
     pub(super) page_bytes: u64,
     /// What pages are decompressed into.
     pub(super) rooms: Arc<BlockBuffers>,
+    /// Whether what was fetched last was not at hand.
+    pub(super) are_waited_for: Arc<AtomicBool>,
 }
 
 impl Chunks {
     /// The bytes of each range. Those that lie near each other are read as one.
     pub(super) async fn read(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        let size = self.reader.size();
-        if let Some(bad) = ranges.iter().find(|r| r.start > r.end || r.end > size) {
-            return Err(ParquetError::General(format!("bytes {bad:?} lie outside the file of {size} bytes")));
-        }
+        self.check(ranges)?;
         if ranges.is_empty() {
             return Ok(Vec::new());
         }
         let merged = merge(ranges);
-        let read: u64 = merged.iter().map(|r| r.end - r.start).sum();
         let pieces = self.reader.read_ranges(merged.clone()).await.map_err(|e| ParquetError::External(Box::new(e)))?;
-        self.counters.bytes_scanned.fetch_add(read, Ordering::Relaxed);
+        self.count(&merged);
         let within = |range: &Range<u64>| -> Option<Bytes> {
             let at = merged.partition_point(|m| m.end < range.end);
             let (whole, bytes) = (merged.get(at)?, pieces.get(at)?);
@@ -78,6 +77,32 @@ impl Chunks {
         };
         let short = || ParquetError::EOF("fewer bytes came than were asked for".into());
         ranges.iter().map(|range| within(range).ok_or_else(short)).collect()
+    }
+
+    fn check(&self, ranges: &[Range<u64>]) -> Result<()> {
+        let size = self.reader.size();
+        match ranges.iter().find(|r| r.start > r.end || r.end > size) {
+            Some(bad) => Err(ParquetError::General(format!("bytes {bad:?} lie outside the file of {size} bytes"))),
+            None => Ok(()),
+        }
+    }
+
+    fn count(&self, merged: &[Range<u64>]) {
+        let read = merged.iter().map(|r| r.end - r.start).sum();
+        self.counters.bytes_scanned.fetch_add(read, Ordering::Relaxed);
+    }
+
+    /// The bytes of each range, or how to read them if they are at hand: which counts as if they had been read.
+    async fn stored(&self, ranges: &[Range<u64>]) -> Result<Vec<Stored>> {
+        self.check(ranges)?;
+        let at_hand = self.reader.at_hand(ranges);
+        self.are_waited_for.store(at_hand.is_none(), Ordering::Relaxed);
+        if let Some(read) = at_hand {
+            self.count(&merge(ranges));
+            let stored = |r: &Range<u64>| Stored::AtHand { length: r.end - r.start, read: Arc::clone(&read) };
+            return Ok(ranges.iter().map(stored).collect());
+        }
+        Ok(self.read(ranges).await?.into_iter().map(Stored::Fetched).collect())
     }
 
     /// Fetches these columns (leaves of the schema) of a row group: all of a chunk, or the pages that hold `rows`.
@@ -90,10 +115,10 @@ impl Chunks {
             wanted.push((*leaf, places, own.len()));
             ranges.extend(own);
         }
-        let mut bytes = self.read(&ranges).await?.into_iter().zip(&ranges);
+        let mut stored = self.stored(&ranges).await?.into_iter().zip(&ranges);
         let mut all = Vec::with_capacity(wanted.len());
         for (leaf, places, count) in wanted {
-            let pieces = bytes.by_ref().take(count).map(|(bytes, range)| (range.start, bytes)).collect();
+            let pieces = stored.by_ref().take(count).map(|(stored, range)| (range.start, stored)).collect();
             all.push((leaf, ChunkBytes::new(pieces), places));
         }
         Ok(Fetched { group, chunks: all })

@@ -5,11 +5,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use ::parquet::file::metadata::ParquetMetaData;
+use ::parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use pushdown::Result;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
+use super::first_byte;
 use super::footer::parquet_metadata;
 use crate::ObjectReader;
 
@@ -21,6 +22,15 @@ pub struct Footers(Cache<Key, Arc<ParquetMetaData>, Bytes>);
 
 /// Address, version, and what is there beside the footer.
 type Key = (String, String, Index);
+
+/// A row group as its footer tells of it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct RowGroupPlace {
+    /// Where it begins in the file.
+    pub first_byte: u64,
+    /// How many rows it has.
+    pub rows: u64,
+}
 
 /// What is known of the pages.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -76,6 +86,15 @@ impl KnownFooter {
     pub async fn read(&self, reader: &dyn ObjectReader, footer_bytes: u64) -> Result<Arc<ParquetMetaData>> {
         let read = async { parquet_metadata(reader, footer_bytes).await.map(Arc::new) };
         self.footers.0.get_or_insert_async(&self.key(reader, Index::Nothing), read).await
+    }
+
+    /// Where the row groups of the object at this address lie, if its footer is known.
+    pub fn row_groups(&self, address: &str) -> Option<Vec<RowGroupPlace>> {
+        let footer = self.footers.0.get(&(address.to_owned(), self.version.clone(), Index::Nothing))?;
+        let place = |group: &RowGroupMetaData| {
+            Some(RowGroupPlace { first_byte: first_byte(group)?, rows: u64::try_from(group.num_rows()).ok()? })
+        };
+        footer.row_groups().iter().map(place).collect()
     }
 
     /// The footer with its index of pages, from `read` if it is not known.

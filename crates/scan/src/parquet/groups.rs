@@ -127,6 +127,11 @@ impl Groups {
         })
     }
 
+    /// Whether bytes are fetched that have to be waited for, as far as the last ones tell.
+    pub(super) fn are_waited_for(&self) -> bool {
+        self.chunks.are_waited_for.load(Ordering::Relaxed)
+    }
+
     /// Fetches what is needed of a row group. `None` if no row of it passes.
     pub(super) async fn open(&self, part: Part) -> Result<Option<GroupRows>> {
         let counters = &self.chunks.counters;

@@ -3,12 +3,13 @@
 //! Row groups that statistics rule out are not read, large ones part by part ([`parts`]). Of the others the predicate's
 //! columns are decoded first, the rest only where rows pass ([`groups`]); so is the key where only the first rows of an
 //! order are wanted. Columns with a dictionary are hardly decoded at all ([`dictionary`], [`coded`]), and neither are numbers
-//! ([`fixed`]). What a file claims
-//! is checked before the library believes it ([`footer`], [`claims`]).
+//! ([`fixed`]). Bytes that need not be waited for are read page by page ([`chunk_bytes`]), others a row group ahead ([`ahead`]). What a
+//! file claims is checked before the library believes it ([`footer`], [`claims`]).
 
 mod adapt;
 mod ahead;
 mod bloom;
+mod chunk_bytes;
 mod chunks;
 mod claims;
 mod codec;
@@ -57,9 +58,10 @@ use chunks::Chunks;
 use decode::{Columns, FileSchema};
 use errors::{contradiction, explain};
 pub use footer::parquet_metadata;
-pub use footers::{Footers, KnownFooter};
+pub use footers::{Footers, KnownFooter, RowGroupPlace};
 use groups::{Groups, Part};
 pub use prune::bounds_match;
+use selection::Rows;
 
 /// Buffers for decompressed pages that are kept for the next ones: one or two for each column of an ordinary table.
 pub(crate) const PAGES_AT_ONCE: usize = 32;
@@ -74,8 +76,9 @@ pub(crate) struct ParquetScan {
     columns: Vec<usize>,
     dictionaries: Vec<usize>,
     range: Option<Range<u64>>,
-    /// The only rows that are read, by number, ascending.
+    /// The only rows that are read, by number, ascending; and whether they are moved to where pages begin.
     only: Option<Vec<Range<u64>>>,
+    only_about: bool,
     /// Where the next row lies, if that is asked for: its number.
     position: Option<u64>,
     batch_rows: usize,
@@ -112,7 +115,11 @@ impl ParquetScan {
             columns: columns.to_vec(),
             dictionaries: Vec::new(),
             range: extent.range(),
-            only: extent.parts().map(joined),
+            only: match extent {
+                Extent::Rows(rows) => Some(vec![rows.clone()]),
+                other => other.parts().map(joined),
+            },
+            only_about: matches!(extent, Extent::Rows(_)),
             position: extent.has_positions().then_some(0),
             batch_rows: options.batch_rows.max(1),
             row_group_bytes: options.row_group_bytes,
@@ -157,7 +164,8 @@ impl ParquetScan {
             None => Arc::new(parquet_metadata(&*self.reader, FOOTER_BYTES).await?),
         };
         let file = FileSchema::new(&metadata).map_err(|error| explain(self.reader.location(), error))?;
-        let in_range = self.in_range(&metadata);
+        let asked = self.asked(&metadata);
+        let in_range: Vec<usize> = asked.iter().map(|part| part.group).collect();
         let mut groups = self.row_groups(&metadata, &file.schema, &in_range)?;
         self.check_sizes(&metadata, &groups)?;
         let explained = |error| explain(self.reader.location(), error);
@@ -167,6 +175,7 @@ impl ParquetScan {
             counters: Arc::clone(&self.counters),
             page_bytes: self.row_group_bytes.min(PAGE_BYTES),
             rooms: Arc::clone(&self.pages),
+            are_waited_for: Arc::default(),
         };
         let mut conditions = Vec::new();
         if let Some(predicate) = &self.wanted.predicate {
@@ -183,22 +192,20 @@ impl ParquetScan {
         if groups.is_empty() || !page_index::is_there(&conditions, &chunks.metadata) {
             conditions.clear();
         }
-        if self.only.is_some() || !conditions.is_empty() {
+        if !conditions.is_empty() || asked.iter().any(|part| !part.rows.are_all()) {
             chunks.load_places(!conditions.is_empty(), self.footer.as_ref()).await.map_err(explained)?;
         }
-        let metadata = Arc::clone(&chunks.metadata);
-        let rows = |group: usize| metadata.row_groups().get(group).map_or(0, RowGroupMetaData::num_rows);
-        let surviving = |group: usize| {
-            let rows = usize::try_from(rows(group)).unwrap_or_default();
-            let rows = page_index::surviving(&conditions, &file.schema, &chunks, group, rows)?;
-            Ok(Part { group, rows, is_first: true })
-        };
-        let parts = match &self.only {
-            Some(only) => rows::holding(only, &metadata, &groups),
-            None => groups.into_iter().map(surviving).collect::<Result<_>>()?,
-        };
-        let mut parts: Vec<Part> = parts.into_iter().filter(|part| !part.rows.is_empty()).collect();
         let leaves = Columns::new(self.reader.location(), Arc::clone(&self.schema), &file)?.leaves;
+        let mut parts = Vec::with_capacity(groups.len());
+        for mut part in asked.into_iter().filter(|part| groups.contains(&part.group)) {
+            if self.only_about {
+                part = parts::moved(part, &leaves, &chunks).map_err(explained)?;
+            }
+            let surviving =
+                page_index::surviving(&conditions, &file.schema, &chunks, part.group, part.rows.of_group())?;
+            let rows = part.rows.and(&surviving);
+            parts.extend((!rows.is_empty()).then_some(Part { rows, ..part }));
+        }
         if parts::any_larger(&parts, &leaves, &chunks, self.part_bytes).map_err(explained)? {
             if chunks.metadata.offset_index().is_none() {
                 chunks.load_places(false, self.footer.as_ref()).await.map_err(explained)?;
@@ -229,14 +236,21 @@ impl ParquetScan {
         Err(Error::new(ErrorKind::Limit, message).with_code("OverMaxParquetBlockSize"))
     }
 
-    /// The row groups of the range.
-    fn in_range(&self, metadata: &ParquetMetaData) -> Vec<usize> {
+    /// What is asked for of each row group: the rows that are listed, or all of those in the range.
+    fn asked(&self, metadata: &ParquetMetaData) -> Vec<Part> {
+        if let Some(only) = &self.only {
+            return rows::holding(only, metadata);
+        }
         let in_range = |group: &RowGroupMetaData| match &self.range {
             Some(range) => first_byte(group).is_some_and(|first| range.contains(&first)),
             None => true,
         };
         let groups = metadata.row_groups().iter().enumerate().filter(|(_, group)| in_range(group));
-        groups.map(|(i, _)| i).collect()
+        let whole = |(group, of): (usize, &RowGroupMetaData)| {
+            let rows = Rows::all(usize::try_from(of.num_rows()).unwrap_or_default());
+            Part { group, rows, is_first: true }
+        };
+        groups.map(whole).collect()
     }
 
     /// Those of them that may hold rows that pass, as far as their statistics tell.

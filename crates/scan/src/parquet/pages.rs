@@ -4,9 +4,9 @@
 //! believed before it is checked ([`super::claims`]), because it reads chunks of which only some pages were fetched,
 //! and because the dictionary is of use before any page is decoded.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use ::parquet::basic::{Encoding, Type};
 use ::parquet::column::page::{Page, PageMetadata, PageReader};
@@ -15,6 +15,7 @@ use ::parquet::file::metadata::ColumnChunkMetaData;
 use ::parquet::schema::types::ColumnDescPtr;
 use bytes::Bytes;
 
+use super::chunk_bytes::ChunkBytes;
 use super::claims::{check_dictionary, check_values};
 use super::codec::Codec;
 use super::flat::is_dictionary;
@@ -28,64 +29,6 @@ const LIST_BYTES_PER_BYTE: u64 = 64;
 
 /// Pages are usually smaller, and are decompressed into buffers that are used again.
 const USUAL_PAGE_BYTES: usize = 4 * 1024 * 1024;
-
-/// What was fetched of a column chunk. Clones share the pages that are kept.
-#[derive(Clone, Debug, Default)]
-pub(super) struct ChunkBytes {
-    /// Where each piece lies in the file, ascending.
-    pub(super) pieces: Vec<(u64, Bytes)>,
-    kept: Arc<Mutex<KeptPages>>,
-}
-
-/// Pages that were decompressed to decide a condition, for those who read their rows afterwards.
-#[derive(Debug, Default)]
-struct KeptPages {
-    /// As many bytes may still be kept.
-    left: usize,
-    /// By where their compressed bytes lie in the file.
-    pages: HashMap<u64, Bytes>,
-}
-
-impl ChunkBytes {
-    pub(super) fn new(pieces: Vec<(u64, Bytes)>) -> Self {
-        Self { pieces, kept: Arc::default() }
-    }
-
-    /// Keeps pages that are decompressed from here on, up to so many bytes.
-    pub(super) fn keep_pages(&self, most: usize) {
-        self.kept().left = most;
-    }
-
-    fn kept(&self) -> MutexGuard<'_, KeptPages> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The page of the bytes at `at`, if it was kept.
-    fn page_at(&self, at: u64) -> Option<Bytes> {
-        self.kept().pages.get(&at).cloned()
-    }
-
-    fn keep(&self, at: u64, page: &Bytes) {
-        let mut kept = self.kept();
-        if let Some(left) = kept.left.checked_sub(page.len()) {
-            kept.left = left;
-            kept.pages.insert(at, page.clone());
-        }
-    }
-
-    fn holds(&self, range: &Range<u64>) -> bool {
-        let bytes = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-        self.from(range.start).is_some_and(|from| bytes <= from.len())
-    }
-
-    /// The bytes from `at` to the end of the piece they lie in.
-    fn from(&self, at: u64) -> Option<Bytes> {
-        let place = self.pieces.partition_point(|(start, _)| *start <= at).checked_sub(1)?;
-        let (start, piece) = self.pieces.get(place)?;
-        let skipped = usize::try_from(at - start).ok().filter(|skipped| *skipped <= piece.len())?;
-        Some(piece.slice(skipped..))
-    }
-}
 
 /// What comes next of a column chunk of which only some pages were fetched.
 pub(super) enum Next {
@@ -154,7 +97,7 @@ impl Pages {
             read: 0,
         };
         let has_dictionary = match pages.places.as_ref().map(VecDeque::front) {
-            Some(first) => first.is_some_and(|first| first.bytes.start > start),
+            Some(first) => first.is_some_and(|first| first.bytes.start > start) && pages.may_refer_to_dictionary(),
             None => matches!(pages.peek()?, Some(PageHeader { kind: PageKind::Dictionary { .. }, .. })),
         };
         if has_dictionary {
@@ -166,6 +109,18 @@ impl Pages {
             }
         }
         Ok(pages)
+    }
+
+    /// Whether one of the pages that are there may need the dictionary: it often ends where it became too large, and those
+    /// after that do not.
+    fn may_refer_to_dictionary(&self) -> bool {
+        let mut pages = self.places.iter().flatten().filter(|place| self.chunk.holds(&place.bytes)).peekable();
+        let refers = |place: &PagePlace| match self.header(place.bytes.start).map(|header| header.kind) {
+            Ok(PageKind::Data { encoding, .. } | PageKind::DataV2 { encoding, .. }) => is_dictionary(encoding),
+            // Whoever reads it will find it broken.
+            _ => true,
+        };
+        pages.peek().is_none() || pages.any(refers)
     }
 
     /// The dictionary, if there is one and nothing was read yet.
@@ -230,9 +185,7 @@ impl Pages {
     }
 
     fn header(&self, at: u64) -> Result<PageHeader> {
-        let bytes = self.chunk.from(at).ok_or_else(|| broken("lies where nothing was fetched"))?;
-        let left = usize::try_from(self.end.saturating_sub(at)).unwrap_or(usize::MAX);
-        PageHeader::parse(bytes.get(..left.min(bytes.len())).unwrap_or_default())
+        self.chunk.header(at, self.end)
     }
 
     /// The header of the next page that is one, in a chunk that does not tell where they are.
@@ -251,22 +204,17 @@ impl Pages {
 
     /// The page whose bytes begin at `at`, which moves past them.
     fn page(&mut self, header: PageHeader) -> Result<Page> {
-        let stored = self
-            .chunk
-            .from(self.at)
-            .filter(|bytes| header.stored <= bytes.len() && self.at + header.stored as u64 <= self.end)
-            .ok_or_else(|| broken("is longer than its column chunk"))?
-            .slice(..header.stored);
         let at = self.at;
         self.at += header.stored as u64;
+        let stored = at..self.at;
         let page = match header.kind {
             PageKind::Dictionary { values, encoding, sorted } => {
-                let buf = self.decompress(&stored, 0, header.uncompressed)?;
+                let buf = self.decompress(&self.stored(stored)?, 0, header.uncompressed)?;
                 self.longest = check_dictionary(&self.column, values, &buf)?;
                 Page::DictionaryPage { buf, num_values: values, encoding, is_sorted: sorted }
             }
             PageKind::Data { values, encoding, definition, repetition } => {
-                let buf = self.decompressed(at, &stored, 0, header.uncompressed)?;
+                let buf = self.decompressed(stored, 0, header.uncompressed)?;
                 self.check_lists(values, buf.len())?;
                 let levels = [(self.column.max_rep_level(), repetition), (self.column.max_def_level(), definition)];
                 let mut rest: &[u8] = &buf;
@@ -285,8 +233,10 @@ impl Pages {
             }
             PageKind::DataV2 { values, nulls, rows, encoding, definition_bytes, repetition_bytes, compressed } => {
                 let levels = definition_bytes as usize + repetition_bytes as usize;
-                let buf =
-                    if compressed { self.decompressed(at, &stored, levels, header.uncompressed)? } else { stored };
+                let buf = match compressed {
+                    true => self.decompressed(stored, levels, header.uncompressed)?,
+                    false => self.stored(stored)?,
+                };
                 let rest = buf.get(levels..).ok_or_else(|| broken("has more levels than bytes"))?;
                 if nulls > values || rows > values {
                     return Err(broken("claims more NULLs or rows than values"));
@@ -310,12 +260,19 @@ impl Pages {
         Ok(page)
     }
 
-    /// The same of the bytes at `at`, which may have been decompressed before.
-    fn decompressed(&mut self, at: u64, stored: &Bytes, plain: usize, uncompressed: usize) -> Result<Bytes> {
-        if let Some(page) = self.chunk.page_at(at) {
+    /// These bytes of the chunk.
+    fn stored(&self, at: Range<u64>) -> Result<Bytes> {
+        let stored = if at.end <= self.end { self.chunk.page(at, &self.rooms)? } else { None };
+        stored.ok_or_else(|| broken("is longer than its column chunk"))
+    }
+
+    /// [`Self::decompress`] of the bytes that are stored there, unless that was done before.
+    fn decompressed(&mut self, stored: Range<u64>, plain: usize, uncompressed: usize) -> Result<Bytes> {
+        let at = stored.start;
+        if let Some(page) = self.chunk.kept_page(at) {
             return Ok(page);
         }
-        let page = self.decompress(stored, plain, uncompressed)?;
+        let page = self.decompress(&self.stored(stored)?, plain, uncompressed)?;
         self.chunk.keep(at, &page);
         Ok(page)
     }

@@ -40,6 +40,24 @@ pub(super) fn cut(parts: Vec<Part>, leaves: &[usize], chunks: &Chunks, part_byte
     Ok(all)
 }
 
+/// The rows with their bounds moved on to where pages of the largest column begin, where the file tells.
+pub(super) fn moved(part: Part, leaves: &[usize], chunks: &Chunks) -> Result<Part> {
+    if part.rows.are_all() {
+        return Ok(part);
+    }
+    let Some(pages) = largest(part.group, leaves, chunks)? else { return Ok(part) };
+    Ok(Part { rows: part.rows.moved(|row| next_page(&pages, row)), ..part })
+}
+
+/// The first row of the first page that begins at this row or after it, or the end.
+fn next_page(pages: &[PagePlace], row: usize) -> usize {
+    let next = pages.partition_point(|page| page.rows.start < row);
+    pages
+        .get(next)
+        .or(pages.last())
+        .map_or(row, |page| if page.rows.start < row { page.rows.end } else { page.rows.start })
+}
+
 fn stored_bytes(group: usize, leaves: &[usize], chunks: &Chunks) -> Result<u64> {
     let stored = |leaf: &usize| Ok(u64::try_from(chunks.chunk(group, *leaf)?.compressed_size()).unwrap_or_default());
     leaves.iter().map(stored).sum()
@@ -80,8 +98,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn bounds_move_on_to_pages() {
+        let pages = [page(0..30), page(30..60), page(60..100)];
+        assert_eq!([0, 1, 30, 31, 60, 61, 100].map(|row| next_page(&pages, row)), [0, 30, 30, 60, 60, 100, 100]);
+        assert_eq!(next_page(&[], 7), 7);
+    }
+
+    fn page(rows: Range<usize>) -> PagePlace {
+        PagePlace { bytes: 0..0, rows }
+    }
+
+    #[test]
     fn parts_begin_with_pages() {
-        let page = |rows: Range<usize>| PagePlace { bytes: 0..0, rows };
         let pages = [page(0..30), page(30..60), page(60..70), page(70..100)];
         assert_eq!(begin_with_pages(&pages, 2), [0..60, 60..100]);
         assert_eq!(begin_with_pages(&pages, 100), [0..30, 30..60, 60..70, 70..100]);

@@ -25,8 +25,8 @@ pub(super) fn numbered(batch: &RecordBatch, next: &mut u64) -> Result<RecordBatc
     record_batch(&with_positions(batch.schema_ref()), columns, batch.num_rows())
 }
 
-/// Those of `groups` that hold a row of `only` (ascending, apart), and which of their rows those are.
-pub(super) fn holding(only: &[Range<u64>], metadata: &ParquetMetaData, groups: &[usize]) -> Vec<Part> {
+/// The row groups that hold a row of `only` (ascending, apart), and which of their rows those are.
+pub(super) fn holding(only: &[Range<u64>], metadata: &ParquetMetaData) -> Vec<Part> {
     let mut wanted = Vec::new();
     let mut begin = 0u64;
     for (group, of) in metadata.row_groups().iter().enumerate() {
@@ -37,7 +37,7 @@ pub(super) fn holding(only: &[Range<u64>], metadata: &ParquetMetaData, groups: &
         let within = only.iter().skip(from).take_while(|range| range.start < end);
         let within = within.map(|range| place(range.start.max(begin))..place(range.end.min(end)));
         let rows = Rows::of(within, usize::try_from(rows).unwrap_or_default());
-        if !rows.is_empty() && groups.contains(&group) {
+        if !rows.is_empty() {
             wanted.push(Part { group, rows, is_first: true });
         }
         begin = end;

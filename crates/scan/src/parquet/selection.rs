@@ -51,6 +51,16 @@ impl Rows {
         self.ranges.iter().map(ExactSizeIterator::len).sum()
     }
 
+    /// How many rows the row group has.
+    pub(super) fn of_group(&self) -> usize {
+        self.all
+    }
+
+    /// Whether all rows of the row group are among them.
+    pub(super) fn are_all(&self) -> bool {
+        self.len() == self.all
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
@@ -78,6 +88,11 @@ impl Rows {
         both
     }
 
+    /// The same ranges with other bounds, which ascend as those do.
+    pub(super) fn moved(&self, bound: impl Fn(usize) -> usize) -> Self {
+        Self::of(self.ranges.iter().map(|range| bound(range.start)..bound(range.end)), self.all)
+    }
+
     /// A bit for each row of the row group.
     pub(super) fn bits(&self) -> BooleanBuffer {
         self.spread(&BooleanBuffer::new_set(self.len()))
@@ -98,8 +113,7 @@ impl Rows {
 
     /// As the library takes them; `None` for all.
     pub(super) fn selection(&self) -> Option<RowSelection> {
-        let is_all = self.len() == self.all;
-        (!is_all).then(|| RowSelection::from_consecutive_ranges(self.ranges.iter().cloned(), self.all))
+        (!self.are_all()).then(|| RowSelection::from_consecutive_ranges(self.ranges.iter().cloned(), self.all))
     }
 
     /// Of these rows those that `passed`, one bit for each: what to decode, and which rows of that are wanted (`None`

@@ -122,7 +122,10 @@ async fn damaged_parquet_is_rows_or_an_error() {
             damaged.truncate(random.random_range(0..file.len()));
         }
         for fragment in [&fragment, &some] {
-            let _ = outcome(fragment, &damaged, 1_000).await;
+            let fetched = outcome(fragment, &damaged, 1_000).await;
+            let reader = InMemory::new("k", damaged.clone()).like_a_cached_file();
+            let at_hand = try_run_with(fragment, reader, None, 3).await;
+            assert_eq!(at_hand.map(|(batch, _)| rows(&batch)).map_err(|error| error.to_string()), fetched);
         }
     }
 }

@@ -16,7 +16,7 @@ use parquet::basic::{Compression, Encoding};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
 use pushdown::{CompareOp, Expr, Format, Fragment, Literal, NamedExpr, Output, SortKey};
-use pushdowndb_scan::{Evaluator, Footers, InMemory, ObjectReader, ScanOptions};
+use pushdowndb_scan::{Evaluator, Footers, InMemory, ObjectReader, ScanOptions, scan_about};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -182,10 +182,27 @@ async fn pruned_rows_are_those_of_reading_everything() {
                 ..ScanOptions::default()
             };
             let reader = InMemory::new("k", file.clone());
-            let (found, _) = try_run_as(&fragment, reader, None, options).await.expect("rows");
+            let (found, fetched) = try_run_as(&fragment, reader.clone(), None, options.clone()).await.expect("rows");
             let place = format!("seed {seed}, question {question}: {}", predicate.display(&schema));
             assert_eq!(found.num_rows(), expected.num_rows(), "{place}");
             assert_eq!(rows(&found), rows(&expected), "{place}");
+            // Page by page it is the same, and counts as much.
+            let reader = reader.like_a_cached_file();
+            let (found, at_hand) = try_run_as(&fragment, reader.clone(), None, options.clone()).await.expect("rows");
+            assert_eq!(rows(&found), rows(&expected), "{place}");
+            assert_eq!(at_hand.bytes_scanned.into_inner(), fetched.bytes_scanned.into_inner(), "{place}");
+            // And so are ranges of rows that touch, wherever they do.
+            let all = batch.num_rows() as u64;
+            let mut bounds = [0, 0, 0, all].map(|least| random.random_range(least..=all));
+            bounds[0] = 0;
+            bounds.sort_unstable();
+            let mut found = Vec::new();
+            for bounds in bounds.windows(2) {
+                let (fragment, reader) = (Arc::new(fragment.clone()), Arc::new(reader.clone()));
+                let part = scan_about(fragment.clone(), reader, bounds[0]..bounds[1], options.clone(), Arc::default());
+                found.extend(rows(&collect(&fragment, part.expect("a scan")).await.expect("rows")));
+            }
+            assert_eq!(found, rows(&expected), "{place}, {bounds:?}");
         }
     }
 }

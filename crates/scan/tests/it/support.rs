@@ -8,7 +8,7 @@ use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use bytes::Bytes;
-use futures::TryStreamExt;
+use futures::{Stream, TryStreamExt};
 use pushdown::{CsvOptions, Expr, Format, Fragment, SortKey};
 use pushdowndb_scan::{Helpers, InMemory, ObjectReader, ScanCounters, ScanOptions, Spawner, output_schema, scan};
 
@@ -30,11 +30,19 @@ pub async fn try_run_as(
 ) -> pushdown::Result<(RecordBatch, ScanCounters)> {
     let counters = Arc::new(ScanCounters::default());
     let stream = scan(Arc::new(fragment.clone()), Arc::new(reader), range, options, Arc::clone(&counters))?;
+    let batch = collect(fragment, stream).await?;
+    Ok((batch, Arc::try_unwrap(counters).expect("the scan is over")))
+}
+
+/// What a scan of the fragment gives, as one batch.
+pub async fn collect(
+    fragment: &Fragment,
+    stream: impl Stream<Item = pushdown::Result<RecordBatch>>,
+) -> pushdown::Result<RecordBatch> {
     let batches: Vec<RecordBatch> = stream.try_collect().await?;
     let schema = output_schema(fragment)?;
     assert!(batches.iter().all(|b| b.schema() == schema && b.num_rows() > 0));
-    let batch = concat_batches(&schema, &batches).expect("batches of one schema");
-    Ok((batch, Arc::try_unwrap(counters).expect("the scan is over")))
+    Ok(concat_batches(&schema, &batches).expect("batches of one schema"))
 }
 
 pub async fn try_run(fragment: &Fragment, bytes: impl Into<Bytes>) -> pushdown::Result<RecordBatch> {

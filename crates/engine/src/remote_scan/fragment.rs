@@ -86,7 +86,7 @@ pub(super) fn joined(splits: Vec<ScanSplit>, least: usize) -> Vec<ScanSplit> {
     let mut joined = 0;
     for split in splits {
         match (all.last_mut(), &split.range) {
-            (Some(ScanSplit { object, range: Some(before) }), Some(range))
+            (Some(ScanSplit { object, range: Some(before), .. }), Some(range))
                 if *object == split.object
                     && before.end == range.start
                     && joined < most_joined
@@ -320,7 +320,7 @@ mod tests {
     fn small_splits_share_requests_and_large_ones_keep_the_workers_busy() {
         let sizes_for = |object_bytes: u64, count: usize, workers, objective| -> Vec<usize> {
             let objects = vec![object(object_bytes); count];
-            let splits = (0..count).map(|object| ScanSplit { object, range: None }).collect();
+            let splits = (0..count).map(|object| ScanSplit::new(object, None)).collect();
             requests(splits, &objects, workers, objective, |split| split.bytes(&objects), |_, _| true)
                 .iter()
                 .map(Vec::len)
@@ -346,7 +346,7 @@ mod tests {
 
     #[test]
     fn neighbours_become_one() {
-        let split = |object, range| ScanSplit { object, range };
+        let split = ScanSplit::new;
         let splits = vec![
             split(0, None),
             split(1, Some(0..10)),
@@ -367,7 +367,7 @@ mod tests {
     #[test]
     fn objects_that_differ_do_not_share_a_request() {
         let objects = [object(1), object(2), object(2), object(1)];
-        let splits = (0..4).map(|object| ScanSplit { object, range: None }).collect();
+        let splits = (0..4).map(|object| ScanSplit::new(object, None)).collect();
         let cut =
             requests(splits, &objects, 1, Objective::Latency, |split| split.bytes(&objects), |a, b| a.size == b.size);
         assert_eq!(cut.iter().map(Vec::len).collect::<Vec<_>>(), [1, 2, 1]);

@@ -338,7 +338,7 @@ impl RemoteScanExec {
             let ranges = &target.expected.ranges;
             let piece = |range: Range<u64>| {
                 let whole = range == (0..object.size) || !scan.can_be_cut(object);
-                ScanSplit { object: place, range: Some(range).filter(|_| !whole) }
+                ScanSplit::new(place, Some(range).filter(|_| !whole))
             };
             let envelope = || Some(ranges.first()?.start..ranges.last()?.end);
             match &scan.choice {

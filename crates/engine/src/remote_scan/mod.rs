@@ -19,6 +19,7 @@ mod operator;
 mod partial;
 mod ranges;
 mod reuse;
+mod row_groups;
 mod run;
 mod sample;
 mod select;
@@ -63,6 +64,7 @@ use crate::table::DataObject;
 use balance::Paces;
 use lookup::IndexState;
 use reuse::Reuse;
+use row_groups::RowGroups;
 use run::Scanned;
 use shares::Shares;
 use splits::ScanSplit;
@@ -167,8 +169,9 @@ impl RemoteScanExec {
         let is_shared = matches!(choice, Choice::Compute(_)) && shares::is_worth_it(&spec, &fragment, partitions.len());
         let shares = is_shared.then(Arc::<Shares>::default);
         if is_shared {
-            let cut = |splits| shares::tapered(splits, &spec.objects, splittable);
-            partitions = partitions.into_iter().map(cut).collect();
+            let sharing = partitions.len();
+            let groups = |object: &DataObject| RowGroups::known(&spec, object, sharing);
+            partitions = shares::tapered(partitions, &spec.objects, splittable, groups);
         }
         let schema = spec.output_schema()?;
         let properties = PlanProperties::new(

@@ -111,7 +111,7 @@ fn spread(sizes: &[u64], wanted: u64) -> Vec<ScanSplit> {
         for (object, size) in sizes.iter().enumerate() {
             if at < before + size {
                 let start = at - before;
-                splits.push(ScanSplit { object, range: Some(start..(start + piece).min(*size)) });
+                splits.push(ScanSplit::new(object, Some(start..(start + piece).min(*size))));
                 break;
             }
             before += size;

@@ -6,17 +6,19 @@
 //! is waited for.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pushdown::Fragment;
 
 use super::balance::MUCH_BYTES;
+use super::row_groups::RowGroups;
 use super::splits::ScanSplit;
 use super::{Figures, ScanSpec};
 use crate::table::DataObject;
 
 /// The smallest piece: whoever is done waits about as long as one takes. A file is open already, and a piece costs little besides
-/// its bytes; row groups of Parquet stay whole.
+/// its bytes, but for a piece of a row group, which needs its dictionaries.
 const SMALLEST_BYTES: u64 = 4 * 1024 * 1024;
 
 /// What the partitions of a scan share.
@@ -74,34 +76,61 @@ impl Board {
     }
 }
 
-/// The splits of a partition, of which each has at most about half of the bytes from it to the end, as far as objects can be cut.
+/// The splits of the partitions in pieces, of which each has at most about half of the bytes from it to the end of its
+/// partition, as far as objects can be cut. Those of a Parquet object whose row groups are known are ranges of rows, all of
+/// them: which row group belongs to a range of bytes is another matter than which rows do.
 pub(super) fn tapered(
-    splits: Vec<ScanSplit>,
+    partitions: Vec<Vec<ScanSplit>>,
     objects: &[DataObject],
     is_splittable: impl Fn(&DataObject) -> bool,
-) -> Vec<ScanSplit> {
-    let mut left: u64 = splits.iter().map(|split| split.bytes(objects)).sum();
-    let mut pieces = Vec::with_capacity(splits.len());
-    for mut split in splits {
-        while let Some(object) = objects.get(split.object).filter(|object| is_splittable(object)) {
-            let (bytes, range) = (split.bytes(objects), split.range.clone().unwrap_or(0..object.size));
-            let piece = left.div_ceil(2).max(SMALLEST_BYTES);
-            if bytes < piece + SMALLEST_BYTES {
-                break;
+    groups: impl Fn(&DataObject) -> Option<RowGroups>,
+) -> Vec<Vec<ScanSplit>> {
+    let known: Vec<_> = objects.iter().map(|object| is_splittable(object).then(|| groups(object))).collect();
+    let of_partition = |splits: Vec<ScanSplit>| {
+        let mut left: u64 = splits.iter().map(|split| split.bytes(objects)).sum();
+        let mut pieces = Vec::with_capacity(splits.len());
+        for split in splits {
+            match (objects.get(split.object), known.get(split.object)) {
+                (Some(object), Some(Some(groups))) if split.range.is_some() || object.size > SMALLEST_BYTES => {
+                    let range = split.range.unwrap_or(0..object.size);
+                    for range in cut(range, &mut left, groups.as_ref()) {
+                        let rows = groups.as_ref().map(|groups| groups.rows(&range));
+                        pieces.push(ScanSplit { object: split.object, range: Some(range), rows });
+                    }
+                }
+                _ => {
+                    left = left.saturating_sub(split.bytes(objects));
+                    pieces.push(split);
+                }
             }
-            let middle = range.start + piece;
-            pieces.push(ScanSplit { object: split.object, range: Some(range.start..middle) });
-            split.range = Some(middle..range.end);
-            left -= piece;
         }
-        left = left.saturating_sub(split.bytes(objects));
-        pieces.push(split);
+        pieces
+    };
+    partitions.into_iter().map(of_partition).collect()
+}
+
+/// The pieces of a range, where so many bytes are `left` of its partition.
+fn cut(range: Range<u64>, left: &mut u64, groups: Option<&RowGroups>) -> Vec<Range<u64>> {
+    let bound = |byte: u64| groups.map_or(byte, |groups| groups.near(byte));
+    let (mut start, last) = (bound(range.start), bound(range.end));
+    let mut pieces = Vec::new();
+    while start < last {
+        let piece = left.div_ceil(2).max(SMALLEST_BYTES);
+        let end = match last - start < piece + SMALLEST_BYTES {
+            true => last,
+            false => groups.map_or(start + piece, |groups| groups.end(start, start + piece)).min(last),
+        };
+        pieces.push(start..end);
+        *left = left.saturating_sub(end - start);
+        start = end;
     }
     pieces
 }
 
 #[cfg(test)]
 mod tests {
+    use pushdowndb_scan::RowGroupPlace;
+
     use super::super::splits::tests::object;
     use super::*;
 
@@ -117,7 +146,7 @@ mod tests {
         fn new(sizes: &[u64], partitions: usize, splittable: bool) -> Self {
             let objects: Vec<DataObject> = sizes.iter().map(|size| object(*size)).collect();
             let dealt = super::super::splits::deal(&objects, |_| splittable, None, partitions);
-            let partitions = dealt.into_iter().map(|splits| tapered(splits, &objects, |_| splittable)).collect();
+            let partitions = tapered(dealt, &objects, |_| splittable, |_| None);
             Self { objects, partitions, shares: Shares::default() }
         }
 
@@ -147,6 +176,31 @@ mod tests {
         let whole = Scan::new(&[800 * MIB, 3 * MIB], 2, false);
         assert_eq!(whole.partitions.concat().len(), 2, "what cannot be cut");
         assert_eq!(Scan::new(&[9 * MIB], 2, true).partitions.concat().len(), 2, "not worth it");
+    }
+
+    #[test]
+    fn of_few_row_groups_all_have_rows() {
+        let groups = |sizes: &[u64]| {
+            let first_bytes = sizes.iter().scan(4, |at, size| Some(std::mem::replace(at, *at + size * MIB)));
+            let places: Vec<_> = first_bytes.map(|first_byte| RowGroupPlace { first_byte, rows: 1000 }).collect();
+            move |object: &DataObject| RowGroups::new(&places, object.size, 4)
+        };
+        let pieces = |sizes: &[u64]| -> Vec<Vec<Range<u64>>> {
+            let objects = [object(sizes.iter().sum::<u64>() * MIB + 4)];
+            let dealt = super::super::splits::deal(&objects, |_| true, None, 4);
+            let tapered = tapered(dealt, &objects, |_| true, groups(sizes));
+            tapered.iter().map(|pieces| pieces.iter().filter_map(|piece| piece.rows.clone()).collect()).collect()
+        };
+        for sizes in [&[100][..], &[300, 20], &[40, 40, 40], &[9; 40], &[1, 80, 1]] {
+            let pieces = pieces(sizes);
+            assert!(pieces.len() == 4 && pieces.iter().all(|own| !own.is_empty()), "{sizes:?} {pieces:?}");
+            let all = pieces.concat();
+            assert!(all.first().is_some_and(|first| first.start == 0), "{all:?}");
+            assert!(all.last().is_some_and(|last| last.end == 1000 * sizes.len() as u64), "{all:?}");
+            assert!(all.windows(2).all(|pair| pair[0].end == pair[1].start), "{all:?}");
+        }
+        let of_many = pieces(&[9; 40]).concat();
+        assert!(of_many.iter().all(|rows| rows.start % 1000 == 0 && rows.end % 1000 == 0), "whole ones: {of_many:?}");
     }
 
     #[test]

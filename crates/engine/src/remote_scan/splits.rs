@@ -10,9 +10,15 @@ pub(crate) struct ScanSplit {
     pub(crate) object: usize,
     /// The records whose first byte lies here; `None` for the whole object.
     pub(crate) range: Option<Range<u64>>,
+    /// Of a Parquet object, about these rows instead, by number: those of the range.
+    pub(crate) rows: Option<Range<u64>>,
 }
 
 impl ScanSplit {
+    pub(crate) fn new(object: usize, range: Option<Range<u64>>) -> Self {
+        Self { object, range, rows: None }
+    }
+
     /// The bytes of the object that this split stands for.
     pub(crate) fn bytes(&self, objects: &[DataObject]) -> u64 {
         match (&self.range, objects.get(self.object)) {
@@ -41,12 +47,12 @@ pub(crate) fn deal(
     for (index, object) in objects.iter().enumerate() {
         let pieces = if splittable(object) { object.size.div_ceil(target).max(1) } else { 1 };
         if pieces == 1 {
-            splits.push(ScanSplit { object: index, range: None });
+            splits.push(ScanSplit::new(index, None));
             continue;
         }
         let step = object.size.div_ceil(pieces);
         let ranges = (0..pieces).map(|piece| piece * step..((piece + 1) * step).min(object.size));
-        splits.extend(ranges.map(|range| ScanSplit { object: index, range: Some(range) }));
+        splits.extend(ranges.map(|range| ScanSplit::new(index, Some(range))));
     }
     // The next split goes to the partition with the least bytes: rows that pass often lie together, and then no partition
     // has all of them.

@@ -135,8 +135,11 @@ impl SplitTask<'_> {
             ..ScanOptions::default()
         };
         let shows_speed = shows_speed(&fragment);
-        let range = self.split.range.clone();
-        let mut rows = pushdowndb_scan::scan(fragment, reader, range, options, Arc::clone(&counters))?;
+        let counted = Arc::clone(&counters);
+        let mut rows = match &self.split.rows {
+            Some(rows) => pushdowndb_scan::scan_about(fragment, reader, rows.clone(), options, counted)?,
+            None => pushdowndb_scan::scan(fragment, reader, self.split.range.clone(), options, counted)?,
+        };
         let (mut busy, mut values) = (Duration::ZERO, 0);
         loop {
             let next = poll_fn(|context| {

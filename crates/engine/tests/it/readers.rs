@@ -275,3 +275,34 @@ async fn cores_share_files_of_this_machine() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_group_is_shared_by_cores() {
+    let world = World::node().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("one.parquet");
+    let engines = [
+        world.engine_configured(&[("pushdown.threads", "1")]).await,
+        world.engine_configured(&[("pushdown.threads", "4")]).await,
+    ];
+    let written = format!(
+        "COPY (SELECT value AS i, CASE WHEN value % 7 > 0 THEN md5(CAST(value AS VARCHAR)) END AS t, value % 5 AS few \
+         FROM generate_series(1, 900000)) TO '{}'",
+        file.display()
+    );
+    rows(&engines[0], &written).await.expect("a file");
+    let queries = [
+        "SELECT count(*), count(t), sum(i), min(t), max(t) FROM 'F' WHERE i % 3 = 0",
+        "SELECT few, count(*), sum(i) FROM 'F' WHERE t LIKE '%ab%' GROUP BY few ORDER BY few",
+        "SELECT i, t, few FROM 'F' WHERE i BETWEEN 449990 AND 450010 OR t LIKE 'abcd%' ORDER BY i",
+        "SELECT i, t FROM 'F' ORDER BY t DESC, i LIMIT 20",
+    ];
+    for sql in queries.map(|sql| sql.replace("'F'", &format!("'{}'", file.display()))) {
+        let (one, _) = rows(&engines[0], &sql).await.expect("rows");
+        let (four, _) = rows(&engines[1], &sql).await.expect("rows");
+        assert!(!one.is_empty());
+        assert_same(&sql, &four, &one);
+        let (plan, _) = rows(&engines[1], &format!("EXPLAIN {sql}")).await.expect("a plan");
+        assert!(!plan.concat().concat().contains(" 1 splits"), "{plan:?}");
+    }
+}

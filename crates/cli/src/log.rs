@@ -12,7 +12,7 @@ use crate::args::LogFormat;
 /// Warnings, or what `PUSHDOWNDB_LOG` asks for.
 pub fn of_a_client() {
     let filter = EnvFilter::try_from_env("PUSHDOWNDB_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    start(fmt::layer().with_writer(stderr).with_ansi(has_colours()).with_filter(filter));
+    start(filter, fmt::layer().with_writer(stderr).with_ansi(has_colours()));
 }
 
 /// On a terminal whose owner wants them (<https://no-color.org>).
@@ -35,15 +35,20 @@ pub fn of_a_node(asked: Option<&str>, format: LogFormat) {
     };
     let lines = fmt::layer().with_writer(stderr);
     match format {
-        LogFormat::Text => start(lines.with_ansi(has_colours()).with_filter(filter)),
-        LogFormat::Json => start(lines.json().flatten_event(true).with_filter(filter)),
+        LogFormat::Text => start(filter, lines.with_ansi(has_colours())),
+        LogFormat::Json => start(filter, lines.json().flatten_event(true)),
     }
 }
 
-fn start(lines: impl Layer<Registry> + Send + Sync) {
+fn start(filter: EnvFilter, lines: impl Layer<Registry> + Send + Sync) {
     // The S3 library is kept quiet whatever filter is set: it quotes signatures when it explains why they do not
     // match, and calls every refused request an error. The node says what each request came to.
     let discreet = filter_fn(|metadata| metadata.target().split("::").next() != Some("s3s"));
+    // Without a hint the planner asks of each of its hundreds of messages a query whether anybody wants it.
+    let discreet = match filter.max_level_hint() {
+        Some(most) => discreet.with_max_level_hint(most),
+        None => discreet,
+    };
     // A second logger would be a mistake of ours that is no reason to die.
-    drop(tracing_subscriber::registry().with(lines.with_filter(discreet)).try_init());
+    drop(tracing_subscriber::registry().with(lines.with_filter(filter).with_filter(discreet)).try_init());
 }

@@ -44,6 +44,9 @@ impl Fetched {
     }
 }
 
+/// What is at hand is read at once if it is no longer than a page usually is: each page of it would be another read, or two.
+const WHOLE_BYTES: u64 = 128 * 1024;
+
 /// The column chunks of a file, counted as they are read.
 #[derive(Clone, Debug)]
 pub(super) struct Chunks {
@@ -99,8 +102,16 @@ impl Chunks {
         self.are_waited_for.store(at_hand.is_none(), Ordering::Relaxed);
         if let Some(read) = at_hand {
             self.count(&merge(ranges));
-            let stored = |r: &Range<u64>| Stored::AtHand { length: r.end - r.start, read: Arc::clone(&read) };
-            return Ok(ranges.iter().map(stored).collect());
+            let stored = |range: &Range<u64>| {
+                let length = range.end - range.start;
+                if length > WHOLE_BYTES {
+                    return Ok(Stored::AtHand { length, read: Arc::clone(&read) });
+                }
+                let mut room = self.rooms.room_like(length as usize, range.start);
+                read(range.start, room.as_mut()).map_err(|e| ParquetError::External(Box::new(e)))?;
+                Ok(Stored::Fetched(room.freeze()))
+            };
+            return ranges.iter().map(stored).collect();
         }
         Ok(self.read(ranges).await?.into_iter().map(Stored::Fetched).collect())
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::compute::BatchCoalescer;
@@ -44,6 +44,22 @@ pub struct ScanCounters {
     pub row_groups_pruned: AtomicU64,
     /// Bytes of text that zones ruled out.
     pub bytes_pruned: AtomicU64,
+}
+
+impl ScanCounters {
+    /// Counts what another one has counted as well.
+    pub(crate) fn add(&self, other: Self) {
+        for (count, more) in [
+            (&self.bytes_scanned, other.bytes_scanned),
+            (&self.bytes_processed, other.bytes_processed),
+            (&self.rows_scanned, other.rows_scanned),
+            (&self.row_groups_scanned, other.row_groups_scanned),
+            (&self.row_groups_pruned, other.row_groups_pruned),
+            (&self.bytes_pruned, other.bytes_pruned),
+        ] {
+            count.fetch_add(more.into_inner(), Ordering::Relaxed);
+        }
+    }
 }
 
 /// How a scan works. Only [`Self::partial_group_bytes`], [`Self::passes_on_first_rows`] and [`Self::threshold`] have an

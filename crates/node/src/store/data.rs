@@ -315,7 +315,8 @@ impl ObjectReader for ObjectData {
             Place::Here(inner) => Arc::clone(inner),
             Place::There(reader) => return reader.at_hand(ranges),
         };
-        let file = Billed { inner, bill: self.bill.clone() };
+        // Whoever reads pays for that already, and for waiting too where it must.
+        let file = Billed { inner, bill: None };
         if !are_cached(&file, ranges) {
             return None;
         }

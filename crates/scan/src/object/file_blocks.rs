@@ -20,7 +20,7 @@ use crate::{BlockBuffers, BlockRoom};
 /// At most so much is read ahead after a block that was not in the page cache, before the kernel is asked again.
 const WAITED_BYTES: u64 = 16 * 1024 * 1024;
 
-/// A stretch of a file that is looked at in one place. The kernel reads ahead at least as much.
+/// A stretch of a file that is looked at in one place: the kernel usually reads ahead as much.
 const LOOK_BYTES: usize = 128 * 1024;
 
 /// Ranges that are not in memory and read at the same time.

@@ -18,9 +18,16 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::group_rows::GroupRows;
 use super::groups::{Groups, Part};
-use crate::Spawner;
+use crate::{ScanCounters, Spawner, TimeSlice};
 
-type Fetched = Result<Option<GroupRows>>;
+/// The rows of a row group, and what was counted for them, which is counted for the scan as soon as they are asked for: what
+/// is read ahead depends on what the page cache has.
+type Opened = (Result<Option<GroupRows>>, ScanCounters);
+
+async fn open(groups: &Groups, part: Part) -> Opened {
+    let counters = ScanCounters::default();
+    (groups.open(part, &counters).await, counters)
+}
 
 /// The rows of a Parquet object. Holds one row group or part of one, as it is stored, and the next.
 pub(super) struct RowGroups {
@@ -31,20 +38,22 @@ pub(super) struct RowGroups {
     next: Option<Fetching>,
     /// Starts tasks that fetch; without it the scan does.
     spawner: Option<Spawner>,
+    slice: TimeSlice,
 }
 
 enum Fetching {
     Task {
         task: AbortOnDropHandle<()>,
-        result: oneshot::Receiver<Fetched>,
+        result: oneshot::Receiver<Opened>,
     },
     /// Is done, or waits for bytes and goes on when it is waited for.
-    Begun(BoxFuture<'static, Fetched>),
+    Begun(BoxFuture<'static, Opened>),
 }
 
 impl RowGroups {
     pub(super) fn new(groups: Groups, parts: Vec<Part>, spawner: Option<Spawner>) -> Self {
-        Self { groups: Arc::new(groups), waiting: parts.into(), current: None, next: None, spawner }
+        let (groups, waiting, slice) = (Arc::new(groups), parts.into(), TimeSlice::default());
+        Self { groups, waiting, current: None, next: None, spawner, slice }
     }
 
     /// The next rows. Needs a Tokio runtime.
@@ -61,14 +70,17 @@ impl RowGroups {
                     None => self.current = None,
                 }
             }
-            let rows = if let Some(next) = self.next.take() {
+            // Of what is at hand nothing is waited for, and there may be no rows to give for long.
+            self.slice.others().await;
+            let (rows, counted) = if let Some(next) = self.next.take() {
                 next.wait().await?
             } else if let Some(part) = self.waiting.pop_front() {
-                self.groups.open(part).await?
+                open(&self.groups, part).await
             } else {
                 return Ok(None);
             };
-            self.current = rows.map(|rows| (rows, false));
+            self.groups.counters().add(counted);
+            self.current = rows?.map(|rows| (rows, false));
         }
     }
 }
@@ -76,28 +88,28 @@ impl RowGroups {
 impl Fetching {
     fn begin(groups: &Arc<Groups>, part: Part, spawner: Option<&Spawner>) -> Self {
         let groups = Arc::clone(groups);
-        let mut fetched = async move { groups.open(part).await }.boxed();
+        let mut opened = async move { open(&groups, part).await }.boxed();
         match spawner {
             None => {
-                let all = (&mut fetched).now_or_never();
-                Self::Begun(all.map_or(fetched, |all| ready(all).boxed()))
+                let all = (&mut opened).now_or_never();
+                Self::Begun(all.map_or(opened, |all| ready(all).boxed()))
             }
             Some(spawner) => {
                 let (done, result) = oneshot::channel();
                 // Nobody waits for it if the scan was dropped.
-                let task = spawner.spawn(async move { drop(done.send(fetched.await)) });
+                let task = spawner.spawn(async move { drop(done.send(opened.await)) });
                 Self::Task { task, result }
             }
         }
     }
 
-    async fn wait(self) -> Fetched {
+    async fn wait(self) -> Result<Opened> {
         let (task, result) = match self {
-            Self::Begun(fetched) => return fetched.await,
+            Self::Begun(opened) => return Ok(opened.await),
             Self::Task { task, result } => (task, result),
         };
         match result.await {
-            Ok(fetched) => fetched,
+            Ok(opened) => Ok(opened),
             // The library panics on some damaged files; the caller takes that for damage, here as there.
             Err(_) => match task.await.map_err(tokio::task::JoinError::try_into_panic) {
                 Err(Ok(panic)) => std::panic::resume_unwind(panic),

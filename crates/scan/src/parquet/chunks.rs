@@ -44,8 +44,10 @@ impl Fetched {
     }
 }
 
-/// What is at hand is read at once if it is no longer than a page usually is: each page of it would be another read, or two.
-const WHOLE_BYTES: u64 = 128 * 1024;
+/// What is at hand is read at once if it is no longer than a page usually is, since each page of it would be another read, or
+/// two; but not of too many columns, nor of many pages that lie apart.
+const SHORT_BYTES: usize = 128 * 1024;
+const SHORT_RANGES: usize = 16;
 
 /// The column chunks of a file, counted as they are read.
 #[derive(Clone, Debug)]
@@ -55,7 +57,7 @@ pub(super) struct Chunks {
     pub(super) counters: Arc<ScanCounters>,
     /// The largest page that is read, in bytes.
     pub(super) page_bytes: u64,
-    /// What pages are decompressed into.
+    /// What pages are read and decompressed into.
     pub(super) rooms: Arc<BlockBuffers>,
     /// Whether what was fetched last was not at hand.
     pub(super) are_waited_for: Arc<AtomicBool>,
@@ -64,60 +66,59 @@ pub(super) struct Chunks {
 impl Chunks {
     /// The bytes of each range. Those that lie near each other are read as one.
     pub(super) async fn read(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        self.check(ranges)?;
-        if ranges.is_empty() {
-            return Ok(Vec::new());
-        }
-        let merged = merge(ranges);
-        let pieces = self.reader.read_ranges(merged.clone()).await.map_err(|e| ParquetError::External(Box::new(e)))?;
-        self.count(&merged);
-        let within = |range: &Range<u64>| -> Option<Bytes> {
-            let at = merged.partition_point(|m| m.end < range.end);
-            let (whole, bytes) = (merged.get(at)?, pieces.get(at)?);
-            let start = usize::try_from(range.start.checked_sub(whole.start)?).ok()?;
-            let end = usize::try_from(range.end.checked_sub(whole.start)?).ok()?;
-            (end <= bytes.len()).then(|| bytes.slice(start..end))
+        let merged = self.merged(ranges)?;
+        let pieces = match merged.is_empty() {
+            true => Vec::new(),
+            false => self.reader.read_ranges(merged.clone()).await.map_err(external)?,
         };
-        let short = || ParquetError::EOF("fewer bytes came than were asked for".into());
-        ranges.iter().map(|range| within(range).ok_or_else(short)).collect()
+        count(&self.counters, &merged);
+        ranges.iter().map(|range| within(range, &merged, &pieces)).collect()
     }
 
-    fn check(&self, ranges: &[Range<u64>]) -> Result<()> {
+    /// The ranges in order, those that nearly touch joined. They lie within the file.
+    fn merged(&self, ranges: &[Range<u64>]) -> Result<Vec<Range<u64>>> {
         let size = self.reader.size();
         match ranges.iter().find(|r| r.start > r.end || r.end > size) {
             Some(bad) => Err(ParquetError::General(format!("bytes {bad:?} lie outside the file of {size} bytes"))),
-            None => Ok(()),
+            None => Ok(merge(ranges)),
         }
     }
 
-    fn count(&self, merged: &[Range<u64>]) {
-        let read = merged.iter().map(|r| r.end - r.start).sum();
-        self.counters.bytes_scanned.fetch_add(read, Ordering::Relaxed);
-    }
-
-    /// The bytes of each range, or how to read them if they are at hand: which counts as if they had been read.
-    async fn stored(&self, ranges: &[Range<u64>]) -> Result<Vec<Stored>> {
-        self.check(ranges)?;
-        let at_hand = self.reader.at_hand(ranges);
+    /// The bytes of each range, or how to read them if they are at hand: either way they are counted.
+    async fn stored(&self, ranges: &[Range<u64>], counters: &ScanCounters) -> Result<Vec<Stored>> {
+        if ranges.is_empty() {
+            return Ok(Vec::new());
+        }
+        let merged = self.merged(ranges)?;
+        count(counters, &merged);
+        let at_hand = self.reader.at_hand(&merged);
         self.are_waited_for.store(at_hand.is_none(), Ordering::Relaxed);
-        if let Some(read) = at_hand {
-            self.count(&merge(ranges));
-            let stored = |range: &Range<u64>| {
-                let length = range.end - range.start;
-                if length > WHOLE_BYTES {
-                    return Ok(Stored::AtHand { length, read: Arc::clone(&read) });
-                }
-                let mut room = self.rooms.room_like(length as usize, range.start);
-                read(range.start, room.as_mut()).map_err(|e| ParquetError::External(Box::new(e)))?;
-                Ok(Stored::Fetched(room.freeze()))
-            };
-            return ranges.iter().map(stored).collect();
-        }
-        Ok(self.read(ranges).await?.into_iter().map(Stored::Fetched).collect())
+        let Some(read) = at_hand else {
+            let pieces = self.reader.read_ranges(merged.clone()).await.map_err(external)?;
+            return ranges.iter().map(|range| within(range, &merged, &pieces).map(Stored::Fetched)).collect();
+        };
+        let mut at_once = 0;
+        let stored = |range: &Range<u64>| {
+            let length = range.end - range.start;
+            let short = usize::try_from(length).ok().filter(|length| *length <= SHORT_BYTES && at_once < SHORT_RANGES);
+            let Some(short) = short else { return Ok(Stored::AtHand { length, read: Arc::clone(&read) }) };
+            at_once += 1;
+            let mut room = self.rooms.room_like(short, range.start);
+            read(range.start, room.as_mut()).map_err(external)?;
+            Ok(Stored::Fetched(room.freeze()))
+        };
+        ranges.iter().map(stored).collect()
     }
 
-    /// Fetches these columns (leaves of the schema) of a row group: all of a chunk, or the pages that hold `rows`.
-    pub(super) async fn fetch(&self, group: usize, leaves: &[usize], rows: &Rows) -> Result<Fetched> {
+    /// Fetches these columns (leaves of the schema) of a row group: all of a chunk, or the pages that hold `rows`. What is
+    /// read is counted in `counters`.
+    pub(super) async fn fetch(
+        &self,
+        group: usize,
+        leaves: &[usize],
+        rows: &Rows,
+        counters: &ScanCounters,
+    ) -> Result<Fetched> {
         let mut ranges = Vec::new();
         let mut wanted = Vec::new();
         for leaf in leaves {
@@ -126,7 +127,7 @@ impl Chunks {
             wanted.push((*leaf, places, own.len()));
             ranges.extend(own);
         }
-        let mut stored = self.stored(&ranges).await?.into_iter().zip(&ranges);
+        let mut stored = self.stored(&ranges, counters).await?.into_iter().zip(&ranges);
         let mut all = Vec::with_capacity(wanted.len());
         for (leaf, places, count) in wanted {
             let pieces = stored.by_ref().take(count).map(|(stored, range)| (range.start, stored)).collect();
@@ -219,6 +220,27 @@ fn chunk_ranges(chunk: &ColumnChunkMetaData, places: Option<&[PagePlace]>, rows:
         }
     }
     Ok(ranges)
+}
+
+fn count(counters: &ScanCounters, merged: &[Range<u64>]) {
+    let read = merged.iter().map(|r| r.end - r.start).sum();
+    counters.bytes_scanned.fetch_add(read, Ordering::Relaxed);
+}
+
+/// The bytes of a range out of those that were read of the joined ranges.
+fn within(range: &Range<u64>, merged: &[Range<u64>], pieces: &[Bytes]) -> Result<Bytes> {
+    let at = merged.partition_point(|m| m.end < range.end);
+    let bytes = || -> Option<Bytes> {
+        let (whole, bytes) = (merged.get(at)?, pieces.get(at)?);
+        let start = usize::try_from(range.start.checked_sub(whole.start)?).ok()?;
+        let end = usize::try_from(range.end.checked_sub(whole.start)?).ok()?;
+        (end <= bytes.len()).then(|| bytes.slice(start..end))
+    };
+    bytes().ok_or_else(|| ParquetError::EOF("fewer bytes came than were asked for".into()))
+}
+
+fn external(error: pushdown::Error) -> ParquetError {
+    ParquetError::External(Box::new(error))
 }
 
 /// The ranges in order, those that nearly touch joined.

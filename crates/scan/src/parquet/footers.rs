@@ -88,9 +88,13 @@ impl KnownFooter {
         self.footers.0.get_or_insert_async(&self.key(reader, Index::Nothing), read).await
     }
 
-    /// Where the row groups of the object at this address lie, if its footer is known.
+    /// Where the row groups of the object at this address lie, if its footer is known and says where their pages are told of.
     pub fn row_groups(&self, address: &str) -> Option<Vec<RowGroupPlace>> {
         let footer = self.footers.0.get(&(address.to_owned(), self.version.clone(), Index::Nothing))?;
+        let mut chunks = footer.row_groups().iter().flat_map(RowGroupMetaData::columns);
+        if chunks.any(|chunk| chunk.offset_index_offset().is_none()) {
+            return None;
+        }
         let place = |group: &RowGroupMetaData| {
             Some(RowGroupPlace { first_byte: first_byte(group)?, rows: u64::try_from(group.num_rows()).ok()? })
         };

@@ -30,6 +30,7 @@ use super::pages::Pages;
 use super::prune::column_bounds;
 use super::selection::Rows;
 use super::stages::{Stage, stages};
+use crate::ScanCounters;
 use crate::errors::from_arrow;
 use crate::output::record_batch;
 use crate::row_filter::RowFilter;
@@ -132,9 +133,13 @@ impl Groups {
         self.chunks.are_waited_for.load(Ordering::Relaxed)
     }
 
-    /// Fetches what is needed of a row group. `None` if no row of it passes.
-    pub(super) async fn open(&self, part: Part) -> Result<Option<GroupRows>> {
-        let counters = &self.chunks.counters;
+    /// Where the scan counts.
+    pub(super) fn counters(&self) -> &ScanCounters {
+        &self.chunks.counters
+    }
+
+    /// Fetches what is needed of a row group, and counts that in `counters`. `None` if no row of it passes.
+    pub(super) async fn open(&self, part: Part, counters: &ScanCounters) -> Result<Option<GroupRows>> {
         let groups = u64::from(part.is_first);
         if !self.may_hold_first(part.group)? {
             counters.row_groups_pruned.fetch_add(groups, Ordering::Relaxed);
@@ -148,7 +153,7 @@ impl Groups {
             let mut leaves: Vec<usize> = self.stages.iter().flat_map(|stage| &stage.columns.leaves).copied().collect();
             leaves.sort_unstable();
             leaves.dedup();
-            let fetched = self.fetch(part.group, &leaves, &passing.bits).await?;
+            let fetched = self.fetch(part.group, &leaves, &passing.bits, counters).await?;
             for stage in &self.stages {
                 self.pass(stage, &fetched, &mut passing)?;
                 if passing.bits.count_set_bits() == 0 {
@@ -162,7 +167,7 @@ impl Groups {
         let location = self.chunks.reader.location();
         let mut leaves = Columns::new(location, declared(&missing)?, &self.file)?.leaves;
         leaves.retain(|leaf| !before.as_ref().is_some_and(|before| before.holds(*leaf)));
-        let mut fetched = self.fetch(part.group, &leaves, &passing.bits).await?;
+        let mut fetched = self.fetch(part.group, &leaves, &passing.bits, counters).await?;
         before.into_iter().for_each(|before| fetched.join(before));
         let (mut direct, mut decoded, mut opened) = (Vec::new(), Vec::new(), Vec::new());
         for index in missing {
@@ -379,11 +384,17 @@ impl Groups {
         explain(self.chunks.reader.location(), error)
     }
 
-    async fn fetch(&self, group: usize, leaves: &[usize], bits: &BooleanBuffer) -> Result<Fetched> {
+    async fn fetch(
+        &self,
+        group: usize,
+        leaves: &[usize],
+        bits: &BooleanBuffer,
+        counters: &ScanCounters,
+    ) -> Result<Fetched> {
         let all = Rows::all(bits.len());
         // Without an index of pages chunks come whole.
         let rows = if self.chunks.metadata.offset_index().is_some() { all.passing(bits).0 } else { all };
-        self.chunks.fetch(group, leaves, &rows).await.map_err(|error| self.explained(error))
+        self.chunks.fetch(group, leaves, &rows, counters).await.map_err(|error| self.explained(error))
     }
 
     /// Decodes columns, of which the pages of some are `opened` already.

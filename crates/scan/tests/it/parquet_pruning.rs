@@ -16,7 +16,7 @@ use parquet::basic::{Compression, Encoding};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
 use pushdown::{CompareOp, Expr, Format, Fragment, Literal, NamedExpr, Output, SortKey};
-use pushdowndb_scan::{Evaluator, Footers, InMemory, ObjectReader, ScanOptions, scan_about};
+use pushdowndb_scan::{Evaluator, Footers, InMemory, ObjectReader, ScanCounters, ScanOptions, scan, scan_about};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -191,6 +191,17 @@ async fn pruned_rows_are_those_of_reading_everything() {
             let (found, at_hand) = try_run_as(&fragment, reader.clone(), None, options.clone()).await.expect("rows");
             assert_eq!(rows(&found), rows(&expected), "{place}");
             assert_eq!(at_hand.bytes_scanned.into_inner(), fetched.bytes_scanned.into_inner(), "{place}");
+            // Whatever was read ahead of the last row counts for nothing.
+            let few = Fragment { limit: Some(random.random_range(1..300)), ..fragment.clone() };
+            let read = async |reader| {
+                let counted = Arc::new(ScanCounters::default());
+                let (few, options) = (Arc::new(few.clone()), options.clone());
+                let stream = scan(Arc::clone(&few), Arc::new(reader), None, options, Arc::clone(&counted));
+                let found = collect(&few, stream.expect("a scan")).await.expect("rows");
+                let counts = [&counted.bytes_scanned, &counted.rows_scanned, &counted.row_groups_scanned];
+                (rows(&found), counts.map(|count| count.load(Ordering::Relaxed)))
+            };
+            assert_eq!(read(InMemory::new("k", file.clone())).await, read(reader.clone()).await, "{place}");
             // And so are ranges of rows that touch, wherever they do.
             let all = batch.num_rows() as u64;
             let mut bounds = [0, 0, 0, all].map(|least| random.random_range(least..=all));

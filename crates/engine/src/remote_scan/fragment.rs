@@ -86,7 +86,7 @@ pub(super) fn joined(splits: Vec<ScanSplit>, least: usize) -> Vec<ScanSplit> {
     let mut joined = 0;
     for split in splits {
         match (all.last_mut(), &split.range) {
-            (Some(ScanSplit { object, range: Some(before), .. }), Some(range))
+            (Some(ScanSplit { object, range: Some(before), rows: None }), Some(range))
                 if *object == split.object
                     && before.end == range.start
                     && joined < most_joined

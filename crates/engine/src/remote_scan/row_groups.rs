@@ -2,7 +2,8 @@
 //!
 //! A file may have fewer row groups than there are cores, or a few more, and then some have a row group more than others. But
 //! a row group that is cut has its dictionaries decompressed for each piece, which takes 2 to 3 % of the time of a query over 23 of
-//! them: as much as two cores lose that have 12 and 11. So pieces end where row groups do, unless that is far away.
+//! them: as much as two cores lose that have 12 and 11. So pieces end where row groups do, unless that is far away. And where a
+//! file does not tell where its pages lie, each piece would look through all of a row group: it is not cut.
 
 use std::ops::Range;
 
@@ -12,7 +13,7 @@ use pushdowndb_scan::RowGroupPlace;
 use super::ScanSpec;
 use crate::table::DataObject;
 
-/// So far away, in shares of what each partition has, may the end of a row group be.
+/// The end of a row group may be so far away: this part of the object's share for each partition.
 const FAR: u64 = 8;
 
 /// The row groups of an object.
@@ -25,7 +26,7 @@ pub(super) struct RowGroups {
 }
 
 impl RowGroups {
-    /// Those of an object that so many partitions share, if its footer was read before.
+    /// Those of an object that so many partitions share, if its footer was read before and there is an index of its pages.
     pub(super) fn known(spec: &ScanSpec, object: &DataObject, partitions: usize) -> Option<Self> {
         if !matches!(spec.table.format_of(object), Format::Parquet) {
             return None;

@@ -32,7 +32,7 @@ use super::lookup::{Places, Told};
 use super::metrics::ScanMetrics;
 use super::shares::{Board, Shares};
 use super::splits::ScanSplit;
-use super::task::{AtHand, SplitTask};
+use super::task::{Reused, SplitTask};
 use super::{Figures, RemoteScanExec, ScanSpec, fragment};
 use crate::backends::{Meters, ScannedKind, is_scan};
 use crate::error::to_datafusion;
@@ -81,7 +81,7 @@ pub(super) struct Run {
     /// Whether objects of this partition are looked up.
     pub(super) looks_up: bool,
     /// What plain reads of splits use one after the other.
-    pub(super) at_hand: AtHand,
+    pub(super) reused: Reused,
     /// Who scans the next split; `None` where that is settled.
     pub(super) balance: Option<Balance>,
     /// What was scanned so far, in all partitions.
@@ -224,7 +224,7 @@ impl Run {
             lookup: lookup.cloned(),
             told: Told::default(),
             looks_up: any_looked_up,
-            at_hand: AtHand::default(),
+            reused: Reused::default(),
             balance,
             scanned: Arc::clone(&scan.scanned),
             read_before,

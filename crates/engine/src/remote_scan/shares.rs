@@ -92,8 +92,13 @@ pub(super) fn tapered(
         for split in splits {
             match (objects.get(split.object), known.get(split.object)) {
                 (Some(object), Some(Some(groups))) if split.range.is_some() || object.size > SMALLEST_BYTES => {
-                    let range = split.range.unwrap_or(0..object.size);
-                    for range in cut(range, &mut left, groups.as_ref()) {
+                    let range = split.range.clone().unwrap_or(0..object.size);
+                    let ranges = cut(range, &mut left, groups.as_ref());
+                    if split.range.is_none() && ranges.len() == 1 {
+                        pieces.push(split);
+                        continue;
+                    }
+                    for range in ranges {
                         let rows = groups.as_ref().map(|groups| groups.rows(&range));
                         pieces.push(ScanSplit { object: split.object, range: Some(range), rows });
                     }

@@ -86,7 +86,7 @@ impl SplitTask<'_> {
         if !spec.is_local() {
             return open();
         }
-        let mut last = self.run.at_hand.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.run.reused.file.lock().unwrap_or_else(PoisonError::into_inner);
         match &*last {
             Some((place, file)) if *place == self.split.object => {
                 spec.backend.check_unchanged(self.object)?;
@@ -131,7 +131,7 @@ impl SplitTask<'_> {
             passes_on_first_rows: true,
             threshold: Arc::clone(&self.run.threshold),
             footer: self.run.spec.backend.footer(self.object),
-            pages: Arc::clone(&self.run.at_hand.pages),
+            pages: Arc::clone(&self.run.reused.pages),
             ..ScanOptions::default()
         };
         let shows_speed = shows_speed(&fragment);
@@ -207,14 +207,14 @@ fn shows_speed(fragment: &Fragment) -> bool {
 
 /// What splits of a partition use one after the other: memory that was touched before is cheaper than fresh memory.
 #[derive(Debug)]
-pub(super) struct AtHand {
+pub(super) struct Reused {
     /// The file of this machine that was opened last, with its buffers, and the place of its object.
     file: Mutex<Option<(usize, Arc<dyn ObjectReader>)>>,
     /// What pages of Parquet are decompressed into.
     pages: Arc<BlockBuffers>,
 }
 
-impl Default for AtHand {
+impl Default for Reused {
     fn default() -> Self {
         Self { file: Mutex::default(), pages: ScanOptions::default().pages }
     }

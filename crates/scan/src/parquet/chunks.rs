@@ -46,7 +46,7 @@ impl Fetched {
 
 /// What is at hand is read at once if it is no longer than a page usually is, since each page of it would be another read, or
 /// two; but not of too many columns, nor of many pages that lie apart.
-const SHORT_BYTES: usize = 128 * 1024;
+const SHORT_BYTES: usize = 256 * 1024;
 const SHORT_RANGES: usize = 16;
 
 /// The column chunks of a file, counted as they are read.

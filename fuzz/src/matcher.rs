@@ -33,7 +33,7 @@ pub fn run(input: &[u8]) {
     let unconditional = Fragment { predicate: None, ..fragment.clone() };
     let read = |fragment, matching, range, piece_bytes| {
         let options = ScanOptions { matching, batch_rows: 3, ..ScanOptions::default() };
-        read(fragment, text, &Reading { piece_bytes, range, options })
+        read(fragment, text, &Reading { piece_bytes, range, options, at_hand: false })
     };
     let reading = |matching, range, piece_bytes| read(&fragment, matching, range, piece_bytes);
     // A malformed record may be left out; what is found without a search must be found with it.

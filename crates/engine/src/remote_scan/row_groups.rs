@@ -1,7 +1,7 @@
 //! Where the row groups of a Parquet object lie, for cutting it into pieces of rows.
 //!
 //! A file may have fewer row groups than there are cores, or a few more, and then some have a row group more than others. But
-//! a row group that is cut has its dictionaries decompressed for each piece, which takes 2 to 3 % of the time of a query over 23 of
+//! a row group that is cut has its dictionaries decompressed for each piece, which takes 2 to 4 % of the time of a query over 23 of
 //! them: as much as two cores lose that have 12 and 11. So pieces end where row groups do, unless that is far away. And where a
 //! file does not tell where its pages lie, each piece would look through all of a row group: it is not cut.
 

@@ -85,13 +85,14 @@ pub(super) fn tapered(
     is_splittable: impl Fn(&DataObject) -> bool,
     groups: impl Fn(&DataObject) -> Option<RowGroups>,
 ) -> Vec<Vec<ScanSplit>> {
-    let known: Vec<_> = objects.iter().map(|object| is_splittable(object).then(|| groups(object))).collect();
+    let is_cut = |object: &DataObject| object.size > SMALLEST_BYTES && is_splittable(object);
+    let known: Vec<_> = objects.iter().map(|object| is_cut(object).then(|| groups(object))).collect();
     let of_partition = |splits: Vec<ScanSplit>| {
         let mut left: u64 = splits.iter().map(|split| split.bytes(objects)).sum();
         let mut pieces = Vec::with_capacity(splits.len());
         for split in splits {
             match (objects.get(split.object), known.get(split.object)) {
-                (Some(object), Some(Some(groups))) if split.range.is_some() || object.size > SMALLEST_BYTES => {
+                (Some(object), Some(Some(groups))) => {
                     let range = split.range.clone().unwrap_or(0..object.size);
                     let ranges = cut(range, &mut left, groups.as_ref());
                     if split.range.is_none() && ranges.len() == 1 {

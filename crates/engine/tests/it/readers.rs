@@ -277,7 +277,7 @@ async fn cores_share_files_of_this_machine() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_row_group_is_shared_by_cores() {
+async fn cores_that_share_a_row_group_find_what_one_finds() {
     let world = World::node().await;
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("one.parquet");

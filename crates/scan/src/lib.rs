@@ -67,8 +67,8 @@ pub use evaluate::Evaluator;
 pub use evaluate::for_each_key;
 pub use matcher::Matching;
 pub use object::{
-    BlockBuffers, BlockFile, BlockRoom, InMemory, LocalFile, ObjectReader, ReadAtHand, are_cached, file_blocks,
-    file_ranges, read_cached, read_through,
+    BlockBuffers, BlockFile, BlockRoom, InMemory, LocalFile, ObjectReader, ReadAtHand, file_blocks, file_ranges,
+    ranges_at_hand, read_cached,
 };
 pub use parquet::{Footers, KnownFooter, RowGroupPlace, bounds_match, parquet_metadata};
 pub use pieces::bytes_ruled_out;

@@ -14,7 +14,7 @@ use futures::stream::BoxStream;
 use futures::{FutureExt, Stream, StreamExt, stream};
 use pushdown::ErrorKind;
 use pushdowndb_scan::{
-    BlockBuffers, BlockFile, ObjectReader, ReadAtHand, are_cached, file_blocks, file_ranges, read_cached, read_through,
+    BlockBuffers, BlockFile, ObjectReader, ReadAtHand, file_blocks, file_ranges, ranges_at_hand, read_cached,
 };
 
 use super::files::Pin;
@@ -316,10 +316,7 @@ impl ObjectReader for ObjectData {
             Place::There(reader) => return reader.at_hand(ranges),
         };
         // Whoever reads pays for that already, and for waiting too where it must.
-        let file = Billed { inner, bill: None };
-        if !are_cached(&file, ranges) {
-            return None;
-        }
-        Some(Arc::new(move |at, bytes| read_through(&file, at, bytes).map_err(|error| file.inner.error(error))))
+        let file = Arc::new(Billed { inner: Arc::clone(&inner), bill: None });
+        ranges_at_hand(file, ranges, move |error| inner.error(error))
     }
 }

@@ -13,9 +13,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
+use pushdown::Error;
 use tokio::task::{consume_budget, spawn_blocking};
 
-use crate::{BlockBuffers, BlockRoom};
+use crate::{BlockBuffers, BlockRoom, ReadAtHand};
 
 /// At most so much is read ahead after a block that was not in the page cache, before the kernel is asked again.
 const WAITED_BYTES: u64 = 16 * 1024 * 1024;
@@ -152,8 +153,20 @@ pub async fn file_ranges<F: BlockFile>(
     stream::iter(rooms).map(whole).buffered(RANGES_AT_ONCE).try_collect().await
 }
 
+/// How to read these ranges bit by bit, if the kernel has them in memory; `explain` says what an error means.
+pub fn ranges_at_hand<F: BlockFile>(
+    file: Arc<F>,
+    ranges: &[Range<u64>],
+    explain: impl Fn(io::Error) -> Error + Send + Sync + 'static,
+) -> Option<ReadAtHand> {
+    if !are_cached(&*file, ranges) {
+        return None;
+    }
+    Some(Arc::new(move |at, bytes| read_through(&*file, at, bytes).map_err(&explain)))
+}
+
 /// Whether the kernel has these ranges in memory, as far as a look every so often tells.
-pub fn are_cached<F: BlockFile>(file: &F, ranges: &[Range<u64>]) -> bool {
+fn are_cached<F: BlockFile>(file: &F, ranges: &[Range<u64>]) -> bool {
     let looks = |range: &Range<u64>| {
         let last = range.end.checked_sub(1).filter(|last| range.start <= *last);
         range.clone().step_by(LOOK_BYTES).chain(last)
@@ -162,7 +175,7 @@ pub fn are_cached<F: BlockFile>(file: &F, ranges: &[Range<u64>]) -> bool {
 }
 
 /// Fills the block with what lies at `at`: what the kernel has in memory, and the rest of it by waiting.
-pub fn read_through<F: BlockFile>(file: &F, at: u64, block: &mut [u8]) -> io::Result<()> {
+fn read_through<F: BlockFile>(file: &F, at: u64, block: &mut [u8]) -> io::Result<()> {
     let read = file.read_cached(at, block)?;
     match block.get_mut(read..).unwrap_or_default() {
         [] => Ok(()),

@@ -17,7 +17,7 @@ use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use pushdown::{Error, ErrorKind, Result};
 
-use crate::object::file_blocks::{BlockFile, are_cached, file_blocks, file_ranges, read_cached, read_through};
+use crate::object::file_blocks::{BlockFile, file_blocks, file_ranges, ranges_at_hand, read_cached};
 use crate::{BlockBuffers, ObjectReader, ReadAtHand};
 
 /// The size of a block; blocks end at multiples of it. The one that is scanned and the one that is copied out of the page cache fit into
@@ -114,11 +114,8 @@ impl ObjectReader for LocalFile {
     }
 
     fn at_hand(&self, ranges: &[Range<u64>]) -> Option<ReadAtHand> {
-        if !are_cached(&*self.file, ranges) {
-            return None;
-        }
-        let (location, file) = (Arc::clone(&self.location), Arc::clone(&self.file));
-        Some(Arc::new(move |at, bytes| read_through(&*file, at, bytes).map_err(|error| io_error(&location, error))))
+        let location = Arc::clone(&self.location);
+        ranges_at_hand(Arc::clone(&self.file), ranges, move |error| io_error(&location, error))
     }
 }
 

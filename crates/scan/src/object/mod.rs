@@ -7,7 +7,7 @@ mod memory;
 mod reader;
 
 pub use blocks::{BlockBuffers, BlockRoom};
-pub use file_blocks::{BlockFile, are_cached, file_blocks, file_ranges, read_cached, read_through};
+pub use file_blocks::{BlockFile, file_blocks, file_ranges, ranges_at_hand, read_cached};
 pub use local::LocalFile;
 pub use memory::InMemory;
 pub use reader::{ObjectReader, ReadAtHand};

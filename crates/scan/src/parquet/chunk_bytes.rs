@@ -8,10 +8,12 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ::parquet::errors::{ParquetError, Result};
+use ::parquet::errors::Result;
 use bytes::Bytes;
 
+use super::errors::external;
 use super::header::PageHeader;
+use super::pages::{broken, zeroed};
 use crate::{BlockBuffers, ReadAtHand};
 
 /// A header is rarely longer. Of one that is, four times as much is read, and so on.
@@ -59,7 +61,7 @@ impl ChunkBytes {
 
     /// The header of the page at `at`, which ends before `end`.
     pub(super) fn header(&self, at: u64, end: u64) -> Result<PageHeader> {
-        let (piece, skipped) = self.find(at).ok_or_else(|| general("a page lies where nothing was fetched"))?;
+        let (piece, skipped) = self.find(at).ok_or_else(|| broken("lies where nothing was fetched"))?;
         let most = usize::try_from(end.saturating_sub(at).min(piece.length() - skipped)).map_err(external)?;
         match piece {
             Stored::Fetched(bytes) => {
@@ -154,24 +156,9 @@ fn header_at_hand(read: &ReadAtHand, at: u64, most: usize) -> Result<PageHeader>
     let mut length = USUAL_HEADER_BYTES;
     while header.is_err() && length < most {
         length = length.saturating_mul(GROWTH).min(most);
-        let mut longer = room(length)?;
+        let mut longer = zeroed(length)?;
         read(at, &mut longer).map_err(external)?;
         header = PageHeader::parse(&longer);
     }
     header
-}
-
-fn room(bytes: usize) -> Result<Vec<u8>> {
-    let mut room = Vec::new();
-    room.try_reserve_exact(bytes).map_err(external)?;
-    room.resize(bytes, 0);
-    Ok(room)
-}
-
-fn external(error: impl std::error::Error + Send + Sync + 'static) -> ParquetError {
-    ParquetError::External(Box::new(error))
-}
-
-fn general(what: &str) -> ParquetError {
-    ParquetError::General(what.to_owned())
 }

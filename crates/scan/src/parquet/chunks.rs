@@ -12,6 +12,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::chunk_bytes::{ChunkBytes, Stored};
+use super::errors::external;
 use super::footers::{Index, KnownFooter};
 use super::pages::{PagePlace, Pages, chunk_range};
 use super::selection::Rows;
@@ -237,10 +238,6 @@ fn within(range: &Range<u64>, merged: &[Range<u64>], pieces: &[Bytes]) -> Result
         (end <= bytes.len()).then(|| bytes.slice(start..end))
     };
     bytes().ok_or_else(|| ParquetError::EOF("fewer bytes came than were asked for".into()))
-}
-
-fn external(error: pushdown::Error) -> ParquetError {
-    ParquetError::External(Box::new(error))
 }
 
 /// The ranges in order, those that nearly touch joined.

@@ -23,6 +23,11 @@ pub(super) fn explain(location: &str, error: ParquetError) -> Error {
     }
 }
 
+/// Ours on its way through the library, which [`explain`] takes out again, or another one.
+pub(super) fn external(error: impl std::error::Error + Send + Sync + 'static) -> ParquetError {
+    ParquetError::External(Box::new(error))
+}
+
 /// The file says one thing and is another.
 pub(super) fn contradiction(location: &str) -> Error {
     Error::new(ErrorKind::Corrupt, format!("{location}: the Parquet file contradicts itself"))

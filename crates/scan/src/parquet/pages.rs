@@ -299,9 +299,7 @@ impl Pages {
             fill(room.as_mut())?;
             return Ok(room.freeze());
         }
-        let mut room = Vec::new();
-        room.try_reserve_exact(uncompressed).map_err(|error| ParquetError::General(error.to_string()))?;
-        room.resize(uncompressed, 0);
+        let mut room = zeroed(uncompressed)?;
         fill(&mut room)?;
         Ok(room.into())
     }
@@ -324,8 +322,16 @@ impl Pages {
     }
 }
 
-fn broken(what: &str) -> ParquetError {
+pub(super) fn broken(what: &str) -> ParquetError {
     ParquetError::General(format!("a page {what}"))
+}
+
+/// Room for so many bytes, which a file claims: that there is none is an error.
+pub(super) fn zeroed(bytes: usize) -> Result<Vec<u8>> {
+    let mut room = Vec::new();
+    room.try_reserve_exact(bytes).map_err(|error| ParquetError::General(error.to_string()))?;
+    room.resize(bytes, 0);
+    Ok(room)
 }
 
 /// What comes after levels of version 1. `None` where the library will find them broken, too.

@@ -65,7 +65,7 @@ pub use dictionaries::{
 };
 pub use evaluate::Evaluator;
 pub use evaluate::for_each_key;
-pub use matcher::Matching;
+pub use matcher::{Matching, SearchVerdict};
 pub use object::{
     BlockBuffers, BlockFile, BlockRoom, InMemory, LocalFile, ObjectReader, ReadAtHand, file_blocks, file_ranges,
     ranges_at_hand, read_cached,

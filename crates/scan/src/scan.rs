@@ -18,7 +18,7 @@ use crate::evaluate::Evaluator;
 use crate::evaluate::lower::check_depth;
 use crate::json::JsonScan;
 use crate::limits;
-use crate::matcher::Matching;
+use crate::matcher::{Matching, SearchVerdict};
 use crate::output::{Sink, columns_of, map_output, only_keys, renumber, result_schema};
 use crate::parquet::{KnownFooter, PAGES_AT_ONCE, ParquetScan};
 use crate::pieces::{Found, Opening, Pieces};
@@ -93,6 +93,8 @@ pub struct ScanOptions {
     pub zones: Option<Arc<Zones>>,
     /// Whether text is searched for bytes that a record must hold to pass.
     pub matching: Matching,
+    /// Shared by scans of one fragment: whether such a search pays.
+    pub verdict: Arc<SearchVerdict>,
     /// Where the object's footer may be known, if it is Parquet.
     pub footer: Option<KnownFooter>,
     /// What pages of Parquet are decompressed into; scans that come one after the other may share it.
@@ -117,6 +119,7 @@ impl Default for ScanOptions {
             footer: None,
             pages: BlockBuffers::new(0, PAGES_AT_ONCE),
             matching: Matching::default(),
+            verdict: Arc::default(),
             spawner: Spawner::default(),
             helpers: None,
             threshold: Arc::default(),

@@ -100,7 +100,7 @@ impl CsvScan {
             rows.note_zones(zones, options, begin);
         }
         // Where every record has a place, and where they were picked already, nothing is left to be found.
-        let matcher = rows.matcher(scan.matching).filter(|_| matches!(extent, Extent::Range(_)));
+        let matcher = rows.matcher(&scan).filter(|_| matches!(extent, Extent::Range(_)));
         let candidates = Candidates::default();
         let counted = options.compression != Compression::None || canonical.is_some();
         let slice = TimeSlice::default();

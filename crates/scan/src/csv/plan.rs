@@ -12,8 +12,9 @@ use pushdown::{CsvOptions, Expr, Fragment, Output, Result};
 
 use super::fuse::{DecodedColumn, Fuser};
 use super::tokenize::Dialect;
+use crate::ScanOptions;
 use crate::evaluate::Evaluator;
-use crate::matcher::{Marks, Matcher, Matching};
+use crate::matcher::{Marks, Matcher};
 use crate::output::{columns_of, map_output, place, renumber};
 use crate::pruning::zones::{ZoneColumn, decides, wants_keys};
 use crate::row_filter::RowCondition;
@@ -102,14 +103,14 @@ impl CsvPlan {
         if any { observed } else { vec![] }
     }
 
-    /// What finds the records that may pass before they are cut, in a scan that begins at byte `start` of the text.
-    pub(crate) fn matcher(&self, dialect: &Dialect, start: u64, matching: Matching) -> Option<Matcher> {
+    /// What finds the records that may pass before they are cut.
+    pub(crate) fn matcher(&self, dialect: &Dialect, scan: &ScanOptions) -> Option<Matcher> {
         let terminator = dialect.cut_at()?;
         let quoting = dialect.quoting;
         let quote = quoting.map(|quoting| quoting.quote);
         let marks = Marks::csv(terminator, dialect.delimiter, quote, quoting.and_then(|quoting| quoting.escape));
         let stored = |column: usize| self.decoded.get(column).and_then(DecodedColumn::stored);
-        Matcher::new(self.condition.as_ref()?, &stored, marks, start, matching)
+        Matcher::new(self.condition.as_ref()?, &stored, marks, scan.matching, Arc::clone(&scan.verdict))
     }
 }
 

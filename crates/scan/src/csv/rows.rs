@@ -18,7 +18,7 @@ use super::tokenize::{Dialect, Line, tokenize_fields};
 use crate::ScanOptions;
 use crate::errors::from_arrow;
 use crate::limits::{BATCH_TEXT_BYTES, GROUP_RECORDS};
-use crate::matcher::{Matcher, Matching};
+use crate::matcher::Matcher;
 use crate::output::record_batch;
 use crate::positions::{Positions, with_positions};
 use crate::pruning::zones::{ZoneRecorder, Zones};
@@ -119,8 +119,8 @@ impl CsvRows {
     }
 
     /// What finds the records that may pass before they are cut.
-    pub(crate) fn matcher(&self, matching: Matching) -> Option<Matcher> {
-        self.plan.matcher(&self.dialect, self.begin, matching)
+    pub(crate) fn matcher(&self, scan: &ScanOptions) -> Option<Matcher> {
+        self.plan.matcher(&self.dialect, scan)
     }
 
     /// Leaves behind in `zones` what is seen of the records from byte `from` on.

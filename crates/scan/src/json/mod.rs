@@ -21,7 +21,7 @@ use bytes::Bytes;
 use pushdown::{Compression, Error, Expr, JsonOptions, JsonShape, Result};
 
 use crate::limits::GROUP_RECORDS;
-use crate::matcher::{Marks, Matcher, Matching, Stored};
+use crate::matcher::{Marks, Matcher, Stored};
 use crate::output::record_batch;
 use crate::positions::{Extent, Parts, Positions, with_positions};
 use crate::pruning::zones::ZoneRecorder;
@@ -56,19 +56,13 @@ pub(crate) struct JsonScan {
 }
 
 /// What finds the lines that may pass before they are decoded.
-fn matcher(
-    predicate: &Expr,
-    schema: &SchemaRef,
-    options: &JsonOptions,
-    start: u64,
-    matching: Matching,
-) -> Option<Matcher> {
+fn matcher(predicate: &Expr, schema: &SchemaRef, options: &JsonOptions, scan: &ScanOptions) -> Option<Matcher> {
     let stored = |column: usize| match schema.fields().get(column)?.data_type() {
         text if text.is_string() => Some(Stored::Text),
         DataType::Date32 if !options.raw_tokens => Some(Stored::Date),
         _ => None,
     };
-    Matcher::new(predicate, &stored, Marks::json(), start, matching)
+    Matcher::new(predicate, &stored, Marks::json(), scan.matching, Arc::clone(&scan.verdict))
 }
 
 impl JsonScan {
@@ -103,7 +97,7 @@ impl JsonScan {
         let predicate = wanted.predicate.as_ref();
         let matcher = predicate
             .filter(|_| cut_at.is_some() && matches!(extent, Extent::Range(_)))
-            .and_then(|predicate| matcher(predicate, schema, options, input.range.start, scan.matching));
+            .and_then(|predicate| matcher(predicate, schema, options, scan));
         let from = if options.raw_tokens { options.from.as_slice() } else { &[] };
         Ok(Self {
             location,

@@ -10,7 +10,8 @@
 //! 2. [`search`] looks for the needles of one set in a block of text and gives the records that hold one.
 //!    [`probe`] does it in one pass where the processor is made for that.
 //! 3. [`sample`] tries the sets on a little text and takes the one with the fewest hits, if these are few enough for a
-//!    search to pay (Section 3.2.1). Where hits become dense, it stops and tries again later.
+//!    search to pay (Section 3.2.1). Where hits become dense, it stops and tries again later. What it found holds for all
+//!    scans of a fragment that share it.
 //!
 //! The exact filter then runs on those records alone (Section 3.2.2), so the matcher never decides that a row passes.
 //! It keeps one promise: a record that passes is never left out, however its values are written. Where a value may be
@@ -28,5 +29,5 @@ mod search;
 
 pub(crate) use derive::{Stored, required};
 pub(crate) use sample::Matcher;
-pub use sample::Matching;
+pub use sample::{Matching, SearchVerdict};
 pub(crate) use search::Marks;

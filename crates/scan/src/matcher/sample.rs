@@ -5,6 +5,7 @@
 //! does every stretch that is searched.
 
 use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use memchr::memrchr;
 use pushdown::Expr;
@@ -41,11 +42,68 @@ const DENSE: usize = 35;
 /// the first digits of most dates.
 const MISS_BYTES: usize = 32;
 
-/// After which text it is tried again; twice as much each time.
+/// After how much text it is tried again; twice as much each time.
 const PAUSE: u64 = 8 * 1024 * 1024;
 
 /// The longest pause.
 const LONGEST_PAUSE: u64 = 256 * 1024 * 1024;
+
+/// Whether a search pays, as far as scans have seen that share this: those of one fragment, over one object or several.
+#[derive(Debug, Default)]
+pub struct SearchVerdict(Mutex<Verdict>);
+
+#[derive(Debug)]
+struct Verdict {
+    state: State,
+    pause: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// No search in the next so many bytes of text, whoever passes over them.
+    Resting(u64),
+    /// With the needles of this set.
+    Searching(usize),
+}
+
+impl Default for Verdict {
+    fn default() -> Self {
+        Self { state: State::Resting(0), pause: PAUSE }
+    }
+}
+
+impl SearchVerdict {
+    /// What it is for so much text that is passed over if there is no search in it.
+    fn of(&self, bytes: u64) -> State {
+        self.change(|verdict| {
+            let state = verdict.state;
+            if let State::Resting(left) = &mut verdict.state {
+                *left = left.saturating_sub(bytes);
+            }
+            state
+        })
+    }
+
+    /// The needles of this set are rare.
+    fn search(&self, chosen: usize) {
+        self.change(|verdict| *verdict = Verdict { state: State::Searching(chosen), pause: PAUSE });
+    }
+
+    /// No more searching for a while.
+    fn rest(&self) {
+        self.change(|verdict| {
+            // Of two who see it at the same time, one says so.
+            if !matches!(verdict.state, State::Resting(1..)) {
+                verdict.state = State::Resting(verdict.pause);
+                verdict.pause = (verdict.pause * 2).min(LONGEST_PAUSE);
+            }
+        });
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Verdict) -> T) -> T {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
 
 /// Finds the records that may pass, where that pays.
 #[derive(Debug)]
@@ -54,36 +112,25 @@ pub(crate) struct Matcher {
     /// One for each set of needles.
     searches: Vec<Search>,
     always: bool,
-    state: State,
-    pause: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum State {
-    /// No search before this byte of the text.
-    Resting(u64),
-    /// With the needles of this set.
-    Searching(usize),
+    verdict: Arc<SearchVerdict>,
 }
 
 impl Matcher {
-    /// For a predicate over columns of which `stored` tells how they stand in the text, for a scan that begins at `start`;
-    /// `None` if there is nothing to look for.
+    /// For a predicate over columns of which `stored` tells how they stand in the text; `None` if there is nothing to look
+    /// for.
     pub(crate) fn new(
         predicate: &Expr,
         stored: &dyn Fn(usize) -> Option<Stored>,
         marks: Marks,
-        start: u64,
         matching: Matching,
+        verdict: Arc<SearchVerdict>,
     ) -> Option<Self> {
         if matching == Matching::Never {
             return None;
         }
         let sets = required(predicate, stored, &|byte| marks.breaks(byte));
         let searches: Vec<Search> = sets.into_iter().filter_map(Search::new).collect();
-        let always = matching == Matching::Always;
-        let state = if always { State::Searching(0) } else { State::Resting(start.max(BEGINNING)) };
-        (!searches.is_empty()).then_some(Self { marks, searches, always, state, pause: PAUSE })
+        (!searches.is_empty()).then_some(Self { marks, searches, always: matching == Matching::Always, verdict })
     }
 
     /// Looks through the complete lines of `text`, which begins with a line at byte `offset` of the object's text and is
@@ -91,22 +138,21 @@ impl Matcher {
     /// may pass; `None` if it is not worth it here.
     pub(crate) fn search(&mut self, text: &[u8], offset: u64, whole: bool, starts: &mut VecDeque<u64>) -> Option<u64> {
         starts.clear();
-        if let State::Resting(until) = self.state
-            && offset < until
-        {
-            return None;
-        }
+        let state = match self.always {
+            true => State::Searching(0),
+            false if offset < BEGINNING => return None,
+            false => self.verdict.of(text.len() as u64),
+        };
         let lines = if whole { text } else { text.get(..=memrchr(self.marks.terminator(), text)?)? };
-        let chosen = match self.state {
+        let chosen = match state {
             State::Searching(chosen) => chosen,
-            State::Resting(_) => self.choose(lines, offset)?,
+            State::Resting(0) => self.choose(lines, offset)?,
+            State::Resting(_) => return None,
         };
         let search = self.searches.get_mut(chosen)?;
         let hits = search.lines(lines, offset, &self.marks, starts) + search.take_misses() * MISS_BYTES;
         if hits > lines.len() / 100 * DENSE {
-            self.rest(offset);
-        } else {
-            self.state = State::Searching(chosen);
+            self.verdict.rest();
         }
         Some(offset + lines.len() as u64)
     }
@@ -127,19 +173,11 @@ impl Matcher {
         let all = self.searches.iter_mut().map(&mut hits).enumerate();
         let (best, (bytes, _)) = all.min_by_key(|(_, hits)| *hits)?;
         if bytes > sample.len() / 100 * SPARSE {
-            self.rest(offset);
+            self.verdict.rest();
             return None;
         }
-        self.pause = PAUSE;
+        self.verdict.search(best);
         Some(best)
-    }
-
-    /// No more searching for a while.
-    fn rest(&mut self, offset: u64) {
-        if !self.always {
-            self.state = State::Resting(offset.saturating_add(self.pause));
-            self.pause = (self.pause * 2).min(LONGEST_PAUSE);
-        }
     }
 }
 
@@ -155,7 +193,7 @@ mod tests {
 
     fn matcher(predicate: &Expr, matching: Matching) -> Option<Matcher> {
         let marks = Marks::csv(b'\n', b',', Some(b'"'), None);
-        Matcher::new(predicate, &|_| Some(Stored::Text), marks, 0, matching)
+        Matcher::new(predicate, &|_| Some(Stored::Text), marks, matching, Arc::default())
     }
 
     /// Whether each block of text, in turn, is searched, and how many lines of it may pass.
@@ -187,6 +225,26 @@ mod tests {
         // The beginning, then no hits, then a block full of them, and a pause of 8 MiB.
         assert_eq!(outcomes[..5], [None, Some(0), Some(140_000), None, None]);
         assert_eq!(outcomes.last(), Some(&Some(0)));
+    }
+
+    #[test]
+    fn scans_that_share_the_verdict_learn_from_each_other() {
+        let (dense, sparse) = ("special\n".repeat(140_000), "ordinary\n".repeat(130_000));
+        let verdict = Arc::<SearchVerdict>::default();
+        let another = |offset: u64, text: &str| {
+            let (predicate, marks) = (equal(0, "special"), Marks::csv(b'\n', b',', Some(b'"'), None));
+            let shared = Arc::clone(&verdict);
+            let mut matcher =
+                Matcher::new(&predicate, &|_| Some(Stored::Text), marks, Matching::Sampled, shared).unwrap();
+            matcher.search(text.as_bytes(), offset, false, &mut VecDeque::new()).is_some()
+        };
+        assert!(!another(0, &sparse), "the beginning of an object is not searched");
+        assert!(another(BEGINNING, &sparse));
+        // No sample would allow this search.
+        assert!(another(1 << 30, &dense), "the needles were rare");
+        let pause = PAUSE.div_ceil(sparse.len() as u64);
+        assert!((0..pause).all(|_| !another(1 << 31, &sparse)), "wherever they scan");
+        assert!(another(1 << 20, &sparse));
     }
 
     #[test]

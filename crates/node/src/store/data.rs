@@ -1,10 +1,11 @@
 //! The bytes of an opened object, for GET and for scans alike.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Context;
 
@@ -22,6 +23,9 @@ use crate::scans::Bill;
 
 /// Blocks of a stream that are read before they are asked for.
 const BLOCKS_AHEAD: usize = 2;
+
+/// Pieces of an object that are open at a time: as many as scan it at once, on most machines.
+const PIECES_OPEN: usize = 16;
 
 /// Buffers that the objects of a store keep for the next ranges.
 const RANGE_BUFFERS: usize = 32;
@@ -66,8 +70,8 @@ struct Inner {
     /// What blocks are read into.
     buffers: Arc<BlockBuffers>,
     pieces: Vec<Piece>,
-    /// The last of the pieces that had to be opened, and where it stands among them.
-    opened: Mutex<Option<(usize, Arc<File>)>>,
+    /// The pieces that had to be opened last.
+    opened: Opened,
     /// Set where the file may change under us: behind a gateway.
     witness: Option<Witness>,
     /// Set where the pieces are opened one by one.
@@ -88,6 +92,31 @@ pub(crate) enum Source {
     Open(Arc<File>),
     /// Opened when it is read, so that an object of thousands of parts does not hold thousands of descriptors.
     Path(PathBuf),
+}
+
+/// Pieces that were opened last, and where they stand among all. Several who scan the object at once read a piece each, block by
+/// block.
+#[derive(Debug, Default)]
+struct Opened(Mutex<VecDeque<(usize, Arc<File>)>>);
+
+impl Opened {
+    fn file(&self, piece: usize, path: &Path) -> io::Result<Arc<File>> {
+        let known = |opened: &VecDeque<(usize, Arc<File>)>| {
+            opened.iter().find(|(place, _)| *place == piece).map(|(_, file)| Arc::clone(file))
+        };
+        let opened = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = known(&opened()) {
+            return Ok(file);
+        }
+        // Others need not wait until this one is opened, or that one closed.
+        let file = Arc::new(File::open(path)?);
+        let mut opened = opened();
+        let last = if opened.len() == PIECES_OPEN { opened.pop_front() } else { None };
+        opened.push_back((piece, Arc::clone(&file)));
+        drop(opened);
+        drop(last);
+        Ok(file)
+    }
 }
 
 /// What a file looked like when it was opened.
@@ -117,7 +146,7 @@ impl ObjectData {
     pub fn new(location: String, reading: &Reading, pieces: Vec<Piece>, pin: Option<Pin>) -> Self {
         let size = pieces.iter().map(|piece| piece.size).sum();
         let (reading, buffers) = (reading.clone(), buffers(reading.block_bytes, size));
-        let opened = Mutex::default();
+        let opened = Opened::default();
         let inner = Inner { location, size, reading, buffers, pieces, opened, witness: None, _pin: pin };
         Self::at(Place::Here(Arc::new(inner)))
     }
@@ -126,7 +155,7 @@ impl ObjectData {
     pub fn watched(location: String, reading: &Reading, file: File, witness: Witness) -> Self {
         let pieces = vec![Piece { start: 0, size: witness.size, source: Source::Open(Arc::new(file)) }];
         let (size, witness) = (witness.size, Some(witness));
-        let (reading, buffers, opened) = (reading.clone(), buffers(reading.block_bytes, size), Mutex::default());
+        let (reading, buffers, opened) = (reading.clone(), buffers(reading.block_bytes, size), Opened::default());
         let inner = Inner { location, size, reading, buffers, pieces, opened, witness, _pin: None };
         Self::at(Place::Here(Arc::new(inner)))
     }
@@ -214,19 +243,10 @@ impl Inner {
 
     /// The file of a piece.
     fn file(&self, piece: usize) -> io::Result<Arc<File>> {
-        let path = match self.pieces.get(piece).map(|piece| &piece.source) {
-            Some(Source::Open(file)) => return Ok(Arc::clone(file)),
-            Some(Source::Path(path)) => path,
-            None => return Err(past_the_end()),
-        };
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*opened {
-            Some((place, file)) if *place == piece => Ok(Arc::clone(file)),
-            _ => {
-                let file = Arc::new(File::open(path)?);
-                *opened = Some((piece, Arc::clone(&file)));
-                Ok(file)
-            }
+        match self.pieces.get(piece).map(|piece| &piece.source) {
+            Some(Source::Open(file)) => Ok(Arc::clone(file)),
+            Some(Source::Path(path)) => self.opened.file(piece, path),
+            None => Err(past_the_end()),
         }
     }
 

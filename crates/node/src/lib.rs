@@ -11,6 +11,7 @@
 
 mod answer;
 mod config;
+mod cores;
 mod counters;
 mod credentials;
 mod error;

@@ -20,6 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::Limits;
+use crate::cores;
 use crate::record::{RequestRecord, Spent};
 use crate::zones::ZoneCache;
 
@@ -72,7 +73,9 @@ pub(crate) struct Saturated;
 impl Scans {
     pub fn new(limits: &Limits, zones: ZoneCache) -> io::Result<Self> {
         let threads = limits.select_threads.max(1);
-        let runtime = Builder::new_multi_thread().worker_threads(threads).thread_name("scan").enable_all().build()?;
+        let mut builder = Builder::new_multi_thread();
+        builder.worker_threads(threads).thread_name("scan").enable_all();
+        let runtime = cores::keep_to(&mut builder, threads).build()?;
         let footer_cache_bytes = limits.footer_cache_bytes;
         let limits = ScanLimits {
             cores: u32::try_from(threads).unwrap_or(u32::MAX),

@@ -9,9 +9,12 @@
 //! with each byte that may come next, with a check of what follows the first and the last of them. A range of dates is
 //! a range of texts.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use pushdown::{CompareOp, Expr, Function, LikePart, Literal, like_parts};
+
+use crate::json::token::unescape;
 
 /// The most needles of one set.
 const NEEDLES: usize = 64;
@@ -108,12 +111,6 @@ impl Derivation<'_> {
                 let best = |part| self.sets(part).into_iter().max_by_key(promise);
                 all.iter().map(best).collect::<Option<Vec<_>>>().and_then(together).into_iter().collect()
             }
-            Expr::Compare(CompareOp::Eq, a, b) => match (&**a, &**b) {
-                (value, Expr::Literal(literal)) | (Expr::Literal(literal), value) => {
-                    self.equal(value, literal).into_iter().map(|needle| vec![needle]).collect()
-                }
-                _ => vec![],
-            },
             Expr::InList { expr, list, negated: false } => {
                 let needles = list.iter().filter(|item| !matches!(item, Expr::Literal(Literal::Null)));
                 let needles = needles.map(|item| match item {
@@ -127,18 +124,12 @@ impl Derivation<'_> {
                 let pieces = like_pieces(pattern);
                 pieces.iter().filter_map(|piece| self.longest(piece)).map(|needle| vec![needle]).collect()
             }
-            Expr::Call(Function::TokenEq, operands) => match operands.as_slice() {
-                [value, Expr::Call(Function::ToToken, token)] | [Expr::Call(Function::ToToken, token), value] => {
-                    match token.as_slice() {
-                        [Expr::Literal(text @ Literal::Utf8(_))] => {
-                            self.equal(value, text).into_iter().map(|needle| vec![needle]).collect()
-                        }
-                        _ => vec![],
-                    }
+            comparison => match with_constant(comparison) {
+                Some((CompareOp::Eq, value, constant)) => {
+                    self.equal(value, &constant).into_iter().map(|needle| vec![needle]).collect()
                 }
                 _ => vec![],
             },
-            _ => vec![],
         }
     }
 
@@ -192,13 +183,8 @@ impl Derivation<'_> {
     fn ranges(&self, all: &[&Expr]) -> BTreeMap<usize, Texts> {
         let mut ranges: BTreeMap<usize, Texts> = BTreeMap::new();
         for part in all {
-            let Expr::Compare(op, a, b) = part else { continue };
-            let (op, column, literal) = match (&**a, &**b) {
-                (Expr::Column(column), Expr::Literal(literal)) => (*op, *column, literal),
-                (Expr::Literal(literal), Expr::Column(column)) => (op.swap(), *column, literal),
-                _ => continue,
-            };
-            let (from, to) = match ((self.stored)(column), literal) {
+            let Some((op, Expr::Column(column), literal)) = with_constant(part) else { continue };
+            let (from, to) = match ((self.stored)(*column), &*literal) {
                 (Some(Stored::Text), Literal::Utf8(text)) => {
                     let bound = || Some(text.clone().into_bytes());
                     match op {
@@ -219,7 +205,7 @@ impl Derivation<'_> {
                 }
                 _ => continue,
             };
-            let range = ranges.entry(column).or_insert(Texts { from: None, to: None });
+            let range = ranges.entry(*column).or_insert(Texts { from: None, to: None });
             range.from = range.from.take().max(from);
             range.to = match (range.to.take(), to) {
                 (Some(one), Some(other)) => Some(one.min(other)),
@@ -253,6 +239,35 @@ impl Derivation<'_> {
         }
         sets
     }
+}
+
+/// How a comparison compares a value, which comes first, with a constant. Among tokens that is a text, which JSON writes as
+/// one of them: no token of another kind equals it or has an order with it.
+fn with_constant(comparison: &Expr) -> Option<(CompareOp, &Expr, Cow<'_, Literal>)> {
+    let (op, a, b, are_tokens) = match comparison {
+        Expr::Compare(op, a, b) => (*op, &**a, &**b, false),
+        Expr::Call(function, operands) => {
+            let op = match function {
+                Function::TokenEq => CompareOp::Eq,
+                Function::TokenLt => CompareOp::Lt,
+                Function::TokenLtEq => CompareOp::LtEq,
+                _ => return None,
+            };
+            let [a, b] = operands.as_slice() else { return None };
+            (op, a, b, true)
+        }
+        _ => return None,
+    };
+    let (op, value, literal) = match (a, b) {
+        (value, Expr::Literal(literal)) => (op, value, literal),
+        (Expr::Literal(literal), value) => (op.swap(), value, literal),
+        _ => return None,
+    };
+    if !are_tokens {
+        return Some((op, value, Cow::Borrowed(literal)));
+    }
+    let Literal::Utf8(token) = literal else { return None };
+    unescape(token).map(|text| (op, value, Cow::Owned(Literal::Utf8(text))))
 }
 
 /// All needles of these sets, if they are not too many.
@@ -356,6 +371,15 @@ mod tests {
         // As S3 Select has it, whose dates are text.
         let month = text(CompareOp::GtEq, "1995-09-01").and(text(CompareOp::Lt, "1995-10-01"));
         assert_eq!(sets(&month), ["1995-0>=9-01 1995-1<=0-01", "1995-"]);
+        let token = |function, from_constant: bool, token: &str| {
+            let (column, constant) = (Expr::Column(0), Expr::text(token));
+            Expr::Call(function, if from_constant { vec![constant, column] } else { vec![column, constant] })
+        };
+        let (from, to) = (r#""1995-09-01""#, r#""1995-10-01""#);
+        let month = token(Function::TokenLtEq, true, from).and(token(Function::TokenLt, false, to));
+        assert_eq!(sets(&month), ["1995-0>=9-01 1995-1<=0-01", "1995-"], "of JSON");
+        assert_eq!(sets(&token(Function::TokenEq, false, r#""p\u0071rs""#)), ["pqrs"]);
+        assert_eq!(sets(&token(Function::TokenEq, false, "1995")), [""; 0], "1995.0 is the same number");
         let same = text(CompareOp::GtEq, "ab").and(text(CompareOp::LtEq, "abcd"));
         assert_eq!(sets(&same), ["ab"]);
         let nothing = text(CompareOp::GtEq, "b").and(text(CompareOp::LtEq, "a"));

@@ -78,7 +78,7 @@ fn atom(random: &mut StdRng, tokens: bool) -> Expr {
     };
     let text = if tokens { Expr::Call(Function::JsonText, vec![Expr::Column(column)]) } else { text };
     let op = [CompareOp::GtEq, CompareOp::Gt, CompareOp::LtEq, CompareOp::Lt][random.random_range(0..4)];
-    match random.random_range(0..if tokens { 5 } else { 10 }) {
+    match random.random_range(0..if tokens { 7 } else { 10 }) {
         0 | 1 => {
             let pattern = format!("%{}%{}", pick(random, &WORDS), pick(random, &["", "special%", "_equests%"]));
             let pattern = Box::new(Expr::text(pattern.replace('\\', "\\\\")));
@@ -90,6 +90,14 @@ fn atom(random: &mut StdRng, tokens: bool) -> Expr {
         4 => {
             let list = (0..3).map(|_| Expr::text(value(random))).collect();
             Expr::InList { expr: Box::new(text), list, negated: random.random_bool(0.1) }
+        }
+        5 | 6 if tokens => {
+            let function = [Function::TokenEq, Function::TokenLt, Function::TokenLtEq][random.random_range(0..3)];
+            let mut operands = vec![Expr::Column(column), Expr::text(pushdown::token::quoted(&value(random)))];
+            if random.random_bool(0.5) {
+                operands.reverse();
+            }
+            Expr::Call(function, operands)
         }
         5 => Expr::compare(CompareOp::Eq, Expr::Column(2), Expr::int(number(random))),
         6 => {

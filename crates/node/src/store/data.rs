@@ -6,7 +6,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Context;
 
 use bytes::Bytes;
@@ -101,21 +101,21 @@ struct Opened(Mutex<VecDeque<(usize, Arc<File>)>>);
 
 impl Opened {
     fn file(&self, piece: usize, path: &Path) -> io::Result<Arc<File>> {
-        let known = |opened: &VecDeque<(usize, Arc<File>)>| {
-            opened.iter().find(|(place, _)| *place == piece).map(|(_, file)| Arc::clone(file))
-        };
-        let opened = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(file) = known(&opened()) {
-            return Ok(file);
+        if let Some((_, file)) = self.lock().iter().find(|(place, _)| *place == piece) {
+            return Ok(Arc::clone(file));
         }
         // Others need not wait until this one is opened, or that one closed.
         let file = Arc::new(File::open(path)?);
-        let mut opened = opened();
-        let last = if opened.len() == PIECES_OPEN { opened.pop_front() } else { None };
+        let mut opened = self.lock();
         opened.push_back((piece, Arc::clone(&file)));
+        let too_many = if opened.len() > PIECES_OPEN { opened.pop_front() } else { None };
         drop(opened);
-        drop(last);
+        drop(too_many);
         Ok(file)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<(usize, Arc<File>)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

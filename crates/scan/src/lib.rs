@@ -65,7 +65,7 @@ pub use dictionaries::{
 };
 pub use evaluate::Evaluator;
 pub use evaluate::for_each_key;
-pub use matcher::{Matching, SearchVerdict};
+pub use matcher::Matching;
 pub use object::{
     BlockBuffers, BlockFile, BlockRoom, InMemory, LocalFile, ObjectReader, ReadAtHand, file_blocks, file_ranges,
     ranges_at_hand, read_cached,
@@ -76,7 +76,8 @@ pub use places::{near_places, places, places_in_both};
 pub use positions::{POSITION_COLUMNS, with_positions};
 pub use pruning::Zones;
 pub use scan::{
-    ScanCounters, ScanOptions, output_schema, scan, scan_about, scan_parts, scan_rows, scan_with_positions, slice_bytes,
+    Learned, ScanCounters, ScanOptions, output_schema, scan, scan_about, scan_parts, scan_rows, scan_with_positions,
+    slice_bytes,
 };
 pub use slice::TimeSlice;
 pub use spawner::{Helpers, Spawner};

@@ -20,7 +20,7 @@ use crate::json::JsonScan;
 use crate::limits;
 use crate::matcher::{Matching, SearchVerdict};
 use crate::output::{Sink, columns_of, map_output, only_keys, renumber, result_schema};
-use crate::parquet::{KnownFooter, PAGES_AT_ONCE, ParquetScan};
+use crate::parquet::{KnownFooter, LastPlan, PAGES_AT_ONCE, ParquetScan};
 use crate::pieces::{Found, Opening, Pieces};
 use crate::positions::{Extent, POSITION_COLUMNS, with_positions};
 use crate::pruning::zones::{ZoneColumn, ZoneRecorder, Zones, decides, wants_keys};
@@ -93,8 +93,8 @@ pub struct ScanOptions {
     pub zones: Option<Arc<Zones>>,
     /// Whether text is searched for bytes that a record must hold to pass.
     pub matching: Matching,
-    /// Shared by scans of one fragment: whether such a search pays.
-    pub verdict: Arc<SearchVerdict>,
+    /// Shared by scans of one fragment with one threshold: what the first of them learn and prepare.
+    pub learned: Arc<Learned>,
     /// Where the object's footer may be known, if it is Parquet.
     pub footer: Option<KnownFooter>,
     /// What pages of Parquet are decompressed into; scans that come one after the other may share it.
@@ -119,12 +119,21 @@ impl Default for ScanOptions {
             footer: None,
             pages: BlockBuffers::new(0, PAGES_AT_ONCE),
             matching: Matching::default(),
-            verdict: Arc::default(),
+            learned: Arc::default(),
             spawner: Spawner::default(),
             helpers: None,
             threshold: Arc::default(),
         }
     }
+}
+
+/// What scans of one fragment share, be it of pieces of an object or of several objects.
+#[derive(Debug, Default)]
+pub struct Learned {
+    /// Whether searching text pays.
+    pub(crate) search: SearchVerdict,
+    /// How the last Parquet object is read.
+    pub(crate) parquet: LastPlan,
 }
 
 /// The schema of the batches that [`scan`] gives.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use futures::StreamExt;
 use pushdown::{Compression, Error, Format, Fragment, Result, Split};
-use pushdowndb_scan::{BlockBuffers, ObjectReader, ScanCounters, ScanOptions, SearchVerdict, slice_bytes, thread_cpu};
+use pushdowndb_scan::{BlockBuffers, Learned, ObjectReader, ScanCounters, ScanOptions, slice_bytes, thread_cpu};
 use tokio::sync::mpsc::Sender;
 
 use super::ranges::RangesTogether;
@@ -132,7 +132,7 @@ impl SplitTask<'_> {
             threshold: Arc::clone(&self.run.threshold),
             footer: self.run.spec.backend.footer(self.object),
             pages: Arc::clone(&self.run.reused.pages),
-            verdict: Arc::clone(&self.run.reused.verdict),
+            learned: Arc::clone(&self.run.reused.learned),
             ..ScanOptions::default()
         };
         let shows_speed = shows_speed(&fragment);
@@ -214,13 +214,12 @@ pub(super) struct Reused {
     file: Mutex<Option<(usize, Arc<dyn ObjectReader>)>>,
     /// What pages of Parquet are decompressed into.
     pages: Arc<BlockBuffers>,
-    /// Whether searching text pays.
-    verdict: Arc<SearchVerdict>,
+    learned: Arc<Learned>,
 }
 
 impl Default for Reused {
     fn default() -> Self {
-        Self { file: Mutex::default(), pages: ScanOptions::default().pages, verdict: Arc::default() }
+        Self { file: Mutex::default(), pages: ScanOptions::default().pages, learned: Arc::default() }
     }
 }
 

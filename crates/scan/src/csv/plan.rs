@@ -110,7 +110,7 @@ impl CsvPlan {
         let quote = quoting.map(|quoting| quoting.quote);
         let marks = Marks::csv(terminator, dialect.delimiter, quote, quoting.and_then(|quoting| quoting.escape));
         let stored = |column: usize| self.decoded.get(column).and_then(DecodedColumn::stored);
-        Matcher::new(self.condition.as_ref()?, &stored, marks, scan.matching, Arc::clone(&scan.verdict))
+        Matcher::new(self.condition.as_ref()?, &stored, marks, scan.matching, Arc::clone(&scan.learned))
     }
 }
 

@@ -62,7 +62,7 @@ fn matcher(predicate: &Expr, schema: &SchemaRef, options: &JsonOptions, scan: &S
         DataType::Date32 if !options.raw_tokens => Some(Stored::Date),
         _ => None,
     };
-    Matcher::new(predicate, &stored, Marks::json(), scan.matching, Arc::clone(&scan.verdict))
+    Matcher::new(predicate, &stored, Marks::json(), scan.matching, Arc::clone(&scan.learned))
 }
 
 impl JsonScan {

@@ -28,6 +28,6 @@ mod sample;
 mod search;
 
 pub(crate) use derive::{Stored, required};
-pub(crate) use sample::Matcher;
-pub use sample::{Matching, SearchVerdict};
+pub use sample::Matching;
+pub(crate) use sample::{Matcher, SearchVerdict};
 pub(crate) use search::Marks;

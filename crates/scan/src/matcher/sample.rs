@@ -12,6 +12,7 @@ use pushdown::Expr;
 
 use super::derive::{Stored, required};
 use super::search::{Marks, Search};
+use crate::Learned;
 
 /// Whether scans of text look for bytes that a record must hold before they decode it. What a scan answers is the same;
 /// but a malformed record that cannot pass is found only where it is decoded.
@@ -50,7 +51,7 @@ const LONGEST_PAUSE: u64 = 256 * 1024 * 1024;
 
 /// Whether a search pays, as far as scans have seen that share this: those of one fragment, over one object or several.
 #[derive(Debug, Default)]
-pub struct SearchVerdict(Mutex<Verdict>);
+pub(crate) struct SearchVerdict(Mutex<Verdict>);
 
 #[derive(Debug)]
 struct Verdict {
@@ -112,7 +113,7 @@ pub(crate) struct Matcher {
     /// One for each set of needles.
     searches: Vec<Search>,
     always: bool,
-    verdict: Arc<SearchVerdict>,
+    learned: Arc<Learned>,
 }
 
 impl Matcher {
@@ -123,14 +124,14 @@ impl Matcher {
         stored: &dyn Fn(usize) -> Option<Stored>,
         marks: Marks,
         matching: Matching,
-        verdict: Arc<SearchVerdict>,
+        learned: Arc<Learned>,
     ) -> Option<Self> {
         if matching == Matching::Never {
             return None;
         }
         let sets = required(predicate, stored, &|byte| marks.breaks(byte));
         let searches: Vec<Search> = sets.into_iter().filter_map(Search::new).collect();
-        (!searches.is_empty()).then_some(Self { marks, searches, always: matching == Matching::Always, verdict })
+        (!searches.is_empty()).then_some(Self { marks, searches, always: matching == Matching::Always, learned })
     }
 
     /// Looks through the complete lines of `text`, which begins with a line at byte `offset` of the object's text and is
@@ -141,7 +142,7 @@ impl Matcher {
         let state = match self.always {
             true => State::Searching(0),
             false if offset < BEGINNING => return None,
-            false => self.verdict.of(text.len() as u64),
+            false => self.learned.search.of(text.len() as u64),
         };
         let lines = if whole { text } else { text.get(..=memrchr(self.marks.terminator(), text)?)? };
         let chosen = match state {
@@ -152,7 +153,7 @@ impl Matcher {
         let search = self.searches.get_mut(chosen)?;
         let hits = search.lines(lines, offset, &self.marks, starts) + search.take_misses() * MISS_BYTES;
         if hits > lines.len() / 100 * DENSE {
-            self.verdict.rest();
+            self.learned.search.rest();
         }
         Some(offset + lines.len() as u64)
     }
@@ -173,10 +174,10 @@ impl Matcher {
         let all = self.searches.iter_mut().map(&mut hits).enumerate();
         let (best, (bytes, _)) = all.min_by_key(|(_, hits)| *hits)?;
         if bytes > sample.len() / 100 * SPARSE {
-            self.verdict.rest();
+            self.learned.search.rest();
             return None;
         }
-        self.verdict.search(best);
+        self.learned.search.search(best);
         Some(best)
     }
 }
@@ -228,12 +229,12 @@ mod tests {
     }
 
     #[test]
-    fn scans_that_share_the_verdict_learn_from_each_other() {
+    fn scans_learn_from_each_other() {
         let (dense, sparse) = ("special\n".repeat(140_000), "ordinary\n".repeat(130_000));
-        let verdict = Arc::<SearchVerdict>::default();
+        let learned = Arc::<Learned>::default();
         let another = |offset: u64, text: &str| {
             let (predicate, marks) = (equal(0, "special"), Marks::csv(b'\n', b',', Some(b'"'), None));
-            let shared = Arc::clone(&verdict);
+            let shared = Arc::clone(&learned);
             let mut matcher =
                 Matcher::new(&predicate, &|_| Some(Stored::Text), marks, Matching::Sampled, shared).unwrap();
             matcher.search(text.as_bytes(), offset, false, &mut VecDeque::new()).is_some()

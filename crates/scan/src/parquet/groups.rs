@@ -15,26 +15,24 @@ use std::sync::atomic::Ordering;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::{concat, filter};
-use arrow::datatypes::{Field, Schema, SchemaRef};
-use pushdown::{Expr, Result};
+use arrow::datatypes::Schema;
+use pushdown::Result;
 
 use super::adapt::unexpected_null;
 use super::chunks::{Chunks, Fetched};
 use super::coded::Coded;
-use super::decode::{BATCH_BYTES, Batches, Columns, FileSchema};
+use super::decode::{BATCH_BYTES, Batches, Columns};
 use super::errors::{contradiction, explain};
 use super::fixed::{Fixed, Within, is_fixed, is_read};
-use super::flat::is_flat;
 use super::group_rows::{Direct, GroupRows, Origin, runs};
 use super::pages::Pages;
+use super::plan::{Plan, Single};
 use super::prune::column_bounds;
 use super::selection::Rows;
-use super::stages::{Stage, stages};
+use super::stages::Stage;
 use crate::ScanCounters;
 use crate::errors::from_arrow;
 use crate::output::record_batch;
-use crate::row_filter::RowFilter;
-use crate::top_k::{FirstRows, LiveBound};
 
 /// Values of the predicate's columns are kept for the output up to so many bytes of a row group; beyond that they are
 /// decoded again, batch by batch.
@@ -56,76 +54,13 @@ pub(super) struct Part {
 #[derive(Debug)]
 pub(super) struct Groups {
     chunks: Chunks,
-    file: FileSchema,
-    /// All columns that are read, those of them that come out, and of these the ones that may as dictionaries.
-    schema: SchemaRef,
-    output: Vec<usize>,
-    dictionaries: Vec<usize>,
-    stages: Vec<Stage>,
-    /// What holds of the first rows in an order, if only those are wanted, and the column they are ordered by.
-    first: Option<(LiveBound, Field)>,
-    /// The columns that come out which may be read as places in a dictionary.
-    singles: Vec<Single>,
+    plan: Arc<Plan>,
     batch_rows: usize,
 }
 
-/// A column by itself.
-#[derive(Debug)]
-struct Single {
-    /// Its index among all columns that are read, and its place among all leaves of the file.
-    index: usize,
-    leaf: usize,
-    columns: Columns,
-}
-
-impl Single {
-    /// `None` if it is a list or a struct, or not in the file.
-    fn new(location: &str, index: usize, schema: &SchemaRef, file: &FileSchema) -> Result<Option<Self>> {
-        let declared = schema.project(&[index]).map_err(from_arrow)?;
-        let columns = Columns::new(location, Arc::new(declared), file)?;
-        let leaf = match columns.leaves.as_slice() {
-            [leaf] if is_flat(&columns.descriptor(*leaf)) => *leaf,
-            _ => return Ok(None),
-        };
-        Ok(Some(Self { index, leaf, columns }))
-    }
-}
-
 impl Groups {
-    /// Rows as they are `wanted`, of `schema`, of which the columns `output` come out, `dictionaries` among them as
-    /// dictionaries where they are stored as that.
-    pub(super) fn new(
-        chunks: Chunks,
-        schema: &SchemaRef,
-        wanted: &RowFilter,
-        output: &[usize],
-        dictionaries: &[usize],
-        file: FileSchema,
-        batch_rows: usize,
-    ) -> Result<Self> {
-        let location = chunks.reader.location();
-        let stages = stages(location, wanted, schema, &file)?;
-        let first = match &wanted.first {
-            Some(FirstRows { key: Expr::Column(index), .. }) => schema.fields().get(*index).zip(wanted.first.as_ref()),
-            _ => None,
-        };
-        let bound = |(key, first): (&Arc<Field>, &FirstRows)| -> Result<Option<(LiveBound, Field)>> {
-            Ok(first.bound(schema, &mut |index| index)?.map(|bound| (bound, key.as_ref().clone())))
-        };
-        let first = first.map(bound).transpose()?.flatten();
-        let singles = output.iter().filter_map(|index| Single::new(location, *index, schema, &file).transpose());
-        let singles = singles.collect::<Result<_>>()?;
-        Ok(Self {
-            chunks,
-            file,
-            schema: Arc::clone(schema),
-            output: output.to_vec(),
-            dictionaries: dictionaries.to_vec(),
-            stages,
-            first,
-            singles,
-            batch_rows,
-        })
+    pub(super) fn new(chunks: Chunks, plan: Arc<Plan>, batch_rows: usize) -> Self {
+        Self { chunks, plan, batch_rows }
     }
 
     /// Whether bytes are fetched that have to be waited for, as far as the last ones tell.
@@ -149,12 +84,13 @@ impl Groups {
         counters.rows_scanned.fetch_add(part.rows.len() as u64, Ordering::Relaxed);
         let mut passing = Passing { bits: part.rows.bits(), kept: Vec::new() };
         let mut before = None;
-        if !self.stages.is_empty() {
-            let mut leaves: Vec<usize> = self.stages.iter().flat_map(|stage| &stage.columns.leaves).copied().collect();
+        if !self.plan.stages.is_empty() {
+            let mut leaves: Vec<usize> =
+                self.plan.stages.iter().flat_map(|stage| &stage.columns.leaves).copied().collect();
             leaves.sort_unstable();
             leaves.dedup();
             let fetched = self.fetch(part.group, &leaves, &passing.bits, counters).await?;
-            for stage in &self.stages {
+            for stage in &self.plan.stages {
                 self.pass(stage, &fetched, &mut passing)?;
                 if passing.bits.count_set_bits() == 0 {
                     return Ok(None);
@@ -162,16 +98,16 @@ impl Groups {
             }
             before = Some(fetched);
         }
-        let missing = self.output.iter().filter(|index| passing.find(**index).is_none()).copied().collect::<Vec<_>>();
-        let declared = |indexes: &[usize]| self.schema.project(indexes).map(Arc::new).map_err(from_arrow);
+        let missing =
+            self.plan.output.iter().filter(|index| passing.find(**index).is_none()).copied().collect::<Vec<_>>();
         let location = self.chunks.reader.location();
-        let mut leaves = Columns::new(location, declared(&missing)?, &self.file)?.leaves;
+        let mut leaves = self.plan.columns(location, &missing)?.leaves.clone();
         leaves.retain(|leaf| !before.as_ref().is_some_and(|before| before.holds(*leaf)));
         let mut fetched = self.fetch(part.group, &leaves, &passing.bits, counters).await?;
         before.into_iter().for_each(|before| fetched.join(before));
         let (mut direct, mut decoded, mut opened) = (Vec::new(), Vec::new(), Vec::new());
         for index in missing {
-            let Some(single) = self.singles.iter().find(|single| single.index == index) else {
+            let Some(single) = self.plan.singles.iter().find(|single| single.index == index) else {
                 decoded.push(index);
                 continue;
             };
@@ -184,7 +120,7 @@ impl Groups {
                 }
             }
         }
-        let columns = Columns::new(location, declared(&decoded)?, &self.file)?;
+        let columns = self.plan.columns(location, &decoded)?;
         let (rows, wanted) = match columns.leaves.is_empty() {
             // Everything is known of them.
             true => (Rows::all(passing.bits.count_set_bits()), None),
@@ -198,15 +134,15 @@ impl Groups {
                 None => passing.find(*index).cloned().map(Origin::Kept),
             },
         };
-        let origins = self.output.iter().filter_map(place).collect();
+        let origins = self.plan.output.iter().filter_map(place).collect();
         let of_output = |index: &usize| {
-            let field = self.schema.fields().get(*index)?;
+            let field = self.plan.schema.fields().get(*index)?;
             Some(match direct.iter().find(|(own, _)| own == index) {
                 Some((_, column)) => Arc::new(field.as_ref().clone().with_data_type(column.data_type())),
                 None => Arc::clone(field),
             })
         };
-        let schema = Schema::new(self.output.iter().filter_map(of_output).collect::<Vec<_>>());
+        let schema = Schema::new(self.plan.output.iter().filter_map(of_output).collect::<Vec<_>>());
         let direct = direct.into_iter().map(|(_, column)| column).collect();
         Ok(Some(GroupRows {
             location: location.to_owned(),
@@ -224,10 +160,10 @@ impl Groups {
 
     /// Whether one of its rows may be among the first in the order that is asked for, as far as is known by now.
     fn may_hold_first(&self, group: usize) -> Result<bool> {
-        let Some((bound, key)) = &self.first else { return Ok(true) };
+        let Some((bound, key)) = &self.plan.first else { return Ok(true) };
         let metadata = &self.chunks.metadata;
         let Some(group) = metadata.row_groups().get(group) else { return Ok(true) };
-        match column_bounds(key, &self.file.schema, metadata, &[group]) {
+        match column_bounds(key, &self.plan.file.schema, metadata, &[group]) {
             Some((smallest, largest)) => bound.may_match(&smallest, &largest, key.is_nullable()),
             None => Ok(true),
         }
@@ -242,7 +178,7 @@ impl Groups {
         let mut batches = self.decode(&stage.columns, fetched, Vec::new(), &rows)?;
         let mut bits = BooleanBufferBuilder::new(rows.len());
         let mut kept: Vec<Vec<ArrayRef>> = vec![Vec::new(); stage.indexes.len()];
-        let comes_out: Vec<bool> = stage.indexes.iter().map(|index| self.output.contains(index)).collect();
+        let comes_out: Vec<bool> = stage.indexes.iter().map(|index| self.plan.output.contains(index)).collect();
         let mut bytes = 0;
         while let Some(batch) = batches.next()? {
             let first = bits.len();
@@ -293,7 +229,7 @@ impl Groups {
         if !is_decided {
             return Ok(false);
         }
-        if self.output.contains(index) {
+        if self.plan.output.contains(index) {
             fetched.keep_pages(*leaf, KEPT_BYTES);
         }
         let decided = stage.decide(pages, is_coded, passing.bits.len()).map_err(explained)?;
@@ -304,7 +240,7 @@ impl Groups {
 
     /// Leaves those rows that pass the stage by their number in its only column.
     fn pass_numbers(&self, stage: &Stage, mut column: Fixed, index: usize, passing: &mut Passing) -> Result<()> {
-        let (comes_out, schema) = (self.output.contains(&index), stage.columns.schema());
+        let (comes_out, schema) = (self.plan.output.contains(&index), stage.columns.schema());
         let (mut at, mut bytes, mut kept) = (0, 0, Vec::new());
         let mut bits = BooleanBufferBuilder::new(passing.bits.len());
         loop {
@@ -361,7 +297,7 @@ impl Groups {
         let values = pages.dictionary().and_then(|values| single.columns.decode_dictionary(values).ok()?);
         let Some(values) = values.and_then(|values| values.columns().first().cloned()) else { return Ok(Err(pages)) };
         let (column, as_dictionary) =
-            (single.columns.descriptor(single.leaf), self.dictionaries.contains(&single.index));
+            (single.columns.descriptor(single.leaf), self.plan.dictionaries.contains(&single.index));
         Ok(Ok(Direct::Coded(Coded::new(column, values, pages, as_dictionary))))
     }
 
@@ -371,7 +307,7 @@ impl Groups {
             return Ok(Err(pages));
         };
         let (column, declared) = (columns.descriptor(*leaf), declared.data_type());
-        let stored = self.file.schema.field_with_name(column.name());
+        let stored = self.plan.file.schema.field_with_name(column.name());
         if !stored.is_ok_and(|stored| is_fixed(&column, stored.data_type(), declared))
             || !pages.are_all(is_read).unwrap_or_default()
         {
@@ -412,7 +348,8 @@ impl Groups {
         let pages: ::parquet::errors::Result<Vec<_>> = columns.leaves.iter().map(&mut pages).collect();
         let pages = pages.map_err(|error| self.explained(error))?;
         // Rows without columns take no room, and each batch a turn of whoever counts them.
-        let batch_rows = if self.output.is_empty() && pages.is_empty() { rows.len().max(1) } else { self.batch_rows };
+        let batch_rows =
+            if self.plan.output.is_empty() && pages.is_empty() { rows.len().max(1) } else { self.batch_rows };
         columns.decode(pages, rows, batch_rows)
     }
 }

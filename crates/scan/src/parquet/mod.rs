@@ -1,7 +1,7 @@
 //! Parquet: typed columns by name, read row group by row group.
 //!
 //! Row groups that statistics rule out are not read, large ones part by part ([`parts`]). Of the others the predicate's
-//! columns are decoded first, the rest only where rows pass ([`groups`]); so is the key where only the first rows of an
+//! columns are decoded first, the rest only where rows pass ([`groups`], by a [`plan`]); so is the key where only the first rows of an
 //! order are wanted. Columns with a dictionary are hardly decoded at all ([`dictionary`], [`coded`]), and neither are numbers
 //! ([`fixed`]). Bytes that need not be waited for are read page by page ([`chunk_bytes`]), others a row group ahead ([`ahead`]). What a
 //! file claims is checked before the library believes it ([`footer`], [`claims`]).
@@ -29,6 +29,7 @@ mod numbers;
 mod page_index;
 mod pages;
 mod parts;
+mod plan;
 mod prune;
 mod rows;
 mod run_reader;
@@ -44,7 +45,7 @@ use std::sync::atomic::Ordering;
 
 use ::parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use arrow::array::RecordBatch;
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use futures::FutureExt;
 use pushdown::{Error, ErrorKind, Result};
 
@@ -52,14 +53,15 @@ use crate::evaluate::Evaluator;
 use crate::limits::{FOOTER_BYTES, PAGE_BYTES, ROW_GROUP_ROWS};
 use crate::positions::{Extent, joined};
 use crate::row_filter::RowFilter;
-use crate::{BlockBuffers, ObjectReader, ScanCounters, ScanOptions, Spawner};
+use crate::{BlockBuffers, Learned, ObjectReader, ScanCounters, ScanOptions, Spawner};
 use ahead::RowGroups;
 use chunks::Chunks;
-use decode::{Columns, FileSchema};
 use errors::{contradiction, explain};
 pub use footer::parquet_metadata;
 pub use footers::{Footers, KnownFooter, RowGroupPlace};
 use groups::{Groups, Part};
+pub(crate) use plan::LastPlan;
+use plan::Plan;
 pub use prune::bounds_match;
 use selection::Rows;
 
@@ -88,6 +90,7 @@ pub(crate) struct ParquetScan {
     footer: Option<KnownFooter>,
     /// What pages are decompressed into.
     pages: Arc<BlockBuffers>,
+    learned: Arc<Learned>,
     counters: Arc<ScanCounters>,
     rows: Option<RowGroups>,
     spawner: Option<Spawner>,
@@ -104,7 +107,7 @@ impl ParquetScan {
         options: &ScanOptions,
         counters: Arc<ScanCounters>,
     ) -> Result<Self> {
-        if let Some(predicate) = &wanted.predicate {
+        if let Some(predicate) = wanted.predicate.as_ref().filter(|_| !options.learned.parquet.is_made()) {
             // Refused before anything is read.
             Evaluator::predicate(predicate, schema)?;
         }
@@ -126,6 +129,7 @@ impl ParquetScan {
             part_bytes: options.row_group_part_bytes,
             footer: options.footer.clone(),
             pages: Arc::clone(&options.pages),
+            learned: Arc::clone(&options.learned),
             counters,
             rows: None,
             spawner: options.fetches_beside.then(|| options.spawner.clone()),
@@ -163,10 +167,14 @@ impl ParquetScan {
             Some(known) => known.read(&*self.reader, FOOTER_BYTES).await?,
             None => Arc::new(parquet_metadata(&*self.reader, FOOTER_BYTES).await?),
         };
-        let file = FileSchema::new(&metadata).map_err(|error| explain(self.reader.location(), error))?;
+        let plan = self.learned.parquet.of(&metadata, || {
+            let location = self.reader.location();
+            Plan::new(location, &self.schema, &self.wanted, &self.columns, &self.dictionaries, &metadata)
+        })?;
+        let file = &plan.file.schema;
         let asked = self.asked(&metadata);
         let in_range: Vec<usize> = asked.iter().map(|part| part.group).collect();
-        let mut groups = self.row_groups(&metadata, &file.schema, &in_range)?;
+        let mut groups: Vec<usize> = in_range.iter().copied().filter(|group| plan.is_kept(*group)).collect();
         self.check_sizes(&metadata, &groups)?;
         let explained = |error| explain(self.reader.location(), error);
         let mut chunks = Chunks {
@@ -179,11 +187,8 @@ impl ParquetScan {
         };
         let mut conditions = Vec::new();
         if let Some(predicate) = &self.wanted.predicate {
-            let file = &file.schema;
             groups = bloom::may_hold(predicate, &self.schema, file, &chunks, groups).await.map_err(explained)?;
-            // Where values lie together, whole row groups show it: of a file where none was ruled out its pages will
-            // not be either, and their index takes a while to read.
-            if groups.len() < in_range.len() || in_range.len() == 1 {
+            if plan.may_rule_out_pages() {
                 conditions = page_index::on_one_column(predicate, &self.schema, file);
             }
         }
@@ -195,25 +200,23 @@ impl ParquetScan {
         if !conditions.is_empty() || asked.iter().any(|part| !part.rows.are_all()) {
             chunks.load_places(!conditions.is_empty(), self.footer.as_ref()).await.map_err(explained)?;
         }
-        let leaves = Columns::new(self.reader.location(), Arc::clone(&self.schema), &file)?.leaves;
+        let leaves = &plan.leaves;
         let mut parts = Vec::with_capacity(groups.len());
         for mut part in asked.into_iter().filter(|part| groups.binary_search(&part.group).is_ok()) {
             if self.only_about {
-                part = parts::moved(part, &leaves, &chunks).map_err(explained)?;
+                part = parts::moved(part, leaves, &chunks).map_err(explained)?;
             }
-            let surviving =
-                page_index::surviving(&conditions, &file.schema, &chunks, part.group, part.rows.of_group())?;
+            let surviving = page_index::surviving(&conditions, file, &chunks, part.group, part.rows.of_group())?;
             let rows = part.rows.and(&surviving);
             parts.extend((!rows.is_empty()).then_some(Part { rows, ..part }));
         }
-        if parts::any_larger(&parts, &leaves, &chunks, self.part_bytes).map_err(explained)? {
+        if parts::any_larger(&parts, leaves, &chunks, self.part_bytes).map_err(explained)? {
             if chunks.metadata.offset_index().is_none() {
                 chunks.load_places(false, self.footer.as_ref()).await.map_err(explained)?;
             }
-            parts = parts::cut(parts, &leaves, &chunks, self.part_bytes).map_err(explained)?;
+            parts = parts::cut(parts, leaves, &chunks, self.part_bytes).map_err(explained)?;
         }
-        let groups =
-            Groups::new(chunks, &self.schema, &self.wanted, &self.columns, &self.dictionaries, file, self.batch_rows)?;
+        let groups = Groups::new(chunks, plan, self.batch_rows);
         Ok(RowGroups::new(groups, parts, self.spawner.clone()))
     }
 
@@ -251,13 +254,6 @@ impl ParquetScan {
             Part { group, rows, is_first: true }
         };
         groups.map(whole).collect()
-    }
-
-    /// Those of them that may hold rows that pass, as far as their statistics tell.
-    fn row_groups(&self, metadata: &ParquetMetaData, file: &Schema, groups: &[usize]) -> Result<Vec<usize>> {
-        let Some(predicate) = &self.wanted.predicate else { return Ok(groups.to_vec()) };
-        let kept = prune::may_match(predicate, &self.schema, file, metadata, groups)?;
-        Ok(groups.iter().zip(kept).filter(|(_, kept)| *kept).map(|(i, _)| *i).collect())
     }
 }
 

@@ -263,6 +263,45 @@ async fn what_is_ruled_out_is_not_read() {
     assert_eq!(scanned(0, 12_345, None, Some(footers.of("2"))).await.1, bytes, "another version");
 }
 
+#[tokio::test]
+async fn as_much_is_scanned_of_pieces_as_of_the_whole() {
+    let scattered: ArrayRef = Arc::new(Int64Array::from_iter_values((0..40_000).map(|i| i * 7_919 % 40_000)));
+    let texts: ArrayRef = Arc::new(StringArray::from_iter_values((0..40_000).map(|i| format!("{i:050}"))));
+    let batch = RecordBatch::try_from_iter([("s", scattered), ("t", texts)]).expect("a batch");
+    let properties = WriterProperties::builder()
+        .set_max_row_group_row_count(Some(10_000))
+        .set_data_page_row_count_limit(10)
+        .set_write_batch_size(10)
+        .build();
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).expect("a writer");
+    writer.write(&batch).expect("written");
+    let file: Bytes = writer.into_inner().expect("closed").into();
+    let size = file.len() as u64;
+    let columns = schema(&[("s", DataType::Int64), ("t", DataType::Utf8)]);
+    // No row group is ruled out, and of the pages of ten rows most could be.
+    let predicate = Some(Expr::compare(CompareOp::Eq, Expr::Column(0), Expr::int(12_345)));
+    let fragment = Fragment { predicate, ..Fragment::all(Format::Parquet, columns) };
+    let scanned = async |range, options| {
+        let reader = InMemory::new("k", file.clone());
+        let (found, counters) = try_run_as(&fragment, reader, Some(range), options).await.expect("rows");
+        (found.num_rows() as u64, counters.bytes_scanned.into_inner(), counters.row_groups_scanned.into_inner())
+    };
+    let whole = scanned(0..size, ScanOptions::default()).await;
+    assert_eq!((whole.0, whole.2), (1, 4));
+    for shares in [false, true] {
+        let (footers, shared) = (Footers::new(1 << 20), ScanOptions::default());
+        let mut all = (0, 0, 0);
+        for piece in 0..8 {
+            let footer = Some(footers.of("1"));
+            let options = ScanOptions { footer, ..if shares { shared.clone() } else { ScanOptions::default() } };
+            let own = scanned(size * piece / 8..size * (piece + 1) / 8, options).await;
+            all = (all.0 + own.0, all.1 + own.1, all.2 + own.2);
+        }
+        // The footer is read once.
+        assert_eq!(all, whole, "{shares}");
+    }
+}
+
 /// 20 row groups of 100 rows: `i` ascending, `t` text of it.
 fn sorted() -> (Bytes, Fragment) {
     let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..2_000));

@@ -1,0 +1,160 @@
+//! How the rows of a file are decided and decoded: the same for all its row groups, and for all scans of one fragment.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ::parquet::file::metadata::ParquetMetaData;
+use arrow::datatypes::{Field, SchemaRef};
+use pushdown::{Expr, Result};
+
+use super::decode::{Columns, FileSchema};
+use super::errors::explain;
+use super::flat::is_flat;
+use super::prune::may_match;
+use super::stages::{Stage, stages};
+use crate::errors::from_arrow;
+use crate::row_filter::RowFilter;
+use crate::top_k::{FirstRows, LiveBound};
+
+/// Sets of columns that are kept ready: row groups of a file are alike, mostly.
+const SETS: usize = 8;
+
+/// What is made of a fragment and the footer of a file before any row is read.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// The footer.
+    metadata: Arc<ParquetMetaData>,
+    pub(super) file: FileSchema,
+    /// All columns that are read, those of them that come out, and of these the ones that may as dictionaries.
+    pub(super) schema: SchemaRef,
+    pub(super) output: Vec<usize>,
+    pub(super) dictionaries: Vec<usize>,
+    pub(super) stages: Vec<Stage>,
+    /// What holds of the first rows in an order, if only those are wanted, and the column they are ordered by.
+    pub(super) first: Option<(LiveBound, Field)>,
+    /// The columns that come out which may be read as places in a dictionary.
+    pub(super) singles: Vec<Single>,
+    /// All columns that are read, by their place among all leaves of the file.
+    pub(super) leaves: Vec<usize>,
+    /// Of each row group, whether it may hold rows that pass, as far as statistics tell.
+    kept: Vec<bool>,
+    /// Columns that were decoded together before, by their indexes.
+    together: Mutex<Vec<(Vec<usize>, Arc<Columns>)>>,
+}
+
+/// A column by itself.
+#[derive(Debug)]
+pub(super) struct Single {
+    /// Its index among all columns that are read, and its place among all leaves of the file.
+    pub(super) index: usize,
+    pub(super) leaf: usize,
+    pub(super) columns: Columns,
+}
+
+impl Plan {
+    /// For rows as they are `wanted`, of `schema`, of which the columns `output` come out, `dictionaries` among them as
+    /// dictionaries where they are stored as that.
+    pub(super) fn new(
+        location: &str,
+        schema: &SchemaRef,
+        wanted: &RowFilter,
+        output: &[usize],
+        dictionaries: &[usize],
+        metadata: &Arc<ParquetMetaData>,
+    ) -> Result<Self> {
+        let file = FileSchema::new(metadata).map_err(|error| explain(location, error))?;
+        let all: Vec<usize> = (0..metadata.num_row_groups()).collect();
+        let kept = match &wanted.predicate {
+            Some(predicate) => may_match(predicate, schema, &file.schema, metadata, &all)?,
+            None => vec![true; all.len()],
+        };
+        let stages = stages(location, wanted, schema, &file)?;
+        let first = match &wanted.first {
+            Some(FirstRows { key: Expr::Column(index), .. }) => schema.fields().get(*index).zip(wanted.first.as_ref()),
+            _ => None,
+        };
+        let bound = |(key, first): (&Arc<Field>, &FirstRows)| -> Result<Option<(LiveBound, Field)>> {
+            Ok(first.bound(schema, &mut |index| index)?.map(|bound| (bound, key.as_ref().clone())))
+        };
+        let first = first.map(bound).transpose()?.flatten();
+        let singles = output.iter().filter_map(|index| Single::new(location, *index, schema, &file).transpose());
+        Ok(Self {
+            metadata: Arc::clone(metadata),
+            singles: singles.collect::<Result<_>>()?,
+            leaves: Columns::new(location, Arc::clone(schema), &file)?.leaves,
+            kept,
+            file,
+            schema: Arc::clone(schema),
+            output: output.to_vec(),
+            dictionaries: dictionaries.to_vec(),
+            stages,
+            first,
+            together: Mutex::default(),
+        })
+    }
+
+    /// Whether statistics leave the row group.
+    pub(super) fn is_kept(&self, group: usize) -> bool {
+        self.kept.get(group).copied().unwrap_or(true)
+    }
+
+    /// Whether pages may be ruled out, too. Where values lie together, whole row groups show it: of a file where none was ruled
+    /// out its pages will not be either, and their index takes a while to read. The file decides, not the piece of it that
+    /// is scanned: what is read does not depend on how it is cut.
+    pub(super) fn may_rule_out_pages(&self) -> bool {
+        self.kept.len() == 1 || self.kept.contains(&false)
+    }
+
+    /// The columns of these indexes, decoded together.
+    pub(super) fn columns(&self, location: &str, indexes: &[usize]) -> Result<Arc<Columns>> {
+        let together = || self.together.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, columns)) = together().iter().find(|(known, _)| known == indexes) {
+            return Ok(Arc::clone(columns));
+        }
+        let declared = self.schema.project(indexes).map_err(from_arrow)?;
+        let columns = Arc::new(Columns::new(location, Arc::new(declared), &self.file)?);
+        let mut together = together();
+        together.truncate(SETS - 1);
+        together.insert(0, (indexes.to_vec(), Arc::clone(&columns)));
+        Ok(columns)
+    }
+}
+
+impl Single {
+    /// `None` if it is a list or a struct, or not in the file.
+    fn new(location: &str, index: usize, schema: &SchemaRef, file: &FileSchema) -> Result<Option<Self>> {
+        let declared = schema.project(&[index]).map_err(from_arrow)?;
+        let columns = Columns::new(location, Arc::new(declared), file)?;
+        let leaf = match columns.leaves.as_slice() {
+            [leaf] if is_flat(&columns.descriptor(*leaf)) => *leaf,
+            _ => return Ok(None),
+        };
+        Ok(Some(Self { index, leaf, columns }))
+    }
+}
+
+/// The plan that a scan made last, for those of the same fragment after it: each piece of an object is a scan, of a few
+/// milliseconds, and a plan takes tenths of one.
+#[derive(Debug, Default)]
+pub(crate) struct LastPlan(Mutex<Option<Arc<Plan>>>);
+
+impl LastPlan {
+    /// Whether there is one.
+    pub(super) fn is_made(&self) -> bool {
+        self.lock().is_some()
+    }
+
+    /// The plan for the file with this footer, from `make` if the last was for another.
+    pub(super) fn of(&self, metadata: &Arc<ParquetMetaData>, make: impl FnOnce() -> Result<Plan>) -> Result<Arc<Plan>> {
+        if let Some(plan) = self.lock().as_ref().filter(|plan| Arc::ptr_eq(&plan.metadata, metadata)) {
+            return Ok(Arc::clone(plan));
+        }
+        // Scans that begin at the same time do not wait for each other.
+        let plan = Arc::new(make()?);
+        *self.lock() = Some(Arc::clone(&plan));
+        Ok(plan)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<Plan>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

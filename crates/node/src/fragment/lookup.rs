@@ -111,6 +111,7 @@ impl Indexes {
                     // Those of the object, and this is its index.
                     zones: None,
                     footer: None,
+                    learned: Arc::default(),
                     ..shelf.options.clone()
                 };
                 let mut batches = scan(fragment, reader, Some(range.clone()), options, Arc::clone(shelf.counters))?;

@@ -61,7 +61,6 @@ pub use footer::parquet_metadata;
 pub use footers::{Footers, KnownFooter, RowGroupPlace};
 use groups::{Groups, Part};
 pub(crate) use plan::LastPlan;
-use plan::Plan;
 pub use prune::bounds_match;
 use selection::Rows;
 
@@ -167,10 +166,8 @@ impl ParquetScan {
             Some(known) => known.read(&*self.reader, FOOTER_BYTES).await?,
             None => Arc::new(parquet_metadata(&*self.reader, FOOTER_BYTES).await?),
         };
-        let plan = self.learned.parquet.of(&metadata, || {
-            let location = self.reader.location();
-            Plan::new(location, &self.schema, &self.wanted, &self.columns, &self.dictionaries, &metadata)
-        })?;
+        let (location, last) = (self.reader.location(), &self.learned.parquet);
+        let plan = last.of(location, &self.schema, &self.wanted, &self.columns, &self.dictionaries, &metadata)?;
         let file = &plan.file.schema;
         let asked = self.asked(&metadata);
         let in_range: Vec<usize> = asked.iter().map(|part| part.group).collect();

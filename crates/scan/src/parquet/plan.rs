@@ -23,6 +23,7 @@ const SETS: usize = 8;
 pub(super) struct Plan {
     /// The footer.
     metadata: Arc<ParquetMetaData>,
+    predicate: Option<Expr>,
     pub(super) file: FileSchema,
     /// All columns that are read, those of them that come out, and of these the ones that may as dictionaries.
     pub(super) schema: SchemaRef,
@@ -79,6 +80,7 @@ impl Plan {
         let singles = output.iter().filter_map(|index| Single::new(location, *index, schema, &file).transpose());
         Ok(Self {
             metadata: Arc::clone(metadata),
+            predicate: wanted.predicate.clone(),
             singles: singles.collect::<Result<_>>()?,
             leaves: Columns::new(location, Arc::clone(schema), &file)?.leaves,
             kept,
@@ -90,6 +92,22 @@ impl Plan {
             first,
             together: Mutex::default(),
         })
+    }
+
+    /// Whether it is for this footer and fragment.
+    fn is_for(
+        &self,
+        schema: &SchemaRef,
+        wanted: &RowFilter,
+        output: &[usize],
+        dictionaries: &[usize],
+        metadata: &Arc<ParquetMetaData>,
+    ) -> bool {
+        let (ours, theirs) = ((&self.schema, &self.predicate), (schema, &wanted.predicate));
+        Arc::ptr_eq(&self.metadata, metadata)
+            && self.output == output
+            && self.dictionaries == dictionaries
+            && ours == theirs
     }
 
     /// Whether statistics leave the row group.
@@ -143,13 +161,22 @@ impl LastPlan {
         self.lock().is_some()
     }
 
-    /// The plan for the file with this footer, from `make` if the last was for another.
-    pub(super) fn of(&self, metadata: &Arc<ParquetMetaData>, make: impl FnOnce() -> Result<Plan>) -> Result<Arc<Plan>> {
-        if let Some(plan) = self.lock().as_ref().filter(|plan| Arc::ptr_eq(&plan.metadata, metadata)) {
+    /// The last one if it is for this footer and what [`Plan::new`] makes one of, otherwise a new one.
+    pub(super) fn of(
+        &self,
+        location: &str,
+        schema: &SchemaRef,
+        wanted: &RowFilter,
+        output: &[usize],
+        dictionaries: &[usize],
+        metadata: &Arc<ParquetMetaData>,
+    ) -> Result<Arc<Plan>> {
+        let is_it = |plan: &&Arc<Plan>| plan.is_for(schema, wanted, output, dictionaries, metadata);
+        if let Some(plan) = self.lock().as_ref().filter(is_it) {
             return Ok(Arc::clone(plan));
         }
         // Scans that begin at the same time do not wait for each other.
-        let plan = Arc::new(make()?);
+        let plan = Arc::new(Plan::new(location, schema, wanted, output, dictionaries, metadata)?);
         *self.lock() = Some(Arc::clone(&plan));
         Ok(plan)
     }

@@ -15,12 +15,11 @@ pub(crate) fn keep_to(builder: &mut Builder, workers: usize) -> &mut Builder {
     if workers < 2 || cores.len() != workers {
         return builder;
     }
-    // The threads for work that waits start later, and may run anywhere.
+    // The threads for work that waits start later, from one of these, whose core they would take over: they may run anywhere.
     let started = AtomicUsize::new(0);
-    builder.on_thread_start(move || {
-        if let Some(core) = cores.get(started.fetch_add(1, Ordering::Relaxed)) {
-            keep_this_thread_to(*core);
-        }
+    builder.on_thread_start(move || match cores.get(started.fetch_add(1, Ordering::Relaxed)) {
+        Some(core) => keep_this_thread_to(&[*core]),
+        None => keep_this_thread_to(&cores),
     })
 }
 
@@ -39,17 +38,18 @@ fn own() -> Vec<usize> {
 
 /// A core that was taken away meanwhile is no reason to stop.
 #[cfg(target_os = "linux")]
-fn keep_this_thread_to(core: usize) {
+fn keep_this_thread_to(cores: &[usize]) {
     use nix::sched::{CpuSet, sched_setaffinity};
     let mut only = CpuSet::new();
-    let kept = only.set(core).and_then(|()| sched_setaffinity(nix::unistd::Pid::from_raw(0), &only));
+    let set = cores.iter().try_for_each(|core| only.set(*core));
+    let kept = set.and_then(|()| sched_setaffinity(nix::unistd::Pid::from_raw(0), &only));
     if let Err(error) = kept {
-        tracing::debug!(core, %error, "a thread does not keep to its core");
+        tracing::debug!(?cores, %error, "a thread does not keep to its core");
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn keep_this_thread_to(_: usize) {}
+fn keep_this_thread_to(_: &[usize]) {}
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
@@ -73,7 +73,8 @@ mod tests {
         };
         let tasks: Vec<_> = (0..workers).map(task).collect();
         let cores = tasks.into_iter().map(|task| runtime.block_on(task).unwrap()).collect();
-        (cores, runtime.block_on(runtime.spawn_blocking(own)).unwrap())
+        let waits = runtime.spawn(async { tokio::task::spawn_blocking(own).await });
+        (cores, runtime.block_on(waits).unwrap().unwrap())
     }
 
     #[test]

@@ -266,7 +266,7 @@ fn with_constant(comparison: &Expr) -> Option<(CompareOp, &Expr, Cow<'_, Literal
     if !are_tokens {
         return Some((op, value, Cow::Borrowed(literal)));
     }
-    let Literal::Utf8(token) = literal else { return None };
+    let (Expr::Column(_), Literal::Utf8(token)) = (value, literal) else { return None };
     unescape(token).map(|text| (op, value, Cow::Owned(Literal::Utf8(text))))
 }
 

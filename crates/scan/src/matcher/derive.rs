@@ -180,8 +180,8 @@ impl Derivation<'_> {
     }
 
     /// What comparisons that must all hold leave of each column.
-    fn ranges(&self, all: &[&Expr]) -> BTreeMap<usize, Texts> {
-        let mut ranges: BTreeMap<usize, Texts> = BTreeMap::new();
+    fn ranges(&self, all: &[&Expr]) -> BTreeMap<(usize, bool), Texts> {
+        let mut ranges: BTreeMap<(usize, bool), Texts> = BTreeMap::new();
         for part in all {
             let Some((op, Expr::Column(column), literal)) = with_constant(part) else { continue };
             let (from, to) = match ((self.stored)(*column), &*literal) {
@@ -205,7 +205,9 @@ impl Derivation<'_> {
                 }
                 _ => continue,
             };
-            let range = ranges.entry(*column).or_insert(Texts { from: None, to: None });
+            // A token and the text it stands for have different orders.
+            let is_token = matches!(literal, Cow::Owned(_));
+            let range = ranges.entry((*column, is_token)).or_insert(Texts { from: None, to: None });
             range.from = range.from.take().max(from);
             range.to = match (range.to.take(), to) {
                 (Some(one), Some(other)) => Some(one.min(other)),

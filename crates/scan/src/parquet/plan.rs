@@ -94,26 +94,6 @@ impl Plan {
         })
     }
 
-    /// Whether it is for this footer and fragment.
-    fn is_for(
-        &self,
-        schema: &SchemaRef,
-        wanted: &RowFilter,
-        output: &[usize],
-        dictionaries: &[usize],
-        metadata: &Arc<ParquetMetaData>,
-    ) -> bool {
-        // What holds of the first rows in an order is learned from the rows of one scan.
-        if wanted.first.is_some() {
-            return false;
-        }
-        let (ours, theirs) = ((&self.schema, &self.predicate), (schema, &wanted.predicate));
-        Arc::ptr_eq(&self.metadata, metadata)
-            && self.output == output
-            && self.dictionaries == dictionaries
-            && ours == theirs
-    }
-
     /// Whether statistics leave the row group.
     pub(super) fn is_kept(&self, group: usize) -> bool {
         self.kept.get(group).copied().unwrap_or(true)
@@ -175,7 +155,13 @@ impl LastPlan {
         dictionaries: &[usize],
         metadata: &Arc<ParquetMetaData>,
     ) -> Result<Arc<Plan>> {
-        let is_it = |plan: &&Arc<Plan>| plan.is_for(schema, wanted, output, dictionaries, metadata);
+        let asked = (schema, &wanted.predicate, output, dictionaries);
+        let is_it = |plan: &&Arc<Plan>| {
+            // What holds of the first rows in an order is learned from the rows of one scan.
+            wanted.first.is_none()
+                && Arc::ptr_eq(&plan.metadata, metadata)
+                && asked == (&plan.schema, &plan.predicate, &plan.output, &plan.dictionaries)
+        };
         if let Some(plan) = self.lock().as_ref().filter(is_it) {
             return Ok(Arc::clone(plan));
         }

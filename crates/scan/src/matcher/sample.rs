@@ -114,6 +114,8 @@ pub(crate) struct Matcher {
     searches: Vec<Search>,
     always: bool,
     learned: Arc<Learned>,
+    /// Text before this byte counts as passed over: some is looked at again, with more behind it.
+    passed: u64,
 }
 
 impl Matcher {
@@ -131,7 +133,8 @@ impl Matcher {
         }
         let sets = required(predicate, stored, &|byte| marks.breaks(byte));
         let searches: Vec<Search> = sets.into_iter().filter_map(Search::new).collect();
-        (!searches.is_empty()).then_some(Self { marks, searches, always: matching == Matching::Always, learned })
+        let always = matching == Matching::Always;
+        (!searches.is_empty()).then_some(Self { marks, searches, always, learned, passed: 0 })
     }
 
     /// Looks through the complete lines of `text`, which begins with a line at byte `offset` of the object's text and is
@@ -142,12 +145,17 @@ impl Matcher {
         let state = match self.always {
             true => State::Searching(0),
             false if offset < BEGINNING => return None,
-            false => self.learned.search.of(text.len() as u64),
+            false => {
+                let before = self.passed.max(offset);
+                self.passed = before.max(offset + text.len() as u64);
+                self.learned.search.of(self.passed - before)
+            }
         };
         let lines = if whole { text } else { text.get(..=memrchr(self.marks.terminator(), text)?)? };
         let chosen = match state {
-            State::Searching(chosen) => chosen,
-            State::Resting(0) => self.choose(lines, offset)?,
+            State::Searching(chosen) if chosen < self.searches.len() => chosen,
+            // Or of an object with other sets.
+            State::Resting(0) | State::Searching(_) => self.choose(lines, offset)?,
             State::Resting(_) => return None,
         };
         let search = self.searches.get_mut(chosen)?;
@@ -246,6 +254,21 @@ mod tests {
         let pause = PAUSE.div_ceil(sparse.len() as u64);
         assert!((0..pause).all(|_| !another(1 << 31, &sparse)), "wherever they scan");
         assert!(another(1 << 20, &sparse));
+    }
+
+    #[test]
+    fn text_that_is_looked_at_again_is_passed_over_once() {
+        let text = "special\n".repeat(140_000);
+        let mut matcher = matcher(&equal(0, "special"), Matching::Sampled).unwrap();
+        let looks = |matcher: &mut Matcher, at: usize| {
+            matcher.search(&text.as_bytes()[at..], BEGINNING + at as u64, false, &mut VecDeque::new())
+        };
+        assert_eq!(looks(&mut matcher, 0), None, "dense");
+        for record in 1..100 {
+            assert_eq!(looks(&mut matcher, record * 8), None);
+        }
+        let left = matcher.learned.search.of(0);
+        assert!(matches!(left, State::Resting(left) if left == PAUSE), "what rests was looked at before: {left:?}");
     }
 
     #[test]

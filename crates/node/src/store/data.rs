@@ -24,7 +24,8 @@ use crate::scans::Bill;
 /// Blocks of a stream that are read before they are asked for.
 const BLOCKS_AHEAD: usize = 2;
 
-/// Pieces of an object that are open at a time: as many as scan it at once, on most machines.
+/// Pieces of an object that is scanned that are open at a time: as many as scan it at once, on most machines. Whoever copies it
+/// reads one after the other.
 const PIECES_OPEN: usize = 16;
 
 /// Buffers that the objects of a store keep for the next ranges.
@@ -100,7 +101,8 @@ pub(crate) enum Source {
 struct Opened(Mutex<VecDeque<(usize, Arc<File>)>>);
 
 impl Opened {
-    fn file(&self, piece: usize, path: &Path) -> io::Result<Arc<File>> {
+    /// One of those, of which so many stay open.
+    fn file(&self, piece: usize, path: &Path, most: usize) -> io::Result<Arc<File>> {
         if let Some((_, file)) = self.lock().iter().find(|(place, _)| *place == piece) {
             return Ok(Arc::clone(file));
         }
@@ -108,7 +110,7 @@ impl Opened {
         let file = Arc::new(File::open(path)?);
         let mut opened = self.lock();
         opened.push_back((piece, Arc::clone(&file)));
-        let too_many = if opened.len() > PIECES_OPEN { opened.pop_front() } else { None };
+        let too_many = if opened.len() > most { opened.pop_front() } else { None };
         drop(opened);
         drop(too_many);
         Ok(file)
@@ -174,11 +176,16 @@ impl ObjectData {
         Self { bill: Some(bill), ..self }
     }
 
+    fn files(&self, inner: &Arc<Inner>) -> Billed {
+        let most_open = if self.bill.is_some() { PIECES_OPEN } else { 1 };
+        Billed { inner: Arc::clone(inner), bill: self.bill.clone(), most_open }
+    }
+
     /// The bytes of `range` in blocks; those of files that are not in memory are read ahead.
     pub fn blocks(&self, range: Range<u64>) -> impl Stream<Item = io::Result<Bytes>> + Send + Sync + use<> {
         match &self.place {
             Place::Here(inner) => {
-                let file = Billed { inner: Arc::clone(inner), bill: self.bill.clone() };
+                let file = self.files(inner);
                 file_blocks(Arc::new(file), range, BLOCKS_AHEAD, Arc::clone(&inner.buffers)).left_stream()
             }
             Place::There(reader) => {
@@ -198,16 +205,18 @@ impl ObjectData {
 struct Billed {
     inner: Arc<Inner>,
     bill: Option<Bill>,
+    /// How many of its pieces stay open.
+    most_open: usize,
 }
 
 impl BlockFile for Billed {
     fn read(&self, at: u64, block: &mut [u8]) -> io::Result<()> {
-        Bill::time(&self.bill, || self.inner.read(at, block))
+        Bill::time(&self.bill, || self.inner.read(at, block, self.most_open))
     }
 
     /// Booked with what else the scan does that asks for it.
     fn read_cached(&self, at: u64, block: &mut [u8]) -> io::Result<usize> {
-        self.inner.read_cached(at, block)
+        self.inner.read_cached(at, block, self.most_open)
     }
 
     fn block_bytes(&self, _: u64) -> u64 {
@@ -216,22 +225,22 @@ impl BlockFile for Billed {
 }
 
 impl Inner {
-    fn read(&self, start: u64, block: &mut [u8]) -> io::Result<()> {
+    fn read(&self, start: u64, block: &mut [u8], most_open: usize) -> io::Result<()> {
         if start + block.len() as u64 > self.size {
             return Err(past_the_end());
         }
         let mut done = 0;
         while let Some((piece, at, out)) = self.next_piece(start, block, done) {
-            self.file(piece)?.read_exact_at(out, at)?;
+            self.file(piece, most_open)?.read_exact_at(out, at)?;
             done += out.len();
         }
         self.check_unchanged()
     }
 
-    fn read_cached(&self, start: u64, block: &mut [u8]) -> io::Result<usize> {
+    fn read_cached(&self, start: u64, block: &mut [u8], most_open: usize) -> io::Result<usize> {
         let mut done = 0;
         while let Some((piece, at, out)) = self.next_piece(start, block, done) {
-            let read = read_cached(&*self.file(piece)?, at, out);
+            let read = read_cached(&*self.file(piece, most_open)?, at, out);
             done += read;
             if read < out.len() {
                 break;
@@ -242,10 +251,10 @@ impl Inner {
     }
 
     /// The file of a piece.
-    fn file(&self, piece: usize) -> io::Result<Arc<File>> {
+    fn file(&self, piece: usize, most_open: usize) -> io::Result<Arc<File>> {
         match self.pieces.get(piece).map(|piece| &piece.source) {
             Some(Source::Open(file)) => Ok(Arc::clone(file)),
-            Some(Source::Path(path)) => self.opened.file(piece, path),
+            Some(Source::Path(path)) => self.opened.file(piece, path, most_open),
             None => Err(past_the_end()),
         }
     }
@@ -319,7 +328,7 @@ impl ObjectReader for ObjectData {
             Place::Here(inner) => Arc::clone(inner),
             Place::There(reader) => return reader.read_ranges(ranges),
         };
-        let file = Arc::new(Billed { inner: Arc::clone(&inner), bill: self.bill.clone() });
+        let file = Arc::new(self.files(&inner));
         async move {
             if ranges.iter().any(|range| range.end > inner.size) {
                 return Err(inner.error(past_the_end()));
@@ -336,7 +345,7 @@ impl ObjectReader for ObjectData {
             Place::There(reader) => return reader.at_hand(ranges),
         };
         // Whoever reads pays for that already, and for waiting too where it must.
-        let file = Arc::new(Billed { inner: Arc::clone(&inner), bill: None });
+        let file = Arc::new(Billed { bill: None, ..self.files(&inner) });
         ranges_at_hand(file, ranges, move |error| inner.error(error))
     }
 }

@@ -15,7 +15,8 @@ use super::search::{Marks, Search};
 use crate::Learned;
 
 /// Whether scans of text look for bytes that a record must hold before they decode it. What a scan answers is the same;
-/// but a malformed record that cannot pass is found only where it is decoded.
+/// but a malformed record that cannot pass is found only where it is decoded, and which text is searched depends on where
+/// scans at once have come to.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Matching {
     /// Where it pays, and never at the beginning of an object: of small ones every record is decoded.
@@ -32,6 +33,9 @@ const BEGINNING: u64 = 256 * 1024;
 
 /// How much text is a sample.
 const SAMPLE: usize = 128 * 1024;
+
+/// Less text than this, as at the end of a piece, tells nothing of the rest.
+const TELLING: usize = 32 * 1024;
 
 /// Searching begins where hits are less than so many hundredths of the text.
 const SPARSE: usize = 25;
@@ -116,6 +120,9 @@ pub(crate) struct Matcher {
     learned: Arc<Learned>,
     /// Text before this byte counts as passed over: some is looked at again, with more behind it.
     passed: u64,
+    /// What was searched since it was last told whether that pays, and what of it are hits.
+    searched: usize,
+    hits: usize,
 }
 
 impl Matcher {
@@ -134,7 +141,7 @@ impl Matcher {
         let sets = required(predicate, stored, &|byte| marks.breaks(byte));
         let searches: Vec<Search> = sets.into_iter().filter_map(Search::new).collect();
         let always = matching == Matching::Always;
-        (!searches.is_empty()).then_some(Self { marks, searches, always, learned, passed: 0 })
+        (!searches.is_empty()).then_some(Self { marks, searches, always, learned, passed: 0, searched: 0, hits: 0 })
     }
 
     /// Looks through the complete lines of `text`, which begins with a line at byte `offset` of the object's text and is
@@ -159,9 +166,13 @@ impl Matcher {
             State::Resting(_) => return None,
         };
         let search = self.searches.get_mut(chosen)?;
-        let hits = search.lines(lines, offset, &self.marks, starts) + search.take_misses() * MISS_BYTES;
-        if hits > lines.len() / 100 * DENSE {
-            self.learned.search.rest();
+        self.hits += search.lines(lines, offset, &self.marks, starts) + search.take_misses() * MISS_BYTES;
+        self.searched += lines.len();
+        if self.searched >= TELLING {
+            if self.hits > self.searched / 100 * DENSE {
+                self.learned.search.rest();
+            }
+            (self.hits, self.searched) = (0, 0);
         }
         Some(offset + lines.len() as u64)
     }
@@ -172,7 +183,7 @@ impl Matcher {
             .get(..SAMPLE)
             .and_then(|sample| memrchr(self.marks.terminator(), sample))
             .map_or(lines.len(), |at| at + 1);
-        let sample = lines.get(..end)?;
+        let sample = lines.get(..end).filter(|sample| sample.len() >= TELLING)?;
         let mut unused = VecDeque::new();
         let mut hits = |search: &mut Search| {
             unused.clear();
@@ -254,6 +265,18 @@ mod tests {
         let pause = PAUSE.div_ceil(sparse.len() as u64);
         assert!((0..pause).all(|_| !another(1 << 31, &sparse)), "wherever they scan");
         assert!(another(1 << 20, &sparse));
+    }
+
+    #[test]
+    fn a_short_stretch_decides_nothing() {
+        let (dense, sparse) = ("special\n".repeat(1_000), "ordinary\n".repeat(130_000));
+        let mut matcher = matcher(&equal(0, "special"), Matching::Sampled).unwrap();
+        // Neither that searching does not pay, nor, once it does, that it does no more; until there are enough of them.
+        let few = [&sparse[..], &dense, &sparse, &dense, &dense, &dense, &dense, &dense];
+        let outcomes = run(&mut matcher, &few);
+        assert_eq!(outcomes[..3], [None, None, Some(0)]);
+        assert_eq!(outcomes[3..], [Some(1_000), Some(1_000), Some(1_000), Some(1_000), Some(1_000)]);
+        assert_eq!(run(&mut matcher, &[&sparse, &sparse]), [None, None], "they were dense");
     }
 
     #[test]

@@ -41,6 +41,9 @@ const KEPT_BYTES: usize = 16 << 20;
 /// A condition is asked of a dictionary that has at most so many times as many values as rows are left.
 const FEW: usize = 2;
 
+/// Numbers are looked up in a dictionary as it is stored if it has more than so many times as many values as there are rows.
+const FEWER: usize = 8;
+
 /// A row group, or a part of a large one, and the rows of it that are read.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
@@ -105,6 +108,7 @@ impl Groups {
         leaves.retain(|leaf| !before.as_ref().is_some_and(|before| before.holds(*leaf)));
         let mut fetched = self.fetch(part.group, &leaves, &passing.bits, counters).await?;
         before.into_iter().for_each(|before| fetched.join(before));
+        let left = passing.bits.count_set_bits();
         let (mut direct, mut decoded, mut opened) = (Vec::new(), Vec::new(), Vec::new());
         for index in missing {
             let Some(single) = self.plan.singles.iter().find(|single| single.index == index) else {
@@ -112,7 +116,7 @@ impl Groups {
                 continue;
             };
             let pages = self.chunks.pages(&fetched, single.leaf).map_err(|error| self.explained(error))?;
-            match self.direct(single, pages)? {
+            match self.direct(single, pages, left)? {
                 Ok(column) => direct.push((index, column)),
                 Err(pages) => {
                     decoded.push(index);
@@ -284,11 +288,22 @@ impl Groups {
         if bytes <= KEPT_BYTES { passing.keep(index, &kept) } else { Ok(()) }
     }
 
-    /// The column read out of its pages: as places in its dictionary if all its values stand there, or as numbers. Gives
-    /// the pages back if it is to be decoded.
-    fn direct(&self, single: &Single, pages: Pages) -> Result<std::result::Result<Direct, Pages>> {
-        if !pages.is_dictionary_only().unwrap_or_default() {
-            return Ok(self.fixed(&single.columns, pages)?.map(Direct::Fixed));
+    /// The column of so many rows read out of its pages: as places in its dictionary if all its values stand there, or as
+    /// numbers. Gives the pages back if it is to be decoded.
+    fn direct(&self, single: &Single, pages: Pages, rows: usize) -> Result<std::result::Result<Direct, Pages>> {
+        let is_coded = pages.is_dictionary_only().unwrap_or_default();
+        let as_dictionary = self.plan.dictionaries.contains(&single.index);
+        // Of few rows, values become Arrow's and not all of the dictionary.
+        let few = !as_dictionary && rows.saturating_mul(FEWER) < pages.dictionary_values();
+        let pages = match is_coded && !few {
+            true => pages,
+            false => match self.fixed(&single.columns, pages)? {
+                Ok(column) => return Ok(Ok(Direct::Fixed(column))),
+                Err(pages) => pages,
+            },
+        };
+        if !is_coded {
+            return Ok(Err(pages));
         }
         if pages.longest.saturating_mul(self.batch_rows) > BATCH_BYTES {
             return Ok(Err(pages));
@@ -296,8 +311,7 @@ impl Groups {
         // A value that does not fit the declared type may be one of no row that counts.
         let values = pages.dictionary().and_then(|values| single.columns.decode_dictionary(values).ok()?);
         let Some(values) = values.and_then(|values| values.columns().first().cloned()) else { return Ok(Err(pages)) };
-        let (column, as_dictionary) =
-            (single.columns.descriptor(single.leaf), self.plan.dictionaries.contains(&single.index));
+        let column = single.columns.descriptor(single.leaf);
         Ok(Ok(Direct::Coded(Coded::new(column, values, pages, as_dictionary))))
     }
 

@@ -49,6 +49,7 @@ use datafusion::physical_plan::{EmptyRecordBatchStream, ExecutionPlan, Partition
 use futures::{StreamExt, TryStreamExt};
 use pushdown::{Capability, Expr, Format, Fragment, Result};
 use pushdowndb_cost::{Requests, Usage};
+use pushdowndb_scan::Learned;
 use tokio::sync::OnceCell;
 
 use crate::error::to_datafusion;
@@ -97,6 +98,8 @@ pub(crate) struct RemoteScanExec {
     tally: Arc<Tally>,
     /// Of all its partitions.
     scanned: Arc<Scanned>,
+    /// What plain reads have learned, of all its partitions, too.
+    learned: Arc<Learned>,
     /// Whether its rows are for the plan above, and not for what a strategy learns first.
     delivers: bool,
     /// Where its rows are kept, and where it finds those of another scan.
@@ -196,6 +199,7 @@ impl RemoteScanExec {
             metrics: ExecutionPlanMetricsSet::new(),
             tally: Arc::default(),
             scanned: Arc::default(),
+            learned: Arc::default(),
             delivers: true,
             kept: None,
             reuse: None,

@@ -23,7 +23,7 @@ use futures::TryStreamExt;
 use pushdown::wire::INDEX_VERSION;
 use pushdown::{Error, Format, Fragment, Level, Result};
 use pushdowndb_cost::Meter;
-use pushdowndb_scan::Threshold;
+use pushdowndb_scan::{Learned, Threshold};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::Sender;
 
@@ -82,6 +82,8 @@ pub(super) struct Run {
     pub(super) looks_up: bool,
     /// What plain reads of splits use one after the other.
     pub(super) reused: Reused,
+    /// What those of all partitions have learned.
+    pub(super) learned: Arc<Learned>,
     /// Who scans the next split; `None` where that is settled.
     pub(super) balance: Option<Balance>,
     /// What was scanned so far, in all partitions.
@@ -225,6 +227,7 @@ impl Run {
             told: Told::default(),
             looks_up: any_looked_up,
             reused: Reused::default(),
+            learned: Arc::clone(&scan.learned),
             balance,
             scanned: Arc::clone(&scan.scanned),
             read_before,

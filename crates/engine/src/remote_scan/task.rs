@@ -8,7 +8,7 @@ use std::time::Duration;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use futures::StreamExt;
 use pushdown::{Compression, Error, Format, Fragment, Result, Split};
-use pushdowndb_scan::{BlockBuffers, Learned, ObjectReader, ScanCounters, ScanOptions, slice_bytes, thread_cpu};
+use pushdowndb_scan::{BlockBuffers, ObjectReader, ScanCounters, ScanOptions, slice_bytes, thread_cpu};
 use tokio::sync::mpsc::Sender;
 
 use super::ranges::RangesTogether;
@@ -132,7 +132,7 @@ impl SplitTask<'_> {
             threshold: Arc::clone(&self.run.threshold),
             footer: self.run.spec.backend.footer(self.object),
             pages: Arc::clone(&self.run.reused.pages),
-            learned: Arc::clone(&self.run.reused.learned),
+            learned: Arc::clone(&self.run.learned),
             ..ScanOptions::default()
         };
         let shows_speed = shows_speed(&fragment);
@@ -206,20 +206,18 @@ fn shows_speed(fragment: &Fragment) -> bool {
         && matches!(ScannedKind::shown_by(fragment), Some(ScannedKind::Text))
 }
 
-/// What splits of a partition use one after the other: memory that was touched before is cheaper than fresh memory, and what was
-/// learned need not be learned again.
+/// What splits of a partition use one after the other: memory that was touched before is cheaper than fresh memory.
 #[derive(Debug)]
 pub(super) struct Reused {
     /// The file of this machine that was opened last, with its buffers, and the place of its object.
     file: Mutex<Option<(usize, Arc<dyn ObjectReader>)>>,
     /// What pages of Parquet are decompressed into.
     pages: Arc<BlockBuffers>,
-    learned: Arc<Learned>,
 }
 
 impl Default for Reused {
     fn default() -> Self {
-        Self { file: Mutex::default(), pages: ScanOptions::default().pages, learned: Arc::default() }
+        Self { file: Mutex::default(), pages: ScanOptions::default().pages }
     }
 }
 

@@ -3,6 +3,7 @@
 //! Each statement runs in a state of its own, derived from the session's: with its meter, its caps and stores
 //! that count into that meter. Tables, views and functions are shared by all of them.
 
+mod functions;
 mod names;
 mod running;
 mod set;
@@ -12,23 +13,20 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use datafusion::catalog::{CatalogProviderList, DynamicFileCatalog, MemoryCatalogProviderList, TableProviderFactory};
 use datafusion::common::TableReference;
-use datafusion::execution::FunctionRegistry;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::{
     Analyze, DdlStatement, ExplainFormat, LogicalPlan, SetVariable, Statement as LogicalStatement,
 };
-use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::prelude::SessionConfig;
 use object_store::ObjectStore;
 use object_store::ObjectStoreExt;
 use pushdown::{Error, Result};
 use pushdowndb_cost::{Meter, PriceBook};
-use pushdowndb_scan::extremes;
 use tokio::sync::Mutex;
 
 use crate::backends::{Backends, ConnectionConfig, query_meters};
 use crate::error::{from_datafusion, from_object_store};
-use crate::functions::checked_sum;
 use crate::index;
 use crate::profile;
 use crate::provider::{ObjectTableFactory, UndeclaredTables, look_at_tables};
@@ -40,6 +38,7 @@ use crate::statements::{self, Statement};
 use crate::statistics::{self, Catalogue};
 use crate::stores::{FailedWrite, OpenUploads, QueryStores};
 use crate::table::TableLocation;
+use functions::Functions;
 pub use names::TableInfo;
 use running::Running;
 pub use set::Setting;
@@ -64,7 +63,9 @@ pub struct Engine {
     catalogs: Arc<dyn CatalogProviderList>,
     remembered: Arc<Remembered>,
     statistics: Arc<Catalogue>,
+    /// What the states of statements are made of.
     template: SessionState,
+    functions: Functions,
     settings: RwLock<Settings>,
     /// Held while settings change.
     setting: Mutex<()>,
@@ -101,10 +102,8 @@ impl Engine {
         for format in ["CSV", "TSV", "JSON", "NDJSON", "JSONL", "PARQUET"] {
             builder = builder.with_table_factory(format.to_owned(), Arc::clone(&factory));
         }
-        let mut template = builder.build();
-        for function in [extremes::min(), extremes::max(), checked_sum::function()] {
-            template.register_udaf(function).map_err(from_datafusion)?;
-        }
+        let functions = Functions::taken_from(&mut builder);
+        let template = builder.build();
         let engine = Self {
             backends: Arc::new(Backends::new(config.connection, config.cache.as_deref())),
             catalogs: Arc::clone(template.catalog_list()),
@@ -119,6 +118,7 @@ impl Engine {
             setting: Mutex::default(),
             uploads: OpenUploads::default(),
             template,
+            functions,
         };
         for (name, value) in &config.settings {
             let set = SetVariable { variable: name.clone(), value: value.clone() };
@@ -166,19 +166,19 @@ impl Engine {
             let known = if statement.is_about_all() { self.tables().await? } else { vec![] };
             let known = known.into_iter().filter(|table| table.kind != "view");
             let known = known.map(|table| TableReference::parse_str(&table.name)).collect();
-            let shown = statement.run(&running.query, &running.context, known).await?;
+            let shown = statement.run(&running.query, &running.context(), known).await?;
             return Ok(match shown {
                 Some(rows) => running.rows(rows),
                 None => running.nothing_to_print(StatementKind::Definition),
             });
         }
         if let Some(analyze) = statistics::parse(sql)? {
-            return Ok(running.rows(analyze.run(&running.query, &running.context).await?));
+            return Ok(running.rows(analyze.run(&running.query, &running.context()).await?));
         }
         if let Some(shown) = set::shown(sql)? {
             return Ok(running.rows(self.show(&shown)?));
         }
-        let plan = running.context.state().create_logical_plan(sql).await;
+        let plan = running.state.create_logical_plan(sql).await;
         let plan = plan.map_err(|error| set::with_quotes(sql, from_datafusion(error)))?;
         self.run_plan(running, plan, Some(sql)).await
     }
@@ -206,13 +206,15 @@ impl Engine {
             .map_err(from_datafusion)?;
         let undeclared = UndeclaredTables { query: Arc::clone(&query), remembered: Arc::clone(&self.remembered) };
         let catalogs = DynamicFileCatalog::new(Arc::clone(&self.catalogs), Arc::new(undeclared));
-        let state = SessionStateBuilder::new_from_existing(self.template.clone())
+        let builder = SessionStateBuilder::new_from_existing(self.template.clone());
+        let mut state = (self.functions.given_to(builder))
             .with_config(settings.config.with_extension(Arc::clone(&query)))
             .with_runtime_env(runtime)
             .with_catalog_list(Arc::new(catalogs))
             .with_optimizer_rules(logical_rules(&query))
             .build();
-        Ok(Running { query, context: SessionContext::new_with_state(state) })
+        state.mark_start_execution();
+        Ok(Running { query, state })
     }
 
     async fn run_plan(&self, running: &Running, plan: LogicalPlan, sql: Option<&str>) -> Result<QueryResult> {
@@ -228,7 +230,7 @@ impl Engine {
         {
             return self.analyze(running, analyze, sql).await;
         }
-        let effect = self.effect_of(&plan, &running.context)?;
+        let effect = self.effect_of(&plan, running)?;
         match effect {
             Effect::Settled => return Ok(running.nothing_to_print(kind)),
             Effect::Settings => {
@@ -237,26 +239,24 @@ impl Engine {
             }
             _ => {}
         }
-        if kind == StatementKind::Rows {
-            look_at_tables(&running.query, &plan).await?;
-        }
-        let frame = running.context.execute_logical_plan(plan).await.map_err(from_datafusion)?;
-        match effect {
-            Effect::Declared => self.remembered.put(sql.unwrap_or_default())?,
-            Effect::Dropped(name) => self.remembered.remove(&name)?,
-            Effect::None | Effect::Settled | Effect::Settings => {}
-        }
         if kind != StatementKind::Rows {
+            running.context().execute_logical_plan(plan).await.map_err(from_datafusion)?;
+            match effect {
+                Effect::Declared => self.remembered.put(sql.unwrap_or_default())?,
+                Effect::Dropped(name) => self.remembered.remove(&name)?,
+                Effect::None | Effect::Settled | Effect::Settings => {}
+            }
             return Ok(running.nothing_to_print(kind));
         }
-        let physical = frame.create_physical_plan().await.map_err(from_datafusion)?;
+        look_at_tables(&running.query, &plan).await?;
+        let physical = running.state.create_physical_plan(&plan).await.map_err(from_datafusion)?;
         let (ran, stream) = running.start(physical, sql)?;
         Ok(QueryResult { schema: stream.schema(), kind, stream, context: Arc::clone(&running.query), ran: Some(ran) })
     }
 
     /// EXPLAIN ANALYZE in our own words. With VERBOSE or another format it is DataFusion's: all metrics of each operator.
     async fn analyze(&self, running: &Running, analyze: &Analyze, sql: Option<&str>) -> Result<QueryResult> {
-        let physical = running.context.state().create_physical_plan(&analyze.input).await.map_err(from_datafusion)?;
+        let physical = running.state.create_physical_plan(&analyze.input).await.map_err(from_datafusion)?;
         let (ran, rows) = running.start(physical, sql)?;
         let schema = Arc::clone(analyze.schema.inner());
         let (ran, stream) = profile::analyzed(ran, rows, Arc::clone(&schema), Arc::clone(&running.query));
@@ -265,7 +265,8 @@ impl Engine {
     }
 
     /// What the statement leaves behind. Remembered tables exist, though DataFusion has not heard of them yet.
-    fn effect_of(&self, plan: &LogicalPlan, context: &SessionContext) -> Result<Effect> {
+    fn effect_of(&self, plan: &LogicalPlan, running: &Running) -> Result<Effect> {
+        let exists = |name: &TableReference| running.context().table_exist(name.clone()).map_err(from_datafusion);
         Ok(match plan {
             LogicalPlan::Statement(LogicalStatement::SetVariable(_) | LogicalStatement::ResetVariable(_)) => {
                 Effect::Settings
@@ -273,7 +274,7 @@ impl Engine {
             LogicalPlan::Ddl(DdlStatement::CreateExternalTable(create)) => {
                 let name = remembered_name(&create.name);
                 let is_remembered = self.remembered.contains(&name);
-                let exists = is_remembered || context.table_exist(create.name.clone()).map_err(from_datafusion)?;
+                let exists = is_remembered || exists(&create.name)?;
                 match (exists, create.if_not_exists, create.or_replace) {
                     (true, true, false) => Effect::Settled,
                     (true, false, false) if is_remembered => {
@@ -286,9 +287,7 @@ impl Engine {
             }
             LogicalPlan::Ddl(DdlStatement::DropTable(drop)) => {
                 let name = remembered_name(&drop.name);
-                if self.remembered.contains(&name)
-                    && !context.table_exist(drop.name.clone()).map_err(from_datafusion)?
-                {
+                if self.remembered.contains(&name) && !exists(&drop.name)? {
                     self.remembered.remove(&name)?;
                     Effect::Settled
                 } else {

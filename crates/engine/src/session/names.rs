@@ -75,18 +75,13 @@ impl Engine {
     /// The columns of a table, or of objects at an address.
     pub async fn describe(&self, table: &str) -> Result<SchemaRef> {
         let running = self.begin()?;
-        let provider = running.context.table_provider(table).await.map_err(from_datafusion)?;
+        let provider = running.context().table_provider(table).await.map_err(from_datafusion)?;
         Ok(provider.schema())
     }
 
     /// The functions that SQL can call, for completion.
     pub fn functions(&self) -> Vec<String> {
-        let mut names: Vec<String> = self.template.scalar_functions().keys().cloned().collect();
-        names.extend(self.template.aggregate_functions().keys().cloned());
-        names.extend(self.template.window_functions().keys().cloned());
-        names.sort();
-        names.dedup();
-        names
+        self.functions.names()
     }
 }
 

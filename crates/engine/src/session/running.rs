@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
-use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::{SendableRecordBatchStream, SessionState};
 use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
 use datafusion::physical_plan::{EmptyRecordBatchStream, ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionContext;
@@ -20,10 +20,16 @@ use crate::remote_scan::RemoteScanExec;
 /// One statement while it is planned.
 pub(super) struct Running {
     pub(super) query: Arc<QueryContext>,
-    pub(super) context: SessionContext,
+    pub(super) state: SessionState,
 }
 
 impl Running {
+    /// For what changes tables or looks at them. It has a copy of the state, which knows every function by name: queries are
+    /// planned without.
+    pub(super) fn context(&self) -> SessionContext {
+        SessionContext::new_with_state(self.state.clone())
+    }
+
     /// Starts a plan, unless it would exceed the caps.
     pub(super) fn start(
         &self,
@@ -32,7 +38,7 @@ impl Running {
     ) -> Result<(Ran, SendableRecordBatchStream)> {
         self.query.check_estimate(&estimate(&plan))?;
         let planning = self.query.meter.usage();
-        let stream = execute_stream(Arc::clone(&plan), self.context.task_ctx()).map_err(from_datafusion)?;
+        let stream = execute_stream(Arc::clone(&plan), self.state.task_ctx()).map_err(from_datafusion)?;
         let stream = apart(stream, Arc::clone(&self.query));
         Ok((Ran { plan, statement: sql.unwrap_or_default().into(), planning, rows: None }, stream))
     }

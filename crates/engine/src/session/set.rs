@@ -70,7 +70,7 @@ impl Engine {
             self.own_setting(&name)?;
         }
         let _turn = self.setting.lock().await;
-        let context = self.begin()?.context;
+        let context = self.begin()?.context();
         context.execute_logical_plan(plan).await.map_err(|error| from_datafusion(error).context(name))?;
         let config = context.copied_config();
         let prices = Arc::new(PushdownOptions::of(config.options()).check()?);

@@ -20,7 +20,7 @@ use tempfile::NamedTempFile;
 
 use super::answer::Answer;
 use super::definition::{DataFormat, Kind};
-use super::task::{Measured, Task, Work};
+use super::task::{Measured, Task, Work, asked};
 use super::{process, remote};
 
 /// Does the task that stdin holds and writes to stdout what it took.
@@ -110,11 +110,11 @@ async fn engine(task: &Task) -> Result<Measured> {
     for statement in [create_table(task)?, create_keys] {
         engine.execute(&statement).await?.collect().await?;
     }
-    for _ in 1..task.asks {
-        engine.execute(&task.statement).await?.collect().await?;
-    }
-    let work = async { Ok(engine.execute(&task.statement).await?.collect().await?) };
-    measured(work, |batches| Answer::of_batches(&batches)).await
+    let ask = || {
+        let work = async { Ok(engine.execute(&task.statement).await?.collect().await?) };
+        measured(work, |batches| Answer::of_batches(&batches))
+    };
+    asked(task.asks, ask).await
 }
 
 fn create_table(task: &Task) -> Result<String> {

@@ -108,7 +108,8 @@ pub struct Contestant {
     /// The cores it is given.
     #[serde(default = "one")]
     pub cores: usize,
-    /// How often a server or our engine is asked; the last time counts. It may have learned something of the object.
+    /// How often a server or our engine is asked, which may have learned something of the object: from the third time on the
+    /// median counts, before that the last time.
     #[serde(default = "one")]
     pub asks: usize,
     /// All, if unset.

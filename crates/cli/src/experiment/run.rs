@@ -16,7 +16,7 @@ use super::machine::{Machine, first_line};
 use super::record::{self, Setting, date};
 use super::server::Servers;
 use super::summary::{Summary, verdicts};
-use super::task::{Measured, Task, Work};
+use super::task::{Measured, Task, Work, asked};
 use super::{PEERS, PLOT, process};
 use crate::args::ExperimentArgs;
 use crate::interrupt::Interrupts;
@@ -149,10 +149,7 @@ impl Run {
             self.servers.store(contestant.kind, &table.file, &key).await?;
             let server = self.servers.start(contestant.kind, contestant.cores).await?;
             let statement = self.filled_in(statement)?;
-            for _ in 1..contestant.asks {
-                server.select(&statement, format, &key).await?;
-            }
-            return server.select(&statement, format, &key).await;
+            return asked(contestant.asks, || server.select(&statement, format, &key)).await;
         }
         data::warm(&table.file)?;
         if contestant.kind == Kind::Command {

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::answer::Answer;
@@ -30,7 +31,7 @@ pub struct Task {
     pub file: PathBuf,
     pub statement: String,
     pub threads: usize,
-    /// How often our engine is asked; the last time counts.
+    /// How often our engine is asked, as a contestant is.
     pub asks: usize,
     /// The rows of the table `keys`, which has the one column `k`.
     pub keys: Vec<i64>,
@@ -90,4 +91,25 @@ pub struct Measured {
     /// Of our engine over tables in a bucket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traffic: Option<Traffic>,
+}
+
+/// The first times, in which threads are started, memory is touched and footers are read.
+const WARM_UP: usize = 2;
+
+/// Asks so many times. Of the third and later ones it gives the one that took the median time, of fewer the last.
+pub async fn asked<F: Future<Output = Result<Measured>>>(times: usize, mut ask: impl FnMut() -> F) -> Result<Measured> {
+    let (warm, counted) = match times {
+        0..=WARM_UP => (times.saturating_sub(1), 1),
+        _ => (WARM_UP, times - WARM_UP),
+    };
+    for _ in 0..warm {
+        ask().await?;
+    }
+    let mut all = Vec::with_capacity(counted);
+    for _ in 0..counted {
+        all.push(ask().await?);
+    }
+    all.sort_by(|a, b| a.wall_s.total_cmp(&b.wall_s));
+    let peak_bytes = all.iter().filter_map(|measured| measured.peak_bytes).max();
+    Ok(Measured { peak_bytes, ..all.swap_remove((counted - 1) / 2) })
 }

@@ -20,7 +20,7 @@ use crate::json::JsonScan;
 use crate::limits;
 use crate::matcher::{Matching, SearchVerdict};
 use crate::output::{Sink, columns_of, map_output, only_keys, renumber, result_schema};
-use crate::parquet::{KnownFooter, LastPlan, PAGES_AT_ONCE, ParquetScan};
+use crate::parquet::{KnownFooter, LastPlans, PAGES_AT_ONCE, ParquetScan};
 use crate::pieces::{Found, Opening, Pieces};
 use crate::positions::{Extent, POSITION_COLUMNS, with_positions};
 use crate::pruning::zones::{ZoneColumn, ZoneRecorder, Zones, decides, wants_keys};
@@ -132,8 +132,8 @@ impl Default for ScanOptions {
 pub struct Learned {
     /// Whether searching text pays.
     pub(crate) search: SearchVerdict,
-    /// How the last Parquet object is read.
-    pub(crate) parquet: LastPlan,
+    /// How Parquet objects are read.
+    pub(crate) parquet: LastPlans,
 }
 
 /// The schema of the batches that [`scan`] gives.

@@ -290,7 +290,7 @@ impl RemoteScanExec {
         }
         // As it was, but for the reason and what plain reads leave out.
         let spec = ScanSpec { note: scan.spec.note, ..self.spec.clone() };
-        Ok(Some(Self { spec, first: scan.first, ..self.clone() }))
+        Ok(Some(Self { spec, first: scan.first, learned: Arc::default(), ..self.clone() }))
     }
 
     /// The second phase of a top-k: the scan without its top-k, up to the bound.

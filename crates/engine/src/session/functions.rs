@@ -48,6 +48,7 @@ impl Functions {
             names.extend_from_slice(aliases);
         };
         self.scalar.iter().for_each(|function| add(function.name(), function.aliases()));
+        self.higher_order.iter().for_each(|function| add(function.name(), function.aliases()));
         self.aggregate.iter().for_each(|function| add(function.name(), function.aliases()));
         self.window.iter().for_each(|function| add(function.name(), function.aliases()));
         names.sort();

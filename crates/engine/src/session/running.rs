@@ -24,7 +24,7 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// For what changes tables or looks at them. It has a copy of the state, which knows every function by name: queries are
+    /// For what changes tables or looks at them. It has a copy of the state, with maps of all functions by name: queries are
     /// planned without.
     pub(super) fn context(&self) -> SessionContext {
         SessionContext::new_with_state(self.state.clone())

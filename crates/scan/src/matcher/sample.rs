@@ -179,11 +179,10 @@ impl Matcher {
 
     /// The needles with the fewest hits in a sample of these lines, if they are few.
     fn choose(&mut self, lines: &[u8], offset: u64) -> Option<usize> {
-        let end = lines
-            .get(..SAMPLE)
-            .and_then(|sample| memrchr(self.marks.terminator(), sample))
-            .map_or(lines.len(), |at| at + 1);
+        let end = lines.get(..SAMPLE).and_then(|sample| memrchr(self.marks.terminator(), sample)).map(|at| at + 1);
+        let end = end.filter(|end| *end >= TELLING).unwrap_or(lines.len());
         let sample = lines.get(..end).filter(|sample| sample.len() >= TELLING)?;
+        (self.hits, self.searched) = (0, 0);
         let mut unused = VecDeque::new();
         let mut hits = |search: &mut Search| {
             unused.clear();

@@ -60,7 +60,7 @@ use errors::{contradiction, explain};
 pub use footer::parquet_metadata;
 pub use footers::{Footers, KnownFooter, RowGroupPlace};
 use groups::{Groups, Part};
-pub(crate) use plan::LastPlan;
+pub(crate) use plan::LastPlans;
 pub use prune::bounds_match;
 use selection::Rows;
 

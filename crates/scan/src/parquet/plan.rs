@@ -1,5 +1,6 @@
 //! How the rows of a file are decided and decoded: the same for all its row groups, and for all scans of one fragment.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ::parquet::file::metadata::ParquetMetaData;
@@ -134,18 +135,21 @@ impl Single {
     }
 }
 
-/// The plan that a scan made last, for those of the same fragment after it: each piece of an object is a scan, of a few
+/// The plans that scans of one fragment made last, for those after them: each piece of an object is a scan, of a few
 /// milliseconds, and a plan takes tenths of one.
 #[derive(Debug, Default)]
-pub(crate) struct LastPlan(Mutex<Option<Arc<Plan>>>);
+pub(crate) struct LastPlans(Mutex<VecDeque<Arc<Plan>>>);
 
-impl LastPlan {
+/// How many there are: as many objects are scanned at once, on most machines.
+const PLANS: usize = 16;
+
+impl LastPlans {
     /// Whether there is one.
     pub(super) fn is_made(&self) -> bool {
-        self.lock().is_some()
+        !self.lock().is_empty()
     }
 
-    /// The last one if it is for this footer and what [`Plan::new`] makes one of, otherwise a new one.
+    /// The one for this footer and what [`Plan::new`] makes one of, or else a new one.
     pub(super) fn of(
         &self,
         location: &str,
@@ -157,21 +161,26 @@ impl LastPlan {
     ) -> Result<Arc<Plan>> {
         let asked = (schema, &wanted.predicate, output, dictionaries);
         let is_it = |plan: &&Arc<Plan>| {
-            // What holds of the first rows in an order is learned from the rows of one scan.
-            wanted.first.is_none()
-                && Arc::ptr_eq(&plan.metadata, metadata)
+            Arc::ptr_eq(&plan.metadata, metadata)
                 && asked == (&plan.schema, &plan.predicate, &plan.output, &plan.dictionaries)
         };
-        if let Some(plan) = self.lock().as_ref().filter(is_it) {
+        // Scans that begin at the same time do not wait for each other.
+        let new = || Plan::new(location, schema, wanted, output, dictionaries, metadata).map(Arc::new);
+        if wanted.first.is_some() {
+            // What holds of the first rows in an order is learned from the rows of one scan.
+            return new();
+        }
+        if let Some(plan) = self.lock().iter().find(is_it) {
             return Ok(Arc::clone(plan));
         }
-        // Scans that begin at the same time do not wait for each other.
-        let plan = Arc::new(Plan::new(location, schema, wanted, output, dictionaries, metadata)?);
-        *self.lock() = Some(Arc::clone(&plan));
+        let plan = new()?;
+        let mut plans = self.lock();
+        plans.truncate(PLANS - 1);
+        plans.push_front(Arc::clone(&plan));
         Ok(plan)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Arc<Plan>>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Plan>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -19,6 +19,9 @@ use crate::top_k::{FirstRows, LiveBound};
 /// Sets of columns that are kept ready: row groups of a file are alike, mostly.
 const SETS: usize = 8;
 
+/// Plans that are kept: as many objects are scanned at once, on most machines.
+const PLANS: usize = 16;
+
 /// What is made of a fragment and the footer of a file before any row is read.
 #[derive(Debug)]
 pub(super) struct Plan {
@@ -140,9 +143,6 @@ impl Single {
 #[derive(Debug, Default)]
 pub(crate) struct LastPlans(Mutex<VecDeque<Arc<Plan>>>);
 
-/// How many there are: as many objects are scanned at once, on most machines.
-const PLANS: usize = 16;
-
 impl LastPlans {
     /// Whether there is one.
     pub(super) fn is_made(&self) -> bool {
@@ -182,5 +182,39 @@ impl LastPlans {
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Plan>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ::parquet::arrow::ArrowWriter;
+    use ::parquet::file::metadata::ParquetMetaDataReader;
+    use arrow::array::{Int64Array, RecordBatch};
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn footer(value: i64) -> (Arc<ParquetMetaData>, SchemaRef) {
+        let batch = RecordBatch::try_from_iter([("a", Arc::new(Int64Array::from(vec![value])) as _)]).unwrap();
+        let mut bytes = Vec::new();
+        let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), None).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+        (Arc::new(ParquetMetaDataReader::new().parse_and_finish(&Bytes::from(bytes)).unwrap()), batch.schema())
+    }
+
+    #[test]
+    fn plans_of_several_objects_are_kept_and_not_of_any_number() {
+        let (plans, objects) = (LastPlans::default(), [footer(1), footer(2)]);
+        let of = |(footer, schema): &(Arc<ParquetMetaData>, SchemaRef)| {
+            plans.of("k", schema, &RowFilter::default(), &[0], &[], footer).unwrap()
+        };
+        let first = objects.each_ref().map(of);
+        let again = objects.each_ref().map(of);
+        assert!(first.iter().zip(&again).all(|(first, again)| Arc::ptr_eq(first, again)));
+        assert!(!Arc::ptr_eq(&first[0], &first[1]));
+        (0..PLANS).for_each(|value| drop(of(&footer(value as i64))));
+        assert_eq!(plans.lock().len(), PLANS);
+        assert!(!Arc::ptr_eq(&first[0], &of(&objects[0])));
     }
 }

@@ -61,6 +61,7 @@ pub use footer::parquet_metadata;
 pub use footers::{Footers, KnownFooter, RowGroupPlace};
 use groups::{Groups, Part};
 pub(crate) use plan::LastPlans;
+use plan::Planned;
 pub use prune::bounds_match;
 use selection::Rows;
 
@@ -166,8 +167,14 @@ impl ParquetScan {
             Some(known) => known.read(&*self.reader, FOOTER_BYTES).await?,
             None => Arc::new(parquet_metadata(&*self.reader, FOOTER_BYTES).await?),
         };
-        let (location, last) = (self.reader.location(), &self.learned.parquet);
-        let plan = last.of(location, &self.schema, &self.wanted, &self.columns, &self.dictionaries, &metadata)?;
+        let plan = self.learned.parquet.of(Planned {
+            location: self.reader.location(),
+            schema: &self.schema,
+            wanted: &self.wanted,
+            output: &self.columns,
+            dictionaries: &self.dictionaries,
+            metadata: &metadata,
+        })?;
         let file = &plan.file.schema;
         let asked = self.asked(&metadata);
         let in_range: Vec<usize> = asked.iter().map(|part| part.group).collect();

@@ -22,6 +22,18 @@ const SETS: usize = 8;
 /// Plans that are kept: as many objects are scanned at once, on most machines.
 const PLANS: usize = 16;
 
+/// What a plan is made of: rows as they are `wanted`, of `schema`, of which the columns `output` come out, `dictionaries` among
+/// them as dictionaries where they are stored as that; and the footer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Planned<'a> {
+    pub(super) location: &'a str,
+    pub(super) schema: &'a SchemaRef,
+    pub(super) wanted: &'a RowFilter,
+    pub(super) output: &'a [usize],
+    pub(super) dictionaries: &'a [usize],
+    pub(super) metadata: &'a Arc<ParquetMetaData>,
+}
+
 /// What is made of a fragment and the footer of a file before any row is read.
 #[derive(Debug)]
 pub(super) struct Plan {
@@ -56,16 +68,8 @@ pub(super) struct Single {
 }
 
 impl Plan {
-    /// For rows as they are `wanted`, of `schema`, of which the columns `output` come out, `dictionaries` among them as
-    /// dictionaries where they are stored as that.
-    pub(super) fn new(
-        location: &str,
-        schema: &SchemaRef,
-        wanted: &RowFilter,
-        output: &[usize],
-        dictionaries: &[usize],
-        metadata: &Arc<ParquetMetaData>,
-    ) -> Result<Self> {
+    fn new(of: Planned<'_>) -> Result<Self> {
+        let Planned { location, schema, wanted, output, dictionaries, metadata } = of;
         let file = FileSchema::new(metadata).map_err(|error| explain(location, error))?;
         let all: Vec<usize> = (0..metadata.num_row_groups()).collect();
         let kept = match &wanted.predicate {
@@ -96,6 +100,13 @@ impl Plan {
             first,
             together: Mutex::default(),
         })
+    }
+
+    /// Whether it would be made of the same again, but for where the object lies.
+    fn is_of(&self, of: Planned<'_>) -> bool {
+        Arc::ptr_eq(&self.metadata, of.metadata)
+            && (&self.schema, &self.predicate) == (of.schema, &of.wanted.predicate)
+            && (self.output.as_slice(), self.dictionaries.as_slice()) == (of.output, of.dictionaries)
     }
 
     /// Whether statistics leave the row group.
@@ -149,31 +160,17 @@ impl LastPlans {
         !self.lock().is_empty()
     }
 
-    /// The one for this footer and what [`Plan::new`] makes one of, or else a new one.
-    pub(super) fn of(
-        &self,
-        location: &str,
-        schema: &SchemaRef,
-        wanted: &RowFilter,
-        output: &[usize],
-        dictionaries: &[usize],
-        metadata: &Arc<ParquetMetaData>,
-    ) -> Result<Arc<Plan>> {
-        let asked = (schema, &wanted.predicate, output, dictionaries);
-        let is_it = |plan: &&Arc<Plan>| {
-            Arc::ptr_eq(&plan.metadata, metadata)
-                && asked == (&plan.schema, &plan.predicate, &plan.output, &plan.dictionaries)
-        };
-        // Scans that begin at the same time do not wait for each other.
-        let new = || Plan::new(location, schema, wanted, output, dictionaries, metadata).map(Arc::new);
-        if wanted.first.is_some() {
+    /// The one that was made of this, or else a new one.
+    pub(super) fn of(&self, of: Planned<'_>) -> Result<Arc<Plan>> {
+        if of.wanted.first.is_some() {
             // What holds of the first rows in an order is learned from the rows of one scan.
-            return new();
+            return Plan::new(of).map(Arc::new);
         }
-        if let Some(plan) = self.lock().iter().find(is_it) {
+        if let Some(plan) = self.lock().iter().find(|plan| plan.is_of(of)) {
             return Ok(Arc::clone(plan));
         }
-        let plan = new()?;
+        // Scans that begin at the same time do not wait for each other.
+        let plan = Arc::new(Plan::new(of)?);
         let mut plans = self.lock();
         plans.truncate(PLANS - 1);
         plans.push_front(Arc::clone(&plan));
@@ -206,8 +203,10 @@ mod tests {
     #[test]
     fn plans_of_several_objects_are_kept_and_not_of_any_number() {
         let (plans, objects) = (LastPlans::default(), [footer(1), footer(2)]);
-        let of = |(footer, schema): &(Arc<ParquetMetaData>, SchemaRef)| {
-            plans.of("k", schema, &RowFilter::default(), &[0], &[], footer).unwrap()
+        let wanted = RowFilter::default();
+        let of = |(metadata, schema): &(Arc<ParquetMetaData>, SchemaRef)| {
+            let of = Planned { location: "k", schema, wanted: &wanted, output: &[0], dictionaries: &[], metadata };
+            plans.of(of).unwrap()
         };
         let first = objects.each_ref().map(of);
         let again = objects.each_ref().map(of);

@@ -11,18 +11,24 @@ use datafusion::common::{DataFusionError, Result as DfResult};
 use datafusion::logical_expr::{CreateExternalTable, Expr, LogicalPlan, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutPayload};
+use parquet::file::metadata::ParquetMetaData;
 use pushdown::{Error, Result};
+use pushdowndb_scan::limits::FOOTER_BYTES;
 
-use crate::backends::{Backend, query_meters};
+use crate::backends::{Backend, Meters, query_meters};
 use crate::error::{from_datafusion, from_object_store, to_datafusion};
 use crate::index;
 use crate::query::{Known, QueryContext};
 use crate::remembered::Remembered;
 use crate::remote_scan::{GROUP_BYTES, RemoteScanExec, ScanSpec};
+use crate::settings::PushdownOptions;
 use crate::statistics::{self, SharedStatistics, Totals};
-use crate::table::{Declared, Listing, TableDefinition, TableLocation, TableOptions, only_on_partitions, prune};
+use crate::table::{
+    DataObject, Declared, Listing, ReadFooter, TableDefinition, TableLocation, TableOptions, only_on_partitions, prune,
+};
 
 /// What ANALYZE TABLE writes beside the data, in the table's private folder.
 const STATISTICS: &str = "statistics.json";
@@ -38,6 +44,19 @@ pub(crate) struct ObjectTable {
     backend: Arc<Backend>,
 }
 
+/// Footers of a backend's objects, which are remembered there.
+struct Footers<'a> {
+    backend: &'a Backend,
+    meters: Meters,
+    options: &'a PushdownOptions,
+}
+
+impl ReadFooter for Footers<'_> {
+    fn footer<'a>(&'a self, object: &'a DataObject) -> BoxFuture<'a, Result<Arc<ParquetMetaData>>> {
+        self.backend.read_footer(object, &self.meters, self.options, FOOTER_BYTES).boxed()
+    }
+}
+
 impl ObjectTable {
     /// Finds out what a table's declaration leaves open.
     pub(crate) async fn resolve(
@@ -49,9 +68,12 @@ impl ObjectTable {
     ) -> Result<Self> {
         let location = TableLocation::parse(location)?;
         let backend = query.backends.backend(location.store().as_ref())?;
-        let store = backend.store(&query_meters(&query.meter))?;
+        let meters = query_meters(&query.meter);
+        let store = backend.store(&meters)?;
+        let footers = Footers { backend: &backend, meters, options: &query.options };
         // Boxed, or the compiler cannot see that the future is Send for every lifetime in it.
-        let definition = TableDefinition::resolve(store.as_ref(), location, options, declared).boxed().await?;
+        let definition =
+            TableDefinition::resolve(store.as_ref(), &footers, location, options, declared).boxed().await?;
         Ok(Self { name, definition: Arc::new(definition), backend })
     }
 

@@ -36,6 +36,7 @@ mod errors;
 mod evaluate;
 mod group;
 mod json;
+mod latest;
 pub mod limits;
 mod matcher;
 mod number;
@@ -65,19 +66,20 @@ pub use dictionaries::{
 };
 pub use evaluate::Evaluator;
 pub use evaluate::for_each_key;
+pub use latest::Latest;
 pub use matcher::Matching;
 pub use object::{
     BlockBuffers, BlockFile, BlockRoom, InMemory, LocalFile, ObjectReader, ReadAtHand, file_blocks, file_ranges,
     ranges_at_hand, read_cached,
 };
-pub use parquet::{Footers, KnownFooter, RowGroupPlace, bounds_match, parquet_metadata};
+pub use parquet::{Footers, KnownFooter, RowGroupPlace, bounds_match, parquet_metadata, parquet_schema};
 pub use pieces::bytes_ruled_out;
 pub use places::{near_places, places, places_in_both};
 pub use positions::{POSITION_COLUMNS, with_positions};
 pub use pruning::Zones;
 pub use scan::{
-    Learned, ScanCounters, ScanOptions, output_schema, scan, scan_about, scan_parts, scan_rows, scan_with_positions,
-    slice_bytes,
+    Learned, ScanCounters, ScanOptions, can_be_zoned, output_schema, scan, scan_about, scan_parts, scan_rows,
+    scan_with_positions, slice_bytes,
 };
 pub use slice::TimeSlice;
 pub use spawner::{Helpers, Spawner};

@@ -49,4 +49,4 @@ pub(crate) const ROW_GROUP_ROWS: i64 = 1 << 28;
 pub(crate) const DICTIONARY_VALUES: u32 = 1 << 24;
 
 /// The largest footer of a Parquet object, in bytes.
-pub(crate) const FOOTER_BYTES: u64 = 256 * 1024 * 1024;
+pub const FOOTER_BYTES: u64 = 256 * 1024 * 1024;

@@ -344,7 +344,7 @@ pub(crate) fn zoned(fragment: &Fragment) -> Result<Option<(Expr, Vec<ZoneColumn>
 }
 
 /// Whether stretches of the object's text can be passed over.
-pub(crate) fn can_be_zoned(fragment: &Fragment) -> bool {
+pub fn can_be_zoned(fragment: &Fragment) -> bool {
     fragment.format.is_splittable()
         && match &fragment.format {
             Format::Csv(options) => options.wide.is_none(),

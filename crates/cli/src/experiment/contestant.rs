@@ -11,10 +11,9 @@ use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
 use datafusion::prelude::{CsvReadOptions, JsonReadOptions, ParquetReadOptions, SessionConfig, SessionContext};
 use futures::TryStreamExt;
-use parquet::arrow::parquet_to_arrow_schema;
 use pushdown::{Compression, CsvOptions, JsonOptions, JsonShape, NullRule, Ragged};
 use pushdowndb_engine::{Engine, EngineConfig};
-use pushdowndb_scan::{LocalFile, ObjectReader, ScanCounters, ScanOptions, parquet_metadata, scan};
+use pushdowndb_scan::{LocalFile, ObjectReader, ScanCounters, ScanOptions, parquet_metadata, parquet_schema, scan};
 use pushdowndb_select::{Extensions, InputColumns, parse};
 use tempfile::NamedTempFile;
 
@@ -88,11 +87,7 @@ async fn input_columns(task: &Task, file: &LocalFile) -> Result<InputColumns> {
         }
         DataFormat::Parquet => {
             let metadata = parquet_metadata(file as &dyn ObjectReader, u64::MAX).await?;
-            let metadata = metadata.file_metadata();
-            InputColumns::Parquet(Arc::new(parquet_to_arrow_schema(
-                metadata.schema_descr(),
-                metadata.key_value_metadata(),
-            )?))
+            InputColumns::Parquet(Arc::new(parquet_schema(file.location(), &metadata)?))
         }
     })
 }

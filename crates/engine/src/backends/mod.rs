@@ -24,9 +24,10 @@ use object_store::http::HttpBuilder;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{Certificate, ClientOptions, ObjectStore, RetryConfig};
+use parquet::file::metadata::ParquetMetaData;
 use pushdown::{Capability, Error, Profile, Result};
 use pushdowndb_cost::Meter;
-use pushdowndb_scan::{Footers, KnownFooter, LocalFile, ObjectReader};
+use pushdowndb_scan::{Footers, KnownFooter, LocalFile, ObjectReader, parquet_metadata};
 use url::Url;
 
 use crate::error::{from_object_store, with_cause};
@@ -373,6 +374,21 @@ impl Backend {
     /// Where the footer of an object may be known; `None` where nothing tells its versions apart.
     pub(crate) fn footer(&self, object: &DataObject) -> Option<KnownFooter> {
         Some(self.footers.of(object.etag.as_deref()?))
+    }
+
+    /// The footer of a Parquet object, read if it is not known and has at most so many bytes.
+    pub(crate) async fn read_footer(
+        &self,
+        object: &DataObject,
+        meters: &Meters,
+        options: &PushdownOptions,
+        most_bytes: u64,
+    ) -> Result<Arc<ParquetMetaData>> {
+        let reader = self.reader(object, meters, options)?;
+        match self.footer(object) {
+            Some(known) => known.read(reader.as_ref(), most_bytes).await,
+            None => Ok(Arc::new(parquet_metadata(reader.as_ref(), most_bytes).await?)),
+        }
     }
 
     /// Opens an object for plain reads.

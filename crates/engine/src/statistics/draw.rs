@@ -12,7 +12,7 @@ use arrow::datatypes::Int64Type;
 use bytes::{Bytes, BytesMut};
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use pushdown::{CsvOptions, Error, Format, Fragment, JsonShape, Result};
-use pushdowndb_scan::{InMemory, POSITION_COLUMNS, ScanCounters, ScanOptions, parquet_metadata, scan_with_positions};
+use pushdowndb_scan::{InMemory, POSITION_COLUMNS, ScanCounters, ScanOptions, scan_with_positions};
 
 use super::{Footers, Looked, TableSample};
 use crate::backends::{Backend, Meters};
@@ -72,16 +72,8 @@ pub(crate) async fn draw(
         Format::Parquet if bytes >= LEAST_PARQUET_BYTES => {
             let every = objects.len().div_ceil(FOOTERS).max(1);
             let read = objects.iter().step_by(every).map(|object| {
-                let (reader, known) = (backend.reader(object, meters, options), backend.footer(object));
-                async move {
-                    let reader = reader?;
-                    let footer = match known {
-                        Some(known) => known.read(reader.as_ref(), FOOTER_BYTES).await?,
-                        None => Arc::new(parquet_metadata(reader.as_ref(), FOOTER_BYTES).await?),
-                    };
-                    Ok::<_, Error>((object.size, footer))
-                }
-                .boxed()
+                let read = backend.read_footer(object, meters, options, FOOTER_BYTES);
+                read.map(|footer| Ok::<_, Error>((object.size, footer?))).boxed()
             });
             let read: Vec<_> = read.collect();
             let read: Vec<_> = stream::iter(read).buffered(CONCURRENCY).try_collect().await?;

@@ -7,9 +7,9 @@ use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type, SchemaRef};
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
-use parquet::arrow::parquet_to_arrow_schema;
 use parquet::basic::Encoding;
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
+use pushdowndb_scan::parquet_schema;
 use serde::{Deserialize, Serialize};
 
 /// Some objects' footers, summed up.
@@ -52,9 +52,7 @@ impl Footers {
         self.groups.extend(footer.row_groups().iter().map(|group| group.num_rows().max(0) as f64));
         self.rows = self.groups.iter().sum();
         let descriptor = footer.file_metadata().schema_descr();
-        let Ok(arrow) = parquet_to_arrow_schema(descriptor, footer.file_metadata().key_value_metadata()) else {
-            return;
-        };
+        let Ok(arrow) = parquet_schema("a table's object", footer) else { return };
         for (field, column) in schema.fields().iter().zip(&mut self.columns) {
             let Some(leaf) = (0..descriptor.num_columns()).find(|leaf| {
                 let path = descriptor.column(*leaf);

@@ -13,7 +13,7 @@ use object_store::path::Path;
 use pushdown::{Compression, CsvOptions, Error, Format, Profile, Result};
 
 use super::options::{FileName, Kind};
-use super::{DataObject, Listing, ObjectColumns, TableLocation, TableOptions, infer, listing, partition};
+use super::{DataObject, Listing, ObjectColumns, ReadFooter, TableLocation, TableOptions, infer, listing, partition};
 
 /// How many objects' columns are remembered from query to query.
 const REMEMBERED_HEADERS: usize = 10_000;
@@ -57,6 +57,7 @@ impl TableDefinition {
     /// Finds out what was not declared.
     pub async fn resolve(
         store: &dyn ObjectStore,
+        footers: &dyn ReadFooter,
         location: TableLocation,
         options: TableOptions,
         declared: Declared,
@@ -84,7 +85,7 @@ impl TableDefinition {
                 _ => partition::discover(&location, &objects)?,
             };
             let partition_columns = select_partitions(&location, partition_columns, &declared.partitions)?;
-            let inferred = infer::infer(store, &location, &objects, kind, &options).await?;
+            let inferred = infer::infer(store, footers, &location, &objects, kind, &options).await?;
             let twice =
                 partition_columns.iter().find(|column| inferred.schema.column_with_name(column.name()).is_some());
             // Parquet and JSON are read by name: there the value in the path stands for the one in the object.

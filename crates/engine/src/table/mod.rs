@@ -25,6 +25,7 @@ mod partition;
 pub use catalog_file::CatalogFile;
 pub use columns::ObjectColumns;
 pub use definition::{Declared, TableDefinition};
+pub(crate) use infer::ReadFooter;
 pub use listing::{DataObject, Listing, PrivateFolder};
 pub use location::{PRIVATE_FOLDER, TableLocation};
 pub use options::TableOptions;

@@ -6,11 +6,10 @@ use std::sync::Arc;
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use futures::StreamExt;
-use parquet::arrow::parquet_to_arrow_schema;
 use parquet::basic::LogicalType;
 use parquet::schema::types::SchemaDescriptor;
-use pushdown::{CsvOptions, Error, Format, Fragment, Result};
-use pushdowndb_scan::{ObjectReader, scan};
+use pushdown::{CsvOptions, Format, Fragment, Result};
+use pushdowndb_scan::{ObjectReader, parquet_schema, scan};
 use pushdowndb_select::InputColumns;
 use s3s::{S3Result, s3_error};
 
@@ -109,10 +108,6 @@ fn as_queried(schema: Schema, stored: &SchemaDescriptor) -> SchemaRef {
 /// The schema in the footer of a Parquet object.
 async fn footer(object: &Selected, limits: &Limits) -> Result<SchemaRef> {
     let metadata = object.footer.read(object.data.as_ref(), limits.footer_bytes as u64).await?;
-    let file = metadata.file_metadata();
-    let schema = parquet_to_arrow_schema(file.schema_descr(), file.key_value_metadata()).map_err(|error| {
-        let message = format!("{}: its schema is not known here", object.data.location());
-        Error::unsupported(message).with_source(error).with_code("UnsupportedParquetType")
-    })?;
-    Ok(as_queried(schema, file.schema_descr()))
+    let schema = parquet_schema(object.data.location(), &metadata)?;
+    Ok(as_queried(schema, metadata.file_metadata().schema_descr()))
 }

@@ -1,12 +1,11 @@
 //! The bytes of an opened object, for GET and for scans alike.
 
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Context;
 
 use bytes::Bytes;
@@ -15,7 +14,7 @@ use futures::stream::BoxStream;
 use futures::{FutureExt, Stream, StreamExt, stream};
 use pushdown::ErrorKind;
 use pushdowndb_scan::{
-    BlockBuffers, BlockFile, ObjectReader, ReadAtHand, file_blocks, file_ranges, ranges_at_hand, read_cached,
+    BlockBuffers, BlockFile, Latest, ObjectReader, ReadAtHand, file_blocks, file_ranges, ranges_at_hand, read_cached,
 };
 
 use super::files::Pin;
@@ -71,8 +70,9 @@ struct Inner {
     /// What blocks are read into.
     buffers: Arc<BlockBuffers>,
     pieces: Vec<Piece>,
-    /// The pieces that had to be opened last.
-    opened: Opened,
+    /// The pieces that had to be opened last, and where they stand among all. Several who scan the object at once read a piece
+    /// each, block by block.
+    opened: Latest<(usize, Arc<File>)>,
     /// Set where the file may change under us: behind a gateway.
     witness: Option<Witness>,
     /// Set where the pieces are opened one by one.
@@ -93,32 +93,6 @@ pub(crate) enum Source {
     Open(Arc<File>),
     /// Opened when it is read, so that an object of thousands of parts does not hold thousands of descriptors.
     Path(PathBuf),
-}
-
-/// Pieces that were opened last, and where they stand among all. Several who scan the object at once read a piece each, block by
-/// block.
-#[derive(Debug, Default)]
-struct Opened(Mutex<VecDeque<(usize, Arc<File>)>>);
-
-impl Opened {
-    /// One of those, of which so many stay open.
-    fn file(&self, piece: usize, path: &Path, most: usize) -> io::Result<Arc<File>> {
-        if let Some((_, file)) = self.lock().iter().find(|(place, _)| *place == piece) {
-            return Ok(Arc::clone(file));
-        }
-        // Others need not wait until this one is opened, or that one closed.
-        let file = Arc::new(File::open(path)?);
-        let mut opened = self.lock();
-        opened.push_back((piece, Arc::clone(&file)));
-        let too_many = if opened.len() > most { opened.pop_front() } else { None };
-        drop(opened);
-        drop(too_many);
-        Ok(file)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<(usize, Arc<File>)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// What a file looked like when it was opened.
@@ -148,7 +122,7 @@ impl ObjectData {
     pub fn new(location: String, reading: &Reading, pieces: Vec<Piece>, pin: Option<Pin>) -> Self {
         let size = pieces.iter().map(|piece| piece.size).sum();
         let (reading, buffers) = (reading.clone(), buffers(reading.block_bytes, size));
-        let opened = Opened::default();
+        let opened = Latest::default();
         let inner = Inner { location, size, reading, buffers, pieces, opened, witness: None, _pin: pin };
         Self::at(Place::Here(Arc::new(inner)))
     }
@@ -157,7 +131,7 @@ impl ObjectData {
     pub fn watched(location: String, reading: &Reading, file: File, witness: Witness) -> Self {
         let pieces = vec![Piece { start: 0, size: witness.size, source: Source::Open(Arc::new(file)) }];
         let (size, witness) = (witness.size, Some(witness));
-        let (reading, buffers, opened) = (reading.clone(), buffers(reading.block_bytes, size), Opened::default());
+        let (reading, buffers, opened) = (reading.clone(), buffers(reading.block_bytes, size), Latest::default());
         let inner = Inner { location, size, reading, buffers, pieces, opened, witness, _pin: None };
         Self::at(Place::Here(Arc::new(inner)))
     }
@@ -254,7 +228,10 @@ impl Inner {
     fn file(&self, piece: usize, most_open: usize) -> io::Result<Arc<File>> {
         match self.pieces.get(piece).map(|piece| &piece.source) {
             Some(Source::Open(file)) => Ok(Arc::clone(file)),
-            Some(Source::Path(path)) => self.opened.file(piece, path, most_open),
+            Some(Source::Path(path)) => {
+                let open = || File::open(path).map(|file| (piece, Arc::new(file)));
+                Ok(self.opened.get_or_make(most_open, |(place, _)| *place == piece, open)?.1)
+            }
             None => Err(past_the_end()),
         }
     }

@@ -20,6 +20,9 @@ use crate::{BlockBuffers, ReadAtHand};
 const USUAL_HEADER_BYTES: usize = 256;
 const GROWTH: usize = 4;
 
+/// The longest header that is read; Arrow's C++ library has the same limit. What is no header looks like one that is cut off.
+const MOST_HEADER_BYTES: usize = 16 * 1024 * 1024;
+
 /// As many headers are remembered of what is at hand: each is asked for two or three times.
 const HEADERS: usize = 1024;
 
@@ -62,7 +65,7 @@ impl ChunkBytes {
     /// The header of the page at `at`, which ends before `end`.
     pub(super) fn header(&self, at: u64, end: u64) -> Result<PageHeader> {
         let (piece, skipped) = self.find(at).ok_or_else(|| broken("lies where nothing was fetched"))?;
-        let most = usize::try_from(end.saturating_sub(at).min(piece.length() - skipped)).map_err(external)?;
+        let most = end.saturating_sub(at).min(piece.length() - skipped).min(MOST_HEADER_BYTES as u64) as usize;
         match piece {
             Stored::Fetched(bytes) => {
                 let bytes = bytes.get(skipped as usize..).unwrap_or_default();

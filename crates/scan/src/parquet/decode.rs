@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ::parquet::arrow::arrow_reader::ParquetRecordBatchReader;
-use ::parquet::arrow::{FieldLevels, ProjectionMask, parquet_to_arrow_field_levels, parquet_to_arrow_schema};
+use ::parquet::arrow::{FieldLevels, ProjectionMask, parquet_to_arrow_field_levels};
 use ::parquet::basic::{Encoding, Type};
 use ::parquet::bloom_filter::Sbbf;
 use ::parquet::column::page::{Page, PageMetadata, PageReader};
@@ -20,6 +20,7 @@ use pushdown::Result;
 use super::adapt::{Adapter, read_as};
 use super::errors::explain;
 use super::pages::Pages;
+use super::parquet_schema;
 use super::selection::Rows;
 use crate::output::record_batch;
 
@@ -36,9 +37,8 @@ pub(super) struct FileSchema {
 }
 
 impl FileSchema {
-    pub(super) fn new(metadata: &ParquetMetaData) -> ParquetResult<Self> {
-        let file = metadata.file_metadata();
-        let schema = parquet_to_arrow_schema(file.schema_descr(), file.key_value_metadata())?;
+    pub(super) fn new(location: &str, metadata: &ParquetMetaData) -> Result<Self> {
+        let (file, schema) = (metadata.file_metadata(), parquet_schema(location, metadata)?);
         let first = metadata.row_groups().iter().take(1).cloned().collect();
         Ok(Self { schema: Arc::new(schema), one: Arc::new(ParquetMetaData::new(file.clone(), first)) })
     }

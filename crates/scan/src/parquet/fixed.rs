@@ -74,7 +74,9 @@ impl Fixed {
                     let (places, dictionary) = (page.places()?, dictionary.clone());
                     FixedValues::Coded { places, dictionary, width, scratch: vec![] }
                 }
-                false => FixedValues::Plain { bytes: page.values().clone(), width },
+                false if page.encoding == Encoding::PLAIN => FixedValues::Plain { bytes: page.values().clone(), width },
+                // Headers were looked at before, but a page decides what it is.
+                false => return Err(ParquetError::General(format!("a page of numbers in {}", page.encoding))),
             })
         };
         Ok(Self { data_type, values: RunReader::new(column, pages, Box::new(open)) })

@@ -69,8 +69,11 @@ impl FlatPage {
         &self.values
     }
 
-    /// The places in the dictionary of those rows that have a value.
+    /// The places in the dictionary of those rows that have a value. An error if values are not written so.
     pub(super) fn places(&self) -> Result<Numbers> {
+        if !is_dictionary(self.encoding) {
+            return Err(broken());
+        }
         match self.values.split_first() {
             Some((width, _)) => Numbers::new(self.values.slice(1..), *width),
             // No row has one.

@@ -39,13 +39,14 @@ mod text_search;
 mod thrift;
 
 use std::ops::Range;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use ::parquet::arrow::parquet_to_arrow_schema;
 use ::parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use futures::FutureExt;
 use pushdown::{Error, ErrorKind, Result};
 
@@ -67,6 +68,20 @@ use selection::Rows;
 
 /// Buffers for decompressed pages that are kept for the next ones: one or two for each column of an ordinary table.
 pub(crate) const PAGES_AT_ONCE: usize = 32;
+
+/// The columns of the Parquet object called `location`, of this footer, as Arrow sees them.
+///
+/// # Errors
+///
+/// The columns contradict each other, or an embedded schema, on some of which the library panics.
+#[expect(clippy::disallowed_methods, reason = "here is where its panics are caught")]
+pub fn parquet_schema(location: &str, footer: &ParquetMetaData) -> Result<Schema> {
+    let file = footer.file_metadata();
+    match catch_unwind(|| parquet_to_arrow_schema(file.schema_descr(), file.key_value_metadata())) {
+        Ok(schema) => schema.map_err(|error| explain(location, error)),
+        Err(_) => Err(contradiction(location)),
+    }
+}
 
 /// A scan of a Parquet object: the rows that pass, as the output's columns.
 pub(crate) struct ParquetScan {
@@ -233,13 +248,18 @@ impl ParquetScan {
             let message = format!("{location}: a row group claims {rows} rows, at most {ROW_GROUP_ROWS} are read");
             return Err(Error::new(ErrorKind::Limit, message).with_code("OverMaxParquetBlockSize"));
         }
-        let bytes = |group: &RowGroupMetaData| u64::try_from(group.total_byte_size()).unwrap_or_default();
+        // As stored they are fetched, and may be more than what is claimed of them decompressed.
+        let claimed = |bytes: i64| u64::try_from(bytes).unwrap_or_default();
+        let bytes = |group: &RowGroupMetaData| {
+            let stored = group.columns().iter().map(|chunk| claimed(chunk.compressed_size()));
+            stored.fold(0, u64::saturating_add).max(claimed(group.total_byte_size()))
+        };
         let largest = groups.iter().filter_map(|i| metadata.row_groups().get(*i)).map(bytes).max().unwrap_or_default();
         if largest <= self.row_group_bytes {
             return Ok(());
         }
         let (location, most) = (self.reader.location(), self.row_group_bytes);
-        let message = format!("{location}: a row group has {largest} bytes uncompressed, at most {most} are read");
+        let message = format!("{location}: a row group has {largest} bytes, at most {most} are read");
         Err(Error::new(ErrorKind::Limit, message).with_code("OverMaxParquetBlockSize"))
     }
 

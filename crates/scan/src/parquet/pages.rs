@@ -53,7 +53,7 @@ pub(super) struct Pages {
     codec: Codec,
     /// What pages are decompressed into.
     rooms: Arc<BlockBuffers>,
-    /// The largest page that is read, in bytes.
+    /// The largest page that is read, in bytes, compressed or not.
     page_bytes: u64,
     /// Where the next page lies, and the end of the chunk.
     at: u64,
@@ -174,6 +174,12 @@ impl Pages {
             return Ok(true);
         }
         let mut at = self.at;
+        if let Some(next) = &self.peeked {
+            if !of_kind(next) {
+                return Ok(false);
+            }
+            at = at.saturating_add(next.stored as u64);
+        }
         while at < self.end {
             let header = self.header(at)?;
             if !of_kind(&header) {
@@ -205,8 +211,13 @@ impl Pages {
     /// The page whose bytes begin at `at`, which moves past them.
     fn page(&mut self, header: PageHeader) -> Result<Page> {
         let at = self.at;
-        self.at += header.stored as u64;
+        self.at = at.saturating_add(header.stored as u64);
         let stored = at..self.at;
+        let largest = header.stored.max(header.uncompressed) as u64;
+        if largest > self.page_bytes {
+            let most = self.page_bytes;
+            return Err(ParquetError::General(format!("a page has {largest} bytes, at most {most} are read")));
+        }
         let page = match header.kind {
             PageKind::Dictionary { values, encoding, sorted } => {
                 let buf = self.decompress(&self.stored(stored)?, 0, header.uncompressed)?;
@@ -281,10 +292,6 @@ impl Pages {
     fn decompress(&mut self, stored: &Bytes, plain: usize, uncompressed: usize) -> Result<Bytes> {
         if self.codec.is_none() {
             return Ok(stored.clone());
-        }
-        if uncompressed as u64 > self.page_bytes {
-            let most = self.page_bytes;
-            return Err(ParquetError::General(format!("a page has {uncompressed} bytes, at most {most} are read")));
         }
         let (levels, compressed) =
             stored.split_at_checked(plain).ok_or_else(|| broken("has more levels than bytes"))?;
@@ -433,5 +440,56 @@ impl PageReader for Pages {
             return Ok(true);
         }
         Ok(self.peek_next_page()?.is_none_or(|page| page.num_rows.is_some()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ::parquet::arrow::ArrowWriter;
+    use ::parquet::file::metadata::ParquetMetaDataReader;
+    use ::parquet::file::properties::WriterProperties;
+    use arrow::array::{Int64Array, RecordBatch};
+
+    use super::super::chunk_bytes::Stored;
+    use super::*;
+
+    /// The pages of 10,000 numbers, a thousand a page, where nothing tells of pages.
+    fn pages(encoding: Encoding) -> Pages {
+        let values = Int64Array::from_iter_values(0..10_000);
+        let batch = RecordBatch::try_from_iter([("a", Arc::new(values) as _)]).unwrap();
+        let properties = WriterProperties::builder()
+            .set_dictionary_enabled(false)
+            .set_encoding(encoding)
+            .set_data_page_row_count_limit(1000)
+            .set_write_batch_size(1000)
+            .set_offset_index_disabled(true)
+            .build();
+        let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).unwrap();
+        writer.write(&batch).unwrap();
+        let file = Bytes::from(writer.into_inner().unwrap());
+        let footer = ParquetMetaDataReader::new().parse_and_finish(&file).unwrap();
+        let of = footer.row_group(0).column(0);
+        let chunk = ChunkBytes::new(vec![(0, Stored::Fetched(file))]);
+        Pages::new(of, chunk, None, 1 << 20, BlockBuffers::new(0, 4)).unwrap()
+    }
+
+    #[test]
+    fn the_first_page_counts_where_there_is_no_dictionary() {
+        for encoding in [Encoding::PLAIN, Encoding::DELTA_BINARY_PACKED] {
+            let pages = pages(encoding);
+            assert!(pages.are_all(|other| other == encoding).unwrap());
+            assert!(!pages.are_all(|other| other != encoding).unwrap());
+            assert!(!pages.is_dictionary_only().unwrap());
+            let read: usize = pages.map(|page| page.unwrap().num_values() as usize).sum();
+            assert_eq!(read, 10_000);
+        }
+    }
+
+    #[test]
+    fn pages_larger_than_allowed_are_not_read() {
+        let mut pages = pages(Encoding::PLAIN);
+        pages.page_bytes = 7_000;
+        let error = pages.get_next_page().unwrap_err().to_string();
+        assert!(error.contains("at most 7000 are read"), "{error}");
     }
 }

@@ -1,17 +1,16 @@
 //! How the rows of a file are decided and decoded: the same for all its row groups, and for all scans of one fragment.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use ::parquet::file::metadata::ParquetMetaData;
 use arrow::datatypes::{Field, SchemaRef};
 use pushdown::{Expr, Result};
 
 use super::decode::{Columns, FileSchema};
-use super::errors::explain;
 use super::flat::is_flat;
 use super::prune::may_match;
 use super::stages::{Stage, stages};
+use crate::Latest;
 use crate::errors::from_arrow;
 use crate::row_filter::RowFilter;
 use crate::top_k::{FirstRows, LiveBound};
@@ -19,8 +18,12 @@ use crate::top_k::{FirstRows, LiveBound};
 /// Sets of columns that are kept ready: row groups of a file are alike, mostly.
 const SETS: usize = 8;
 
-/// Plans that are kept: as many objects are scanned at once, on most machines.
+/// Plans that are kept of one fragment: of the objects that it is run over at a time, which are about as many as there
+/// are cores.
 const PLANS: usize = 16;
+
+/// A plan holds the footer. One with more column chunks takes some megabytes, and is kept alone.
+const CHUNKS: usize = 4096;
 
 /// What a plan is made of: rows as they are `wanted`, of `schema`, of which the columns `output` come out, `dictionaries` among
 /// them as dictionaries where they are stored as that; and the footer.
@@ -55,7 +58,7 @@ pub(super) struct Plan {
     /// Of each row group, whether it may hold rows that pass, as far as statistics tell.
     kept: Vec<bool>,
     /// Columns that were decoded together before, by their indexes.
-    together: Mutex<Vec<(Vec<usize>, Arc<Columns>)>>,
+    together: Latest<(Vec<usize>, Arc<Columns>)>,
 }
 
 /// A column by itself.
@@ -70,7 +73,7 @@ pub(super) struct Single {
 impl Plan {
     fn new(of: Planned<'_>) -> Result<Self> {
         let Planned { location, schema, wanted, output, dictionaries, metadata } = of;
-        let file = FileSchema::new(metadata).map_err(|error| explain(location, error))?;
+        let file = FileSchema::new(location, metadata)?;
         let all: Vec<usize> = (0..metadata.num_row_groups()).collect();
         let kept = match &wanted.predicate {
             Some(predicate) => may_match(predicate, schema, &file.schema, metadata, &all)?,
@@ -98,7 +101,7 @@ impl Plan {
             dictionaries: dictionaries.to_vec(),
             stages,
             first,
-            together: Mutex::default(),
+            together: Latest::default(),
         })
     }
 
@@ -123,16 +126,12 @@ impl Plan {
 
     /// The columns of these indexes, decoded together.
     pub(super) fn columns(&self, location: &str, indexes: &[usize]) -> Result<Arc<Columns>> {
-        let together = || self.together.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, columns)) = together().iter().find(|(known, _)| known == indexes) {
-            return Ok(Arc::clone(columns));
-        }
-        let declared = self.schema.project(indexes).map_err(from_arrow)?;
-        let columns = Arc::new(Columns::new(location, Arc::new(declared), &self.file)?);
-        let mut together = together();
-        together.truncate(SETS - 1);
-        together.insert(0, (indexes.to_vec(), Arc::clone(&columns)));
-        Ok(columns)
+        let decoder = || {
+            let declared = self.schema.project(indexes).map_err(from_arrow)?;
+            let columns = Columns::new(location, Arc::new(declared), &self.file)?;
+            Ok((indexes.to_vec(), Arc::new(columns)))
+        };
+        Ok(self.together.get_or_make(SETS, |(known, _)| known == indexes, decoder)?.1)
     }
 }
 
@@ -152,12 +151,12 @@ impl Single {
 /// The plans that scans of one fragment made last, for those after them: each piece of an object is a scan, of a few
 /// milliseconds, and a plan takes tenths of one.
 #[derive(Debug, Default)]
-pub(crate) struct LastPlans(Mutex<VecDeque<Arc<Plan>>>);
+pub(crate) struct LastPlans(Latest<Arc<Plan>>);
 
 impl LastPlans {
     /// Whether there is one.
     pub(super) fn is_made(&self) -> bool {
-        !self.lock().is_empty()
+        !self.0.is_empty()
     }
 
     /// The one that was made of this, or else a new one.
@@ -166,19 +165,10 @@ impl LastPlans {
             // What holds of the first rows in an order is learned from the rows of one scan.
             return Plan::new(of).map(Arc::new);
         }
-        if let Some(plan) = self.lock().iter().find(|plan| plan.is_of(of)) {
-            return Ok(Arc::clone(plan));
-        }
-        // Scans that begin at the same time do not wait for each other.
-        let plan = Arc::new(Plan::new(of)?);
-        let mut plans = self.lock();
-        plans.truncate(PLANS - 1);
-        plans.push_front(Arc::clone(&plan));
-        Ok(plan)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Plan>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let columns = of.metadata.file_metadata().schema_descr().num_columns();
+        let is_large = of.metadata.num_row_groups().saturating_mul(columns) > CHUNKS;
+        let most = if is_large { 1 } else { PLANS };
+        self.0.get_or_make(most, |plan| plan.is_of(of), || Plan::new(of).map(Arc::new))
     }
 }
 
@@ -213,7 +203,6 @@ mod tests {
         assert!(first.iter().zip(&again).all(|(first, again)| Arc::ptr_eq(first, again)));
         assert!(!Arc::ptr_eq(&first[0], &first[1]));
         (0..PLANS).for_each(|value| drop(of(&footer(value as i64))));
-        assert_eq!(plans.lock().len(), PLANS);
         assert!(!Arc::ptr_eq(&first[0], &of(&objects[0])));
     }
 }

@@ -24,7 +24,7 @@ async fn resolve(store: &InMemory, location: &str, options: &[(&str, &str)]) -> 
     let location = TableLocation::parse(location)?;
     let options = TableOptions::parse("", options.iter().copied())?;
     // Boxed, as DataFusion's traits want it: they also ask that it is Send.
-    TableDefinition::resolve(store, location, options, Declared::default()).boxed().await
+    TableDefinition::resolve(store, store, location, options, Declared::default()).boxed().await
 }
 
 fn columns(table: &TableDefinition) -> Vec<String> {
@@ -118,7 +118,21 @@ async fn parquet_is_read_from_its_footer() {
 
     let error = resolve(&store, "s3://b/cut.parquet", &[]).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
-    assert!(error.to_string().contains("s3://b/cut.parquet: is no Parquet object, or it is cut off"), "{error}");
+    assert!(
+        error.to_string().contains("s3://b/cut.parquet: is no complete Parquet file: it does not end as one"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn columns_too_deep_to_build_are_refused() {
+    // A hundred thousand columns, each in the one before: name "a", one child.
+    let deep: Vec<u8> = [[0x48, 0x01, b'a', 0x15, 0x02, 0x00]; 100_000].concat();
+    let footer =
+        [&[0x15, 0x02, 0x19, 0xfc, 0xa1, 0x8d, 0x06], deep.as_slice(), &[0x15, 0x02, 0x38, 1, b'b', 0, 0]].concat();
+    let file = [footer.as_slice(), &(footer.len() as u32).to_le_bytes(), b"PAR1"].concat();
+    let error = resolve(&store(&[("deep.parquet", &file)]).await, "s3://b/deep.parquet", &[]).await.unwrap_err();
+    assert!(error.to_string().contains("nested deeper than"), "{error}");
 }
 
 #[tokio::test]
@@ -188,7 +202,7 @@ async fn declared_tables_cost_no_request() {
     let nothing = InMemory::new();
     let location = TableLocation::parse("s3://b/t/").unwrap();
     let options = TableOptions::parse("CSV", [("format.delimiter", "|")]).unwrap();
-    let table = TableDefinition::resolve(&nothing, location, options, declared.clone()).await.unwrap();
+    let table = TableDefinition::resolve(&nothing, &nothing, location, options, declared.clone()).await.unwrap();
     assert_eq!(columns(&table), ["id Int64", "y Utf8"]);
     assert_eq!(table.file_schema.fields().len(), 1);
     assert_eq!(table.objects(&nothing).await.unwrap_err().kind(), ErrorKind::NotFound);
@@ -202,7 +216,7 @@ async fn declared_tables_cost_no_request() {
     let columns_only = Schema::new(vec![field("id", DataType::Int64)]);
     let declared = Declared { columns: Some(Arc::new(columns_only)), ..declared };
     let options = TableOptions::parse("CSV", [("has_header", "false")]).unwrap();
-    let table = TableDefinition::resolve(&store, location, options, declared).await.unwrap();
+    let table = TableDefinition::resolve(&store, &store, location, options, declared).await.unwrap();
     assert_eq!(columns(&table), ["id Int64", "y Int64"]);
 }
 

@@ -7,7 +7,6 @@
 mod csv;
 mod json;
 mod merge;
-mod parquet;
 mod sample;
 mod value;
 
@@ -15,9 +14,12 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use object_store::ObjectStore;
+use parquet::file::metadata::ParquetMetaData;
 use pushdown::{Compression, CsvOptions, Error, Format, Result, limits};
+use pushdowndb_scan::parquet_schema;
 
 use self::merge::{Column, Merging, merge};
 use self::sample::Sample;
@@ -37,6 +39,12 @@ const HEADER_BYTES: u64 = 64 * 1024;
 /// How many requests for samples are under way at once.
 const CONCURRENCY: usize = 8;
 
+/// Who reads the footers of a table's Parquet objects, and may know them.
+pub(crate) trait ReadFooter: Sync {
+    /// The footer of an object.
+    fn footer<'a>(&'a self, object: &'a DataObject) -> BoxFuture<'a, Result<Arc<ParquetMetaData>>>;
+}
+
 /// What the bytes say.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Inferred {
@@ -49,12 +57,13 @@ pub(super) struct Inferred {
 /// Looks at a few of the table's objects; `objects` is not empty.
 pub(super) async fn infer(
     store: &dyn ObjectStore,
+    footers: &dyn ReadFooter,
     location: &TableLocation,
     objects: &[DataObject],
     kind: Kind,
     options: &TableOptions,
 ) -> Result<Inferred> {
-    let all = Objects { store, location, sampled: spread(objects), options };
+    let all = Objects { store, footers, location, sampled: spread(objects), options };
     let (format, columns) = match options.format(kind) {
         Format::Parquet => (Format::Parquet, all.parquet().await?),
         Format::Csv(csv) => {
@@ -103,6 +112,7 @@ pub(super) async fn header(
 /// The objects that are looked at, and how.
 struct Objects<'a> {
     store: &'a dyn ObjectStore,
+    footers: &'a dyn ReadFooter,
     location: &'a TableLocation,
     sampled: Vec<&'a DataObject>,
     options: &'a TableOptions,
@@ -166,7 +176,7 @@ impl Objects<'_> {
 
     async fn footer(&self, object: &DataObject) -> Result<(String, Schema)> {
         let address = self.location.address(&object.path);
-        let schema = parquet::schema(self.store, object, &address).await?;
+        let schema = parquet_schema(&address, &*self.footers.footer(object).await?)?;
         Ok((address, schema))
     }
 
@@ -226,4 +236,17 @@ fn spread(objects: &[DataObject]) -> Vec<&DataObject> {
     }
     let last = objects.len() - 1;
     (0..SAMPLED_OBJECTS).filter_map(|n| objects.get(n * last / (SAMPLED_OBJECTS - 1))).collect()
+}
+
+#[cfg(test)]
+impl ReadFooter for object_store::memory::InMemory {
+    fn footer<'a>(&'a self, object: &'a DataObject) -> BoxFuture<'a, Result<Arc<ParquetMetaData>>> {
+        async move {
+            let address = format!("s3://b/{}", object.path);
+            let bytes = object.fetch(self, 0..object.size, &address).await?;
+            let reader = pushdowndb_scan::InMemory::new(address, bytes);
+            pushdowndb_scan::parquet_metadata(&reader, u64::MAX).await.map(Arc::new)
+        }
+        .boxed()
+    }
 }

@@ -1,7 +1,6 @@
 //! Many byte ranges of one object in one answer: what an index points to, or the pages of a Parquet object.
 
 use std::ops::Range;
-use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 use futures::StreamExt;
@@ -27,17 +26,16 @@ pub(super) async fn send(mut out: Out, request: RangesRequest) -> Result<(), Gon
         Ok(object) => object.data,
         Err(error) => return out.fail(&error).await,
     };
-    let mut scanned = 0;
     let mut first = 0;
     while let Some(rest) = request.ranges.get(first..).filter(|rest| !rest.is_empty()) {
         let together = together(rest);
         let number = |index: usize| u32::try_from(index).unwrap_or(u32::MAX);
         if let [long] = together {
             let mut pieces = object.stream(long.clone());
-            while let Some(piece) = pieces.next().await {
+            while let Some(piece) = out.wait(pieces.next()).await? {
                 match piece {
                     Ok(bytes) => {
-                        scanned += bytes.len() as u64;
+                        out.scanned += bytes.len() as u64;
                         let range = number(first);
                         out.send_cut(bytes, |bytes| RouteEvent::Range { range, bytes }).await?;
                     }
@@ -45,10 +43,10 @@ pub(super) async fn send(mut out: Out, request: RangesRequest) -> Result<(), Gon
                 }
             }
         } else {
-            match read(&object, together).await {
+            match out.wait(read(&object, together)).await? {
                 Ok(all) => {
                     for (index, bytes) in all.into_iter().enumerate() {
-                        scanned += bytes.len() as u64;
+                        out.scanned += bytes.len() as u64;
                         let range = number(first + index);
                         out.send_cut(bytes, |bytes| RouteEvent::Range { range, bytes }).await?;
                     }
@@ -58,9 +56,7 @@ pub(super) async fn send(mut out: Out, request: RangesRequest) -> Result<(), Gon
         }
         first += together.len();
     }
-    out.desk.counting.scanned.fetch_add(scanned, Relaxed);
-    out.desk.record.scanned(scanned, 0);
-    out.finish(RouteStats { bytes_scanned: scanned, ..RouteStats::default() }).await
+    out.finish(RouteStats { bytes_scanned: out.scanned, ..RouteStats::default() }).await
 }
 
 /// The first of these ranges that are read together, at least one.

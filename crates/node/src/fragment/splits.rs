@@ -13,7 +13,8 @@ use futures::StreamExt;
 use pushdown::wire::{Failure, FragmentRequest, IndexOutcome, RouteStats, SplitStats};
 use pushdown::{Fragment, Output, Result, Split};
 use pushdowndb_scan::{
-    ObjectReader, ScanCounters, ScanOptions, Threshold, bytes_ruled_out, scan, scan_parts, scan_with_positions,
+    ObjectReader, ScanCounters, ScanOptions, Threshold, bytes_ruled_out, can_be_zoned, scan, scan_parts,
+    scan_with_positions,
 };
 use tokio::sync::mpsc::{Receiver, Sender, WeakSender, channel};
 use tokio_util::task::AbortOnDropHandle;
@@ -184,9 +185,9 @@ impl Work {
         let seen = Seen { counters: Arc::default(), totals: &self.totals };
         let counters = Arc::clone(&seen.counters);
         let range = split.range.clone();
-        let zones = self.scans.zones().of(&self.bucket, &split.key, &object.meta.etag);
+        let zones = can_be_zoned(&fragment).then(|| self.scans.zones().of(&self.bucket, &split.key, &object.meta.etag));
         let footer = self.scans.footers().of(object.meta.etag.as_str());
-        let options = ScanOptions { zones: Some(Arc::clone(&zones)), footer: Some(footer), ..self.options.clone() };
+        let options = ScanOptions { zones: zones.clone(), footer: Some(footer), ..self.options.clone() };
         let (store, bucket, bill) = (self.store.as_ref(), self.bucket.as_str(), &self.bill);
         let shelf = Shelf { store, bucket, bill, options: &options, counters: &counters };
         let found = self.indexes.find(number, split, &fragment.format, &shelf).await;
@@ -216,7 +217,7 @@ impl Work {
             }
         }
         stats.bytes_scanned = seen.counters.bytes_scanned.load(Relaxed);
-        if is_scanned {
+        if let Some(zones) = zones.filter(|_| is_scanned) {
             stats.bytes_ruled_out = bytes_ruled_out(&zones, &self.fragment, &whole).unwrap_or_default();
         }
         if let Some(remaining) = &self.remaining {

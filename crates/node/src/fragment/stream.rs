@@ -3,6 +3,7 @@
 //! The work runs on a task of its own and is at most a few frames ahead of the client, so a slow client slows it and
 //! memory stays bounded. A client that goes away ends it.
 
+use std::pin::pin;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use pushdown::wire::{Failure, RouteStats};
 use pushdown::{Error, ErrorKind};
 use pushdowndb_select::RouteEvent;
 use tokio::sync::mpsc::{Sender, channel};
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{sleep, timeout};
 
 use super::batches::BatchWriter;
 use super::splits::{Piece, Scanning};
@@ -35,7 +36,7 @@ where
     let (events, mut receiver) = channel::<Bytes>(FRAMES_AHEAD);
     let task = desk.turn.bill().spawn(async move {
         let gone = events.clone();
-        let out = Out { events: events.clone(), desk, returned: 0 };
+        let out = Out { events: events.clone(), desk, returned: 0, scanned: 0 };
         tokio::select! {
             done = work(out) => drop(done),
             () = sleep(patience) => {
@@ -62,6 +63,8 @@ pub(super) struct Out {
     pub desk: Desk,
     /// Bytes of batches or ranges sent so far.
     returned: u64,
+    /// Bytes read for ranges so far; what splits read they count themselves.
+    pub scanned: u64,
 }
 
 impl Out {
@@ -74,6 +77,17 @@ impl Out {
             self.returned += bytes.len() as u64;
         }
         self.events.send(bytes).await.map_err(|_| Gone)
+    }
+
+    /// Waits for what comes next, with signs of life meanwhile.
+    pub async fn wait<T>(&mut self, next: impl Future<Output = T>) -> Result<T, Gone> {
+        let mut next = pin!(next);
+        loop {
+            match timeout(self.desk.limits.select_keep_alive, &mut next).await {
+                Ok(next) => return Ok(next),
+                Err(_) => self.send(RouteEvent::Cont).await?,
+            }
+        }
     }
 
     /// Sends bytes as events of a bounded size.
@@ -114,28 +128,19 @@ impl Out {
     }
 }
 
-/// However the answer ended, what it returned is counted.
+/// However the answer ended, what was read for it and what it returned is counted.
 impl Drop for Out {
     fn drop(&mut self) {
+        self.desk.counting.scanned.fetch_add(self.scanned, Relaxed);
         self.desk.counting.returned.fetch_add(self.returned, Relaxed);
-        self.desk.record.scanned(0, self.returned);
+        self.desk.record.scanned(self.scanned, self.returned);
     }
 }
 
 /// Answers with the rows of splits.
 pub(super) async fn scan(mut out: Out, mut scanning: Scanning, mut writer: BatchWriter) -> Result<(), Gone> {
-    let mut tick = interval(out.desk.limits.select_keep_alive);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    tick.tick().await;
     loop {
-        let piece = tokio::select! {
-            piece = scanning.next() => piece,
-            _ = tick.tick() => {
-                out.send(RouteEvent::Cont).await?;
-                continue;
-            }
-        };
-        match piece {
+        match out.wait(scanning.next()).await? {
             Some(Piece::Batch(split, batch)) => match writer.write(&batch) {
                 Ok((dictionaries, bytes)) => {
                     out.send_cut(bytes, |bytes| RouteEvent::Batch { split, dictionaries, bytes }).await?;
@@ -147,7 +152,6 @@ pub(super) async fn scan(mut out: Out, mut scanning: Scanning, mut writer: Batch
             None if scanning.open > 0 => return out.fail(&Error::internal("a scan ended before its splits")).await,
             None => return out.finish(scanning.figures()).await,
         }
-        tick.reset();
         // Encoding never waits; others get their turn here.
         tokio::task::yield_now().await;
     }

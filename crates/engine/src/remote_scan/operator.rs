@@ -63,6 +63,12 @@ impl ExecutionPlan for RemoteScanExec {
         Ok(self)
     }
 
+    fn reset_state(self: Arc<Self>) -> DfResult<Arc<dyn ExecutionPlan>> {
+        // What an earlier run left to its other partitions is not for the next one.
+        let shares = self.shares.as_ref().map(|_| Arc::default());
+        Ok(Arc::new(Self { shares, ..self.as_ref().clone() }))
+    }
+
     fn handle_child_pushdown_result(
         &self,
         _phase: FilterPushdownPhase,

@@ -8,14 +8,12 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt, TryStreamExt};
+use pushdown::limits::FRAGMENT_RANGE_BYTES;
 use pushdown::{Result, Split};
 use pushdowndb_scan::ObjectReader;
 
 use super::run::FallBacks;
-use crate::backends::FragmentClient;
-
-/// Ranges with at most so much between them are one request anyway.
-const NEAR_BYTES: u64 = 1024 * 1024;
+use crate::backends::{COALESCE_GAP_BYTES, FragmentClient};
 
 /// Of more bytes the requests are a small part of the cost, and plain reads of them run side by side.
 const FEW_BYTES: u64 = 8 * 1024 * 1024;
@@ -48,7 +46,9 @@ impl ObjectReader for RangesTogether {
     }
 
     fn read_ranges(&self, ranges: Vec<Range<u64>>) -> BoxFuture<'static, Result<Vec<Bytes>>> {
-        if self.bytes_a_request.is_some_and(|bytes| !are_far_and_few(&ranges, bytes)) {
+        let is_too_long = |range: &Range<u64>| range.end.saturating_sub(range.start) > FRAGMENT_RANGE_BYTES;
+        if ranges.iter().any(is_too_long) || self.bytes_a_request.is_some_and(|bytes| !are_far_and_few(&ranges, bytes))
+        {
             return self.reader.read_ranges(ranges);
         }
         let (reader, client, object) = (Arc::clone(&self.reader), self.client.clone(), self.object.clone());
@@ -103,7 +103,7 @@ fn are_far_and_few(ranges: &[Range<u64>], bytes_a_request: u64) -> bool {
     sorted.sort_unstable_by_key(|range| range.start);
     let bytes: u64 = sorted.iter().map(|range| range.end.saturating_sub(range.start)).sum();
     let is_gap = |pair: &&[&Range<u64>]| match pair {
-        [a, b] => b.start.saturating_sub(a.end) > NEAR_BYTES,
+        [a, b] => b.start.saturating_sub(a.end) > COALESCE_GAP_BYTES,
         _ => false,
     };
     let saved = sorted.windows(2).filter(is_gap).count() as u64;
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn only_small_ranges_far_apart_come_together() {
-        let far = NEAR_BYTES + 20;
+        let far = COALESCE_GAP_BYTES + 20;
         let are_far_and_few = |ranges: &[Range<u64>]| are_far_and_few(ranges, u64::MAX);
         assert!(are_far_and_few(&[far..far + 5, 0..10]));
         assert!(!are_far_and_few(&[0..10, 20..30]));
@@ -126,7 +126,11 @@ mod tests {
 
     #[test]
     fn bytes_come_together_for_the_requests_that_they_save() {
-        let ranges = [0..600, 2 * NEAR_BYTES..2 * NEAR_BYTES + 600, 4 * NEAR_BYTES..4 * NEAR_BYTES + 800];
+        let ranges = [
+            0..600,
+            2 * COALESCE_GAP_BYTES..2 * COALESCE_GAP_BYTES + 600,
+            4 * COALESCE_GAP_BYTES..4 * COALESCE_GAP_BYTES + 800,
+        ];
         assert!(are_far_and_few(&ranges, 1000));
         assert!(!are_far_and_few(&ranges, 999));
     }

@@ -21,7 +21,8 @@ use crate::table::DataObject;
 /// its bytes, but for a piece of a row group, which needs its dictionaries.
 const SMALLEST_BYTES: u64 = 4 * 1024 * 1024;
 
-/// What the partitions of a scan share.
+/// What the partitions of a scan share: all of them run once, and then once more. Where a run may have ended before some
+/// began, the plan is reset in between, and has new ones.
 #[derive(Debug, Default)]
 pub(super) struct Shares(Mutex<Round>);
 

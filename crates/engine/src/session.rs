@@ -7,6 +7,7 @@ mod functions;
 mod names;
 mod running;
 mod set;
+mod syntax;
 
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -178,8 +179,11 @@ impl Engine {
         if let Some(shown) = set::shown(sql)? {
             return Ok(running.rows(self.show(&shown)?));
         }
-        let plan = running.state.create_logical_plan(sql).await;
-        let plan = plan.map_err(|error| set::with_quotes(sql, from_datafusion(error)))?;
+        let explained = |error| set::with_quotes(sql, from_datafusion(error));
+        let dialect = running.state.config_options().sql_parser.dialect;
+        let statement = running.state.sql_to_statement(sql, &dialect).map_err(explained)?;
+        let statement = syntax::settled(statement)?;
+        let plan = running.state.statement_to_plan(statement).await.map_err(explained)?;
         self.run_plan(running, plan, Some(sql)).await
     }
 

@@ -7,6 +7,7 @@ mod push_join;
 mod push_top_k;
 mod reuse_scans;
 mod settle_meaning;
+mod sort_nested;
 
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ use push_join::PushJoin;
 use push_top_k::PushTopK;
 use reuse_scans::ReuseScans;
 use settle_meaning::SettleMeaning;
+use sort_nested::SortNested;
 
 use crate::query::QueryContext;
 
@@ -55,7 +57,9 @@ pub(crate) fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Syn
     }
     let before = rules.iter().position(|rule| rule.name() == "EnsureCooperative").unwrap_or(rules.len());
     // They need the filters in the scan: they push nothing over one that is left above it.
-    rules.splice(before..before, [Arc::new(PushJoin) as _, Arc::new(PushAggregate) as _, Arc::new(PushTopK) as _]);
+    let ours: [Arc<dyn PhysicalOptimizerRule + Send + Sync>; 4] =
+        [Arc::new(SortNested), Arc::new(PushJoin), Arc::new(PushAggregate), Arc::new(PushTopK)];
+    rules.splice(before..before, ours);
     // Whatever is yet to leave rows out has been put into the plan.
     rules.push(Arc::new(ReuseScans));
     // Last of all: rewrites nothing, refuses plans that would give wrong rows.

@@ -321,6 +321,10 @@ fn partial_aggregate(
         if let ("avg", Ok(DataType::Decimal128(29.., _))) = (call_name, argument.data_type(&below.input.schema())) {
             return Ok(Err("DataFusion adds such decimals in a wider type than storage has"));
         }
+        let is_nested = argument.data_type(&below.input.schema()).is_ok_and(|argument| argument.is_nested());
+        if matches!(call_name, "min" | "max") && is_nested {
+            return Ok(Err("the least of structs and lists is what DataFusion takes for it"));
+        }
         let Some(argument) = below.convert(argument)? else {
             return Ok(Err("an argument is no expression that storage knows"));
         };

@@ -38,7 +38,10 @@ impl WireDecoder {
                     newlines_in_values: true,
                     ..CsvOptions::default()
                 };
-                Self::Csv(Box::new(CsvDecoder::new(Arc::clone(&schema), options, location.to_owned())?))
+                let decoder = CsvDecoder::new(Arc::clone(&schema), options, location.to_owned())?;
+                // Foreign stores leave an object's mark where no header follows it.
+                let has_mark = matches!(&request.format, Format::Csv(options) if !options.header);
+                Self::Csv(Box::new(if has_mark { decoder.after_mark() } else { decoder }))
             }
             OutputSerialization::Json => {
                 let decoder = ReaderBuilder::new(Arc::clone(&schema)).with_batch_size(BATCH_ROWS).build_decoder();

@@ -21,13 +21,21 @@ pub struct CsvDecoder {
 }
 
 impl CsvDecoder {
-    /// For text that is called `location` in messages. The text is not compressed, whatever `options` say.
+    /// For text that is called `location` in messages. The text is not compressed, whatever `options` say, and no byte order
+    /// mark is taken off it: what looks like one is a value's.
     pub fn new(schema: SchemaRef, options: CsvOptions, location: impl Into<String>) -> Result<Self> {
         let location = location.into();
         let fragment = Fragment::all(Format::Csv(options.clone()), schema);
         let scan = ScanOptions::default();
-        let (rows, _) = CsvRows::new(&fragment, &options, &location, 0, 0, &scan)?;
+        let (mut rows, _) = CsvRows::new(&fragment, &options, &location, 0, 0, &scan)?;
+        rows.expect_mark(false);
         Ok(Self { location, rows, buffer: TextBuffer::new(0, scan.record_bytes), ready: vec![] })
+    }
+
+    /// For text that may begin with a byte order mark, which is left out.
+    pub fn after_mark(mut self) -> Self {
+        self.rows.expect_mark(true);
+        self
     }
 
     /// The schema of the batches.

@@ -49,6 +49,8 @@ pub(crate) struct CsvRows {
     batch_rows: usize,
     /// The next record is the header.
     header: bool,
+    /// Whether the text may begin with a byte order mark, which is none of it.
+    marked: bool,
     /// Records that begin before it are not wanted.
     begin: u64,
     group: Group,
@@ -103,6 +105,7 @@ impl CsvRows {
             rows: 0,
             batch_rows: scan.batch_rows.max(1),
             header: options.header && start == 0,
+            marked: true,
             begin,
             group: Group::default(),
             ends: vec![],
@@ -197,6 +200,11 @@ impl CsvRows {
         !self.header && buffer.offset() >= self.begin.max(1)
     }
 
+    /// Whether the text may begin with a byte order mark; if not, one is a character of the first value.
+    pub(crate) fn expect_mark(&mut self, marked: bool) {
+        self.marked = marked;
+    }
+
     /// Whether zones are still to be learned.
     fn learns(&mut self, buffer: &TextBuffer) -> bool {
         self.zones.as_mut().is_some_and(|zones| zones.wants(&buffer.range()))
@@ -227,7 +235,7 @@ impl CsvRows {
     fn find_any(&mut self, text: Text<'_>, whole: bool, end: u64, most: usize) -> Result<(usize, usize)> {
         let stop = within(text, end);
         let mut at = 0;
-        if text.offset == 0 {
+        if text.offset == 0 && self.marked {
             if text.text.len() < BYTE_ORDER_MARK.len() && !whole {
                 return Ok((0, 0));
             }

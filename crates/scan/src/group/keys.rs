@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray, UInt32Array};
-use arrow::compute::take;
+use arrow::compute::{cast, take};
 use arrow::datatypes::{
     DataType, Date32Type, Decimal64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type,
     UInt64Type,
@@ -30,6 +30,7 @@ const PACKED_BITS: u32 = u128::BITS;
 const TEXT_BYTES: u32 = 12;
 
 pub(super) struct KeyTable {
+    types: Vec<DataType>,
     converter: RowConverter,
     /// The key of each group.
     keys: Rows,
@@ -61,9 +62,10 @@ impl KeyTable {
     /// For keys of columns of these types.
     pub(super) fn new(types: Vec<DataType>) -> Result<Self> {
         let layout = layout(&types);
-        let converter = RowConverter::new(types.into_iter().map(SortField::new).collect()).map_err(from_arrow)?;
+        let fields = types.iter().cloned().map(SortField::new).collect();
+        let converter = RowConverter::new(fields).map_err(from_arrow)?;
         let keys = converter.empty_rows(0, 0);
-        Ok(Self { converter, keys, layout, packed: HashMap::default(), wide: HashMap::default(), bytes: 0 })
+        Ok(Self { types, converter, keys, layout, packed: HashMap::default(), wide: HashMap::default(), bytes: 0 })
     }
 
     /// How many groups there are.
@@ -136,7 +138,10 @@ impl KeyTable {
 
     /// The keys, in the order of their groups.
     pub(super) fn into_columns(self) -> Result<Vec<ArrayRef>> {
-        self.converter.convert_rows(&self.keys).map_err(from_arrow)
+        let columns = self.converter.convert_rows(&self.keys).map_err(from_arrow)?;
+        // Those of dictionaries come back as plain values.
+        let typed = columns.iter().zip(&self.types).map(|(column, data_type)| cast(column, data_type));
+        typed.collect::<Result<_, _>>().map_err(from_arrow)
     }
 }
 

@@ -20,7 +20,7 @@ use pushdown::Result;
 use super::adapt::{Adapter, read_as};
 use super::errors::explain;
 use super::pages::Pages;
-use super::parquet_schema;
+use super::schema::parquet_schema;
 use super::selection::Rows;
 use crate::output::record_batch;
 

@@ -33,20 +33,20 @@ mod plan;
 mod prune;
 mod rows;
 mod run_reader;
+mod schema;
 mod selection;
 mod stages;
 mod text_search;
 mod thrift;
 
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ::parquet::arrow::parquet_to_arrow_schema;
 use ::parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use arrow::array::RecordBatch;
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use futures::FutureExt;
 use pushdown::{Error, ErrorKind, Result};
 
@@ -64,24 +64,11 @@ use groups::{Groups, Part};
 pub(crate) use plan::LastPlans;
 use plan::Planned;
 pub use prune::bounds_match;
+pub use schema::parquet_schema;
 use selection::Rows;
 
 /// Buffers for decompressed pages that are kept for the next ones: one or two for each column of an ordinary table.
 pub(crate) const PAGES_AT_ONCE: usize = 32;
-
-/// The columns of the Parquet object called `location`, of this footer, as Arrow sees them.
-///
-/// # Errors
-///
-/// The columns contradict each other, or an embedded schema, on some of which the library panics.
-#[expect(clippy::disallowed_methods, reason = "here is where its panics are caught")]
-pub fn parquet_schema(location: &str, footer: &ParquetMetaData) -> Result<Schema> {
-    let file = footer.file_metadata();
-    match catch_unwind(|| parquet_to_arrow_schema(file.schema_descr(), file.key_value_metadata())) {
-        Ok(schema) => schema.map_err(|error| explain(location, error)),
-        Err(_) => Err(contradiction(location)),
-    }
-}
 
 /// A scan of a Parquet object: the rows that pass, as the output's columns.
 pub(crate) struct ParquetScan {

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BinaryArray, Int64Array, RecordBatch};
+use arrow::array::{
+    ArrayRef, BinaryArray, DictionaryArray, Int32Array, Int64Array, RecordBatch, StringArray, StructArray,
+};
+use arrow::datatypes::{DataType, Field, Int8Type};
 use parquet::arrow::ArrowWriter;
 
 use crate::world::{World, rows};
@@ -53,6 +56,95 @@ async fn literals_beside_doubles_are_doubles() {
         ("SELECT id, f > 0.4 AS x FROM t WHERE id < 3", &[&["1", "false"], &["2", "false"]]),
     ];
     mean(&world, "(id INT, f DOUBLE, r REAL)", "CSV", &statements).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn decimals_beside_doubles_are_doubles() {
+    let world = World::node().await;
+    world
+        .put("t/1.csv", "id,m,f\n1,0.00,1e-20\n2,0.00,0\n3,1.00,1.0000000000000002\n4,5.00,\n5,7.25,1e300\n6,1,NaN\n")
+        .await;
+    let statements: [(&str, &[&[&str]]); 6] = [
+        ("SELECT id FROM t WHERE m = f", &[&["2"]]),
+        ("SELECT id FROM t WHERE m < f AND id < 6", &[&["1"], &["3"], &["5"]]),
+        ("SELECT a.id, b.id FROM t a JOIN t b ON a.m = b.f", &[&["1", "2"], &["2", "2"]]),
+        ("SELECT id FROM t WHERE m IN (SELECT f FROM t)", &[&["1"], &["2"]]),
+        ("SELECT id FROM t WHERE m BETWEEN f AND f + 1 AND id < 6", &[&["2"]]),
+        ("SELECT id FROM t WHERE f < 1e299 AND f > 5e-324", &[&["1"], &["3"]]),
+    ];
+    mean(&world, "(id INT, m DECIMAL(15, 2), f DOUBLE)", "CSV", &statements).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn distinct_from_ends_where_a_comparison_does() {
+    let world = World::node().await;
+    world.put("t/1.csv", "id,a,b\n1,1,1\n2,1,2\n3,,2\n4,,\n").await;
+    let statements: [(&str, &[&[&str]]); 3] = [
+        ("SELECT id FROM t WHERE a IS DISTINCT FROM b AND id < 3", &[&["2"]]),
+        ("SELECT id FROM t WHERE a IS NOT DISTINCT FROM b OR id = 2", &[&["1"], &["2"], &["4"]]),
+        ("SELECT id FROM t WHERE NOT a IS DISTINCT FROM b AND id > 1", &[&["4"]]),
+    ];
+    mean(&world, "(id INT, a INT, b INT)", "CSV", &statements).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mark_is_a_character_where_it_begins_no_object() {
+    let world = World::node().await;
+    world.put("t/1.csv", "g,n\n\u{feff},5\n\u{feff}x,6\ny,7\n").await;
+    let statements: [(&str, &[&[&str]]); 2] = [
+        ("SELECT g, n FROM t", &[&["y", "7"], &["\u{feff}", "5"], &["\u{feff}x", "6"]]),
+        ("SELECT g FROM t WHERE n = 6", &[&["\u{feff}x"]]),
+    ];
+    mean(&world, "(g VARCHAR, n INT)", "CSV", &statements).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn columns_that_a_program_held_as_dictionaries_are_their_values() {
+    let world = World::node().await;
+    let words: ArrayRef = Arc::new(DictionaryArray::<Int8Type>::from_iter([Some("a"), Some("b"), Some("a"), None]));
+    let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3, 4]));
+    let batch = RecordBatch::try_from_iter([("g", words), ("n", numbers)]).expect("a batch");
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), None).expect("a writer");
+    writer.write(&batch).expect("rows");
+    world.put("t/1.parquet", writer.into_inner().expect("a file")).await;
+    let statements: [(&str, &[&[&str]]); 4] = [
+        ("SELECT count(DISTINCT g) FROM t", &[&["2"]]),
+        ("SELECT g, sum(n) FROM t GROUP BY g", &[&["NULL", "4"], &["a", "4"], &["b", "2"]]),
+        ("SELECT g FROM t WHERE g = 'b'", &[&["b"]]),
+        ("SELECT upper(g), count(*) FROM t GROUP BY 1", &[&["A", "2"], &["B", "1"], &["NULL", "1"]]),
+    ];
+    mean(&world, "", "PARQUET", &statements).await;
+    let typed = "arrow_cast(g, 'Dictionary(Int32, Utf8)')";
+    let grouped = format!("SELECT count(*) FROM (SELECT {typed} AS d, count(*) FROM t GROUP BY {typed})");
+    mean(&world, "", "PARQUET", &[(grouped.as_str(), &[&["3"]])]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_structs_do_not_depend_on_who_was_first() {
+    let world = World::node().await;
+    let number = |n: i32| (n >= 0).then_some(n);
+    for (name, ids, numbers, texts) in [
+        ("t/1.parquet", [0, 1, 2, 3], [0, 0, -1, 0], [None, Some("y"), Some("x"), Some("")]),
+        ("t/2.parquet", [4, 5, 6, 7], [1, 2, 0, -1], [Some("x"), None, Some(""), Some("")]),
+    ] {
+        let numbers: ArrayRef = Arc::new(Int32Array::from_iter(numbers.map(number)));
+        let texts: ArrayRef = Arc::new(StringArray::from(texts.to_vec()));
+        let field = |name, data_type| Arc::new(Field::new(name, data_type, true));
+        let inside = vec![(field("a", DataType::Int32), numbers), (field("b", DataType::Utf8), texts)];
+        let columns: [(&str, ArrayRef); 2] =
+            [("id", Arc::new(Int64Array::from(ids.to_vec()))), ("st", Arc::new(StructArray::from(inside)))];
+        let batch = RecordBatch::try_from_iter(columns).expect("a batch");
+        let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), None).expect("a writer");
+        writer.write(&batch).expect("rows");
+        world.put(name, writer.into_inner().expect("a file")).await;
+    }
+    for _ in 0..5 {
+        let statements: [(&str, &[&[&str]]); 2] = [
+            ("SELECT id FROM t ORDER BY st, id LIMIT 3", &[&["1"], &["3"], &["6"]]),
+            ("SELECT id FROM t ORDER BY st DESC, id LIMIT 2", &[&["2"], &["7"]]),
+        ];
+        mean(&world, "", "PARQUET", &statements).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -74,7 +74,7 @@ pub struct SqlArgs {
     /// A page of HTML on each query: its plan, what was expected beside what happened, the bill, and why it ran so
     #[arg(long, value_name = "FILE.html")]
     pub profile: Option<PathBuf>,
-    /// A setting, as SET would: pushdown.level=none; \set in the shell lists them
+    /// A setting, as SET would: pushdown.level=none; SHOW ALL lists them
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
     pub settings: Vec<(String, String)>,
     /// The file that remembers declared tables [default: the user's own for the shell, none for -c and -f]
@@ -349,7 +349,7 @@ pub struct ExperimentArgs {
     /// How often each figure is measured [default: the experiment's, 3]
     #[arg(long, value_name = "N")]
     pub runs: Option<u32>,
-    /// Only what has one of these names of formats, queries or contestants; repeated, all must fit:
+    /// Only what has one of these names of formats, queries or contestants; each further --only narrows that:
     /// --only csv,parquet --only q6 --only node,engine
     #[arg(long, value_name = "NAMES")]
     pub only: Vec<String>,
@@ -388,7 +388,8 @@ pub struct GridArgs {
     /// How often each figure is measured [default: the definition's]
     #[arg(long, value_name = "N")]
     pub runs: Option<u32>,
-    /// Only what has one of these names of definitions, conditions, formats, points or series; repeated, all must fit
+    /// Only what has one of these names of definitions, conditions, formats, points or series; each further --only
+    /// narrows that
     #[arg(long, value_name = "NAMES")]
     pub only: Vec<String>,
     /// Stop after so many minutes and write down what is there

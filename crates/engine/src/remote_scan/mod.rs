@@ -22,6 +22,7 @@ mod reuse;
 mod row_groups;
 mod run;
 mod sample;
+mod scanned;
 mod select;
 mod shares;
 mod spec;
@@ -66,7 +67,7 @@ use balance::Paces;
 use lookup::IndexState;
 use reuse::Reuse;
 use row_groups::RowGroups;
-use run::Scanned;
+use scanned::Scanned;
 use shares::Shares;
 use splits::ScanSplit;
 
@@ -119,63 +120,9 @@ impl RemoteScanExec {
     pub(crate) fn new(mut spec: ScanSpec) -> Result<Self> {
         let fragment = spec.fragment();
         let capability = spec.backend.capability(spec.table.backend);
-        let mut choice = match &spec.aggregate {
-            Some(aggregate) if !aggregate.groups.is_empty() => {
-                group_by::choose_states(&fragment, &capability, &spec.options)
-            }
-            Some(_) => aggregate::choose(&fragment, &capability, &spec.options),
-            None => filter::choose(&fragment, &capability, &spec.options),
-        };
-        choice = filter::unless_plain_is_better(choice, &spec, &fragment);
-        let (mut sampling, mut live, mut first) = (None, None, None);
-        if let Some(top_k) = spec.top_k.clone() {
-            first = top_k::first_rows(&top_k, &fragment).map(Arc::new);
-            let decision = top_k::choose(&top_k, &spec, &fragment, &choice, &capability);
-            spec.note = Some(Arc::new(decision.story));
-            match decision.plan {
-                Some(Plan::Sample(sample)) => {
-                    sampling = Some(Sampling { top_k, sample, bound: Arc::default() });
-                }
-                Some(Plan::Storage(request)) => {
-                    choice = Choice::Storage { request, exact: true, route: Route::Fragment };
-                    live = Some(Arc::new(LiveTopK::new(&top_k)));
-                }
-                None => {}
-            }
-        }
-        let split_bytes = match &choice {
-            Choice::Compute(_) => None,
-            // What is returned once per split is asked of few splits.
-            Choice::Storage { route: Route::Fragment, .. } if live.is_some() => None,
-            Choice::Storage { route: route @ Route::Fragment, .. } if spec.aggregate.is_some() => {
-                shared_piece_bytes(&spec, &fragment, *route)
-            }
-            Choice::Storage { .. } => Some(spec.options.split_bytes),
-        };
-        // An index is read by the place of its column, of which the node knows the object's.
-        let by_node = lookup::is_left_to_node(&choice, &capability)
-            && spec.objects.iter().all(|object| object.columns.is_none())
-            && spec.indexes.iter().all(|index| index.home.is_on(&spec.backend));
-        let verdict = match (&spec.aggregate, &spec.top_k) {
-            (None, None) => index::choose(&spec, &fragment, &choice, by_node)?,
-            _ => Verdict::None,
-        };
-        let index = IndexState::new(verdict, by_node);
-        let covered = index.covered(&spec.objects);
-        let splittable =
-            |object: &DataObject| !covered.contains(&object.path) && can_be_cut(&spec, &choice, &capability, object);
-        let mut partitions = splits::deal(&spec.objects, splittable, split_bytes, spec.partitions);
-        if let Some(lookup) = index.by_node() {
-            // As few requests as can be.
-            partitions = splits::gathered(partitions, |split| lookup.is_of(split.object));
-        }
-        let is_shared = matches!(choice, Choice::Compute(_)) && shares::is_worth_it(&spec, &fragment, partitions.len());
-        let shares = is_shared.then(Arc::<Shares>::default);
-        if is_shared {
-            let sharing = partitions.len();
-            let groups = |object: &DataObject| RowGroups::known(&spec, object, sharing);
-            partitions = shares::tapered(partitions, &spec.objects, splittable, groups);
-        }
+        let Chosen { choice, sampling, live, first } = choose(&mut spec, &fragment, &capability);
+        let index = find_index(&spec, &fragment, &choice, &capability)?;
+        let (partitions, shares) = deal(&spec, &fragment, &choice, &capability, &index, live.is_some());
         let schema = spec.output_schema()?;
         let properties = PlanProperties::new(
             EquivalenceProperties::new(Arc::clone(&schema)),
@@ -374,6 +321,90 @@ impl RemoteScanExec {
     pub(crate) fn bytes(&self) -> u64 {
         self.spec.objects.iter().map(|object| object.size).sum()
     }
+}
+
+/// Where a scan runs.
+struct Chosen {
+    choice: Choice,
+    sampling: Option<Sampling>,
+    live: Option<Arc<LiveTopK>>,
+    first: Option<Arc<Fragment>>,
+}
+
+/// Chooses that, and leaves a note of the reasons where only the first rows count.
+fn choose(spec: &mut ScanSpec, fragment: &Fragment, capability: &Capability) -> Chosen {
+    let mut choice = match &spec.aggregate {
+        Some(aggregate) if !aggregate.groups.is_empty() => group_by::choose_states(fragment, capability, &spec.options),
+        Some(_) => aggregate::choose(fragment, capability, &spec.options),
+        None => filter::choose(fragment, capability, &spec.options),
+    };
+    choice = filter::unless_plain_is_better(choice, spec, fragment);
+    let (mut sampling, mut live, mut first) = (None, None, None);
+    if let Some(top_k) = spec.top_k.clone() {
+        first = top_k::first_rows(&top_k, fragment).map(Arc::new);
+        let decision = top_k::choose(&top_k, spec, fragment, &choice, capability);
+        spec.note = Some(Arc::new(decision.story));
+        match decision.plan {
+            Some(Plan::Sample(sample)) => {
+                sampling = Some(Sampling { top_k, sample, bound: Arc::default() });
+            }
+            Some(Plan::Storage(request)) => {
+                choice = Choice::Storage { request, exact: true, route: Route::Fragment };
+                live = Some(Arc::new(LiveTopK::new(&top_k)));
+            }
+            None => {}
+        }
+    }
+    Chosen { choice, sampling, live, first }
+}
+
+/// The indexes that may find the rows.
+fn find_index(spec: &ScanSpec, fragment: &Fragment, choice: &Choice, capability: &Capability) -> Result<IndexState> {
+    // An index is read by the place of its column, of which the node knows the object's.
+    let by_node = lookup::is_left_to_node(choice, capability)
+        && spec.objects.iter().all(|object| object.columns.is_none())
+        && spec.indexes.iter().all(|index| index.home.is_on(&spec.backend));
+    let verdict = match (&spec.aggregate, &spec.top_k) {
+        (None, None) => index::choose(spec, fragment, choice, by_node)?,
+        _ => Verdict::None,
+    };
+    Ok(IndexState::new(verdict, by_node))
+}
+
+/// The splits of each partition, and what partitions share while they run; whether storage gives `first_rows` alone.
+fn deal(
+    spec: &ScanSpec,
+    fragment: &Fragment,
+    choice: &Choice,
+    capability: &Capability,
+    index: &IndexState,
+    first_rows: bool,
+) -> (Vec<Vec<ScanSplit>>, Option<Arc<Shares>>) {
+    let split_bytes = match choice {
+        Choice::Compute(_) => None,
+        // What is returned once per split is asked of few splits.
+        Choice::Storage { route: Route::Fragment, .. } if first_rows => None,
+        Choice::Storage { route: route @ Route::Fragment, .. } if spec.aggregate.is_some() => {
+            shared_piece_bytes(spec, fragment, *route)
+        }
+        Choice::Storage { .. } => Some(spec.options.split_bytes),
+    };
+    let covered = index.covered(&spec.objects);
+    let splittable =
+        |object: &DataObject| !covered.contains(&object.path) && can_be_cut(spec, choice, capability, object);
+    let mut partitions = splits::deal(&spec.objects, splittable, split_bytes, spec.partitions);
+    if let Some(lookup) = index.by_node() {
+        // As few requests as can be.
+        partitions = splits::gathered(partitions, |split| lookup.is_of(split.object));
+    }
+    let is_shared = matches!(choice, Choice::Compute(_)) && shares::is_worth_it(spec, fragment, partitions.len());
+    let shares = is_shared.then(Arc::<Shares>::default);
+    if is_shared {
+        let sharing = partitions.len();
+        let groups = |object: &DataObject| RowGroups::known(spec, object, sharing);
+        partitions = shares::tapered(partitions, &spec.objects, splittable, groups);
+    }
+    (partitions, shares)
 }
 
 /// The size of the pieces of an aggregate, if storage and plain reads are to share it.

@@ -8,8 +8,6 @@
 //! Which way a split goes is decided anew at each of them ([`Balance`]).
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,7 +19,7 @@ use datafusion::physical_plan::metrics::BaselineMetrics;
 use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
 use futures::TryStreamExt;
 use pushdown::wire::INDEX_VERSION;
-use pushdown::{Error, Format, Fragment, Level, Result};
+use pushdown::{Error, Fragment, Level, Result};
 use pushdowndb_cost::Meter;
 use pushdowndb_scan::{Learned, Threshold};
 use tokio::sync::Notify;
@@ -30,15 +28,15 @@ use tokio::sync::mpsc::Sender;
 use super::balance::{Balance, Paces, Way};
 use super::lookup::{Places, Told};
 use super::metrics::ScanMetrics;
+use super::scanned::Scanned;
 use super::shares::{Board, Shares};
 use super::splits::ScanSplit;
 use super::task::{Reused, SplitTask};
 use super::{Figures, RemoteScanExec, ScanSpec, fragment};
-use crate::backends::{Meters, ScannedKind, is_scan};
+use crate::backends::Meters;
 use crate::error::to_datafusion;
 use crate::profile::Tally;
 use crate::query::QueryContext;
-use crate::statistics::{Core, Seen};
 use crate::strategies::filter::{Choice, Route};
 use crate::strategies::index::Lookup;
 use crate::strategies::top_k::LiveTopK;
@@ -61,7 +59,7 @@ pub(super) struct Run {
     /// Counts for the scan as a whole.
     pub(super) tally: Arc<Tally>,
     /// Whether the rows are for the plan above.
-    delivers: bool,
+    pub(super) delivers: bool,
     /// What workers take at a time: a split, or some that one request asks for.
     splits: Mutex<VecDeque<Vec<ScanSplit>>>,
     /// Where it takes them from instead, if partitions share them, and which of these it is.
@@ -89,50 +87,12 @@ pub(super) struct Run {
     /// What was scanned so far, in all partitions.
     pub(super) scanned: Arc<Scanned>,
     /// What the last scan for the same read, as a share.
-    read_before: Option<f64>,
-}
-
-/// What was scanned.
-#[derive(Debug, Default)]
-pub(super) struct Scanned {
-    /// Bytes of the splits that storage scanned by fragments, and how many of them it reads.
-    asked: AtomicU64,
-    read: AtomicU64,
-    /// Bytes of all splits that are done, and the rows that came of them.
-    done: AtomicU64,
-    rows: AtomicU64,
-    /// Bytes of text that the engine scanned, those of the values that it made of them, and nanoseconds of its cores.
-    plain: AtomicU64,
-    plain_values: AtomicU64,
-    plain_ns: AtomicU64,
-    /// Whether it was told how long it took.
-    is_timed: AtomicBool,
-}
-
-impl Scanned {
-    fn figures(&self) -> [u64; 4] {
-        let Self { asked, read, done, rows, .. } = self;
-        [asked, read, done, rows].map(|count| count.load(Relaxed))
-    }
-
-    /// Seconds that a byte took the engine, if it was the scan that took them.
-    fn plain_byte_s(&self) -> Option<f64> {
-        let [bytes, values, ns] = [&self.plain, &self.plain_values, &self.plain_ns].map(|count| count.load(Relaxed));
-        byte_s(bytes, values, Duration::from_nanos(ns).as_secs_f64())
-    }
-}
-
-/// Seconds that a byte took, if it was the scan that took them.
-fn byte_s(scanned: u64, returned: u64, seconds: f64) -> Option<f64> {
-    (scanned >= TIMED_BYTES && is_scan(scanned, returned) && seconds > 0.0).then(|| seconds / scanned as f64)
+    pub(super) read_before: Option<f64>,
 }
 
 /// Of scans that send about so many bytes at most in all, neighbouring splits of a request become one: what a split costs
 /// besides its bytes is more than they do.
 const JOINED_BYTES: u64 = 8 * 1024 * 1024;
-
-/// Of fewer bytes it is what surrounds the scan that takes the time.
-const TIMED_BYTES: u64 = 4 * 1024 * 1024;
 
 /// So many splits a core are left: they do not all take the same time.
 const SPLITS_A_CORE: usize = 2;
@@ -166,36 +126,8 @@ impl Run {
             // Only storage knows the order or the places of rows.
             _ => None,
         };
-        let figures = Figures::of(&scan.spec, &scan.fragment);
-        let read_before = figures.scanned_before();
-        // Only where hardly any rows are held back until a split is complete, and plain reads are not to share them.
-        let joins = figures.sent_bytes() <= JOINED_BYTES && !paces.is_some_and(|paces| paces.together());
-        let splits: VecDeque<_> = match &scan.choice {
-            Choice::Storage { route: Route::Fragment, .. } if places.is_none() => {
-                let format = |object: &DataObject| scan.spec.table.format_of(object);
-                let fits = |a: &DataObject, b: &DataObject| a.columns == b.columns && format(a) == format(b);
-                let read = read_before.unwrap_or(1.0);
-                // Of an object that is looked up next to nothing is read.
-                let bytes = |split: &ScanSplit| match looks_up(split) {
-                    true => 1,
-                    false => (split.bytes(&scan.spec.objects) as f64 * read) as u64,
-                };
-                let all = splits.iter().map(|split| split.bytes(&scan.spec.objects)).sum();
-                let most = paces.map_or(requests, |paces| paces.requests(requests, all));
-                let objective = scan.spec.options.objective;
-                let requests = fragment::requests(splits, &scan.spec.objects, most, objective, bytes, fits);
-                match scan.spec.rates().cores_told() {
-                    // One core takes one split after the other anyway; of several each is to have some.
-                    Some(cores) if joins => {
-                        let least =
-                            if cores == 1 { 1 } else { (SPLITS_A_CORE * cores).div_ceil(requests.len().max(1)) };
-                        requests.into_iter().map(|splits| fragment::joined(splits, least)).collect()
-                    }
-                    _ => requests.into(),
-                }
-            }
-            _ => splits.into_iter().map(|split| vec![split]).collect(),
-        };
+        let read_before = Figures::of(&scan.spec, &scan.fragment).scanned_before();
+        let splits = in_requests(scan, splits, requests, paces.as_ref(), read_before.unwrap_or(1.0));
         let all = || splits.iter().flatten();
         query.progress.expect(all().count() as u64, all().map(|split| split.bytes(&scan.spec.objects)).sum());
         let workers = requests.min(splits.len()).max(1);
@@ -357,7 +289,7 @@ impl Run {
     /// A split of so many bytes is done.
     pub(super) fn finished(&self, bytes: u64) {
         self.query.progress.finish(bytes);
-        self.scanned.done.fetch_add(bytes, Relaxed);
+        self.scanned.done(bytes);
     }
 
     /// Reads splits from the end of the queue while that makes the scan faster.
@@ -409,70 +341,6 @@ impl Run {
         }
     }
 
-    /// Remembers how much storage reads for the same and how many rows pass, once all of the table was scanned. Keys of joins are
-    /// others each time, as is what is known of the first rows.
-    fn note_scanned(&self) {
-        let [asked, read, done, rows] = self.scanned.figures();
-        let bytes = self.spec.objects.iter().map(|object| object.size).sum();
-        let changes = self.spec.without_keys.is_some() || self.live.is_some() || self.spec.limit.is_some();
-        let Some(statistics) = self.spec.statistics.as_ref().filter(|_| self.delivers && !changes && bytes > 0) else {
-            return;
-        };
-        if asked == bytes {
-            statistics.seen().note(&self.fragment, bytes, read as f64 / asked as f64);
-        }
-        if done == bytes && self.spec.aggregate.is_none() && self.first.is_none() {
-            let expected = Figures::of(&self.spec, &self.fragment).rows();
-            statistics.seen().note_rows(&self.fragment, bytes, rows, expected);
-        }
-        if done == bytes {
-            self.note_times(statistics.seen(), asked == bytes, bytes);
-        }
-    }
-
-    /// Remembers what a byte took of a scan of so many bytes that was little else; whether all of them were scanned `by_storage`.
-    fn note_times(&self, seen: &Seen, by_storage: bool, bytes: u64) {
-        let is_scan = ScannedKind::shown_by(&self.fragment).is_some() && self.first.is_none() && !self.looks_up;
-        // The last two partitions may have ended together.
-        if !is_scan || self.scanned.is_timed.swap(true, Relaxed) {
-            return;
-        }
-        let usage = self.tally.meter().usage();
-        let (scanned, returned) = (usage.bytes_scanned_by_fragments, usage.bytes_returned_by_fragments);
-        // What storage passed over of text shows no speed.
-        if by_storage
-            && (scanned >= bytes || self.fragment.format == Format::Parquet)
-            && let Some(byte_s) = byte_s(scanned, returned, usage.storage_cpu_s)
-        {
-            seen.note_byte_s(&self.fragment, Core::Storage, byte_s);
-        }
-        if let Some(byte_s) = self.scanned.plain_byte_s() {
-            seen.note_byte_s(&self.fragment, Core::Engine, byte_s);
-        }
-    }
-
-    /// The engine scanned so many bytes of text, and made so many bytes of values of them.
-    pub(super) fn scanned_plainly(&self, bytes: u64, values: u64, busy: Duration) {
-        self.scanned.plain.fetch_add(bytes, Relaxed);
-        self.scanned.plain_values.fetch_add(values, Relaxed);
-        self.scanned.plain_ns.fetch_add(u64::try_from(busy.as_nanos()).unwrap_or(u64::MAX), Relaxed);
-        self.spec.backend.engine_scanned(bytes, values, busy);
-    }
-
-    /// Counts a split of so many bytes that storage has scanned, of which it read so many, and need not read so many again.
-    pub(super) fn scanned(&self, bytes: u64, read: u64, ruled_out: u64) {
-        // What it has learned just now it uses the next time. What it should have known it may have forgotten.
-        let is_news = self.read_before.is_none_or(|share| share >= 1.0);
-        let read = if is_news { read.min(bytes.saturating_sub(ruled_out)) } else { read };
-        self.scanned.asked.fetch_add(bytes, Relaxed);
-        self.scanned.read.fetch_add(read.min(bytes), Relaxed);
-    }
-
-    /// Counts rows that the scan yields.
-    pub(super) fn sent(&self, rows: u64) {
-        self.scanned.rows.fetch_add(rows, Relaxed);
-    }
-
     pub(super) fn meters(&self) -> Meters {
         Meters(vec![Arc::clone(&self.query.meter), Arc::clone(&self.meter), Arc::clone(self.tally.meter())])
     }
@@ -481,6 +349,43 @@ impl Run {
     pub(super) fn fall_backs(&self) -> FallBacks {
         let (query, tally) = (Arc::clone(&self.query), Arc::clone(&self.tally));
         FallBacks { query, tally, table: self.spec.name.clone() }
+    }
+}
+
+/// The splits of a partition as a worker takes them: one at a time, or as many as one of so many requests asks for, of which
+/// storage reads such a share.
+fn in_requests(
+    scan: &RemoteScanExec,
+    splits: Vec<ScanSplit>,
+    requests: usize,
+    paces: Option<&Paces>,
+    read: f64,
+) -> VecDeque<Vec<ScanSplit>> {
+    let spec = &scan.spec;
+    if !matches!(scan.choice, Choice::Storage { route: Route::Fragment, .. }) || scan.index.places().is_some() {
+        return splits.into_iter().map(|split| vec![split]).collect();
+    }
+    let format = |object: &DataObject| spec.table.format_of(object);
+    let fits = |a: &DataObject, b: &DataObject| a.columns == b.columns && format(a) == format(b);
+    let lookup = scan.index.by_node();
+    // Of an object that is looked up next to nothing is read.
+    let bytes = |split: &ScanSplit| match lookup.is_some_and(|lookup| lookup.is_of(split.object)) {
+        true => 1,
+        false => (split.bytes(&spec.objects) as f64 * read) as u64,
+    };
+    let all = splits.iter().map(|split| split.bytes(&spec.objects)).sum();
+    let most = paces.map_or(requests, |paces| paces.requests(requests, all));
+    let requests = fragment::requests(splits, &spec.objects, most, spec.options.objective, bytes, fits);
+    // Only where hardly any rows are held back until a split is complete, and plain reads are not to share them.
+    let joins =
+        Figures::of(spec, &scan.fragment).sent_bytes() <= JOINED_BYTES && !paces.is_some_and(|paces| paces.together());
+    match spec.rates().cores_told() {
+        // One core takes one split after the other anyway; of several each is to have some.
+        Some(cores) if joins => {
+            let least = if cores == 1 { 1 } else { (SPLITS_A_CORE * cores).div_ceil(requests.len().max(1)) };
+            requests.into_iter().map(|splits| fragment::joined(splits, least)).collect()
+        }
+        _ => requests.into(),
     }
 }
 

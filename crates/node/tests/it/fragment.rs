@@ -268,6 +268,24 @@ async fn a_client_that_goes_away_ends_its_scans() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn ranges_that_were_read_are_counted_though_the_client_goes_away() {
+    let world = World::new().await;
+    let bytes = vec![b'x'; 64 << 20];
+    world.client().put(&Path::from("k"), bytes.clone().into()).await.unwrap();
+    let ranges = vec![0..bytes.len() as u64];
+    let body = Request::Ranges(RangesRequest { object: split("k", bytes.len()), ranges }).to_bytes().unwrap();
+    let mut stream = wire::send(&world.node, "POST", TARGET, &body);
+    stream.read_exact(&mut [0; 1000]).unwrap();
+    drop(stream);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while world.node.counters().bytes_scanned == 0 {
+        assert!(Instant::now() < deadline, "nothing was counted");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(world.node.counters().bytes_scanned < bytes.len() as u64, "it read on for nobody");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_answers_as_the_store_behind_it() {
     let world = World::new().await;
     let csv = "id,name\n1,a\n2,b\n3,\n";

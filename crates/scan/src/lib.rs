@@ -20,7 +20,7 @@
 //! evaluate     expressions: lowering to DataFusion's, casts, functions of our own, Bloom filters
 //! aggregate    one row out of any number; group for one a group, top_k for the first of an order
 //! output       the last steps: project, aggregate, order, limit
-//! positions    where records lie, and reading those at known places (places)
+//! extent       what of an object is scanned; positions: where records lie, and those at known places (places)
 //! ```
 //!
 //! Memory is bounded whatever the object, see [`limits`]; no bytes from outside make it panic.
@@ -34,6 +34,7 @@ mod csv;
 mod dictionaries;
 mod errors;
 mod evaluate;
+mod extent;
 mod group;
 mod json;
 mod latest;
@@ -66,6 +67,7 @@ pub use dictionaries::{
 };
 pub use evaluate::Evaluator;
 pub use evaluate::for_each_key;
+pub use extent::Extent;
 pub use latest::Latest;
 pub use matcher::Matching;
 pub use object::{
@@ -77,10 +79,7 @@ pub use pieces::bytes_ruled_out;
 pub use places::{near_places, places, places_in_both};
 pub use positions::{POSITION_COLUMNS, with_positions};
 pub use pruning::Zones;
-pub use scan::{
-    Learned, ScanCounters, ScanOptions, can_be_zoned, output_schema, scan, scan_about, scan_parts, scan_rows,
-    scan_with_positions, slice_bytes,
-};
+pub use scan::{Learned, ScanCounters, ScanOptions, can_be_zoned, output_schema, scan, scan_rows, slice_bytes};
 pub use slice::TimeSlice;
 pub use spawner::{Helpers, Spawner};
 pub use top_k::{FirstKeys, Threshold};

@@ -14,7 +14,7 @@ use crate::group::Memory;
 use crate::limits;
 use crate::scan::ScanOptions;
 use crate::top_k::TopK;
-use crate::totals::{Plan, Totals};
+use crate::totals::{Totals, TotalsPlan};
 
 /// What becomes of the rows that passed the predicate.
 pub(crate) struct Sink {
@@ -57,7 +57,7 @@ impl Sink {
         let step = match output {
             Output::Rows(columns) => Step::Project(evaluators(columns, input)?),
             Output::Aggregate { groups, calls } => {
-                Step::Aggregate(Totals::new(&Plan::new(groups, calls, input), memory)?)
+                Step::Aggregate(Totals::new(&TotalsPlan::new(groups, calls, input), memory)?)
             }
         };
         let (inner, last) = match &fragment.project {
@@ -187,7 +187,9 @@ pub(crate) fn schema_of(output: &Output, input: &SchemaRef) -> Result<SchemaRef>
                 Ok(Field::new(&c.name, value.data_type().clone(), value.nullable()))
             })
             .collect::<Result<_>>()?,
-        Output::Aggregate { groups, calls } => Totals::new(&Plan::new(groups, calls, input), Memory::Whole)?.fields(),
+        Output::Aggregate { groups, calls } => {
+            Totals::new(&TotalsPlan::new(groups, calls, input), Memory::Whole)?.fields()
+        }
     };
     Ok(Arc::new(Schema::new(fields)))
 }

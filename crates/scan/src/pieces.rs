@@ -18,10 +18,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::positions::Extent;
+use crate::extent::Extent;
 use crate::pruning::zones::Zones;
 use crate::scan::{Source, slice_bytes, zoned};
-use crate::totals::{PieceTotals, Plan, Totals};
+use crate::totals::{PieceTotals, Totals, TotalsPlan};
 use crate::{Helpers, ObjectReader, ScanCounters, ScanOptions, Spawner, compact, limits};
 
 /// Pieces that each of those who scan takes in turn of what is left, while they are not the smallest.
@@ -104,7 +104,7 @@ impl Opening {
     fn cut(&self, extents: VecDeque<Extent>, helpers: &Helpers) -> VecDeque<Extent> {
         let range_of = |extent: &Extent| match extent {
             Extent::Range(range) => self.asked(range.as_ref()),
-            Extent::Positions | Extent::Rows(_) | Extent::Parts(_) => 0..0,
+            Extent::Positions | Extent::About(_) | Extent::Parts(_) => 0..0,
         };
         let mut left: u64 = extents.iter().map(|extent| bytes(&range_of(extent))).sum();
         let (smallest, turns) = (helpers.piece_bytes(), TURNS * helpers.most() as u64);
@@ -142,7 +142,7 @@ pub(crate) enum Found {
 pub(crate) struct Pieces {
     opening: Arc<Opening>,
     /// What pieces aggregate their rows to, if they do.
-    totals: Option<Arc<Plan>>,
+    totals: Option<Arc<TotalsPlan>>,
     /// The one at hand, where one is scanned after the other.
     current: Option<Source>,
     left: VecDeque<Piece>,
@@ -191,7 +191,7 @@ impl Pieces {
         // Who passes groups on decides by all rows which.
         let totals = match &output {
             Output::Aggregate { groups, calls } if opening.options.partial_group_bytes.is_none() => {
-                Some(Plan::new(groups, calls, &schema))
+                Some(TotalsPlan::new(groups, calls, &schema))
             }
             _ => None,
         };
@@ -285,7 +285,7 @@ impl Piece {
     }
 
     /// Sends what is found in the piece.
-    async fn scan(self, opening: &Opening, spawner: &Spawner, totals: Option<&Arc<Plan>>, to: &Sending) {
+    async fn scan(self, opening: &Opening, spawner: &Spawner, totals: Option<&Arc<TotalsPlan>>, to: &Sending) {
         if let Err(error) = self.try_scan(opening, spawner, totals, to).await {
             to.send(Err(error), 1).await.unwrap_or_default();
         }
@@ -295,7 +295,7 @@ impl Piece {
         self,
         opening: &Opening,
         spawner: &Spawner,
-        mut totals: Option<&Arc<Plan>>,
+        mut totals: Option<&Arc<TotalsPlan>>,
         to: &Sending,
     ) -> Result<()> {
         let mut source = self.open(opening, spawner)?;

@@ -1,4 +1,4 @@
-//! The places that an index leads to, on their way to become parts to read ([`crate::scan_parts`]).
+//! The places that an index leads to, on their way to become parts to read ([`crate::Extent::Parts`]).
 //!
 //! A place is where a record lies: bytes of text, its line end left out, or the number of a row of Parquet.
 

@@ -1,7 +1,7 @@
 //! Where records lie in their object, and reading the records at known places.
 //!
-//! An index is built from positions and looked up through parts: [`crate::scan_with_positions`] says where each
-//! record lies, [`crate::scan_parts`] reads the records of some parts of the object and nothing else of it.
+//! An index is built from positions and looked up through parts: [`crate::Extent::Positions`] says where each record lies,
+//! [`crate::Extent::Parts`] reads the records of some parts of the object and nothing else of it.
 //!
 //! A position is two numbers: of text the first and the last byte of a record, both included, without its line end
 //! (PushdownDB, Section IV-A); of Parquet the number of the row from 0, twice.
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int64Array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
-use pushdown::{Compression, Error, Format, Fragment, JsonShape, Output, Result};
+use pushdown::{Error, Result};
 
 use crate::ObjectReader;
 
@@ -25,64 +25,6 @@ const FETCH_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The most parts that are fetched together.
 const FETCH_PARTS: usize = 256;
-
-/// Which records of an object are scanned.
-#[derive(Clone, Debug)]
-pub(crate) enum Extent {
-    /// Those whose first byte lies in the range (Parquet: row groups); all of them without one.
-    Range(Option<Range<u64>>),
-    /// All of them, each with its position.
-    Positions,
-    /// Of Parquet about these rows, by number: a bound among the rows of a row group is moved to where a page begins, so that
-    /// ranges which touch still do.
-    Rows(Range<u64>),
-    /// Those in these parts: of text bytes from the start of a record to the end of one, of Parquet rows.
-    Parts(Vec<Range<u64>>),
-}
-
-impl Extent {
-    pub(crate) fn range(&self) -> Option<Range<u64>> {
-        match self {
-            Self::Range(range) => range.clone(),
-            Self::Positions | Self::Rows(_) | Self::Parts(_) => None,
-        }
-    }
-
-    pub(crate) fn has_positions(&self) -> bool {
-        matches!(self, Self::Positions)
-    }
-
-    pub(crate) fn parts(&self) -> Option<&[Range<u64>]> {
-        match self {
-            Self::Parts(parts) => Some(parts),
-            Self::Range(_) | Self::Rows(_) | Self::Positions => None,
-        }
-    }
-
-    /// Refuses objects whose records have no place of their own, and fragments whose rows are no records.
-    pub(crate) fn check(&self, fragment: &Fragment, location: &str) -> Result<()> {
-        match self {
-            Self::Range(_) => return Ok(()),
-            Self::Rows(_) if fragment.format == Format::Parquet => return Ok(()),
-            Self::Rows(_) => return Err(Error::internal(format!("{location}: its rows have no numbers"))),
-            Self::Positions | Self::Parts(_) => {}
-        }
-        let records = matches!(fragment.output, Output::Rows(_))
-            && fragment.order.is_empty()
-            && fragment.project.is_none()
-            && (fragment.predicate.is_none() || fragment.format != Format::Parquet);
-        let why = match &fragment.format {
-            _ if self.has_positions() && !records => "the rows asked for are no records of it",
-            other if other.compression() != Compression::None => "it is compressed",
-            Format::Csv(options) if options.wide.is_some() => "its marks are longer than one byte",
-            Format::Json(options) if options.shape != JsonShape::Lines || options.raw_tokens => {
-                "its records are no lines"
-            }
-            _ => return Ok(()),
-        };
-        Err(Error::unsupported(format!("{location}: its records cannot be read one by one: {why}")))
-    }
-}
 
 /// Positions on their way to a batch.
 #[derive(Debug, Default)]

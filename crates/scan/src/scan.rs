@@ -1,6 +1,5 @@
 //! Running a fragment over an object.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,13 +15,14 @@ use crate::csv::{CsvPlan, CsvScan};
 use crate::errors::from_arrow;
 use crate::evaluate::Evaluator;
 use crate::evaluate::lower::check_depth;
+use crate::extent::Extent;
 use crate::json::JsonScan;
 use crate::limits;
 use crate::matcher::{Matching, SearchVerdict};
 use crate::output::{Sink, columns_of, map_output, only_keys, renumber, result_schema};
 use crate::parquet::{KnownFooter, LastPlans, PAGES_AT_ONCE, ParquetScan};
 use crate::pieces::{Found, Opening, Pieces};
-use crate::positions::{Extent, POSITION_COLUMNS, with_positions};
+use crate::positions::{POSITION_COLUMNS, with_positions};
 use crate::pruning::zones::{ZoneColumn, ZoneRecorder, Zones, decides, wants_keys};
 use crate::row_filter::RowFilter;
 use crate::top_k::{FirstRows, Threshold};
@@ -141,64 +141,22 @@ pub fn output_schema(fragment: &Fragment) -> Result<SchemaRef> {
     result_schema(fragment)
 }
 
-/// Runs the fragment over the object, or over the records whose first byte lies in `range` (Parquet: over the row
-/// groups whose first column chunk starts in it).
+/// Runs the fragment over the object, or over what [`Extent`] says of it: a range of bytes, or `None` for all.
 ///
 /// Aggregates without groups give exactly one row. Dropping the stream stops reading; so does a LIMIT that is reached.
+///
+/// # Errors
+///
+/// The fragment contradicts itself, or nobody can tell which records of the object those are. What is wrong with the object
+/// is an error of the stream.
 pub fn scan(
     fragment: Arc<Fragment>,
     reader: Arc<dyn ObjectReader>,
-    range: Option<Range<u64>>,
+    extent: impl Into<Extent>,
     options: ScanOptions,
     counters: Arc<ScanCounters>,
 ) -> Result<BoxStream<'static, Result<RecordBatch>>> {
-    run(fragment, reader, Extent::Range(range), options, counters)
-}
-
-/// [`scan`] of a whole object, with where each row's record lies in two more columns ([`crate::POSITION_COLUMNS`]).
-///
-/// Of text that is one record a line or may be cut into records one by one, and of Parquet without a predicate.
-pub fn scan_with_positions(
-    fragment: Arc<Fragment>,
-    reader: Arc<dyn ObjectReader>,
-    options: ScanOptions,
-    counters: Arc<ScanCounters>,
-) -> Result<BoxStream<'static, Result<RecordBatch>>> {
-    run(fragment, reader, Extent::Positions, options, counters)
-}
-
-/// [`scan`] of about these rows of a Parquet object, by number: a bound among the rows of a row group is moved to where a
-/// page begins, the same way for all ranges of one fragment. So ranges that touch have each row once, and no page is read for
-/// two of them, but where pages of several columns begin with different rows.
-pub fn scan_about(
-    fragment: Arc<Fragment>,
-    reader: Arc<dyn ObjectReader>,
-    rows: Range<u64>,
-    options: ScanOptions,
-    counters: Arc<ScanCounters>,
-) -> Result<BoxStream<'static, Result<RecordBatch>>> {
-    run(fragment, reader, Extent::Rows(rows), options, counters)
-}
-
-/// [`scan`] of only the records in these parts of the object, in their order. Of text each part begins where a record
-/// begins and ends where one ends, with or without its line end; of Parquet the parts are row numbers.
-pub fn scan_parts(
-    fragment: Arc<Fragment>,
-    reader: Arc<dyn ObjectReader>,
-    parts: Vec<Range<u64>>,
-    options: ScanOptions,
-    counters: Arc<ScanCounters>,
-) -> Result<BoxStream<'static, Result<RecordBatch>>> {
-    run(fragment, reader, Extent::Parts(parts), options, counters)
-}
-
-fn run(
-    fragment: Arc<Fragment>,
-    reader: Arc<dyn ObjectReader>,
-    extent: Extent,
-    options: ScanOptions,
-    counters: Arc<ScanCounters>,
-) -> Result<BoxStream<'static, Result<RecordBatch>>> {
+    let extent = extent.into();
     extent.check(&fragment, reader.location())?;
     let schema = output_schema(&fragment)?;
     let schema = if extent.has_positions() { with_positions(&schema) } else { schema };

@@ -13,7 +13,7 @@ use crate::group::{HashAggregate, Memory};
 pub(crate) type Results = (Vec<ArrayRef>, usize);
 
 /// What is aggregated.
-pub(crate) struct Plan {
+pub(crate) struct TotalsPlan {
     /// None: all rows are one group, which is there without rows, too.
     pub(crate) groups: Vec<NamedExpr>,
     pub(crate) calls: Vec<AggregateCall>,
@@ -21,7 +21,7 @@ pub(crate) struct Plan {
     pub(crate) schema: SchemaRef,
 }
 
-impl Plan {
+impl TotalsPlan {
     /// For batches of `schema`.
     pub(crate) fn new(groups: &[NamedExpr], calls: &[AggregateCall], schema: &SchemaRef) -> Arc<Self> {
         Arc::new(Self { groups: groups.to_vec(), calls: calls.to_vec(), schema: Arc::clone(schema) })
@@ -35,7 +35,7 @@ pub(crate) enum Totals {
 }
 
 impl Totals {
-    pub(crate) fn new(plan: &Arc<Plan>, memory: Memory) -> Result<Self> {
+    pub(crate) fn new(plan: &Arc<TotalsPlan>, memory: Memory) -> Result<Self> {
         if plan.groups.is_empty() {
             let all = plan.calls.iter().map(|call| Accumulator::new(call, &plan.schema));
             return all.collect::<Result<_>>().map(Self::OfAll);
@@ -84,7 +84,7 @@ pub(crate) struct PieceTotals {
 }
 
 impl PieceTotals {
-    pub(crate) fn new(plan: &Arc<Plan>) -> Result<Self> {
+    pub(crate) fn new(plan: &Arc<TotalsPlan>) -> Result<Self> {
         Ok(Self { totals: Totals::new(plan, Memory::Whole)?, rows: 0 })
     }
 

@@ -28,7 +28,7 @@ use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 use pushdown::index::{COLUMNS, schema};
 use pushdown::wire::{Encoding, FragmentRequest, INDEX_VERSION, Lookups};
 use pushdown::{Error, ErrorKind, Expr, Format, Fragment, Level, NamedExpr, Output, Result, Split};
-use pushdowndb_scan::{ScanOptions, scan_with_positions};
+use pushdowndb_scan::{Extent, ScanOptions, scan};
 use tokio::io::AsyncWriteExt;
 
 use super::home::{Home, path};
@@ -232,7 +232,7 @@ impl Builder<'_> {
     /// The values and their places, from plain reads.
     fn read(&self, fragment: Fragment, object: &DataObject) -> Result<BoxStream<'static, Result<RecordBatch>>> {
         let reader = self.table.backend().reader(object, &query_meters(&self.query.meter), &self.query.options)?;
-        scan_with_positions(Arc::new(fragment), reader, ScanOptions::default(), Arc::default())
+        scan(Arc::new(fragment), reader, Extent::Positions, ScanOptions::default(), Arc::default())
     }
 
     /// The same, from the node (`docs/decisions/0011-indexes-are-sorted-by-the-engine.md`).

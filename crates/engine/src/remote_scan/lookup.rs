@@ -22,7 +22,7 @@ use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use pushdown::wire::{INDEX_VERSION, IndexObject, IndexOutcome, Lookups, SplitStats};
 use pushdown::{Capability, Error, ErrorKind, Format, Result, Split, index};
-use pushdowndb_scan::{ObjectReader, ScanCounters, ScanOptions, near_places, places, places_in_both, scan_parts};
+use pushdowndb_scan::{Extent, ObjectReader, ScanCounters, ScanOptions, near_places, places, places_in_both};
 use tokio::sync::OnceCell;
 use tracing::warn;
 
@@ -382,7 +382,7 @@ impl SplitTask<'_> {
         let fragment = Arc::new(self.adapted(&self.run.fragment));
         let (parts, reader) = self.record_reader(&fragment.format, places)?;
         let counters = Arc::new(ScanCounters::default());
-        let mut rows = scan_parts(fragment, reader, parts, ScanOptions::default(), counters)?;
+        let mut rows = pushdowndb_scan::scan(fragment, reader, Extent::Parts(parts), ScanOptions::default(), counters)?;
         while let Some(batch) = rows.next().await {
             if !self.send(self.assemble(batch?)?).await {
                 return Ok(false);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use futures::StreamExt;
 use pushdown::{Compression, Error, Format, Fragment, Result, Split};
-use pushdowndb_scan::{BlockBuffers, ObjectReader, ScanCounters, ScanOptions, slice_bytes, thread_cpu};
+use pushdowndb_scan::{BlockBuffers, Extent, ObjectReader, ScanCounters, ScanOptions, slice_bytes, thread_cpu};
 use tokio::sync::mpsc::Sender;
 
 use super::ranges::RangesTogether;
@@ -137,10 +137,11 @@ impl SplitTask<'_> {
         };
         let shows_speed = shows_speed(&fragment);
         let counted = Arc::clone(&counters);
-        let mut rows = match &self.split.rows {
-            Some(rows) => pushdowndb_scan::scan_about(fragment, reader, rows.clone(), options, counted)?,
-            None => pushdowndb_scan::scan(fragment, reader, self.split.range.clone(), options, counted)?,
+        let extent = match &self.split.rows {
+            Some(rows) => Extent::About(rows.clone()),
+            None => Extent::Range(self.split.range.clone()),
         };
+        let mut rows = pushdowndb_scan::scan(fragment, reader, extent, options, counted)?;
         let (mut busy, mut values) = (Duration::ZERO, 0);
         loop {
             let next = poll_fn(|context| {

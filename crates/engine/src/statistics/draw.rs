@@ -12,7 +12,7 @@ use arrow::datatypes::Int64Type;
 use bytes::{Bytes, BytesMut};
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use pushdown::{CsvOptions, Error, Format, Fragment, JsonShape, Result};
-use pushdowndb_scan::{InMemory, POSITION_COLUMNS, ScanCounters, ScanOptions, scan_with_positions};
+use pushdowndb_scan::{Extent, InMemory, POSITION_COLUMNS, ScanCounters, ScanOptions, scan};
 
 use super::{Footers, Looked, TableSample};
 use crate::backends::{Backend, Meters};
@@ -127,7 +127,7 @@ async fn sample(
     let sampled = text.len();
     let fragment = Arc::new(Fragment::all(format, Arc::clone(&table.file_schema)));
     let reader = Arc::new(InMemory::new(table.location.to_string(), text.freeze()));
-    let rows = scan_with_positions(fragment, reader, ScanOptions::default(), Arc::new(ScanCounters::default()))?;
+    let rows = scan(fragment, reader, Extent::Positions, ScanOptions::default(), Arc::new(ScanCounters::default()))?;
     let rows: Vec<RecordBatch> = rows.try_collect().await?;
     let Some(first) = rows.first() else { return Ok(None) };
     let rows = concat_batches(&first.schema(), &rows).map_err(|error| from_datafusion(error.into()))?;

@@ -13,8 +13,7 @@ use futures::StreamExt;
 use pushdown::wire::{Failure, FragmentRequest, IndexOutcome, RouteStats, SplitStats};
 use pushdown::{Fragment, Output, Result, Split};
 use pushdowndb_scan::{
-    ObjectReader, ScanCounters, ScanOptions, Threshold, bytes_ruled_out, can_be_zoned, scan, scan_parts,
-    scan_with_positions,
+    Extent, ObjectReader, ScanCounters, ScanOptions, Threshold, bytes_ruled_out, can_be_zoned, scan,
 };
 use tokio::sync::mpsc::{Receiver, Sender, WeakSender, channel};
 use tokio_util::task::AbortOnDropHandle;
@@ -30,7 +29,7 @@ use crate::store::Store;
 const BATCHES_AHEAD: usize = 2;
 
 /// What comes of the splits, each by its place in the request.
-pub(super) enum Piece {
+pub(super) enum SplitEvent {
     Batch(u32, RecordBatch),
     End(u32, SplitStats),
     Failed(u32, Failure),
@@ -42,9 +41,9 @@ pub(super) struct Scanning {
     workers: Vec<(AbortOnDropHandle<()>, Option<Turn>)>,
     /// So many at most.
     most: usize,
-    pieces: Receiver<Piece>,
+    events: Receiver<SplitEvent>,
     /// For workers that join.
-    sender: WeakSender<Piece>,
+    sender: WeakSender<SplitEvent>,
     /// Splits of which neither the end nor a failure was seen.
     pub open: usize,
 }
@@ -108,11 +107,11 @@ impl Scanning {
             scans: Arc::clone(&desk.scans),
             bill: desk.turn.bill(),
         });
-        let (sender, pieces) = channel(BATCHES_AHEAD);
+        let (sender, events) = channel(BATCHES_AHEAD);
         // A LIMIT takes its rows from as few splits as have them.
         let most = if work.remaining.is_some() { 1 } else { limits.fragment_splits.clamp(1, open.max(1)) };
         let workers = vec![(work_on(&work, &work.bill, &sender), None)];
-        let mut scanning = Self { work, workers, most, pieces, sender: sender.downgrade(), open };
+        let mut scanning = Self { work, workers, most, events, sender: sender.downgrade(), open };
         scanning.join();
         Ok(scanning)
     }
@@ -127,19 +126,19 @@ impl Scanning {
         }
     }
 
-    /// The next piece; `None` when the workers are through, or gone.
-    pub async fn next(&mut self) -> Option<Piece> {
-        let piece = self.pieces.recv().await;
-        match piece {
-            Some(Piece::End(..) | Piece::Failed(..)) => {
+    /// The next event; `None` when the workers are through, or gone.
+    pub async fn next(&mut self) -> Option<SplitEvent> {
+        let event = self.events.recv().await;
+        match event {
+            Some(SplitEvent::End(..) | SplitEvent::Failed(..)) => {
                 self.open = self.open.saturating_sub(1);
                 self.join();
             }
-            Some(Piece::Batch(..)) => {}
+            Some(SplitEvent::Batch(..)) => {}
             // Their turns are others' now.
             None => self.workers.clear(),
         }
-        piece
+        event
     }
 
     /// What the splits took so far.
@@ -158,18 +157,18 @@ impl Scanning {
 }
 
 /// Starts a worker that takes splits until none is left.
-fn work_on(work: &Arc<Work>, bill: &Bill, pieces: &Sender<Piece>) -> AbortOnDropHandle<()> {
-    let (work, pieces) = (Arc::clone(work), pieces.clone());
+fn work_on(work: &Arc<Work>, bill: &Bill, events: &Sender<SplitEvent>) -> AbortOnDropHandle<()> {
+    let (work, events) = (Arc::clone(work), events.clone());
     bill.spawn(async move {
         loop {
             let next = work.splits.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
             let Some((number, split)) = next else { return };
-            let last = match work.scan(number, &split, &pieces).await {
-                Ok(Some(stats)) => Piece::End(number, stats),
+            let last = match work.scan(number, &split, &events).await {
+                Ok(Some(stats)) => SplitEvent::End(number, stats),
                 Ok(None) => return,
-                Err(error) => Piece::Failed(number, failure(&error)),
+                Err(error) => SplitEvent::Failed(number, failure(&error)),
             };
-            if pieces.send(last).await.is_err() {
+            if events.send(last).await.is_err() {
                 return;
             }
         }
@@ -178,7 +177,7 @@ fn work_on(work: &Arc<Work>, bill: &Bill, pieces: &Sender<Piece>) -> AbortOnDrop
 
 impl Work {
     /// Sends the rows of a split; `None` when nobody wants them any more.
-    async fn scan(&self, number: u32, split: &Split, pieces: &Sender<Piece>) -> Result<Option<SplitStats>> {
+    async fn scan(&self, number: u32, split: &Split, events: &Sender<SplitEvent>) -> Result<Option<SplitStats>> {
         let mut stats = SplitStats::default();
         let Some(fragment) = self.rest_of_limit() else { return Ok(Some(stats)) };
         let object = open(self.store.as_ref(), &self.bucket, split, &self.bill).await?;
@@ -194,25 +193,26 @@ impl Work {
         let reader = Arc::new(object.data);
         let whole = split.range.clone().unwrap_or(0..reader.size());
         let is_scanned = !matches!(found, Some(Found::Parts(..)));
-        let mut batches = match found {
+        let extent = match found {
             Some(Found::Parts(parts, places)) => {
                 stats = SplitStats { places, ..stats }.with_index(IndexOutcome::Used);
-                scan_parts(fragment, reader, parts, ScanOptions { zones: None, ..options }, counters)?
+                Extent::Parts(parts)
             }
             Some(Found::Nothing(why)) => {
                 stats = stats.with_index(why);
-                scan(fragment, reader, range, options, counters)?
+                Extent::Range(range)
             }
-            None if self.positions => scan_with_positions(fragment, reader, options, counters)?,
-            None => scan(fragment, reader, range, options, counters)?,
+            None if self.positions => Extent::Positions,
+            None => Extent::Range(range),
         };
+        let mut batches = scan(fragment, reader, extent, options, counters)?;
         while let Some(batch) = batches.next().await {
             let batch = batch?;
             if batch.num_rows() == 0 {
                 continue;
             }
             stats.rows += batch.num_rows() as u64;
-            if pieces.send(Piece::Batch(number, batch)).await.is_err() {
+            if events.send(SplitEvent::Batch(number, batch)).await.is_err() {
                 return Ok(None);
             }
         }

@@ -16,7 +16,7 @@ use tokio::sync::mpsc::{Sender, channel};
 use tokio::time::{sleep, timeout};
 
 use super::batches::BatchWriter;
-use super::splits::{Piece, Scanning};
+use super::splits::{Scanning, SplitEvent};
 use super::{Body, Desk, failure};
 
 /// Frames between the work and the socket.
@@ -141,14 +141,14 @@ impl Drop for Out {
 pub(super) async fn scan(mut out: Out, mut scanning: Scanning, mut writer: BatchWriter) -> Result<(), Gone> {
     loop {
         match out.wait(scanning.next()).await? {
-            Some(Piece::Batch(split, batch)) => match writer.write(&batch) {
+            Some(SplitEvent::Batch(split, batch)) => match writer.write(&batch) {
                 Ok((dictionaries, bytes)) => {
                     out.send_cut(bytes, |bytes| RouteEvent::Batch { split, dictionaries, bytes }).await?;
                 }
                 Err(error) => return out.fail(&error).await,
             },
-            Some(Piece::End(split, stats)) => out.send(RouteEvent::SplitEnd { split, stats }).await?,
-            Some(Piece::Failed(split, failure)) => out.send(RouteEvent::SplitFailed { split, failure }).await?,
+            Some(SplitEvent::End(split, stats)) => out.send(RouteEvent::SplitEnd { split, stats }).await?,
+            Some(SplitEvent::Failed(split, failure)) => out.send(RouteEvent::SplitFailed { split, failure }).await?,
             None if scanning.open > 0 => return out.fail(&Error::internal("a scan ended before its splits")).await,
             None => return out.finish(scanning.figures()).await,
         }

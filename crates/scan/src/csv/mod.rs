@@ -23,8 +23,9 @@ pub(crate) use plan::CsvPlan;
 pub(crate) use rewrite::Rewriter;
 pub use rows::{REST, rest_fields};
 
+use crate::extent::Extent;
 use crate::matcher::Matcher;
-use crate::positions::{Extent, Parts};
+use crate::positions::Parts;
 use crate::scan::can_be_zoned;
 use crate::text::records::{Candidates, TextInput, TextOptions};
 use crate::{ObjectReader, ScanCounters, ScanOptions, TimeSlice};
@@ -40,8 +41,8 @@ pub(crate) struct CsvScan {
     candidates: Candidates,
     /// What is scanned instead of all of the object, and how its text is opened.
     parts: Option<(Parts, Arc<dyn ObjectReader>, usize)>,
-    /// Bytes are counted where they are read: they are not the ones that are cut here.
-    counted: bool,
+    /// Bytes are counted_where_read where they are read: they are not the ones that are cut here.
+    counted_where_read: bool,
     done: bool,
     slice: TimeSlice,
     counters: Arc<ScanCounters>,
@@ -102,9 +103,9 @@ impl CsvScan {
         // Where every record has a place, and where they were picked already, nothing is left to be found.
         let matcher = rows.matcher(&scan).filter(|_| matches!(extent, Extent::Range(_)));
         let candidates = Candidates::default();
-        let counted = options.compression != Compression::None || canonical.is_some();
+        let counted_where_read = options.compression != Compression::None || canonical.is_some();
         let slice = TimeSlice::default();
-        Ok((Self { input, rows, matcher, candidates, parts, counted, done: false, slice, counters }, output))
+        Ok((Self { input, rows, matcher, candidates, parts, counted_where_read, done: false, slice, counters }, output))
     }
 
     /// The schema of the batches.
@@ -138,7 +139,7 @@ impl CsvScan {
                 self.input.buffer.consume(advance.bytes);
                 self.input.buffer.narrow();
                 self.counters.rows_scanned.fetch_add(advance.records, Ordering::Relaxed);
-                if !self.counted {
+                if !self.counted_where_read {
                     self.counters.bytes_scanned.fetch_add(advance.scanned, Ordering::Relaxed);
                     self.counters.bytes_processed.fetch_add(advance.scanned, Ordering::Relaxed);
                 }

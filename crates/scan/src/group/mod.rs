@@ -24,7 +24,7 @@ use self::state::{STATE_BYTES, State};
 use crate::errors::from_arrow;
 use crate::evaluate::Evaluator;
 use crate::limits;
-use crate::totals::{Plan, Results};
+use crate::totals::{Results, TotalsPlan};
 
 /// What happens when keys and states need more memory than they may take.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -38,7 +38,7 @@ pub(crate) enum Memory {
 /// A grouped aggregation under way.
 pub(crate) struct HashAggregate {
     /// What it was made from: a full one makes others of its kind.
-    plan: Arc<Plan>,
+    plan: Arc<TotalsPlan>,
     memory: Memory,
     keys: Vec<(String, Evaluator)>,
     table: KeyTable,
@@ -51,7 +51,7 @@ pub(crate) struct HashAggregate {
 }
 
 impl HashAggregate {
-    pub(crate) fn new(plan: Arc<Plan>, memory: Memory) -> Result<Self> {
+    pub(crate) fn new(plan: Arc<TotalsPlan>, memory: Memory) -> Result<Self> {
         let keys = plan.groups.iter().map(|key| Ok((key.name.clone(), Evaluator::expr(&key.expr, &plan.schema)?)));
         let keys: Vec<(String, Evaluator)> = keys.collect::<Result<_>>()?;
         let table = KeyTable::new(keys.iter().map(|(_, key)| key.data_type().clone()).collect())?;

@@ -20,10 +20,11 @@ use arrow::datatypes::{DataType, SchemaRef};
 use bytes::Bytes;
 use pushdown::{Compression, Error, Expr, JsonOptions, JsonShape, Result};
 
+use crate::extent::Extent;
 use crate::limits::GROUP_RECORDS;
 use crate::matcher::{Marks, Matcher, Stored};
 use crate::output::record_batch;
-use crate::positions::{Extent, Parts, Positions, with_positions};
+use crate::positions::{Parts, Positions, with_positions};
 use crate::pruning::zones::ZoneRecorder;
 use crate::row_filter::RowFilter;
 use crate::text::BYTE_ORDER_MARK;

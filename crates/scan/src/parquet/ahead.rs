@@ -17,14 +17,14 @@ use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::group_rows::GroupRows;
-use super::groups::{Groups, Part};
+use super::groups::{GroupPart, Groups};
 use crate::{ScanCounters, Spawner, TimeSlice};
 
 /// The rows of a row group, and what was counted for them, which is counted for the scan as soon as they are asked for: what
 /// is read ahead depends on what the page cache has.
 type Opened = (Result<Option<GroupRows>>, ScanCounters);
 
-async fn open(groups: &Groups, part: Part) -> Opened {
+async fn open(groups: &Groups, part: GroupPart) -> Opened {
     let counters = ScanCounters::default();
     (groups.open(part, &counters).await, counters)
 }
@@ -32,7 +32,7 @@ async fn open(groups: &Groups, part: Part) -> Opened {
 /// The rows of a Parquet object. Holds one row group or part of one, as it is stored, and the next.
 pub(super) struct RowGroups {
     groups: Arc<Groups>,
-    waiting: VecDeque<Part>,
+    waiting: VecDeque<GroupPart>,
     /// The row group that is decoded, and whether any of its rows were asked for yet.
     current: Option<(GroupRows, bool)>,
     next: Option<Fetching>,
@@ -51,7 +51,7 @@ enum Fetching {
 }
 
 impl RowGroups {
-    pub(super) fn new(groups: Groups, parts: Vec<Part>, spawner: Option<Spawner>) -> Self {
+    pub(super) fn new(groups: Groups, parts: Vec<GroupPart>, spawner: Option<Spawner>) -> Self {
         let (groups, waiting, slice) = (Arc::new(groups), parts.into(), TimeSlice::default());
         Self { groups, waiting, current: None, next: None, spawner, slice }
     }
@@ -86,7 +86,7 @@ impl RowGroups {
 }
 
 impl Fetching {
-    fn begin(groups: &Arc<Groups>, part: Part, spawner: Option<&Spawner>) -> Self {
+    fn begin(groups: &Arc<Groups>, part: GroupPart, spawner: Option<&Spawner>) -> Self {
         let groups = Arc::clone(groups);
         let mut opened = async move { open(&groups, part).await }.boxed();
         match spawner {

@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 
 use super::chunk_bytes::{ChunkBytes, Stored};
 use super::errors::external;
-use super::footers::{Index, KnownFooter};
+use super::footer_cache::{Index, KnownFooter};
 use super::pages::{PagePlace, Pages, chunk_range};
 use super::selection::Rows;
 use crate::{BlockBuffers, ObjectReader, ScanCounters};

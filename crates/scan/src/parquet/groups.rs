@@ -38,15 +38,15 @@ use crate::output::record_batch;
 /// decoded again, batch by batch.
 const KEPT_BYTES: usize = 16 << 20;
 
-/// A condition is asked of a dictionary that has at most so many times as many values as rows are left.
-const FEW: usize = 2;
+/// A condition is asked of a dictionary that has at most so many values for each row that is left.
+const VALUES_A_ROW_TO_ASK: usize = 2;
 
-/// Numbers are looked up in a dictionary as it is stored if it has more than so many times as many values as there are rows.
-const FEWER: usize = 8;
+/// Numbers are looked up in a dictionary as it is stored if it has more than so many values for each row.
+const VALUES_A_ROW_TO_LOOK_UP: usize = 8;
 
 /// A row group, or a part of a large one, and the rows of it that are read.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(super) struct GroupPart {
     pub(super) group: usize,
     pub(super) rows: Rows,
     /// Whether it is the first one of its row group.
@@ -77,7 +77,7 @@ impl Groups {
     }
 
     /// Fetches what is needed of a row group, and counts that in `counters`. `None` if no row of it passes.
-    pub(super) async fn open(&self, part: Part, counters: &ScanCounters) -> Result<Option<GroupRows>> {
+    pub(super) async fn open(&self, part: GroupPart, counters: &ScanCounters) -> Result<Option<GroupRows>> {
         let groups = u64::from(part.is_first);
         if !self.may_hold_first(part.group)? {
             counters.row_groups_pruned.fetch_add(groups, Ordering::Relaxed);
@@ -219,7 +219,8 @@ impl Groups {
         let is_coded = pages.is_dictionary_only().unwrap_or_default();
         let is_decided = is_coded || stage.search.is_some();
         // Of few rows that are left, the values are looked at and not all of the dictionary.
-        let few = is_coded && passing.bits.count_set_bits().saturating_mul(FEW) < pages.dictionary_values();
+        let few =
+            is_coded && passing.bits.count_set_bits().saturating_mul(VALUES_A_ROW_TO_ASK) < pages.dictionary_values();
         let pages = match is_decided && !few {
             true => pages,
             false => match self.fixed(&stage.columns, pages)? {
@@ -294,7 +295,7 @@ impl Groups {
         let is_coded = pages.is_dictionary_only().unwrap_or_default();
         let as_dictionary = self.plan.dictionaries.contains(&single.index);
         // Of few rows, values become Arrow's and not all of the dictionary.
-        let few = !as_dictionary && rows.saturating_mul(FEWER) < pages.dictionary_values();
+        let few = !as_dictionary && rows.saturating_mul(VALUES_A_ROW_TO_LOOK_UP) < pages.dictionary_values();
         let pages = match is_coded && !few {
             true => pages,
             false => match self.fixed(&single.columns, pages)? {

@@ -20,7 +20,7 @@ mod errors;
 mod fixed;
 mod flat;
 mod footer;
-mod footers;
+mod footer_cache;
 mod group_rows;
 mod groups;
 mod header;
@@ -51,16 +51,17 @@ use futures::FutureExt;
 use pushdown::{Error, ErrorKind, Result};
 
 use crate::evaluate::Evaluator;
+use crate::extent::Extent;
 use crate::limits::{FOOTER_BYTES, PAGE_BYTES, ROW_GROUP_ROWS};
-use crate::positions::{Extent, joined};
+use crate::positions::joined;
 use crate::row_filter::RowFilter;
 use crate::{BlockBuffers, Learned, ObjectReader, ScanCounters, ScanOptions, Spawner};
 use ahead::RowGroups;
 use chunks::Chunks;
 use errors::{contradiction, explain};
 pub use footer::parquet_metadata;
-pub use footers::{Footers, KnownFooter, RowGroupPlace};
-use groups::{Groups, Part};
+pub use footer_cache::{Footers, KnownFooter, RowGroupPlace};
+use groups::{GroupPart, Groups};
 pub(crate) use plan::LastPlans;
 use plan::Planned;
 pub use prune::bounds_match;
@@ -121,10 +122,10 @@ impl ParquetScan {
             dictionaries: Vec::new(),
             range: extent.range(),
             only: match extent {
-                Extent::Rows(rows) => Some(vec![rows.clone()]),
+                Extent::About(rows) => Some(vec![rows.clone()]),
                 other => other.parts().map(joined),
             },
-            only_about: matches!(extent, Extent::Rows(_)),
+            only_about: matches!(extent, Extent::About(_)),
             position: extent.has_positions().then_some(0),
             batch_rows: options.batch_rows.max(1),
             row_group_bytes: options.row_group_bytes,
@@ -214,7 +215,7 @@ impl ParquetScan {
             }
             let surviving = page_index::surviving(&conditions, file, &chunks, part.group, part.rows.of_group())?;
             let rows = part.rows.and(&surviving);
-            parts.extend((!rows.is_empty()).then_some(Part { rows, ..part }));
+            parts.extend((!rows.is_empty()).then_some(GroupPart { rows, ..part }));
         }
         if parts::any_larger(&parts, leaves, &chunks, self.part_bytes).map_err(explained)? {
             if chunks.metadata.offset_index().is_none() {
@@ -251,7 +252,7 @@ impl ParquetScan {
     }
 
     /// What is asked for of each row group: the rows that are listed, or all of those in the range.
-    fn asked(&self, metadata: &ParquetMetaData) -> Vec<Part> {
+    fn asked(&self, metadata: &ParquetMetaData) -> Vec<GroupPart> {
         if let Some(only) = &self.only {
             return rows::holding(only, metadata);
         }
@@ -262,7 +263,7 @@ impl ParquetScan {
         let groups = metadata.row_groups().iter().enumerate().filter(|(_, group)| in_range(group));
         let whole = |(group, of): (usize, &RowGroupMetaData)| {
             let rows = Rows::all(usize::try_from(of.num_rows()).unwrap_or_default());
-            Part { group, rows, is_first: true }
+            GroupPart { group, rows, is_first: true }
         };
         groups.map(whole).collect()
     }

@@ -5,11 +5,11 @@ use std::ops::Range;
 use ::parquet::errors::Result;
 
 use super::chunks::Chunks;
-use super::groups::Part;
+use super::groups::GroupPart;
 use super::pages::PagePlace;
 
 /// Whether one of these row groups has more than `most` bytes of these columns, as they are stored.
-pub(super) fn any_larger(parts: &[Part], leaves: &[usize], chunks: &Chunks, most: u64) -> Result<bool> {
+pub(super) fn any_larger(parts: &[GroupPart], leaves: &[usize], chunks: &Chunks, most: u64) -> Result<bool> {
     for part in parts {
         if stored_bytes(part.group, leaves, chunks)? > most {
             return Ok(true);
@@ -20,7 +20,7 @@ pub(super) fn any_larger(parts: &[Part], leaves: &[usize], chunks: &Chunks, most
 
 /// The same rows in parts of about `part_bytes`, where the file tells where its pages lie. A part begins with a page of
 /// the largest column; pages of other columns may belong to two parts, and are read for each.
-pub(super) fn cut(parts: Vec<Part>, leaves: &[usize], chunks: &Chunks, part_bytes: u64) -> Result<Vec<Part>> {
+pub(super) fn cut(parts: Vec<GroupPart>, leaves: &[usize], chunks: &Chunks, part_bytes: u64) -> Result<Vec<GroupPart>> {
     let mut all = Vec::new();
     for part in parts {
         let pieces = stored_bytes(part.group, leaves, chunks)?.div_ceil(part_bytes.max(1));
@@ -29,7 +29,7 @@ pub(super) fn cut(parts: Vec<Part>, leaves: &[usize], chunks: &Chunks, part_byte
             Some(pages) => {
                 let ranges = begin_with_pages(&pages, usize::try_from(pieces).unwrap_or(usize::MAX));
                 let rows = ranges.into_iter().map(|range| part.rows.within(range)).filter(|rows| !rows.is_empty());
-                all.extend(rows.enumerate().map(|(place, rows)| Part {
+                all.extend(rows.enumerate().map(|(place, rows)| GroupPart {
                     group: part.group,
                     rows,
                     is_first: place == 0,
@@ -41,12 +41,12 @@ pub(super) fn cut(parts: Vec<Part>, leaves: &[usize], chunks: &Chunks, part_byte
 }
 
 /// The rows with their bounds moved on to where pages of the largest column begin, where the file tells.
-pub(super) fn moved(part: Part, leaves: &[usize], chunks: &Chunks) -> Result<Part> {
+pub(super) fn moved(part: GroupPart, leaves: &[usize], chunks: &Chunks) -> Result<GroupPart> {
     if part.rows.are_all() {
         return Ok(part);
     }
     let Some(pages) = largest(part.group, leaves, chunks)? else { return Ok(part) };
-    Ok(Part { rows: part.rows.moved(|row| next_page(&pages, row)), ..part })
+    Ok(GroupPart { rows: part.rows.moved(|row| next_page(&pages, row)), ..part })
 }
 
 /// The first row of the first page that begins at this row or after it, or the end.

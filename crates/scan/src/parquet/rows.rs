@@ -9,7 +9,7 @@ use ::parquet::file::metadata::ParquetMetaData;
 use arrow::array::RecordBatch;
 use pushdown::Result;
 
-use super::groups::Part;
+use super::groups::GroupPart;
 use super::selection::Rows;
 use crate::output::record_batch;
 use crate::positions::{Positions, with_positions};
@@ -26,7 +26,7 @@ pub(super) fn numbered(batch: &RecordBatch, next: &mut u64) -> Result<RecordBatc
 }
 
 /// The row groups that hold a row of `only` (ascending, apart), and which of their rows those are.
-pub(super) fn holding(only: &[Range<u64>], metadata: &ParquetMetaData) -> Vec<Part> {
+pub(super) fn holding(only: &[Range<u64>], metadata: &ParquetMetaData) -> Vec<GroupPart> {
     let mut wanted = Vec::new();
     let mut begin = 0u64;
     for (group, of) in metadata.row_groups().iter().enumerate() {
@@ -38,7 +38,7 @@ pub(super) fn holding(only: &[Range<u64>], metadata: &ParquetMetaData) -> Vec<Pa
         let within = within.map(|range| place(range.start.max(begin))..place(range.end.min(end)));
         let rows = Rows::of(within, usize::try_from(rows).unwrap_or_default());
         if !rows.is_empty() {
-            wanted.push(Part { group, rows, is_first: true });
+            wanted.push(GroupPart { group, rows, is_first: true });
         }
         begin = end;
     }

@@ -16,7 +16,7 @@ use parquet::basic::{Compression, Encoding};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
 use pushdown::{CompareOp, Expr, Format, Fragment, Literal, NamedExpr, Output, SortKey};
-use pushdowndb_scan::{Evaluator, Footers, InMemory, ObjectReader, ScanCounters, ScanOptions, scan, scan_about};
+use pushdowndb_scan::{Evaluator, Extent, Footers, InMemory, ObjectReader, ScanCounters, ScanOptions, scan};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -210,7 +210,13 @@ async fn pruned_rows_are_those_of_reading_everything() {
             let mut found = Vec::new();
             for bounds in bounds.windows(2) {
                 let (fragment, reader) = (Arc::new(fragment.clone()), Arc::new(reader.clone()));
-                let part = scan_about(fragment.clone(), reader, bounds[0]..bounds[1], options.clone(), Arc::default());
+                let part = scan(
+                    fragment.clone(),
+                    reader,
+                    Extent::About(bounds[0]..bounds[1]),
+                    options.clone(),
+                    Arc::default(),
+                );
                 found.extend(rows(&collect(&fragment, part.expect("a scan")).await.expect("rows")));
             }
             assert_eq!(found, rows(&expected), "{place}, {bounds:?}");

@@ -14,9 +14,7 @@ use pushdown::{
     AggregateCall, AggregateFunction, CompareOp, Compression, CsvOptions, ErrorKind, Expr, Format, Fragment,
     JsonOptions, JsonShape, Output,
 };
-use pushdowndb_scan::{
-    InMemory, POSITION_COLUMNS, ScanCounters, ScanOptions, output_schema, scan_parts, scan_with_positions,
-};
+use pushdowndb_scan::{Extent, InMemory, POSITION_COLUMNS, ScanCounters, ScanOptions, output_schema, scan};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -36,7 +34,7 @@ async fn located(fragment: &Fragment, bytes: &Bytes) -> (Vec<String>, Vec<Range<
         let columns: Vec<usize> = (0..batches[0].num_columns() - 2).collect();
         batches.iter().flat_map(|batch| rows(&batch.project(&columns).expect("columns"))).collect()
     };
-    let stream = scan_with_positions(Arc::new(fragment.clone()), reader(bytes), options(), Arc::default());
+    let stream = scan(Arc::new(fragment.clone()), reader(bytes), Extent::Positions, options(), Arc::default());
     let batches: Vec<RecordBatch> = stream.expect("a scan").try_collect().await.expect("rows");
     if batches.is_empty() {
         return (vec![], vec![]);
@@ -53,8 +51,13 @@ async fn located(fragment: &Fragment, bytes: &Bytes) -> (Vec<String>, Vec<Range<
 
 async fn parts(fragment: &Fragment, bytes: &Bytes, parts: &[Range<u64>]) -> (Vec<String>, u64) {
     let counters = Arc::new(ScanCounters::default());
-    let stream =
-        scan_parts(Arc::new(fragment.clone()), reader(bytes), parts.to_vec(), options(), Arc::clone(&counters));
+    let stream = scan(
+        Arc::new(fragment.clone()),
+        reader(bytes),
+        Extent::Parts(parts.to_vec()),
+        options(),
+        Arc::clone(&counters),
+    );
     let batches: Vec<RecordBatch> = stream.expect("a scan").try_collect().await.expect("rows");
     let batch = concat_batches(&output_schema(fragment).expect("a schema"), &batches).expect("one schema");
     (rows(&batch), Arc::try_unwrap(counters).expect("over").bytes_scanned.into_inner())
@@ -181,7 +184,7 @@ async fn only_pages_with_wanted_rows_are_read() {
 async fn what_has_no_position_is_refused() {
     let bytes = Bytes::from_static(b"1,x\n");
     let refused = |fragment: Fragment| {
-        let error = scan_with_positions(Arc::new(fragment), reader(&bytes), options(), Arc::default()).map(|_| ());
+        let error = scan(Arc::new(fragment), reader(&bytes), Extent::Positions, options(), Arc::default()).map(|_| ());
         let error = error.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
         error.to_string()
@@ -199,7 +202,8 @@ async fn what_has_no_position_is_refused() {
 #[tokio::test]
 async fn parts_beyond_the_object_are_an_error() {
     let fragment = Arc::new(csv(&columns(), no_header()));
-    let stream = scan_parts(fragment, reader(&Bytes::from_static(b"1,x\n")), vec![0..9], options(), Arc::default());
+    let stream =
+        scan(fragment, reader(&Bytes::from_static(b"1,x\n")), Extent::Parts(vec![0..9]), options(), Arc::default());
     let error = stream.expect("a scan").try_collect::<Vec<_>>().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
 }

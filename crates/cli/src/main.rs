@@ -25,7 +25,8 @@ use std::time::Duration;
 use clap::Parser;
 use tokio::runtime::Runtime;
 
-use crate::args::{Cli, Command, Experiment};
+use crate::args::{Cli, Command};
+use crate::experiment::args::Experiment;
 
 /// Scans allocate and free large buffers all the time. The system's allocator gives them back to the kernel and faults
 /// them in again, which took a third of the time of a scan of Parquet.

@@ -1,6 +1,7 @@
 //! `experiment`: measurements that anybody can repeat, defined as data in `experiments/`.
 //!
 //! ```text
+//! args         what is asked for
 //! definition   what is measured: contestants, queries, targets
 //! data         the rows as files
 //! run          measures cell after cell, in rounds
@@ -20,6 +21,7 @@
 //! All but the last two measure scans of local files.
 
 mod answer;
+pub mod args;
 mod contestant;
 mod data;
 mod definition;
@@ -36,7 +38,7 @@ mod task;
 
 use anyhow::Result;
 
-use crate::args::Experiment;
+use args::Experiment;
 
 /// The definition of `experiment scan`.
 const SCAN: &str = include_str!("../../../../experiments/scan.toml");

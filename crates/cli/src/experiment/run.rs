@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use pushdown::{BloomFilter, Error, Key};
 
 use super::answer::Answer;
+use super::args::ScanArgs;
 use super::data::{self, Data, Table};
 use super::definition::{Contestant, DataFormat, Definition, Kind, Query};
 use super::journal::{Cell, Entry, Journal, Outcome};
@@ -18,7 +19,6 @@ use super::server::Servers;
 use super::summary::{Summary, verdicts};
 use super::task::{Measured, Task, Work, asked};
 use super::{PEERS, PLOT, process};
-use crate::args::ExperimentArgs;
 use crate::interrupt::Interrupts;
 use crate::print;
 
@@ -27,7 +27,7 @@ const KEYS: usize = 65_536;
 const FALSE_POSITIVES: f64 = 0.01;
 
 /// Runs the experiment `name` and writes its record.
-pub async fn run(name: &str, definition: &str, args: ExperimentArgs) -> Result<()> {
+pub async fn run(name: &str, definition: &str, args: ScanArgs) -> Result<()> {
     let mut definition = match &args.definition {
         Some(file) => Definition::parse(&std::fs::read_to_string(file).with_context(|| file.display().to_string())?)?,
         None => Definition::parse(definition)?,
@@ -62,7 +62,7 @@ struct Run {
 
 impl Run {
     /// Finds out who is there; contestants that are not are left out, and said to be.
-    async fn prepare(name: &str, mut definition: Definition, args: &ExperimentArgs, out: PathBuf) -> Result<Self> {
+    async fn prepare(name: &str, mut definition: Definition, args: &ScanArgs, out: PathBuf) -> Result<Self> {
         let binary = std::env::current_exe()?;
         let peers = out.join("peers.py");
         std::fs::write(&peers, PEERS)?;

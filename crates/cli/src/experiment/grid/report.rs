@@ -15,7 +15,7 @@ use super::claims::{Verdict, verdicts};
 use super::definition::Grid;
 use super::regret::{self, Row};
 use super::results::{Figure, Results};
-use crate::args::ReportArgs;
+use crate::experiment::args::ReportArgs;
 
 /// The document without its figures.
 const TEMPLATE: &str = include_str!("../../../../../experiments/evaluation.md");

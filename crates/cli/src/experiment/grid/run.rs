@@ -22,7 +22,7 @@ use super::link::Link;
 use super::regret;
 use super::results::{Cell, Results};
 use super::storage::{Question, Storage};
-use crate::args::GridArgs;
+use crate::experiment::args::GridArgs;
 use crate::interrupt::Interrupts;
 
 /// Runs the grids whose names begin with one of `names`, and writes a record of each.

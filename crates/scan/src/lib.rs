@@ -82,5 +82,6 @@ pub use pruning::Zones;
 pub use scan::{Learned, ScanCounters, ScanOptions, can_be_zoned, output_schema, scan, scan_rows, slice_bytes};
 pub use slice::TimeSlice;
 pub use spawner::{Helpers, Spawner};
+pub use text::BYTE_ORDER_MARK;
 pub use top_k::{FirstKeys, Threshold};
 pub use types::sql_type;

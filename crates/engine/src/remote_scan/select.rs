@@ -6,8 +6,8 @@
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use object_store::ObjectStoreExt;
-use pushdown::{Error, ErrorKind, Expr, Fragment, Output, Result};
-use pushdowndb_scan::Evaluator;
+use pushdown::{Compression, Error, ErrorKind, Expr, Format, Fragment, Output, Result};
+use pushdowndb_scan::{BYTE_ORDER_MARK, Evaluator};
 use pushdowndb_select::{OutputSerialization, SelectRequest};
 
 use super::task::{Held, SplitTask};
@@ -33,6 +33,14 @@ impl From<Error> for Failure {
 impl SplitTask<'_> {
     /// Runs the split in storage, or plainly where storage fails; `false` when nobody wants rows any more.
     pub(super) async fn pushed(&self, request: &Fragment, exact: bool) -> Result<bool> {
+        if self.has_mark(request).await? {
+            let name = &self.run.spec.name;
+            self.run
+                .query
+                .meter
+                .strategy(format!("{name}: an object that begins with a byte order mark was read plainly"));
+            return self.plain().await;
+        }
         let retry = Retry { limit: self.run.spec.options.retries };
         let mut failures = 0;
         let error = loop {
@@ -69,6 +77,21 @@ impl SplitTask<'_> {
         // Reading plainly tells the same story in full: the rows, or the error with its place.
         self.run.fall_backs().tell(&error);
         self.plain().await
+    }
+
+    /// Whether the object begins with a byte order mark that storage would take for a part of a value that is asked for:
+    /// foreign servers do where no header follows it. Text that is compressed is not looked at.
+    async fn has_mark(&self, request: &Fragment) -> Result<bool> {
+        let Format::Csv(csv) = self.run.spec.table.format_of(self.object) else { return Ok(false) };
+        let is_ours = self.run.dialect.as_ref().is_some_and(|dialect| dialect.same_evaluator);
+        let is_first = self.split.range.as_ref().is_none_or(|range| range.start == 0);
+        if is_ours || !is_first || csv.header || csv.compression != Compression::None || !request.columns().contains(&0)
+        {
+            return Ok(false);
+        }
+        let begin = vec![0..self.object.size.min(BYTE_ORDER_MARK.len() as u64)];
+        let begin = self.opened()?.read_ranges(begin).await?;
+        Ok(begin.first().is_some_and(|begin| begin.as_ref() == BYTE_ORDER_MARK))
     }
 
     /// Asks storage for the split.

@@ -80,7 +80,7 @@ impl SplitTask<'_> {
     }
 
     /// The object; a file of this machine stays open for the next split of it.
-    fn opened(&self) -> Result<Arc<dyn ObjectReader>> {
+    pub(super) fn opened(&self) -> Result<Arc<dyn ObjectReader>> {
         let spec = &self.run.spec;
         let open = || spec.backend.reader(self.object, &self.run.meters(), &spec.options);
         if !spec.is_local() {

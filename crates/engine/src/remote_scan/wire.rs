@@ -38,10 +38,7 @@ impl WireDecoder {
                     newlines_in_values: true,
                     ..CsvOptions::default()
                 };
-                let decoder = CsvDecoder::new(Arc::clone(&schema), options, location.to_owned())?;
-                // Foreign stores leave an object's mark where no header follows it.
-                let has_mark = matches!(&request.format, Format::Csv(options) if !options.header);
-                Self::Csv(Box::new(if has_mark { decoder.after_mark() } else { decoder }))
+                Self::Csv(Box::new(CsvDecoder::new(Arc::clone(&schema), options, location.to_owned())?))
             }
             OutputSerialization::Json => {
                 let decoder = ReaderBuilder::new(Arc::clone(&schema)).with_batch_size(BATCH_ROWS).build_decoder();

@@ -99,6 +99,30 @@ async fn a_mark_is_a_character_where_it_begins_no_object() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_mark_that_begins_an_object_is_no_character_of_a_foreign_store() {
+    let Some(world) = crate::minio::world().await else { return };
+    world.put("t/1.csv", "\u{feff}x,1\ny,2\nx,3\n").await;
+    world.put("t/2.csv", "x,4\n").await;
+    for level in ["none", "select"] {
+        let engine = world.engine(level).await;
+        let table = "CREATE EXTERNAL TABLE t (a VARCHAR, b INT) STORED AS CSV LOCATION 's3://data/t/' \
+                     OPTIONS ('format.has_header' 'false')";
+        engine.execute(table).await.expect("a table");
+        let expected: [(&str, &[&[&str]]); 4] = [
+            ("SELECT b FROM t WHERE a = 'x'", &[&["1"], &["3"], &["4"]]),
+            ("SELECT b, a FROM t WHERE b < 3", &[&["1", "x"], &["2", "y"]]),
+            ("SELECT count(*) FROM t WHERE a <> 'y'", &[&["3"]]),
+            ("SELECT max(b) FROM t", &[&["4"]]),
+        ];
+        for (sql, wanted) in expected {
+            let mut got = rows(&engine, sql).await.unwrap_or_else(|error| panic!("{sql} at {level}: {error}")).0;
+            got.sort();
+            assert_eq!(got, wanted, "{sql} at {level}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn columns_that_a_program_held_as_dictionaries_are_their_values() {
     let world = World::node().await;
     let words: ArrayRef = Arc::new(DictionaryArray::<Int8Type>::from_iter([Some("a"), Some("b"), Some("a"), None]));

@@ -28,14 +28,8 @@ impl CsvDecoder {
         let fragment = Fragment::all(Format::Csv(options.clone()), schema);
         let scan = ScanOptions::default();
         let (mut rows, _) = CsvRows::new(&fragment, &options, &location, 0, 0, &scan)?;
-        rows.expect_mark(false);
+        rows.expect_no_mark();
         Ok(Self { location, rows, buffer: TextBuffer::new(0, scan.record_bytes), ready: vec![] })
-    }
-
-    /// For text that may begin with a byte order mark, which is left out.
-    pub fn after_mark(mut self) -> Self {
-        self.rows.expect_mark(true);
-        self
     }
 
     /// The schema of the batches.

@@ -200,9 +200,9 @@ impl CsvRows {
         !self.header && buffer.offset() >= self.begin.max(1)
     }
 
-    /// Whether the text may begin with a byte order mark; if not, one is a character of the first value.
-    pub(crate) fn expect_mark(&mut self, marked: bool) {
-        self.marked = marked;
+    /// Takes text that begins with no byte order mark: one there is a character of the first value.
+    pub(crate) fn expect_no_mark(&mut self) {
+        self.marked = false;
     }
 
     /// Whether zones are still to be learned.

@@ -10,4 +10,4 @@ pub(crate) mod source;
 pub(crate) mod values;
 
 /// What may stand at the beginning of text in UTF-8, and is no part of it.
-pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";

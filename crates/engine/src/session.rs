@@ -181,8 +181,8 @@ impl Engine {
         }
         let explained = |error| set::with_quotes(sql, from_datafusion(error));
         let dialect = running.state.config_options().sql_parser.dialect;
-        let statement = running.state.sql_to_statement(sql, &dialect).map_err(explained)?;
-        let statement = syntax::settled(statement)?;
+        let mut statement = running.state.sql_to_statement(sql, &dialect).map_err(explained)?;
+        syntax::settle(&mut statement)?;
         let plan = running.state.statement_to_plan(statement).await.map_err(explained)?;
         self.run_plan(running, plan, Some(sql)).await
     }

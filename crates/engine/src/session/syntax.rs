@@ -17,24 +17,20 @@ use pushdown::{Error, Result};
 /// The digits of the widest decimal.
 const DECIMAL_DIGITS: u64 = 76;
 
-/// The statement as it is meant.
-pub(super) fn settled(mut statement: Statement) -> Result<Statement> {
-    let settle = &mut Settle;
-    let done = match &mut statement {
-        Statement::Statement(statement) => statement.visit(settle),
+/// Makes the statement what it is meant to be.
+pub(super) fn settle(statement: &mut Statement) -> Result<()> {
+    let settle_all = &mut Settle;
+    let done = match statement {
+        Statement::Statement(statement) => statement.visit(settle_all),
         Statement::CopyTo(copy) => match &mut copy.source {
-            CopyToSource::Query(query) => query.visit(settle),
+            CopyToSource::Query(query) => query.visit(settle_all),
             CopyToSource::Relation(_) => ControlFlow::Continue(()),
         },
-        Statement::Explain(explain) => {
-            let explained = settled((*explain.statement).clone())?;
-            *explain.statement = explained;
-            ControlFlow::Continue(())
-        }
+        Statement::Explain(explain) => return settle(&mut explain.statement),
         Statement::CreateExternalTable(_) | Statement::Reset(_) => ControlFlow::Continue(()),
     };
     match done {
-        ControlFlow::Continue(()) => Ok(statement),
+        ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(*error),
     }
 }
@@ -200,9 +196,9 @@ mod tests {
             }
         }
         let mut first = First(None);
-        let Statement::Statement(mut statement) = settled(parsed(&format!("SELECT {sql}"))).unwrap() else {
-            panic!("{sql}")
-        };
+        let mut statement = parsed(&format!("SELECT {sql}"));
+        settle(&mut statement).unwrap();
+        let Statement::Statement(mut statement) = statement else { panic!("{sql}") };
         let _ = statement.visit(&mut first);
         first.0.unwrap()
     }
@@ -231,7 +227,7 @@ mod tests {
         assert_eq!(condition("5e-324"), "CAST('5e-324' AS DOUBLE)");
         assert_eq!(condition("1.5e7"), "1.5e7");
         assert_eq!(condition("0.05"), "0.05");
-        let error = settled(parsed("EXPLAIN SELECT a FROM t WHERE b < 1e400")).unwrap_err().to_string();
+        let error = settle(&mut parsed("EXPLAIN SELECT a FROM t WHERE b < 1e400")).unwrap_err().to_string();
         assert!(error.contains("1e400 is larger"), "{error}");
     }
 }

@@ -14,9 +14,13 @@ test:
 demo:
     cargo run --release -- demo
 
-# licenses and sources of the dependencies (needs cargo-deny)
+# licenses, sources and known faults of the dependencies
 deny:
-    cargo deny check
+    .ci/deny
+
+# every attack on a node, each bounded in seconds, or those whose name contains a text
+attacks match="":
+    cargo build --release && conformance/attacks/run.py --match "{{match}}" -v --binary "${CARGO_TARGET_DIR:-target}/release/pushdowndb"
 
 # TPC-H at a scale on CSV and Parquet, our node and MinIO, at every level, against the known answers
 tpch scale="1":

@@ -1,0 +1,1 @@
+"""Attacks on a node: each against a real process, while another key goes on working."""

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""Runs every attack against a node of its own; see README.md beside this file."""
+
+import argparse
+import os
+import resource
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path[0] = str(Path(__file__).resolve().parents[2])
+
+from conformance.attacks.case import ATTACKS  # noqa: E402
+from conformance.attacks.cases import authentication, cpu, damage, gateway, memory, ownership, shares, waiting  # noqa: E402, F401
+from conformance.attacks.node import Node  # noqa: E402
+from conformance.attacks.world import World  # noqa: E402
+from conformance.harness.report import Report, known_gaps  # noqa: E402
+
+HERE = Path(__file__).resolve().parent
+# Memory that operations.md promises for a node with the limit that it is started with here.
+MEMORY_MIB = 512
+PEAK_MIB = 768
+
+
+class TooLong(BaseException):
+    """Not an error that a case may take for its own."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--binary", required=True, help="the program pushdowndb")
+    parser.add_argument("--match", metavar="TEXT", action="append", help="only attacks whose name contains this; may be repeated")
+    parser.add_argument("--json", metavar="FILE", help="write all results there")
+    parser.add_argument("--list", action="store_true", help="print the names of the attacks and stop")
+    parser.add_argument("--no-gaps", action="store_true", help="ignore the list of known gaps")
+    parser.add_argument("-v", "--verbose", action="store_true", help="a line for every attack")
+    args = parser.parse_args()
+    if args.list:
+        print(*[f"{attack.name}  ({attack.finding})" for attack in ATTACKS], sep="\n")
+        return 0
+    # As many connections as an attack opens.
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    signal.signal(signal.SIGALRM, give_up)
+    options = options_of(args.binary)
+    gaps = {} if args.no_gaps else known_gaps(HERE / "known_gaps.txt")
+    report = Report("attacks", gaps, args.verbose)
+    for attack in ATTACKS:
+        if not args.match or any(text in attack.name for text in args.match):
+            report.run(attack.name, lambda attack=attack: withstand(attack, args.binary, options))
+    return 0 if report.finish(args.json, whole=not args.match) else 1
+
+
+def give_up(*_):
+    raise TooLong
+
+
+def options_of(binary) -> set:
+    """The flags that this build knows: older ones are attacked too."""
+    import subprocess
+
+    text = subprocess.run([binary, "serve", "--help"], capture_output=True, text=True, check=True).stdout
+    return {word.rstrip(",") for word in text.split() if word.startswith("--")}
+
+
+def withstand(attack, binary, options):
+    """The attack on a node of its own, and what must hold afterwards."""
+    more = ["--memory", f"{MEMORY_MIB}MiB"] if "--memory" in options else []
+    with tempfile.TemporaryDirectory(prefix="pushdowndb-attack-") as folder:
+        node = Node(binary, Path(folder), more=more + attack.more)
+        node.options = options
+        signal.alarm(attack.seconds)
+        try:
+            with node:
+                world = World(node)
+                world.prepare()
+                try:
+                    attack.run(world)
+                    world.afterwards(PEAK_MIB)
+                finally:
+                    world.close()
+        except TooLong:
+            raise AssertionError(f"not over within {attack.seconds} s") from None
+        finally:
+            signal.alarm(0)
+            # Threads of a case that still wait for their node have none any more.
+            time.sleep(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -178,6 +178,9 @@ pub struct ServeArgs {
     /// The keys that may use the node and the buckets each may read and write, in TOML
     #[arg(long, value_name = "FILE")]
     pub credentials: Option<PathBuf>,
+    /// Refuse signatures of version 2, which addresses and upload forms may carry otherwise
+    #[arg(long)]
+    pub no_signature_v2: bool,
     /// The region the node says it is in
     #[arg(long, default_value = "us-east-1")]
     pub region: String,

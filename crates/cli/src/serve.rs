@@ -89,6 +89,7 @@ fn config(args: ServeArgs) -> Result<NodeConfig> {
     config.listen = args.listen;
     config.admin_listen = args.admin_listen;
     config.tls = args.tls_cert.zip(args.tls_key).map(|(certificate, key)| TlsFiles { certificate, key });
+    config.signature_version_2 = !args.no_signature_v2;
     config.region = args.region;
     config.domains = args.domains;
     config.tells_load = true;

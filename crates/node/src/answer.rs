@@ -13,18 +13,19 @@ use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use hyper::service::Service;
 use s3s::Body;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout_at};
 use uuid::Uuid;
 
 use crate::Limits;
+use crate::admission::{Admission, Connection, Ticket};
 use crate::counters::{Counting, Present};
 use crate::health::{Door, Health};
 use crate::host::Host;
 use crate::metrics::Durations;
 use crate::record::{Outcome, RequestRecord, UNKNOWN};
 use crate::s3;
-use crate::stall::Steady;
+use crate::socket::Reading;
+use crate::stall::{Patience, Steady};
 
 /// Names the node to engines, which look for it.
 pub(crate) const SERVER: &str = concat!("pushdowndb/", env!("CARGO_PKG_VERSION"));
@@ -47,6 +48,8 @@ type StdError = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) struct Answers {
     shared: Arc<Shared>,
     door: Door,
+    /// The connection that these answers go to.
+    connection: Option<(Arc<Connection>, Reading)>,
 }
 
 struct Shared {
@@ -54,7 +57,7 @@ struct Shared {
     health: Arc<Health>,
     counting: Arc<Counting>,
     durations: Durations,
-    slots: Arc<Semaphore>,
+    admission: Arc<Admission>,
     limits: Limits,
     host: Option<Host>,
 }
@@ -65,24 +68,35 @@ impl Answers {
         health: Arc<Health>,
         counting: Arc<Counting>,
         durations: Durations,
+        admission: Arc<Admission>,
         limits: Limits,
         host: Option<Host>,
     ) -> Self {
-        let slots = Arc::new(Semaphore::new(limits.requests));
-        Self { shared: Arc::new(Shared { service, health, counting, durations, slots, limits, host }), door: Door::S3 }
+        let shared = Arc::new(Shared { service, health, counting, durations, admission, limits, host });
+        Self { shared, door: Door::S3, connection: None }
     }
 
     /// The same node behind its address for administration, where there are no buckets.
     pub fn for_administration(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), door: Door::Admin }
+        Self { shared: Arc::clone(&self.shared), door: Door::Admin, connection: None }
+    }
+
+    /// The same node on one connection.
+    pub fn for_connection(&self, connection: Arc<Connection>, reading: Reading) -> Self {
+        Self { shared: Arc::clone(&self.shared), door: self.door, connection: Some((connection, reading)) }
     }
 
     async fn answer(self, request: Request<Incoming>) -> Response<AnswerBody> {
-        if let Some(answer) = self.shared.health.answer(self.door, &request) {
+        let between = self.connection.as_ref().map(|(_, reading)| Between::after(reading));
+        let peer = self.connection.as_ref().map(|(connection, _)| connection.peer());
+        if let Some(answer) = self.shared.health.answer(self.door, peer, &request) {
             return answer.map(|text| AnswerBody::untracked(Body::from(text)));
         }
         match self.door {
-            Door::S3 => self.shared.s3(request).await,
+            Door::S3 => {
+                let connection = self.connection.as_ref().map(|(connection, _)| Arc::clone(connection));
+                self.shared.s3(request, connection, between).await
+            }
             Door::Admin => {
                 let mut response = Response::new(AnswerBody::untracked(Body::empty()));
                 *response.status_mut() = StatusCode::NOT_FOUND;
@@ -104,38 +118,52 @@ impl Service<Request<Incoming>> for Answers {
 }
 
 impl Shared {
-    async fn s3(&self, request: Request<Incoming>) -> Response<AnswerBody> {
+    /// Returns if the request was not authenticated within the time that its head may take.
+    async fn is_not_authenticated(&self, ticket: &Ticket) {
+        tokio::select! {
+            () = sleep(self.limits.header_read) => {}
+            () = ticket.authenticated() => std::future::pending().await,
+        }
+    }
+
+    async fn s3(
+        &self,
+        request: Request<Incoming>,
+        connection: Option<Arc<Connection>>,
+        between: Option<Between>,
+    ) -> Response<AnswerBody> {
         let id = Uuid::new_v4().simple().to_string();
         let record = Arc::new(RequestRecord::new(id.clone(), request.method().clone()));
         let deadline = Instant::now() + self.limits.request_time;
         // From here on every way out, a client that goes away included, ends the record.
-        let mut ending = Ending::new(Arc::clone(&record), &self.counting, &self.durations);
+        let ticket = self.admission.ticket(connection);
+        let mut ending =
+            Ending::new(Arc::clone(&record), &self.counting, &self.durations, Arc::clone(&ticket), between);
 
-        let slot = match Arc::clone(&self.slots).try_acquire_owned() {
-            Ok(slot) => Some(slot),
-            Err(_) => {
-                let waited = timeout(self.limits.request_wait, Arc::clone(&self.slots).acquire_owned()).await;
-                waited.ok().and_then(Result::ok)
-            }
-        };
-        let mut response = if slot.is_none() {
-            self.counting.refused.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            let message = format!("{} requests are under way, which is the limit; try again", self.limits.requests);
-            refusal(StatusCode::SERVICE_UNAVAILABLE, "SlowDown", &message, &id)
+        let mut response = if head_bytes(&request) > self.limits.head_bytes {
+            let message = format!("the head of a request has at most {} bytes", self.limits.head_bytes);
+            refusal(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "RequestHeaderSectionTooLarge", &message, &id)
         } else {
-            let (stall, arriving) = (self.limits.stall, Arc::clone(&record));
-            let mut request = request.map(|body| Body::http_body(Steady::new(body, stall, arriving)));
+            let (patience, arriving) = (Patience::new(&self.limits), Arc::clone(&record));
+            let mut request = request.map(|body| Body::http_body(Steady::new(body, patience, arriving)));
             request.extensions_mut().insert(Arc::clone(&record));
+            request.extensions_mut().insert(Arc::clone(&ticket));
             request.extensions_mut().insert(s3::RequestId(id.clone()));
-            match timeout_at(deadline, self.service.call(request)).await {
-                Ok(Ok(response)) => response,
-                Ok(Err(error)) => {
-                    tracing::error!(id, error = ?error, "a request failed");
-                    refusal(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", "the node's log says why", &id)
-                }
-                Err(_) => {
-                    let message = format!("the request took more than {} s", self.limits.request_time.as_secs());
-                    refusal(StatusCode::BAD_REQUEST, "RequestTimeout", &message, &id)
+            tokio::select! {
+                answered = timeout_at(deadline, self.service.call(request)) => match answered {
+                    Ok(Ok(response)) => response,
+                    Ok(Err(error)) => {
+                        tracing::error!(id, error = ?error, "a request failed");
+                        refusal(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", "the node's log says why", &id)
+                    }
+                    Err(_) => {
+                        let message = format!("the request took more than {} s", self.limits.request_time.as_secs());
+                        refusal(StatusCode::BAD_REQUEST, "RequestTimeout", &message, &id)
+                    }
+                },
+                () = self.is_not_authenticated(&ticket) => {
+                    let message = "the request was not complete enough to tell who sent it in time";
+                    refusal(StatusCode::BAD_REQUEST, "RequestTimeout", message, &id)
                 }
             }
         };
@@ -159,7 +187,6 @@ impl Shared {
         if status == StatusCode::SERVICE_UNAVAILABLE && !headers.contains_key(RETRY_AFTER) {
             headers.insert(RETRY_AFTER, HeaderValue::from(self.limits.retry_after.as_secs()));
         }
-        ending.slot = slot;
         ending.status = status.as_u16();
         let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
         response.map(|body| {
@@ -167,6 +194,13 @@ impl Shared {
             AnswerBody::tracked(body, length, ending, deadline)
         })
     }
+}
+
+/// The bytes of a request's head, about as they were sent.
+fn head_bytes<B>(request: &Request<B>) -> usize {
+    let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
+    let lines = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4);
+    target + lines.sum::<usize>()
 }
 
 /// An error that is answered before S3 is asked.
@@ -200,20 +234,45 @@ struct Ending {
     record: Arc<RequestRecord>,
     counting: Arc<Counting>,
     durations: Durations,
-    slot: Option<OwnedSemaphorePermit>,
     status: u16,
     code: Option<String>,
     outcome: Outcome,
+    /// What the request has taken of the node, given back with this.
+    _ticket: Arc<Ticket>,
+    _between: Option<Between>,
     _present: Present,
 }
 
+/// Says to a connection, when it is dropped, that the next head is awaited.
+struct Between(Reading);
+
+impl Between {
+    fn after(reading: &Reading) -> Self {
+        reading.request();
+        Self(reading.clone())
+    }
+}
+
+impl Drop for Between {
+    fn drop(&mut self) {
+        self.0.between();
+    }
+}
+
 impl Ending {
-    fn new(record: Arc<RequestRecord>, counting: &Arc<Counting>, durations: &Durations) -> Self {
+    fn new(
+        record: Arc<RequestRecord>,
+        counting: &Arc<Counting>,
+        durations: &Durations,
+        ticket: Arc<Ticket>,
+        between: Option<Between>,
+    ) -> Self {
         Self {
             record,
             counting: Arc::clone(counting),
             durations: durations.clone(),
-            slot: None,
+            _ticket: ticket,
+            _between: between,
             status: CLIENT_GONE,
             code: None,
             outcome: Outcome::CutOff,

@@ -85,6 +85,8 @@ pub struct NodeConfig {
     pub credentials: Option<Credentials>,
     /// Several keys, each with rights of its own; `credentials` are added to them.
     pub keyring: Option<Keyring>,
+    /// Whether signatures of version 2 are accepted, on addresses and forms. They are older and cover less.
+    pub signature_version_2: bool,
     /// The region the node says it is in; requests signed for any region are accepted.
     pub region: String,
     /// Host names below which buckets are names of hosts: with `s3.example.com`, `b.s3.example.com` is bucket `b`.
@@ -115,6 +117,7 @@ impl NodeConfig {
             tls: None,
             credentials: None,
             keyring: None,
+            signature_version_2: true,
             region: "us-east-1".to_owned(),
             domains: Vec::new(),
             tells_load: false,

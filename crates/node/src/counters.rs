@@ -41,8 +41,6 @@ pub(crate) struct Counting {
     pub returned: AtomicU64,
     pub connections: AtomicU64,
     pub in_flight: AtomicU64,
-    /// Requests that were told to slow down before anything was done for them.
-    pub refused: AtomicU64,
     /// Answers whose client did not take all of them.
     pub cut_off: AtomicU64,
     /// Answers that the node could not finish.

@@ -49,7 +49,14 @@ impl From<StoreError> for S3Error {
             StoreError::PartTooSmall { .. } => S3ErrorCode::EntityTooSmall,
             StoreError::InvalidRequest(_) => S3ErrorCode::InvalidRequest,
             StoreError::TooLarge { .. } => S3ErrorCode::EntityTooLarge,
-            StoreError::TooMany { what: "buckets", .. } => S3ErrorCode::TooManyBuckets,
+            StoreError::TooMany { what: "buckets", .. } | StoreError::OverQuota { what: "buckets", .. } => {
+                S3ErrorCode::TooManyBuckets
+            }
+            StoreError::OverQuota { .. } => {
+                let mut answer = Self::with_message(custom("QuotaExceeded"), error.to_string());
+                answer.set_status_code(StatusCode::FORBIDDEN);
+                return answer;
+            }
             StoreError::TooMany { .. } => S3ErrorCode::SlowDown,
             StoreError::BadDigest("x-amz-content-sha256") => {
                 let mut answer = Self::with_message(custom("XAmzContentSHA256Mismatch"), error.to_string());
@@ -60,7 +67,7 @@ impl From<StoreError> for S3Error {
             StoreError::ChunkSignature => S3ErrorCode::SignatureDoesNotMatch,
             StoreError::Body(_) => S3ErrorCode::IncompleteBody,
             StoreError::Stalled => S3ErrorCode::RequestTimeout,
-            StoreError::ReadOnly | StoreError::UpstreamDenied => S3ErrorCode::AccessDenied,
+            StoreError::ReadOnly | StoreError::UpstreamDenied | StoreError::Denied(_) => S3ErrorCode::AccessDenied,
             StoreError::Unsupported(_) => S3ErrorCode::NotImplemented,
             StoreError::Upstream | StoreError::Stopped => S3ErrorCode::ServiceUnavailable,
             StoreError::Full => {
@@ -84,11 +91,14 @@ impl From<StoreError> for Error {
         let kind = match &error {
             StoreError::NoSuchBucket(_) | StoreError::NoSuchKey(_) | StoreError::NoSuchUpload(_) => ErrorKind::NotFound,
             StoreError::Precondition(_) | StoreError::Changed(_) | StoreError::BucketExists(_) => ErrorKind::Conflict,
-            StoreError::ReadOnly | StoreError::UpstreamDenied => ErrorKind::Denied,
+            StoreError::ReadOnly | StoreError::UpstreamDenied | StoreError::Denied(_) => ErrorKind::Denied,
             StoreError::Unsupported(_) => ErrorKind::Unsupported,
             StoreError::Corrupt(_) | StoreError::Index(_) => ErrorKind::Corrupt,
             StoreError::Io { .. } | StoreError::Upstream | StoreError::Stopped => ErrorKind::Unavailable,
-            StoreError::TooLarge { .. } | StoreError::TooMany { .. } | StoreError::Full => ErrorKind::Limit,
+            StoreError::TooLarge { .. }
+            | StoreError::TooMany { .. }
+            | StoreError::OverQuota { .. }
+            | StoreError::Full => ErrorKind::Limit,
             _ => ErrorKind::Invalid,
         };
         Self::new(kind, error.to_string())

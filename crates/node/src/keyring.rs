@@ -15,6 +15,8 @@
 //! access_key_id = "tenant"
 //! secret_access_key = "…"
 //! own = true                     # makes buckets of any free name, and may do everything in those it made
+//! requests = 64                  # its share of the node, where that is not the default: `requests`, `scans`, `buckets`,
+//! bytes = 1_000_000_000          # `uploads` and `bytes` of the objects and parts that it wrote
 //! ```
 
 use std::collections::BTreeMap;
@@ -35,6 +37,23 @@ pub struct Key {
     pub credentials: Credentials,
     /// `None` is everything.
     pub grants: Option<Grants>,
+    /// How much of the node it may use.
+    pub share: KeyShare,
+}
+
+/// How much of a node one key may use; unset is the node's default.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct KeyShare {
+    /// Requests under way at once.
+    pub requests: Option<usize>,
+    /// Scans at once, running or waiting.
+    pub scans: Option<usize>,
+    /// Buckets that it created.
+    pub buckets: Option<u64>,
+    /// Multipart uploads under way that it began.
+    pub uploads: Option<u64>,
+    /// Bytes of the objects and parts that it wrote. Unset, half of the disk for a key with `read`, `write` or `own`.
+    pub bytes: Option<u64>,
 }
 
 /// The buckets a key is for: names, or beginnings of names followed by `*`.
@@ -49,7 +68,7 @@ pub struct Grants {
 }
 
 /// What is asked of a bucket.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Right {
     /// Seeing what is in it.
     Read,
@@ -107,18 +126,23 @@ struct KeyForm {
     write: Option<Vec<String>>,
     #[serde(default)]
     own: bool,
+    requests: Option<usize>,
+    scans: Option<usize>,
+    buckets: Option<u64>,
+    uploads: Option<u64>,
+    bytes: Option<u64>,
 }
 
 impl Keyring {
     /// One key that may do everything.
     pub fn one(credentials: Credentials) -> Self {
-        let key = Key { credentials: credentials.clone(), grants: None };
+        let key = Key { credentials: credentials.clone(), grants: None, share: KeyShare::default() };
         Self { keys: BTreeMap::from([(credentials.access_key_id.clone(), key)]), first: credentials }
     }
 
     /// These keys and one more that may do everything; it becomes the first.
     pub fn with(mut self, credentials: Credentials) -> Self {
-        let key = Key { credentials: credentials.clone(), grants: None };
+        let key = Key { credentials: credentials.clone(), grants: None, share: KeyShare::default() };
         self.keys.insert(credentials.access_key_id.clone(), key);
         Self { first: credentials, ..self }
     }
@@ -139,7 +163,7 @@ impl Keyring {
             let line = before.matches('\n').count() + 1;
             Error::invalid(format!(
                 "line {line}: expected [[key]] tables with access_key_id, secret_access_key and, optionally, the lists \
-                 read and write and own = true"
+                 read and write, own = true, and the numbers requests, scans, buckets, uploads and bytes"
             ))
         })?;
         let mut first = None;
@@ -162,7 +186,17 @@ impl Keyring {
             };
             let credentials = Credentials { access_key_id: id.clone(), secret_access_key: form.secret_access_key };
             first.get_or_insert_with(|| credentials.clone());
-            if keys.insert(id.clone(), Key { credentials, grants }).is_some() {
+            let share = KeyShare {
+                requests: form.requests,
+                scans: form.scans,
+                buckets: form.buckets,
+                uploads: form.uploads,
+                bytes: form.bytes,
+            };
+            if share.requests == Some(0) {
+                return Err(Error::invalid(format!("with requests = 0 the key '{id}' could do nothing; remove it")));
+            }
+            if keys.insert(id.clone(), Key { credentials, grants, share }).is_some() {
                 return Err(Error::invalid(format!("the access key id '{id}' is there twice")));
             }
         }

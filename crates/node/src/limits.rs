@@ -5,10 +5,19 @@ use std::time::Duration;
 /// The bounds of a node. S3's own limits are kept where S3 has one.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Open connections. More are not accepted until one closes; each costs about 64 KiB.
+    /// Open connections. For more, one is closed that serves no request; each costs about 64 KiB.
     pub connections: usize,
-    /// Time for the head of a request and for a TLS handshake, and how long an idle connection stays open.
+    /// The share of connections and of requests under way that one peer address may have, in percent. More than that of a key, so
+    /// that two keys behind one address do not stop each other.
+    pub peer_share_percent: u8,
+    /// The share of connections that one peer address may have before a request on them was authenticated, in percent.
+    pub peer_unproven_percent: u8,
+    /// The share of requests, scans, buckets and uploads that one key may have, in percent, unless its file says otherwise.
+    pub key_share_percent: u8,
+    /// Time for a TLS handshake, for the head of a request, and until it is known who sent it.
     pub header_read: Duration,
+    /// How long a connection stays open without a request.
+    pub idle: Duration,
     /// The head of a request, in bytes: more than any real one with 2 KiB of metadata and a long key.
     pub head_bytes: usize,
     /// Requests under way at once, from the head to the last byte of the answer; each may hold two blocks.
@@ -25,6 +34,12 @@ pub struct Limits {
     /// How long a peer may leave its side of a transfer untouched before the connection is closed, so that
     /// a stalled client holds no file and no scan.
     pub stall: Duration,
+    /// The least rate of a peer that the node waits for, in bytes per second: slower than any modem.
+    pub least_rate: u64,
+    /// How long a peer may keep the node waiting altogether, beyond the time that its bytes take at the least rate.
+    pub rate_grace: Duration,
+    /// Time for the body of a request that is read whole: XML, fragments. Uploads have `least_rate` alone.
+    pub document_time: Duration,
     /// How long a node that is told to stop says so at `/readyz` before it stops accepting.
     pub drain_delay: Duration,
     /// How long requests under way may still run when the node stops.
@@ -116,14 +131,21 @@ impl Default for Limits {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             connections: 1024,
-            header_read: Duration::from_secs(60),
-            head_bytes: 256 << 10,
+            peer_share_percent: 90,
+            peer_unproven_percent: 25,
+            key_share_percent: 75,
+            header_read: Duration::from_secs(10),
+            idle: Duration::from_secs(60),
+            head_bytes: 64 << 10,
             requests: 256,
             request_wait: Duration::from_secs(20),
             request_time: Duration::from_secs(6 * 3600),
             retry_after: Duration::from_secs(1),
             clock_skew: Duration::from_secs(15 * 60),
             stall: Duration::from_secs(60),
+            least_rate: 1024,
+            rate_grace: Duration::from_secs(60),
+            document_time: Duration::from_secs(30),
             drain_delay: Duration::ZERO,
             shutdown: Duration::from_secs(10),
             request_body_bytes: 4 << 20,
@@ -167,6 +189,28 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// What one key may have of `all`, unless its file says otherwise.
+    pub(crate) fn key_share(&self, all: usize) -> usize {
+        percent(all, self.key_share_percent)
+    }
+
+    /// What one peer address may have of `all`.
+    pub(crate) fn peer_share(&self, all: usize) -> usize {
+        percent(all, self.peer_share_percent)
+    }
+
+    /// The connections on which one peer address may have authenticated no request yet.
+    pub(crate) fn peer_unproven(&self) -> usize {
+        percent(self.connections, self.peer_unproven_percent)
+    }
+}
+
+/// Rounded up, so that a share of something is never nothing.
+fn percent(all: usize, percent: u8) -> usize {
+    all.saturating_mul(usize::from(percent)).div_ceil(100).min(all)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,6 +222,15 @@ mod tests {
         let names = fields.trim_start_matches("Limits { ").split(", ").filter_map(|field| field.split(": ").next());
         let missing: Vec<_> = names.filter(|name| !page.contains(&format!("`{name}`"))).collect();
         assert!(missing.is_empty(), "docs/operations.md does not tell of {missing:?}");
+    }
+
+    #[test]
+    fn shares_leave_places_for_others() {
+        let limits = Limits::default();
+        for all in [limits.connections, limits.requests, limits.selects, limits.uploads, limits.buckets] {
+            assert!(limits.key_share(all) < limits.peer_share(all) && limits.peer_share(all) < all, "{all}");
+        }
+        assert_eq!((percent(1, 75), percent(0, 75), percent(16, 75)), (1, 0, 12));
     }
 
     #[test]

@@ -18,6 +18,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::Limits;
+use crate::admission::{Admission, Connections};
 use crate::counters::Counting;
 use crate::scans::Scans;
 use crate::store::Store;
@@ -47,6 +48,8 @@ impl Durations {
 #[derive(Debug)]
 pub(crate) struct Sources {
     pub counting: Arc<Counting>,
+    pub connections: Arc<Connections>,
+    pub admission: Arc<Admission>,
     pub scans: Weak<Scans>,
     pub store: Weak<dyn Store>,
     pub limits: Limits,
@@ -88,7 +91,7 @@ struct Readings {
 impl Collector for Readings {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         use std::sync::atomic::Ordering::Relaxed;
-        let Sources { counting, scans, store, limits } = &self.sources;
+        let Sources { counting, connections, admission, scans, store, limits } = &self.sources;
         let count = counting.read();
 
         let mut family = encoder.encode_descriptor(
@@ -108,10 +111,11 @@ impl Collector for Readings {
         out.counter("scanned_bytes", "Bytes that S3 Select read from objects", count.bytes_scanned as f64)?;
         out.counter("returned_bytes", "Bytes of rows that S3 Select returned", count.bytes_returned as f64)?;
         let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Relaxed) as f64;
-        out.counter("requests_refused", "Requests told to slow down on arrival", load(&counting.refused))?;
+        out.counter("requests_refused", "Requests told to slow down on arrival", admission.refused() as f64)?;
         out.counter("answers_cut_off", "Answers that their client did not take whole", load(&counting.cut_off))?;
         out.counter("answers_failed", "Answers that the node could not finish", load(&counting.failed))?;
         out.gauge("connections", "Open connections", count.connections as f64)?;
+        out.counter("connections_closed", "Connections closed to make room for others", connections.closed() as f64)?;
         out.gauge("connections_limit", "Open connections allowed", limits.connections as f64)?;
         out.gauge("requests_in_flight", "Requests whose answer has not left yet", count.requests_in_flight as f64)?;
         out.gauge("requests_limit", "Requests allowed at once", limits.requests as f64)?;

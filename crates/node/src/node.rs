@@ -10,15 +10,16 @@ use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
+use crate::admission::{Admission, Connections};
 use crate::answer::Answers;
 use crate::counters::Counting;
-use crate::health::Health;
+use crate::health::{Health, Load};
 use crate::host::Host;
 use crate::keyring::KeysInUse;
 use crate::metrics::{Durations, Metrics, Sources};
 use crate::scans::Scans;
 use crate::server::Entrance;
-use crate::store::{BucketSettings, GatewayStore, LocalStore, Store, StoreError};
+use crate::store::{BucketSettings, GatewayStore, Grant, LocalStore, Store, StoreError};
 use crate::tls::Tls;
 use crate::zones::ZoneCache;
 use crate::{Backing, Counters, Credentials, Keyring, Limits, NodeConfig, s3};
@@ -70,16 +71,27 @@ pub async fn start(config: NodeConfig) -> Result<Node> {
     let scans = Scans::new(&limits, ZoneCache::new(limits.zone_bytes, zones))
         .map_err(|error| Error::internal("cannot start the threads of scans").with_source(error))?;
     let scans = Arc::new(scans);
+    let connections =
+        Connections::new(limits.connections, limits.peer_share(limits.connections), limits.peer_unproven());
+    let admission = Admission::new(&limits);
     let sources = Sources {
+        connections: Arc::clone(&connections),
+        admission: Arc::clone(&admission),
         counting: Arc::clone(&counting),
         scans: Arc::downgrade(&scans),
         store: Arc::downgrade(&store),
         limits: limits.clone(),
     };
-    let health = Health::new(Metrics::new(sources, &durations), admin.is_some(), Arc::downgrade(&store));
+    let load = Load {
+        connections: Arc::clone(&connections),
+        admission: Arc::clone(&admission),
+        scans: Arc::downgrade(&scans),
+    };
+    let health = Health::new(Metrics::new(sources, &durations), admin.is_some(), Arc::downgrade(&store), load);
     let service = s3::service(Arc::clone(&store), &keys, &config, Arc::clone(&counting), Arc::clone(&scans));
     let host = if config.tells_load { Host::watch(Arc::downgrade(&scans)) } else { None };
-    let answers = Answers::new(service, Arc::clone(&health), Arc::clone(&counting), durations, limits.clone(), host);
+    let answers =
+        Answers::new(service, Arc::clone(&health), Arc::clone(&counting), durations, admission, limits.clone(), host);
 
     let (stop, stopped) = (CancellationToken::new(), CancellationToken::new());
     let (weak, closing, done) = (Arc::downgrade(&store), stop.clone(), stopped.clone());
@@ -88,7 +100,7 @@ pub async fn start(config: NodeConfig) -> Result<Node> {
         tls: None,
         answers: answers.for_administration(),
         counting: Arc::default(),
-        connections: ADMIN_CONNECTIONS,
+        connections: Connections::new(ADMIN_CONNECTIONS, ADMIN_CONNECTIONS, ADMIN_CONNECTIONS),
         limits: Limits { shutdown: Duration::ZERO, ..limits.clone() },
     });
     let entrance = Entrance {
@@ -96,7 +108,7 @@ pub async fn start(config: NodeConfig) -> Result<Node> {
         tls: tls.clone(),
         answers,
         counting: Arc::clone(&counting),
-        connections: limits.connections,
+        connections,
         limits: limits.clone(),
     };
     tokio::spawn(async move {
@@ -247,7 +259,7 @@ impl Node {
                 "'{bucket}' is no bucket name: use 3 to 63 lower-case letters, digits, dots and dashes"
             )));
         }
-        match store.create_bucket(bucket, BucketSettings::default()).await {
+        match store.create_bucket(bucket, BucketSettings::default(), Grant::node()).await {
             Ok(()) | Err(StoreError::BucketExists(_)) => Ok(()),
             Err(error) => Err(error.into()),
         }

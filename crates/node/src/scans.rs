@@ -20,6 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::Limits;
+use crate::admission::{Requester, Share, Shares};
 use crate::cores;
 use crate::record::{RequestRecord, Spent};
 use crate::zones::ZoneCache;
@@ -29,6 +30,10 @@ use crate::zones::ZoneCache;
 pub(crate) struct Scans {
     turns: Arc<Semaphore>,
     places: Semaphore,
+    /// Turns of each key.
+    of_keys: Shares,
+    /// Places to wait of each key.
+    waiting_of_keys: Shares,
     limits: ScanLimits,
     /// Taken by the drop only.
     runtime: Option<Runtime>,
@@ -43,6 +48,9 @@ struct ScanLimits {
     turns: usize,
     waiting: usize,
     wait: Duration,
+    /// What one key may have, unless its file says otherwise.
+    key_turns: usize,
+    key_waiting: usize,
 }
 
 #[derive(Debug, Default)]
@@ -77,7 +85,10 @@ impl Scans {
         builder.worker_threads(threads).thread_name("scan").enable_all();
         let runtime = cores::keep_to(&mut builder, threads).build()?;
         let footer_cache_bytes = limits.footer_cache_bytes;
+        let (key_turns, key_waiting) = (limits.key_share(limits.selects), limits.key_share(limits.selects_waiting));
         let limits = ScanLimits {
+            key_turns,
+            key_waiting,
             cores: u32::try_from(threads).unwrap_or(u32::MAX),
             turns: limits.selects,
             waiting: limits.selects_waiting,
@@ -86,6 +97,8 @@ impl Scans {
         Ok(Self {
             turns: Arc::new(Semaphore::new(limits.turns)),
             places: Semaphore::new(limits.waiting),
+            of_keys: Shares::default(),
+            waiting_of_keys: Shares::default(),
             limits,
             runtime: Some(runtime),
             account: Account::default(),
@@ -104,30 +117,58 @@ impl Scans {
         &self.footers
     }
 
-    /// Waits for a turn, first come, first served.
-    pub async fn turn(self: &Arc<Self>, record: Option<Arc<RequestRecord>>) -> Result<Turn, Saturated> {
+    /// Waits for a turn; first come, first served among those whose key has its share not taken.
+    pub async fn turn(
+        self: &Arc<Self>,
+        requester: &Requester,
+        record: Option<Arc<RequestRecord>>,
+    ) -> Result<Turn, Saturated> {
         let scanning = Scanning::begin(self);
-        let permit = match Arc::clone(&self.turns).try_acquire_owned() {
-            Ok(permit) => permit,
-            Err(_) => self.queued().await.inspect_err(|_| {
+        let held = match self.try_hold(requester) {
+            Some(held) => held,
+            None => self.queued(requester).await.inspect_err(|_| {
                 self.account.refused.fetch_add(1, Relaxed);
             })?,
         };
-        Ok(Turn { scans: Arc::clone(self), record, _scanning: Some(scanning), _permit: permit })
+        let (scans, requester) = (Arc::clone(self), requester.clone());
+        Ok(Turn { scans, requester, record, _scanning: Some(scanning), _held: held })
     }
 
     /// One more turn for a request that has one already, if any is free.
-    pub fn free_turn(self: &Arc<Self>, record: Option<Arc<RequestRecord>>) -> Option<Turn> {
-        let permit = Arc::clone(&self.turns).try_acquire_owned().ok()?;
-        Some(Turn { scans: Arc::clone(self), record, _scanning: None, _permit: permit })
+    pub fn free_turn(self: &Arc<Self>, requester: &Requester, record: Option<Arc<RequestRecord>>) -> Option<Turn> {
+        let held = self.try_hold(requester)?;
+        Some(Turn { scans: Arc::clone(self), requester: requester.clone(), record, _scanning: None, _held: held })
     }
 
-    async fn queued(&self) -> Result<OwnedSemaphorePermit, Saturated> {
+    fn key_turns(&self, requester: &Requester) -> usize {
+        requester.scans.unwrap_or(self.limits.key_turns)
+    }
+
+    fn try_hold(&self, requester: &Requester) -> Option<Held> {
+        let share = self.of_keys.try_take(&requester.key, self.key_turns(requester))?;
+        let permit = Arc::clone(&self.turns).try_acquire_owned().ok()?;
+        Some(Held { _permit: permit, _share: share })
+    }
+
+    async fn queued(&self, requester: &Requester) -> Result<Held, Saturated> {
+        let key_waiting = requester.scans.unwrap_or(self.limits.key_waiting);
+        let _of_key = self.waiting_of_keys.try_take(&requester.key, key_waiting).ok_or(Saturated)?;
         let _place = self.places.try_acquire().map_err(|_| Saturated)?;
         let since = Instant::now();
-        let permit = tokio::time::timeout(self.limits.wait, Arc::clone(&self.turns).acquire_owned()).await;
+        let held = async {
+            // The share first: a turn is not kept from others by a key that may not have it yet.
+            let share = self.of_keys.take(&requester.key, self.key_turns(requester)).await?;
+            let permit = Arc::clone(&self.turns).acquire_owned().await.ok()?;
+            Some(Held { _permit: permit, _share: share })
+        };
+        let held = tokio::time::timeout(self.limits.wait, held).await;
         self.account.waited_ns.fetch_add(nanos(since.elapsed()), Relaxed);
-        permit.ok().and_then(Result::ok).ok_or(Saturated)
+        held.ok().flatten().ok_or(Saturated)
+    }
+
+    /// Whether there is neither a turn nor a place to wait for one. A node that scans nothing is never full of scans.
+    pub fn is_saturated(&self) -> bool {
+        self.limits.turns > 0 && self.turns.available_permits() == 0 && self.places.available_permits() == 0
     }
 
     /// How many cores scan, and for how many requests: those that have a turn or wait for one.
@@ -166,9 +207,17 @@ impl Drop for Scans {
 #[derive(Debug)]
 pub(crate) struct Turn {
     scans: Arc<Scans>,
+    requester: Requester,
     record: Option<Arc<RequestRecord>>,
     _scanning: Option<Scanning>,
+    _held: Held,
+}
+
+/// A turn, and its place in the share of the key.
+#[derive(Debug)]
+struct Held {
     _permit: OwnedSemaphorePermit,
+    _share: Share,
 }
 
 /// A request that scans or waits for its turn, as long as this lives.
@@ -203,8 +252,8 @@ impl Turn {
     /// Who scans up to so many pieces of an object at once for the request that has this turn: each but the first takes
     /// a turn that nobody waits for, and gives it back when its piece was scanned.
     pub fn helpers(&self, most: usize) -> Helpers {
-        let (scans, record) = (Arc::clone(&self.scans), self.record.clone());
-        Helpers::new(most, move || Some(scans.free_turn(record.clone())?.into_spawner()))
+        let (scans, requester, record) = (Arc::clone(&self.scans), self.requester.clone(), self.record.clone());
+        Helpers::new(most, move || Some(scans.free_turn(&requester, record.clone())?.into_spawner()))
     }
 
     /// Whom the work of this turn is booked to.
@@ -300,18 +349,47 @@ mod tests {
         Arc::new(Scans::new(&limits, ZoneCache::new(0, None)).unwrap())
     }
 
+    fn requester(key: &str) -> Requester {
+        Requester { key: key.to_owned(), requests: None, scans: None }
+    }
+
+    #[tokio::test]
+    async fn a_key_that_took_its_share_leaves_turns_for_others() {
+        let scans = scans(4, 4, Duration::from_secs(60));
+        let mut turns = Vec::new();
+        for _ in 0..3 {
+            turns.push(scans.turn(&requester("a"), None).await.unwrap());
+        }
+        let waiting: Vec<_> = (0..3)
+            .map(|_| {
+                let scans = Arc::clone(&scans);
+                tokio::spawn(async move { scans.turn(&requester("a"), None).await.map(drop) })
+            })
+            .collect();
+        while scans.figures().waiting < 3 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(scans.turn(&requester("a"), None).await.err(), Some(Saturated));
+        drop(scans.turn(&requester("b"), None).await.unwrap());
+        assert!(!scans.is_saturated());
+        drop(turns);
+        for turn in waiting {
+            assert_eq!(turn.await.unwrap(), Ok(()));
+        }
+    }
+
     #[tokio::test]
     async fn turns_and_the_queue_are_bounded() {
         let scans = scans(1, 1, Duration::from_secs(60));
-        let first = scans.turn(None).await.unwrap();
+        let first = scans.turn(&requester("a"), None).await.unwrap();
         let waiting = tokio::spawn({
             let scans = Arc::clone(&scans);
-            async move { scans.turn(None).await.map(drop) }
+            async move { scans.turn(&requester("a"), None).await.map(drop) }
         });
         while scans.figures().waiting == 0 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(scans.turn(None).await.err(), Some(Saturated), "no place to wait");
+        assert_eq!(scans.turn(&requester("a"), None).await.err(), Some(Saturated), "no place to wait");
         assert_eq!((scans.figures().active, scans.figures().refused), (1, 1));
         assert_eq!(scans.load().1, 2, "who waits counts, who was sent away does not");
         drop(first);
@@ -322,15 +400,15 @@ mod tests {
     #[tokio::test]
     async fn nobody_waits_for_ever() {
         let scans = scans(1, 9, Duration::from_millis(20));
-        let _first = scans.turn(None).await.unwrap();
-        assert_eq!(scans.turn(None).await.err(), Some(Saturated));
+        let _first = scans.turn(&requester("a"), None).await.unwrap();
+        assert_eq!(scans.turn(&requester("a"), None).await.err(), Some(Saturated));
         assert!(scans.figures().waited >= Duration::from_millis(20));
     }
 
     #[tokio::test]
     async fn cpu_time_is_booked_and_dropped_work_ends() {
         let scans = scans(1, 0, Duration::ZERO);
-        let turn = scans.turn(None).await.unwrap();
+        let turn = scans.turn(&requester("a"), None).await.unwrap();
         let spin = async {
             let since = thread_cpu();
             while thread_cpu() - since < Duration::from_millis(20) {}

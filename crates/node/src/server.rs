@@ -1,6 +1,7 @@
 //! Accepting connections, bounding them, and letting them finish when the node stops.
 
 use std::future::Future;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,13 +10,14 @@ use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::Limits;
+use crate::admission::{Connection, Connections, Refused};
 use crate::answer::Answers;
 use crate::counters::{Counting, Present};
-use crate::socket::Socket;
+use crate::socket::{Reading, Socket};
+use crate::stall::Patience;
 use crate::tls::Tls;
 
 /// A place where connections come in.
@@ -24,8 +26,7 @@ pub(crate) struct Entrance {
     pub tls: Option<Arc<Tls>>,
     pub answers: Answers,
     pub counting: Arc<Counting>,
-    /// Open connections.
-    pub connections: usize,
+    pub connections: Arc<Connections>,
     pub limits: Limits,
 }
 
@@ -39,25 +40,21 @@ impl Entrance {
         // Never `pipeline_flush`: with it hyper takes in a whole body before the peer has read any of it.
         let mut http = builder.http1();
         http.timer(TokioTimer::new());
-        http.header_read_timeout(self.limits.header_read);
-        http.max_buf_size(self.limits.head_bytes);
+        // From the end of the answer before; the socket has the time for a head.
+        http.header_read_timeout(self.limits.idle.max(self.limits.header_read));
+        http.max_buf_size(self.limits.head_bytes.max(8192));
         let graceful = GracefulShutdown::new();
-        let slots = Arc::new(Semaphore::new(self.connections));
         let mut connections = JoinSet::new();
         let mut closing = std::pin::pin!(closing);
         loop {
-            let slot = tokio::select! {
-                slot = Arc::clone(&slots).acquire_owned() => slot,
-                () = &mut closing => break,
-            };
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
                 () = &mut closing => break,
             };
             // Finished connections are collected here, so that the set does not grow.
             while connections.try_join_next().is_some() {}
-            let stream = match accepted {
-                Ok((stream, _)) => stream,
+            let (stream, peer) = match accepted {
+                Ok((stream, peer)) => (stream, peer.ip().to_canonical()),
                 Err(error) => {
                     // Out of descriptors, most likely; accepting again at once would spin.
                     tracing::warn!(%error, "cannot accept a connection");
@@ -65,15 +62,28 @@ impl Entrance {
                     continue;
                 }
             };
-            let opening = self.open(stream);
+            let admitted = tokio::select! {
+                admitted = self.admit(peer) => admitted,
+                () = &mut closing => break,
+            };
+            let Some(connection) = admitted.map(Arc::new) else { continue };
+            let reading = Reading::first_head();
+            let opening = self.open(stream, reading.clone());
             let present = Present::new(&self.counting, |counting| &counting.connections);
-            let (builder, answers, watcher) = (builder.clone(), self.answers.clone(), graceful.watcher());
+            let (builder, watcher) = (builder.clone(), graceful.watcher());
+            let answers = self.answers.for_connection(Arc::clone(&connection), reading);
             connections.spawn(async move {
-                let _held = (slot, present);
-                let Some(stream) = opening.await else { return };
-                let connection = builder.serve_connection(TokioIo::new(stream), answers).into_owned();
-                if let Err(error) = watcher.watch(connection).await {
-                    tracing::debug!(%error, "a connection ended early");
+                let _held = present;
+                let served = async {
+                    let Some(stream) = opening.await else { return };
+                    let serving = builder.serve_connection(TokioIo::new(stream), answers).into_owned();
+                    if let Err(error) = watcher.watch(serving).await {
+                        tracing::debug!(%error, "a connection ended early");
+                    }
+                };
+                tokio::select! {
+                    () = served => {}
+                    () = connection.closing() => tracing::debug!(%peer, "a connection was closed for another"),
                 }
             });
         }
@@ -84,10 +94,26 @@ impl Entrance {
         connections.shutdown().await;
     }
 
+    /// Takes a connection; waits while all are busy. `None` if its address has its share of busy ones.
+    async fn admit(&self, peer: IpAddr) -> Option<Connection> {
+        loop {
+            let freed = self.connections.freed();
+            match self.connections.admit(peer) {
+                Ok(connection) => return Some(connection),
+                Err(Refused::Share) => {
+                    tracing::debug!(%peer, "a connection was refused: its address has its share");
+                    return None;
+                }
+                Err(Refused::Full) => freed.await,
+            }
+        }
+    }
+
     /// Makes the connection ready for HTTP; nothing if the peer does not get that far.
-    fn open(&self, stream: TcpStream) -> impl Future<Output = Option<Box<dyn Io>>> + use<> {
+    fn open(&self, stream: TcpStream, reading: Reading) -> impl Future<Output = Option<Box<dyn Io>>> + use<> {
         drop(stream.set_nodelay(true));
-        let socket = Socket::new(stream, Arc::clone(&self.counting), self.limits.stall);
+        let (counting, patience) = (Arc::clone(&self.counting), Patience::new(&self.limits));
+        let socket = Socket::new(stream, counting, patience, reading, self.limits.header_read);
         let (acceptor, patience) = (self.tls.as_ref().map(|tls| tls.acceptor()), self.limits.header_read);
         async move {
             let Some(acceptor) = acceptor else { return Some(Box::new(socket) as Box<dyn Io>) };

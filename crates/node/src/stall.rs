@@ -1,8 +1,8 @@
-//! Giving up on peers that stand still: a clock that runs only while we wait for the peer.
+//! Giving up on peers that stand still or crawl: a clock that runs only while the node waits for the peer.
 //!
-//! A peer owes us something when we have bytes it does not take ([`crate::socket`]) or when we read a body it
-//! does not send ([`Steady`]). While the node itself is busy no clock runs. The head of a request and idle
-//! connections have a time-out of their own in the HTTP server.
+//! A peer owes the node something when the node has bytes that it does not take ([`crate::socket`]) or reads a body that it
+//! does not send ([`Steady`]). While the node itself is busy no clock runs. Three bounds hold for each wait: silence, a least
+//! rate over all waits, and the time of the whole request, which [`crate::answer`] keeps.
 
 use std::future::Future;
 use std::io;
@@ -15,35 +15,69 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep, sleep};
 
+use crate::Limits;
 use crate::record::RequestRecord;
 
 /// What is said of a peer that stood still; also how such errors are recognised by text.
 pub(crate) const STOOD_STILL: &str = "the peer stood still";
 
-/// Measures how long a peer keeps us waiting without a break.
+/// How long a peer may keep the node waiting.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// Without a byte.
+    pub silence: Duration,
+    /// For all bytes together, beyond what they take at the least rate.
+    pub grace: Duration,
+    /// The least rate, in bytes per second.
+    pub rate: u64,
+}
+
+impl Patience {
+    pub fn new(limits: &Limits) -> Self {
+        Self { silence: limits.stall, grace: limits.rate_grace, rate: limits.least_rate.max(1) }
+    }
+
+    /// How long to wait for the next byte of a peer that moved so many bytes in all the time it was waited for.
+    fn next(&self, moved: u64, waited: Duration) -> Duration {
+        let due = Duration::from_secs_f64(moved as f64 / self.rate as f64).saturating_add(self.grace);
+        due.saturating_sub(waited).min(self.silence)
+    }
+}
+
+/// Measures how long a peer keeps the node waiting.
 pub(crate) struct Clock {
-    limit: Duration,
+    patience: Patience,
     sleep: Pin<Box<Sleep>>,
-    running: bool,
+    /// Since when the node waits.
+    since: Option<Instant>,
+    waited: Duration,
+    moved: u64,
 }
 
 impl Clock {
-    pub fn new(limit: Duration) -> Self {
-        Self { limit, sleep: Box::pin(sleep(limit)), running: false }
+    pub fn new(patience: Patience) -> Self {
+        let sleep = Box::pin(sleep(patience.silence));
+        Self { patience, sleep, since: None, waited: Duration::ZERO, moved: 0 }
     }
 
-    /// Passes on what the peer did; an error when it has done nothing for too long.
-    pub fn watch<T>(&mut self, cx: &mut Context<'_>, step: Poll<T>) -> Poll<io::Result<T>> {
+    /// Passes on what the peer did, which moved `bytes` of it; an error when it kept the node waiting for too long.
+    pub fn watch<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        step: Poll<T>,
+        bytes: impl FnOnce(&T) -> usize,
+    ) -> Poll<io::Result<T>> {
         match step {
             Poll::Ready(done) => {
-                self.running = false;
+                self.waited += self.since.take().map_or(Duration::ZERO, |since| since.elapsed());
+                self.moved += bytes(&done) as u64;
                 Poll::Ready(Ok(done))
             }
             Poll::Pending => {
-                if !self.running {
-                    self.running = true;
-                    let deadline = Instant::now() + self.limit;
-                    self.sleep.as_mut().reset(deadline);
+                if self.since.is_none() {
+                    let now = Instant::now();
+                    self.since = Some(now);
+                    self.sleep.as_mut().reset(now + self.patience.next(self.moved, self.waited));
                 }
                 let late = || Err(io::Error::new(io::ErrorKind::TimedOut, STOOD_STILL));
                 self.sleep.as_mut().poll(cx).map(|()| late())
@@ -60,8 +94,8 @@ pub(crate) struct Steady {
 }
 
 impl Steady {
-    pub fn new(body: Incoming, limit: Duration, record: Arc<RequestRecord>) -> Self {
-        Self { body, clock: Clock::new(limit), record }
+    pub fn new(body: Incoming, patience: Patience, record: Arc<RequestRecord>) -> Self {
+        Self { body, clock: Clock::new(patience), record }
     }
 }
 
@@ -71,11 +105,13 @@ impl Body for Steady {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let step = Pin::new(&mut self.body).poll_frame(cx);
-        match self.clock.watch(cx, step) {
+        let bytes = |frame: &Option<Result<Frame<Bytes>, hyper::Error>>| match frame {
+            Some(Ok(frame)) => frame.data_ref().map_or(0, Bytes::len),
+            _ => 0,
+        };
+        match self.clock.watch(cx, step, bytes) {
             Poll::Ready(Ok(frame)) => {
-                if let Some(Ok(frame)) = &frame {
-                    self.record.received(frame.data_ref().map_or(0, Bytes::len));
-                }
+                self.record.received(bytes(&frame));
                 Poll::Ready(frame.map(|frame| frame.map_err(io::Error::other)))
             }
             Poll::Ready(Err(late)) => Poll::Ready(Some(Err(late))),
@@ -89,5 +125,20 @@ impl Body for Steady {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_that_crawls_is_waited_for_no_longer_than_its_bytes_are_worth() {
+        let seconds = Duration::from_secs;
+        let patience = Patience { silence: seconds(60), grace: seconds(30), rate: 1000 };
+        assert_eq!(patience.next(0, seconds(0)), seconds(30));
+        assert_eq!(patience.next(10, seconds(20)), Duration::from_millis(10_010));
+        assert_eq!(patience.next(10, seconds(40)), Duration::ZERO, "one byte every few seconds");
+        assert_eq!(patience.next(1_000_000, seconds(500)), seconds(60), "silence");
     }
 }

@@ -17,9 +17,8 @@ use pushdowndb_scan::{
     Evaluator, ObjectReader, ScanCounters, ScanOptions, Threshold, near_places, places, places_in_both, scan,
 };
 
-use super::open;
+use super::Objects;
 use crate::scans::Bill;
-use crate::store::Store;
 
 /// The most places of one split, which are in memory together: 16 bytes each.
 const MOST_PLACES: usize = 1_000_000;
@@ -100,8 +99,7 @@ impl Indexes {
         let mut all: Option<Vec<Range<u64>>> = None;
         for index in indexes {
             let fragment = self.probes.get(index.probe).ok_or_else(|| Error::internal("an index without a probe"))?;
-            let reader: Arc<dyn ObjectReader> =
-                Arc::new(open(shelf.store, shelf.bucket, &index.object, shelf.bill).await?.data);
+            let reader: Arc<dyn ObjectReader> = Arc::new(shelf.objects.open(&index.object, shelf.bill).await?.data);
             let mut found = Vec::new();
             for range in &index.ranges {
                 let (fragment, reader) = (Arc::clone(fragment), Arc::clone(&reader));
@@ -135,8 +133,7 @@ impl Indexes {
 
 /// What looking up takes.
 pub(super) struct Shelf<'a> {
-    pub store: &'a dyn Store,
-    pub bucket: &'a str,
+    pub objects: &'a Objects,
     pub bill: &'a Bill,
     pub options: &'a ScanOptions,
     /// Index objects count as scanned.

@@ -27,10 +27,11 @@ use pushdown::{Error, ErrorKind, Result, Split};
 use pushdowndb_scan::Evaluator;
 
 use crate::Limits;
+use crate::admission::Requester;
 use crate::counters::Counting;
 use crate::record::RequestRecord;
 use crate::scans::{Bill, Scans, Turn};
-use crate::store::{Object, Store, StoreError};
+use crate::store::{Grant, Object, Store, StoreError};
 
 use batches::BatchWriter;
 use splits::Scanning;
@@ -40,13 +41,22 @@ pub(crate) type Body = Pin<Box<dyn Stream<Item = Bytes> + Send + Sync>>;
 
 /// What a request is answered with.
 pub(crate) struct Desk {
-    pub store: Arc<dyn Store>,
-    pub bucket: String,
+    pub objects: Objects,
+    pub requester: Requester,
     pub limits: Limits,
     pub counting: Arc<Counting>,
     pub scans: Arc<Scans>,
     pub record: Arc<RequestRecord>,
     pub turn: Turn,
+}
+
+/// The bucket that a request reads from, and the permission to.
+#[derive(Clone, Debug)]
+pub(crate) struct Objects {
+    pub store: Arc<dyn Store>,
+    pub bucket: String,
+    /// Holds for as long as the bucket is the one that was authorised.
+    pub grant: Grant,
 }
 
 /// Starts answering. The turn is given back when the answer ends or is dropped.
@@ -66,15 +76,19 @@ pub(crate) fn answer(request: Request, desk: Desk) -> Result<Body> {
     }
 }
 
-/// Opens the object of a split, if it is still the one that was planned, to be read on somebody's bill.
-async fn open(store: &dyn Store, bucket: &str, split: &Split, bill: &Bill) -> Result<Object> {
-    let place = || format!("s3://{bucket}/{}", split.key);
-    let object = store.open(bucket, &split.key).await.map_err(|error| of_store(error).context(place()))?;
-    let same = split.etag.as_ref().is_none_or(|etag| bare(etag) == object.meta.etag);
-    if same && object.meta.size == split.size {
-        return Ok(Object { data: object.data.billed(bill.clone()), ..object });
+impl Objects {
+    /// Opens the object of a split, if it is still the one that was planned, to be read on the account of `bill`.
+    async fn open(&self, split: &Split, bill: &Bill) -> Result<Object> {
+        let Self { store, bucket, grant } = self;
+        let place = || format!("s3://{bucket}/{}", split.key);
+        let object = store.open(bucket, &split.key).await.map_err(|error| of_store(error).context(place()))?;
+        grant.confirm(&**store, bucket).await.map_err(|error| of_store(error).context(place()))?;
+        let same = split.etag.as_ref().is_none_or(|etag| bare(etag) == object.meta.etag);
+        if same && object.meta.size == split.size {
+            return Ok(Object { data: object.data.billed(bill.clone()), ..object });
+        }
+        Err(Error::new(ErrorKind::Conflict, format!("{}: the object was replaced", place())))
     }
-    Err(Error::new(ErrorKind::Conflict, format!("{}: the object was replaced", place())))
 }
 
 /// An ETag as the store knows it.

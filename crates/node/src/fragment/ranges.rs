@@ -9,7 +9,6 @@ use pushdown::{Error, Result};
 use pushdowndb_scan::ObjectReader;
 use pushdowndb_select::RouteEvent;
 
-use super::open;
 use super::stream::{Gone, Out};
 use crate::store::ObjectData;
 
@@ -22,7 +21,7 @@ const READ_RANGES: usize = 256;
 /// Answers with the ranges in the order they were asked for.
 pub(super) async fn send(mut out: Out, request: RangesRequest) -> Result<(), Gone> {
     let desk = &out.desk;
-    let object = match open(desk.store.as_ref(), &desk.bucket, &request.object, &desk.turn.bill()).await {
+    let object = match desk.objects.open(&request.object, &desk.turn.bill()).await {
         Ok(object) => object.data,
         Err(error) => return out.fail(&error).await,
     };

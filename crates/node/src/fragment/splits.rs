@@ -19,11 +19,11 @@ use tokio::sync::mpsc::{Receiver, Sender, WeakSender, channel};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::lookup::{Found, Indexes, Shelf};
-use super::{Desk, failure, open};
+use super::{Desk, Objects, failure};
+use crate::admission::Requester;
 use crate::counters::Counting;
 use crate::record::RequestRecord;
 use crate::scans::{Bill, Scans, Turn};
-use crate::store::Store;
 
 /// Batches between the scans and the socket.
 const BATCHES_AHEAD: usize = 2;
@@ -50,8 +50,8 @@ pub(super) struct Scanning {
 
 /// What the workers share.
 struct Work {
-    store: Arc<dyn Store>,
-    bucket: String,
+    objects: Objects,
+    requester: Requester,
     fragment: Arc<Fragment>,
     options: ScanOptions,
     indexes: Indexes,
@@ -93,8 +93,8 @@ impl Scanning {
         };
         let (count, open) = (u32::try_from(splits.len()).unwrap_or(u32::MAX), splits.len());
         let work = Arc::new(Work {
-            store: Arc::clone(&desk.store),
-            bucket: desk.bucket.clone(),
+            objects: desk.objects.clone(),
+            requester: desk.requester.clone(),
             remaining: fragment.limit.filter(|_| limited).map(AtomicU64::new),
             indexes: Indexes::new(lookups, &fragment.schema)?,
             positions,
@@ -121,7 +121,10 @@ impl Scanning {
         let waits = || !self.work.splits.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
         // Without a sender the workers are through.
         while let Some(sender) = self.sender.upgrade().filter(|_| self.workers.len() < self.most && waits()) {
-            let Some(turn) = self.work.scans.free_turn(Some(Arc::clone(&self.work.record))) else { return };
+            let Some(turn) = self.work.scans.free_turn(&self.work.requester, Some(Arc::clone(&self.work.record)))
+            else {
+                return;
+            };
             self.workers.push((work_on(&self.work, &turn.bill(), &sender), Some(turn)));
         }
     }
@@ -180,15 +183,15 @@ impl Work {
     async fn scan(&self, number: u32, split: &Split, events: &Sender<SplitEvent>) -> Result<Option<SplitStats>> {
         let mut stats = SplitStats::default();
         let Some(fragment) = self.rest_of_limit() else { return Ok(Some(stats)) };
-        let object = open(self.store.as_ref(), &self.bucket, split, &self.bill).await?;
+        let object = self.objects.open(split, &self.bill).await?;
         let seen = Seen { counters: Arc::default(), totals: &self.totals };
         let counters = Arc::clone(&seen.counters);
         let range = split.range.clone();
-        let zones = can_be_zoned(&fragment).then(|| self.scans.zones().of(&self.bucket, &split.key, &object.meta.etag));
+        let zones =
+            can_be_zoned(&fragment).then(|| self.scans.zones().of(&self.objects.bucket, &split.key, &object.meta.etag));
         let footer = self.scans.footers().of(object.meta.etag.as_str());
         let options = ScanOptions { zones: zones.clone(), footer: Some(footer), ..self.options.clone() };
-        let (store, bucket, bill) = (self.store.as_ref(), self.bucket.as_str(), &self.bill);
-        let shelf = Shelf { store, bucket, bill, options: &options, counters: &counters };
+        let shelf = Shelf { objects: &self.objects, bill: &self.bill, options: &options, counters: &counters };
         let found = self.indexes.find(number, split, &fragment.format, &shelf).await;
         let reader = Arc::new(object.data);
         let whole = split.range.clone().unwrap_or(0..reader.size());

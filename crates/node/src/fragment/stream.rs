@@ -113,7 +113,7 @@ impl Out {
         let (cores, scanning) = self.desk.scans.load();
         // One more than there are cores, so that the next is there when an answer ends; and scans of another server's bytes wait
         // for these most of the time.
-        let at_once = if self.desk.store.is_distant() { cores * DISTANT_AT_ONCE } else { cores + 1 };
+        let at_once = if self.desk.objects.store.is_distant() { cores * DISTANT_AT_ONCE } else { cores + 1 };
         let stats = RouteStats {
             bytes_returned: self.returned,
             cpu_ns: ns(spent.cpu),

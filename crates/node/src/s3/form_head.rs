@@ -1,24 +1,32 @@
-//! The fields of an upload form that s3s does not hand on: it reads them, but knows neither the variable
-//! `${filename}` in a key nor tags.
+//! The fields of an upload form, which stand before its file: read, verified and written anew.
 //!
-//! All fields stand before the file. They are read here, up to a bound, and then given to s3s once more, with
-//! the name of the file in the key. A signature covers the form's policy, not its fields, so nothing signed
-//! changes; and the policy is held against the key as it will be.
+//! s3s parses a form before it verifies anything, and again with every piece that arrives; it knows neither the variable
+//! `${filename}` in a key nor tags. So the fields are read here, up to a bound and in linear time; the signature over their
+//! policy is verified before a byte of the file is taken; and s3s is given the fields in a form written by the node, so
+//! that both see the same ones.
 
+use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderMap, Method};
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
 use hyper::body::{Body as HttpBody, Frame};
-use s3s::{Body, HttpRequest, S3Result, s3_error};
+use memchr::memmem;
+use s3s::auth::Credentials as Signer;
+use s3s::{Body, S3Error, S3Result, s3_error};
 
+use super::authentication::version_2_is_off;
+use super::signing::{is_same, sign_policy};
 use super::version_2::verify_text;
 use crate::keyring::Keyring;
 
-/// As much as s3s takes of the fields together, and their headers.
-const HEAD_BYTES: usize = 320 << 10;
+/// The fields of a form and what is around them, in bytes. S3 takes 20 KB.
+const HEAD_BYTES: usize = 32 << 10;
+
+/// The longest boundary, in characters (RFC 2046, section 5.1.1).
+const BOUNDARY_CHARACTERS: usize = 70;
 
 /// Half of what s3s holds back at a time.
 const PIECE_BYTES: usize = 32 << 10;
@@ -29,122 +37,168 @@ const VARIABLE: &str = "${filename}";
 #[derive(Clone, Debug)]
 pub(super) struct FormTagging(pub String);
 
-/// Whether a request is an upload form.
-pub(super) fn is_form(method: &Method, headers: &HeaderMap) -> bool {
-    const FORM: &[u8] = b"multipart/form-data";
-    let kind = headers.get(CONTENT_TYPE).map(|kind| kind.as_bytes()).unwrap_or_default();
-    method == Method::POST && kind.get(..FORM.len()).is_some_and(|kind| kind.eq_ignore_ascii_case(FORM))
-}
-
-/// The same form with the name of its file in its key, and with its tags beside it; refused if it lacks a
-/// field that s3s would miss too late, or has a wrong signature of version 2.
-pub(super) async fn complete(request: HttpRequest, keyring: &Keyring) -> S3Result<HttpRequest> {
-    let Some(boundary) = boundary(request.headers()) else { return Ok(request) };
-    let (mut parts, mut body) = request.into_parts();
-    let mut read = BytesMut::new();
-    // However small the pieces are that it comes in, all tries together look at no more than twice its bytes.
-    let mut next_try = 0;
-    let head = loop {
-        if read.len() >= next_try {
-            if let Some(head) = Head::parse(&read, &boundary) {
-                break Some(head);
-            }
-            next_try = read.len() * 2;
-        }
-        let frame = if read.len() > HEAD_BYTES {
-            None
-        } else {
-            std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await
-        };
-        match frame.map(|frame| frame.map(Frame::into_data)) {
-            Some(Ok(Ok(data))) => read.extend_from_slice(&data),
-            Some(Ok(Err(_))) => {}
-            // s3s meets the end or the error too, and says so.
-            Some(Err(_)) | None => break Head::parse(&read, &boundary),
-        }
-    };
-    let read = read.freeze();
-    let mut first = read.clone();
-    if let Some(head) = head {
-        head.check(&read, keyring)?;
-        if let Some(tags) = head.field(&read, "tagging") {
-            parts.extensions.insert(FormTagging(tags.to_owned()));
-        }
-        if let Some(key) = head.field(&read, "key").filter(|key| key.contains(VARIABLE)) {
-            first = head.with_key(&read, &key.replace(VARIABLE, &head.filename));
-            // It is another one now, and s3s does not ask for it.
-            parts.headers.remove(CONTENT_LENGTH);
-        }
-    }
-    Ok(HttpRequest::from_parts(parts, Body::http_body(InPieces { ready: first, rest: body })))
-}
-
-fn boundary(headers: &HeaderMap) -> Option<String> {
-    let kind = headers.get(CONTENT_TYPE)?.to_str().ok()?;
-    let parameter = kind.split(';').map(str::trim).find_map(|parameter| {
-        let (name, value) = parameter.split_once('=')?;
-        name.eq_ignore_ascii_case("boundary").then(|| value.trim_matches('"').to_owned())
-    });
-    parameter.filter(|boundary| !boundary.is_empty() && boundary.len() <= 200)
-}
-
-/// Where the fields of a form lie.
+/// The fields of a form, in their order, each name once.
 #[derive(Debug)]
-struct Head {
-    fields: Vec<(String, std::ops::Range<usize>)>,
-    /// Without the folders it was in.
+pub(super) struct Head {
+    boundary: String,
+    fields: Vec<(String, String)>,
+    /// The name of the file, without the folders it was in.
     filename: String,
+    /// What was read of the file already.
+    file: Bytes,
 }
 
 impl Head {
-    /// The head of what was read, if it is all there and well-formed.
-    fn parse(read: &[u8], boundary: &str) -> Option<Self> {
-        let (mark, next) = (format!("--{boundary}\r\n"), format!("\r\n--{boundary}"));
-        let mut at = find(read, mark.as_bytes(), 0)? + mark.len();
+    /// Reads the fields from the beginning of `body`.
+    pub async fn read(headers: &HeaderMap, body: &mut Body) -> S3Result<Self> {
+        let boundary = boundary(headers)?;
+        let mut read = BytesMut::new();
+        // However small the pieces are that it arrives in, all attempts together look at no more than twice its bytes.
+        let mut next_attempt = 0;
+        loop {
+            if read.len() >= next_attempt {
+                if let Some(head) = Self::parse(&read, &boundary)? {
+                    return Ok(head);
+                }
+                next_attempt = read.len() * 2;
+            }
+            if read.len() > HEAD_BYTES {
+                return Err(s3_error!(
+                    MaxPostPreDataLengthExceededError,
+                    "the fields of a form have at most {} bytes",
+                    HEAD_BYTES
+                ));
+            }
+            let frame = std::future::poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await;
+            match frame.map(|frame| frame.map(Frame::into_data)) {
+                Some(Ok(Ok(data))) => read.extend_from_slice(&data),
+                Some(Ok(Err(_))) => {}
+                Some(Err(error)) => return Err(s3_error!(RequestTimeout, "the form did not arrive: {}", error)),
+                None => return Self::parse(&read, &boundary)?.ok_or_else(|| malformed("it ends before its file")),
+            }
+        }
+    }
+
+    /// The fields of what was read; nothing while some are missing.
+    fn parse(read: &[u8], boundary: &str) -> S3Result<Option<Self>> {
+        let (first, next) = (format!("--{boundary}\r\n"), format!("\r\n--{boundary}"));
+        let Some(mut at) = memmem::find(read, first.as_bytes()).map(|start| start + first.len()) else {
+            return Ok(None);
+        };
+        let next = memmem::Finder::new(&next);
+        let mut names = BTreeSet::new();
         let mut fields = Vec::new();
         loop {
-            let end = find(read, b"\r\n\r\n", at)?;
-            let headers = String::from_utf8_lossy(read.get(at..end)?).into_owned();
-            let name = parameter(&headers, "name")?;
-            let start = end + 4;
+            let rest = read.get(at..).unwrap_or_default();
+            let Some(end) = memmem::find(rest, b"\r\n\r\n") else { return Ok(None) };
+            let headers = String::from_utf8_lossy(rest.get(..end).unwrap_or_default()).into_owned();
+            let name = parameter(&headers, "name").ok_or_else(|| malformed("a field has no name"))?;
+            let rest = rest.get(end + 4..).unwrap_or_default();
             if name.eq_ignore_ascii_case("file") {
                 let path = parameter(&headers, "filename").unwrap_or_default();
                 let filename = path.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
-                return Some(Self { fields, filename });
+                let (boundary, file) = (boundary.to_owned(), Bytes::copy_from_slice(rest));
+                return Ok(Some(Self { boundary, fields, filename, file }));
             }
-            let end = find(read, next.as_bytes(), start)?;
-            fields.push((name, start..end));
-            at = end + next.len() + 2;
+            if !names.insert(name.to_ascii_lowercase()) {
+                return Err(s3_error!(InvalidArgument, "the form holds the field '{}' more than once", name));
+            }
+            let Some(end) = next.find(rest) else { return Ok(None) };
+            let value = std::str::from_utf8(rest.get(..end).unwrap_or_default());
+            let value = value.map_err(|_| malformed("a field is no UTF-8"))?;
+            match rest.get(end + next.needle().len()..).unwrap_or_default() {
+                [b'\r', b'\n', ..] => {}
+                [] | [b'\r'] | [b'-'] => return Ok(None),
+                [b'-', b'-', ..] => return Err(malformed("it has no file")),
+                _ => return Err(malformed("its boundary is part of a longer line")),
+            }
+            fields.push((name, value.to_owned()));
+            at = read.len() - rest.len() + end + next.needle().len() + 2;
         }
     }
 
-    fn field<'a>(&self, read: &'a [u8], name: &str) -> Option<&'a str> {
-        let (_, place) = self.fields.iter().find(|(field, _)| field.eq_ignore_ascii_case(name))?;
-        std::str::from_utf8(read.get(place.clone())?).ok()
+    fn field(&self, name: &str) -> Option<&str> {
+        let found = self.fields.iter().find(|(field, _)| field.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.as_str())
     }
 
-    fn check(&self, read: &[u8], keyring: &Keyring) -> S3Result<()> {
-        let field = |name: &str| self.field(read, name);
-        if field("key").is_none() {
-            return Err(s3_error!(
+    fn require(&self, name: &str) -> S3Result<&str> {
+        self.field(name).ok_or_else(|| {
+            s3_error!(
                 InvalidArgument,
-                "Bucket POST must contain a field named 'key'. If it is specified, please check the order of the fields."
-            ));
-        }
-        let Some(access_key_id) = field("AWSAccessKeyId") else { return Ok(()) };
-        let missing = |name: &str| s3_error!(InvalidArgument, "Bucket POST must contain a field named '{}'.", name);
-        let policy = field("policy").ok_or_else(|| missing("policy"))?;
-        let signature = field("signature").ok_or_else(|| missing("signature"))?;
-        verify_text(keyring, access_key_id, policy, signature)
+                "Bucket POST must contain a field named '{}'.  If it is specified, please check the order of the fields.",
+                name
+            )
+        })
     }
 
-    fn with_key(&self, read: &Bytes, key: &str) -> Bytes {
-        let Some((_, place)) = self.fields.iter().find(|(field, _)| field.eq_ignore_ascii_case("key")) else {
-            return read.clone();
+    /// Verifies the signature over the form's policy and gives its signer. What the policy says of the fields is checked later.
+    pub fn verify(&self, keyring: &Keyring, version_2: bool) -> S3Result<Signer> {
+        self.require("key")?;
+        let in_version_2 = self.field("AWSAccessKeyId").is_some() || self.field("signature").is_some();
+        let in_version_4 = self.field("x-amz-signature").is_some() || self.field("x-amz-credential").is_some();
+        let id = match (in_version_2, in_version_4) {
+            (true, true) => return Err(s3_error!(InvalidArgument, "the form is signed twice")),
+            (false, false) => return Err(super::grant::anonymous()),
+            (true, false) if !version_2 => return Err(version_2_is_off()),
+            (true, false) => {
+                let id = self.require("AWSAccessKeyId")?;
+                verify_text(keyring, id, self.require("policy")?, self.require("signature")?)?;
+                id
+            }
+            (false, true) => {
+                let credential = self.require("x-amz-credential")?;
+                let (id, scope) = credential.split_once('/').unwrap_or((credential, ""));
+                let key = keyring.get(id);
+                let key =
+                    key.ok_or_else(|| s3_error!(InvalidAccessKeyId, "the access key does not exist on this node"))?;
+                let right = sign_policy(&key.credentials.secret_access_key, scope, self.require("policy")?);
+                let right = right.ok_or_else(|| s3_error!(InvalidRequest, "invalid field: x-amz-credential"))?;
+                if !is_same(self.require("x-amz-signature")?.as_bytes(), right.as_bytes()) {
+                    return Err(s3_error!(SignatureDoesNotMatch, "the signature does not match the policy"));
+                }
+                id
+            }
         };
-        let (before, after) = (read.get(..place.start), read.get(place.end..));
-        [before.unwrap_or_default(), key.as_bytes(), after.unwrap_or_default()].concat().into()
+        let key = keyring.get(id).ok_or_else(super::grant::anonymous)?;
+        let secret = key.credentials.secret_access_key.as_str().into();
+        Ok(Signer { access_key: id.to_owned(), secret_key: secret })
     }
+
+    /// The tags of the form.
+    pub fn tagging(&self) -> Option<FormTagging> {
+        self.field("tagging").map(|tags| FormTagging(tags.to_owned()))
+    }
+
+    /// The form with these fields, the name of the file in the key, and `rest` after what was read.
+    pub fn into_body(self, rest: Body) -> Body {
+        let mut text = String::new();
+        for (name, value) in &self.fields {
+            let value = match name.eq_ignore_ascii_case("key") {
+                true => value.replace(VARIABLE, &self.filename),
+                false => value.clone(),
+            };
+            text +=
+                &format!("--{}\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n", self.boundary);
+        }
+        text += &format!("--{}\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\n", self.boundary);
+        Body::http_body(InPieces { ready: [Bytes::from(text), self.file].concat().into(), rest })
+    }
+}
+
+fn malformed(what: &str) -> S3Error {
+    s3_error!(MalformedPOSTRequest, "The body of your POST request is not well-formed multipart/form-data: {}", what)
+}
+
+/// The boundary by the rule that s3s reads it by.
+fn boundary(headers: &HeaderMap) -> S3Result<String> {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()?.parse::<mime::Mime>().ok());
+    let boundary = kind.and_then(|kind| kind.get_param(mime::BOUNDARY).map(|boundary| boundary.as_str().to_owned()));
+    let boundary = boundary.ok_or_else(|| malformed("it has no boundary"))?;
+    if boundary.is_empty() || boundary.len() > BOUNDARY_CHARACTERS || boundary.contains(['\r', '\n']) {
+        return Err(malformed("a boundary has 1 to 70 characters"));
+    }
+    Ok(boundary)
 }
 
 /// A quoted parameter of Content-Disposition.
@@ -155,11 +209,6 @@ fn parameter(headers: &str, name: &str) -> Option<String> {
     let start = lower.find(&format!(" {name}=\""))? + name.len() + 3;
     let rest = line.get(start..)?;
     rest.find('"').and_then(|end| rest.get(..end)).map(str::to_owned)
-}
-
-fn find(hay: &[u8], needle: &[u8], from: usize) -> Option<usize> {
-    let hay = hay.get(from..)?;
-    hay.windows(needle.len()).position(|window| window == needle).map(|at| at + from)
 }
 
 /// What was read already, and then the rest, in pieces: s3s refuses a file where a larger one follows one that ends
@@ -190,33 +239,87 @@ impl HttpBody for InPieces {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use futures::stream;
 
-    const FORM: &[u8] = b"--b\r\nContent-Disposition: form-data; name=\"key\"\r\n\r\nfoo-${filename}\r\n\
+    use super::*;
+    use crate::Credentials;
+
+    const FORM: &str = "--b\r\nContent-Disposition: form-data; name=\"key\"\r\n\r\nfoo-${filename}\r\n\
         --b\r\nContent-Disposition: form-data; name=\"tagging\"\r\n\r\n<Tagging/>\r\n\
         --b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"C:\\up\\a b.txt\"\r\n\r\nbytes";
 
-    #[test]
-    fn heads_are_read_once_they_are_there() {
+    fn parse(text: &str) -> S3Result<Option<Head>> {
+        Head::parse(text.as_bytes(), "b")
+    }
+
+    #[tokio::test]
+    async fn heads_are_read_once_they_are_there_and_written_anew() {
         for cut in 0..FORM.len() {
             let whole = FORM.get(cut..).is_some_and(|rest| rest.len() <= 5);
-            assert_eq!(Head::parse(&FORM[..cut], "b").is_some(), whole, "{cut}");
+            assert_eq!(parse(&FORM[..cut]).unwrap().is_some(), whole, "{cut}");
         }
-        let head = Head::parse(FORM, "b").unwrap();
-        assert_eq!(head.filename, "a b.txt");
-        assert_eq!(head.field(FORM, "Key"), Some("foo-${filename}"));
-        assert_eq!(head.field(FORM, "tagging"), Some("<Tagging/>"));
-        let changed = head.with_key(&Bytes::from_static(FORM), "foo-a b.txt");
-        let again = Head::parse(&changed, "b").unwrap();
-        assert_eq!(again.field(&changed, "key"), Some("foo-a b.txt"));
-        assert!(changed.ends_with(b"bytes"));
+        let head = parse(FORM).unwrap().unwrap();
+        assert_eq!((head.filename.as_str(), head.field("Key")), ("a b.txt", Some("foo-${filename}")));
+        assert_eq!(head.tagging().unwrap().0, "<Tagging/>");
+        let body = head.into_body(Body::from(" and more".to_owned())).store_all_limited(1000).await.unwrap();
+        let again = Head::parse(&body, "b").unwrap().unwrap();
+        assert_eq!((again.field("key"), again.file.as_ref()), (Some("foo-a b.txt"), b"bytes and more".as_slice()));
     }
 
     #[test]
-    fn boundaries_are_found() {
-        let with = |kind: &'static str| boundary(&HeaderMap::from_iter([(CONTENT_TYPE, kind.parse().unwrap())]));
-        assert_eq!(with("multipart/form-data; boundary=x-1").as_deref(), Some("x-1"));
-        assert_eq!(with("multipart/form-data; charset=a; Boundary=\"x 1\"").as_deref(), Some("x 1"));
-        assert_eq!(with("multipart/form-data"), None);
+    fn fields_are_there_once() {
+        let twice = FORM.replace("name=\"key\"", "name=\"Tagging\"");
+        assert_eq!(parse(&twice).unwrap_err().code().as_str(), "InvalidArgument");
+        let without = FORM.replace("--b\r\nContent-Disposition: form-data; name=\"file\"", "--b--\r\nx");
+        assert_eq!(parse(&without).unwrap_err().code().as_str(), "MalformedPOSTRequest");
+        assert!(parse(&FORM.replace("name=\"tagging\"", "x")).is_err());
+    }
+
+    #[tokio::test]
+    async fn long_heads_and_boundaries_are_refused() {
+        let read = async |boundary: &str, text: String| {
+            let kind = format!("multipart/form-data; boundary={boundary}").parse().unwrap();
+            let pieces = text
+                .into_bytes()
+                .chunks(2)
+                .map(|piece| Ok::<_, std::io::Error>(piece.to_vec().into()))
+                .collect::<Vec<_>>();
+            let mut body = Body::from(s3s::dto::StreamingBlob::wrap(stream::iter(pieces)));
+            let head = Head::read(&HeaderMap::from_iter([(CONTENT_TYPE, kind)]), &mut body).await;
+            head.map_err(|error| error.code().as_str().to_owned())
+        };
+        assert!(read("b", FORM.to_owned()).await.is_ok());
+        assert_eq!(read("b", "x".repeat(900_000)).await.unwrap_err(), "MaxPostPreDataLengthExceededError");
+        assert_eq!(read(&"b".repeat(71), FORM.to_owned()).await.unwrap_err(), "MalformedPOSTRequest");
+        assert_eq!(read("b", FORM[..60].to_owned()).await.unwrap_err(), "MalformedPOSTRequest");
+    }
+
+    #[test]
+    fn forms_are_signed_once() {
+        let credentials = Credentials { access_key_id: "a".into(), secret_access_key: "12345678".into() };
+        let keyring = Keyring::one(credentials);
+        let verify = |fields: &[(&str, &str)]| {
+            let fields = fields.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+            let head = Head { boundary: "b".into(), fields, filename: String::new(), file: Bytes::new() };
+            head.verify(&keyring, true)
+                .map(|signer| signer.access_key)
+                .map_err(|error| error.code().as_str().to_owned())
+        };
+        let (key, policy) = (("key", "k"), ("policy", "e30="));
+        let credential = ("x-amz-credential", "a/20260101/us-east-1/s3/aws4_request");
+        let right = sign_policy("12345678", "20260101/us-east-1/s3/aws4_request", "e30=").unwrap();
+        let signature = ("x-amz-signature", right.as_str());
+        assert_eq!(verify(&[key, policy, credential, signature]).as_deref(), Ok("a"));
+        for (fields, code) in [
+            (&[policy, credential, signature][..], "InvalidArgument"),
+            (&[key, policy][..], "AccessDenied"),
+            (&[key, policy, credential][..], "InvalidArgument"),
+            (&[key, ("policy", "e30"), credential, signature][..], "SignatureDoesNotMatch"),
+            (&[key, policy, credential, signature, ("AWSAccessKeyId", "a")][..], "InvalidArgument"),
+            (&[key, policy, ("AWSAccessKeyId", "a"), ("signature", "x")][..], "SignatureDoesNotMatch"),
+            (&[key, policy, ("x-amz-credential", "b/x"), signature][..], "InvalidAccessKeyId"),
+        ] {
+            assert_eq!(verify(fields), Err(code.to_owned()), "{fields:?}");
+        }
     }
 }

@@ -3,6 +3,9 @@
 //! Hosts that are none of the configured domains, or lie below none, use the path style, so that a node
 //! stays reachable by its address.
 
+use http::header::HOST;
+use http::{HeaderMap, Uri};
+use percent_encoding::percent_decode_str;
 use s3s::S3Result;
 use s3s::host::{S3Host, VirtualHost};
 
@@ -23,6 +26,21 @@ impl Domains {
             let bucket = name.strip_suffix(domain.as_str())?.strip_suffix('.')?;
             (!bucket.is_empty()).then(|| bucket.to_owned())
         })
+    }
+}
+
+impl Domains {
+    /// The bucket that a request names in its host or its path, and whether it names a key in it.
+    pub fn bucket_of(&self, uri: &Uri, headers: &HeaderMap) -> (Option<String>, bool) {
+        let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+        let host = host.or_else(|| uri.authority().map(|authority| authority.as_str()));
+        let path = percent_decode_str(uri.path()).decode_utf8_lossy();
+        let path = path.strip_prefix('/').unwrap_or(&path);
+        if let Some(bucket) = host.and_then(|host| self.bucket(host)) {
+            return (Some(bucket), !path.is_empty());
+        }
+        let (bucket, key) = path.split_once('/').unwrap_or((path, ""));
+        (Some(bucket.to_owned()).filter(|bucket| !bucket.is_empty()), !key.is_empty())
     }
 }
 

@@ -5,16 +5,19 @@
 
 mod access;
 mod attributes;
+mod authentication;
 mod checksums;
 mod chunked;
 mod conditions;
 mod cors;
 mod encryption;
 mod form_head;
+mod grant;
 mod host;
 mod keys;
 mod op;
 mod service;
+mod signing;
 mod tags;
 mod upload;
 mod verified;
@@ -25,16 +28,18 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use http::Extensions;
 use s3s::auth::Credentials as Signer;
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::dto::*;
 use s3s::service::S3ServiceBuilder;
-use s3s::{S3, S3Request, S3Response, S3Result};
+use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
 
+use crate::admission::{Requester, Ticket};
 use crate::counters::Counting;
 use crate::keyring::{KeysInUse, Right};
 use crate::scans::Scans;
-use crate::store::Store;
+use crate::store::{Grant, Object, Store};
 use crate::{Limits, NodeConfig};
 
 pub(crate) use service::{RequestId, Service};
@@ -46,6 +51,7 @@ pub(crate) struct Edge {
     pub limits: Limits,
     pub region: String,
     pub keys: KeysInUse,
+    pub domains: host::Domains,
     pub counting: Arc<Counting>,
     /// Where S3 Select requests run.
     pub scans: Arc<Scans>,
@@ -58,9 +64,19 @@ impl fmt::Debug for Edge {
 }
 
 impl Edge {
-    /// Whether the signer has this right on a bucket that is not the one the request is addressed to.
-    async fn permit(&self, signer: Option<&Signer>, right: Right, bucket: &str) -> S3Result<()> {
-        access::permit(&self.keys, &*self.store, signer, right, bucket).await
+    /// Authorises the signer to read a bucket that need not be the one the request is addressed to.
+    async fn authorise_read(&self, signer: Option<&Signer>, bucket: &str) -> S3Result<Grant> {
+        let asked = (Right::Read, bucket);
+        let given = grant::authorise(&self.keys, &*self.store, &self.limits, signer, asked, false).await?;
+        Ok(given.grant)
+    }
+
+    /// Opens an object of the bucket that `grant` is for.
+    async fn open(&self, grant: &Grant, bucket: &str, key: &str) -> S3Result<Object> {
+        let object = self.store.open(bucket, key).await?;
+        // After it was opened: what is open now is in the bucket that was authorised.
+        grant.confirm(&*self.store, bucket).await?;
+        Ok(object)
     }
 }
 
@@ -87,14 +103,15 @@ pub(crate) fn service(
         limits: limits.clone(),
         region: config.region.clone(),
         keys: keys.clone(),
+        domains: domains.clone(),
         counting: Arc::clone(&counting),
         scans,
     };
     // How long a form may be used is for its policy to say, and not for the time it was signed at.
     let mut of_forms = settings.clone();
-    of_forms.presigned_url_max_skew_time_secs = access::PRESIGNED_SECONDS as u32;
+    of_forms.presigned_url_max_skew_time_secs = authentication::PRESIGNED_SECONDS as u32;
 
-    let builder = |settings: S3Config| {
+    let builder = |settings: S3Config, only_forms: bool| {
         let mut builder = S3ServiceBuilder::new(edge.clone());
         builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(settings))));
         builder.set_host(domains.clone());
@@ -102,15 +119,40 @@ pub(crate) fn service(
             keys: keys.clone(),
             store: Arc::clone(&store),
             counting: Arc::clone(&counting),
+            limits: limits.clone(),
+            only_forms,
         });
         builder
     };
-    let (mut outer, mut inner, mut of_forms) = (builder(settings.clone()), builder(settings), builder(of_forms));
+    let (mut outer, mut inner) = (builder(settings.clone(), false), builder(settings, false));
+    let mut of_forms = builder(of_forms, true);
     inner.set_auth(verified::Nobody);
     outer.set_auth(access::Keys(keys.clone()));
     of_forms.set_auth(access::Keys(keys.clone()));
     outer.set_route(verified::Verified::new(inner.build(), edge.clone(), domains.clone()));
-    Service::new(outer.build(), of_forms.build(), store, keys.clone(), domains, limits.forms)
+    Service::new(outer.build(), of_forms.build(), edge, config.signature_version_2)
+}
+
+/// Takes a place among the requests under way for one whose signer is known, and says in its extensions whose it is.
+async fn admit(extensions: &mut Extensions, keys: &KeysInUse, signer: &Signer) -> S3Result<()> {
+    let share = keys.now().get(&signer.access_key).map(|key| key.share).unwrap_or_default();
+    let requester = Requester { key: signer.access_key.clone(), requests: share.requests, scans: share.scans };
+    if let Some(ticket) = extensions.get::<Arc<Ticket>>().cloned() {
+        ticket.admit(&requester).await.map_err(|busy| s3_error!(SlowDown, "{}", busy.message()))?;
+    }
+    extensions.insert(requester);
+    Ok(())
+}
+
+/// The permission that a request was given by its head.
+fn grant_of<T>(req: &S3Request<T>) -> S3Result<Grant> {
+    let given = req.extensions.get::<grant::Authorised>();
+    given.map(|given| given.grant.clone()).ok_or_else(|| s3_error!(InternalError, "a request without permission"))
+}
+
+/// The key that signed a request, and its share of the node.
+fn requester_of(extensions: &Extensions) -> S3Result<Requester> {
+    extensions.get().cloned().ok_or_else(|| s3_error!(InternalError, "a request without a signer"))
 }
 
 /// Who signed a request, as the outer or the inner service knows it.

@@ -1,22 +1,26 @@
-//! What stands around s3s: what must be refused before it compares signatures, cross-origin answers, and
-//! details of its answers that clients look at.
+//! What stands around s3s: the kind of a request's signature, upload forms, cross-origin answers, and details of its
+//! answers that clients look at.
 
 use std::sync::Arc;
 
 use http::header::{
-    ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, CONNECTION, CONTENT_TYPE, EXPECT, HOST, ORIGIN,
+    ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT,
+    HOST, ORIGIN,
 };
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use s3s::service::S3Service;
 use s3s::{Body, HttpError, HttpRequest, HttpResponse, S3Error, s3_error};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::authentication::Signature;
 use super::cors::{self, Asked};
-use super::host::Domains;
+use super::form_head::Head;
+use super::grant::authorise;
 use super::watched::Watched;
-use super::{access, chunked, form_head, version_2};
-use crate::keyring::KeysInUse;
-use crate::store::{CorsRule, Store};
+use super::{Edge, admit, chunked, version_2};
+use crate::admission::{Share, Shares};
+use crate::keyring::Right;
+use crate::store::CorsRule;
 
 /// The id of a request, given in its extensions: errors carry it in their body.
 #[derive(Clone, Debug)]
@@ -28,12 +32,17 @@ pub(crate) struct Service {
     inner: S3Service,
     /// The same for upload forms.
     of_forms: S3Service,
-    store: Arc<dyn Store>,
-    keys: KeysInUse,
-    domains: Domains,
+    edge: Edge,
+    /// Whether signatures of version 2 are accepted.
+    version_2: bool,
     /// Forms that may be received, as each is in memory.
     forms: Arc<Semaphore>,
+    /// Those of each key.
+    forms_of_keys: Shares,
 }
+
+/// A place among the forms that are received.
+type FormTurn = (Share, OwnedSemaphorePermit);
 
 /// What is kept of a request for its answer.
 struct Asking {
@@ -47,15 +56,9 @@ struct Asking {
 }
 
 impl Service {
-    pub fn new(
-        inner: S3Service,
-        of_forms: S3Service,
-        store: Arc<dyn Store>,
-        keys: KeysInUse,
-        domains: Domains,
-        forms: usize,
-    ) -> Self {
-        Self { inner, of_forms, store, keys, domains, forms: Arc::new(Semaphore::new(forms)) }
+    pub fn new(inner: S3Service, of_forms: S3Service, edge: Edge, version_2: bool) -> Self {
+        let forms = Arc::new(Semaphore::new(edge.limits.forms));
+        Self { inner, of_forms, edge, version_2, forms, forms_of_keys: Shares::default() }
     }
 
     /// Answers a request.
@@ -64,19 +67,19 @@ impl Service {
         let (request, body) = Watched::over(request);
         let request = chunked::in_small_chunks(request);
         let empty = body.is_over();
-        let mut response = if let Err(error) = self.check_early(&request) {
-            plain(error)?
-        } else if request.method() == Method::OPTIONS {
-            self.preflight(&request).await.map_or_else(plain, Ok)?
-        } else if form_head::is_form(request.method(), request.headers()) {
-            // Never closed, so that there is always a turn to come.
-            let _turn = self.forms.acquire().await;
-            match form_head::complete(request, &self.keys.now()).await {
-                Ok(request) => self.of_forms.call(request).await?,
+        let signature = self.signature(&request);
+        let mut response = match signature {
+            Err(error) => plain(error)?,
+            Ok(_) if request.method() == Method::OPTIONS => self.preflight(&request).await.map_or_else(plain, Ok)?,
+            Ok(Signature::Form) => match self.begin_form(request).await {
+                Ok((request, _turn)) => self.of_forms.call(request).await?,
                 Err(error) => plain(error)?,
+            },
+            Ok(signature) => {
+                let mut request = request;
+                request.extensions_mut().insert(signature);
+                self.inner.call(request).await?
             }
-        } else {
-            self.inner.call(request).await?
         };
         if let Some((bucket, origin, method)) = &asking.origin {
             let rules = self.rules(bucket).await;
@@ -92,18 +95,50 @@ impl Service {
         Ok(response)
     }
 
-    /// What s3s would accept, or would check in a worse way.
-    fn check_early<B>(&self, request: &Request<B>) -> Result<(), S3Error> {
-        access::refuse_early(request)?;
-        let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
-        let bucket = host.and_then(|host| self.domains.bucket(host));
-        version_2::verify(request, &self.keys.now(), bucket.as_deref())
+    /// The kind of the request's signature. One of version 2 is verified here, in constant time.
+    fn signature<B>(&self, request: &Request<B>) -> Result<Signature, S3Error> {
+        let signature = Signature::of(request, self.version_2)?;
+        if signature == Signature::AddressVersion2 {
+            let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
+            let bucket = host.and_then(|host| self.edge.domains.bucket(host));
+            version_2::verify(request, &self.edge.keys.now(), bucket.as_deref())?;
+        }
+        Ok(signature)
+    }
+
+    /// Authorises an upload form by its fields; a byte of its file is read only after that. The turn is one of those that bound
+    /// the files in memory.
+    async fn begin_form(&self, request: HttpRequest) -> Result<(HttpRequest, FormTurn), S3Error> {
+        let edge = &self.edge;
+        let (mut parts, mut body) = request.into_parts();
+        let head = Head::read(&parts.headers, &mut body).await?;
+        let signer = head.verify(&edge.keys.now(), self.version_2)?;
+        let (Some(bucket), false) = edge.domains.bucket_of(&parts.uri, &parts.headers) else {
+            return Err(s3_error!(MethodNotAllowed, "a form is sent to a bucket"));
+        };
+        let asked = (Right::Write, bucket.as_str());
+        let given = authorise(&edge.keys, &*edge.store, &edge.limits, Some(&signer), asked, false).await?;
+        admit(&mut parts.extensions, &edge.keys, &signer).await?;
+        let turn = async {
+            let share = self.forms_of_keys.take(&signer.access_key, edge.limits.key_share(edge.limits.forms)).await?;
+            Some((share, Arc::clone(&self.forms).acquire_owned().await.ok()?))
+        };
+        let turn = tokio::time::timeout(edge.limits.request_wait, turn).await.ok().flatten();
+        let turn =
+            turn.ok_or_else(|| s3_error!(SlowDown, "{} forms are being received; try again", edge.limits.forms))?;
+        parts.extensions.insert(given);
+        if let Some(tagging) = head.tagging() {
+            parts.extensions.insert(tagging);
+        }
+        // The form is written anew, and s3s does not ask for it.
+        parts.headers.remove(CONTENT_LENGTH);
+        Ok((HttpRequest::from_parts(parts, head.into_body(body)), turn))
     }
 
     fn asking<B>(&self, request: &Request<B>) -> Asking {
         let origin = request.headers().get(ORIGIN).and_then(|origin| origin.to_str().ok());
         let origin = origin.filter(|_| request.method() != Method::OPTIONS);
-        let bucket = origin.and_then(|_| self.bucket(request.uri(), request.headers()));
+        let bucket = origin.and_then(|_| self.edge.domains.bucket_of(request.uri(), request.headers()).0);
         Asking {
             id: request.extensions().get::<RequestId>().map(|id| id.0.clone()),
             path: request.uri().path().to_owned(),
@@ -113,19 +148,9 @@ impl Service {
         }
     }
 
-    /// The bucket a request is about, before s3s has looked at it.
-    fn bucket(&self, uri: &Uri, headers: &HeaderMap) -> Option<String> {
-        let host = headers.get(HOST).and_then(|host| host.to_str().ok()).or(uri.authority().map(|host| host.as_str()));
-        if let Some(bucket) = host.and_then(|host| self.domains.bucket(host)) {
-            return Some(bucket);
-        }
-        let first = uri.path().trim_start_matches('/').split('/').next();
-        first.filter(|name| !name.is_empty()).map(str::to_owned)
-    }
-
     /// No rules where there is no such bucket: it is not told to everyone which there are.
     async fn rules(&self, bucket: &str) -> Vec<CorsRule> {
-        self.store.bucket(bucket).await.ok().and_then(|bucket| bucket.settings.cors).unwrap_or_default()
+        self.edge.store.bucket(bucket).await.ok().and_then(|bucket| bucket.settings.cors).unwrap_or_default()
     }
 
     /// Browsers ask unsigned what a page may do.
@@ -136,7 +161,7 @@ impl Service {
         let method = header(ACCESS_CONTROL_REQUEST_METHOD)
             .ok_or_else(|| s3_error!(InvalidRequest, "Invalid Access-Control-Request-Method: null"))?;
         let asked = Asked { origin, method, headers: header(ACCESS_CONTROL_REQUEST_HEADERS).unwrap_or_default() };
-        let rules = match self.bucket(request.uri(), request.headers()) {
+        let rules = match self.edge.domains.bucket_of(request.uri(), request.headers()).0 {
             Some(bucket) => self.rules(&bucket).await,
             None => Vec::new(),
         };

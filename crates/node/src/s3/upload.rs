@@ -106,7 +106,7 @@ pub(super) async fn receive(edge: &Edge, body: Option<StreamingBlob>, declared: 
 }
 
 /// s3s verifies signed bodies as they are read; what went wrong comes through it as text only.
-fn body_error(text: String) -> StoreError {
+pub(super) fn body_error(text: String) -> StoreError {
     if text.contains("Sha256Mismatch") {
         StoreError::BadDigest("x-amz-content-sha256")
     } else if text.contains("SignatureMismatch") {

@@ -1,33 +1,40 @@
-//! Between the signature and the operation.
+//! Between the signature and the operation: authorisation, a place among the requests under way, and only then the body.
 //!
 //! s3s verifies who sent a request and what its headers were, and then parses it more strictly than S3 does:
 //! S3 ignores a Range that is none, and a time that is none. Signed headers cannot be mended before they are
 //! verified. So there are two services: the outer verifies and hands every request to [`Verified`], which
 //! mends it and passes it on, with the name of its signer, to the inner, which parses and carries it out.
-//! Upload forms are the exception: they are verified while they are parsed. Requests of the fragment route are no S3
-//! and leave here.
+//! Upload forms take another way ([`super::form_head`]). Requests of the fragment route are no S3 and leave here.
+
+use std::future::poll_fn;
+use std::pin::Pin;
 
 use async_trait::async_trait;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use bytes::Bytes;
-use http::header::{AUTHORIZATION, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, RANGE};
+use bytes::{Bytes, BytesMut};
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, RANGE};
 use http::uri::PathAndQuery;
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
+use hyper::body::Body as _;
 use md5::{Digest, Md5};
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::dto::{SelectObjectContentRequest, Timestamp, TimestampFormat};
 use s3s::route::S3Route;
 use s3s::service::S3Service;
 use s3s::xml::{DeError, Deserialize, Deserializer};
-use s3s::{Body, S3Request, S3Response, S3Result, s3_error};
+use s3s::{Body, S3Error, S3Request, S3Response, S3Result, s3_error};
 
+use super::authentication::{Signature, VERSION_4, is_form};
 use super::checksums::{HEADERS, content_md5};
-use super::form_head::is_form;
+use super::grant::{anonymous, authorise};
 use super::host::Domains;
 use super::op::fragment;
+use super::upload::body_error;
 use super::version_2::PARAMETERS;
-use super::{Edge, encryption};
+use super::{Edge, admit, encryption};
+use crate::Limits;
+use crate::keyring::Right;
 use crate::store::Hasher;
 
 /// The headers that a client wants an answer to carry instead of the object's own.
@@ -59,26 +66,44 @@ impl S3Route for Verified {
     }
 
     async fn call(&self, request: S3Request<Body>) -> S3Result<S3Response<Body>> {
+        // Nothing is read, and nothing is waited for, of a request that nobody signed.
+        let signature = request.extensions.get::<Signature>().copied().unwrap_or(Signature::None);
+        if request.credentials.is_none() || matches!(signature, Signature::None | Signature::Form) {
+            return Err(anonymous());
+        }
         if fragment::is_request(&request.method, &request.uri) {
             return fragment::answer(&self.edge, &self.domains, request).await;
         }
         let S3Request {
             input: mut body, method, uri, mut headers, mut extensions, credentials, trailing_headers, ..
         } = request;
+        let signer = credentials.ok_or_else(anonymous)?;
         headers.remove(AUTHORIZATION);
         forgive(&mut headers);
-        let Bare { uri, overrides, hoisted } = bare(uri)?;
+        let Bare { uri, overrides, hoisted } = bare(uri, signature)?;
         headers.extend(hoisted);
+        let (bucket, has_key) = self.domains.bucket_of(&uri, &headers);
+        let is_document = is_document(&method, &uri);
+        let edge = &self.edge;
+        if let Some(bucket) = bucket {
+            let reads = [Method::GET, Method::HEAD].contains(&method) || is_select(&method, &uri) && !is_document;
+            let right = if reads { Right::Read } else { Right::Write };
+            let creates = method == Method::PUT && !has_key && !is_document;
+            let asked = (right, bucket.as_str());
+            let given = authorise(&edge.keys, &*edge.store, &edge.limits, Some(&signer), asked, creates).await?;
+            extensions.insert(given);
+        }
+        admit(&mut extensions, &edge.keys, &signer).await?;
         encryption::check(&method, &headers)?;
-        if is_document(&method, &uri) {
-            verify_document(&mut body, &headers, self.edge.limits.request_body_bytes).await?;
-        } else if credentials.is_some() && is_select(&method, &uri) {
-            // Who has not signed is denied first.
-            check_select(&mut body, self.edge.limits.request_body_bytes).await?;
+        if method == Method::POST || (method == Method::PUT && (is_document || !has_key)) {
+            let document = read_document(&mut body, &headers, edge.limits.request_body_bytes, &edge.limits).await?;
+            if is_document {
+                verify_document(&document, &headers)?;
+            } else if is_select(&method, &uri) {
+                check_select(&document)?;
+            }
         }
-        if let Some(signer) = credentials {
-            extensions.insert(signer);
-        }
+        extensions.insert(signer);
         if let Some(trailer) = trailing_headers {
             extensions.insert(trailer);
         }
@@ -154,12 +179,11 @@ pub(super) struct Bare {
     pub hoisted: HeaderMap,
 }
 
-/// Takes an address apart.
-pub(super) fn bare(uri: Uri) -> S3Result<Bare> {
+/// Takes an address apart, with what its signature covers.
+pub(super) fn bare(uri: Uri, signature: Signature) -> S3Result<Bare> {
     let Some(query) = uri.query() else { return Ok(Bare { uri, ..Bare::default() }) };
     let (mut overrides, mut hoisted) = (HeaderMap::new(), HeaderMap::new());
-    // A signature of version 2 covers none of them.
-    let may_hoist = query.split('&').any(|pair| pair.starts_with("X-Amz-Signature="));
+    let may_hoist = signature == Signature::Address;
     let mut kept = Vec::new();
     for pair in query.split('&') {
         let Some((name, value)) = url::form_urlencoded::parse(pair.as_bytes()).next() else { continue };
@@ -168,7 +192,7 @@ pub(super) fn bare(uri: Uri) -> S3Result<Bare> {
             let value = HeaderValue::from_str(&value);
             value.map_err(|_| s3_error!(InvalidArgument, "{} holds what no header can", name))
         };
-        let is_own = PARAMETERS.contains(&name.as_ref()) || SIGNATURE.contains(&lower.as_str());
+        let is_own = PARAMETERS.contains(&name.as_ref()) || VERSION_4.contains(&lower.as_str());
         // What is sent is not known when an address is signed.
         let is_checksum = lower.starts_with("x-amz-checksum-") || lower == "x-amz-sdk-checksum-algorithm";
         if is_own || is_checksum {
@@ -198,18 +222,6 @@ pub(super) fn bare(uri: Uri) -> S3Result<Bare> {
     Ok(Bare { uri, overrides, hoisted })
 }
 
-/// The parameters that are a signature of version 4.
-const SIGNATURE: [&str; 8] = [
-    "x-amz-algorithm",
-    "x-amz-content-sha256",
-    "x-amz-credential",
-    "x-amz-date",
-    "x-amz-expires",
-    "x-amz-security-token",
-    "x-amz-signature",
-    "x-amz-signedheaders",
-];
-
 const OVERRIDABLE: [&str; 6] =
     ["cache-control", "content-disposition", "content-encoding", "content-language", "content-type", "expires"];
 
@@ -236,9 +248,8 @@ fn is_select(method: &Method, uri: &Uri) -> bool {
 }
 
 /// Tells a Select request that lacks something from one that is malformed; s3s does not.
-async fn check_select(body: &mut Body, limit: usize) -> S3Result<()> {
-    let bytes = store_all(body, limit).await?;
-    match SelectObjectContentRequest::deserialize(&mut Deserializer::new(&bytes)) {
+fn check_select(document: &[u8]) -> S3Result<()> {
+    match SelectObjectContentRequest::deserialize(&mut Deserializer::new(document)) {
         Err(DeError::MissingField) => {
             Err(s3_error!(MissingRequiredParameter, "The SelectRequest entity is missing a required parameter."))
         }
@@ -246,26 +257,43 @@ async fn check_select(body: &mut Body, limit: usize) -> S3Result<()> {
     }
 }
 
-async fn store_all(body: &mut Body, limit: usize) -> S3Result<Bytes> {
-    body.store_all_limited(limit)
-        .await
-        .map_err(|error| s3_error!(MaxMessageLengthExceeded, "a document has at most {} bytes: {}", limit, error))
+/// Reads a body of at most `limit` bytes whole, within the time for documents; it stays in `body` as well.
+pub(super) async fn read_document(
+    body: &mut Body,
+    headers: &HeaderMap,
+    limit: usize,
+    limits: &Limits,
+) -> S3Result<Bytes> {
+    let read = async {
+        let mut bytes = BytesMut::new();
+        while let Some(frame) = poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await {
+            let frame = frame.map_err(|error| S3Error::from(body_error(error.to_string())))?;
+            bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
+            if bytes.len() > limit {
+                return Err(s3_error!(MaxMessageLengthExceeded, "a document has at most {} bytes", limit));
+            }
+        }
+        Ok(bytes.freeze())
+    };
+    let seconds = limits.document_time.as_secs();
+    let read = tokio::time::timeout(limits.document_time, read).await;
+    let bytes = read.map_err(|_| s3_error!(RequestTimeout, "the body took more than {} s to arrive", seconds))??;
+    *body = Body::from(bytes.clone());
+    if !bytes.is_empty() && !headers.contains_key(CONTENT_LENGTH) {
+        return Err(s3_error!(MissingContentLength, "You must provide the Content-Length HTTP header."));
+    }
+    Ok(bytes)
 }
 
 /// Checks the digests that a client sends with a document.
-async fn verify_document(body: &mut Body, headers: &HeaderMap, limit: usize) -> S3Result<()> {
-    let md5 = content_md5(headers)?;
-    let sums: Vec<_> = HEADERS.into_iter().filter_map(|(kind, name)| Some((kind, name, headers.get(name)?))).collect();
-    if md5.is_none() && sums.is_empty() {
-        return Ok(());
-    }
-    let bytes = store_all(body, limit).await?;
-    if md5.is_some_and(|md5| md5 != *Md5::digest(&bytes)) {
+fn verify_document(document: &[u8], headers: &HeaderMap) -> S3Result<()> {
+    if content_md5(headers)?.is_some_and(|md5| md5 != *Md5::digest(document)) {
         return Err(s3_error!(BadDigest, "The Content-MD5 you specified did not match what we received."));
     }
-    for (kind, name, value) in sums {
+    for (kind, name) in HEADERS {
+        let Some(value) = headers.get(name) else { continue };
         let mut hasher = Hasher::new(kind);
-        hasher.update(&bytes);
+        hasher.update(document);
         if BASE64_STANDARD.encode(hasher.finish()).as_bytes() != value.as_bytes() {
             return Err(s3_error!(BadDigest, "The {} you specified did not match what we received.", name));
         }
@@ -302,7 +330,7 @@ mod tests {
 
     #[test]
     fn addresses_lose_their_signature() {
-        let with = |text: &str| bare(text.parse().unwrap()).unwrap();
+        let with = |text: &str| bare(text.parse().unwrap(), Signature::Address).unwrap();
         let signed =
             "X-Amz-Date=1&response-content-type=text%2Fcss&versionId=null&x-amz-meta-colour=blue&X-Amz-Signature=2";
         let Bare { uri, overrides, hoisted } = with(&format!("/b/k?{signed}&x-amz-checksum-crc32=AAAAAA%3D%3D"));
@@ -310,10 +338,14 @@ mod tests {
         assert_eq!(overrides[CONTENT_TYPE], "text/css");
         assert_eq!((hoisted.len(), &hoisted["x-amz-meta-colour"]), (1, &HeaderValue::from_static("blue")));
         assert_eq!(with("/b/k?X-Amz-Date=1").uri, "/b/k");
-        assert!(with("/b/k?Signature=1&x-amz-meta-colour=blue").hoisted.is_empty(), "version 2 does not sign it");
+        let version_2 = "/b/k?Signature=1&X-Amz-Signature=x&x-amz-copy-source=%2Fc%2Fd";
+        for signature in [Signature::AddressVersion2, Signature::Header, Signature::None] {
+            let bare = bare(version_2.parse().unwrap(), signature).unwrap();
+            assert!(bare.hoisted.is_empty(), "{signature:?} does not sign it");
+        }
         assert_eq!(with("/b?list-type=2&prefix=a%26b").uri, "/b?list-type=2&prefix=a%26b");
         assert_eq!(with("/b").uri, "/b");
-        assert!(bare("/b/k?response-expires=a%0Ab".parse().unwrap()).is_err());
+        assert!(bare("/b/k?response-expires=a%0Ab".parse().unwrap(), Signature::Address).is_err());
     }
 
     #[test]
@@ -324,32 +356,44 @@ mod tests {
         assert!(!is(Method::PUT, "/b/k?x=tagging"));
     }
 
-    #[tokio::test]
-    async fn select_requests_that_lack_something_are_told_from_malformed_ones() {
-        let code = async |text: &str| {
-            let answer = check_select(&mut Body::from(text.to_owned()), 1000).await;
-            answer.err().map(|error| error.code().as_str().to_owned())
-        };
+    #[test]
+    fn select_requests_that_lack_something_are_told_from_malformed_ones() {
+        let code = |text: &str| check_select(text.as_bytes()).err().map(|error| error.code().as_str().to_owned());
         let whole = "<SelectObjectContentRequest><Expression>x</Expression><ExpressionType>SQL</ExpressionType>\
                      <InputSerialization/><OutputSerialization/></SelectObjectContentRequest>";
-        assert_eq!(code(whole).await, None);
+        assert_eq!(code(whole), None);
         for part in ["<Expression>x</Expression>", "<ExpressionType>SQL</ExpressionType>", "<InputSerialization/>"] {
-            assert_eq!(code(&whole.replace(part, "")).await.as_deref(), Some("MissingRequiredParameter"), "{part}");
+            assert_eq!(code(&whole.replace(part, "")).as_deref(), Some("MissingRequiredParameter"), "{part}");
         }
         // s3s says of these what is wrong.
-        assert_eq!((code("<Select").await, code("").await), (None, None));
+        assert_eq!((code("<Select"), code("")), (None, None));
+    }
+
+    #[test]
+    fn documents_that_differ_from_their_digest_are_refused() {
+        let check = |name: &'static str, value: &'static str| {
+            let headers = HeaderMap::from_iter([(HeaderName::from_static(name), HeaderValue::from_static(value))]);
+            verify_document(b"abc", &headers).is_ok()
+        };
+        assert!(check("content-md5", "kAFQmDzST7DWlj99KOF/cg=="));
+        assert!(!check("content-md5", "AAAAAAAAAAAAAAAAAAAAAA=="));
+        assert!(check("x-amz-checksum-crc32", "NSRBwg=="));
+        assert!(!check("x-amz-checksum-crc32", "AAAAAA=="));
     }
 
     #[tokio::test]
-    async fn documents_that_differ_from_their_digest_are_refused() {
-        let check = async |name: &'static str, value: &'static str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(name, HeaderValue::from_static(value));
-            verify_document(&mut Body::from("abc".to_owned()), &headers, 100).await.is_ok()
+    async fn documents_arrive_in_time_and_within_their_size() {
+        let limits = Limits { document_time: std::time::Duration::from_millis(20), ..Limits::default() };
+        let headers = HeaderMap::from_iter([(CONTENT_LENGTH, HeaderValue::from_static("3"))]);
+        let read = async |mut body: Body, headers: &HeaderMap| {
+            let read = read_document(&mut body, headers, 3, &limits).await;
+            read.map(|bytes| bytes.len()).map_err(|error| error.code().as_str().to_owned())
         };
-        assert!(check("content-md5", "kAFQmDzST7DWlj99KOF/cg==").await);
-        assert!(!check("content-md5", "AAAAAAAAAAAAAAAAAAAAAA==").await);
-        assert!(check("x-amz-checksum-crc32", "NSRBwg==").await);
-        assert!(!check("x-amz-checksum-crc32", "AAAAAA==").await);
+        assert_eq!(read(Body::from("abc".to_owned()), &headers).await, Ok(3));
+        assert_eq!(read(Body::from("abc".to_owned()), &HeaderMap::new()).await, Err("MissingContentLength".to_owned()));
+        assert_eq!(read(Body::from("abcd".to_owned()), &headers).await, Err("MaxMessageLengthExceeded".to_owned()));
+        let never = futures::stream::pending::<Result<Bytes, std::io::Error>>();
+        let never = Body::from(s3s::dto::StreamingBlob::wrap(never));
+        assert_eq!(read(never, &headers).await, Err("RequestTimeout".to_owned()));
     }
 }

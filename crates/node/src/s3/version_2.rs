@@ -1,16 +1,16 @@
 //! Signatures of version 2, on addresses, as boto3 still makes them unless it is told otherwise, and on forms.
 //!
 //! Such a signature covers method, path, time of expiry and what the answer shall look like, about as much as
-//! one of version 4 that leaves the body out. s3s verifies it too, but compares it byte by byte until they
+//! one of version 4 that leaves the body out: parameters that it does not cover are refused. s3s verifies it too, but compares it byte by byte until they
 //! differ, which tells a patient attacker how far a guess was right. So it is verified here first, in constant
 //! time, and s3s sees no wrong one. In headers, where clients can do better, version 2 is refused.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use http::{HeaderMap, Request};
-use s3s::crypto::{Checksum as _, Sha1};
+use http::{HeaderMap, Method, Request};
 use s3s::{S3Result, s3_error};
 
+use super::signing::{hmac_sha1, is_same};
 use crate::keyring::Keyring;
 
 /// The parameters that a signature covers, besides those that make the answer.
@@ -55,6 +55,48 @@ const COVERED: [&str; 35] = [
 /// The parameters that are the signature.
 pub(super) const PARAMETERS: [&str; 3] = ["AWSAccessKeyId", "Expires", "Signature"];
 
+/// Parameters of requests that read. A signature does not cover them, and they only choose among what it allows.
+const OF_READS: [&str; 15] = [
+    "continuation-token",
+    "delimiter",
+    "encoding-type",
+    "fetch-owner",
+    "key-marker",
+    "list-type",
+    "marker",
+    "max-keys",
+    "max-parts",
+    "max-uploads",
+    "part-number-marker",
+    "prefix",
+    "start-after",
+    "upload-id-marker",
+    "version-id-marker",
+];
+
+/// Refuses a request with a parameter that a signature of version 2 does not cover. Some SDKs repeat headers in the address:
+/// as those they are covered, so the same header must be there.
+pub(super) fn check_covered<B>(request: &Request<B>, pairs: &[(String, String)]) -> S3Result<()> {
+    let reads = [Method::GET, Method::HEAD].contains(request.method());
+    for (number, (name, value)) in pairs.iter().enumerate() {
+        let repeats =
+            || request.headers().get(name.as_str()).is_some_and(|header| header.as_bytes() == value.as_bytes());
+        let is_header = name.starts_with("x-amz-") || ["content-md5", "content-type"].contains(&name.as_str());
+        let covered = PARAMETERS.contains(&name.as_str())
+            || COVERED.contains(&name.as_str())
+            || (reads && OF_READS.contains(&name.as_str()))
+            || name == "x-id"
+            || (is_header && repeats());
+        if !covered {
+            return Err(s3_error!(AccessDenied, "a signature of version 2 does not cover the parameter: {}", name));
+        }
+        if pairs.iter().take(number).any(|(other, _)| other == name) {
+            return Err(s3_error!(InvalidArgument, "the parameter is there twice: {}", name));
+        }
+    }
+    Ok(())
+}
+
 /// Verifies the signature of an address, if it has one of version 2. `bucket` is the one the host names.
 pub(super) fn verify<B>(request: &Request<B>, keyring: &Keyring, bucket: Option<&str>) -> S3Result<()> {
     let query = request.uri().query().unwrap_or_default();
@@ -89,7 +131,7 @@ pub(super) fn verify<B>(request: &Request<B>, keyring: &Keyring, bucket: Option<
 pub(super) fn verify_text(keyring: &Keyring, access_key_id: &str, text: &str, given: &str) -> S3Result<()> {
     let key = keyring.get(access_key_id);
     let key = key.ok_or_else(|| s3_error!(InvalidAccessKeyId, "the access key does not exist on this node"))?;
-    let right = BASE64_STANDARD.encode(hmac(key.credentials.secret_access_key.as_bytes(), text.as_bytes()));
+    let right = BASE64_STANDARD.encode(hmac_sha1(key.credentials.secret_access_key.as_bytes(), text.as_bytes()));
     if is_same(given.as_bytes(), right.as_bytes()) {
         Ok(())
     } else {
@@ -107,40 +149,40 @@ fn amz_headers(headers: &HeaderMap) -> String {
     names.into_iter().map(line).collect()
 }
 
-/// HMAC with SHA-1, as RFC 2104 defines it.
-fn hmac(key: &[u8], text: &[u8]) -> [u8; 20] {
-    const BLOCK: usize = 64;
-    let sha1 = |parts: [&[u8]; 2]| {
-        let mut hash = Sha1::new();
-        parts.into_iter().for_each(|part| hash.update(part));
-        hash.finalize()
-    };
-    let short = if key.len() > BLOCK { sha1([key, &[]]).to_vec() } else { key.to_vec() };
-    let padded = |mask: u8| -> Vec<u8> {
-        short.iter().copied().chain(std::iter::repeat(0)).take(BLOCK).map(|byte| byte ^ mask).collect()
-    };
-    sha1([&padded(0x5C), &sha1([&padded(0x36), text])])
-}
-
-/// Looks at every byte, wherever they differ.
-fn is_same(a: &[u8], b: &[u8]) -> bool {
-    let differ = a.iter().zip(b).fold(0, |all, (a, b)| all | (a ^ b));
-    std::hint::black_box(differ) == 0 && a.len() == b.len()
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::authentication::Signature;
     use super::super::verified::bare;
     use super::*;
     use crate::Credentials;
 
     #[test]
-    fn the_hmac_is_that_of_rfc_2202() {
-        let hex = |bytes: [u8; 20]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        assert_eq!(hex(hmac(b"Jefe", b"what do ya want for nothing?")), "effcdf6ae5eb2fa2d27416d5f184df9c259a7c79");
-        let long = [0xAA; 80];
-        let text = b"Test Using Larger Than Block-Size Key - Hash Key First";
-        assert_eq!(hex(hmac(&long, text)), "aa4ae5e15272d00e95705637ce8a3b55ed402112");
+    fn parameters_that_are_not_covered_are_refused() {
+        let refused = |method: &str, query: &str, header: Option<(&str, &str)>| {
+            let uri = format!("/b/k?AWSAccessKeyId=a&Signature=b&Expires=1&{query}");
+            let pairs: Vec<_> =
+                url::form_urlencoded::parse(uri.split_once('?').unwrap().1.as_bytes()).into_owned().collect();
+            let request = Request::builder().method(method).uri(&uri);
+            let request = header.into_iter().fold(request, |request, (name, value)| request.header(name, value));
+            check_covered(&request.body(()).unwrap(), &pairs).is_err()
+        };
+        for query in [
+            "ownershipControls",
+            "publicAccessBlock",
+            "attributes",
+            "pushdowndb-fragment",
+            "renameObject",
+            "x-amz-copy-source=%2Fc%2Fd",
+            "x-amz-meta-a=b",
+            "acl&acl",
+            "Expires=2",
+        ] {
+            assert!(refused("PUT", query, None), "{query}");
+        }
+        assert!(refused("PUT", "prefix=a", None) && !refused("GET", "prefix=a", None));
+        assert!(!refused("PUT", "uploadId=1&partNumber=1&x-id=UploadPart", None));
+        assert!(!refused("PUT", "x-amz-meta-a=b", Some(("x-amz-meta-a", "b"))));
+        assert!(refused("PUT", "x-amz-meta-a=b", Some(("x-amz-meta-a", "c"))));
     }
 
     #[test]
@@ -164,7 +206,8 @@ mod tests {
         assert_eq!(check(&signed.replace("%3D", ""), Some("johnsmith")), wrong);
         assert_eq!(check(&signed.replace("IOSF", "AAAA"), None), Err("InvalidAccessKeyId".to_owned()));
         assert_eq!(check("prefix=Signature", None), Ok(()));
-        let uri = bare(format!("/photos/puppy.jpg?{signed}&versionId=null").parse().unwrap()).unwrap().uri;
+        let uri = format!("/photos/puppy.jpg?{signed}&versionId=null").parse().unwrap();
+        let uri = bare(uri, Signature::AddressVersion2).unwrap().uri;
         assert_eq!(uri, "/photos/puppy.jpg?versionId=null");
     }
 }

@@ -34,6 +34,10 @@ pub(crate) enum StoreError {
     InvalidRequest(String),
     #[error("the {what} is larger than {limit} bytes")]
     TooLarge { what: &'static str, limit: u64 },
+    #[error("the key '{key}' holds its share of the store: {limit} {what}")]
+    OverQuota { key: String, what: &'static str, limit: u64 },
+    #[error("{0}")]
+    Denied(String),
     #[error("there are {limit} {what} already, which is the limit")]
     TooMany { what: &'static str, limit: usize },
     #[error("the {0} that was sent does not match the bytes received")]

@@ -93,6 +93,12 @@ impl Files {
         Some(disk.blocks_available().saturating_mul(disk.fragment_size()))
     }
 
+    /// The size of the disk.
+    pub fn disk_bytes(&self) -> Option<u64> {
+        let disk = statvfs(&self.data).ok()?;
+        Some(disk.blocks().saturating_mul(disk.fragment_size()))
+    }
+
     /// A new empty file to write to.
     pub fn create(&self) -> io::Result<DiskFile> {
         DiskFile::create(&self.disk, self.tmp.join(Uuid::new_v4().simple().to_string()))

@@ -22,9 +22,11 @@ use uuid::Uuid;
 
 use super::disk::{Change, Disk, DiskFile};
 use super::files::Segment;
+use super::grant::{Account, Grant};
 use super::index_file::{Fate, IndexFile};
 use super::listing::Cursor;
 use super::trusted_disk::TrustedDisk;
+use super::usage::{self, USAGE, Usage};
 use super::{BucketMeta, BucketSettings, Condition, ObjectMeta, Result, StoreError, Tag};
 
 pub(super) const BUCKETS: TableDefinition<&str, &[u8]> = TableDefinition::new("buckets");
@@ -51,6 +53,9 @@ pub(super) struct ObjectRecord {
     /// The upload it was completed from, so that completing again gives the same answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upload: Option<String>,
+    /// The key whose account holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writer: Option<String>,
 }
 
 /// The tables.
@@ -58,6 +63,8 @@ pub(super) struct ObjectRecord {
 pub(crate) struct Index {
     path: PathBuf,
     disk: Arc<TrustedDisk>,
+    /// The bytes that a key may hold if nothing else is said.
+    key_bytes: u64,
     /// None only after it failed and could not be opened again yet.
     db: RwLock<Option<Database>>,
     /// A change may be in the file or not, and what is in memory does not tell.
@@ -87,7 +94,7 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
 
 impl Index {
     /// Opens or makes the index. It can be open in one process only.
-    pub fn open(path: &Path, trusted: &Arc<TrustedDisk>) -> Result<Self> {
+    pub fn open(path: &Path, trusted: &Arc<TrustedDisk>, key_bytes: u64) -> Result<Self> {
         let disk: &Arc<dyn Disk> = &(Arc::clone(trusted) as _);
         let fate = Arc::default();
         let io = |error: io::Error| StoreError::io("cannot make the index")(error);
@@ -102,7 +109,8 @@ impl Index {
         }
         let db = database(path, disk, &fate)?;
         let (disk, in_doubt) = (Arc::clone(trusted), AtomicBool::new(false));
-        Ok(Self { path: path.to_owned(), disk, db: RwLock::new(Some(db)), in_doubt, fate, before: Mutex::default() })
+        let (path, db, before) = (path.to_owned(), RwLock::new(Some(db)), Mutex::default());
+        Ok(Self { path, disk, key_bytes, db, in_doubt, fate, before })
     }
 
     /// Begins a transaction; opens the index anew if it failed before.
@@ -158,8 +166,31 @@ impl Index {
         done
     }
 
-    pub fn create_bucket(&self, meta: &BucketMeta, limit: usize) -> Result<()> {
+    /// Runs `change` in a write transaction if `bucket` exists and `grant` still holds for it. Everything that changes what is
+    /// in a bucket goes through here.
+    pub(super) fn change<T>(
+        &self,
+        bucket: &str,
+        grant: &Grant,
+        change: impl FnOnce(&WriteTransaction, Option<&Account>) -> Result<T>,
+    ) -> Result<T> {
+        let account = self.account(grant);
         self.write(|tx| {
+            grant.check(&bucket_in(&tx.open_table(BUCKETS)?, bucket)?)?;
+            change(tx, account.as_ref())
+        })
+    }
+
+    fn account(&self, grant: &Grant) -> Option<Account> {
+        let mut account = grant.account()?;
+        account.quota.bytes.get_or_insert(self.key_bytes);
+        Some(account)
+    }
+
+    pub fn create_bucket(&self, meta: &BucketMeta, limit: usize, grant: &Grant) -> Result<()> {
+        let account = self.account(grant).filter(|account| meta.settings.owner.as_ref() == Some(&account.key));
+        self.write(|tx| {
+            grant.check_key()?;
             let mut buckets = tx.open_table(BUCKETS)?;
             if buckets.get(meta.name.as_str())?.is_some() {
                 return Err(StoreError::BucketExists(meta.name.clone()));
@@ -168,14 +199,12 @@ impl Index {
                 return Err(StoreError::TooMany { what: "buckets", limit });
             }
             buckets.insert(meta.name.as_str(), encode(meta)?.as_slice())?;
-            Ok(())
+            usage::add(tx, account.as_ref(), Usage { buckets: 1, ..Usage::default() })
         })
     }
 
     pub fn bucket(&self, name: &str) -> Result<BucketMeta> {
-        let buckets = self.read()?.open_table(BUCKETS)?;
-        let record = buckets.get(name)?.ok_or_else(|| StoreError::NoSuchBucket(name.to_owned()))?;
-        decode(record.value())
+        bucket_in(&self.read()?.open_table(BUCKETS)?, name)
     }
 
     pub fn buckets(&self) -> Result<Vec<BucketMeta>> {
@@ -183,11 +212,10 @@ impl Index {
         buckets.iter()?.map(|entry| decode(entry?.1.value())).collect()
     }
 
-    pub fn change_bucket(&self, name: &str, change: impl FnOnce(&mut BucketSettings)) -> Result<()> {
-        self.write(|tx| {
+    pub fn change_bucket(&self, name: &str, change: impl FnOnce(&mut BucketSettings), grant: &Grant) -> Result<()> {
+        self.change(name, grant, |tx, _| {
             let mut buckets = tx.open_table(BUCKETS)?;
-            let record = buckets.get(name)?.map(|record| decode::<BucketMeta>(record.value())).transpose()?;
-            let mut meta = record.ok_or_else(|| StoreError::NoSuchBucket(name.to_owned()))?;
+            let mut meta = bucket_in(&buckets, name)?;
             change(&mut meta.settings);
             buckets.insert(name, encode(&meta)?.as_slice())?;
             Ok(())
@@ -206,13 +234,19 @@ impl Index {
     }
 
     /// Puts an object in its place if the condition holds; gives the files of the one it replaced.
-    pub fn put(&self, bucket: &str, key: &str, record: &ObjectRecord, condition: &Condition) -> Result<Vec<Segment>> {
-        self.write(|tx| put_in(tx, bucket, key, record, condition))
+    pub fn put(
+        &self,
+        bucket: &str,
+        key: &str,
+        record: &ObjectRecord,
+        condition: &Condition,
+        grant: &Grant,
+    ) -> Result<Vec<Segment>> {
+        self.change(bucket, grant, |tx, account| put_in(tx, bucket, key, record, condition, account))
     }
 
-    pub fn set_tags(&self, bucket: &str, key: &str, tags: Vec<Tag>) -> Result<()> {
-        self.write(|tx| {
-            require_bucket(&tx.open_table(BUCKETS)?, bucket)?;
+    pub fn set_tags(&self, bucket: &str, key: &str, tags: Vec<Tag>, grant: &Grant) -> Result<()> {
+        self.change(bucket, grant, |tx, _| {
             let mut objects = tx.open_table(OBJECTS)?;
             let at = (bucket, key.as_bytes());
             let record = objects.get(at)?.map(|record| decode::<ObjectRecord>(record.value())).transpose()?;
@@ -224,9 +258,13 @@ impl Index {
     }
 
     /// Removes objects; gives their files and one answer per key.
-    pub fn delete(&self, bucket: &str, keys: &[(String, Condition)]) -> Result<(Vec<Segment>, Vec<Result<()>>)> {
-        self.write(|tx| {
-            require_bucket(&tx.open_table(BUCKETS)?, bucket)?;
+    pub fn delete(
+        &self,
+        bucket: &str,
+        keys: &[(String, Condition)],
+        grant: &Grant,
+    ) -> Result<(Vec<Segment>, Vec<Result<()>>)> {
+        self.change(bucket, grant, |tx, _| {
             let mut objects = tx.open_table(OBJECTS)?;
             let mut freed = Vec::new();
             let mut answers = Vec::with_capacity(keys.len());
@@ -236,6 +274,7 @@ impl Index {
                 let answer = condition.check_removal(key, present.as_ref().map(|record| &record.meta));
                 if let (Ok(()), Some(record)) = (&answer, present) {
                     objects.remove(at)?;
+                    usage::subtract(tx, record.writer.as_deref(), Usage::bytes(record.meta.size))?;
                     freed.extend(record.segments);
                 }
                 answers.push(answer);
@@ -304,7 +343,7 @@ fn over(file: DiskFile, fate: &Arc<Fate>) -> Result<Database> {
     fate.in_use.store(false, Ordering::SeqCst);
     let db = Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(IndexFile::new(file, fate)?)?;
     // An index that is whole is opened without writing, which a full disk would not allow.
-    if db.begin_read()?.open_table(PARTS).is_ok() {
+    if db.begin_read()?.open_table(USAGE).is_ok() {
         return Ok(db);
     }
     let tx = db.begin_write()?;
@@ -313,6 +352,7 @@ fn over(file: DiskFile, fate: &Arc<Fate>) -> Result<Database> {
         tx.open_table(OBJECTS)?;
         tx.open_table(UPLOADS)?;
         tx.open_table(PARTS)?;
+        usage::begin(&tx)?;
     }
     tx.commit()?;
     Ok(db)
@@ -325,6 +365,11 @@ pub(super) fn require_bucket(buckets: &impl ReadableTable<&'static str, &'static
     }
 }
 
+pub(super) fn bucket_in(buckets: &impl ReadableTable<&'static str, &'static [u8]>, bucket: &str) -> Result<BucketMeta> {
+    let record = buckets.get(bucket)?.ok_or_else(|| StoreError::NoSuchBucket(bucket.to_owned()))?;
+    decode(record.value())
+}
+
 /// The step of every write that makes an object visible.
 pub(super) fn put_in(
     tx: &WriteTransaction,
@@ -332,12 +377,16 @@ pub(super) fn put_in(
     key: &str,
     record: &ObjectRecord,
     condition: &Condition,
+    account: Option<&Account>,
 ) -> Result<Vec<Segment>> {
-    require_bucket(&tx.open_table(BUCKETS)?, bucket)?;
     let mut objects = tx.open_table(OBJECTS)?;
     let at = (bucket, key.as_bytes());
     let present = objects.get(at)?.map(|record| decode::<ObjectRecord>(record.value())).transpose()?;
     condition.check(key, present.as_ref().map(|record| &record.meta))?;
+    if let Some(replaced) = &present {
+        usage::subtract(tx, replaced.writer.as_deref(), Usage::bytes(replaced.meta.size))?;
+    }
+    usage::add(tx, account, Usage::bytes(record.meta.size))?;
     objects.insert(at, encode(record)?.as_slice())?;
     Ok(present.map(|record| record.segments).unwrap_or_default())
 }
@@ -376,15 +425,15 @@ mod tests {
 
     fn index(dir: &Path) -> Index {
         let disk = Arc::new(TrustedDisk::new(Arc::new(LocalDisk)));
-        let index = Index::open(&dir.join("index.redb"), &disk).unwrap();
+        let index = Index::open(&dir.join("index.redb"), &disk, u64::MAX).unwrap();
         for name in ["a", "b", "c"] {
-            index.create_bucket(&BucketMeta { name: name.into(), ..BucketMeta::default() }, 9).unwrap();
+            index.create_bucket(&BucketMeta { name: name.into(), ..BucketMeta::default() }, 9, &Grant::node()).unwrap();
         }
         index
     }
 
     fn record() -> ObjectRecord {
-        ObjectRecord { meta: ObjectMeta::default(), segments: Vec::new(), upload: None }
+        ObjectRecord { meta: ObjectMeta::default(), segments: Vec::new(), upload: None, writer: None }
     }
 
     #[test]

@@ -37,7 +37,7 @@ use super::index::{Index, ObjectRecord};
 use super::multipart::hex;
 use super::trusted_disk::TrustedDisk;
 use super::{
-    Algorithm, Body, BucketMeta, BucketSettings, Completion, Condition, CopyRequest, ListPage, ListQuery, Match,
+    Algorithm, Body, BucketMeta, BucketSettings, Completion, Condition, CopyRequest, Grant, ListPage, ListQuery, Match,
     Object, ObjectData, ObjectMeta, PartRecord, PutOptions, Result, SettingsChange, Staged, Store, StoreError, Tag,
     UploadKey, UploadPage, UploadQuery, UploadRecord, listing, mark, now_ms, stage, sweep,
 };
@@ -77,7 +77,8 @@ impl LocalStore {
         mark::check(&disk, dir).map_err(place)?;
         let io = |error: io::Error| place(Error::invalid("the folder cannot be used").with_source(error));
         let files = Arc::new(Files::open(dir, Arc::clone(&disk)).map_err(io)?);
-        let index = Index::open(&dir.join("index.redb"), &trusted).map_err(|error| {
+        let key_bytes = files.disk_bytes().map_or(u64::MAX, |bytes| bytes / 2);
+        let index = Index::open(&dir.join("index.redb"), &trusted, key_bytes).map_err(|error| {
             place(match error {
                 StoreError::Index(inner) if matches!(*inner, redb::Error::DatabaseAlreadyOpen) => {
                     Error::invalid("another node has it open; stop that one first")
@@ -117,8 +118,16 @@ impl LocalStore {
 }
 
 impl Shared {
-    fn commit(&self, bucket: &str, key: &str, record: ObjectRecord, condition: &Condition) -> Result<ObjectMeta> {
-        match self.index.put(bucket, key, &record, condition) {
+    fn commit(
+        &self,
+        bucket: &str,
+        key: &str,
+        mut record: ObjectRecord,
+        condition: &Condition,
+        grant: &Grant,
+    ) -> Result<ObjectMeta> {
+        record.writer = grant.account().map(|account| account.key);
+        match self.index.put(bucket, key, &record, condition, grant) {
             Ok(freed) => {
                 self.files.remove(&freed);
                 Ok(record.meta)
@@ -273,20 +282,20 @@ impl Store for LocalStore {
         self.blocking(move |shared| listing::list(&mut shared.index.cursor(&bucket)?, &query)).await
     }
 
-    async fn create_bucket(&self, bucket: &str, settings: BucketSettings) -> Result<()> {
+    async fn create_bucket(&self, bucket: &str, settings: BucketSettings, grant: Grant) -> Result<()> {
         let meta = BucketMeta { name: bucket.to_owned(), created_ms: now_ms(), settings };
-        self.blocking(move |shared| shared.index.create_bucket(&meta, shared.limits.buckets)).await
+        self.blocking(move |shared| shared.index.create_bucket(&meta, shared.limits.buckets, &grant)).await
     }
 
-    async fn change_bucket(&self, bucket: &str, change: SettingsChange) -> Result<()> {
+    async fn change_bucket(&self, bucket: &str, change: SettingsChange, grant: Grant) -> Result<()> {
         let bucket = bucket.to_owned();
-        self.blocking(move |shared| shared.index.change_bucket(&bucket, change)).await
+        self.blocking(move |shared| shared.index.change_bucket(&bucket, change, &grant)).await
     }
 
-    async fn delete_bucket(&self, bucket: &str) -> Result<()> {
+    async fn delete_bucket(&self, bucket: &str, grant: Grant) -> Result<()> {
         let bucket = bucket.to_owned();
         self.blocking(move |shared| {
-            let freed = shared.index.delete_bucket(&bucket)?;
+            let freed = shared.index.delete_bucket(&bucket, &grant)?;
             shared.files.remove(&freed);
             Ok(())
         })
@@ -297,7 +306,14 @@ impl Store for LocalStore {
         stage::stage(&self.shared.files, &self.shared.limits, body, checksum).await
     }
 
-    async fn put(&self, bucket: &str, key: &str, staged: Staged, options: PutOptions) -> Result<ObjectMeta> {
+    async fn put(
+        &self,
+        bucket: &str,
+        key: &str,
+        staged: Staged,
+        options: PutOptions,
+        grant: Grant,
+    ) -> Result<ObjectMeta> {
         let (bucket, key) = (bucket.to_owned(), key.to_owned());
         self.blocking(move |shared| {
             let meta = ObjectMeta {
@@ -309,15 +325,17 @@ impl Store for LocalStore {
                 parts: Vec::new(),
                 tags: options.tags,
             };
-            let record = ObjectRecord { meta, segments: vec![shared.keep(staged)?], upload: None };
-            shared.commit(&bucket, &key, record, &options.condition)
+            let record = ObjectRecord { meta, segments: vec![shared.keep(staged)?], upload: None, writer: None };
+            shared.commit(&bucket, &key, record, &options.condition, &grant)
         })
         .await
     }
 
-    async fn copy(&self, request: CopyRequest) -> Result<ObjectMeta> {
+    async fn copy(&self, request: CopyRequest, grant: Grant) -> Result<ObjectMeta> {
         self.blocking(move |shared| {
             let mut record = shared.index.object(&request.from_bucket, &request.from_key)?;
+            // After the source was found: what was found is in the bucket that was authorised.
+            request.source.check(&shared.index.bucket(&request.from_bucket)?)?;
             let changed = || StoreError::Changed(request.from_key.clone());
             if record.meta.etag != request.from_etag {
                 return Err(changed());
@@ -341,26 +359,26 @@ impl Store for LocalStore {
                 true => Condition { if_match: Some(Match::Etag(request.from_etag)), ..Condition::default() },
                 false => request.condition,
             };
-            shared.commit(&request.bucket, &request.key, record, &condition)
+            shared.commit(&request.bucket, &request.key, record, &condition, &grant)
         })
         .await
     }
 
-    async fn delete(&self, bucket: &str, keys: Vec<(String, Condition)>) -> Result<Vec<Result<()>>> {
+    async fn delete(&self, bucket: &str, keys: Vec<(String, Condition)>, grant: Grant) -> Result<Vec<Result<()>>> {
         let bucket = bucket.to_owned();
         self.blocking(move |shared| {
-            let (freed, answers) = shared.index.delete(&bucket, &keys)?;
+            let (freed, answers) = shared.index.delete(&bucket, &keys, &grant)?;
             shared.files.remove(&freed);
             Ok(answers)
         })
         .await
     }
 
-    async fn create_upload(&self, bucket: &str, key: &str, upload: UploadRecord) -> Result<String> {
+    async fn create_upload(&self, bucket: &str, key: &str, upload: UploadRecord, grant: Grant) -> Result<String> {
         let at = UploadKey { bucket: bucket.to_owned(), key: key.to_owned(), id: Uuid::new_v4().simple().to_string() };
         self.blocking(move |shared| {
             shared.expire_uploads()?;
-            shared.index.create_upload(&at, &upload, shared.limits.uploads)?;
+            shared.index.create_upload(&at, upload, shared.limits.uploads, &grant)?;
             Ok(at.id)
         })
         .await
@@ -371,11 +389,12 @@ impl Store for LocalStore {
         self.blocking(move |shared| shared.index.upload(&at)).await
     }
 
-    async fn put_part(&self, at: UploadKey, number: u32, staged: Staged) -> Result<PartRecord> {
+    async fn put_part(&self, at: UploadKey, number: u32, staged: Staged, grant: Grant) -> Result<PartRecord> {
         self.blocking(move |shared| {
             let (etag, checksum) = (hex(&staged.md5), staged.checksum.clone());
-            let part = PartRecord { segment: shared.keep(staged)?, etag, modified_ms: now_ms(), checksum };
-            match shared.index.put_part(&at, number, &part) {
+            let writer = grant.account().map(|account| account.key);
+            let part = PartRecord { segment: shared.keep(staged)?, etag, modified_ms: now_ms(), checksum, writer };
+            match shared.index.put_part(&at, number, &part, &grant) {
                 Ok(freed) => shared.files.remove(&freed),
                 Err(error) => {
                     shared.undo(&error, &[part.segment], || {
@@ -394,27 +413,27 @@ impl Store for LocalStore {
         self.blocking(move |shared| shared.index.parts(&at, after, limit)).await
     }
 
-    async fn complete(&self, at: UploadKey, completion: Completion) -> Result<ObjectMeta> {
+    async fn complete(&self, at: UploadKey, completion: Completion, grant: Grant) -> Result<ObjectMeta> {
         self.blocking(move |shared| {
-            let (meta, freed) = shared.index.complete(&at, &completion, &shared.limits)?;
+            let (meta, freed) = shared.index.complete(&at, &completion, &shared.limits, &grant)?;
             shared.files.remove(&freed);
             Ok(meta)
         })
         .await
     }
 
-    async fn abort(&self, at: UploadKey) -> Result<()> {
+    async fn abort(&self, at: UploadKey, grant: Grant) -> Result<()> {
         self.blocking(move |shared| {
-            let freed = shared.index.abort(&at)?;
+            let freed = shared.index.abort(&at, &grant)?;
             shared.files.remove(&freed);
             Ok(())
         })
         .await
     }
 
-    async fn set_tags(&self, bucket: &str, key: &str, tags: Vec<Tag>) -> Result<()> {
+    async fn set_tags(&self, bucket: &str, key: &str, tags: Vec<Tag>, grant: Grant) -> Result<()> {
         let (bucket, key) = (bucket.to_owned(), key.to_owned());
-        self.blocking(move |shared| shared.index.set_tags(&bucket, &key, tags)).await
+        self.blocking(move |shared| shared.index.set_tags(&bucket, &key, tags, &grant)).await
     }
 
     async fn uploads(&self, bucket: &str, query: UploadQuery) -> Result<UploadPage> {
@@ -435,10 +454,10 @@ mod tests {
         let place = || files.keep(&files.create().unwrap(), 0).unwrap();
         // One that an earlier start left, one that is being written; a sweep that is told of many objects.
         let (left, named) = (place(), place());
-        let record = ObjectRecord { meta: ObjectMeta::default(), segments: vec![named], upload: None };
+        let record = ObjectRecord { meta: ObjectMeta::default(), segments: vec![named], upload: None, writer: None };
         let meta = BucketMeta { name: "bucket".into(), ..BucketMeta::default() };
-        store.shared.index.create_bucket(&meta, 9).unwrap();
-        store.shared.index.put("bucket", "key", &record, &Condition::default()).unwrap();
+        store.shared.index.create_bucket(&meta, 9, &Grant::node()).unwrap();
+        store.shared.index.put("bucket", "key", &record, &Condition::default(), &Grant::node()).unwrap();
         files.remember_placed();
         let fresh = place();
         sweep::start(&store.shared.index, &store.shared.files, 1_000_000).unwrap();
@@ -458,11 +477,11 @@ mod tests {
         runtime.block_on(async {
             let full = Limits { reserve_bytes: u64::MAX, ..Limits::default() };
             let store = LocalStore::open(dir.path(), full).unwrap();
-            store.create_bucket("bucket", BucketSettings::default()).await.unwrap();
+            store.create_bucket("bucket", BucketSettings::default(), Grant::node()).await.unwrap();
             let body: Body = Box::pin(futures::stream::empty());
             assert!(matches!(store.stage(body, None).await, Err(StoreError::Full)));
             let keys = vec![("key".to_owned(), Condition::default())];
-            assert!(store.delete("bucket", keys).await.unwrap().iter().all(Result::is_ok));
+            assert!(store.delete("bucket", keys, Grant::node()).await.unwrap().iter().all(Result::is_ok));
             assert_eq!(fs::read_dir(dir.path().join("tmp")).unwrap().count(), 0);
         });
     }

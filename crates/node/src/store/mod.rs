@@ -11,6 +11,7 @@ mod disk;
 mod error;
 mod files;
 mod gateway;
+mod grant;
 mod index;
 mod index_file;
 mod listing;
@@ -24,6 +25,7 @@ mod stage;
 mod sweep;
 mod trusted_disk;
 mod uploads;
+mod usage;
 
 use std::fmt;
 use std::pin::Pin;
@@ -37,6 +39,7 @@ pub(crate) use condition::{Condition, Match};
 pub(crate) use data::ObjectData;
 pub(crate) use error::{Result, StoreError};
 pub(crate) use gateway::GatewayStore;
+pub(crate) use grant::{Account, Authority, Grant, Quota};
 pub(crate) use listing::{ListPage, ListQuery, Listed, Start};
 pub(crate) use local::LocalStore;
 pub(crate) use meta::{
@@ -75,6 +78,8 @@ pub(crate) struct CopyRequest {
     pub from_key: String,
     /// The version whose conditions were checked; another one is [`StoreError::Changed`].
     pub from_etag: String,
+    /// The permission to read the source, where the bucket may have changed hands.
+    pub source: Grant,
     pub bucket: String,
     pub key: String,
     /// Unset keeps those of the source.
@@ -97,7 +102,8 @@ pub(crate) struct Completion {
     pub size: Option<u64>,
 }
 
-/// A keyspace of objects. Methods that write have a default that refuses: a gateway only reads.
+/// A keyspace of objects. Methods that write have a default that refuses: a gateway only reads. They check their grant in the
+/// step that makes the change visible.
 #[async_trait]
 pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
     async fn buckets(&self) -> Result<Vec<BucketMeta>>;
@@ -123,50 +129,57 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
     fn figures(&self) -> Vec<(&'static str, &'static str, u64)> {
         Vec::new()
     }
-    async fn create_bucket(&self, _bucket: &str, _settings: BucketSettings) -> Result<()> {
+    async fn create_bucket(&self, _bucket: &str, _settings: BucketSettings, _grant: Grant) -> Result<()> {
         Err(StoreError::ReadOnly)
     }
-    async fn change_bucket(&self, _bucket: &str, _change: SettingsChange) -> Result<()> {
+    async fn change_bucket(&self, _bucket: &str, _change: SettingsChange, _grant: Grant) -> Result<()> {
         Err(StoreError::ReadOnly)
     }
-    async fn delete_bucket(&self, _bucket: &str) -> Result<()> {
+    async fn delete_bucket(&self, _bucket: &str, _grant: Grant) -> Result<()> {
         Err(StoreError::ReadOnly)
     }
     /// Takes in the bytes of a PUT or a part, not yet visible to anyone; dropping the result discards them.
     async fn stage(&self, _body: Body, _checksum: Option<Algorithm>) -> Result<Staged> {
         Err(StoreError::ReadOnly)
     }
-    async fn put(&self, _bucket: &str, _key: &str, _staged: Staged, _options: PutOptions) -> Result<ObjectMeta> {
+    async fn put(
+        &self,
+        _bucket: &str,
+        _key: &str,
+        _staged: Staged,
+        _options: PutOptions,
+        _grant: Grant,
+    ) -> Result<ObjectMeta> {
         Err(StoreError::ReadOnly)
     }
-    async fn copy(&self, _request: CopyRequest) -> Result<ObjectMeta> {
+    async fn copy(&self, _request: CopyRequest, _grant: Grant) -> Result<ObjectMeta> {
         Err(StoreError::ReadOnly)
     }
     /// Deletes all of them in one step; a key that does not exist is no error. One answer per key.
-    async fn delete(&self, _bucket: &str, _keys: Vec<(String, Condition)>) -> Result<Vec<Result<()>>> {
+    async fn delete(&self, _bucket: &str, _keys: Vec<(String, Condition)>, _grant: Grant) -> Result<Vec<Result<()>>> {
         Err(StoreError::ReadOnly)
     }
-    async fn create_upload(&self, _bucket: &str, _key: &str, _upload: UploadRecord) -> Result<String> {
+    async fn create_upload(&self, _bucket: &str, _key: &str, _upload: UploadRecord, _grant: Grant) -> Result<String> {
         Err(StoreError::ReadOnly)
     }
     async fn upload(&self, _bucket: &str, _key: &str, _id: &str) -> Result<UploadRecord> {
         Err(StoreError::ReadOnly)
     }
-    async fn put_part(&self, _at: UploadKey, _number: u32, _staged: Staged) -> Result<PartRecord> {
+    async fn put_part(&self, _at: UploadKey, _number: u32, _staged: Staged, _grant: Grant) -> Result<PartRecord> {
         Err(StoreError::ReadOnly)
     }
     /// The parts after number `after`, at most `limit`, and whether there are more.
     async fn parts(&self, _at: UploadKey, _after: u32, _limit: usize) -> Result<(Vec<(u32, PartRecord)>, bool)> {
         Err(StoreError::ReadOnly)
     }
-    async fn complete(&self, _at: UploadKey, _completion: Completion) -> Result<ObjectMeta> {
+    async fn complete(&self, _at: UploadKey, _completion: Completion, _grant: Grant) -> Result<ObjectMeta> {
         Err(StoreError::ReadOnly)
     }
-    async fn abort(&self, _at: UploadKey) -> Result<()> {
+    async fn abort(&self, _at: UploadKey, _grant: Grant) -> Result<()> {
         Err(StoreError::ReadOnly)
     }
     /// Replaces the tags of an object.
-    async fn set_tags(&self, _bucket: &str, _key: &str, _tags: Vec<Tag>) -> Result<()> {
+    async fn set_tags(&self, _bucket: &str, _key: &str, _tags: Vec<Tag>, _grant: Grant) -> Result<()> {
         Err(StoreError::ReadOnly)
     }
     async fn uploads(&self, _bucket: &str, _query: UploadQuery) -> Result<UploadPage> {

@@ -11,7 +11,8 @@ use md5::{Digest, Md5};
 use redb::ReadableTable;
 
 use super::files::Segment;
-use super::index::{BUCKETS, Index, OBJECTS, ObjectRecord, PARTS, UPLOADS, decode, put_in, require_bucket};
+use super::grant::Grant;
+use super::index::{Index, OBJECTS, ObjectRecord, PARTS, UPLOADS, decode, put_in};
 use super::stage::Hasher;
 use super::uploads::{drop_upload, find_upload, parts_of};
 use super::{
@@ -31,9 +32,14 @@ pub(crate) struct PartRef {
 
 impl Index {
     /// Makes the object; gives the files that are no longer named.
-    pub fn complete(&self, at: &UploadKey, done: &Completion, limits: &Limits) -> Result<(ObjectMeta, Vec<Segment>)> {
-        self.write(|tx| {
-            require_bucket(&tx.open_table(BUCKETS)?, &at.bucket)?;
+    pub fn complete(
+        &self,
+        at: &UploadKey,
+        done: &Completion,
+        limits: &Limits,
+        grant: &Grant,
+    ) -> Result<(ObjectMeta, Vec<Segment>)> {
+        self.change(&at.bucket, grant, |tx, account| {
             let upload = match find_upload(&tx.open_table(UPLOADS)?, at) {
                 Ok(upload) => upload,
                 Err(missing) => {
@@ -48,8 +54,10 @@ impl Index {
             let chosen = choose(&received, done, limits)?;
             let mut record = assemble(&upload, &chosen, done, limits)?;
             record.upload = Some(at.id.clone());
-            let mut freed = put_in(tx, &at.bucket, &at.key, &record, &done.condition)?;
+            record.writer = account.map(|account| account.key.clone());
+            // First, or the parts would count twice.
             let dropped = drop_upload(tx, at)?;
+            let mut freed = put_in(tx, &at.bucket, &at.key, &record, &done.condition, account)?;
             freed.extend(dropped.into_iter().filter(|segment| !record.segments.contains(segment)));
             Ok((record.meta, freed))
         })
@@ -127,7 +135,12 @@ fn assemble(
         parts,
         tags: upload.tags.clone(),
     };
-    Ok(ObjectRecord { meta, segments: chosen.iter().map(|(_, part)| part.segment).collect(), upload: None })
+    Ok(ObjectRecord {
+        meta,
+        segments: chosen.iter().map(|(_, part)| part.segment).collect(),
+        upload: None,
+        writer: None,
+    })
 }
 
 /// The checksum of the object from those of its parts, if all carry the upload's algorithm.
@@ -195,6 +208,7 @@ mod tests {
             etag: hex(&Md5::digest(bytes)),
             modified_ms: 0,
             checksum: Some(Checksum { algorithm, value: BASE64_STANDARD.encode(hasher.finish()) }),
+            writer: None,
         }
     }
 

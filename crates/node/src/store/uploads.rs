@@ -6,8 +6,10 @@ use redb::{ReadableTable, ReadableTableMetadata, WriteTransaction};
 use serde::{Deserialize, Serialize};
 
 use super::files::Segment;
-use super::index::{BUCKETS, Index, OBJECTS, PARTS, UPLOADS, decode, encode, require_bucket};
+use super::grant::Grant;
+use super::index::{BUCKETS, Index, OBJECTS, PARTS, UPLOADS, bucket_in, decode, encode, require_bucket};
 use super::listing::{find, successor};
+use super::usage::{self, Usage};
 use super::{Algorithm, Attributes, Checksum, Result, StoreError, Tag, UploadKey};
 
 /// An upload under way.
@@ -21,6 +23,9 @@ pub(crate) struct UploadRecord {
     pub full_object: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<Tag>,
+    /// The key whose account holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initiator: Option<String>,
 }
 
 /// A part that was received.
@@ -31,6 +36,9 @@ pub(crate) struct PartRecord {
     pub etag: String,
     pub modified_ms: u64,
     pub checksum: Option<Checksum>,
+    /// The key whose account holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writer: Option<String>,
 }
 
 /// Which uploads are listed.
@@ -56,10 +64,10 @@ pub(crate) struct UploadPage {
 
 impl Index {
     /// Removes an empty bucket together with its unfinished uploads; gives the files of their parts.
-    pub fn delete_bucket(&self, name: &str) -> Result<Vec<Segment>> {
-        self.write(|tx| {
+    pub fn delete_bucket(&self, name: &str, grant: &Grant) -> Result<Vec<Segment>> {
+        self.change(name, grant, |tx, _| {
             let mut buckets = tx.open_table(BUCKETS)?;
-            require_bucket(&buckets, name)?;
+            let meta = bucket_in(&buckets, name)?;
             let objects = tx.open_table(OBJECTS)?;
             if let Some(first) = objects.range((name, [].as_slice())..)?.next()
                 && first?.0.value().0 == name
@@ -67,18 +75,20 @@ impl Index {
                 return Err(StoreError::BucketNotEmpty(name.to_owned()));
             }
             buckets.remove(name)?;
+            usage::subtract(tx, meta.settings.owner.as_deref(), Usage { buckets: 1, ..Usage::default() })?;
             drop_uploads_of(tx, name)
         })
     }
 
-    pub fn create_upload(&self, at: &UploadKey, upload: &UploadRecord, limit: usize) -> Result<()> {
-        self.write(|tx| {
-            require_bucket(&tx.open_table(BUCKETS)?, &at.bucket)?;
+    pub fn create_upload(&self, at: &UploadKey, mut upload: UploadRecord, limit: usize, grant: &Grant) -> Result<()> {
+        self.change(&at.bucket, grant, |tx, account| {
             let mut uploads = tx.open_table(UPLOADS)?;
             if uploads.len()? >= limit as u64 {
                 return Err(StoreError::TooMany { what: "uploads under way", limit });
             }
-            uploads.insert((at.bucket.as_str(), at.key.as_bytes(), at.id.as_str()), encode(upload)?.as_slice())?;
+            usage::add(tx, account, Usage { uploads: 1, ..Usage::default() })?;
+            upload.initiator = account.map(|account| account.key.clone());
+            uploads.insert((at.bucket.as_str(), at.key.as_bytes(), at.id.as_str()), encode(&upload)?.as_slice())?;
             Ok(())
         })
     }
@@ -90,13 +100,18 @@ impl Index {
     }
 
     /// Keeps a part; gives the file of the part with the same number before it.
-    pub fn put_part(&self, at: &UploadKey, number: u32, part: &PartRecord) -> Result<Vec<Segment>> {
-        self.write(|tx| {
+    pub fn put_part(&self, at: &UploadKey, number: u32, part: &PartRecord, grant: &Grant) -> Result<Vec<Segment>> {
+        self.change(&at.bucket, grant, |tx, account| {
             // The upload may have been completed or aborted while the part arrived.
             find_upload(&tx.open_table(UPLOADS)?, at)?;
             let mut parts = tx.open_table(PARTS)?;
             let before = parts.insert((at.id.as_str(), number), encode(part)?.as_slice())?;
-            before.map(|old| decode::<PartRecord>(old.value()).map(|old| old.segment)).into_iter().collect()
+            let before = before.map(|old| decode::<PartRecord>(old.value())).transpose()?;
+            if let Some(old) = &before {
+                usage::subtract(tx, old.writer.as_deref(), Usage::bytes(old.segment.size))?;
+            }
+            usage::add(tx, account, Usage::bytes(part.segment.size))?;
+            Ok(before.map(|old| old.segment).into_iter().collect())
         })
     }
 
@@ -109,9 +124,8 @@ impl Index {
         Ok((parts, more))
     }
 
-    pub fn abort(&self, at: &UploadKey) -> Result<Vec<Segment>> {
-        self.write(|tx| {
-            require_bucket(&tx.open_table(BUCKETS)?, &at.bucket)?;
+    pub fn abort(&self, at: &UploadKey, grant: &Grant) -> Result<Vec<Segment>> {
+        self.change(&at.bucket, grant, |tx, _| {
             find_upload(&tx.open_table(UPLOADS)?, at)?;
             drop_upload(tx, at)
         })
@@ -233,9 +247,13 @@ fn drop_all(tx: &WriteTransaction, all: &[UploadKey]) -> Result<Vec<Segment>> {
     let mut parts = tx.open_table(PARTS)?;
     let mut freed = Vec::new();
     for at in all {
-        uploads.remove((at.bucket.as_str(), at.key.as_bytes(), at.id.as_str()))?;
+        let removed = uploads.remove((at.bucket.as_str(), at.key.as_bytes(), at.id.as_str()))?;
+        let upload = removed.map(|upload| decode::<UploadRecord>(upload.value())).transpose()?;
+        let initiator = upload.and_then(|upload| upload.initiator);
+        usage::subtract(tx, initiator.as_deref(), Usage { uploads: 1, ..Usage::default() })?;
         for (number, part) in parts_of(&parts, &at.id, 0, usize::MAX)? {
             parts.remove((at.id.as_str(), number))?;
+            usage::subtract(tx, part.writer.as_deref(), Usage::bytes(part.segment.size))?;
             freed.push(part.segment);
         }
     }

@@ -15,5 +15,6 @@ mod objects;
 mod running;
 mod seed;
 mod soak;
+mod strangers;
 mod wire;
 mod world;

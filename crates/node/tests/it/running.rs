@@ -17,7 +17,7 @@ use crate::world::{BUCKET, World, builder, client, raw};
 
 /// Sends an unsigned GET and returns all of the answer.
 fn get(node: &Node, path: &str) -> String {
-    raw(node, &format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
+    raw(node, &format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", node.address()))
 }
 
 /// The value of a metric in a reading, its labels written as they are there.
@@ -143,13 +143,16 @@ async fn a_full_node_says_slow_down() {
     slow.read_exact(&mut first).unwrap();
     assert_eq!(&first, b"HTTP/1.1 200");
 
-    let refused = get(&world.node, "/things/large");
+    let again = || get(&world.node, &url);
+    let refused = again();
     assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
     assert!(refused.to_lowercase().contains("retry-after: 1"), "{refused}");
     assert!(refused.contains("<Code>SlowDown</Code>"), "{refused}");
     assert!(get(&world.node, "/healthz").starts_with("HTTP/1.1 200"), "health needs no place");
+    assert!(get(&world.node, "/readyz").contains("all places for requests are taken"));
+    assert!(get(&world.node, "/things/large").starts_with("HTTP/1.1 403"), "strangers are refused, not told to wait");
     drop(slow);
-    let answered = eventually(|| get(&world.node, "/things/large").starts_with("HTTP/1.1 403"));
+    let answered = eventually(|| again().starts_with("HTTP/1.1 200"));
     assert!(answered, "the place was not given back");
     let reading = get(&world.node, "/metrics");
     assert!(metric(&reading, "pushdowndb_requests_refused_total") >= 1.0);
@@ -183,7 +186,7 @@ fn count(node: &Node) -> TcpStream {
 #[tokio::test(flavor = "multi_thread")]
 async fn scans_are_bounded_accounted_and_leave_room_for_reads() {
     let world = World::with(|limits| {
-        (limits.selects, limits.selects_waiting) = (2, 4);
+        (limits.selects, limits.selects_waiting, limits.key_share_percent) = (2, 4, 100);
         limits.select_wait = Duration::from_secs(120);
     })
     .await;

@@ -16,6 +16,13 @@ pub fn send(node: &Node, method: &str, target: &str, body: impl AsRef<[u8]>) -> 
 /// The same, signed with this key and secret.
 pub fn send_as(node: &Node, keys: (&str, &str), method: &str, target: &str, body: impl AsRef<[u8]>) -> TcpStream {
     let body = body.as_ref();
+    let mut stream = TcpStream::connect(node.address()).unwrap();
+    stream.write_all(&[head(node, keys, method, target, body).as_bytes(), body].concat()).unwrap();
+    stream
+}
+
+/// The head of a request that is signed with this key and secret, for a body that is sent later.
+pub fn head(node: &Node, keys: (&str, &str), method: &str, target: &str, body: &[u8]) -> String {
     let mut request: HttpRequest = http::Request::builder()
         .method(method)
         .uri(format!("{}{target}", node.endpoint()))
@@ -30,9 +37,7 @@ pub fn send_as(node: &Node, keys: (&str, &str), method: &str, target: &str, body
     for (name, value) in request.headers() {
         head += &format!("{name}: {}\r\n", value.to_str().unwrap());
     }
-    let mut stream = TcpStream::connect(node.address()).unwrap();
-    stream.write_all(&[head.as_bytes(), b"\r\n", body].concat()).unwrap();
-    stream
+    head + "\r\n"
 }
 
 /// Reads the rest of an answer; what is no text is replaced.

@@ -6,7 +6,7 @@ use s3s::{S3Request, S3Result, s3_error};
 use super::{acl, owner, settings};
 use crate::keyring::Right;
 use crate::s3::attributes::{refuse, timestamp};
-use crate::s3::{Edge, signer};
+use crate::s3::{Edge, grant_of, signer};
 use crate::store::{BucketMeta, BucketSettings, StoreError};
 
 /// Buckets of one page: 10,000, as in S3.
@@ -60,6 +60,7 @@ pub(in crate::s3) async fn create_bucket(
     edge: &Edge,
     req: S3Request<CreateBucketInput>,
 ) -> S3Result<CreateBucketOutput> {
+    let grant = grant_of(&req)?;
     let signer = signer(&req).map(|signer| signer.access_key.clone());
     let keys = edge.keys.now();
     let may_all = signer.as_deref().and_then(|id| keys.get(id)).is_some_and(|key| !key.has_own());
@@ -84,7 +85,7 @@ pub(in crate::s3) async fn create_bucket(
     };
     let (ownership, output) =
         (wanted.ownership.clone(), CreateBucketOutput { location: Some(format!("/{}", input.bucket)) });
-    match edge.store.create_bucket(&input.bucket, wanted).await {
+    match edge.store.create_bucket(&input.bucket, wanted, grant).await {
         Err(StoreError::BucketExists(name)) => {
             let settings = edge.store.bucket(&name).await?.settings;
             // One that nobody made through S3 is everybody's who may do everything.
@@ -111,7 +112,7 @@ pub(in crate::s3) async fn delete_bucket(
     edge: &Edge,
     req: S3Request<DeleteBucketInput>,
 ) -> S3Result<DeleteBucketOutput> {
-    edge.store.delete_bucket(&req.input.bucket).await?;
+    edge.store.delete_bucket(&req.input.bucket, grant_of(&req)?).await?;
     Ok(DeleteBucketOutput {})
 }
 

@@ -7,19 +7,18 @@ use s3s::dto::*;
 use s3s::{S3Request, S3Result, s3_error};
 
 use super::multipart::part_number;
-use crate::keyring::Right;
 use crate::s3::attributes::{attributes_of, etag, no_version, one_of, refuse, refuse_of_writes, timestamp};
 use crate::s3::checksums::{algorithm, put_checksum, put_typed_checksum};
 use crate::s3::conditions::{Conditions, write_condition};
-use crate::s3::{Edge, Signer, signer, tags};
-use crate::store::{Algorithm, Body, CopyRequest, ObjectMeta, PutOptions, StoreError, UploadKey};
+use crate::s3::{Edge, Signer, grant_of, signer, tags};
+use crate::store::{Algorithm, Body, CopyRequest, Grant, ObjectMeta, PutOptions, StoreError, UploadKey};
 
 pub(in crate::s3) async fn copy_object(edge: &Edge, req: S3Request<CopyObjectInput>) -> S3Result<CopyObjectOutput> {
-    let signer = signer(&req).cloned();
+    let (signer, grant) = (signer(&req).cloned(), grant_of(&req)?);
     let mut input = req.input;
     refuse_of_writes!(edge, input);
     refuse!(input, copy_source_sse_customer_algorithm, copy_source_sse_customer_key);
-    let (from_bucket, from_key) = source(edge, signer.as_ref(), &input.copy_source).await?;
+    let (from_bucket, from_key, may_read) = source(edge, signer.as_ref(), &input.copy_source).await?;
     let conditions = Conditions {
         if_match: input.copy_source_if_match.take(),
         if_none_match: input.copy_source_if_none_match.take(),
@@ -44,13 +43,13 @@ pub(in crate::s3) async fn copy_object(edge: &Edge, req: S3Request<CopyObjectInp
     let attributes = attributes_of!(input, edge.limits)?;
     // Both are there only in headers that s3s does not read for copies.
     let condition = write_condition(header(&req.headers, "if-match")?, header(&req.headers, "if-none-match")?);
-    edge.store.bucket(&input.bucket).await?;
     let from = edge.store.head(&from_bucket, &from_key).await?;
     conditions.check_source(&from)?;
     let request = CopyRequest {
         from_bucket,
         from_key,
         from_etag: from.etag.clone(),
+        source: may_read,
         bucket: input.bucket,
         key: input.key,
         attributes: replace.then_some(attributes),
@@ -59,8 +58,8 @@ pub(in crate::s3) async fn copy_object(edge: &Edge, req: S3Request<CopyObjectInp
     };
     let has = |wanted| from.checksum.as_ref().is_some_and(|had| had.algorithm == wanted && !had.is_composite());
     let meta = match asked {
-        Some(wanted) if !has(wanted) => copy_bytes(edge, request, &from, wanted).await?,
-        _ => edge.store.copy(request).await?,
+        Some(wanted) if !has(wanted) => copy_bytes(edge, request, &from, wanted, grant).await?,
+        _ => edge.store.copy(request, grant).await?,
     };
     let mut result = CopyObjectResult {
         e_tag: Some(etag(&meta.etag)),
@@ -72,8 +71,14 @@ pub(in crate::s3) async fn copy_object(edge: &Edge, req: S3Request<CopyObjectInp
 }
 
 /// Copies by reading, which makes the checksum that was asked for.
-async fn copy_bytes(edge: &Edge, request: CopyRequest, from: &ObjectMeta, wanted: Algorithm) -> S3Result<ObjectMeta> {
-    let object = edge.store.open(&request.from_bucket, &request.from_key).await?;
+async fn copy_bytes(
+    edge: &Edge,
+    request: CopyRequest,
+    from: &ObjectMeta,
+    wanted: Algorithm,
+    grant: Grant,
+) -> S3Result<ObjectMeta> {
+    let object = edge.open(&request.source, &request.from_bucket, &request.from_key).await?;
     if object.meta.etag != request.from_etag {
         return Err(StoreError::Changed(request.from_key).into());
     }
@@ -86,20 +91,20 @@ async fn copy_bytes(edge: &Edge, request: CopyRequest, from: &ObjectMeta, wanted
         tags: request.tags.unwrap_or_else(|| from.tags.clone()),
         condition: request.condition,
     };
-    Ok(edge.store.put(&request.bucket, &request.key, staged, options).await?)
+    Ok(edge.store.put(&request.bucket, &request.key, staged, options, grant).await?)
 }
 
 pub(in crate::s3) async fn upload_part_copy(
     edge: &Edge,
     req: S3Request<UploadPartCopyInput>,
 ) -> S3Result<UploadPartCopyOutput> {
-    let signer = signer(&req).cloned();
+    let (signer, grant) = (signer(&req).cloned(), grant_of(&req)?);
     let mut input = req.input;
     refuse!(input, sse_customer_algorithm, copy_source_sse_customer_algorithm);
     let number = part_number(edge, input.part_number)?;
-    let (from_bucket, from_key) = source(edge, signer.as_ref(), &input.copy_source).await?;
+    let (from_bucket, from_key, may_read) = source(edge, signer.as_ref(), &input.copy_source).await?;
     let upload = edge.store.upload(&input.bucket, &input.key, &input.upload_id).await?;
-    let object = edge.store.open(&from_bucket, &from_key).await?;
+    let object = edge.open(&may_read, &from_bucket, &from_key).await?;
     let conditions = Conditions {
         if_match: input.copy_source_if_match.take(),
         if_none_match: input.copy_source_if_none_match.take(),
@@ -114,7 +119,7 @@ pub(in crate::s3) async fn upload_part_copy(
     let body = object.data.blocks(range).map(|block| block.map_err(StoreError::io("cannot read the source")));
     let staged = edge.store.stage(Box::pin(body), upload.algorithm).await?;
     let at = UploadKey { bucket: input.bucket, key: input.key, id: input.upload_id };
-    let part = edge.store.put_part(at, number, staged).await?;
+    let part = edge.store.put_part(at, number, staged, grant).await?;
     let mut result = CopyPartResult {
         e_tag: Some(etag(&part.etag)),
         last_modified: Some(timestamp(part.modified_ms)),
@@ -125,12 +130,12 @@ pub(in crate::s3) async fn upload_part_copy(
 }
 
 /// The bucket and key a copy reads, which the signer must be allowed to read.
-async fn source(edge: &Edge, signer: Option<&Signer>, source: &CopySource) -> S3Result<(String, String)> {
+async fn source(edge: &Edge, signer: Option<&Signer>, source: &CopySource) -> S3Result<(String, String, Grant)> {
     match source {
         CopySource::Bucket { bucket, key, version_id } => {
             no_version(version_id.as_deref())?;
-            edge.permit(signer, Right::Read, bucket).await?;
-            Ok((bucket.to_string(), key.to_string()))
+            let grant = edge.authorise_read(signer, bucket).await?;
+            Ok((bucket.to_string(), key.to_string(), grant))
         }
         _ => Err(s3_error!(NotImplemented, "copy sources are named as bucket/key, access points are not implemented")),
     }

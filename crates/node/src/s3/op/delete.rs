@@ -3,15 +3,16 @@
 use s3s::dto::*;
 use s3s::{S3Error, S3Request, S3Result, s3_error};
 
-use crate::s3::Edge;
 use crate::s3::attributes::{no_version, refuse};
 use crate::s3::conditions::write_condition;
+use crate::s3::{Edge, grant_of};
 use crate::store::{Condition, Match};
 
 pub(in crate::s3) async fn delete_object(
     edge: &Edge,
     req: S3Request<DeleteObjectInput>,
 ) -> S3Result<DeleteObjectOutput> {
+    let grant = grant_of(&req)?;
     let input = req.input;
     refuse!(input, mfa);
     no_version(input.version_id.as_deref())?;
@@ -20,7 +21,7 @@ pub(in crate::s3) async fn delete_object(
         size: input.if_match_size.map(|size| u64::try_from(size).unwrap_or(u64::MAX)),
         ..write_condition(input.if_match, None)
     };
-    for answer in edge.store.delete(&input.bucket, vec![(input.key, condition)]).await? {
+    for answer in edge.store.delete(&input.bucket, vec![(input.key, condition)], grant).await? {
         answer?;
     }
     Ok(DeleteObjectOutput::default())
@@ -39,6 +40,7 @@ pub(in crate::s3) async fn delete_objects(
     edge: &Edge,
     req: S3Request<DeleteObjectsInput>,
 ) -> S3Result<DeleteObjectsOutput> {
+    let grant = grant_of(&req)?;
     let input = req.input;
     refuse!(input, mfa);
     let (most, count) = (edge.limits.delete_keys, input.delete.objects.len());
@@ -67,7 +69,7 @@ pub(in crate::s3) async fn delete_objects(
         keys.push((object.key, condition));
     }
     let names: Vec<String> = keys.iter().map(|(key, _)| key.clone()).collect();
-    let answers = edge.store.delete(&input.bucket, keys).await?;
+    let answers = edge.store.delete(&input.bucket, keys, grant).await?;
     for (key, answer) in names.into_iter().zip(answers) {
         match answer.map_err(S3Error::from) {
             Ok(()) => deleted.push(DeletedObject { key: Some(key), ..DeletedObject::default() }),

@@ -8,12 +8,13 @@ use s3s::{S3Request, S3Response, S3Result, s3_error};
 
 use super::write::put;
 use crate::s3::form_head::FormTagging;
-use crate::s3::{Edge, tags};
+use crate::s3::{Edge, grant_of, tags};
 
 pub(in crate::s3) async fn post_object(
     edge: &Edge,
     req: S3Request<PostObjectInput>,
 ) -> S3Result<S3Response<PostObjectOutput>> {
+    let grant = grant_of(&req)?;
     let (form, extensions) = (req.input, req.extensions);
     if form.key.is_empty() || form.key.len() > 1024 {
         return Err(s3_error!(InvalidArgument, "the field 'key' has 1 to 1024 bytes"));
@@ -49,7 +50,7 @@ pub(in crate::s3) async fn post_object(
         ..PutObjectInput::default()
     };
     // The headers speak of the form, not of the file in it.
-    let output = put(edge, input, tagged, &HeaderMap::new(), None).await?;
+    let output = put(edge, input, tagged, &HeaderMap::new(), None, grant).await?;
     let location = format!("/{bucket}/{key}");
     let stored = output.e_tag.as_ref().map(ETag::value).unwrap_or_default().to_owned();
     let mut response = S3Response::new(PostObjectOutput { e_tag: output.e_tag, ..PostObjectOutput::default() });

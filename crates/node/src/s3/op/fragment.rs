@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::StreamExt;
-use http::header::{CONTENT_TYPE, HOST};
+use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Uri};
 use pushdown::limits::FRAGMENT_REQUEST_BYTES;
 use pushdown::wire::{QUERY, Request};
@@ -11,11 +11,11 @@ use s3s::dto::StreamingBlob;
 use s3s::{Body, S3Request, S3Response, S3Result, s3_error};
 
 use crate::error::to_s3;
-use crate::fragment::{self, Desk};
-use crate::keyring::Right;
+use crate::fragment::{self, Desk, Objects};
 use crate::record::{RequestRecord, Target};
-use crate::s3::Edge;
 use crate::s3::host::Domains;
+use crate::s3::verified::read_document;
+use crate::s3::{Edge, admit, requester_of};
 
 /// What the route is called where S3 operations have names.
 const OPERATION: &str = "RunFragment";
@@ -33,30 +33,27 @@ pub(in crate::s3) async fn answer(
     let bucket = bucket_of(domains, &request)?;
     let record = request.extensions.get::<Arc<RequestRecord>>().cloned();
     let record = record.ok_or_else(|| s3_error!(InternalError, "a request without a record"))?;
-    let signer = request.credentials.as_ref();
+    let signer = request.credentials.clone();
     record.identify(Target {
         operation: OPERATION.to_owned(),
         bucket: Some(bucket.clone()),
         key: None,
-        access_key: signer.map(|signer| signer.access_key.clone()),
+        access_key: signer.as_ref().map(|signer| signer.access_key.clone()),
     });
-    edge.permit(signer, Right::Read, &bucket).await?;
+    let grant = edge.authorise_read(signer.as_ref(), &bucket).await?;
+    if let Some(signer) = &signer {
+        admit(&mut request.extensions, &edge.keys, signer).await?;
+    }
     edge.counting.request(OPERATION);
-    // Before the body, which may be long: only as many are in memory as there are turns.
-    let turn = edge.scans.turn(Some(Arc::clone(&record))).await.map_err(|_| {
+    // A turn is taken when the work is there: it is not held for a body that does not come.
+    let body = read_document(&mut request.input, &request.headers, FRAGMENT_REQUEST_BYTES, &edge.limits).await?;
+    let requester = requester_of(&request.extensions)?;
+    let turn = edge.scans.turn(&requester, Some(Arc::clone(&record))).await.map_err(|_| {
         s3_error!(SlowDown, "all {} turns for scans and the places to wait for one are taken", edge.limits.selects)
     })?;
-    let body = request.input.store_all_limited(FRAGMENT_REQUEST_BYTES).await.map_err(|error| {
-        s3_error!(
-            InvalidRequest,
-            "a request has at most {} bytes and those of its digest: {}",
-            FRAGMENT_REQUEST_BYTES,
-            error
-        )
-    })?;
     let desk = Desk {
-        store: Arc::clone(&edge.store),
-        bucket,
+        objects: Objects { store: Arc::clone(&edge.store), bucket, grant },
+        requester,
         limits: edge.limits.clone(),
         counting: Arc::clone(&edge.counting),
         scans: Arc::clone(&edge.scans),
@@ -75,13 +72,8 @@ pub(in crate::s3) async fn answer(
 
 /// The bucket that the host or the path names.
 fn bucket_of(domains: &Domains, request: &S3Request<Body>) -> S3Result<String> {
-    let host = request.headers.get(HOST).and_then(|host| host.to_str().ok());
-    let host = host.or_else(|| request.uri.authority().map(|authority| authority.as_str()));
-    let path = request.uri.path().trim_matches('/');
-    let named = host.and_then(|host| domains.bucket(host));
-    match named {
-        Some(bucket) if path.is_empty() => Ok(bucket),
-        None if s3s::path::check_bucket_name(path) => Ok(path.to_owned()),
+    match domains.bucket_of(&request.uri, &request.headers) {
+        (Some(bucket), false) if s3s::path::check_bucket_name(&bucket) => Ok(bucket),
         _ => Err(s3_error!(InvalidRequest, "a fragment is sent to a bucket: POST /bucket?{}", QUERY)),
     }
 }

@@ -8,13 +8,14 @@ use crate::s3::attributes::{attributes_of, etag, refuse, refuse_of_writes};
 use crate::s3::checksums::{algorithm, checksum_of, kind, put_checksum, put_typed_checksum};
 use crate::s3::conditions::write_condition;
 use crate::s3::upload::{Declared, receive, require_length, trailer};
-use crate::s3::{Edge, tags};
+use crate::s3::{Edge, grant_of, tags};
 use crate::store::{Algorithm, Checksum, Completion, PartRef, UploadKey, UploadRecord, now_ms};
 
 pub(in crate::s3) async fn create(
     edge: &Edge,
     req: S3Request<CreateMultipartUploadInput>,
 ) -> S3Result<CreateMultipartUploadOutput> {
+    let grant = grant_of(&req)?;
     let mut input = req.input;
     refuse_of_writes!(edge, input);
     let checksum = input.checksum_algorithm.as_ref().map(|name| algorithm(name.as_str())).transpose()?;
@@ -26,8 +27,9 @@ pub(in crate::s3) async fn create(
         algorithm: checksum,
         full_object,
         tags: tagged.as_deref().map(tags::from_header).transpose()?.unwrap_or_default(),
+        initiator: None,
     };
-    let id = edge.store.create_upload(&input.bucket, &input.key, upload).await?;
+    let id = edge.store.create_upload(&input.bucket, &input.key, upload, grant).await?;
     Ok(CreateMultipartUploadOutput {
         bucket: Some(input.bucket),
         key: Some(input.key),
@@ -70,7 +72,7 @@ pub(super) fn kind_of(full_object: bool) -> ChecksumType {
 
 pub(in crate::s3) async fn upload_part(edge: &Edge, req: S3Request<UploadPartInput>) -> S3Result<UploadPartOutput> {
     require_length(&req.headers)?;
-    let trailer = trailer(&req);
+    let (trailer, grant) = (trailer(&req), grant_of(&req)?);
     let mut input = req.input;
     refuse!(input, sse_customer_algorithm);
     let number = part_number(edge, input.part_number)?;
@@ -92,7 +94,7 @@ pub(in crate::s3) async fn upload_part(edge: &Edge, req: S3Request<UploadPartInp
     declared.algorithm = declared.algorithm.or(upload.algorithm);
     let staged = receive(edge, input.body.take(), declared).await?;
     let at = UploadKey { bucket: input.bucket, key: input.key, id: input.upload_id };
-    let part = edge.store.put_part(at, number, staged).await?;
+    let part = edge.store.put_part(at, number, staged, grant).await?;
     let mut output = UploadPartOutput { e_tag: Some(etag(&part.etag)), ..UploadPartOutput::default() };
     put_checksum!(output, &part.checksum);
     Ok(output)
@@ -102,6 +104,7 @@ pub(in crate::s3) async fn complete(
     edge: &Edge,
     req: S3Request<CompleteMultipartUploadInput>,
 ) -> S3Result<CompleteMultipartUploadOutput> {
+    let grant = grant_of(&req)?;
     let mut input = req.input;
     let condition = write_condition(input.if_match.take(), input.if_none_match.take());
     let named = input.multipart_upload.and_then(|upload| upload.parts).unwrap_or_default();
@@ -118,7 +121,7 @@ pub(in crate::s3) async fn complete(
     let size = input.mpu_object_size.map(|size| u64::try_from(size).unwrap_or(u64::MAX));
     let completion = Completion { parts, condition, checksum, size };
     let at = UploadKey { bucket: input.bucket.clone(), key: input.key.clone(), id: input.upload_id };
-    let meta = edge.store.complete(at, completion).await?;
+    let meta = edge.store.complete(at, completion, grant).await?;
     let mut output = CompleteMultipartUploadOutput {
         location: Some(format!("/{}/{}", input.bucket, input.key)),
         bucket: Some(input.bucket),
@@ -144,9 +147,11 @@ pub(in crate::s3) async fn abort(
     edge: &Edge,
     req: S3Request<AbortMultipartUploadInput>,
 ) -> S3Result<AbortMultipartUploadOutput> {
+    let grant = grant_of(&req)?;
     let input = req.input;
     refuse!(input, if_match_initiated_time);
-    edge.store.abort(UploadKey { bucket: input.bucket, key: input.key, id: input.upload_id }).await?;
+    let at = UploadKey { bucket: input.bucket, key: input.key, id: input.upload_id };
+    edge.store.abort(at, grant).await?;
     Ok(AbortMultipartUploadOutput::default())
 }
 

@@ -9,11 +9,11 @@ use s3s::dto::{
 };
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 
-use crate::s3::Edge;
 use crate::s3::attributes::{describe, no_version, refuse};
 use crate::s3::checksums::put_typed_checksum;
 use crate::s3::conditions::{Conditions, is_state};
 use crate::s3::verified::Overrides;
+use crate::s3::{Edge, grant_of};
 use crate::store::{Checksum, ObjectMeta, PartMeta};
 
 pub(in crate::s3) async fn get_object(
@@ -21,10 +21,11 @@ pub(in crate::s3) async fn get_object(
     req: S3Request<GetObjectInput>,
 ) -> S3Result<S3Response<GetObjectOutput>> {
     let Overrides(overrides) = req.extensions.get().cloned().unwrap_or_default();
+    let grant = grant_of(&req)?;
     let (mut input, if_range) = (req.input, req.headers.get(IF_RANGE));
     refuse!(input, sse_customer_algorithm, sse_customer_key);
     no_version(input.version_id.as_deref())?;
-    let object = edge.store.open(&input.bucket, &input.key).await?;
+    let object = edge.open(&grant, &input.bucket, &input.key).await?;
     let conditions = Conditions {
         if_match: input.if_match,
         if_none_match: input.if_none_match,

@@ -7,15 +7,16 @@ use s3s::dto::{ETagCondition, SelectObjectContentInput, SelectObjectContentOutpu
 use s3s::{S3Request, S3Result, s3_error};
 
 use crate::record::RequestRecord;
-use crate::s3::Edge;
 use crate::s3::attributes::refuse;
 use crate::s3::conditions::Conditions;
+use crate::s3::{Edge, grant_of, requester_of};
 use crate::select;
 
 pub(in crate::s3) async fn select_object_content(
     edge: &Edge,
     req: S3Request<SelectObjectContentInput>,
 ) -> S3Result<SelectObjectContentOutput> {
+    let (grant, requester) = (grant_of(&req)?, requester_of(&req.extensions)?);
     let input = req.input;
     refuse!(input, sse_customer_algorithm, sse_customer_key);
     if req.headers.contains_key(http::header::RANGE) {
@@ -32,10 +33,10 @@ pub(in crate::s3) async fn select_object_content(
         ),
     };
     let record = req.extensions.get::<Arc<RequestRecord>>().cloned();
-    let turn = edge.scans.turn(record).await.map_err(|_| {
+    let turn = edge.scans.turn(&requester, record).await.map_err(|_| {
         s3_error!(SlowDown, "all {} turns for S3 Select and the places to wait for one are taken", edge.limits.selects)
     })?;
-    let object = edge.store.open(&input.bucket, &input.key).await?;
+    let object = edge.open(&grant, &input.bucket, &input.key).await?;
     Conditions { if_match, ..Conditions::default() }.check(&object.meta)?;
     let (limits, counting) = (edge.limits.clone(), Arc::clone(&edge.counting));
     let footer = edge.scans.footers().of(object.meta.etag.as_str());

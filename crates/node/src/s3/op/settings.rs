@@ -4,15 +4,19 @@ use s3s::dto::*;
 use s3s::{S3ErrorCode, S3Request, S3Result, s3_error};
 
 use super::absent::missing;
-use crate::s3::{Edge, cors, tags};
-use crate::store::{BucketSettings, PublicAccessBlock as Block};
+use crate::s3::{Edge, cors, grant_of, tags};
+use crate::store::{BucketSettings, Grant, PublicAccessBlock as Block};
 
 async fn read(edge: &Edge, bucket: &str) -> S3Result<BucketSettings> {
     Ok(edge.store.bucket(bucket).await?.settings)
 }
 
-async fn change(edge: &Edge, bucket: &str, change: impl FnOnce(&mut BucketSettings) + Send + 'static) -> S3Result<()> {
-    Ok(edge.store.change_bucket(bucket, Box::new(change)).await?)
+async fn change(
+    edge: &Edge,
+    (bucket, grant): (&str, Grant),
+    change: impl FnOnce(&mut BucketSettings) + Send + 'static,
+) -> S3Result<()> {
+    Ok(edge.store.change_bucket(bucket, Box::new(change), grant).await?)
 }
 
 pub(in crate::s3) async fn get_tagging(
@@ -28,8 +32,9 @@ pub(in crate::s3) async fn put_tagging(
     edge: &Edge,
     req: S3Request<PutBucketTaggingInput>,
 ) -> S3Result<PutBucketTaggingOutput> {
+    let grant = grant_of(&req)?;
     let given = tags::from_set(req.input.tagging.tag_set, tags::BUCKET_TAGS)?;
-    change(edge, &req.input.bucket, |settings| settings.tags = Some(given)).await?;
+    change(edge, (&req.input.bucket, grant), |settings| settings.tags = Some(given)).await?;
     Ok(PutBucketTaggingOutput::default())
 }
 
@@ -37,7 +42,8 @@ pub(in crate::s3) async fn delete_tagging(
     edge: &Edge,
     req: S3Request<DeleteBucketTaggingInput>,
 ) -> S3Result<DeleteBucketTaggingOutput> {
-    change(edge, &req.input.bucket, |settings| settings.tags = None).await?;
+    let grant = grant_of(&req)?;
+    change(edge, (&req.input.bucket, grant), |settings| settings.tags = None).await?;
     Ok(DeleteBucketTaggingOutput::default())
 }
 
@@ -48,8 +54,9 @@ pub(in crate::s3) async fn get_cors(edge: &Edge, req: S3Request<GetBucketCorsInp
 }
 
 pub(in crate::s3) async fn put_cors(edge: &Edge, req: S3Request<PutBucketCorsInput>) -> S3Result<PutBucketCorsOutput> {
+    let grant = grant_of(&req)?;
     let rules = cors::checked(req.input.cors_configuration.cors_rules)?;
-    change(edge, &req.input.bucket, |settings| settings.cors = Some(rules)).await?;
+    change(edge, (&req.input.bucket, grant), |settings| settings.cors = Some(rules)).await?;
     Ok(PutBucketCorsOutput::default())
 }
 
@@ -57,7 +64,8 @@ pub(in crate::s3) async fn delete_cors(
     edge: &Edge,
     req: S3Request<DeleteBucketCorsInput>,
 ) -> S3Result<DeleteBucketCorsOutput> {
-    change(edge, &req.input.bucket, |settings| settings.cors = None).await?;
+    let grant = grant_of(&req)?;
+    change(edge, (&req.input.bucket, grant), |settings| settings.cors = None).await?;
     Ok(DeleteBucketCorsOutput::default())
 }
 
@@ -86,11 +94,12 @@ pub(in crate::s3) async fn put_ownership(
     edge: &Edge,
     req: S3Request<PutBucketOwnershipControlsInput>,
 ) -> S3Result<PutBucketOwnershipControlsOutput> {
+    let grant = grant_of(&req)?;
     let [rule] = req.input.ownership_controls.rules.as_slice() else {
         return Err(s3_error!(MalformedXML, "ownership controls have exactly one rule"));
     };
     let name = ownership(&rule.object_ownership)?;
-    change(edge, &req.input.bucket, |settings| settings.ownership = Some(name)).await?;
+    change(edge, (&req.input.bucket, grant), |settings| settings.ownership = Some(name)).await?;
     Ok(PutBucketOwnershipControlsOutput::default())
 }
 
@@ -98,7 +107,8 @@ pub(in crate::s3) async fn delete_ownership(
     edge: &Edge,
     req: S3Request<DeleteBucketOwnershipControlsInput>,
 ) -> S3Result<DeleteBucketOwnershipControlsOutput> {
-    change(edge, &req.input.bucket, |settings| settings.ownership = None).await?;
+    let grant = grant_of(&req)?;
+    change(edge, (&req.input.bucket, grant), |settings| settings.ownership = None).await?;
     Ok(DeleteBucketOwnershipControlsOutput::default())
 }
 
@@ -122,6 +132,7 @@ pub(in crate::s3) async fn put_public_access_block(
     edge: &Edge,
     req: S3Request<PutPublicAccessBlockInput>,
 ) -> S3Result<PutPublicAccessBlockOutput> {
+    let grant = grant_of(&req)?;
     let given = req.input.public_access_block_configuration;
     let block = Block {
         block_public_acls: given.block_public_acls.unwrap_or(false),
@@ -129,7 +140,7 @@ pub(in crate::s3) async fn put_public_access_block(
         block_public_policy: given.block_public_policy.unwrap_or(false),
         restrict_public_buckets: given.restrict_public_buckets.unwrap_or(false),
     };
-    change(edge, &req.input.bucket, move |settings| settings.public_access_block = Some(block)).await?;
+    change(edge, (&req.input.bucket, grant), move |settings| settings.public_access_block = Some(block)).await?;
     Ok(PutPublicAccessBlockOutput::default())
 }
 
@@ -137,6 +148,7 @@ pub(in crate::s3) async fn delete_public_access_block(
     edge: &Edge,
     req: S3Request<DeletePublicAccessBlockInput>,
 ) -> S3Result<DeletePublicAccessBlockOutput> {
-    change(edge, &req.input.bucket, |settings| settings.public_access_block = None).await?;
+    let grant = grant_of(&req)?;
+    change(edge, (&req.input.bucket, grant), |settings| settings.public_access_block = None).await?;
     Ok(DeletePublicAccessBlockOutput::default())
 }

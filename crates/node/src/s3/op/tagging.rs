@@ -4,7 +4,7 @@ use s3s::dto::*;
 use s3s::{S3Request, S3Result};
 
 use crate::s3::attributes::no_version;
-use crate::s3::{Edge, tags};
+use crate::s3::{Edge, grant_of, tags};
 
 pub(in crate::s3) async fn get_object_tagging(
     edge: &Edge,
@@ -20,8 +20,9 @@ pub(in crate::s3) async fn put_object_tagging(
     req: S3Request<PutObjectTaggingInput>,
 ) -> S3Result<PutObjectTaggingOutput> {
     no_version(req.input.version_id.as_deref())?;
+    let grant = grant_of(&req)?;
     let given = tags::from_set(req.input.tagging.tag_set, tags::OBJECT_TAGS)?;
-    edge.store.set_tags(&req.input.bucket, &req.input.key, given).await?;
+    edge.store.set_tags(&req.input.bucket, &req.input.key, given, grant).await?;
     Ok(PutObjectTaggingOutput::default())
 }
 
@@ -30,6 +31,6 @@ pub(in crate::s3) async fn delete_object_tagging(
     req: S3Request<DeleteObjectTaggingInput>,
 ) -> S3Result<DeleteObjectTaggingOutput> {
     no_version(req.input.version_id.as_deref())?;
-    edge.store.set_tags(&req.input.bucket, &req.input.key, Vec::new()).await?;
+    edge.store.set_tags(&req.input.bucket, &req.input.key, Vec::new(), grant_of(&req)?).await?;
     Ok(DeleteObjectTaggingOutput::default())
 }

@@ -7,14 +7,14 @@ use crate::s3::attributes::{attributes_of, etag, refuse, refuse_of_writes};
 use crate::s3::checksums::{checksum_of, put_typed_checksum};
 use crate::s3::conditions::write_condition;
 use crate::s3::upload::{Declared, receive, require_length, trailer};
-use crate::s3::{Edge, tags};
-use crate::store::{PutOptions, StoreError, Tag};
+use crate::s3::{Edge, grant_of, tags};
+use crate::store::{Grant, PutOptions, Tag};
 
 pub(in crate::s3) async fn put_object(edge: &Edge, req: S3Request<PutObjectInput>) -> S3Result<PutObjectOutput> {
     let tagged = req.input.tagging.as_deref().map(tags::from_header).transpose()?.unwrap_or_default();
     require_length(&req.headers)?;
-    let trailer = trailer(&req);
-    put(edge, req.input, tagged, &req.headers, trailer).await
+    let (trailer, grant) = (trailer(&req), grant_of(&req)?);
+    put(edge, req.input, tagged, &req.headers, trailer, grant).await
 }
 
 /// Stores an object, however its bytes and what is said of them arrived.
@@ -24,6 +24,7 @@ pub(super) async fn put(
     tags: Vec<Tag>,
     headers: &http::HeaderMap,
     trailer: Option<TrailingHeaders>,
+    grant: Grant,
 ) -> S3Result<PutObjectOutput> {
     refuse_of_writes!(edge, input);
     refuse!(input, write_offset_bytes);
@@ -32,16 +33,10 @@ pub(super) async fn put(
     let named = input.checksum_algorithm.as_ref().map(ChecksumAlgorithm::as_str);
     let checksum = checksum_of!(input)?;
     let declared = Declared::new(checksum, named, headers, trailer)?;
-    // Refused before the body is sent, where the client waits for that.
-    let bucket = edge.store.bucket(&input.bucket).await?;
 
     let staged = receive(edge, input.body.take(), declared).await?;
-    // Another's bucket may have taken the name meanwhile.
-    if edge.store.bucket(&input.bucket).await?.settings.owner != bucket.settings.owner {
-        return Err(StoreError::NoSuchBucket(input.bucket).into());
-    }
     let options = PutOptions { attributes, checksum: staged.checksum.clone(), tags, condition };
-    let meta = edge.store.put(&input.bucket, &input.key, staged, options).await?;
+    let meta = edge.store.put(&input.bucket, &input.key, staged, options, grant).await?;
     let mut output = PutObjectOutput { e_tag: Some(etag(&meta.etag)), ..PutObjectOutput::default() };
     put_typed_checksum!(output, &meta.checksum);
     Ok(output)

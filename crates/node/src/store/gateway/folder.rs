@@ -258,6 +258,7 @@ mod tests {
 
     use super::*;
     use crate::Gateway;
+    use crate::store::Grant;
     use crate::store::gateway::GatewayStore;
     use crate::store::{Listed, Start, Store};
 
@@ -329,7 +330,10 @@ mod tests {
             assert!(matches!(gateway.open(bucket, key).await, Err(StoreError::NoSuchKey(_))), "{key}");
         }
         assert!(matches!(gateway.head("other", "b").await, Err(StoreError::NoSuchBucket(_))));
-        assert!(matches!(gateway.create_bucket("more", Default::default()).await, Err(StoreError::ReadOnly)));
+        assert!(matches!(
+            gateway.create_bucket("more", Default::default(), Grant::node()).await,
+            Err(StoreError::ReadOnly)
+        ));
     }
 
     #[tokio::test]

@@ -20,9 +20,9 @@ use futures::StreamExt;
 use pushdown::Error;
 
 use super::{
-    Algorithm, Body, BucketMeta, BucketSettings, Completion, Condition, CopyRequest, ListPage, ListQuery, Object,
-    ObjectMeta, PartRecord, PutOptions, Result, Staged, Store, StoreError, Tag, UploadKey, UploadPage, UploadQuery,
-    UploadRecord,
+    Algorithm, Body, BucketMeta, BucketSettings, Completion, Condition, CopyRequest, Grant, ListPage, ListQuery,
+    Object, ObjectMeta, PartRecord, PutOptions, Result, Staged, Store, StoreError, Tag, UploadKey, UploadPage,
+    UploadQuery, UploadRecord,
 };
 use crate::{Gateway, Limits};
 use spool::Spool;
@@ -128,7 +128,7 @@ impl Store for GatewayStore {
         self.spool.as_ref().map(|spool| spool.store.figures()).unwrap_or_default()
     }
 
-    async fn create_bucket(&self, bucket: &str, _settings: BucketSettings) -> Result<()> {
+    async fn create_bucket(&self, bucket: &str, _settings: BucketSettings, _grant: Grant) -> Result<()> {
         match self.spool(bucket) {
             Ok(_) => Err(StoreError::BucketExists(bucket.to_owned())),
             Err(StoreError::NoSuchBucket(_)) if self.spool.is_some() => {
@@ -138,7 +138,7 @@ impl Store for GatewayStore {
         }
     }
 
-    async fn delete_bucket(&self, bucket: &str) -> Result<()> {
+    async fn delete_bucket(&self, bucket: &str, _grant: Grant) -> Result<()> {
         self.spool(bucket)?;
         Err(StoreError::Unsupported("the bucket behind a gateway is not deleted through it".to_owned()))
     }
@@ -147,12 +147,19 @@ impl Store for GatewayStore {
         self.spool(self.behind.name())?.store.stage(body, checksum).await
     }
 
-    async fn put(&self, bucket: &str, key: &str, staged: Staged, options: PutOptions) -> Result<ObjectMeta> {
-        self.spool(bucket)?.put(&*self.behind, key, staged, options).await
+    async fn put(
+        &self,
+        bucket: &str,
+        key: &str,
+        staged: Staged,
+        options: PutOptions,
+        grant: Grant,
+    ) -> Result<ObjectMeta> {
+        self.spool(bucket)?.put(&*self.behind, key, staged, options, &grant).await
     }
 
     /// The bytes come and go once: a server's own copy would not take other attributes.
-    async fn copy(&self, request: CopyRequest) -> Result<ObjectMeta> {
+    async fn copy(&self, request: CopyRequest, grant: Grant) -> Result<ObjectMeta> {
         let spool = self.spool(&request.bucket)?;
         let from = self.open(&request.from_bucket, &request.from_key).await?;
         if from.meta.etag != request.from_etag {
@@ -167,46 +174,50 @@ impl Store for GatewayStore {
             condition: request.condition,
             checksum: None,
         };
-        spool.put(&*self.behind, &request.key, staged, options).await
+        spool.put(&*self.behind, &request.key, staged, options, &grant).await
     }
 
-    async fn delete(&self, bucket: &str, keys: Vec<(String, Condition)>) -> Result<Vec<Result<()>>> {
+    async fn delete(&self, bucket: &str, keys: Vec<(String, Condition)>, grant: Grant) -> Result<Vec<Result<()>>> {
         self.spool(bucket)?;
+        grant.check_key()?;
         let deletions = keys.into_iter().map(|(key, condition)| self.behind.delete(key, condition));
         Ok(futures::stream::iter(deletions).buffered(8).collect().await)
     }
 
-    async fn create_upload(&self, bucket: &str, key: &str, upload: UploadRecord) -> Result<String> {
+    async fn create_upload(&self, bucket: &str, key: &str, upload: UploadRecord, grant: Grant) -> Result<String> {
         let spool = self.spool(bucket)?;
         self.behind.writable(key)?;
-        spool.store.create_upload(bucket, key, upload).await
+        grant.check_key()?;
+        spool.store.create_upload(bucket, key, upload, grant.accounted()).await
     }
 
     async fn upload(&self, bucket: &str, key: &str, id: &str) -> Result<UploadRecord> {
         self.spool(bucket)?.store.upload(bucket, key, id).await
     }
 
-    async fn put_part(&self, at: UploadKey, number: u32, staged: Staged) -> Result<PartRecord> {
-        self.spool(&at.bucket)?.store.put_part(at, number, staged).await
+    async fn put_part(&self, at: UploadKey, number: u32, staged: Staged, grant: Grant) -> Result<PartRecord> {
+        grant.check_key()?;
+        self.spool(&at.bucket)?.store.put_part(at, number, staged, grant.accounted()).await
     }
 
     async fn parts(&self, at: UploadKey, after: u32, limit: usize) -> Result<(Vec<(u32, PartRecord)>, bool)> {
         self.spool(&at.bucket)?.store.parts(at, after, limit).await
     }
 
-    async fn complete(&self, at: UploadKey, completion: Completion) -> Result<ObjectMeta> {
-        self.spool(&at.bucket)?.complete(&*self.behind, at, completion).await
+    async fn complete(&self, at: UploadKey, completion: Completion, grant: Grant) -> Result<ObjectMeta> {
+        self.spool(&at.bucket)?.complete(&*self.behind, at, completion, &grant).await
     }
 
-    async fn abort(&self, at: UploadKey) -> Result<()> {
-        self.spool(&at.bucket)?.store.abort(at).await
+    async fn abort(&self, at: UploadKey, grant: Grant) -> Result<()> {
+        grant.check_key()?;
+        self.spool(&at.bucket)?.store.abort(at, grant.accounted()).await
     }
 
     async fn uploads(&self, bucket: &str, query: UploadQuery) -> Result<UploadPage> {
         self.spool(bucket)?.store.uploads(bucket, query).await
     }
 
-    async fn set_tags(&self, bucket: &str, _key: &str, _tags: Vec<Tag>) -> Result<()> {
+    async fn set_tags(&self, bucket: &str, _key: &str, _tags: Vec<Tag>, _grant: Grant) -> Result<()> {
         self.spool(bucket)?;
         Err(StoreError::Unsupported("tags are passed on with an upload only".to_owned()))
     }

@@ -15,8 +15,8 @@ use uuid::Uuid;
 use super::Behind;
 use crate::Limits;
 use crate::store::{
-    BucketSettings, Completion, Condition, ListQuery, Listed, LocalStore, ObjectMeta, PutOptions, Result, Staged,
-    Start, Store, StoreError, UploadKey, now_ms,
+    BucketSettings, Completion, Condition, Grant, ListQuery, Listed, LocalStore, ObjectMeta, PutOptions, Result,
+    Staged, Start, Store, StoreError, UploadKey, now_ms,
 };
 
 /// For so long an upload that was put together and could not be sent waits for its client to ask again: a day.
@@ -43,7 +43,7 @@ impl Spool {
         };
         let sending = Semaphore::new(limits.upstream_sends);
         let store = LocalStore::open(dir.or(temporary.as_deref()).unwrap_or(Path::new(".")), limits)?;
-        match futures::executor::block_on(store.create_bucket(bucket, BucketSettings::default())) {
+        match futures::executor::block_on(store.create_bucket(bucket, BucketSettings::default(), Grant::node())) {
             Ok(()) | Err(StoreError::BucketExists(_)) => {}
             Err(error) => return Err(Error::from(error).context("cannot use the spool")),
         }
@@ -73,20 +73,33 @@ impl Spool {
     }
 
     /// Sends one upload on.
-    pub async fn put(&self, behind: &dyn Behind, key: &str, staged: Staged, options: PutOptions) -> Result<ObjectMeta> {
+    pub async fn put(
+        &self,
+        behind: &dyn Behind,
+        key: &str,
+        staged: Staged,
+        options: PutOptions,
+        grant: &Grant,
+    ) -> Result<ObjectMeta> {
         behind.writable(key)?;
         // Under a name of its own: two uploads of one key meet behind the gateway, not here.
         let spooled = Uuid::new_v4().simple().to_string();
         let kept = PutOptions { checksum: options.checksum.clone(), ..PutOptions::default() };
-        self.store.put(&self.bucket, &spooled, staged, kept).await?;
-        let sent = self.send(behind, key, &spooled, options).await;
+        self.store.put(&self.bucket, &spooled, staged, kept, Grant::node()).await?;
+        let sent = self.send(behind, key, &spooled, options, grant).await;
         // Also when it could not be sent: the client has it still.
         self.discard(&spooled).await;
         sent
     }
 
     /// Puts the parts together and sends them on. A client that asks again has them sent again.
-    pub async fn complete(&self, behind: &dyn Behind, at: UploadKey, done: Completion) -> Result<ObjectMeta> {
+    pub async fn complete(
+        &self,
+        behind: &dyn Behind,
+        at: UploadKey,
+        done: Completion,
+        grant: &Grant,
+    ) -> Result<ObjectMeta> {
         let key = at.key.clone();
         let turn = self.turn_of(&key);
         let _turn = turn.lock().await;
@@ -101,9 +114,9 @@ impl Spool {
             condition.check(&key, present.as_ref())?;
         }
         let put_together = Completion { condition: Condition::default(), ..done };
-        let kept = self.store.complete(at, put_together).await?;
+        let kept = self.store.complete(at, put_together, Grant::node()).await?;
         let options = PutOptions { attributes: kept.attributes, tags: kept.tags, checksum: None, condition };
-        let sent = self.send(behind, &key, &key, options).await;
+        let sent = self.send(behind, &key, &key, options, grant).await;
         // What could not be sent is kept for a client that asks again, unless that can never be.
         if matches!(sent, Ok(_) | Err(StoreError::Precondition(_))) {
             self.discard(&key).await;
@@ -122,17 +135,27 @@ impl Spool {
         turn
     }
 
-    async fn send(&self, behind: &dyn Behind, key: &str, spooled: &str, options: PutOptions) -> Result<ObjectMeta> {
+    async fn send(
+        &self,
+        behind: &dyn Behind,
+        key: &str,
+        spooled: &str,
+        options: PutOptions,
+        grant: &Grant,
+    ) -> Result<ObjectMeta> {
         let object = self.store.open(&self.bucket, spooled).await?;
         let _turn = self.sending.acquire().await.map_err(|_| StoreError::Upstream)?;
         let (size, checksum) = (object.meta.size, object.meta.checksum.clone());
+        grant.check_key()?;
         let etag = behind.send(key, object, &options).await?;
         let attributes = options.attributes;
         Ok(ObjectMeta { size, etag, modified_ms: now_ms(), attributes, checksum, ..ObjectMeta::default() })
     }
 
     async fn discard(&self, spooled: &str) {
-        if let Err(error) = self.store.delete(&self.bucket, vec![(spooled.to_owned(), Condition::default())]).await {
+        if let Err(error) =
+            self.store.delete(&self.bucket, vec![(spooled.to_owned(), Condition::default())], Grant::node()).await
+        {
             tracing::warn!(%error, spooled, "cannot clean up the spool");
         }
     }

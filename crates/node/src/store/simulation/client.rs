@@ -10,8 +10,8 @@ use rand::{Rng, RngCore, SeedableRng};
 
 use crate::store::multipart::hex;
 use crate::store::{
-    Attributes, Completion, Condition, CopyRequest, ListQuery, Listed, LocalStore, PartRef, PutOptions, Result, Staged,
-    Store, StoreError, UploadKey, UploadQuery, UploadRecord,
+    Attributes, Completion, Condition, CopyRequest, Grant, ListQuery, Listed, LocalStore, PartRef, PutOptions, Result,
+    Staged, Store, StoreError, UploadKey, UploadQuery, UploadRecord,
 };
 
 pub(super) const BUCKET: &str = "bucket";
@@ -228,24 +228,25 @@ impl Client {
         match action {
             Action::Put { key, stamp } => {
                 let options = PutOptions { attributes: attributes(*stamp), ..PutOptions::default() };
-                store.put(BUCKET, key, stage(store, *stamp).await?, options).await.map(drop)
+                store.put(BUCKET, key, stage(store, *stamp).await?, options, Grant::node()).await.map(drop)
             }
             Action::Copy { from, to } => {
                 let request = CopyRequest {
                     from_bucket: BUCKET.to_owned(),
                     from_key: from.clone(),
                     from_etag: self.model.objects[from].etag(),
+                    source: Grant::node(),
                     bucket: BUCKET.to_owned(),
                     key: to.clone(),
                     attributes: None,
                     tags: None,
                     condition: Condition::default(),
                 };
-                store.copy(request).await.map(drop)
+                store.copy(request, Grant::node()).await.map(drop)
             }
             Action::Delete(keys) => {
                 let keys = keys.iter().map(|key| (key.clone(), Condition::default())).collect();
-                store.delete(BUCKET, keys).await?.into_iter().collect()
+                store.delete(BUCKET, keys, Grant::node()).await?.into_iter().collect()
             }
             Action::CreateUpload { key, stamp } => {
                 let upload = UploadRecord {
@@ -253,21 +254,21 @@ impl Client {
                     started_ms: crate::store::now_ms(),
                     ..UploadRecord::default()
                 };
-                let id = store.create_upload(BUCKET, key, upload).await?;
+                let id = store.create_upload(BUCKET, key, upload, Grant::node()).await?;
                 self.ids.insert((key.clone(), *stamp), id);
                 Ok(())
             }
             Action::PutPart { upload, number, stamp } => {
                 let staged = stage(store, *stamp).await?;
-                store.put_part(self.upload(upload), *number, staged).await.map(drop)
+                store.put_part(self.upload(upload), *number, staged, Grant::node()).await.map(drop)
             }
             Action::Complete(upload) => {
                 let parts = self.model.uploads[upload].keys();
                 let parts = parts.map(|number| PartRef { number: *number, etag: None, checksum: None }).collect();
                 let completion = Completion { parts, condition: Condition::default(), checksum: None, size: None };
-                store.complete(self.upload(upload), completion).await.map(drop)
+                store.complete(self.upload(upload), completion, Grant::node()).await.map(drop)
             }
-            Action::Abort(upload) => store.abort(self.upload(upload)).await,
+            Action::Abort(upload) => store.abort(self.upload(upload), Grant::node()).await,
         }
     }
 

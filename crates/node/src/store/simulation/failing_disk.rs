@@ -20,7 +20,7 @@ use super::client::{Action, BUCKET, Client, Model, View, view};
 use super::image::Tree;
 use super::{Unsynced, folder, no_leftovers, open, read, runtime, write};
 use crate::store::disk::{Change, Disk};
-use crate::store::{BucketSettings, LocalStore, Store, StoreError};
+use crate::store::{BucketSettings, Grant, LocalStore, Store, StoreError};
 
 /// A disk that can be told to fail.
 #[derive(Debug)]
@@ -140,7 +140,7 @@ impl Fixture {
         let upload = |name: &str, stamp| (format!("c/{name}"), stamp);
         runtime().block_on(async {
             let store = open(root.path(), Arc::new(Unsynced)).unwrap();
-            store.create_bucket(BUCKET, BucketSettings::default()).await.unwrap();
+            store.create_bucket(BUCKET, BucketSettings::default(), Grant::node()).await.unwrap();
             let mut fixed = vec![
                 Action::Put { key: "c/old".to_owned(), stamp: 2 },
                 Action::CreateUpload { key: "c/parts".to_owned(), stamp: 3 },

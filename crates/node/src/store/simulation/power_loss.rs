@@ -18,7 +18,7 @@ use super::client::{Action, BUCKET, Client, Model, View, view};
 use super::image::{Crash, Image, Tree};
 use super::recorder::{Note, Recorder, Step};
 use super::{Names, Unsynced, folder, no_leftovers, open, runtime, seed, write, write_over};
-use crate::store::{BucketSettings, LocalStore, Store, StoreError};
+use crate::store::{BucketSettings, Grant, LocalStore, Store, StoreError};
 
 /// How many clients write at once, run after run.
 const RUNS: [usize; 3] = [1, 1, 3];
@@ -84,7 +84,7 @@ impl Run {
         let (old, states) = runtime().block_on(async {
             let store = open(root.path(), Arc::clone(&recorder) as _).expect("a store");
             let old = view(&store).await.unwrap();
-            match store.create_bucket(BUCKET, BucketSettings::default()).await {
+            match store.create_bucket(BUCKET, BucketSettings::default(), Grant::node()).await {
                 Ok(()) | Err(StoreError::BucketExists(_)) => {}
                 Err(error) => panic!("{error}"),
             }
@@ -226,7 +226,7 @@ impl<'a> Expected<'a> {
 
     /// The store can be written to; gives how many data files there are then.
     async fn goes_on(&self, store: &LocalStore, mut found: View) -> Result<usize, String> {
-        match store.create_bucket(BUCKET, BucketSettings::default()).await {
+        match store.create_bucket(BUCKET, BucketSettings::default(), Grant::node()).await {
             Ok(()) | Err(StoreError::BucketExists(_)) => {}
             Err(error) => return Err(error.to_string()),
         }

@@ -1,0 +1,190 @@
+//! The connections that are open, and which of them gives way when there are too many.
+//!
+//! A connection is *unproven* until a request on it was authenticated, *busy* while an authenticated request is under way, and
+//! *idle* between two. Unproven and idle ones can be closed without loss to an honest client: it proves itself within
+//! milliseconds, and opens a connection that was closed while idle again. So a new connection is not refused while there
+//! are such: the oldest of them is closed, of the same address where that has more than its share.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+/// What a connection is doing.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Phase {
+    Unproven,
+    Busy,
+    Idle,
+}
+
+/// All connections of a listener.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    limit: usize,
+    /// Connections of one address.
+    share: usize,
+    /// Unproven connections of one address.
+    unproven: usize,
+    open: Mutex<BTreeMap<u64, Entry>>,
+    next: AtomicU64,
+    closed: AtomicU64,
+    freed: Notify,
+}
+
+#[derive(Debug)]
+struct Entry {
+    peer: IpAddr,
+    phase: Phase,
+    close: CancellationToken,
+}
+
+/// A connection that is open. Dropping it takes it from the count.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    id: u64,
+    peer: IpAddr,
+    close: CancellationToken,
+    all: Arc<Connections>,
+}
+
+/// Why a connection is not taken.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Refused {
+    /// All connections of its address are busy, and they are the address's share.
+    Share,
+    /// All connections are busy.
+    Full,
+}
+
+impl Connections {
+    /// Up to `limit` connections, of which one address may have `share`, and `unproven` unproven ones.
+    pub fn new(limit: usize, share: usize, unproven: usize) -> Arc<Self> {
+        Arc::new(Self {
+            limit,
+            share: share.clamp(1, limit.max(1)),
+            unproven: unproven.max(1),
+            open: Mutex::default(),
+            next: AtomicU64::new(0),
+            closed: AtomicU64::new(0),
+            freed: Notify::new(),
+        })
+    }
+
+    /// Takes a connection of `peer`; closes another one for it where there are too many.
+    pub fn admit(self: &Arc<Self>, peer: IpAddr) -> Result<Connection, Refused> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_peer = open.values().filter(|entry| entry.peer == peer);
+        let (all, unproven) = of_peer
+            .fold((0, 0), |(all, unproven), entry| (all + 1, unproven + usize::from(entry.phase == Phase::Unproven)));
+        let mine = |entry: &Entry| entry.peer == peer;
+        if unproven >= self.unproven {
+            self.close_oldest(&mut open, |entry| mine(entry) && entry.phase == Phase::Unproven);
+        } else if all >= self.share && !self.close_oldest(&mut open, |entry| mine(entry) && entry.phase != Phase::Busy)
+        {
+            return Err(Refused::Share);
+        }
+        if open.len() >= self.limit && !self.close_oldest(&mut open, |entry| entry.phase != Phase::Busy) {
+            return Err(Refused::Full);
+        }
+        let (id, close) = (self.next.fetch_add(1, Relaxed), CancellationToken::new());
+        open.insert(id, Entry { peer, phase: Phase::Unproven, close: close.clone() });
+        Ok(Connection { id, peer, close, all: Arc::clone(self) })
+    }
+
+    /// Closes the oldest connection that `may` be closed; whether there was one.
+    fn close_oldest(&self, open: &mut BTreeMap<u64, Entry>, may: impl Fn(&Entry) -> bool) -> bool {
+        let Some(id) = open.iter().find(|(_, entry)| may(entry)).map(|(id, _)| *id) else { return false };
+        if let Some(entry) = open.remove(&id) {
+            entry.close.cancel();
+            self.closed.fetch_add(1, Relaxed);
+        }
+        true
+    }
+
+    /// Waits until a connection ends, or becomes one that can be closed.
+    pub async fn freed(&self) {
+        self.freed.notified().await;
+    }
+
+    /// How many connections were closed to make room.
+    pub fn closed(&self) -> u64 {
+        self.closed.load(Relaxed)
+    }
+
+    /// Whether all connections are busy.
+    pub fn is_saturated(&self) -> bool {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.len() >= self.limit && open.values().all(|entry| entry.phase == Phase::Busy)
+    }
+}
+
+impl Connection {
+    /// The address of the peer.
+    pub fn peer(&self) -> IpAddr {
+        self.peer
+    }
+
+    /// Returns when the connection must be closed for another.
+    pub async fn closing(&self) {
+        self.close.cancelled().await;
+    }
+
+    /// Says what the connection is doing now.
+    pub fn enter(&self, phase: Phase) {
+        let mut open = self.all.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = open.get_mut(&self.id) {
+            entry.phase = phase;
+        }
+        if phase != Phase::Busy {
+            self.all.freed.notify_one();
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.all.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+        self.all.freed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, 1));
+    const B: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, 2));
+
+    #[test]
+    fn unproven_connections_give_way_to_new_ones() {
+        let all = Connections::new(4, 4, 2);
+        let (first, second) = (all.admit(A).unwrap(), all.admit(A).unwrap());
+        let third = all.admit(A).unwrap();
+        assert!(first.close.is_cancelled() && !second.close.is_cancelled() && !third.close.is_cancelled());
+        third.enter(Phase::Busy);
+        let fourth = all.admit(A).unwrap();
+        assert!(!second.close.is_cancelled(), "one unproven is left and one was added");
+        drop(all.admit(A).unwrap());
+        assert!(second.close.is_cancelled() && !fourth.close.is_cancelled());
+        assert_eq!(all.closed(), 2);
+    }
+
+    #[test]
+    fn busy_connections_are_kept_and_leave_room_for_other_addresses() {
+        let all = Connections::new(3, 2, 9);
+        let open = [all.admit(A).unwrap(), all.admit(A).unwrap()];
+        open.iter().for_each(|connection| connection.enter(Phase::Busy));
+        assert_eq!(all.admit(A).err(), Some(Refused::Share));
+        let other = all.admit(B).unwrap();
+        other.enter(Phase::Busy);
+        assert!(all.is_saturated());
+        assert_eq!(all.admit(B).err(), Some(Refused::Full));
+        open[0].enter(Phase::Idle);
+        let next = all.admit(A).unwrap();
+        assert!(open[0].close.is_cancelled() && !next.close.is_cancelled());
+    }
+}

@@ -1,0 +1,197 @@
+//! One request on its way in: what it has taken so far, and what is given back when its answer has left.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout_at};
+
+use super::{Connection, Phase, Share, Shares};
+use crate::Limits;
+
+/// The places for requests under way.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    places: Arc<Semaphore>,
+    limit: usize,
+    of_keys: Shares,
+    of_peers: Shares,
+    key_share: usize,
+    peer_share: usize,
+    wait: Duration,
+    refused: AtomicU64,
+}
+
+/// The key that signed a request, and how much of the node it may use at once.
+#[derive(Clone, Debug)]
+pub(crate) struct Requester {
+    pub key: String,
+    /// Requests under way; `None` is the default of the node.
+    pub requests: Option<usize>,
+    /// Scans, running or waiting; `None` is the default of the node.
+    pub scans: Option<usize>,
+}
+
+/// There is no place for a request, and there was none for as long as a request may wait.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Busy {
+    Node(usize),
+    Key(usize),
+    Peer(usize),
+}
+
+/// What one request has taken.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    admission: Arc<Admission>,
+    connection: Option<Arc<Connection>>,
+    held: Mutex<Option<Held>>,
+    authenticated: AtomicBool,
+    proven: Notify,
+}
+
+#[derive(Debug)]
+struct Held {
+    _key: Share,
+    _peer: Option<Share>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Admission {
+    pub fn new(limits: &Limits) -> Arc<Self> {
+        Arc::new(Self {
+            places: Arc::new(Semaphore::new(limits.requests)),
+            limit: limits.requests,
+            of_keys: Shares::default(),
+            of_peers: Shares::default(),
+            key_share: limits.key_share(limits.requests),
+            peer_share: limits.peer_share(limits.requests),
+            wait: limits.request_wait,
+            refused: AtomicU64::new(0),
+        })
+    }
+
+    /// A request that came in on `connection`.
+    pub fn ticket(self: &Arc<Self>, connection: Option<Arc<Connection>>) -> Arc<Ticket> {
+        Arc::new(Ticket {
+            admission: Arc::clone(self),
+            connection,
+            held: Mutex::default(),
+            authenticated: AtomicBool::new(false),
+            proven: Notify::new(),
+        })
+    }
+
+    /// Whether every place is taken.
+    pub fn is_saturated(&self) -> bool {
+        self.places.available_permits() == 0
+    }
+
+    /// How many requests were told to come back later.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Relaxed)
+    }
+
+    async fn hold(&self, requester: &Requester, peer: Option<IpAddr>) -> Result<Held, Busy> {
+        let key_share = requester.requests.unwrap_or(self.key_share);
+        let until = Instant::now() + self.wait;
+        let key = timeout_at(until, self.of_keys.take(&requester.key, key_share)).await;
+        let key = key.ok().flatten().ok_or(Busy::Key(key_share))?;
+        let of_peer = match peer {
+            Some(peer) => {
+                let share = timeout_at(until, self.of_peers.take(&peer.to_string(), self.peer_share)).await;
+                Some(share.ok().flatten().ok_or(Busy::Peer(self.peer_share))?)
+            }
+            None => None,
+        };
+        let place = timeout_at(until, Arc::clone(&self.places).acquire_owned()).await;
+        let place = place.ok().and_then(Result::ok).ok_or(Busy::Node(self.limit))?;
+        Ok(Held { _key: key, _peer: of_peer, _place: place })
+    }
+}
+
+impl Ticket {
+    /// Takes a place for a request that was authenticated; waits for one. A second call changes nothing.
+    pub async fn admit(&self, requester: &Requester) -> Result<(), Busy> {
+        if self.is_admitted() {
+            return Ok(());
+        }
+        if let Some(connection) = &self.connection {
+            connection.enter(Phase::Busy);
+        }
+        // Before the place is there: from here on it is not the peer that is waited for.
+        self.authenticated.store(true, Relaxed);
+        self.proven.notify_one();
+        let peer = self.connection.as_ref().map(|connection| connection.peer());
+        let held = self.admission.hold(requester, peer).await.inspect_err(|_| {
+            self.admission.refused.fetch_add(1, Relaxed);
+        })?;
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
+        Ok(())
+    }
+
+    pub fn is_admitted(&self) -> bool {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Returns once the request was authenticated.
+    pub async fn authenticated(&self) {
+        self.proven.notified().await;
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        *self.held.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
+        if let Some(connection) = self.connection.as_ref().filter(|_| *self.authenticated.get_mut()) {
+            connection.enter(Phase::Idle);
+        }
+    }
+}
+
+impl Busy {
+    /// What is said to the client.
+    pub fn message(self) -> String {
+        match self {
+            Self::Node(limit) => format!("{limit} requests are under way, which is the limit; try again"),
+            Self::Key(limit) => {
+                format!("{limit} requests of this access key are under way, which is its share; try again")
+            }
+            Self::Peer(limit) => {
+                format!("{limit} requests from this address are under way, which is its share; try again")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn requester(key: &str) -> Requester {
+        Requester { key: key.to_owned(), requests: None, scans: None }
+    }
+
+    #[tokio::test]
+    async fn a_key_that_took_its_share_leaves_places_for_others() {
+        let limits =
+            Limits { requests: 4, key_share_percent: 75, request_wait: Duration::from_millis(10), ..Limits::default() };
+        let admission = Admission::new(&limits);
+        let tickets: Vec<_> = (0..4).map(|_| admission.ticket(None)).collect();
+        for ticket in &tickets[..3] {
+            ticket.admit(&requester("slow")).await.unwrap();
+        }
+        assert_eq!(tickets[3].admit(&requester("slow")).await, Err(Busy::Key(3)));
+        assert!(!admission.is_saturated());
+        tickets[3].admit(&requester("other")).await.unwrap();
+        tickets[3].admit(&requester("other")).await.unwrap();
+        assert!(admission.is_saturated());
+        let late = admission.ticket(None);
+        assert_eq!(late.admit(&requester("third")).await, Err(Busy::Node(4)));
+        assert_eq!(admission.refused(), 2);
+        drop(tickets);
+        late.admit(&requester("third")).await.unwrap();
+    }
+}

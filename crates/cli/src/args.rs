@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, Parser, Subcommand, ValueEnum, value_parser};
 
+use crate::check::CheckArgs;
 use crate::experiment::args::Experiment;
 use crate::print::OutputFormat;
 
@@ -41,6 +42,8 @@ pub enum Command {
     Sql(SqlArgs),
     /// Start a storage node: S3 with S3 Select
     Serve(ServeArgs),
+    /// Read a store that is not being served and name every damaged object
+    Check(CheckArgs),
     /// Generate benchmark data
     Generate {
         #[command(subcommand)]
@@ -245,6 +248,13 @@ pub struct LimitArgs {
     /// Threads that scan, beside those that answer everything else [default: one a core]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub scan_threads: Option<usize>,
+    /// For how long a block of an object that was compared with its checksum is not compared again; 0: with every read
+    /// [default: 600]
+    #[arg(long, value_name = "SECONDS")]
+    pub verify_interval: Option<u64>,
+    /// Bytes a second of the store that are read in the background to find damage, as 16M; 0: none [default: 16M]
+    #[arg(long, value_name = "BYTES", value_parser = crate::check::size)]
+    pub scrub_rate: Option<u64>,
     /// How long /readyz says that the node is going away before it stops accepting [default: 0]
     #[arg(long, value_name = "SECONDS")]
     pub drain_delay: Option<u64>,
@@ -462,6 +472,9 @@ mod tests {
             "pushdowndb --anonymous --aws-profile me",
             "pushdowndb --format xml",
             "pushdowndb generate tpch",
+            "pushdowndb check",
+            "pushdowndb serve --store a --scrub-rate 5X",
+            "pushdowndb serve --store a --scrub-rate M",
         ] {
             assert!(Cli::try_parse_from(line.split_whitespace()).is_err(), "{line}");
         }

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod check;
 mod demo;
 mod destination;
 mod exit_code;
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
         None => sql(&runtime, cli.sql),
         Some(Command::Sql(args)) => sql(&runtime, args),
         Some(Command::Serve(args)) => runtime.block_on(serve::serve(args)),
+        Some(Command::Check(args)) => runtime.block_on(check::check(args)),
         Some(Command::Generate { what }) => runtime.block_on(generate::generate(what)),
         Some(Command::Demo(args)) => runtime.block_on(demo::demo(args)),
         Some(Command::Experiment { what }) => runtime.block_on(experiment::experiment(what)),

@@ -19,6 +19,23 @@ pub struct Credentials {
     pub secret_access_key: String,
 }
 
+/// The pair as it is kept.
+#[derive(Deserialize, Serialize)]
+struct Kept {
+    #[serde(flatten)]
+    pair: Credentials,
+    /// Tells a damaged file from other keys; earlier versions, and people, write none.
+    #[serde(default)]
+    checksum: Option<u32>,
+}
+
+impl Kept {
+    fn checksum_of(pair: &Credentials) -> u32 {
+        let text = format!("{}\n{}", pair.access_key_id, pair.secret_access_key);
+        crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, text.as_bytes()) as u32
+    }
+}
+
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credentials").field("access_key_id", &self.access_key_id).finish_non_exhaustive()
@@ -45,10 +62,19 @@ impl Credentials {
             Error::invalid(format!("cannot use the credentials file {}", file.display())).with_source(error)
         };
         match fs::read(file) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
-                Error::invalid(format!("{} is not a credentials file; remove it to get new keys", file.display()))
-                    .with_source(error)
-            }),
+            Ok(bytes) => {
+                let kept: Kept = serde_json::from_slice(&bytes).map_err(|error| {
+                    Error::invalid(format!("{} is not a credentials file; remove it to get new keys", file.display()))
+                        .with_source(error)
+                })?;
+                if kept.checksum.is_some_and(|sum| sum != Kept::checksum_of(&kept.pair)) {
+                    return Err(Error::invalid(format!(
+                        "{} is damaged, or was edited without taking its checksum out; remove it to get new keys",
+                        file.display()
+                    )));
+                }
+                Ok(kept.pair)
+            }
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let fresh = Self::generate();
                 fresh.save(file).map_err(context)?;
@@ -67,9 +93,13 @@ impl Credentials {
             _ => {}
         }
         let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-        out.write_all(serde_json::to_string_pretty(self).map_err(std::io::Error::other)?.as_bytes())?;
+        let kept = Kept { pair: self.clone(), checksum: Some(Kept::checksum_of(self)) };
+        out.write_all(serde_json::to_string_pretty(&kept).map_err(std::io::Error::other)?.as_bytes())?;
         out.sync_all()?;
-        fs::rename(&draft, file)
+        fs::rename(&draft, file)?;
+        // Or a loss of power soon after the first start brings another pair with the next.
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        fs::File::open(folder)?.sync_all()
     }
 }
 
@@ -88,6 +118,15 @@ mod tests {
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!((first.access_key_id.len(), first.secret_access_key.len()), (20, 40));
         assert!(!format!("{first:?}").contains(&first.secret_access_key));
+        let bytes = fs::read(&file).unwrap();
+        for bit in 0..bytes.len() * 8 {
+            let mut wrong = bytes.clone();
+            wrong[bit / 8] ^= 1 << (bit % 8);
+            fs::write(&file, wrong).unwrap();
+            assert!(Credentials::load_or_create(&file).map_or(true, |found| found == first), "bit {bit}");
+        }
+        fs::write(&file, serde_json::to_string(&first).unwrap()).unwrap();
+        assert_eq!(first, Credentials::load_or_create(&file).unwrap(), "an earlier version's");
         fs::write(&file, "{}").unwrap();
         assert!(Credentials::load_or_create(&file).unwrap_err().to_string().contains("remove it"));
     }

@@ -75,6 +75,7 @@ impl From<StoreError> for S3Error {
                 answer.set_status_code(StatusCode::INSUFFICIENT_STORAGE);
                 return answer;
             }
+            StoreError::Damaged(_) | StoreError::DamagedIndex(_) => S3ErrorCode::InternalError,
             StoreError::Corrupt(_) | StoreError::Io { .. } | StoreError::Index(_) => {
                 tracing::error!(%error, "the store failed");
                 // Paths of the server are nobody's business but the log's.
@@ -93,7 +94,9 @@ impl From<StoreError> for Error {
             StoreError::Precondition(_) | StoreError::Changed(_) | StoreError::BucketExists(_) => ErrorKind::Conflict,
             StoreError::ReadOnly | StoreError::UpstreamDenied | StoreError::Denied(_) => ErrorKind::Denied,
             StoreError::Unsupported(_) => ErrorKind::Unsupported,
-            StoreError::Corrupt(_) | StoreError::Index(_) => ErrorKind::Corrupt,
+            StoreError::Corrupt(_) | StoreError::Damaged(_) | StoreError::DamagedIndex(_) | StoreError::Index(_) => {
+                ErrorKind::Corrupt
+            }
             StoreError::Io { .. } | StoreError::Upstream | StoreError::Stopped => ErrorKind::Unavailable,
             StoreError::TooLarge { .. }
             | StoreError::TooMany { .. }

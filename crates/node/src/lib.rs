@@ -40,3 +40,4 @@ pub use credentials::Credentials;
 pub use keyring::{Grants, Key, Keyring, Right};
 pub use limits::Limits;
 pub use node::{Node, start};
+pub use store::{CheckProgress, CheckReport, check};

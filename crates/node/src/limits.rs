@@ -81,6 +81,15 @@ pub struct Limits {
     pub upstream_part_bytes: u64,
     /// Bytes read from disk at once. Two blocks are in memory per transfer.
     pub block_bytes: usize,
+    /// The blocks of an object that have a checksum each, in bytes; where less is read of one that was not verified
+    /// lately, all of it is. For objects to come: those that exist keep theirs.
+    pub checksum_block_bytes: usize,
+    /// Checksums of blocks that are kept in memory, in bytes: 8 for each block, so that those of 256 GiB fit.
+    pub checksum_cache_bytes: usize,
+    /// For how long a block that was verified need not be verified again; 0 verifies it with every read.
+    pub verify_interval: Duration,
+    /// How much a store is scrubbed in a second, in bytes; 0 does not scrub.
+    pub scrub_bytes: u64,
     /// S3 Select requests running at once; each may use a core and some tens of MiB.
     pub selects: usize,
     /// Select requests waiting for their turn; more are told to slow down at once. Fewer than `requests`, so that
@@ -166,6 +175,10 @@ impl Default for Limits {
             upstream_sends: 16,
             upstream_part_bytes: 16 << 20,
             block_bytes: 512 << 10,
+            checksum_block_bytes: 64 << 10,
+            checksum_cache_bytes: 32 << 20,
+            verify_interval: Duration::from_secs(600),
+            scrub_bytes: 16 << 20,
             selects: (4 * cores).max(16),
             selects_waiting: 64,
             select_wait: Duration::from_secs(20),

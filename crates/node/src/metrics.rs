@@ -140,6 +140,9 @@ impl Collector for Readings {
             for (name, help, value) in store.figures() {
                 out.gauge(name, help, value as f64)?;
             }
+            for (name, help, value) in store.totals() {
+                out.counter(name, help, value as f64)?;
+            }
         }
 
         if let Some(process) = process() {

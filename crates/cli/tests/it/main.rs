@@ -1,5 +1,6 @@
 //! The program from outside: what it prints, where, and with which exit code.
 
+mod check;
 mod demo;
 mod experiment;
 mod generate;

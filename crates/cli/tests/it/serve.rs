@@ -38,7 +38,7 @@ impl Served {
         Done(command.output().unwrap())
     }
 
-    fn stop(mut self, signal: &str) -> Done {
+    pub fn stop(mut self, signal: &str) -> Done {
         let child = self.child.take().unwrap();
         assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
         Done(child.wait_with_output().unwrap())

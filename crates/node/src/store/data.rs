@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Context;
@@ -12,12 +12,18 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, Stream, StreamExt, stream};
+use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use pushdown::ErrorKind;
 use pushdowndb_scan::{
     BlockBuffers, BlockFile, Latest, ObjectReader, ReadAtHand, file_blocks, file_ranges, ranges_at_hand, read_cached,
 };
+use uuid::Uuid;
 
+use super::checked::{Checked, Failure, How};
 use super::files::Pin;
+use super::sums::{Damaged, FileSums, Sums};
+use super::verifier::Verifier;
+use crate::Limits;
 use crate::scans::Bill;
 
 /// Blocks of a stream that are read before they are asked for.
@@ -37,12 +43,24 @@ pub(crate) struct Reading {
     /// What ranges are read into, of all objects: for the few ranges of a small part of an object the kernel would have to find
     /// and clear fresh memory each time.
     ranges: Arc<BlockBuffers>,
+    /// What blocks are compared with, and what is known of them.
+    verifier: Arc<Verifier>,
 }
 
 impl Reading {
-    /// In blocks of this size.
-    pub fn new(block_bytes: usize) -> Self {
-        Self { block_bytes, ranges: BlockBuffers::new(0, RANGE_BUFFERS) }
+    pub fn new(limits: &Limits) -> Self {
+        let ranges = BlockBuffers::new(0, RANGE_BUFFERS);
+        Self { block_bytes: limits.block_bytes, ranges, verifier: Verifier::new(limits) }
+    }
+
+    /// The same, but every block is compared, however lately it was.
+    pub fn of_a_scrub(&self) -> Self {
+        Self { verifier: self.verifier.without_interval(), ..self.clone() }
+    }
+
+    /// What is known of the blocks.
+    pub fn verifier(&self) -> &Arc<Verifier> {
+        &self.verifier
     }
 }
 
@@ -73,6 +91,8 @@ struct Inner {
     /// The pieces that had to be opened last, and where they stand among all. Several who scan the object at once read a piece
     /// each, block by block.
     opened: Latest<(usize, Arc<File>)>,
+    /// The checksums of the pieces that were read last.
+    sums: Latest<(usize, Arc<FileSums>)>,
     /// Set where the file may change under us: behind a gateway.
     witness: Option<Witness>,
     /// Set where the pieces are opened one by one.
@@ -85,6 +105,9 @@ pub(crate) struct Piece {
     pub start: u64,
     pub size: u64,
     pub source: Source,
+    /// What its blocks are compared with, and the file they are of; there are none behind a gateway, nor of objects
+    /// that an earlier version stored until a pass has made them.
+    pub sums: Option<(Uuid, Sums)>,
 }
 
 /// How a piece is read.
@@ -122,17 +145,18 @@ impl ObjectData {
     pub fn new(location: String, reading: &Reading, pieces: Vec<Piece>, pin: Option<Pin>) -> Self {
         let size = pieces.iter().map(|piece| piece.size).sum();
         let (reading, buffers) = (reading.clone(), buffers(reading.block_bytes, size));
-        let opened = Latest::default();
-        let inner = Inner { location, size, reading, buffers, pieces, opened, witness: None, _pin: pin };
+        let (opened, sums) = (Latest::default(), Latest::default());
+        let inner = Inner { location, size, reading, buffers, pieces, opened, sums, witness: None, _pin: pin };
         Self::at(Place::Here(Arc::new(inner)))
     }
 
     /// One file that others may write to; a change is noticed and ends the read with an error.
     pub fn watched(location: String, reading: &Reading, file: File, witness: Witness) -> Self {
-        let pieces = vec![Piece { start: 0, size: witness.size, source: Source::Open(Arc::new(file)) }];
+        let pieces = vec![Piece { start: 0, size: witness.size, source: Source::Open(Arc::new(file)), sums: None }];
         let (size, witness) = (witness.size, Some(witness));
-        let (reading, buffers, opened) = (reading.clone(), buffers(reading.block_bytes, size), Latest::default());
-        let inner = Inner { location, size, reading, buffers, pieces, opened, witness, _pin: None };
+        let (reading, buffers) = (reading.clone(), buffers(reading.block_bytes, size));
+        let (opened, sums) = (Latest::default(), Latest::default());
+        let inner = Inner { location, size, reading, buffers, pieces, opened, sums, witness, _pin: None };
         Self::at(Place::Here(Arc::new(inner)))
     }
 
@@ -153,6 +177,29 @@ impl ObjectData {
     fn files(&self, inner: &Arc<Inner>) -> Billed {
         let most_open = if self.bill.is_some() { PIECES_OPEN } else { 1 };
         Billed { inner: Arc::clone(inner), bill: self.bill.clone(), most_open }
+    }
+
+    /// Reads what lies at `at`, and leaves nothing in the kernel's cache that was not there. Blocks.
+    pub fn read_aside(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
+        match &self.place {
+            Place::Here(inner) => {
+                let was_cached = inner.is_cached(at, 1);
+                inner.read(at, out, 1)?;
+                if !was_cached {
+                    inner.forget_cached(at, out.len() as u64);
+                }
+                Ok(())
+            }
+            Place::There(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// What of it has checksums and was not compared with them lately.
+    pub fn unverified(&self) -> Vec<Range<u64>> {
+        match &self.place {
+            Place::Here(inner) => inner.unverified(),
+            Place::There(_) => Vec::new(),
+        }
     }
 
     /// The bytes of `range` in blocks; those of files that are not in memory are read ahead.
@@ -193,8 +240,13 @@ impl BlockFile for Billed {
         self.inner.read_cached(at, block, self.most_open)
     }
 
-    fn block_bytes(&self, _: u64) -> u64 {
-        self.inner.reading.block_bytes as u64
+    /// A byte that no one gets is compared with nothing.
+    fn is_cached(&self, at: u64) -> bool {
+        self.inner.is_cached(at, self.most_open)
+    }
+
+    fn block_bytes(&self, at: u64) -> u64 {
+        self.inner.block_length(at)
     }
 }
 
@@ -205,7 +257,10 @@ impl Inner {
         }
         let mut done = 0;
         while let Some((piece, at, out)) = self.next_piece(start, block, done) {
-            self.file(piece, most_open)?.read_exact_at(out, at)?;
+            let file = self.file(piece, most_open)?;
+            if self.read_piece(piece, &file, at, out, How::Waiting)? < out.len() {
+                return Err(past_the_end());
+            }
             done += out.len();
         }
         self.check_unchanged()
@@ -214,7 +269,8 @@ impl Inner {
     fn read_cached(&self, start: u64, block: &mut [u8], most_open: usize) -> io::Result<usize> {
         let mut done = 0;
         while let Some((piece, at, out)) = self.next_piece(start, block, done) {
-            let read = read_cached(&*self.file(piece, most_open)?, at, out);
+            let file = self.file(piece, most_open)?;
+            let read = self.read_piece(piece, &file, at, out, How::Cached)?;
             done += read;
             if read < out.len() {
                 break;
@@ -224,16 +280,119 @@ impl Inner {
         Ok(done)
     }
 
+    fn is_cached(&self, at: u64, most_open: usize) -> bool {
+        let mut byte = [0];
+        let Some((piece, at, out)) = self.next_piece(at, &mut byte, 0) else { return false };
+        self.file(piece, most_open).is_ok_and(|file| read_cached(&file, at, out) == 1)
+    }
+
+    /// Has the kernel let go of what it read.
+    fn forget_cached(&self, at: u64, length: u64) {
+        let place = self.pieces.partition_point(|piece| piece.start + piece.size <= at);
+        let Some(piece) = self.pieces.get(place) else { return };
+        let bounds = i64::try_from(at - piece.start).ok().zip(i64::try_from(length).ok());
+        if let (Some((from, length)), Ok(file)) = (bounds, self.file(place, 1)) {
+            // Advice; a file system that keeps no pages has nothing to forget.
+            let _ = posix_fadvise(&*file, from, length, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
+        }
+    }
+
+    /// Reads from one piece, and compares what it read with the checksums of its blocks.
+    fn read_piece(&self, piece: usize, file: &File, at: u64, out: &mut [u8], how: How) -> io::Result<usize> {
+        let Some(id) = self.pieces.get(piece).and_then(|piece| piece.sums).map(|(id, _)| id) else {
+            return how.read(file, at, out);
+        };
+        let read = self.sums(piece, file, how).and_then(|sums| {
+            let (verifier, buffers) = (&*self.reading.verifier, &self.reading.ranges);
+            Checked { file, sums: &sums, verifier, buffers }.read(at, out, how)
+        });
+        read.or_else(|failure| match failure {
+            Failure::Damaged(block) => {
+                let size = self.block_size(piece);
+                let (start, end) = (block * size, (block + 1) * size);
+                let place = self.pieces.get(piece).map_or(0, |piece| piece.start);
+                let what = format!("bytes {} to {} are not what was stored", place + start, place + end);
+                Err(self.reading.verifier.report(&self.location, Some(id), what))
+            }
+            Failure::Io(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+            Failure::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                Err(self.reading.verifier.report(&self.location, Some(id), "its data file ends early".to_owned()))
+            }
+            Failure::Io(error) => Err(error),
+        })
+    }
+
+    fn block_size(&self, piece: usize) -> u64 {
+        let sums = self.pieces.get(piece).and_then(|piece| piece.sums);
+        sums.map_or(self.size, |(_, sums)| u64::from(sums.block.max(1)))
+    }
+
+    /// The checksums of a piece; an error of kind `WouldBlock` where they are not in memory and nothing may wait.
+    fn sums(&self, place: usize, file: &File, how: How) -> Result<Arc<FileSums>, Failure> {
+        let Some((piece, (id, sums))) = self.pieces.get(place).and_then(|piece| Some((piece, piece.sums?))) else {
+            return Err(Failure::Io(past_the_end()));
+        };
+        let make = || {
+            let behind = usize::try_from(sums.bytes_behind(piece.size)).map_err(io::Error::other)?;
+            if let Some(known) = self.reading.verifier.get(id) {
+                return Ok((place, known));
+            }
+            let mut bytes = vec![0; behind];
+            if how.read(file, piece.size, &mut bytes)? < behind {
+                return Err(Failure::Io(io::ErrorKind::WouldBlock.into()));
+            }
+            let Some(read) = FileSums::read(sums, piece.size, &bytes) else {
+                let what = "the checksums of its blocks are not what was stored".to_owned();
+                return Err(Failure::Io(self.reading.verifier.report(&self.location, Some(id), what)));
+            };
+            // Those of one block are in the index, and cost as much to keep as to verify.
+            Ok((place, if behind == 0 { Arc::new(read) } else { self.reading.verifier.keep(id, read) }))
+        };
+        Ok(self.sums.get_or_make(PIECES_OPEN, |(known, _)| *known == place, make)?.1)
+    }
+
+    /// How long a block is that begins at `at`: it ends where one with a checksum does.
+    fn block_length(&self, at: u64) -> u64 {
+        let usual = (self.reading.block_bytes as u64).max(1);
+        let place = self.pieces.partition_point(|piece| piece.start + piece.size <= at);
+        let Some((piece, (_, sums))) = self.pieces.get(place).and_then(|piece| Some((piece, piece.sums?))) else {
+            return usual;
+        };
+        let (from, block) = (at - piece.start, u64::from(sums.block.max(1)));
+        let end = (from + usual) / block * block;
+        let end = if end <= from { from + usual } else { end };
+        end.min(piece.size) - from
+    }
+
+    fn unverified(&self) -> Vec<Range<u64>> {
+        let since = self.reading.verifier.since();
+        let is_fresh = |id: Uuid| {
+            let known = self.reading.verifier.get(id);
+            known.is_some_and(|sums| sums.are_fresh(0..=sums.block_at(sums.size.saturating_sub(1)).0, since))
+        };
+        let stale = self.pieces.iter().filter(|piece| piece.sums.is_some_and(|(id, _)| !is_fresh(id)));
+        stale.map(|piece| piece.start..piece.start + piece.size).filter(|range| !range.is_empty()).collect()
+    }
+
     /// The file of a piece.
     fn file(&self, piece: usize, most_open: usize) -> io::Result<Arc<File>> {
         match self.pieces.get(piece).map(|piece| &piece.source) {
             Some(Source::Open(file)) => Ok(Arc::clone(file)),
             Some(Source::Path(path)) => {
                 let open = || File::open(path).map(|file| (piece, Arc::new(file)));
-                Ok(self.opened.get_or_make(most_open, |(place, _)| *place == piece, open)?.1)
+                let opened = self.opened.get_or_make(most_open, |(place, _)| *place == piece, open);
+                Ok(opened.map_err(|error| self.missing(piece, error))?.1)
             }
             None => Err(past_the_end()),
         }
+    }
+
+    fn missing(&self, piece: usize, error: io::Error) -> io::Error {
+        if error.kind() != io::ErrorKind::NotFound {
+            return error;
+        }
+        let id = self.pieces.get(piece).and_then(|piece| piece.sums).map(|(id, _)| id);
+        self.reading.verifier.report(&self.location, id, "a data file of it is missing".to_owned())
     }
 
     /// The place of the piece that has what comes after the first `done` bytes of a block from `start` on, where, and what of the block
@@ -262,6 +421,10 @@ impl Inner {
     }
 
     fn error(&self, error: io::Error) -> pushdown::Error {
+        if let Some(damaged) = Damaged::in_error(&error) {
+            // Not of the client's making, as what it stored may be.
+            return pushdown::Error::new(ErrorKind::Corrupt, damaged.to_string()).with_code("InternalError");
+        }
         let kind = match error.kind() {
             io::ErrorKind::InvalidData => ErrorKind::Conflict,
             io::ErrorKind::UnexpectedEof => ErrorKind::Corrupt,

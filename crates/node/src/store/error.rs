@@ -2,6 +2,8 @@
 
 use std::io;
 
+use super::pages::DamagedIndex;
+use super::sums::Damaged;
 use super::trusted_disk::NotTrusted;
 
 /// The result of a store's operations.
@@ -64,6 +66,11 @@ pub(crate) enum StoreError {
     UpstreamDenied,
     #[error("{0}")]
     Corrupt(String),
+    #[error("{0}; restore it, or the store, from a backup")]
+    DamagedIndex(String),
+    /// Bytes of an object are not what was stored.
+    #[error("{0}")]
+    Damaged(String),
     #[error("{context}: {source}")]
     Io { context: String, source: io::Error },
     #[error("the store's index failed: {0}")]
@@ -79,13 +86,24 @@ impl StoreError {
             if is_lost(&source) {
                 return Self::Stopped;
             }
+            if let Some(damaged) = Damaged::in_error(&source) {
+                return Self::Damaged(damaged.to_string());
+            }
             Self::Io { context: context.into(), source }
+        }
+    }
+
+    /// The same, where it says that a record is not what was written: which one.
+    pub fn of(self, record: impl FnOnce() -> String) -> Self {
+        match self {
+            Self::Corrupt(what) => Self::Corrupt(format!("{}: {what}", record())),
+            other => other,
         }
     }
 
     /// Whether the write that failed may have happened all the same: it failed while it was being recorded.
     pub fn is_uncertain(&self) -> bool {
-        matches!(self, Self::Index(_) | Self::Full | Self::Stopped | Self::Io { .. })
+        matches!(self, Self::Index(_) | Self::DamagedIndex(_) | Self::Full | Self::Stopped | Self::Io { .. })
     }
 
     /// A blocking task that panicked or was cancelled: only at shutdown, or a bug of ours.
@@ -110,6 +128,7 @@ macro_rules! from_index {
                 match redb::Error::from(error) {
                     redb::Error::Io(source) if is_full(&source) => Self::Full,
                     redb::Error::Io(source) if is_lost(&source) => Self::Stopped,
+                    redb::Error::Io(source) if DamagedIndex::is(&source) => Self::DamagedIndex(source.to_string()),
                     other => Self::Index(Box::new(other)),
                 }
             }

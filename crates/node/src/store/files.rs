@@ -11,6 +11,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::sys::statvfs::statvfs;
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::disk::{Change, Disk, DiskFile, make_folders};
+use super::sums::{Sums, to_bytes};
 use super::{Result, StoreError};
 
 /// How much is copied at once.
@@ -29,6 +31,9 @@ pub(crate) struct Segment {
     #[serde(with = "id_text")]
     pub id: Uuid,
     pub size: u64,
+    /// What its blocks are compared with; objects of earlier versions have none until a pass has made them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sums: Option<Sums>,
 }
 
 /// Ids are written as their 32 hexadecimal digits, which is also what the files are called.
@@ -55,6 +60,8 @@ pub(crate) struct Files {
     pins: Mutex<HashMap<Uuid, Pinned>>,
     /// What was placed since the start, while a sweep needs to know.
     placed: Mutex<Option<HashSet<Uuid>>>,
+    /// Bytes that are about to be written.
+    announced: Arc<AtomicU64>,
 }
 
 #[derive(Debug, Default)]
@@ -78,7 +85,7 @@ impl Files {
         // Also what an earlier start made and a loss of power kept from being synced.
         disk.apply(Change::SyncFolder(&data))?;
         disk.apply(Change::SyncFolder(dir))?;
-        Ok(Self { disk, data, tmp, pins: Mutex::default(), placed: Mutex::default() })
+        Ok(Self { disk, data, tmp, pins: Mutex::default(), placed: Mutex::default(), announced: Arc::default() })
     }
 
     /// Where the file of this id is or will be.
@@ -99,21 +106,31 @@ impl Files {
         Some(disk.blocks().saturating_mul(disk.fragment_size()))
     }
 
+    /// Announces a write of so many bytes, unless it and those under way would leave less than `reserve` free.
+    pub fn announce(&self, bytes: u64, reserve: u64) -> Result<Announced> {
+        let before = self.announced.fetch_add(bytes, Relaxed);
+        let announced = Announced { bytes, all: Arc::clone(&self.announced) };
+        match self.free_bytes() {
+            Some(free) if free.saturating_sub(before.saturating_add(bytes)) < reserve => Err(StoreError::Full),
+            _ => Ok(announced),
+        }
+    }
+
     /// A new empty file to write to.
     pub fn create(&self) -> io::Result<DiskFile> {
         DiskFile::create(&self.disk, self.tmp.join(Uuid::new_v4().simple().to_string()))
     }
 
     /// Makes a written file durable under a fresh id. Nothing names it yet.
-    pub fn keep(&self, file: &DiskFile, size: u64) -> io::Result<Segment> {
+    pub fn keep(&self, file: &DiskFile, size: u64, sums: Option<Sums>) -> io::Result<Segment> {
         file.sync()?;
-        self.place(size, |to| self.disk.apply(Change::Rename { from: file.path(), to }))
+        self.place(size, sums, |to| self.disk.apply(Change::Rename { from: file.path(), to }))
     }
 
-    /// The bytes of `segment` under a fresh id, without copying: data files never change.
+    /// The bytes of `segment` and their checksums under a fresh id, without copying: data files never change.
     pub fn link(&self, segment: Segment) -> io::Result<Segment> {
         let from = self.path(segment.id);
-        self.place(segment.size, |to| self.disk.apply(Change::Link { from: &from, to }))
+        self.place(segment.size, segment.sums, |to| self.disk.apply(Change::Link { from: &from, to }))
     }
 
     /// The same by copying, for a file that has as many names as the disk allows.
@@ -129,12 +146,12 @@ impl Files {
                 to.write(at, bytes)?;
                 at += count as u64;
             }
-            self.keep(&to, segment.size)
+            self.keep(&to, segment.size, segment.sums)
         };
         copied().inspect_err(|_| drop(to.remove()))
     }
 
-    fn place(&self, size: u64, put: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<Segment> {
+    fn place(&self, size: u64, sums: Option<Sums>, put: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<Segment> {
         let id = Uuid::new_v4();
         let path = self.path(id);
         // Before it can be seen, so that a sweep that sees it knows.
@@ -144,7 +161,14 @@ impl Files {
         put(&path)?;
         let folder = path.parent().unwrap_or(&self.data);
         self.disk.apply(Change::SyncFolder(folder)).inspect_err(|_| self.unlink(id))?;
-        Ok(Segment { id, size })
+        Ok(Segment { id, size, sums })
+    }
+
+    /// Writes checksums behind the bytes of a file that has none, durably.
+    pub fn keep_sums(&self, segment: &Segment, sums: &[u32]) -> io::Result<()> {
+        let file = DiskFile::open(&self.disk, self.path(segment.id))?;
+        file.write(segment.size, &to_bytes(sums))?;
+        file.sync()
     }
 
     /// Removes files that the index no longer names, now or when their last reader is gone.
@@ -203,7 +227,7 @@ impl Files {
 
     /// Removes the files of these ids, now or when their last reader is gone.
     pub fn remove_ids(&self, ids: &[Uuid]) {
-        let segments: Vec<Segment> = ids.iter().map(|&id| Segment { id, size: 0 }).collect();
+        let segments: Vec<Segment> = ids.iter().map(|&id| Segment { id, size: 0, sums: None }).collect();
         self.remove(&segments);
     }
 
@@ -221,6 +245,19 @@ impl Files {
 
     fn pins(&self) -> MutexGuard<'_, HashMap<Uuid, Pinned>> {
         self.pins.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Bytes that are about to be written, for as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Announced {
+    bytes: u64,
+    all: Arc<AtomicU64>,
+}
+
+impl Drop for Announced {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Relaxed);
     }
 }
 
@@ -262,7 +299,7 @@ mod tests {
         files.remember_placed();
         let file = files.create().unwrap();
         file.write(0, b"abc").unwrap();
-        let segment = files.keep(&file, 3).unwrap();
+        let segment = files.keep(&file, 3, None).unwrap();
         let copy = files.link(segment).unwrap();
         let (first, second) = (files.pin(&[segment]), files.pin(&[segment]));
         files.remove(&[segment]);

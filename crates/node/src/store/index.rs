@@ -1,8 +1,7 @@
 //! The index of a store: an ordered, transactional table from (bucket, key) to where the bytes are.
 //!
 //! A commit here is the acknowledgement of every write. Commits are durable when they return. All calls
-//! block; callers run them on blocking tasks. Records are JSON behind a format byte: a reader refuses a
-//! format it does not know instead of guessing. A disk that fails in the middle of a commit makes redb
+//! block; callers run them on blocking tasks. A disk that fails in the middle of a commit makes redb
 //! refuse everything from then on; the index is then opened anew, which finds the last whole commit. Only where
 //! the disk failed to keep what it had taken (`trusted_disk`) is that put off until the next start: nobody knows
 //! what is in the file, so readers stay with the state before that commit.
@@ -16,8 +15,6 @@ use redb::{
     Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata, StorageError,
     TableDefinition, TransactionError, WriteTransaction,
 };
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::disk::{Change, Disk, DiskFile};
@@ -25,9 +22,11 @@ use super::files::Segment;
 use super::grant::{Account, Grant};
 use super::index_file::{Fate, IndexFile};
 use super::listing::Cursor;
+use super::pages::{Kind, PAGE, Pages};
+pub(super) use super::record::{Named, ObjectRecord, decode, encode};
 use super::trusted_disk::TrustedDisk;
 use super::usage::{self, USAGE, Usage};
-use super::{BucketMeta, BucketSettings, Condition, ObjectMeta, Result, StoreError, Tag};
+use super::{BucketMeta, BucketSettings, Condition, ObjectMeta, Result, StoreError, Tag, convert};
 
 pub(super) const BUCKETS: TableDefinition<&str, &[u8]> = TableDefinition::new("buckets");
 pub(super) const OBJECTS: TableDefinition<(&str, &[u8]), &[u8]> = TableDefinition::new("objects");
@@ -36,27 +35,8 @@ pub(super) const UPLOADS: TableDefinition<(&str, &[u8], &str), &[u8]> = TableDef
 /// By upload id and part number.
 pub(super) const PARTS: TableDefinition<(&str, u32), &[u8]> = TableDefinition::new("parts");
 
-/// The format of the records in these tables. Format 2 added tags, settings of buckets, numbers and
-/// checksums of parts; records of format 1 lack them and are read as they are.
-const FORMAT: u8 = 2;
-const FORMATS: std::ops::RangeInclusive<u8> = 1..=FORMAT;
-
 /// The page cache of the index, in bytes.
 const CACHE_BYTES: usize = 64 << 20;
-
-/// An object in the index.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub(super) struct ObjectRecord {
-    pub meta: ObjectMeta,
-    /// The files that hold the bytes, in order; none for an empty object of no parts.
-    pub segments: Vec<Segment>,
-    /// The upload it was completed from, so that completing again gives the same answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub upload: Option<String>,
-    /// The key whose account holds it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub writer: Option<String>,
-}
 
 /// The tables.
 #[derive(Debug)]
@@ -74,24 +54,6 @@ pub(crate) struct Index {
     before: Mutex<Option<Arc<ReadTransaction>>>,
 }
 
-pub(super) fn encode(record: &impl Serialize) -> Result<Vec<u8>> {
-    let mut bytes = vec![FORMAT];
-    serde_json::to_writer(&mut bytes, record)
-        .map_err(|error| StoreError::Corrupt(format!("a record cannot be written: {error}")))?;
-    Ok(bytes)
-}
-
-pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
-    match bytes.split_first() {
-        Some((format, json)) if FORMATS.contains(format) => serde_json::from_slice(json)
-            .map_err(|error| StoreError::Corrupt(format!("a record of the index cannot be read: {error}"))),
-        Some((format, _)) => Err(StoreError::Corrupt(format!(
-            "the index holds a record of format {format}; this version knows formats up to {FORMAT}"
-        ))),
-        None => Err(StoreError::Corrupt("the index holds an empty record".to_owned())),
-    }
-}
-
 impl Index {
     /// Opens or makes the index. It can be open in one process only.
     pub fn open(path: &Path, trusted: &Arc<TrustedDisk>, key_bytes: u64) -> Result<Self> {
@@ -107,6 +69,7 @@ impl Index {
             drop(over(DiskFile::create(disk, draft.clone()).map_err(io)?, &fate)?);
             disk.apply(Change::Rename { from: &draft, to: path }).map_err(io)?;
         }
+        convert::to_checked_pages(path, &draft, disk)?;
         let db = database(path, disk, &fate)?;
         let (disk, in_doubt) = (Arc::clone(trusted), AtomicBool::new(false));
         let (path, db, before) = (path.to_owned(), RwLock::new(Some(db)), Mutex::default());
@@ -115,6 +78,9 @@ impl Index {
 
     /// Begins a transaction; opens the index anew if it failed before.
     fn begin<T>(&self, begin: impl Fn(&Database) -> Result<T, TransactionError>) -> Result<T> {
+        if let Some(damage) = self.fate.damage.get() {
+            return Err(StoreError::DamagedIndex(damage.clone()));
+        }
         let usable = |_: &&Database| !self.in_doubt.load(Ordering::SeqCst);
         let attempt = |db: &Option<Database>| match db.as_ref().filter(usable).map(&begin) {
             None | Some(Err(TransactionError::Storage(StorageError::PreviousIo))) => None,
@@ -134,6 +100,11 @@ impl Index {
         *db = Some(database(&self.path, &(Arc::clone(&self.disk) as _), &self.fate)?);
         self.in_doubt.store(false, Ordering::SeqCst);
         attempt(&db).unwrap_or(Err(StoreError::Index(Box::new(redb::Error::PreviousIo))))
+    }
+
+    /// Whether it was found damaged.
+    pub fn is_damaged(&self) -> bool {
+        self.fate.damage.get().is_some()
     }
 
     /// A view of the index as it is now.
@@ -225,7 +196,7 @@ impl Index {
     pub fn object(&self, bucket: &str, key: &str) -> Result<ObjectRecord> {
         let tx = self.read()?;
         match tx.open_table(OBJECTS)?.get((bucket, key.as_bytes()))? {
-            Some(record) => decode(record.value()),
+            Some(record) => decode(record.value()).map_err(|error| error.of(|| format!("s3://{bucket}/{key}"))),
             None => {
                 require_bucket(&tx.open_table(BUCKETS)?, bucket)?;
                 Err(StoreError::NoSuchKey(key.to_owned()))
@@ -322,18 +293,18 @@ impl Index {
     }
 }
 
-/// The part of an [`ObjectRecord`] that names files.
-#[derive(Deserialize)]
-struct Named {
-    segments: Vec<Segment>,
-}
-
 fn database(path: &Path, disk: &Arc<dyn Disk>, fate: &Arc<Fate>) -> Result<Database> {
     let io = |error: io::Error| StoreError::io("cannot open the index")(error);
     // Commits are durable only in a file that is found again.
     disk.apply(Change::SyncFolder(path.parent().unwrap_or(path))).map_err(io)?;
     let file = DiskFile::open(disk, path.to_owned()).map_err(io)?;
     file.forget_cached();
+    // One that was cut down to its head would be taken for a new one.
+    let is_cut = file.file().metadata().map_err(io)?.len() <= PAGE;
+    if is_cut || !matches!(Kind::of(&file).map_err(io)?, Kind::Checked) {
+        let damage = "the index of the store is damaged: it does not begin as one does";
+        return Err(StoreError::DamagedIndex(damage.to_owned()));
+    }
     let db = over(file, fate)?;
     fate.in_use.store(true, Ordering::SeqCst);
     Ok(db)
@@ -341,7 +312,9 @@ fn database(path: &Path, disk: &Arc<dyn Disk>, fate: &Arc<Fate>) -> Result<Datab
 
 fn over(file: DiskFile, fate: &Arc<Fate>) -> Result<Database> {
     fate.in_use.store(false, Ordering::SeqCst);
-    let db = Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(IndexFile::new(file, fate)?)?;
+    let pages = Arc::new(Pages::open(file).map_err(|error| StoreError::from(redb::StorageError::Io(error)))?);
+    let db = Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(IndexFile::new(&pages, fate)?)?;
+    pages.settle().map_err(|error| StoreError::from(redb::StorageError::Io(error)))?;
     // An index that is whole is opened without writing, which a full disk would not allow.
     if db.begin_read()?.open_table(USAGE).is_ok() {
         return Ok(db);
@@ -412,7 +385,9 @@ impl Cursor for IndexCursor {
             return Ok(None);
         }
         // Thousands of parts an object are nobody's business who lists a thousand objects.
-        let meta = ObjectMeta { parts: Vec::new(), ..decode::<ObjectRecord>(record.value())?.meta };
+        let record = decode::<ObjectRecord>(record.value());
+        let record = record.map_err(|e| e.of(|| format!("s3://{bucket}/{}", String::from_utf8_lossy(key))))?;
+        let meta = ObjectMeta { parts: Vec::new(), ..record.meta };
         Ok(Some((key.to_vec(), meta)))
     }
 }
@@ -433,19 +408,7 @@ mod tests {
     }
 
     fn record() -> ObjectRecord {
-        ObjectRecord { meta: ObjectMeta::default(), segments: Vec::new(), upload: None, writer: None }
-    }
-
-    #[test]
-    fn records_of_format_1_are_read_and_later_ones_refused() {
-        let old = br#"{"meta":{"size":3,"etag":"x","modified_ms":1,"parts":[3]},"segments":[]}"#;
-        let with = |format: u8| [&[format], old.as_slice()].concat();
-        let read: ObjectRecord = decode(&with(1)).unwrap();
-        assert_eq!((read.meta.size, read.meta.parts.len(), read.meta.tags.len()), (3, 1, 0));
-        assert_eq!(decode::<ObjectRecord>(&encode(&read).unwrap()).unwrap(), read);
-        assert!(decode::<ObjectRecord>(&with(3)).unwrap_err().to_string().contains("format 3"));
-        let bucket = decode::<BucketMeta>(b"\x01{\"name\":\"b\",\"created_ms\":5}").unwrap();
-        assert_eq!(bucket.settings, BucketSettings::default());
+        ObjectRecord { meta: ObjectMeta::default(), segments: Vec::new(), upload: None, writer: None, damaged: false }
     }
 
     /// Counts what a walk reads.

@@ -19,27 +19,30 @@
 //! (see `sweep`). Removing objects, tags and settings of buckets is step 3 alone. There is one copy: a disk that
 //! dies takes its objects with it.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use async_trait::async_trait;
+use futures::TryStreamExt;
 use pushdown::Error;
 use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
-use super::data::{Piece, Reading, Source};
+use super::data::Reading;
 use super::disk::{Disk, LocalDisk};
 use super::files::{Files, Segment};
 use super::index::{Index, ObjectRecord};
 use super::multipart::hex;
+use super::scrub::{Scrub, ScrubFigures};
+use super::stage::Draft;
+use super::sums::to_bytes;
 use super::trusted_disk::TrustedDisk;
 use super::{
     Algorithm, Body, BucketMeta, BucketSettings, Completion, Condition, CopyRequest, Grant, ListPage, ListQuery, Match,
-    Object, ObjectData, ObjectMeta, PartRecord, PutOptions, Result, SettingsChange, Staged, Store, StoreError, Tag,
-    UploadKey, UploadPage, UploadQuery, UploadRecord, listing, mark, now_ms, stage, sweep,
+    Object, ObjectMeta, PartRecord, PutOptions, Result, SettingsChange, Staged, Store, StoreError, Tag, UploadKey,
+    UploadPage, UploadQuery, UploadRecord, listing, mark, now_ms, stage, sweep,
 };
 use crate::Limits;
 
@@ -50,15 +53,18 @@ const EXPIRY_MS: u64 = 60_000;
 #[derive(Clone, Debug)]
 pub(crate) struct LocalStore {
     shared: Arc<Shared>,
+    /// Ends after the last clone let go of what it reads.
+    _scrub: Arc<Scrub>,
 }
 
 #[derive(Debug)]
-struct Shared {
+pub(super) struct Shared {
     disk: Arc<TrustedDisk>,
-    index: Arc<Index>,
-    files: Arc<Files>,
+    pub index: Arc<Index>,
+    pub files: Arc<Files>,
     limits: Limits,
-    reading: Reading,
+    pub reading: Reading,
+    pub scrubbed: Arc<ScrubFigures>,
     /// When forgotten uploads were last looked for.
     expired_ms: AtomicU64,
 }
@@ -71,6 +77,25 @@ impl LocalStore {
 
     /// The same, with changes done by this disk.
     pub fn open_on(disk: Arc<dyn Disk>, dir: &Path, limits: Limits) -> pushdown::Result<Self> {
+        let place = |error: Error| error.context(format!("cannot open the store {}", dir.display()));
+        let bytes_a_second = limits.scrub_bytes;
+        let mut store = Self::assemble(disk, dir, limits)?;
+        store.recover().map_err(|error| place(Error::from(error)))?;
+        let scrub = Scrub::start(&store.shared, bytes_a_second).map_err(|error| place(Error::from(error)))?;
+        store._scrub = Arc::new(scrub);
+        Ok(store)
+    }
+
+    /// Opens it as it is: nothing is tidied up, nothing goes on behind its back.
+    pub(super) fn open_to_look(dir: &Path, limits: Limits) -> pushdown::Result<Self> {
+        Self::assemble(Arc::new(LocalDisk), dir, limits)
+    }
+
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    fn assemble(disk: Arc<dyn Disk>, dir: &Path, limits: Limits) -> pushdown::Result<Self> {
         let place = |error: Error| error.context(format!("cannot open the store {}", dir.display()));
         let trusted = Arc::new(TrustedDisk::new(disk));
         let disk: Arc<dyn Disk> = Arc::clone(&trusted) as _;
@@ -86,28 +111,43 @@ impl LocalStore {
                 other => Error::from(other),
             })
         })?;
-        let store = Self {
+        Ok(Self {
             shared: Arc::new(Shared {
                 disk: trusted,
                 index: Arc::new(index),
                 files,
-                reading: Reading::new(limits.block_bytes),
+                reading: Reading::new(&limits),
+                scrubbed: Arc::default(),
                 limits,
                 expired_ms: AtomicU64::new(0),
             }),
-        };
-        store.recover().map_err(|error| place(Error::from(error)))?;
-        Ok(store)
+            _scrub: Arc::new(Scrub::none()),
+        })
     }
 
     /// Drops uploads that were forgotten and files that a crash left behind.
     fn recover(&self) -> Result<()> {
-        self.shared.expire_uploads()?;
+        self.despite_damage(self.shared.expire_uploads())?;
         let drafts = self.shared.files.remove_drafts()?;
         let objects = self.shared.index.objects()?;
         tracing::info!(objects, drafts, "store opened");
         self.shared.files.remember_placed();
-        sweep::start(&self.shared.index, &self.shared.files, objects)
+        let swept = sweep::start(&self.shared.index, &self.shared.files, objects);
+        if swept.is_err() {
+            self.shared.files.forget_placed();
+        }
+        self.despite_damage(swept)
+    }
+
+    /// A single record that cannot be read keeps no other from being served; but nothing is tidied up by what is left.
+    fn despite_damage(&self, done: Result<()>) -> Result<()> {
+        match done {
+            Err(StoreError::Corrupt(what)) => {
+                tracing::error!(what, "the index holds a damaged record; leftovers are kept");
+                Ok(())
+            }
+            done => done,
+        }
     }
 
     /// Runs disk work off the async threads.
@@ -186,40 +226,18 @@ impl Shared {
     }
 
     fn keep(&self, staged: Staged) -> Result<Segment> {
-        let (draft, size) = staged.take()?;
-        self.files.keep(&draft, size).map_err(|error| {
-            drop(draft.remove());
+        let Draft { file, size, sums } = staged.take()?;
+        let kept = || {
+            // Behind the bytes and synced with them.
+            if let Some((_, all)) = sums.as_ref().filter(|(_, all)| all.len() > 1) {
+                file.write(size, &to_bytes(all))?;
+            }
+            self.files.keep(&file, size, sums.as_ref().map(|(sums, _)| *sums))
+        };
+        kept().map_err(|error| {
+            drop(file.remove());
             StoreError::io("cannot keep the upload")(error)
         })
-    }
-
-    /// The bytes of an object, safe from removal; `None` if it was replaced since the record was read.
-    fn data(&self, bucket: &str, key: &str, record: &ObjectRecord) -> Result<Option<ObjectData>> {
-        let mut start = 0;
-        let mut pieces = Vec::with_capacity(record.segments.len());
-        let lone = record.segments.len() == 1;
-        let pin = (!lone).then(|| self.files.pin(&record.segments));
-        for segment in &record.segments {
-            let path = self.files.path(segment.id);
-            let source = if lone {
-                match fs::File::open(&path) {
-                    Ok(file) => Source::Open(Arc::new(file)),
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-                    Err(source) => return Err(StoreError::Io { context: "cannot open an object".to_owned(), source }),
-                }
-            } else {
-                Source::Path(path)
-            };
-            pieces.push(Piece { start, size: segment.size, source });
-            start += segment.size;
-        }
-        // A pin protects from removals after it; look again that there was none before it.
-        if pin.is_some()
-            && self.index.object(bucket, key).map(|now| now.segments).ok().as_ref() != Some(&record.segments)
-        {
-            return Ok(None);
-        }
-        Ok(Some(ObjectData::new(format!("s3://{bucket}/{key}"), &self.reading, pieces, pin)))
     }
 }
 
@@ -230,7 +248,7 @@ impl Store for LocalStore {
     }
 
     fn has_stopped(&self) -> bool {
-        self.shared.disk.has_lost()
+        self.shared.disk.has_lost() || self.shared.index.is_damaged()
     }
 
     fn figures(&self) -> Vec<(&'static str, &'static str, u64)> {
@@ -242,10 +260,23 @@ impl Store for LocalStore {
             figures.push(("store_objects", "Objects of the store.", objects));
             figures.push(("store_uploads", "Uploads in parts that are under way.", uploads));
         }
+        let last_pass = shared.scrubbed.last_pass_s.load(Relaxed);
+        let pass = "When the scrub last came to the end, in seconds since 1970; 0 if never.";
+        figures.push(("scrub_last_pass_seconds", pass, last_pass));
         if let Some(free) = shared.files.free_bytes() {
             figures.push(("store_free_bytes", "Bytes that are free on the disk of the store.", free));
         }
         figures
+    }
+
+    fn totals(&self) -> Vec<(&'static str, &'static str, u64)> {
+        let (damaged, reads) = self.shared.reading.verifier().counts();
+        let scrubbed = self.shared.scrubbed.bytes.load(Relaxed);
+        vec![
+            ("scrubbed_bytes", "Bytes that were read behind the store's back to find damage", scrubbed),
+            ("objects_damaged", "Data files that were found damaged, by reads and by the scrub", damaged),
+            ("damaged_reads", "Reads that failed because what they read is damaged", reads),
+        ]
     }
 
     async fn buckets(&self) -> Result<Vec<BucketMeta>> {
@@ -268,11 +299,15 @@ impl Store for LocalStore {
             // Each miss means that the object was replaced between two steps of ours; that ends soon.
             for _ in 0..16 {
                 let record = shared.index.object(&bucket, &key)?;
-                if let Some(data) = shared.data(&bucket, &key, &record)? {
+                if record.damaged {
+                    return Err(shared.damaged(&bucket, &key, &record, "its bytes are not those of its ETag"));
+                }
+                if let Some(data) = shared.data(&bucket, &key, &record, &shared.reading)? {
                     return Ok(Object { meta: record.meta, data });
                 }
             }
-            Err(StoreError::Corrupt(format!("s3://{bucket}/{key}: its data file is missing")))
+            let record = shared.index.object(&bucket, &key)?;
+            Err(shared.damaged(&bucket, &key, &record, "its data file is missing"))
         })
         .await
     }
@@ -325,19 +360,29 @@ impl Store for LocalStore {
                 parts: Vec::new(),
                 tags: options.tags,
             };
-            let record = ObjectRecord { meta, segments: vec![shared.keep(staged)?], upload: None, writer: None };
+            let segments = vec![shared.keep(staged)?];
+            let record = ObjectRecord { meta, segments, upload: None, writer: None, damaged: false };
             shared.commit(&bucket, &key, record, &options.condition, &grant)
         })
         .await
     }
 
     async fn copy(&self, request: CopyRequest, grant: Grant) -> Result<ObjectMeta> {
+        let source = self.open(&request.from_bucket, &request.from_key).await?;
+        if source.meta.etag != request.from_etag {
+            return Err(StoreError::Changed(request.from_key));
+        }
+        // Rotten bytes stay where they are.
+        for range in source.data.unverified() {
+            let blocks = source.data.blocks(range);
+            blocks.try_for_each(|_| async { Ok(()) }).await.map_err(StoreError::io("cannot read the source"))?;
+        }
         self.blocking(move |shared| {
             let mut record = shared.index.object(&request.from_bucket, &request.from_key)?;
             // After the source was found: what was found is in the bucket that was authorised.
             request.source.check(&shared.index.bucket(&request.from_bucket)?)?;
             let changed = || StoreError::Changed(request.from_key.clone());
-            if record.meta.etag != request.from_etag {
+            if (record.meta.etag.as_str(), record.meta.modified_ms) != (&source.meta.etag, source.meta.modified_ms) {
                 return Err(changed());
             }
             // Onto itself only what is said of the bytes changes.
@@ -443,46 +488,4 @@ impl Store for LocalStore {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_large_store_is_swept_behind_its_back() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = LocalStore::open(dir.path(), Limits::default()).unwrap();
-        let files = &store.shared.files;
-        let place = || files.keep(&files.create().unwrap(), 0).unwrap();
-        // One that an earlier start left, one that is being written; a sweep that is told of many objects.
-        let (left, named) = (place(), place());
-        let record = ObjectRecord { meta: ObjectMeta::default(), segments: vec![named], upload: None, writer: None };
-        let meta = BucketMeta { name: "bucket".into(), ..BucketMeta::default() };
-        store.shared.index.create_bucket(&meta, 9, &Grant::node()).unwrap();
-        store.shared.index.put("bucket", "key", &record, &Condition::default(), &Grant::node()).unwrap();
-        files.remember_placed();
-        let fresh = place();
-        sweep::start(&store.shared.index, &store.shared.files, 1_000_000).unwrap();
-        for _ in 0..1000 {
-            if !files.path(left.id).exists() && !files.was_placed(fresh.id) {
-                break;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-        assert!(!files.path(left.id).exists() && files.path(named.id).exists() && files.path(fresh.id).exists());
-    }
-
-    #[test]
-    fn uploads_are_refused_while_there_is_room_to_delete() {
-        let dir = tempfile::tempdir().unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let full = Limits { reserve_bytes: u64::MAX, ..Limits::default() };
-            let store = LocalStore::open(dir.path(), full).unwrap();
-            store.create_bucket("bucket", BucketSettings::default(), Grant::node()).await.unwrap();
-            let body: Body = Box::pin(futures::stream::empty());
-            assert!(matches!(store.stage(body, None).await, Err(StoreError::Full)));
-            let keys = vec![("key".to_owned(), Condition::default())];
-            assert!(store.delete("bucket", keys, Grant::node()).await.unwrap().iter().all(Result::is_ok));
-            assert_eq!(fs::read_dir(dir.path().join("tmp")).unwrap().count(), 0);
-        });
-    }
-}
+mod tests;

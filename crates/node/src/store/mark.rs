@@ -9,19 +9,20 @@ use pushdown::Error;
 
 use super::disk::{Change, Disk, DiskFile, make_folders};
 
-/// Version 2 writes records of format 2; a store of version 1 is one of version 2 without any.
-const VERSION: &str = "pushdowndb store 2\n";
-const VERSION_1: &str = "pushdowndb store 1\n";
+/// Version 3 has checksums: of blocks, of records, of the pages of the index. What stores of versions 1 and 2 hold is
+/// read as it is and gets its checksums later; the index gets them when it is opened first.
+const VERSION: &str = "pushdowndb store 3\n";
+const EARLIER: [&str; 2] = ["pushdowndb store 1\n", "pushdowndb store 2\n"];
 const VERSION_DRAFT: &str = "VERSION.new";
 
 /// Makes the mark of a new store and examines that of another. A folder that holds something else is never taken for one.
 pub(super) fn check(disk: &Arc<dyn Disk>, dir: &Path) -> pushdown::Result<()> {
     let io = |error: io::Error| Error::invalid("the folder cannot be used").with_source(error);
     let file = dir.join("VERSION");
-    match fs::read_to_string(&file) {
+    match read(&file) {
         Ok(version) if version == VERSION => unmark(disk, dir).map_err(io),
         // Marked before the first record of the new format is written.
-        Ok(version) if version == VERSION_1 => mark(disk, dir, &file).map_err(io),
+        Ok(version) if EARLIER.contains(&version.as_str()) => mark(disk, dir, &file).map_err(io),
         Ok(version) => Err(Error::invalid(format!(
             "its format is '{}', this version of pushdowndb knows '{}'",
             version.trim(),
@@ -38,6 +39,28 @@ pub(super) fn check(disk: &Arc<dyn Disk>, dir: &Path) -> pushdown::Result<()> {
             mark(disk, dir, &file).map_err(io)
         }
         Err(error) => Err(io(error)),
+    }
+}
+
+fn read(file: &Path) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&fs::read(file)?).into_owned())
+}
+
+/// Refuses a folder that is not a store of this version.
+pub(super) fn require(dir: &Path) -> pushdown::Result<()> {
+    match read(&dir.join("VERSION")) {
+        Ok(version) if version == VERSION => Ok(()),
+        Ok(version) if EARLIER.contains(&version.as_str()) => Err(Error::invalid(format!(
+            "{} is of an earlier version and has no checksums; serve it once with this one",
+            dir.display()
+        ))),
+        Ok(version) => Err(Error::invalid(format!(
+            "the format of {} is '{}', this version of pushdowndb knows '{}'",
+            dir.display(),
+            version.trim(),
+            VERSION.trim()
+        ))),
+        Err(error) => Err(Error::invalid(format!("{} is no store", dir.display())).with_source(error)),
     }
 }
 
@@ -64,15 +87,17 @@ mod tests {
     use crate::store::LocalStore;
 
     #[test]
-    fn a_store_of_version_1_becomes_one_of_version_2() {
+    fn a_store_of_an_earlier_version_becomes_one_of_this() {
         let dir = tempfile::tempdir().unwrap();
         drop(LocalStore::open(dir.path(), Limits::default()).unwrap());
         let version = dir.path().join("VERSION");
         assert_eq!(fs::read_to_string(&version).unwrap(), VERSION);
-        fs::write(&version, VERSION_1).unwrap();
-        drop(LocalStore::open(dir.path(), Limits::default()).unwrap());
-        assert_eq!(fs::read_to_string(&version).unwrap(), VERSION);
-        fs::write(&version, "pushdowndb store 3\n").unwrap();
-        assert!(LocalStore::open(dir.path(), Limits::default()).unwrap_err().to_string().contains("store 3"));
+        for earlier in EARLIER {
+            fs::write(&version, earlier).unwrap();
+            drop(LocalStore::open(dir.path(), Limits::default()).unwrap());
+            assert_eq!(fs::read_to_string(&version).unwrap(), VERSION);
+        }
+        fs::write(&version, "pushdowndb store 4\n").unwrap();
+        assert!(LocalStore::open(dir.path(), Limits::default()).unwrap_err().to_string().contains("store 4"));
     }
 }

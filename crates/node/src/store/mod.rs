@@ -5,7 +5,11 @@
 //! a reader sees the old object, afterwards and after any crash the new one. An object that was opened stays
 //! readable as it was, whatever happens to its key.
 
+mod adopt;
+mod check;
+mod checked;
 mod condition;
+mod convert;
 mod data;
 mod disk;
 mod error;
@@ -19,13 +23,20 @@ mod local;
 mod mark;
 mod meta;
 mod multipart;
+mod open_object;
+mod pages;
+mod record;
+mod scrub;
 #[cfg(test)]
 mod simulation;
 mod stage;
+mod sums;
 mod sweep;
 mod trusted_disk;
 mod uploads;
 mod usage;
+mod verifier;
+mod walk;
 
 use std::fmt;
 use std::pin::Pin;
@@ -35,6 +46,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::Stream;
 
+pub use check::{CheckProgress, CheckReport, check};
 pub(crate) use condition::{Condition, Match};
 pub(crate) use data::ObjectData;
 pub(crate) use error::{Result, StoreError};
@@ -127,6 +139,10 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
     }
     /// What the store measures of itself: name, meaning, value. Asked for often, so nothing is counted for it.
     fn figures(&self) -> Vec<(&'static str, &'static str, u64)> {
+        Vec::new()
+    }
+    /// What it has counted since it was opened: name, meaning, value.
+    fn totals(&self) -> Vec<(&'static str, &'static str, u64)> {
         Vec::new()
     }
     async fn create_bucket(&self, _bucket: &str, _settings: BucketSettings, _grant: Grant) -> Result<()> {

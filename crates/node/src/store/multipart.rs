@@ -140,6 +140,7 @@ fn assemble(
         segments: chosen.iter().map(|(_, part)| part.segment).collect(),
         upload: None,
         writer: None,
+        damaged: false,
     })
 }
 
@@ -204,7 +205,7 @@ mod tests {
         let mut hasher = Hasher::new(algorithm);
         hasher.update(bytes);
         PartRecord {
-            segment: Segment { id: Uuid::new_v4(), size: bytes.len() as u64 },
+            segment: Segment { id: Uuid::new_v4(), size: bytes.len() as u64, sums: None },
             etag: hex(&Md5::digest(bytes)),
             modified_ms: 0,
             checksum: Some(Checksum { algorithm, value: BASE64_STANDARD.encode(hasher.finish()) }),

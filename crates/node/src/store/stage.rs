@@ -10,7 +10,8 @@ use s3s::crypto::{Checksum as _, Crc32, Crc32c, Crc64Nvme, Md5, Sha1, Sha256};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::disk::DiskFile;
-use super::files::Files;
+use super::files::{Announced, Files};
+use super::sums::{Summing, Sums};
 use super::{Algorithm, Body, Checksum, Result, StoreError};
 use crate::Limits;
 
@@ -21,13 +22,23 @@ pub(crate) struct Staged {
     pub size: u64,
     pub md5: [u8; 16],
     pub checksum: Option<Checksum>,
+    /// The checksums of its blocks.
+    sums: Option<(Sums, Vec<u32>)>,
+}
+
+/// A draft that was handed over.
+#[derive(Debug)]
+pub(super) struct Draft {
+    pub file: DiskFile,
+    pub size: u64,
+    pub sums: Option<(Sums, Vec<u32>)>,
 }
 
 impl Staged {
     /// Hands the draft over; from here on it is not removed on drop.
-    pub fn take(mut self) -> Result<(DiskFile, u64)> {
+    pub(super) fn take(mut self) -> Result<Draft> {
         let file = self.file.take().ok_or_else(|| StoreError::Corrupt("a draft was used twice".to_owned()))?;
-        Ok((file, self.size))
+        Ok(Draft { file, size: self.size, sums: self.sums.take() })
     }
 }
 
@@ -46,12 +57,15 @@ pub(crate) async fn stage(
     mut body: Body,
     algorithm: Option<Algorithm>,
 ) -> Result<Staged> {
-    check_space(files, limits)?;
+    // What is under way is counted: many writers see the same free space.
+    let room = |bytes: usize| files.announce(bytes as u64, limits.reserve_bytes);
+    room(0)?;
     let file = files.create().map_err(StoreError::io("cannot make a file for the upload"))?;
-    let draft = Draft {
-        staged: Staged { file: Some(file), size: 0, md5: [0; 16], checksum: None },
+    let draft = Receiving {
+        staged: Staged { file: Some(file), size: 0, md5: [0; 16], checksum: None, sums: None },
         md5: Md5::new(),
         hasher: algorithm.map(Hasher::new),
+        summing: Summing::new(u32::try_from(limits.checksum_block_bytes).unwrap_or(u32::MAX)),
     };
     let mut writer = Writer::Idle(Box::new(draft));
     // Grows with what comes: most uploads are small, and a block for each would be a megabyte too many.
@@ -65,34 +79,27 @@ pub(crate) async fn stage(
         }
         block.extend_from_slice(&chunk);
         if block.len() >= limits.block_bytes {
-            check_space(files, limits)?;
             let full = mem::replace(&mut block, BytesMut::with_capacity(limits.block_bytes)).freeze();
-            writer = writer.write(full).await?;
+            writer = writer.write(room(full.len())?, full).await?;
         }
     }
-    writer = writer.write(block.freeze()).await?;
+    writer = writer.write(room(block.len())?, block.freeze()).await?;
     Ok(writer.idle().await?.finish(algorithm))
 }
 
-/// Leaves room for the index to grow, so that objects can be deleted when the disk is as good as full.
-fn check_space(files: &Files, limits: &Limits) -> Result<()> {
-    match files.free_bytes() {
-        Some(free) if free < limits.reserve_bytes => Err(StoreError::Full),
-        _ => Ok(()),
-    }
-}
-
-struct Draft {
+struct Receiving {
     staged: Staged,
     md5: Md5,
     hasher: Option<Hasher>,
+    summing: Summing,
 }
 
-impl Draft {
+impl Receiving {
     fn write(&mut self, block: &[u8]) -> Result<()> {
         let Some(file) = &self.staged.file else { return Ok(()) };
         file.write(self.staged.size, block).map_err(StoreError::io("cannot write the upload"))?;
         self.md5.update(block);
+        self.summing.update(block);
         if let Some(hasher) = &mut self.hasher {
             hasher.update(block);
         }
@@ -102,6 +109,7 @@ impl Draft {
 
     fn finish(mut self, algorithm: Option<Algorithm>) -> Staged {
         self.staged.md5 = self.md5.finalize();
+        self.staged.sums = Some(self.summing.finish());
         self.staged.checksum = algorithm
             .zip(self.hasher)
             .map(|(algorithm, hasher)| Checksum { algorithm, value: BASE64_STANDARD.encode(hasher.finish()) });
@@ -111,22 +119,24 @@ impl Draft {
 
 /// The draft, or the block that is being written to it while the next one arrives.
 enum Writer {
-    Idle(Box<Draft>),
-    Busy(JoinHandle<Result<Box<Draft>>>),
+    Idle(Box<Receiving>),
+    Busy(JoinHandle<Result<Box<Receiving>>>),
 }
 
 impl Writer {
-    async fn idle(self) -> Result<Box<Draft>> {
+    async fn idle(self) -> Result<Box<Receiving>> {
         match self {
             Self::Idle(draft) => Ok(draft),
             Self::Busy(task) => task.await.map_err(StoreError::task)?,
         }
     }
 
-    async fn write(self, block: Bytes) -> Result<Self> {
+    /// Writes a block for which room was announced.
+    async fn write(self, room: Announced, block: Bytes) -> Result<Self> {
         let mut draft = self.idle().await?;
         Ok(Self::Busy(spawn_blocking(move || {
             draft.write(&block)?;
+            drop(room);
             Ok(draft)
         })))
     }

@@ -19,18 +19,18 @@ use crate::world::{BUCKET, World, builder, raw};
 
 const TARGET: &str = "/things?pushdowndb-fragment";
 
-fn fragment() -> Fragment {
+pub fn fragment() -> Fragment {
     let fields = vec![Field::new("id", DataType::Int64, false), Field::new("name", DataType::Utf8, true)];
     let predicate = Expr::compare(CompareOp::Gt, Expr::Column(0), Expr::int(1));
     let all = Fragment::all(Format::Csv(CsvOptions::default()), Arc::new(Schema::new(fields)));
     Fragment { predicate: Some(predicate), ..all }
 }
 
-fn split(key: &str, size: usize) -> Split {
+pub fn split(key: &str, size: usize) -> Split {
     Split { key: key.into(), etag: None, size: size as u64, range: None }
 }
 
-fn request(fragment: Fragment, splits: Vec<Split>) -> Vec<u8> {
+pub fn request(fragment: Fragment, splits: Vec<Split>) -> Vec<u8> {
     let (deadline, encoding) = (Duration::ZERO, Encoding::Lz4);
     let request = FragmentRequest {
         fragment,
@@ -80,7 +80,7 @@ fn events(node: &Node, body: &[u8]) -> Vec<RouteEvent> {
 }
 
 /// What rows came of which split, as they were sent, and which splits failed how.
-fn outcome(node: &Node, body: &[u8]) -> (Vec<Vec<u8>>, Vec<(u32, ErrorKind)>) {
+pub fn outcome(node: &Node, body: &[u8]) -> (Vec<Vec<u8>>, Vec<(u32, ErrorKind)>) {
     let (mut rows, mut failed) = (Vec::new(), Vec::new());
     for event in events(node, body) {
         match event {
@@ -172,7 +172,7 @@ async fn ranges_come_in_their_order() {
 }
 
 /// The events of an answer that ends with a failure in the place of its End event.
-fn events_until_failure(node: &Node, body: &[u8]) -> Vec<RouteEvent> {
+pub fn events_until_failure(node: &Node, body: &[u8]) -> Vec<RouteEvent> {
     let (_, body) = answer(wire::send(node, "POST", TARGET, body));
     let mut decoder = RouteDecoder::default();
     decoder.feed(&body);

@@ -12,6 +12,7 @@ mod gateway_object;
 mod history;
 mod memory;
 mod objects;
+mod rot;
 mod running;
 mod seed;
 mod soak;

@@ -21,13 +21,30 @@ pub fn send_as(node: &Node, keys: (&str, &str), method: &str, target: &str, body
     stream
 }
 
+/// Sends a signed request without a body, with more headers, which are signed as well.
+pub fn send_with(node: &Node, method: &str, target: &str, headers: &[(&str, &str)]) -> TcpStream {
+    let keys = node.credentials();
+    let keys = (keys.access_key_id.as_str(), keys.secret_access_key.as_str());
+    let mut stream = TcpStream::connect(node.address()).unwrap();
+    stream.write_all(head_with(node, keys, (method, target), headers, &[]).as_bytes()).unwrap();
+    stream
+}
+
 /// The head of a request that is signed with this key and secret, for a body that is sent later.
 pub fn head(node: &Node, keys: (&str, &str), method: &str, target: &str, body: &[u8]) -> String {
-    let mut request: HttpRequest = http::Request::builder()
-        .method(method)
-        .uri(format!("{}{target}", node.endpoint()))
-        .body(body.to_owned().into())
-        .unwrap();
+    head_with(node, keys, (method, target), &[], body)
+}
+
+fn head_with(
+    node: &Node,
+    keys: (&str, &str),
+    (method, target): (&str, &str),
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> String {
+    let builder = http::Request::builder().method(method).uri(format!("{}{target}", node.endpoint()));
+    let builder = headers.iter().fold(builder, |builder, (name, value)| builder.header(*name, *value));
+    let mut request: HttpRequest = builder.body(body.to_owned().into()).unwrap();
     let credential = AwsCredential { key_id: keys.0.to_owned(), secret_key: keys.1.to_owned(), token: None };
     AwsAuthorizer::new(&credential, "s3", "us-east-1").authorize(&mut request, None);
     let mut head = format!("{method} {target} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());

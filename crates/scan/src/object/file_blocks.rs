@@ -35,6 +35,11 @@ pub trait BlockFile: Send + Sync + 'static {
     /// Reads as much of that as is in memory, see [`read_cached`].
     fn read_cached(&self, at: u64, block: &mut [u8]) -> io::Result<usize>;
 
+    /// Whether the byte at `at` is in memory, as far as can be told.
+    fn is_cached(&self, at: u64) -> bool {
+        matches!(self.read_cached(at, &mut [0]), Ok(1))
+    }
+
     /// How long a block is that begins at `at`.
     fn block_bytes(&self, at: u64) -> u64;
 }
@@ -171,7 +176,7 @@ fn are_cached<F: BlockFile>(file: &F, ranges: &[Range<u64>]) -> bool {
         let last = range.end.checked_sub(1).filter(|last| range.start <= *last);
         range.clone().step_by(LOOK_BYTES).chain(last)
     };
-    ranges.iter().flat_map(looks).all(|at| matches!(file.read_cached(at, &mut [0]), Ok(1)))
+    ranges.iter().flat_map(looks).all(|at| file.is_cached(at))
 }
 
 /// Fills the block with what lies at `at`: what the kernel has in memory, and the rest of it by waiting.

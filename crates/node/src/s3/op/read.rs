@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use futures::{StreamExt, stream};
 use http::header::{CONTENT_RANGE, IF_RANGE};
 use http::{HeaderMap, HeaderValue};
 use s3s::dto::{
@@ -14,7 +15,7 @@ use crate::s3::checksums::put_typed_checksum;
 use crate::s3::conditions::{Conditions, is_state};
 use crate::s3::verified::Overrides;
 use crate::s3::{Edge, grant_of};
-use crate::store::{Checksum, ObjectMeta, PartMeta};
+use crate::store::{Checksum, ObjectMeta, PartMeta, StoreError};
 
 pub(in crate::s3) async fn get_object(
     edge: &Edge,
@@ -48,7 +49,10 @@ pub(in crate::s3) async fn get_object(
     describe!(output, &object.meta);
     let checksum = slice.checksum(input.checksum_mode.as_ref());
     put_typed_checksum!(output, &checksum);
-    output.body = Some(StreamingBlob::wrap(object.data.blocks(slice.range)));
+    let mut blocks = Box::pin(object.data.blocks(slice.range));
+    // Read before the answer begins: what is damaged there is an error, not an answer that is cut off.
+    let first = blocks.next().await.transpose().map_err(StoreError::io("cannot read the object"))?;
+    output.body = Some(StreamingBlob::wrap(stream::iter(first.map(Ok)).chain(blocks)));
     Ok(S3Response::with_headers(output, overrides))
 }
 

@@ -52,7 +52,7 @@ impl Folder {
         fs::read_dir(&root).map_err(refused)?;
         let named = || bucket_name(&root.file_name().map(|name| name.to_string_lossy()).unwrap_or_default());
         let bucket = bucket.map_or_else(named, str::to_owned);
-        let reading = Reading::new(limits.block_bytes);
+        let reading = Reading::new(&limits);
         Ok(Self { shared: Arc::new(Shared { root, bucket, limits, reading, placing: Mutex::default() }) })
     }
 

@@ -5,6 +5,7 @@ mod failing_disk;
 mod image;
 mod power_loss;
 mod recorder;
+mod rot;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -37,9 +38,9 @@ fn folder() -> TempDir {
     TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap()
 }
 
-/// Writes in several steps, parts of any size.
+/// Writes in several steps, parts of any size, several checksums for most of them; nothing that happens by itself.
 fn limits() -> Limits {
-    Limits { block_bytes: 1000, part_min_bytes: 1, ..Limits::default() }
+    Limits { block_bytes: 1000, checksum_block_bytes: 500, part_min_bytes: 1, scrub_bytes: 0, ..Limits::default() }
 }
 
 /// Opens the store below `root`.

@@ -51,6 +51,7 @@ class Node:
         self.log_path = folder / "log.json"
         self.grants = dict(GRANTS)
         self.process = None
+        self.last_peak = 0.0
 
     def start(self):
         self.credentials.write_text(credentials(self.grants), encoding="utf-8")
@@ -73,6 +74,7 @@ class Node:
 
     def __exit__(self, *_):
         if self.process and self.process.poll() is None:
+            self.last_peak = self.peak_mib()
             self.process.kill()
             self.process.wait()
 
@@ -138,6 +140,7 @@ class Node:
         """SIGTERM; it must end by itself, in time, without an error."""
         if not self.is_alive():
             raise AssertionError(f"the node died with {self.process.returncode}: {self.log()[-2000:]}")
+        self.last_peak = self.peak_mib()
         self.process.terminate()
         try:
             code = self.process.wait(seconds)

@@ -166,7 +166,8 @@ def records(stream: bytes):
         total, head = int.from_bytes(stream[at : at + 4]), int.from_bytes(stream[at + 4 : at + 8])
         headers, payload = stream[at + 12 : at + 12 + head], stream[at + 12 + head : at + total - 4]
         if b":error-code" in headers:
-            return headers.split(b":error-code", 1)[1][3:].split(b"\r")[0].decode(errors="replace"), found
+            value = headers.split(b":error-code", 1)[1]
+            return value[3 : 3 + int.from_bytes(value[1:3])].decode(), found
         if b"Records" in headers:
             found += payload
         ended |= b"End" in headers

@@ -83,6 +83,8 @@ def withstand(attack, binary, options):
                     world.close()
         except TooLong:
             raise AssertionError(f"not over within {attack.seconds} s") from None
+        except AssertionError as error:
+            raise AssertionError(f"{error} (peak {node.last_peak:.0f} MiB)") from error
         finally:
             signal.alarm(0)
             # Threads of a case that still wait for their node have none any more.

@@ -19,9 +19,8 @@ from conformance.attacks.world import World  # noqa: E402
 from conformance.harness.report import Report, known_gaps  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
-# Memory that operations.md promises for a node with the limit that it is started with here.
-MEMORY_MIB = 512
-PEAK_MIB = 768
+# What the node is told that it may hold, which is what it then promises: docs/operations.md, Sizing.
+MEMORY_MIB = 768
 
 
 class TooLong(BaseException):
@@ -78,7 +77,7 @@ def withstand(attack, binary, options):
                 world.prepare()
                 try:
                     attack.run(world)
-                    world.afterwards(PEAK_MIB)
+                    world.afterwards(MEMORY_MIB)
                 finally:
                     world.close()
         except TooLong:

@@ -73,10 +73,10 @@ def like(world, sql, source, data):
 
 WIDE = "ß".encode() * 400_000 + b"\n"
 FUNCTIONS = [
-    ("trim", f"SELECT COUNT(*) FROM S3Object s WHERE TRIM(BOTH '{LETTERS}' FROM s._1) = 'x'", CSV, lambda: ("一" * 300_000 + "\n").encode() * 60),
-    ("trim from the end", f"SELECT COUNT(*) FROM S3Object s WHERE TRIM(TRAILING '{LETTERS}' FROM s._1) = 'x'", CSV, lambda: ("一" * 300_000 + "\n").encode() * 60),
+    ("trim", f"SELECT COUNT(*) FROM S3Object s WHERE TRIM(BOTH '{LETTERS}' FROM s._1) = 'x'", CSV, lambda: (LETTERS[-1] * 340_000 + "\n").encode() * 20),
+    ("trim from the end", f"SELECT COUNT(*) FROM S3Object s WHERE TRIM(TRAILING '{LETTERS}' FROM s._1) = 'x'", CSV, lambda: (LETTERS[-1] * 340_000 + "\n").encode() * 20),
     ("upper", "SELECT COUNT(*) FROM S3Object s WHERE UPPER(s._1) = 'x'", CSV, lambda: WIDE * 100),
-    ("upper of upper", f"SELECT COUNT(*) FROM S3Object s WHERE {'UPPER(LOWER(' * 30}s._1{'))' * 30} = 'x'", CSV, lambda: WIDE * 20),
+    ("upper of upper", f"SELECT COUNT(*) FROM S3Object s WHERE {'UPPER(LOWER(' * 30}s._1{'))' * 30} = 'x'", CSV, lambda: ("ß" * 500 + "\n").encode() * 40_000),
     ("length", f"SELECT {'+'.join(['CHAR_LENGTH(s._1)'] * 200)} FROM S3Object s", CSV, lambda: WIDE * 60),
     ("substring", f"SELECT {' || '.join(f'SUBSTRING(s._1 FROM {n} FOR 1)' for n in range(399_000, 399_300))} FROM S3Object s", CSV, lambda: WIDE * 20),
     ("in", f"SELECT COUNT(*) FROM S3Object s WHERE s._1 || 'x' IN ({','.join(repr(str(n)) for n in range(20_000))})", CSV, lambda: b"%s\n" % (b"1" * 90) * 400_000),

@@ -54,7 +54,7 @@ def bytes_of_a_key(world):
     """A key whose file of rights names a bound for its bytes is held to it, by PUTs and by parts, and frees them again."""
     from conformance.attacks.node import GRANTS, MALLORY
 
-    world.node.set_grants({**GRANTS, MALLORY: GRANTS[MALLORY] + "max_bytes = 1000000\n"})
+    world.node.set_grants({**GRANTS, MALLORY: GRANTS[MALLORY] + "bytes = 1_000_000\n"})
     piece = b"x" * 300_000
     statuses = [world.mallory.send("PUT", "mallory", f"k{n}", body=piece).status for n in range(5)]
     assert statuses.count(200) in (2, 3), statuses

@@ -5,15 +5,21 @@
 //! blocks go behind the bytes of the data file, where no reader of an earlier record looks, and then into the index; a
 //! crash between leaves some bytes too many, which the next attempt writes again. Copies that share a file make the same.
 
+use futures::StreamExt;
 use md5::{Digest, Md5};
+use pushdowndb_scan::ObjectReader;
 
 use super::files::Segment;
 use super::multipart::hex;
 use super::record::ObjectRecord;
 use super::sums::{Summing, Sums};
+use super::{Object, Result, StoreError};
 
 /// The blocks of these objects, in bytes. One size for all: copies may share a file.
 pub(super) const BLOCK: u32 = 64 << 10;
+
+/// What is wrong with an object whose bytes have rotted before they had checksums.
+pub(super) const NOT_THE_ETAG: &str = "its bytes are not those of its ETag";
 
 /// The checksums of an object's files while they are made.
 pub(super) struct Adoption<'a> {
@@ -53,13 +59,38 @@ impl<'a> Adoption<'a> {
     /// The files with their checksums, and those that are written behind the bytes; `None` if the bytes are not those of
     /// the ETag.
     pub fn finish(self) -> Option<Vec<(Segment, Vec<u32>)>> {
-        let made = match (self.record.meta.etag.split_once('-'), self.md5s.as_slice()) {
-            (None, [md5]) => hex(md5),
-            (Some((_, count)), md5s) => format!("{}-{count}", hex(&Md5::digest(md5s.concat()))),
-            // An object without bytes of its own has nothing to compare.
-            (None, _) => return Some(self.files).filter(Vec::is_empty),
-        };
-        (made == self.record.meta.etag).then_some(self.files)
+        are_of_etag(&self.record.meta.etag, &self.md5s).then_some(self.files)
+    }
+}
+
+/// Whether files with these MD5s are what an object with this ETag is made of.
+fn are_of_etag(etag: &str, md5s: &[[u8; 16]]) -> bool {
+    match (etag.split_once('-'), md5s) {
+        (None, [md5]) => hex(md5) == etag,
+        (Some((_, count)), md5s) => format!("{}-{count}", hex(&Md5::digest(md5s.concat()))) == etag,
+        // An object without bytes of its own has nothing to compare.
+        (None, md5s) => md5s.is_empty(),
+    }
+}
+
+impl Object {
+    /// Reads an object that has no checksums yet and compares it with its ETag, before its bytes get new checksums by
+    /// being copied.
+    pub async fn vouch(&self) -> Result<()> {
+        let Some(pieces) = self.data.pieces_to_vouch_for() else { return Ok(()) };
+        let mut md5s = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            let mut md5 = Md5::new();
+            let mut blocks = Box::pin(self.data.blocks(piece));
+            while let Some(block) = blocks.next().await {
+                md5.update(block.map_err(StoreError::io("cannot read the source"))?);
+            }
+            md5s.push(md5.finalize().into());
+        }
+        match are_of_etag(&self.meta.etag, &md5s) {
+            true => Ok(()),
+            false => Err(StoreError::Damaged(format!("{} is damaged: {NOT_THE_ETAG}", self.data.location()))),
+        }
     }
 }
 

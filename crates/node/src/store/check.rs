@@ -4,7 +4,7 @@ use std::path::Path;
 
 use pushdown::{Error, ErrorKind};
 
-use super::adopt::Adoption;
+use super::adopt::{Adoption, NOT_THE_ETAG};
 use super::data::{ObjectData, Piece, Source};
 use super::local::{LocalStore, Shared};
 use super::record::ObjectRecord;
@@ -100,7 +100,6 @@ impl Check<'_> {
     }
 
     fn object(&mut self, bucket: &str, key: &str, record: &ObjectRecord) -> Result<(), String> {
-        const NOT_THE_ETAG: &str = "its bytes are not those of its ETag";
         if record.damaged {
             return Err(NOT_THE_ETAG.to_owned());
         }

@@ -133,6 +133,12 @@ mod tests {
         for key in ["large", "parts"] {
             assert_eq!(read(&store, key).await.unwrap(), whole(key), "read as it is until then");
         }
+        let vouched = async |key: &str| match store.open("b", key).await {
+            Ok(object) => object.vouch().await.is_ok(),
+            Err(_) => false,
+        };
+        assert!(vouched("small").await && vouched("large").await && vouched("parts").await);
+        assert!(!vouched(DAMAGED).await, "it is not copied before it has checksums either");
         let records = || {
             let walked = store.shared().index.objects_after(None, 10).unwrap();
             walked.into_iter().map(|object| (object.key, object.record.unwrap())).collect::<Vec<_>>()

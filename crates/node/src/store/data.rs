@@ -194,6 +194,13 @@ impl ObjectData {
         }
     }
 
+    /// Its pieces, if some have no checksums though our own store holds them.
+    pub fn pieces_to_vouch_for(&self) -> Option<Vec<Range<u64>>> {
+        let Place::Here(inner) = &self.place else { return None };
+        let has_none = inner.witness.is_none() && inner.pieces.iter().any(|piece| piece.sums.is_none());
+        has_none.then(|| inner.pieces.iter().map(|piece| piece.start..piece.start + piece.size).collect())
+    }
+
     /// What of it has checksums and was not compared with them lately.
     pub fn unverified(&self) -> Vec<Range<u64>> {
         match &self.place {

@@ -293,6 +293,18 @@ mod tests {
     use crate::store::disk::LocalDisk;
 
     #[test]
+    fn writes_under_way_take_room_from_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = Files::open(dir.path(), Arc::new(LocalDisk)).unwrap();
+        let Some(free) = files.free_bytes() else { return };
+        let first = files.announce(free / 4, free / 2).unwrap();
+        assert!(matches!(files.announce(free / 2, free / 2), Err(StoreError::Full)));
+        assert!(files.announce(free / 8, free / 2).is_ok(), "what was refused is not under way");
+        drop(first);
+        assert!(files.announce(free / 3, free / 2).is_ok());
+    }
+
+    #[test]
     fn pinned_files_outlive_their_removal_and_crashes_leave_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let files = Arc::new(Files::open(dir.path(), Arc::new(LocalDisk)).unwrap());

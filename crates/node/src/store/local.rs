@@ -30,6 +30,7 @@ use pushdown::Error;
 use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
+use super::adopt::NOT_THE_ETAG;
 use super::data::Reading;
 use super::disk::{Disk, LocalDisk};
 use super::files::{Files, Segment};
@@ -300,7 +301,7 @@ impl Store for LocalStore {
             for _ in 0..16 {
                 let record = shared.index.object(&bucket, &key)?;
                 if record.damaged {
-                    return Err(shared.damaged(&bucket, &key, &record, "its bytes are not those of its ETag"));
+                    return Err(shared.damaged(&bucket, &key, &record, NOT_THE_ETAG));
                 }
                 if let Some(data) = shared.data(&bucket, &key, &record, &shared.reading)? {
                     return Ok(Object { meta: record.meta, data });

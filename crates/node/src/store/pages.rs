@@ -17,7 +17,8 @@
 //! which state it made durable. Where the newest state is the noted one, a page that does not fit is rot and the
 //! index is refused; where it is a later one, redb decides, and what it found whole gets its checksums afterwards.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
+use std::collections::hash_map::{Entry, HashMap};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -350,14 +351,16 @@ impl Pages {
 
 impl State {
     fn group(&mut self, group: u64, file: &DiskFile) -> io::Result<&mut Group> {
-        if !self.groups.contains_key(&group) {
-            let bytes = read_to_end(file, place_of_sums(group), PAGE_BYTES)?;
-            let (sums, _) = bytes.as_chunks::<4>();
-            let mut sums: Vec<u32> = sums.iter().map(|sum| u32::from_le_bytes(*sum)).collect();
-            sums.resize(GROUP as usize, 0);
-            self.groups.insert(group, Group { sums, is_dirty: false });
+        match self.groups.entry(group) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(place) => {
+                let bytes = read_to_end(file, place_of_sums(group), PAGE_BYTES)?;
+                let (sums, _) = bytes.as_chunks::<4>();
+                let mut sums: Vec<u32> = sums.iter().map(|sum| u32::from_le_bytes(*sum)).collect();
+                sums.resize(GROUP as usize, 0);
+                Ok(place.insert(Group { sums, is_dirty: false }))
+            }
         }
-        self.groups.get_mut(&group).ok_or_else(|| io::Error::other("checksums of the index are missing"))
     }
 }
 

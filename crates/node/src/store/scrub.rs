@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::adopt::{self, Adoption};
+use super::adopt::{self, Adoption, NOT_THE_ETAG};
 use super::data::ObjectData;
 use super::local::Shared;
 use super::record::ObjectRecord;
@@ -160,7 +160,7 @@ impl Worker {
         }
         let id = record.segments.first().map(|segment| segment.id);
         if record.damaged {
-            verifier.report(&location, id, "its bytes are not those of its ETag".to_owned());
+            verifier.report(&location, id, NOT_THE_ETAG.to_owned());
             return Ok(None);
         }
         let rate = if is_due { self.rate.max(ADOPTED_BYTES) } else { self.rate };
@@ -193,7 +193,7 @@ impl Worker {
         }
         let Some(adoption) = adoption else { return Ok(None) };
         let Some(files) = adoption.finish() else {
-            verifier.report(&location, id, "its bytes are not those of its ETag".to_owned());
+            verifier.report(&location, id, NOT_THE_ETAG.to_owned());
             return Ok(Some(Adopted { bucket, key, before: record.segments, after: None }));
         };
         let shared = self.shared()?;

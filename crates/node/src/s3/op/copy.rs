@@ -1,6 +1,7 @@
 //! CopyObject and UploadPartCopy: copies inside the store.
 //!
-//! An object is copied without reading it; only a checksum of another kind makes its bytes be read again.
+//! An object is copied without writing its bytes anew; only a checksum of another kind has them written. What is damaged
+//! is not copied: a source that was not compared with its checksums lately is read first.
 
 use futures::StreamExt;
 use s3s::dto::*;
@@ -82,6 +83,7 @@ async fn copy_bytes(
     if object.meta.etag != request.from_etag {
         return Err(StoreError::Changed(request.from_key).into());
     }
+    object.vouch().await?;
     let blocks = object.data.blocks(0..object.meta.size);
     let body: Body = Box::pin(blocks.map(|block| block.map_err(StoreError::io("cannot read the source"))));
     let staged = edge.store.stage(body, Some(wanted)).await?;
@@ -116,6 +118,7 @@ pub(in crate::s3) async fn upload_part_copy(
         None => 0..object.meta.size,
         Some(text) => range(text, object.meta.size)?,
     };
+    object.vouch().await?;
     let body = object.data.blocks(range).map(|block| block.map_err(StoreError::io("cannot read the source")));
     let staged = edge.store.stage(Box::pin(body), upload.algorithm).await?;
     let at = UploadKey { bucket: input.bucket, key: input.key, id: input.upload_id };

@@ -206,6 +206,13 @@ impl<'a> Expected<'a> {
         if self.told.iter().any(Option::is_some) {
             store.bucket(BUCKET).await.map_err(|error| error.to_string())?;
         }
+        // Reading compares every block with its checksum; see that each has one.
+        for object in store.shared().index.objects_after(None, 1000).map_err(|error| error.to_string())? {
+            let record = object.record.map_err(|error| error.to_string())?;
+            if record.segments.iter().any(|segment| segment.sums.is_none()) {
+                return Err(format!("{} has no checksums", object.key));
+            }
+        }
         let found = view(store).await.map_err(|error| error.to_string())?;
         let this_run = format!("{}.", self.run.number);
         let old = found.filter(|key| !key.starts_with(&this_run));

@@ -44,6 +44,8 @@ pub enum Command {
     Serve(ServeArgs),
     /// Read a store that is not being served and name every damaged object
     Check(CheckArgs),
+    /// Ask a running node whether it is well: exit code 0 if so, 9 if not
+    Health(HealthArgs),
     /// Generate benchmark data
     Generate {
         #[command(subcommand)]
@@ -226,6 +228,20 @@ pub struct GatewayArgs {
     /// Where uploads are kept until they are sent on [default: a temporary folder]
     #[arg(long, value_name = "DIR", requires = "gateway")]
     pub spool: Option<PathBuf>,
+}
+
+/// Asking a node.
+#[derive(Args, Debug)]
+pub struct HealthArgs {
+    /// An address of the node that speaks plain HTTP: --admin-listen, or --listen without TLS
+    #[arg(long, default_value = "127.0.0.1:9001", value_name = "ADDRESS:PORT", value_parser = address)]
+    pub at: SocketAddr,
+    /// Ask whether it takes requests, not only whether it works
+    #[arg(long)]
+    pub ready: bool,
+    /// How long to wait for its answer
+    #[arg(long, default_value_t = 5, value_name = "SECONDS")]
+    pub timeout: u64,
 }
 
 /// What clients may use up; docs/operations.md lists all limits.

@@ -9,8 +9,10 @@ mod destination;
 mod exit_code;
 mod experiment;
 mod generate;
+mod health;
 mod interrupt;
 mod log;
+mod notice;
 mod print;
 mod profiles;
 mod progress;
@@ -26,8 +28,9 @@ use std::time::Duration;
 use clap::Parser;
 use tokio::runtime::Runtime;
 
-use crate::args::{Cli, Command};
+use crate::args::{Cli, Command, LogFormat};
 use crate::experiment::args::Experiment;
+use crate::notice::Notices;
 
 /// Scans allocate and free large buffers all the time. The system's allocator gives them back to the kernel and faults
 /// them in again, which took a third of the time of a scan of Parquet.
@@ -43,15 +46,26 @@ fn small_pages() {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let cli = match Cli::try_parse_from(&arguments) {
+        Ok(cli) => cli,
+        Err(error) if notice::refused_arguments(&arguments, &error) => return ExitCode::from(2),
+        Err(error) => error.exit(),
+    };
     // Processes that are started take it over: contestants of an experiment decide for themselves.
     if !matches!(&cli.command, Some(Command::Experiment { what }) if !matches!(what, Experiment::Contestant)) {
         small_pages();
     }
-    match &cli.command {
-        Some(Command::Serve(args)) => log::of_a_node(args.log.as_deref(), args.log_format),
-        _ => log::of_a_client(),
-    }
+    let notices = match &cli.command {
+        Some(Command::Serve(args)) => {
+            log::of_a_node(args.log.as_deref(), args.log_format);
+            Notices::start(args.log_format)
+        }
+        _ => {
+            log::of_a_client();
+            Notices::start(LogFormat::Text)
+        }
+    };
 
     // A thread that decodes does not look at what came in: one more than there are cores does, so that storage has its next
     // split while the engine reads others itself.
@@ -59,15 +73,16 @@ fn main() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            print::error(&anyhow::Error::new(error).context("starting the runtime"));
+            notices.error(&anyhow::Error::new(error).context("starting the runtime"));
             return ExitCode::FAILURE;
         }
     };
     let done = match cli.command {
         None => sql(&runtime, cli.sql),
         Some(Command::Sql(args)) => sql(&runtime, args),
-        Some(Command::Serve(args)) => runtime.block_on(serve::serve(args)),
+        Some(Command::Serve(args)) => runtime.block_on(serve::serve(args, notices)),
         Some(Command::Check(args)) => runtime.block_on(check::check(args)),
+        Some(Command::Health(args)) => health::health(&args),
         Some(Command::Generate { what }) => runtime.block_on(generate::generate(what)),
         Some(Command::Demo(args)) => runtime.block_on(demo::demo(args)),
         Some(Command::Experiment { what }) => runtime.block_on(experiment::experiment(what)),
@@ -79,7 +94,7 @@ fn main() -> ExitCode {
         // Whoever read our output has seen enough, as `head` does: nothing went wrong.
         Err(error) if print::is_closed(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            print::error(&error);
+            notices.error(&error);
             ExitCode::from(exit_code::of(&error))
         }
     };

@@ -11,10 +11,11 @@ use url::Url;
 
 use crate::args::{GatewayArgs, LimitArgs, ServeArgs};
 use crate::interrupt::Interrupts;
+use crate::notice::Notices;
 use crate::print;
 
 /// Serves until SIGINT or SIGTERM; SIGHUP reads certificate and keys again.
-pub async fn serve(args: ServeArgs) -> Result<()> {
+pub async fn serve(args: ServeArgs, notices: Notices) -> Result<()> {
     let (keys, tls) = (args.credentials.clone(), args.tls_cert.is_some());
     let config = config(args)?;
     let from_environment = config.credentials.is_some();
@@ -35,45 +36,45 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
     // The one line a script may wait for: with port 0 only we know the address.
     print::say(format_args!("serving S3 on {}", node.endpoint()))?;
     if let Some(address) = node.admin_address() {
-        eprintln!("metrics: on http://{address}/metrics");
+        notices.info(&format!("metrics: on http://{address}/metrics"));
     }
     let credentials = node.credentials();
     if from_environment {
-        eprintln!("credentials: from PUSHDOWNDB_ACCESS_KEY_ID and PUSHDOWNDB_SECRET_ACCESS_KEY");
+        notices.info("credentials: from PUSHDOWNDB_ACCESS_KEY_ID and PUSHDOWNDB_SECRET_ACCESS_KEY");
     } else if keyring {
-        eprintln!("credentials: from the file given");
+        notices.info("credentials: from the file given");
     } else if stderr().is_terminal() {
-        eprintln!("export AWS_ENDPOINT_URL={}", node.endpoint());
-        eprintln!("export AWS_ACCESS_KEY_ID={}", credentials.access_key_id);
-        eprintln!("export AWS_SECRET_ACCESS_KEY={}", credentials.secret_access_key);
+        notices.info(&format!("export AWS_ENDPOINT_URL={}", node.endpoint()));
+        notices.info(&format!("export AWS_ACCESS_KEY_ID={}", credentials.access_key_id));
+        notices.info(&format!("export AWS_SECRET_ACCESS_KEY={}", credentials.secret_access_key));
     } else if let Some(file) = node.credentials_file() {
         // Logs are read by more people than the store's private folder.
-        eprintln!("credentials: in {}", file.display());
+        notices.info(&format!("credentials: in {}", file.display()));
     }
 
     tokio::select! {
         () = interrupts.received() => {}
-        () = reload_at(hangups, &node, tls, keys.as_deref()) => {}
+        () = reload_at(hangups, &node, tls, keys.as_deref(), notices) => {}
     }
-    eprintln!("stopping: requests under way are finished first");
+    notices.info("stopping: requests under way are finished first");
     node.shutdown().await;
     Ok(())
 }
 
 /// Reads the certificate and the file of keys again at each SIGHUP. What cannot be used leaves the old ones in use.
-async fn reload_at(mut hangups: Signal, node: &Node, tls: bool, keys: Option<&Path>) {
+async fn reload_at(mut hangups: Signal, node: &Node, tls: bool, keys: Option<&Path>, notices: Notices) {
     while hangups.recv().await.is_some() {
         match node.reload_certificate().await {
-            Ok(()) if tls => eprintln!("certificate: read again"),
+            Ok(()) if tls => notices.info("certificate: read again"),
             Ok(()) => {}
-            Err(error) => eprintln!("certificate: the old one stays in use: {error}"),
+            Err(error) => notices.warn(&format!("certificate: the old one stays in use: {error}")),
         }
         match keys.map(Keyring::load) {
             Some(Ok(keyring)) => {
                 node.replace_keyring(keyring);
-                eprintln!("credentials: read again");
+                notices.info("credentials: read again");
             }
-            Some(Err(error)) => eprintln!("credentials: the old ones stay in use: {error}"),
+            Some(Err(error)) => notices.warn(&format!("credentials: the old ones stay in use: {error}")),
             None => {}
         }
     }

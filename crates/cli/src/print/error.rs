@@ -79,7 +79,7 @@ pub fn error(error: &anyhow::Error) {
 }
 
 /// The messages of a chain of causes, each said once: many libraries repeat their cause in their own message.
-fn message(error: &anyhow::Error) -> String {
+pub fn message(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain() {
         let next = cause.to_string();

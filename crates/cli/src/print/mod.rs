@@ -20,7 +20,7 @@ use arrow::record_batch::RecordBatch;
 use clap::ValueEnum;
 use pushdown::Error;
 
-pub use error::{Located, error};
+pub use error::{Located, error, message};
 pub use output::{Output, is_closed, say};
 pub use profile::page;
 pub use pushdowndb_cost::units;

@@ -2,8 +2,10 @@
 
 mod check;
 mod demo;
+mod deploy;
 mod experiment;
 mod generate;
+mod json_logs;
 mod output;
 mod profile;
 mod scripts;

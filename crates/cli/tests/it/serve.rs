@@ -13,12 +13,17 @@ const SECRET: &str = "test-secret";
 /// A running node, stopped at the latest when the test ends.
 pub struct Served {
     child: Option<Child>,
-    endpoint: String,
+    pub endpoint: String,
 }
 
 impl Served {
     pub fn start(args: &[&str]) -> Self {
-        let mut child = pushdowndb(["serve", "--listen", "127.0.0.1:0"].iter().chain(args))
+        Self::run(pushdowndb(["serve", "--listen", "127.0.0.1:0"].iter().chain(args)))
+    }
+
+    /// A node that a command starts, which prints where it serves.
+    pub fn run(mut command: Command) -> Self {
+        let mut child = command
             .env("PUSHDOWNDB_ACCESS_KEY_ID", KEY)
             .env("PUSHDOWNDB_SECRET_ACCESS_KEY", SECRET)
             .stdout(Stdio::piped())
@@ -39,9 +44,23 @@ impl Served {
     }
 
     pub fn stop(mut self, signal: &str) -> Done {
-        let child = self.child.take().unwrap();
-        assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
-        Done(child.wait_with_output().unwrap())
+        self.signal(signal);
+        Done(self.child.take().unwrap().wait_with_output().unwrap())
+    }
+
+    pub fn signal(&self, signal: &str) {
+        assert!(Command::new("kill").args([signal, &self.id().to_string()]).status().unwrap().success());
+    }
+
+    /// The id of the process.
+    pub fn id(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
+    }
+
+    /// What it says on stderr, line by line, from now on.
+    pub fn stderr(&mut self) -> impl Iterator<Item = String> + use<> {
+        let stderr = self.child.as_mut().unwrap().stderr.take().unwrap();
+        BufReader::new(stderr).lines().map_while(Result::ok)
     }
 }
 

@@ -6,6 +6,8 @@
 //! which run the `scan` crate over objects' bytes, on the threads of `scans`) and the store (`store`, where objects
 //! live). Whatever a peer can fill is bounded by [`Limits`].
 
+// Bytes from outside must not end the process.
+#![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

@@ -7,6 +7,8 @@
 //! No I/O and no runtime live here. Both sides of the network depend on this crate; neither depends on
 //! the other.
 
+// Bytes from outside must not end the process.
+#![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 #![forbid(unsafe_code)]
 
 mod bloom;

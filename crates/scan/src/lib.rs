@@ -25,6 +25,8 @@
 //!
 //! Memory is bounded whatever the object, see [`limits`]; no bytes from outside make it panic.
 
+// Bytes from outside must not end the process.
+#![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 #![warn(missing_docs)]
 
 mod aggregate;

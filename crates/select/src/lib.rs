@@ -14,6 +14,8 @@
 //!
 //! Frames of S3 Select are only read here; the S3 library of the node writes them.
 
+// Bytes from outside must not end the process.
+#![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 #![forbid(unsafe_code)]
 
 mod ast;

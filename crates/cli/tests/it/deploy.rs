@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::serve::Served;
 use crate::run;
+use crate::serve::Served;
 
 const UNIT: &str = "../../deploy/pushdowndb.service";
 

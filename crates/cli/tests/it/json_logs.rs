@@ -83,17 +83,18 @@ fn a_node_that_cannot_start_says_so_in_json() {
     let store = path("store");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    assert!(holds(&refused(&["--store", &store, "--listen", &address], 1), &[&address]));
+    assert!(holds(&refused(&["--store", &store, "--listen", &address], 2), &[&address]));
 
     let (file, keys) = (path("file"), path("keys.toml"));
     fs::write(&file, "no folder").unwrap();
     let listen = ["--listen", "127.0.0.1:0"];
-    let done = Done(pushdowndb(["serve", "--log-format=json", "--store", &file].iter().chain(&listen)).output().unwrap());
+    let done =
+        Done(pushdowndb(["serve", "--log-format=json", "--store", &file].iter().chain(&listen)).output().unwrap());
     assert!(done.code() != 0 && !messages(&done.stderr()).is_empty());
     fs::write(&keys, "[[key]]\naccess_key_id = 7\n").unwrap();
-    assert!(holds(&refused(&[&["--store", &store, "--credentials", &keys], &listen[..]].concat(), 2), &["keys.toml"]));
+    assert!(holds(&refused(&[&listen[..], &["--store", &store, "--credentials", &keys]].concat(), 2), &["keys.toml"]));
     let tls = ["--store", &store, "--tls-cert", &file, "--tls-key", &file];
-    assert!(holds(&refused(&[&tls, &listen[..]].concat(), 2), &["certificate"]));
+    assert!(holds(&refused(&[&tls[..], &listen].concat(), 2), &["must hold PEM"]));
     assert!(holds(&refused(&["--store", &store, "--max-requests", "0"], 2), &["--max-requests"]));
     assert!(holds(&refused(&["--store", &store, "--no-such-flag"], 2), &["--no-such-flag"]));
     assert!(holds(&refused(&[], 2), &["--store"]));

@@ -26,7 +26,8 @@ pub(crate) const STOOD_STILL: &str = "the peer stood still";
 pub(crate) struct Patience {
     /// Without a byte.
     pub silence: Duration,
-    /// For all bytes together, beyond what they take at the least rate.
+    /// Altogether, where no bytes come. Each byte earns the time that it takes at the least rate, and no more than this is
+    /// ever in hand: a peer that was fast may not crawl later.
     pub grace: Duration,
     /// The least rate, in bytes per second.
     pub rate: u64,
@@ -37,10 +38,10 @@ impl Patience {
         Self { silence: limits.stall, grace: limits.rate_grace, rate: limits.least_rate.max(1) }
     }
 
-    /// How long to wait for the next byte of a peer that moved so many bytes in all the time it was waited for.
-    fn next(&self, moved: u64, waited: Duration) -> Duration {
-        let due = Duration::from_secs_f64(moved as f64 / self.rate as f64).saturating_add(self.grace);
-        due.saturating_sub(waited).min(self.silence)
+    /// What is left of `credit` after a peer that was waited for so long moved so many bytes.
+    fn after(&self, credit: Duration, waited: Duration, moved: usize) -> Duration {
+        let earned = Duration::from_secs_f64(moved as f64 / self.rate as f64);
+        credit.saturating_sub(waited).saturating_add(earned).min(self.grace)
     }
 }
 
@@ -50,14 +51,14 @@ pub(crate) struct Clock {
     sleep: Pin<Box<Sleep>>,
     /// Since when the node waits.
     since: Option<Instant>,
-    waited: Duration,
-    moved: u64,
+    /// How long the peer may still keep the node waiting.
+    credit: Duration,
 }
 
 impl Clock {
     pub fn new(patience: Patience) -> Self {
         let sleep = Box::pin(sleep(patience.silence));
-        Self { patience, sleep, since: None, waited: Duration::ZERO, moved: 0 }
+        Self { patience, sleep, since: None, credit: patience.grace }
     }
 
     /// Passes on what the peer did, which moved `bytes` of it; an error when it kept the node waiting for too long.
@@ -69,15 +70,15 @@ impl Clock {
     ) -> Poll<io::Result<T>> {
         match step {
             Poll::Ready(done) => {
-                self.waited += self.since.take().map_or(Duration::ZERO, |since| since.elapsed());
-                self.moved += bytes(&done) as u64;
+                let waited = self.since.take().map_or(Duration::ZERO, |since| since.elapsed());
+                self.credit = self.patience.after(self.credit, waited, bytes(&done));
                 Poll::Ready(Ok(done))
             }
             Poll::Pending => {
                 if self.since.is_none() {
                     let now = Instant::now();
                     self.since = Some(now);
-                    self.sleep.as_mut().reset(now + self.patience.next(self.moved, self.waited));
+                    self.sleep.as_mut().reset(now + self.credit.min(self.patience.silence));
                 }
                 let late = || Err(io::Error::new(io::ErrorKind::TimedOut, STOOD_STILL));
                 self.sleep.as_mut().poll(cx).map(|()| late())
@@ -136,9 +137,15 @@ mod tests {
     fn a_peer_that_crawls_is_waited_for_no_longer_than_its_bytes_are_worth() {
         let seconds = Duration::from_secs;
         let patience = Patience { silence: seconds(60), grace: seconds(30), rate: 1000 };
-        assert_eq!(patience.next(0, seconds(0)), seconds(30));
-        assert_eq!(patience.next(10, seconds(20)), Duration::from_millis(10_010));
-        assert_eq!(patience.next(10, seconds(40)), Duration::ZERO, "one byte every few seconds");
-        assert_eq!(patience.next(1_000_000, seconds(500)), seconds(60), "silence");
+        // One byte every ten seconds.
+        let mut credit = patience.grace;
+        let crawl = std::iter::from_fn(|| {
+            credit = patience.after(credit, seconds(10), 1);
+            (!credit.is_zero()).then_some(credit)
+        });
+        assert_eq!(crawl.count(), 3);
+        assert_eq!(patience.after(seconds(1), seconds(2), 0), Duration::ZERO);
+        assert_eq!(patience.after(seconds(20), seconds(5), 10_000), seconds(25));
+        assert_eq!(patience.after(seconds(20), seconds(0), 1 << 30), seconds(30), "a fast past is worth no more");
     }
 }

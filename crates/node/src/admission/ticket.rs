@@ -113,17 +113,21 @@ impl Admission {
 }
 
 impl Ticket {
-    /// Takes a place for a request that was authenticated; waits for one. A second call changes nothing.
+    /// Says that it is known who sent the request: from here on it is not the peer that is waited for.
+    pub fn authenticate(&self) {
+        if let Some(connection) = &self.connection {
+            connection.enter(Phase::Busy);
+        }
+        self.authenticated.store(true, Relaxed);
+        self.proven.notify_one();
+    }
+
+    /// Takes a place for a request that was authorised; waits for one. A second call changes nothing.
     pub async fn admit(&self, requester: &Requester) -> Result<(), Busy> {
         if self.is_admitted() {
             return Ok(());
         }
-        if let Some(connection) = &self.connection {
-            connection.enter(Phase::Busy);
-        }
-        // Before the place is there: from here on it is not the peer that is waited for.
-        self.authenticated.store(true, Relaxed);
-        self.proven.notify_one();
+        self.authenticate();
         let peer = self.connection.as_ref().map(|connection| connection.peer());
         let held = self.admission.hold(requester, peer).await.inspect_err(|_| {
             self.admission.refused.fetch_add(1, Relaxed);

@@ -133,6 +133,13 @@ pub(crate) fn service(
     Service::new(outer.build(), of_forms.build(), edge, config.signature_version_2)
 }
 
+/// Ends the time within which it must be known who sent a request.
+fn authenticated(extensions: &Extensions) {
+    if let Some(ticket) = extensions.get::<Arc<Ticket>>() {
+        ticket.authenticate();
+    }
+}
+
 /// Takes a place among the requests under way for one whose signer is known, and says in its extensions whose it is.
 async fn admit(extensions: &mut Extensions, keys: &KeysInUse, signer: &Signer) -> S3Result<()> {
     let share = keys.now().get(&signer.access_key).map(|key| key.share).unwrap_or_default();

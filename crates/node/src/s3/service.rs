@@ -17,7 +17,7 @@ use super::cors::{self, Asked};
 use super::form_head::Head;
 use super::grant::authorise;
 use super::watched::Watched;
-use super::{Edge, admit, chunked, version_2};
+use super::{Edge, admit, authenticated, chunked, version_2};
 use crate::admission::{Share, Shares};
 use crate::keyring::Right;
 use crate::store::CorsRule;
@@ -113,6 +113,7 @@ impl Service {
         let (mut parts, mut body) = request.into_parts();
         let head = Head::read(&parts.headers, &mut body).await?;
         let signer = head.verify(&edge.keys.now(), self.version_2)?;
+        authenticated(&parts.extensions);
         let (Some(bucket), false) = edge.domains.bucket_of(&parts.uri, &parts.headers) else {
             return Err(s3_error!(MethodNotAllowed, "a form is sent to a bucket"));
         };

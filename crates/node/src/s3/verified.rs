@@ -32,7 +32,7 @@ use super::host::Domains;
 use super::op::fragment;
 use super::upload::body_error;
 use super::version_2::PARAMETERS;
-use super::{Edge, admit, encryption};
+use super::{Edge, admit, authenticated, encryption};
 use crate::Limits;
 use crate::keyring::Right;
 use crate::store::Hasher;
@@ -71,6 +71,7 @@ impl S3Route for Verified {
         if request.credentials.is_none() || matches!(signature, Signature::None | Signature::Form) {
             return Err(anonymous());
         }
+        authenticated(&request.extensions);
         if fragment::is_request(&request.method, &request.uri) {
             return fragment::answer(&self.edge, &self.domains, request).await;
         }

@@ -31,8 +31,8 @@ const BATCH: usize = 100;
 /// Bytes that are read at once.
 const STEP: usize = 1 << 20;
 
-/// What an object costs besides its bytes, as bytes.
-const LEAST_BYTES: u64 = 4 << 10;
+/// What an object costs besides its bytes, as bytes: to look it up and to open its file takes as long as to read them.
+const LEAST_BYTES: u64 = 64 << 10;
 
 /// As much is read in a second of objects that have no checksums yet, in bytes.
 const ADOPTED_BYTES: u64 = 64 << 20;

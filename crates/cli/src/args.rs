@@ -121,6 +121,9 @@ pub struct ConnectionArgs {
     /// Agree to pay for requests to buckets whose owner wants that
     #[arg(long)]
     pub requester_pays: bool,
+    /// Accept any certificate, also that of somebody in between; AWS_CA_BUNDLE names authorities to trust instead
+    #[arg(long)]
+    pub insecure: bool,
 }
 
 impl ConnectionArgs {
@@ -128,7 +131,8 @@ impl ConnectionArgs {
     pub fn typed(&self) -> String {
         let flags = [("endpoint", &self.endpoint), ("region", &self.region), ("aws-profile", &self.aws_profile)];
         let typed = flags.into_iter().filter_map(|(flag, value)| Some(format!(" --{flag} {}", value.as_ref()?)));
-        let switches = [("anonymous", self.anonymous), ("requester-pays", self.requester_pays)];
+        let switches =
+            [("anonymous", self.anonymous), ("requester-pays", self.requester_pays), ("insecure", self.insecure)];
         let switches = switches.into_iter().filter(|(_, is_on)| *is_on).map(|(switch, _)| format!(" --{switch}"));
         typed.chain(switches).collect()
     }
@@ -216,7 +220,8 @@ pub struct GatewayArgs {
     /// AZURE_STORAGE_ENDPOINT, then the cloud's own]
     #[arg(long, value_name = "URL", requires = "gateway")]
     pub upstream_endpoint: Option<String>,
-    /// A setting of the client behind the gateway as object_store names it, aws_region=eu-west-1 for one; may be repeated
+    /// A setting of the client behind the gateway as object_store names it, aws_region=eu-west-1 for one; may be repeated.
+    /// KEY=@FILE reads the value from a file: secrets on the command line can be seen by other users of the machine
     #[arg(long = "upstream-option", value_name = "KEY=VALUE", value_parser = key_value, requires = "gateway")]
     pub upstream_options: Vec<(String, String)>,
     /// Refuse writes instead of passing them on

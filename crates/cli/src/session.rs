@@ -233,6 +233,11 @@ impl Session {
 
 /// How the flags say storage is reached; the engine reads the `AWS_*` variables itself.
 pub fn connection_config(connection: &ConnectionArgs) -> ConnectionConfig {
+    if connection.insecure {
+        eprintln!(
+            "warning: --insecure accepts any certificate: whoever is in between can read and change what is sent"
+        );
+    }
     ConnectionConfig {
         endpoint: connection.endpoint.clone(),
         region: connection.region.clone(),
@@ -242,6 +247,7 @@ pub fn connection_config(connection: &ConnectionArgs) -> ConnectionConfig {
         profile: connection.aws_profile.clone(),
         anonymous: connection.anonymous,
         requester_pays: connection.requester_pays,
+        insecure: connection.insecure,
     }
 }
 

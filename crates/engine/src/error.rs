@@ -117,6 +117,7 @@ fn readable(kind: ErrorKind, text: &str) -> String {
         _ if text.contains("169.254.169.254") => {
             "; no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, --aws-profile, or --anonymous"
         }
+        _ if pushdowndb_http::is_untrusted(text) => ", or --insecure for a test",
         ErrorKind::Denied => {
             "; check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or --aws-profile), or use --anonymous for public data"
         }

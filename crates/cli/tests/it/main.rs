@@ -11,6 +11,7 @@ mod profile;
 mod scripts;
 mod serve;
 mod shell;
+mod tls;
 
 use std::ffi::OsStr;
 use std::process::{Command, Output, Stdio};

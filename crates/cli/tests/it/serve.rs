@@ -18,7 +18,14 @@ pub struct Served {
 
 impl Served {
     pub fn start(args: &[&str]) -> Self {
-        Self::run(pushdowndb(["serve", "--listen", "127.0.0.1:0"].iter().chain(args)))
+        Self::start_with(&[], args)
+    }
+
+    /// With these variables.
+    pub fn start_with(variables: &[(&str, &str)], args: &[&str]) -> Self {
+        let mut command = pushdowndb(["serve", "--listen", "127.0.0.1:0"].iter().chain(args));
+        command.envs(variables.iter().copied());
+        Self::run(command)
     }
 
     /// A node that a command starts, which prints where it serves.
@@ -37,7 +44,13 @@ impl Served {
     }
 
     pub fn client(&self, args: &[&str]) -> Done {
+        self.client_with(&[], args)
+    }
+
+    /// With these variables.
+    pub fn client_with(&self, variables: &[(&str, &str)], args: &[&str]) -> Done {
         let mut command = pushdowndb(args);
+        command.envs(variables.iter().copied());
         command.env("AWS_ENDPOINT_URL", &self.endpoint).env("AWS_REGION", "us-east-1");
         command.env("AWS_ACCESS_KEY_ID", KEY).env("AWS_SECRET_ACCESS_KEY", SECRET);
         Done(command.output().unwrap())
@@ -142,22 +155,96 @@ fn a_node_that_only_stores_is_read_plainly() {
     assert!(stats["strategies"].to_string().contains("storage was busy"), "it was asked first: {stats}");
 }
 
-/// The path and query of a presigned GET.
-fn presigned(endpoint: &str, key: &str) -> String {
-    use object_store::signer::Signer;
-    let client = object_store::aws::AmazonS3Builder::new()
+/// A client of the bucket `bucket` that does not try again.
+fn client(endpoint: &str) -> object_store::aws::AmazonS3 {
+    let retry = object_store::RetryConfig { max_retries: 0, ..Default::default() };
+    object_store::aws::AmazonS3Builder::new()
         .with_endpoint(endpoint)
         .with_allow_http(true)
         .with_region("us-east-1")
         .with_bucket_name("bucket")
         .with_access_key_id(KEY)
         .with_secret_access_key(SECRET)
+        .with_retry(retry)
         .build()
-        .unwrap();
+        .unwrap()
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// The path and query of a presigned GET.
+fn presigned(endpoint: &str, key: &str) -> String {
+    use object_store::signer::Signer;
     let (path, valid) = (object_store::path::Path::from(key), std::time::Duration::from_secs(60));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let url = runtime.block_on(client.signed_url(http::Method::GET, &path, valid)).unwrap();
+    let url = runtime().block_on(client(endpoint).signed_url(http::Method::GET, &path, valid)).unwrap();
     format!("{}?{}", url.path(), url.query().unwrap())
+}
+
+/// The data file of the one object whose bytes are all this one.
+fn data_file(store: &std::path::Path, byte: u8) -> std::path::PathBuf {
+    let folders = std::fs::read_dir(store.join("data")).unwrap().map(|folder| folder.unwrap().path());
+    let mut files = folders.flat_map(|folder| std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()));
+    files.find(|file| std::fs::read(file).unwrap().first() == Some(&byte)).unwrap()
+}
+
+#[test]
+fn damage_is_logged_with_the_key_of_the_object() {
+    use object_store::path::Path;
+    use object_store::{ObjectStore, ObjectStoreExt};
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store");
+    let node = Served::start(&["--store", store.to_str().unwrap(), "--log-format", "json"]);
+    node.client(&["generate", "floats", "--scale", "0.0001", "--to", "s3://bucket/any", "--create-bucket"]).ok();
+    let (client, runtime) = (client(&node.endpoint), runtime());
+    let keys = ["a/cut-short", "a/missing", "a/copied"];
+    for (byte, key) in (1..).zip(keys) {
+        runtime.block_on(client.put(&Path::from(key), vec![byte; 3 << 20].into())).unwrap();
+    }
+    for byte in [1, 3] {
+        std::fs::File::options().write(true).open(data_file(&store, byte)).unwrap().set_len(1 << 20).unwrap();
+    }
+    std::fs::remove_file(data_file(&store, 2)).unwrap();
+    for key in ["a/cut-short", "a/missing"] {
+        let read = runtime.block_on(async { client.get(&Path::from(key)).await?.bytes().await });
+        assert!(read.is_err(), "{key}: {read:?}");
+    }
+    // Another checksum than the object has makes its bytes be read.
+    let mut copy = http::Request::builder().method("PUT").uri(format!("{}/bucket/copy", node.endpoint));
+    for (name, value) in [("x-amz-copy-source", "/bucket/a/copied"), ("x-amz-checksum-algorithm", "SHA1")] {
+        copy = copy.header(name, value);
+    }
+    let mut copy: object_store::client::HttpRequest = copy.body(Vec::new().into()).unwrap();
+    let keys_of_ours = object_store::aws::AwsCredential { key_id: KEY.into(), secret_key: SECRET.into(), token: None };
+    object_store::aws::AwsAuthorizer::new(&keys_of_ours, "s3", "us-east-1").authorize(&mut copy, None);
+    let address = node.endpoint.strip_prefix("http://").unwrap();
+    let mut head = "PUT /bucket/copy HTTP/1.1\r\nContent-Length: 0\r\nConnection: close\r\n".to_owned();
+    if !copy.headers().contains_key("host") {
+        head += &format!("Host: {address}\r\n");
+    }
+    for (name, value) in copy.headers() {
+        head += &format!("{name}: {}\r\n", value.to_str().unwrap());
+    }
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    write!(stream, "{head}\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 5"), "{answer}");
+
+    let log = node.stop("-TERM").stderr();
+    let events: Vec<Value> = log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    for key in keys {
+        // Beside the line that each request has.
+        let named = events.iter().find(|event| {
+            let is_alarm = event["level"] == "ERROR" || event["level"] == "WARN";
+            is_alarm && event["target"] != "pushdowndb::request" && event.to_string().contains(key)
+        });
+        let named = named.unwrap_or_else(|| panic!("{key} is not named: {log}"));
+        assert!(named.to_string().contains("bucket"), "{named}");
+    }
+    let failed = events.iter().find(|event| event["target"] == "pushdowndb::request" && event["outcome"] == "failed");
+    assert_eq!(failed.unwrap_or_else(|| panic!("{log}"))["level"], "WARN");
 }
 
 #[test]

@@ -15,11 +15,11 @@ use http_body::{Body, Frame, SizeHint};
 use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
-    ReqwestConnector,
 };
 use pushdown::Profile;
 use pushdown::wire::{QUERY, RouteStats, SHARE_HEADER, VERSION_HEADER, common_version};
 use pushdowndb_cost::{Meter, RequestKind};
+use pushdowndb_http::Connector;
 use tokio::time::Sleep;
 
 use super::speed::{Kind, Scanner, Speed};
@@ -114,8 +114,8 @@ impl Connections {
 pub(crate) struct SharedClient(HttpClient);
 
 impl SharedClient {
-    pub(crate) fn new(options: &ClientOptions) -> object_store::Result<Self> {
-        ReqwestConnector::default().connect(options).map(Self)
+    pub(crate) fn new(connector: &Connector, options: &ClientOptions) -> object_store::Result<Self> {
+        connector.connect(options).map(Self)
     }
 
     pub(crate) fn client(&self) -> HttpClient {

@@ -23,14 +23,15 @@ use object_store::client::StaticCredentialProvider;
 use object_store::http::HttpBuilder;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
-use object_store::{Certificate, ClientOptions, ObjectStore, RetryConfig};
+use object_store::{ClientOptions, ObjectStore, RetryConfig};
 use parquet::file::metadata::ParquetMetaData;
 use pushdown::{Capability, Error, Profile, Result};
 use pushdowndb_cost::Meter;
+use pushdowndb_http::Connector;
 use pushdowndb_scan::{Footers, KnownFooter, LocalFile, ObjectReader, parquet_metadata};
 use url::Url;
 
-use crate::error::{from_object_store, with_cause};
+use crate::error::from_object_store;
 use crate::index::ManifestCache;
 use crate::settings::PushdownOptions;
 use crate::table::DataObject;
@@ -69,6 +70,8 @@ pub struct ConnectionConfig {
     pub anonymous: bool,
     /// We pay for requests to buckets that ask for it.
     pub requester_pays: bool,
+    /// Any certificate is accepted, whoever shows it: for tests only.
+    pub insecure: bool,
 }
 
 impl fmt::Debug for ConnectionConfig {
@@ -80,6 +83,7 @@ impl fmt::Debug for ConnectionConfig {
             .field("profile", &self.profile)
             .field("anonymous", &self.anonymous)
             .field("requester_pays", &self.requester_pays)
+            .field("insecure", &self.insecure)
             .finish_non_exhaustive()
     }
 }
@@ -129,7 +133,11 @@ impl Backends {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
-        let client = SharedClient::new(&client_options()?).map_err(from_object_store)?;
+        // How long servers are waited for, their readers decide.
+        let connector = Connector { insecure: self.config.insecure, ..Connector::default() };
+        let client = SharedClient::new(&connector, &client_options());
+        // Nothing was asked of a server yet: it is the settings that are wrong.
+        let client = client.map_err(|error| Error::invalid(error.to_string()))?;
         Ok(self.client.get_or_init(|| client))
     }
 
@@ -153,7 +161,7 @@ impl Backends {
         let bucket = bucket.ok_or_else(|| Error::invalid(format!("{url} names no bucket; write s3://bucket/path")))?;
         let mut builder = AmazonS3Builder::from_env()
             .with_bucket_name(bucket)
-            .with_client_options(client_options()?)
+            .with_client_options(client_options())
             // Our own reads retry with If-Match from where they stopped; writes and listings retry here.
             .with_retry(RetryConfig {
                 max_retries: 4,
@@ -210,24 +218,12 @@ fn changed(location: &str) -> Error {
 }
 
 /// Streams may last long, so no limit on a whole request: silence is what is limited, by the readers.
-fn client_options() -> Result<ClientOptions> {
-    let mut options = ClientOptions::new()
+fn client_options() -> ClientOptions {
+    ClientOptions::new()
         .with_allow_http(true)
         .with_timeout_disabled()
         .with_connect_timeout(Duration::from_secs(5))
-        .with_user_agent(http_user_agent());
-    for certificate in authorities()? {
-        options = options.with_root_certificate(certificate);
-    }
-    Ok(options)
-}
-
-/// The authorities that are trusted besides the system's, as AWS's tools are told of them.
-fn authorities() -> Result<Vec<Certificate>> {
-    let Some(bundle) = std::env::var_os("AWS_CA_BUNDLE").filter(|path| !path.is_empty()) else { return Ok(Vec::new()) };
-    let place = format!("AWS_CA_BUNDLE={}", std::path::Path::new(&bundle).display());
-    let pem = std::fs::read(&bundle).map_err(|error| Error::invalid(format!("{place}: {error}")))?;
-    Certificate::from_pem_bundle(&pem).map_err(|error| Error::invalid(format!("{place}: {}", with_cause(&error))))
+        .with_user_agent(http_user_agent())
 }
 
 fn http_user_agent() -> ::http::HeaderValue {
@@ -311,7 +307,7 @@ impl Backend {
             Kind::Http(connections) => {
                 let store = HttpBuilder::new()
                     .with_url(&self.name)
-                    .with_client_options(client_options()?)
+                    .with_client_options(client_options())
                     .with_http_connector(connections.metered(meters.clone()))
                     .build();
                 Ok(Arc::new(store.map_err(from_object_store)?))

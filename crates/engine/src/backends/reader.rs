@@ -88,7 +88,14 @@ impl Source {
         let options =
             GetOptions { range: Some(GetRange::Bounded(range)), if_match: self.etag.clone(), ..GetOptions::default() };
         let opened = tokio::time::timeout(self.idle_timeout, self.store.get_opts(&self.path, options)).await;
-        Ok(opened.map_err(|_| self.silent())?.map_err(|e| self.failed(e))?.into_stream())
+        let opened = opened.map_err(|_| self.silent())?.map_err(|e| self.failed(e))?;
+        // A server that does not know If-Match answers with whatever there is now.
+        if let (Some(wanted), Some(sent)) = (&self.etag, &opened.meta.e_tag)
+            && bare(wanted) != bare(sent)
+        {
+            return Err(self.replaced());
+        }
+        Ok(opened.into_stream())
     }
 
     async fn get_once(&self, range: Range<u64>) -> Result<Bytes> {
@@ -108,13 +115,20 @@ impl Source {
     fn failed(&self, error: object_store::Error) -> Error {
         let error = from_object_store(error);
         if error.kind() == ErrorKind::Conflict {
-            return Error::new(
-                ErrorKind::Conflict,
-                format!("{} was replaced while the query ran; run the query again", self.location),
-            );
+            return self.replaced();
         }
         error.context(&self.location)
     }
+
+    fn replaced(&self) -> Error {
+        let message = format!("{} was replaced while the query ran; run the query again", self.location);
+        Error::new(ErrorKind::Conflict, message)
+    }
+}
+
+/// An ETag without quotes and weakness, which listings and answers write differently.
+fn bare(etag: &str) -> &str {
+    etag.trim_start_matches("W/").trim_matches('"')
 }
 
 struct Reading {
@@ -153,6 +167,10 @@ impl Reading {
         let Some(body) = self.body.as_mut() else { return Err(Error::internal("a body that was just opened")) };
         match tokio::time::timeout(self.source.idle_timeout, body.next()).await {
             Err(_) => Err(self.source.silent()),
+            Ok(Some(Ok(piece))) if self.at + piece.len() as u64 > self.end => Err(Error::new(
+                ErrorKind::Unavailable,
+                format!("{}: the body goes on behind byte {}", self.source.location, self.end),
+            )),
             Ok(Some(piece)) => piece.map_err(|e| self.source.failed(e)),
             Ok(None) => Err(Error::new(
                 ErrorKind::Unavailable,

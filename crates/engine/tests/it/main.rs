@@ -19,3 +19,4 @@ mod statistics;
 mod top_k;
 mod tpch;
 mod world;
+mod wrong_answers;

@@ -1,8 +1,8 @@
 //! Bodies in chunks (`aws-chunked`), in chunks that are small.
 //!
-//! s3s takes in a whole chunk before it hands on a byte of it, and reads sizes of 32 bits. Clients that do not sign their
-//! chunks may send an object as a single one. So these are cut up here, as the bytes arrive. Signed chunks cannot be, as
-//! their signature is over all of them: they are of a few MiB at most, and longer ones are refused.
+//! s3s takes in a whole chunk before it hands on a byte of it, and reads sizes of 32 bits. Clients that do not sign
+//! their chunks may send an object as a single one. So these are cut up here, as the bytes arrive. Signed chunks
+//! cannot be, as their signature is over all of them: they are of a few MiB at most, and longer ones are refused.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,12 +10,15 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes, BytesMut};
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use hyper::body::{Body as HttpBody, Frame};
 use s3s::{Body, HttpRequest};
 
 /// The longest chunk that may be signed.
 const SIGNED_BYTES: u64 = 16 << 20;
+
+/// The header that announces what follows the last chunk.
+const TRAILER: &str = "x-amz-trailer";
 
 /// The longest line that may tell a chunk's size.
 const HEAD_BYTES: usize = 1024;
@@ -29,6 +32,22 @@ pub(super) fn in_small_chunks(request: HttpRequest) -> HttpRequest {
             Body::http_body(Chunks { body, signed, at: At::Head, head, ready })
         }),
     }
+}
+
+/// The same request as s3s takes it: one without a signed body may leave its trailer out, which s3s wants announced
+/// all the same. To be called once nothing unsigned is looked for any more.
+pub(super) fn with_trailer(mut request: HttpRequest) -> HttpRequest {
+    let headers = request.headers_mut();
+    if kind(headers) == Some(false) && !headers.contains_key(TRAILER) {
+        headers.insert(TRAILER, HeaderValue::from_static(""));
+    }
+    request
+}
+
+/// The name that the trailer announces, if it announces one.
+pub(super) fn announced(headers: &HeaderMap) -> Option<&str> {
+    let name = headers.get(TRAILER)?.to_str().ok()?.trim();
+    Some(name).filter(|name| !name.is_empty())
 }
 
 /// Whether the chunks of the body are signed, if it is in chunks.

@@ -78,7 +78,7 @@ impl Service {
             Ok(signature) => {
                 let mut request = request;
                 request.extensions_mut().insert(signature);
-                self.inner.call(request).await?
+                self.inner.call(chunked::with_trailer(request)).await?
             }
         };
         if let Some((bucket, origin, method)) = &asking.origin {

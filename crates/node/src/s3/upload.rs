@@ -8,6 +8,7 @@ use s3s::{S3Request, S3Result, TrailingHeaders, s3_error};
 
 use super::Edge;
 use super::checksums::{HEADERS, algorithm, content_md5};
+use super::chunked::announced;
 use crate::stall::STOOD_STILL;
 use crate::store::{Algorithm, Body, Checksum, Staged, StoreError};
 
@@ -40,8 +41,8 @@ impl Declared {
         let size = size.and_then(|size| size.to_str().ok()?.parse().ok());
         let mut declared =
             Self { md5: content_md5(headers)?, checksum, algorithm: named, trailer, announced: None, size };
-        if let Some(name) = headers.get("x-amz-trailer").and_then(|value| value.to_str().ok()) {
-            let known = HEADERS.into_iter().find(|(_, header)| header.eq_ignore_ascii_case(name.trim()));
+        if let Some(name) = announced(headers) {
+            let known = HEADERS.into_iter().find(|(_, header)| header.eq_ignore_ascii_case(name));
             let (algorithm, _) = known.ok_or_else(|| {
                 s3_error!(InvalidRequest, "The value specified in the x-amz-trailer header is not supported")
             })?;
@@ -66,8 +67,11 @@ impl Declared {
         if self.size.is_some_and(|size| size != staged.size) {
             return Err(StoreError::Body("it is not as long as x-amz-decoded-content-length says".to_owned()));
         }
+        let headers = self.trailer.and_then(|trailer| trailer.take()).unwrap_or_default();
+        if self.announced.is_none() && !headers.is_empty() {
+            return Err(StoreError::Body("it has a trailer that was not announced".to_owned()));
+        }
         if let Some(announced) = self.announced {
-            let headers = self.trailer.and_then(|trailer| trailer.take()).unwrap_or_default();
             let value = HEADERS.into_iter().find(|(algorithm, _)| *algorithm == announced);
             let value = value.and_then(|(_, name)| headers.get(name)?.to_str().ok()?.to_owned().into());
             let value =

@@ -109,6 +109,8 @@ impl<'a> Slice<'a> {
             (Some(_), Some(_)) => {
                 Err(s3_error!(InvalidRequest, "Cannot specify both Range header and partNumber query parameter"))
             }
+            // Its last bytes are all of it, and there is no part to name.
+            (Some(s3s::dto::Range::Suffix { length: 1.. }), None) if meta.size == 0 => Ok(whole),
             (Some(range), None) => match range.check(meta.size) {
                 Ok(range) if !range.is_empty() => Ok(Self { range, partial: true, ..whole }),
                 _ => Err(out_of_range(meta.size)),

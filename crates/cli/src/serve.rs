@@ -17,6 +17,13 @@ use crate::print;
 /// Serves until SIGINT or SIGTERM; SIGHUP reads certificate and keys again.
 pub async fn serve(args: ServeArgs, notices: Notices) -> Result<()> {
     let (keys, tls) = (args.credentials.clone(), args.tls_cert.is_some());
+    for key in args.behind.upstream_options.iter().filter_map(shown_secret) {
+        notices.warn(&format!(
+            "warning: users of this machine can see --upstream-option {key} in the list of processes: write {key}=@FILE, \
+             or set the variable {}",
+            key.to_uppercase()
+        ));
+    }
     let config = config(args)?;
     let from_environment = config.credentials.is_some();
     let gateway = matches!(config.backing, Backing::Gateway(_));
@@ -56,8 +63,11 @@ pub async fn serve(args: ServeArgs, notices: Notices) -> Result<()> {
         () = interrupts.received() => {}
         () = reload_at(hangups, &node, tls, keys.as_deref(), notices) => {}
     }
-    notices.info("stopping: requests under way are finished first");
-    node.shutdown().await;
+    notices.info("stopping: requests under way are finished first; a second signal stops at once");
+    tokio::select! {
+        () = node.shutdown() => {}
+        () = interrupts.received() => {}
+    }
     Ok(())
 }
 
@@ -117,11 +127,42 @@ fn set_limits(limits: &mut pushdowndb_node::Limits, args: LimitArgs) {
 fn gateway(place: &str, args: &GatewayArgs) -> Result<Gateway> {
     let mut gateway = Gateway::new(gateway_url(place)?);
     gateway.endpoint = args.upstream_endpoint.clone();
-    gateway.options = args.upstream_options.clone();
+    gateway.options = upstream_options(&args.upstream_options)?;
     gateway.read_only = args.read_only;
     gateway.bucket = args.bucket.clone();
     gateway.spool = args.spool.clone();
     Ok(gateway)
+}
+
+/// The settings with those from files, which keep a secret out of the list of processes.
+fn upstream_options(given: &[(String, String)]) -> Result<Vec<(String, String)>> {
+    let read = |(key, value): &(String, String)| {
+        let value = match value.strip_prefix('@') {
+            // For a value that begins so itself.
+            Some(literal) if literal.starts_with('@') => literal.to_owned(),
+            Some(file) => {
+                let text = std::fs::read_to_string(file)
+                    .map_err(|error| Error::invalid(format!("--upstream-option {key}=@{file}: {error}")))?;
+                text.trim_end_matches(['\r', '\n']).to_owned()
+            }
+            None => value.clone(),
+        };
+        Ok((key.clone(), value))
+    };
+    given.iter().map(read).collect()
+}
+
+/// The name of a setting whose secret stands on the command line.
+fn shown_secret((key, value): &(String, String)) -> Option<&str> {
+    let is_file = value.starts_with('@') && !value.starts_with("@@");
+    (is_secret(key) && !is_file).then_some(key.as_str())
+}
+
+/// Whether the value of this setting opens something.
+fn is_secret(key: &str) -> bool {
+    let key = key.to_ascii_lowercase();
+    let parts = ["secret", "token", "password", "sas_key", "account_key", "master_key", "encryption_key"];
+    parts.iter().any(|part| key.contains(part)) || key.ends_with("access_key")
 }
 
 fn gateway_url(place: &str) -> Result<Url> {
@@ -143,5 +184,31 @@ fn credentials_from_environment() -> Result<Option<Credentials>> {
             "set both PUSHDOWNDB_ACCESS_KEY_ID and PUSHDOWNDB_SECRET_ACCESS_KEY, or neither",
         )
         .into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_of_the_upstream_come_from_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("secret");
+        std::fs::write(&file, "hush\n").unwrap();
+        let option = |value: &str| vec![("aws_secret_access_key".to_owned(), value.to_owned())];
+        let read = |value: &str| upstream_options(&option(value)).map(|mut options| options.remove(0).1);
+        assert_eq!(read(&format!("@{}", file.display())).unwrap(), "hush");
+        assert_eq!(read("@@starts-so").unwrap(), "@starts-so");
+        assert_eq!(read("plain").unwrap(), "plain");
+        let missing = read("@/no/such/file").unwrap_err().to_string();
+        assert!(missing.contains("/no/such/file") && missing.contains("aws_secret_access_key"), "{missing}");
+        for key in ["AWS_SECRET_ACCESS_KEY", "aws_session_token", "azure_storage_account_key", "azure_storage_sas_key"]
+        {
+            assert!(is_secret(key), "{key}");
+        }
+        for key in ["aws_region", "aws_access_key_id", "google_service_account", "azure_storage_account_name"] {
+            assert!(!is_secret(key), "{key}");
+        }
     }
 }

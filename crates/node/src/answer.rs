@@ -343,7 +343,15 @@ impl HttpBody for AnswerBody {
             }
             Poll::Ready(Some(Err(error))) => {
                 ending.outcome = Outcome::Failed;
-                tracing::warn!(id = ending.record.id, error, "an answer failed on its way");
+                let target = ending.record.target();
+                tracing::error!(
+                    id = ending.record.id,
+                    operation = ending.record.operation(),
+                    bucket = target.and_then(|target| target.bucket.as_deref()),
+                    key = target.and_then(|target| target.key.as_deref()),
+                    error,
+                    "an answer failed on its way"
+                );
                 Poll::Ready(Some(Err(error)))
             }
             Poll::Ready(None) => {

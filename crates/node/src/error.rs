@@ -27,6 +27,10 @@ pub(crate) fn to_s3(error: &Error) -> S3Error {
         tracing::error!(%error, "a request failed");
         return S3Error::with_message(code_of(error.kind()), error.message().to_owned());
     }
+    if error.kind() == ErrorKind::Corrupt {
+        // The client learns of its own object only, the log which of all it was.
+        tracing::warn!(%error, "an object is damaged");
+    }
     S3Error::with_message(code_of(error.kind()), error.to_string())
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use pushdown::{Error, Result};
 use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::{Admission, Connections};
@@ -26,6 +27,9 @@ use crate::{Backing, Counters, Credentials, Keyring, Limits, NodeConfig, s3};
 
 /// Connections to the address for administration: a few readers of metrics and health.
 const ADMIN_CONNECTIONS: usize = 64;
+
+/// How long the last writes may take when a node stops.
+const LAST_WORK: Duration = Duration::from_secs(3);
 
 /// How often what scans learned is written to disk.
 const ZONES_SAVED: Duration = Duration::from_secs(30);
@@ -135,7 +139,8 @@ pub async fn start(config: NodeConfig) -> Result<Node> {
             () = save_zones(&scans) => {}
         }
         let last = spawn_blocking(move || scans.zones().save());
-        drop(last.await);
+        // A thread that a file system does not let go must not keep the node; what scans learned may be lost.
+        drop(timeout(LAST_WORK, last).await);
         released(store).await;
     });
     tracing::info!(%address, "serving");
@@ -202,8 +207,8 @@ async fn released(store: Arc<dyn Store>) {
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    // Closing the index writes to disk.
-    drop(spawn_blocking(move || drop(store)).await);
+    // Closing the index writes to disk, which a kill at any moment may prevent as well.
+    drop(timeout(LAST_WORK, spawn_blocking(move || drop(store))).await);
 }
 
 impl Node {

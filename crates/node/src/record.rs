@@ -143,7 +143,8 @@ impl RequestRecord {
                 )
             };
         }
-        if status >= 500 && status != 501 && status != 503 { line!(warn) } else { line!(info) }
+        let failed = status >= 500 && status != 501 && status != 503;
+        if failed || outcome == Outcome::Failed { line!(warn) } else { line!(info) }
     }
 }
 

@@ -295,3 +295,23 @@ async fn old_requests_are_refused() {
     let answer = raw(&world.node, &request);
     assert!(answer.contains("<Code>RequestTimeTooSkewed</Code>"), "{answer}");
 }
+
+/// A file system that does not answer holds a thread for ever; it must not hold the node.
+#[test]
+fn a_thread_that_never_comes_back_does_not_keep_a_node_from_stopping() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let (release, stuck) = std::sync::mpsc::channel::<()>();
+    let done = runtime.block_on(async {
+        let node = start(NodeConfig::store(dir.path().join("store"))).await.unwrap();
+        tokio::task::spawn_blocking(move || stuck.recv());
+        tokio::time::timeout(Duration::from_secs(30), node.shutdown()).await
+    });
+    assert!(done.is_ok(), "the node waits for a thread that never comes back");
+    drop(release);
+}

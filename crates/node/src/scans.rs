@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use pushdowndb_scan::{Footers, Helpers, Spawner, thread_cpu};
+use pushdowndb_scan::{Footers, Helpers, KnownFooter, Spawner, thread_cpu};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
@@ -23,7 +23,11 @@ use crate::Limits;
 use crate::admission::{Requester, Share, Shares};
 use crate::cores;
 use crate::record::{RequestRecord, Spent};
+use crate::store::Object;
 use crate::zones::ZoneCache;
+
+/// A scan that keeps a footer for itself keeps it if it takes no more memory than this; else it is read again.
+const OWN_FOOTER_BYTES: usize = 1 << 20;
 
 /// The scans of a node.
 #[derive(Debug)]
@@ -115,6 +119,13 @@ impl Scans {
     /// Footers of Parquet objects that scans have read.
     pub fn footers(&self) -> &Arc<Footers> {
         &self.footers
+    }
+
+    /// Where the footer of an object is kept: for all scans, or for this one alone where another version might have
+    /// the same ETag.
+    pub fn footer(&self, object: &Object) -> KnownFooter {
+        let etag = object.meta.etag.as_str();
+        if object.data.is_settled() { self.footers.of(etag) } else { Footers::new(OWN_FOOTER_BYTES).of(etag) }
     }
 
     /// Waits for a turn; first come, first served among those whose key has its share not taken.

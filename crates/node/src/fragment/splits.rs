@@ -187,9 +187,9 @@ impl Work {
         let seen = Seen { counters: Arc::default(), totals: &self.totals };
         let counters = Arc::clone(&seen.counters);
         let range = split.range.clone();
-        let zones =
-            can_be_zoned(&fragment).then(|| self.scans.zones().of(&self.objects.bucket, &split.key, &object.meta.etag));
-        let footer = self.scans.footers().of(object.meta.etag.as_str());
+        let learns = can_be_zoned(&fragment) && object.data.is_settled();
+        let zones = learns.then(|| self.scans.zones().of(&self.objects.bucket, &split.key, &object.meta.etag));
+        let footer = self.scans.footer(&object);
         let options = ScanOptions { zones: zones.clone(), footer: Some(footer), ..self.options.clone() };
         let shelf = Shelf { objects: &self.objects, bill: &self.bill, options: &options, counters: &counters };
         let found = self.indexes.find(number, split, &fragment.format, &shelf).await;

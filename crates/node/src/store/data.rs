@@ -3,10 +3,10 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Context;
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -23,6 +23,7 @@ use super::checked::{Checked, Failure, How};
 use super::files::Pin;
 use super::sums::{Damaged, FileSums, Sums};
 use super::verifier::Verifier;
+use super::witness::Witness;
 use crate::Limits;
 use crate::scans::Bill;
 
@@ -68,6 +69,8 @@ impl Reading {
 #[derive(Clone, Debug)]
 pub(crate) struct ObjectData {
     place: Place,
+    /// Whether its ETag belongs to these bytes and never to others.
+    is_settled: bool,
     /// Whom the time is booked to that reading takes.
     bill: Option<Bill>,
 }
@@ -118,24 +121,6 @@ pub(crate) enum Source {
     Path(PathBuf),
 }
 
-/// What a file looked like when it was opened.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Witness {
-    pub inode: u64,
-    pub size: u64,
-    pub modified_ns: i128,
-}
-
-impl Witness {
-    pub fn of(metadata: &std::fs::Metadata) -> Self {
-        Self {
-            inode: metadata.ino(),
-            size: metadata.size(),
-            modified_ns: i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec()),
-        }
-    }
-}
-
 /// For blocks of this size of an object: as many as two who read it at once need.
 fn buffers(block: usize, size: u64) -> Arc<BlockBuffers> {
     BlockBuffers::new(usize::try_from(size).unwrap_or(usize::MAX).min(block), 2 * (BLOCKS_AHEAD + 1))
@@ -153,20 +138,26 @@ impl ObjectData {
     /// One file that others may write to; a change is noticed and ends the read with an error.
     pub fn watched(location: String, reading: &Reading, file: File, witness: Witness) -> Self {
         let pieces = vec![Piece { start: 0, size: witness.size, source: Source::Open(Arc::new(file)), sums: None }];
+        let is_settled = witness.is_settled(SystemTime::now());
         let (size, witness) = (witness.size, Some(witness));
         let (reading, buffers) = (reading.clone(), buffers(reading.block_bytes, size));
         let (opened, sums) = (Latest::default(), Latest::default());
         let inner = Inner { location, size, reading, buffers, pieces, opened, sums, witness, _pin: None };
-        Self::at(Place::Here(Arc::new(inner)))
+        Self { is_settled, ..Self::at(Place::Here(Arc::new(inner))) }
     }
 
-    /// Bytes behind a gateway.
-    pub fn distant(reader: Arc<dyn ObjectReader>) -> Self {
-        Self::at(Place::There(reader))
+    /// Bytes behind a gateway; `is_settled` where their ETag tells them from all others.
+    pub fn distant(reader: Arc<dyn ObjectReader>, is_settled: bool) -> Self {
+        Self { is_settled, ..Self::at(Place::There(reader)) }
     }
 
     fn at(place: Place) -> Self {
-        Self { place, bill: None }
+        Self { place, is_settled: true, bill: None }
+    }
+
+    /// Whether something may be learned of the bytes under their ETag. Not of a file that may still change unseen.
+    pub fn is_settled(&self) -> bool {
+        self.is_settled
     }
 
     /// The same for a scan, which pays for its reading: copying blocks takes as long as searching them.
@@ -213,8 +204,14 @@ impl ObjectData {
     pub fn blocks(&self, range: Range<u64>) -> impl Stream<Item = io::Result<Bytes>> + Send + Sync + use<> {
         match &self.place {
             Place::Here(inner) => {
-                let file = self.files(inner);
-                file_blocks(Arc::new(file), range, BLOCKS_AHEAD, Arc::clone(&inner.buffers)).left_stream()
+                let (file, reader) = (self.files(inner), Arc::clone(inner));
+                let blocks = file_blocks(Arc::new(file), range, BLOCKS_AHEAD, Arc::clone(&inner.buffers));
+                // Logs are to say which object it was, as damage does by itself.
+                let named = move |error: io::Error| match Damaged::in_error(&error) {
+                    Some(_) => error,
+                    None => io::Error::new(error.kind(), format!("{}: {error}", reader.location)),
+                };
+                blocks.map(move |block| block.map_err(&named)).left_stream()
             }
             Place::There(reader) => {
                 // A stream is asked by one at a time; the lock that is never taken says so to the compiler.
@@ -420,7 +417,7 @@ impl Inner {
         else {
             return Ok(());
         };
-        if Witness::of(&file.metadata()?) == witness {
+        if witness.still_holds(&Witness::of(file)?) {
             Ok(())
         } else {
             Err(io::Error::new(io::ErrorKind::InvalidData, "the file was changed while it was being read"))

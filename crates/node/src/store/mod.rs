@@ -37,6 +37,7 @@ mod uploads;
 mod usage;
 mod verifier;
 mod walk;
+mod witness;
 
 use std::fmt;
 use std::pin::Pin;

@@ -66,7 +66,7 @@ fn answer(mut stream: TcpStream) -> (String, Vec<u8>) {
     }
 }
 
-fn events(node: &Node, body: &[u8]) -> Vec<RouteEvent> {
+pub fn events(node: &Node, body: &[u8]) -> Vec<RouteEvent> {
     let (head, body) = answer(wire::send(node, "POST", TARGET, body));
     assert!(head.starts_with("HTTP/1.1 200"), "{head}{}", String::from_utf8_lossy(&body));
     let mut decoder = RouteDecoder::default();

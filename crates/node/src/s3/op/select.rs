@@ -39,7 +39,7 @@ pub(in crate::s3) async fn select_object_content(
     let object = edge.open(&grant, &input.bucket, &input.key).await?;
     Conditions { if_match, ..Conditions::default() }.check(&object.meta)?;
     let (limits, counting) = (edge.limits.clone(), Arc::clone(&edge.counting));
-    let footer = edge.scans.footers().of(object.meta.etag.as_str());
+    let footer = edge.scans.footer(&object);
     // Planning reads and parses as well; a client that goes away ends it.
     let bill = turn.bill();
     let object = select::Selected { data: Arc::new(object.data.billed(bill.clone())), footer };

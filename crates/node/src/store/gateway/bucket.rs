@@ -144,7 +144,8 @@ impl Behind for Upstream {
         let options = GetOptions { head: true, ..GetOptions::default() };
         let seen = self.store.get_opts(&path, options).await.map_err(|error| failed(error, key))?;
         let object = UpstreamObject::new(self, format!("s3://{}/{key}", self.bucket), path, &seen.meta);
-        Ok(Object { meta: meta(&seen), data: ObjectData::distant(Arc::new(object)) })
+        let is_pinned = object.is_pinned();
+        Ok(Object { meta: meta(&seen), data: ObjectData::distant(Arc::new(object), is_pinned) })
     }
 
     async fn list(&self, query: ListQuery) -> Result<ListPage> {

@@ -16,6 +16,7 @@ use object_store::list::PaginatedListStore;
 use object_store::path::Path;
 use object_store::{BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, RetryConfig, StaticCredentialProvider};
 use pushdown::Error;
+use pushdowndb_http::{Connector, Patience};
 use url::Url;
 
 use crate::{Gateway, Limits};
@@ -67,13 +68,15 @@ fn try_connect(gateway: &Gateway, limits: &Limits) -> object_store::Result<Conne
     let prefix = || Ok::<_, object_store::Error>(Path::from_url_path(url.path())?.to_string());
     let options = gateway.options.iter();
     let endpoint = gateway.endpoint.as_ref();
-    // How long an answer may take depends on who reads it; that it keeps coming is watched where it is read.
+    // How long an answer may take depends on who reads it; that it keeps coming is watched by the client.
+    let connector = Connector { patience: Some(Patience(limits.upstream_wait)), ..Connector::default() };
     let client = ClientOptions::new().with_timeout_disabled().with_connect_timeout(Duration::from_secs(5));
     let retry = RetryConfig { backoff: BackoffConfig::default(), max_retries: 3, retry_timeout: limits.upstream_wait };
     match url.scheme() {
         "s3" | "s3a" => {
             let mut builder =
                 AmazonS3Builder::from_env().with_client_options(client).with_retry(retry).with_bucket_name(&host);
+            builder = builder.with_http_connector(connector);
             builder = endpoint.into_iter().fold(builder, AmazonS3Builder::with_endpoint);
             for (key, value) in options {
                 builder = builder.with_config(key.parse()?, value);
@@ -87,6 +90,7 @@ fn try_connect(gateway: &Gateway, limits: &Limits) -> object_store::Result<Conne
             let packed = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("gzip"))]);
             let mut builder = GoogleCloudStorageBuilder::from_env()
                 .with_client_options(client.with_default_headers(packed))
+                .with_http_connector(connector)
                 .with_retry(retry)
                 .with_bucket_name(&host);
             if let Some(endpoint) = endpoint {
@@ -109,6 +113,7 @@ fn try_connect(gateway: &Gateway, limits: &Limits) -> object_store::Result<Conne
             let container = if url.username().is_empty() { host } else { url.username().to_owned() };
             let mut builder =
                 MicrosoftAzureBuilder::from_env().with_client_options(client).with_retry(retry).with_url(url.as_str());
+            builder = builder.with_http_connector(connector);
             if let Some(endpoint) = endpoint {
                 builder = builder.with_endpoint(endpoint.clone());
             }
@@ -123,6 +128,7 @@ fn try_connect(gateway: &Gateway, limits: &Limits) -> object_store::Result<Conne
         "http" | "https" => {
             let client = client.with_allow_http(url.scheme() == "http");
             let mut builder = HttpBuilder::new().with_url(url.as_str()).with_client_options(client).with_retry(retry);
+            builder = builder.with_http_connector(connector);
             for (key, value) in options {
                 builder = builder.with_config(key.parse()?, value);
             }

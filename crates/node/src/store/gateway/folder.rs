@@ -1,31 +1,39 @@
 //! A folder behind a gateway.
 //!
-//! Keys are paths below the folder. An ETag is made from inode, size and modification time, not from the
-//! bytes, and says so by its dash: a file that changes gets another one, and a read that meets the change
-//! fails. Paths are compared with what the file system resolves them to, so that no key leaves the folder:
-//! links to files inside are followed, links to folders and out of the folder are not. Names that start
-//! with `.pushdowndb` are ours and hidden; names that are not UTF-8 cannot be keys. A folder keeps bytes: headers,
-//! metadata and tags of an upload are forgotten.
+//! Keys are paths below the folder. An ETag is made from what tells a version of the file from the next
+//! ([`Witness`]), not from the bytes, and says so by its dashes: a file that changes gets another one, and a read
+//! that meets the change fails. Names are reached without a race ([`super::beneath`]), so that no key leaves the
+//! folder: links to files inside are followed, links to folders and out of the folder are not. Names that start with
+//! `.pushdowndb` are ours and hidden; names that are not UTF-8 cannot be keys, and what is no regular file is no
+//! object. A folder keeps bytes: headers, metadata and tags of an upload are forgotten.
 
-use std::fs;
+use std::fs::File;
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::thread::sleep;
 
 use async_trait::async_trait;
 use pushdown::Error;
+use rustix::io::Errno;
 use tokio::task::spawn_blocking;
 
+use super::beneath::{OpenFolder, Root, is_absence};
+use super::walk::Walk;
 use super::{Behind, bucket_name};
 use crate::Limits;
-use crate::store::data::{Reading, Witness};
-use crate::store::listing::{self, Cursor};
+use crate::store::data::Reading;
+use crate::store::listing;
+use crate::store::witness::Witness;
 use crate::store::{
     BucketMeta, Condition, ListPage, ListQuery, Object, ObjectData, ObjectMeta, PutOptions, Result, StoreError,
 };
 
 /// Files and folders whose names start so are not served.
 pub(super) const PRIVATE: &str = ".pushdowndb";
+
+/// How often a file that was changed a moment ago is looked at until a later change would show.
+const LOOKS: usize = 4;
 
 /// A folder of someone else's. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -35,9 +43,9 @@ pub(super) struct Folder {
 
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub root: PathBuf,
+    pub root: Root,
     bucket: String,
-    limits: Limits,
+    pub limits: Limits,
     reading: Reading,
     /// Held while a condition is checked and the file put in place, so that of two writers one loses.
     pub placing: Mutex<()>,
@@ -48,9 +56,8 @@ impl Folder {
     pub fn open(dir: &Path, bucket: Option<&str>, limits: Limits) -> pushdown::Result<Self> {
         let refused =
             |error: io::Error| Error::invalid(format!("cannot serve the folder {}", dir.display())).with_source(error);
-        let root = dir.canonicalize().map_err(refused)?;
-        fs::read_dir(&root).map_err(refused)?;
-        let named = || bucket_name(&root.file_name().map(|name| name.to_string_lossy()).unwrap_or_default());
+        let root = Root::new(dir).map_err(refused)?;
+        let named = || bucket_name(&root.path().file_name().map(|name| name.to_string_lossy()).unwrap_or_default());
         let bucket = bucket.map_or_else(named, str::to_owned);
         let reading = Reading::new(&limits);
         Ok(Self { shared: Arc::new(Shared { root, bucket, limits, reading, placing: Mutex::default() }) })
@@ -62,48 +69,67 @@ impl Folder {
     }
 }
 
-impl Shared {
-    fn file(&self, key: &str) -> Result<(fs::File, fs::Metadata)> {
-        let missing = || StoreError::NoSuchKey(key.to_owned());
-        let path = self.resolve(key).ok_or_else(missing)?;
-        let io = |source| StoreError::Io { context: format!("cannot open '{key}'"), source };
-        let file = match fs::File::open(path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(missing()),
-            Err(error) => return Err(io(error)),
-        };
-        let metadata = file.metadata().map_err(io)?;
-        if metadata.is_file() { Ok((file, metadata)) } else { Err(missing()) }
-    }
+/// Where the file of a key is: the path of its folder, empty for the root, and its name there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place<'a> {
+    pub folder: &'a str,
+    pub name: &'a str,
+}
 
-    /// The file of a key, if the key names one inside the folder.
-    fn resolve(&self, key: &str) -> Option<PathBuf> {
-        let path = self.path(key)?;
-        // The folders on the way are folders, not links.
-        if path.parent()?.canonicalize().ok()? != path.parent()? {
-            return None;
-        }
-        let target = path.canonicalize().ok()?;
-        target.starts_with(&self.root).then_some(target)
-    }
-
-    /// Where the file of a key would be, whether or not the folders on the way are what they seem.
-    pub fn path(&self, key: &str) -> Option<PathBuf> {
+impl<'a> Place<'a> {
+    /// Unless the key names nothing that is served.
+    pub fn of(key: &'a str) -> Option<Self> {
         let hidden = |name: &str| name.is_empty() || name == "." || name == ".." || name.starts_with(PRIVATE);
         if key.contains('\0') || key.split('/').any(hidden) {
             return None;
         }
-        let relative = Path::new(key);
-        let plain = relative.components().all(|part| matches!(part, Component::Normal(_)));
-        plain.then(|| self.root.join(relative))
+        let (folder, name) = key.rsplit_once('/').unwrap_or(("", key));
+        Some(Self { folder, name })
     }
 }
 
-pub(super) fn meta(metadata: &fs::Metadata) -> ObjectMeta {
-    let witness = Witness::of(metadata);
+impl Shared {
+    /// The folder at a path, unless there is none.
+    pub fn folder(&self, path: &str) -> Result<Option<OpenFolder>> {
+        match self.root.folder(path) {
+            Ok(folder) => Ok(Some(folder)),
+            Err(error) if is_absence(error) => {
+                // Not all of a bucket is missing because its disk is.
+                self.root.top().map_err(|error| gone(error.into()))?;
+                Ok(None)
+            }
+            Err(error) => Err(StoreError::io(format!("cannot open the folder '{path}'"))(error.into())),
+        }
+    }
+
+    fn file(&self, key: &str) -> Result<(File, Witness)> {
+        let missing = || StoreError::NoSuchKey(key.to_owned());
+        let io = || StoreError::io(format!("cannot open '{key}'"));
+        let place = Place::of(key).ok_or_else(missing)?;
+        let folder = self.folder(place.folder)?.ok_or_else(missing)?;
+        let file = match self.root.file(place.folder, &folder, place.name) {
+            Ok(file) => file.ok_or_else(missing)?,
+            Err(error) if is_absence(error) => return Err(missing()),
+            Err(error) => return Err(io()(error.into())),
+        };
+        let mut witness = Witness::of(&file).map_err(io())?;
+        for _ in 0..LOOKS {
+            let Some(left) = witness.until_changes_show() else { break };
+            sleep(left);
+            witness = Witness::of(&file).map_err(io())?;
+        }
+        Ok((file, witness))
+    }
+}
+
+fn gone(error: io::Error) -> StoreError {
+    StoreError::io("the served folder is gone")(error)
+}
+
+pub(super) fn meta(witness: &Witness) -> ObjectMeta {
     ObjectMeta {
         size: witness.size,
-        etag: format!("{:x}-{:x}-{:x}", witness.inode, witness.size, witness.modified_ns),
+        etag: witness.etag(),
         modified_ms: u64::try_from(witness.modified_ns / 1_000_000).unwrap_or(0),
         ..ObjectMeta::default()
     }
@@ -121,7 +147,8 @@ impl Behind for Folder {
 
     async fn bucket(&self) -> Result<BucketMeta> {
         self.blocking(|shared| {
-            let created = fs::metadata(&shared.root).map_err(StoreError::io("the served folder is gone"))?;
+            let seen = shared.root.top().and_then(|top| top.look(".".as_ref()));
+            let created = Witness::from(&seen.map_err(|error: Errno| gone(error.into()))?);
             let created_ms = meta(&created).modified_ms;
             Ok(BucketMeta { name: shared.bucket.clone(), created_ms, ..BucketMeta::default() })
         })
@@ -131,16 +158,16 @@ impl Behind for Folder {
     async fn open(&self, key: &str) -> Result<Object> {
         let key = key.to_owned();
         self.blocking(move |shared| {
-            let (file, metadata) = shared.file(&key)?;
+            let (file, witness) = shared.file(&key)?;
             let location = format!("s3://{}/{key}", shared.bucket);
-            let data = ObjectData::watched(location, &shared.reading, file, Witness::of(&metadata));
-            Ok(Object { meta: meta(&metadata), data })
+            let data = ObjectData::watched(location, &shared.reading, file, witness);
+            Ok(Object { meta: meta(&witness), data })
         })
         .await
     }
 
     async fn list(&self, query: ListQuery) -> Result<ListPage> {
-        self.blocking(move |shared| listing::list(&mut Walk { shared, levels: Vec::new() }, &query)).await
+        self.blocking(move |shared| listing::list(&mut Walk::new(shared), &query)).await
     }
 
     fn writable(&self, key: &str) -> Result<()> {
@@ -159,101 +186,9 @@ impl Behind for Folder {
     }
 }
 
-/// A walk over the files below the root in the order of their keys.
-///
-/// A folder sorts as its name with a slash, which is how its keys sort among the names beside it.
-struct Walk<'a> {
-    shared: &'a Shared,
-    levels: Vec<Level>,
-}
-
-struct Level {
-    /// The key prefix of this folder: empty, or ending in a slash.
-    prefix: String,
-    /// Names in order; folders with their slash.
-    names: Vec<String>,
-    at: usize,
-}
-
-impl Walk<'_> {
-    fn level(&self, prefix: String) -> Result<Level> {
-        let folder = self.shared.root.join(&prefix);
-        let io = |source| StoreError::Io { context: format!("cannot list the folder {}", folder.display()), source };
-        let limit = self.shared.limits.directory_entries;
-        let mut names = Vec::new();
-        let entries = match fs::read_dir(&folder) {
-            Ok(entries) => entries,
-            // Removed since its parent was read.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Level { prefix, names, at: 0 }),
-            Err(error) => return Err(io(error)),
-        };
-        for entry in entries {
-            let entry = entry.map_err(io)?;
-            let Ok(mut name) = entry.file_name().into_string() else { continue };
-            if name.starts_with(PRIVATE) {
-                continue;
-            }
-            if entry.file_type().map_err(io)?.is_dir() {
-                name.push('/');
-            }
-            if names.len() == limit {
-                return Err(StoreError::TooMany { what: "entries in one folder", limit });
-            }
-            names.push(name);
-        }
-        names.sort_unstable();
-        Ok(Level { prefix, names, at: 0 })
-    }
-}
-
-impl Cursor for Walk<'_> {
-    fn seek(&mut self, at: &[u8]) -> Result<()> {
-        self.levels.clear();
-        let mut prefix = String::new();
-        loop {
-            let mut level = self.level(prefix)?;
-            // What of `at` is below this folder; the folder itself is a prefix of `at`, so all of its names
-            // are compared with the rest.
-            let rest = at.get(level.prefix.len()..).unwrap_or_default();
-            level.at = level.names.partition_point(|name| name.as_bytes() < rest);
-            // Only the name just before can be a folder on the way to `at`: it sorts before everything in it.
-            let on_the_way = level.at.checked_sub(1).and_then(|before| level.names.get(before));
-            let below = on_the_way.filter(|name| name.ends_with('/') && rest.starts_with(name.as_bytes()));
-            let below = below.map(|name| format!("{}{name}", level.prefix));
-            self.levels.push(level);
-            match below {
-                Some(next) => prefix = next,
-                None => return Ok(()),
-            }
-        }
-    }
-
-    fn next(&mut self) -> Result<Option<(Vec<u8>, ObjectMeta)>> {
-        while let Some(level) = self.levels.last_mut() {
-            let Some(name) = level.names.get(level.at) else {
-                self.levels.pop();
-                continue;
-            };
-            level.at += 1;
-            let key = format!("{}{name}", level.prefix);
-            if key.ends_with('/') {
-                let below = self.level(key)?;
-                self.levels.push(below);
-                continue;
-            }
-            // Links out of the folder, sockets and files that vanished are not objects.
-            let Some(path) = self.shared.resolve(&key) else { continue };
-            match fs::metadata(path) {
-                Ok(metadata) if metadata.is_file() => return Ok(Some((key.into_bytes(), meta(&metadata)))),
-                _ => {}
-            }
-        }
-        Ok(None)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::symlink;
 
     use super::*;

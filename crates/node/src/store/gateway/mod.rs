@@ -3,6 +3,7 @@
 //! Reads are passed on. Writes are received, checked and put together in a spool ([`spool`]), which is a store of
 //! our own, and then sent on whole: nothing that a client did not finish reaches what is behind.
 
+mod beneath;
 mod bucket;
 mod connect;
 mod folder;
@@ -11,6 +12,7 @@ mod place;
 mod read;
 mod send;
 mod spool;
+mod walk;
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,7 @@
 //! Reading objects of a server behind a gateway: ranged GETs of the version that was seen first.
+//!
+//! A server that does not check what it is asked to check is found out here: an answer of another version, size or
+//! range than was seen fails the read, and so does one byte too few or too many.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,30 +20,51 @@ use super::bucket::{Upstream, changed};
 
 /// Ranges of one object that are fetched at once.
 const RANGES_AT_ONCE: usize = 4;
+
 /// One version of an object.
 #[derive(Clone, Debug)]
 pub(crate) struct UpstreamObject {
     store: Arc<dyn ObjectStore>,
     location: String,
     path: Path,
-    size: u64,
+    seen: object_store::ObjectMeta,
     pin: GetOptions,
     patience: Duration,
 }
 
 /// What holds reads to the version that was seen: its ETag, or its time where the ETag is missing or weak.
 pub(super) fn pinned(seen: &object_store::ObjectMeta) -> GetOptions {
-    let strong = seen.e_tag.clone().filter(|etag| !etag.starts_with("W/"));
-    match strong {
-        Some(etag) => GetOptions { if_match: Some(etag), ..GetOptions::default() },
+    match strong(seen) {
+        Some(etag) => GetOptions { if_match: Some(etag.to_owned()), ..GetOptions::default() },
         None => GetOptions { if_unmodified_since: Some(seen.last_modified), ..GetOptions::default() },
     }
+}
+
+/// The ETag that no other version has.
+fn strong(seen: &object_store::ObjectMeta) -> Option<&str> {
+    seen.e_tag.as_deref().filter(|etag| !etag.starts_with("W/"))
 }
 
 impl UpstreamObject {
     pub fn new(upstream: &Upstream, location: String, path: Path, seen: &object_store::ObjectMeta) -> Self {
         let (store, patience) = (Arc::clone(&upstream.store), upstream.limits.upstream_wait);
-        Self { store, location, path, size: seen.size, pin: pinned(seen), patience }
+        Self { store, location, path, seen: seen.clone(), pin: pinned(seen), patience }
+    }
+
+    /// Whether its name tells it from every other version: times are of seconds.
+    pub fn is_pinned(&self) -> bool {
+        strong(&self.seen).is_some()
+    }
+
+    /// Whether an answer is of the version that was seen.
+    fn is_same(&self, answer: &object_store::ObjectMeta) -> bool {
+        let same_time = || answer.last_modified == self.seen.last_modified;
+        answer.size == self.seen.size
+            && match (&self.seen.e_tag, &answer.e_tag) {
+                (Some(seen), Some(answered)) => seen == answered,
+                (None, None) => same_time(),
+                _ => false,
+            }
     }
 
     async fn get(self, range: Range<u64>) -> pushdown::Result<BoxStream<'static, pushdown::Result<Bytes>>> {
@@ -48,19 +72,24 @@ impl UpstreamObject {
             return Ok(stream::empty().boxed());
         }
         let wanted = range.end - range.start;
-        let options = GetOptions { range: Some(range.into()), ..self.pin.clone() };
+        let options = GetOptions { range: Some(range.clone().into()), ..self.pin.clone() };
         let answer = tokio::time::timeout(self.patience, self.store.get_opts(&self.path, options)).await;
         let answer = answer.map_err(|_| self.silent())?.map_err(|error| self.error(error))?;
+        if !self.is_same(&answer.meta) {
+            return Err(self.replaced());
+        }
+        if answer.range != range {
+            return Err(self.unavailable("the answer is another range than was asked for"));
+        }
         let blocks = answer.into_stream();
-        // A server that sends less than it promised is not believed to have ended well.
         let state = (self, blocks, wanted);
         Ok(stream::try_unfold(state, |(object, mut blocks, wanted)| async move {
             let block = tokio::time::timeout(object.patience, blocks.try_next()).await;
             match block.map_err(|_| object.silent())?.map_err(|error| object.error(error))? {
-                Some(block) => {
-                    let left = wanted.saturating_sub(block.len() as u64);
-                    Ok(Some((block, (object, blocks, left))))
-                }
+                Some(block) => match wanted.checked_sub(block.len() as u64) {
+                    Some(left) => Ok(Some((block, (object, blocks, left)))),
+                    None => Err(object.unavailable("the answer is longer than what was asked for")),
+                },
                 None if wanted > 0 => Err(object.unavailable("the answer ended early")),
                 None => Ok(None),
             }
@@ -79,9 +108,13 @@ impl UpstreamObject {
 
     fn error(&self, error: object_store::Error) -> Error {
         if changed(&error) {
-            return Error::new(ErrorKind::Conflict, format!("{}: the object was replaced meanwhile", self.location));
+            return self.replaced();
         }
         self.unavailable(&error.to_string())
+    }
+
+    fn replaced(&self) -> Error {
+        Error::new(ErrorKind::Conflict, format!("{}: the object was replaced meanwhile", self.location))
     }
 }
 
@@ -91,7 +124,7 @@ impl ObjectReader for UpstreamObject {
     }
 
     fn size(&self) -> u64 {
-        self.size
+        self.seen.size
     }
 
     fn stream(&self, range: Range<u64>) -> BoxStream<'static, pushdown::Result<Bytes>> {

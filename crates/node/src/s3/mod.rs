@@ -7,6 +7,7 @@ mod access;
 mod attributes;
 mod authentication;
 mod checksums;
+mod chunk_signatures;
 mod chunked;
 mod conditions;
 mod cors;

@@ -65,7 +65,7 @@ impl Service {
     pub async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let asking = self.asking(&request);
         let (request, body) = Watched::over(request);
-        let request = chunked::in_small_chunks(request);
+        let request = chunked::in_small_chunks(request, &self.edge.keys.now());
         let empty = body.is_over();
         let signature = self.signature(&request);
         let mut response = match signature {

@@ -11,13 +11,18 @@ use crate::errors::from_arrow;
 
 /// The same rows, with texts copied out of buffers of which they use less than half.
 pub fn compact(batch: &RecordBatch) -> Result<RecordBatch> {
-    let columns = batch.columns().iter().map(|column| match column.data_type() {
+    let columns = batch.columns().iter().map(compact_array);
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(batch.schema(), columns.collect(), &options).map_err(from_arrow)
+}
+
+/// The same values, with texts copied out of buffers of which they use less than half.
+pub(crate) fn compact_array(column: &ArrayRef) -> ArrayRef {
+    match column.data_type() {
         DataType::Utf8View => compact_views(column.as_string_view(), column),
         DataType::BinaryView => compact_views(column.as_binary_view(), column),
         _ => Arc::clone(column),
-    });
-    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    RecordBatch::try_new_with_options(batch.schema(), columns.collect(), &options).map_err(from_arrow)
+    }
 }
 
 fn compact_views<T: ByteViewType + ?Sized>(views: &GenericByteViewArray<T>, same: &ArrayRef) -> ArrayRef {

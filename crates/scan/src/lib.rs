@@ -20,6 +20,7 @@
 //! evaluate     expressions: lowering to DataFusion's, casts, functions of our own, Bloom filters
 //! aggregate    one row out of any number; group for one a group, top_k for the first of an order
 //! output       the last steps: project, aggregate, order, limit
+//! memory       the budget that all of these draw from
 //! extent       what of an object is scanned; positions: where records lie, and those at known places (places)
 //! ```
 //!
@@ -42,6 +43,7 @@ mod json;
 mod latest;
 pub mod limits;
 mod matcher;
+mod memory;
 mod number;
 mod object;
 mod output;
@@ -72,11 +74,14 @@ pub use evaluate::for_each_key;
 pub use extent::Extent;
 pub use latest::Latest;
 pub use matcher::Matching;
+pub use memory::{MemoryBudget, Reservation, Shortage};
 pub use object::{
     BlockBuffers, BlockFile, BlockRoom, InMemory, LocalFile, ObjectReader, ReadAtHand, file_blocks, file_ranges,
     ranges_at_hand, read_cached,
 };
-pub use parquet::{Footers, KnownFooter, RowGroupPlace, bounds_match, parquet_metadata, parquet_schema};
+pub use parquet::{
+    Footers, KnownFooter, RowGroupPlace, bounds_match, parquet_metadata, parquet_metadata_within, parquet_schema,
+};
 pub use pieces::bytes_ruled_out;
 pub use places::{near_places, places, places_in_both};
 pub use positions::{POSITION_COLUMNS, with_positions};

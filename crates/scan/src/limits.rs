@@ -12,6 +12,12 @@ pub(crate) const GROUP_RECORDS: usize = 1024;
 /// Text columns of a batch are cut at this many bytes, however few rows that are.
 pub(crate) const BATCH_TEXT_BYTES: usize = 8 * 1024 * 1024;
 
+/// What a field of a batch takes whatever is in it, about, and the most bytes that all of them together take, unless a batch has
+/// as few rows as this.
+pub(crate) const FIELD_BYTES: usize = 16;
+pub(crate) const BATCH_FIELDS_BYTES: usize = 8 * 1024 * 1024;
+pub(crate) const LEAST_ROWS: usize = 64;
+
 /// How much of an object a helper scans at a time, in bytes: that takes some milliseconds.
 pub(crate) const PIECE_BYTES: u64 = 8 * 1024 * 1024;
 
@@ -25,7 +31,13 @@ pub(crate) const OVERSHOOT_BYTES: u64 = 16 * 1024;
 pub(crate) const JSON_DEPTH: usize = 128;
 
 /// The most bytes that the values of one batch of results may take, and those of one concatenation for a batch.
-pub const VALUE_BYTES: usize = 128 * 1024 * 1024;
+pub const VALUE_BYTES: usize = 64 * 1024 * 1024;
+
+/// What expressions make of text on the way, in bytes: they are evaluated on as many rows at a time.
+pub(crate) const EVALUATED_BYTES: usize = 16 * 1024 * 1024;
+
+/// The most bytes of keys that are held to learn what the first rows of an order are at least.
+pub(crate) const FIRST_KEYS_BYTES: usize = 16 * 1024 * 1024;
 
 /// The most groups of one GROUP BY.
 pub const GROUPS: usize = 1_000_000;

@@ -10,11 +10,12 @@ use pushdown::{Error, ErrorKind, Expr, Fragment, NamedExpr, Output, Result};
 use crate::errors::from_arrow;
 use crate::evaluate::Evaluator;
 use crate::evaluate::token_functions::too_large;
+use crate::evaluate::weight::RowWeight;
 use crate::group::Memory;
-use crate::limits;
 use crate::scan::ScanOptions;
 use crate::top_k::TopK;
 use crate::totals::{Totals, TotalsPlan};
+use crate::{MemoryBudget, limits};
 
 /// What becomes of the rows that passed the predicate.
 pub(crate) struct Sink {
@@ -25,6 +26,8 @@ pub(crate) struct Sink {
     /// Rows that may still come out.
     remaining: u64,
     last: Option<Last>,
+    /// What a row adds to the texts that are made of it on the way.
+    weight: Option<RowWeight>,
 }
 
 enum Step {
@@ -57,7 +60,8 @@ impl Sink {
         let step = match output {
             Output::Rows(columns) => Step::Project(evaluators(columns, input)?),
             Output::Aggregate { groups, calls } => {
-                Step::Aggregate(Totals::new(&TotalsPlan::new(groups, calls, input), memory)?)
+                let plan = TotalsPlan::new(groups, calls, input, &options.memory);
+                Step::Aggregate(Totals::new(&plan, memory)?)
             }
         };
         let (inner, last) = match &fragment.project {
@@ -72,16 +76,23 @@ impl Sink {
             ([], _) => None,
             (order, Some(limit)) => {
                 let passes_on = options.passes_on_first_rows && matches!(step, Step::Project(_));
-                Some(TopK::new(order, limit, &inner, Arc::clone(&options.threshold), passes_on)?)
+                let threshold = Arc::clone(&options.threshold);
+                Some(TopK::new(order, limit, &inner, threshold, passes_on, &options.memory)?)
             }
             (_, None) => return Err(Error::invalid("ORDER BY needs a LIMIT")),
         };
-        Ok(Self { schema: inner, step, top, remaining: fragment.limit.unwrap_or(u64::MAX), last })
+        let weight = RowWeight::of(expressions(output));
+        Ok(Self { schema: inner, step, top, remaining: fragment.limit.unwrap_or(u64::MAX), last, weight })
     }
 
     /// Whether nothing that could still come would change the result.
     pub(crate) fn is_full(&self) -> bool {
         self.remaining == 0
+    }
+
+    /// How many rows of the batch are taken in at a time.
+    pub(crate) fn rows_at_once(&self, batch: &RecordBatch) -> usize {
+        self.weight.as_ref().map_or(usize::MAX, |weight| weight.rows_at_once(batch))
     }
 
     /// Takes rows in; a projection without an order gives them out again, and so does what holds too much.
@@ -188,7 +199,8 @@ pub(crate) fn schema_of(output: &Output, input: &SchemaRef) -> Result<SchemaRef>
             })
             .collect::<Result<_>>()?,
         Output::Aggregate { groups, calls } => {
-            Totals::new(&TotalsPlan::new(groups, calls, input), Memory::Whole)?.fields()
+            let plan = TotalsPlan::new(groups, calls, input, &MemoryBudget::unbounded());
+            Totals::new(&plan, Memory::Whole)?.fields()
         }
     };
     Ok(Arc::new(Schema::new(fields)))
@@ -220,6 +232,17 @@ pub(crate) fn map_output(output: &Output, f: &mut impl FnMut(&Expr) -> Result<Ex
             Output::Aggregate { groups, calls: calls.collect::<Result<_>>()? }
         }
     })
+}
+
+/// What an output computes.
+pub(crate) fn expressions(output: &Output) -> Vec<&Expr> {
+    match output {
+        Output::Rows(columns) => columns.iter().map(|column| &column.expr).collect(),
+        Output::Aggregate { groups, calls } => {
+            let arguments = calls.iter().filter_map(|call| call.argument.as_ref());
+            groups.iter().map(|group| &group.expr).chain(arguments).collect()
+        }
+    }
 }
 
 /// The columns an output reads, ascending.

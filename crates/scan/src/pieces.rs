@@ -22,7 +22,7 @@ use crate::extent::Extent;
 use crate::pruning::zones::Zones;
 use crate::scan::{Source, slice_bytes, zoned};
 use crate::totals::{PieceTotals, Totals, TotalsPlan};
-use crate::{Helpers, ObjectReader, ScanCounters, ScanOptions, Spawner, compact, limits};
+use crate::{Helpers, ObjectReader, Reservation, ScanCounters, ScanOptions, Spawner, compact, limits};
 
 /// Pieces that each of those who scan takes in turn of what is left, while they are not the smallest.
 const TURNS: u64 = 4;
@@ -166,6 +166,8 @@ struct Running {
     /// Whether all of that, or what went wrong, were sent.
     is_whole: Arc<AtomicBool>,
     _task: AbortOnDropHandle<()>,
+    /// For what was found and waits.
+    _reserved: Option<Reservation>,
 }
 
 impl Running {
@@ -191,7 +193,7 @@ impl Pieces {
         // Who passes groups on decides by all rows which.
         let totals = match &output {
             Output::Aggregate { groups, calls } if opening.options.partial_group_bytes.is_none() => {
-                Some(TotalsPlan::new(groups, calls, &schema))
+                Some(TotalsPlan::new(groups, calls, &schema, &opening.options.memory))
             }
             _ => None,
         };
@@ -253,13 +255,20 @@ impl Pieces {
             }
             let helped = unfinished.iter().any(|piece| !piece.helped);
             let spawner = if helped { helpers.ask() } else { Some(self.opening.options.spawner.clone()) };
-            // In this order: a piece that is taken is scanned.
             let Some(spawner) = spawner else { return };
+            let room = limits::AHEAD_BYTES / (2 * helpers.most());
+            let reserved = self.opening.options.memory.try_reserve(room).ok();
+            if helped && reserved.is_none() {
+                return;
+            }
+            // Without memory for more, no more than a batch waits.
+            let room = if reserved.is_some() { room } else { 1 };
+            // In this order: a piece that is taken is scanned.
             let Some(piece) = self.left.pop_front() else { return };
             let (sender, found) = unbounded_channel();
             let (opening, totals, ended) = (Arc::clone(&self.opening), self.totals.clone(), Arc::clone(&self.ended));
             // As many may have come to their end and wait.
-            let (by, room) = (spawner.clone(), limits::AHEAD_BYTES / (2 * helpers.most()));
+            let by = spawner.clone();
             let is_whole: Arc<AtomicBool> = Arc::default();
             let whole = Arc::clone(&is_whole);
             let task = spawner.spawn(async move {
@@ -271,7 +280,7 @@ impl Pieces {
                 drop(to);
                 ended.notify_one();
             });
-            self.running.push_back(Running { helped, found, is_whole, _task: task });
+            self.running.push_back(Running { helped, found, is_whole, _task: task, _reserved: reserved });
         }
     }
 }

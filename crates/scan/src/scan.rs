@@ -15,6 +15,7 @@ use crate::csv::{CsvPlan, CsvScan};
 use crate::errors::from_arrow;
 use crate::evaluate::Evaluator;
 use crate::evaluate::lower::check_depth;
+use crate::evaluate::weight::text_bytes;
 use crate::extent::Extent;
 use crate::json::JsonScan;
 use crate::limits;
@@ -26,7 +27,7 @@ use crate::positions::{POSITION_COLUMNS, with_positions};
 use crate::pruning::zones::{ZoneColumn, ZoneRecorder, Zones, decides, wants_keys};
 use crate::row_filter::RowFilter;
 use crate::top_k::{FirstRows, Threshold};
-use crate::{BlockBuffers, Helpers, Spawner, TimeSlice};
+use crate::{BlockBuffers, Helpers, MemoryBudget, Reservation, Spawner, TimeSlice};
 
 /// What a scan has done so far. Shared: it can be read while the scan runs.
 #[derive(Debug, Default)]
@@ -99,6 +100,8 @@ pub struct ScanOptions {
     pub footer: Option<KnownFooter>,
     /// What pages of Parquet are decompressed into; scans that come one after the other may share it.
     pub pages: Arc<BlockBuffers>,
+    /// Where the scan takes its memory from: pages, dictionaries, groups, first rows, and batches of results.
+    pub memory: MemoryBudget,
     /// Starts what the scan does beside itself.
     pub spawner: Spawner,
     /// Scan pieces of the object beside each other; without them it is scanned from its beginning to its end.
@@ -120,6 +123,7 @@ impl Default for ScanOptions {
             pages: BlockBuffers::new(0, PAGES_AT_ONCE),
             matching: Matching::default(),
             learned: Arc::default(),
+            memory: MemoryBudget::unbounded(),
             spawner: Spawner::default(),
             helpers: None,
             threshold: Arc::default(),
@@ -160,7 +164,7 @@ pub fn scan(
     extent.check(&fragment, reader.location())?;
     let schema = output_schema(&fragment)?;
     let schema = if extent.has_positions() { with_positions(&schema) } else { schema };
-    let options = at_most_limit(&fragment, options);
+    let options = at_most_limit(&fragment, in_small_batches(&fragment, options));
     let whole = Opening { fragment: Arc::clone(&fragment), reader, options, counters };
     let (pieces, input, mut output) = Pieces::open(whole, extent.clone())?;
     if let (true, Output::Rows(columns)) = (extent.has_positions(), &mut output) {
@@ -172,7 +176,8 @@ pub fn scan(
     let options = pieces.options();
     let sink = Sink::new(&fragment, &output, &input, Arc::clone(&schema), options)?;
     let batch_rows = options.batch_rows;
-    Ok(results(Rows::OfObject(pieces), sink, schema, batch_rows))
+    let memory = options.memory.clone();
+    Ok(results(Rows::OfObject(pieces), sink, schema, batch_rows, &memory))
 }
 
 /// Runs the fragment over rows that are decoded already: its schema is theirs, its format is of no account.
@@ -186,16 +191,35 @@ pub fn scan_rows(
     let predicate = fragment.predicate.as_ref();
     let predicate = predicate.map(|predicate| Evaluator::predicate(predicate, &fragment.schema)).transpose()?;
     let decoded = DecodedRows { batches: rows.into_iter(), predicate };
-    Ok(results(Rows::Decoded(decoded), sink, schema, options.batch_rows))
+    Ok(results(Rows::Decoded(decoded), sink, schema, options.batch_rows, &options.memory))
 }
 
 /// What comes of the rows.
-fn results(rows: Rows, sink: Sink, schema: SchemaRef, batch_rows: usize) -> BoxStream<'static, Result<RecordBatch>> {
+fn results(
+    rows: Rows,
+    sink: Sink,
+    schema: SchemaRef,
+    batch_rows: usize,
+    memory: &MemoryBudget,
+) -> BoxStream<'static, Result<RecordBatch>> {
     let enough = batch_rows.div_ceil(2);
     let small = BatchCoalescer::new(schema, enough).with_biggest_coalesce_batch_size(Some(enough));
     let slice = TimeSlice::default();
-    let scan = Scan { source: Some(rows), sink: Some(sink), small, small_bytes: 0, rest: None, slice };
-    stream::try_unfold(scan, |mut scan| async move { Ok(scan.next().await?.map(|batch| (batch, scan))) }).boxed()
+    let given = memory.empty();
+    let scan = Scan { source: Some(rows), sink: Some(sink), small, small_bytes: 0, rest: None, slice, given };
+    stream::try_unfold(scan, |mut scan| async move {
+        let Some(batch) = scan.next().await? else { return Ok(None) };
+        scan.reserve(&batch)?;
+        Ok(Some((batch, scan)))
+    })
+    .boxed()
+}
+
+/// Of many columns a batch has fewer rows.
+fn in_small_batches(fragment: &Fragment, options: ScanOptions) -> ScanOptions {
+    let row = fragment.columns().len().max(1).saturating_mul(limits::FIELD_BYTES);
+    let most = (limits::BATCH_FIELDS_BYTES / row).max(limits::LEAST_ROWS);
+    ScanOptions { batch_rows: options.batch_rows.min(most), ..options }
 }
 
 /// Where a LIMIT ends the reading, rows after it are not even decoded: one that is broken is none of its business.
@@ -371,9 +395,24 @@ struct Scan {
     /// Rows of the source that are still to be taken in, and how many at a time: fewer where their results are large.
     rest: Option<(RecordBatch, usize)>,
     slice: TimeSlice,
+    /// For the rows that came out last, and what is made of them.
+    given: Reservation,
 }
 
+/// Batches of results that are as large are counted: as they are, as they are encoded, and one that waits.
+const LARGE_BYTES: usize = 1024 * 1024;
+const COPIES: usize = 3;
+
 impl Scan {
+    /// Draws what the rows that come out take, until the next do.
+    fn reserve(&self, batch: &RecordBatch) -> Result<()> {
+        let bytes: usize = batch.columns().iter().map(text_bytes).sum();
+        let counted = if bytes < LARGE_BYTES { 0 } else { bytes.saturating_mul(COPIES) };
+        // There it is; its copies come one after the other.
+        let reserved = self.given.resize(counted).or_else(|_| self.given.resize(counted / COPIES));
+        reserved.map_err(|shortage| shortage.error("a batch of results", "OverMaxRecordSize"))
+    }
+
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
         while let (Some(source), Some(sink)) = (&mut self.source, &mut self.sink) {
             if let Some(batch) = self.small.next_completed_batch() {
@@ -387,7 +426,7 @@ impl Scan {
                 Some(rest) => rest,
                 None => match source.next().await? {
                     Some(Found::Rows(batch)) => {
-                        let rows = batch.num_rows();
+                        let rows = sink.rows_at_once(&batch);
                         (batch, rows)
                     }
                     Some(Found::Totals(totals)) => {

@@ -6,7 +6,9 @@ use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{Field, SchemaRef};
 use pushdown::{AggregateCall, Error, NamedExpr, Result};
 
+use crate::MemoryBudget;
 use crate::aggregate::Accumulator;
+use crate::evaluate::weight::RowWeight;
 use crate::group::{HashAggregate, Memory};
 
 /// The columns of some results, and how many rows they have.
@@ -19,12 +21,24 @@ pub(crate) struct TotalsPlan {
     pub(crate) calls: Vec<AggregateCall>,
     /// Of the batches that are taken in.
     pub(crate) schema: SchemaRef,
+    /// What groups are held in.
+    pub(crate) memory: MemoryBudget,
+    /// What a row adds to the texts that are made of it on the way.
+    weight: Option<RowWeight>,
 }
 
 impl TotalsPlan {
     /// For batches of `schema`.
-    pub(crate) fn new(groups: &[NamedExpr], calls: &[AggregateCall], schema: &SchemaRef) -> Arc<Self> {
-        Arc::new(Self { groups: groups.to_vec(), calls: calls.to_vec(), schema: Arc::clone(schema) })
+    pub(crate) fn new(
+        groups: &[NamedExpr],
+        calls: &[AggregateCall],
+        schema: &SchemaRef,
+        memory: &MemoryBudget,
+    ) -> Arc<Self> {
+        let arguments = calls.iter().filter_map(|call| call.argument.as_ref());
+        let weight = RowWeight::of(groups.iter().map(|group| &group.expr).chain(arguments));
+        let (groups, calls, schema) = (groups.to_vec(), calls.to_vec(), Arc::clone(schema));
+        Arc::new(Self { groups, calls, schema, memory: memory.clone(), weight })
     }
 }
 
@@ -78,6 +92,7 @@ impl Totals {
 
 /// Totals of a piece of an object, before they are handed on.
 pub(crate) struct PieceTotals {
+    plan: Arc<TotalsPlan>,
     totals: Totals,
     /// Of how many rows.
     rows: usize,
@@ -85,13 +100,18 @@ pub(crate) struct PieceTotals {
 
 impl PieceTotals {
     pub(crate) fn new(plan: &Arc<TotalsPlan>) -> Result<Self> {
-        Ok(Self { totals: Totals::new(plan, Memory::Whole)?, rows: 0 })
+        Ok(Self { totals: Totals::new(plan, Memory::Whole)?, plan: Arc::clone(plan), rows: 0 })
     }
 
     pub(crate) fn update(&mut self, batch: &RecordBatch) -> Result<()> {
-        self.rows += batch.num_rows();
+        let rows = batch.num_rows();
+        self.rows += rows;
+        let at_once = self.plan.weight.as_ref().map_or(rows, |weight| weight.rows_at_once(batch)).clamp(1, rows.max(1));
         // Memory that holds all groups passes none on.
-        self.totals.update(batch).map(|_| ())
+        (0..rows).step_by(at_once).try_for_each(|first| {
+            let piece = batch.slice(first, at_once.min(rows - first));
+            self.totals.update(&piece).map(|_| ())
+        })
     }
 
     pub(crate) fn bytes(&self) -> usize {

@@ -28,7 +28,7 @@ use parquet::file::metadata::ParquetMetaData;
 use pushdown::{Capability, Error, Profile, Result};
 use pushdowndb_cost::Meter;
 use pushdowndb_http::Connector;
-use pushdowndb_scan::{Footers, KnownFooter, LocalFile, ObjectReader, parquet_metadata};
+use pushdowndb_scan::{Footers, KnownFooter, LocalFile, MemoryBudget, ObjectReader, parquet_metadata};
 use url::Url;
 
 use crate::error::from_object_store;
@@ -382,7 +382,7 @@ impl Backend {
     ) -> Result<Arc<ParquetMetaData>> {
         let reader = self.reader(object, meters, options)?;
         match self.footer(object) {
-            Some(known) => known.read(reader.as_ref(), most_bytes).await,
+            Some(known) => known.read(reader.as_ref(), most_bytes, &MemoryBudget::unbounded()).await,
             None => Ok(Arc::new(parquet_metadata(reader.as_ref(), most_bytes).await?)),
         }
     }

@@ -80,6 +80,7 @@ impl CsvScan {
             record_bytes: scan.record_bytes,
             rewrite,
             spawner: scan.spawner.clone(),
+            memory: scan.memory.clone(),
         };
         let record_bytes = scan.record_bytes;
         let (input, parts) = match extent.parts() {

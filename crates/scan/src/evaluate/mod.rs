@@ -10,13 +10,14 @@ mod substring;
 pub(crate) mod text_cast;
 mod time_functions;
 pub(crate) mod token_functions;
+pub(crate) mod weight;
 
 pub use bloom::for_each_key;
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
-use arrow::compute::{filter_record_batch, prep_null_mask_filter};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, RecordBatch};
+use arrow::compute::{concat, filter_record_batch, prep_null_mask_filter};
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion_common::{Result as DfResult, ScalarValue, internal_err};
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs};
@@ -27,6 +28,9 @@ use pushdown::{Error, Expr, Result};
 use crate::errors::{from_arrow, from_datafusion};
 use crate::evaluate::bloom::Probe;
 use crate::evaluate::lower::{Physical, lower, lower_conjuncts};
+use crate::evaluate::token_functions::too_large;
+use crate::evaluate::weight::RowWeight;
+use crate::limits;
 
 /// An expression, or a predicate, ready to be evaluated on batches of one schema.
 #[derive(Clone, Debug)]
@@ -35,6 +39,8 @@ pub struct Evaluator {
     exprs: Vec<Physical>,
     data_type: DataType,
     nullable: bool,
+    /// What a row adds to the texts that are made on the way, if there are any.
+    weight: Option<Arc<RowWeight>>,
 }
 
 impl Evaluator {
@@ -43,7 +49,8 @@ impl Evaluator {
         let lowered = lower(expr, schema)?;
         let data_type = lowered.data_type(schema).map_err(from_datafusion)?;
         let nullable = lowered.nullable(schema).map_err(from_datafusion)?;
-        Ok(Self { exprs: vec![lowered], data_type, nullable })
+        let weight = RowWeight::of([expr]).map(Arc::new);
+        Ok(Self { exprs: vec![lowered], data_type, nullable, weight })
     }
 
     /// A condition over columns of `schema`.
@@ -52,7 +59,8 @@ impl Evaluator {
     /// `c <> '' AND CAST(c AS INT) > 5` does not fail on an empty `c`.
     pub fn predicate(expr: &Expr, schema: &SchemaRef) -> Result<Self> {
         let exprs = lower_conjuncts(expr, schema)?;
-        Ok(Self { exprs, data_type: DataType::Boolean, nullable: true })
+        let weight = RowWeight::of([expr]).map(Arc::new);
+        Ok(Self { exprs, data_type: DataType::Boolean, nullable: true, weight })
     }
 
     /// The type of the result.
@@ -82,14 +90,54 @@ impl Evaluator {
 
     /// The value for each row.
     pub fn evaluate(&self, batch: &RecordBatch) -> Result<ArrayRef> {
+        let pieces = self.pieces(batch);
+        if pieces.len() < 2 {
+            return self.evaluate_at_once(batch);
+        }
+        let (mut bytes, mut values) = (0, Vec::with_capacity(pieces.len()));
+        for piece in pieces {
+            let value = self.evaluate_at_once(&piece)?;
+            bytes += value.get_array_memory_size();
+            if bytes > limits::VALUE_BYTES {
+                return Err(too_large());
+            }
+            values.push(value);
+        }
+        let values: Vec<&dyn Array> = values.iter().map(AsRef::as_ref).collect();
+        concat(&values).map_err(from_arrow)
+    }
+
+    /// The batch in slices that are evaluated one after the other; none if it is evaluated as it is.
+    fn pieces(&self, batch: &RecordBatch) -> Vec<RecordBatch> {
+        let rows = batch.num_rows();
+        let at_once = self.weight.as_ref().map_or(rows, |weight| weight.rows_at_once(batch)).max(1);
+        if at_once >= rows {
+            return Vec::new();
+        }
+        (0..rows).step_by(at_once).map(|first| batch.slice(first, at_once.min(rows - first))).collect()
+    }
+
+    fn evaluate_at_once(&self, batch: &RecordBatch) -> Result<ArrayRef> {
         match self.exprs.as_slice() {
             [one] => one.evaluate(batch).and_then(|v| v.into_array(batch.num_rows())).map_err(from_datafusion),
-            _ => Ok(Arc::new(self.matches(batch)?)),
+            _ => Ok(Arc::new(self.matches_at_once(batch)?)),
         }
     }
 
     /// For a predicate: which rows it is TRUE for. No row of the result is NULL.
     pub fn matches(&self, batch: &RecordBatch) -> Result<BooleanArray> {
+        let pieces = self.pieces(batch);
+        if pieces.len() < 2 {
+            return self.matches_at_once(batch);
+        }
+        let mut all = BooleanBufferBuilder::new(batch.num_rows());
+        for piece in pieces {
+            all.append_buffer(self.matches_at_once(&piece)?.values());
+        }
+        Ok(BooleanArray::new(all.finish(), None))
+    }
+
+    fn matches_at_once(&self, batch: &RecordBatch) -> Result<BooleanArray> {
         let rows = batch.num_rows();
         let mut passed: Option<BooleanArray> = None;
         for expr in &self.exprs {

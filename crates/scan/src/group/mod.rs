@@ -23,8 +23,8 @@ use self::shared::Shared;
 use self::state::{STATE_BYTES, State};
 use crate::errors::from_arrow;
 use crate::evaluate::Evaluator;
-use crate::limits;
 use crate::totals::{Results, TotalsPlan};
+use crate::{Reservation, limits};
 
 /// What happens when keys and states need more memory than they may take.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -48,6 +48,8 @@ pub(crate) struct HashAggregate {
     groups: Vec<usize>,
     /// Groups that the full table did not take.
     aside: Option<Box<HashAggregate>>,
+    /// For all of these groups.
+    reserved: Reservation,
 }
 
 impl HashAggregate {
@@ -58,7 +60,8 @@ impl HashAggregate {
         let (shared, calls) = Shared::of(&plan.calls, &plan.schema)?;
         let calls = calls.into_iter().map(|call| Ok((call.name.clone(), State::new(&call, shared.schema())?)));
         let calls = calls.collect::<Result<_>>()?;
-        Ok(Self { plan, memory, keys, table, shared, calls, groups: vec![], aside: None })
+        let reserved = plan.memory.empty();
+        Ok(Self { plan, memory, keys, table, shared, calls, groups: vec![], aside: None, reserved })
     }
 
     /// The columns of the result.
@@ -91,6 +94,8 @@ impl HashAggregate {
             aside.update(&take_record_batch(batch, &unknown).map_err(from_arrow)?)?;
         }
         match self.memory {
+            // What was set aside is reserved with the groups that it was set aside of.
+            Memory::Partial(usize::MAX) => Ok(None),
             Memory::Partial(most) => self.make_room(most),
             Memory::Whole => self.check_limits().map(|()| None),
         }
@@ -120,7 +125,13 @@ impl HashAggregate {
     }
 
     /// The result.
-    pub(crate) fn finish(mut self) -> Result<Results> {
+    pub(crate) fn finish(self) -> Result<Results> {
+        // Keys and states, and the columns that are made of them.
+        self.reserve(self.held_bytes().saturating_mul(2))?;
+        self.into_results()
+    }
+
+    fn into_results(mut self) -> Result<Results> {
         let aside = self.aside.take();
         let (columns, rows) = self.groups_as_columns()?;
         let Some(aside) = aside else { return Ok((columns, rows)) };
@@ -157,6 +168,15 @@ impl HashAggregate {
         self.table.bytes() + self.calls.iter().map(|(_, state)| state.bytes()).sum::<usize>()
     }
 
+    /// The memory that its groups take, and those that were set aside.
+    fn held_bytes(&self) -> usize {
+        self.bytes() + self.aside.as_ref().map_or(0, |aside| aside.bytes())
+    }
+
+    fn reserve(&self, bytes: usize) -> Result<()> {
+        self.reserved.resize(bytes).map_err(|shortage| shortage.error("GROUP BY", "ExternalEvalException"))
+    }
+
     fn check_limits(&self) -> Result<()> {
         if self.table.len() > limits::GROUPS {
             return Err(too_much(format!("GROUP BY finds more than {} groups", limits::GROUPS)));
@@ -164,7 +184,7 @@ impl HashAggregate {
         if self.bytes() > limits::AGGREGATE_BYTES {
             return Err(too_much(format!("GROUP BY needs more than {} bytes", limits::AGGREGATE_BYTES)));
         }
-        Ok(())
+        self.reserve(self.bytes())
     }
 
     /// Gives out what was set aside when that is large, or everything if the groups' own states have grown.
@@ -172,11 +192,12 @@ impl HashAggregate {
         if self.aside.as_ref().is_some_and(|aside| aside.bytes() >= most / ASIDE_SHARE) {
             return self.aside.take().map(|aside| aside.groups_as_columns()).transpose();
         }
-        if self.bytes() / 2 < most {
+        // With too little memory for more of them, all groups are given out as well.
+        if self.bytes() / 2 < most && self.reserve(self.held_bytes()).is_ok() {
             return Ok(None);
         }
         let fresh = Self::new(Arc::clone(&self.plan), self.memory)?;
-        std::mem::replace(self, fresh).finish().map(Some)
+        std::mem::replace(self, fresh).into_results().map(Some)
     }
 
     fn groups_as_columns(self) -> Result<Results> {

@@ -86,6 +86,7 @@ impl JsonScan {
             record_bytes: scan.record_bytes,
             rewrite: None,
             spawner: scan.spawner.clone(),
+            memory: scan.memory.clone(),
         };
         let (input, parts) = match extent.parts() {
             None => (TextInput::open(reader, extent.range(), text, &counters)?, None),

@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
+use crate::{MemoryBudget, Reservation, Shortage};
+
 /// New buffers are of a multiple of this size, so that the next block, a little larger, fits as well.
 const STEP_BYTES: usize = 64 * 1024;
 
@@ -19,7 +21,7 @@ const WASTE: usize = 4;
 
 /// Larger buffers are not kept, nor more than so many bytes in all.
 const KEPT_BYTES: usize = 16 * 1024 * 1024;
-const ALL_KEPT_BYTES: usize = 64 * 1024 * 1024;
+const ALL_KEPT_BYTES: usize = 32 * 1024 * 1024;
 
 /// As many bytes of buffers are kept that are of no scan.
 const IDLE_BYTES: usize = 32 * 1024 * 1024;
@@ -49,6 +51,12 @@ impl Idle {
         idle.drain(..first);
     }
 
+    fn smallest(&self, length: usize, block_bytes: usize) -> Option<Vec<u8>> {
+        let mut idle = self.lock();
+        let place = place_of_smallest(length, block_bytes, idle.iter().map(Vec::len))?;
+        Some(idle.remove(place))
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -59,7 +67,20 @@ impl Idle {
 pub struct BlockBuffers {
     block_bytes: usize,
     most: usize,
-    free: Mutex<Vec<Vec<u8>>>,
+    free: Mutex<Vec<Buffer>>,
+}
+
+/// Memory that was written before, and what is reserved for it.
+#[derive(Debug, Default)]
+struct Buffer {
+    bytes: Vec<u8>,
+    _reserved: Option<Reservation>,
+}
+
+impl Buffer {
+    fn len(&self) -> usize {
+        self.bytes.len()
+    }
 }
 
 impl BlockBuffers {
@@ -70,48 +91,83 @@ impl BlockBuffers {
 
     /// Room for a block of `length` bytes; what is in it is left from others.
     pub fn room(self: &Arc<Self>, length: usize) -> BlockRoom {
-        let own = self.smallest(length, &mut self.lock());
-        let bytes = own.or_else(|| self.smallest(length, &mut IDLE.lock())).unwrap_or_else(|| {
+        let own = smallest(length, self.block_bytes, &mut self.lock());
+        let buffer = own.unwrap_or_else(|| Buffer { bytes: self.idle_or_new(length), _reserved: None });
+        BlockRoom { place: 0..length, buffer, buffers: Arc::clone(self) }
+    }
+
+    /// [`Self::room`] that is drawn from `memory`, also while it waits to be used again.
+    pub(crate) fn reserved_room(self: &Arc<Self>, length: usize, memory: &MemoryBudget) -> Result<BlockRoom, Shortage> {
+        let own = smallest(length, self.block_bytes, &mut self.lock());
+        let buffer = match own {
+            Some(own) => own,
+            None => {
+                // What waits to be used again is let go before anything is refused.
+                let reserved = memory.try_reserve(length).or_else(|_| {
+                    self.lock().clear();
+                    memory.try_reserve(length)
+                })?;
+                let usual = self.idle_or_new(length);
+                let fits = reserved.grow(usual.len().saturating_sub(length)).is_ok();
+                let bytes = if fits { usual } else { vec![0; length] };
+                Buffer { bytes, _reserved: Some(reserved) }
+            }
+        };
+        Ok(BlockRoom { place: 0..length, buffer, buffers: Arc::clone(self) })
+    }
+
+    fn idle_or_new(&self, length: usize) -> Vec<u8> {
+        IDLE.smallest(length, self.block_bytes).unwrap_or_else(|| {
             let usual = if length > self.block_bytes { length.next_multiple_of(STEP_BYTES) } else { self.block_bytes };
             vec![0; usual]
-        });
-        BlockRoom { place: 0..length, bytes, buffers: Arc::clone(self) }
+        })
     }
 
     /// [`Self::room`] for what lies at `at` of a file, aligned like that: copied out of the page cache to addresses that
     /// differ in their lowest bits it takes three times as long.
     pub fn room_like(self: &Arc<Self>, length: usize, at: u64) -> BlockRoom {
-        let mut room = self.room(length + ALIGNMENT);
-        let start = (at as usize).wrapping_sub(room.bytes.as_ptr() as usize) % ALIGNMENT;
-        room.place = start..start + length;
-        room
+        self.room(length + ALIGNMENT).aligned_like(length, at)
     }
 
-    /// The smallest free buffer that is large enough, unless it is far too large. Of equal ones the one that was used last:
-    /// it is in a cache.
-    fn smallest(&self, length: usize, free: &mut Vec<Vec<u8>>) -> Option<Vec<u8>> {
-        let usual = length.max(STEP_BYTES).max(self.block_bytes);
-        let fits = |bytes: &Vec<u8>| bytes.len() >= length && bytes.len() / WASTE <= usual;
-        let fit = free.iter().enumerate().rev().filter(|(_, bytes)| fits(bytes));
-        let (place, _) = fit.min_by_key(|(_, bytes)| bytes.len())?;
-        Some(free.remove(place))
+    /// [`Self::room_like`] that is drawn from `memory`, also while it waits to be used again.
+    pub(crate) fn reserved_room_like(
+        self: &Arc<Self>,
+        length: usize,
+        at: u64,
+        memory: &MemoryBudget,
+    ) -> Result<BlockRoom, Shortage> {
+        Ok(self.reserved_room(length + ALIGNMENT, memory)?.aligned_like(length, at))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Buffer>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for BlockBuffers {
     fn drop(&mut self) {
-        IDLE.leave(self.free.get_mut().unwrap_or_else(PoisonError::into_inner), IDLE_BYTES);
+        let free = std::mem::take(self.free.get_mut().unwrap_or_else(PoisonError::into_inner));
+        IDLE.leave(&mut free.into_iter().map(|buffer| buffer.bytes).collect(), IDLE_BYTES);
     }
+}
+
+/// Where the smallest free buffer is that is large enough, unless it is far too large. Of equal ones the one that was used
+/// last: it is in a cache.
+fn place_of_smallest(length: usize, block_bytes: usize, free: impl Iterator<Item = usize>) -> Option<usize> {
+    let usual = length.max(STEP_BYTES).max(block_bytes);
+    let fit = free.enumerate().filter(|(_, bytes)| *bytes >= length && bytes / WASTE <= usual);
+    fit.min_by_key(|(place, bytes)| (*bytes, std::cmp::Reverse(*place))).map(|(place, _)| place)
+}
+
+fn smallest(length: usize, block_bytes: usize, free: &mut Vec<Buffer>) -> Option<Buffer> {
+    let place = place_of_smallest(length, block_bytes, free.iter().map(Buffer::len))?;
+    Some(free.remove(place))
 }
 
 /// Room for one block. Its buffer goes back when it, and the block made of it, are dropped.
 #[derive(Debug)]
 pub struct BlockRoom {
-    bytes: Vec<u8>,
+    buffer: Buffer,
     /// Where the block lies in the buffer.
     place: Range<usize>,
     buffers: Arc<BlockBuffers>,
@@ -124,15 +180,24 @@ impl BlockRoom {
     }
 }
 
+impl BlockRoom {
+    /// The same with its `length` bytes at an address that is aligned like `at`.
+    fn aligned_like(mut self, length: usize, at: u64) -> Self {
+        let start = (at as usize).wrapping_sub(self.buffer.bytes.as_ptr() as usize) % ALIGNMENT;
+        self.place = start..start + length;
+        self
+    }
+}
+
 impl AsRef<[u8]> for BlockRoom {
     fn as_ref(&self) -> &[u8] {
-        self.bytes.get(self.place.clone()).unwrap_or_default()
+        self.buffer.bytes.get(self.place.clone()).unwrap_or_default()
     }
 }
 
 impl AsMut<[u8]> for BlockRoom {
     fn as_mut(&mut self) -> &mut [u8] {
-        self.bytes.get_mut(self.place.clone()).unwrap_or_default()
+        self.buffer.bytes.get_mut(self.place.clone()).unwrap_or_default()
     }
 }
 
@@ -140,9 +205,9 @@ impl Drop for BlockRoom {
     fn drop(&mut self) {
         let mut free = self.buffers.lock();
         // Whoever held many blocks at once does not leave all of their memory here.
-        let all_kept = self.bytes.len() + free.iter().map(Vec::len).sum::<usize>();
-        if free.len() < self.buffers.most && self.bytes.len() <= KEPT_BYTES && all_kept <= ALL_KEPT_BYTES {
-            free.push(std::mem::take(&mut self.bytes));
+        let all_kept = self.buffer.len() + free.iter().map(Buffer::len).sum::<usize>();
+        if free.len() < self.buffers.most && self.buffer.len() <= KEPT_BYTES && all_kept <= ALL_KEPT_BYTES {
+            free.push(std::mem::take(&mut self.buffer));
         }
     }
 }
@@ -191,5 +256,21 @@ mod tests {
         drop((second, third));
         assert_eq!(buffers.lock().len(), 1);
         assert_eq!(buffers.room(100).as_ref().len(), 100, "a longer block than usual");
+    }
+
+    #[test]
+    fn a_buffer_that_waits_to_be_used_again_is_still_reserved() {
+        let (buffers, memory) = (BlockBuffers::new(0, 4), MemoryBudget::new(64 * STEP_BYTES));
+        let held = [1, 2].map(|_| buffers.reserved_room(STEP_BYTES, &memory).unwrap());
+        let used = memory.used();
+        assert!(used >= 2 * STEP_BYTES);
+        drop(held);
+        let again = buffers.reserved_room(STEP_BYTES, &memory).unwrap();
+        assert_eq!(memory.used(), used, "one is used again and one waits");
+        drop(again);
+        let large = buffers.reserved_room(64 * STEP_BYTES, &memory).expect("what waits is let go");
+        assert!(buffers.reserved_room(STEP_BYTES, &memory).is_err());
+        drop((large, buffers));
+        assert_eq!(memory.used(), 0);
     }
 }

@@ -48,17 +48,26 @@ pub(super) async fn may_hold(
             }
         }
     }
-    let ranges: Vec<Range<u64>> = asked.iter().map(|(_, _, range)| range.clone()).collect();
-    let filters = chunks.read(&ranges).await?;
-    let without: Vec<usize> = asked
-        .iter()
-        .zip(filters)
-        .filter(|((_, one_of, _), bytes)| {
+    let mut without = Vec::new();
+    // As many at a time as are short together.
+    let mut rest = asked.as_slice();
+    while !rest.is_empty() {
+        let mut bytes = 0;
+        let few = |(_, _, range): &&(usize, &OneOf, Range<u64>)| {
+            bytes += range.end - range.start;
+            bytes <= FILTER_BYTES
+        };
+        let (now, later) = rest.split_at(rest.iter().take_while(few).count().max(1));
+        rest = later;
+        let ranges: Vec<Range<u64>> = now.iter().map(|(_, _, range)| range.clone()).collect();
+        for ((group, one_of, _), bytes) in now.iter().zip(chunks.read(&ranges).await?) {
             // One that cannot be read rules nothing out.
-            Sbbf::from_bytes(bytes).is_ok_and(|filter| filter.num_blocks() > 0 && !one_of.may_be_in(chunks, &filter))
-        })
-        .map(|((group, ..), _)| *group)
-        .collect();
+            let filter = Sbbf::from_bytes(&bytes);
+            if filter.is_ok_and(|filter| filter.num_blocks() > 0 && !one_of.may_be_in(chunks, &filter)) {
+                without.push(*group);
+            }
+        }
+    }
     Ok(groups.into_iter().filter(|group| !without.contains(group)).collect())
 }
 

@@ -13,8 +13,9 @@ use bytes::Bytes;
 
 use super::errors::external;
 use super::header::PageHeader;
+use super::page_memory::PageMemory;
 use super::pages::{broken, zeroed};
-use crate::{BlockBuffers, ReadAtHand};
+use crate::ReadAtHand;
 
 /// A header is rarely longer. Of one that is, four times as much is read, and so on.
 const USUAL_HEADER_BYTES: usize = 256;
@@ -86,7 +87,7 @@ impl ChunkBytes {
     }
 
     /// The bytes of a page. `None` if not all of them are there.
-    pub(super) fn page(&self, range: Range<u64>, rooms: &Arc<BlockBuffers>) -> Result<Option<Bytes>> {
+    pub(super) fn page(&self, range: Range<u64>, memory: &PageMemory) -> Result<Option<Bytes>> {
         let length = usize::try_from(range.end - range.start).map_err(external)?;
         Ok(match self.find(range.start) {
             Some((piece, skipped)) if length as u64 > piece.length() - skipped => None,
@@ -95,7 +96,7 @@ impl ChunkBytes {
                 Some(bytes.slice(first..first + length))
             }
             Some((Stored::AtHand { read, .. }, _)) => {
-                let mut room = rooms.room_like(length, range.start);
+                let mut room = memory.room_like(length, range.start)?;
                 read(range.start, room.as_mut()).map_err(external)?;
                 Some(room.freeze())
             }

@@ -14,12 +14,16 @@ use futures::future::BoxFuture;
 use super::chunk_bytes::{ChunkBytes, Stored};
 use super::errors::external;
 use super::footer_cache::{Index, KnownFooter};
+use super::page_memory::PageMemory;
 use super::pages::{PagePlace, Pages, chunk_range};
 use super::selection::Rows;
-use crate::{BlockBuffers, ObjectReader, ScanCounters};
+use crate::{ObjectReader, ScanCounters};
 
 /// Ranges with a gap of at most this between them are read as one.
 const GAP_BYTES: u64 = 64 * 1024;
+
+/// What the library makes of a byte of the index of pages, about, while it has the bytes.
+const INDEX_EXPANSION: usize = 6;
 
 /// Columns of a row group, as they are stored.
 #[derive(Debug)]
@@ -59,7 +63,7 @@ pub(super) struct Chunks {
     /// The largest page that is read, in bytes.
     pub(super) page_bytes: u64,
     /// What pages are read and decompressed into.
-    pub(super) rooms: Arc<BlockBuffers>,
+    pub(super) memory: PageMemory,
     /// Whether what was fetched last was not at hand.
     pub(super) are_waited_for: Arc<AtomicBool>,
 }
@@ -70,10 +74,18 @@ impl Chunks {
         let merged = self.merged(ranges)?;
         let pieces = match merged.is_empty() {
             true => Vec::new(),
-            false => self.reader.read_ranges(merged.clone()).await.map_err(external)?,
+            false => self.read_merged(&merged).await?,
         };
         count(&self.counters, &merged);
         ranges.iter().map(|range| within(range, &merged, &pieces)).collect()
+    }
+
+    /// The bytes of these ranges, which are reserved as long as any of them is held.
+    async fn read_merged(&self, merged: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let length = |range: &Range<u64>| usize::try_from(range.end - range.start).map_err(external);
+        let reserved = merged.iter().map(|range| self.memory.reserve(length(range)?)).collect::<Result<Vec<_>>>()?;
+        let pieces = self.reader.read_ranges(merged.to_vec()).await.map_err(external)?;
+        Ok(pieces.into_iter().zip(reserved).map(|(bytes, reserved)| reserved.hold(bytes)).collect())
     }
 
     /// The ranges in order, those that nearly touch joined. They lie within the file.
@@ -95,7 +107,7 @@ impl Chunks {
         let at_hand = self.reader.at_hand(&merged);
         self.are_waited_for.store(at_hand.is_none(), Ordering::Relaxed);
         let Some(read) = at_hand else {
-            let pieces = self.reader.read_ranges(merged.clone()).await.map_err(external)?;
+            let pieces = self.read_merged(&merged).await?;
             return ranges.iter().map(|range| within(range, &merged, &pieces).map(Stored::Fetched)).collect();
         };
         let mut at_once = 0;
@@ -104,7 +116,7 @@ impl Chunks {
             let short = usize::try_from(length).ok().filter(|length| *length <= SHORT_BYTES && at_once < SHORT_RANGES);
             let Some(short) = short else { return Ok(Stored::AtHand { length, read: Arc::clone(&read) }) };
             at_once += 1;
-            let mut room = self.rooms.room_like(short, range.start);
+            let mut room = self.memory.room_like(short, range.start)?;
             read(range.start, room.as_mut()).map_err(external)?;
             Ok(Stored::Fetched(room.freeze()))
         };
@@ -141,8 +153,7 @@ impl Chunks {
     pub(super) fn pages(&self, of: &Fetched, leaf: usize) -> Result<Pages> {
         let own = of.chunks.iter().find(|(own, ..)| *own == leaf);
         let (_, bytes, places) = own.ok_or_else(|| ParquetError::General("a column that was not fetched".into()))?;
-        let rooms = Arc::clone(&self.rooms);
-        Pages::new(self.chunk(of.group, leaf)?, bytes.clone(), places.clone(), self.page_bytes, rooms)
+        Pages::new(self.chunk(of.group, leaf)?, bytes.clone(), places.clone(), self.page_bytes, self.memory.clone())
     }
 
     /// Reads where the pages of all column chunks lie, as far as the file tells, and the bounds of their values if those
@@ -201,7 +212,12 @@ impl Chunks {
 
 impl MetadataFetch for &Chunks {
     fn fetch(&mut self, range: Range<u64>) -> BoxFuture<'_, Result<Bytes>> {
-        async move { Ok(self.read(&[range]).await?.into_iter().next().unwrap_or_default()) }.boxed()
+        async move {
+            let length = usize::try_from(range.end.saturating_sub(range.start)).map_err(external)?;
+            let decoded = self.memory.reserve(length.saturating_mul(INDEX_EXPANSION))?;
+            Ok(decoded.hold(self.read(&[range]).await?.into_iter().next().unwrap_or_default()))
+        }
+        .boxed()
     }
 }
 

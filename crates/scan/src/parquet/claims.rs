@@ -56,18 +56,19 @@ pub(super) fn split_value<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(value)
 }
 
-/// Checks the values of a data page, `values` of them at most, without the levels before them.
-pub(super) fn check_values(encoding: Encoding, values: u32, page: &[u8]) -> Result<()> {
+/// Checks the values of a data page, `values` of them at most, without the levels before them. Gives the bytes they come to
+/// where a prefix is shared, else 0.
+pub(super) fn check_values(encoding: Encoding, values: u32, page: &[u8]) -> Result<usize> {
     let values = u64::from(values);
     match encoding {
-        Encoding::DELTA_BINARY_PACKED => Delta::new(page, values).map(drop),
+        Encoding::DELTA_BINARY_PACKED => Delta::new(page, values).map(|_| 0),
         Encoding::DELTA_LENGTH_BYTE_ARRAY => {
             let mut lengths = Delta::new(page, values)?;
             let mut all = 0;
             while let Some(length) = lengths.next()? {
                 all += length_of(length)?;
             }
-            if all > lengths.rest().len() as u64 { Err(broken("claims more text than it has")) } else { Ok(()) }
+            if all > lengths.rest().len() as u64 { Err(broken("claims more text than it has")) } else { Ok(0) }
         }
         Encoding::DELTA_BYTE_ARRAY => {
             let mut prefixes = Delta::new(page, values)?;
@@ -93,9 +94,12 @@ pub(super) fn check_values(encoding: Encoding, values: u32, page: &[u8]) -> Resu
                     _ => return Err(broken("has not as many prefixes as suffixes")),
                 }
             }
-            if stored > suffixes.rest().len() as u64 { Err(broken("claims more text than it has")) } else { Ok(()) }
+            if stored > suffixes.rest().len() as u64 {
+                return Err(broken("claims more text than it has"));
+            }
+            Ok(usize::try_from(expanded).unwrap_or(usize::MAX))
         }
-        _ => Ok(()),
+        _ => Ok(0),
     }
 }
 

@@ -8,6 +8,10 @@ use std::io::Read;
 
 use ::parquet::basic::Compression;
 use ::parquet::errors::{ParquetError, Result};
+use bytes::Bytes;
+
+use super::page_memory::{PageMemory, other_size};
+use super::pages::zeroed;
 
 /// The codec of a column chunk.
 pub(super) enum Codec {
@@ -25,6 +29,13 @@ pub(super) enum Codec {
 /// The buffer that Brotli's decoder works in.
 const BROTLI_BYTES: usize = 4096;
 
+/// The largest window of zstd in which a large page is decompressed: 128 MiB, its own limit.
+const LARGE_WINDOW_LOG: u32 = 27;
+
+/// As many bytes a byte may stand for: Snappy copies at most 64 bytes by three, LZ4 at most 255 more by each byte.
+const SNAPPY_RATIO: usize = 32;
+const LZ4_RATIO: usize = 256;
+
 impl Codec {
     pub(super) fn new(compression: Compression) -> Result<Self> {
         Ok(match compression {
@@ -41,6 +52,39 @@ impl Codec {
 
     pub(super) fn is_none(&self) -> bool {
         matches!(self, Self::None)
+    }
+
+    /// The `length` bytes of a large page that `from` holds, after `first`. Room for them is made as they come; where the
+    /// codec wants all of it at once, if so few bytes may hold so many.
+    pub(super) fn decompress_large(
+        &mut self,
+        first: &[u8],
+        from: &[u8],
+        length: usize,
+        memory: &PageMemory,
+    ) -> Result<Bytes> {
+        let most = match self {
+            Self::Gzip => return memory.read_all(first, flate2::read::MultiGzDecoder::new(from), length),
+            Self::Brotli => return memory.read_all(first, brotli::Decompressor::new(from, BROTLI_BYTES), length),
+            Self::Zstd(_) => {
+                let mut decoder = zstd::Decoder::with_buffer(from)?;
+                decoder.window_log_max(LARGE_WINDOW_LOG)?;
+                // The window is as long as the page, at most.
+                let _window = memory.reserve(length.min(1 << LARGE_WINDOW_LOG))?;
+                return memory.read_all(first, decoder, length);
+            }
+            Self::None => 1,
+            Self::Snappy(_) => SNAPPY_RATIO,
+            Self::Lz4 | Self::Lz4Hadoop => LZ4_RATIO,
+        };
+        let own = length.checked_sub(first.len()).filter(|own| *own <= from.len().saturating_mul(most));
+        let own = own.ok_or_else(|| other_size(length))?;
+        let reserved = memory.reserve(length)?;
+        let mut all = zeroed(length)?;
+        let (levels, values) = all.split_at_mut(length - own);
+        levels.copy_from_slice(first);
+        self.decompress(from, values)?;
+        Ok(reserved.hold(all))
     }
 
     /// Fills `to` with what `from` holds, which is exactly so many bytes.
@@ -71,7 +115,7 @@ impl Codec {
         if filled {
             return Ok(());
         }
-        Err(ParquetError::General(format!("a page said to have {} bytes has another size", to.len())))
+        Err(other_size(to.len()))
     }
 }
 

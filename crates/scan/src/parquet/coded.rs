@@ -17,6 +17,7 @@ use super::flat::FlatPage;
 use super::numbers::Numbers;
 use super::pages::Pages;
 use super::run_reader::{PageValues, RunReader};
+use crate::Reservation;
 
 /// The values of such a column, row by row.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(super) struct Coded {
     places: RunReader<Numbers>,
     /// Whether they come out as places, too.
     as_dictionary: bool,
+    /// For the dictionary.
+    _reserved: Reservation,
 }
 
 fn broken() -> ParquetError {
@@ -33,9 +36,15 @@ fn broken() -> ParquetError {
 }
 
 impl Coded {
-    /// The rows of these pages, all of which refer to a dictionary of `values`.
-    pub(super) fn new(column: ColumnDescPtr, values: ArrayRef, pages: Pages, as_dictionary: bool) -> Self {
-        Self { values, places: RunReader::new(column, pages, Box::new(FlatPage::places)), as_dictionary }
+    /// The rows of these pages, all of which refer to a dictionary of `values`, for which memory is `reserved`.
+    pub(super) fn new(
+        column: ColumnDescPtr,
+        (values, reserved): (ArrayRef, Reservation),
+        pages: Pages,
+        as_dictionary: bool,
+    ) -> Self {
+        let places = RunReader::new(column, pages, Box::new(FlatPage::places));
+        Self { values, places, as_dictionary, _reserved: reserved }
     }
 
     /// The type of what comes out.

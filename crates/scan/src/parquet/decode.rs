@@ -19,14 +19,22 @@ use pushdown::Result;
 
 use super::adapt::{Adapter, read_as};
 use super::errors::explain;
-use super::pages::Pages;
+use super::page_memory::{PageMemory, too_large};
+use super::pages::{Pages, dictionary_bytes};
 use super::schema::parquet_schema;
 use super::selection::Rows;
 use crate::output::record_batch;
+use crate::{MemoryBudget, Reservation};
 
-/// Values of fixed width, NULLs among them, and copies of one long value of a dictionary take at most so many bytes
-/// of a batch: it has fewer rows where they are that wide.
-pub(super) const BATCH_BYTES: usize = 256 << 20;
+/// Values of fixed width, NULLs among them, and copies of long values of dictionaries take at most so many bytes of a batch,
+/// all columns together: it has fewer rows where they are that wide.
+pub(super) const BATCH_BYTES: usize = 64 << 20;
+
+/// What a value takes where no dictionary and no type says more: a view of a text, or a decimal.
+const VALUE_BYTES: usize = 16;
+
+/// A batch has at least so many rows, if there are as many.
+const LEAST_ROWS: usize = 64;
 
 /// What a file says of its columns.
 #[derive(Clone, Debug)]
@@ -52,7 +60,7 @@ pub(super) struct Columns {
     one: Arc<ParquetMetaData>,
     /// The columns of the file, by their place among all leaves of its schema.
     pub(super) leaves: Vec<usize>,
-    /// The widest value of fixed width.
+    /// What a row takes of fixed width.
     width: usize,
 }
 
@@ -69,10 +77,13 @@ impl Columns {
             .or_else(|_| parquet_to_arrow_field_levels(stored, mask.clone(), None))
             .map_err(|error| explain(location, error))?;
         let leaves: Vec<usize> = (0..stored.num_columns()).filter(|leaf| mask.leaf_included(*leaf)).collect();
-        let widths = leaves.iter().map(|leaf| stored.column(*leaf));
-        let widths = widths.filter(|column| column.physical_type() == Type::FIXED_LEN_BYTE_ARRAY);
-        let width = widths.map(|column| usize::try_from(column.type_length()).unwrap_or_default()).max();
-        Ok(Self { adapter, levels, one: Arc::clone(one), leaves, width: width.unwrap_or(0) })
+        let width = |leaf: &usize| {
+            let column = stored.column(*leaf);
+            let own = usize::try_from(column.type_length()).unwrap_or_default();
+            if column.physical_type() == Type::FIXED_LEN_BYTE_ARRAY { own.max(VALUE_BYTES) } else { VALUE_BYTES }
+        };
+        let width = leaves.iter().map(width).sum();
+        Ok(Self { adapter, levels, one: Arc::clone(one), leaves, width })
     }
 
     /// The column of the file at this place among all leaves.
@@ -84,16 +95,45 @@ impl Columns {
         self.adapter.schema()
     }
 
-    /// Decodes these rows of a row group, about `batch_rows` at a time.
-    pub(super) fn decode(&self, pages: Vec<(usize, Pages)>, rows: &Rows, batch_rows: usize) -> Result<Batches> {
-        let longest = pages.iter().map(|(_, pages)| pages.longest).max().unwrap_or(0);
-        let batch_rows = batch_rows.min(BATCH_BYTES / longest.max(self.width).max(1)).max(1);
-        let pages = pages.into_iter().map(|(leaf, pages)| (leaf, Box::new(pages) as Box<dyn PageReader>));
-        self.decode_pages(pages.collect(), rows, batch_rows)
+    /// Decodes these rows of a row group, about `batch_rows` at a time. What a batch takes is drawn from `memory`.
+    pub(super) fn decode(
+        &self,
+        pages: Vec<(usize, Pages)>,
+        rows: &Rows,
+        batch_rows: usize,
+        memory: &PageMemory,
+    ) -> Result<Batches> {
+        let longest = pages.iter().map(|(_, pages)| pages.longest).fold(0, usize::saturating_add);
+        let row = longest.saturating_add(self.width).max(1);
+        let mut batch_rows = batch_rows.min(BATCH_BYTES / row).max(1);
+        // As decoded, and in the types that are declared.
+        let of_batch = loop {
+            match memory.budget().try_reserve(row.saturating_mul(batch_rows.min(rows.len())).saturating_mul(2)) {
+                Ok(reserved) => break reserved,
+                Err(_) if batch_rows > LEAST_ROWS => batch_rows = (batch_rows / 2).max(LEAST_ROWS),
+                Err(shortage) => return Err(explain(self.adapter.location(), too_large(shortage))),
+            }
+        };
+        let of_values = Arc::new(memory.budget().empty());
+        let pages = pages.into_iter().map(|(leaf, pages)| {
+            let pages = pages.sharing(&of_values);
+            (leaf, Box::new(pages) as Box<dyn PageReader>)
+        });
+        let batches = self.decode_pages(pages.collect(), rows, batch_rows)?;
+        let memory = Some(BatchMemory { _of_batch: of_batch, of_values, pages: memory.clone() });
+        Ok(Batches { memory, ..batches })
     }
 
-    /// The values of a dictionary of the only column, in order.
-    pub(super) fn decode_dictionary(&self, dictionary: &Page) -> Result<Option<RecordBatch>> {
+    /// The values of a dictionary of the only column, in order, and what is reserved for them.
+    pub(super) fn decode_dictionary(
+        &self,
+        dictionary: &Page,
+        memory: &MemoryBudget,
+    ) -> Result<Option<(RecordBatch, Reservation)>> {
+        // A copy of the page, and the values.
+        let copies = dictionary.buffer().len().saturating_add(dictionary_bytes(dictionary));
+        let reserved = memory.try_reserve(copies);
+        let reserved = reserved.map_err(|shortage| explain(self.adapter.location(), too_large(shortage)))?;
         let (Page::DictionaryPage { buf, num_values, .. }, [leaf]) = (dictionary, self.leaves.as_slice()) else {
             return Ok(None);
         };
@@ -101,7 +141,7 @@ impl Columns {
         let page = OnePage(Some(plain_page(&self.descriptor(*leaf), buf, *num_values)));
         let pages = vec![(*leaf, Box::new(page) as Box<dyn PageReader>)];
         let batch = self.decode_pages(pages, &Rows::all(values), values.max(1))?.next()?;
-        Ok(batch.filter(|batch| batch.num_rows() == values))
+        Ok(batch.filter(|batch| batch.num_rows() == values).map(|batch| (batch, reserved)))
     }
 
     fn decode_pages(
@@ -111,14 +151,16 @@ impl Columns {
         batch_rows: usize,
     ) -> Result<Batches> {
         if self.leaves.is_empty() {
-            return Ok(Batches { adapter: self.adapter.clone(), source: Source::Absent(rows.len()), batch_rows });
+            let source = Source::Absent(rows.len());
+            return Ok(Batches { adapter: self.adapter.clone(), source, batch_rows, memory: None });
         }
         let group: Arc<dyn FileReader> =
             Arc::new(OneGroup { metadata: Arc::clone(&self.one), pages: Mutex::new(pages) });
         let reader =
             ParquetRecordBatchReader::try_new_with_row_groups(&self.levels, &group, batch_rows, rows.selection())
                 .map_err(|error| explain(self.adapter.location(), error))?;
-        Ok(Batches { adapter: self.adapter.clone(), source: Source::Reader(Box::new(reader)), batch_rows })
+        let source = Source::Reader(Box::new(reader));
+        Ok(Batches { adapter: self.adapter.clone(), source, batch_rows, memory: None })
     }
 }
 
@@ -128,6 +170,17 @@ pub(super) struct Batches {
     adapter: Adapter,
     source: Source,
     batch_rows: usize,
+    memory: Option<BatchMemory>,
+}
+
+/// What a batch takes.
+#[derive(Debug)]
+struct BatchMemory {
+    /// For values whose width is known before.
+    _of_batch: Reservation,
+    /// For those that pages turn out to have.
+    of_values: Arc<Reservation>,
+    pages: PageMemory,
 }
 
 enum Source {
@@ -144,11 +197,17 @@ impl std::fmt::Debug for Source {
 
 impl Batches {
     pub(super) fn next(&mut self) -> Result<Option<RecordBatch>> {
+        if let Some(memory) = &self.memory {
+            // The batch before is gone, or others have reserved what is left of it.
+            memory.of_values.shrink(usize::MAX);
+        }
         let batch = match &mut self.source {
             Source::Reader(reader) => match reader.next() {
-                Some(batch) => {
-                    batch.map_err(|error| explain(self.adapter.location(), ParquetError::External(Box::new(error))))?
-                }
+                Some(batch) => batch.map_err(|error| {
+                    let refusal = self.memory.as_ref().and_then(|memory| memory.pages.refusal());
+                    let error = refusal.unwrap_or_else(|| ParquetError::External(Box::new(error)));
+                    explain(self.adapter.location(), error)
+                })?,
                 None => return Ok(None),
             },
             Source::Absent(0) => return Ok(None),

@@ -10,7 +10,7 @@ use ::parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 use pushdown::{Error, ErrorKind, Result};
 
 use super::thrift::{Compact, I16, I64, LIST, STRUCT};
-use crate::ObjectReader;
+use crate::{MemoryBudget, ObjectReader};
 
 /// The deepest nesting that is read. Lists take three levels, maps four.
 const LEVELS: usize = 200;
@@ -22,8 +22,24 @@ const ELEMENTS: u64 = 1 << 20;
 /// Read at once from the end: the footers of most files fit.
 const TAIL_BYTES: u64 = 64 * 1024;
 
+/// What it is called where memory is too little for it.
+pub(super) const WHAT: &str = "the footer of a Parquet object";
+
+/// What the library makes of a byte of a footer, about: its numbers take one byte or two there and eight here.
+const EXPANSION: usize = 8;
+
 /// The footer of a Parquet object, if it has at most so many bytes.
 pub async fn parquet_metadata(reader: &dyn ObjectReader, footer_bytes: u64) -> Result<ParquetMetaData> {
+    parquet_metadata_within(reader, footer_bytes, &MemoryBudget::unbounded()).await
+}
+
+/// [`parquet_metadata`] that draws what it takes to read it from `memory`.
+pub async fn parquet_metadata_within(
+    reader: &dyn ObjectReader,
+    footer_bytes: u64,
+    memory: &MemoryBudget,
+) -> Result<ParquetMetaData> {
+    let reserved = memory.empty();
     let (location, size) = (reader.location(), reader.size());
     let corrupt = |message: String| Error::new(ErrorKind::Corrupt, format!("{location}: {message}"));
     if size == 0 {
@@ -31,6 +47,8 @@ pub async fn parquet_metadata(reader: &dyn ObjectReader, footer_bytes: u64) -> R
     }
     let mut tail = TAIL_BYTES.min(size);
     loop {
+        let room = usize::try_from(tail).unwrap_or(usize::MAX).saturating_mul(EXPANSION);
+        reserved.resize(room).map_err(|shortage| shortage.error(WHAT, "ParquetParsingError"))?;
         let bytes = reader.read_ranges(vec![size - tail..size]).await?.into_iter().next().unwrap_or_default();
         match footer(&bytes).map(|footer| Compact(footer).claims()) {
             Some(Some(Claims { depth, .. })) if depth > LEVELS => {

@@ -11,8 +11,8 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
 use super::first_byte;
-use super::footer::parquet_metadata;
-use crate::ObjectReader;
+use super::footer::parquet_metadata_within;
+use crate::{MemoryBudget, ObjectReader};
 
 /// About how many bytes a footer takes, by which the cache makes room for its keys.
 const USUAL_BYTES: usize = 32 * 1024;
@@ -83,8 +83,14 @@ pub struct KnownFooter {
 
 impl KnownFooter {
     /// The footer, read if it is not known and has at most so many bytes; once, however many want it.
-    pub async fn read(&self, reader: &dyn ObjectReader, footer_bytes: u64) -> Result<Arc<ParquetMetaData>> {
-        let read = async { parquet_metadata(reader, footer_bytes).await.map(Arc::new) };
+    /// What that takes is drawn from `memory`.
+    pub async fn read(
+        &self,
+        reader: &dyn ObjectReader,
+        footer_bytes: u64,
+        memory: &MemoryBudget,
+    ) -> Result<Arc<ParquetMetaData>> {
+        let read = async { parquet_metadata_within(reader, footer_bytes, memory).await.map(Arc::new) };
         self.footers.0.get_or_insert_async(&self.key(reader, Index::Nothing), read).await
     }
 

@@ -13,6 +13,7 @@ use super::coded::Coded;
 use super::decode::Batches;
 use super::errors::explain;
 use super::fixed::Fixed;
+use crate::Reservation;
 use crate::errors::from_arrow;
 use crate::output::record_batch;
 
@@ -36,6 +37,8 @@ pub(super) struct GroupRows {
     pub(super) given: usize,
     /// For each column that comes out where it is from.
     pub(super) origins: Vec<Origin>,
+    /// For the bits of rows, and for columns that are kept.
+    pub(super) _reserved: [Reservation; 2],
 }
 
 /// A column that is read out of its pages, the rows alone that passed.

@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, RecordBatch};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::{concat, filter};
 use arrow::datatypes::Schema;
@@ -30,13 +30,16 @@ use super::plan::{Plan, Single};
 use super::prune::column_bounds;
 use super::selection::Rows;
 use super::stages::Stage;
-use crate::ScanCounters;
 use crate::errors::from_arrow;
 use crate::output::record_batch;
+use crate::{Reservation, ScanCounters};
 
 /// Values of the predicate's columns are kept for the output up to so many bytes of a row group; beyond that they are
 /// decoded again, batch by batch.
 const KEPT_BYTES: usize = 16 << 20;
+
+/// So many bits are there of each row of a row group at once: those that pass, those of a stage, and copies on the way.
+const BITS_OF_ROW: usize = 6;
 
 /// A condition is asked of a dictionary that has at most so many values for each row that is left.
 const VALUES_A_ROW_TO_ASK: usize = 2;
@@ -85,7 +88,12 @@ impl Groups {
         }
         counters.row_groups_scanned.fetch_add(groups, Ordering::Relaxed);
         counters.rows_scanned.fetch_add(part.rows.len() as u64, Ordering::Relaxed);
-        let mut passing = Passing { bits: part.rows.bits(), kept: Vec::new() };
+        let memory = self.chunks.memory.budget();
+        // A bit for each row, at each step twice.
+        let bits = self.chunks.memory.reserve(part.rows.of_group().div_ceil(8).saturating_mul(BITS_OF_ROW));
+        let bits = bits.map_err(|error| self.explained(error))?;
+        let kept = Kept { columns: Vec::new(), bytes: memory.empty() };
+        let mut passing = Passing { bits: part.rows.bits(), kept };
         let mut before = None;
         if !self.plan.stages.is_empty() {
             let mut leaves: Vec<usize> =
@@ -110,13 +118,14 @@ impl Groups {
         before.into_iter().for_each(|before| fetched.join(before));
         let left = passing.bits.count_set_bits();
         let (mut direct, mut decoded, mut opened) = (Vec::new(), Vec::new(), Vec::new());
+        let mut row_bytes = 0;
         for index in missing {
             let Some(single) = self.plan.singles.iter().find(|single| single.index == index) else {
                 decoded.push(index);
                 continue;
             };
             let pages = self.chunks.pages(&fetched, single.leaf).map_err(|error| self.explained(error))?;
-            match self.direct(single, pages, left)? {
+            match self.direct(single, pages, left, &mut row_bytes)? {
                 Ok(column) => direct.push((index, column)),
                 Err(pages) => {
                     decoded.push(index);
@@ -159,6 +168,7 @@ impl Groups {
             at: 0,
             given: 0,
             origins,
+            _reserved: [bits, passing.kept.bytes],
         }))
     }
 
@@ -178,24 +188,25 @@ impl Groups {
         if self.pass_by_pages(stage, fetched, passing)? {
             return Ok(());
         }
+        let memory = self.chunks.memory.budget();
         let (rows, asked) = passing.rows();
         let mut batches = self.decode(&stage.columns, fetched, Vec::new(), &rows)?;
         let mut bits = BooleanBufferBuilder::new(rows.len());
         let mut kept: Vec<Vec<ArrayRef>> = vec![Vec::new(); stage.indexes.len()];
         let comes_out: Vec<bool> = stage.indexes.iter().map(|index| self.plan.output.contains(index)).collect();
-        let mut bytes = 0;
+        let mut kept_bytes = Some(memory.empty());
         while let Some(batch) = batches.next()? {
             let first = bits.len();
             let asked = asked.as_ref().filter(|asked| first + batch.num_rows() <= asked.len());
             let asked = asked.map(|asked| asked.slice(first, batch.num_rows()));
             let matches = stage.matches(&batch, asked.as_ref())?;
             bits.append_buffer(matches.values());
-            if matches.true_count() == 0 || bytes > KEPT_BYTES {
+            if matches.true_count() == 0 || kept_bytes.is_none() {
                 continue;
             }
             for ((column, kept), _) in batch.columns().iter().zip(&mut kept).zip(&comes_out).filter(|(_, out)| **out) {
                 let own = filter(column, &matches).map_err(from_arrow)?;
-                bytes += own.get_array_memory_size();
+                kept_bytes = passing.kept.room_for(kept_bytes, own.get_array_memory_size());
                 kept.push(own);
             }
         }
@@ -203,10 +214,11 @@ impl Groups {
             return Err(contradiction(self.chunks.reader.location()));
         }
         passing.narrow(rows.spread(&bits.finish()))?;
-        if bytes <= KEPT_BYTES {
+        if let Some(bytes) = kept_bytes {
             for (index, pieces) in stage.indexes.iter().zip(&kept) {
                 passing.keep(*index, pieces)?;
             }
+            passing.kept.add(&bytes);
         }
         Ok(())
     }
@@ -237,7 +249,8 @@ impl Groups {
         if self.plan.output.contains(index) {
             fetched.keep_pages(*leaf, KEPT_BYTES);
         }
-        let decided = stage.decide(pages, is_coded, passing.bits.len()).map_err(explained)?;
+        let decided = stage.decide(pages, is_coded, passing.bits.len(), self.chunks.memory.budget());
+        let decided = decided.map_err(explained)?;
         let Some(bits) = decided else { return Ok(false) };
         passing.narrow(&passing.bits.clone() & &bits)?;
         Ok(true)
@@ -246,7 +259,8 @@ impl Groups {
     /// Leaves those rows that pass the stage by their number in its only column.
     fn pass_numbers(&self, stage: &Stage, mut column: Fixed, index: usize, passing: &mut Passing) -> Result<()> {
         let (comes_out, schema) = (self.plan.output.contains(&index), stage.columns.schema());
-        let (mut at, mut bytes, mut kept) = (0, 0, Vec::new());
+        let (mut at, mut kept) = (0, Vec::new());
+        let mut kept_bytes = Some(self.chunks.memory.budget().empty());
         let mut bits = BooleanBufferBuilder::new(passing.bits.len());
         loop {
             let runs = runs(&passing.bits, &mut at, self.batch_rows);
@@ -279,19 +293,29 @@ impl Groups {
                 bits.append_buffer(&found.slice(taken, run.len()));
                 taken += run.len();
             }
-            if comes_out && bytes <= KEPT_BYTES && !values.is_empty() {
-                bytes += values.get_array_memory_size();
+            if comes_out && kept_bytes.is_some() && !values.is_empty() {
+                kept_bytes = passing.kept.room_for(kept_bytes, values.get_array_memory_size());
                 kept.push(values);
             }
         }
         bits.append_n(passing.bits.len() - bits.len(), false);
         passing.narrow(bits.finish())?;
-        if bytes <= KEPT_BYTES { passing.keep(index, &kept) } else { Ok(()) }
+        if let Some(bytes) = kept_bytes {
+            passing.keep(index, &kept)?;
+            passing.kept.add(&bytes);
+        }
+        Ok(())
     }
 
     /// The column of so many rows read out of its pages: as places in its dictionary if all its values stand there, or as
-    /// numbers. Gives the pages back if it is to be decoded.
-    fn direct(&self, single: &Single, pages: Pages, rows: usize) -> Result<std::result::Result<Direct, Pages>> {
+    /// numbers. Gives the pages back if it is to be decoded. `row_bytes` is what a row of all such columns may come to.
+    fn direct(
+        &self,
+        single: &Single,
+        pages: Pages,
+        rows: usize,
+        row_bytes: &mut usize,
+    ) -> Result<std::result::Result<Direct, Pages>> {
         let is_coded = pages.is_dictionary_only().unwrap_or_default();
         let as_dictionary = self.plan.dictionaries.contains(&single.index);
         // Of few rows, values become Arrow's and not all of the dictionary.
@@ -306,12 +330,18 @@ impl Groups {
         if !is_coded {
             return Ok(Err(pages));
         }
-        if pages.longest.saturating_mul(self.batch_rows) > BATCH_BYTES {
+        // As places they take no more than numbers do.
+        let longer = row_bytes.saturating_add(if as_dictionary { 0 } else { pages.longest });
+        if longer.saturating_mul(self.batch_rows) > BATCH_BYTES {
             return Ok(Err(pages));
         }
+        *row_bytes = longer;
         // A value that does not fit the declared type may be one of no row that counts.
-        let values = pages.dictionary().and_then(|values| single.columns.decode_dictionary(values).ok()?);
-        let Some(values) = values.and_then(|values| values.columns().first().cloned()) else { return Ok(Err(pages)) };
+        let memory = self.chunks.memory.budget();
+        let values = pages.dictionary().and_then(|values| single.columns.decode_dictionary(values, memory).ok()?);
+        let first =
+            |(values, reserved): (RecordBatch, Reservation)| Some((values.columns().first()?.clone(), reserved));
+        let Some(values) = values.and_then(first) else { return Ok(Err(pages)) };
         let column = single.columns.descriptor(single.leaf);
         Ok(Ok(Direct::Coded(Coded::new(column, values, pages, as_dictionary))))
     }
@@ -365,7 +395,7 @@ impl Groups {
         // Rows without columns take no room, and each batch a turn of whoever counts them.
         let batch_rows =
             if self.plan.output.is_empty() && pages.is_empty() { rows.len().max(1) } else { self.batch_rows };
-        columns.decode(pages, rows, batch_rows)
+        columns.decode(pages, rows, batch_rows, &self.chunks.memory)
     }
 }
 
@@ -373,8 +403,31 @@ impl Groups {
 struct Passing {
     /// A bit for each row of the row group.
     bits: BooleanBuffer,
-    /// Columns that come out, by their index, of the rows that passed.
-    kept: Vec<(usize, ArrayRef)>,
+    /// What is kept of them for the output.
+    kept: Kept,
+}
+
+/// Columns that were decoded for the predicate and come out, by their index, of the rows that passed.
+struct Kept {
+    columns: Vec<(usize, ArrayRef)>,
+    bytes: Reservation,
+}
+
+impl Kept {
+    /// What is reserved for a stage, with so many bytes more; nothing if they are too many to be kept beside what is there.
+    fn room_for(&self, of_stage: Option<Reservation>, more: usize) -> Option<Reservation> {
+        let of_stage = of_stage.filter(|stage| self.bytes.bytes() + stage.bytes() + more <= 2 * KEPT_BYTES)?;
+        // Once more while they are put together.
+        of_stage.grow(more.saturating_mul(2)).ok().map(|()| of_stage)
+    }
+
+    /// Takes over what was reserved for a stage.
+    fn add(&mut self, of_stage: &Reservation) {
+        let bytes = of_stage.bytes();
+        of_stage.shrink(bytes);
+        // It was there a moment ago; if others have taken it, the budget of the scan is short by it for a while.
+        let _ = self.bytes.grow(bytes);
+    }
 }
 
 impl Passing {
@@ -384,25 +437,25 @@ impl Passing {
     }
 
     fn find(&self, index: usize) -> Option<&ArrayRef> {
-        self.kept.iter().find(|(own, _)| *own == index).map(|(_, column)| column)
+        self.kept.columns.iter().find(|(own, _)| *own == index).map(|(_, column)| column)
     }
 
     /// Keeps a column, in pieces, of the rows that passed.
     fn keep(&mut self, index: usize, pieces: &[ArrayRef]) -> Result<()> {
         if !pieces.is_empty() {
             let pieces: Vec<&dyn Array> = pieces.iter().map(AsRef::as_ref).collect();
-            self.kept.push((index, concat(&pieces).map_err(from_arrow)?));
+            self.kept.columns.push((index, concat(&pieces).map_err(from_arrow)?));
         }
         Ok(())
     }
 
     /// Leaves these of them.
     fn narrow(&mut self, bits: BooleanBuffer) -> Result<()> {
-        if !self.kept.is_empty() {
+        if !self.kept.columns.is_empty() {
             let (now, before) = (BooleanArray::new(bits.clone(), None), BooleanArray::new(self.bits.clone(), None));
             let left = filter(&now, &before).map_err(from_arrow)?;
             let left = left.as_boolean();
-            for (_, column) in &mut self.kept {
+            for (_, column) in &mut self.kept.columns {
                 *column = filter(column, left).map_err(from_arrow)?;
             }
         }

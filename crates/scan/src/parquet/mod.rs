@@ -27,6 +27,7 @@ mod header;
 mod nested;
 mod numbers;
 mod page_index;
+mod page_memory;
 mod pages;
 mod parts;
 mod plan;
@@ -55,13 +56,14 @@ use crate::extent::Extent;
 use crate::limits::{FOOTER_BYTES, PAGE_BYTES, ROW_GROUP_ROWS};
 use crate::positions::joined;
 use crate::row_filter::RowFilter;
-use crate::{BlockBuffers, Learned, ObjectReader, ScanCounters, ScanOptions, Spawner};
+use crate::{BlockBuffers, Learned, MemoryBudget, ObjectReader, Reservation, ScanCounters, ScanOptions, Spawner};
 use ahead::RowGroups;
 use chunks::Chunks;
 use errors::{contradiction, explain};
-pub use footer::parquet_metadata;
+pub use footer::{parquet_metadata, parquet_metadata_within};
 pub use footer_cache::{Footers, KnownFooter, RowGroupPlace};
 use groups::{GroupPart, Groups};
+use page_memory::PageMemory;
 pub(crate) use plan::LastPlans;
 use plan::Planned;
 pub use prune::bounds_match;
@@ -91,8 +93,11 @@ pub(crate) struct ParquetScan {
     part_bytes: u64,
     /// Where the footer may be known.
     footer: Option<KnownFooter>,
-    /// What pages are decompressed into.
+    /// What pages are decompressed into, and where its memory comes from.
     pages: Arc<BlockBuffers>,
+    memory: MemoryBudget,
+    /// What the footer takes, with its index of pages.
+    of_footer: Reservation,
     learned: Arc<Learned>,
     counters: Arc<ScanCounters>,
     rows: Option<RowGroups>,
@@ -132,6 +137,8 @@ impl ParquetScan {
             part_bytes: options.row_group_part_bytes,
             footer: options.footer.clone(),
             pages: Arc::clone(&options.pages),
+            memory: options.memory.clone(),
+            of_footer: options.memory.empty(),
             learned: Arc::clone(&options.learned),
             counters,
             rows: None,
@@ -167,9 +174,10 @@ impl ParquetScan {
 
     async fn open(&mut self) -> Result<RowGroups> {
         let metadata = match &self.footer {
-            Some(known) => known.read(&*self.reader, FOOTER_BYTES).await?,
-            None => Arc::new(parquet_metadata(&*self.reader, FOOTER_BYTES).await?),
+            Some(known) => known.read(&*self.reader, FOOTER_BYTES, &self.memory).await?,
+            None => Arc::new(parquet_metadata_within(&*self.reader, FOOTER_BYTES, &self.memory).await?),
         };
+        self.reserve_footer(&metadata)?;
         let plan = self.learned.parquet.of(Planned {
             location: self.reader.location(),
             schema: &self.schema,
@@ -189,7 +197,7 @@ impl ParquetScan {
             metadata,
             counters: Arc::clone(&self.counters),
             page_bytes: self.row_group_bytes.min(PAGE_BYTES),
-            rooms: Arc::clone(&self.pages),
+            memory: PageMemory::new(Arc::clone(&self.pages), self.memory.clone()),
             are_waited_for: Arc::default(),
         };
         let mut conditions = Vec::new();
@@ -206,6 +214,7 @@ impl ParquetScan {
         }
         if !conditions.is_empty() || asked.iter().any(|part| !part.rows.are_all()) {
             chunks.load_places(!conditions.is_empty(), self.footer.as_ref()).await.map_err(explained)?;
+            self.reserve_footer(&chunks.metadata)?;
         }
         let leaves = &plan.leaves;
         let mut parts = Vec::with_capacity(groups.len());
@@ -220,11 +229,18 @@ impl ParquetScan {
         if parts::any_larger(&parts, leaves, &chunks, self.part_bytes).map_err(explained)? {
             if chunks.metadata.offset_index().is_none() {
                 chunks.load_places(false, self.footer.as_ref()).await.map_err(explained)?;
+                self.reserve_footer(&chunks.metadata)?;
             }
             parts = parts::cut(parts, leaves, &chunks, self.part_bytes).map_err(explained)?;
         }
         let groups = Groups::new(chunks, plan, self.batch_rows);
         Ok(RowGroups::new(groups, parts, self.spawner.clone()))
+    }
+
+    /// Draws what the footer takes while the scan has it.
+    fn reserve_footer(&self, metadata: &ParquetMetaData) -> Result<()> {
+        let reserved = self.of_footer.resize(metadata.memory_size());
+        reserved.map_err(|shortage| shortage.error(footer::WHAT, "ParquetParsingError"))
     }
 
     /// Refuses row groups that are too large: the columns wanted of one are in memory together. A footer may claim any

@@ -20,7 +20,8 @@ use super::claims::{check_dictionary, check_values};
 use super::codec::Codec;
 use super::flat::is_dictionary;
 use super::header::{PageHeader, PageKind};
-use crate::BlockBuffers;
+use super::page_memory::PageMemory;
+use crate::Reservation;
 
 /// Bytes of levels and values that the lists of one column chunk may come to, whatever its size, and how many there
 /// may be for each byte of its pages. A list is in memory as a whole, and a run of levels takes no room in a file.
@@ -52,7 +53,11 @@ pub(super) struct Pages {
     column: ColumnDescPtr,
     codec: Codec,
     /// What pages are decompressed into.
-    rooms: Arc<BlockBuffers>,
+    memory: PageMemory,
+    /// For what becomes of the dictionary, and of the values of pages; the latter may be shared with other columns.
+    of_dictionary: Reservation,
+    of_values: Arc<Reservation>,
+    is_shared: bool,
     /// The largest page that is read, in bytes, compressed or not.
     page_bytes: u64,
     /// Where the next page lies, and the end of the chunk.
@@ -78,14 +83,17 @@ impl Pages {
         chunk: ChunkBytes,
         places: Option<Vec<PagePlace>>,
         page_bytes: u64,
-        rooms: Arc<BlockBuffers>,
+        memory: PageMemory,
     ) -> Result<Self> {
         let Range { start, end } = chunk_range(of)?;
         let mut pages = Self {
             chunk,
             column: of.column_descr_ptr(),
             codec: Codec::new(of.compression())?,
-            rooms,
+            of_dictionary: memory.budget().empty(),
+            of_values: Arc::new(memory.budget().empty()),
+            is_shared: false,
+            memory,
             page_bytes,
             at: start,
             end,
@@ -105,10 +113,27 @@ impl Pages {
             pages.peeked = None;
             pages.at = start + header.bytes as u64;
             if let page @ Page::DictionaryPage { .. } = pages.page(header)? {
+                // Decoders copy it, and keep a place for each value.
+                let grown = pages.of_dictionary.grow(dictionary_bytes(&page));
+                grown.map_err(|shortage| pages.memory.refuse(shortage))?;
                 pages.dictionary = Some(page);
             }
         }
         Ok(pages)
+    }
+
+    /// Draws what becomes of the values from what columns that are decoded together share. They give it back with each batch.
+    pub(super) fn sharing(self, of_values: &Arc<Reservation>) -> Self {
+        Self { of_values: Arc::clone(of_values), is_shared: true, ..self }
+    }
+
+    /// Reserves so many bytes for what becomes of the values of a page.
+    fn reserve_values(&self, bytes: usize) -> Result<()> {
+        match self.is_shared {
+            true => self.of_values.grow(bytes),
+            false => self.of_values.resize(bytes),
+        }
+        .map_err(|shortage| self.memory.refuse(shortage))
     }
 
     /// Whether one of the pages that are there may need the dictionary: it often ends where it became too large, and those
@@ -226,13 +251,14 @@ impl Pages {
             }
             PageKind::Data { values, encoding, definition, repetition } => {
                 let buf = self.decompressed(stored, 0, header.uncompressed)?;
-                self.check_lists(values, buf.len())?;
+                let listed = self.check_lists(values, buf.len())?;
                 let levels = [(self.column.max_rep_level(), repetition), (self.column.max_def_level(), definition)];
                 let mut rest: &[u8] = &buf;
                 for (_, encoding) in levels.into_iter().filter(|(most, _)| *most > 0) {
                     rest = past_levels(rest, encoding).unwrap_or_default();
                 }
-                check_values(encoding, values, rest)?;
+                let expanded = check_values(encoding, values, rest)?;
+                self.reserve_values(expanded.max(buf.len()).saturating_add(listed))?;
                 Page::DataPage {
                     buf,
                     num_values: values,
@@ -252,8 +278,9 @@ impl Pages {
                 if nulls > values || rows > values {
                     return Err(broken("claims more NULLs or rows than values"));
                 }
-                self.check_lists(values, buf.len())?;
-                check_values(encoding, values, rest)?;
+                let expanded = check_values(encoding, values, rest)?;
+                let listed = self.check_lists(values, buf.len())?;
+                self.reserve_values(expanded.max(buf.len()).saturating_add(listed))?;
                 Page::DataPageV2 {
                     buf,
                     num_values: values,
@@ -273,7 +300,7 @@ impl Pages {
 
     /// These bytes of the chunk.
     fn stored(&self, at: Range<u64>) -> Result<Bytes> {
-        let stored = if at.end <= self.end { self.chunk.page(at, &self.rooms)? } else { None };
+        let stored = if at.end <= self.end { self.chunk.page(at, &self.memory)? } else { None };
         stored.ok_or_else(|| broken("is longer than its column chunk"))
     }
 
@@ -295,42 +322,45 @@ impl Pages {
         }
         let (levels, compressed) =
             stored.split_at_checked(plain).ok_or_else(|| broken("has more levels than bytes"))?;
-        let (codec, rooms) = (&mut self.codec, &self.rooms);
-        let mut fill = |room: &mut [u8]| -> Result<()> {
-            let (first, last) = room.split_at_mut_checked(plain).ok_or_else(|| broken("has more levels than bytes"))?;
-            first.copy_from_slice(levels);
-            codec.decompress(compressed, last)
-        };
-        if uncompressed <= USUAL_PAGE_BYTES {
-            let mut room = rooms.room(uncompressed);
-            fill(room.as_mut())?;
-            return Ok(room.freeze());
+        if uncompressed > USUAL_PAGE_BYTES {
+            return self.codec.decompress_large(levels, compressed, uncompressed, &self.memory);
         }
-        let mut room = zeroed(uncompressed)?;
-        fill(&mut room)?;
-        Ok(room.into())
+        let mut room = self.memory.room(uncompressed)?;
+        let whole = room.as_mut();
+        let (first, last) = whole.split_at_mut_checked(plain).ok_or_else(|| broken("has more levels than bytes"))?;
+        first.copy_from_slice(levels);
+        self.codec.decompress(compressed, last)?;
+        Ok(room.freeze())
     }
 
-    fn check_lists(&mut self, values: u32, bytes: usize) -> Result<()> {
+    /// Checks what lists come to, and gives that of these values.
+    fn check_lists(&mut self, values: u32, bytes: usize) -> Result<usize> {
         if self.column.max_rep_level() == 0 {
-            return Ok(());
+            return Ok(0);
         }
         // Two levels of two bytes, and a value or its place.
         let width = match self.column.physical_type() {
             Type::FIXED_LEN_BYTE_ARRAY => u64::try_from(self.column.type_length()).unwrap_or_default(),
             _ => 16,
         };
-        self.expanded = self.expanded.saturating_add(u64::from(values).saturating_mul(width.saturating_add(4)));
+        let listed = u64::from(values).saturating_mul(width.saturating_add(4));
+        self.expanded = self.expanded.saturating_add(listed);
         self.read += bytes as u64;
         if self.expanded > LIST_BYTES.saturating_add(self.read.saturating_mul(LIST_BYTES_PER_BYTE)) {
             return Err(broken("claims more list elements than are read"));
         }
-        Ok(())
+        Ok(usize::try_from(listed).unwrap_or(usize::MAX))
     }
 }
 
 pub(super) fn broken(what: &str) -> ParquetError {
     ParquetError::General(format!("a page {what}"))
+}
+
+/// What decoders make of a dictionary: a copy of it, and a view of each value.
+pub(super) fn dictionary_bytes(dictionary: &Page) -> usize {
+    const VIEW_BYTES: usize = 16;
+    dictionary.buffer().len().saturating_add((dictionary.num_values() as usize).saturating_mul(VIEW_BYTES))
 }
 
 /// Room for so many bytes, which a file claims: that there is none is an error.
@@ -452,6 +482,7 @@ mod tests {
 
     use super::super::chunk_bytes::Stored;
     use super::*;
+    use crate::{BlockBuffers, MemoryBudget};
 
     /// The pages of 10,000 numbers, a thousand a page, where nothing tells of pages.
     fn pages(encoding: Encoding) -> Pages {
@@ -470,7 +501,8 @@ mod tests {
         let footer = ParquetMetaDataReader::new().parse_and_finish(&file).unwrap();
         let of = footer.row_group(0).column(0);
         let chunk = ChunkBytes::new(vec![(0, Stored::Fetched(file))]);
-        Pages::new(of, chunk, None, 1 << 20, BlockBuffers::new(0, 4)).unwrap()
+        let memory = PageMemory::new(BlockBuffers::new(0, 4), MemoryBudget::unbounded());
+        Pages::new(of, chunk, None, 1 << 20, memory).unwrap()
     }
 
     #[test]

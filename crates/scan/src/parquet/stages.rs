@@ -23,6 +23,7 @@ use super::dictionary::{Answers, decide};
 use super::flat::is_flat;
 use super::pages::Pages;
 use super::text_search::TextSearch;
+use crate::MemoryBudget;
 use crate::errors::from_arrow;
 use crate::evaluate::Evaluator;
 use crate::evaluate::lower::SHORT_LIST;
@@ -169,9 +170,15 @@ impl Stage {
 
     /// Which of `rows` rows pass, if that can be told from the pages of the only column without decoding them; `is_coded`
     /// is whether all of its values stand in the dictionary.
-    pub(super) fn decide(&self, pages: Pages, is_coded: bool, rows: usize) -> ParquetResult<Option<BooleanBuffer>> {
+    pub(super) fn decide(
+        &self,
+        pages: Pages,
+        is_coded: bool,
+        rows: usize,
+        memory: &MemoryBudget,
+    ) -> ParquetResult<Option<BooleanBuffer>> {
         let Some((_, column)) = &self.flat else { return Ok(None) };
-        let answers = pages.dictionary().and_then(|dictionary| self.answers(dictionary));
+        let answers = pages.dictionary().and_then(|dictionary| self.answers(dictionary, memory));
         if is_coded {
             let Some(answers) = &answers else { return Ok(None) };
             if !answers.any(column) {
@@ -189,10 +196,10 @@ impl Stage {
     }
 
     /// What the condition says of the values of a dictionary. `None` where it fails on one, which may be one of no row
-    /// that counts.
-    fn answers(&self, dictionary: &Page) -> Option<Answers> {
+    /// that counts, or too much memory is needed.
+    fn answers(&self, dictionary: &Page, memory: &MemoryBudget) -> Option<Answers> {
         let predicate = self.predicate.as_ref()?;
-        let values = self.columns.decode_dictionary(dictionary).ok()??;
+        let (values, _reserved) = self.columns.decode_dictionary(dictionary, memory).ok()??;
         let values = predicate.matches(&values).ok()?;
         let schema = self.columns.schema();
         let nulls =

@@ -8,11 +8,14 @@
 use std::io;
 
 use async_compression::tokio::bufread::{GzipDecoder, ZstdDecoder};
+use async_compression::zstd::DParameter;
 use bytes::{Buf, Bytes, BytesMut};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, stream};
 use tokio::io::AsyncRead;
 use tokio_util::io::StreamReader;
+
+use super::zstd_window::{USUAL_BYTES, log_of, window_bytes};
 
 /// Parts are of about this size, compressed: smaller ones are taken together.
 const PART_BYTES: usize = 512 * 1024;
@@ -29,10 +32,18 @@ pub(super) enum Parted {
 
 /// Compressed bytes that can be decompressed on their own.
 pub(super) enum Part {
-    /// Whole frames or members.
-    Whole(Bytes),
-    /// The last part: all that is left.
-    Rest(BoxStream<'static, io::Result<Bytes>>),
+    /// Whole frames or members, and the largest window of a frame.
+    Whole(Bytes, u64),
+    /// The last part: all that is left, and the largest window that a frame of it may have.
+    Rest(BoxStream<'static, io::Result<Bytes>>, u64),
+}
+
+impl Part {
+    /// The memory that a decoder holds to copy from.
+    pub(super) fn window_bytes(&self) -> usize {
+        let (Self::Whole(_, window) | Self::Rest(_, window)) = self;
+        usize::try_from(*window).unwrap_or(usize::MAX)
+    }
 }
 
 impl Parted {
@@ -41,7 +52,7 @@ impl Parted {
         self,
         bytes: BoxStream<'static, io::Result<Bytes>>,
     ) -> impl Stream<Item = io::Result<Part>> + Send + 'static {
-        stream::try_unfold(Some(Cutter { kind: self, bytes, read: BytesMut::new() }), |cutter| async move {
+        stream::try_unfold(Some(Cutter { kind: self, bytes, read: BytesMut::new(), window: 0 }), |cutter| async move {
             let Some(cutter) = cutter else { return Ok(None) };
             cutter.next().await
         })
@@ -49,9 +60,9 @@ impl Parted {
 
     /// Decompresses a part.
     pub(super) fn decoder(self, part: Part) -> Box<dyn AsyncRead + Send + Unpin> {
-        let bytes = match part {
-            Part::Whole(bytes) => stream::once(async { Ok(bytes) }).boxed(),
-            Part::Rest(bytes) => bytes,
+        let (bytes, window) = match part {
+            Part::Whole(bytes, window) => (stream::once(async { Ok(bytes) }).boxed(), window),
+            Part::Rest(bytes, window) => (bytes, window),
         };
         let bytes = StreamReader::new(bytes);
         match self {
@@ -61,10 +72,25 @@ impl Parted {
                 Box::new(decoder)
             }
             Self::Zstd => {
-                let mut decoder = ZstdDecoder::new(bytes);
+                let mut decoder = ZstdDecoder::with_params(bytes, &[DParameter::window_log_max(log_of(window))]);
                 decoder.multiple_members(true);
                 Box::new(decoder)
             }
+        }
+    }
+
+    /// The window of the frame that begins here.
+    fn window(self, frame: &[u8]) -> u64 {
+        match self {
+            Self::Gzip => 0,
+            Self::Zstd => window_bytes(frame).unwrap_or(0),
+        }
+    }
+
+    fn usual_window(self) -> u64 {
+        match self {
+            Self::Gzip => 0,
+            Self::Zstd => USUAL_BYTES,
         }
     }
 
@@ -92,6 +118,8 @@ struct Cutter {
     kind: Parted,
     bytes: BoxStream<'static, io::Result<Bytes>>,
     read: BytesMut,
+    /// The largest window of the frames that are whole.
+    window: u64,
 }
 
 impl Cutter {
@@ -104,6 +132,7 @@ impl Cutter {
             let length = if rest.is_empty() { Length::NeedsMore } else { self.kind.length(rest) };
             match length {
                 Length::Of(length) if length <= rest.len() => {
+                    self.window = self.window.max(self.kind.window(rest));
                     whole += length;
                     if whole >= PART_BYTES {
                         return Ok(Some(self.whole(whole)));
@@ -129,12 +158,14 @@ impl Cutter {
         if whole > 0 {
             return self.whole(whole);
         }
+        let window = self.kind.window(&self.read).max(self.kind.usual_window());
         let read = self.read.freeze();
-        (Part::Rest(stream::once(async { Ok(read) }).chain(self.bytes).boxed()), None)
+        (Part::Rest(stream::once(async { Ok(read) }).chain(self.bytes).boxed(), window), None)
     }
 
     fn whole(mut self, whole: usize) -> (Part, Option<Self>) {
-        (Part::Whole(self.read.split_to(whole).freeze()), Some(self))
+        let window = std::mem::take(&mut self.window);
+        (Part::Whole(self.read.split_to(whole).freeze(), window), Some(self))
     }
 }
 
@@ -204,7 +235,7 @@ mod tests {
         let pieces: Vec<io::Result<Bytes>> =
             compressed.chunks(piece).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
         let all: Vec<Part> = kind.cut(stream::iter(pieces).boxed()).try_collect().await?;
-        let (count, is_rest) = (all.len(), matches!(all.last(), Some(Part::Rest(_))));
+        let (count, is_rest) = (all.len(), matches!(all.last(), Some(Part::Rest(..))));
         let mut text = Vec::new();
         for part in all {
             kind.decoder(part).read_to_end(&mut text).await?;

@@ -14,7 +14,7 @@ use pushdown::{Compression, Error, Result};
 use super::source::TextSource;
 use crate::csv::Rewriter;
 use crate::limits::BLOCK_BYTES;
-use crate::{ObjectReader, ScanCounters, Spawner};
+use crate::{MemoryBudget, ObjectReader, ScanCounters, Spawner};
 
 /// Zeros after the text, so that it can be looked at 64 bytes at a time.
 pub(crate) const PADDING: usize = 64;
@@ -228,8 +228,9 @@ pub(crate) struct TextOptions {
     pub(crate) record_bytes: usize,
     /// Rewrites text whose marks are longer than one byte; it also picks the records of the range.
     pub(crate) rewrite: Option<Rewriter>,
-    /// Starts the task that decompresses.
+    /// Starts the task that decompresses, and what that takes.
     pub(crate) spawner: Spawner,
+    pub(crate) memory: MemoryBudget,
 }
 
 impl TextInput {
@@ -240,7 +241,7 @@ impl TextInput {
         options: TextOptions,
         counters: &Arc<ScanCounters>,
     ) -> Result<Self> {
-        let TextOptions { compression, terminator, header, record_bytes, rewrite, spawner } = options;
+        let TextOptions { compression, terminator, header, record_bytes, rewrite, spawner, memory } = options;
         let size = reader.size();
         let location = reader.location().to_owned();
         let range = range.filter(|r| r.start > 0 || r.end < size);
@@ -256,7 +257,7 @@ impl TextInput {
         let plain = |reader| TextSource::plain(reader, start..range.as_ref().map_or(size, |range| range.end));
         let source = match compression {
             Compression::None => plain(reader),
-            _ => TextSource::compressed(reader, compression, Arc::clone(counters), spawner),
+            _ => TextSource::compressed(reader, compression, Arc::clone(counters), spawner, &memory),
         };
         if let Some(rewriter) = rewrite {
             let rewriter = rewriter.of_range(start, range.clone().unwrap_or(0..u64::MAX));

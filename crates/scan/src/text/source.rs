@@ -21,7 +21,7 @@ use super::parts::Parted;
 use crate::csv::Rewriter;
 use crate::limits::OVERSHOOT_BYTES;
 use crate::spawner::share_last_task;
-use crate::{ObjectReader, ScanCounters, Spawner};
+use crate::{MemoryBudget, ObjectReader, ScanCounters, Shortage, Spawner};
 
 /// Decompressed text is handed on in pieces of at most this size.
 const PIECE_BYTES: usize = 256 * 1024;
@@ -67,6 +67,7 @@ impl TextSource {
         compression: Compression,
         counters: Arc<ScanCounters>,
         spawner: Spawner,
+        memory: &MemoryBudget,
     ) -> Self {
         let size = reader.size();
         if size == 0 {
@@ -88,8 +89,8 @@ impl TextSource {
                 decoder.multiple_members(true);
                 ahead(text(decoder, "bzip2", location), spawner)
             }
-            Compression::Gzip => in_parts(bytes, Parted::Gzip, "gzip", location, spawner),
-            Compression::Zstd => in_parts(bytes, Parted::Zstd, "zstd", location, spawner),
+            Compression::Gzip => in_parts(bytes, Parted::Gzip, "gzip", location, spawner, memory.clone()),
+            Compression::Zstd => in_parts(bytes, Parted::Zstd, "zstd", location, spawner, memory.clone()),
         };
         let pieces = pieces.inspect_ok(move |piece: &Bytes| {
             counters.bytes_processed.fetch_add(piece.len() as u64, Ordering::Relaxed);
@@ -151,12 +152,25 @@ fn in_parts(
     format: &'static str,
     location: String,
     spawner: Spawner,
+    memory: MemoryBudget,
 ) -> BoxStream<'static, Result<Bytes>> {
     let place = location.clone();
     let parts = parted.cut(bytes).map_err(move |error| told(error, format, &place));
     let cutter = spawner.clone();
-    let texts = parts
-        .map_ok(move |part| started(text(parted.decoder(part), format, location.clone()), PIECES_OF_PART, &spawner));
+    let texts = parts.map(move |part| {
+        let part = part?;
+        let reserved = memory.try_reserve(part.window_bytes());
+        let refused = |shortage: Shortage| {
+            shortage.error(format!("{location}: a window of {format}"), "InvalidCompressionFormat")
+        };
+        let reserved = reserved.map_err(refused)?;
+        let pieces = text(parted.decoder(part), format, location.clone()).map(move |piece| {
+            // The window lives as long as the text.
+            let _reserved = &reserved;
+            piece
+        });
+        Ok(started(pieces, PIECES_OF_PART, &spawner))
+    });
     let start = async move { started(texts, PARTS_AHEAD, &cutter) };
     stream::once(start).flatten().try_flatten().boxed()
 }

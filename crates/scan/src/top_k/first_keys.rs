@@ -1,10 +1,12 @@
-//! The first k of the keys seen so far.
+//! The first k of the keys seen so far, as long as they are short enough to be held.
 
 use arrow::array::{Array, ArrayRef};
 use arrow::compute::{SortOptions, concat, sort_to_indices, take};
 use pushdown::Result;
 
+use crate::compact::compact_array;
 use crate::errors::from_arrow;
+use crate::limits::FIRST_KEYS_BYTES;
 
 /// More keys than this, or than twice k, are not held before all but the first k are let go.
 const HELD: usize = 65_536;
@@ -16,19 +18,35 @@ pub struct FirstKeys {
     k: usize,
     keys: Vec<ArrayRef>,
     held: usize,
+    bytes: usize,
+    /// They were too long: nothing is held any more.
+    given_up: bool,
 }
 
 impl FirstKeys {
     /// Starts empty.
     pub fn new(order: SortOptions, k: usize) -> Self {
-        Self { order, k, keys: Vec::new(), held: 0 }
+        Self { order, k, keys: Vec::new(), held: 0, bytes: 0, given_up: false }
     }
 
     /// Takes the keys of some rows in, all of one type.
     pub fn push(&mut self, keys: ArrayRef) -> Result<()> {
+        if self.given_up {
+            return Ok(());
+        }
         self.held += keys.len();
+        self.bytes += keys.get_array_memory_size();
         self.keys.push(keys);
-        if self.held > self.k.saturating_mul(2).max(HELD) { self.sort() } else { Ok(()) }
+        if self.held <= self.k.saturating_mul(2).max(HELD) && self.bytes <= FIRST_KEYS_BYTES {
+            return Ok(());
+        }
+        self.sort()?;
+        if self.bytes > FIRST_KEYS_BYTES {
+            // What they would tell only saves work.
+            self.given_up = true;
+            (self.keys, self.held, self.bytes) = (Vec::new(), 0, 0);
+        }
+        Ok(())
     }
 
     /// The k-th key, as an array of one value; `None` if fewer were seen.
@@ -47,8 +65,8 @@ impl FirstKeys {
         }
         let keys = concat(&keys).map_err(from_arrow)?;
         let first = sort_to_indices(&keys, Some(self.order), Some(self.k)).map_err(from_arrow)?;
-        let first = take(&keys, &first, None).map_err(from_arrow)?;
-        self.held = first.len();
+        let first = compact_array(&take(&keys, &first, None).map_err(from_arrow)?);
+        (self.held, self.bytes) = (first.len(), first.get_array_memory_size());
         self.keys = vec![first];
         Ok(())
     }
@@ -85,6 +103,18 @@ mod tests {
         assert_eq!(kth(7, false, false, &pieces), None, "fewer than k");
         assert_eq!(kth(0, false, false, &pieces), None);
         assert_eq!(kth(1, false, false, &[]), None);
+    }
+
+    #[test]
+    fn keys_that_are_too_long_are_not_held() {
+        let mut keys = FirstKeys::new(SortOptions::default(), 100_000);
+        let long: ArrayRef =
+            Arc::new(arrow::array::StringArray::from_iter_values((0..100).map(|_| "x".repeat(100_000))));
+        for _ in 0..10 {
+            keys.push(Arc::clone(&long)).unwrap();
+            assert!(keys.bytes <= FIRST_KEYS_BYTES);
+        }
+        assert!(keys.given_up && keys.kth().unwrap().is_none());
     }
 
     #[test]

@@ -12,17 +12,18 @@ mod live;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow::array::{ArrayRef, BooleanArray, RecordBatch, UInt32Array, make_comparator};
+use arrow::array::{Array, ArrayRef, BooleanArray, BooleanBufferBuilder, RecordBatch, UInt32Array, make_comparator};
 use arrow::compute::{SortOptions, concat_batches, filter_record_batch, take, take_record_batch};
 use arrow::datatypes::SchemaRef;
 use arrow::row::{OwnedRow, RowConverter, Rows, SortField};
-use pushdown::{Result, SortKey};
+use pushdown::{Error, Result, SortKey};
 
 use crate::compact::compact;
 use crate::errors::from_arrow;
 use crate::evaluate::Evaluator;
+use crate::evaluate::weight::text_bytes;
 use crate::group::too_much;
-use crate::limits;
+use crate::{MemoryBudget, Reservation, limits};
 pub use first_keys::FirstKeys;
 pub(crate) use live::{FirstRows, LiveBound};
 
@@ -66,6 +67,13 @@ impl Threshold {
     }
 }
 
+/// So many keys are copied at a time to be compared.
+const KEYS_AT_ONCE: usize = 1024;
+
+fn too_many_bytes() -> Error {
+    too_much(format!("ORDER BY needs more than {} bytes", limits::TOP_K_BYTES))
+}
+
 /// A top-k under way.
 pub(crate) struct TopK {
     schema: SchemaRef,
@@ -76,6 +84,10 @@ pub(crate) struct TopK {
     gathered: Vec<RecordBatch>,
     rows: usize,
     bytes: usize,
+    /// What their keys come to as they are sorted.
+    key_bytes: usize,
+    /// For the rows that are gathered.
+    reserved: Reservation,
     /// The last of the first k so far.
     threshold: Option<OwnedRow>,
     /// What other scans found out.
@@ -92,6 +104,7 @@ impl TopK {
         schema: &SchemaRef,
         shared: Arc<Threshold>,
         passes_on: bool,
+        memory: &MemoryBudget,
     ) -> Result<Self> {
         let k = match usize::try_from(k) {
             Ok(k) if k as u64 <= pushdown::limits::TOP_K_ROWS => k,
@@ -106,13 +119,51 @@ impl TopK {
         let converter = RowConverter::new(fields.collect()).map_err(from_arrow)?;
         let schema = Arc::clone(schema);
         let first = order.first().map(options).unwrap_or_default();
-        let gathered = vec![];
-        Ok(Self { schema, keys, first, converter, k, gathered, rows: 0, bytes: 0, threshold: None, shared, passes_on })
+        Ok(Self {
+            schema,
+            keys,
+            first,
+            converter,
+            k,
+            gathered: vec![],
+            rows: 0,
+            bytes: 0,
+            key_bytes: 0,
+            reserved: memory.empty(),
+            threshold: None,
+            shared,
+            passes_on,
+        })
+    }
+
+    fn keys_of(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
+        let (mut bytes, mut keys) = (0, Vec::with_capacity(self.keys.len()));
+        for key in &self.keys {
+            let values = key.evaluate(batch)?;
+            bytes += if key.is_column() { 0 } else { values.get_array_memory_size() };
+            if bytes > limits::TOP_K_BYTES {
+                return Err(too_many_bytes());
+            }
+            keys.push(values);
+        }
+        Ok(keys)
     }
 
     fn sort_rows(&self, batch: &RecordBatch) -> Result<Rows> {
-        let keys = self.keys.iter().map(|key| key.evaluate(batch)).collect::<Result<Vec<_>>>()?;
-        self.converter.convert_columns(&keys).map_err(from_arrow)
+        self.converter.convert_columns(&self.keys_of(batch)?).map_err(from_arrow)
+    }
+
+    /// Which rows come before the threshold. They are looked at some at a time, since keys are copied for that.
+    fn earlier(&self, batch: &RecordBatch, threshold: &OwnedRow) -> Result<BooleanArray> {
+        let mut earlier = BooleanBufferBuilder::new(batch.num_rows());
+        let mut first = 0;
+        while first < batch.num_rows() {
+            let piece = batch.slice(first, KEYS_AT_ONCE.min(batch.num_rows() - first));
+            let rows = self.sort_rows(&piece)?;
+            rows.iter().for_each(|row| earlier.append(row < threshold.row()));
+            first += piece.num_rows();
+        }
+        Ok(BooleanArray::new(earlier.finish(), None))
     }
 
     /// Takes in all rows of a batch. Gives rows that are passed on.
@@ -127,39 +178,50 @@ impl TopK {
         let batch = match &self.threshold {
             None => batch,
             Some(threshold) => {
-                let rows = self.sort_rows(&batch)?;
-                let earlier: BooleanArray = rows.iter().map(|row| Some(row < threshold.row())).collect();
+                let earlier = self.earlier(&batch, threshold)?;
                 filter_record_batch(&batch, &earlier).map_err(from_arrow)?
             }
         };
         if batch.num_rows() == 0 {
             return Ok(None);
         }
+        let bytes = batch.get_array_memory_size();
         self.rows += batch.num_rows();
-        self.bytes += batch.get_array_memory_size();
+        self.bytes += bytes;
+        self.key_bytes += self.keys_of(&batch)?.iter().map(text_bytes).sum::<usize>();
         self.gathered.push(batch);
-        if self.rows >= 2 * self.k.max(limits::GROUP_RECORDS) || self.bytes > limits::TOP_K_BYTES {
+        let is_much = self.bytes > limits::TOP_K_BYTES || self.key_bytes > limits::TOP_K_BYTES;
+        if self.rows >= 2 * self.k.max(limits::GROUP_RECORDS) || is_much {
             self.cut()?;
             return self.too_many();
         }
+        self.reserve(self.bytes)?;
         Ok(None)
+    }
+
+    fn reserve(&self, bytes: usize) -> Result<()> {
+        self.reserved.resize(bytes).map_err(|shortage| shortage.error("ORDER BY", "ExternalEvalException"))
     }
 
     /// The first rows if they take too much memory.
     fn too_many(&mut self) -> Result<Option<RecordBatch>> {
-        if self.bytes <= limits::TOP_K_BYTES {
+        if self.bytes <= limits::TOP_K_BYTES && self.key_bytes <= limits::TOP_K_BYTES {
             return Ok(None);
         }
         if !self.passes_on {
-            return Err(too_much(format!("ORDER BY needs more than {} bytes", limits::TOP_K_BYTES)));
+            return Err(too_many_bytes());
         }
-        (self.rows, self.bytes) = (0, 0);
+        (self.rows, self.bytes, self.key_bytes) = (0, 0, 0);
+        self.reserve(0)?;
         Ok(self.gathered.pop())
     }
 
     /// Drops all but the first k, and puts those in order.
     fn cut(&mut self) -> Result<()> {
+        // What is gathered, all of it once more, its keys, and the first of it.
+        self.reserve(self.bytes.saturating_mul(3).saturating_add(self.key_bytes))?;
         let all = concat_batches(&self.schema, &self.gathered).map_err(from_arrow)?;
+        self.gathered.clear();
         let rows = self.sort_rows(&all)?;
         let mut order: Vec<u32> = (0..u32::try_from(all.num_rows()).unwrap_or(u32::MAX)).collect();
         // Equal rows stay as they came.
@@ -184,8 +246,9 @@ impl TopK {
         let first = compact(&take_record_batch(&all, &UInt32Array::from(order)).map_err(from_arrow)?)?;
         self.rows = first.num_rows();
         self.bytes = first.get_array_memory_size();
+        self.key_bytes = self.keys_of(&first)?.iter().map(text_bytes).sum::<usize>();
         self.gathered = vec![first];
-        Ok(())
+        self.reserve(self.bytes)
     }
 
     /// The first k rows, in order; of those that were not passed on.

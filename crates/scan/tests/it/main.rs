@@ -11,6 +11,7 @@ mod hostile;
 mod json;
 mod json_paths;
 mod matching;
+mod memory;
 mod parquet;
 mod parquet_pruning;
 mod parquet_types;

@@ -1,0 +1,63 @@
+//! The window of a zstd frame: how much of what was decompressed is held to copy from.
+//!
+//! The frame's header says it (RFC 8878, Section 3.1.1.1), and the decoder allocates it before it has seen anything else: 128 MiB
+//! for a frame of a few bytes. So it is looked at before, and drawn from the scan's memory.
+
+/// Every decoder takes as much, by RFC 8878. A frame after the first of a part that is not cut may have no more than that, or
+/// than the first.
+pub(super) const USUAL_BYTES: u64 = 8 << 20;
+
+const MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
+
+/// The window of the frame that begins here, in bytes. `None` where that is no frame with a window, or not enough of one.
+pub(super) fn window_bytes(frame: &[u8]) -> Option<u64> {
+    let (descriptor, rest) = frame.strip_prefix(&MAGIC)?.split_first()?;
+    let is_single_segment = descriptor & 0x20 != 0;
+    if !is_single_segment {
+        let window = u64::from(*rest.first()?);
+        let base = 1u64 << (10 + (window >> 3));
+        return Some(base + base / 8 * (window & 7));
+    }
+    // All of the content is the window. Its size stands behind the number of the dictionary.
+    let dictionary = [0, 1, 2, 4].get(usize::from(descriptor & 3))?;
+    let size = rest.get(*dictionary..)?;
+    Some(match descriptor >> 6 {
+        0 => u64::from(*size.first()?),
+        1 => u64::from(u16::from_le_bytes(*size.first_chunk()?)) + 256,
+        2 => u64::from(u32::from_le_bytes(*size.first_chunk()?)),
+        _ => u64::from_le_bytes(*size.first_chunk()?),
+    })
+}
+
+/// The smallest power of two that is no smaller, as decoders take their limit.
+pub(super) fn log_of(window: u64) -> u32 {
+    // Smaller ones than the least and larger ones than the largest that a decoder knows are no limits.
+    window.max(1).next_power_of_two().trailing_zeros().clamp(10, 27)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn frame(window_log: Option<u32>, content: Option<u64>) -> Vec<u8> {
+        let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
+        window_log.into_iter().for_each(|log| encoder.window_log(log).unwrap());
+        encoder.set_pledged_src_size(content).unwrap();
+        encoder.write_all(&vec![7; content.unwrap_or(1000) as usize]).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn windows_are_read_from_headers() {
+        for log in [10, 20, 27] {
+            assert_eq!(window_bytes(&frame(Some(log), None)), Some(1 << log), "{log}");
+        }
+        for content in [1, 255, 256, 1000, 70_000] {
+            assert!(window_bytes(&frame(None, Some(content))).is_some_and(|window| window >= content), "{content}");
+        }
+        assert_eq!([window_bytes(b""), window_bytes(&MAGIC), window_bytes(&[7; 20])], [None; 3]);
+        assert_eq!([0, 1024, 1025, 8 << 20, u64::MAX / 2].map(log_of), [10, 10, 11, 23, 27]);
+    }
+}

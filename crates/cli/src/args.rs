@@ -253,6 +253,10 @@ pub struct HealthArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Limits")]
 pub struct LimitArgs {
+    /// Memory that the process may hold, as in 2GiB or 512MiB; what does not fit waits or is refused [default: a quarter of the
+    /// machine's, or half of its container's, from 512MiB to 16GiB]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub memory: Option<usize>,
     /// Connections open at once [default: 1024]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub max_connections: Option<usize>,
@@ -360,6 +364,20 @@ fn at_least_one(text: &str) -> Result<usize, String> {
     }
 }
 
+/// Bytes, or so many KiB, MiB or GiB of them.
+fn size(text: &str) -> Result<usize, String> {
+    let expected = || format!("'{text}' is no size, such as 512MiB, 2GiB or 1073741824");
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match text.get(digits.len()..).unwrap_or_default().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" | "kib" => 1 << 10,
+        "m" | "mb" | "mib" => 1 << 20,
+        "g" | "gb" | "gib" => 1 << 30,
+        _ => return Err(expected()),
+    };
+    digits.parse::<usize>().ok().and_then(|number| number.checked_mul(unit)).ok_or_else(expected)
+}
+
 /// An address to listen on; names of this machine are looked up.
 fn address(text: &str) -> Result<SocketAddr, String> {
     let expected = || format!("'{text}' is no address and port, such as 127.0.0.1:9000 or 0.0.0.0:9000");
@@ -450,6 +468,14 @@ mod tests {
     #[test]
     fn the_definition_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(["7", "3k", "2MiB", "1G"].map(|text| size(text).unwrap()), [7, 3 << 10, 2 << 20, 1 << 30]);
+        for none in ["", "G", "1T", "1.5G", "-1", "99999999999999999999", "99999999999G"] {
+            assert!(size(none).is_err(), "{none}");
+        }
     }
 
     #[test]

@@ -113,6 +113,7 @@ fn config(args: ServeArgs) -> Result<NodeConfig> {
 fn set_limits(limits: &mut pushdowndb_node::Limits, args: LimitArgs) {
     let seconds = std::time::Duration::from_secs;
     let set = |field: &mut usize, given: Option<usize>| *field = given.unwrap_or(*field);
+    set(&mut limits.memory_bytes, args.memory);
     set(&mut limits.connections, args.max_connections);
     set(&mut limits.requests, args.max_requests);
     set(&mut limits.selects, args.max_scans);

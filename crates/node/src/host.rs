@@ -115,7 +115,9 @@ mod tests {
 
     #[tokio::test]
     async fn the_kernel_is_asked_while_the_node_serves() {
-        let scans = Arc::new(Scans::new(&Limits::default(), ZoneCache::new(0, None)).unwrap());
+        let limits = Limits::default();
+        let memory = Arc::new(crate::memory::NodeMemory::new(&limits));
+        let scans = Arc::new(Scans::new(&limits, memory, ZoneCache::new(0, None)).unwrap());
         let Some(host) = Host::watch(Arc::downgrade(&scans)) else { return };
         while host.others.lock().unwrap().len() < LOOKS {
             tokio::task::yield_now().await;

@@ -23,6 +23,7 @@ mod health;
 mod host;
 mod keyring;
 mod limits;
+mod memory;
 mod metrics;
 mod node;
 mod record;

@@ -2,9 +2,22 @@
 
 use std::time::Duration;
 
+use crate::memory;
+
 /// The bounds of a node. S3's own limits are kept where S3 has one.
 #[derive(Clone, Debug)]
 pub struct Limits {
+    /// What the process may hold in memory, in bytes; requests draw what they use from what this leaves them. By default a
+    /// quarter of the machine's memory, or half of what its container may have, from 512 MiB to 16 GiB.
+    pub memory_bytes: usize,
+    /// What all scans together may take of the memory for requests, in percent.
+    pub memory_scans: usize,
+    /// What all bodies that are read whole may take of the memory for requests, in percent. The rest is for transfers.
+    pub memory_bodies: usize,
+    /// What the scans of one key may take of what all scans may, and its bodies of what all bodies may, in percent.
+    pub memory_key: usize,
+    /// What one scan may take of what those of its key may, in percent.
+    pub memory_scan: usize,
     /// Open connections. For more, one is closed that serves no request; each costs about 64 KiB.
     pub connections: usize,
     /// The share of connections and of requests under way that one peer address may have, in percent. More than that of a key, so
@@ -139,6 +152,11 @@ impl Default for Limits {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
+            memory_bytes: memory::default_bytes(),
+            memory_scans: 60,
+            memory_bodies: 15,
+            memory_key: 60,
+            memory_scan: 60,
             connections: 1024,
             peer_share_percent: 90,
             peer_unproven_percent: 25,

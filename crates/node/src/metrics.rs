@@ -16,6 +16,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
+use pushdowndb_scan::MemoryBudget;
 
 use crate::Limits;
 use crate::admission::{Admission, Connections};
@@ -52,6 +53,7 @@ pub(crate) struct Sources {
     pub admission: Arc<Admission>,
     pub scans: Weak<Scans>,
     pub store: Weak<dyn Store>,
+    pub memory: MemoryBudget,
     pub limits: Limits,
 }
 
@@ -91,7 +93,7 @@ struct Readings {
 impl Collector for Readings {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         use std::sync::atomic::Ordering::Relaxed;
-        let Sources { counting, connections, admission, scans, store, limits } = &self.sources;
+        let Sources { counting, connections, admission, scans, store, memory, limits } = &self.sources;
         let count = counting.read();
 
         let mut family = encoder.encode_descriptor(
@@ -119,6 +121,12 @@ impl Collector for Readings {
         out.gauge("connections_limit", "Open connections allowed", limits.connections as f64)?;
         out.gauge("requests_in_flight", "Requests whose answer has not left yet", count.requests_in_flight as f64)?;
         out.gauge("requests_limit", "Requests allowed at once", limits.requests as f64)?;
+
+        out.gauge("memory_bound_bytes", "Memory that the process may hold", limits.memory_bytes as f64)?;
+        out.gauge("memory_limit_bytes", "Memory that requests may take", memory.limit() as f64)?;
+        out.gauge("memory_used_bytes", "Memory that requests have taken", memory.used() as f64)?;
+        out.gauge("memory_peak_bytes", "The most memory that requests had taken at once", memory.peak() as f64)?;
+        out.counter("memory_refused", "Requests for memory that was not there", memory.refused() as f64)?;
 
         if let Some(scans) = scans.upgrade() {
             out.gauge("zone_bytes", "Memory of what is known of values in objects", scans.zones().size_bytes() as f64)?;

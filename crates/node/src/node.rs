@@ -17,6 +17,7 @@ use crate::counters::Counting;
 use crate::health::{Health, Load};
 use crate::host::Host;
 use crate::keyring::KeysInUse;
+use crate::memory::{NodeMemory, fitting, least_memory_bytes};
 use crate::metrics::{Durations, Metrics, Sources};
 use crate::scans::Scans;
 use crate::server::Entrance;
@@ -50,6 +51,13 @@ pub struct Node {
 
 /// Starts a node; it is bound and serving when this returns.
 pub async fn start(config: NodeConfig) -> Result<Node> {
+    let limits = fitting(&config.limits, matches!(config.backing, Backing::Gateway(_)));
+    let config = NodeConfig { limits, ..config };
+    let least = least_memory_bytes(&config.limits);
+    if config.limits.memory_bytes < least {
+        let message = format!("a node with these limits needs {} MiB of memory", least.div_ceil(1 << 20));
+        return Err(Error::invalid(message));
+    }
     // Before anything is written: of an address that is taken no store is made.
     let (listener, address) = listen(config.listen, "--listen").await?;
     let admin = match config.admin_listen {
@@ -72,7 +80,8 @@ pub async fn start(config: NodeConfig) -> Result<Node> {
         Backing::Store(dir) => Some(dir.join("zones")),
         Backing::Gateway(_) => None,
     };
-    let scans = Scans::new(&limits, ZoneCache::new(limits.zone_bytes, zones))
+    let memory = Arc::new(NodeMemory::new(&limits));
+    let scans = Scans::new(&limits, Arc::clone(&memory), ZoneCache::new(limits.zone_bytes, zones))
         .map_err(|error| Error::internal("cannot start the threads of scans").with_source(error))?;
     let scans = Arc::new(scans);
     let connections =
@@ -84,6 +93,7 @@ pub async fn start(config: NodeConfig) -> Result<Node> {
         counting: Arc::clone(&counting),
         scans: Arc::downgrade(&scans),
         store: Arc::downgrade(&store),
+        memory: memory.budget().clone(),
         limits: limits.clone(),
     };
     let load = Load {
@@ -92,7 +102,7 @@ pub async fn start(config: NodeConfig) -> Result<Node> {
         scans: Arc::downgrade(&scans),
     };
     let health = Health::new(Metrics::new(sources, &durations), admin.is_some(), Arc::downgrade(&store), load);
-    let service = s3::service(Arc::clone(&store), &keys, &config, Arc::clone(&counting), Arc::clone(&scans));
+    let service = s3::service(Arc::clone(&store), &keys, &config, Arc::clone(&counting), Arc::clone(&scans), memory);
     let host = if config.tells_load { Host::watch(Arc::downgrade(&scans)) } else { None };
     let answers =
         Answers::new(service, Arc::clone(&health), Arc::clone(&counting), durations, admission, limits.clone(), host);

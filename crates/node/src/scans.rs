@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use pushdowndb_scan::{Footers, Helpers, KnownFooter, Spawner, thread_cpu};
+use pushdowndb_scan::{Footers, Helpers, KnownFooter, MemoryBudget, Spawner, thread_cpu};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
@@ -22,6 +22,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::Limits;
 use crate::admission::{Requester, Share, Shares};
 use crate::cores;
+use crate::memory::{NodeMemory, ScanMemory};
 use crate::record::{RequestRecord, Spent};
 use crate::store::Object;
 use crate::zones::ZoneCache;
@@ -42,6 +43,7 @@ pub(crate) struct Scans {
     /// Taken by the drop only.
     runtime: Option<Runtime>,
     account: Account,
+    memory: Arc<NodeMemory>,
     zones: ZoneCache,
     footers: Arc<Footers>,
 }
@@ -83,7 +85,7 @@ pub(crate) struct ScanFigures {
 pub(crate) struct Saturated;
 
 impl Scans {
-    pub fn new(limits: &Limits, zones: ZoneCache) -> io::Result<Self> {
+    pub fn new(limits: &Limits, memory: Arc<NodeMemory>, zones: ZoneCache) -> io::Result<Self> {
         let threads = limits.select_threads.max(1);
         let mut builder = Builder::new_multi_thread();
         builder.worker_threads(threads).thread_name("scan").enable_all();
@@ -106,6 +108,7 @@ impl Scans {
             limits,
             runtime: Some(runtime),
             account: Account::default(),
+            memory,
             zones,
             footers: Footers::new(footer_cache_bytes),
         })
@@ -135,6 +138,10 @@ impl Scans {
         record: Option<Arc<RequestRecord>>,
     ) -> Result<Turn, Saturated> {
         let scanning = Scanning::begin(self);
+        // First, so that nobody has a turn who waits for memory.
+        let memory = self.memory(&requester.key).await.inspect_err(|_| {
+            self.account.refused.fetch_add(1, Relaxed);
+        })?;
         let held = match self.try_hold(requester) {
             Some(held) => held,
             None => self.queued(requester).await.inspect_err(|_| {
@@ -142,13 +149,26 @@ impl Scans {
             })?,
         };
         let (scans, requester) = (Arc::clone(self), requester.clone());
-        Ok(Turn { scans, requester, record, _scanning: Some(scanning), _held: held })
+        Ok(Turn { scans, requester, record, memory, _scanning: Some(scanning), _held: held })
     }
 
-    /// One more turn for a request that has one already, if any is free.
-    pub fn free_turn(self: &Arc<Self>, requester: &Requester, record: Option<Arc<RequestRecord>>) -> Option<Turn> {
+    /// The memory that a scan of this key begins with.
+    async fn memory(&self, key: &str) -> Result<ScanMemory, Saturated> {
+        let memory = tokio::time::timeout(self.limits.wait, self.memory.scan(key)).await;
+        memory.map_err(|_| Saturated)?.map_err(|_| Saturated)
+    }
+
+    /// One more turn for a request that has one already, if any is free. It draws from the same memory.
+    pub fn free_turn(
+        self: &Arc<Self>,
+        requester: &Requester,
+        record: Option<Arc<RequestRecord>>,
+        memory: &MemoryBudget,
+    ) -> Option<Turn> {
         let held = self.try_hold(requester)?;
-        Some(Turn { scans: Arc::clone(self), requester: requester.clone(), record, _scanning: None, _held: held })
+        let memory = self.memory.helper(memory).ok()?;
+        let (scans, requester) = (Arc::clone(self), requester.clone());
+        Some(Turn { scans, requester, record, memory, _scanning: None, _held: held })
     }
 
     fn key_turns(&self, requester: &Requester) -> usize {
@@ -220,6 +240,7 @@ pub(crate) struct Turn {
     scans: Arc<Scans>,
     requester: Requester,
     record: Option<Arc<RequestRecord>>,
+    memory: ScanMemory,
     _scanning: Option<Scanning>,
     _held: Held,
 }
@@ -249,6 +270,11 @@ impl Drop for Scanning {
 }
 
 impl Turn {
+    /// What the scan may draw its memory from.
+    pub fn memory(&self) -> &MemoryBudget {
+        &self.memory.budget
+    }
+
     /// Starts what a scan does beside itself where scans run, booked like the scan.
     pub fn spawner(&self) -> Spawner {
         let bill = self.bill();
@@ -264,7 +290,8 @@ impl Turn {
     /// a turn that nobody waits for, and gives it back when its piece was scanned.
     pub fn helpers(&self, most: usize) -> Helpers {
         let (scans, requester, record) = (Arc::clone(&self.scans), self.requester.clone(), self.record.clone());
-        Helpers::new(most, move || Some(scans.free_turn(&requester, record.clone())?.into_spawner()))
+        let memory = self.memory.budget.clone();
+        Helpers::new(most, move || Some(scans.free_turn(&requester, record.clone(), &memory)?.into_spawner()))
     }
 
     /// Whom the work of this turn is booked to.
@@ -356,8 +383,9 @@ mod tests {
     use super::*;
 
     fn scans(selects: usize, waiting: usize, wait: Duration) -> Arc<Scans> {
-        let limits = Limits { selects, selects_waiting: waiting, select_wait: wait, ..Limits::default() };
-        Arc::new(Scans::new(&limits, ZoneCache::new(0, None)).unwrap())
+        let limits =
+            Limits { selects, selects_waiting: waiting, select_wait: wait, memory_bytes: 4 << 30, ..Limits::default() };
+        Arc::new(Scans::new(&limits, Arc::new(NodeMemory::new(&limits)), ZoneCache::new(0, None)).unwrap())
     }
 
     fn requester(key: &str) -> Requester {

@@ -23,6 +23,9 @@ use crate::scans::Bill;
 /// The most places of one split, which are in memory together: 16 bytes each.
 const MOST_PLACES: usize = 1_000_000;
 
+/// A place in memory, here and among those of other indexes.
+const PLACE_BYTES: usize = 2 * size_of::<Range<u64>>();
+
 /// Records with a gap of at most this between them are read and decoded as one.
 const GAP_BYTES: u64 = 4 * 1024;
 
@@ -101,6 +104,7 @@ impl Indexes {
             let fragment = self.probes.get(index.probe).ok_or_else(|| Error::internal("an index without a probe"))?;
             let reader: Arc<dyn ObjectReader> = Arc::new(shelf.objects.open(&index.object, shelf.bill).await?.data);
             let mut found = Vec::new();
+            let reserved = shelf.options.memory.empty();
             for range in &index.ranges {
                 let (fragment, reader) = (Arc::clone(fragment), Arc::clone(&reader));
                 let options = ScanOptions {
@@ -114,7 +118,8 @@ impl Indexes {
                 };
                 let mut batches = scan(fragment, reader, Some(range.clone()), options, Arc::clone(shelf.counters))?;
                 while let Some(batch) = batches.try_next().await? {
-                    if found.len() + batch.num_rows() > MOST_PLACES {
+                    let bytes = batch.num_rows() * PLACE_BYTES;
+                    if found.len() + batch.num_rows() > MOST_PLACES || reserved.grow(bytes).is_err() {
                         return Ok(None);
                     }
                     found.extend(places(&batch, [0, 1], |_| size)?);

@@ -87,6 +87,7 @@ impl Scanning {
             row_group_bytes: limits.row_group_bytes,
             partial_group_bytes: asked.map(|bytes| bytes.min(limits.fragment_group_bytes)),
             threshold: Arc::new(Threshold::default()),
+            memory: desk.turn.memory().clone(),
             spawner: desk.turn.spawner(),
             fetches_beside: false,
             ..ScanOptions::default()
@@ -121,10 +122,8 @@ impl Scanning {
         let waits = || !self.work.splits.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
         // Without a sender the workers are through.
         while let Some(sender) = self.sender.upgrade().filter(|_| self.workers.len() < self.most && waits()) {
-            let Some(turn) = self.work.scans.free_turn(&self.work.requester, Some(Arc::clone(&self.work.record)))
-            else {
-                return;
-            };
+            let (record, memory) = (Some(Arc::clone(&self.work.record)), &self.work.options.memory);
+            let Some(turn) = self.work.scans.free_turn(&self.work.requester, record, memory) else { return };
             self.workers.push((work_on(&self.work, &turn.bill(), &sender), Some(turn)));
         }
     }

@@ -83,7 +83,8 @@ impl Chain {
         fields.sort_by(|a, b| a.0.cmp(&b.0));
         let canonical: String = fields.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
         let hash = sha256(canonical.as_bytes());
-        let signature = |before: &str| hex(&hmac_sha256(&self.key, self.text("TRAILER", before, None, &hash).as_bytes()));
+        let signature =
+            |before: &str| hex(&hmac_sha256(&self.key, self.text("TRAILER", before, None, &hash).as_bytes()));
         let ours = match is_same(given.as_bytes(), signature(&self.theirs).as_bytes()) {
             true => signature(&self.ours),
             false => WRONG.to_owned(),
@@ -157,7 +158,8 @@ pub(super) mod tests {
     fn a_trailer_has_our_signature_if_the_clients_is_right() {
         let mut chain = example();
         let text = b"x-amz-checksum-crc32c:wdBDMA==\n";
-        let theirs = hex(&hmac_sha256(&chain.key, chain.text("TRAILER", &chain.theirs, None, &sha256(text)).as_bytes()));
+        let theirs =
+            hex(&hmac_sha256(&chain.key, chain.text("TRAILER", &chain.theirs, None, &sha256(text)).as_bytes()));
         chain.ours = WRONG.to_owned();
         let ours = hex(&hmac_sha256(&chain.key, chain.text("TRAILER", &chain.ours, None, &sha256(text)).as_bytes()));
         let trailer = |signature: &str| {

@@ -6,6 +6,7 @@
 mod access;
 mod attributes;
 mod authentication;
+mod buffered;
 mod checksums;
 mod chunk_signatures;
 mod chunked;
@@ -39,6 +40,7 @@ use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
 use crate::admission::{Requester, Ticket};
 use crate::counters::Counting;
 use crate::keyring::{KeysInUse, Right};
+use crate::memory::NodeMemory;
 use crate::scans::Scans;
 use crate::store::{Grant, Object, Store};
 use crate::{Limits, NodeConfig};
@@ -56,6 +58,8 @@ pub(crate) struct Edge {
     pub counting: Arc<Counting>,
     /// Where S3 Select requests run.
     pub scans: Arc<Scans>,
+    /// What requests draw their memory from.
+    pub memory: Arc<NodeMemory>,
 }
 
 impl fmt::Debug for Edge {
@@ -88,6 +92,7 @@ pub(crate) fn service(
     config: &NodeConfig,
     counting: Arc<Counting>,
     scans: Arc<Scans>,
+    memory: Arc<NodeMemory>,
 ) -> Service {
     let limits = config.limits.clone();
     let mut settings = S3Config::default();
@@ -107,6 +112,7 @@ pub(crate) fn service(
         domains: domains.clone(),
         counting: Arc::clone(&counting),
         scans,
+        memory,
     };
     // How long a form may be used is for its policy to say, and not for the time it was signed at.
     let mut of_forms = settings.clone();

@@ -7,6 +7,7 @@ use s3s::dto::StreamingBlob;
 use s3s::{S3Request, S3Result, TrailingHeaders, s3_error};
 
 use super::Edge;
+use super::buffered::slow_down;
 use super::checksums::{HEADERS, algorithm, content_md5};
 use super::chunked::announced;
 use crate::stall::STOOD_STILL;
@@ -100,6 +101,7 @@ pub(super) fn require_length(headers: &HeaderMap) -> S3Result<()> {
 
 /// Takes in a body and checks it against what was declared of it.
 pub(super) async fn receive(edge: &Edge, body: Option<StreamingBlob>, declared: Declared) -> S3Result<Staged> {
+    let _blocks = edge.memory.transfer().await.map_err(slow_down)?;
     let body: Body = match body {
         Some(body) => Box::pin(body.map(|chunk| chunk.map_err(|error| body_error(error.to_string())))),
         None => Box::pin(stream::empty()),

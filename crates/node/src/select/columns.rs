@@ -9,7 +9,7 @@ use futures::StreamExt;
 use parquet::basic::LogicalType;
 use parquet::schema::types::SchemaDescriptor;
 use pushdown::{CsvOptions, Format, Fragment, Result};
-use pushdowndb_scan::{ObjectReader, parquet_schema, scan};
+use pushdowndb_scan::{parquet_schema, scan};
 use pushdowndb_select::InputColumns;
 use s3s::{S3Result, s3_error};
 
@@ -29,7 +29,7 @@ pub(super) async fn of(request: &Request, object: &Selected, limits: &Limits) ->
             Ok(InputColumns::Parquet(schema))
         }
         Format::Csv(options) => {
-            let first = first_record(&object.data, options, limits).await.map_err(failed)?;
+            let first = first_record(object, options, limits).await.map_err(failed)?;
             let count = first.as_ref().map_or(0, Vec::len);
             within_limit(count)?;
             let names = match first {
@@ -52,11 +52,7 @@ fn within_limit(columns: usize) -> S3Result<()> {
 }
 
 /// The fields of the first record, read as data: as many as it has.
-async fn first_record(
-    object: &Arc<dyn ObjectReader>,
-    options: &CsvOptions,
-    limits: &Limits,
-) -> Result<Option<Vec<String>>> {
+async fn first_record(object: &Selected, options: &CsvOptions, limits: &Limits) -> Result<Option<Vec<String>>> {
     // Most tables have few columns; the rest is tried only where those few are all taken.
     for most in [128, pushdown::limits::COLUMNS + 1] {
         let fields: Vec<Field> = (0..most).map(|n| Field::new(format!("_{n}"), DataType::Utf8, true)).collect();
@@ -67,8 +63,8 @@ async fn first_record(
         let first_line = fragment.format.is_splittable().then_some(0..1);
         let (fragment, mut found) = (Arc::new(fragment), None);
         for range in first_line.map(Some).into_iter().chain([None]) {
-            let (fragment, reader, counters) = (Arc::clone(&fragment), Arc::clone(object), Arc::default());
-            let mut batches = scan(fragment, reader, range, super::options(limits), counters)?;
+            let (fragment, reader, counters) = (Arc::clone(&fragment), Arc::clone(&object.data), Arc::default());
+            let mut batches = scan(fragment, reader, range, super::options(limits, &object.memory), counters)?;
             found = batches.next().await.transpose()?.filter(|batch| batch.num_rows() > 0);
             if found.is_some() {
                 break;
@@ -107,7 +103,7 @@ fn as_queried(schema: Schema, stored: &SchemaDescriptor) -> SchemaRef {
 
 /// The schema in the footer of a Parquet object.
 async fn footer(object: &Selected, limits: &Limits) -> Result<SchemaRef> {
-    let metadata = object.footer.read(object.data.as_ref(), limits.footer_bytes as u64).await?;
+    let metadata = object.footer.read(object.data.as_ref(), limits.footer_bytes as u64, &object.memory).await?;
     let schema = parquet_schema(object.data.location(), &metadata)?;
     Ok(as_queried(schema, metadata.file_metadata().schema_descr()))
 }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use pushdown::Format;
-use pushdowndb_scan::{KnownFooter, ObjectReader, ScanCounters, ScanOptions, output_schema, scan};
+use pushdowndb_scan::{KnownFooter, MemoryBudget, ObjectReader, ScanCounters, ScanOptions, output_schema, scan};
 use pushdowndb_select::Extensions;
 use s3s::S3Result;
 use s3s::dto::{SelectObjectContentEventStream, SelectObjectContentRequest};
@@ -40,6 +40,8 @@ pub(crate) struct Selected {
     pub data: Arc<dyn ObjectReader>,
     /// Where its footer may be known, if it is Parquet.
     pub footer: KnownFooter,
+    /// What reading it draws from.
+    pub memory: MemoryBudget,
 }
 
 /// Starts answering a request over an object. The turn is given back when the answer ends or is dropped.
@@ -74,7 +76,7 @@ pub(crate) async fn answer(
         fetches_beside: false,
         helpers: Some(turn.helpers(limits.select_pieces)),
         footer: Some(object.footer),
-        ..options(limits)
+        ..options(limits, &object.memory)
     };
     let batches = scan(Arc::new(fragment), object.data, range, options, Arc::clone(&counters)).map_err(failed)?;
     Answer {
@@ -97,8 +99,9 @@ pub(crate) async fn answer(
 }
 
 /// How objects are scanned for S3 Select.
-fn options(limits: &Limits) -> ScanOptions {
+fn options(limits: &Limits, memory: &MemoryBudget) -> ScanOptions {
     ScanOptions {
+        memory: memory.clone(),
         record_bytes: limits.select_record_bytes,
         row_group_bytes: limits.row_group_bytes,
         ..ScanOptions::default()

@@ -11,6 +11,7 @@ use s3s::dto::{
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 
 use crate::s3::attributes::{describe, no_version, refuse};
+use crate::s3::buffered::slow_down;
 use crate::s3::checksums::put_typed_checksum;
 use crate::s3::conditions::{Conditions, is_state};
 use crate::s3::verified::Overrides;
@@ -49,10 +50,15 @@ pub(in crate::s3) async fn get_object(
     describe!(output, &object.meta);
     let checksum = slice.checksum(input.checksum_mode.as_ref());
     put_typed_checksum!(output, &checksum);
+    // For the blocks on their way, until the last of them has left.
+    let held = edge.memory.transfer().await.map_err(slow_down)?;
     let mut blocks = Box::pin(object.data.blocks(slice.range));
     // Read before the answer begins: what is damaged there is an error, not an answer that is cut off.
     let first = blocks.next().await.transpose().map_err(StoreError::io("cannot read the object"))?;
-    output.body = Some(StreamingBlob::wrap(stream::iter(first.map(Ok)).chain(blocks)));
+    let body = stream::iter(first.map(Ok)).chain(blocks).inspect(move |_| {
+        let _held = &held;
+    });
+    output.body = Some(StreamingBlob::wrap(body));
     Ok(S3Response::with_headers(output, overrides))
 }
 

@@ -42,7 +42,8 @@ pub(in crate::s3) async fn select_object_content(
     let footer = edge.scans.footer(&object);
     // Planning reads and parses as well; a client that goes away ends it.
     let bill = turn.bill();
-    let object = select::Selected { data: Arc::new(object.data.billed(bill.clone())), footer };
+    let memory = turn.memory().clone();
+    let object = select::Selected { data: Arc::new(object.data.billed(bill.clone())), footer, memory };
     let answer =
         bill.spawn(async move { select::answer(input.request, extensions, object, &limits, counting, turn).await });
     let payload = answer.await.map_err(|error| s3_error!(error, InternalError, "the scan did not start"))??;

@@ -6,6 +6,7 @@ mod deploy;
 mod experiment;
 mod generate;
 mod json_logs;
+mod memory;
 mod output;
 mod profile;
 mod scripts;

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::{Done, pushdowndb};
 
-const KEY: &str = "test-key";
-const SECRET: &str = "test-secret";
+pub const KEY: &str = "test-key";
+pub const SECRET: &str = "test-secret";
 
 /// A running node, stopped at the latest when the test ends.
 pub struct Served {
@@ -41,6 +41,17 @@ impl Served {
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         let endpoint = line.trim().strip_prefix("serving S3 on ").unwrap_or_else(|| panic!("{line}")).to_owned();
         Self { child: Some(child), endpoint }
+    }
+
+    pub fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
+    /// The most memory that the process held so far, in bytes.
+    pub fn peak_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.as_ref().unwrap().id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.split_whitespace().next().unwrap().parse::<u64>().unwrap() * 1024
     }
 
     pub fn client(&self, args: &[&str]) -> Done {

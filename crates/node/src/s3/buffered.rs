@@ -8,11 +8,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http::header::CONTENT_LENGTH;
 use hyper::body::Body as _;
 use pushdowndb_scan::{MemoryBudget, Reservation, Shortage};
 use s3s::{Body, S3Error, S3Result, s3_error};
 
 use super::upload::body_error;
+use crate::Limits;
 
 /// A body is there as it arrived, as it is put together, and as what is made of it.
 const COPIES: usize = 4;
@@ -42,6 +45,17 @@ pub(super) async fn hold(body: &mut Body, limit: usize, memory: &MemoryBudget) -
     let bytes = all.freeze();
     *body = Body::from(bytes.clone());
     Ok((bytes, HeldBody { _reserved: Arc::new(reserved) }))
+}
+
+/// Reserves what the file of a form takes, as it arrives and put together: s3s holds it.
+pub(super) fn hold_form(headers: &HeaderMap, limits: &Limits, memory: &MemoryBudget) -> S3Result<HeldBody> {
+    let told = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    let bytes = told.unwrap_or(limits.form_bytes).min(limits.form_bytes).saturating_mul(2);
+    if bytes > memory.limit() {
+        return Err(s3_error!(EntityTooLarge, "the memory of the node is too little for a form of this size"));
+    }
+    let reserved = memory.try_reserve(bytes).map_err(slow_down)?;
+    Ok(HeldBody { _reserved: Arc::new(reserved) })
 }
 
 /// The answer where memory is taken by others.

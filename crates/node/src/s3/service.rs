@@ -13,6 +13,7 @@ use s3s::{Body, HttpError, HttpRequest, HttpResponse, S3Error, s3_error};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::authentication::Signature;
+use super::buffered::hold_form;
 use super::cors::{self, Asked};
 use super::form_head::Head;
 use super::grant::authorise;
@@ -128,6 +129,7 @@ impl Service {
         let turn =
             turn.ok_or_else(|| s3_error!(SlowDown, "{} forms are being received; try again", edge.limits.forms))?;
         parts.extensions.insert(given);
+        parts.extensions.insert(hold_form(&parts.headers, &edge.limits, &edge.memory.bodies(&signer.access_key))?);
         if let Some(tagging) = head.tagging() {
             parts.extensions.insert(tagging);
         }

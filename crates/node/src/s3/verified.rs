@@ -6,31 +6,28 @@
 //! mends it and passes it on, with the name of its signer, to the inner, which parses and carries it out.
 //! Upload forms take another way ([`super::form_head`]). Requests of the fragment route are no S3 and leave here.
 
-use std::future::poll_fn;
-use std::pin::Pin;
-
 use async_trait::async_trait;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, RANGE};
 use http::uri::PathAndQuery;
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
-use hyper::body::Body as _;
 use md5::{Digest, Md5};
+use pushdowndb_scan::MemoryBudget;
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::dto::{SelectObjectContentRequest, Timestamp, TimestampFormat};
 use s3s::route::S3Route;
 use s3s::service::S3Service;
 use s3s::xml::{DeError, Deserialize, Deserializer};
-use s3s::{Body, S3Error, S3Request, S3Response, S3Result, s3_error};
+use s3s::{Body, S3Request, S3Response, S3Result, s3_error};
 
 use super::authentication::{Signature, VERSION_4, is_form};
+use super::buffered::{HeldBody, hold};
 use super::checksums::{HEADERS, content_md5};
 use super::grant::{anonymous, authorise};
 use super::host::Domains;
 use super::op::fragment;
-use super::upload::body_error;
 use super::version_2::PARAMETERS;
 use super::{Edge, admit, authenticated, encryption};
 use crate::Limits;
@@ -97,7 +94,9 @@ impl S3Route for Verified {
         admit(&mut extensions, &edge.keys, &signer).await?;
         encryption::check(&method, &headers)?;
         if method == Method::POST || (method == Method::PUT && (is_document || !has_key)) {
-            let document = read_document(&mut body, &headers, edge.limits.request_body_bytes, &edge.limits).await?;
+            let (limit, memory) = (edge.limits.request_body_bytes, edge.memory.bodies(&signer.access_key));
+            let (document, held) = read_document(&mut body, &headers, limit, &edge.limits, &memory).await?;
+            extensions.insert(held);
             if is_document {
                 verify_document(&document, &headers)?;
             } else if is_select(&method, &uri) {
@@ -258,32 +257,23 @@ fn check_select(document: &[u8]) -> S3Result<()> {
     }
 }
 
-/// Reads a body of at most `limit` bytes whole, within the time for documents; it stays in `body` as well.
+/// Reads a body of at most `limit` bytes whole, within the time for documents; it stays in `body` as well. What is drawn from
+/// `memory` for it is to be kept as long as the bytes are.
 pub(super) async fn read_document(
     body: &mut Body,
     headers: &HeaderMap,
     limit: usize,
     limits: &Limits,
-) -> S3Result<Bytes> {
-    let read = async {
-        let mut bytes = BytesMut::new();
-        while let Some(frame) = poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await {
-            let frame = frame.map_err(|error| S3Error::from(body_error(error.to_string())))?;
-            bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
-            if bytes.len() > limit {
-                return Err(s3_error!(MaxMessageLengthExceeded, "a document has at most {} bytes", limit));
-            }
-        }
-        Ok(bytes.freeze())
-    };
+    memory: &MemoryBudget,
+) -> S3Result<(Bytes, HeldBody)> {
     let seconds = limits.document_time.as_secs();
-    let read = tokio::time::timeout(limits.document_time, read).await;
-    let bytes = read.map_err(|_| s3_error!(RequestTimeout, "the body took more than {} s to arrive", seconds))??;
-    *body = Body::from(bytes.clone());
+    let read = tokio::time::timeout(limits.document_time, hold(body, limit, memory)).await;
+    let (bytes, held) =
+        read.map_err(|_| s3_error!(RequestTimeout, "the body took more than {} s to arrive", seconds))??;
     if !bytes.is_empty() && !headers.contains_key(CONTENT_LENGTH) {
         return Err(s3_error!(MissingContentLength, "You must provide the Content-Length HTTP header."));
     }
-    Ok(bytes)
+    Ok((bytes, held))
 }
 
 /// Checks the digests that a client sends with a document.
@@ -387,8 +377,8 @@ mod tests {
         let limits = Limits { document_time: std::time::Duration::from_millis(20), ..Limits::default() };
         let headers = HeaderMap::from_iter([(CONTENT_LENGTH, HeaderValue::from_static("3"))]);
         let read = async |mut body: Body, headers: &HeaderMap| {
-            let read = read_document(&mut body, headers, 3, &limits).await;
-            read.map(|bytes| bytes.len()).map_err(|error| error.code().as_str().to_owned())
+            let read = read_document(&mut body, headers, 3, &limits, &MemoryBudget::new(100)).await;
+            read.map(|(bytes, _)| bytes.len()).map_err(|error| error.code().as_str().to_owned())
         };
         assert_eq!(read(Body::from("abc".to_owned()), &headers).await, Ok(3));
         assert_eq!(read(Body::from("abc".to_owned()), &HeaderMap::new()).await, Err("MissingContentLength".to_owned()));

@@ -46,8 +46,10 @@ pub(in crate::s3) async fn answer(
     }
     edge.counting.request(OPERATION);
     // A turn is taken when the work is there: it is not held for a body that does not come.
-    let body = read_document(&mut request.input, &request.headers, FRAGMENT_REQUEST_BYTES, &edge.limits).await?;
     let requester = requester_of(&request.extensions)?;
+    let (limits, memory) = (&edge.limits, edge.memory.bodies(&requester.key));
+    let (body, held) =
+        read_document(&mut request.input, &request.headers, FRAGMENT_REQUEST_BYTES, limits, &memory).await?;
     let turn = edge.scans.turn(&requester, Some(Arc::clone(&record))).await.map_err(|_| {
         s3_error!(SlowDown, "all {} turns for scans and the places to wait for one are taken", edge.limits.selects)
     })?;
@@ -65,7 +67,12 @@ pub(in crate::s3) async fn answer(
     let started = bill.spawn(async move { fragment::answer(Request::from_bytes(&body)?, desk) });
     let started = started.await.map_err(|error| s3_error!(error, InternalError, "the work did not start"))?;
     let events = started.map_err(|error| to_s3(&error))?;
-    let mut response = S3Response::new(Body::from(StreamingBlob::wrap(events.map(Ok::<_, std::io::Error>))));
+    let events = events.map(move |event| {
+        // What was made of the body lives as long as the answer.
+        let _held = &held;
+        Ok::<_, std::io::Error>(event)
+    });
+    let mut response = S3Response::new(Body::from(StreamingBlob::wrap(events)));
     response.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/vnd.amazon.eventstream"));
     Ok(response)
 }

@@ -65,8 +65,14 @@ impl LocalFile {
     /// Opens the file, which is called `location` in messages.
     pub fn open(path: impl AsRef<Path>, location: impl Into<Arc<str>>) -> Result<Self> {
         let location = location.into();
-        let opened = File::open(path).and_then(|file| file.metadata().map(|metadata| (file, metadata)));
-        let (file, metadata) = opened.map_err(|error| io_error(&location, error))?;
+        let file = File::open(path).map_err(|error| io_error(&location, error))?;
+        Self::opened(file, location)
+    }
+
+    /// A file that was opened already, and is called `location` in messages.
+    pub fn opened(file: File, location: impl Into<Arc<str>>) -> Result<Self> {
+        let location = location.into();
+        let metadata = file.metadata().map_err(|error| io_error(&location, error))?;
         if metadata.is_dir() {
             return Err(Error::invalid(format!("{location}: is a folder, not a file")));
         }

@@ -21,7 +21,7 @@ pub async fn generate(what: Generate) -> Result<()> {
         Generate::Floats(args) => (DataSet::Floats, args),
     };
     let connection = connection_config(&args.connection);
-    let engine = Engine::new(EngineConfig { connection, ..EngineConfig::default() }).await?;
+    let engine = Engine::new(EngineConfig { connection, ..EngineConfig::unrestricted() }).await?;
     if args.create_bucket && destination::bucket(&args.to).is_some() {
         engine.create_bucket(&args.to).await?;
     }

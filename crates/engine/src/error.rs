@@ -44,6 +44,11 @@ pub(crate) fn from_datafusion(error: DataFusionError) -> Error {
         let kind = kind_from_text(said);
         return Error::new(kind, readable(kind, said));
     }
+    if message.contains("DiskManager is disabled") {
+        let hint = "; the access policy lists no folder to spill to: list one to write (--allow-write) and SET \
+                    datafusion.runtime.temp_directory";
+        return Error::new(kind, format!("{message}{hint}"));
+    }
     if let Some(format) = message.strip_prefix("Unable to find factory for ") {
         let known = "CSV, TSV, JSON, NDJSON, JSONL or PARQUET";
         return Error::invalid(format!("there is no format {format}; STORED AS takes {known}"));
@@ -59,6 +64,9 @@ pub(crate) fn from_object_store(error: object_store::Error) -> Error {
 
 pub(crate) fn from_object_store_ref(error: &object_store::Error) -> Error {
     use object_store::Error as Store;
+    if let Some(ours) = ours(error) {
+        return ours;
+    }
     let text = with_cause(error);
     let kind = match error {
         Store::NotFound { .. } => ErrorKind::NotFound,
@@ -69,6 +77,18 @@ pub(crate) fn from_object_store_ref(error: &object_store::Error) -> Error {
         _ => kind_from_text(&text),
     };
     Error::new(kind, readable(kind, &text))
+}
+
+/// The error of ours that another is about, such as a refusal below a store.
+pub(crate) fn ours(error: &(dyn StdError + 'static)) -> Option<Error> {
+    let mut cause = Some(error);
+    while let Some(link) = cause {
+        if let Some(ours) = link.downcast_ref::<Error>() {
+            return Some(Error::new(ours.kind(), ours.to_string()));
+        }
+        cause = link.source();
+    }
+    None
 }
 
 /// The message with the first cause of all, which most messages leave out: that a connection was refused, say.

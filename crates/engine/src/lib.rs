@@ -1,6 +1,7 @@
 //! SQL over object storage with pushdown, on DataFusion.
 //!
 //! ```text
+//! access/      the access policy: what SQL may read and write, and the gate before every file and connection
 //! session      a session: SQL in, results out
 //! query        one query: its meter, caps and progress
 //! profile/     what each operator did: EXPLAIN ANALYZE
@@ -28,6 +29,7 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
 mod backends;
 mod convert;
 mod error;
@@ -53,6 +55,7 @@ mod table;
 mod watch;
 mod words;
 
+pub use access::{AccessPolicy, AllowList, Location, Network};
 pub use backends::ConnectionConfig;
 pub use profile::{Decision, LookedUp, Measures, Operator, Profile, Scan};
 pub use pushdowndb_scan::sql_type;

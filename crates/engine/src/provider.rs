@@ -66,7 +66,7 @@ impl ObjectTable {
         options: TableOptions,
         declared: Declared,
     ) -> Result<Self> {
-        let location = TableLocation::parse(location)?;
+        let location = TableLocation::parse(location, query.backends.access())?;
         let backend = query.backends.backend(location.store().as_ref())?;
         let meters = query_meters(&query.meter);
         let store = backend.store(&meters)?;

@@ -3,12 +3,14 @@
 //! Each statement runs in a state of its own, derived from the session's: with its meter, its caps and stores
 //! that count into that meter. Tables, views and functions are shared by all of them.
 
+mod doors;
 mod functions;
 mod names;
 mod running;
 mod set;
 mod syntax;
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -26,6 +28,7 @@ use pushdown::{Error, Result};
 use pushdowndb_cost::{Meter, PriceBook};
 use tokio::sync::Mutex;
 
+use crate::access::{Access, AccessPolicy};
 use crate::backends::{Backends, ConnectionConfig, query_meters};
 use crate::error::{from_datafusion, from_object_store};
 use crate::index;
@@ -44,9 +47,32 @@ pub use names::TableInfo;
 use running::Running;
 pub use set::Setting;
 
-/// How an engine is set up.
+/// How an engine is set up. The default may be given SQL of strangers: it can use nothing outside of the session until the
+/// policy lists it. A program that runs the SQL of its own user says so: [`EngineConfig::unrestricted`].
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// use pushdowndb_engine::{AccessPolicy, Engine, EngineConfig};
+///
+/// let folder = std::env::temp_dir().join(format!("pushdowndb-example-{}", std::process::id()));
+/// std::fs::create_dir_all(&folder).unwrap();
+/// std::fs::write(folder.join("sales.csv"), "item,price\na,3\nb,4\n").unwrap();
+///
+/// let access = AccessPolicy::nothing().and_read(&folder.display().to_string())?;
+/// let engine = Engine::new(EngineConfig { access, ..EngineConfig::default() }).await?;
+/// let query = format!("SELECT sum(price) FROM '{}/sales.csv'", folder.display());
+/// assert_eq!(engine.execute(&query).await?.collect().await?[0].num_rows(), 1);
+///
+/// let refused = engine.execute("SELECT * FROM '/etc/hosts'").await.unwrap_err();
+/// assert_eq!(refused.kind(), pushdown::ErrorKind::Denied);
+/// # std::fs::remove_dir_all(&folder).unwrap();
+/// # Ok::<(), pushdown::Error>(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct EngineConfig {
+    /// What SQL may read and write; nothing by default.
+    pub access: AccessPolicy,
     /// How to reach S3, and as whom.
     pub connection: ConnectionConfig,
     /// Settings, as SET takes them: `("pushdown.level", "none")`.
@@ -55,6 +81,13 @@ pub struct EngineConfig {
     pub catalog: Option<PathBuf>,
     /// The folder that keeps what was learned of tables; `None` forgets it with the engine.
     pub cache: Option<PathBuf>,
+}
+
+impl EngineConfig {
+    /// A session whose SQL may use everything that the process may.
+    pub fn unrestricted() -> Self {
+        Self { access: AccessPolicy::Everything, ..Self::default() }
+    }
 }
 
 /// A session. Cheap to share; statements may run side by side.
@@ -91,7 +124,8 @@ impl Engine {
         options.sql_parser.parse_float_as_decimal = true;
         // Wrong results for MIN and MAX over scans that filter (apache/datafusion#24816).
         options.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
-        let runtime = Arc::new(RuntimeEnv::default());
+        let access = Access::new(config.access);
+        let runtime = doors::spilling(&access, Arc::new(RuntimeEnv::default()))?;
         let factory: Arc<dyn TableProviderFactory> = Arc::new(ObjectTableFactory);
         let mut builder = SessionStateBuilder::new()
             .with_config(session)
@@ -100,13 +134,19 @@ impl Engine {
             .with_default_features()
             .with_analyzer_rules(analyzer_rules())
             .with_physical_optimizer_rules(physical_rules());
+        if !access.is_everything() {
+            // Without those of DataFusion, which read files in ways of their own.
+            builder = builder.with_table_factories(HashMap::new());
+        }
         for format in ["CSV", "TSV", "JSON", "NDJSON", "JSONL", "PARQUET"] {
             builder = builder.with_table_factory(format.to_owned(), Arc::clone(&factory));
         }
         let functions = Functions::taken_from(&mut builder);
         let template = builder.build();
+        PushdownOptions::default().check()?;
+        let prices = Arc::new(doors::price_book(&access, &PushdownOptions::default().price_book)?);
         let engine = Self {
-            backends: Arc::new(Backends::new(config.connection, config.cache.as_deref())),
+            backends: Arc::new(Backends::new(config.connection, access, config.cache.as_deref())),
             catalogs: Arc::clone(template.catalog_list()),
             remembered: Arc::new(Remembered::open(config.catalog)?),
             statistics: Arc::new(Catalogue::new(config.cache.map(|cache| cache.join("statistics")))),
@@ -114,7 +154,7 @@ impl Engine {
                 // The catalogue exists from here on.
                 config: template.config().clone().with_create_default_catalog_and_schema(false),
                 runtime,
-                prices: Arc::new(PushdownOptions::default().check()?),
+                prices,
             }),
             setting: Mutex::default(),
             uploads: OpenUploads::default(),
@@ -124,10 +164,9 @@ impl Engine {
         for (name, value) in &config.settings {
             let set = SetVariable { variable: name.clone(), value: value.clone() };
             let plan = LogicalPlan::Statement(LogicalStatement::SetVariable(set));
-            engine
-                .run_plan(&engine.begin()?, plan, None)
-                .await
-                .map_err(|e| e.context(format!("--set {name}={value}")))?;
+            let plan = set::as_datafusion_knows_it(plan);
+            let set = engine.change_settings(plan, &Access::everything()).await;
+            set.map_err(|e| e.context(format!("--set {name}={value}")))?;
         }
         Ok(engine)
     }
@@ -184,7 +223,7 @@ impl Engine {
         let mut statement = running.state.sql_to_statement(sql, &dialect).map_err(explained)?;
         syntax::settle(&mut statement)?;
         let plan = running.state.statement_to_plan(statement).await.map_err(explained)?;
-        self.run_plan(running, plan, Some(sql)).await
+        self.run_plan(running, plan, sql).await
     }
 
     fn settings(&self) -> Settings {
@@ -221,8 +260,9 @@ impl Engine {
         Ok(Running { query, state })
     }
 
-    async fn run_plan(&self, running: &Running, plan: LogicalPlan, sql: Option<&str>) -> Result<QueryResult> {
+    async fn run_plan(&self, running: &Running, plan: LogicalPlan, sql: &str) -> Result<QueryResult> {
         let plan = set::as_datafusion_knows_it(plan);
+        doors::check(self.backends.access(), &plan)?;
         let kind = match &plan {
             LogicalPlan::Ddl(_) => StatementKind::Definition,
             LogicalPlan::Statement(_) => StatementKind::Setting,
@@ -238,7 +278,7 @@ impl Engine {
         match effect {
             Effect::Settled => return Ok(running.nothing_to_print(kind)),
             Effect::Settings => {
-                self.change_settings(plan).await?;
+                self.change_settings(plan, self.backends.access()).await?;
                 return Ok(running.nothing_to_print(kind));
             }
             _ => {}
@@ -246,7 +286,7 @@ impl Engine {
         if kind != StatementKind::Rows {
             running.context().execute_logical_plan(plan).await.map_err(from_datafusion)?;
             match effect {
-                Effect::Declared => self.remembered.put(sql.unwrap_or_default())?,
+                Effect::Declared => self.remembered.put(sql)?,
                 Effect::Dropped(name) => self.remembered.remove(&name)?,
                 Effect::None | Effect::Settled | Effect::Settings => {}
             }
@@ -259,7 +299,7 @@ impl Engine {
     }
 
     /// EXPLAIN ANALYZE in our own words. With VERBOSE or another format it is DataFusion's: all metrics of each operator.
-    async fn analyze(&self, running: &Running, analyze: &Analyze, sql: Option<&str>) -> Result<QueryResult> {
+    async fn analyze(&self, running: &Running, analyze: &Analyze, sql: &str) -> Result<QueryResult> {
         let physical = running.state.create_physical_plan(&analyze.input).await.map_err(from_datafusion)?;
         let (ran, rows) = running.start(physical, sql)?;
         let schema = Arc::clone(analyze.schema.inner());
@@ -302,9 +342,9 @@ impl Engine {
         })
     }
 
-    /// A small text object, such as a script: an address or a local path.
+    /// A small text object, such as a script: an address or a local path. Held to the access policy.
     pub async fn read_text(&self, address: &str) -> Result<String> {
-        let location = TableLocation::parse(address)?;
+        let location = TableLocation::parse(address, self.backends.access())?;
         if location.prefix().as_ref().is_empty() || address.ends_with('/') {
             return Err(Error::invalid(format!("{address}: this names no file")));
         }
@@ -315,9 +355,9 @@ impl Engine {
         String::from_utf8(bytes.into()).map_err(|_| Error::invalid(format!("{address}: this is not UTF-8 text")))
     }
 
-    /// The store behind an address and the path there, to write to; nothing is metered.
+    /// The store behind an address and the path there, to write to; nothing is metered. Held to the access policy.
     pub fn store(&self, address: &str) -> Result<(Arc<dyn ObjectStore>, object_store::path::Path)> {
-        let location = TableLocation::parse(address)?;
+        let location = TableLocation::parse(address, self.backends.access())?;
         let backend = self.backends.backend(location.store().as_ref())?;
         let store = self.uploads.watch(backend.store(&query_meters(&Arc::new(Meter::new())))?, &FailedWrite::default());
         Ok((store, location.prefix().clone()))
@@ -328,9 +368,10 @@ impl Engine {
         self.uploads.settle().await;
     }
 
-    /// Makes the bucket of an `s3://` address unless it is ours already.
+    /// Makes the bucket of an `s3://` address unless it is ours already. Held to the access policy.
     pub async fn create_bucket(&self, address: &str) -> Result<()> {
-        self.backends.backend(TableLocation::parse(address)?.store().as_ref())?.create_bucket().await
+        let location = TableLocation::parse(address, self.backends.access())?;
+        self.backends.backend(location.store().as_ref())?.create_bucket().await
     }
 }
 

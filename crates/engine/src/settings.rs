@@ -8,8 +8,8 @@ use datafusion::common::Result as DfResult;
 use datafusion::common::config::{ConfigExtension, ConfigField, ConfigOptions, Visit};
 use datafusion::common::extensions_options;
 use pushdown::{Error, Level, Result};
-use pushdowndb_cost::PriceBook;
 
+use crate::access::Mode;
 use crate::error::to_datafusion;
 
 extensions_options! {
@@ -65,6 +65,16 @@ extensions_options! {
 impl ConfigExtension for PushdownOptions {
     const PREFIX: &'static str = "pushdown";
 }
+
+/// The setting that may name a file of prices.
+pub(crate) const PRICE_BOOK: &str = "pushdown.price_book";
+
+/// The settings that name places on the disk, and what these are used for. The test of `tests/it/doors.rs` looks for others.
+pub(crate) const PLACES: [(&str, Mode); 3] = [
+    (PRICE_BOOK, Mode::Read),
+    ("datafusion.runtime.temp_directory", Mode::Write),
+    ("datafusion.catalog.location", Mode::Read),
+];
 
 /// A setting that is one of a few words.
 macro_rules! words {
@@ -284,8 +294,8 @@ impl PushdownOptions {
         self.level == HighestLevel::None
     }
 
-    /// Refuses numbers that no part of the engine understands, and reads the price book.
-    pub(crate) fn check(&self) -> Result<PriceBook> {
+    /// Refuses numbers that no part of the engine understands.
+    pub(crate) fn check(&self) -> Result<()> {
         if !self.max_usd.is_finite() || self.max_usd < 0.0 {
             return Err(Error::invalid("pushdown.max_usd must be a number of dollars, 0 or more"));
         }
@@ -295,7 +305,7 @@ impl PushdownOptions {
         if self.split_bytes == 0 {
             return Err(Error::invalid("pushdown.split_bytes must be at least 1"));
         }
-        PriceBook::named_or_path(&self.price_book)
+        Ok(())
     }
 
     /// Requests in flight for each partition of a scan by storage that does not say how many it wants.

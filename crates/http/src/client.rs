@@ -1,7 +1,9 @@
 //! The client, and how it is set up.
 
+use std::fmt;
 use std::io;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,6 +11,7 @@ use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
 };
 use object_store::{ClientConfigKey as Key, ClientOptions};
+use reqwest::dns::{Name, Resolve, Resolving};
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, NoProxy, Proxy};
 use tokio::time::{Instant, timeout};
@@ -34,6 +37,24 @@ pub struct Connector {
     pub insecure: bool,
     /// Without it, servers are waited for by whoever asks.
     pub patience: Option<Patience>,
+    /// Resolves the names of hosts instead of the system. No proxy is used then: it would resolve them itself.
+    pub resolver: Option<Resolver>,
+}
+
+/// What resolves the names of hosts.
+#[derive(Clone)]
+pub struct Resolver(pub Arc<dyn Resolve>);
+
+impl Resolve for Resolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        self.0.resolve(name)
+    }
+}
+
+impl fmt::Debug for Resolver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Resolver")
+    }
 }
 
 impl HttpConnector for Connector {
@@ -83,6 +104,9 @@ impl Connector {
                 proxy = proxy.no_proxy(NoProxy::from_string(&excluded));
             }
             builder = builder.proxy(proxy);
+        }
+        if let Some(resolver) = &self.resolver {
+            builder = builder.no_proxy().dns_resolver(Arc::new(resolver.clone()));
         }
         if let Some(limit) = time(options, Key::Timeout)? {
             builder = builder.timeout(limit);

@@ -13,5 +13,7 @@ mod client;
 mod expected;
 mod trust;
 
-pub use client::{Connector, Patience};
+pub use client::{Connector, Patience, Resolver};
+/// The traits of resolvers.
+pub use reqwest::dns;
 pub use trust::{CA_BUNDLE, is_untrusted};

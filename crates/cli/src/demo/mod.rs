@@ -51,7 +51,7 @@ async fn show(args: &DemoArgs, node: &Node) -> Result<()> {
     };
     let format = Options { scale: args.scale, format: args.format, parts: 4, overwrite: false };
     let connection = connection_config(&connection);
-    let engine = Engine::new(EngineConfig { connection, ..EngineConfig::default() }).await?;
+    let engine = Engine::new(EngineConfig { connection, ..EngineConfig::unrestricted() }).await?;
     let address = format!("s3://{BUCKET}/tpch");
     engine.create_bucket(&address).await?;
     let destination = destination::open(&address, &engine)?;

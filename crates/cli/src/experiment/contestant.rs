@@ -95,7 +95,7 @@ async fn input_columns(task: &Task, file: &LocalFile) -> Result<InputColumns> {
 /// SQL as anybody would ask it: of a file there is nothing to push, and what is known of it counts.
 async fn engine(task: &Task) -> Result<Measured> {
     let settings = vec![("pushdown.threads".to_owned(), task.threads.to_string())];
-    let engine = Engine::new(EngineConfig { settings, ..EngineConfig::default() }).await?;
+    let engine = Engine::new(EngineConfig { settings, ..EngineConfig::unrestricted() }).await?;
     let keys = keys_file(&task.keys)?;
     let location = keys.path().display();
     let create_keys = format!(

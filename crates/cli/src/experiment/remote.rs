@@ -31,7 +31,7 @@ async fn engine_of(task: &RemoteTask) -> Result<Engine> {
     let named = task.settings.iter().map(|(name, value)| (format!("pushdown.{name}"), value.clone()));
     let settings = std::iter::once(("pushdown.threads".to_owned(), task.threads.to_string())).chain(named).collect();
     let cache = Some(task.cache.clone());
-    let engine = Engine::new(EngineConfig { settings, cache, ..EngineConfig::default() }).await?;
+    let engine = Engine::new(EngineConfig { settings, cache, ..EngineConfig::unrestricted() }).await?;
     for statement in engine.parse(&task.declarations)? {
         engine.execute(&statement.text).await?.collect().await?;
     }

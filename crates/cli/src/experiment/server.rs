@@ -147,7 +147,7 @@ impl Server {
             secret_access_key: Some(SECRET.to_owned()),
             ..ConnectionConfig::default()
         };
-        let engine = Engine::new(EngineConfig { connection, ..EngineConfig::default() }).await?;
+        let engine = Engine::new(EngineConfig { connection, ..EngineConfig::unrestricted() }).await?;
         let url = format!("s3://{BUCKET}/");
         let (store, key) = (engine.store(&url)?.0, Key::from(key));
         let size = file.metadata().with_context(|| file.display().to_string())?.len();

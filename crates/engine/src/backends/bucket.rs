@@ -5,11 +5,13 @@ use futures::StreamExt;
 use http::Method;
 use object_store::aws::AwsAuthorizer;
 use object_store::client::HttpRequest;
+use object_store::path::Path;
 use pushdown::{Error, ErrorKind, Result};
 use pushdowndb_select::error_from_response;
 
 use super::{Backend, Kind, Meters, S3};
-use crate::error::from_object_store;
+use crate::access::Mode;
+use crate::error::{from_object_store, ours};
 
 /// The longest answer that is read.
 const ANSWER_BYTES: usize = 64 * 1024;
@@ -20,10 +22,12 @@ impl Backend {
         let Kind::S3(s3) = &self.kind else {
             return Err(Error::invalid(format!("{} is no bucket; write s3://bucket", self.name)));
         };
+        self.access.check(Mode::Write, &Path::default())?;
         let what = format!("making the bucket {}", self.name);
         let http = s3.connections.metered(Meters(vec![])).client();
         let response = http.execute(s3.create_request().await?).await.map_err(|error| {
-            Error::new(ErrorKind::Unavailable, format!("{what}: the endpoint did not answer")).with_source(error)
+            let silent = || Error::new(ErrorKind::Unavailable, "the endpoint did not answer");
+            ours(&error).unwrap_or_else(|| silent().with_source(error)).context(&what)
         })?;
         let status = response.status();
         if status.is_success() {

@@ -78,6 +78,13 @@ impl FragmentClient {
     }
 
     async fn send(&self, request: Request, location: &str) -> Result<Events> {
+        match &request {
+            Request::Fragment(asked) => {
+                let indexes = asked.lookups.objects.iter().map(|index| &index.object);
+                asked.splits.iter().chain(indexes).try_for_each(|object| self.poster.may_read(&object.key))?;
+            }
+            Request::Ranges(asked) => self.poster.may_read(&asked.object.key)?,
+        }
         let body = request.to_bytes()?;
         let path = format!("?{QUERY}");
         let headers = [(header::CONTENT_TYPE, "application/x-protobuf")];

@@ -8,6 +8,7 @@ mod http;
 mod post;
 mod reader;
 mod retry;
+mod s3;
 mod select;
 mod speed;
 
@@ -18,10 +19,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey as Key, AwsCredential, AwsCredentialProvider};
-use object_store::client::StaticCredentialProvider;
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey as Key, AwsCredential};
+use object_store::client::{HttpClient, StaticCredentialProvider};
 use object_store::http::HttpBuilder;
-use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{ClientOptions, ObjectStore, RetryConfig};
 use parquet::file::metadata::ParquetMetaData;
@@ -31,6 +31,7 @@ use pushdowndb_http::Connector;
 use pushdowndb_scan::{Footers, KnownFooter, LocalFile, MemoryBudget, ObjectReader, parquet_metadata};
 use url::Url;
 
+use crate::access::{Access, HttpClients, StoreAccess};
 use crate::error::from_object_store;
 use crate::index::ManifestCache;
 use crate::settings::PushdownOptions;
@@ -46,10 +47,14 @@ pub(crate) use speed::{Kind as ScannedKind, Rates, is_scan};
 use http::{Connections, SharedClient};
 use post::Poster;
 use reader::StoreReader;
+use s3::{S3, endpoint_of};
 use speed::{RememberedRates, Speed};
 
 /// What footers of one store may take in memory.
 const FOOTERS_BYTES: usize = 64 * 1024 * 1024;
+
+/// How long a connection may take to be made.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How to reach S3 and as whom. What is not said here comes from the standard `AWS_*` variables.
 #[derive(Clone, Default)]
@@ -92,18 +97,32 @@ impl fmt::Debug for ConnectionConfig {
 #[derive(Debug)]
 pub(crate) struct Backends {
     config: ConnectionConfig,
+    access: Access,
     known: Mutex<HashMap<String, Arc<Backend>>>,
+    /// For requests that are not held to the policy: those of a session without one, and for credentials.
     client: OnceLock<SharedClient>,
+    checked_clients: HttpClients,
     rates: RememberedRates,
     manifests: ManifestCache,
 }
 
 impl Backends {
     /// With what is remembered of endpoints in the folder `cache`.
-    pub(crate) fn new(config: ConnectionConfig, cache: Option<&std::path::Path>) -> Self {
-        let rates = RememberedRates::open(cache.map(|cache| cache.join("rates.json")));
-        let (known, client) = (Mutex::default(), OnceLock::new());
-        Self { config, known, client, rates, manifests: ManifestCache::default() }
+    pub(crate) fn new(config: ConnectionConfig, access: Access, cache: Option<&std::path::Path>) -> Self {
+        Self {
+            config,
+            access,
+            known: Mutex::default(),
+            client: OnceLock::new(),
+            checked_clients: HttpClients::default(),
+            rates: RememberedRates::open(cache.map(|cache| cache.join("rates.json"))),
+            manifests: ManifestCache::default(),
+        }
+    }
+
+    /// What SQL may use.
+    pub(crate) fn access(&self) -> &Access {
+        &self.access
     }
 
     /// What is known of indexes.
@@ -111,14 +130,15 @@ impl Backends {
         &self.manifests
     }
 
-    /// The backend of a URL's scheme and authority.
+    /// The backend of a URL's scheme and authority; refused if nothing of it may be used.
     pub(crate) fn backend(&self, url: &Url) -> Result<Arc<Backend>> {
+        let access = self.access.store(url)?;
         let name = format!("{}://{}", url.scheme(), &url[url::Position::BeforeHost..url::Position::AfterPort]);
         let mut known = self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(backend) = known.get(&name) {
             return Ok(Arc::clone(backend));
         }
-        let backend = Arc::new(self.open(url, name.clone())?);
+        let backend = Arc::new(self.open(url, name.clone(), access)?);
         known.insert(name, Arc::clone(&backend));
         Ok(backend)
     }
@@ -133,26 +153,40 @@ impl Backends {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
-        // How long servers are waited for, their readers decide.
-        let connector = Connector { insecure: self.config.insecure, ..Connector::default() };
-        let client = SharedClient::new(&connector, &client_options());
+        let client = SharedClient::new(&self.connector(), &client_options());
         // Nothing was asked of a server yet: it is the settings that are wrong.
         let client = client.map_err(|error| Error::invalid(error.to_string()))?;
         Ok(self.client.get_or_init(|| client))
     }
 
-    fn open(&self, url: &Url, name: String) -> Result<Backend> {
+    /// What makes clients. How long servers are waited for, their readers decide.
+    fn connector(&self) -> Connector {
+        Connector { insecure: self.config.insecure, ..Connector::default() }
+    }
+
+    fn open(&self, url: &Url, name: String, access: StoreAccess) -> Result<Backend> {
         let kind = match url.scheme() {
-            "file" => Kind::Local(Arc::new(LocalFileSystem::new())),
+            "file" => Kind::Local(access.disk()),
             "s3" | "s3a" => Kind::S3(Box::new(self.open_s3(url)?)),
-            "http" | "https" => Kind::Http(Connections::open(self.client()?.client(), self.speed(&name))),
+            "http" | "https" => {
+                let checked = self.checked_clients.web(&self.access, url, &self.connector(), &client_options())?;
+                Kind::Http(Connections::open(self.unless(checked)?, self.speed(&name)))
+            }
             other => {
                 return Err(Error::unsupported(format!(
                     "'{other}://' is not a scheme this build reads; use s3://, http(s)://, file:// or a path"
                 )));
             }
         };
-        Ok(Backend { name, kind, footers: Footers::new(FOOTERS_BYTES) })
+        Ok(Backend { name, kind, access, footers: Footers::new(FOOTERS_BYTES) })
+    }
+
+    /// The client that is held to the policy, or that of all requests if there is none.
+    fn unless(&self, checked: Option<HttpClient>) -> Result<HttpClient> {
+        Ok(match checked {
+            Some(client) => client,
+            None => self.client()?.client(),
+        })
     }
 
     fn open_s3(&self, url: &Url) -> Result<S3> {
@@ -194,12 +228,14 @@ impl Backends {
         let endpoint = builder.get_config_value(&Key::S3Endpoint).or_else(|| builder.get_config_value(&Key::Endpoint));
         let speed = self.speed(&format!("{} {bucket}", endpoint.unwrap_or_default()));
         let client = self.client()?;
-        let connections = Connections::open(client.client(), speed);
         // One store that no query counts, for its credentials: they are fetched once and shared.
         let base = builder.clone().with_http_connector(client.clone()).build().map_err(from_object_store)?;
         let signer = Arc::clone(base.credentials());
         builder = builder.with_credentials(Arc::clone(&signer));
-        S3::new(builder, connections, signer, bucket)
+        let (endpoint, is_named) = endpoint_of(&builder)?;
+        let settings = (&self.connector(), &client_options());
+        let checked = self.checked_clients.bucket(&self.access, &endpoint, bucket, is_named, settings)?;
+        S3::new(builder, Connections::open(self.unless(checked)?, speed), signer, &endpoint, bucket)
     }
 }
 
@@ -222,12 +258,8 @@ fn client_options() -> ClientOptions {
     ClientOptions::new()
         .with_allow_http(true)
         .with_timeout_disabled()
-        .with_connect_timeout(Duration::from_secs(5))
-        .with_user_agent(http_user_agent())
-}
-
-fn http_user_agent() -> ::http::HeaderValue {
-    ::http::HeaderValue::from_static(concat!("pushdowndb/", env!("CARGO_PKG_VERSION")))
+        .with_connect_timeout(CONNECT_TIMEOUT)
+        .with_user_agent(::http::HeaderValue::from_static(concat!("pushdowndb/", env!("CARGO_PKG_VERSION"))))
 }
 
 /// One store: a bucket, a web server, the local disk.
@@ -235,63 +267,17 @@ fn http_user_agent() -> ::http::HeaderValue {
 pub(crate) struct Backend {
     name: String,
     kind: Kind,
+    /// What of it SQL may use.
+    access: StoreAccess,
     /// Footers that were read from it.
     footers: Arc<Footers>,
 }
 
 #[derive(Debug)]
 enum Kind {
-    Local(Arc<LocalFileSystem>),
+    Local(Arc<dyn ObjectStore>),
     Http(Connections),
     S3(Box<S3>),
-}
-
-struct S3 {
-    builder: AmazonS3Builder,
-    connections: Connections,
-    /// `endpoint/bucket`, without a slash at its end.
-    bucket_url: String,
-    region: String,
-    /// Who signs requests; `None` if nobody does.
-    signer: Option<AwsCredentialProvider>,
-    requester_pays: bool,
-}
-
-impl fmt::Debug for S3 {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The builder holds the secrets.
-        f.debug_struct("S3").field("bucket_url", &self.bucket_url).finish_non_exhaustive()
-    }
-}
-
-impl S3 {
-    fn new(
-        builder: AmazonS3Builder,
-        connections: Connections,
-        signer: AwsCredentialProvider,
-        bucket: &str,
-    ) -> Result<Self> {
-        let is_set = |key: Key| builder.get_config_value(&key).is_some_and(|value| value.eq_ignore_ascii_case("true"));
-        let region = builder.get_config_value(&Key::Region).unwrap_or_else(|| "us-east-1".to_owned());
-        let endpoint = builder.get_config_value(&Key::S3Endpoint).or_else(|| builder.get_config_value(&Key::Endpoint));
-        let endpoint = endpoint.unwrap_or_else(|| format!("https://s3.{region}.amazonaws.com"));
-        let endpoint = endpoint.trim_end_matches('/');
-        let url = Url::parse(endpoint).ok().filter(|url| ["http", "https"].contains(&url.scheme()) && url.has_host());
-        url.ok_or_else(|| {
-            Error::invalid(format!("the endpoint '{endpoint}' is no HTTP address; write it like http://host:9000"))
-        })?;
-        Ok(Self {
-            bucket_url: match is_set(Key::VirtualHostedStyleRequest) {
-                true => endpoint.to_owned(),
-                false => format!("{endpoint}/{bucket}"),
-            },
-            region,
-            signer: (!is_set(Key::SkipSignature)).then_some(signer),
-            requester_pays: is_set(Key::RequestPayer),
-            builder,
-            connections,
-        })
-    }
 }
 
 impl Backend {
@@ -303,19 +289,19 @@ impl Backend {
     /// The store, counting into these meters.
     pub(crate) fn store(&self, meters: &Meters) -> Result<Arc<dyn ObjectStore>> {
         match &self.kind {
-            Kind::Local(store) => Ok(Arc::clone(store) as _),
+            Kind::Local(store) => Ok(Arc::clone(store)),
             Kind::Http(connections) => {
                 let store = HttpBuilder::new()
                     .with_url(&self.name)
                     .with_client_options(client_options())
                     .with_http_connector(connections.metered(meters.clone()))
                     .build();
-                Ok(Arc::new(store.map_err(from_object_store)?))
+                Ok(self.access.remote(Arc::new(store.map_err(from_object_store)?)))
             }
             Kind::S3(s3) => {
                 let connector = s3.connections.metered(meters.clone());
                 let store = s3.builder.clone().with_http_connector(connector).build();
-                Ok(Arc::new(store.map_err(from_object_store)?))
+                Ok(self.access.remote(Arc::new(store.map_err(from_object_store)?)))
             }
         }
     }
@@ -396,7 +382,7 @@ impl Backend {
     ) -> Result<Arc<dyn ObjectReader>> {
         let location = self.address(&object.path);
         if let Kind::Local(_) = &self.kind {
-            let file = LocalFile::open(PathBuf::from(&location), location)?;
+            let file = LocalFile::opened(self.access.open_file(&PathBuf::from(&location))?, location)?;
             self.check_unchanged(object)?;
             // Nor may it have been another when it was opened.
             return if file.size() == object.size { Ok(Arc::new(file)) } else { Err(changed(file.location())) };
@@ -416,7 +402,8 @@ impl Backend {
     pub(crate) fn check_unchanged(&self, object: &DataObject) -> Result<()> {
         let Kind::Local(_) = &self.kind else { return Ok(()) };
         let location = self.address(&object.path);
-        let is_same = std::fs::metadata(&location).is_ok_and(|now| {
+        let now = self.access.file_metadata(std::path::Path::new(&location));
+        let is_same = now.is_ok_and(|now| {
             now.len() == object.size && now.modified().is_ok_and(|at| DateTime::<Utc>::from(at) == object.last_modified)
         });
         if is_same { Ok(()) } else { Err(changed(&location)) }
@@ -440,6 +427,7 @@ impl Backend {
         Ok(Some(Poster {
             http: s3.connections.metered(meters.clone()).client(),
             state: Arc::clone(s3.connections.state()),
+            access: self.access.clone(),
             bucket_url: s3.bucket_url.clone(),
             region: s3.region.clone(),
             credentials: s3.signer.clone(),

@@ -16,7 +16,8 @@ use pushdown::{Error, ErrorKind, Result};
 use pushdowndb_select::error_from_response;
 
 use super::http::EndpointState;
-use crate::error::{from_object_store, with_cause};
+use crate::access::{Mode, StoreAccess};
+use crate::error::{from_object_store, ours, with_cause};
 
 /// The longest error document that is read.
 const ERROR_BYTES: usize = 64 * 1024;
@@ -26,6 +27,7 @@ const ERROR_BYTES: usize = 64 * 1024;
 pub(crate) struct Poster {
     pub(super) http: HttpClient,
     pub(super) state: Arc<EndpointState>,
+    pub(super) access: StoreAccess,
     pub(super) bucket_url: String,
     pub(super) region: String,
     /// `None` sends unsigned requests.
@@ -41,6 +43,11 @@ pub(super) struct Refused {
 }
 
 impl Poster {
+    /// Refuses a request about an object that may not be read.
+    pub(super) fn may_read(&self, key: impl AsRef<str>) -> Result<()> {
+        self.access.check(Mode::Read, key)
+    }
+
     /// Sends a request to `path` below the bucket, its query included, and returns once the server has begun to
     /// answer. `location` is what the request is about, for messages.
     pub(super) async fn post(
@@ -96,8 +103,8 @@ impl Poster {
 }
 
 fn from_http(error: &HttpError) -> Error {
-    // Also a body cut short, which arrives as a decoding error: another try may mend any of them.
-    Error::new(ErrorKind::Unavailable, with_cause(error))
+    // Also a body cut short, which arrives as a decoding error: another try may mend any of them, but not a refusal of ours.
+    ours(error).unwrap_or_else(|| Error::new(ErrorKind::Unavailable, with_cause(error)))
 }
 
 fn silent(location: &str, timeout: Duration) -> Error {

@@ -33,6 +33,7 @@ pub(crate) struct SelectedObject {
 impl SelectClient {
     /// Sends the request and returns once the server has begun to answer.
     pub(crate) async fn select(&self, object: &SelectedObject, request: &SelectRequest) -> Result<Selected> {
+        self.0.may_read(&object.path)?;
         let path = format!("/{}?select&select-type=2", utf8_percent_encode(object.path.as_ref(), PATH));
         let mut headers = vec![(header::CONTENT_TYPE, "application/xml")];
         if let Some(etag) = &object.if_match {

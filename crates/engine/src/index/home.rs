@@ -53,7 +53,8 @@ impl Home {
 
     /// The folder at a location for the indexes of the table with this own folder: many tables may name the same location.
     pub(super) fn at(query: &QueryContext, location: &str, own: &Self) -> Result<Self> {
-        let place = TableLocation::parse(location).map_err(|error| error.context("the location of an index"))?;
+        let place = TableLocation::parse(location, query.backends.access());
+        let place = place.map_err(|error| error.context("the location of an index"))?;
         if place.glob().is_some() || place.store().as_str().starts_with("http") {
             return Err(Error::invalid(format!("'{location}' is no folder that indexes can be written to")));
         }

@@ -31,16 +31,12 @@ impl Running {
     }
 
     /// Starts a plan, unless it would exceed the caps.
-    pub(super) fn start(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        sql: Option<&str>,
-    ) -> Result<(Ran, SendableRecordBatchStream)> {
+    pub(super) fn start(&self, plan: Arc<dyn ExecutionPlan>, sql: &str) -> Result<(Ran, SendableRecordBatchStream)> {
         self.query.check_estimate(&estimate(&plan))?;
         let planning = self.query.meter.usage();
         let stream = execute_stream(Arc::clone(&plan), self.state.task_ctx()).map_err(from_datafusion)?;
         let stream = apart(stream, Arc::clone(&self.query));
-        Ok((Ran { plan, statement: sql.unwrap_or_default().into(), planning, rows: None }, stream))
+        Ok((Ran { plan, statement: sql.into(), planning, rows: None }, stream))
     }
 
     /// Rows that are here already.

@@ -8,10 +8,11 @@ use datafusion::logical_expr::{LogicalPlan, ResetVariable, SetVariable, Statemen
 use datafusion::sql::sqlparser::tokenizer::Token;
 use pushdown::{Error, Result};
 
-use super::{Engine, Settings};
+use super::{Engine, Settings, doors};
+use crate::access::Access;
 use crate::error::from_datafusion;
 use crate::nearest::nearest;
-use crate::settings::PushdownOptions;
+use crate::settings::{PRICE_BOOK, PushdownOptions};
 use crate::words::Words;
 
 /// Short names for settings of DataFusion that users look for.
@@ -58,9 +59,10 @@ impl Engine {
         all
     }
 
-    /// Runs SET or RESET and takes over what it changed in the statement's state. One goes after the other, from what the
+    /// Runs SET or RESET, held to this access, and takes over what it changed in the statement's state. One goes after the other, from what the
     /// one before left: of two at the same time none is lost.
-    pub(super) async fn change_settings(&self, plan: LogicalPlan) -> Result<()> {
+    pub(super) async fn change_settings(&self, plan: LogicalPlan, access: &Access) -> Result<()> {
+        let plan = doors::checked_setting(access, plan)?;
         let name = match &plan {
             LogicalPlan::Statement(LogicalStatement::SetVariable(set)) => set.variable.clone(),
             LogicalPlan::Statement(LogicalStatement::ResetVariable(reset)) => reset.variable.clone(),
@@ -70,12 +72,19 @@ impl Engine {
             self.own_setting(&name)?;
         }
         let _turn = self.setting.lock().await;
+        let prices_before = self.settings().prices;
         let context = self.begin()?.context();
-        context.execute_logical_plan(plan).await.map_err(|error| from_datafusion(error).context(name))?;
+        context.execute_logical_plan(plan).await.map_err(|error| from_datafusion(error).context(&name))?;
         let config = context.copied_config();
-        let prices = Arc::new(PushdownOptions::of(config.options()).check()?);
+        let options = PushdownOptions::of(config.options());
+        options.check()?;
+        let prices = match name.eq_ignore_ascii_case(PRICE_BOOK) {
+            true => Arc::new(doors::price_book(access, &options.price_book)?),
+            false => prices_before,
+        };
+        let runtime = doors::spilling(access, context.runtime_env())?;
         let mut settings = self.settings.write().unwrap_or_else(PoisonError::into_inner);
-        *settings = Settings { config, runtime: context.runtime_env(), prices };
+        *settings = Settings { config, runtime, prices };
         Ok(())
     }
 

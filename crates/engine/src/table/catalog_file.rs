@@ -18,6 +18,7 @@ use datafusion::sql::parser::{CreateExternalTable, DFParser, Statement};
 use pushdown::{Error, ErrorKind, Result};
 
 use super::TableLocation;
+use crate::access::Access;
 
 /// The first words of the file; a number greater than [`VERSION`] is refused.
 const TITLE: &str = "-- PushdownDB catalogue, version ";
@@ -225,7 +226,11 @@ fn with_absolute_locations(statement: &str, entry: &Entry) -> Result<String> {
     let quoted = |location: &str| format!("'{}'", location.replace('\'', "''"));
     for location in &entry.locations {
         let is_relative = !location.contains("://") && !Path::new(location).is_absolute();
-        let absolute = if is_relative { TableLocation::parse(location)?.to_string() } else { location.clone() };
+        // The statement was run already, so it may name this.
+        let absolute = match is_relative {
+            true => TableLocation::parse(location, &Access::everything())?.to_string(),
+            false => location.clone(),
+        };
         if is_relative {
             let after = text.to_ascii_lowercase().find("location").unwrap_or_default();
             let literal = quoted(location);

@@ -200,6 +200,7 @@ mod tests {
     use object_store::memory::InMemory;
 
     use super::*;
+    use crate::access::Access;
 
     async fn store(objects: &[(&str, &str)]) -> InMemory {
         let store = InMemory::new();
@@ -210,7 +211,7 @@ mod tests {
     }
 
     async fn paths(store: &InMemory, location: &str, kind: Option<Kind>) -> Result<Vec<String>> {
-        let objects = list(store, &TableLocation::parse(location)?, kind).await?;
+        let objects = list(store, &TableLocation::parse(location, &Access::everything())?, kind).await?;
         Ok(objects.into_iter().map(|o| o.path.to_string()).collect())
     }
 
@@ -241,7 +242,7 @@ mod tests {
         let own = "t/_pushdowndb/indexes/i/a/manifest.json";
         let store = store(&[("t/a.csv", "1"), (own, "x"), ("t/_pushdowndb2/x", "x"), ("u/b.csv", "1")]).await;
         let private = async |location: &str| {
-            let location = TableLocation::parse(location).unwrap();
+            let location = TableLocation::parse(location, &Access::everything()).unwrap();
             let (objects, private) = list_with_private(&store, &location, Some(Kind::Csv)).await.unwrap();
             assert!(objects.iter().all(|object| !object.path.as_ref().contains("_pushdowndb")));
             let paths = |objects: Vec<ObjectMeta>| objects.iter().map(|o| o.location.to_string()).collect::<Vec<_>>();
@@ -272,7 +273,7 @@ mod tests {
         let store = store(&[("t/_odd.sql", "1"), ("t/empty", "")]).await;
         assert_eq!(paths(&store, "s3://b/t/_odd.sql", Some(Kind::Csv)).await.unwrap(), ["t/_odd.sql"]);
         assert_eq!(paths(&store, "s3://b/t/empty", None).await.unwrap(), ["t/empty"]);
-        let location = TableLocation::parse("s3://b/t/_odd.sql").unwrap();
+        let location = TableLocation::parse("s3://b/t/_odd.sql", &Access::everything()).unwrap();
         assert!(list(&store, &location, None).await.unwrap()[0].etag.is_some());
     }
 
@@ -300,7 +301,8 @@ mod tests {
             std::fs::write(folder.path().join(name), "1").unwrap();
         }
         let found = async |location: &str| {
-            let objects = list(&store, &TableLocation::parse(location)?, Some(Kind::Csv)).await?;
+            let objects =
+                list(&store, &TableLocation::parse(location, &Access::everything())?, Some(Kind::Csv)).await?;
             let name = |object: &DataObject| object.path.as_ref().rsplit('/').next().map(str::to_owned);
             Ok::<_, Error>(objects.iter().filter_map(name).collect::<Vec<_>>())
         };
@@ -318,7 +320,7 @@ mod tests {
 
     #[test]
     fn missing_buckets_are_named() {
-        let location = TableLocation::parse("s3://nowhere/t/").unwrap();
+        let location = TableLocation::parse("s3://nowhere/t/", &Access::everything()).unwrap();
         let store_error = object_store::Error::NotFound { path: "t".into(), source: "NoSuchBucket".into() };
         let error = failed(store_error, &location);
         assert_eq!(error.kind(), ErrorKind::NotFound);

@@ -14,6 +14,8 @@ use object_store::path::Path;
 use pushdown::{Error, Result};
 use url::Url;
 
+use crate::access::{Access, absolute};
+
 /// Our own objects (indexes, spilled data) lie under a folder of this name; no table sees them.
 pub const PRIVATE_FOLDER: &str = "_pushdowndb";
 
@@ -37,8 +39,9 @@ struct Glob {
 }
 
 impl TableLocation {
-    /// Reads a URL or a local path, with or without wildcards.
-    pub fn parse(text: &str) -> Result<Self> {
+    /// Reads a URL or a local path, with or without wildcards. Whether a local one is a folder is found out on the disk,
+    /// where `access` permits to look.
+    pub fn parse(text: &str, access: &Access) -> Result<Self> {
         let text = text.trim();
         let place = |error: Error| error.context(format!("location '{text}'"));
         if text.is_empty() {
@@ -47,9 +50,9 @@ impl TableLocation {
             ));
         }
         match text.split_once("://") {
-            None => Self::local(text).map_err(place),
+            None => Self::local(text, access).map_err(place),
             Some((scheme, rest)) => match scheme.to_ascii_lowercase().as_str() {
-                "file" => Self::file_url(rest).map_err(place),
+                "file" => Self::file_url(rest, access).map_err(place),
                 scheme @ ("http" | "https") => Self::web(scheme, rest).map_err(place),
                 scheme => Self::bucket(scheme, rest).map_err(place),
             },
@@ -73,7 +76,9 @@ impl TableLocation {
 
     /// One object of a web server, which cannot list.
     fn web(scheme: &str, rest: &str) -> Result<Self> {
-        if rest.contains(['?', '#', '*', '{', '[']) {
+        // An address of IPv6 stands in brackets.
+        let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+        if host.contains(['?', '#', '*', '{']) || path.contains(['?', '#', '*', '{', '[']) {
             return Err(Error::unsupported(
                 "a web server cannot list what it holds and signed query strings are not passed on: \
                  name one object without wildcards",
@@ -88,7 +93,7 @@ impl TableLocation {
         Ok(Self { store, prefix, glob: None, is_collection: false })
     }
 
-    fn file_url(rest: &str) -> Result<Self> {
+    fn file_url(rest: &str, access: &Access) -> Result<Self> {
         let path = rest.strip_prefix("localhost").unwrap_or(rest);
         if !path.starts_with('/') {
             return Err(Error::invalid("a file URL has three slashes: file:///folder/file.csv"));
@@ -96,11 +101,13 @@ impl TableLocation {
         let (prefix, glob) = split_glob(path)?;
         let is_folder = prefix.ends_with('/');
         let prefix = Path::from_url_path(prefix).map_err(bad_path)?;
-        let is_collection = glob.is_some() || is_folder || std::path::Path::new("/").join(prefix.as_ref()).is_dir();
+        let path = std::path::Path::new("/").join(prefix.as_ref());
+        access.look_at(&path)?;
+        let is_collection = glob.is_some() || is_folder || path.is_dir();
         Ok(Self { store: ObjectStoreUrl::local_filesystem(), prefix, glob, is_collection })
     }
 
-    fn local(text: &str) -> Result<Self> {
+    fn local(text: &str, access: &Access) -> Result<Self> {
         let home;
         let text = match (text.strip_prefix("~/"), dirs::home_dir()) {
             (Some(rest), Some(folder)) => {
@@ -109,14 +116,14 @@ impl TableLocation {
             }
             _ => text,
         };
+        // Without `.` and `..`, not following links, so that two spellings are one location.
+        let whole = absolute(std::path::Path::new(text))?;
+        access.look_at(&whole)?;
         // A file whose own name holds a wildcard is that file.
-        let (prefix, glob) = if std::path::Path::new(text).exists() { (text, None) } else { split_glob(text)? };
-        let current = std::env::current_dir().map_err(|e| Error::invalid("no current folder").with_source(e))?;
-        let absolute = current.join(prefix);
-        let is_collection = glob.is_some() || prefix.is_empty() || prefix.ends_with('/') || absolute.is_dir();
-        // The URL resolves `.` and `..`, without following links, so that two spellings are one location.
-        let url = Url::from_file_path(&absolute).ok().and_then(|url| Url::parse(url.as_str()).ok());
-        let url = url.ok_or_else(|| Error::invalid("is neither a URL nor a path"))?;
+        let (prefix, glob) = if whole.exists() { (text, None) } else { split_glob(text)? };
+        let path = absolute(std::path::Path::new(prefix))?;
+        let is_collection = glob.is_some() || prefix.is_empty() || prefix.ends_with('/') || path.is_dir();
+        let url = Url::from_file_path(&path).map_err(|()| Error::invalid("is neither a URL nor a path"))?;
         let prefix = Path::from_url_path(url.path()).map_err(bad_path)?;
         Ok(Self { store: ObjectStoreUrl::local_filesystem(), prefix, glob, is_collection })
     }
@@ -291,8 +298,12 @@ fn store_url(text: &str) -> Result<ObjectStoreUrl> {
 mod tests {
     use super::*;
 
+    fn read(text: &str) -> Result<TableLocation> {
+        TableLocation::parse(text, &Access::everything())
+    }
+
     fn parse(text: &str) -> TableLocation {
-        TableLocation::parse(text).unwrap()
+        read(text).unwrap()
     }
 
     #[test]
@@ -331,7 +342,7 @@ mod tests {
         }
         assert!(!table.matches(&Path::from("a/x.parquet")));
         assert!(!parse("s3://b/*.csv").matches(&Path::from("a/x.csv")));
-        assert!(TableLocation::parse(&format!("s3://b/{}", "{1,2}".repeat(11))).is_err());
+        assert!(read(&format!("s3://b/{}", "{1,2}".repeat(11))).is_err());
         // An unpaired brace is a character like any other.
         assert_eq!(parse("s3://b/a{b.csv").prefix().as_ref(), "a{b.csv");
     }
@@ -365,8 +376,9 @@ mod tests {
         let one = parse("https://example.org/data/my%20file.csv");
         assert_eq!(one.store().as_str(), "https://example.org/");
         assert_eq!(one.prefix().as_ref(), "data/my file.csv");
-        assert!(TableLocation::parse("https://example.org/data/").is_err());
-        assert!(TableLocation::parse("https://example.org/*.csv").is_err());
+        assert_eq!(parse("http://[::1]:8000/x.csv").store().as_str(), "http://[::1]:8000/");
+        assert!(read("https://example.org/data/").is_err());
+        assert!(read("https://example.org/*.csv").is_err());
     }
 
     #[test]
@@ -374,7 +386,7 @@ mod tests {
         for (text, part) in
             [("", "empty"), ("s3:///key", "no bucket"), ("s3://b/a//b", "no path"), ("file://a", "three")]
         {
-            let error = TableLocation::parse(text).unwrap_err().to_string();
+            let error = read(text).unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");
         }
     }

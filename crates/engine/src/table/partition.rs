@@ -187,6 +187,7 @@ mod tests {
     use object_store::path::Path;
 
     use super::*;
+    use crate::access::Access;
 
     fn objects(paths: &[&str]) -> Vec<DataObject> {
         let object = |path: &&str| DataObject {
@@ -201,7 +202,7 @@ mod tests {
     }
 
     fn table(paths: &[&str]) -> Result<(Vec<DataObject>, Vec<FieldRef>)> {
-        let location = TableLocation::parse("s3://b/t/").unwrap();
+        let location = TableLocation::parse("s3://b/t/", &Access::everything()).unwrap();
         let mut objects = objects(paths);
         let columns = discover(&location, &objects)?;
         assign(&location, &mut objects, &columns)?;
@@ -228,7 +229,7 @@ mod tests {
         let error = table(&["t/a=1/x.csv", "t/x.csv"]).unwrap_err().to_string();
         assert!(error.contains("s3://b/t/a=1/x.csv has the partition columns a, s3://b/t/x.csv has none"), "{error}");
         assert!(table(&["t/a=1/a=2/x.csv"]).is_err());
-        let location = TableLocation::parse("s3://b/t/").unwrap();
+        let location = TableLocation::parse("s3://b/t/", &Access::everything()).unwrap();
         let declared = [Arc::new(Field::new("a", DataType::Int64, true))];
         let error = assign(&location, &mut objects(&["t/a=x/y.csv"]), &declared).unwrap_err().to_string();
         assert!(error.contains("s3://b/t/a=x/y.csv: 'x' is no Int64"), "{error}");

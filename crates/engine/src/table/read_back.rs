@@ -11,6 +11,8 @@ use object_store::{ObjectStoreExt, PutPayload};
 use pushdown::{AggregateCall, AggregateFunction, Expr, Fragment, Output, Result};
 use pushdowndb_scan::{ScanCounters, ScanOptions, scan};
 
+use crate::access::Access;
+
 use super::{DataObject, Declared, TableDefinition, TableLocation, TableOptions};
 
 /// A folder `t/` of objects and its table.
@@ -20,7 +22,7 @@ async fn table(objects: &[(&str, &str)], options: &[(&str, &str)]) -> (InMemory,
         let path = Path::from(format!("t/{name}"));
         store.put(&path, PutPayload::from(text.to_string())).await.unwrap();
     }
-    let location = TableLocation::parse("s3://b/t/").unwrap();
+    let location = TableLocation::parse("s3://b/t/", &Access::everything()).unwrap();
     let options = TableOptions::parse("", options.iter().copied()).unwrap();
     let table = TableDefinition::resolve(&store, &store, location, options, Declared::default()).await.unwrap();
     (store, table)

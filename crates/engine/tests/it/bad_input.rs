@@ -45,7 +45,7 @@ async fn wrong_credentials() {
         secret_access_key: Some("wrong".to_owned()),
         ..Default::default()
     };
-    let config = pushdowndb_engine::EngineConfig { connection, ..Default::default() };
+    let config = pushdowndb_engine::EngineConfig { connection, ..pushdowndb_engine::EngineConfig::unrestricted() };
     let engine = pushdowndb_engine::Engine::new(config).await.expect("an engine");
     let error = failure(&engine, "SELECT * FROM 's3://data/x.csv'").await;
     assert_says(&error, ErrorKind::Denied, &["AWS_ACCESS_KEY_ID"]);

@@ -1,8 +1,10 @@
 //! The engine against real servers: our node and MinIO, with plain DataFusion as the oracle.
 
+mod access;
 mod adaptive;
 mod bad_input;
 mod costs;
+mod doors;
 mod faults;
 mod fragment;
 mod groups;

@@ -215,7 +215,8 @@ async fn tables_are_remembered() {
             ..Default::default()
         };
         let catalog = Some(folder.path().join("catalog.sql"));
-        let config = pushdowndb_engine::EngineConfig { connection, catalog, ..Default::default() };
+        let config =
+            pushdowndb_engine::EngineConfig { connection, catalog, ..pushdowndb_engine::EngineConfig::unrestricted() };
         pushdowndb_engine::Engine::new(config).await.expect("an engine")
     };
     let engine = open().await;

@@ -32,7 +32,7 @@ async fn engine(world: &World, cache: Option<&std::path::Path>, level: &str) -> 
     };
     let settings = vec![("pushdown.level".to_owned(), level.to_owned())];
     let cache = cache.map(std::path::Path::to_owned);
-    Engine::new(EngineConfig { connection, settings, cache, ..EngineConfig::default() }).await.expect("an engine")
+    Engine::new(EngineConfig { connection, settings, cache, ..EngineConfig::unrestricted() }).await.expect("an engine")
 }
 
 #[tokio::test(flavor = "multi_thread")]

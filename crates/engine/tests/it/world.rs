@@ -140,7 +140,7 @@ impl World {
             ..ConnectionConfig::default()
         };
         let settings = settings.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        Engine::new(EngineConfig { connection, settings, ..EngineConfig::default() }).await.expect("an engine")
+        Engine::new(EngineConfig { connection, settings, ..EngineConfig::unrestricted() }).await.expect("an engine")
     }
 }
 

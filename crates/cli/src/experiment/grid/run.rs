@@ -92,7 +92,7 @@ impl Host {
         if let Some(why) = &missing {
             eprintln!("left out: all but unshaped: {why}");
         }
-        let engine = Engine::new(EngineConfig::default()).await?;
+        let engine = Engine::new(EngineConfig::unrestricted()).await?;
         let settings = engine.pushdown_settings().into_iter().map(|setting| setting.name);
         let settings = settings.map(|name| name.trim_start_matches("pushdown.").to_owned()).collect();
         let python = first_line(&format!("python3 '{}' versions | tr '\\n' ' '", peers.display())).unwrap_or_default();

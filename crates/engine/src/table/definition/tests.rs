@@ -6,6 +6,7 @@ use object_store::{ObjectStoreExt, PutPayload};
 use pushdown::{ErrorKind, Ragged};
 
 use super::*;
+use crate::access::Access;
 
 async fn store(objects: &[(&str, &[u8])]) -> InMemory {
     let store = InMemory::new();
@@ -21,7 +22,7 @@ async fn text_store(objects: &[(&str, &str)]) -> InMemory {
 }
 
 async fn resolve(store: &InMemory, location: &str, options: &[(&str, &str)]) -> Result<TableDefinition> {
-    let location = TableLocation::parse(location)?;
+    let location = TableLocation::parse(location, &Access::everything())?;
     let options = TableOptions::parse("", options.iter().copied())?;
     // Boxed, as DataFusion's traits want it: they also ask that it is Send.
     TableDefinition::resolve(store, store, location, options, Declared::default()).boxed().await
@@ -200,7 +201,7 @@ async fn declared_tables_cost_no_request() {
         partitions: vec!["y".into()],
     };
     let nothing = InMemory::new();
-    let location = TableLocation::parse("s3://b/t/").unwrap();
+    let location = TableLocation::parse("s3://b/t/", &Access::everything()).unwrap();
     let options = TableOptions::parse("CSV", [("format.delimiter", "|")]).unwrap();
     let table = TableDefinition::resolve(&nothing, &nothing, location, options, declared.clone()).await.unwrap();
     assert_eq!(columns(&table), ["id Int64", "y Utf8"]);
@@ -212,7 +213,7 @@ async fn declared_tables_cost_no_request() {
     assert_eq!(objects[0].partition_values, [datafusion::common::ScalarValue::Utf8(Some("01".into()))]);
 
     // PARTITIONED BY a column without a type takes it from the paths.
-    let location = TableLocation::parse("s3://b/t/").unwrap();
+    let location = TableLocation::parse("s3://b/t/", &Access::everything()).unwrap();
     let columns_only = Schema::new(vec![field("id", DataType::Int64)]);
     let declared = Declared { columns: Some(Arc::new(columns_only)), ..declared };
     let options = TableOptions::parse("CSV", [("has_header", "false")]).unwrap();

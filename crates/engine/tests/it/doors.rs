@@ -1,0 +1,91 @@
+//! Which modules of the engine may open files and connections at all: a door that is not listed here is one that may have
+//! forgotten the access policy.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// The modules that open something, and why the policy is not forgotten there.
+const DOORS: [(&str, &str); 10] = [
+    ("access/", "the gate itself"),
+    ("backends/mod.rs", "makes stores, all of them checked; reads AWS_CA_BUNDLE, which the environment names"),
+    ("backends/s3.rs", "reads what the builder of a bucket was given"),
+    ("backends/http.rs", "the client of sessions without a policy, and of requests for credentials"),
+    ("backends/credentials.rs", "the user's own AWS files"),
+    ("backends/speed/remembered.rs", "in the cache folder, which the program names"),
+    ("files.rs", "files in the cache folder"),
+    ("statistics/catalogue.rs", "in the cache folder"),
+    ("table/catalog_file.rs", "the catalogue file, which the program names"),
+    ("session/doors.rs", "price books: shipped ones, and those of sessions without a policy"),
+];
+
+/// The look of opening something.
+const OPENING: [&str; 24] = [
+    "fs::",
+    "File::open",
+    "File::create",
+    "OpenOptions",
+    "canonicalize(",
+    "read_dir",
+    "LocalFileSystem",
+    "LocalFile::open(",
+    "AmazonS3Builder",
+    "HttpBuilder",
+    "MicrosoftAzure",
+    "GoogleCloud",
+    "parse_url_opts",
+    "ReqwestConnector",
+    "reqwest::",
+    "TcpStream",
+    "UnixStream",
+    "UdpSocket",
+    "lookup_host",
+    "ToSocketAddrs",
+    "process::Command",
+    "named_or_path",
+    "tempfile",
+    "ListingTableUrl",
+];
+
+/// Lines of a module, without its tests.
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+    code.lines().filter(|line| !line.trim_start().starts_with("//"))
+}
+
+fn modules(folder: &Path, all: &mut BTreeMap<String, String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            modules(&path, all);
+        } else {
+            all.insert(
+                path.strip_prefix("src").unwrap().to_str().unwrap().to_owned(),
+                fs::read_to_string(&path).unwrap(),
+            );
+        }
+    }
+}
+
+#[test]
+fn only_known_modules_open_anything() {
+    let mut all = BTreeMap::new();
+    modules(Path::new("src"), &mut all);
+    assert!(all.len() > 100, "all modules are looked at");
+    let is_test = |module: &str| module.ends_with("tests.rs") || module == "table/read_back.rs";
+    let opens = |text: &str| {
+        let found = lines(text).find(|line| OPENING.iter().any(|look| line.contains(look)));
+        found.map(|line| line.trim().to_owned())
+    };
+    let is_door = |module: &str| DOORS.iter().any(|(door, _)| module.starts_with(door));
+    let unknown: Vec<_> = all
+        .iter()
+        .filter(|(module, _)| !is_test(module) && !is_door(module))
+        .filter_map(|(module, text)| Some((module, opens(text)?)))
+        .collect();
+    assert!(unknown.is_empty(), "these open something beside the gate of access/: {unknown:#?}");
+    for (door, why) in DOORS {
+        let is_used = all.iter().any(|(module, text)| module.starts_with(door) && opens(text).is_some());
+        assert!(is_used, "{door} opens nothing any more: {why}");
+    }
+}

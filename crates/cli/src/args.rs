@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, Parser, Subcommand, ValueEnum, value_parser};
 
+use crate::access::AccessArgs;
 use crate::check::CheckArgs;
 use crate::experiment::args::Experiment;
 use crate::print::OutputFormat;
@@ -27,6 +28,7 @@ Examples:
   pushdowndb -f s3://bucket/tpch/schema.sql -f q06.sql --stats table
   pushdowndb -f schema.sql -f q03.sql --profile q03.html      where its time, bytes and dollars went, as a page
   pushdowndb --format csv --output out.csv -c \"SELECT * FROM 's3://bucket/logs/2026/*.parquet' LIMIT 10\"
+  pushdowndb --allow data/ --allow-write out/ -f theirs.sql   SQL of somebody else, which may use nothing else
   pushdowndb serve --store /var/lib/pushdowndb     a storage node: S3 with S3 Select
   pushdowndb generate tpch --scale 1 --to s3://bucket/tpch --endpoint http://127.0.0.1:9000
 
@@ -89,6 +91,8 @@ pub struct SqlArgs {
     /// The folder that keeps what was learned of tables [default: pushdowndb in the user's cache folder]
     #[arg(long, value_name = "DIR")]
     pub cache: Option<PathBuf>,
+    #[command(flatten)]
+    pub access: AccessArgs,
     #[command(flatten)]
     pub connection: ConnectionArgs,
 }

@@ -35,6 +35,8 @@ pub struct View {
 /// An engine and how its results are shown.
 pub struct Session {
     engine: Arc<Engine>,
+    /// Reads scripts where the engine is held to a policy.
+    scripts: Option<Engine>,
     interrupts: Interrupts,
     /// How results are shown.
     pub view: View,
@@ -67,12 +69,22 @@ impl Session {
         let catalog = args.catalog.or_else(|| if interactive { default_catalog() } else { None });
         let cache = args.cache.or_else(default_cache);
         let connection = connection_config(&args.connection);
-        let engine = Engine::new(EngineConfig { connection, settings: args.settings, catalog, cache }).await?;
+        // Scripts are named by who calls, not by SQL.
+        let scripts = match args.access.is_given() {
+            true => {
+                let connection = connection.clone();
+                Some(Engine::new(EngineConfig { connection, ..EngineConfig::unrestricted() }).await?)
+            }
+            false => None,
+        };
+        let (access, settings) = (args.access.policy(), args.settings);
+        let engine = Engine::new(EngineConfig { access, connection, settings, catalog, cache }).await?;
         let interrupts = if interactive { Interrupts::ctrl_c()? } else { Interrupts::all()? };
         let max_rows = (interactive && output.is_terminal()).then_some(40);
         let view = View { format, stats, timing: false, expanded: false, max_rows };
         Ok(Self {
             engine: Arc::new(engine),
+            scripts,
             interrupts,
             view,
             output,
@@ -200,7 +212,7 @@ impl Session {
                 "-" => tokio::task::spawn_blocking(|| std::io::read_to_string(std::io::stdin()))
                     .await?
                     .context("reading stdin"),
-                name => Ok(self.engine.read_text(name).await?),
+                name => Ok(self.scripts.as_ref().unwrap_or(self.engine.as_ref()).read_text(name).await?),
             }
         };
         self.interrupts.during(read).await

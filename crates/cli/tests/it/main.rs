@@ -1,5 +1,6 @@
 //! The program from outside: what it prints, where, and with which exit code.
 
+mod access;
 mod check;
 mod demo;
 mod deploy;

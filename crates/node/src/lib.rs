@@ -31,6 +31,7 @@ mod s3;
 mod scans;
 mod select;
 mod server;
+mod silence;
 mod socket;
 mod stall;
 mod store;

@@ -14,10 +14,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use pushdowndb_scan::{Footers, Helpers, KnownFooter, MemoryBudget, Spawner, thread_cpu};
+use pushdowndb_scan::{
+    CancelOnDrop, Footers, Helpers, Interrupt, KnownFooter, MemoryBudget, Spawner, Task, lend_long, thread_cpu,
+};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio_util::task::AbortOnDropHandle;
+use tokio::task::JoinHandle;
 
 use crate::Limits;
 use crate::admission::{Requester, Share, Shares};
@@ -57,6 +59,7 @@ struct ScanLimits {
     /// What one key may have, unless its file says otherwise.
     key_turns: usize,
     key_waiting: usize,
+    time: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -99,6 +102,7 @@ impl Scans {
             turns: limits.selects,
             waiting: limits.selects_waiting,
             wait: limits.select_wait,
+            time: limits.select_time,
         };
         Ok(Self {
             turns: Arc::new(Semaphore::new(limits.turns)),
@@ -149,7 +153,8 @@ impl Scans {
             })?,
         };
         let (scans, requester) = (Arc::clone(self), requester.clone());
-        Ok(Turn { scans, requester, record, memory, _scanning: Some(scanning), _held: held })
+        let interrupt = Interrupt::after(self.limits.time);
+        Ok(Turn { scans, requester, record, memory, interrupt, _scanning: Some(scanning), _held: held })
     }
 
     /// The memory that a scan of this key begins with.
@@ -158,17 +163,14 @@ impl Scans {
         memory.map_err(|_| Saturated)?.map_err(|_| Saturated)
     }
 
-    /// One more turn for a request that has one already, if any is free. It draws from the same memory.
-    pub fn free_turn(
-        self: &Arc<Self>,
-        requester: &Requester,
-        record: Option<Arc<RequestRecord>>,
-        memory: &MemoryBudget,
-    ) -> Option<Turn> {
+    /// One more turn for a request that has one already, if any is free. It draws from the same memory, and its work ends
+    /// with that of the other.
+    pub fn free_turn(self: &Arc<Self>, requester: &Requester, other: &Bill, memory: &MemoryBudget) -> Option<Turn> {
         let held = self.try_hold(requester)?;
         let memory = self.memory.helper(memory).ok()?;
+        let Bill { record, interrupt, .. } = other.clone();
         let (scans, requester) = (Arc::clone(self), requester.clone());
-        Some(Turn { scans, requester, record, memory, _scanning: None, _held: held })
+        Some(Turn { scans, requester, record, memory, interrupt, _scanning: None, _held: held })
     }
 
     fn key_turns(&self, requester: &Requester) -> usize {
@@ -241,6 +243,8 @@ pub(crate) struct Turn {
     requester: Requester,
     record: Option<Arc<RequestRecord>>,
     memory: ScanMemory,
+    /// Ends the work of the request, on all threads.
+    interrupt: Interrupt,
     _scanning: Option<Scanning>,
     _held: Held,
 }
@@ -278,25 +282,35 @@ impl Turn {
     /// Starts what a scan does beside itself where scans run, booked like the scan.
     pub fn spawner(&self) -> Spawner {
         let bill = self.bill();
-        Spawner::new(move |work| bill.spawn(work))
+        Spawner::new(move |work| bill.start(work))
     }
 
     /// [`Self::spawner`], with the turn kept as long as anybody has it.
     pub fn into_spawner(self) -> Spawner {
-        Spawner::new(move |work| self.bill().spawn(work))
+        Spawner::new(move |work| self.bill().start(work))
     }
 
     /// Who scans up to so many pieces of an object at once for the request that has this turn: each but the first takes
     /// a turn that nobody waits for, and gives it back when its piece was scanned.
     pub fn helpers(&self, most: usize) -> Helpers {
-        let (scans, requester, record) = (Arc::clone(&self.scans), self.requester.clone(), self.record.clone());
+        let (bill, requester) = (self.bill(), self.requester.clone());
         let memory = self.memory.budget.clone();
-        Helpers::new(most, move || Some(scans.free_turn(&requester, record.clone(), &memory)?.into_spawner()))
+        Helpers::new(most, move || Some(bill.scans.free_turn(&requester, &bill, &memory)?.into_spawner()))
+    }
+
+    /// The same turn, with less time for its work.
+    pub fn within(self, time: Duration) -> Self {
+        Self { interrupt: self.interrupt.inner_after(time), ..self }
+    }
+
+    /// Ends all work of the request when it is dropped: to be kept with the answer, which a client that leaves drops.
+    pub fn end_on_drop(&self) -> CancelOnDrop {
+        self.interrupt.cancel_on_drop()
     }
 
     /// Whom the work of this turn is booked to.
     pub fn bill(&self) -> Bill {
-        Bill { scans: Arc::clone(&self.scans), record: self.record.clone() }
+        Bill { scans: Arc::clone(&self.scans), record: self.record.clone(), interrupt: self.interrupt.clone() }
     }
 }
 
@@ -305,16 +319,26 @@ impl Turn {
 pub(crate) struct Bill {
     scans: Arc<Scans>,
     record: Option<Arc<RequestRecord>>,
+    interrupt: Interrupt,
 }
 
 impl Bill {
-    /// Starts the work; dropping the handle ends it.
-    pub fn spawn<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> AbortOnDropHandle<T> {
-        let metered = Metered { work: Box::pin(work), bill: self.clone() };
-        AbortOnDropHandle::new(match &self.scans.runtime {
+    /// Starts the work; dropping the result ends it, though it never waits.
+    pub fn spawn<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Task<T> {
+        Task::start(&self.interrupt, work, |work| self.start(work))
+    }
+
+    fn start<T: Send + 'static>(&self, work: Pin<Box<dyn Future<Output = T> + Send>>) -> JoinHandle<T> {
+        let metered = Metered { work, bill: self.clone() };
+        match &self.scans.runtime {
             Some(runtime) => runtime.spawn(metered),
             None => tokio::spawn(metered),
-        })
+        }
+    }
+
+    /// Fails if the client has left, or if the time of the request is up.
+    pub fn check(&self) -> pushdown::Result<()> {
+        self.interrupt.check()
     }
 
     /// Does work of a scan on this thread, whosever it is, and books its CPU time if there is somebody to pay.
@@ -342,17 +366,17 @@ impl Bill {
 }
 
 /// Work whose time on a core is counted, poll by poll.
-struct Metered<F> {
-    work: Pin<Box<F>>,
+struct Metered<T> {
+    work: Pin<Box<dyn Future<Output = T> + Send>>,
     bill: Bill,
 }
 
-impl<F: Future> Future for Metered<F> {
-    type Output = F::Output;
+impl<T> Future for Metered<T> {
+    type Output = T;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
         let clock = Clock::start();
-        let step = self.work.as_mut().poll(cx);
+        let step = lend_long(|| self.work.as_mut().poll(cx));
         self.bill.spent(clock.spent());
         step
     }

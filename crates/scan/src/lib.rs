@@ -9,7 +9,8 @@
 //! - [`CsvDecoder`] decodes CSV that arrives from elsewhere, such as the results of S3 Select.
 //!
 //! ```text
-//! scan         runs a fragment: which pieces, what of them, and how many at a time (pieces, spawner, slice)
+//! scan         runs a fragment: which pieces, what of them, and how many at a time (pieces, spawner, slice);
+//!   interrupt  ends what computes when its client has left or its time is up
 //! object       where bytes come from: files, memory, other stores; blocks and read-ahead
 //! text         what CSV and JSON share: records of a byte range, decompression, values that fields spell
 //!   csv        cutting, tokenising and decoding in stages
@@ -39,6 +40,7 @@ mod errors;
 mod evaluate;
 mod extent;
 mod group;
+mod interrupt;
 mod json;
 mod latest;
 pub mod limits;
@@ -72,6 +74,7 @@ pub use dictionaries::{
 pub use evaluate::Evaluator;
 pub use evaluate::for_each_key;
 pub use extent::Extent;
+pub use interrupt::{CancelOnDrop, Interrupt, Task, check_interrupt};
 pub use latest::Latest;
 pub use matcher::Matching;
 pub use memory::{MemoryBudget, Reservation, Shortage};
@@ -87,7 +90,7 @@ pub use places::{near_places, places, places_in_both};
 pub use positions::{POSITION_COLUMNS, with_positions};
 pub use pruning::Zones;
 pub use scan::{Learned, ScanCounters, ScanOptions, can_be_zoned, output_schema, scan, scan_rows, slice_bytes};
-pub use slice::TimeSlice;
+pub use slice::{TimeSlice, lend_long};
 pub use spawner::{Helpers, Spawner};
 pub use text::BYTE_ORDER_MARK;
 pub use top_k::{FirstKeys, Threshold};

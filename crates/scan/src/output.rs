@@ -32,7 +32,7 @@ pub(crate) struct Sink {
 
 enum Step {
     Project(Vec<Evaluator>),
-    Aggregate(Totals),
+    Aggregate(Totals, Arc<TotalsPlan>),
 }
 
 /// The last projection.
@@ -61,7 +61,7 @@ impl Sink {
             Output::Rows(columns) => Step::Project(evaluators(columns, input)?),
             Output::Aggregate { groups, calls } => {
                 let plan = TotalsPlan::new(groups, calls, input, &options.memory);
-                Step::Aggregate(Totals::new(&plan, memory)?)
+                Step::Aggregate(Totals::new(&plan, memory)?, plan)
             }
         };
         let (inner, last) = match &fragment.project {
@@ -92,13 +92,18 @@ impl Sink {
 
     /// How many rows of the batch are taken in at a time.
     pub(crate) fn rows_at_once(&self, batch: &RecordBatch) -> usize {
-        self.weight.as_ref().map_or(usize::MAX, |weight| weight.rows_at_once(batch))
+        let rows = match &self.step {
+            Step::Aggregate(_, plan) => plan.work.rows_at_once(batch),
+            // Evaluators take pieces by themselves.
+            Step::Project(_) => batch.num_rows(),
+        };
+        self.weight.as_ref().map_or(rows, |weight| weight.rows_at_once(batch).min(rows))
     }
 
     /// Takes rows in; a projection without an order gives them out again, and so does what holds too much.
     pub(crate) fn push(&mut self, batch: &RecordBatch) -> Result<Option<RecordBatch>> {
         let columns = match &mut self.step {
-            Step::Aggregate(totals) => {
+            Step::Aggregate(totals, _) => {
                 let passed_on = totals.update(batch)?;
                 return passed_on.map(|(columns, rows)| record_batch(&self.schema, columns, rows)).transpose();
             }
@@ -138,7 +143,7 @@ impl Sink {
     /// Takes in what was aggregated of rows elsewhere.
     pub(crate) fn merge(&mut self, later: Totals) -> Result<()> {
         match &mut self.step {
-            Step::Aggregate(totals) => totals.merge(later),
+            Step::Aggregate(totals, _) => totals.merge(later),
             Step::Project(_) => Err(Error::internal("totals for rows")),
         }
     }
@@ -157,7 +162,7 @@ impl Sink {
                 let first = self.top.take().map_or(Ok(None), TopK::finish)?;
                 return first.map(|batch| self.last(batch)).transpose();
             }
-            Step::Aggregate(totals) => totals.finish()?,
+            Step::Aggregate(totals, _) => totals.finish()?,
         };
         let mut batch = record_batch(&self.schema, columns, rows)?;
         if let Some(mut top) = self.top.take() {

@@ -16,9 +16,9 @@ use arrow::datatypes::SchemaRef;
 use pushdown::{Error, Fragment, Output, Result};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
-use tokio_util::task::AbortOnDropHandle;
 
 use crate::extent::Extent;
+use crate::interrupt::{Task, check_interrupt};
 use crate::pruning::zones::Zones;
 use crate::scan::{Source, slice_bytes, zoned};
 use crate::totals::{PieceTotals, Totals, TotalsPlan};
@@ -61,6 +61,7 @@ pub fn bytes_ruled_out(zones: &Zones, fragment: &Fragment, range: &Range<u64>) -
 
 impl Opening {
     fn open(&self, extent: &Extent, spawner: &Spawner) -> Result<(Source, SchemaRef, Output)> {
+        check_interrupt()?;
         let options = ScanOptions { spawner: spawner.clone(), ..self.options.clone() };
         Source::open(&self.fragment, Arc::clone(&self.reader), extent, &options, Arc::clone(&self.counters))
     }
@@ -165,7 +166,7 @@ struct Running {
     found: UnboundedReceiver<Waiting>,
     /// Whether all of that, or what went wrong, were sent.
     is_whole: Arc<AtomicBool>,
-    _task: AbortOnDropHandle<()>,
+    _task: Task<()>,
     /// For what was found and waits.
     _reserved: Option<Reservation>,
 }
@@ -310,6 +311,7 @@ impl Piece {
         let mut source = self.open(opening, spawner)?;
         let mut taken = None;
         while let Some(batch) = source.next().await? {
+            check_interrupt()?;
             let (found, bytes) = match totals {
                 Some(plan) => {
                     let mut all = taken.take().map_or_else(|| PieceTotals::new(plan), Ok)?;

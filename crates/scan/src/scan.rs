@@ -17,6 +17,7 @@ use crate::evaluate::Evaluator;
 use crate::evaluate::lower::check_depth;
 use crate::evaluate::weight::text_bytes;
 use crate::extent::Extent;
+use crate::interrupt::{Interrupt, check_interrupt};
 use crate::json::JsonScan;
 use crate::limits;
 use crate::matcher::{Matching, SearchVerdict};
@@ -102,6 +103,8 @@ pub struct ScanOptions {
     pub pages: Arc<BlockBuffers>,
     /// Where the scan takes its memory from: pages, dictionaries, groups, first rows, and batches of results.
     pub memory: MemoryBudget,
+    /// Ends the scan, in the middle of whatever it computes. By default it is that of the task which runs the scan.
+    pub interrupt: Interrupt,
     /// Starts what the scan does beside itself.
     pub spawner: Spawner,
     /// Scan pieces of the object beside each other; without them it is scanned from its beginning to its end.
@@ -124,6 +127,7 @@ impl Default for ScanOptions {
             matching: Matching::default(),
             learned: Arc::default(),
             memory: MemoryBudget::unbounded(),
+            interrupt: Interrupt::default(),
             spawner: Spawner::default(),
             helpers: None,
             threshold: Arc::default(),
@@ -160,7 +164,18 @@ pub fn scan(
     options: ScanOptions,
     counters: Arc<ScanCounters>,
 ) -> Result<BoxStream<'static, Result<RecordBatch>>> {
-    let extent = extent.into();
+    let (extent, interrupt) = (extent.into(), options.interrupt.clone());
+    interrupt.scope_sync(|| open(fragment, reader, extent, options, counters))
+}
+
+fn open(
+    fragment: Arc<Fragment>,
+    reader: Arc<dyn ObjectReader>,
+    extent: Extent,
+    options: ScanOptions,
+    counters: Arc<ScanCounters>,
+) -> Result<BoxStream<'static, Result<RecordBatch>>> {
+    check_interrupt()?;
     extent.check(&fragment, reader.location())?;
     let schema = output_schema(&fragment)?;
     let schema = if extent.has_positions() { with_positions(&schema) } else { schema };
@@ -175,9 +190,9 @@ pub fn scan(
     }
     let options = pieces.options();
     let sink = Sink::new(&fragment, &output, &input, Arc::clone(&schema), options)?;
-    let batch_rows = options.batch_rows;
+    let (batch_rows, interrupt) = (options.batch_rows, options.interrupt.clone());
     let memory = options.memory.clone();
-    Ok(results(Rows::OfObject(pieces), sink, schema, batch_rows, &memory))
+    Ok(results(Rows::OfObject(pieces), sink, schema, batch_rows, &memory, interrupt))
 }
 
 /// Runs the fragment over rows that are decoded already: its schema is theirs, its format is of no account.
@@ -191,26 +206,32 @@ pub fn scan_rows(
     let predicate = fragment.predicate.as_ref();
     let predicate = predicate.map(|predicate| Evaluator::predicate(predicate, &fragment.schema)).transpose()?;
     let decoded = DecodedRows { batches: rows.into_iter(), predicate };
-    Ok(results(Rows::Decoded(decoded), sink, schema, options.batch_rows, &options.memory))
+    let interrupt = options.interrupt.clone();
+    Ok(results(Rows::Decoded(decoded), sink, schema, options.batch_rows, &options.memory, interrupt))
 }
 
-/// What comes of the rows.
+/// What comes of the rows. Nothing comes out of an interrupted scan but the error that says so.
 fn results(
     rows: Rows,
     sink: Sink,
     schema: SchemaRef,
     batch_rows: usize,
     memory: &MemoryBudget,
+    interrupt: Interrupt,
 ) -> BoxStream<'static, Result<RecordBatch>> {
     let enough = batch_rows.div_ceil(2);
     let small = BatchCoalescer::new(schema, enough).with_biggest_coalesce_batch_size(Some(enough));
     let slice = TimeSlice::default();
     let given = memory.empty();
     let scan = Scan { source: Some(rows), sink: Some(sink), small, small_bytes: 0, rest: None, slice, given };
-    stream::try_unfold(scan, |mut scan| async move {
-        let Some(batch) = scan.next().await? else { return Ok(None) };
-        scan.reserve(&batch)?;
-        Ok(Some((batch, scan)))
+    stream::try_unfold(scan, move |mut scan| {
+        interrupt.scope(async move {
+            let batch = scan.next().await;
+            check_interrupt()?;
+            let Some(batch) = batch? else { return Ok(None) };
+            scan.reserve(&batch)?;
+            Ok(Some((batch, scan)))
+        })
     })
     .boxed()
 }
@@ -342,10 +363,11 @@ fn json_column(field: &Field, options: &JsonOptions) -> ZoneColumn {
 /// Has the scan leave behind what it sees of the columns that its predicate reads.
 fn note_zones(scan: &mut JsonScan, zones: &Arc<Zones>, predicate: &Expr, schema: &Schema, options: &JsonOptions) {
     let columns = predicate.columns();
-    if !columns.iter().any(|column| decides(predicate, *column, schema)) {
+    let goes_on = || check_interrupt().is_ok();
+    if !columns.iter().take_while(|_| goes_on()).any(|column| decides(predicate, *column, schema)) {
         return;
     }
-    let observed = columns.iter().filter_map(|index| {
+    let observed = columns.iter().take_while(|_| goes_on()).filter_map(|index| {
         let column = json_column(schema.fields().get(*index)?, options);
         let keys = wants_keys(predicate, *index, &column.field);
         Some((column, keys))
@@ -415,6 +437,7 @@ impl Scan {
 
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
         while let (Some(source), Some(sink)) = (&mut self.source, &mut self.sink) {
+            check_interrupt()?;
             if let Some(batch) = self.small.next_completed_batch() {
                 return Ok(Some(batch));
             }
@@ -437,7 +460,7 @@ impl Scan {
                     None => break,
                 },
             };
-            let rows = batch.num_rows().min(at_once.max(1));
+            let rows = sink.rows_at_once(&batch).min(at_once.max(1));
             let results = match sink.push(&batch.slice(0, rows)) {
                 Err(error) if rows > 1 && sink.may_retry(&error) => {
                     self.rest = Some((batch, rows / 2));
@@ -446,7 +469,7 @@ impl Scan {
                 results => results?,
             };
             if rows < batch.num_rows() {
-                self.rest = Some((batch.slice(rows, batch.num_rows() - rows), rows));
+                self.rest = Some((batch.slice(rows, batch.num_rows() - rows), at_once));
             }
             if let Some(batch) = results {
                 self.gather(batch)?;

@@ -4,30 +4,31 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
-use futures::FutureExt;
 use futures::future::BoxFuture;
-use tokio_util::task::AbortOnDropHandle;
+use tokio::task::JoinHandle;
 
+use crate::interrupt::{Interrupt, Task};
 use crate::limits;
 
 /// Starts a task. Tokio does, unless whoever runs the scan accounts for its work.
 #[derive(Clone)]
-pub struct Spawner(Arc<dyn Fn(BoxFuture<'static, ()>) -> AbortOnDropHandle<()> + Send + Sync>);
+pub struct Spawner(Arc<dyn Fn(BoxFuture<'static, ()>) -> JoinHandle<()> + Send + Sync>);
 
 impl Spawner {
-    /// Starts tasks by this function; dropping what it gives ends the task.
-    pub fn new(spawn: impl Fn(BoxFuture<'static, ()>) -> AbortOnDropHandle<()> + Send + Sync + 'static) -> Self {
+    /// Starts tasks by this function.
+    pub fn new(spawn: impl Fn(BoxFuture<'static, ()>) -> JoinHandle<()> + Send + Sync + 'static) -> Self {
         Self(Arc::new(spawn))
     }
 
-    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle<()> {
-        (self.0)(work.boxed())
+    /// Starts a task that ends with the one which starts it, and when the result is dropped.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> Task<()> {
+        Task::start(&Interrupt::default(), work, |work| (self.0)(work))
     }
 }
 
 impl Default for Spawner {
     fn default() -> Self {
-        Self::new(|work| AbortOnDropHandle::new(tokio::spawn(work)))
+        Self::new(tokio::spawn)
     }
 }
 

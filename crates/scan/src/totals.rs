@@ -9,6 +9,7 @@ use pushdown::{AggregateCall, Error, NamedExpr, Result};
 use crate::MemoryBudget;
 use crate::aggregate::Accumulator;
 use crate::evaluate::weight::RowWeight;
+use crate::evaluate::work::Work;
 use crate::group::{HashAggregate, Memory};
 
 /// The columns of some results, and how many rows they have.
@@ -25,6 +26,8 @@ pub(crate) struct TotalsPlan {
     pub(crate) memory: MemoryBudget,
     /// What a row adds to the texts that are made of it on the way.
     weight: Option<RowWeight>,
+    /// What taking a row in costs.
+    pub(crate) work: Work,
 }
 
 impl TotalsPlan {
@@ -36,9 +39,10 @@ impl TotalsPlan {
         memory: &MemoryBudget,
     ) -> Arc<Self> {
         let arguments = calls.iter().filter_map(|call| call.argument.as_ref());
-        let weight = RowWeight::of(groups.iter().map(|group| &group.expr).chain(arguments));
+        let all = || groups.iter().map(|group| &group.expr).chain(arguments.clone());
+        let (weight, work) = (RowWeight::of(all()), Work::of_read(all()));
         let (groups, calls, schema) = (groups.to_vec(), calls.to_vec(), Arc::clone(schema));
-        Arc::new(Self { groups, calls, schema, memory: memory.clone(), weight })
+        Arc::new(Self { groups, calls, schema, memory: memory.clone(), weight, work })
     }
 }
 
@@ -108,9 +112,10 @@ impl PieceTotals {
         self.rows += rows;
         let at_once = self.plan.weight.as_ref().map_or(rows, |weight| weight.rows_at_once(batch)).clamp(1, rows.max(1));
         // Memory that holds all groups passes none on.
+        let totals = &mut self.totals;
         (0..rows).step_by(at_once).try_for_each(|first| {
             let piece = batch.slice(first, at_once.min(rows - first));
-            self.totals.update(&piece).map(|_| ())
+            self.plan.work.in_pieces(&piece, &mut |piece| totals.update(piece).map(|_| ()))
         })
     }
 

@@ -69,6 +69,7 @@ pub(crate) fn answer(request: Request, desk: Desk) -> Result<Body> {
                 Evaluator::predicate(predicate, &request.fragment.schema)?;
             }
             let writer = BatchWriter::new(&request)?;
+            let desk = Desk { turn: desk.turn.within(patience), ..desk };
             let scanning = Scanning::new(*request, &desk)?;
             Ok(stream::start(desk, patience, move |out| stream::scan(out, scanning, writer)))
         }

@@ -13,10 +13,9 @@ use futures::StreamExt;
 use pushdown::wire::{Failure, FragmentRequest, IndexOutcome, RouteStats, SplitStats};
 use pushdown::{Fragment, Output, Result, Split};
 use pushdowndb_scan::{
-    Extent, ObjectReader, ScanCounters, ScanOptions, Threshold, bytes_ruled_out, can_be_zoned, scan,
+    Extent, ObjectReader, ScanCounters, ScanOptions, Task, Threshold, bytes_ruled_out, can_be_zoned, scan,
 };
 use tokio::sync::mpsc::{Receiver, Sender, WeakSender, channel};
-use tokio_util::task::AbortOnDropHandle;
 
 use super::lookup::{Found, Indexes, Shelf};
 use super::{Desk, Objects, failure};
@@ -38,7 +37,7 @@ pub(super) enum SplitEvent {
 /// The splits of a request while they are scanned.
 pub(super) struct Scanning {
     work: Arc<Work>,
-    workers: Vec<(AbortOnDropHandle<()>, Option<Turn>)>,
+    workers: Vec<(Task<()>, Option<Turn>)>,
     /// So many at most.
     most: usize,
     events: Receiver<SplitEvent>,
@@ -122,8 +121,8 @@ impl Scanning {
         let waits = || !self.work.splits.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
         // Without a sender the workers are through.
         while let Some(sender) = self.sender.upgrade().filter(|_| self.workers.len() < self.most && waits()) {
-            let (record, memory) = (Some(Arc::clone(&self.work.record)), &self.work.options.memory);
-            let Some(turn) = self.work.scans.free_turn(&self.work.requester, record, memory) else { return };
+            let (bill, memory) = (&self.work.bill, &self.work.options.memory);
+            let Some(turn) = self.work.scans.free_turn(&self.work.requester, bill, memory) else { return };
             self.workers.push((work_on(&self.work, &turn.bill(), &sender), Some(turn)));
         }
     }
@@ -159,7 +158,7 @@ impl Scanning {
 }
 
 /// Starts a worker that takes splits until none is left.
-fn work_on(work: &Arc<Work>, bill: &Bill, events: &Sender<SplitEvent>) -> AbortOnDropHandle<()> {
+fn work_on(work: &Arc<Work>, bill: &Bill, events: &Sender<SplitEvent>) -> Task<()> {
     let (work, events) = (Arc::clone(work), events.clone());
     bill.spawn(async move {
         loop {
@@ -168,6 +167,8 @@ fn work_on(work: &Arc<Work>, bill: &Bill, events: &Sender<SplitEvent>) -> AbortO
             let last = match work.scan(number, &split, &events).await {
                 Ok(Some(stats)) => SplitEvent::End(number, stats),
                 Ok(None) => return,
+                // The request as a whole has ended, not this split alone: the stream of the answer says why.
+                Err(_) if work.bill.check().is_err() => return,
                 Err(error) => SplitEvent::Failed(number, failure(&error)),
             };
             if events.send(last).await.is_err() {

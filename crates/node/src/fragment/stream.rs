@@ -7,10 +7,12 @@ use std::pin::pin;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use arrow::array::RecordBatch;
 use bytes::Bytes;
 use futures::stream;
 use pushdown::wire::{Failure, RouteStats};
 use pushdown::{Error, ErrorKind};
+use pushdowndb_scan::slice_bytes;
 use pushdowndb_select::RouteEvent;
 use tokio::sync::mpsc::{Sender, channel};
 use tokio::time::{sleep, timeout};
@@ -18,6 +20,7 @@ use tokio::time::{sleep, timeout};
 use super::batches::BatchWriter;
 use super::splits::{Scanning, SplitEvent};
 use super::{Body, Desk, failure};
+use crate::silence::Silence;
 
 /// Frames between the work and the socket.
 const FRAMES_AHEAD: usize = 2;
@@ -34,6 +37,8 @@ where
     W: Future<Output = Result<(), Gone>> + Send + 'static,
 {
     let (events, mut receiver) = channel::<Bytes>(FRAMES_AHEAD);
+    // Not with the task: one that computes cannot be dropped, and the workers have tasks of their own.
+    let (end, keep_alive) = (desk.turn.end_on_drop(), desk.limits.select_keep_alive);
     let task = desk.turn.bill().spawn(async move {
         let gone = events.clone();
         let out = Out { events: events.clone(), desk, returned: 0, scanned: 0 };
@@ -50,10 +55,13 @@ where
             () = gone.closed() => tracing::debug!("the client of a fragment went away"),
         }
     });
+    // Work that computes for long has no time for signs of life.
+    let mut silence = Silence::new(keep_alive);
+    let cont = RouteEvent::Cont.to_bytes().unwrap_or_default();
     Box::pin(stream::poll_fn(move |cx| {
-        // Lives with the stream: with the stream dropped, the task ends.
-        let _task = &task;
-        receiver.poll_recv(cx)
+        // They live with the stream: with the stream dropped, the work ends.
+        let _work = (&task, &end);
+        silence.unless(receiver.poll_recv(cx), cx, || cont.clone())
     }))
 }
 
@@ -137,19 +145,37 @@ impl Drop for Out {
     }
 }
 
+/// Pieces of a batch of about so many bytes are encoded at once.
+const PIECE_BYTES: usize = 16 << 20;
+
+/// The batch in pieces, between which a client that has left is noticed.
+fn in_pieces(batch: &RecordBatch) -> impl Iterator<Item = RecordBatch> + '_ {
+    let (rows, bytes) = (batch.num_rows(), batch.columns().iter().map(slice_bytes).sum::<usize>());
+    let at_once = (rows / bytes.div_ceil(PIECE_BYTES).max(1)).max(1);
+    (0..rows).step_by(at_once).map(move |at| batch.slice(at, at_once.min(rows - at)))
+}
+
 /// Answers with the rows of splits.
 pub(super) async fn scan(mut out: Out, mut scanning: Scanning, mut writer: BatchWriter) -> Result<(), Gone> {
     loop {
         match out.wait(scanning.next()).await? {
-            Some(SplitEvent::Batch(split, batch)) => match writer.write(&batch) {
-                Ok((dictionaries, bytes)) => {
-                    out.send_cut(bytes, |bytes| RouteEvent::Batch { split, dictionaries, bytes }).await?;
+            Some(SplitEvent::Batch(split, batch)) => {
+                for piece in in_pieces(&batch) {
+                    match writer.write(&piece) {
+                        Ok((dictionaries, bytes)) => {
+                            out.send_cut(bytes, |bytes| RouteEvent::Batch { split, dictionaries, bytes }).await?;
+                        }
+                        Err(error) => return out.fail(&error).await,
+                    }
                 }
-                Err(error) => return out.fail(&error).await,
-            },
+            }
             Some(SplitEvent::End(split, stats)) => out.send(RouteEvent::SplitEnd { split, stats }).await?,
             Some(SplitEvent::Failed(split, failure)) => out.send(RouteEvent::SplitFailed { split, failure }).await?,
-            None if scanning.open > 0 => return out.fail(&Error::internal("a scan ended before its splits")).await,
+            None if scanning.open > 0 => {
+                let ended = || Error::internal("a scan ended before its splits");
+                let why = out.desk.turn.bill().check().err().unwrap_or_else(ended);
+                return out.fail(&why).await;
+            }
             None => return out.finish(scanning.figures()).await,
         }
         // Encoding never waits; others get their turn here.

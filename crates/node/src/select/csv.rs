@@ -56,8 +56,9 @@ impl CsvWriter {
         self
     }
 
-    /// Writes one record.
-    pub fn record(&self, out: &mut Vec<u8>, columns: &[Column], row: usize) {
+    /// Writes one record. One that is longer than `most` is not written to its end.
+    pub fn record(&self, out: &mut Vec<u8>, columns: &[Column], row: usize, most: usize) {
+        let start = out.len();
         let (columns, rest) = match columns.split_last() {
             Some((Column::Rest(rest), columns)) => {
                 let rest = rest.get(row).map_or(&[] as &[String], Vec::as_slice);
@@ -68,6 +69,9 @@ impl CsvWriter {
             _ => (columns, &[] as &[String]),
         };
         for (place, column) in columns.iter().enumerate() {
+            if out.len() - start > most {
+                return;
+            }
             if place > 0 {
                 out.extend_from_slice(&self.delimiter);
             }

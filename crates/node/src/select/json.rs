@@ -30,8 +30,9 @@ impl JsonWriter {
         !text.iter().any(|&byte| needs_escape(byte))
     }
 
-    /// Writes one record.
-    pub fn record(&self, out: &mut Vec<u8>, columns: &[Column], row: usize) {
+    /// Writes one record. One that is longer than `most` is not written to its end.
+    pub fn record(&self, out: &mut Vec<u8>, columns: &[Column], row: usize, most: usize) {
+        let start = out.len();
         let shape = |place: usize| self.shapes.get(place).copied().unwrap_or_default();
         if let (Token::Record, [record]) = (shape(0).token, columns) {
             // `*` gives back the records as they are.
@@ -47,6 +48,9 @@ impl JsonWriter {
         } else {
             let mut separator = b'{';
             for (place, (head, column)) in self.heads.iter().zip(columns).enumerate() {
+                if out.len() - start > most {
+                    return;
+                }
                 let shape = shape(place);
                 if let Column::Rest(rest) = column {
                     for (further, field) in rest.get(row).into_iter().flatten().enumerate() {

@@ -48,9 +48,10 @@ impl Rows {
     pub fn fill(&mut self, rules: &RowRules, out: &mut Vec<u8>, enough: usize) -> Result<bool> {
         while self.at < self.count && out.len() < enough {
             let start = out.len();
+            let most = rules.record_bytes;
             match &rules.writer {
-                RowWriter::Csv(csv) => csv.record(out, &self.columns, self.at),
-                RowWriter::Json(json) => json.record(out, &self.columns, self.at),
+                RowWriter::Csv(csv) => csv.record(out, &self.columns, self.at, most),
+                RowWriter::Json(json) => json.record(out, &self.columns, self.at, most),
             }
             if out.len() - start > rules.record_bytes {
                 out.truncate(start);

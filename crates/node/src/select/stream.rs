@@ -26,6 +26,7 @@ use super::errors;
 use super::rows::{RowRules, Rows};
 use crate::counters::Counting;
 use crate::scans::Turn;
+use crate::silence::Silence;
 
 /// Frames between the scan and the socket.
 const FRAMES_AHEAD: usize = 2;
@@ -62,6 +63,9 @@ impl Answer {
     /// is the error of the whole request.
     pub async fn start(self, first: Duration) -> S3Result<SelectObjectContentEventStream> {
         let (events, mut receiver) = channel::<Event>(FRAMES_AHEAD);
+        let keep_alive = self.keep_alive;
+        // Not with the task: one that computes cannot be dropped.
+        let end = self.turn.end_on_drop();
         let task = self.turn.bill().spawn(async move {
             let gone = events.clone();
             let patience = self.patience;
@@ -80,10 +84,13 @@ impl Answer {
             Ok(event) => event,
             Err(_) => None,
         };
+        // A scan that computes for long has no time for signs of life; without them nobody notices that the client
+        // has left.
+        let mut silence = Silence::new(keep_alive);
         let rest = stream::poll_fn(move |cx| {
-            // Lives with the stream: with the stream dropped, the task ends.
-            let _task = &task;
-            receiver.poll_recv(cx)
+            // They live with the stream: with the stream dropped, the work ends.
+            let _work = (&task, &end);
+            silence.unless(receiver.poll_recv(cx), cx, || Ok(SelectObjectContentEvent::Cont(ContinuationEvent {})))
         });
         Ok(SelectObjectContentEventStream::new(stream::iter(first).chain(rest)))
     }

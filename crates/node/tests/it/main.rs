@@ -11,6 +11,7 @@ mod gateway;
 mod gateway_folder;
 mod gateway_object;
 mod history;
+mod interrupt;
 mod memory;
 mod objects;
 mod rot;

@@ -16,6 +16,7 @@ use memchr::memchr;
 use pushdown::Ragged;
 
 use super::tokenize::{Dialect, Malformed};
+use crate::limits::GROUP_RECORDS;
 use crate::simd::{self, BLOCK, Kernel, Lanes};
 use crate::text::fields::Span;
 
@@ -71,7 +72,7 @@ pub(crate) enum Why {
 }
 
 /// Finds the records that begin in `text` from `from` on and before `stop`, and end in it with a terminator; at most
-/// `most` lines of them. Blank lines and comments are none. Gives where the next line begins.
+/// `most` of them. Blank lines and comments are none. Gives where the next line begins.
 pub(crate) fn find_records(
     dialect: &Dialect,
     text: Text<'_>,
@@ -80,11 +81,12 @@ pub(crate) fn find_records(
     shape: &Shape,
     (ends, records): (&mut Vec<u32>, &mut Vec<Record>),
 ) -> Result<usize, Stopped> {
-    let lines = simd::run(LineEnds { text, from, most, terminator: dialect.terminator, ends });
-    records.reserve(lines);
+    let (from, most_lines) = (dialect.past_blank_lines(text.text, from, stop), most.max(GROUP_RECORDS));
+    let lines = simd::run(LineEnds { text, from, most: most_lines, terminator: dialect.terminator, ends });
+    records.reserve(lines.min(most));
     let mut start = from;
     for end in ends.iter().take(lines).map(|end| *end as usize) {
-        if start >= stop {
+        if start >= stop || records.len() >= most {
             break;
         }
         let next = end + 1;

@@ -6,6 +6,8 @@
 //!
 //! A cast that CASE or COALESCE may never reach is left alone: decoding would report values that nobody looked at.
 
+use std::collections::HashMap;
+
 use arrow::datatypes::{DataType, Field, Schema};
 use pushdown::{CsvOptions, Error, Expr, Function, Literal, Result};
 
@@ -60,11 +62,13 @@ pub(crate) struct Fuser<'a> {
     schema: &'a Schema,
     options: &'a CsvOptions,
     pub(crate) decoded: Vec<DecodedColumn>,
+    /// Where each of them is, by what they differ in.
+    places: HashMap<(usize, DataType, bool, bool), usize>,
 }
 
 impl<'a> Fuser<'a> {
     pub(crate) fn new(schema: &'a Schema, options: &'a CsvOptions) -> Self {
-        Self { schema, options, decoded: vec![] }
+        Self { schema, options, decoded: vec![], places: HashMap::new() }
     }
 
     /// `expr` over [`Self::decoded`] instead of the object's columns.
@@ -139,10 +143,12 @@ impl<'a> Fuser<'a> {
     }
 
     fn index_of(&mut self, column: DecodedColumn) -> Expr {
-        let found = self.decoded.iter().position(|c| *c == column);
-        Expr::Column(found.unwrap_or_else(|| {
-            self.decoded.push(column);
-            self.decoded.len() - 1
+        let is_cast = column.spelling == Spelling::Cast;
+        let key = (column.field, column.data_type.clone(), is_cast, column.nulls.empty_by_nullif);
+        let decoded = &mut self.decoded;
+        Expr::Column(*self.places.entry(key).or_insert_with(|| {
+            decoded.push(column);
+            decoded.len() - 1
         }))
     }
 }

@@ -24,6 +24,7 @@ pub(crate) use rewrite::Rewriter;
 pub use rows::{REST, rest_fields};
 
 use crate::extent::Extent;
+use crate::interrupt::check_interrupt;
 use crate::matcher::Matcher;
 use crate::positions::Parts;
 use crate::scan::can_be_zoned;
@@ -117,6 +118,7 @@ impl CsvScan {
     /// The next rows that pass.
     pub(crate) async fn next(&mut self) -> Result<Option<RecordBatch>> {
         loop {
+            check_interrupt()?;
             if self.rows.is_full() {
                 return self.rows.take();
             }

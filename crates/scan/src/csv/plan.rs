@@ -14,6 +14,7 @@ use super::fuse::{DecodedColumn, Fuser};
 use super::tokenize::Dialect;
 use crate::ScanOptions;
 use crate::evaluate::Evaluator;
+use crate::interrupt::check_interrupt;
 use crate::matcher::{Marks, Matcher};
 use crate::output::{columns_of, map_output, place, renumber};
 use crate::pruning::zones::{ZoneColumn, decides, wants_keys};
@@ -92,7 +93,7 @@ impl CsvPlan {
         let Some(condition) = &self.condition else { return vec![] };
         let schema = schema_of(&self.decoded);
         let mut any = false;
-        let observed = self.observed.iter().map(|column| {
+        let observed = self.observed.iter().take_while(|_| check_interrupt().is_ok()).map(|column| {
             let place = self.decoded.iter().position(|other| other == column);
             let zoned = column.zoned(options);
             any |= place.is_some_and(|place| decides(condition, place, &schema));

@@ -13,10 +13,11 @@ use super::cut::{Record, Shape, Stopped, Text, Why, find_records};
 use super::errors::Place;
 use super::fuse::DecodedColumn;
 use super::plan::CsvPlan;
-use super::stages::{Group, Observe, Stages};
+use super::stages::{Group, Observe, STEPS_A_FIELD, Stages};
 use super::tokenize::{Dialect, Line, tokenize_fields};
 use crate::ScanOptions;
 use crate::errors::from_arrow;
+use crate::interrupt::Steps;
 use crate::limits::{BATCH_TEXT_BYTES, GROUP_RECORDS};
 use crate::matcher::Matcher;
 use crate::output::record_batch;
@@ -254,6 +255,8 @@ impl CsvRows {
             let is_foreign = text.offset + (line_start as u64) < self.begin;
             if is_foreign {
                 foreign += at - line_start;
+            } else if !line.is_record {
+                at = self.dialect.past_blank_lines(text.text, at, stop);
             }
             if !line.is_record || std::mem::take(&mut self.header) || is_foreign {
                 continue;
@@ -326,9 +329,11 @@ impl CsvRows {
         if passed.count == 0 {
             return Ok(());
         }
+        let mut steps = Steps::default();
         for (column, builder) in self.plan.output.iter().zip(&mut self.output) {
             let fields = self.group.fields(column.field, &passed, place);
             builder.append(&fields).map_err(|bad| place.bad_field(column, &fields, &bad))?;
+            steps.did(passed.count * STEPS_A_FIELD)?;
         }
         if let Some(positions) = &mut self.positions {
             for record in self.group.records_of(&passed) {
@@ -351,6 +356,38 @@ mod tests {
     use arrow::datatypes::{DataType, Field, Schema};
     use bytes::Bytes;
     use pushdown::{AggregateCall, AggregateFunction, CsvOptions, Expr, Format, Output};
+
+    /// Blank lines and comments take no steps of their own, however few records are wanted.
+    #[test]
+    fn lines_that_are_no_records_are_passed_over_together() {
+        let schema = Arc::new(Schema::new(vec![Field::new("a", DataType::Utf8, true)]));
+        for (blank, header) in [("\n", false), ("\r\n", false), ("#\n", false), ("\n", true)] {
+            let options = CsvOptions { header, comment: Some(b'#'), ..CsvOptions::default() };
+            let fragment = Fragment::all(Format::Csv(options.clone()), Arc::clone(&schema));
+            let scan = ScanOptions { batch_rows: 1, ..ScanOptions::default() };
+            let (mut rows, _) = CsvRows::new(&fragment, &options, "t", 0, 0, &scan).unwrap();
+            let text = format!("x\n{}x\n", blank.repeat(100_000));
+            let mut buffer = TextBuffer::new(0, 1 << 20);
+            let (mut piece, mut steps, mut records) = (Bytes::from(text), 0, 0);
+            loop {
+                while !piece.is_empty() && !buffer.is_ready() {
+                    buffer.fill(&mut piece);
+                }
+                if piece.is_empty() && !buffer.is_whole() {
+                    buffer.finish();
+                }
+                let step = rows.advance(&buffer, u64::MAX, None).unwrap();
+                (steps, records) = (steps + 1, records + step.records);
+                buffer.consume(step.bytes);
+                rows.take().unwrap();
+                if step.bytes == 0 && buffer.is_whole() {
+                    break;
+                }
+            }
+            assert_eq!(records, if header { 1 } else { 2 });
+            assert!(steps < 300, "{steps} steps for 100,000 of {blank:?}");
+        }
+    }
 
     /// Ends and rows of each step over text with these candidates.
     #[test]

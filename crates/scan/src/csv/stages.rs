@@ -18,6 +18,7 @@ use super::fuse::DecodedColumn;
 use super::plan::{CsvPlan, Stage};
 use super::tokenize::Dialect;
 use crate::errors::from_arrow;
+use crate::interrupt::Steps;
 use crate::output::record_batch;
 use crate::text::columns::ColumnBuilder;
 use crate::text::fields::FieldColumn;
@@ -31,6 +32,9 @@ const FEW: f64 = 0.3;
 /// What a stage costs that builds columns, for each of them, compared with one that compares numbers.
 const COLUMN_COST: f64 = 6.0;
 
+/// Looking at a field takes about as long as looking at so many bytes.
+pub(super) const STEPS_A_FIELD: usize = 16;
+
 /// The stages, and what is known of them.
 pub(crate) struct Stages {
     stages: Vec<Stage>,
@@ -40,6 +44,7 @@ pub(crate) struct Stages {
     /// The order found, if it is another one.
     found: Option<Order>,
     groups: u64,
+    steps: Steps,
 }
 
 /// In which order stages run, and when fields are cut.
@@ -84,7 +89,7 @@ impl Stages {
         let builders = stages.iter().map(|stage| stage.columns.iter().map(DecodedColumn::builder).collect());
         let builders = builders.collect::<Result<_>>()?;
         let written = Order::new(&stages, &plan.output, (0..stages.len()).collect(), stages.len());
-        Ok(Self { stages, builders, written, found: None, groups: 0 })
+        Ok(Self { stages, builders, written, found: None, groups: 0, steps: Steps::default() })
     }
 
     /// The rows of the group that pass, with the fields of the output cut. `observe` takes in what the first stage, as
@@ -135,7 +140,7 @@ impl Stages {
             let (Some(stage), Some(builders)) = (self.stages.get(*stage), self.builders.get_mut(*stage)) else {
                 continue;
             };
-            stage.run(builders, group, &mut passed, place, observe.take())?;
+            stage.run(builders, group, &mut passed, place, observe.take(), &mut self.steps)?;
         }
         if order.stages.len() <= order.early && !order.further.is_empty() && passed.count > 0 {
             passed = group.cut_further(&order.further, passed, place)?;
@@ -147,9 +152,10 @@ impl Stages {
     fn sample(&mut self, group: &mut Group, place: Place<'_>) -> Result<Vec<f64>> {
         group.cut_first(&self.written.first, place)?;
         let count = group.records.len();
+        let steps = &mut self.steps;
         let rates = self.stages.iter().zip(&mut self.builders).map(|(stage, builders)| {
             let mut passed = Passed { further_of: None, rows: None, count };
-            stage.run(builders, group, &mut passed, place, None)?;
+            stage.run(builders, group, &mut passed, place, None, steps)?;
             Ok(passed.count as f64 / count.max(1) as f64)
         });
         rates.collect()
@@ -217,15 +223,17 @@ impl Stage {
         passed: &mut Passed,
         place: Place<'_>,
         observe: Option<Observe<'_>>,
+        steps: &mut Steps,
     ) -> Result<()> {
         let mut kept = std::mem::take(&mut group.kept);
         match (&self.by_field, self.columns.as_slice(), &observe) {
             (Some(condition), [column], None) => {
                 let fields = group.fields(column.field, passed, place);
-                condition.select(&fields, &mut kept).map_err(|bad| place.bad_field(column, &fields, &bad))?;
+                condition.select(&fields, &mut kept, steps).map_err(|bad| place.bad_field(column, &fields, &bad))?;
+                steps.did(passed.count * STEPS_A_FIELD)?;
             }
             _ => {
-                let arrays = self.decode(builders, group, passed, place);
+                let arrays = self.decode(builders, group, passed, place, steps);
                 if arrays.is_err() {
                     // What was decoded before the bad field belongs to no group, and may be no whole column.
                     builders.iter_mut().for_each(|builder| drop(builder.finish()));
@@ -253,10 +261,12 @@ impl Stage {
         group: &Group,
         passed: &Passed,
         place: Place<'_>,
+        steps: &mut Steps,
     ) -> Result<Vec<ArrayRef>> {
         let arrays = self.columns.iter().zip(builders).map(|(column, builder)| {
             let fields = group.fields(column.field, passed, place);
             builder.append(&fields).map_err(|bad| place.bad_field(column, &fields, &bad))?;
+            steps.did(passed.count * STEPS_A_FIELD)?;
             builder.finish().map_err(from_arrow)
         });
         arrays.collect()

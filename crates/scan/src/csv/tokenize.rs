@@ -100,6 +100,19 @@ impl Dialect {
         Ok(Some(Line { start, end, next, is_record: end > start && !is_comment }))
     }
 
+    /// Where the first line from `at` on begins that is not blank, or does not begin before `stop`.
+    pub(crate) fn past_blank_lines(&self, text: &[u8], mut at: usize, stop: usize) -> usize {
+        let stop = stop.min(text.len());
+        loop {
+            let rest = text.get(at..stop).unwrap_or_default();
+            at += rest.iter().position(|byte| *byte != self.terminator).unwrap_or(rest.len());
+            if !self.crlf || at >= stop || text.get(at..at + 2) != Some(b"\r\n") {
+                return at;
+            }
+            at += 2;
+        }
+    }
+
     /// Where the first line begins that does not begin before `at`, where terminators are always line ends.
     pub(crate) fn first_line(&self, text: &[u8], at: usize) -> usize {
         let Some(before) = at.checked_sub(1) else { return 0 };

@@ -5,6 +5,7 @@
 //! error, and comparing with a bare NULL is NULL. An expression nested deeper than the contract allows is refused
 //! before anything walks it.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
@@ -14,9 +15,9 @@ use datafusion_common::ScalarValue;
 use datafusion_common::config::ConfigOptions;
 use datafusion_expr::type_coercion::other::get_coerce_type_for_case_expression;
 use datafusion_expr::{Operator, ScalarUDF};
-use datafusion_functions::{core, string, unicode};
+use datafusion_functions::core;
 use datafusion_physical_expr::expressions::{
-    BinaryExpr, CaseExpr, Column, InListExpr, IsNullExpr, LikeExpr, NotExpr, lit, negative,
+    BinaryExpr, CaseExpr, Column, InListExpr, IsNullExpr, Literal as Constant, NotExpr, lit, negative,
 };
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use pushdown::{ArithmeticOp, CompareOp, Error, Expr, Function, Literal, Result, limits};
@@ -25,9 +26,12 @@ use crate::errors::from_datafusion;
 use crate::evaluate::bloom::Probe;
 use crate::evaluate::coerce;
 use crate::evaluate::decimals::DecimalArithmetic;
+use crate::evaluate::like::Like;
 use crate::evaluate::substring::ConstantSubstring;
+use crate::evaluate::text_functions::TextFunction;
 use crate::evaluate::time_functions::TimeFunction;
 use crate::evaluate::token_functions::TokenFunction;
+use crate::interrupt::check_interrupt;
 use crate::types::sql_type;
 
 /// A list of more values is looked up by hashing.
@@ -38,13 +42,13 @@ pub(crate) type Physical = Arc<dyn PhysicalExpr>;
 /// The physical form of `expr` over columns of `schema`.
 pub(crate) fn lower(expr: &Expr, schema: &SchemaRef) -> Result<Physical> {
     check_depth(expr)?;
-    Lowering { schema, config: Arc::new(ConfigOptions::default()) }.expr(expr)
+    Lowering::new(schema).expr(expr)
 }
 
 /// The same of each conjunct of a condition.
 pub(crate) fn lower_conjuncts(predicate: &Expr, schema: &SchemaRef) -> Result<Vec<Physical>> {
     check_depth(predicate)?;
-    let lowering = Lowering { schema, config: Arc::new(ConfigOptions::default()) };
+    let lowering = Lowering::new(schema);
     predicate.clone().into_conjuncts().iter().map(|conjunct| lowering.boolean(conjunct)).collect()
 }
 
@@ -64,10 +68,23 @@ pub(crate) fn check_depth(expr: &Expr) -> Result<()> {
 struct Lowering<'a> {
     schema: &'a Schema,
     config: Arc<ConfigOptions>,
+    /// How many nodes were lowered.
+    nodes: Cell<usize>,
 }
 
-impl Lowering<'_> {
+/// The interrupt is looked at once for so many nodes.
+const NODES: usize = 1024;
+
+impl<'a> Lowering<'a> {
+    fn new(schema: &'a Schema) -> Self {
+        Self { schema, config: Arc::new(ConfigOptions::default()), nodes: Cell::new(0) }
+    }
+
     fn expr(&self, expr: &Expr) -> Result<Physical> {
+        self.nodes.set(self.nodes.get() + 1);
+        if self.nodes.get() % NODES == 0 {
+            check_interrupt()?;
+        }
         match expr {
             Expr::Column(index) => match self.schema.fields().get(*index) {
                 Some(field) => Ok(Arc::new(Column::new(field.name(), *index))),
@@ -195,7 +212,8 @@ impl Lowering<'_> {
         }
         let common = coerce::like_type(&value_type, &pattern_type)?;
         let (value, pattern) = (self.cast(value, &common)?, self.cast(pattern, &common)?);
-        Ok(Arc::new(LikeExpr::new(negated, case_insensitive, value, pattern)))
+        let like = Like::new(negated, case_insensitive, constant(&pattern));
+        self.scalar(ScalarUDF::from(like), vec![value, pattern])
     }
 
     fn explicit_cast(&self, expr: &Expr, to: &DataType) -> Result<Physical> {
@@ -245,17 +263,20 @@ impl Lowering<'_> {
                 let whens = values.iter().map(present).collect();
                 self.first_match(whens, values, Some(last))
             }
-            (Function::NullIf, [_, _]) => self.udf(core::nullif(), args, None),
-            (Function::Lower, [_]) => self.udf(string::lower(), args, None),
-            (Function::Upper, [_]) => self.udf(string::upper(), args, None),
-            (Function::CharLength, [_]) => self.udf(unicode::character_length(), args, None),
+            (Function::NullIf, [_, _]) => {
+                let function = core::nullif();
+                let args = args.iter().map(|e| self.expr(e)).collect::<Result<_>>()?;
+                let args = coerce::arguments(&function, args, self.schema)?;
+                self.scalar(function, args)
+            }
+            (Function::Lower | Function::Upper | Function::CharLength, [_]) => self.of_text(function, args),
             (Function::Substring, [Expr::Literal(Literal::Utf8(text)), rest @ ..]) if matches!(rest.len(), 1 | 2) => {
                 self.own(ScalarUDF::from(ConstantSubstring::new(text)), rest)
             }
-            (Function::Substring, [_, _] | [_, _, _]) => self.udf(unicode::substr(), args, Some(DataType::Int64)),
-            (Function::Trim, [_] | [_, _]) => self.udf(string::btrim(), args, None),
-            (Function::TrimLeading, [_] | [_, _]) => self.udf(string::ltrim(), args, None),
-            (Function::TrimTrailing, [_] | [_, _]) => self.udf(string::rtrim(), args, None),
+            (Function::Substring, [_, _] | [_, _, _]) => self.of_text(function, args),
+            (Function::Trim | Function::TrimLeading | Function::TrimTrailing, [_] | [_, _]) => {
+                self.of_text(function, args)
+            }
             _ => self.own_call(function, args),
         }
     }
@@ -301,17 +322,29 @@ impl Lowering<'_> {
         Ok(joined)
     }
 
-    /// A call of `function`; arguments after the first are cast to `rest` if given.
-    fn udf(&self, function: Arc<ScalarUDF>, args: &[Expr], rest: Option<DataType>) -> Result<Physical> {
+    /// A call of a function on text.
+    fn of_text(&self, function: Function, args: &[Expr]) -> Result<Physical> {
+        let Some(text) = TextFunction::new(function) else {
+            return Err(Error::internal(format!("{} is no function on text", function.sql())));
+        };
         let mut lowered: Vec<Physical> = args.iter().map(|e| self.expr(e)).collect::<Result<_>>()?;
-        if let Some(rest) = rest {
+        if function == Function::Substring {
             for arg in lowered.iter_mut().skip(1) {
-                *arg = self.cast(Arc::clone(arg), &rest)?;
+                *arg = self.cast(Arc::clone(arg), &DataType::Int64)?;
             }
         }
-        let args = coerce::arguments(&function, lowered, self.schema)?;
-        self.scalar(function, args)
+        let args = coerce::arguments(text.own(), lowered, self.schema)?;
+        let text = match args.get(1).and_then(constant) {
+            Some(value) => text.with_constant(value),
+            None => text,
+        };
+        self.scalar(ScalarUDF::from(text), args)
     }
+}
+
+/// The value of an expression that is a constant.
+fn constant(expr: &Physical) -> Option<&ScalarValue> {
+    expr.downcast_ref::<Constant>().map(Constant::value)
 }
 
 /// The constant as DataFusion has it.

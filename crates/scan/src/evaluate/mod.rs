@@ -5,12 +5,16 @@ pub(crate) mod bloom;
 pub(crate) mod coerce;
 mod decimal_cast;
 mod decimals;
+mod letter_case;
+pub(crate) mod like;
 pub(crate) mod lower;
 mod substring;
 pub(crate) mod text_cast;
+mod text_functions;
 mod time_functions;
 pub(crate) mod token_functions;
 pub(crate) mod weight;
+pub(crate) mod work;
 
 pub use bloom::for_each_key;
 
@@ -22,14 +26,17 @@ use arrow::datatypes::{DataType, SchemaRef};
 use datafusion_common::{Result as DfResult, ScalarValue, internal_err};
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs};
 use datafusion_physical_expr::ScalarFunctionExpr;
-use datafusion_physical_expr::expressions::{BinaryExpr, Column, InListExpr, IsNullExpr, LikeExpr, Literal, NotExpr};
+use datafusion_physical_expr::expressions::{BinaryExpr, Column, InListExpr, IsNullExpr, Literal, NotExpr};
 use pushdown::{Error, Expr, Result};
 
 use crate::errors::{from_arrow, from_datafusion};
 use crate::evaluate::bloom::Probe;
+use crate::evaluate::like::Like;
 use crate::evaluate::lower::{Physical, lower, lower_conjuncts};
 use crate::evaluate::token_functions::too_large;
 use crate::evaluate::weight::RowWeight;
+use crate::evaluate::work::Work;
+use crate::interrupt::check_interrupt;
 use crate::limits;
 
 /// An expression, or a predicate, ready to be evaluated on batches of one schema.
@@ -41,6 +48,7 @@ pub struct Evaluator {
     nullable: bool,
     /// What a row adds to the texts that are made on the way, if there are any.
     weight: Option<Arc<RowWeight>>,
+    work: Work,
 }
 
 impl Evaluator {
@@ -50,7 +58,7 @@ impl Evaluator {
         let data_type = lowered.data_type(schema).map_err(from_datafusion)?;
         let nullable = lowered.nullable(schema).map_err(from_datafusion)?;
         let weight = RowWeight::of([expr]).map(Arc::new);
-        Ok(Self { exprs: vec![lowered], data_type, nullable, weight })
+        Ok(Self { exprs: vec![lowered], data_type, nullable, weight, work: Work::of([expr]) })
     }
 
     /// A condition over columns of `schema`.
@@ -60,7 +68,7 @@ impl Evaluator {
     pub fn predicate(expr: &Expr, schema: &SchemaRef) -> Result<Self> {
         let exprs = lower_conjuncts(expr, schema)?;
         let weight = RowWeight::of([expr]).map(Arc::new);
-        Ok(Self { exprs, data_type: DataType::Boolean, nullable: true, weight })
+        Ok(Self { exprs, data_type: DataType::Boolean, nullable: true, weight, work: Work::of([expr]) })
     }
 
     /// The type of the result.
@@ -89,13 +97,19 @@ impl Evaluator {
     }
 
     /// The value for each row.
+    ///
+    /// # Errors
+    ///
+    /// A value cannot be computed, all of them take too much memory, or the task was interrupted.
     pub fn evaluate(&self, batch: &RecordBatch) -> Result<ArrayRef> {
+        check_interrupt()?;
         let pieces = self.pieces(batch);
         if pieces.len() < 2 {
             return self.evaluate_at_once(batch);
         }
         let (mut bytes, mut values) = (0, Vec::with_capacity(pieces.len()));
         for piece in pieces {
+            check_interrupt()?;
             let value = self.evaluate_at_once(&piece)?;
             bytes += value.get_array_memory_size();
             if bytes > limits::VALUE_BYTES {
@@ -109,12 +123,18 @@ impl Evaluator {
 
     /// The batch in slices that are evaluated one after the other; none if it is evaluated as it is.
     fn pieces(&self, batch: &RecordBatch) -> Vec<RecordBatch> {
-        let rows = batch.num_rows();
-        let at_once = self.weight.as_ref().map_or(rows, |weight| weight.rows_at_once(batch)).max(1);
-        if at_once >= rows {
+        let at_once = |batch: &RecordBatch| {
+            let rows = batch.num_rows();
+            self.weight.as_ref().map_or(rows, |weight| weight.rows_at_once(batch)).max(1)
+        };
+        if self.work.fits(batch) && at_once(batch) >= batch.num_rows() {
             return Vec::new();
         }
-        (0..rows).step_by(at_once).map(|first| batch.slice(first, at_once.min(rows - first))).collect()
+        let in_steps = |piece: RecordBatch| {
+            let (rows, step) = (piece.num_rows(), at_once(&piece));
+            (0..rows).step_by(step).map(move |first| piece.slice(first, step.min(rows - first)))
+        };
+        self.work.pieces(batch).into_iter().flat_map(in_steps).collect()
     }
 
     fn evaluate_at_once(&self, batch: &RecordBatch) -> Result<ArrayRef> {
@@ -126,12 +146,14 @@ impl Evaluator {
 
     /// For a predicate: which rows it is TRUE for. No row of the result is NULL.
     pub fn matches(&self, batch: &RecordBatch) -> Result<BooleanArray> {
+        check_interrupt()?;
         let pieces = self.pieces(batch);
         if pieces.len() < 2 {
             return self.matches_at_once(batch);
         }
         let mut all = BooleanBufferBuilder::new(batch.num_rows());
         for piece in pieces {
+            check_interrupt()?;
             all.append_buffer(self.matches_at_once(&piece)?.values());
         }
         Ok(BooleanArray::new(all.finish(), None))
@@ -182,6 +204,11 @@ fn is_probe(expr: &Physical) -> bool {
     call.is_some_and(|call| call.fun().inner().is::<Probe>())
 }
 
+fn is_like(expr: &Physical) -> bool {
+    let call = expr.downcast_ref::<ScalarFunctionExpr>();
+    call.is_some_and(|call| call.fun().inner().is::<Like>())
+}
+
 fn is_comparison(expr: &Physical) -> bool {
     compares(expr) && expr.children().into_iter().all(is_comparison)
 }
@@ -196,7 +223,7 @@ fn compares(expr: &Physical) -> bool {
                 || expr.is::<NotExpr>()
                 || expr.is::<IsNullExpr>()
                 || expr.is::<InListExpr>()
-                || expr.is::<LikeExpr>()
+                || is_like(expr)
         }
     }
 }

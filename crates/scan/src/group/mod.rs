@@ -23,6 +23,7 @@ use self::shared::Shared;
 use self::state::{STATE_BYTES, State};
 use crate::errors::from_arrow;
 use crate::evaluate::Evaluator;
+use crate::interrupt::check_interrupt;
 use crate::totals::{Results, TotalsPlan};
 use crate::{Reservation, limits};
 
@@ -119,6 +120,7 @@ impl HashAggregate {
         self.table.find_values(&keys, rows, usize::MAX, 0, &mut self.groups)?;
         let count = self.table.len();
         for ((_, state), (_, later)) in self.calls.iter_mut().zip(later.calls) {
+            check_interrupt()?;
             state.merge(later, &self.groups, count)?;
         }
         self.check_limits()
@@ -204,6 +206,7 @@ impl HashAggregate {
         let count = self.table.len();
         let mut columns = self.table.into_columns()?;
         for (_, state) in self.calls {
+            check_interrupt()?;
             columns.push(state.finish(count)?);
         }
         Ok((columns, count))

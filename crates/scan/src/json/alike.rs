@@ -289,7 +289,7 @@ mod tests {
         let mut walk = Walk::default();
         let inner = as_in.get(1..as_in.len() - 1).unwrap();
         let whose = |key: &[u8]| Whose::of([b"\"a\"", b"\"s\""].iter().map(|name| name.as_slice() == key));
-        walk.members(inner.as_bytes(), &whose, &mut |_, _, _| Some(())).unwrap();
+        walk.members(inner.as_bytes(), 8, &whose, &mut |_, _, _| Some(())).unwrap();
         let (records, mut commas) = ([0..text.len()], Commas::default());
         let padded = format!("{text}\n{}", " ".repeat(KEY_BYTES));
         commas.find(padded.as_bytes(), &records);

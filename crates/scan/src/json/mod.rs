@@ -21,6 +21,7 @@ use bytes::Bytes;
 use pushdown::{Compression, Error, Expr, JsonOptions, JsonShape, Result};
 
 use crate::extent::Extent;
+use crate::interrupt::check_interrupt;
 use crate::limits::GROUP_RECORDS;
 use crate::matcher::{Marks, Matcher, Stored};
 use crate::output::record_batch;
@@ -138,6 +139,7 @@ impl JsonScan {
     /// The next rows that pass.
     pub(crate) async fn next(&mut self) -> Result<Option<RecordBatch>> {
         loop {
+            check_interrupt()?;
             if self.input.is_done() && self.cutter.may_end() {
                 if let Some((parts, reader)) = &mut self.parts
                     && let Some((start, text)) = parts.next().await?

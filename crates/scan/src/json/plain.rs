@@ -22,12 +22,16 @@ use super::token::without_blanks_after;
 use super::typed::{BadRecord, TypedRecords};
 use super::walk::{Value, Walk, Whose, blanks, is_plain, is_unescaped, value};
 use crate::errors::from_arrow;
+use crate::interrupt::{Steps, check_interrupt};
 use crate::output::record_batch;
 use crate::text::columns::{Nulls, Spelling, builder};
 use crate::text::fields::{FieldColumn, Quoting, Span};
 
 /// Up to so many keys are searched for one by one; for more, a walk from member to member is faster.
 const SEARCHED: usize = 2;
+
+/// Decoding a value takes about as long as looking at so many bytes.
+const STEPS_A_FIELD: usize = 16;
 
 /// Fewer records are not looked at together.
 const FEWEST: usize = 16;
@@ -154,11 +158,12 @@ impl PlainRecords {
     /// One row for each record.
     pub(crate) fn decode(&mut self, text: &[u8], records: &[Range<usize>]) -> Result<RecordBatch, BadRecord> {
         let mut spans = Vec::with_capacity(records.len() * self.members.len());
-        let mut others = Vec::new();
+        let (mut others, mut steps) = (Vec::new(), Steps::default());
         // Seldom is there an escape in any of them.
         let all = records.first().map_or(0, |first| first.start)..records.last().map_or(0, |last| last.end);
         let unescaped = text.get(all).is_some_and(is_unescaped);
         for (part, together) in records.chunks(TOGETHER).enumerate() {
+            steps.did(STEPS_A_FIELD * together.len() * self.members.len())?;
             let first = spans.len();
             let mut odd = u64::MAX;
             if unescaped && let Some(found) = self.locate_alike(text, together, &mut spans) {
@@ -182,6 +187,7 @@ impl PlainRecords {
                 self.shape = self.walk.shape();
             }
         }
+        check_interrupt()?;
         let plain = records.len() - others.len();
         if plain == 0 {
             return self.exact.decode(text, records);
@@ -240,7 +246,7 @@ impl PlainRecords {
             let first = spans.len();
             spans.resize(first + members.len(), Span::MISSING);
             let whose = |key: &[u8]| Whose::of(members.iter().map(|member| member.key.needle() == key));
-            return walk.members(inner, &whose, &mut |number, value, range| {
+            return walk.members(inner, members.len(), &whose, &mut |number, value, range| {
                 if let Some(range) = members.get(number)?.taken(value, range)? {
                     *spans.get_mut(first + number)? = spanned(range);
                 }
@@ -259,7 +265,9 @@ impl PlainRecords {
     /// The columns at these spans; `None` if a value is none of its column.
     fn build(&self, text: &[u8], spans: &[Span], rows: usize) -> Result<Option<RecordBatch>> {
         let mut columns = Vec::with_capacity(self.members.len());
+        let mut steps = Steps::default();
         for (column, field) in self.schema.fields().iter().enumerate() {
+            steps.did(STEPS_A_FIELD * rows)?;
             let nulls = Nulls { allowed: field.is_nullable(), ..Nulls::never() };
             let mut builder = builder(field.data_type(), nulls, Spelling::Declared)?;
             let stride = self.members.len();

@@ -15,10 +15,14 @@ use super::token::{Key, Step, Unfound, Wanted, find, parse_path, skip_blanks, wi
 use super::typed::BadRecord;
 use super::walk::{Value, Walk, Whose, is_unescaped};
 use crate::errors::from_arrow;
+use crate::interrupt::{Steps, check_interrupt};
 use crate::output::record_batch;
 
 /// The metadata key under which a field keeps its path.
 const PATH: &str = "path";
+
+/// Appending a value takes about as long as looking at so many bytes.
+const STEPS_A_FIELD: usize = 16;
 
 /// Takes the tokens of certain paths out of records.
 pub(crate) struct RawRecords {
@@ -62,7 +66,7 @@ impl RawRecords {
             return None;
         }
         let whose = |key: &[u8]| Whose::of(names.iter().map(|name| name.is(key)));
-        self.walk.members(inner, &whose, &mut |number, value, range| {
+        self.walk.members(inner, names.len(), &whose, &mut |number, value, range| {
             let text = inner.get(range.clone())?;
             if std::str::from_utf8(text).is_err() || text.iter().any(|byte| *byte < b' ') {
                 return None;
@@ -78,11 +82,13 @@ impl RawRecords {
     pub(crate) fn decode(&mut self, text: &[u8], records: &[Range<usize>]) -> Result<RecordBatch, BadRecord> {
         let mut columns: Vec<_> = self.paths.iter().map(|_| StringBuilder::new()).collect();
         let mut found = vec![None; columns.len()];
+        let mut steps = Steps::default();
         for (i, record) in records.iter().enumerate() {
             let bad =
                 |message: String, code| BadRecord { record: Some(i), error: Error::invalid(message).with_code(code) };
             let bytes = text.get(record.clone()).unwrap_or_default();
             found.fill(None);
+            steps.did(bytes.len().saturating_add(STEPS_A_FIELD * found.len()))?;
             // A record may have nothing in it.
             if self.walked(bytes, &mut found).is_none() && !bytes.is_empty() {
                 found.fill(None);
@@ -90,7 +96,10 @@ impl RawRecords {
                     self.paths.iter().enumerate().map(|(column, path)| Wanted { column, path }).collect();
                 let bytes = std::str::from_utf8(bytes)
                     .map_err(|_| bad("the record is not UTF-8".into(), "InvalidTextEncoding"))?;
-                let end = find(bytes.as_bytes(), 0, &wanted, 0, &mut found).map_err(|why| match why {
+                let end = find(bytes.as_bytes(), 0, &wanted, 0, &mut found, &mut steps).map_err(|why| match why {
+                    Unfound::Interrupted => check_interrupt().map_or_else(BadRecord::from, |()| {
+                        BadRecord::from(Error::internal("a search ended before its end"))
+                    }),
                     Unfound::Malformed(at) => {
                         bad(format!("the record is not JSON at its byte {at}"), "JSONParsingError")
                     }

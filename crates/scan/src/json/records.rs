@@ -60,6 +60,13 @@ impl Cutter {
         into.records.clear();
         into.consumed = 0;
         while into.records.len() < most && into.consumed < stop {
+            if self.shape == JsonShape::Lines {
+                let rest = text.get(into.consumed..stop.min(text.len())).unwrap_or_default();
+                into.consumed += rest.iter().position(|byte| *byte != b'\n').unwrap_or(rest.len());
+                if into.consumed >= stop {
+                    break;
+                }
+            }
             let at = into.consumed;
             let next = match self.shape {
                 JsonShape::Lines => self.line(text, at, whole, &mut into.records)?.map(|end| (None, end)),
@@ -215,7 +222,8 @@ fn line(text: &[u8], at: usize, whole: bool) -> Option<(Option<Range<usize>>, us
         None if whole => (text.len(), text.len()),
         None => return None,
     };
-    let start = skip_blanks(text, at);
+    // Of this line alone: there may be many blank ones after it.
+    let start = skip_blanks(text.get(..end).unwrap_or_default(), at);
     Some(((start < end).then_some(start..end), next))
 }
 

@@ -1,9 +1,11 @@
 //! JSON tokens as they are written: finding their ends, checking them, and finding them by path.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use memchr::memchr2;
 
+use crate::interrupt::Steps;
 use crate::limits::JSON_DEPTH;
 
 /// One step of a path into a record.
@@ -66,6 +68,16 @@ pub(crate) enum Unfound {
         /// For which column.
         column: usize,
     },
+    /// The task was interrupted.
+    Interrupted,
+}
+
+/// Comparing a key with a name takes about as long as looking at so many bytes.
+pub(super) const STEPS_A_NAME: usize = 8;
+
+/// Counts work, and ends the search with the task.
+fn look(steps: &mut Steps, done: usize) -> Result<(), Unfound> {
+    if steps.go_on(done) { Ok(()) } else { Err(Unfound::Interrupted) }
 }
 
 impl From<usize> for Unfound {
@@ -132,10 +144,11 @@ pub(crate) fn find(
     wanted: &[Wanted<'_>],
     depth: usize,
     found: &mut [Option<Range<usize>>],
+    steps: &mut Steps,
 ) -> Result<usize, Unfound> {
     let end = match text.get(at) {
-        Some(b'{') => find_in_object(text, at, wanted, depth, found)?,
-        Some(b'[') => find_in_array(text, at, wanted, depth, found)?,
+        Some(b'{') => find_in_object(text, at, wanted, depth, found, steps)?,
+        Some(b'[') => find_in_array(text, at, wanted, depth, found, steps)?,
         _ => scalar_end(text, at)?,
     };
     for want in wanted.iter().filter(|w| w.path.is_empty()) {
@@ -152,13 +165,14 @@ fn find_in_object(
     wanted: &[Wanted<'_>],
     depth: usize,
     found: &mut [Option<Range<usize>>],
+    steps: &mut Steps,
 ) -> Result<usize, Unfound> {
     if depth >= JSON_DEPTH {
         return Err(at.into());
     }
     let mut inner = Vec::new();
-    // Keys that were met where case does not matter.
-    let mut met: Vec<(usize, &[u8])> = Vec::new();
+    // The key that was met for a column where case does not matter.
+    let mut met: HashMap<usize, &[u8]> = HashMap::new();
     let mut at = skip_blanks(text, at + 1);
     if text.get(at) == Some(&b'}') {
         return Ok(at + 1);
@@ -174,17 +188,15 @@ fn find_in_object(
         inner.clear();
         if !wanted.is_empty() {
             let key = text.get(key_start..key_end).unwrap_or_default();
-            inner.extend(wanted.iter().filter_map(|w| match w.path {
-                [Step::Key(name), rest @ ..] if name.is(key) => Some(Wanted { column: w.column, path: rest }),
-                _ => None,
-            }));
-            let inexact = |w: &&Wanted<'_>| matches!(w.path.first(), Some(Step::Key(name)) if !name.exact);
-            for column in wanted.iter().filter(inexact).map(|w| w.column) {
-                if inner.iter().any(|w| w.column == column) {
-                    if met.iter().any(|(met, other)| *met == column && *other != key) {
-                        return Err(Unfound::Ambiguous { column });
-                    }
-                    met.push((column, key));
+            look(steps, wanted.len().saturating_mul(STEPS_A_NAME))?;
+            for Wanted { column, path } in wanted {
+                let [Step::Key(name), rest @ ..] = path else { continue };
+                if !name.is(key) {
+                    continue;
+                }
+                inner.push(Wanted { column: *column, path: rest });
+                if !name.exact && *met.entry(*column).or_insert(key) != key {
+                    return Err(Unfound::Ambiguous { column: *column });
                 }
             }
         }
@@ -194,7 +206,7 @@ fn find_in_object(
                 *slot = None;
             }
         }
-        at = skip_blanks(text, find(text, at, &inner, depth + 1, found)?);
+        at = skip_blanks(text, find(text, at, &inner, depth + 1, found, steps)?);
         match text.get(at) {
             Some(b',') => at = skip_blanks(text, at + 1),
             Some(b'}') => return Ok(at + 1),
@@ -209,6 +221,7 @@ fn find_in_array(
     wanted: &[Wanted<'_>],
     depth: usize,
     found: &mut [Option<Range<usize>>],
+    steps: &mut Steps,
 ) -> Result<usize, Unfound> {
     if depth >= JSON_DEPTH {
         return Err(at.into());
@@ -219,12 +232,13 @@ fn find_in_array(
         return Ok(at + 1);
     }
     for index in 0.. {
+        look(steps, wanted.len().saturating_add(1))?;
         inner.clear();
         inner.extend(wanted.iter().filter_map(|w| match w.path {
             [Step::Index(wanted), rest @ ..] if *wanted == index => Some(Wanted { column: w.column, path: rest }),
             _ => None,
         }));
-        at = skip_blanks(text, find(text, at, &inner, depth + 1, found)?);
+        at = skip_blanks(text, find(text, at, &inner, depth + 1, found, steps)?);
         match text.get(at) {
             Some(b',') => at = skip_blanks(text, at + 1),
             Some(b']') => return Ok(at + 1),
@@ -382,7 +396,7 @@ mod tests {
         let paths: Vec<_> = paths.iter().filter_map(|p| parse_path(p)).collect();
         let wanted: Vec<_> = paths.iter().enumerate().map(|(column, path)| Wanted { column, path }).collect();
         let mut found = vec![None; paths.len()];
-        let end = find(text.as_bytes(), 0, &wanted, 0, &mut found)?;
+        let end = find(text.as_bytes(), 0, &wanted, 0, &mut found, &mut Steps::default())?;
         assert_eq!(end, text.len());
         Ok(found.into_iter().map(|range| range.and_then(|r| text.get(r))).collect())
     }
@@ -427,9 +441,27 @@ mod tests {
             ("-", 0),
             ("1e", 0),
         ] {
-            assert_eq!(find(text.as_bytes(), 0, &[], 0, &mut []), Err(Unfound::Malformed(at)), "{text}");
+            let mut steps = Steps::default();
+            assert_eq!(find(text.as_bytes(), 0, &[], 0, &mut [], &mut steps), Err(Unfound::Malformed(at)), "{text}");
         }
-        assert!(find("[".repeat(100_000).as_bytes(), 0, &[], 0, &mut []).is_err());
+        assert!(find("[".repeat(100_000).as_bytes(), 0, &[], 0, &mut [], &mut Steps::default()).is_err());
+    }
+
+    /// Keys that come again are not compared with all that came before, and the search can be ended.
+    #[test]
+    fn names_times_keys_are_steps() {
+        let text = format!("{{{}\"z\":0}}", "\"a\":1,".repeat(50_000));
+        let paths: Vec<_> = ["a", "A", "z", "y.z"].iter().filter_map(|path| parse_path(path)).collect();
+        let wanted: Vec<_> = paths.iter().enumerate().map(|(column, path)| Wanted { column, path }).collect();
+        let mut steps = Steps::default();
+        assert_eq!(find(text.as_bytes(), 0, &wanted, 0, &mut vec![None; 4], &mut steps), Ok(text.len()));
+        assert!(steps.counted() <= 50_001 * 4 * STEPS_A_NAME + 100, "{}", steps.counted());
+        let many = wanted.repeat(1_000);
+        let interrupt = crate::Interrupt::new();
+        interrupt.cancel();
+        let found =
+            interrupt.scope_sync(|| find(text.as_bytes(), 0, &many, 0, &mut vec![None; 4], &mut Steps::default()));
+        assert_eq!(found, Err(Unfound::Interrupted));
     }
 
     #[test]

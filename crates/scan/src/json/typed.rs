@@ -16,8 +16,12 @@ use pushdown::{Error, Result};
 use super::token::without_blanks_after;
 use crate::errors::from_arrow;
 use crate::evaluate::text_cast::text_to_spelled;
+use crate::interrupt::{Steps, check_interrupt};
 use crate::output::record_batch;
 use crate::text::columns::Spelling;
+
+/// Parsing a byte takes about as long as looking at so many.
+const STEPS_A_BYTE: usize = 4;
 
 /// Decodes records by the names of their fields.
 pub(crate) struct TypedRecords {
@@ -67,6 +71,7 @@ impl TypedRecords {
             Err(first) if records.len() > 1 => {
                 // Which one was it? Only now is it worth looking at them one by one.
                 for (i, record) in records.iter().enumerate() {
+                    check_interrupt()?;
                     if let Err(bad) = self.decode_all(text, std::slice::from_ref(record)) {
                         return Err(BadRecord { record: Some(i), error: bad.error });
                     }
@@ -80,7 +85,9 @@ impl TypedRecords {
     fn decode_all(&self, text: &[u8], records: &[Range<usize>]) -> Result<RecordBatch, BadRecord> {
         let mut decoder = self.decoder(records.len())?;
         let invalid = |error: ArrowError| Error::invalid(from_arrow(error).message());
+        let mut steps = Steps::default();
         for (i, record) in records.iter().enumerate() {
+            steps.did(STEPS_A_BYTE * record.len())?;
             let bytes = text.get(record.clone()).unwrap_or_default();
             let bad = |error| BadRecord { record: Some(i), error };
             let read = decoder.decode(bytes).map_err(|error| bad(invalid(error)))?;

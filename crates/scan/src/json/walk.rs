@@ -10,7 +10,8 @@ use memchr::{memchr, memchr3};
 
 use super::alike::{Place, Shape};
 use super::numbers::{ONES, number};
-use super::token::{number_end, skip_blanks, without_blanks_after};
+use super::token::{STEPS_A_NAME, number_end, skip_blanks, without_blanks_after};
+use crate::interrupt::Steps;
 
 /// A value of a plain record.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -96,16 +97,19 @@ pub(super) struct Walk {
     keys: Vec<Key>,
     /// How many of them it had; none if it was not plain.
     members: usize,
+    steps: Steps,
 }
 
 impl Walk {
     /// Goes through the members of a record without escapes, of which `inner` is what stands between its braces, and gives
-    /// those that `whose` knows to `take`, with the text of a string without its quotes. `None` if a member is there twice
+    /// those that `whose` knows, of so many names, to `take`, with the text of a string without its quotes. `None` if
+    /// a member is there twice
     /// or belongs to several, if `take` says so, or if the record is not plain or not as it should be.
     #[inline]
     pub(super) fn members(
         &mut self,
         inner: &[u8],
+        names: usize,
         whose: &dyn Fn(&[u8]) -> Whose,
         take: &mut impl FnMut(usize, Value, Range<usize>) -> Option<()>,
     ) -> Option<()> {
@@ -117,6 +121,9 @@ impl Walk {
         while at < inner.len() {
             let rest = inner.get(at..)?;
             if !self.keys.get(place).is_some_and(|key| key.begins(rest)) {
+                if !self.steps.go_on(STEPS_A_NAME * names) {
+                    return None;
+                }
                 self.keys.truncate(place);
                 self.keys.push(key(rest, whose)?);
             }

@@ -14,10 +14,10 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use pushdown::{Error, Result};
 use tokio::sync::oneshot;
-use tokio_util::task::AbortOnDropHandle;
 
 use super::group_rows::GroupRows;
 use super::groups::{GroupPart, Groups};
+use crate::interrupt::{Task, check_interrupt};
 use crate::{ScanCounters, Spawner, TimeSlice};
 
 /// The rows of a row group, and what was counted for them, which is counted for the scan as soon as they are asked for: what
@@ -43,7 +43,7 @@ pub(super) struct RowGroups {
 
 enum Fetching {
     Task {
-        task: AbortOnDropHandle<()>,
+        task: Task<()>,
         result: oneshot::Receiver<Opened>,
     },
     /// Is done, or waits for bytes and goes on when it is waited for.
@@ -59,6 +59,7 @@ impl RowGroups {
     /// The next rows. Needs a Tokio runtime.
     pub(super) async fn next(&mut self) -> Result<Option<RecordBatch>> {
         loop {
+            check_interrupt()?;
             if let Some((rows, begun)) = &mut self.current {
                 // Not before the second batch: a LIMIT is often satisfied by the first.
                 if std::mem::replace(begun, true) && self.next.is_none() && self.groups.are_waited_for() {

@@ -13,6 +13,8 @@ use bytes::Bytes;
 use super::page_memory::{PageMemory, other_size};
 use super::pages::zeroed;
 
+use super::errors::check_interrupt;
+
 /// The codec of a column chunk.
 pub(super) enum Codec {
     None,
@@ -25,6 +27,9 @@ pub(super) enum Codec {
     Lz4Hadoop,
     Zstd(zstd::bulk::Decompressor<'static>),
 }
+
+/// Streams are decompressed in pieces of this size, between which the scan can be ended.
+const PIECE_BYTES: usize = 1 << 20;
 
 /// The buffer that Brotli's decoder works in.
 const BROTLI_BYTES: usize = 4096;
@@ -126,7 +131,9 @@ fn external(error: impl std::error::Error + Send + Sync + 'static) -> ParquetErr
 /// Whether this is exactly what there is to read.
 fn fill(mut from: impl Read, mut to: &mut [u8]) -> Result<bool> {
     while !to.is_empty() {
-        match from.read(to)? {
+        check_interrupt()?;
+        let (piece, _) = to.split_at_mut(to.len().min(PIECE_BYTES));
+        match from.read(piece)? {
             0 => return Ok(false),
             read => to = to.get_mut(read..).unwrap_or_default(),
         }

@@ -28,6 +28,11 @@ pub(super) fn external(error: impl std::error::Error + Send + Sync + 'static) ->
     ParquetError::External(Box::new(error))
 }
 
+/// Fails if the task was interrupted.
+pub(super) fn check_interrupt() -> Result<(), ParquetError> {
+    crate::interrupt::check_interrupt().map_err(external)
+}
+
 /// The file says one thing and is another.
 pub(super) fn contradiction(location: &str) -> Error {
     Error::new(ErrorKind::Corrupt, format!("{location}: the Parquet file contradicts itself"))

@@ -15,6 +15,7 @@ use super::errors::explain;
 use super::fixed::Fixed;
 use crate::Reservation;
 use crate::errors::from_arrow;
+use crate::interrupt::check_interrupt;
 use crate::output::record_batch;
 
 /// The rows of a row group that passed.
@@ -79,6 +80,7 @@ impl GroupRows {
     /// The next rows, of the columns that come out.
     pub(super) fn next(&mut self) -> Result<Option<RecordBatch>> {
         while let Some(mut batch) = self.batches.next()? {
+            check_interrupt()?;
             if let Some(wanted) = &self.wanted {
                 let own = wanted.slice(self.decoded, batch.num_rows());
                 self.decoded += batch.num_rows();

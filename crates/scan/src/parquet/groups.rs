@@ -31,6 +31,7 @@ use super::prune::column_bounds;
 use super::selection::Rows;
 use super::stages::Stage;
 use crate::errors::from_arrow;
+use crate::interrupt::check_interrupt;
 use crate::output::record_batch;
 use crate::{Reservation, ScanCounters};
 
@@ -196,6 +197,7 @@ impl Groups {
         let comes_out: Vec<bool> = stage.indexes.iter().map(|index| self.plan.output.contains(index)).collect();
         let mut kept_bytes = Some(memory.empty());
         while let Some(batch) = batches.next()? {
+            check_interrupt()?;
             let first = bits.len();
             let asked = asked.as_ref().filter(|asked| first + batch.num_rows() <= asked.len());
             let asked = asked.map(|asked| asked.slice(first, batch.num_rows()));
@@ -263,6 +265,7 @@ impl Groups {
         let mut kept_bytes = Some(self.chunks.memory.budget().empty());
         let mut bits = BooleanBufferBuilder::new(passing.bits.len());
         loop {
+            check_interrupt()?;
             let runs = runs(&passing.bits, &mut at, self.batch_rows);
             if runs.is_empty() {
                 break;

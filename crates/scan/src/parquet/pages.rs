@@ -18,6 +18,7 @@ use bytes::Bytes;
 use super::chunk_bytes::ChunkBytes;
 use super::claims::{check_dictionary, check_values};
 use super::codec::Codec;
+use super::errors::check_interrupt;
 use super::flat::is_dictionary;
 use super::header::{PageHeader, PageKind};
 use super::page_memory::PageMemory;
@@ -235,6 +236,7 @@ impl Pages {
 
     /// The page whose bytes begin at `at`, which moves past them.
     fn page(&mut self, header: PageHeader) -> Result<Page> {
+        check_interrupt()?;
         let at = self.at;
         self.at = at.saturating_add(header.stored as u64);
         let stored = at..self.at;

@@ -8,7 +8,10 @@ use ::parquet::errors::{ParquetError, Result};
 use memchr::memmem::Finder;
 use pushdown::Expr;
 
+use super::errors::{check_interrupt, external};
+use crate::interrupt::Steps;
 use crate::matcher::{Stored, required};
+use crate::text::like::find;
 
 /// Bytes that every value must hold that fulfils a condition.
 #[derive(Clone, Debug)]
@@ -30,12 +33,13 @@ impl TextSearch {
     /// Those of `count` values, each after its length in four bytes, that hold the bytes, with their places.
     pub(super) fn find<'a>(&self, values: &'a [u8], count: usize) -> Result<Vec<(usize, &'a str)>> {
         let needle = self.0.needle().len();
-        let mut found = Vec::new();
+        let (mut found, mut steps) = (Vec::new(), Steps::default());
         let mut from = 0;
         // The value at hand.
         let (mut place, mut start, mut end) = (0, 4, end_of(values, 0)?);
-        while let Some(hit) = values.get(from..).and_then(|rest| self.0.find(rest)) {
+        while let Some(hit) = values.get(from..).and_then(|rest| find(&self.0, rest, &mut steps)) {
             let hit = from + hit;
+            steps.did(1 + needle).map_err(external)?;
             while hit >= end {
                 place += 1;
                 if place >= count {
@@ -53,6 +57,8 @@ impl TextSearch {
                 from = hit + 1;
             }
         }
+        // A search that was ended has found too little.
+        check_interrupt()?;
         Ok(found)
     }
 }

@@ -11,6 +11,7 @@ use pushdown::{CompareOp, Expr, Literal, Result};
 use crate::errors::from_arrow;
 use crate::evaluate::Evaluator;
 use crate::evaluate::lower::{arrays_of, scalar};
+use crate::interrupt::check_interrupt;
 use crate::output::record_batch;
 use crate::types::is_exact_number;
 
@@ -100,6 +101,7 @@ impl Possible {
         rows: usize,
         bounds_of: &impl Fn(usize) -> Option<(ArrayRef, ArrayRef)>,
     ) -> Result<Vec<bool>> {
+        check_interrupt()?;
         match self {
             Self::All(all) => all.iter().try_fold(vec![true; rows], |so_far, part| {
                 let part = part.holds(rows, bounds_of)?;

@@ -22,7 +22,7 @@ use arrow::datatypes::{ArrowNativeType, DataType, ToByteSlice};
 use datafusion_common::ScalarValue;
 use datafusion_expr::Operator;
 use datafusion_physical_expr::ScalarFunctionExpr;
-use datafusion_physical_expr::expressions::{BinaryExpr, Column, InListExpr, IsNullExpr, LikeExpr, Literal, NotExpr};
+use datafusion_physical_expr::expressions::{BinaryExpr, Column, InListExpr, IsNullExpr, Literal, NotExpr};
 use foldhash::fast::RandomState;
 use pushdown::Result;
 
@@ -31,14 +31,18 @@ use super::fields::{FieldBytes, FieldColumn, Span};
 use super::like::Pattern;
 use super::values;
 use crate::evaluate::bloom::{Asked, Probe};
+use crate::evaluate::like::Like;
 use crate::evaluate::lower::Physical;
+use crate::interrupt::Steps;
 use text::TextCondition;
 use usual::UsualNumbers;
 
 /// A condition on one column, ready to be decided from its fields.
 pub(crate) trait FieldCondition: Send {
-    /// Which of the fields it is TRUE for, by their number.
-    fn select(&self, fields: &FieldColumn<'_>, selected: &mut Vec<u32>) -> Result<(), BadField>;
+    /// Which of the fields it is TRUE for, by their number. Work that is not a small part of what the fields take
+    /// anyway
+    /// is counted in `steps`; once they end, anything may be selected.
+    fn select(&self, fields: &FieldColumn<'_>, selected: &mut Vec<u32>, steps: &mut Steps) -> Result<(), BadField>;
 
     /// What deciding it for one field costs, compared with a number.
     fn cost(&self) -> f64;
@@ -88,7 +92,7 @@ enum Atom {
     /// A Bloom filter or a long list may hold it.
     Among(Arc<Asked>),
     Like {
-        pattern: Pattern,
+        pattern: Arc<Pattern>,
         negated: bool,
     },
 }
@@ -114,12 +118,12 @@ impl Atom {
             let list = within.list().iter().map(constant).collect::<Option<_>>()?;
             return Some(Self::OneOf { list, negated: within.negated() });
         }
-        if let Some(like) = expr.downcast_ref::<LikeExpr>() {
-            let pattern = constant(like.pattern()).filter(|_| is_column(like.expr()) && !like.case_insensitive())?;
-            let pattern = Pattern::new(pattern.try_as_str()??)?;
-            return Some(Self::Like { pattern, negated: like.negated() });
-        }
         if let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>() {
+            if let Some(like) = call.fun().inner().downcast_ref::<Like>() {
+                let (pattern, negated) = like.pattern()?;
+                let pattern = Arc::clone(pattern);
+                return call.args().first().is_some_and(is_column).then_some(Self::Like { pattern, negated });
+            }
             let asked = call.fun().inner().downcast_ref::<Probe>()?.of_one_value()?;
             return call.args().iter().all(is_column).then(|| Self::Among(Arc::clone(asked)));
         }
@@ -144,7 +148,7 @@ struct Wanted<T> {
     none_of: Vec<T>,
     /// Each of these filters and long lists may hold it.
     among: Vec<Arc<Asked>>,
-    likes: Vec<(Pattern, bool)>,
+    likes: Vec<(Arc<Pattern>, bool)>,
 }
 
 impl<T: Ord> Wanted<T> {
@@ -400,7 +404,7 @@ impl<K: Fn(FieldBytes<'_>) -> Option<i64>> KeyCondition<K> {
 }
 
 impl<K: Fn(FieldBytes<'_>) -> Option<i64> + Send> FieldCondition for KeyCondition<K> {
-    fn select(&self, fields: &FieldColumn<'_>, selected: &mut Vec<u32>) -> Result<(), BadField> {
+    fn select(&self, fields: &FieldColumn<'_>, selected: &mut Vec<u32>, _: &mut Steps) -> Result<(), BadField> {
         let mut scratch = Vec::new();
         let Some(usual) = &self.usual else {
             let only_range = self.wanted.is_range();

@@ -3,7 +3,7 @@
 pub(crate) mod columns;
 pub(crate) mod compare;
 pub(crate) mod fields;
-mod like;
+pub(crate) mod like;
 mod parts;
 pub(crate) mod records;
 pub(crate) mod source;

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 
 use async_compression::tokio::bufread::BzDecoder;
 use bytes::Bytes;
+use futures::future::ready;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use pushdown::{Compression, Error, ErrorKind, Result};
@@ -19,6 +20,7 @@ use tokio_util::io::{ReaderStream, StreamReader};
 
 use super::parts::Parted;
 use crate::csv::Rewriter;
+use crate::interrupt::check_interrupt;
 use crate::limits::OVERSHOOT_BYTES;
 use crate::spawner::share_last_task;
 use crate::{MemoryBudget, ObjectReader, ScanCounters, Shortage, Spawner};
@@ -76,8 +78,10 @@ impl TextSource {
         let scanned = Arc::clone(&counters);
         let bytes = reader
             .stream(0..size)
-            .inspect_ok(move |piece| {
+            .and_then(move |piece| {
                 scanned.bytes_scanned.fetch_add(piece.len() as u64, Ordering::Relaxed);
+                // Much of it may become no text at all.
+                ready(check_interrupt().map(|()| piece))
             })
             .map_err(std::io::Error::other)
             .boxed();
@@ -105,6 +109,7 @@ impl TextSource {
         let pieces = stream::try_unfold(Some((self, rewriter, counters)), |state| async move {
             let Some((mut source, mut rewriter, counters)) = state else { return Ok(None) };
             loop {
+                check_interrupt()?;
                 let piece = if rewriter.is_done() { None } else { source.next().await? };
                 let before = rewriter.scanned();
                 let (text, last) = match piece {
@@ -130,6 +135,7 @@ impl TextSource {
     /// The next piece; `None` at the end of the object.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>> {
         loop {
+            check_interrupt()?;
             if let Some(piece) = self.pieces.next().await {
                 return piece.map(Some);
             }
@@ -194,7 +200,7 @@ fn started<T: Send + 'static>(
     let (sender, receiver) = mpsc::channel(most);
     let task = spawner.spawn(async move {
         let mut items = pin!(items);
-        loop {
+        while check_interrupt().is_ok() {
             let item = items.next().await.transpose();
             let is_last = !matches!(item, Ok(Some(_)));
             let is_waited_for = sender.capacity() == most;

@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, Scalar};
+use arrow::array::{Array, ArrayRef, BooleanArray, BooleanBufferBuilder, RecordBatch, Scalar};
 use arrow::compute::kernels::cmp;
 use arrow::compute::{SortOptions, filter, filter_record_batch, is_not_null, is_null, or, prep_null_mask_filter};
 use arrow::datatypes::{DataType, SchemaRef};
@@ -15,6 +15,9 @@ use pushdown::{Expr, Fragment, NamedExpr, Output, Result, SortKey};
 use super::{FirstKeys, Threshold};
 use crate::errors::from_arrow;
 use crate::evaluate::Evaluator;
+use crate::evaluate::weight::text_bytes;
+use crate::evaluate::work::Work;
+use crate::interrupt::check_interrupt;
 use crate::output::map_columns;
 
 /// Tells decoders that only the first rows of an order are wanted.
@@ -49,14 +52,15 @@ impl FirstRows {
         schema: &SchemaRef,
         place: &mut impl FnMut(usize) -> usize,
     ) -> Result<Option<LiveBound>> {
-        let key = Evaluator::expr(&map_columns(&self.key, place), schema)?;
+        let expr = map_columns(&self.key, place);
+        let (key, work) = (Evaluator::expr(&expr, schema)?, Work::of_read([&expr]));
         let (Some(first), data_type) = (self.order.first(), key.data_type()) else { return Ok(None) };
         let compared = (data_type.is_primitive() && !matches!(data_type, DataType::Interval(_)))
             || data_type.is_string()
             || *data_type == DataType::Boolean;
         let (ties, shared) = (self.order.len() > 1, Arc::clone(&self.shared));
         let order = SortOptions { descending: first.descending, nulls_first: first.nulls_first };
-        Ok(compared.then(|| LiveBound { key, order, ties, shared, seen: None }))
+        Ok(compared.then(|| LiveBound { key, work, order, ties, shared, seen: None }))
     }
 
     /// The same, learning from the keys that pass too: the rows they are of must be among those that come out. For
@@ -80,10 +84,14 @@ fn computed(expr: Expr, columns: &[NamedExpr]) -> Option<Expr> {
     }
 }
 
+/// Keys of a batch with more bytes of text are not learned from.
+const LEARNED_BYTES: usize = 1 << 20;
+
 /// A condition on the first key of an order.
 #[derive(Debug)]
 pub(crate) struct LiveBound {
     key: Evaluator,
+    work: Work,
     order: SortOptions,
     /// Whether rows that tie with the k-th on this key may sort before it.
     ties: bool,
@@ -95,6 +103,19 @@ pub(crate) struct LiveBound {
 impl LiveBound {
     /// Which rows may be among the first k. No row of the result is NULL.
     pub(crate) fn matches(&self, batch: &RecordBatch) -> Result<BooleanArray> {
+        check_interrupt()?;
+        if self.work.fits(batch) {
+            return self.matches_at_once(batch);
+        }
+        let mut matches = BooleanBufferBuilder::new(batch.num_rows());
+        self.work.in_pieces(batch, &mut |piece| {
+            matches.append_buffer(self.matches_at_once(piece)?.values());
+            Ok(())
+        })?;
+        Ok(BooleanArray::new(matches.finish(), None))
+    }
+
+    fn matches_at_once(&self, batch: &RecordBatch) -> Result<BooleanArray> {
         let all = || BooleanArray::from(vec![true; batch.num_rows()]);
         let known = self.shared.key().filter(|known| known.data_type() == self.key.data_type());
         if known.is_none() && self.seen.is_none() {
@@ -105,7 +126,8 @@ impl LiveBound {
         if let Some(seen) = &self.seen {
             let passed = filter(&keys, &matches).map_err(from_arrow)?;
             let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-            if !passed.is_empty() {
+            // Long keys are not sorted for what they may tell.
+            if !passed.is_empty() && text_bytes(&passed) <= LEARNED_BYTES {
                 seen.push(passed)?;
                 if let Some(kth) = seen.kth()? {
                     self.shared.offer_key(&kth, self.order)?;

@@ -9,6 +9,7 @@
 
 mod first_keys;
 mod live;
+mod sorted;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,6 +27,7 @@ use crate::group::too_much;
 use crate::{MemoryBudget, Reservation, limits};
 pub use first_keys::FirstKeys;
 pub(crate) use live::{FirstRows, LiveBound};
+use sorted::sorted;
 
 /// What the scans of one top-k know together: the last of some scan's first k rows so far, the least of these.
 #[derive(Debug, Default)]
@@ -223,9 +225,7 @@ impl TopK {
         let all = concat_batches(&self.schema, &self.gathered).map_err(from_arrow)?;
         self.gathered.clear();
         let rows = self.sort_rows(&all)?;
-        let mut order: Vec<u32> = (0..u32::try_from(all.num_rows()).unwrap_or(u32::MAX)).collect();
-        // Equal rows stay as they came.
-        order.sort_by(|a, b| rows.row(*a as usize).cmp(&rows.row(*b as usize)));
+        let mut order = sorted(all.num_rows(), &|a, b| rows.row(a as usize).cmp(&rows.row(b as usize)))?;
         order.truncate(self.k);
         // What another scan has k rows before was gathered too early.
         if let Some(known) = self.shared.known() {

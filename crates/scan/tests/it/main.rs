@@ -8,6 +8,7 @@ mod csv_rules;
 mod expressions;
 mod groups;
 mod hostile;
+mod interrupt;
 mod json;
 mod json_paths;
 mod matching;

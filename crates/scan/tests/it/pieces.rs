@@ -149,7 +149,7 @@ async fn a_piece_that_is_given_up_is_an_error() {
     let gives_up = || {
         Some(Spawner::new(|work| {
             drop(work);
-            tokio_util::task::AbortOnDropHandle::new(tokio::spawn(async {}))
+            tokio::spawn(async {})
         }))
     };
     let helpers = Some(Helpers::new(2, gives_up).with_piece_bytes(200));
@@ -189,7 +189,7 @@ impl Crew {
             let busy = Mutex::new(Busy(Arc::clone(&crew)));
             Some(Spawner::new(move |work| {
                 drop(busy.lock());
-                tokio_util::task::AbortOnDropHandle::new(tokio::spawn(work))
+                tokio::spawn(work)
             }))
         })
         .with_piece_bytes(200)

@@ -63,10 +63,12 @@ pub(in crate::s3) async fn answer(
         turn,
     };
     // Decoding and binding may take a while as well, and are booked.
-    let bill = desk.turn.bill();
+    let (bill, end) = (desk.turn.bill(), desk.turn.end_on_drop());
     let started = bill.spawn(async move { fragment::answer(Request::from_bytes(&body)?, desk) });
     let started = started.await.map_err(|error| s3_error!(error, InternalError, "the work did not start"))?;
     let events = started.map_err(|error| to_s3(&error))?;
+    // From here on the answer ends it.
+    end.disarm();
     let events = events.map(move |event| {
         // What was made of the body lives as long as the answer.
         let _held = &held;

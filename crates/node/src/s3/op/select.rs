@@ -41,11 +41,13 @@ pub(in crate::s3) async fn select_object_content(
     let (limits, counting) = (edge.limits.clone(), Arc::clone(&edge.counting));
     let footer = edge.scans.footer(&object);
     // Planning reads and parses as well; a client that goes away ends it.
-    let bill = turn.bill();
+    let (bill, end) = (turn.bill(), turn.end_on_drop());
     let memory = turn.memory().clone();
     let object = select::Selected { data: Arc::new(object.data.billed(bill.clone())), footer, memory };
     let answer =
         bill.spawn(async move { select::answer(input.request, extensions, object, &limits, counting, turn).await });
     let payload = answer.await.map_err(|error| s3_error!(error, InternalError, "the scan did not start"))??;
+    // From here on the answer ends it.
+    end.disarm();
     Ok(SelectObjectContentOutput { payload: Some(payload) })
 }

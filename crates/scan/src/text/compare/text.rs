@@ -6,6 +6,7 @@ use datafusion_common::ScalarValue;
 use pushdown::Result;
 
 use super::{Atom, FieldCondition, Wanted, select_where};
+use crate::interrupt::Steps;
 use crate::text::columns::{BadField, Nulls};
 use crate::text::fields::{FieldBytes, FieldColumn};
 
@@ -76,7 +77,7 @@ impl TextCondition {
     }
 
     #[inline(always)]
-    fn holds(&self, field: &[u8], first: u128) -> bool {
+    fn holds(&self, field: &[u8], first: u128, steps: &mut Steps) -> bool {
         let Wanted { null, one_of, none_of, likes, .. } = &self.wanted;
         let beyond = |bound: &TextBound, side: Ordering| match bound.compare(field, first) {
             Ordering::Equal => bound.held,
@@ -91,12 +92,12 @@ impl TextCondition {
             && self.most.as_ref().is_none_or(|most| beyond(most, Ordering::Less))
             && one_of.as_ref().is_none_or(is_one)
             && (none_of.is_empty() || none_of.binary_search_by(|value| value.as_slice().cmp(field)).is_err())
-            && likes.iter().all(|(pattern, negated)| pattern.matches(field) != *negated)
+            && likes.iter().all(|(pattern, negated)| pattern.matches(field, steps) != *negated)
     }
 }
 
 impl FieldCondition for TextCondition {
-    fn select(&self, fields: &FieldColumn<'_>, selected: &mut Vec<u32>) -> Result<(), BadField> {
+    fn select(&self, fields: &FieldColumn<'_>, selected: &mut Vec<u32>, steps: &mut Steps) -> Result<(), BadField> {
         let mut scratch = Vec::new();
         let mut ascii = true;
         select_where(fields.len(), selected, |row| {
@@ -111,7 +112,7 @@ impl FieldCondition for TextCondition {
                 self.nulls.check(Some(bytes), span)?;
                 return Ok(self.wanted.null);
             }
-            Ok(self.holds(bytes, first))
+            Ok(self.holds(bytes, first, steps))
         })?;
         if !ascii {
             for row in 0..fields.len() {

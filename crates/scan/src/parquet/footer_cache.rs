@@ -149,23 +149,42 @@ mod tests {
     #[tokio::test]
     async fn a_version_is_read_once_and_room_is_bounded() {
         let footers = Footers::new(1 << 20);
-        let first = footers.of("1").read(&object("k", 1), 1 << 20).await.unwrap();
-        let again = footers.of("1").read(&InMemory::new("k", "nobody looks at these bytes"), 1 << 20).await.unwrap();
+        let first = footers.of("1").read(&object("k", 1), 1 << 20, &MemoryBudget::unbounded()).await.unwrap();
+        let again = footers
+            .of("1")
+            .read(&InMemory::new("k", "nobody looks at these bytes"), 1 << 20, &MemoryBudget::unbounded())
+            .await
+            .unwrap();
         assert!(Arc::ptr_eq(&first, &again));
-        assert!(footers.of("2").read(&InMemory::new("k", "another version"), 1 << 20).await.is_err());
-        assert!(footers.of("1").read(&InMemory::new("l", "another object"), 1 << 20).await.is_err());
+        assert!(
+            footers
+                .of("2")
+                .read(&InMemory::new("k", "another version"), 1 << 20, &MemoryBudget::unbounded())
+                .await
+                .is_err()
+        );
+        assert!(
+            footers
+                .of("1")
+                .read(&InMemory::new("l", "another object"), 1 << 20, &MemoryBudget::unbounded())
+                .await
+                .is_err()
+        );
 
         let room = 10 * footers.size_bytes();
         let few = Footers::new(room);
         for n in 0..50 {
-            few.of("1").read(&object("used", 1), 1 << 20).await.unwrap();
-            few.of("1").read(&object(&n.to_string(), n), 1 << 20).await.unwrap();
+            few.of("1").read(&object("used", 1), 1 << 20, &MemoryBudget::unbounded()).await.unwrap();
+            few.of("1").read(&object(&n.to_string(), n), 1 << 20, &MemoryBudget::unbounded()).await.unwrap();
             assert!(few.size_bytes() <= room);
         }
-        few.of("1").read(&InMemory::new("used", "still known"), 1 << 20).await.unwrap();
+        few.of("1").read(&InMemory::new("used", "still known"), 1 << 20, &MemoryBudget::unbounded()).await.unwrap();
         let mut gone = 0;
         for n in 0..50 {
-            let read = few.of("1").read(&InMemory::new(n.to_string(), "gone, for most"), 1 << 20).await;
+            let read = few
+                .of("1")
+                .read(&InMemory::new(n.to_string(), "gone, for most"), 1 << 20, &MemoryBudget::unbounded())
+                .await;
             gone += usize::from(read.is_err());
         }
         assert!(gone >= 40, "{gone} of 50");

@@ -12,7 +12,9 @@ use async_trait::async_trait;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use object_store::ClientOptions;
-use object_store::client::{HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService};
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
+};
 use pushdown::{Error, ErrorKind, Result};
 use pushdowndb_http::dns::{Addrs, Name, Resolve, Resolving};
 use pushdowndb_http::{Connector, Resolver};
@@ -87,11 +89,7 @@ fn one(kept: &OnceLock<HttpClient>, make: impl FnOnce() -> Result<HttpClient>) -
     Ok(kept.get_or_init(|| client).clone())
 }
 
-fn client(
-    connector: &Connector,
-    options: &ClientOptions,
-    resolver: Option<CheckedResolver>,
-) -> Result<HttpClient> {
+fn client(connector: &Connector, options: &ClientOptions, resolver: Option<CheckedResolver>) -> Result<HttpClient> {
     let resolver = resolver.map(|resolver| Resolver(Arc::new(resolver)));
     let connector = Connector { resolver, ..connector.clone() };
     // Nothing was asked of a server yet: it is the settings that are wrong.

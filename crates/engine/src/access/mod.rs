@@ -5,7 +5,7 @@
 //!            │ a location, however it is written
 //! gate     Access::store      may anything of this bucket, host or disk be used?
 //!          StoreAccess        may this path of it be read, written?   (each call of each store)
-//!          Access::open_file  is the file that was opened the one that was decided on?
+//!            ::open_file      is the file that was opened the one that was decided on?
 //!          CheckedHttp        is the request for the host that was allowed, the address one it may have?
 //!            │
 //! outside  local disk, S3 endpoint, web servers
@@ -97,7 +97,7 @@ impl Access {
         let Some(rules) = &self.0 else { return Ok(StoreAccess(None)) };
         let store = store_of(url)?;
         if !rules.read.iter().chain(&rules.write).any(|rule| rule.store.covers(&store)) {
-            return Err(not_listed(&store.to_string(), Mode::Read));
+            return Err(not_listed(&store.to_string(), None));
         }
         Ok(StoreAccess(Some((Arc::clone(rules), store))))
     }
@@ -106,8 +106,11 @@ impl Access {
     pub(crate) fn look_at(&self, path: &FilePath) -> Result<()> {
         let Some(rules) = &self.0 else { return Ok(()) };
         let text = place::disk_path(&absolute(path)?)?;
-        let read = rules.check(Mode::Read, &Store::Disk, &text);
-        read.or_else(|refused| rules.check(Mode::Write, &Store::Disk, &text).map_err(|_| refused))
+        let is_listed = |mode| rules.check(mode, &Store::Disk, &text).is_ok();
+        match is_listed(Mode::Read) || is_listed(Mode::Write) {
+            true => Ok(()),
+            false => Err(not_listed(&format!("/{text}"), None)),
+        }
     }
 
     /// Refuses a location that a statement names for this use.
@@ -162,7 +165,7 @@ impl Rules {
         }
         let slash = if *store == Store::Disk { "" } else { "/" };
         let store = if *store == Store::Disk { "/".to_owned() } else { store.to_string() };
-        Err(not_listed(&format!("{store}{slash}{path}"), mode))
+        Err(not_listed(&format!("{store}{slash}{path}"), Some(mode)))
     }
 
     /// Refuses an address that is not public, unless it is listed: by a network, or by a location that is written with it.
@@ -203,13 +206,15 @@ fn refused(what: &str) -> String {
     format!("{what}: refused by the access policy")
 }
 
-fn not_listed(what: &str, mode: Mode) -> Error {
+/// The refusal of what is not listed for this use, or for any.
+fn not_listed(what: &str, mode: Option<Mode>) -> Error {
     let (use_of_it, list, flag) = match mode {
-        Mode::Read => ("read", "read", "--allow"),
-        Mode::Write => ("write", "write", "--allow-write"),
+        Some(Mode::Read) => ("read", "AllowList::read", "--allow"),
+        Some(Mode::Write) => ("write", "AllowList::write", "--allow-write"),
+        None => ("use", "AllowList", "--allow or --allow-write"),
     };
     let message = format!(
-        "{}: no location that SQL may {use_of_it} covers it; list one that does (AllowList::{list}, or {flag} LOCATION on \
+        "{}: no location that SQL may {use_of_it} covers it; list one that does ({list}, or {flag} LOCATION on \
          the command line)",
         refused(what)
     );

@@ -381,18 +381,23 @@ async fn settings_name_files_that_are_listed() {
 async fn settings_that_name_places_are_known() {
     let engine = engine(AccessPolicy::Everything, "http://127.0.0.1:9").await;
     // Their names sound like places, and they are none.
-    const NONE: [&str; 17] = [
+    const NONE: [&str; 22] = [
         "datafusion.catalog.create_default_catalog_and_schema",
         "datafusion.execution.collect_statistics",
+        "datafusion.execution.enable_file_stream_work_stealing",
         "datafusion.execution.keep_partition_by_columns",
         "datafusion.execution.listing_table_factory_infer_partitions",
         "datafusion.execution.listing_table_ignore_subdirectory",
+        "datafusion.execution.max_buffered_batches_per_output_file",
         "datafusion.execution.max_spill_file_size_bytes",
         "datafusion.execution.meta_fetch_concurrency",
         "datafusion.execution.minimum_parallel_output_files",
+        "datafusion.execution.objectstore_writer_buffer_size",
+        "datafusion.execution.parquet.allow_single_file_parallelism",
         "datafusion.execution.soft_max_rows_per_output_file",
         "datafusion.execution.split_file_groups_by_statistics",
         "datafusion.execution.use_row_number_estimates_to_optimize_partitioning",
+        "datafusion.optimizer.preserve_file_partitions",
         "datafusion.optimizer.repartition_file_min_size",
         "datafusion.optimizer.repartition_file_scans",
         "datafusion.runtime.file_statistics_cache_limit",

@@ -232,7 +232,7 @@ mod tests {
     #[tokio::test]
     async fn a_key_does_not_take_what_others_need() {
         let memory = memory(1 << 30);
-        let greedy = memory.scan("greedy").await.unwrap();
+        let _greedy = memory.scan("greedy").await.unwrap();
         let mut taken = Vec::new();
         for _ in 0..2 {
             let scan = memory.share_of("greedy");

@@ -165,7 +165,7 @@ const ZSTD: &str = "<CompressionType>ZSTD</CompressionType><CSV/>";
 fn prepare(client: &Client) {
     let record = |i: usize| format!("{:0>90},{i}\n", i * 7919 % 1_000_003);
     client.put("/attacked/lies.parquet", &lying_parquet(12, 64 << 20));
-    let value = |i: usize| format!("{i:0>1000000}");
+    let value = |i: usize| format!("{}{i}", "0".repeat(1_000_000));
     client.put("/attacked/dictionary.parquet", &parquet(vec![column((0..150).map(value))], true));
     let one = column((0..50).map(|_| "b".repeat(1 << 20)));
     client.put("/attacked/dictionaries.parquet", &parquet(vec![one; 300], true));

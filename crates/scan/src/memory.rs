@@ -139,7 +139,9 @@ impl MemoryBudget {
         if let Some(small) = pool.chain().find(|pool| bytes > pool.limit) {
             return Err(pool.shortage(small));
         }
-        if !pool.may_begin(bytes) || pool.take(bytes).is_err() {
+        // Not before those that wait already.
+        let is_first = pool.queue.try_lock().is_ok();
+        if !is_first || !pool.may_begin(bytes) || pool.take(bytes).is_err() {
             let _front = pool.queue.lock().await;
             let root = pool.root();
             let _waiting = Waiting::begin(root);
@@ -397,7 +399,11 @@ mod tests {
         assert_eq!(others.error("a page", "TooLarge").code(), Some("SlowDown"));
         assert_eq!((a.used(), b.used(), whole.used()), (60, 0, 60), "what was refused is not kept");
         drop(in_a);
-        assert!(b.try_reserve(50).is_ok() && !a.share(1).is_idle());
+        assert!(b.try_reserve(50).is_ok());
+        let share = a.share(1);
+        assert!(!a.is_idle(), "somebody may still reserve of it");
+        drop(share);
+        assert!(a.is_idle());
         assert!(MemoryBudget::unbounded().share(1).try_reserve(usize::MAX).is_ok());
     }
 

@@ -348,7 +348,7 @@ mod tests {
 
     fn random_texts(random: &mut StdRng, rows: usize) -> Vec<Option<String>> {
         let characters: Vec<char> = "aA .'éÉßΣσςα漢🌏ŉʰİ1_\u{301}".chars().collect();
-        let mut text = |random: &mut StdRng| {
+        let text = |random: &mut StdRng| {
             let length = random.random_range(0..20);
             (0..length).map(|_| characters[random.random_range(0..characters.len())]).collect::<String>()
         };
@@ -401,7 +401,7 @@ mod tests {
                 };
                 for (text, args) in all {
                     let [ours, theirs] = [true, false].map(|ours| call(&text, &args, 20, ours));
-                    assert_eq!(ours.unwrap(), theirs.unwrap(), "{function:?} of {texts:?}");
+                    assert_eq!(&ours.unwrap(), &theirs.unwrap(), "{function:?} of {texts:?}");
                 }
             }
         }

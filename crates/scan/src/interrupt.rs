@@ -216,13 +216,13 @@ pub struct Task<T> {
 
 impl<T> Task<T> {
     /// Starts the work by `spawn`, under an interrupt of its own within `outer` and that of the current task.
-    pub fn start<F: Future<Output = T>>(
+    pub fn start<F>(
         outer: &Interrupt,
         work: F,
         spawn: impl FnOnce(Pin<Box<dyn Future<Output = T> + Send>>) -> JoinHandle<T>,
     ) -> Self
     where
-        F: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
         T: Send + 'static,
     {
         let interrupt = outer.or_current().inner();
@@ -302,12 +302,12 @@ mod tests {
         let work = async move {
             // What it starts in turn runs within it.
             let inner = Interrupt::current().inner();
-            drop(started.send(()));
+            started.send(()).unwrap();
             let mut rounds = 0u64;
             while inner.check().is_ok() {
                 rounds += 1;
             }
-            drop(ended.send(rounds));
+            ended.send(rounds).unwrap();
         };
         let task = Task::start(&Interrupt::default(), work, tokio::spawn);
         has_started.await.unwrap();

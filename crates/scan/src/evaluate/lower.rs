@@ -82,7 +82,7 @@ impl<'a> Lowering<'a> {
 
     fn expr(&self, expr: &Expr) -> Result<Physical> {
         self.nodes.set(self.nodes.get() + 1);
-        if self.nodes.get() % NODES == 0 {
+        if self.nodes.get().is_multiple_of(NODES) {
             check_interrupt()?;
         }
         match expr {

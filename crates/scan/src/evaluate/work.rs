@@ -197,7 +197,7 @@ mod tests {
         let many = Expr::Or((0..5_000).map(|i| equal(Expr::int(i))).collect());
         assert!(pieces(&[many], &numbers).iter().all(|rows| *rows <= 128));
         let long = equal(Expr::Literal(Literal::Utf8("x".repeat(200_000))));
-        assert!(pieces(&[long.clone()], &numbers).iter().all(|rows| *rows <= 128));
+        assert!(pieces(std::slice::from_ref(&long), &numbers).iter().all(|rows| *rows <= 128));
         // One text of a megabyte, eight thousand times.
         let text = StringViewArray::from_iter_values(["x".repeat(1 << 20)]);
         let many = arrow::compute::take(&text, &arrow::array::UInt32Array::from(vec![0; 8192]), None).unwrap();

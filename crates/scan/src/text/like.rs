@@ -22,12 +22,16 @@ const WINDOW: usize = 1 << 20;
 pub(crate) enum Pattern {
     /// Without `_`, and case counts.
     Plain(Plain),
-    Pieces {
-        first: Piece,
-        inner: Vec<Piece>,
-        /// `None` if there is no `%`: the text is `first`.
-        last: Option<Piece>,
-    },
+    Pieces(Box<Pieces>),
+}
+
+/// The same with characters that are not known.
+#[derive(Debug)]
+pub(crate) struct Pieces {
+    first: Piece,
+    inner: Vec<Piece>,
+    /// `None` if there is no `%`: the text is `first`.
+    last: Option<Piece>,
 }
 
 /// What the text begins with, what it holds in this order, and what it ends with.
@@ -60,8 +64,7 @@ enum Part {
 
 impl Pattern {
     /// The pattern in Arrow's form: `%` is any run, `_` any character, and a backslash takes the meaning from what
-    /// follows;
-    /// at the end it stands for itself.
+    /// follows; at the end it stands for itself.
     pub(crate) fn new(pattern: &str, case_insensitive: bool) -> Self {
         let mut pieces: Vec<Vec<Part>> = vec![vec![]];
         let mut characters = pattern.chars();
@@ -89,7 +92,8 @@ impl Pattern {
         let mut pieces = pieces.into_iter().map(Piece::new);
         let first = pieces.next().unwrap_or_else(|| Piece::new(vec![]));
         let last = pieces.next_back();
-        Self::Pieces { first, inner: pieces.filter(|piece| piece.characters > 0).collect(), last }
+        let inner = pieces.filter(|piece| piece.characters > 0).collect();
+        Self::Pieces(Box::new(Pieces { first, inner, last }))
     }
 
     /// Whether the text, which is UTF-8, is like it. Work is counted in `steps`; once they end, the answer is of no
@@ -98,7 +102,7 @@ impl Pattern {
     pub(crate) fn matches(&self, text: &[u8], steps: &mut Steps) -> bool {
         match self {
             Self::Plain(plain) => plain.matches(text, steps),
-            Self::Pieces { first, inner, last } => matches_pieces(first, inner, last.as_ref(), text, steps),
+            Self::Pieces(pieces) => matches_pieces(&pieces.first, &pieces.inner, pieces.last.as_ref(), text, steps),
         }
     }
 }

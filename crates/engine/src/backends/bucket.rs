@@ -22,7 +22,7 @@ impl Backend {
         let Kind::S3(s3) = &self.kind else {
             return Err(Error::invalid(format!("{} is no bucket; write s3://bucket", self.name)));
         };
-        self.access.check(Mode::Write, &Path::default())?;
+        self.access.check(Mode::Write, Path::default())?;
         let what = format!("making the bucket {}", self.name);
         let http = s3.connections.metered(Meters(vec![])).client();
         let response = http.execute(s3.create_request().await?).await.map_err(|error| {

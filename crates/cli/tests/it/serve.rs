@@ -202,8 +202,8 @@ fn data_file(store: &std::path::Path, byte: u8) -> std::path::PathBuf {
 
 #[test]
 fn damage_is_logged_with_the_key_of_the_object() {
-    use object_store::path::Path;
     use object_store::ObjectStoreExt;
+    use object_store::path::Path;
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("store");
     let node = Served::start(&["--store", store.to_str().unwrap(), "--log-format", "json"]);

@@ -8,7 +8,7 @@ use std::path::Path;
 /// The modules that open something, and why the policy is not forgotten there.
 const DOORS: [(&str, &str); 10] = [
     ("access/", "the gate itself"),
-    ("backends/mod.rs", "makes stores, all of them checked; reads AWS_CA_BUNDLE, which the environment names"),
+    ("backends/mod.rs", "makes stores, all of them checked"),
     ("backends/s3.rs", "reads what the builder of a bucket was given"),
     ("backends/http.rs", "the client of sessions without a policy, and of requests for credentials"),
     ("backends/credentials.rs", "the user's own AWS files"),
@@ -20,7 +20,7 @@ const DOORS: [(&str, &str); 10] = [
 ];
 
 /// The look of opening something.
-const OPENING: [&str; 24] = [
+const OPENING: [&str; 25] = [
     "fs::",
     "File::open",
     "File::create",
@@ -35,6 +35,7 @@ const OPENING: [&str; 24] = [
     "GoogleCloud",
     "parse_url_opts",
     "ReqwestConnector",
+    "pushdowndb_http::Connector",
     "reqwest::",
     "TcpStream",
     "UnixStream",

@@ -207,7 +207,7 @@ fn damage_is_logged_with_the_key_of_the_object() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("store");
     let node = Served::start(&["--store", store.to_str().unwrap(), "--log-format", "json"]);
-    node.client(&["generate", "floats", "--scale", "0.0001", "--to", "s3://bucket/any", "--create-bucket"]).ok();
+    node.client(&["generate", "floats", "--scale", "0.001", "--to", "s3://bucket/any", "--create-bucket"]).ok();
     let (client, runtime) = (client(&node.endpoint), runtime());
     let keys = ["a/cut-short", "a/missing", "a/copied"];
     for (byte, key) in (1..).zip(keys) {

@@ -9,7 +9,7 @@ use crate::serve::Served;
 /// Runs the recipe of the documentation, with other file names.
 fn make_certificate(dir: &Path) {
     let page = include_str!("../../../../docs/operations.md");
-    let (_, recipe) = page.split_once("openssl req").unwrap();
+    let (_, recipe) = page.split_once("\nopenssl req").unwrap();
     let (recipe, _) = recipe.split_once("\npushdowndb serve").unwrap();
     let made = Command::new("sh").args(["-c", &format!("openssl req {recipe}")]).current_dir(dir).output().unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));

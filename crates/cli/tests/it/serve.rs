@@ -254,7 +254,7 @@ fn damage_is_logged_with_the_key_of_the_object() {
         let named = named.unwrap_or_else(|| panic!("{key} is not named: {log}"));
         assert!(named.to_string().contains("bucket"), "{named}");
     }
-    let failed = events.iter().find(|event| event["target"] == "pushdowndb::request" && event["outcome"] == "failed");
+    let failed = events.iter().find(|event| event["target"] == "pushdowndb::request" && event["status"] == 500);
     assert_eq!(failed.unwrap_or_else(|| panic!("{log}"))["level"], "WARN");
 }
 

@@ -44,7 +44,7 @@ fn say(stream: &mut TcpStream, status: &str, headers: &str, body: &str) {
 
 async fn engine() -> Engine {
     let settings = vec![("pushdown.retries".to_owned(), "0".to_owned())];
-    Engine::new(EngineConfig { settings, ..EngineConfig::default() }).await.expect("an engine")
+    Engine::new(EngineConfig { settings, ..EngineConfig::unrestricted() }).await.expect("an engine")
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -63,6 +63,8 @@ pub struct Limits {
     pub form_bytes: usize,
     /// Upload forms received at once; more wait.
     pub forms: usize,
+    /// Copies at once that read their bytes, each of which keeps a core busy with hashing; more wait.
+    pub copies: usize,
     /// The object of one PUT or one part, in bytes: 5 GiB, as in S3.
     pub put_bytes: u64,
     /// The object put together from parts, in bytes: 5 TiB, as in S3.
@@ -178,6 +180,7 @@ impl Default for Limits {
             request_body_bytes: 4 << 20,
             form_bytes: 16 << 20,
             forms: 16,
+            copies: cores.max(2),
             put_bytes: 5 << 30,
             object_bytes: 5 << 40,
             part_min_bytes: 5 << 20,

@@ -7,7 +7,9 @@
 mod connections;
 mod shares;
 mod ticket;
+mod turns;
 
 pub(crate) use connections::{Connection, Connections, Phase, Refused};
 pub(crate) use shares::{Share, Shares};
 pub(crate) use ticket::{Admission, Requester, Ticket};
+pub(crate) use turns::{Turns, WorkTurn};

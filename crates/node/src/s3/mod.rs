@@ -37,7 +37,7 @@ use s3s::dto::*;
 use s3s::service::S3ServiceBuilder;
 use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
 
-use crate::admission::{Requester, Ticket};
+use crate::admission::{Requester, Ticket, Turns};
 use crate::counters::Counting;
 use crate::keyring::{KeysInUse, Right};
 use crate::memory::NodeMemory;
@@ -55,6 +55,8 @@ pub(crate) struct Edge {
     pub region: String,
     pub keys: KeysInUse,
     pub domains: host::Domains,
+    /// Copies that read their bytes.
+    pub copies: Turns,
     pub counting: Arc<Counting>,
     /// Where S3 Select requests run.
     pub scans: Arc<Scans>,
@@ -110,6 +112,7 @@ pub(crate) fn service(
         region: config.region.clone(),
         keys: keys.clone(),
         domains: domains.clone(),
+        copies: Turns::new(limits.copies, limits.key_share(limits.copies).min(limits.copies - 1).max(1)),
         counting: Arc::clone(&counting),
         scans,
         memory,

@@ -1,8 +1,6 @@
 //! What stands around s3s: the kind of a request's signature, upload forms, cross-origin answers, and details of its
 //! answers that clients look at.
 
-use std::sync::Arc;
-
 use http::header::{
     ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT,
     HOST, ORIGIN,
@@ -10,7 +8,6 @@ use http::header::{
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use s3s::service::S3Service;
 use s3s::{Body, HttpError, HttpRequest, HttpResponse, S3Error, s3_error};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::authentication::Signature;
 use super::buffered::hold_form;
@@ -19,7 +16,7 @@ use super::form_head::Head;
 use super::grant::authorise;
 use super::watched::Watched;
 use super::{Edge, admit, authenticated, chunked, version_2};
-use crate::admission::{Share, Shares};
+use crate::admission::{Turns, WorkTurn};
 use crate::keyring::Right;
 use crate::store::CorsRule;
 
@@ -37,13 +34,8 @@ pub(crate) struct Service {
     /// Whether signatures of version 2 are accepted.
     version_2: bool,
     /// Forms that may be received, as each is in memory.
-    forms: Arc<Semaphore>,
-    /// Those of each key.
-    forms_of_keys: Shares,
+    forms: Turns,
 }
-
-/// A place among the forms that are received.
-type FormTurn = (Share, OwnedSemaphorePermit);
 
 /// What is kept of a request for its answer.
 struct Asking {
@@ -58,8 +50,8 @@ struct Asking {
 
 impl Service {
     pub fn new(inner: S3Service, of_forms: S3Service, edge: Edge, version_2: bool) -> Self {
-        let forms = Arc::new(Semaphore::new(edge.limits.forms));
-        Self { inner, of_forms, edge, version_2, forms, forms_of_keys: Shares::default() }
+        let forms = Turns::new(edge.limits.forms, edge.limits.key_share(edge.limits.forms));
+        Self { inner, of_forms, edge, version_2, forms }
     }
 
     /// Answers a request.
@@ -109,7 +101,7 @@ impl Service {
 
     /// Authorises an upload form by its fields; a byte of its file is read only after that. The turn is one of those that bound
     /// the files in memory.
-    async fn begin_form(&self, request: HttpRequest) -> Result<(HttpRequest, FormTurn), S3Error> {
+    async fn begin_form(&self, request: HttpRequest) -> Result<(HttpRequest, WorkTurn), S3Error> {
         let edge = &self.edge;
         let (mut parts, mut body) = request.into_parts();
         let head = Head::read(&parts.headers, &mut body).await?;
@@ -121,11 +113,7 @@ impl Service {
         let asked = (Right::Write, bucket.as_str());
         let given = authorise(&edge.keys, &*edge.store, &edge.limits, Some(&signer), asked, false).await?;
         admit(&mut parts.extensions, &edge.keys, &signer).await?;
-        let turn = async {
-            let share = self.forms_of_keys.take(&signer.access_key, edge.limits.key_share(edge.limits.forms)).await?;
-            Some((share, Arc::clone(&self.forms).acquire_owned().await.ok()?))
-        };
-        let turn = tokio::time::timeout(edge.limits.request_wait, turn).await.ok().flatten();
+        let turn = self.forms.take(&signer.access_key, edge.limits.request_wait).await;
         let turn =
             turn.ok_or_else(|| s3_error!(SlowDown, "{} forms are being received; try again", edge.limits.forms))?;
         parts.extensions.insert(given);

@@ -8,14 +8,16 @@ use s3s::dto::*;
 use s3s::{S3Request, S3Result, s3_error};
 
 use super::multipart::part_number;
+use crate::admission::WorkTurn;
 use crate::s3::attributes::{attributes_of, etag, no_version, one_of, refuse, refuse_of_writes, timestamp};
 use crate::s3::checksums::{algorithm, put_checksum, put_typed_checksum};
 use crate::s3::conditions::{Conditions, write_condition};
-use crate::s3::{Edge, Signer, grant_of, signer, tags};
+use crate::s3::{Edge, Signer, grant_of, requester_of, signer, tags};
 use crate::store::{Algorithm, Body, CopyRequest, Grant, ObjectMeta, PutOptions, StoreError, UploadKey};
 
 pub(in crate::s3) async fn copy_object(edge: &Edge, req: S3Request<CopyObjectInput>) -> S3Result<CopyObjectOutput> {
     let (signer, grant) = (signer(&req).cloned(), grant_of(&req)?);
+    let requester = requester_of(&req.extensions)?;
     let mut input = req.input;
     refuse_of_writes!(edge, input);
     refuse!(input, copy_source_sse_customer_algorithm, copy_source_sse_customer_key);
@@ -59,7 +61,10 @@ pub(in crate::s3) async fn copy_object(edge: &Edge, req: S3Request<CopyObjectInp
     };
     let has = |wanted| from.checksum.as_ref().is_some_and(|had| had.algorithm == wanted && !had.is_composite());
     let meta = match asked {
-        Some(wanted) if !has(wanted) => copy_bytes(edge, request, &from, wanted, grant).await?,
+        Some(wanted) if !has(wanted) => {
+            let _turn = turn(edge, &requester.key).await?;
+            copy_bytes(edge, request, &from, wanted, grant).await?
+        }
         _ => edge.store.copy(request, grant).await?,
     };
     let mut result = CopyObjectResult {
@@ -69,6 +74,12 @@ pub(in crate::s3) async fn copy_object(edge: &Edge, req: S3Request<CopyObjectInp
     };
     put_typed_checksum!(result, &meta.checksum);
     Ok(CopyObjectOutput { copy_object_result: Some(result), ..CopyObjectOutput::default() })
+}
+
+/// Waits for a turn to read and hash what is copied, which takes a core.
+async fn turn(edge: &Edge, key: &str) -> S3Result<WorkTurn> {
+    let turn = edge.copies.take(key, edge.limits.stall).await;
+    turn.ok_or_else(|| s3_error!(SlowDown, "{} copies are being read; try again", edge.limits.copies))
 }
 
 /// Copies by reading, which makes the checksum that was asked for.
@@ -101,6 +112,7 @@ pub(in crate::s3) async fn upload_part_copy(
     req: S3Request<UploadPartCopyInput>,
 ) -> S3Result<UploadPartCopyOutput> {
     let (signer, grant) = (signer(&req).cloned(), grant_of(&req)?);
+    let requester = requester_of(&req.extensions)?;
     let mut input = req.input;
     refuse!(input, sse_customer_algorithm, copy_source_sse_customer_algorithm);
     let number = part_number(edge, input.part_number)?;
@@ -120,6 +132,7 @@ pub(in crate::s3) async fn upload_part_copy(
     };
     object.vouch().await?;
     let body = object.data.blocks(range).map(|block| block.map_err(StoreError::io("cannot read the source")));
+    let _turn = turn(edge, &requester.key).await?;
     let staged = edge.store.stage(Box::pin(body), upload.algorithm).await?;
     let at = UploadKey { bucket: input.bucket, key: input.key, id: input.upload_id };
     let part = edge.store.put_part(at, number, staged, grant).await?;

@@ -112,7 +112,7 @@ pub(crate) fn service(
         region: config.region.clone(),
         keys: keys.clone(),
         domains: domains.clone(),
-        copies: Turns::new(limits.copies, limits.key_share(limits.copies).min(limits.copies - 1).max(1)),
+        copies: Turns::new(limits.copies, limits.key_share(limits.copies).min(limits.copies.saturating_sub(1)).max(1)),
         counting: Arc::clone(&counting),
         scans,
         memory,

@@ -1,0 +1,192 @@
+//! Comparisons, IN lists and LIKE: where they are exact, and how they weaken.
+
+use super::classifier::{Classifier, Exactness, constant};
+use super::value::Class;
+use crate::{CompareOp, Expr, LikePart, Literal, like_parts};
+
+/// Decimal digits up to which distinct decimals are distinct doubles in the same order.
+const DOUBLE_DIGITS: u8 = 15;
+/// Decimal places up to which distinct decimals differ by more than the tolerance of MinIO's `=`.
+const TOLERANT_PLACES: i8 = 5;
+/// Integers up to this one are exact doubles.
+const DOUBLE_INTEGERS: u64 = 1 << 53;
+
+impl Classifier<'_> {
+    pub(super) fn compare(&self, op: CompareOp, left: Expr, right: Expr) -> Exactness {
+        if is_null(&left) || is_null(&right) {
+            return constant(false);
+        }
+        let (Some(a), Some(b)) = (self.value(&left), self.value(&right)) else {
+            return Exactness::Unsupported;
+        };
+        let simple = is_simple(&left) && is_simple(&right);
+        if !a.compares_with(b) || !(simple || self.dialect.three_valued) {
+            return Exactness::Unsupported;
+        }
+        if self.dialect.same_evaluator {
+            return Exactness::Exact(Expr::compare(op, left, right));
+        }
+        match (a, b) {
+            (Class::Float, _) | (_, Class::Float) => weaken_floats(op, left, right),
+            _ if a.is_exact_number() && !self.dialect.decimals => self.compare_as_doubles(op, (left, a), (right, b)),
+            (Class::Boolean, _) if !matches!(op, CompareOp::Eq | CompareOp::NotEq) => Exactness::Unsupported,
+            _ => Exactness::Exact(Expr::compare(op, left, right)),
+        }
+    }
+
+    /// Integers and decimals on a backend without decimals.
+    fn compare_as_doubles(&self, op: CompareOp, left: (Expr, Class), right: (Expr, Class)) -> Exactness {
+        let ((left, a), (right, b)) = (left, right);
+        let equality = matches!(op, CompareOp::Eq | CompareOp::NotEq);
+        let exact = if a == Class::Integer && b == Class::Integer {
+            true
+        } else {
+            // Integers beyond 2^53 are inexact doubles, but no literal of 15 digits is close to
+            // them.
+            let literal = matches!(left, Expr::Literal(_)) || matches!(right, Expr::Literal(_));
+            let fits = |expr: &Expr| {
+                let (digits, places) = self.spread(expr);
+                let column = literal && matches!(expr, Expr::Column(_)) && places == 0;
+                (digits <= DOUBLE_DIGITS || column && digits <= 19)
+                    && (!equality || !self.dialect.equality_tolerance || places <= TOLERANT_PLACES)
+            };
+            fits(&left) && fits(&right)
+        };
+        if exact {
+            return Exactness::Exact(Expr::compare(op, left, right));
+        }
+        // Rounding is monotone: it can only make neighbors equal.
+        match weaker(op) {
+            Some(op) => Exactness::Inexact(Expr::compare(op, left, right)),
+            None => Exactness::Unsupported,
+        }
+    }
+
+    /// Returns the maximum number of digits of a simple value, and of those after the decimal
+    /// point.
+    fn spread(&self, expr: &Expr) -> (u8, i8) {
+        match expr {
+            // A cast to a wider type does not change the value.
+            Expr::Cast(inner, _) => self.spread(inner),
+            Expr::Literal(Literal::Int64(value)) => (count_digits(value.unsigned_abs().into()), 0),
+            Expr::Literal(Literal::Decimal(value, _, scale)) => (count_digits(value.unsigned_abs()), *scale),
+            other => match self.value(other) {
+                Some(Class::Decimal { precision, scale }) => (precision, scale),
+                Some(Class::Integer) => (19, 0),
+                _ => (u8::MAX, 0),
+            },
+        }
+    }
+
+    /// Classifies `expr [NOT] IN (list)` as a disjunction of equalities that stays a list.
+    pub(super) fn in_list(&self, expr: Expr, list: Vec<Expr>, negated: bool) -> Exactness {
+        let nulls = list.iter().any(is_null);
+        if is_null(&expr) || (negated && nulls) {
+            // Never TRUE. An empty NOT IN cannot be written in SQL.
+            return constant(false);
+        }
+        let list: Vec<Expr> = list.into_iter().filter(|item| !is_null(item)).collect();
+        if list.is_empty() {
+            return constant(negated);
+        }
+        let op = if negated { CompareOp::NotEq } else { CompareOp::Eq };
+        let mut exact = true;
+        for item in &list {
+            // Without decimals, IN compares integers as doubles.
+            let near = match item {
+                Expr::Literal(Literal::Int64(value)) => value.unsigned_abs() >= DOUBLE_INTEGERS,
+                Expr::Literal(_) => false,
+                _ => return Exactness::Unsupported,
+            };
+            match self.compare(op, expr.clone(), item.clone()) {
+                Exactness::Exact(_) if near && !self.dialect.decimals && negated => return Exactness::Unsupported,
+                Exactness::Exact(_) => exact &= !near || self.dialect.decimals,
+                Exactness::Inexact(_) if !negated => exact = false,
+                Exactness::Inexact(_) | Exactness::Unsupported => return Exactness::Unsupported,
+            }
+        }
+        let expr = Expr::InList { expr: Box::new(expr), list, negated };
+        if exact { Exactness::Exact(expr) } else { Exactness::Inexact(expr) }
+    }
+
+    /// Classifies `expr [NOT] LIKE pattern` with a constant pattern.
+    pub(super) fn like(&self, expr: Expr, pattern: Expr, negated: bool) -> Exactness {
+        if is_null(&expr) || is_null(&pattern) {
+            return constant(false);
+        }
+        let Expr::Literal(Literal::Utf8(text)) = &pattern else {
+            return Exactness::Unsupported;
+        };
+        let Some(parts) = like_parts(text, Some('\\')) else {
+            return Exactness::Unsupported;
+        };
+        let spelled = self.value(&pattern).is_some() && self.value(&expr) == Some(Class::Text);
+        if !spelled || !(is_simple(&expr) || self.dialect.three_valued) {
+            return Exactness::Unsupported;
+        }
+        let ascii = text.is_ascii();
+        let (expr, pattern) = (Box::new(expr), Box::new(pattern));
+        let like = Expr::Like { expr, pattern, negated, case_insensitive: false };
+        if self.dialect.like {
+            return Exactness::Exact(like);
+        }
+        // Without backtracking and ESCAPE, escaped wildcards cannot be expressed.
+        let escaped = parts.iter().any(|part| matches!(part, LikePart::Char('%' | '_')));
+        let mut after_run = parts.iter().skip_while(|part| **part != LikePart::AnyRun);
+        if escaped || after_run.any(|part| *part == LikePart::AnyChar) {
+            return Exactness::Unsupported;
+        }
+        // Without backtracking, patterns beyond ASCII may end too early: they match more, never
+        // less.
+        match (ascii, negated) {
+            (true, _) => Exactness::Exact(like),
+            (false, false) => Exactness::Inexact(like),
+            (false, true) => Exactness::Unsupported,
+        }
+    }
+}
+
+/// Weakens a comparison of floats for a backend with IEEE 754 comparisons: there `-0 = 0` and NaN
+/// compares with nothing, whereas the engine's order is total, −0 below 0 and NaN above all.
+fn weaken_floats(op: CompareOp, left: Expr, right: Expr) -> Exactness {
+    let (op, column, constant) = match (left, right) {
+        (column @ Expr::Column(_), constant @ Expr::Literal(_)) => (op, column, constant),
+        (constant @ Expr::Literal(_), column @ Expr::Column(_)) => (op.swap(), column, constant),
+        _ => return Exactness::Unsupported,
+    };
+    let compare = |op| Expr::compare(op, column.clone(), constant.clone());
+    match op {
+        CompareOp::Eq => Exactness::Inexact(compare(CompareOp::Eq)),
+        CompareOp::Lt | CompareOp::LtEq => Exactness::Inexact(compare(CompareOp::LtEq)),
+        // NaN must pass, and only a negation lets it through.
+        CompareOp::Gt | CompareOp::GtEq => Exactness::Inexact(Expr::Not(Box::new(compare(CompareOp::Lt)))),
+        CompareOp::NotEq => Exactness::Unsupported,
+    }
+}
+
+/// Returns the operator that still holds when both sides are rounded.
+fn weaker(op: CompareOp) -> Option<CompareOp> {
+    match op {
+        CompareOp::Lt | CompareOp::LtEq => Some(CompareOp::LtEq),
+        CompareOp::Gt | CompareOp::GtEq => Some(CompareOp::GtEq),
+        CompareOp::Eq => Some(CompareOp::Eq),
+        CompareOp::NotEq => None,
+    }
+}
+
+fn is_null(expr: &Expr) -> bool {
+    matches!(expr, Expr::Literal(Literal::Null))
+}
+
+/// True for a column or a constant, also in a cast to a wider type.
+fn is_simple(expr: &Expr) -> bool {
+    match expr {
+        Expr::Column(_) | Expr::Literal(_) => true,
+        Expr::Cast(inner, _) => is_simple(inner),
+        _ => false,
+    }
+}
+
+fn count_digits(value: u128) -> u8 {
+    value.checked_ilog10().map_or(1, |log| u8::try_from(log + 1).unwrap_or(u8::MAX))
+}

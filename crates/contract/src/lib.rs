@@ -1,0 +1,43 @@
+//! The contract between the engine and storage.
+//!
+//! What crosses the wire is a closed, versioned language ([`Expr`], [`Fragment`]), not the plans of
+//! a query engine: a storage node can bound and check it, and [`classify`] decides by an endpoint's
+//! [`Capability`] which part of it a foreign server evaluates.
+//!
+//! The crate has no I/O and no runtime. Both sides of the network depend on it; neither depends on
+//! the other.
+
+// Bytes from outside must not end the process.
+#![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod bloom;
+mod capability;
+mod classify;
+mod decimal;
+mod error;
+mod expr;
+mod fingerprint;
+mod fragment;
+mod function;
+pub mod index;
+mod like;
+pub mod limits;
+mod timestamp;
+pub mod token;
+pub mod wire;
+
+pub use bloom::{BloomFilter, Key, and_key};
+pub use capability::{Capability, Dialect, Level, Profile};
+pub use classify::{Exactness, classify, classify_aggregate, has_empty_and_null};
+pub use error::{Error, ErrorKind, Result};
+pub use expr::{ArithmeticOp, CompareOp, Expr, Literal};
+pub use fingerprint::{Fingerprint, FingerprintBuilder};
+pub use fragment::{
+    AggregateCall, AggregateFunction, Compression, CsvOptions, Format, Fragment, JsonOptions, JsonShape, JsonStep,
+    NamedExpr, NullRule, Output, Ragged, SortKey, Split, WideMarks,
+};
+pub use function::Function;
+pub use like::{LikePart, like_parts, like_pattern, like_with_backslash};
+pub use timestamp::{DatePart, Pattern, Timestamp, civil_from_days};

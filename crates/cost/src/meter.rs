@@ -1,52 +1,30 @@
 //! The meter: counters that every part of a running query adds to.
 //!
-//! One per query, shared in an `Arc`. Counting is a relaxed atomic addition, so that a meter can sit in the
-//! innermost read loop; only the rare, textual [`Meter::strategy`] takes a lock. Counters never go back.
+//! There is one per query, shared in an `Arc`. Counting is a relaxed atomic addition, cheap enough
+//! for the innermost read loop; only the rare, textual [`Meter::strategy`] takes a lock. Counters
+//! never decrease.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
+use parking_lot::Mutex;
 
-use crate::{Requests, Usage};
+use crate::requests::{RequestKind, Requests};
+use crate::usage::Usage;
 
-/// So many texts are kept.
-const MOST_STRATEGIES: usize = 500;
+/// The most texts of a meter.
+const MAX_STRATEGIES: usize = 500;
 
-/// The kinds of request that storage charges for.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum RequestKind {
-    /// A read of an object or a range of it.
-    Get,
-    /// A question about one object.
-    Head,
-    /// A page of a listing.
-    List,
-    /// A write: PUT, or a request of a multipart upload.
-    Put,
-    /// A deletion.
-    Delete,
-    /// S3 Select.
-    Select,
-    /// A fragment, sent to our own node.
-    Fragment,
-}
-
-impl RequestKind {
-    /// Every kind.
-    pub const ALL: [Self; 7] =
-        [Self::Get, Self::Head, Self::List, Self::Put, Self::Delete, Self::Select, Self::Fragment];
-}
-
-/// Counts what a query does.
+/// The counters of a query.
 #[derive(Debug)]
 pub struct Meter {
     started: Instant,
     cpu_at_start: Option<Duration>,
     /// Wall and CPU time, once the query has ended.
     ended: OnceLock<(Duration, Duration)>,
-    /// 0 for all that the machine has.
+    /// The number of cores; 0 for all of the machine.
     cores: AtomicU64,
     requests: [AtomicU64; RequestKind::ALL.len()],
     received: AtomicU64,
@@ -92,32 +70,33 @@ impl Meter {
         Self::default()
     }
 
-    /// A request was sent. Retries count: storage charges for them.
+    /// Counts a request, retries included: storage charges for them.
     pub fn request(&self, kind: RequestKind) {
         add(&self.requests[kind as usize], 1);
     }
 
-    /// A request got no answer, not all of it, or one that asks to come back. It was counted when it was sent.
+    /// Counts a request as failed: without an answer, with an incomplete one, or throttled. It was
+    /// counted as sent before.
     pub fn failed(&self) {
         add(&self.failed, 1);
     }
 
-    /// Something that storage was asked for is read plainly instead.
+    /// Counts a fall-back to plain reads.
     pub fn fell_back(&self) {
         add(&self.fall_backs, 1);
     }
 
-    /// Bytes came over the network.
+    /// Counts bytes received over the network.
     pub fn received(&self, bytes: u64) {
         add(&self.received, bytes);
     }
 
-    /// Bytes went over the network.
+    /// Counts bytes sent over the network.
     pub fn sent(&self, bytes: u64) {
         add(&self.sent, bytes);
     }
 
-    /// Storage worked on a fragment: bytes it read, bytes it returned, its time on a core.
+    /// Counts a fragment: bytes that storage scanned, bytes that it returned, its CPU time.
     pub fn fragment(&self, scanned: u64, returned: u64, cpu: Duration) {
         add(&self.scanned, scanned);
         add(&self.scanned_by_fragments, scanned);
@@ -126,47 +105,47 @@ impl Meter {
         self.storage_cpu(cpu);
     }
 
-    /// Storage read bytes to answer an S3 Select request.
+    /// Counts bytes that storage scanned for S3 Select.
     pub fn scanned(&self, bytes: u64) {
         add(&self.scanned, bytes);
     }
 
-    /// Storage returned bytes of an S3 Select result.
+    /// Counts bytes of results of S3 Select.
     pub fn returned(&self, bytes: u64) {
         add(&self.returned, bytes);
     }
 
-    /// Rows of the result were produced.
+    /// Counts rows of the result.
     pub fn rows(&self, rows: u64) {
         add(&self.rows, rows);
     }
 
-    /// Storage spent CPU time on a fragment.
+    /// Counts CPU time that storage spent on fragments.
     pub fn storage_cpu(&self, time: Duration) {
         add(&self.storage_cpu_ns, u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// How many cores the engine may use for the query; 0 stands for all of the machine, as it is until this is called.
+    /// Sets the number of cores that the engine may use; 0, the default, for all of the machine.
     pub fn cores(&self, cores: usize) {
         self.cores.store(cores as u64, Ordering::Relaxed);
     }
 
-    /// Notes what was pushed into storage, or that and why a query fell back. Each text is kept once.
+    /// Records a pushed operation, or a fall-back and its reason. Duplicates are dropped.
     pub fn strategy(&self, text: impl Into<String>) {
         let text = text.into();
-        let mut strategies = self.strategies.lock().unwrap_or_else(PoisonError::into_inner);
-        if strategies.len() < MOST_STRATEGIES && !strategies.contains(&text) {
-            let is_last = strategies.len() + 1 == MOST_STRATEGIES;
+        let mut strategies = self.strategies.lock();
+        if strategies.len() < MAX_STRATEGIES && !strategies.contains(&text) {
+            let is_last = strategies.len() + 1 == MAX_STRATEGIES;
             strategies.push(if is_last { "and more that is not listed".to_owned() } else { text });
         }
     }
 
-    /// Stops the clocks; what is counted later still counts. The first call decides.
+    /// Stops the clocks, at the first call. Counters continue.
     pub fn finish(&self) {
         self.ended.get_or_init(|| self.clocks());
     }
 
-    /// What was counted up to now.
+    /// Returns a snapshot of the counters.
     pub fn usage(&self) -> Usage {
         let (wall, cpu) = self.ended.get().copied().unwrap_or_else(|| self.clocks());
         let request = |kind: RequestKind| load(&self.requests[kind as usize]);
@@ -193,7 +172,7 @@ impl Meter {
             },
             requests_failed: load(&self.failed),
             fall_backs: load(&self.fall_backs),
-            strategies: self.strategies.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            strategies: self.strategies.lock().clone(),
             cores: match load(&self.cores) {
                 0 => std::thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64),
                 cores => cores as f64,
@@ -218,7 +197,7 @@ fn load(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
-/// The CPU time this process has used; `None` where the system does not tell.
+/// Returns the CPU time of this process; `None` if the system does not report it.
 ///
 /// It is the whole process: queries that run side by side in one process share the figure.
 fn process_cpu() -> Option<Duration> {

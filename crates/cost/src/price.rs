@@ -1,29 +1,31 @@
-//! Price books: dollars for what a query did.
+//! Price books: the cost of a query in dollars.
 //!
-//! The model is the one of Section II-B of the PushdownDB paper: compute time, requests, bytes scanned and bytes
-//! returned by S3 Select. Where data leaves the region every received byte costs too, and fragments are paid by
-//! storage CPU time. A gigabyte is 10⁹ bytes.
+//! The model is that of Section II-B of the PushdownDB paper: compute time, requests, bytes scanned
+//! and bytes returned by S3 Select. If data leaves the region every received byte has a price too,
+//! and fragments are paid by storage CPU time. A gigabyte is 10⁹ bytes.
 
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use pushdown::{Error, ErrorKind, Result};
+use pushdowndb_contract::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::{RequestKind, Usage};
+use crate::requests::RequestKind;
+use crate::usage::Usage;
 
-/// The books that come with the program, by name.
+/// The built-in books, by name.
 const SHIPPED: [(&str, &str); 2] =
     [("paper", include_str!("../prices/paper.toml")), ("paper-egress", include_str!("../prices/paper-egress.toml"))];
 
 const GB: f64 = 1e9;
 
-/// What storage and compute cost. Read from TOML; every field must be given, so that nothing is free by mistake.
+/// Prices of storage and compute. In TOML every field must be given, so that nothing is free by
+/// mistake.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct PriceBook {
-    /// Where the prices are from.
+    /// The source of the prices.
     pub description: String,
     /// Dollars per hour of the machine that runs the engine.
     pub instance_usd_per_hour: f64,
@@ -54,14 +56,14 @@ pub struct PriceBook {
 }
 
 impl PriceBook {
-    /// The names of the books that come with the program.
+    /// Returns the names of the built-in books.
     pub fn shipped() -> impl Iterator<Item = &'static str> {
         SHIPPED.iter().map(|(name, _)| *name)
     }
 
-    /// A shipped book by its name, or one of your own by the path of a TOML file.
+    /// Returns a built-in book by its `name`, or reads one by the path of a TOML file.
     pub fn named_or_path(name: &str) -> Result<Self> {
-        // Planning asks for every scan.
+        // Planning needs the book for every scan.
         static PARSED: LazyLock<Vec<(&str, Result<PriceBook>)>> =
             LazyLock::new(|| SHIPPED.iter().map(|(name, text)| (*name, PriceBook::from_toml(text))).collect());
         if let Some((_, book)) = PARSED.iter().find(|(shipped, _)| *shipped == name) {
@@ -81,7 +83,7 @@ impl PriceBook {
         Self::from_toml(&text).map_err(|e| e.context(format!("price book '{name}'")))
     }
 
-    /// Reads a book. Prices are finite and not negative.
+    /// Parses a book. Prices are finite and not negative.
     pub fn from_toml(text: &str) -> Result<Self> {
         let book: Self = toml::from_str(text).map_err(|e| Error::invalid(e.to_string().trim_end().to_owned()))?;
         for (name, value) in book.prices() {
@@ -95,7 +97,7 @@ impl PriceBook {
         Ok(book)
     }
 
-    /// Dollars per 1000 requests of this kind.
+    /// Returns dollars per 1000 requests of this `kind`.
     pub fn usd_per_1000(&self, kind: RequestKind) -> f64 {
         match kind {
             RequestKind::Get => self.get_usd_per_1000,
@@ -108,7 +110,8 @@ impl PriceBook {
         }
     }
 
-    /// What this usage costs. A query on more cores than the instance has pays for the whole instance.
+    /// Computes the cost of a usage. A query on more cores than the instance has pays for the whole
+    /// instance.
     pub fn bill(&self, usage: &Usage) -> Bill {
         let share = (usage.cores / self.instance_cores).clamp(0.0, 1.0);
         let received = usage.bytes_network.saturating_sub(usage.bytes_sent);
@@ -145,7 +148,7 @@ impl PriceBook {
     }
 }
 
-/// Dollars by what they were spent on.
+/// Dollars by item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Bill {
     /// The engine's machine for the time of the query.
@@ -161,7 +164,7 @@ pub struct Bill {
 }
 
 impl Bill {
-    /// What was paid for, and how many dollars.
+    /// Returns the items with their dollars.
     pub fn items(&self) -> [(&'static str, f64); 5] {
         [
             ("compute", self.compute),
@@ -172,7 +175,7 @@ impl Bill {
         ]
     }
 
-    /// All of it.
+    /// Returns the sum of all items.
     pub fn total(&self) -> f64 {
         self.compute + self.request + self.scan + self.transfer + self.storage_compute
     }
@@ -191,7 +194,8 @@ mod tests {
         (a - b).abs() < 0.02 * b.abs()
     }
 
-    /// lineitem at scale 1: the scan price of one pass is above the price of the core that reads it instead.
+    /// For lineitem at scale 1, the scan price of one pass exceeds the price of the core that reads
+    /// it.
     #[test]
     fn one_pass_over_lineitem() {
         let pushed = Usage { bytes_scanned: 753_862_072, ..Usage::default() };

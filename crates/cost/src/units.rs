@@ -1,8 +1,8 @@
-//! Numbers as people read them.
+//! Formatting of numbers.
 
 use std::time::Duration;
 
-/// Bytes in decimal units, as networks and price lists count them.
+/// Formats bytes in decimal units, as in networks and price lists.
 pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
     if count < 1000 {
@@ -27,7 +27,7 @@ pub fn bytes(count: u64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// A count with its thousands apart.
+/// Formats a count with separators of thousands.
 pub fn count(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::new();
@@ -40,12 +40,12 @@ pub fn count(count: u64) -> String {
     text
 }
 
-/// A count and what is counted, whose plural ends in s.
+/// Formats a count with its noun, whose plural ends in s.
 pub fn counted(number: u64, of: &str) -> String {
     format!("{} {of}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
-/// Seconds with three significant digits.
+/// Formats seconds with three significant digits.
 pub fn seconds(seconds: f64) -> String {
     match seconds {
         s if s < 0.9995 => format!("{:.0} ms", s * 1000.0),
@@ -56,12 +56,12 @@ pub fn seconds(seconds: f64) -> String {
     }
 }
 
-/// The same for a duration.
+/// Formats a duration with three significant digits.
 pub fn duration(duration: Duration) -> String {
     seconds(duration.as_secs_f64())
 }
 
-/// Dollars with three significant digits: queries cost fractions of a cent.
+/// Formats dollars with three significant digits: queries cost fractions of a cent.
 pub fn dollars(amount: f64) -> String {
     if amount == 0.0 {
         return "$0".into();
@@ -70,7 +70,7 @@ pub fn dollars(amount: f64) -> String {
     format!("${amount:.digits$}")
 }
 
-/// How many times smaller.
+/// Formats the ratio of `before` to `after`.
 pub fn factor(before: f64, after: f64) -> String {
     match before / after {
         f if !f.is_finite() => "-".into(),

@@ -1,4 +1,4 @@
-//! A body that is as long as was promised and arrives in time, or an error.
+//! Response bodies that are checked for their promised length and for timeliness.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,10 +9,10 @@ use http_body::{Body, Frame, SizeHint};
 use object_store::client::{HttpError, HttpErrorKind, HttpResponseBody};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::client::{failed, silent};
+use crate::error::{failed, silent};
 use crate::expected::Length;
 
-/// The body of an answer under watch.
+/// A checked response body.
 pub(crate) struct Watched {
     body: HttpResponseBody,
     length: Length,
@@ -21,17 +21,17 @@ pub(crate) struct Watched {
     clock: Option<Clock>,
 }
 
-/// What is waited for, and for how long.
+/// The timeouts of a body.
 struct Clock {
     sleep: Pin<Box<Sleep>>,
     silence: Duration,
-    /// When all of it must have arrived.
+    /// The time by which the whole body must have arrived.
     end: Option<Instant>,
     waits: bool,
 }
 
 impl Clock {
-    /// Whether the next bytes have been waited for too long.
+    /// True if the next bytes are late. `waits` is set while the body is pending.
     fn is_over(&mut self, waits: bool, context: &mut Context<'_>) -> bool {
         let waited = std::mem::replace(&mut self.waits, waits);
         if !waits {
@@ -46,7 +46,8 @@ impl Clock {
 }
 
 impl Watched {
-    /// A body of this length; silence of so long ends it, and so does the `end` where there is one.
+    /// Creates a body of this `length` that fails after `silence` without bytes, and at `end` if it
+    /// is a document.
     pub fn new(body: HttpResponseBody, length: Length, silence: Option<Duration>, end: Option<Instant>) -> Self {
         let clock = silence.map(|silence| {
             let sleep = Box::pin(sleep_until(Instant::now() + silence));
@@ -55,7 +56,7 @@ impl Watched {
         Self { body, length, received: 0, is_over: false, clock }
     }
 
-    /// What is wrong with the length so far, if anything is.
+    /// Returns the violation of the promised length, if any.
     fn wrong(&self, at_its_end: bool) -> Option<String> {
         let received = self.received;
         match self.length.exact {
@@ -65,7 +66,7 @@ impl Watched {
             Some(exact) if at_its_end && received < exact => {
                 Some(format!("the body ended after {received} of {exact} bytes"))
             }
-            _ if received > self.length.most => Some(format!("the answer is longer than {} bytes", self.length.most)),
+            _ if received > self.length.max => Some(format!("the answer is longer than {} bytes", self.length.max)),
             _ => None,
         }
     }
@@ -97,7 +98,7 @@ impl Body for Watched {
         match polled {
             Poll::Ready(Some(Ok(frame))) => {
                 self.received += frame.data_ref().map_or(0, |data| data.len() as u64);
-                // Not one byte of too many is handed on.
+                // Surplus bytes are not passed on.
                 match self.wrong(false) {
                     Some(wrong) => self.fail(failed(HttpErrorKind::Unknown, wrong)),
                     None => Poll::Ready(Some(Ok(frame))),
@@ -115,7 +116,7 @@ impl Body for Watched {
     }
 
     fn is_end_stream(&self) -> bool {
-        // A body that claims its end too soon is asked once more, which finds it out.
+        // A body that claims to have ended too soon is polled once more, which finds the error.
         self.is_over || (self.body.is_end_stream() && self.wrong(true).is_none())
     }
 

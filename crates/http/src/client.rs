@@ -1,7 +1,6 @@
-//! The client, and how it is set up.
+//! The HTTP client and its settings.
 
 use std::fmt;
-use std::io;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,31 +16,32 @@ use reqwest::{Certificate, NoProxy, Proxy};
 use tokio::time::{Instant, timeout};
 
 use crate::body::Watched;
-use crate::expected::Asked;
+use crate::error::{failed, refused, silent};
+use crate::expected::Expected;
 use crate::trust::{CA_BUNDLE, authorities, innermost, is_untrusted};
 
-/// The least rate at which a request is sent on before it is given up, in bytes a second.
-const SENT_A_SECOND: u64 = 64 << 10;
+/// The lowest rate at which a request is sent before it fails, in bytes per second.
+const MIN_SEND_BYTES_PER_S: u64 = 64 << 10;
 
-/// An answer that is no object's bytes has arrived after so many times the silence that is borne, or is given up.
+/// The timeout of answers other than objects, as a multiple of the timeout for silence.
 const DOCUMENT_PATIENCE: u32 = 10;
 
-/// How long a server may be silent.
+/// The timeout for a server's silence.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Patience(pub Duration);
 
-/// Makes clients. Redirects are not followed, and lengths are checked.
+/// A factory of clients, which follow no redirects and check lengths.
 #[derive(Clone, Debug, Default)]
 pub struct Connector {
-    /// Whether certificates are accepted unseen.
+    /// True if certificates are not verified.
     pub insecure: bool,
-    /// Without it, servers are waited for by whoever asks.
+    /// The timeout for silence; without it the caller decides.
     pub patience: Option<Patience>,
-    /// Resolves the names of hosts instead of the system. No proxy is used then: it would resolve them itself.
+    /// The resolver of host names. A proxy would resolve names itself, so none is used.
     pub resolver: Option<Resolver>,
 }
 
-/// What resolves the names of hosts.
+/// A resolver of host names.
 #[derive(Clone)]
 pub struct Resolver(pub Arc<dyn Resolve>);
 
@@ -63,11 +63,6 @@ impl HttpConnector for Connector {
     }
 }
 
-/// A setting that cannot be used.
-pub(crate) fn refused(message: String) -> object_store::Error {
-    object_store::Error::Generic { store: "HTTP client", source: message.into() }
-}
-
 fn parsed<T: FromStr>(options: &ClientOptions, key: Key) -> object_store::Result<Option<T>> {
     let Some(value) = options.get_config_value(&key) else { return Ok(None) };
     value.parse().map(Some).map_err(|_| refused(format!("'{value}' is no value of {key:?}")))
@@ -79,7 +74,8 @@ fn time(options: &ClientOptions, key: Key) -> object_store::Result<Option<Durati
 }
 
 impl Connector {
-    /// With the settings that `object_store` knows by name; the authorities are those of the environment.
+    /// Builds a client with the settings of `object_store` and the certificate authorities of the
+    /// environment.
     fn client(&self, options: &ClientOptions) -> object_store::Result<reqwest::Client> {
         let is_set = |key| parsed::<bool>(options, key).map(|set| set == Some(true));
         let invalid = |error: reqwest::Error| refused(innermost(&error).to_string());
@@ -117,8 +113,8 @@ impl Connector {
         if let Some(limit) = time(options, Key::PoolIdleTimeout)? {
             builder = builder.pool_idle_timeout(limit);
         }
-        if let Some(most) = parsed(options, Key::PoolMaxIdlePerHost)? {
-            builder = builder.pool_max_idle_per_host(most);
+        if let Some(max) = parsed(options, Key::PoolMaxIdlePerHost)? {
+            builder = builder.pool_max_idle_per_host(max);
         }
         if let Some(interval) = time(options, Key::Http2KeepAliveInterval)? {
             builder = builder.http2_keep_alive_interval(interval);
@@ -138,12 +134,12 @@ impl Connector {
         if is_set(Key::Http2Only)? {
             builder = builder.http2_prior_knowledge();
         }
-        // Packed bodies would not have the length that was promised.
+        // A compressed body would not have the promised length.
         builder.no_gzip().no_brotli().no_zstd().no_deflate().build().map_err(invalid)
     }
 }
 
-/// An HTTP client that believes nothing.
+/// An HTTP client that checks its answers.
 #[derive(Debug)]
 struct Client {
     http: reqwest::Client,
@@ -154,19 +150,19 @@ struct Client {
 impl HttpService for Client {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let (head, body) = request.into_parts();
-        let asked = Asked::by(&head);
+        let expected = Expected::of(&head);
         let sent = body.content_length() as u64;
         let answering = HttpService::call(&self.http, HttpRequest::from_parts(head, body));
         let response = match self.patience {
             Some(Patience(silence)) => {
-                let patience = silence + Duration::from_secs(sent / SENT_A_SECOND);
+                let patience = silence + Duration::from_secs(sent / MIN_SEND_BYTES_PER_S);
                 timeout(patience, answering).await.unwrap_or_else(|_| Err(silent(patience)))
             }
             None => answering.await,
         };
         let response = response.map_err(|error| untrusted(&error).unwrap_or(error))?;
         let (parts, body) = response.into_parts();
-        let length = asked.length(&parts).map_err(|wrong| failed(HttpErrorKind::Unknown, wrong))?;
+        let length = expected.length(&parts).map_err(|wrong| failed(HttpErrorKind::Unknown, wrong))?;
         let silence = self.patience.map(|Patience(silence)| silence);
         let end = silence.and_then(|silence| Instant::now().checked_add(silence * DOCUMENT_PATIENCE));
         let body = HttpResponseBody::new(Watched::new(body, length, silence, end));
@@ -174,11 +170,7 @@ impl HttpService for Client {
     }
 }
 
-pub(crate) fn failed(kind: HttpErrorKind, message: String) -> HttpError {
-    HttpError::new(kind, io::Error::other(message))
-}
-
-/// The error of a certificate that was not accepted, with what helps. Another try would not.
+/// Returns an error with advice if a certificate was not accepted. It is not retried.
 fn untrusted(error: &HttpError) -> Option<HttpError> {
     let cause = innermost(error).to_string();
     is_untrusted(&cause).then(|| {
@@ -187,8 +179,4 @@ fn untrusted(error: &HttpError) -> Option<HttpError> {
         );
         failed(HttpErrorKind::Unknown, message)
     })
-}
-
-pub(crate) fn silent(patience: Duration) -> HttpError {
-    failed(HttpErrorKind::Timeout, format!("no answer for {} s", patience.as_secs_f32()))
 }

@@ -1,28 +1,28 @@
-//! What an answer must be, by what was asked for.
+//! The expected answer to a request.
 
 use http::header::{CONTENT_LENGTH, CONTENT_RANGE, LOCATION, RANGE};
 use http::request;
 use http::response::Parts;
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 
-/// An answer that is not the bytes of an object has at most so many: a listing of a thousand long names and then some.
-const DOCUMENT_BYTES: u64 = 64 << 20;
+/// The longest answer other than an object, in bytes; a listing of a thousand long names fits.
+const MAX_DOCUMENT_BYTES: u64 = 64 << 20;
 
-/// A part of an object as a request names it.
+/// The range of an object in a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Part {
-    /// From the first to the last byte, both included.
+    /// The first and the last byte, inclusive.
     Bounded(u64, u64),
     From(u64),
-    /// So many bytes at the end.
+    /// A number of bytes at the end.
     Last(u64),
 }
 
-/// What was asked for, as far as the answer depends on it.
+/// The properties of a request that determine its answer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct Expected {
     kind: Kind,
-    /// Set where only the head of the answer is wanted.
+    /// True if only the head of the answer is requested.
     is_head: bool,
     part: Option<Part>,
 }
@@ -33,24 +33,24 @@ enum Kind {
     Object,
     /// A listing, or the outcome of a change.
     Document,
-    /// An answer that is read as it is made, for as long as that takes.
+    /// An answer that is streamed, for as long as that takes.
     Stream,
 }
 
-/// How long the body of an answer is.
+/// The expected length of a body, in bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Length {
-    /// Exactly so many bytes, if that is known.
+    /// The exact length, if known.
     pub exact: Option<u64>,
-    /// Never more than so many.
-    pub most: u64,
-    /// Whether it has to arrive soon.
+    /// The maximum length.
+    pub max: u64,
+    /// True if it has to arrive within a time limit.
     pub is_document: bool,
 }
 
-impl Asked {
-    /// By the head of a request.
-    pub fn by(head: &request::Parts) -> Self {
+impl Expected {
+    /// Reads the head of a request.
+    pub fn of(head: &request::Parts) -> Self {
         let request::Parts { method, uri, headers, .. } = head;
         let mut names =
             uri.query().unwrap_or_default().split('&').map(|pair| pair.split('=').next().unwrap_or_default());
@@ -64,54 +64,54 @@ impl Asked {
         Self { kind, is_head: *method == Method::HEAD, part: part.filter(|_| *method == Method::GET) }
     }
 
-    /// The length of the answer's body; what is wrong with the answer if it is none to this question.
+    /// Returns the length of the answer's body, or the mismatch between answer and request.
     pub fn length(&self, answer: &Parts) -> Result<Length, String> {
         if answer.status.is_redirection()
             && answer.status != StatusCode::NOT_MODIFIED
             && let Some(to) = text(&answer.headers, LOCATION)
         {
-            // What is behind a question mark may be a signature.
+            // The query may hold a signature.
             let to = to.split(['?', '#']).next().unwrap_or_default();
             return Err(format!(
                 "the server redirects to {to}, and redirects are not followed: name that address itself"
             ));
         }
         if self.is_head || matches!(answer.status, StatusCode::NOT_MODIFIED | StatusCode::NO_CONTENT) {
-            return Ok(Length { exact: Some(0), most: 0, is_document: true });
+            return Ok(Length { exact: Some(0), max: 0, is_document: true });
         }
         let promised = text(&answer.headers, CONTENT_LENGTH).and_then(|length| length.parse().ok());
         if !answer.status.is_success() {
-            return Ok(Length { exact: promised, most: DOCUMENT_BYTES, is_document: true });
+            return Ok(Length { exact: promised, max: MAX_DOCUMENT_BYTES, is_document: true });
         }
         match (self.kind, self.part) {
-            (Kind::Stream, _) => Ok(Length { exact: promised, most: u64::MAX, is_document: false }),
-            (Kind::Document, _) => Ok(Length { exact: promised, most: DOCUMENT_BYTES, is_document: true }),
+            (Kind::Stream, _) => Ok(Length { exact: promised, max: u64::MAX, is_document: false }),
+            (Kind::Document, _) => Ok(Length { exact: promised, max: MAX_DOCUMENT_BYTES, is_document: true }),
             (Kind::Object, None) if answer.status == StatusCode::PARTIAL_CONTENT => {
                 Err("the server answered with a part of the object, and was asked for all of it".to_owned())
             }
-            (Kind::Object, None) => Ok(Length { exact: promised, most: u64::MAX, is_document: false }),
+            (Kind::Object, None) => Ok(Length { exact: promised, max: u64::MAX, is_document: false }),
             (Kind::Object, Some(part)) => {
                 let sent = self.sent_part(part, answer)?;
                 match promised {
                     Some(promised) if promised != sent => {
                         Err(format!("the server promised {promised} bytes for a part of {sent}"))
                     }
-                    _ => Ok(Length { exact: Some(sent), most: sent, is_document: false }),
+                    _ => Ok(Length { exact: Some(sent), max: sent, is_document: false }),
                 }
             }
         }
     }
 
-    /// The bytes of the part that the answer says it is, which must be the one that was asked for.
-    fn sent_part(&self, asked: Part, answer: &Parts) -> Result<u64, String> {
+    /// Returns the length of the part that was sent, which must be the requested one.
+    fn sent_part(&self, expected: Part, answer: &Parts) -> Result<u64, String> {
         if answer.status != StatusCode::PARTIAL_CONTENT {
             return Err(format!("the server answered {} to a request for a part of the object", answer.status));
         }
-        let said = text(&answer.headers, CONTENT_RANGE).unwrap_or_default();
+        let sent = text(&answer.headers, CONTENT_RANGE).unwrap_or_default();
         let (first, last, size) =
-            content_range(said).ok_or_else(|| format!("the server did not say which part it sent: '{said}'"))?;
+            content_range(sent).ok_or_else(|| format!("the server did not say which part it sent: '{sent}'"))?;
         let end = size.map(|size| size.saturating_sub(1));
-        let wanted = match asked {
+        let wanted = match expected {
             Part::Bounded(from, to) => (from, end.map_or(to, |end| end.min(to))),
             Part::From(from) => (from, end.unwrap_or(last)),
             Part::Last(count) => match size {
@@ -142,7 +142,7 @@ fn part(range: &str) -> Option<Part> {
     }
 }
 
-/// The first and last byte of a part and the size of the whole, where it is said.
+/// Parses the first and last byte of a part and the size of the whole, if given.
 fn content_range(text: &str) -> Option<(u64, u64, Option<u64>)> {
     let (range, size) = text.strip_prefix("bytes ")?.split_once('/')?;
     let (first, last) = range.split_once('-')?;
@@ -155,12 +155,12 @@ fn content_range(text: &str) -> Option<(u64, u64, Option<u64>)> {
 mod tests {
     use super::*;
 
-    fn asked(target: &str, range: Option<&str>) -> Asked {
+    fn expected(target: &str, range: Option<&str>) -> Expected {
         let mut request = http::Request::get(target);
         if let Some(range) = range {
             request = request.header(RANGE, range);
         }
-        Asked::by(&request.body(()).unwrap().into_parts().0)
+        Expected::of(&request.body(()).unwrap().into_parts().0)
     }
 
     fn answer(status: u16, headers: &[(HeaderName, &str)]) -> Parts {
@@ -191,34 +191,34 @@ mod tests {
             ("bytes=2-4", "", None),
         ];
         for (range, sent, bytes) in cases {
-            let length = asked("/k", Some(range)).length(&answer(206, &[(CONTENT_RANGE, sent)]));
+            let length = expected("/k", Some(range)).length(&answer(206, &[(CONTENT_RANGE, sent)]));
             assert_eq!(length.clone().ok().and_then(|length| length.exact), bytes, "{range} {sent} {length:?}");
         }
-        let part = asked("/k", Some("bytes=2-4"));
+        let part = expected("/k", Some("bytes=2-4"));
         assert!(part.length(&answer(200, &[(CONTENT_LENGTH, "3")])).is_err());
         assert!(part.length(&answer(201, &[])).is_err());
         let longer = [(CONTENT_RANGE, "bytes 2-4/10"), (CONTENT_LENGTH, "4")];
         assert!(part.length(&answer(206, &longer)).is_err());
-        assert!(asked("/k", None).length(&answer(206, &[(CONTENT_RANGE, "bytes 0-3/10")])).is_err());
+        assert!(expected("/k", None).length(&answer(206, &[(CONTENT_RANGE, "bytes 0-3/10")])).is_err());
     }
 
     #[test]
     fn redirects_are_errors_that_keep_signatures_to_themselves() {
         for status in [301, 302, 303, 307, 308] {
             let to = [(LOCATION, "http://169.254.169.254/latest?X-Amz-Signature=secret")];
-            let error = asked("/k", None).length(&answer(status, &to)).unwrap_err();
+            let error = expected("/k", None).length(&answer(status, &to)).unwrap_err();
             assert!(error.contains("http://169.254.169.254/latest") && !error.contains("secret"), "{error}");
         }
-        assert!(asked("/k", None).length(&answer(304, &[(LOCATION, "/x")])).is_ok());
+        assert!(expected("/k", None).length(&answer(304, &[(LOCATION, "/x")])).is_ok());
     }
 
     #[test]
     fn what_is_no_object_is_bounded() {
-        let listing = asked("/b?list-type=2&prefix=a", None).length(&answer(200, &[])).unwrap();
-        assert_eq!(listing, Length { exact: None, most: DOCUMENT_BYTES, is_document: true });
-        let refused = asked("/k", Some("bytes=0-1")).length(&answer(500, &[])).unwrap();
-        assert_eq!(refused.most, DOCUMENT_BYTES);
-        let whole = asked("/k", None).length(&answer(200, &[(CONTENT_LENGTH, "5")])).unwrap();
-        assert_eq!(whole, Length { exact: Some(5), most: u64::MAX, is_document: false });
+        let listing = expected("/b?list-type=2&prefix=a", None).length(&answer(200, &[])).unwrap();
+        assert_eq!(listing, Length { exact: None, max: MAX_DOCUMENT_BYTES, is_document: true });
+        let refused = expected("/k", Some("bytes=0-1")).length(&answer(500, &[])).unwrap();
+        assert_eq!(refused.max, MAX_DOCUMENT_BYTES);
+        let whole = expected("/k", None).length(&answer(200, &[(CONTENT_LENGTH, "5")])).unwrap();
+        assert_eq!(whole, Length { exact: Some(5), max: u64::MAX, is_document: false });
     }
 }

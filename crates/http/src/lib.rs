@@ -1,15 +1,16 @@
-//! The HTTP client under every object store: of the engine's tables and of what is behind a gateway.
+//! The HTTP client of all object stores: of the engine's tables and behind a gateway.
 //!
-//! `object_store` brings a client of its own. That one follows redirects to wherever they lead, with the rights of
-//! this machine's network, and hands on bodies of any length. This one follows no redirect, checks that an answer is
-//! the part that was asked for, and fails a body that is shorter or longer than its head promised. Errors are made
-//! here, below every reader, so that no reader can forget them.
+//! The client of `object_store` follows redirects anywhere, with this machine's network access, and
+//! passes on bodies of any length. This one follows no redirect, checks that an answer is the
+//! requested part, and fails a body that is shorter or longer than promised. The checks are below
+//! every reader, so that no reader can forget them.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 mod body;
 mod client;
+mod error;
 mod expected;
 mod trust;
 

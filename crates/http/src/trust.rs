@@ -1,16 +1,16 @@
-//! Which certificates are trusted besides the system's.
+//! Certificate authorities trusted besides the system's.
 
 use std::error::Error as StdError;
 use std::path::Path;
 
 use reqwest::Certificate;
 
-use crate::client::refused;
+use crate::error::refused;
 
-/// The variable that names a file of further authorities, as AWS's tools read it.
+/// The variable that names a file of further authorities, as for AWS's tools.
 pub const CA_BUNDLE: &str = "AWS_CA_BUNDLE";
 
-/// The authorities of the file that [`CA_BUNDLE`] names; none if it is not set.
+/// Reads the authorities of the file that [`CA_BUNDLE`] names; none if it is not set.
 pub(crate) fn authorities() -> object_store::Result<Vec<Certificate>> {
     let Some(bundle) = std::env::var_os(CA_BUNDLE).filter(|path| !path.is_empty()) else { return Ok(Vec::new()) };
     let context =
@@ -20,12 +20,12 @@ pub(crate) fn authorities() -> object_store::Result<Vec<Certificate>> {
     if authorities.is_empty() { Err(context(&"it holds no certificate in PEM")) } else { Ok(authorities) }
 }
 
-/// Whether a failure says that the certificate of a server was not accepted.
+/// True if the message of a failure is that of a certificate that was not accepted.
 pub fn is_untrusted(message: &str) -> bool {
     message.contains("invalid peer certificate")
 }
 
-/// The first cause of an error.
+/// Returns the root cause of an error.
 pub(crate) fn innermost<'a>(error: &'a (dyn StdError + 'static)) -> &'a (dyn StdError + 'static) {
     let mut cause = error;
     while let Some(next) = cause.source() {

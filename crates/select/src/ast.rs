@@ -1,14 +1,15 @@
-//! A statement as it is written, before anything is known of its input.
+//! The syntax tree of a statement, before it is bound to an input.
 
-use pushdown::{AggregateFunction, ArithmeticOp, CompareOp, JsonStep};
+use pushdowndb_contract::{AggregateFunction, ArithmeticOp, CompareOp, JsonStep};
 
-/// `SELECT items FROM S3Object[*].path alias WHERE filter GROUP BY groups ORDER BY order LIMIT limit`.
+/// A query: `SELECT items FROM S3Object[*].path alias WHERE filter GROUP BY groups ORDER BY order
+/// LIMIT limit`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Query {
     pub items: Items,
-    /// Where the records are in each value of a JSON object.
+    /// The path to the records in each value of a JSON object.
     pub from: Vec<JsonStep>,
-    /// The name rows go by; `s3object` works besides.
+    /// The alias of a row; `s3object` works besides.
     pub alias: Option<Name>,
     pub filter: Option<Ast>,
     /// An extension.
@@ -26,7 +27,7 @@ pub(crate) struct OrderKey {
     pub nulls_first: bool,
 }
 
-/// What is selected.
+/// The select list.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Items {
     /// `*` or `alias.*`.
@@ -41,7 +42,7 @@ pub(crate) struct Item {
     pub alias: Option<String>,
 }
 
-/// A name: in double quotes it is exact, else case does not matter.
+/// A name: exact in double quotes, otherwise case is ignored.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Name {
     pub text: String,
@@ -49,7 +50,7 @@ pub(crate) struct Name {
 }
 
 impl Name {
-    /// Whether this name means `other`.
+    /// True if this name means `other`.
     pub(crate) fn means(&self, other: &str) -> bool {
         if self.exact { self.text == other } else { self.text.to_lowercase() == other.to_lowercase() }
     }
@@ -78,13 +79,13 @@ pub(crate) enum TypeName {
 /// An expression.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Ast {
-    /// A number as it is written, perhaps with a minus.
+    /// A number as written, perhaps with a minus.
     Number(String),
     Text(String),
     Bool(bool),
     Null,
     Missing,
-    /// A timestamp as Ion writes it.
+    /// A timestamp in Ion's form.
     Timestamp(String),
     /// `alias.name`, `name`, `alias.a.b[0]`.
     Path(Vec<Step>),
@@ -124,4 +125,55 @@ pub(crate) enum Ast {
     Call(&'static str, Vec<Ast>),
     /// An aggregate; no argument is `COUNT(*)`.
     Aggregate(AggregateFunction, Option<Box<Ast>>),
+}
+
+impl Ast {
+    /// Calls `found` for every path of the expression.
+    pub fn for_each_path(&self, found: &mut dyn FnMut(&[Step])) {
+        if let Self::Path(steps) = self {
+            found(steps);
+        }
+        self.for_each_child(&mut |child| child.for_each_path(found));
+    }
+
+    /// Calls `f` for every operand.
+    pub fn for_each_child(&self, f: &mut dyn FnMut(&Self)) {
+        match self {
+            Self::Number(_)
+            | Self::Text(_)
+            | Self::Bool(_)
+            | Self::Null
+            | Self::Missing
+            | Self::Timestamp(_)
+            | Self::Path(_)
+            | Self::Aggregate(_, None) => {}
+            Self::Negate(a)
+            | Self::Not(a)
+            | Self::IsNull(a)
+            | Self::IsMissing(a)
+            | Self::Cast(a, _)
+            | Self::Bloom(a, _) => f(a),
+            Self::Aggregate(_, Some(a)) => f(a),
+            Self::And(all) | Self::Or(all) | Self::Call(_, all) => all.iter().for_each(f),
+            Self::Compare(_, a, b) | Self::Arithmetic(_, a, b) => {
+                f(a);
+                f(b);
+            }
+            Self::In { expr, list, .. } => {
+                f(expr);
+                list.iter().for_each(f);
+            }
+            Self::Between { expr, low, high } => [expr, low, high].into_iter().for_each(|a| f(a)),
+            Self::Like { expr, pattern, escape, .. } => {
+                [Some(expr), Some(pattern), escape.as_ref()].into_iter().flatten().for_each(|a| f(a));
+            }
+            Self::Case { operand, branches, otherwise } => {
+                operand.iter().chain(otherwise).for_each(|a| f(a));
+                for (when, then) in branches {
+                    f(when);
+                    f(then);
+                }
+            }
+        }
+    }
 }

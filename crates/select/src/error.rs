@@ -2,29 +2,30 @@
 
 use std::fmt;
 
-/// Why a statement cannot be answered: a documented code, a message and an HTTP status.
+/// An error in a statement: a documented code, a message and an HTTP status.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SelectError {
-    /// The code of the S3 error, as in `ParseUnexpectedToken`.
+    /// The code of the S3 error, such as `ParseUnexpectedToken`.
     pub code: &'static str,
-    /// What is wrong, where, and the way out.
+    /// The problem, its place, and the way out.
     pub message: String,
     /// The HTTP status of the answer.
     pub status: u16,
 }
 
 impl SelectError {
-    /// An error in the request: status 400.
+    /// Creates an error in the request: status 400.
     pub(crate) fn new(code: &'static str, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), status: 400 }
     }
 
-    /// Something the dialect has and this implementation lacks, or that no S3 Select has.
+    /// Creates an error for a construct of the dialect that is not implemented here, or in no S3
+    /// Select.
     pub(crate) fn structure(message: impl Into<String>) -> Self {
         Self::new("UnsupportedSqlStructure", message)
     }
 
-    /// Values of types that do not go together.
+    /// Creates an error for incompatible types.
     pub(crate) fn types(message: impl Into<String>) -> Self {
         Self::new("InvalidDataType", message)
     }

@@ -37,12 +37,12 @@ const STRUCTURE: [&str; 44] = [
     "TRUE", "UNION", "WHEN", "WHERE",
 ];
 
-/// Whether the word, in capitals, is a reserved keyword.
+/// True if the word, in capitals, is a reserved keyword.
 pub(crate) fn is_reserved(word: &str) -> bool {
     RESERVED.binary_search(&word).is_ok()
 }
 
-/// Whether the word, in capitals, has a place of its own in a statement.
+/// True if the word, in capitals, has a place of its own in a statement.
 pub(crate) fn is_structure(word: &str) -> bool {
     STRUCTURE.binary_search(&word).is_ok()
 }

@@ -13,7 +13,7 @@ pub(crate) enum Token {
     Number(String),
     /// A text in single quotes.
     Text(String),
-    /// What stands in backticks: a value as Ion writes it.
+    /// A value in backticks, in Ion's form.
     Ion(String),
     /// An operator or a mark of punctuation.
     Symbol(&'static str),
@@ -39,7 +39,7 @@ impl Token {
 const SYMBOLS: [&str; 22] =
     ["<>", "!=", "<=", ">=", "||", "(", ")", "[", "]", "{", "}", ",", ".", ";", ":", "+", "-", "*", "/", "%", "=", "<"];
 
-/// Takes a statement apart. The last token is always [`Token::End`].
+/// Splits a statement into tokens. The last one is always [`Token::End`].
 pub(crate) fn tokens(sql: &str) -> Result<Vec<(Token, usize)>, SelectError> {
     let mut tokens = Vec::new();
     let mut at = 0;
@@ -83,7 +83,7 @@ fn unterminated(quote: char, at: usize) -> SelectError {
     SelectError::new("LexerInvalidLiteral", format!("at byte {at}: the closing {quote} is missing"))
 }
 
-/// What stands between quotes, a doubled quote being one, and the length with the quotes.
+/// Returns the text between quotes, a doubled quote being one, and its length including the quotes.
 fn quoted(rest: &str, quote: char) -> Option<(String, usize)> {
     let mut text = String::new();
     let mut chars = rest.char_indices().skip(1).peekable();

@@ -2,21 +2,25 @@
 //!
 //! | direction | from | to | |
 //! | --- | --- | --- | --- |
-//! | node | SQL text | [`Statement`], then a [`pushdown::Fragment`] | [`parse`], [`Statement::bind`] |
-//! | engine | [`pushdown::Fragment`] | SQL text | [`render`] |
+//! | node | SQL text | [`Statement`], [`pushdowndb_contract::Fragment`] | [`parse`], [`Statement::bind`] |
+//! | engine | [`pushdowndb_contract::Fragment`] | SQL text | [`render`] |
 //! | engine | [`SelectRequest`] | the XML body of SelectObjectContent | [`SelectRequest::to_xml`] |
-//! | engine | the bytes of the answer | [`Event`]s | [`FrameDecoder`] |
-//! | both | the answer on the fragment route | [`RouteEvent`]s | [`RouteDecoder`], [`RouteEvent::to_bytes`] |
+//! | engine | the bytes of the answer | [`Event`]s | [`EventDecoder`] |
+//! | both | the answer on the fragment route | [`RouteEvent`]s | [`EventDecoder`], [`frame`] |
 //!
-//! Pure functions and state machines over text and bytes: no I/O, no runtime, no panics on what a peer
-//! sends. What S3 Select means and Arrow does not (text without types, tokens of JSON) is spelled out as
-//! casts and functions of [`pushdown::Expr`] when a statement is bound, so that one evaluator serves both.
+//! [`RouteEvent`]: pushdowndb_contract::wire::RouteEvent
 //!
-//! Frames of S3 Select are only read here; the S3 library of the node writes them.
+//! Pure functions and state machines over text and bytes: no I/O, no runtime, no panics on a peer's
+//! input. Where S3 Select differs from Arrow (text without types, tokens of JSON), binding a
+//! statement yields explicit casts and functions of [`pushdowndb_contract::Expr`], so that one
+//! evaluator serves both.
+//!
+//! Frames of S3 Select are only read here; the node's S3 library writes them.
 
 // Bytes from outside must not end the process.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod ast;
 mod bind;
@@ -34,8 +38,9 @@ mod route;
 pub use bind::InputColumns;
 pub use error::SelectError;
 pub use extensions::{EXTENSIONS_HEADER, Extensions};
-pub use frames::{Event, FrameDecoder, Stats, error_from_response};
+pub use frames::{Event, Stats, error_from_response};
+pub use messages::{EventDecoder, FrameEvent};
 pub use parse::{Statement, parse};
 pub use render::render;
 pub use request::{NO_COMMENTS, OutputSerialization, SelectRequest};
-pub use route::{RouteDecoder, RouteEvent};
+pub use route::frame;

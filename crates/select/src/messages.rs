@@ -1,38 +1,60 @@
-//! Event-stream messages, the framing of AWS: a length, headers, a payload, and checksums over both.
+//! Event-stream messages, the framing of AWS: a length, headers, a payload, and checksums over
+//! both.
+
+use std::marker::PhantomData;
 
 use aws_smithy_eventstream::frame::{read_message_from, write_message_to};
 use aws_smithy_types::event_stream::{Header, HeaderValue, Message};
 use bytes::{Bytes, BytesMut};
-use pushdown::{Error, ErrorKind, Result};
+use pushdowndb_contract::{Error, ErrorKind, Result};
 
-/// The longest message taken: servers send at most about one record limit (1 MB) at a time.
+/// The longest message, in bytes: servers send at most about one record limit (1 MB) at a time.
 const MESSAGE_BYTES: usize = 16 * 1024 * 1024;
 
-/// Total length, length of the headers, and a checksum of both.
+/// Size of the prelude: total length, length of the headers, and a checksum of both.
 const PRELUDE_BYTES: usize = 12;
 
-/// Takes messages out of the bytes of an answer, however they are cut.
-#[derive(Debug, Default)]
-pub(crate) struct MessageDecoder {
-    buffer: BytesMut,
-    ended: bool,
+/// An event that one frame carries.
+pub trait FrameEvent: Sized {
+    /// Reads the event that `message` carries; an error frame is an error.
+    fn read(message: &Message) -> Result<Self>;
+
+    /// True for the event that ends an answer.
+    fn is_end(&self) -> bool;
 }
 
-impl MessageDecoder {
+/// A decoder of the events of an answer, whose bytes may be cut anywhere.
+///
+/// An answer without its End frame is truncated, however complete it looks.
+#[derive(Debug)]
+pub struct EventDecoder<E> {
+    buffer: BytesMut,
+    ended: bool,
+    event: PhantomData<fn() -> E>,
+}
+
+impl<E> Default for EventDecoder<E> {
+    fn default() -> Self {
+        Self { buffer: BytesMut::new(), ended: false, event: PhantomData }
+    }
+}
+
+impl<E: FrameEvent> EventDecoder<E> {
     /// Takes the next bytes of the answer.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next message, or `None` until more bytes are fed.
-    pub fn next(&mut self) -> Result<Option<Message>> {
+    /// Returns the next event, or `None` until more bytes are fed.
+    #[expect(clippy::should_implement_trait, reason = "an iterator would end where this waits for bytes")]
+    pub fn next(&mut self) -> Result<Option<E>> {
         let Some(total) = self.buffer.first_chunk::<4>().map(|bytes| u32::from_be_bytes(*bytes) as usize) else {
             return Ok(None);
         };
         if self.ended {
             return Err(corrupt("bytes follow the End frame"));
         }
-        // A damaged length must not make us wait for gigabytes.
+        // A damaged length must not make the reader wait for gigabytes.
         if !(PRELUDE_BYTES + 4..=MESSAGE_BYTES).contains(&total) {
             return Err(corrupt(&format!("a frame claims to have {total} bytes")));
         }
@@ -40,15 +62,12 @@ impl MessageDecoder {
             return Ok(None);
         }
         let message = read_message_from(self.buffer.split_to(total).freeze());
-        message.map(Some).map_err(|error| corrupt("a frame is damaged").with_source(error))
+        let event = E::read(&message.map_err(|error| corrupt("a frame is damaged").with_source(error))?)?;
+        self.ended = event.is_end();
+        Ok(Some(event))
     }
 
-    /// The message just taken was the last.
-    pub fn end(&mut self) {
-        self.ended = true;
-    }
-
-    /// Says that no more bytes come. An answer without its End frame is truncated.
+    /// Ends the answer; an error if it is truncated.
     pub fn finish(&self) -> Result<()> {
         if self.ended && self.buffer.is_empty() {
             return Ok(());
@@ -61,19 +80,19 @@ pub(crate) fn corrupt(what: &str) -> Error {
     Error::new(ErrorKind::Corrupt, format!("the answer of storage: {what}"))
 }
 
-/// The text of a header.
+/// Returns the text of a header.
 pub(crate) fn text<'a>(message: &'a Message, name: &str) -> Option<&'a str> {
     let found = message.headers().iter().find(|header| header.name().as_str() == name);
     found.and_then(|header| header.value().as_string().ok()).map(|value| value.as_str())
 }
 
-/// The number in a header, which is not negative.
+/// Returns the number of a header, if it is not negative.
 pub(crate) fn number(message: &Message, name: &str) -> Option<u32> {
     let found = message.headers().iter().find(|header| header.name().as_str() == name);
     found.and_then(|header| header.value().as_int32().ok()).and_then(|value| u32::try_from(value).ok())
 }
 
-/// An event in bytes.
+/// Encodes an event.
 pub(crate) fn event(kind: &'static str, numbers: &[(&'static str, u32)], payload: Bytes) -> Result<Bytes> {
     let text = |name: &'static str, value: &'static str| Header::new(name, HeaderValue::String(value.into()));
     let mut message = Message::new(payload).add_header(text(":message-type", "event"));

@@ -3,34 +3,34 @@
 use std::ops::Range;
 
 use arrow_schema::Field;
-use pushdown::{
+use pushdowndb_contract::{
     AggregateCall, AggregateFunction, Compression, CsvOptions, Expr, Format, Fragment, JsonShape, NamedExpr, Output,
 };
 use quick_xml::escape::escape;
 
 /// Said to be the comment character where a table has none.
 ///
-/// Servers skip records that start with `#` unless told otherwise, and cannot be told to skip none. This
-/// is no character that text may hold, and XML may carry it.
+/// The comment character of requests. Servers skip records that start with `#` by default, and
+/// cannot be told to skip none. This is a noncharacter that text may not hold and XML can carry.
 pub const NO_COMMENTS: char = '\u{fdd0}';
 
-/// How the rows come back.
+/// The format of the result.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum OutputSerialization {
-    /// As CSV: commas, newlines, quotes where needed.
+    /// CSV: commas, newlines, quotes where needed.
     Csv,
-    /// As CSV with every field in quotes, so that a record of one empty field is no empty line.
+    /// CSV with every field in quotes, so that a record of one empty field is not an empty line.
     QuotedCsv,
-    /// As JSON, one object a line, by the names of the columns.
+    /// JSON, one object per line, with the names of the columns.
     Json,
 }
 
 impl OutputSerialization {
-    /// What keeps the rows of this fragment as they are.
+    /// Returns the most compact format that preserves the rows of this `fragment`.
     ///
-    /// CSV comes back as CSV, with the same rule for NULL. From Parquet, an empty field of CSV is NULL if no column
-    /// is text, and empty text if no column can be NULL; where both occur, and always from JSON, only JSON tells
-    /// them apart. It repeats the names in every record.
+    /// From CSV it is CSV, with the same rule for NULL. From Parquet it is CSV if an empty field is
+    /// unambiguous: NULL if no column is text, empty text if no column can be NULL. All else is
+    /// JSON, which repeats the names in every record.
     pub fn of(fragment: &Fragment) -> Self {
         let any = |columns: &[NamedExpr], test: &dyn Fn(&Field) -> bool| {
             columns.iter().flat_map(|column| column.expr.columns()).any(|index| test(fragment.schema.field(index)))
@@ -51,7 +51,7 @@ impl OutputSerialization {
     }
 }
 
-/// Whether an aggregate yields a number or NULL, which CSV tells apart.
+/// True if an aggregate yields a number or NULL, which CSV distinguishes.
 fn is_number(fragment: &Fragment, call: &AggregateCall) -> bool {
     match call.function {
         AggregateFunction::Min | AggregateFunction::Max => {
@@ -65,7 +65,7 @@ fn is_number(fragment: &Fragment, call: &AggregateCall) -> bool {
     }
 }
 
-/// The columns that the value is made of; a CASE is not made of what its conditions read.
+/// Returns the columns whose values may be results; not those of the conditions of a CASE.
 fn results(expr: &Expr) -> Vec<usize> {
     match expr {
         Expr::Case { branches, otherwise } => {
@@ -75,7 +75,7 @@ fn results(expr: &Expr) -> Vec<usize> {
     }
 }
 
-/// Whether the values of a column may be empty text.
+/// True if the values of a column may be empty text.
 fn is_text(field: &Field) -> bool {
     !field.data_type().is_numeric() && !field.data_type().is_temporal()
 }
@@ -85,13 +85,13 @@ fn is_text(field: &Field) -> bool {
 pub struct SelectRequest {
     /// The SQL.
     pub expression: String,
-    /// How the object is written.
+    /// The format of the object.
     pub input: Format,
-    /// How rows come back.
+    /// The format of the result.
     pub output: OutputSerialization,
     /// Only records that start in here.
     pub scan_range: Option<Range<u64>>,
-    /// Whether the server reports how far it is.
+    /// True if the server reports how far it is.
     pub request_progress: bool,
 }
 
@@ -145,7 +145,7 @@ impl SelectRequest {
 fn csv_input(xml: &mut String, options: &CsvOptions) {
     let byte = |byte: u8| char::from(byte).to_string();
     element(xml, "FileHeaderInfo", if options.header { "IGNORE" } else { "NONE" });
-    // Both kinds of line end are read as this one.
+    // Servers read both kinds of line end as this one.
     element(xml, "RecordDelimiter", &options.terminator.map_or("\n".to_owned(), byte));
     element(xml, "FieldDelimiter", &byte(options.delimiter));
     element(xml, "QuoteCharacter", &options.quote.map(byte).unwrap_or_default());

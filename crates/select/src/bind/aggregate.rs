@@ -1,26 +1,19 @@
-//! Aggregates, groups and order: what the select list means when rows do not come out one by one.
+//! Binding of aggregates, GROUP BY and ORDER BY.
 //!
-//! The output of the fragment has the keys of GROUP BY and then each aggregate once; items of the select list and
-//! keys of ORDER BY are expressions over those, `SUM(a) / COUNT(*)`. AWS documents neither that nor its refusal.
+//! The output of the fragment has the keys of GROUP BY followed by each aggregate once; items of
+//! the select list and keys of ORDER BY are expressions over those, such as `SUM(a) / COUNT(*)`.
+//! AWS documents neither that nor its refusal.
 
 use arrow_schema::DataType;
-use pushdown::{AggregateCall, AggregateFunction, Expr, Function, NamedExpr, Output, SortKey};
+use pushdowndb_contract::{AggregateCall, AggregateFunction, Expr, Function, NamedExpr, Output, SortKey};
 
+use super::binder::{Binder, Grouping};
+use super::columns;
 use super::kind::{Kind, Typed, call, cast, instant_type};
-use super::{Binder, columns, item_name};
 use crate::SelectError;
 use crate::ast::{Ast, Item, Items, Name, OrderKey, Query, Step};
 
-/// Groups and aggregates of a statement under way.
-#[derive(Default)]
-pub(super) struct Grouping {
-    groups: Vec<(Ast, NamedExpr, Kind)>,
-    calls: Vec<(AggregateCall, Kind)>,
-    /// The argument of an aggregate is being bound, which is over rows again.
-    inside: bool,
-}
-
-/// What comes out of a statement, and in which order.
+/// The bound output, order and projection of a statement.
 pub(super) struct Bound {
     pub(super) output: Output,
     pub(super) order: Vec<SortKey>,
@@ -28,7 +21,7 @@ pub(super) struct Bound {
 }
 
 impl Binder<'_> {
-    /// The output of a statement.
+    /// Binds the output of a statement.
     pub(super) fn output(&mut self, query: &Query) -> Result<Bound, SelectError> {
         let is_aggregate = |item: &Item| has_aggregate(&item.expr);
         match &query.items {
@@ -59,7 +52,8 @@ impl Binder<'_> {
                 Items::Some(items) => named(&key.expr, items, query.alias.as_ref()),
                 Items::All => None,
             };
-            // An item may come out in another form than it is compared in, so keys are columns of their own.
+            // An item may be compared in another form than it is returned, so keys are columns of
+            // their own.
             let typed = match (item, items) {
                 (Some(index), Items::Some(items)) => match items.get(index) {
                     Some(item) => self.expr(&item.expr)?,
@@ -82,6 +76,16 @@ impl Binder<'_> {
             output.iter().take(visible).enumerate().map(column).collect()
         });
         Ok(Bound { output: Output::Rows(output), order, project })
+    }
+
+    fn item(&mut self, index: usize, item: &Item) -> Result<NamedExpr, SelectError> {
+        let expr = match &item.expr {
+            // Unconverted: the writer of the result formats it.
+            Ast::Path(steps) => Expr::Column(self.columns.find(steps)?.0),
+            Ast::Missing => self.columns.missing(),
+            other => self.expr(other)?.expr,
+        };
+        Ok(NamedExpr { expr, name: item_name(index, item) })
     }
 
     fn grouped(&mut self, items: &[Item], query: &Query) -> Result<Bound, SelectError> {
@@ -133,7 +137,8 @@ impl Binder<'_> {
         Ok(Bound { output: Output::Aggregate { groups, calls }, order, project })
     }
 
-    /// What an expression is over groups; `None` where rows are still rows, and for what is made of other values.
+    /// Binds an expression over groups; `None` over rows, and for expressions to bind by their
+    /// operands.
     pub(super) fn of_group(&mut self, ast: &Ast) -> Result<Option<Typed>, SelectError> {
         let Some(grouping) = self.grouping.as_ref().filter(|grouping| !grouping.inside) else { return Ok(None) };
         let alias = self.alias;
@@ -157,7 +162,7 @@ impl Binder<'_> {
         }
     }
 
-    /// The column of an aggregate in the output.
+    /// Returns the output column of an aggregate.
     fn aggregate(&mut self, function: AggregateFunction, argument: Option<&Ast>) -> Result<Typed, SelectError> {
         self.set_inside(true);
         let argument = argument.map(|argument| self.argument(function, argument)).transpose();
@@ -178,7 +183,7 @@ impl Binder<'_> {
         });
         let column = Expr::Column(grouping.groups.len() + place);
         Ok(match (function, kind) {
-            // As few digits as hold the mean.
+            // The shortest decimal that holds the mean.
             (AggregateFunction::Avg, Kind::Int | Kind::Decimal(_)) => {
                 Typed::new(call(Function::ToNumber, vec![column]), Kind::Number)
             }
@@ -232,7 +237,20 @@ impl Binder<'_> {
     }
 }
 
-/// The expression with paths as they are inside records, so that `s.a` and `a` are the same key.
+/// Returns the name of a selected expression: its alias, the last name of its path, or its
+/// position.
+fn item_name(index: usize, item: &Item) -> String {
+    match (&item.alias, &item.expr) {
+        (Some(alias), _) => alias.clone(),
+        (None, Ast::Path(steps)) => match steps.last() {
+            Some(Step::Name(name)) => name.text.clone(),
+            _ => format!("_{}", index + 1),
+        },
+        _ => format!("_{}", index + 1),
+    }
+}
+
+/// Removes the alias from a path, so that `s.a` and `a` are the same key.
 fn bare(ast: &Ast, alias: Option<&Name>) -> Ast {
     match ast {
         Ast::Path(steps) => Ast::Path(columns::without_alias(steps, alias).to_vec()),
@@ -256,7 +274,8 @@ fn same(key: &Ast, ast: &Ast, alias: Option<&Name>) -> bool {
     }
 }
 
-/// The item that a key of ORDER BY names: by its alias, its number, or as the same expression.
+/// Returns the item that a key of ORDER BY names: by its alias, its number, or as the same
+/// expression.
 fn named(key: &Ast, items: &[Item], alias: Option<&Name>) -> Option<usize> {
     if let Ast::Number(digits) = key {
         return digits.parse::<usize>().ok()?.checked_sub(1).filter(|index| *index < items.len());
@@ -274,7 +293,7 @@ fn sort_key(key: &OrderKey, expr: Expr) -> SortKey {
     SortKey { expr, descending: key.descending, nulls_first: key.nulls_first }
 }
 
-/// The value in a form whose order is its own.
+/// Converts the value to a form whose order is that of the value.
 fn comparable(typed: Typed) -> Result<Expr, SelectError> {
     Ok(match typed.kind {
         Kind::Token | Kind::Number => call(Function::TokenOrder, vec![typed.expr]),
@@ -287,9 +306,9 @@ fn comparable(typed: Typed) -> Result<Expr, SelectError> {
     })
 }
 
-/// Whether an aggregate stands in the expression.
+/// True if the expression contains an aggregate.
 fn has_aggregate(ast: &Ast) -> bool {
     let mut found = matches!(ast, Ast::Aggregate(..));
-    super::children(ast, &mut |child| found = found || has_aggregate(child));
+    ast.for_each_child(&mut |child| found = found || has_aggregate(child));
     found
 }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use arrow_schema::DataType;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use pushdown::{BloomFilter, CompareOp, DatePart, Expr, Function, Literal, Pattern};
+use pushdowndb_contract::{BloomFilter, CompareOp, DatePart, Expr, Function, Literal, Pattern};
 
+use super::binder::Binder;
 use super::compare::{compare, unify};
+use super::constant;
 use super::kind::{Kind, Typed, call, cast};
-use super::{Binder, constant};
 use crate::ast::{Ast, TypeName};
 use crate::{Extensions, SelectError};
 
@@ -17,7 +18,7 @@ impl Binder<'_> {
     pub(super) fn cast(&mut self, inner: &Ast, to: TypeName) -> Result<Typed, SelectError> {
         match (inner, to) {
             (Ast::Text(text), _) => return constant::cast_text(text, to),
-            // As it is written.
+            // Keeps the digits as written.
             (Ast::Number(text), TypeName::Text | TypeName::Number | TypeName::Decimal(..)) => {
                 return constant::cast_text(text, to);
             }
@@ -237,7 +238,7 @@ fn whole(typed: Typed) -> Result<Typed, SelectError> {
     match typed.kind {
         Kind::Int => Ok(typed),
         Kind::Null => Ok(Typed::new(cast(typed.expr, DataType::Int64), Kind::Int)),
-        // What has a fraction fails for its record.
+        // A fraction is an error of its record.
         Kind::Token | Kind::Number => Ok(Typed::new(cast(typed.opened().expr, DataType::Int64), Kind::Int)),
         other => Err(SelectError::types(format!("a whole number is needed here, not {other}"))),
     }

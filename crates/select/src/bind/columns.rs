@@ -1,23 +1,24 @@
-//! Names and paths to columns of the fragment's schema.
+//! Resolution of names and paths to columns of the fragment's schema.
 //!
-//! CSV columns are all Utf8, by position and perhaps by header. JSON has the columns that the statement
-//! asks for, collected here as they come up. Parquet has those of its schema, and the values inside them.
+//! CSV columns are all Utf8, by position and perhaps by header. JSON has the columns to which the
+//! statement refers, collected here. Parquet has those of its schema, and the values inside them.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use arrow_schema::{DataType, Field, SchemaRef};
-use pushdown::{Expr, NamedExpr, limits};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use pushdowndb_contract::{Expr, NamedExpr, limits};
 
-use super::{InputColumns, schema_of};
+use super::input::InputColumns;
 use crate::SelectError;
 use crate::ast::{Name, Step};
 
-/// The columns of an input, and those that a statement needs of it.
+/// The columns of an input to which a statement refers.
 pub(super) struct Columns<'a> {
     input: &'a InputColumns,
     alias: Option<&'a Name>,
     fields: Vec<Field>,
-    /// Columns asked for so far by path.
+    /// Columns by path.
     paths: HashMap<String, usize>,
 }
 
@@ -32,7 +33,7 @@ impl<'a> Columns<'a> {
         Self { input, alias, fields, paths: HashMap::new() }
     }
 
-    /// What `*` selects. A JSON record is one token under the path `$`.
+    /// Returns the columns of `*`. A JSON record is one token under the path `$`.
     pub(super) fn all(&mut self) -> Vec<NamedExpr> {
         if let InputColumns::Json(_) = self.input {
             let index = self.path("$".to_owned(), Some("$".to_owned()));
@@ -40,7 +41,7 @@ impl<'a> Columns<'a> {
         }
         let column =
             |(index, field): (usize, &Field)| NamedExpr { expr: Expr::Column(index), name: field.name().clone() };
-        // What other clauses read inside of columns is no column.
+        // Values inside columns, used by other clauses, are not part of `*`.
         let count = match self.input {
             InputColumns::Parquet(schema) => schema.fields().len(),
             _ => self.fields.len(),
@@ -49,14 +50,14 @@ impl<'a> Columns<'a> {
     }
 
     pub(super) fn into_schema(self) -> SchemaRef {
-        schema_of(self.fields)
+        Arc::new(Schema::new(self.fields))
     }
 
-    /// A column that no record has: MISSING as a result.
+    /// Returns a column that no record has: MISSING as a result.
     pub(super) fn missing(&mut self) -> Expr {
         Expr::Column(match self.input {
             InputColumns::Json(_) => {
-                // No record has a name with a control character in it unless it is made for this.
+                // A name with a control character, which real records lack.
                 self.path("MISSING".to_owned(), Some("\"\u{1}MISSING\"".to_owned()))
             }
             InputColumns::Csv { .. } => self.nth(limits::COLUMNS),
@@ -67,7 +68,7 @@ impl<'a> Columns<'a> {
         })
     }
 
-    /// The column at a path, and its type; `None` for a raw token of JSON.
+    /// Returns the column at a path and its type; `None` for a raw token of JSON.
     pub(super) fn find(&mut self, steps: &[Step]) -> Result<(usize, Option<DataType>), SelectError> {
         let path = without_alias(steps, self.alias);
         if let InputColumns::Json(_) = self.input {
@@ -92,7 +93,7 @@ impl<'a> Columns<'a> {
         Ok((index, self.fields.get(index).map(|field| field.data_type().clone())))
     }
 
-    /// A value inside a column of Parquet, as a column of its own under its path.
+    /// Returns a value inside a column of Parquet, as a column of its own under its path.
     fn nested(&mut self, path: &[Step]) -> Result<(usize, Option<DataType>), SelectError> {
         let invalid = |message: String| SelectError::new("InvalidKeyPath", message);
         let [Step::Name(root), rest @ ..] = path else {
@@ -156,7 +157,7 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// `_N` of a CSV record.
+    /// Returns column `_N` of a CSV record.
     fn positional(&mut self, name: &Name) -> Result<usize, SelectError> {
         let unknown = || {
             let known: Vec<_> = self.fields.iter().take(20).map(|field| field.name().as_str()).collect();
@@ -177,8 +178,8 @@ impl<'a> Columns<'a> {
         Ok(self.nth(position))
     }
 
-    /// The column of a CSV record at a position from 1 on. Records may be longer than the first one; what they lack
-    /// is missing.
+    /// Returns the column of a CSV record at a `position` counted from 1. Records may be longer
+    /// than the first; fields that a record lacks are missing.
     fn nth(&mut self, position: usize) -> usize {
         for n in self.fields.len() + 1..=position {
             self.fields.push(csv_field(&format!("_{n}")));
@@ -186,7 +187,7 @@ impl<'a> Columns<'a> {
         position.saturating_sub(1)
     }
 
-    /// A path of a JSON record; the record itself is an empty one.
+    /// Returns the column of a path of a JSON record; the empty path is the record itself.
     fn json(&mut self, path: &[Step]) -> usize {
         match path {
             [Step::Name(name)] if name.exact => self.path(name.text.clone(), None),
@@ -195,7 +196,7 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// The column of this name and path, the same one each time.
+    /// Returns the column of this name and path, the same one each time.
     fn path(&mut self, name: String, path: Option<String>) -> usize {
         let key = path.clone().unwrap_or_else(|| exact_name(&name));
         let fields = &mut self.fields;
@@ -224,7 +225,7 @@ fn csv_field(name: &str) -> Field {
     Field::new(name, DataType::Utf8, true)
 }
 
-/// Whether the name stands for a whole row: the alias of the table, or `_1` where nothing is named.
+/// True if the name is that of a whole row: the table's alias, or `_1` without one.
 fn is_row(name: &Name, alias: Option<&Name>) -> bool {
     match alias {
         Some(alias) if alias.exact => name.text == alias.text,
@@ -233,7 +234,7 @@ fn is_row(name: &Name, alias: Option<&Name>) -> bool {
     }
 }
 
-/// The path inside a record: without what stands for the row, or `S3Object`.
+/// Returns the path inside a record, without the alias of the row or `S3Object`.
 pub(super) fn without_alias<'a>(steps: &'a [Step], alias: Option<&Name>) -> &'a [Step] {
     match steps {
         [Step::Name(name), rest @ ..] if !rest.is_empty() && (is_row(name, alias) || name.means("s3object")) => rest,
@@ -241,7 +242,8 @@ pub(super) fn without_alias<'a>(steps: &'a [Step], alias: Option<&Name>) -> &'a 
     }
 }
 
-/// A path as `a."B"[0]`: a bare name is found in any case, a name in double quotes as it is written.
+/// Formats a path as `a."B"[0]`: a bare name is matched ignoring case, a name in double quotes
+/// exactly.
 pub(super) fn path_text(steps: &[Step]) -> String {
     let mut text = String::new();
     for step in steps {

@@ -1,12 +1,13 @@
-//! How two values are brought together before they are compared.
+//! Conversion of operands to a common kind before they are compared.
 //!
-//! AWS documents one rule: without a CAST all input is text. So text compares with text, as bytes. A number
-//! beside text is taken as it is written where only equality is asked (`_1 = 100`); where order is asked that
-//! would put '9' behind '10', so the statement is refused with the way out. Values of JSON compare by the kinds
-//! they have in each record. Parquet has types of its own, and constants adapt to them.
+//! AWS documents one rule: without a CAST all input is text. So text compares with text, as bytes.
+//! A number beside text is taken as written for equality (`_1 = 100`). For other comparisons that
+//! would sort '9' after '10', so the statement is refused and the error names the CAST to add.
+//! Values of JSON compare by their kinds in each record. Parquet has types of its own, and
+//! constants adapt to them.
 
 use arrow_schema::{DataType, TimeUnit};
-use pushdown::{CompareOp, Expr, Function, Literal};
+use pushdowndb_contract::{CompareOp, Expr, Function, Literal};
 
 use super::constant;
 use super::kind::{Kind, Typed, call, cast, instant_type};
@@ -30,7 +31,7 @@ pub(super) fn compare(op: CompareOp, a: Typed, b: Typed) -> Result<Typed, Select
     Ok(Typed::boolean(Expr::compare(op, a.expr, b.expr)))
 }
 
-/// A number and a text, both written in the statement: they differ, whatever the digits.
+/// True for a number and a text that are both literals: they differ, whatever the digits.
 fn constants_of_two_kinds(a: &Typed, b: &Typed) -> bool {
     let text = |typed: &Typed| matches!(typed.expr, Expr::Literal(Literal::Utf8(_))) && typed.kind == Kind::Text;
     (text(a) && b.written.is_some()) || (text(b) && a.written.is_some())
@@ -53,7 +54,8 @@ fn compare_tokens(op: CompareOp, a: Typed, b: Typed) -> Result<Typed, SelectErro
     }))
 }
 
-/// Two values made comparable, neither a token beside anything but a time; `ordered` if more than equality is asked.
+/// Converts two values to comparable ones; only times remain beside tokens. `ordered` for
+/// comparisons other than equality.
 pub(super) fn meet(a: Typed, b: Typed, ordered: bool) -> Result<(Typed, Typed), SelectError> {
     match (a.kind, b.kind) {
         (Kind::Null, _) | (_, Kind::Null) => Ok((a, b)),
@@ -133,8 +135,8 @@ fn mismatch(left: Kind, right: Kind) -> SelectError {
     SelectError::types(format!("{left} does not compare with {right}: write a CAST"))
 }
 
-/// A constant number in the type of the other side, if it is the same number there. The evaluator then
-/// compares values as they are instead of widening a whole column.
+/// Converts a constant number to the type of the other operand, if it is exact there, so that the
+/// evaluator need not widen a whole column.
 fn adapt(constant: &Typed, to: Kind) -> Option<Typed> {
     let literal = match (&constant.expr, to) {
         (Expr::Literal(Literal::Int64(value)), Kind::Decimal(Some((precision, scale)))) => {
@@ -179,8 +181,7 @@ fn date(days: i64) -> Result<Typed, SelectError> {
     Ok(Typed::new(Expr::Literal(Literal::Date(days)), Kind::Date))
 }
 
-/// Several values that stand for one, as in CASE and COALESCE: all of one kind afterwards, tokens if nothing else
-/// holds them all.
+/// Converts the values of a CASE or COALESCE to one kind, to tokens if necessary.
 pub(super) fn unify(all: Vec<Typed>) -> Result<(Vec<Expr>, Kind), SelectError> {
     let mut kind = Kind::Null;
     for typed in &all {

@@ -1,7 +1,7 @@
 //! Constants: numbers as they are written, timestamps in text, and casts of text.
 
 use arrow_schema::DataType;
-use pushdown::{Expr, Function, Literal, Timestamp};
+use pushdowndb_contract::{Expr, Function, Literal, Timestamp};
 
 use super::kind::{Kind, Typed, cast};
 use crate::SelectError;
@@ -22,7 +22,7 @@ pub(super) fn number(written: &str) -> Result<Typed, SelectError> {
     Ok(Typed { expr: Expr::Literal(literal), kind, written: Some(written.to_owned()) })
 }
 
-/// `-12.50` as (-1250, 4, 2); `None` with an exponent or more than 38 digits.
+/// Parses a decimal: `-12.50` is (-1250, 4, 2); `None` with an exponent or more than 38 digits.
 fn decimal(written: &str) -> Option<(i128, u8, i8)> {
     let (sign, digits) = match written.strip_prefix('-') {
         Some(digits) => (-1, digits),
@@ -55,8 +55,8 @@ pub(super) fn rescale(value: i128, from: i8, precision: u8, to: i8) -> Option<i1
     (value.unsigned_abs() < 10_u128.checked_pow(precision.into())?).then_some(value)
 }
 
-/// CAST of a constant text, of the usual spellings done once instead of for every row. Whether others are values is for the
-/// evaluator to say, as it is for those of a column.
+/// Evaluates a CAST of a constant text in its common spellings once. The evaluator decides on
+/// others, as for those of a column.
 pub(super) fn cast_text(text: &str, to: TypeName) -> Result<Typed, SelectError> {
     let trimmed = text.trim_ascii();
     let evaluated = |data_type, kind| Ok(Typed::new(cast(Expr::text(text), data_type), kind));

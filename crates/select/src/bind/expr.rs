@@ -1,11 +1,13 @@
-//! Expressions: each bound with its kind, conversions made explicit. Functions are in [`super::call`].
+//! Binding of expressions, each with its kind and explicit conversions. Functions are in
+//! [`super::call`].
 
 use arrow_schema::DataType;
-use pushdown::{ArithmeticOp, CompareOp, Expr, Function, Literal, like_with_backslash};
+use pushdowndb_contract::{ArithmeticOp, CompareOp, Expr, Function, Literal, like_with_backslash};
 
+use super::binder::Binder;
 use super::compare::{compare, meet, unify};
+use super::constant;
 use super::kind::{Kind, Typed, call};
-use super::{Binder, constant};
 use crate::SelectError;
 use crate::ast::Ast;
 
@@ -18,14 +20,14 @@ impl Binder<'_> {
             Ast::Number(written) => constant::number(written)?,
             Ast::Text(text) => Typed::new(Expr::text(text.clone()), Kind::Text),
             Ast::Bool(value) => Typed::boolean(Expr::Literal(Literal::Boolean(*value))),
-            // As a value, what is missing is NULL.
+            // As a value, MISSING is NULL.
             Ast::Null | Ast::Missing => Typed::null(),
             Ast::Timestamp(text) => Typed::new(Expr::text(text.clone()), Kind::Ion),
             Ast::Path(steps) => {
                 let (index, data_type) = self.columns.find(steps)?;
                 match data_type {
                     None => Typed::new(Expr::Column(index), Kind::Token),
-                    // Old files have text without saying so.
+                    // Old files have text without an annotation.
                     Some(binary) if is_binary(&binary) => {
                         Typed::new(super::kind::cast(Expr::Column(index), DataType::Utf8), Kind::Text)
                     }
@@ -91,7 +93,7 @@ impl Binder<'_> {
         let (a, b) = (self.expr(a)?.number()?, self.expr(b)?.number()?);
         let is_decimal = |typed: &Typed| matches!(typed.kind, Kind::Decimal(_));
         let is_float = |typed: &Typed| typed.kind == Kind::Float;
-        // A quotient of decimals has the digits it needs, which is no matter of its operands' types.
+        // A quotient of decimals has the digits that it needs, independent of its operands' types.
         let quotient = op == ArithmeticOp::Divide
             && (is_decimal(&a) || is_decimal(&b))
             && ![&a, &b].into_iter().any(|side| is_float(side) || side.kind == Kind::Null);
@@ -106,7 +108,7 @@ impl Binder<'_> {
             return Ok(Typed::new(call(function, vec![a.token(), b.token()]), Kind::Number));
         }
         let kind = match (a.kind, b.kind) {
-            // Whatever the other is, and whatever it is divided by.
+            // NULL with any other operand, also division by zero.
             (Kind::Null, _) | (_, Kind::Null) => return Ok(Typed::null()),
             (Kind::Float, _) | (_, Kind::Float) => Kind::Float,
             (Kind::Int, Kind::Int) => Kind::Int,
@@ -115,7 +117,8 @@ impl Binder<'_> {
         Ok(Typed::new(Expr::Arithmetic(op, Box::new(a.expr), Box::new(b.expr)), kind))
     }
 
-    /// MISSING is what a record lacks: a path of JSON, a field of a short record.
+    /// Binds IS MISSING, true for fields that a record lacks: a path of JSON, a field of a short
+    /// record.
     fn is_missing(&mut self, inner: &Ast) -> Result<Typed, SelectError> {
         if *inner == Ast::Missing {
             return Ok(Typed::boolean(Expr::Literal(Literal::Boolean(true))));
@@ -215,7 +218,7 @@ impl Binder<'_> {
     }
 }
 
-/// The list and what is looked for in it, where one type holds them all.
+/// Converts the operands of IN to one type, if there is a type for all of them.
 fn one_type(expr: &Typed, list: &[Typed]) -> Result<Option<(Expr, Vec<Expr>)>, SelectError> {
     let mut left: Option<Expr> = None;
     let mut items = Vec::with_capacity(list.len());

@@ -1,19 +1,19 @@
-//! Bound expressions with the kind of value they have, as far as S3 Select tells kinds apart.
+//! Bound expressions with the kinds of values that S3 Select distinguishes.
 
 use std::fmt;
 
 use arrow_schema::{DataType, TimeUnit};
-use pushdown::{Expr, Function, Literal, Timestamp, token};
+use pushdowndb_contract::{Expr, Function, Literal, Timestamp, token};
 
 use crate::SelectError;
 
-/// What kind of value an expression has.
+/// The kind of an expression's value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Kind {
     Null,
     Bool,
     Int,
-    /// With precision and scale, where they are known.
+    /// A decimal with precision and scale, if known.
     Decimal(Option<(u8, i8)>),
     Float,
     Text,
@@ -54,7 +54,7 @@ impl Kind {
         matches!(self, Self::Int | Self::Decimal(_) | Self::Float)
     }
 
-    /// Whether values of it travel as tokens.
+    /// True if values of it travel as tokens.
     pub(super) fn is_token(self) -> bool {
         matches!(self, Self::Token | Self::Number)
     }
@@ -86,7 +86,7 @@ impl fmt::Display for Kind {
 pub(super) struct Typed {
     pub(super) expr: Expr,
     pub(super) kind: Kind,
-    /// A number as it is written: what it compares as when the other side is text.
+    /// The number as written: its value in comparisons with text.
     pub(super) written: Option<String>,
 }
 
@@ -126,7 +126,7 @@ impl Typed {
         }
     }
 
-    /// What CAST to STRING makes of a token: any scalar as text.
+    /// Returns the result of a CAST to STRING: any scalar as text.
     pub(super) fn opened(self) -> Self {
         match self.kind {
             Kind::Token => Self::new(call(Function::JsonText, vec![self.expr]), Kind::Text),
@@ -135,7 +135,7 @@ impl Typed {
         }
     }
 
-    /// As text, for functions of text. A token that is no text is NULL.
+    /// Converts the value to text, for functions of text. A token that is not text is NULL.
     pub(super) fn text(self) -> Result<Self, SelectError> {
         match self.kind {
             Kind::Token => Ok(Self::new(call(Function::JsonString, vec![self.expr]), Kind::Text)),
@@ -145,7 +145,8 @@ impl Typed {
         }
     }
 
-    /// As a number, for arithmetic and sums. A token that is no number is NULL in arithmetic.
+    /// Converts the value to a number, for arithmetic and sums. A token that is not a number is
+    /// NULL in arithmetic.
     pub(super) fn number(self) -> Result<Self, SelectError> {
         match self.kind {
             Kind::Int | Kind::Decimal(_) | Kind::Float | Kind::Null | Kind::Token | Kind::Number => Ok(self),
@@ -153,7 +154,7 @@ impl Typed {
         }
     }
 
-    /// As a timestamp, for functions of dates.
+    /// Converts the value to a timestamp, for functions of dates.
     pub(super) fn time(self) -> Result<Self, SelectError> {
         match self.kind {
             Kind::Null => Ok(Self::new(cast(self.expr, DataType::Utf8), Kind::Ion)),
@@ -164,7 +165,7 @@ impl Typed {
         }
     }
 
-    /// As a token, to meet values whose kinds are not known.
+    /// Converts the value to a token, to combine it with values of unknown kinds.
     pub(super) fn token(self) -> Expr {
         let constant = match &self.expr {
             _ if self.kind.is_token() => return self.expr,
@@ -192,7 +193,7 @@ impl Typed {
                 Some(timestamp) => Expr::Literal(Literal::Timestamp(timestamp.micros(), true)),
                 None => cast(Expr::text(text), instant_type()),
             },
-            // The cast reads what the function would, and decoders know it.
+            // The cast accepts the same texts as the function, and decoders evaluate it.
             Expr::Call(Function::ToTimestamp, mut args) if args.len() == 1 => cast(args.remove(0), instant_type()),
             other => cast(other, instant_type()),
         };

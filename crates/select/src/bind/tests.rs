@@ -1,9 +1,12 @@
-//! Statements, as bound expressions in short form, and the codes of what is refused.
+//! Statements as bound expressions in short form, and the codes of refused ones.
+
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, Schema, TimeUnit};
+use pushdowndb_contract::Output;
 
 use super::*;
 use crate::parse;
-use arrow_schema::{DataType, TimeUnit};
-use pushdown::Output;
 
 fn csv() -> InputColumns {
     let names = ["id", "Price", "name", "NAME", "order date"].map(str::to_owned).to_vec();
@@ -19,14 +22,14 @@ fn json() -> InputColumns {
 }
 
 fn parquet() -> InputColumns {
-    InputColumns::Parquet(schema_of(vec![
+    InputColumns::Parquet(Arc::new(Schema::new(vec![
         Field::new("key", DataType::Int64, false),
         Field::new("price", DataType::Decimal128(15, 2), true),
         Field::new("ship", DataType::Date32, true),
         Field::new("seen", DataType::Timestamp(TimeUnit::Microsecond, None), true),
         Field::new("Comment", DataType::Utf8, true),
         Field::new("ratio", DataType::Float64, true),
-    ]))
+    ])))
 }
 
 fn bound(sql: &str, input: &InputColumns) -> Fragment {
@@ -105,7 +108,7 @@ fn text_stays_text_until_it_is_cast() {
     for (sql, expected) in [
         ("s._1 = 'x'", "_1 = 'x'"),
         ("_1 >= '1994-01-01' AND _1 < _2", "_1 >= '1994-01-01' AND _1 < _2"),
-        // As it is written, not as a number.
+        // As written, not as a number.
         ("_1 = 100", "_1 = '100'"),
         ("_1 <> 1.50", "_1 <> '1.50'"),
         ("-1 = _1", "'-1' = _1"),
@@ -204,7 +207,7 @@ fn aggregates() {
     }
 }
 
-/// What comes out over groups and aggregates, then the groups and aggregates, then the order.
+/// The output over groups and aggregates, then the groups and aggregates, then the order.
 fn extended(sql: &str, input: &InputColumns) -> String {
     let fragment = parse(sql).and_then(|s| s.bind_with(input, Extensions::On)).unwrap_or_else(|e| panic!("{sql}: {e}"));
     let schema = &fragment.schema;
@@ -320,7 +323,7 @@ fn json_columns_are_the_paths_asked_for() {
 
 #[test]
 fn from_a_path() {
-    use pushdown::JsonStep::*;
+    use pushdowndb_contract::JsonStep::*;
     let key = |name: &str, exact| Key { name: name.to_owned(), exact };
     for (from, expected) in [
         ("S3Object[*].a[*].b", vec![key("a", false), AnyElement, key("b", false)]),
@@ -349,7 +352,8 @@ fn from_a_path() {
 fn values_inside_parquet_columns() {
     let list = DataType::List(Arc::new(Field::new("element", DataType::Int64, true)));
     let members = vec![Field::new("B", list, true), Field::new("c", DataType::Utf8, true)];
-    let input = InputColumns::Parquet(schema_of(vec![Field::new("s", DataType::Struct(members.into()), true)]));
+    let input =
+        InputColumns::Parquet(Arc::new(Schema::new(vec![Field::new("s", DataType::Struct(members.into()), true)])));
     let fragment = bound("SELECT s.b[1], x.s.c FROM S3Object x WHERE s.b[1] > 5", &input);
     let field = fragment.schema.field(1);
     assert_eq!((field.data_type(), field.metadata()["path"].as_str()), (&DataType::Int64, "\"s\".\"B\"[1]"));
@@ -440,7 +444,7 @@ fn long_is_fine_and_deep_is_not() {
         assert_eq!(parse(&deep(100_000 / open.len())).unwrap_err().code, "UnsupportedSqlStructure");
         assert!(parse(&deep(100)).is_ok());
     }
-    // What is said twice at every level would double at every level.
+    // Operands repeated at every level double at every level.
     for (open, close) in
         [("NULLIF(", ", '1')"), ("(", " BETWEEN FALSE AND TRUE)"), ("CASE ", " WHEN 1 THEN 1 WHEN 2 THEN 2 END")]
     {

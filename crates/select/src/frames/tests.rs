@@ -4,6 +4,8 @@ use super::*;
 use aws_smithy_eventstream::frame::write_message_to;
 use aws_smithy_types::event_stream::{Header, HeaderValue};
 
+use crate::EventDecoder;
+
 fn frame(headers: &[(&'static str, &str)], payload: &[u8]) -> Vec<u8> {
     let headers =
         headers.iter().map(|(name, value)| Header::new(*name, HeaderValue::String(value.to_string().into()))).collect();
@@ -32,7 +34,7 @@ fn answer() -> Vec<u8> {
 }
 
 fn decode(bytes: &[u8], chunk: usize) -> Result<Vec<Event>> {
-    let mut decoder = FrameDecoder::new();
+    let mut decoder = EventDecoder::default();
     let mut events = Vec::new();
     for part in bytes.chunks(chunk) {
         decoder.feed(part);

@@ -1,7 +1,7 @@
-//! Function calls. Most take their arguments between commas; CAST, SUBSTRING, TRIM and the functions of dates have words
-//! of their own between them.
+//! Function calls. Most have comma-separated arguments; CAST, SUBSTRING, TRIM and the functions of
+//! dates have keywords of their own.
 
-use pushdown::{AggregateFunction, DatePart};
+use pushdowndb_contract::{AggregateFunction, DatePart};
 
 use super::Parser;
 use crate::SelectError;

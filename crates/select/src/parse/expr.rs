@@ -1,9 +1,9 @@
 //! Expressions, by recursive descent: one function a level of precedence, loosest first.
 //!
-//! Long chains of AND and OR become one flat node. Everything else that nests counts towards the depth limit,
+//! Chains of AND and OR become one flat node. All other nesting counts towards the depth limit,
 //! chains of arithmetic too, because they make trees as deep as they are long.
 
-use pushdown::{ArithmeticOp, CompareOp, Timestamp, limits};
+use pushdowndb_contract::{ArithmeticOp, CompareOp, Timestamp, limits};
 
 use super::Parser;
 use crate::SelectError;
@@ -237,7 +237,7 @@ impl Parser {
     fn ion(&self, written: &str) -> Result<Ast, SelectError> {
         let text = written.trim();
         if let Some(timestamp) = Timestamp::parse(text) {
-            // What Ion takes for a number is none.
+            // A number in Ion's form is not a timestamp.
             return Ok(Ast::Timestamp(timestamp.to_string()));
         }
         let digits = text.strip_prefix('-').unwrap_or(text);

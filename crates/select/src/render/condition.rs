@@ -1,7 +1,7 @@
-//! Predicates: connectives, comparisons, and guards against NULL where the backend does not know it.
+//! Predicates: connectives, comparisons, and guards against NULL for backends without it.
 
 use arrow_schema::DataType;
-use pushdown::{Expr, LikePart, Literal, Result, like_parts, like_pattern};
+use pushdowndb_contract::{Expr, LikePart, Literal, Result, like_parts, like_pattern};
 
 use super::{Renderer, quoted, unsupported};
 
@@ -25,7 +25,7 @@ impl Renderer<'_> {
         }
     }
 
-    /// An atom on a backend that does not know NULL in text.
+    /// Renders an atom for a backend without NULL in text.
     fn guarded_atom(&self, atom: &Expr) -> Result<String> {
         match atom {
             Expr::IsNull(inner) => return self.is_null(inner, false),
@@ -82,7 +82,7 @@ impl Renderer<'_> {
                 let typed = !self.dialect.three_valued && self.is_text(a) && self.is_text(b);
                 let side = |expr: &Expr| -> Result<String> {
                     let sql = self.value(expr)?;
-                    // Where both sides have no type, MinIO guesses numbers.
+                    // MinIO guesses numbers if both operands are untyped.
                     Ok(if typed { format!("CAST({sql} AS STRING)") } else { sql })
                 };
                 format!("{} {op} {}", side(a)?, side(b)?)
@@ -112,7 +112,7 @@ impl Renderer<'_> {
         })
     }
 
-    /// What IS NULL is asked of: of a column its text, so that no cast can fail.
+    /// Renders the operand of IS NULL: the raw text of a column, so that no cast can fail.
     fn null_test(&self, expr: &Expr) -> Result<String> {
         match expr {
             Expr::Column(index) => self.guarded(*index),
@@ -120,7 +120,7 @@ impl Renderer<'_> {
         }
     }
 
-    /// Whether this is a column whose text has no type on the backend.
+    /// True if this is a column whose text has no type on the backend.
     fn is_text(&self, expr: &Expr) -> bool {
         match expr {
             Expr::Column(index) => self.field(*index).is_ok_and(|field| {

@@ -1,9 +1,9 @@
-//! SQL for each dialect, and that our own parser reads it back with the same meaning.
+//! SQL for each dialect, which the parser reads back with the same meaning.
 
 use std::sync::Arc;
 
 use arrow_schema::{Schema, SchemaRef};
-use pushdown::{ArithmeticOp, CompareOp, Exactness, Function, JsonOptions, Literal, classify};
+use pushdowndb_contract::{ArithmeticOp, CompareOp, Exactness, Function, JsonOptions, Literal, classify};
 
 use super::*;
 use crate::{InputColumns, parse};
@@ -40,7 +40,7 @@ fn compare(op: CompareOp, left: Expr, right: Literal) -> Expr {
     Expr::compare(op, left, Expr::Literal(right))
 }
 
-/// What classification makes of the predicate for this dialect.
+/// The classified predicate for this dialect.
 fn pushed(predicate: &Expr, format: &Format, dialect: &Dialect) -> Expr {
     match classify(predicate, &schema(), format, dialect) {
         Exactness::Exact(expr) | Exactness::Inexact(expr) => expr,
@@ -108,11 +108,16 @@ fn examples() -> Vec<(Expr, &'static str, &'static str)> {
         ),
         (
             not(compare(CompareOp::Eq, column(COMMENT), Literal::Utf8("it's".into()))),
-            "NULLIF(s._5, '') != 'it''s'",
-            "(s._5 != '' AND s._5 != 'it''s')",
+            // The empty text is not 'it''s', either.
+            "NULLIF(s._5, '') != 'it''s' OR NULLIF(s._5, '') IS NULL",
+            "(s._5 != '' AND s._5 != 'it''s') OR s._5 = ''",
         ),
         (like("a%"), "NULLIF(s._5, '') LIKE 'a%'", "(s._5 != '' AND s._5 LIKE 'a%')"),
-        (not(like(r"5_\\")), r"NOT (NULLIF(s._5, '') LIKE '5_\')", r"(s._5 != '' AND NOT (s._5 LIKE '5_\'))"),
+        (
+            not(like(r"5_\\")),
+            r"NOT (NULLIF(s._5, '') LIKE '5_\') OR NULLIF(s._5, '') IS NULL",
+            r"(s._5 != '' AND NOT (s._5 LIKE '5_\')) OR s._5 = ''",
+        ),
         (Expr::IsNull(Box::new(column(PRICE))), "NULLIF(s._2, '') IS NULL", "s._2 = ''"),
         (not(Expr::IsNull(Box::new(column(PRICE)))), "NULLIF(s._2, '') IS NOT NULL", "s._2 != ''"),
         (
@@ -187,6 +192,13 @@ fn json_and_parquet_go_by_name() {
         render(&fragment(json.clone(), Some(pushed(&price_below(), &json, &whole)), &[KEY]), &whole).unwrap(),
         "SELECT s.* FROM S3Object s WHERE (s.\"price\" IS NOT NULL AND CAST(s.\"price\" AS FLOAT) < 24.00)"
     );
+    // A record may have fields that the sample of an inferred table lacked.
+    let inferred = Format::Json(JsonOptions { inferred: true, ..JsonOptions::default() });
+    let all = |format| Fragment::all(format, schema());
+    assert_eq!(render(&all(inferred.clone()), &standard).unwrap(), "SELECT s.* FROM S3Object s");
+    assert!(!render(&all(json), &standard).unwrap().contains('*'));
+    let key = fragment(inferred, None, &[KEY]);
+    assert!(!render(&key, &standard).unwrap().contains('*'));
 }
 
 #[test]
@@ -229,13 +241,13 @@ fn what_cannot_be_said_is_unsupported() {
         list: (0..40_000).map(|n| Expr::int(n + 1_000_000)).collect(),
         negated: false,
     };
-    assert_eq!(is(long, &Dialect::standard()), pushdown::ErrorKind::Unsupported);
+    assert_eq!(is(long, &Dialect::standard()), pushdowndb_contract::ErrorKind::Unsupported);
     assert_eq!(
         is(compare(CompareOp::Eq, column(COMMENT), Literal::Utf8("\u{2}".into())), &Dialect::standard()),
-        pushdown::ErrorKind::Unsupported
+        pushdowndb_contract::ErrorKind::Unsupported
     );
     let negated = not(Expr::And(vec![price_below(), column(FLAG)]));
-    assert_eq!(is(negated, &Dialect::minio()), pushdown::ErrorKind::Unsupported);
+    assert_eq!(is(negated, &Dialect::minio()), pushdowndb_contract::ErrorKind::Unsupported);
 }
 
 /// The expression that our node makes of a typed one over CSV: columns are text, guarded and cast.
@@ -289,7 +301,7 @@ fn our_parser_reads_our_sql_back() {
     }
 }
 
-/// A text that is NULL and one that is empty are told apart by JSON, whose columns go by name.
+/// JSON, whose columns have names, distinguishes NULL from the empty text.
 #[test]
 fn aggregates_of_text_go_by_name() {
     let standard = Dialect::pushdowndb();
@@ -302,7 +314,7 @@ fn aggregates_of_text_go_by_name() {
         render(&aggregate(column(COMMENT)), &standard).unwrap(),
         "SELECT MIN(NULLIF(s._5, '')) AS \"a\" FROM S3Object s"
     );
-    // What only decides is not what comes back.
+    // Conditions of a CASE are not returned.
     let case = |then| Expr::Case { branches: vec![(like("x"), then)], otherwise: None };
     assert_eq!(
         render(&aggregate(case(column(KEY))), &standard).unwrap(),

@@ -1,11 +1,11 @@
 //! Values: columns in their types, constants, arithmetic, functions.
 
 use arrow_schema::DataType;
-use pushdown::{Expr, Format, Function, Literal, Result};
+use pushdowndb_contract::{Expr, Format, Function, Literal, Result};
 
 use super::{Renderer, cast_type, quoted, unsupported};
 
-/// Up to here an integer written as a constant is exact also where constants are doubles.
+/// Largest integer constant that is exact as a double.
 const DOUBLE_INTEGERS: u64 = 1 << 53;
 
 impl Renderer<'_> {
@@ -40,7 +40,8 @@ impl Renderer<'_> {
         let text = self.guarded(index)?;
         Ok(match cast_type(data_type, self.dialect)? {
             Some(name) => format!("CAST({text} AS {name})"),
-            // A number in a column of text is its own spelling there; S3 Select keeps it a number.
+            // A number in a column of text is its own spelling there; S3 Select would keep it a
+            // number.
             None if matches!(self.fragment.format, Format::Json(_)) => format!("CAST({text} AS STRING)"),
             None => text,
         })

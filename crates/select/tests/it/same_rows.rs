@@ -1,9 +1,10 @@
-//! Pushdown changes costs, not answers: for random predicates over a typed table, what is rendered for our
-//! node, parsed and bound there, and evaluated over the raw text selects the rows that the predicate selects
-//! over the typed columns. All of them where classification says exact, none fewer where it says inexact.
+//! Pushdown changes costs, not answers: for random predicates over a typed table, the SQL rendered
+//! for a PushdownDB node, parsed and bound there and evaluated over the raw text, selects the rows
+//! that the predicate selects over the typed columns: exactly those if classified exact, at least
+//! those if inexact.
 //!
-//! Doubles are in the table because their order is where dialects part; decimals because 15 digits are where
-//! doubles end; empty fields because they are NULL in one world and text in the other.
+//! The table has doubles because dialects differ in their order, decimals because doubles hold 15
+//! digits, and empty fields because they are NULL in tables and text in S3 Select.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use arrow::array::AsArray;
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use futures::TryStreamExt;
 use futures::executor::block_on;
-use pushdown::{
+use pushdowndb_contract::{
     AggregateCall, AggregateFunction, ArithmeticOp, CompareOp, CsvOptions, Dialect, Exactness, Expr, Format, Fragment,
     Function, Literal, NamedExpr, Output, classify, classify_aggregate,
 };
@@ -184,7 +185,7 @@ fn fragment(schema: &SchemaRef, predicate: Option<Expr>) -> Fragment {
     }
 }
 
-/// What the node makes of a request.
+/// The fragment that the node binds.
 fn at_node(sql: &str, schema: &SchemaRef) -> Fragment {
     let input = InputColumns::Csv { options: CsvOptions::default(), names: None, count: schema.fields().len() };
     parse(sql).and_then(|statement| statement.bind(&input)).unwrap_or_else(|error| panic!("{sql}: {error}"))
@@ -205,7 +206,7 @@ fn random_predicates_select_the_same_rows() {
                 Exactness::Inexact(pushed) => (pushed, false),
                 Exactness::Unsupported => continue,
             };
-            // What is pushed says the same as what was asked, or less.
+            // The pushed predicate is the same or weaker.
             let again = keys(fragment(&schema, Some(pushed.clone())), &csv);
             let sql = render(&fragment(&schema, Some(pushed)), &dialect).unwrap_or_else(|e| panic!("{shown}: {e}"));
             let got = keys(at_node(&sql, &schema), &csv);
@@ -256,7 +257,7 @@ fn aggregates_that_may_be_pushed_are_the_same() {
             };
             let (data_type, wanted) = as_text(asked);
             let (_, got) = as_text(at_node(&sql, &schema));
-            // As the engine reads it back: through text, in the type it wants.
+            // The engine reads it back through text, in the type of the column.
             let text = arrow::compute::cast(&got, &DataType::Utf8).unwrap();
             let got = arrow::compute::cast(&text, &data_type).unwrap();
             assert_eq!(&got, &wanted, "{sql}");

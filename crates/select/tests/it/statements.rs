@@ -1,32 +1,23 @@
-//! Statements over bytes: what each construct of the dialect answers, without a server around it.
+//! The results of each construct of the dialect over bytes, without a server.
 
 use std::sync::Arc;
 
-use arrow::util::display::{ArrayFormatter, FormatOptions};
 use futures::TryStreamExt;
 use futures::executor::block_on;
-use pushdown::{CsvOptions, Error, JsonOptions};
+use pushdowndb_contract::{CsvOptions, JsonOptions};
 use pushdowndb_scan::{InMemory, ScanCounters, ScanOptions, scan};
 use pushdowndb_select::{Extensions, InputColumns, parse};
+use pushdowndb_testkit::batch::rows;
 
 /// Rows as text, `|` between columns, or the code of the error.
 fn answer(sql: &str, input: &InputColumns, object: &str) -> Result<Vec<String>, String> {
     let statement = parse(sql).map_err(|error| error.code.to_owned())?;
     let fragment = statement.bind_with(input, Extensions::On).map_err(|error| error.code.to_owned())?;
-    let run = || -> pushdown::Result<Vec<String>> {
+    let run = || -> pushdowndb_contract::Result<Vec<String>> {
         let reader = Arc::new(InMemory::new("memory", object.to_owned()));
         let counters = Arc::new(ScanCounters::default());
         let stream = scan(Arc::new(fragment), reader, None, ScanOptions::default(), counters)?;
-        let mut rows = Vec::new();
-        for batch in block_on(stream.try_collect::<Vec<_>>())? {
-            let options = FormatOptions::default().with_null("NULL");
-            let columns = batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options));
-            let columns = columns.collect::<Result<Vec<_>, _>>().map_err(|error| Error::internal(error.to_string()))?;
-            for row in 0..batch.num_rows() {
-                rows.push(columns.iter().map(|c| c.value(row).to_string()).collect::<Vec<_>>().join("|"));
-            }
-        }
-        Ok(rows)
+        Ok(block_on(stream.try_collect::<Vec<_>>())?.iter().flat_map(rows).collect())
     };
     run().map_err(|error| error.code().map_or_else(|| error.to_string(), str::to_owned))
 }
@@ -313,8 +304,8 @@ fn expression(dice: &mut Dice, depth: usize) -> String {
     made
 }
 
-/// Whatever is asked, the answer is rows or an error with a code that AWS documents: nothing panics, and nothing is
-/// found out only by the evaluator in words of its own.
+/// Any statement yields rows or an error with a code that AWS documents: nothing panics, and no
+/// error comes from the evaluator alone.
 #[test]
 fn every_statement_is_answered_or_refused_with_a_code() {
     let table = InputColumns::Csv {

@@ -13,8 +13,8 @@ use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use pushdown::ErrorKind;
-use pushdowndb_tpchgen::{Destination, Format, Options, TABLES, generate, schema};
+use pushdowndb_contract::ErrorKind;
+use pushdowndb_datagen::{Destination, Format, Options, TABLES, generate, schema};
 
 const SCALE: f64 = 0.001;
 

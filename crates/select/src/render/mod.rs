@@ -1,20 +1,20 @@
 //! A typed fragment to S3 Select SQL with the same meaning on the raw text.
 //!
-//! CSV columns go by position, `s._6`, so that headers and their names do not matter; the request says IGNORE
-//! or NONE. What the table's types and its rule for NULL mean is spelled out: `CAST(NULLIF(s._6, '') AS
-//! DECIMAL(15,2))`. Dates stay text: in CSV they are `YYYY-MM-DD`, whose textual order is theirs. A column
-//! that is only returned stays raw.
+//! CSV columns are addressed by position, `s._6`, so that the names of headers do not matter; the
+//! request says IGNORE or NONE. The types and the NULL rule of the table become explicit:
+//! `CAST(NULLIF(s._6, '') AS DECIMAL(15,2))`. Dates stay text, since `YYYY-MM-DD` sorts as text. A
+//! column that is only returned stays raw.
 //!
-//! What is rendered for a predicate is TRUE exactly where the predicate is. A backend without three-valued
-//! logic gets a guard before each comparison that may meet NULL, `(s._6 != '' AND …)`, which relies on AND
-//! being evaluated from left to right; predicates must then be in the form that [`pushdown::classify`]
-//! returns.
+//! The SQL of a predicate is TRUE exactly where the predicate is. A backend without three-valued
+//! logic gets a guard before each comparison that may meet NULL, `(s._6 != '' AND …)`, which relies
+//! on AND being evaluated from left to right; predicates must then be in the form that
+//! [`pushdowndb_contract::classify`] returns.
 
 mod condition;
 mod value;
 
 use arrow_schema::{DataType, Field};
-use pushdown::{
+use pushdowndb_contract::{
     AggregateCall, AggregateFunction, CsvOptions, Dialect, Error, Expr, Format, Fragment, NamedExpr, NullRule, Output,
     Result,
 };
@@ -23,7 +23,7 @@ use crate::OutputSerialization;
 
 /// Renders a fragment for a backend.
 ///
-/// Fails as unsupported on what the dialect cannot say, and on SQL longer than it takes. A fragment without
+/// Unsupported if the dialect lacks a construct or the SQL would be too long. A fragment without
 /// output columns selects a constant, so that rows can still be counted.
 pub fn render(fragment: &Fragment, dialect: &Dialect) -> Result<String> {
     refuse_bytes(fragment)?;
@@ -45,7 +45,8 @@ pub fn render(fragment: &Fragment, dialect: &Dialect) -> Result<String> {
     Ok(sql)
 }
 
-/// Refuses what would come back as bytes: they are written as text, or in base64 where they are none, and nobody can tell which.
+/// Refuses binary columns: they would be returned as text, or in base64 if they are not text,
+/// without an indication which.
 fn refuse_bytes(fragment: &Fragment) -> Result<()> {
     let outputs: Vec<&Expr> = match &fragment.output {
         Output::Rows(columns) => columns.iter().map(|column| &column.expr).collect(),
@@ -84,7 +85,7 @@ fn holds_bytes(data_type: &DataType) -> bool {
 struct Renderer<'a> {
     fragment: &'a Fragment,
     dialect: &'a Dialect,
-    /// Whether results come back as JSON.
+    /// True if results come back as JSON.
     by_name: bool,
 }
 
@@ -115,6 +116,8 @@ impl Renderer<'_> {
             Output::Rows(columns) if columns.is_empty() => vec!["1".to_owned()],
             Output::Rows(columns) => {
                 let whole = matches!(self.fragment.format, Format::Json(_)) && !self.dialect.json_projection;
+                // Only the whole record shows a field that no column stands for.
+                let whole = whole || self.fragment.refuses_surplus();
                 if whole && columns.iter().all(|column| matches!(column.expr, Expr::Column(_))) {
                     return Ok("s.*".to_owned());
                 }
@@ -152,7 +155,8 @@ impl Renderer<'_> {
         Ok(self.named(sql, "", &call.name))
     }
 
-    /// With its name, where results go by name; in CSV they go by position, unless they come back as JSON.
+    /// Adds the alias, if results are matched by name; in CSV they are matched by position, unless
+    /// they are returned as JSON.
     fn named(&self, sql: String, own: &str, name: &str) -> String {
         match &self.fragment.format {
             Format::Csv(_) if !self.by_name => sql,
@@ -199,7 +203,7 @@ impl Renderer<'_> {
         })
     }
 
-    /// The raw column with NULL for what means NULL.
+    /// Renders the raw column, with NULL for texts that mean NULL.
     fn guarded(&self, index: usize) -> Result<String> {
         let texts = if self.dialect.three_valued { self.null_texts(index)? } else { Vec::new() };
         let raw = self.raw(index)?;
@@ -217,7 +221,7 @@ fn unsupported(what: &str) -> Error {
     Error::unsupported(format!("{what} cannot be asked of this storage"))
 }
 
-/// The type to cast text to; `None` for what stays text.
+/// Returns the type to cast text to; `None` for types that stay text.
 fn cast_type(data_type: &DataType, dialect: &Dialect) -> Result<Option<String>> {
     Ok(Some(match data_type {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Date32 => return Ok(None),

@@ -1,10 +1,9 @@
-//! Pieces of a table as bytes.
+//! Encoding of pieces of a table.
 //!
-//! A piece is encoded on its own, so that many cores can work on one object, and the object is the pieces put
-//! together in order: text is concatenated, and a piece of Parquet is a row group.
+//! Pieces are encoded independently, so that many cores can work on one object, and concatenated in
+//! order; a piece of Parquet is a row group.
 
 use std::io::Write;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use arrow::csv::WriterBuilder as CsvWriter;
@@ -14,62 +13,11 @@ use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowRowGroupWriterFactory,
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
-use pushdown::{Error, Result};
+use pushdowndb_contract::{Error, Result};
 
+use crate::format::Format;
 use crate::rows::{Piece, batches};
-use crate::schema;
-
-/// How the data is written.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Format {
-    /// Comma-separated, with a header line; fields are quoted only where they must be.
-    Csv,
-    /// Parquet with Snappy.
-    Parquet,
-    /// One JSON object a line; decimals are numbers with their scale, dates strings.
-    Json,
-}
-
-impl Format {
-    /// The word after STORED AS.
-    pub fn sql(self) -> &'static str {
-        match self {
-            Self::Csv => "CSV",
-            Self::Parquet => "PARQUET",
-            Self::Json => "JSON",
-        }
-    }
-
-    /// The end of a file's name.
-    pub fn extension(self) -> &'static str {
-        match self {
-            Self::Csv => "csv",
-            Self::Parquet => "parquet",
-            Self::Json => "json",
-        }
-    }
-
-    /// About how many rows a piece has: text in some megabytes, Parquet in row groups worth a request each.
-    pub(crate) fn piece_rows(self) -> u64 {
-        match self {
-            Self::Csv | Self::Json => 65_536,
-            Self::Parquet => 262_144,
-        }
-    }
-}
-
-impl FromStr for Format {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text.to_ascii_lowercase().as_str() {
-            "csv" => Ok(Self::Csv),
-            "parquet" => Ok(Self::Parquet),
-            "json" | "ndjson" => Ok(Self::Json),
-            _ => Err(Error::invalid(format!("unknown format '{text}'; known are csv, parquet, json"))),
-        }
-    }
-}
+use crate::tables::schema;
 
 /// A piece after the work that many cores share.
 pub(crate) struct EncodedPiece {
@@ -88,7 +36,7 @@ pub(crate) enum PieceEncoder {
     Parquet(ArrowRowGroupWriterFactory),
 }
 
-/// Puts the pieces of an object together.
+/// The writer of one object, which joins its pieces.
 pub(crate) enum ObjectEncoder {
     Text,
     Parquet(Box<SerializedFileWriter<Vec<u8>>>),
@@ -163,7 +111,7 @@ fn encode_text(format: Format, piece: Piece, first: bool, out: &mut Vec<u8>) -> 
 }
 
 impl ObjectEncoder {
-    /// Takes the next piece and returns the bytes that are ready.
+    /// Adds the next piece and returns the finished bytes.
     pub fn add(&mut self, piece: EncodedPiece) -> Result<Bytes> {
         match (self, piece.body) {
             (Self::Text, Body::Text(text)) => Ok(text.into()),

@@ -1,4 +1,4 @@
-//! Tables that are not TPC-H's: those of the PushdownDB paper's experiments with groups (Section VI-C) and with Parquet
+//! The tables of the PushdownDB paper's experiments with groups (Section VI-C) and with Parquet
 //! (Section IX).
 //!
 //! ```text
@@ -7,14 +7,14 @@
 //! floats_n   c0 … : n columns of doubles from 0 to 1, with four decimals
 //! ```
 //!
-//! A cell is a hash of its table, column and row: rows do not depend on the pieces they are generated in. Numbers to sum
-//! are decimals, so that sums have one right answer whatever their order; as text they are what the paper's are.
+//! A cell is a hash of its table, column and row, so that rows do not depend on the pieces. Numbers
+//! to sum are decimals, so that sums are exact in any order; their text has the paper's format.
 
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Decimal128Array, Float64Array, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use pushdown::{Error, Result};
+use pushdowndb_contract::{Error, Result};
 
 /// Tables of groups.
 pub(crate) const GROUPS: [&str; 2] = ["groups", "skewed"];
@@ -43,10 +43,10 @@ const ONE: u64 = 10_000;
 /// Rows of a batch.
 const BATCH_ROWS: u64 = 8192;
 
-/// What fills a column.
+/// The contents of a column.
 #[derive(Clone, Debug)]
 enum Column {
-    /// So many groups of about the same size, from 0.
+    /// A number of groups of about the same size, from 0.
     Uniform(u64),
     /// Groups whose sizes fall: the share of rows up to each group.
     Zipf(Vec<f64>),
@@ -87,7 +87,7 @@ impl Column {
     }
 }
 
-/// The columns of a table; `None` if it is not one of these.
+/// Returns the columns of a table; `None` if it is not one of these.
 fn columns(table: &str) -> Option<Vec<(String, Column)>> {
     let values = (0..VALUES).map(|n| (format!("v{n}"), Column::Decimal));
     Some(match table {
@@ -100,7 +100,8 @@ fn columns(table: &str) -> Option<Vec<(String, Column)>> {
     })
 }
 
-/// Zipf's law: the n-th group has a share of the rows in proportion to n to the power of minus `tenths` / 10.
+/// Returns a column by Zipf's law: the n-th group has a share of the rows proportional to n to the
+/// power of minus `tenths` / 10.
 fn zipf(tenths: u32) -> Column {
     let weights = (1..=SKEWED_GROUPS).map(|n| f64::from(n).powf(-f64::from(tenths) / 10.0));
     let sums: Vec<f64> = weights
@@ -114,14 +115,14 @@ fn zipf(tenths: u32) -> Column {
     Column::Zipf(sums.iter().map(|sum| sum / total).collect())
 }
 
-/// The columns of a table, if it is one of these. None holds NULL.
+/// Returns the schema of a table, if it is one of these. No column holds NULL.
 pub(crate) fn schema(table: &str) -> Option<SchemaRef> {
     let fields: Vec<Field> =
         columns(table)?.iter().map(|(name, column)| Field::new(name, column.data_type(), false)).collect();
     Some(Arc::new(Schema::new(fields)))
 }
 
-/// How many rows a table has at a scale; 0 if it is not one of these.
+/// Returns the rows of a table at a `scale`; 0 if it is not one of these.
 pub(crate) fn row_count(table: &str, scale: f64) -> u64 {
     let rows = match table {
         _ if GROUPS.contains(&table) => GROUPS_ROWS,
@@ -177,7 +178,7 @@ mod tests {
         concat_batches(&schema(table).unwrap(), &rows).unwrap()
     }
 
-    /// How many rows each group of a column has.
+    /// The rows of each group of a column.
     fn sizes(rows: &RecordBatch, column: &str, groups: usize) -> Vec<usize> {
         let mut sizes = vec![0; groups];
         for group in rows.column_by_name(column).unwrap().as_primitive::<Int64Type>().values() {

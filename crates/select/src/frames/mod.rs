@@ -1,19 +1,19 @@
 //! The answer to SelectObjectContent: a stream of frames, each with its own checksums.
 //!
-//! Records break anywhere: in the middle of a field, of a character, across frames. Only the bytes of all
-//! Records frames together are text. An answer without its End frame is truncated, however complete it looks.
+//! Records may break anywhere: inside a field, a character, across frames. Only the bytes of all
+//! Records frames together are text.
 
 use aws_smithy_types::event_stream::Message;
 use bytes::Bytes;
-use pushdown::{Error, ErrorKind, Result};
+use pushdowndb_contract::{Error, ErrorKind, Result};
 use quick_xml::events::Event as Xml;
 
-use crate::messages::{self, MessageDecoder, corrupt};
+use crate::messages::{self, FrameEvent, corrupt};
 
-/// What the server did so far.
+/// Statistics of the server.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Stats {
-    /// Bytes read of the object.
+    /// Bytes of the object that were read.
     pub bytes_scanned: u64,
     /// Bytes processed, after decompression.
     pub bytes_processed: u64,
@@ -26,69 +26,43 @@ pub struct Stats {
 pub enum Event {
     /// Some bytes of the result.
     Records(Bytes),
-    /// The connection is alive.
+    /// Keep-alive.
     Cont,
-    /// What was done so far.
+    /// Statistics so far.
     Progress(Stats),
-    /// What was done in all.
+    /// Final statistics.
     Stats(Stats),
     /// The result is complete.
     End,
 }
 
-/// Takes frames out of the bytes of an answer, however they are cut.
-#[derive(Debug, Default)]
-pub struct FrameDecoder(MessageDecoder);
-
-impl FrameDecoder {
-    /// A decoder at the start of an answer.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Takes the next bytes of the answer.
-    pub fn feed(&mut self, bytes: &[u8]) {
-        self.0.feed(bytes);
-    }
-
-    /// The next event, or `None` until more bytes are fed. An error frame is an error.
-    #[expect(clippy::should_implement_trait, reason = "an iterator would end where this waits for bytes")]
-    pub fn next(&mut self) -> Result<Option<Event>> {
-        let Some(message) = self.0.next()? else { return Ok(None) };
-        let event = event(&message)?;
-        if event == Event::End {
-            self.0.end();
+impl FrameEvent for Event {
+    fn read(message: &Message) -> Result<Self> {
+        let header = |name: &str| messages::text(message, name);
+        match header(":message-type") {
+            Some("event") => {}
+            Some("error") => {
+                let code = header(":error-code").unwrap_or("InternalError");
+                return Err(error_from_code(code, header(":error-message").unwrap_or_default()));
+            }
+            other => return Err(corrupt(&format!("a frame is of type {other:?}"))),
         }
-        Ok(Some(event))
+        Ok(match header(":event-type") {
+            Some("Records") => Self::Records(message.payload().clone()),
+            Some("Cont") => Self::Cont,
+            Some("Progress") => Self::Progress(stats(message.payload())),
+            Some("Stats") => Self::Stats(stats(message.payload())),
+            Some("End") => Self::End,
+            other => return Err(corrupt(&format!("an event is of type {other:?}"))),
+        })
     }
 
-    /// Says that no more bytes come. An answer without its End frame is truncated.
-    pub fn finish(&self) -> Result<()> {
-        self.0.finish()
+    fn is_end(&self) -> bool {
+        *self == Self::End
     }
 }
 
-fn event(message: &Message) -> Result<Event> {
-    let header = |name: &str| messages::text(message, name);
-    match header(":message-type") {
-        Some("event") => {}
-        Some("error") => {
-            let code = header(":error-code").unwrap_or("InternalError");
-            return Err(error_from_code(code, header(":error-message").unwrap_or_default()));
-        }
-        other => return Err(corrupt(&format!("a frame is of type {other:?}"))),
-    }
-    Ok(match header(":event-type") {
-        Some("Records") => Event::Records(message.payload().clone()),
-        Some("Cont") => Event::Cont,
-        Some("Progress") => Event::Progress(stats(message.payload())),
-        Some("Stats") => Event::Stats(stats(message.payload())),
-        Some("End") => Event::End,
-        other => return Err(corrupt(&format!("an event is of type {other:?}"))),
-    })
-}
-
-/// Counts that the server claims; nothing depends on them, so what is missing is 0.
+/// Reads statistics. They are informative, so missing numbers are 0.
 fn stats(payload: &[u8]) -> Stats {
     let number = |name| text_of(payload, name).and_then(|text| text.trim().parse().ok()).unwrap_or(0);
     Stats {
@@ -98,7 +72,7 @@ fn stats(payload: &[u8]) -> Stats {
     }
 }
 
-/// The text of the first element of this name.
+/// Returns the text of the first element with this `name`.
 fn text_of(xml: &[u8], name: &str) -> Option<String> {
     let mut reader = quick_xml::Reader::from_reader(xml);
     let mut inside = false;
@@ -119,7 +93,7 @@ fn text_of(xml: &[u8], name: &str) -> Option<String> {
     }
 }
 
-/// The error that an HTTP answer other than 200 stands for.
+/// Returns the error for an HTTP answer other than 200.
 pub fn error_from_response(status: u16, body: &[u8]) -> Error {
     let message = text_of(body, "Message").unwrap_or_default();
     match text_of(body, "Code") {
@@ -139,13 +113,13 @@ pub fn error_from_response(status: u16, body: &[u8]) -> Error {
     }
 }
 
-/// The error that a code of S3 stands for: what the caller can do about it.
+/// Returns the error for a `code` of S3.
 pub(crate) fn error_from_code(code: &str, message: &str) -> Error {
     let kind = match code {
         "SlowDown" | "Busy" | "RequestLimitExceeded" | "TooManyRequests" => ErrorKind::Throttled,
-        // MinIO says so of any value that does not convert, which no retry will change.
+        // MinIO's code for any value that does not convert; a retry would not help.
         "InternalError" if message.contains("cast") || message.contains("convert") => ErrorKind::Invalid,
-        // What this server is too small for, a plain read is not.
+        // Limits of the server that a plain read does not have.
         "OverMaxRecordSize" | "OverMaxColumn" | "OverMaxParquetBlockSize" => ErrorKind::Unsupported,
         "InternalError" | "ServiceUnavailable" | "RequestTimeout" | "OperationAborted" => ErrorKind::Unavailable,
         "NoSuchKey" | "NoSuchBucket" | "NoSuchUpload" | "NoSuchVersion" => ErrorKind::NotFound,

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::SchemaRef;
-use pushdown::{Error, Result};
+use pushdowndb_contract::{Error, Result};
 use tpchgen::generators as source;
 use tpchgen_arrow as arrows;
 
-use crate::{schema, synthetic};
+use crate::synthetic;
+use crate::tables::schema;
 
 /// A piece of a table: the `index`-th, counted from zero, of `of` pieces in row order.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,7 +21,7 @@ pub(crate) struct Piece {
     pub of: u32,
 }
 
-/// The rows of a piece in order.
+/// Returns the rows of a piece in order.
 pub(crate) fn batches(piece: Piece) -> Result<Box<dyn Iterator<Item = Result<RecordBatch>> + Send>> {
     if synthetic::schema(piece.table).is_some() {
         let rows = synthetic::batches(piece.table, piece.scale, piece.index, piece.of)?;
@@ -42,7 +43,7 @@ pub(crate) fn batches(piece: Piece) -> Result<Box<dyn Iterator<Item = Result<Rec
     Ok(Box::new(rows.map(move |batch| declared_types(&batch, &schema))))
 }
 
-/// The generator makes string views; the tables are declared, and written to Parquet, with plain strings.
+/// Casts to the declared types: the generator makes string views, the tables have plain strings.
 fn declared_types(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let bug = |e| Error::internal("generated rows do not have the declared types").with_source(e);
     let columns = batch

@@ -1,8 +1,9 @@
 //! Streams the tables into an object store.
 //!
-//! Memory is bounded by the pieces in flight, whatever the scale: a permit is taken, in row order, before a piece
-//! is generated and given back once its bytes are handed to the upload. Taking permits in order is what keeps
-//! an object's next piece from waiting for a permit that a later piece of the same object holds.
+//! Memory is bounded by the pieces in flight, whatever the scale: a permit is taken, in row order,
+//! before a piece is generated, and returned once its bytes are handed to the upload. Taking
+//! permits in order avoids that an object's next piece waits for a permit that a later piece of the
+//! same object holds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,13 +12,13 @@ use futures::{StreamExt, TryStreamExt, stream};
 use object_store::buffered::BufWriter;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
-use pushdown::{Error, ErrorKind, Result};
+use pushdowndb_contract::{Error, ErrorKind, Result};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Semaphore;
 
 use crate::rows::Piece;
 use crate::tables::{MIN_SCALE, row_count};
-use crate::{DataSet, Format, encode, schema_sql};
+use crate::{DataSet, Destination, Format, encode, schema_sql};
 
 /// The largest scale; above it keys of rows and pieces would no longer fit their types.
 const MAX_SCALE: f64 = 100_000.0;
@@ -30,42 +31,31 @@ const UPLOAD_PART_BYTES: usize = 8 * 1024 * 1024;
 /// Parts of one object's upload on their way at a time.
 const UPLOAD_PARTS_AT_ONCE: usize = 2;
 
-/// What to generate.
+/// Options of a data set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
     /// The scale factor: 1 is about a gigabyte of CSV.
     pub scale: f64,
-    /// How the data is written.
+    /// The format.
     pub format: Format,
     /// Objects per table; tables with fewer rows, and nation and region always, get fewer.
     pub parts: u32,
-    /// Whether tables that are there already are removed first; otherwise they are a conflict.
+    /// True if tables that are there already are removed first; otherwise they are a conflict.
     pub overwrite: bool,
 }
 
-/// Where the data goes.
-#[derive(Clone, Debug)]
-pub struct Destination {
-    /// The folder or bucket.
-    pub store: Arc<dyn ObjectStore>,
-    /// The place in it.
-    pub prefix: Path,
-    /// The same place as `schema.sql` and messages name it: `s3://bucket/prefix` or an absolute folder.
-    pub url: String,
-}
-
-/// How far it is.
+/// The progress of a generation.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Progress {
     /// Rows handed to the store.
     pub rows: u64,
-    /// About how many rows there will be.
+    /// The approximate number of rows.
     pub rows_expected: u64,
     /// Bytes handed to the store.
     pub bytes: u64,
 }
 
-/// What was generated.
+/// A summary of the generated data.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Summary {
     /// Rows by table, in the order of [`DataSet::tables`].
@@ -85,7 +75,7 @@ pub async fn generate(
     generate_set(DataSet::Tpch, options, destination, progress).await
 }
 
-/// The same for any set of tables.
+/// Generates any set of tables.
 pub async fn generate_set(
     set: DataSet,
     options: Options,
@@ -138,7 +128,7 @@ struct Object {
     scale: f64,
     /// Its pieces, by their index among all pieces of the table.
     pieces: std::ops::Range<u32>,
-    /// How many pieces the table has.
+    /// The number of pieces of the table.
     of: u32,
 }
 
@@ -167,7 +157,7 @@ fn objects_of(table: &'static str, options: Options) -> Vec<Object> {
         .collect()
 }
 
-/// What all objects share.
+/// State shared by all objects.
 struct Work<'a, P> {
     destination: &'a Destination,
     permits: Arc<Semaphore>,
@@ -189,7 +179,8 @@ impl<P: Fn(Progress) + Sync> Work<'_, P> {
                 Ok((object.table, rows))
             }
             Err(error) => {
-                // The first error is the one to report; an upload that cannot be aborted expires in the store.
+                // The first error is the one to report; an upload that cannot be aborted expires in
+                // the store.
                 let _ = upload.abort().await;
                 Err(error)
             }

@@ -1,30 +1,32 @@
-//! The tables: their columns, how many rows they have, and the SQL that declares them.
+//! The tables: columns, row counts, and the SQL that declares them.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use pushdown::{Error, ErrorKind, Result};
+use pushdowndb_contract::{Error, ErrorKind, Result};
 use tpchgen::generators::{CustomerGenerator, OrderGenerator, PartGenerator, PartSuppGenerator, SupplierGenerator};
 
-use crate::{Format, synthetic};
+use crate::format::Format;
+use crate::synthetic;
 
 /// TPC-H's tables, smallest first.
 pub const TABLES: [&str; 8] = ["region", "nation", "supplier", "customer", "part", "partsupp", "orders", "lineitem"];
 
-/// Tables that are generated together.
+/// A set of tables that are generated together.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum DataSet {
     /// The eight tables of TPC-H.
     Tpch,
-    /// `groups` and `skewed`: integers to group by and decimals to sum, as in Section VI-C of the PushdownDB paper.
+    /// `groups` and `skewed`: integers to group by and decimals to sum, as in Section VI-C of the
+    /// PushdownDB paper.
     Groups,
     /// `floats_1`, `floats_10` and `floats_20`: doubles, as in its Section IX.
     Floats,
 }
 
 impl DataSet {
-    /// Its tables, smallest first.
+    /// The tables of the set, smallest first.
     pub fn tables(self) -> &'static [&'static str] {
         match self {
             Self::Tpch => &TABLES,
@@ -33,7 +35,7 @@ impl DataSet {
         }
     }
 
-    /// What it is called on the command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tpch => "tpch",
@@ -60,7 +62,7 @@ const MONEY: DataType = DataType::Decimal128(15, 2);
 const DATE: DataType = DataType::Date32;
 const TEXT: DataType = DataType::Utf8;
 
-/// The columns of a table. No column holds NULL.
+/// Returns the schema of a table. No column holds NULL.
 pub fn schema(table: &str) -> Result<SchemaRef> {
     if let Some(schema) = synthetic::schema(table) {
         return Ok(schema);
@@ -145,7 +147,8 @@ pub fn schema(table: &str) -> Result<SchemaRef> {
     Ok(Arc::new(Schema::new(fields)))
 }
 
-/// How many rows a table has at a scale; for lineitem, whose rows are drawn per order, about how many.
+/// Returns the rows of a table at a `scale`; approximate for lineitem, whose rows are drawn per
+/// order.
 pub(crate) fn row_count(table: &str, scale: f64) -> u64 {
     let rows = match table {
         "region" => 5,
@@ -162,7 +165,7 @@ pub(crate) fn row_count(table: &str, scale: f64) -> u64 {
     u64::try_from(rows).unwrap_or(0)
 }
 
-/// The statements that declare all tables of a set below a URL or folder.
+/// Returns the statements that declare all tables of a `set` below a URL or folder.
 pub fn schema_sql(set: DataSet, url: &str, format: Format, scale: f64) -> Result<String> {
     let mut sql = format!("-- {} at scale {scale}, {}\n", set.title(), format.sql());
     for table in set.tables() {

@@ -1,9 +1,10 @@
-//! SQL text to a [`Statement`]: the clauses. Expressions are in [`expr`], function calls in [`calls`].
+//! The parser of SQL text to a [`Statement`]: the clauses. Expressions are in [`expr`], function
+//! calls in [`calls`].
 
 mod calls;
 mod expr;
 
-use pushdown::{JsonStep, limits};
+use pushdowndb_contract::{JsonStep, limits};
 
 use crate::SelectError;
 use crate::ast::{Ast, Item, Items, Name, OrderKey, Query};
@@ -99,7 +100,7 @@ impl Parser {
         }
     }
 
-    /// The keys after ORDER. NULL is greater than everything else unless it is said where it goes.
+    /// Parses the keys after ORDER. NULL is greater than everything else by default.
     fn order(&mut self) -> Result<Vec<OrderKey>, SelectError> {
         if !self.keyword("BY") {
             return Err(self.error("ParseExpectedKeyword", "expected BY after ORDER"));
@@ -321,7 +322,7 @@ impl Parser {
         }
     }
 
-    /// Takes the keyword if it comes next.
+    /// Consumes `keyword` if it is next.
     fn keyword(&mut self, keyword: &str) -> bool {
         let here = matches!(self.peek(), Token::Word(word) if word.eq_ignore_ascii_case(keyword));
         if here {
@@ -330,7 +331,7 @@ impl Parser {
         here
     }
 
-    /// Takes the symbol if it comes next.
+    /// Consumes `symbol` if it is next.
     fn symbol(&mut self, symbol: &str) -> bool {
         let here = matches!(self.peek(), Token::Symbol(next) if *next == symbol);
         if here {

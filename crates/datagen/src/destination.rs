@@ -1,0 +1,40 @@
+//! Destinations: folders and buckets.
+
+use std::io;
+use std::path;
+use std::sync::Arc;
+
+use object_store::ObjectStore;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use pushdowndb_contract::{Error, ErrorKind, Result};
+
+/// The destination of the data.
+#[derive(Clone, Debug)]
+pub struct Destination {
+    /// The folder or bucket.
+    pub store: Arc<dyn ObjectStore>,
+    /// The place in it.
+    pub prefix: Path,
+    /// The URL of the destination in `schema.sql` and messages: `s3://bucket/prefix` or an absolute
+    /// folder.
+    pub url: String,
+}
+
+impl Destination {
+    /// Creates the destination for a `folder`, which is made if missing.
+    pub fn folder(folder: impl AsRef<path::Path>) -> Result<Self> {
+        let folder = folder.as_ref();
+        let failed = |error: io::Error| {
+            let kind = match error.kind() {
+                io::ErrorKind::PermissionDenied => ErrorKind::Denied,
+                _ => ErrorKind::Invalid,
+            };
+            Error::new(kind, format!("making the folder {}", folder.display())).with_source(error)
+        };
+        let absolute = path::absolute(folder).map_err(failed)?;
+        std::fs::create_dir_all(&absolute).map_err(failed)?;
+        let store = LocalFileSystem::new_with_prefix(&absolute).map_err(|error| failed(error.into()))?;
+        Ok(Self { store: Arc::new(store), prefix: Path::default(), url: absolute.display().to_string() })
+    }
+}

@@ -1,12 +1,14 @@
-//! How fast scans are, over lineitem in memory: the statements of `experiments/scan.toml` as a node would run them.
+//! How fast scans are, over lineitem in memory: the statements of `experiments/scan.toml` as a node
+//! would run them.
 //!
 //! ```text
 //! cargo bench --workspace --bench scan                  everything
 //! cargo bench --workspace --bench scan -- csv/q6        some of it
 //! scripts/instructions.py                               instructions of each, against those on record
 //! ```
-//! For the script, `SCAN_DATA=DIR` alone writes the objects there and names the cases; with `SCAN_ONCE=csv/q6` as well it
-//! runs that case once in [`counted`], whose instructions are counted.
+//! For the script, `SCAN_DATA=DIR` alone writes the objects there and names the cases; with
+//! `SCAN_ONCE=csv/q6` as well it runs that case once in [`counted`], whose instructions are
+//! counted.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -21,16 +23,20 @@ use divan::counter::BytesCount;
 use futures::TryStreamExt;
 use object_store::memory::InMemory as Store;
 use object_store::{ObjectStore, ObjectStoreExt};
-use pushdown::{BloomFilter, Compression, CsvOptions, Fragment, JsonOptions, JsonShape, Key, NullRule, Ragged};
+use pushdowndb_contract::{
+    BloomFilter, Compression, CsvOptions, Format, Fragment, JsonOptions, JsonShape, Key, NullRule, Ragged,
+};
+use pushdowndb_datagen::{Destination, Options, generate, schema};
 use pushdowndb_scan::{InMemory, ScanCounters, ScanOptions, scan};
 use pushdowndb_select::{Extensions, InputColumns, parse};
-use pushdowndb_tpchgen::{Destination, Options, generate, schema};
 use tokio::runtime::{Builder, Runtime};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const DEFINITION: &str = include_str!("../../../experiments/scan.toml");
-const FORMATS: [&str; 4] = ["csv", "gzip", "ndjson", "parquet"];
+/// `json` is `ndjson` with declared columns, as tables have them, rather than the records of S3
+/// Select.
+const FORMATS: [&str; 5] = ["csv", "gzip", "json", "ndjson", "parquet"];
 /// What is timed: 600,000 rows.
 const SCALE: f64 = 0.1;
 /// What is counted, which is fifty times slower: 6,000 rows.
@@ -125,10 +131,16 @@ fn cases_of(format: &str, object: &Bytes, text_bytes: usize) -> Result<BTreeMap<
     let mut cases = BTreeMap::new();
     for query in definition["query"].as_array().ok_or("no queries")? {
         let statements = query["statement"].as_table().ok_or("no statements")?;
-        let statement = statements.get(&format!("select-{format}")).or_else(|| statements.get("select"));
+        let columns_of = if format == "json" { "parquet" } else { format };
+        let statement = statements.get(&format!("select-{columns_of}")).or_else(|| statements.get("select"));
         let Some(statement) = statement.and_then(|statement| statement.as_str()) else { continue };
-        let bound = parse(&filled_in(statement)).and_then(|parsed| parsed.bind_with(&columns(format)?, Extensions::On));
-        let fragment = Arc::new(bound.map_err(|error| format!("{statement}: {error:?}"))?);
+        let bound =
+            parse(&filled_in(statement)).and_then(|parsed| parsed.bind_with(&columns(columns_of)?, Extensions::On));
+        let mut fragment = bound.map_err(|error| format!("{statement}: {error:?}"))?;
+        if format == "json" {
+            fragment.format = Format::Json(JsonOptions::default());
+        }
+        let fragment = Arc::new(fragment);
         let name = format!("{format}/{}", query["name"].as_str().ok_or("no name")?);
         cases.insert(name, Case { fragment, object: object.clone(), text_bytes });
     }
@@ -138,9 +150,9 @@ fn cases_of(format: &str, object: &Bytes, text_bytes: usize) -> Result<BTreeMap<
 /// The table in a format, and the bytes it has without compression.
 fn object(format: &str, scale: f64) -> Result<(Bytes, usize)> {
     let kind = match format {
-        "csv" | "gzip" => pushdowndb_tpchgen::Format::Csv,
-        "ndjson" => pushdowndb_tpchgen::Format::Json,
-        _ => pushdowndb_tpchgen::Format::Parquet,
+        "csv" | "gzip" => pushdowndb_datagen::Format::Csv,
+        "json" | "ndjson" => pushdowndb_datagen::Format::Json,
+        _ => pushdowndb_datagen::Format::Parquet,
     };
     let store: Arc<dyn ObjectStore> = Arc::new(Store::new());
     let destination = Destination {
@@ -172,7 +184,13 @@ fn columns(format: &str) -> std::result::Result<InputColumns, pushdowndb_select:
         "parquet" => InputColumns::Parquet(lineitem),
         "ndjson" => {
             let from = Vec::new();
-            InputColumns::Json(JsonOptions { shape: JsonShape::Lines, compression, raw_tokens: true, from })
+            InputColumns::Json(JsonOptions {
+                shape: JsonShape::Lines,
+                compression,
+                raw_tokens: true,
+                from,
+                ..JsonOptions::default()
+            })
         }
         _ => {
             let null = NullRule::Never;

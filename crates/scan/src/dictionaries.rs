@@ -1,35 +1,35 @@
-//! Text columns as dictionaries on their way over the network, where that takes fewer bytes.
+//! Dictionary encoding of text columns for the network, where it saves bytes.
 //!
-//! Columns of few values (flags, modes, segments, priorities) take 4 to 7 bytes a row as plain text compressed with LZ4,
-//! mostly for offsets, and less than one as a dictionary with keys of a byte. What has more values than that, or is
-//! short, stays as it is. Whoever receives the rows makes them plain again: a dictionary is how a batch travels, not what
-//! it means.
+//! Columns with few values (flags, modes, segments, priorities) take 4 to 7 bytes a row as plain
+//! text compressed with LZ4, mostly for offsets, and less than one as a dictionary with 8-bit keys.
+//! Columns with more values, and short ones, stay plain. The receiver decodes dictionaries: they
+//! are an encoding of the batch and not part of its schema.
 
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, StringDictionaryBuilder};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt8Type};
-use pushdown::Result;
+use pushdowndb_contract::Result;
 
-use crate::errors::from_arrow;
+use crate::error::from_arrow;
 
-/// Fewer rows are not worth the message that a dictionary takes.
-const FEWEST_ROWS: usize = 256;
+/// Minimum number of rows: fewer do not save the bytes of the dictionary.
+const MIN_ROWS: usize = 256;
 
-/// A value must come so often, on average.
-const ROWS_PER_VALUE: usize = 4;
+/// Minimum average number of rows per value.
+const MIN_ROWS_PER_VALUE: usize = 4;
 
-/// Which columns of a schema are dictionaries, a bit each: of the first 31 columns.
+/// The dictionary columns of a schema: a bit for each of the first 31 columns.
 pub type DictionaryColumns = u32;
 
-/// The columns that can be one.
+/// Returns the columns that can be dictionaries.
 pub fn dictionary_candidates(schema: &Schema) -> impl Iterator<Item = usize> {
     let fields = schema.fields().iter().enumerate().take(31);
     fields.filter(|(_, field)| field.data_type().is_string()).map(|(index, _)| index)
 }
 
-/// The schema with these columns as dictionaries; `None` if one of them cannot be.
+/// Returns `schema` with `columns` as dictionaries; `None` if one of them cannot be.
 pub fn with_dictionaries(schema: &SchemaRef, columns: DictionaryColumns) -> Option<SchemaRef> {
     let candidates = dictionary_candidates(schema).fold(0, |all, index| all | (1 << index));
     if columns & !candidates != 0 {
@@ -44,9 +44,9 @@ pub fn with_dictionaries(schema: &SchemaRef, columns: DictionaryColumns) -> Opti
     Some(Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone())))
 }
 
-/// A text column as a dictionary, if it takes fewer bytes as one.
+/// Encodes a text column as a dictionary, if that takes fewer bytes.
 pub fn as_dictionary(column: &ArrayRef) -> Option<ArrayRef> {
-    if column.len() < FEWEST_ROWS {
+    if column.len() < MIN_ROWS {
         return None;
     }
     match column.data_type() {
@@ -70,10 +70,10 @@ fn encode<'a>(values: impl Iterator<Item = Option<&'a str>>, rows: usize) -> Opt
     }
     let array = builder.finish();
     let distinct = array.values().len();
-    (distinct > 0 && distinct * ROWS_PER_VALUE <= rows).then(|| Arc::new(array) as ArrayRef)
+    (distinct > 0 && distinct * MIN_ROWS_PER_VALUE <= rows).then(|| Arc::new(array) as ArrayRef)
 }
 
-/// The batch without dictionaries, with the columns of this schema.
+/// Decodes the dictionaries of `batch`. `schema` is the plain one.
 pub fn without_dictionaries(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let columns = batch.columns().iter().zip(schema.fields()).map(|(column, field)| match column.data_type() {
         DataType::Dictionary(..) if column.data_type() != field.data_type() => cast(column, field.data_type()),

@@ -1,29 +1,31 @@
 //! A fragment over bytes.
 //!
-//! One evaluator for both sides of the network: the node runs it next to the disks, the engine runs it
-//! over plain reads. What they agree on is therefore not a matter of care but of construction.
+//! One evaluator for both sides of the network: the node runs it next to the disks, the engine runs
+//! it over plain reads. What they agree on is therefore not a matter of care but of construction.
 //!
-//! - [`scan`] runs a [`pushdown::Fragment`] over one object, whose bytes come from an [`ObjectReader`].
+//! - [`scan`] runs a [`pushdowndb_contract::Fragment`] over one object, whose bytes come from an
+//!   [`ObjectReader`].
 //! - [`Evaluator`] evaluates the contract's expressions on batches that are already decoded.
 //! - [`for_each_key`] gives the keys that Bloom filters are made of.
 //! - [`CsvDecoder`] decodes CSV that arrives from elsewhere, such as the results of S3 Select.
 //!
 //! ```text
-//! scan         runs a fragment: which pieces, what of them, and how many at a time (pieces, spawner, slice);
-//!   interrupt  ends what computes when its client has left or its time is up
-//! object       where bytes come from: files, memory, other stores; blocks and read-ahead
-//! text         what CSV and JSON share: records of a byte range, decompression, values that fields spell
-//!   csv        cutting, tokenising and decoding in stages
-//!   json       records found by their commas; walked or parsed where they are not alike
-//!   matcher    the byte patterns that a matching record must hold, searched in raw blocks
-//! parquet      row groups and pages pruned, dictionaries asked once, late materialisation
-//! pruning      what bounds decide; zones, which are bounds of stretches of text
-//! evaluate     expressions: lowering to DataFusion's, casts, functions of our own, Bloom filters
-//! aggregate    one row out of any number; group for one a group, top_k for the first of an order
-//! output       the last steps: project, aggregate, order, limit
-//! memory       the budget that all of these draw from
-//! extent       what of an object is scanned; positions: where records lie, and those at known places (places)
+//! run          runs a fragment over an object, in pieces one after the other or in parallel
+//! options      of a scan; each source takes its share of them
+//! parquet      meta, prune, read, decode: row groups and pages pruned, late materialization
+//! text         one byte range of records: source, buffer, splitter, predicate; `scan` is the read loop, for which
+//!              csv and json cut and decode records
+//! source       the trait of batch sources and what they are opened with
+//! prefilter    byte patterns that a matching record must hold, searched in raw blocks
+//! zones        bounds of stretches of text, and what bounds decide
+//! operators    project, aggregate, group, top-k; partial aggregates and how they are merged
+//! expr         expressions of the contract: lowering, casts, functions, Bloom filters, evaluation
+//! values       fields, numbers, dates, patterns and JSON tokens as text spells them
+//! range, io    what of an object is scanned; where its bytes come from
+//! runtime      interruption, memory budget, time slices, helper tasks
 //! ```
+//!
+//! A folder uses those below it.
 //!
 //! Memory is bounded whatever the object, see [`limits`]; no bytes from outside make it panic.
 
@@ -31,67 +33,72 @@
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 #![warn(missing_docs)]
 
-mod aggregate;
-mod clock;
-mod compact;
-mod csv;
+pub(crate) mod batch;
+mod counters;
 mod dictionaries;
-mod errors;
-mod evaluate;
-mod extent;
-mod group;
-mod interrupt;
-mod json;
-mod latest;
+mod error;
+mod expr;
+mod io;
 pub mod limits;
-mod matcher;
-mod memory;
-mod number;
-mod object;
-mod output;
+mod lru;
+mod operators;
+mod options;
 mod parquet;
-mod pieces;
-mod places;
-mod positions;
-mod pruning;
-mod row_filter;
-mod scan;
+mod prefilter;
+mod range;
+mod run;
+mod runtime;
 mod simd;
-mod slice;
-mod spawner;
+mod source;
 mod text;
-mod top_k;
-mod totals;
 mod types;
+mod values;
+mod zones;
 
-pub use aggregate::extremes;
-pub use clock::thread_cpu;
-pub use compact::compact;
-pub use csv::{CsvDecoder, REST, rest_fields, tokenize_sample};
-pub use dictionaries::{
+pub use crate::batch::compact;
+pub use crate::dictionaries::{
     DictionaryColumns, as_dictionary, dictionary_candidates, with_dictionaries, without_dictionaries,
 };
-pub use evaluate::Evaluator;
-pub use evaluate::for_each_key;
-pub use extent::Extent;
-pub use interrupt::{CancelOnDrop, Interrupt, Task, check_interrupt};
-pub use latest::Latest;
-pub use matcher::Matching;
-pub use memory::{MemoryBudget, Reservation, Shortage};
-pub use object::{
-    BlockBuffers, BlockFile, BlockRoom, InMemory, LocalFile, ObjectReader, ReadAtHand, file_blocks, file_ranges,
-    ranges_at_hand, read_cached,
-};
-pub use parquet::{
-    Footers, KnownFooter, RowGroupPlace, bounds_match, parquet_metadata, parquet_metadata_within, parquet_schema,
-};
-pub use pieces::bytes_ruled_out;
-pub use places::{near_places, places, places_in_both};
-pub use positions::{POSITION_COLUMNS, with_positions};
-pub use pruning::Zones;
-pub use scan::{Learned, ScanCounters, ScanOptions, can_be_zoned, output_schema, scan, scan_rows, slice_bytes};
-pub use slice::{TimeSlice, lend_long};
-pub use spawner::{Helpers, Spawner};
-pub use text::BYTE_ORDER_MARK;
-pub use top_k::{FirstKeys, Threshold};
-pub use types::sql_type;
+pub use crate::expr::bloom::for_each_key;
+pub use crate::expr::decimal::decimal_arithmetic;
+pub use crate::expr::evaluator::Evaluator;
+pub use crate::expr::floats::{float_arithmetic, float_negation, with_one_nan};
+pub use crate::io::buffer_pool::{BlockBuffers, BlockRoom};
+pub use crate::io::local::LocalFile;
+pub use crate::io::memory::InMemory;
+pub use crate::io::page_cache::{BlockFile, file_blocks, file_ranges, ranges_at_hand, read_cached};
+pub use crate::io::reader::{ObjectReader, ReadAtHand};
+pub use crate::lru::Latest;
+#[doc(hidden)]
+pub use crate::operators::aggregate::delegate::types as delegate;
+pub use crate::operators::aggregate::extremes;
+pub use crate::prefilter::sample::Matching;
+pub use crate::range::scan_range::ScanRange;
+pub use crate::runtime::clock::thread_cpu;
+pub use crate::runtime::interrupt::{CancelOnDrop, Interrupt, Task};
+pub use crate::runtime::memory::{MemoryBudget, Reservation, Shortage};
+pub use crate::text::csv::decoder::{CsvDecoder, tokenize_sample};
+pub use crate::text::csv::errors::check_header;
+pub use crate::text::csv::rows::{REST, rest_fields};
+
+pub use crate::batch::slice_bytes;
+pub use crate::counters::ScanCounters;
+pub use crate::operators::top_k::first_keys::FirstKeys;
+pub use crate::operators::top_k::threshold::Threshold;
+pub use crate::options::{ScanCaches, ScanOptions};
+pub use crate::parquet::meta::cache::{Footers, KnownFooter, RowGroupPlace};
+pub use crate::parquet::meta::footer::parquet_metadata;
+pub use crate::parquet::meta::schema::parquet_schema;
+pub use crate::parquet::prune::row_groups::bounds_match;
+pub use crate::range::locations::{near_places, places, places_in_both};
+pub use crate::range::positions::{POSITION_COLUMNS, with_positions};
+pub use crate::run::parallel::bytes_ruled_out;
+pub use crate::run::scan::{output_schema, scan, scan_rows};
+pub use crate::runtime::spawner::{Helpers, Spawner};
+pub use crate::runtime::time_slice::{TimeSlice, lend_long};
+pub use crate::text::BYTE_ORDER_MARK;
+pub use crate::text::json::answer::JsonAnswer;
+pub use crate::types::sql_type;
+pub use crate::values::parse::is_exact_as_double;
+pub use crate::zones::store::Zones;
+pub use crate::zones::zone::can_be_zoned;

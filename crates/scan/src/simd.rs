@@ -1,41 +1,42 @@
-//! Looking at 64 bytes at a time, with the widest registers that the processor has.
+//! Kernels that process 64 bytes at a time with the widest registers of the processor.
 //!
-//! A [`Kernel`] is written once over [`Lanes`] and compiled twice: portably, and for AVX2 with BMI and PCLMULQDQ, which is chosen where
-//! the processor has it when the program runs. This is the only module with `unsafe`: it asserts nothing but that
-//! the features were detected before code that needs them runs.
+//! A [`Kernel`] is written once over [`Lanes`] and compiled twice: portably, and for AVX2 with BMI
+//! and PCLMULQDQ, which is selected at run time. This is the only module with `unsafe`, which
+//! asserts nothing but that the features were detected before code that needs them runs.
 
 // A kernel is compiled into a function that has the features of its lanes, see `avx2::run`.
 #![allow(clippy::inline_always, reason = "what is not inlined there is compiled without them")]
 
-/// The bytes looked at in one step.
+/// Bytes per step.
 pub(crate) const BLOCK: usize = 64;
 
-/// Operations on blocks of bytes and on their masks, of which bit `i` stands for byte `i`.
+/// Operations on blocks of bytes and their masks, in which bit `i` stands for byte `i`.
 pub(crate) trait Lanes: Copy {
-    /// The bytes that are this one.
+    /// Mask of the bytes equal to `byte`.
     fn equal(self, block: &[u8; BLOCK], byte: u8) -> u64;
 
-    /// The place of the bit of which `n` others are lower; 64 if there are not so many.
+    /// Position of the set bit with `n` lower set bits; 64 if there is none.
     fn nth(self, mask: u64, n: u32) -> u32;
 
-    /// The bits of which an odd number of bits, themselves among them, are not higher.
+    /// Prefix XOR: bit `i` is the parity of bits 0 to `i` (carry-less multiplication by all ones).
     fn prefix_xor(self, mask: u64) -> u64;
 
-    /// The places at which two blocks and a third have their bytes, or another one has its own.
+    /// Mask of the positions where two blocks and a third have their bytes, or another block has
+    /// its own.
     fn all_or(self, two: [Wanted<'_>; 2], third: Option<Wanted<'_>>, or: Option<Wanted<'_>>) -> u64;
 }
 
-/// A byte that is looked for in a block.
+/// A byte that is searched for in a block.
 pub(crate) type Wanted<'a> = (&'a [u8; BLOCK], u8);
 
-/// What runs over blocks. `run` must be `#[inline(always)]`.
+/// A computation over blocks. `run` must be `#[inline(always)]`.
 pub(crate) trait Kernel {
     type Output;
 
     fn run<L: Lanes>(self, lanes: L) -> Self::Output;
 }
 
-/// Runs a kernel with the best lanes there are.
+/// Runs a kernel with the widest lanes available.
 #[inline]
 pub(crate) fn run<K: Kernel>(kernel: K) -> K::Output {
     #[cfg(target_arch = "x86_64")]
@@ -46,7 +47,7 @@ pub(crate) fn run<K: Kernel>(kernel: K) -> K::Output {
     kernel.run(Portable)
 }
 
-/// Whether there are lanes that are wider than 64 bits.
+/// True if the lanes are wider than 64 bits.
 pub(crate) fn is_wide() -> bool {
     #[cfg(target_arch = "x86_64")]
     return avx2::is_here();
@@ -54,7 +55,7 @@ pub(crate) fn is_wide() -> bool {
     false
 }
 
-/// Ordinary 64-bit arithmetic.
+/// Portable 64-bit arithmetic.
 #[derive(Clone, Copy)]
 pub(crate) struct Portable;
 
@@ -67,7 +68,8 @@ impl Lanes for Portable {
         let (words, _) = block.as_chunks::<8>();
         let mut mask = 0;
         for (i, word) in words.iter().enumerate() {
-            // The high bit of each byte that is zero after the XOR, exactly: no carry leaves its byte.
+            // The high bit of each byte that is zero after the XOR, exactly: no carry leaves its
+            // byte.
             let differs = u64::from_le_bytes(*word) ^ wanted;
             let equal = !(((differs & LOW) + LOW) | differs) & !LOW;
             // Gathers the eight high bits into the highest byte.
@@ -111,11 +113,11 @@ mod avx2 {
 
     use super::{BLOCK, Kernel, Lanes, Wanted};
 
-    /// 32 bytes at a time. There is one only in [`featured`].
+    /// 32 bytes at a time. Constructed only in [`featured`].
     #[derive(Clone, Copy)]
     struct Avx2(());
 
-    /// Whether the processor has what it takes.
+    /// True if the processor has the features.
     #[inline]
     pub(super) fn is_here() -> bool {
         is_x86_feature_detected!("avx2")
@@ -126,7 +128,7 @@ mod avx2 {
             && is_x86_feature_detected!("pclmulqdq")
     }
 
-    /// Runs a kernel, or gives it back where the processor lacks what it takes.
+    /// Runs a kernel, or returns it if the processor lacks the features.
     #[inline]
     pub(super) fn run<K: Kernel>(kernel: K) -> Result<K::Output, K> {
         if !is_here() {
@@ -145,7 +147,8 @@ mod avx2 {
         #[inline(always)]
         fn equal(self, block: &[u8; BLOCK], byte: u8) -> u64 {
             let [low, high] = [0, 32].map(|at| {
-                // SAFETY: `self` is made only in `featured`, and 32 bytes from either place lie in the block.
+                // SAFETY: `self` is made only in `featured`, and 32 bytes from either place lie in
+                // the block.
                 unsafe {
                     let bytes = _mm256_loadu_si256(block.as_ptr().add(at).cast());
                     let equal = _mm256_cmpeq_epi8(bytes, _mm256_set1_epi8(byte.cast_signed()));
@@ -190,7 +193,8 @@ mod avx2 {
     ) -> u32 {
         // SAFETY: the caller has AVX2.
         unsafe {
-            // Zero where all is as wanted. Compared once: of several masks that are combined the compiler makes a mess.
+            // Zero where all bytes are as wanted. Compared once: the compiler generates poor code
+            // for several combined masks.
             let mut differs = _mm256_or_si256(differs_from(at, a), differs_from(at, b));
             if let Some(third) = third {
                 differs = _mm256_or_si256(differs, differs_from(at, third));
@@ -202,7 +206,8 @@ mod avx2 {
         }
     }
 
-    /// Zero in each of 32 bytes that is the wanted one, from place `at` on, which is at most 32. Needs AVX2.
+    /// Zero in each of 32 bytes that equals the wanted one, from position `at` on, which is at most
+    /// 32. Needs AVX2.
     #[inline(always)]
     unsafe fn differs_from(at: usize, (block, byte): Wanted<'_>) -> __m256i {
         // SAFETY: 32 bytes from there lie in the block; the caller has AVX2.

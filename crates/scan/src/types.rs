@@ -1,8 +1,8 @@
-//! Types: their names as people write them in SQL, and what is asked of them in several places.
+//! Names and properties of types.
 
 use arrow::datatypes::DataType;
 
-/// The type as SQL has it: `DECIMAL(15,2)`, `DATE`.
+/// Returns the SQL name of a type, such as `DECIMAL(15,2)` or `DATE`.
 pub fn sql_type(data_type: &DataType) -> String {
     match data_type {
         DataType::Boolean => "BOOLEAN".into(),
@@ -29,7 +29,7 @@ pub fn sql_type(data_type: &DataType) -> String {
     }
 }
 
-/// Whether this is a type of numbers that are exact: integers and decimals compare with each other without rounding.
+/// True for integers and decimals, which compare with each other without rounding.
 pub(crate) fn is_exact_number(data_type: &DataType) -> bool {
     data_type.is_integer() || matches!(data_type, DataType::Decimal128(..))
 }

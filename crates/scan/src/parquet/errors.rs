@@ -1,10 +1,10 @@
-//! Errors of the Parquet library as ours.
+//! Conversion of errors of the Parquet library.
 
 use ::parquet::errors::ParquetError;
-use pushdown::{Error, ErrorKind};
+use pushdowndb_contract::{Error, ErrorKind};
 
-/// What the error means for the object called `location`.
-pub(super) fn explain(location: &str, error: ParquetError) -> Error {
+/// Converts an error for the object called `location`.
+pub(crate) fn explain(location: &str, error: ParquetError) -> Error {
     match error {
         ParquetError::External(error) => match error.downcast::<Error>() {
             Ok(ours) => *ours,
@@ -23,17 +23,17 @@ pub(super) fn explain(location: &str, error: ParquetError) -> Error {
     }
 }
 
-/// Ours on its way through the library, which [`explain`] takes out again, or another one.
-pub(super) fn external(error: impl std::error::Error + Send + Sync + 'static) -> ParquetError {
+/// Wraps an error on its way through the library; [`explain`] unwraps it.
+pub(crate) fn external(error: impl std::error::Error + Send + Sync + 'static) -> ParquetError {
     ParquetError::External(Box::new(error))
 }
 
 /// Fails if the task was interrupted.
-pub(super) fn check_interrupt() -> Result<(), ParquetError> {
-    crate::interrupt::check_interrupt().map_err(external)
+pub(crate) fn check_interrupt() -> Result<(), ParquetError> {
+    crate::runtime::interrupt::check_interrupt().map_err(external)
 }
 
-/// The file says one thing and is another.
-pub(super) fn contradiction(location: &str) -> Error {
+/// Returns the error for a file that contradicts itself.
+pub(crate) fn contradiction(location: &str) -> Error {
     Error::new(ErrorKind::Corrupt, format!("{location}: the Parquet file contradicts itself"))
 }

@@ -1,73 +1,72 @@
-//! How the rows of a file are decided and decoded: the same for all its row groups, and for all scans of one fragment.
+//! The plan of a Parquet scan, shared by all row groups of a file and all scans of a fragment.
 
 use std::sync::Arc;
 
 use ::parquet::file::metadata::ParquetMetaData;
 use arrow::datatypes::{Field, SchemaRef};
-use pushdown::{Expr, Result};
+use pushdowndb_contract::{Expr, Result};
 
-use super::decode::{Columns, FileSchema};
-use super::flat::is_flat;
-use super::prune::may_match;
-use super::stages::{Stage, stages};
-use crate::Latest;
-use crate::errors::from_arrow;
-use crate::row_filter::RowFilter;
-use crate::top_k::{FirstRows, LiveBound};
+use crate::error::from_arrow;
+use crate::lru::Latest;
+use crate::operators::row_filter::RowFilter;
+use crate::operators::top_k::live::{FirstRows, LiveBound};
+use crate::parquet::decode::batches::{Columns, FileSchema};
+use crate::parquet::decode::levels::is_flat;
+use crate::parquet::prune::row_groups::may_match;
+use crate::parquet::stages::{Stage, stages};
 
-/// Sets of columns that are kept ready: row groups of a file are alike, mostly.
-const SETS: usize = 8;
+/// Maximum number of column sets that are cached: row groups of a file are mostly alike.
+const MAX_SETS: usize = 8;
 
-/// Plans that are kept of one fragment: of the objects that it is run over at a time, which are about as many as there
-/// are cores.
-const PLANS: usize = 16;
+/// Maximum number of cached plans of a fragment: about as many objects are scanned at a time as
+/// there are cores.
+const MAX_PLANS: usize = 16;
 
-/// A plan holds the footer. One with more column chunks takes some megabytes, and is kept alone.
-const CHUNKS: usize = 4096;
+/// A plan holds the footer. One with more column chunks takes some megabytes, and is the only one
+/// cached.
+const MIN_CHUNKS_OF_LARGE: usize = 4096;
 
-/// What a plan is made of: rows as they are `wanted`, of `schema`, of which the columns `output` come out, `dictionaries` among
-/// them as dictionaries where they are stored as that; and the footer.
+/// The input of a plan: the `wanted` rows of `schema`, the `output` columns, those of them that may
+/// be `dictionaries`, and the footer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Planned<'a> {
-    pub(super) location: &'a str,
-    pub(super) schema: &'a SchemaRef,
-    pub(super) wanted: &'a RowFilter,
-    pub(super) output: &'a [usize],
-    pub(super) dictionaries: &'a [usize],
-    pub(super) metadata: &'a Arc<ParquetMetaData>,
+pub(crate) struct Planned<'a> {
+    pub(crate) location: &'a str,
+    pub(crate) schema: &'a SchemaRef,
+    pub(crate) wanted: &'a RowFilter,
+    pub(crate) output: &'a [usize],
+    pub(crate) dictionaries: &'a [usize],
+    pub(crate) metadata: &'a Arc<ParquetMetaData>,
 }
 
-/// What is made of a fragment and the footer of a file before any row is read.
+/// The parts of a scan that are prepared before any row is read.
 #[derive(Debug)]
-pub(super) struct Plan {
-    /// The footer.
+pub(crate) struct Plan {
     metadata: Arc<ParquetMetaData>,
     predicate: Option<Expr>,
-    pub(super) file: FileSchema,
-    /// All columns that are read, those of them that come out, and of these the ones that may as dictionaries.
-    pub(super) schema: SchemaRef,
-    pub(super) output: Vec<usize>,
-    pub(super) dictionaries: Vec<usize>,
-    pub(super) stages: Vec<Stage>,
-    /// What holds of the first rows in an order, if only those are wanted, and the column they are ordered by.
-    pub(super) first: Option<(LiveBound, Field)>,
-    /// The columns that come out which may be read as places in a dictionary.
-    pub(super) singles: Vec<Single>,
-    /// All columns that are read, by their place among all leaves of the file.
-    pub(super) leaves: Vec<usize>,
-    /// Of each row group, whether it may hold rows that pass, as far as statistics tell.
+    pub(crate) file: FileSchema,
+    /// All columns that are read, the output columns, and those of them that may be dictionaries.
+    pub(crate) schema: SchemaRef,
+    pub(crate) output: Vec<usize>,
+    pub(crate) dictionaries: Vec<usize>,
+    pub(crate) stages: Vec<Stage>,
+    /// The bound of the first rows in an order, and the column they are ordered by.
+    pub(crate) first: Option<(LiveBound, Field)>,
+    /// Output columns that may be read as dictionary codes.
+    pub(crate) singles: Vec<Single>,
+    /// Leaf indexes of all columns that are read.
+    pub(crate) leaves: Vec<usize>,
+    /// For each row group, whether it may hold rows that pass, by statistics.
     kept: Vec<bool>,
-    /// Columns that were decoded together before, by their indexes.
+    /// Sets of columns that were decoded together before.
     together: Latest<(Vec<usize>, Arc<Columns>)>,
 }
 
-/// A column by itself.
 #[derive(Debug)]
-pub(super) struct Single {
-    /// Its index among all columns that are read, and its place among all leaves of the file.
-    pub(super) index: usize,
-    pub(super) leaf: usize,
-    pub(super) columns: Columns,
+pub(crate) struct Single {
+    /// Its index among the columns that are read, and its leaf index in the file.
+    pub(crate) index: usize,
+    pub(crate) leaf: usize,
+    pub(crate) columns: Columns,
 }
 
 impl Plan {
@@ -105,33 +104,34 @@ impl Plan {
         })
     }
 
-    /// Whether it would be made of the same again, but for where the object lies.
+    /// True if a plan of `of` would be the same, whatever the location of the object.
     fn is_of(&self, of: Planned<'_>) -> bool {
         Arc::ptr_eq(&self.metadata, of.metadata)
             && (&self.schema, &self.predicate) == (of.schema, &of.wanted.predicate)
             && (self.output.as_slice(), self.dictionaries.as_slice()) == (of.output, of.dictionaries)
     }
 
-    /// Whether statistics leave the row group.
-    pub(super) fn is_kept(&self, group: usize) -> bool {
+    /// True if statistics leave the row group.
+    pub(crate) fn is_kept(&self, group: usize) -> bool {
         self.kept.get(group).copied().unwrap_or(true)
     }
 
-    /// Whether pages may be ruled out, too. Where values lie together, whole row groups show it: of a file where none was ruled
-    /// out its pages will not be either, and their index takes a while to read. The file decides, not the piece of it that
-    /// is scanned: what is read does not depend on how it is cut.
-    pub(super) fn may_rule_out_pages(&self) -> bool {
+    /// True if the page index may rule out pages. If values are clustered, whole row groups show
+    /// it: if none was ruled out, pages will not be either, and reading the page index takes a
+    /// while. Decided by the file and not by the scanned piece, so that the bytes read do not
+    /// depend on the pieces.
+    pub(crate) fn may_rule_out_pages(&self) -> bool {
         self.kept.len() == 1 || self.kept.contains(&false)
     }
 
-    /// The columns of these indexes, decoded together.
-    pub(super) fn columns(&self, location: &str, indexes: &[usize]) -> Result<Arc<Columns>> {
+    /// The decoder of these columns together.
+    pub(crate) fn columns(&self, location: &str, indexes: &[usize]) -> Result<Arc<Columns>> {
         let decoder = || {
             let declared = self.schema.project(indexes).map_err(from_arrow)?;
             let columns = Columns::new(location, Arc::new(declared), &self.file)?;
             Ok((indexes.to_vec(), Arc::new(columns)))
         };
-        Ok(self.together.get_or_make(SETS, |(known, _)| known == indexes, decoder)?.1)
+        Ok(self.together.get_or_make(MAX_SETS, |(known, _)| known == indexes, decoder)?.1)
     }
 }
 
@@ -148,26 +148,26 @@ impl Single {
     }
 }
 
-/// The plans that scans of one fragment made last, for those after them: each piece of an object is a scan, of a few
-/// milliseconds, and a plan takes tenths of one.
+/// Recent plans of a fragment: each piece of an object is a scan of a few milliseconds, and a plan
+/// takes a tenth of one.
 #[derive(Debug, Default)]
 pub(crate) struct LastPlans(Latest<Arc<Plan>>);
 
 impl LastPlans {
-    /// Whether there is one.
-    pub(super) fn is_made(&self) -> bool {
+    /// True if there is a plan.
+    pub(crate) fn is_made(&self) -> bool {
         !self.0.is_empty()
     }
 
-    /// The one that was made of this, or else a new one.
-    pub(super) fn of(&self, of: Planned<'_>) -> Result<Arc<Plan>> {
+    /// Returns the cached plan of `of`, or a new one.
+    pub(crate) fn of(&self, of: Planned<'_>) -> Result<Arc<Plan>> {
         if of.wanted.first.is_some() {
-            // What holds of the first rows in an order is learned from the rows of one scan.
+            // The bound of the first rows belongs to one scan.
             return Plan::new(of).map(Arc::new);
         }
         let columns = of.metadata.file_metadata().schema_descr().num_columns();
-        let is_large = of.metadata.num_row_groups().saturating_mul(columns) > CHUNKS;
-        let most = if is_large { 1 } else { PLANS };
+        let is_large = of.metadata.num_row_groups().saturating_mul(columns) > MIN_CHUNKS_OF_LARGE;
+        let most = if is_large { 1 } else { MAX_PLANS };
         self.0.get_or_make(most, |plan| plan.is_of(of), || Plan::new(of).map(Arc::new))
     }
 }
@@ -202,7 +202,7 @@ mod tests {
         let again = objects.each_ref().map(of);
         assert!(first.iter().zip(&again).all(|(first, again)| Arc::ptr_eq(first, again)));
         assert!(!Arc::ptr_eq(&first[0], &first[1]));
-        (0..PLANS).for_each(|value| drop(of(&footer(value as i64))));
+        (0..MAX_PLANS).for_each(|value| drop(of(&footer(value as i64))));
         assert!(!Arc::ptr_eq(&first[0], &of(&objects[0])));
     }
 }

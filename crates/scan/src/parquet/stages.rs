@@ -1,9 +1,10 @@
-//! What decides whether a row is wanted, in stages: each decodes what it needs of the rows that passed those before.
+//! The stages of a filter: each decodes what it needs of the rows that passed earlier stages.
 //!
-//! Conditions on one column come first, each a stage of its own, which may be decided without decoding its rows
-//! ([`super::dictionary`]); text comes after what is cheaper to decode; then conditions on several columns, then keys of
-//! joins, then what holds of the first rows in an order. Where a condition may fail on some rows, the order of the query is
-//! kept, all in one stage.
+//! Conditions on one column come first, each a stage of its own, which may be decided without
+//! decoding rows ([`crate::parquet::decode::dictionary`]); text comes after columns that are
+//! cheaper to decode; then conditions on several columns, join keys, and the bound of the first
+//! rows in an order. If a condition may fail on some rows, the order of the query is kept in a
+//! single stage.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -16,41 +17,41 @@ use arrow::array::{ArrayRef, BooleanArray, RecordBatch, StringArray, new_null_ar
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::{and, cast};
 use arrow::datatypes::Schema;
-use pushdown::{Expr, Result};
+use pushdowndb_contract::{Expr, Result};
 
-use super::decode::{Columns, FileSchema};
-use super::dictionary::{Answers, decide};
-use super::flat::is_flat;
-use super::pages::Pages;
-use super::text_search::TextSearch;
-use crate::MemoryBudget;
-use crate::errors::from_arrow;
-use crate::evaluate::Evaluator;
-use crate::evaluate::lower::SHORT_LIST;
-use crate::output::{place, record_batch, renumber};
-use crate::row_filter::RowFilter;
-use crate::text::compare::stored_range;
-use crate::top_k::LiveBound;
+use crate::batch::record_batch;
+use crate::error::from_arrow;
+use crate::expr::columns::{place, renumber};
+use crate::expr::evaluator::Evaluator;
+use crate::expr::lower::MAX_SHORT_LIST;
+use crate::operators::row_filter::RowFilter;
+use crate::operators::top_k::live::LiveBound;
+use crate::parquet::decode::batches::{Columns, FileSchema};
+use crate::parquet::decode::dictionary::{Answers, decide};
+use crate::parquet::decode::levels::is_flat;
+use crate::parquet::decode::text_search::TextSearch;
+use crate::parquet::read::pages::Pages;
+use crate::runtime::memory::MemoryBudget;
+use crate::text::predicate::condition::stored_range;
 
-/// A condition and the columns it reads.
+/// A condition and its columns.
 #[derive(Debug)]
-pub(super) struct Stage {
-    pub(super) columns: Columns,
-    /// The same by their index among all columns that are read.
-    pub(super) indexes: Vec<usize>,
+pub(crate) struct Stage {
+    pub(crate) columns: Columns,
+    /// Their indexes among the columns that are read.
+    pub(crate) indexes: Vec<usize>,
     predicate: Option<Evaluator>,
-    /// What holds of the first rows in an order, if only those are wanted.
+    /// The bound of the first rows in an order.
     bound: Option<LiveBound>,
-    /// The only column, if its pages are looked at here.
-    pub(super) flat: Option<(usize, ColumnDescPtr)>,
-    /// What the values of that column must hold, if it is text.
-    pub(super) search: Option<TextSearch>,
-    /// The range that its values must be in, if the condition says no more of numbers.
-    pub(super) range: Option<RangeInclusive<i64>>,
+    /// The only column, if its pages can be evaluated directly.
+    pub(crate) flat: Option<(usize, ColumnDescPtr)>,
+    /// Bytes that matching values of that column must hold, if it is text.
+    pub(crate) search: Option<TextSearch>,
+    /// The selected range, if the condition is nothing else than a range of numbers.
+    pub(crate) range: Option<RangeInclusive<i64>>,
 }
 
-/// The stages that decide whether a row is `wanted`.
-pub(super) fn stages(location: &str, wanted: &RowFilter, schema: &Schema, file: &FileSchema) -> Result<Vec<Stage>> {
+pub(crate) fn stages(location: &str, wanted: &RowFilter, schema: &Schema, file: &FileSchema) -> Result<Vec<Stage>> {
     let new = |predicate: Option<Expr>, first: bool| {
         let wanted = RowFilter { predicate, first: wanted.first.clone().filter(|_| first) };
         Stage::new(location, &wanted, schema, file)
@@ -61,7 +62,7 @@ pub(super) fn stages(location: &str, wanted: &RowFilter, schema: &Schema, file: 
         if all.indexes.len() < 2 || !all.predicate.as_ref().is_some_and(Evaluator::cannot_fail) {
             stages.push(all);
         } else {
-            // By rank, then in the order written: conditions on the same column together.
+            // By rank, then in the written order: conditions on the same column together.
             let mut ranked: Vec<(Place, Vec<Expr>)> = Vec::new();
             for conjunct in predicate.clone().into_conjuncts() {
                 let only = match conjunct.columns().as_slice() {
@@ -74,7 +75,7 @@ pub(super) fn stages(location: &str, wanted: &RowFilter, schema: &Schema, file: 
                     None => ranked.push((key, vec![conjunct])),
                 }
             }
-            // Of keys each alone comes before several together.
+            // Of join keys, single columns come before several together.
             ranked.sort_by_key(|((rank, only), _)| (*rank, only.is_none()));
             for (_, conjuncts) in ranked {
                 stages.push(new(Some(Expr::conjunction(conjuncts)), false)?);
@@ -87,24 +88,24 @@ pub(super) fn stages(location: &str, wanted: &RowFilter, schema: &Schema, file: 
     Ok(stages)
 }
 
-/// What a condition costs, the least first.
+/// Cost of a condition, cheapest first.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Rank {
     Number,
     Text,
     SeveralColumns,
-    /// Each row is looked up in a Bloom filter or a long list: of those that pass all else.
+    /// A lookup in a Bloom filter or a long list for each row that passed all else.
     Keys,
 }
 
-/// What conditions of one stage have in common: their rank, and their only column.
+/// The key by which conditions are grouped: their rank, and their only column.
 type Place = (Rank, Option<usize>);
 
 impl Rank {
     fn of(condition: &Expr, schema: &Schema) -> Self {
         let of_keys = |expr: &Expr| match expr {
             Expr::Bloom { .. } => true,
-            Expr::InList { list, .. } => list.len() > SHORT_LIST,
+            Expr::InList { list, .. } => list.len() > MAX_SHORT_LIST,
             _ => false,
         };
         if of_keys(condition) || matches!(condition, Expr::Or(any) if any.iter().any(of_keys)) {
@@ -137,13 +138,13 @@ impl Stage {
             _ => None,
         };
         let is_text = |(_, column): &(usize, ColumnDescPtr)| {
-            let stored = file.schema.field_with_name(column.name());
+            let stored = file.field(column.name());
             let declared = columns.schema().fields().first();
             column.physical_type() == Type::BYTE_ARRAY
-                && stored.is_ok_and(|field| field.data_type().is_string())
+                && stored.is_some_and(|field| field.data_type().is_string())
                 && declared.is_some_and(|field| field.data_type().is_string())
         };
-        // Values that are not looked at must have an answer.
+        // Values that are not evaluated must have an answer.
         let cannot_fail = predicate.as_ref().is_some_and(Evaluator::cannot_fail);
         let search = match &condition {
             Some(condition) if cannot_fail && flat.as_ref().is_some_and(is_text) => TextSearch::new(condition),
@@ -156,8 +157,8 @@ impl Stage {
         Ok(Self { columns, indexes, predicate, bound, flat, search, range })
     }
 
-    /// Which rows of the batch pass, of those `asked` for.
-    pub(super) fn matches(&self, batch: &RecordBatch, asked: Option<&BooleanArray>) -> Result<BooleanArray> {
+    /// Returns which rows of the batch pass, of those `asked` for.
+    pub(crate) fn matches(&self, batch: &RecordBatch, asked: Option<&BooleanArray>) -> Result<BooleanArray> {
         let mut passed = match &self.predicate {
             Some(predicate) => predicate.matches(batch)?,
             None => BooleanArray::from(vec![true; batch.num_rows()]),
@@ -168,9 +169,9 @@ impl Stage {
         self.bound.as_ref().map_or(Ok(passed.clone()), |bound| bound.matches_among(batch, &passed))
     }
 
-    /// Which of `rows` rows pass, if that can be told from the pages of the only column without decoding them; `is_coded`
-    /// is whether all of its values stand in the dictionary.
-    pub(super) fn decide(
+    /// Returns which of `rows` rows pass, if the pages of the only column decide it without
+    /// decoding. `is_coded`: all of its values are dictionary codes.
+    pub(crate) fn decide(
         &self,
         pages: Pages,
         is_coded: bool,
@@ -195,8 +196,8 @@ impl Stage {
         }
     }
 
-    /// What the condition says of the values of a dictionary. `None` where it fails on one, which may be one of no row
-    /// that counts, or too much memory is needed.
+    /// Evaluates the condition on the values of a dictionary. `None` if it fails on one, which may
+    /// belong to no relevant row, or if too much memory is needed.
     fn answers(&self, dictionary: &Page, memory: &MemoryBudget) -> Option<Answers> {
         let predicate = self.predicate.as_ref()?;
         let (values, _reserved) = self.columns.decode_dictionary(dictionary, memory).ok()??;
@@ -209,19 +210,19 @@ impl Stage {
                 let null = record_batch(schema, nulls, 1).and_then(|batch| predicate.matches(&batch)).ok()?;
                 !null.is_empty() && null.value(0)
             }
-            // A NULL where none may be is an error, found when it is decoded.
+            // A NULL in a required column is an error, reported by decoding.
             None if self.flat.as_ref().is_some_and(|(_, column)| column.max_def_level() > 0) => return None,
             None => false,
         };
         Some(Answers { values: values.values().iter().map(u8::from).collect(), null })
     }
 
-    /// Which of `count` values of a plain page pass.
+    /// Returns which of `count` values of a plain page pass.
     fn searched(&self, search: &TextSearch, values: &[u8], count: usize) -> ParquetResult<BooleanBuffer> {
         let candidates = search.find(values, count)?;
         let mut passed = vec![false; count];
         if let (Some(predicate), false) = (&self.predicate, candidates.is_empty()) {
-            let external = |error: pushdown::Error| ParquetError::External(Box::new(error));
+            let external = |error: pushdowndb_contract::Error| ParquetError::External(Box::new(error));
             let schema = self.columns.schema();
             let mut column: ArrayRef = Arc::new(StringArray::from_iter_values(candidates.iter().map(|(_, text)| text)));
             for field in schema.fields() {

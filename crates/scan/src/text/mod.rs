@@ -1,14 +1,16 @@
-//! What text formats share: where fields lie, what values they spell, which records a byte range holds.
+//! Scanning text: reading a byte range as a stream, the buffer and read loop of all formats, and
+//! the formats.
 
-pub(crate) mod columns;
-pub(crate) mod compare;
-pub(crate) mod fields;
-pub(crate) mod like;
-mod parts;
-pub(crate) mod records;
+pub(crate) mod buffer;
+pub(crate) mod csv;
+pub(crate) mod errors;
+pub(crate) mod json;
+pub(crate) mod predicate;
+pub(crate) mod rewrite;
+pub(crate) mod scan;
 pub(crate) mod source;
-pub(crate) mod values;
-mod zstd_window;
+pub(crate) mod splitter;
+pub(crate) mod zstd_window;
 
-/// What may stand at the beginning of text in UTF-8, and is no part of it.
+/// The byte order mark that may begin UTF-8 text and is not part of it.
 pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";

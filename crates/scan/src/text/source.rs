@@ -1,7 +1,7 @@
-//! The text of an object as it streams in: decompressed, from one offset on, and never more than asked for.
+//! The text of an object as a stream, decompressed, from an offset on.
 //!
-//! Compressed text is decompressed by a task of its own, a few pieces ahead, while the scan works on the piece before;
-//! where it has [parts](super::parts), by a task for each of a few parts.
+//! Compressed text is decompressed by a background task, a few pieces ahead; where it has
+//! [parts](crate::text::splitter), by one task for each of a few parts.
 
 use std::ops::Range;
 use std::pin::pin;
@@ -13,42 +13,44 @@ use bytes::Bytes;
 use futures::future::ready;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
-use pushdown::{Compression, Error, ErrorKind, Result};
+use pushdowndb_contract::{Compression, Error, ErrorKind, Result};
 use tokio::io::AsyncRead;
 use tokio::sync::mpsc;
 use tokio_util::io::{ReaderStream, StreamReader};
 
-use super::parts::Parted;
-use crate::csv::Rewriter;
-use crate::interrupt::check_interrupt;
+use crate::counters::ScanCounters;
+use crate::io::reader::ObjectReader;
 use crate::limits::OVERSHOOT_BYTES;
-use crate::spawner::share_last_task;
-use crate::{MemoryBudget, ObjectReader, ScanCounters, Shortage, Spawner};
+use crate::runtime::interrupt::check_interrupt;
+use crate::runtime::memory::{MemoryBudget, Shortage};
+use crate::runtime::spawner::{Spawner, share_last_task};
+use crate::text::rewrite::Rewriter;
+use crate::text::splitter::Parted;
 
-/// Decompressed text is handed on in pieces of at most this size.
-const PIECE_BYTES: usize = 256 * 1024;
+/// Maximum bytes of a piece of decompressed text.
+const MAX_PIECE_BYTES: usize = 256 * 1024;
 
-/// Pieces that are decompressed before anybody asks for them.
-const PIECES_AHEAD: usize = 4;
+/// Maximum number of decompressed pieces that wait.
+const MAX_QUEUED_PIECES: usize = 4;
 
-/// The same of each part: most parts are decompressed to the end while those before them are scanned.
-const PIECES_OF_PART: usize = 16;
+/// The same for each part: most parts are decompressed to the end while earlier ones are scanned.
+const MAX_QUEUED_PIECES_PER_PART: usize = 16;
 
-/// Parts that wait, besides one that is scanned and one that is about to wait.
-const PARTS_AHEAD: usize = 1;
+/// Maximum number of parts that wait, besides one that is scanned and one that is being queued.
+const MAX_QUEUED_PARTS: usize = 1;
 
 /// A stream of text.
 pub(crate) struct TextSource {
     reader: Arc<dyn ObjectReader>,
     pieces: BoxStream<'static, Result<Bytes>>,
-    /// Where the bytes after `pieces` begin in the object.
+    /// Offset of the bytes after `pieces` in the object.
     next: u64,
-    /// How many to ask for then.
+    /// Number of bytes to ask for next.
     step: u64,
 }
 
 impl TextSource {
-    /// The bytes of `range`, and after them, for as long as they are asked for, the rest of the object.
+    /// The bytes of `range`, followed, as long as they are asked for, by the rest of the object.
     pub(crate) fn plain(reader: Arc<dyn ObjectReader>, range: Range<u64>) -> Self {
         let size = reader.size();
         let end = if range.end >= size { size } else { range.end.saturating_add(OVERSHOOT_BYTES).min(size) };
@@ -63,7 +65,7 @@ impl TextSource {
         Self { reader, pieces: stream::once(async { Ok(text) }).boxed(), next, step: 0 }
     }
 
-    /// All text of a compressed object. Bytes scanned are counted here, as they come compressed.
+    /// All text of a compressed object. Counts the compressed bytes that it reads.
     pub(crate) fn compressed(
         reader: Arc<dyn ObjectReader>,
         compression: Compression,
@@ -80,7 +82,7 @@ impl TextSource {
             .stream(0..size)
             .and_then(move |piece| {
                 scanned.bytes_scanned.fetch_add(piece.len() as u64, Ordering::Relaxed);
-                // Much of it may become no text at all.
+                // Many bytes may decompress to no text at all.
                 ready(check_interrupt().map(|()| piece))
             })
             .map_err(std::io::Error::other)
@@ -102,8 +104,8 @@ impl TextSource {
         Self { reader, pieces: pieces.boxed(), next: size, step: 0 }
     }
 
-    /// The same text with its marks rewritten, record by record. What belongs to the range is counted if the text is
-    /// not compressed.
+    /// Rewrites delimiters record by record. If the text is not compressed, `counters` count the
+    /// bytes that belong to the range.
     pub(crate) fn rewritten(self, rewriter: Rewriter, counters: Option<Arc<ScanCounters>>) -> Self {
         let (reader, next) = (Arc::clone(&self.reader), self.reader.size());
         let pieces = stream::try_unfold(Some((self, rewriter, counters)), |state| async move {
@@ -132,7 +134,7 @@ impl TextSource {
         Self { reader, pieces: pieces.boxed(), next, step: 0 }
     }
 
-    /// The next piece; `None` at the end of the object.
+    /// Returns the next piece; `None` at the end of the object.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>> {
         loop {
             check_interrupt()?;
@@ -143,7 +145,7 @@ impl TextSource {
             if self.next >= end {
                 return Ok(None);
             }
-            // A record that goes on far past the range: ask for more and more of it.
+            // A record that extends far past the range: read more and more of it.
             self.pieces = self.reader.stream(self.next..end);
             self.next = end;
             self.step = self.step.saturating_mul(4);
@@ -151,7 +153,7 @@ impl TextSource {
     }
 }
 
-/// The text of all parts, of which a few are decompressed at the same time.
+/// The text of all parts, a few of which are decompressed in parallel.
 fn in_parts(
     bytes: BoxStream<'static, std::io::Result<Bytes>>,
     parted: Parted,
@@ -175,23 +177,22 @@ fn in_parts(
             let _reserved = &reserved;
             piece
         });
-        Ok(started(pieces, PIECES_OF_PART, &spawner))
+        Ok(started(pieces, MAX_QUEUED_PIECES_PER_PART, &spawner))
     });
-    let start = async move { started(texts, PARTS_AHEAD, &cutter) };
+    let start = async move { started(texts, MAX_QUEUED_PARTS, &cutter) };
     stream::once(start).flatten().try_flatten().boxed()
 }
 
-/// The same pieces, made by a task that is some of them ahead. It starts with the first look at them and ends with the
-/// stream.
+/// Moves `pieces` to a background task, which starts with the first poll and ends with the stream.
 fn ahead(
     pieces: impl Stream<Item = Result<Bytes>> + Send + 'static,
     spawner: Spawner,
 ) -> BoxStream<'static, Result<Bytes>> {
-    let start = async move { started(pieces, PIECES_AHEAD, &spawner) };
+    let start = async move { started(pieces, MAX_QUEUED_PIECES, &spawner) };
     stream::once(start).flatten().boxed()
 }
 
-/// The same items, made by a task that is so many of them ahead, from now on.
+/// Moves `items` to a background task, which starts now and produces up to `most` of them ahead.
 fn started<T: Send + 'static>(
     items: impl Stream<Item = Result<T>> + Send + 'static,
     most: usize,
@@ -214,7 +215,8 @@ fn started<T: Send + 'static>(
     });
     let next = |(mut receiver, task): (mpsc::Receiver<Result<Option<T>>>, _)| async move {
         let is_full = receiver.len() == receiver.max_capacity();
-        // The end is told: a task that only stopped has not decompressed all of the text.
+        // The end is sent explicitly: a task that merely stopped has not decompressed all of the
+        // text.
         let Some(item) = receiver.recv().await else {
             return Err(Error::internal("decompressing a text stopped before its end"));
         };
@@ -231,10 +233,10 @@ fn text(
     format: &'static str,
     location: String,
 ) -> BoxStream<'static, Result<Bytes>> {
-    ReaderStream::with_capacity(decoder, PIECE_BYTES).map_err(move |error| told(error, format, &location)).boxed()
+    ReaderStream::with_capacity(decoder, MAX_PIECE_BYTES).map_err(move |error| told(error, format, &location)).boxed()
 }
 
-/// What went wrong: reading, or decompressing.
+/// Converts an error of reading or decompressing.
 fn told(error: std::io::Error, format: &str, location: &str) -> Error {
     match error.downcast::<Error>() {
         Ok(ours) => ours,

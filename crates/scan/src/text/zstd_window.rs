@@ -1,15 +1,17 @@
-//! The window of a zstd frame: how much of what was decompressed is held to copy from.
+//! Window size of a zstd frame.
 //!
-//! The frame's header says it (RFC 8878, Section 3.1.1.1), and the decoder allocates it before it has seen anything else: 128 MiB
-//! for a frame of a few bytes. So it is looked at before, and drawn from the scan's memory.
+//! The frame header states it (RFC 8878, Section 3.1.1.1), and the decoder allocates it before it
+//! has read anything else: 128 MiB for a frame of a few bytes. It is therefore read first, and
+//! reserved in the budget of the scan.
 
-/// Every decoder takes as much, by RFC 8878. A frame after the first of a part that is not cut may have no more than that, or
-/// than the first.
+/// Every decoder supports this size, by RFC 8878. A frame after the first of an unsplit part may
+/// not have a larger window than this or that of the first.
 pub(super) const USUAL_BYTES: u64 = 8 << 20;
 
 const MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 
-/// The window of the frame that begins here, in bytes. `None` where that is no frame with a window, or not enough of one.
+/// Window size of the frame that begins here, in bytes. `None` if that is no frame with a window,
+/// or incomplete.
 pub(super) fn window_bytes(frame: &[u8]) -> Option<u64> {
     let (descriptor, rest) = frame.strip_prefix(&MAGIC)?.split_first()?;
     let is_single_segment = descriptor & 0x20 != 0;
@@ -18,7 +20,7 @@ pub(super) fn window_bytes(frame: &[u8]) -> Option<u64> {
         let base = 1u64 << (10 + (window >> 3));
         return Some(base + base / 8 * (window & 7));
     }
-    // All of the content is the window. Its size stands behind the number of the dictionary.
+    // The content is the window. Its size follows the dictionary id.
     let dictionary = [0, 1, 2, 4].get(usize::from(descriptor & 3))?;
     let size = rest.get(*dictionary..)?;
     Some(match descriptor >> 6 {
@@ -29,9 +31,9 @@ pub(super) fn window_bytes(frame: &[u8]) -> Option<u64> {
     })
 }
 
-/// The smallest power of two that is no smaller, as decoders take their limit.
+/// The smallest power of two that is not less, as decoders take their limit.
 pub(super) fn log_of(window: u64) -> u32 {
-    // Smaller ones than the least and larger ones than the largest that a decoder knows are no limits.
+    // Clamped to the limits that a decoder accepts.
     window.max(1).next_power_of_two().trailing_zeros().clamp(10, 27)
 }
 

@@ -1,7 +1,7 @@
 //! Aggregates: one row whatever comes in, exact where numbers are exact.
 
 use arrow::datatypes::DataType;
-use pushdown::{AggregateCall, AggregateFunction, CompareOp, CsvOptions, Expr, Fragment, Output};
+use pushdowndb_contract::{AggregateCall, AggregateFunction, CompareOp, CsvOptions, Expr, Fragment, Output};
 
 use crate::support::*;
 

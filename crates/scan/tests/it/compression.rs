@@ -5,7 +5,7 @@ use std::io::Write;
 use arrow::datatypes::DataType;
 use flate2::Compression as Level;
 use flate2::write::GzEncoder;
-use pushdown::{Compression, CsvOptions, ErrorKind};
+use pushdowndb_contract::{Compression, CsvOptions, ErrorKind};
 use pushdowndb_scan::InMemory;
 
 use crate::support::*;

@@ -1,10 +1,12 @@
-//! Conditions decided from the bytes of fields, against the same conditions over columns: the same rows, and the same
-//! errors, whatever the spelling, the quoting and the cuts of the text.
+//! Conditions decided from the bytes of fields, against the same conditions over columns: the same
+//! rows, and the same errors, whatever the spelling, the quoting and the cuts of the text.
 
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
-use pushdown::{BloomFilter, CompareOp, CsvOptions, Expr, Format, Fragment, Function, Key, Literal, NullRule, Ragged};
+use pushdowndb_contract::{
+    BloomFilter, CompareOp, CsvOptions, Expr, Format, Fragment, Function, Key, Literal, NullRule, Ragged,
+};
 use pushdowndb_scan::{InMemory, Matching, ScanOptions};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -216,13 +218,15 @@ async fn any_order_gives_the_same_rows_and_no_errors_of_its_own() {
     assert!(matched > 100 && failed > 50 && spared > 0, "{matched} {failed} {spared}");
 }
 
-/// The predicate in an order that is the one written, whatever the order found: as a single condition over all columns,
-/// the conjuncts of which are evaluated from left to right on columns that are decoded one after the other.
+/// The predicate in an order that is the one written, whatever the order found: as a single
+/// condition over all columns, the conjuncts of which are evaluated from left to right on columns
+/// that are decoded one after the other.
 async fn one_after_the_other(fragment: &Fragment, text: &[u8]) -> Result<Vec<String>, String> {
     let conjuncts = fragment.predicate.clone().map_or_else(Vec::new, Expr::into_conjuncts);
     let columns = fragment.schema.fields().len();
     let mut alive = Vec::new();
-    // Rows that pass a longer and longer beginning of the predicate: the first beginning that fails decides.
+    // Rows that pass a longer and longer beginning of the predicate: the first beginning that fails
+    // decides.
     for length in 1..=columns {
         let take = conjuncts.iter().take_while(|c| c.columns().iter().all(|column| *column < length)).cloned();
         let beginning = Fragment { predicate: Some(Expr::conjunction(take.collect())), ..fragment.clone() };

@@ -1,10 +1,11 @@
-//! CSV as S3 Select lets it be: marks of any length, records of any number of fields, errors with their codes.
+//! CSV as S3 Select lets it be: marks of any length, records of any number of fields, errors with
+//! their codes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use pushdown::{CompareOp, CsvOptions, Expr, Format, Fragment, NullRule, Ragged, WideMarks};
+use pushdowndb_contract::{CompareOp, CsvOptions, Expr, Format, Fragment, NullRule, Ragged, WideMarks};
 use pushdowndb_scan::{InMemory, REST, ScanOptions, rest_fields};
 
 use crate::support::*;

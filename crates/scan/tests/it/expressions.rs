@@ -6,7 +6,7 @@ use arrow::array::{
     ArrayRef, Date32Array, Decimal128Array, Float64Array, Int64Array, RecordBatch, StringArray, StringViewArray,
 };
 use arrow::datatypes::DataType;
-use pushdown::{ArithmeticOp, CompareOp, Expr, Function, Literal};
+use pushdowndb_contract::{ArithmeticOp, CompareOp, Expr, Function, Literal};
 use pushdowndb_scan::Evaluator;
 
 use crate::support::*;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use pushdown::{
+use pushdowndb_contract::{
     AggregateCall, AggregateFunction, BloomFilter, ErrorKind, Expr, Fragment, Function, Key, NamedExpr, Output, and_key,
 };
 
@@ -71,13 +71,14 @@ async fn too_many_groups_are_an_error() {
     let columns = schema(&[("a", DataType::Int64)]);
     let output = Output::Aggregate { groups: vec![key(0)], calls: vec![] };
     let fragment = Fragment { output, ..csv(&columns, no_header()) };
-    let count = pushdowndb_scan::limits::GROUPS + 1;
+    let count = pushdowndb_scan::limits::MAX_GROUPS + 1;
     let text: String = (0..count).map(|n| format!("{n}\n")).collect();
     let failed = try_run(&fragment, text).await.expect_err("a limit");
     assert_eq!((failed.kind(), failed.code()), (ErrorKind::Limit, Some("ExternalEvalException")));
 }
 
-/// The states of each key, merged as an engine would: counts and sums added, the least of the minima.
+/// The states of each key, merged as an engine would: counts and sums added, the least of the
+/// minima.
 fn merged(states: &[String]) -> HashMap<String, (i64, i64, String)> {
     let mut groups: HashMap<String, (i64, i64, String)> = HashMap::new();
     for state in states {

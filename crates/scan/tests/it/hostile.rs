@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::DataType;
 use parquet::arrow::ArrowWriter;
-use pushdown::{
+use pushdowndb_contract::{
     CompareOp, CsvOptions, Expr, Format, Fragment, JsonOptions, JsonShape, JsonStep, NullRule, Ragged, WideMarks,
 };
 use pushdowndb_scan::{InMemory, rest_fields, tokenize_sample};
@@ -141,7 +141,8 @@ async fn rows_that_are_claimed_are_not_made_room_for() {
     let (rest, footer) = file.split_at(file.len() - 8);
     let length = u32::from_le_bytes(*footer.first_chunk().expect("a length")) as usize;
     let (pages, metadata) = rest.split_at(rest.len() - length);
-    // 77 as it is written, in Thrift's zigzag: the rows of the file, the values of the column, the rows of the group.
+    // 77 as it is written, in Thrift's zigzag: the rows of the file, the values of the column, the
+    // rows of the group.
     let places: Vec<usize> =
         metadata.windows(2).enumerate().filter(|(_, w)| *w == [0x9a, 0x01]).map(|(i, _)| i).collect();
     assert!(places.len() >= 3, "{places:?}");

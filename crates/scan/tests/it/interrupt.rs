@@ -11,7 +11,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use parquet::arrow::ArrowWriter;
-use pushdown::{CsvOptions, ErrorKind, Expr, Format, Fragment, JsonOptions, Literal, Result};
+use pushdowndb_contract::{CsvOptions, ErrorKind, Expr, Format, Fragment, JsonOptions, Literal, Result};
 use pushdowndb_scan::{InMemory, Interrupt, ObjectReader, ScanOptions};
 
 use crate::support::*;

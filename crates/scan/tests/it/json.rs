@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use pushdown::{CompareOp, Expr, Format, Fragment, JsonOptions, JsonShape, NamedExpr, Output};
+use pushdowndb_contract::{CompareOp, Expr, Format, Fragment, JsonOptions, JsonShape, NamedExpr, Output};
 use pushdowndb_scan::InMemory;
 
 use crate::support::*;
@@ -57,7 +57,62 @@ async fn decimals_are_exact_and_scalars_are_text() {
     assert_eq!(rows(&batch), ["12345678901234567.89|17.00", "0.01|true", "100.00|NULL"]);
 }
 
-/// Where most records pass, their columns are found at once; what is wrong with one that does not pass still is not seen.
+/// What a sample did not show is an error, where it would be lost; of columns that were declared it
+/// is left out.
+#[tokio::test]
+async fn inferred_columns_lose_nothing() {
+    let columns = schema(&[("a", DataType::Int64), ("f", DataType::Float64)]);
+    let inferred = JsonOptions { inferred: true, ..lines() };
+    let all = json(&columns, inferred.clone());
+    let only = |column: usize, format: JsonOptions| {
+        let name = columns.field(column).name().clone();
+        Fragment {
+            output: Output::Rows(vec![NamedExpr { expr: Expr::Column(column), name }]),
+            ..json(&columns, format)
+        }
+    };
+    let many = "{\"a\":1,\"f\":1.5}\n".repeat(3_000);
+    let late = format!("{many}{{\"a\":2,\"f\":2,\"late\":3}}\n");
+    let said = error(&all, late.clone()).await;
+    let at = many.len();
+    assert!(said.contains(&format!("byte {at}")) && said.contains("the field \"late\" is in none"), "{said}");
+    assert_eq!(run(&json(&columns, lines()), late.clone()).await.num_rows(), 3_001);
+    assert_eq!(run(&only(0, inferred.clone()), late.clone()).await.num_rows(), 3_001);
+    // A record that does not pass loses nothing.
+    let passing =
+        Fragment { predicate: Some(Expr::compare(CompareOp::Lt, Expr::Column(0), Expr::int(2))), ..all.clone() };
+    assert_eq!(run(&passing, late).await.num_rows(), 3_000);
+
+    for (record, parsed) in
+        [("{\"f\":9007199254740993}", "plain"), ("{\"f\":9007199254740993,\"a\":null,\"x\":\"\\n\"}", "exact")]
+    {
+        let long = format!("{many}{record}\n");
+        let said = error(&only(1, inferred.clone()), long.clone()).await;
+        assert!(said.contains("9007199254740993") && said.contains("\"f\""), "{parsed}: {said}");
+        assert_eq!(run(&only(1, lines()), long).await.num_rows(), 3_001, "{parsed}");
+    }
+}
+
+/// `17.0` is an integer and `2.5` is none: it is not cut.
+#[tokio::test]
+async fn integers_are_not_cut() {
+    let columns = schema(&[("i", DataType::Int64), ("s", DataType::Int16), ("u", DataType::UInt64)]);
+    let text = "{\"i\":17.0,\"s\":1e3,\"u\":18446744073709551615}\n{\"i\":\"-5\",\"s\":-0,\"u\":null}\n";
+    assert_eq!(rows(&run(&json(&columns, lines()), text).await), ["17|1000|18446744073709551615", "-5|0|NULL"]);
+    for (record, named) in [
+        ("{\"i\":2.5}", "2.5"),
+        ("{\"i\":1e30}", "1000000000000000000000000000000"),
+        ("{\"s\":40000}", "40000"),
+        ("{\"u\":-1}", "-1"),
+        ("{\"i\":9223372036854775808}", "9223372036854775808"),
+    ] {
+        let said = error(&json(&columns, lines()), record).await;
+        assert!(said.contains(&format!("cannot parse '{named}")), "{record}: {said}");
+    }
+}
+
+/// Where most records pass, their columns are found at once; what is wrong with one that does not
+/// pass still is not seen.
 #[tokio::test]
 async fn only_records_that_pass_can_be_wrong() {
     let columns = schema(&[("a", DataType::Int64), ("b", DataType::Int64)]);
@@ -87,8 +142,8 @@ async fn predicates_outputs_and_counts() {
     };
     assert_eq!(values(&run(&some, text).await), ["y"]);
     let count = Fragment {
-        output: Output::scalar(vec![pushdown::AggregateCall {
-            function: pushdown::AggregateFunction::Count,
+        output: Output::scalar(vec![pushdowndb_contract::AggregateCall {
+            function: pushdowndb_contract::AggregateFunction::Count,
             argument: None,
             name: "n".into(),
         }]),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
-use pushdown::{Format, Fragment, JsonOptions, JsonShape, JsonStep};
+use pushdowndb_contract::{Format, Fragment, JsonOptions, JsonShape, JsonStep};
 use pushdowndb_scan::{InMemory, ScanOptions};
 
 use crate::support::*;

@@ -1,11 +1,14 @@
-//! The byte matcher: searching text before decoding it never loses a row, however values are written.
+//! The byte matcher: searching text before decoding it never loses a row, however values are
+//! written.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use arrow::datatypes::DataType;
-use pushdown::{CompareOp, CsvOptions, Expr, Format, Fragment, Function, JsonOptions, Literal, NullRule, Ragged};
+use pushdowndb_contract::{
+    CompareOp, CsvOptions, Expr, Format, Fragment, Function, JsonOptions, Literal, NullRule, Ragged,
+};
 use pushdowndb_scan::{InMemory, Matching, ScanOptions, Zones};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -93,7 +96,8 @@ fn atom(random: &mut StdRng, tokens: bool) -> Expr {
         }
         5 | 6 if tokens => {
             let function = [Function::TokenEq, Function::TokenLt, Function::TokenLtEq][random.random_range(0..3)];
-            let mut operands = vec![Expr::Column(column), Expr::text(pushdown::token::quoted(&value(random)))];
+            let mut operands =
+                vec![Expr::Column(column), Expr::text(pushdowndb_contract::token::quoted(&value(random)))];
             if random.random_bool(0.5) {
                 operands.reverse();
             }
@@ -227,7 +231,8 @@ async fn json_loses_no_row_however_it_is_escaped() {
     assert!(passed > 5_000, "{passed}");
 }
 
-/// About 4 MB: 40 000 lines, of which every 500th holds a needle, and from line 30 000 on all of them.
+/// About 4 MB: 40 000 lines, of which every 500th holds a needle, and from line 30 000 on all of
+/// them.
 fn long_text() -> String {
     let mut text = String::from("n,word\n");
     for line in 0..40_000 {

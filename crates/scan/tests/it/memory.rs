@@ -9,7 +9,7 @@ use ::parquet::file::metadata::{ParquetMetaDataReader, ParquetMetaDataWriter, Ro
 use ::parquet::file::properties::{EnabledStatistics, WriterProperties};
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use bytes::Bytes;
-use pushdown::{
+use pushdowndb_contract::{
     AggregateCall, AggregateFunction, Compression, CsvOptions, ErrorKind, Expr, Format, Fragment, Function, NamedExpr,
     Output,
 };
@@ -19,7 +19,8 @@ use crate::support::*;
 
 const MIB: usize = 1 << 20;
 
-/// Rows, or the code and kind of the error, of a scan with so much memory; and the most it took of that.
+/// Rows, or the code and kind of the error, of a scan with so much memory; and the most it took of
+/// that.
 async fn within(
     limit: usize,
     fragment: &Fragment,
@@ -47,7 +48,8 @@ fn rows_of(batch: &RecordBatch) -> Vec<String> {
     rows
 }
 
-/// The same rows with little memory as with any amount, or the error with this code where it is less still.
+/// The same rows with little memory as with any amount, or the error with this code where it is
+/// less still.
 async fn is_bounded(
     fragment: &Fragment,
     bytes: impl Into<Bytes>,

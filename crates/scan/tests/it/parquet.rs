@@ -9,7 +9,7 @@ use arrow::datatypes::{DataType, Field, Int32Type, Schema};
 use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
-use pushdown::{
+use pushdowndb_contract::{
     AggregateCall, AggregateFunction, CompareOp, ErrorKind, Expr, Format, Fragment, Literal, NamedExpr, Output,
 };
 use pushdowndb_scan::InMemory;

@@ -1,4 +1,5 @@
-//! Whatever a writer chose, rows that a predicate leaves are those of reading everything and filtering then.
+//! Whatever a writer chose, rows that a predicate leaves are those of reading everything and
+//! filtering then.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,8 +16,8 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
-use pushdown::{CompareOp, Expr, Format, Fragment, Literal, NamedExpr, Output, SortKey};
-use pushdowndb_scan::{Evaluator, Extent, Footers, InMemory, ObjectReader, ScanCounters, ScanOptions, scan};
+use pushdowndb_contract::{CompareOp, Expr, Format, Fragment, Literal, NamedExpr, Output, SortKey};
+use pushdowndb_scan::{Evaluator, Footers, InMemory, ObjectReader, ScanCounters, ScanOptions, ScanRange, scan};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -213,7 +214,7 @@ async fn pruned_rows_are_those_of_reading_everything() {
                 let part = scan(
                     fragment.clone(),
                     reader,
-                    Extent::About(bounds[0]..bounds[1]),
+                    ScanRange::Rows(bounds[0]..bounds[1]),
                     options.clone(),
                     Arc::default(),
                 );
@@ -258,7 +259,8 @@ async fn what_is_ruled_out_is_not_read() {
     // Within all bounds, but odd, and there are only even ones: Bloom filters know.
     let (rows, _, groups) = scanned(1, 12_345, None, None).await;
     assert_eq!((rows, groups), (0, 2));
-    // Of a piece that is one row group nothing is ruled out as a whole, and yet no more is read of it.
+    // Of a piece that is one row group nothing is ruled out as a whole, and yet no more is read of
+    // it.
     let piece = || Some(0..100);
     assert_eq!(scanned(0, 12_345, piece(), None).await, (1, bytes, 0));
     // The index is kept with the footer.
@@ -384,11 +386,11 @@ impl ObjectReader for Longest {
         self.0.size()
     }
 
-    fn stream(&self, range: Range<u64>) -> BoxStream<'static, pushdown::Result<Bytes>> {
+    fn stream(&self, range: Range<u64>) -> BoxStream<'static, pushdowndb_contract::Result<Bytes>> {
         self.0.stream(range)
     }
 
-    fn read_ranges(&self, ranges: Vec<Range<u64>>) -> BoxFuture<'static, pushdown::Result<Vec<Bytes>>> {
+    fn read_ranges(&self, ranges: Vec<Range<u64>>) -> BoxFuture<'static, pushdowndb_contract::Result<Vec<Bytes>>> {
         let longest = ranges.iter().map(|range| range.end - range.start).max().unwrap_or_default();
         self.1.fetch_max(longest, Ordering::Relaxed);
         self.0.read_ranges(ranges)

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{BrotliLevel, Compression, Encoding, GzipLevel, ZstdLevel};
 use parquet::file::properties::{WriterProperties, WriterVersion};
-use pushdown::{CompareOp, Expr, Format, Fragment};
+use pushdowndb_contract::{CompareOp, Expr, Format, Fragment};
 use pushdowndb_scan::{InMemory, ScanOptions};
 
 use crate::support::*;

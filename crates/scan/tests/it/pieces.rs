@@ -1,4 +1,5 @@
-//! Pieces scanned at once: the same answer as that of one scan, in the same order, by no more helpers than are free.
+//! Pieces scanned at once: the same answer as that of one scan, in the same order, by no more
+//! helpers than are free.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -7,7 +8,7 @@ use std::time::Duration;
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Float64Type};
 use futures::StreamExt;
-use pushdown::{
+use pushdowndb_contract::{
     AggregateCall, AggregateFunction, CompareOp, Expr, Format, Fragment, Function, JsonOptions, NamedExpr, Output,
 };
 use pushdowndb_scan::{Helpers, InMemory, ScanCounters, ScanOptions, Spawner, scan};
@@ -82,7 +83,8 @@ async fn pieces_together_are_the_object() {
                     let helped = options(helpers(most, piece_bytes));
                     let (together, counters) = try_run_as(&fragment, reader(), None, helped).await.unwrap();
                     assert_eq!(rows(&together), rows(&alone), "{most} of {piece_bytes} bytes: {:?}", fragment.output);
-                    // A LIMIT that was reached ends the reading, where that is depends on the blocks.
+                    // A LIMIT that was reached ends the reading, where that is depends on the
+                    // blocks.
                     if fragment.limit.is_none() {
                         assert_eq!(counters.bytes_scanned.into_inner(), text.len() as u64);
                         let rows = counted.rows_scanned.load(Ordering::Relaxed);
@@ -202,7 +204,20 @@ async fn who_is_not_free_does_not_help() {
     let expected = rows(&run(&fragment, text.clone()).await);
     for (free, most) in [(0, 4), (1, 4), (9, 4), (9, 1)] {
         let crew = Crew::new();
-        let options = ScanOptions { helpers: Some(crew.helpers(free, most)), ..ScanOptions::default() };
+        // The scan's own piece waits until helpers were asked, or it may be over before they are;
+        // not for ever.
+        let (asked, waits) = (Arc::clone(&crew), most > 1);
+        let spawner = Spawner::new(move |work| {
+            let asked = Arc::clone(&asked);
+            tokio::spawn(async move {
+                let until = tokio::time::Instant::now() + Duration::from_secs(10);
+                while waits && asked.asked.load(Ordering::SeqCst) == 0 && tokio::time::Instant::now() < until {
+                    tokio::task::yield_now().await;
+                }
+                work.await;
+            })
+        });
+        let options = ScanOptions { helpers: Some(crew.helpers(free, most)), spawner, ..ScanOptions::default() };
         let (batch, _) = try_run_as(&fragment, InMemory::new("k", text.clone()), None, options).await.unwrap();
         assert!(rows(&batch) == expected, "{free} free, {most} at most");
         assert!(crew.most.load(Ordering::SeqCst) <= free.min(most - 1), "{free} free, {most} at most");

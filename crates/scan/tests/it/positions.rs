@@ -10,11 +10,11 @@ use bytes::Bytes;
 use futures::TryStreamExt;
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
-use pushdown::{
+use pushdowndb_contract::{
     AggregateCall, AggregateFunction, CompareOp, Compression, CsvOptions, ErrorKind, Expr, Format, Fragment,
     JsonOptions, JsonShape, Output,
 };
-use pushdowndb_scan::{Extent, InMemory, POSITION_COLUMNS, ScanCounters, ScanOptions, output_schema, scan};
+use pushdowndb_scan::{InMemory, POSITION_COLUMNS, ScanCounters, ScanOptions, ScanRange, output_schema, scan};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -34,7 +34,7 @@ async fn located(fragment: &Fragment, bytes: &Bytes) -> (Vec<String>, Vec<Range<
         let columns: Vec<usize> = (0..batches[0].num_columns() - 2).collect();
         batches.iter().flat_map(|batch| rows(&batch.project(&columns).expect("columns"))).collect()
     };
-    let stream = scan(Arc::new(fragment.clone()), reader(bytes), Extent::Positions, options(), Arc::default());
+    let stream = scan(Arc::new(fragment.clone()), reader(bytes), ScanRange::WithPositions, options(), Arc::default());
     let batches: Vec<RecordBatch> = stream.expect("a scan").try_collect().await.expect("rows");
     if batches.is_empty() {
         return (vec![], vec![]);
@@ -54,7 +54,7 @@ async fn parts(fragment: &Fragment, bytes: &Bytes, parts: &[Range<u64>]) -> (Vec
     let stream = scan(
         Arc::new(fragment.clone()),
         reader(bytes),
-        Extent::Parts(parts.to_vec()),
+        ScanRange::Records(parts.to_vec()),
         options(),
         Arc::clone(&counters),
     );
@@ -184,7 +184,8 @@ async fn only_pages_with_wanted_rows_are_read() {
 async fn what_has_no_position_is_refused() {
     let bytes = Bytes::from_static(b"1,x\n");
     let refused = |fragment: Fragment| {
-        let error = scan(Arc::new(fragment), reader(&bytes), Extent::Positions, options(), Arc::default()).map(|_| ());
+        let error =
+            scan(Arc::new(fragment), reader(&bytes), ScanRange::WithPositions, options(), Arc::default()).map(|_| ());
         let error = error.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
         error.to_string()
@@ -202,8 +203,13 @@ async fn what_has_no_position_is_refused() {
 #[tokio::test]
 async fn parts_beyond_the_object_are_an_error() {
     let fragment = Arc::new(csv(&columns(), no_header()));
-    let stream =
-        scan(fragment, reader(&Bytes::from_static(b"1,x\n")), Extent::Parts(vec![0..9]), options(), Arc::default());
+    let stream = scan(
+        fragment,
+        reader(&Bytes::from_static(b"1,x\n")),
+        ScanRange::Records(vec![0..9]),
+        options(),
+        Arc::default(),
+    );
     let error = stream.expect("a scan").try_collect::<Vec<_>>().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
 }

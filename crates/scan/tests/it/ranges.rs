@@ -1,7 +1,7 @@
 //! Byte ranges: wherever an object is cut, each record is scanned by exactly one of the ranges.
 
 use arrow::datatypes::DataType;
-use pushdown::{CompareOp, CsvOptions, Expr, Format, Fragment, JsonOptions};
+use pushdowndb_contract::{CompareOp, CsvOptions, Expr, Format, Fragment, JsonOptions};
 use pushdowndb_scan::{InMemory, LocalFile};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -107,7 +107,7 @@ async fn what_cannot_be_cut_refuses_ranges() {
     let fragment = csv(&columns, CsvOptions { newlines_in_values: true, ..no_header() });
     let reader = || InMemory::new("k", "abc\ndef\n");
     let error = try_run_with(&fragment, reader(), Some(0..4), 10).await.map(|_| ()).unwrap_err();
-    assert_eq!(error.kind(), pushdown::ErrorKind::Unsupported);
+    assert_eq!(error.kind(), pushdowndb_contract::ErrorKind::Unsupported);
     assert_eq!(error.to_string(), "k: may hold line ends in values, so a byte range of it cannot be read alone");
     assert!(try_run_with(&fragment, reader(), Some(0..8), 10).await.is_ok());
 }

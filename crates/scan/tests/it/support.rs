@@ -3,14 +3,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, RecordBatch};
+use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use arrow::util::display::{ArrayFormatter, FormatOptions};
+use arrow::datatypes::{DataType, SchemaRef};
 use bytes::Bytes;
 use futures::{Stream, TryStreamExt};
-use pushdown::{CsvOptions, Expr, Format, Fragment, SortKey};
+use pushdowndb_contract::{CsvOptions, Expr, Format, Fragment, SortKey};
 use pushdowndb_scan::{Helpers, InMemory, ObjectReader, ScanCounters, ScanOptions, Spawner, output_schema, scan};
+pub use pushdowndb_testkit::batch::{rows, schema};
 
 /// The rows of a fragment, as one batch.
 pub async fn try_run_with(
@@ -18,7 +18,7 @@ pub async fn try_run_with(
     reader: impl ObjectReader,
     range: Option<Range<u64>>,
     batch_rows: usize,
-) -> pushdown::Result<(RecordBatch, ScanCounters)> {
+) -> pushdowndb_contract::Result<(RecordBatch, ScanCounters)> {
     try_run_as(fragment, reader, range, ScanOptions { batch_rows, ..ScanOptions::default() }).await
 }
 
@@ -27,7 +27,7 @@ pub async fn try_run_as(
     reader: impl ObjectReader,
     range: Option<Range<u64>>,
     options: ScanOptions,
-) -> pushdown::Result<(RecordBatch, ScanCounters)> {
+) -> pushdowndb_contract::Result<(RecordBatch, ScanCounters)> {
     let counters = Arc::new(ScanCounters::default());
     let stream = scan(Arc::new(fragment.clone()), Arc::new(reader), range, options, Arc::clone(&counters))?;
     let batch = collect(fragment, stream).await?;
@@ -37,15 +37,15 @@ pub async fn try_run_as(
 /// What a scan of the fragment gives, as one batch.
 pub async fn collect(
     fragment: &Fragment,
-    stream: impl Stream<Item = pushdown::Result<RecordBatch>>,
-) -> pushdown::Result<RecordBatch> {
+    stream: impl Stream<Item = pushdowndb_contract::Result<RecordBatch>>,
+) -> pushdowndb_contract::Result<RecordBatch> {
     let batches: Vec<RecordBatch> = stream.try_collect().await?;
     let schema = output_schema(fragment)?;
     assert!(batches.iter().all(|b| b.schema() == schema && b.num_rows() > 0));
     Ok(concat_batches(&schema, &batches).expect("batches of one schema"))
 }
 
-pub async fn try_run(fragment: &Fragment, bytes: impl Into<Bytes>) -> pushdown::Result<RecordBatch> {
+pub async fn try_run(fragment: &Fragment, bytes: impl Into<Bytes>) -> pushdowndb_contract::Result<RecordBatch> {
     Ok(try_run_with(fragment, InMemory::new("s3://b/k", bytes), None, 8192).await?.0)
 }
 
@@ -65,26 +65,9 @@ pub fn helpers(most: usize, piece_bytes: u64) -> Option<Helpers> {
     Some(Helpers::new(most, || Some(Spawner::default())).with_piece_bytes(piece_bytes))
 }
 
-/// Each row as text, `|` between columns, `NULL` for NULL.
-pub fn rows(batch: &RecordBatch) -> Vec<String> {
-    let options = FormatOptions::default().with_null("NULL");
-    let columns: Vec<_> = batch
-        .columns()
-        .iter()
-        .map(|column| ArrayFormatter::try_new(column.as_ref(), &options).expect("a type that is shown"))
-        .collect();
-    (0..batch.num_rows())
-        .map(|row| columns.iter().map(|c| c.value(row).to_string()).collect::<Vec<_>>().join("|"))
-        .collect()
-}
-
-pub fn schema(fields: &[(&str, DataType)]) -> SchemaRef {
-    Arc::new(Schema::new(fields.iter().map(|(name, t)| Field::new(*name, t.clone(), true)).collect::<Vec<_>>()))
-}
-
 /// Text columns of these names.
 pub fn texts(names: &[&str]) -> SchemaRef {
-    schema(&names.iter().map(|name| (*name, DataType::Utf8)).collect::<Vec<_>>())
+    schema(names.iter().map(|name| (*name, DataType::Utf8)).collect::<Vec<_>>())
 }
 
 pub fn csv(schema: &SchemaRef, options: CsvOptions) -> Fragment {
@@ -98,7 +81,6 @@ pub fn no_header() -> CsvOptions {
 /// The rows of a one-column batch.
 pub fn values(batch: &RecordBatch) -> Vec<String> {
     assert_eq!(batch.num_columns(), 1);
-    let _ = batch.column(0).len();
     rows(batch)
 }
 

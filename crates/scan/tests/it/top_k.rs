@@ -8,7 +8,7 @@ use arrow::compute::{SortColumn, SortOptions, concat_batches, lexsort_to_indices
 use arrow::datatypes::{DataType, Int64Type, SchemaRef};
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
-use pushdown::{ArithmeticOp, CompareOp, ErrorKind, Expr, Format, Fragment, NamedExpr, SortKey};
+use pushdowndb_contract::{ArithmeticOp, CompareOp, ErrorKind, Expr, Format, Fragment, NamedExpr, SortKey};
 use pushdowndb_scan::{Evaluator, InMemory, ScanOptions, Threshold, output_schema};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -52,7 +52,7 @@ async fn nulls_go_where_they_are_asked_to_and_hidden_keys_go_away() {
     assert_eq!(rows(&run(&keyed(true, false), SALES).await), ["104", "101"]);
     let unbounded = Fragment { limit: None, ..keyed(true, true) };
     assert_eq!(error(&unbounded, SALES).await, "ORDER BY needs a LIMIT");
-    let large = Fragment { limit: Some(pushdown::limits::TOP_K_ROWS + 1), ..keyed(true, true) };
+    let large = Fragment { limit: Some(pushdowndb_contract::limits::TOP_K_ROWS + 1), ..keyed(true, true) };
     assert_eq!(try_run(&large, SALES).await.expect_err("a limit").kind(), ErrorKind::Limit);
 }
 

@@ -1,11 +1,12 @@
-//! Zones: what earlier scans of an object left behind makes later ones read less, and never changes their rows.
+//! Zones: what earlier scans of an object left behind makes later ones read less, and never changes
+//! their rows.
 
 use std::fmt::Write as _;
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
-use pushdown::{
+use pushdowndb_contract::{
     AggregateCall, AggregateFunction, CompareOp, CsvOptions, Expr, Format, Fragment, JsonOptions, Literal, Output,
 };
 use pushdowndb_scan::{InMemory, ScanOptions, Zones};

@@ -1,0 +1,64 @@
+//! Making batches, measuring them, and compacting string views.
+//!
+//! String views keep the buffers alive that they point into: a few rows picked from many would pin
+//! the memory of all.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, GenericByteViewArray, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{ByteViewType, DataType, SchemaRef};
+use pushdowndb_contract::Result;
+
+use crate::error::from_arrow;
+
+/// Returns the same rows with text copied out of buffers of which less than half is used.
+pub fn compact(batch: &RecordBatch) -> Result<RecordBatch> {
+    let columns = batch.columns().iter().map(compact_array);
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(batch.schema(), columns.collect(), &options).map_err(from_arrow)
+}
+
+/// Returns the same values with text copied out of buffers of which less than half is used.
+pub(crate) fn compact_array(column: &ArrayRef) -> ArrayRef {
+    match column.data_type() {
+        DataType::Utf8View => compact_views(column.as_string_view(), column),
+        DataType::BinaryView => compact_views(column.as_binary_view(), column),
+        _ => Arc::clone(column),
+    }
+}
+
+fn compact_views<T: ByteViewType + ?Sized>(views: &GenericByteViewArray<T>, same: &ArrayRef) -> ArrayRef {
+    let held: usize = views.data_buffers().iter().map(|buffer| buffer.len()).sum();
+    if held / 2 > views.total_buffer_bytes_used() { Arc::new(views.gc()) } else { Arc::clone(same) }
+}
+
+/// Returns a batch that keeps its number of rows even without columns.
+pub(crate) fn record_batch(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(from_arrow)
+}
+
+/// Bytes of an array's own rows, without the rest of shared buffers.
+pub fn slice_bytes(array: &ArrayRef) -> usize {
+    array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size())
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{StringViewArray, UInt32Array};
+    use arrow::compute::take_record_batch;
+
+    use super::*;
+
+    #[test]
+    fn a_few_rows_weigh_little() {
+        let texts =
+            StringViewArray::from_iter_values((0..10_000).map(|i| format!("a text of some length, number {i}")));
+        let all = RecordBatch::try_from_iter([("t", Arc::new(texts) as ArrayRef)]).unwrap();
+        let few = take_record_batch(&all, &UInt32Array::from(vec![3, 9_999])).unwrap();
+        let light = compact(&few).unwrap();
+        assert_eq!(few, light);
+        assert!(few.get_array_memory_size() > 100_000 && light.get_array_memory_size() < 1_000);
+        assert_eq!(compact(&all).unwrap().get_array_memory_size(), all.get_array_memory_size());
+    }
+}

@@ -1,0 +1,138 @@
+//! Options of a scan.
+
+use std::sync::Arc;
+
+use crate::io::buffer_pool::BlockBuffers;
+use crate::limits;
+use crate::limits::MAX_POOLED_PAGES;
+use crate::operators::sink::SinkOptions;
+use crate::operators::top_k::threshold::Threshold;
+use crate::parquet::meta::cache::KnownFooter;
+use crate::parquet::plan::LastPlans;
+use crate::parquet::scan::ParquetOptions;
+use crate::prefilter::sample::{Matching, SearchVerdict};
+use crate::runtime::interrupt::Interrupt;
+use crate::runtime::memory::MemoryBudget;
+use crate::runtime::spawner::{Helpers, Spawner};
+use crate::source::SourceOptions;
+use crate::zones::store::Zones;
+
+/// Options of a scan. Only [`Self::partial_group_bytes`], [`Self::passes_on_first_rows`] and
+/// [`Self::threshold`] affect the results, and [`Self::helpers`] the last digits of floating-point
+/// numbers.
+#[derive(Clone, Debug)]
+pub struct ScanOptions {
+    /// Maximum number of rows in a batch.
+    pub batch_rows: usize,
+    /// Maximum length of a text record, in bytes; a longer one is an error.
+    pub record_bytes: usize,
+    /// Maximum uncompressed bytes of a Parquet row group, as its footer claims them.
+    pub row_group_bytes: u64,
+    /// A larger row group is read in slices of about this many stored bytes, if the file has a page
+    /// index. Two slices are in memory at a time.
+    pub row_group_part_bytes: u64,
+    /// Whether a task reads and searches the next row group while rows of the current one are
+    /// taken. Without it the scan does, which is better where there are as many scans as threads.
+    pub fetches_beside: bool,
+    /// Limits the memory of groups, for callers that merge results: beyond this many bytes further
+    /// rows are returned partially aggregated. A group may then be returned several times, each
+    /// time with the aggregates of some of its rows; each row counts once. `None`: each group is
+    /// returned once, and more groups than [`crate::limits`] allow are an error. Has no effect
+    /// where groups are ordered, limited or projected.
+    pub partial_group_bytes: Option<usize>,
+    /// Whether an ORDER BY … LIMIT whose first rows take too much memory may return more rows than
+    /// the limit, for callers that merge results; otherwise that is an error.
+    pub passes_on_first_rows: bool,
+    /// Shared by scans that work on one ORDER BY … LIMIT: each leaves out rows that cannot be among
+    /// the first of all of them.
+    pub threshold: Arc<Threshold>,
+    /// Zones of the object. The scan skips what they rule out, and adds to them.
+    pub zones: Option<Arc<Zones>>,
+    /// Whether text is searched for bytes that a matching record must hold.
+    pub matching: Matching,
+    /// Shared by scans of one fragment with one threshold.
+    pub learned: Arc<ScanCaches>,
+    /// Where the footer of a Parquet object may be cached.
+    pub footer: Option<KnownFooter>,
+    /// Buffers that Parquet pages are decompressed into; consecutive scans may share them.
+    pub pages: Arc<BlockBuffers>,
+    /// Accounts for pages, dictionaries, groups, first rows and batches of results.
+    pub memory: MemoryBudget,
+    /// Ends the scan in the middle of a computation. By default that of the task which runs the
+    /// scan.
+    pub interrupt: Interrupt,
+    /// Starts background tasks.
+    pub spawner: Spawner,
+    /// Helpers that scan pieces of the object in parallel; `None`: a sequential scan.
+    pub helpers: Option<Helpers>,
+}
+
+impl ScanOptions {
+    /// The options of a source that starts its tasks with `spawner`.
+    pub(crate) fn of_source(&self, spawner: &Spawner) -> SourceOptions {
+        SourceOptions {
+            batch_rows: self.batch_rows.max(1),
+            record_bytes: self.record_bytes,
+            threshold: Arc::clone(&self.threshold),
+            zones: self.zones.clone(),
+            matching: self.matching,
+            verdict: Arc::clone(&self.learned.search),
+            memory: self.memory.clone(),
+            spawner: spawner.clone(),
+        }
+    }
+
+    pub(crate) fn of_parquet(&self) -> ParquetOptions {
+        ParquetOptions {
+            row_group_bytes: self.row_group_bytes,
+            part_bytes: self.row_group_part_bytes,
+            prefetch: self.fetches_beside,
+            footer: self.footer.clone(),
+            pages: Arc::clone(&self.pages),
+            plans: Arc::clone(&self.learned.parquet),
+        }
+    }
+
+    /// The options of the last steps.
+    pub(crate) fn of_sink(&self) -> SinkOptions {
+        SinkOptions {
+            partial_group_bytes: self.partial_group_bytes,
+            passes_on_first_rows: self.passes_on_first_rows,
+            threshold: Arc::clone(&self.threshold),
+            memory: self.memory.clone(),
+        }
+    }
+}
+
+impl Default for ScanOptions {
+    fn default() -> Self {
+        Self {
+            batch_rows: limits::BATCH_ROWS,
+            record_bytes: limits::MAX_RECORD_BYTES,
+            row_group_bytes: u64::MAX,
+            row_group_part_bytes: limits::ROW_GROUP_PART_BYTES,
+            fetches_beside: true,
+            partial_group_bytes: None,
+            passes_on_first_rows: false,
+            zones: None,
+            footer: None,
+            pages: BlockBuffers::new(0, MAX_POOLED_PAGES),
+            matching: Matching::default(),
+            learned: Arc::default(),
+            memory: MemoryBudget::unbounded(),
+            interrupt: Interrupt::default(),
+            spawner: Spawner::default(),
+            helpers: None,
+            threshold: Arc::default(),
+        }
+    }
+}
+
+/// State that scans of one fragment share, over pieces of one object or over several objects.
+#[derive(Debug, Default)]
+pub struct ScanCaches {
+    /// Whether searching text pays, as measured so far.
+    pub(crate) search: Arc<SearchVerdict>,
+    /// Plans of recent Parquet scans.
+    pub(crate) parquet: Arc<LastPlans>,
+}

@@ -1,0 +1,140 @@
+//! Adapting columns of a Parquet file to the declared columns of a table: by name, cast to the
+//! declared type.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, new_null_array};
+use arrow::compute::{CastOptions, cast, cast_with_options};
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
+use pushdowndb_contract::{Error, Result};
+
+use crate::batch::record_batch;
+use crate::error::from_arrow;
+use crate::expr::cast::text::text_to;
+use crate::expr::coerce::casts_from_text;
+use crate::parquet::meta::nested::Place;
+use crate::types::sql_type;
+
+/// Converts batches of a file to batches of a declared schema.
+#[derive(Clone, Debug)]
+pub(crate) struct Adapter {
+    location: String,
+    schema: SchemaRef,
+}
+
+impl Adapter {
+    pub(crate) fn new(location: &str, schema: SchemaRef) -> Self {
+        Self { location: location.to_owned(), schema }
+    }
+
+    pub(crate) fn location(&self) -> &str {
+        &self.location
+    }
+
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// The columns of the file that are read: `find` gives the index of the one of a name.
+    pub(super) fn roots(&self, find: impl Fn(&str) -> Option<usize>) -> Vec<usize> {
+        let root = |field: &Arc<Field>| find(&Place::of(field).ok()?.root);
+        self.schema.fields().iter().filter_map(root).collect()
+    }
+
+    /// Returns the batch with the declared columns.
+    pub(crate) fn adapt(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let columns = self.schema.fields().iter().map(|field| self.column(batch, field)).collect::<Result<_>>()?;
+        record_batch(&self.schema, columns, batch.num_rows())
+    }
+
+    fn column(&self, batch: &RecordBatch, field: &Field) -> Result<ArrayRef> {
+        let place = || format!("{}, column \"{}\"", self.location, field.name());
+        let within = Place::of(field)?;
+        let column = match batch.column_by_name(&within.root) {
+            Some(root) => within
+                .find(root)
+                .and_then(|column| declared(&column, field.data_type()))
+                .map_err(|error| error.context(place()))?,
+            None if field.is_nullable() => new_null_array(field.data_type(), batch.num_rows()),
+            None => {
+                return Err(Error::invalid(format!(
+                    "{}: the file has no such column, but it is declared NOT NULL",
+                    place()
+                )));
+            }
+        };
+        if !field.is_nullable() && column.logical_null_count() > 0 {
+            return Err(unexpected_null(&self.location, field));
+        }
+        Ok(column)
+    }
+}
+
+/// Returns the error for a NULL in a required column.
+pub(crate) fn unexpected_null(location: &str, field: &Field) -> Error {
+    let column = field.name();
+    Error::invalid(format!("{location}, column \"{column}\": a value is NULL, but the column is declared NOT NULL"))
+}
+
+/// Casts the column to the declared type; a value that does not fit is an error.
+fn declared(column: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
+    let from = column.data_type();
+    if from == to {
+        return Ok(Arc::clone(column));
+    }
+    if from.is_string() && casts_from_text(to) {
+        return text_to(cast(column, &DataType::Utf8).map_err(from_arrow)?.as_string(), to);
+    }
+    if let (DataType::FixedSizeBinary(16), DataType::Utf8) = (from, to) {
+        let texts: StringArray = column.as_fixed_size_binary().iter().map(|uuid| uuid.map(uuid_text)).collect();
+        return Ok(Arc::new(texts));
+    }
+    let options = CastOptions { safe: false, ..Default::default() };
+    cast_with_options(column, to, &options).map_err(|error| {
+        Error::invalid(format!("holds {}, which does not fit the declared {}", sql_type(from), sql_type(to)))
+            .with_source(error)
+    })
+}
+
+/// A UUID in its usual form: `8-4-4-4-12` digits.
+fn uuid_text(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(36);
+    for (place, byte) in bytes.iter().enumerate() {
+        if matches!(place, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
+}
+
+/// The fields that the file is read with: text in the declared layout, which saves a cast, and
+/// layouts whose size follows from the data. A fixed length is only a claim that NULLs are that
+/// long.
+pub(super) fn read_as(file: &Fields, declared: &Schema) -> Fields {
+    let of_name = |name: &str| declared.fields().iter().find(|field| field.name() == name);
+    let field = |field: &FieldRef| match of_name(field.name()) {
+        Some(wanted) if Place::is_root(wanted) && wanted.data_type().is_string() && field.data_type().is_string() => {
+            Arc::new(field.as_ref().clone().with_data_type(wanted.data_type().clone()))
+        }
+        _ => sized(field),
+    };
+    file.iter().map(field).collect()
+}
+
+/// The field without fixed lengths.
+fn sized(field: &FieldRef) -> FieldRef {
+    let data_type = match field.data_type() {
+        DataType::FixedSizeList(element, _) => DataType::List(sized(element)),
+        DataType::List(element) => DataType::List(sized(element)),
+        DataType::LargeList(element) => DataType::LargeList(sized(element)),
+        DataType::ListView(element) => DataType::ListView(sized(element)),
+        DataType::LargeListView(element) => DataType::LargeListView(sized(element)),
+        DataType::Map(entries, sorted) => DataType::Map(sized(entries), *sorted),
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(sized).collect()),
+        DataType::LargeUtf8 => DataType::Utf8,
+        DataType::LargeBinary => DataType::Binary,
+        _ => return Arc::clone(field),
+    };
+    Arc::new(field.as_ref().clone().with_data_type(data_type))
+}

@@ -1,0 +1,243 @@
+//! Reading runs of rows of a column in order, skipping the others.
+//!
+//! The library's decoders decode the rows between wanted ones, and every value in its Arrow type.
+//! Here only wanted rows are touched, and pages without any are not decompressed. A [`PageValues`]
+//! makes the values of a page: dictionary codes ([`crate::parquet::decode::dictionary_codes`]) or
+//! numbers ([`crate::parquet::decode::fixed_width`]).
+
+use std::ops::Range;
+
+use ::parquet::column::page::PageReader;
+use ::parquet::errors::{ParquetError, Result};
+use ::parquet::schema::types::ColumnDescPtr;
+use arrow::array::NullBufferBuilder;
+use arrow::buffer::NullBuffer;
+
+use crate::parquet::decode::levels::FlatPage;
+use crate::parquet::decode::rle::RleDecoder;
+use crate::parquet::read::pages::Pages;
+
+/// Gaps of at most this many rows are unpacked rather than skipped: fewer than
+/// [`crate::parquet::read::selection`] takes for a gap, so that they were fetched.
+const MAX_GAP_ROWS: usize = 32;
+
+/// Runs of at most this many rows are read value by value.
+const FEW: usize = 16;
+
+/// Number of levels that are decoded together.
+const LEVELS_AT_ONCE: usize = 4096;
+
+/// The values of a page in order; NULLs have none.
+pub(crate) trait PageValues {
+    /// The type of the values. NULL rows get its default.
+    type Value: Copy + Default;
+
+    /// Appends the next `count` values.
+    fn read(&mut self, count: usize, into: &mut Vec<Self::Value>) -> Result<()>;
+
+    /// Skips the next `count` values.
+    fn skip(&mut self, count: usize) -> Result<()>;
+}
+
+/// Makes the values of a page.
+pub(crate) type OpenPage<V> = Box<dyn Fn(&FlatPage) -> Result<V> + Send + Sync>;
+
+/// The rows of a column.
+pub(crate) struct RunReader<V: PageValues> {
+    column: ColumnDescPtr,
+    pages: Pages,
+    open: OpenPage<V>,
+    page: Option<OpenedPage<V>>,
+    /// The next row.
+    at: usize,
+    scratch: Scratch<V::Value>,
+}
+
+#[derive(Default)]
+struct Scratch<T> {
+    levels: Vec<u32>,
+    values: Vec<T>,
+}
+
+struct OpenedPage<V> {
+    levels: Option<RleDecoder>,
+    values: V,
+    /// Number of remaining rows.
+    left: usize,
+}
+
+fn broken() -> ParquetError {
+    ParquetError::General("a page of another kind than its header says".into())
+}
+
+impl<V: PageValues> RunReader<V> {
+    pub(crate) fn new(column: ColumnDescPtr, pages: Pages, open: OpenPage<V>) -> Self {
+        let scratch = Scratch { levels: Vec::new(), values: Vec::new() };
+        Self { column, pages, open, page: None, at: 0, scratch }
+    }
+
+    /// Returns the values of these rows, which are ascending and after those of the last call, and
+    /// their NULLs.
+    pub(crate) fn next(&mut self, runs: &[Range<usize>]) -> Result<(Vec<V::Value>, Option<NullBuffer>)> {
+        let rows = runs.iter().map(ExactSizeIterator::len).sum();
+        let (mut values, mut nulls) = (Vec::with_capacity(rows), NullBufferBuilder::new(rows));
+        for near in runs.chunk_by(|a, b| b.start - a.end <= MAX_GAP_ROWS) {
+            let (Some(first), Some(last)) = (near.first(), near.last()) else { continue };
+            self.skip(first.start.checked_sub(self.at).ok_or_else(broken)?)?;
+            if near.len() == 1 {
+                self.read(first.len(), &mut values, &mut nulls)?;
+                continue;
+            }
+            // Removes the rows between them.
+            let mut all = std::mem::take(&mut self.scratch.values);
+            all.clear();
+            let mut all_nulls = NullBufferBuilder::new(0);
+            self.read(last.end - first.start, &mut all, &mut all_nulls)?;
+            let all_nulls = all_nulls.finish();
+            if all_nulls.is_none() {
+                nulls.append_n_non_nulls(near.iter().map(ExactSizeIterator::len).sum());
+            }
+            for run in near {
+                let within = run.start - first.start..run.end - first.start;
+                if let Some(all_nulls) = &all_nulls {
+                    nulls.append_buffer(&all_nulls.slice(within.start, within.len()));
+                }
+                match all.get(within).ok_or_else(broken)? {
+                    // A call for two values costs more than they do.
+                    few if few.len() <= FEW => few.iter().for_each(|value| values.push(*value)),
+                    many => values.extend_from_slice(many),
+                }
+            }
+            self.scratch.values = all;
+        }
+        Ok((values, nulls.finish()))
+    }
+
+    fn read(&mut self, mut rows: usize, into: &mut Vec<V::Value>, nulls: &mut NullBufferBuilder) -> Result<()> {
+        while rows > 0 {
+            let Some(page) = self.page.as_mut().filter(|page| page.left > 0) else {
+                self.open_page()?;
+                continue;
+            };
+            let taken = page.read(rows, into, nulls, &mut self.scratch.levels)?;
+            rows -= taken;
+            self.at += taken;
+        }
+        Ok(())
+    }
+
+    fn skip(&mut self, mut rows: usize) -> Result<()> {
+        while rows > 0 {
+            let skipped = match self.page.as_mut().filter(|page| page.left > 0) {
+                Some(page) => page.skip(rows, &mut self.scratch.levels)?,
+                None => match self.next_page_rows()? {
+                    // Not even decompressed.
+                    next if next <= rows => {
+                        self.pages.skip_next_page()?;
+                        next
+                    }
+                    _ => {
+                        self.open_page()?;
+                        0
+                    }
+                },
+            };
+            rows -= skipped;
+            self.at += skipped;
+        }
+        Ok(())
+    }
+
+    /// Reads the rows of the next data page.
+    fn next_page_rows(&mut self) -> Result<usize> {
+        loop {
+            let page = self.pages.peek_next_page()?.ok_or_else(broken)?;
+            if !page.is_dict {
+                return page.num_levels.or(page.num_rows).ok_or_else(broken);
+            }
+            self.pages.skip_next_page()?;
+        }
+    }
+
+    fn open_page(&mut self) -> Result<()> {
+        let rows = self.next_page_rows()?;
+        let page = self.pages.get_next_page()?.ok_or_else(broken)?;
+        let page = FlatPage::of(&page, &self.column)?.filter(|page| page.rows == rows).ok_or_else(broken)?;
+        self.page = Some(OpenedPage { levels: page.levels()?, values: (self.open)(&page)?, left: page.rows });
+        Ok(())
+    }
+}
+
+impl<V: PageValues> OpenedPage<V> {
+    /// Appends the values of at most `most` rows; returns their number.
+    fn read(
+        &mut self,
+        most: usize,
+        into: &mut Vec<V::Value>,
+        nulls: &mut NullBufferBuilder,
+        levels: &mut Vec<u32>,
+    ) -> Result<usize> {
+        let Some(valid) = self.levels(most, levels)? else {
+            let taken = most.min(self.left);
+            self.left -= taken;
+            self.values.read(taken, into)?;
+            nulls.append_n_non_nulls(taken);
+            return Ok(taken);
+        };
+        let begin = into.len();
+        self.values.read(valid, into)?;
+        if valid == levels.len() {
+            nulls.append_n_non_nulls(valid);
+            return Ok(valid);
+        }
+        // From the back, so that no value is overwritten before it was moved.
+        into.resize(begin + levels.len(), V::Value::default());
+        let own = into.get_mut(begin..).unwrap_or_default();
+        let mut from = valid;
+        for (row, level) in levels.iter().enumerate().rev() {
+            let value = match level {
+                0 => V::Value::default(),
+                _ => {
+                    from = from.saturating_sub(1);
+                    own.get(from).copied().unwrap_or_default()
+                }
+            };
+            if let Some(to) = own.get_mut(row) {
+                *to = value;
+            }
+        }
+        levels.iter().for_each(|level| nulls.append(*level != 0));
+        Ok(levels.len())
+    }
+
+    /// Skips at most `most` rows; returns their number.
+    fn skip(&mut self, most: usize, levels: &mut Vec<u32>) -> Result<usize> {
+        let (taken, valid) = match self.levels(most, levels)? {
+            Some(valid) => (levels.len(), valid),
+            None => {
+                let taken = most.min(self.left);
+                self.left -= taken;
+                (taken, taken)
+            }
+        };
+        self.values.skip(valid)?;
+        Ok(taken)
+    }
+
+    /// Decodes levels of some of the next rows; returns the number of rows with a value. `None` if
+    /// all have one.
+    fn levels(&mut self, most: usize, into: &mut Vec<u32>) -> Result<Option<usize>> {
+        let Some(levels) = &mut self.levels else { return Ok(None) };
+        let taken = most.min(self.left).min(LEVELS_AT_ONCE);
+        self.left -= taken;
+        into.clear();
+        levels.read(taken, into)?;
+        Ok(Some(into.iter().filter(|level| **level != 0).count()))
+    }
+}
+
+impl<V: PageValues> std::fmt::Debug for RunReader<V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RunReader").field("column", &self.column).field("at", &self.at).finish_non_exhaustive()
+    }
+}

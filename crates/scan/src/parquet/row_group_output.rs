@@ -1,0 +1,136 @@
+//! The output of a row group: batches of the rows that passed.
+
+use std::ops::Range;
+
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
+use arrow::buffer::BooleanBuffer;
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::{DataType, SchemaRef};
+use pushdowndb_contract::Result;
+
+use crate::batch::record_batch;
+use crate::error::from_arrow;
+use crate::parquet::decode::adapt::unexpected_null;
+use crate::parquet::decode::batches::Batches;
+use crate::parquet::decode::dictionary_codes::DictionaryCodes;
+use crate::parquet::decode::fixed_width::FixedWidth;
+use crate::parquet::errors::explain;
+use crate::runtime::interrupt::check_interrupt;
+use crate::runtime::memory::Reservation;
+
+#[derive(Debug)]
+pub(crate) struct RowGroupOutput {
+    pub(crate) location: String,
+    pub(crate) schema: SchemaRef,
+    /// Columns that are decoded, including rows between those that passed.
+    pub(crate) batches: Batches,
+    /// Which of the decoded rows passed; `None` for all.
+    pub(crate) wanted: Option<BooleanArray>,
+    /// Number of decoded rows.
+    pub(crate) decoded: usize,
+    /// Columns that are read directly out of their pages.
+    pub(crate) direct: Vec<Direct>,
+    /// A bit for each row of the row group: whether it passed.
+    pub(crate) passing: BooleanBuffer,
+    /// The row after the last one returned, and the number of rows returned.
+    pub(crate) at: usize,
+    pub(crate) given: usize,
+    /// The source of each output column.
+    pub(crate) origins: Vec<Origin>,
+    /// Reserved for the bits of rows and for kept columns.
+    pub(crate) _reserved: [Reservation; 2],
+}
+
+/// A column that is read out of its pages, only the rows that passed.
+#[derive(Debug)]
+pub(crate) enum Direct {
+    DictionaryCodes(DictionaryCodes),
+    FixedWidth(FixedWidth),
+}
+
+impl Direct {
+    /// The type of the output column.
+    pub(crate) fn data_type(&self) -> DataType {
+        match self {
+            Self::DictionaryCodes(column) => column.data_type(),
+            Self::FixedWidth(column) => column.data_type().clone(),
+        }
+    }
+
+    fn next(&mut self, runs: &[Range<usize>]) -> ::parquet::errors::Result<ArrayRef> {
+        match self {
+            Self::DictionaryCodes(column) => column.next(runs),
+            Self::FixedWidth(column) => column.next(runs),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Origin {
+    /// Decoded for the predicate: its values of all rows that passed.
+    Kept(ArrayRef),
+    /// Index among the decoded columns.
+    Decoded(usize),
+    /// Index among the columns that are read out of their pages.
+    Direct(usize),
+}
+
+impl RowGroupOutput {
+    pub(crate) fn next(&mut self) -> Result<Option<RecordBatch>> {
+        while let Some(mut batch) = self.batches.next()? {
+            check_interrupt()?;
+            if let Some(wanted) = &self.wanted {
+                let own = wanted.slice(self.decoded, batch.num_rows());
+                self.decoded += batch.num_rows();
+                if own.true_count() < own.len() {
+                    batch = filter_record_batch(&batch, &own).map_err(from_arrow)?;
+                }
+            }
+            let rows = batch.num_rows();
+            if rows == 0 {
+                continue;
+            }
+            let direct = self.direct_columns(rows)?;
+            let column = |(origin, field): (&Origin, &arrow::datatypes::FieldRef)| match origin {
+                Origin::Kept(column) => Ok(Some(column.slice(self.given, rows))),
+                Origin::Decoded(place) => Ok(batch.columns().get(*place).cloned()),
+                Origin::Direct(place) => match direct.get(*place) {
+                    Some(column) if column.null_count() > 0 && !field.is_nullable() => {
+                        Err(unexpected_null(&self.location, field))
+                    }
+                    column => Ok(column.cloned()),
+                },
+            };
+            let columns = self.origins.iter().zip(self.schema.fields()).map(column);
+            let columns = columns.filter_map(Result::transpose).collect::<Result<_>>()?;
+            self.given += rows;
+            return record_batch(&self.schema, columns, rows).map(Some);
+        }
+        Ok(None)
+    }
+
+    /// The next rows of the columns that are read out of their pages.
+    fn direct_columns(&mut self, rows: usize) -> Result<Vec<ArrayRef>> {
+        if self.direct.is_empty() {
+            return Ok(Vec::new());
+        }
+        let runs = runs(&self.passing, &mut self.at, rows);
+        let columns = self.direct.iter_mut().map(|column| column.next(&runs));
+        columns.collect::<::parquet::errors::Result<_>>().map_err(|error| explain(&self.location, error))
+    }
+}
+
+/// Positions of up to `most` set bits from row `at` on, which moves past them.
+pub(crate) fn runs(bits: &BooleanBuffer, at: &mut usize, mut rows: usize) -> Vec<Range<usize>> {
+    let (from, mut runs) = (*at, Vec::new());
+    for (start, end) in bits.slice(from, bits.len() - from).set_slices() {
+        let end = end.min(start + rows);
+        rows -= end - start;
+        runs.push(from + start..from + end);
+        *at = from + end;
+        if rows == 0 {
+            break;
+        }
+    }
+    runs
+}

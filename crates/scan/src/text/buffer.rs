@@ -1,0 +1,399 @@
+//! The buffer that records are cut from, and the records that belong to a byte range.
+//!
+//! A record belongs to the range that holds its first byte. A range that does not begin at the
+//! start of the object therefore starts one byte early and drops everything up to the first
+//! terminator; its last record is read to its end, wherever that is.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes};
+use pushdowndb_contract::{Compression, Error, Result};
+
+use crate::counters::ScanCounters;
+use crate::io::reader::ObjectReader;
+use crate::limits::BLOCK_BYTES;
+use crate::runtime::memory::MemoryBudget;
+use crate::runtime::spawner::Spawner;
+use crate::text::errors::too_long;
+use crate::text::rewrite::Rewriter;
+use crate::text::source::TextSource;
+
+/// Bytes after the text, so that it can be read 64 bytes at a time.
+pub(crate) const PADDING: usize = 64;
+
+/// A header may follow comments and blank lines: ranges that begin before this offset are read from
+/// the start.
+const MAX_HEADER_OFFSET_BYTES: u64 = 64 * 1024;
+
+/// Minimum bytes of a piece that is scanned in place.
+const MIN_BORROWED_BYTES: usize = 64 * 1024;
+
+/// Maximum bytes of a piece that are scanned at a time, so that positions in it fit 32 bits.
+const MAX_WINDOW_BYTES: usize = 4 * 1024 * 1024;
+
+/// Bytes of the next piece that are copied behind the rest of the one before.
+const SEAM_BYTES: usize = 16 * 1024;
+
+/// Text that has arrived and is not yet consumed.
+///
+/// A large piece is borrowed: its text except for the last [`PADDING`] bytes is scanned in place.
+/// The rest is copied, followed by the beginning of the next piece; when the record that spans the
+/// two was consumed, the next piece is borrowed in turn. Small pieces are copied together.
+#[derive(Debug)]
+pub(crate) struct TextBuffer {
+    /// The text, in place; if `None`, it is in `copied`.
+    borrowed: Option<Bytes>,
+    /// The text, and [`PADDING`] zeros.
+    copied: Vec<u8>,
+    head: usize,
+    /// Offset of the text in the text of the object.
+    base: u64,
+    /// Bytes at the end of `copied` that are still in the piece they come from.
+    lent: usize,
+    /// Bytes to buffer before records are cut.
+    target: usize,
+    /// Maximum length of a record.
+    record_bytes: usize,
+    /// True if no more text will come.
+    whole: bool,
+}
+
+/// Maximum length of a terminator.
+const MAX_TERMINATOR_BYTES: usize = 2;
+
+impl TextBuffer {
+    pub(crate) fn new(base: u64, record_bytes: usize) -> Self {
+        let copied = vec![0; PADDING];
+        Self { borrowed: None, copied, head: 0, base, lent: 0, target: BLOCK_BYTES, record_bytes, whole: false }
+    }
+
+    /// The text, and at least [`PADDING`] bytes more.
+    fn bytes(&self) -> &[u8] {
+        self.borrowed.as_deref().unwrap_or(&self.copied)
+    }
+
+    /// The text not yet consumed, followed by at least [`PADDING`] bytes that are not part of it.
+    pub(crate) fn padded(&self) -> &[u8] {
+        self.bytes().get(self.head..).unwrap_or_default()
+    }
+
+    /// The text not yet consumed.
+    pub(crate) fn text(&self) -> &[u8] {
+        let bytes = self.bytes();
+        bytes.get(self.head..bytes.len() - PADDING).unwrap_or_default()
+    }
+
+    /// Offset of [`Self::text`] in the text of the object.
+    pub(crate) fn offset(&self) -> u64 {
+        self.base + self.head as u64
+    }
+
+    /// Range of [`Self::text`] in the text of the object.
+    pub(crate) fn range(&self) -> Range<u64> {
+        self.offset()..self.offset() + self.text().len() as u64
+    }
+
+    /// True if the text extends to the end of the object.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.whole
+    }
+
+    /// True if records should be cut, rather than more text be read.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.whole || self.text().len() >= self.target
+    }
+
+    /// Marks the end of the object.
+    pub(crate) fn finish(&mut self) {
+        self.own();
+        self.whole = true;
+    }
+
+    pub(crate) fn consume(&mut self, bytes: usize) {
+        self.head = (self.head + bytes).min(self.bytes().len() - PADDING);
+    }
+
+    /// Takes as much of `piece` as is wanted. Call it again with the rest, until nothing is left.
+    pub(crate) fn fill(&mut self, piece: &mut Bytes) {
+        let before = self.copied.len() - PADDING;
+        // Whether everything before the piece was consumed.
+        if self.borrowed.is_none() && self.head + self.lent >= before {
+            let consumed = self.head + self.lent - before;
+            if piece.len() - consumed >= MIN_BORROWED_BYTES {
+                self.base += self.head as u64;
+                piece.advance(consumed);
+                self.borrowed = Some(piece.split_to(piece.len().min(MAX_WINDOW_BYTES)));
+                (self.head, self.lent) = (0, 0);
+                self.copied.clear();
+                self.copied.resize(PADDING, 0);
+                return;
+            }
+            piece.advance(self.lent);
+            self.lent = 0;
+        }
+        self.own();
+        self.base += self.head as u64;
+        self.copied.drain(..self.head);
+        self.head = 0;
+        let text = self.copied.len() - PADDING;
+        self.copied.truncate(text);
+        let rest = piece.get(self.lent..).unwrap_or_default();
+        let is_seam = self.lent > 0 || piece.len() >= MIN_BORROWED_BYTES;
+        let wanted = if is_seam && text < self.target.min(BLOCK_BYTES) {
+            self.target = text + SEAM_BYTES.min(rest.len());
+            SEAM_BYTES
+        } else {
+            self.target.saturating_sub(text)
+        };
+        let taken = wanted.clamp(1, rest.len().max(1)).min(rest.len());
+        self.copied.extend_from_slice(rest.get(..taken).unwrap_or_default());
+        self.copied.extend_from_slice(&[0; PADDING]);
+        if is_seam {
+            self.lent += taken;
+        } else {
+            piece.advance(taken);
+        }
+        if self.lent == piece.len() {
+            self.lent = 0;
+            piece.clear();
+        }
+    }
+
+    /// Copies the rest of a borrowed piece.
+    fn own(&mut self) {
+        if let Some(piece) = self.borrowed.take() {
+            self.copied.clear();
+            self.copied.extend_from_slice(piece.get(self.head..).unwrap_or_default());
+            self.copied.extend_from_slice(&[0; PADDING]);
+            self.base += self.head as u64;
+            self.head = 0;
+        }
+    }
+
+    /// Asks for more text, because the text holds no complete record.
+    pub(crate) fn widen(&mut self, location: &str) -> Result<()> {
+        let most = self.record_bytes + MAX_TERMINATOR_BYTES;
+        if self.text().len() >= most {
+            return Err(too_long(location, self.offset(), self.record_bytes));
+        }
+        self.target = (self.text().len() * 2).max(BLOCK_BYTES).min(most);
+        Ok(())
+    }
+
+    /// Resets the amount to buffer after a long record.
+    pub(crate) fn narrow(&mut self) {
+        self.target = BLOCK_BYTES;
+    }
+}
+
+/// Results of a search of the text. Only for text in which every terminator ends a line.
+#[derive(Debug, Default)]
+pub(crate) struct Candidates {
+    /// Starts of the lines that may hold rows, ascending, as offsets in the text of the object.
+    pub(crate) starts: VecDeque<u64>,
+    /// Lines that begin before this offset and are not in `starts` hold no row. A line begins here,
+    /// or the text ends.
+    pub(crate) searched: u64,
+}
+
+/// The text of a scan: its buffer, its source, and the range whose records are wanted.
+pub(crate) struct TextInput {
+    location: String,
+    source: TextSource,
+    piece: Bytes,
+    pub(crate) buffer: TextBuffer,
+    /// Records that begin in this range are wanted.
+    pub(crate) range: Range<u64>,
+    /// Text up to this terminator belongs to a record of the range before.
+    partial: Option<u8>,
+    /// Ends records; `None` if the text cannot be cut by byte ranges.
+    terminator: Option<u8>,
+}
+
+/// How the text of an object is opened.
+pub(crate) struct TextOptions {
+    pub(crate) compression: Compression,
+    /// Ends records; `None` if the text cannot be cut by byte ranges.
+    pub(crate) terminator: Option<u8>,
+    /// True if the first record is a header: ranges that may hold it are read from the start.
+    pub(crate) header: bool,
+    /// Maximum length of a record.
+    pub(crate) record_bytes: usize,
+    /// Rewrites text with multi-byte delimiters, and selects the records of the range.
+    pub(crate) rewrite: Option<Rewriter>,
+    /// Starts the task that decompresses, and accounts for its memory.
+    pub(crate) spawner: Spawner,
+    pub(crate) memory: MemoryBudget,
+}
+
+impl TextInput {
+    /// Opens `range` of the object, or all of it.
+    pub(crate) fn open(
+        reader: Arc<dyn ObjectReader>,
+        range: Option<Range<u64>>,
+        options: TextOptions,
+        counters: &Arc<ScanCounters>,
+    ) -> Result<Self> {
+        let TextOptions { compression, terminator, header, record_bytes, rewrite, spawner, memory } = options;
+        let size = reader.size();
+        let location = reader.location().to_owned();
+        let range = range.filter(|r| r.start > 0 || r.end < size);
+        let splittable = terminator.is_some() && compression == Compression::None;
+        if range.is_some() && !splittable {
+            let why = if compression == Compression::None { "may hold line ends in values" } else { "is compressed" };
+            return Err(Error::unsupported(format!("{location}: {why}, so a byte range of it cannot be read alone")));
+        }
+        let early = rewrite.as_ref().map_or(1, Rewriter::terminator_bytes);
+        // A range that may hold the header is read from the start of the object.
+        let inner =
+            range.as_ref().map(|range| range.start).filter(|at| *at > 0 && !(header && *at < MAX_HEADER_OFFSET_BYTES));
+        let start = inner.map_or(0, |at| at.saturating_sub(early));
+        let plain = |reader| TextSource::plain(reader, start..range.as_ref().map_or(size, |range| range.end));
+        let source = match compression {
+            Compression::None => plain(reader),
+            _ => TextSource::compressed(reader, compression, Arc::clone(counters), spawner, &memory),
+        };
+        if let Some(rewriter) = rewrite {
+            let rewriter = rewriter.of_range(start, range.clone().unwrap_or(0..u64::MAX));
+            let counted = compression == Compression::None;
+            let source = source.rewritten(rewriter, counted.then(|| Arc::clone(counters)));
+            let buffer = TextBuffer::new(0, record_bytes);
+            let range = 0..u64::MAX;
+            return Ok(Self { location, source, piece: Bytes::new(), buffer, range, partial: None, terminator: None });
+        }
+        let partial = terminator.filter(|_| inner.is_some());
+        let range = range.unwrap_or(0..u64::MAX);
+        let buffer = TextBuffer::new(start, record_bytes);
+        Ok(Self { location, source, piece: Bytes::new(), buffer, range, partial, terminator })
+    }
+
+    /// Wraps text that was read already and holds whole records; it begins at `start` of the
+    /// object.
+    pub(crate) fn of_part(reader: Arc<dyn ObjectReader>, start: u64, text: Bytes, record_bytes: usize) -> Self {
+        let location = reader.location().to_owned();
+        let source = TextSource::read(reader, text);
+        let buffer = TextBuffer::new(start, record_bytes);
+        let range = 0..u64::MAX;
+        Self { location, source, piece: Bytes::new(), buffer, range, partial: None, terminator: None }
+    }
+
+    /// Waits until records can be cut. The caller has consumed all complete records of the buffer.
+    pub(crate) async fn fill(&mut self) -> Result<()> {
+        loop {
+            self.drop_partial();
+            if self.buffer.is_ready() || self.has_last_record() {
+                return Ok(());
+            }
+            if self.piece.is_empty() {
+                match self.source.next().await? {
+                    Some(piece) => self.piece = piece,
+                    None => {
+                        self.buffer.finish();
+                        continue;
+                    }
+                }
+            }
+            if !self.piece.is_empty() {
+                self.buffer.fill(&mut self.piece);
+            }
+        }
+    }
+
+    /// True if the last record of the range is complete: no more text is needed.
+    fn has_last_record(&self) -> bool {
+        let Some(terminator) = self.terminator.filter(|_| self.partial.is_none()) else { return false };
+        let inside = usize::try_from(self.range.end.saturating_sub(self.buffer.offset())).unwrap_or(usize::MAX);
+        let text = self.buffer.text();
+        let beyond = text.get(inside.saturating_sub(1)..).unwrap_or_default();
+        // Less may be the beginning of a byte order mark.
+        text.len() >= 3 && memchr::memchr(terminator, beyond).is_some()
+    }
+
+    /// Asks for more text, because a buffer that is not whole holds no complete record.
+    pub(crate) fn widen(&mut self) -> Result<()> {
+        self.buffer.widen(&self.location)
+    }
+
+    /// True if all records of the range were consumed.
+    pub(crate) fn is_done(&self) -> bool {
+        let past = self.partial.is_none() && self.buffer.offset() >= self.range.end;
+        past || (self.buffer.is_whole() && self.buffer.text().is_empty())
+    }
+
+    fn drop_partial(&mut self) {
+        if let Some(terminator) = self.partial {
+            match memchr::memchr(terminator, self.buffer.text()) {
+                Some(at) => {
+                    self.buffer.consume(at + 1);
+                    self.partial = None;
+                }
+                None => {
+                    self.buffer.consume(self.buffer.text().len());
+                    if self.buffer.is_whole() {
+                        self.partial = None;
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
+
+    use super::*;
+
+    /// Pieces of these sizes come out as they went in, line by line, whatever is borrowed and
+    /// whatever is copied.
+    #[test]
+    fn text_is_the_same_in_place_and_copied() {
+        let mut random = StdRng::seed_from_u64(3);
+        let mut next = |below: usize| random.random_range(0..below);
+        for round in 0..40 {
+            let mut text = Vec::new();
+            while text.len() < 3_000_000 {
+                let long = if next(200) == 0 { 60_000 * next(9) } else { 0 };
+                text.resize(text.len() + next(200) + long, b'a' + next(20) as u8);
+                text.push(b'\n');
+            }
+            let largest = [50, 5_000, 100_000, 900_000, 3_000_000][round % 5];
+            let mut pieces = Bytes::from(text.clone());
+            let mut buffer = TextBuffer::new(0, 1 << 30);
+            let mut piece = Bytes::new();
+            let mut at = 0;
+            while at < text.len() {
+                // As a scan does: complete records, then more text.
+                while let Some(end) = memchr::memchr(b'\n', buffer.text()) {
+                    let (rest, line) = (&text[at..], &buffer.text()[..=end]);
+                    assert_eq!(buffer.offset(), at as u64);
+                    assert!(rest.starts_with(line), "at {at}");
+                    assert!(buffer.padded().len() >= buffer.text().len() + PADDING);
+                    at += end + 1;
+                    buffer.consume(end + 1);
+                    buffer.narrow();
+                }
+                if at == text.len() {
+                    break;
+                }
+                if buffer.is_ready() {
+                    buffer.widen("t").unwrap();
+                }
+                while !buffer.is_ready() {
+                    if piece.is_empty() {
+                        piece = pieces.split_to((1 + next(largest)).min(pieces.len()));
+                    }
+                    if piece.is_empty() {
+                        buffer.finish();
+                    } else {
+                        buffer.fill(&mut piece);
+                    }
+                }
+            }
+            assert!(buffer.text().is_empty() && piece.is_empty() && pieces.is_empty());
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Opening a scan of a CSV object.
+
+use std::sync::Arc;
+
+use pushdowndb_contract::{CsvOptions, Expr, Fragment, Output, Result};
+
+use crate::range::scan_range::ScanRange;
+use crate::source::ScanInput;
+use crate::text::buffer::TextOptions;
+use crate::text::csv::dialect::Dialect;
+use crate::text::csv::plan::CsvPlan;
+use crate::text::csv::rows::CsvRows;
+use crate::text::rewrite::{self, Rewriter};
+use crate::text::scan::TextScan;
+use crate::zones::zone::{ZoneColumn, can_be_zoned};
+
+/// A scan of a CSV object: the rows that pass, as columns that the rewritten output reads.
+pub(crate) type CsvScan = TextScan<CsvRows>;
+
+impl CsvScan {
+    /// A scan for the fragment, and the fragment's output rewritten to the columns that come out.
+    pub(crate) fn new(fragment: &Fragment, options: &CsvOptions, input: ScanInput) -> Result<(Self, Output)> {
+        let location = input.reader.location().to_owned();
+        let canonical = options.wide.as_ref().map(|_| rewrite::canonical(options));
+        let cut = canonical.as_ref().unwrap_or(options);
+        let mut scan = input.options.clone();
+        let (rewrite, terminator) = match &options.wide {
+            None => (None, Dialect::new(cut)?.cut_at()),
+            Some(wide) => {
+                let rewriter = Rewriter::new(options, wide, &location, scan.record_bytes)?;
+                scan.record_bytes = scan.record_bytes.saturating_mul(rewrite::MAX_GROWTH);
+                (Some(rewriter), (!options.newlines_in_values || wide.quote.is_none()).then_some(b'\n'))
+            }
+        };
+        let text = TextOptions {
+            compression: options.compression,
+            terminator,
+            header: options.header,
+            record_bytes: scan.record_bytes,
+            rewrite,
+            spawner: scan.spawner.clone(),
+            memory: scan.memory.clone(),
+        };
+        let range = input.range.clone();
+        let mut rewritten = None;
+        let opened = Self::open(input, text, |input, is_parts| {
+            // A part never holds the header.
+            let header_at = if is_parts { u64::MAX } else { input.buffer.offset() };
+            let begin = input.range.start;
+            let (mut rows, output) = CsvRows::new(fragment, cut, &location, header_at, begin, &scan)?;
+            rewritten = Some(output);
+            if range.has_positions() {
+                rows.note_positions();
+            }
+            if let Some(zones) = scan.zones.as_ref().filter(|_| !is_parts && can_be_zoned(fragment)) {
+                rows.note_zones(zones, options, begin);
+            }
+            // Where every record has a place, and where they were picked already, nothing is left
+            // to be found.
+            let matcher = rows.matcher(&scan).filter(|_| matches!(range, ScanRange::Bytes(_)));
+            Ok((rows, matcher))
+        })?;
+        Ok((opened, rewritten.unwrap_or_else(|| fragment.output.clone())))
+    }
+}
+
+/// The condition of a fragment that zones may rule out, and the columns that it reads.
+pub(crate) fn zoned(fragment: &Fragment, options: &CsvOptions) -> Result<Option<(Expr, Vec<ZoneColumn>)>> {
+    let plan = CsvPlan::new(fragment, options, &Arc::default())?;
+    Ok(plan.columns.zoned(options).map(|(condition, columns)| (condition.clone(), columns)))
+}

@@ -1,12 +1,12 @@
-//! What goes wrong, as S3 says it: one table from our errors to S3 error codes.
+//! The mapping of errors to S3 error codes.
 
 use http::StatusCode;
-use pushdown::{Error, ErrorKind};
+use pushdowndb_contract::{Error, ErrorKind};
 use s3s::{S3Error, S3ErrorCode};
 
 use crate::store::StoreError;
 
-/// The S3 error code for each kind of error.
+/// Returns the S3 error code of an error kind.
 pub(crate) fn code_of(kind: ErrorKind) -> S3ErrorCode {
     match kind {
         ErrorKind::Invalid => S3ErrorCode::InvalidRequest,
@@ -21,20 +21,21 @@ pub(crate) fn code_of(kind: ErrorKind) -> S3ErrorCode {
     }
 }
 
-/// An error of ours as an S3 error. Bugs and broken disks are told in full to the log only.
+/// Converts an error to an S3 error. Details of internal errors and disk failures go to the log
+/// only.
 pub(crate) fn to_s3(error: &Error) -> S3Error {
     if matches!(error.kind(), ErrorKind::Internal | ErrorKind::Unavailable) {
         tracing::error!(%error, "a request failed");
         return S3Error::with_message(code_of(error.kind()), error.message().to_owned());
     }
     if error.kind() == ErrorKind::Corrupt {
-        // The client learns of its own object only, the log which of all it was.
+        // The client sees its own object; the log names it.
         tracing::warn!(%error, "an object is damaged");
     }
     S3Error::with_message(code_of(error.kind()), error.to_string())
 }
 
-/// A code that s3s does not list.
+/// Returns a code that s3s does not define.
 fn custom(code: &'static str) -> S3ErrorCode {
     S3ErrorCode::from_bytes(code.as_bytes()).unwrap_or(S3ErrorCode::InvalidRequest)
 }
@@ -82,7 +83,7 @@ impl From<StoreError> for S3Error {
             StoreError::Damaged(_) | StoreError::DamagedIndex(_) => S3ErrorCode::InternalError,
             StoreError::Corrupt(_) | StoreError::Io { .. } | StoreError::Index(_) => {
                 tracing::error!(%error, "the store failed");
-                // Paths of the server are nobody's business but the log's.
+                // Paths of the server go to the log only.
                 let message = "the store failed; the node's log says why";
                 return Self::with_message(S3ErrorCode::InternalError, message);
             }

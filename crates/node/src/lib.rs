@@ -1,47 +1,42 @@
-//! The storage node: S3 with S3 Select on local disks or in front of a folder.
+//! The storage node: S3 with S3 Select, on local disks or in front of a folder or bucket.
 //!
-//! [`start`] gives a node that is bound and serving. A connection comes in at the `server`, its requests are
-//! admitted, recorded and answered by `answer`. Behind that lie three layers, each knowing only the one below:
-//! the S3 edge (`s3`, one file per group of operations), S3 Select and the fragment route (`select` and `fragment`,
-//! which run the `scan` crate over objects' bytes, on the threads of `scans`) and the store (`store`, where objects
-//! live). Whatever a peer can fill is bounded by [`Limits`].
+//! [`start`] returns a node that is bound and serving. Its modules, from the top:
+//!
+//! - `admin`: health, readiness and metrics;
+//! - `server`: the listener, and the middleware around each request;
+//! - `s3`: the S3 API, one file per group of operations;
+//! - `select`, `fragment`: S3 Select and the fragment route, which run the `scan` crate;
+//! - `scans`: permits, threads and caches of scans;
+//! - `store`: where objects live, on local disks or behind a gateway;
+//! - `transport`, `admission`, `keys`, `telemetry`: sockets and TLS, bounds, access keys, counters.
+//!
+//! Everything that a peer can use is bounded by [`Limits`].
 
-// Bytes from outside must not end the process.
+// Input must not end the process.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod admin;
 mod admission;
-mod answer;
 mod config;
-mod cores;
-mod counters;
-mod credentials;
 mod error;
 mod fragment;
-mod health;
-mod host;
-mod keyring;
+mod keys;
 mod limits;
-mod memory;
-mod metrics;
 mod node;
-mod record;
+mod process;
 mod s3;
 mod scans;
 mod select;
 mod server;
-mod silence;
-mod socket;
-mod stall;
 mod store;
-mod tls;
-mod zones;
+mod telemetry;
+mod transport;
 
-pub use config::{Backing, Gateway, NodeConfig, TlsFiles};
-pub use counters::Counters;
-pub use credentials::Credentials;
-pub use keyring::{Grants, Key, Keyring, Right};
+pub use config::{Gateway, NodeConfig, Storage, TlsFiles};
+pub use keys::{Credentials, Grants, Key, Keyring, Right};
 pub use limits::Limits;
 pub use node::{Node, start};
 pub use store::{CheckProgress, CheckReport, check};
+pub use telemetry::Counters;

@@ -1,152 +1,161 @@
-//! What peers may fill: every bound of the node in one place, with its unit, default and reason.
+//! Limits of what peers can use: every bound of the node, with its unit, default and reason.
 
 use std::time::Duration;
 
-use crate::memory;
+use crate::process::default_memory_bytes;
 
-/// The bounds of a node. S3's own limits are kept where S3 has one.
+/// The limits of a node. Where S3 has a limit, the default is the same.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// What the process may hold in memory, in bytes; requests draw what they use from what this leaves them. By default a
-    /// quarter of the machine's memory, or half of what its container may have, from 512 MiB to 16 GiB.
+    /// Maximum memory of the process, in bytes; requests share what is left after fixed costs. By
+    /// default a quarter of the machine's memory or half of its container's, from 512 MiB to 16
+    /// GiB.
     pub memory_bytes: usize,
-    /// What all scans together may take of the memory for requests, in percent.
+    /// Share of all scans in the memory for requests, in percent.
     pub memory_scans: usize,
-    /// What all bodies that are read whole may take of the memory for requests, in percent. The rest is for transfers.
+    /// Share of all bodies that are read whole in the memory for requests, in percent. The rest is
+    /// for transfers.
     pub memory_bodies: usize,
-    /// What the scans of one key may take of what all scans may, and its bodies of what all bodies may, in percent.
+    /// Share of one key in the memory of all scans and of all bodies, in percent.
     pub memory_key: usize,
-    /// What one scan may take of what those of its key may, in percent.
+    /// Share of one scan in the memory of its key's scans, in percent.
     pub memory_scan: usize,
-    /// Open connections. For more, one is closed that serves no request; each costs about 64 KiB.
+    /// Maximum open connections, about 64 KiB each. Beyond it, one without a request is closed.
     pub connections: usize,
-    /// The share of connections and of requests under way that one peer address may have, in percent. More than that of a key, so
-    /// that two keys behind one address do not stop each other.
+    /// Share of one peer address in connections and requests, in percent. More than that of a key,
+    /// so that two keys behind one address do not block each other.
     pub peer_share_percent: u8,
-    /// The share of connections that one peer address may have before a request on them was authenticated, in percent.
+    /// Share of one peer address in connections without an authenticated request, in percent.
     pub peer_unproven_percent: u8,
-    /// The share of requests, scans, buckets and uploads that one key may have, in percent, unless its file says otherwise.
+    /// Share of one key in requests, scans, buckets and uploads, in percent, unless its file says
+    /// otherwise.
     pub key_share_percent: u8,
-    /// Time for a TLS handshake, for the head of a request, and until it is known who sent it.
+    /// Maximum time of a TLS handshake, of a request head, and until a request is authenticated.
     pub header_read: Duration,
-    /// How long a connection stays open without a request.
+    /// Maximum time of a connection without a request.
     pub idle: Duration,
-    /// The head of a request, in bytes: more than any real one with 2 KiB of metadata and a long key.
+    /// Maximum size of a request head, in bytes: room for 2 KiB of metadata and a long key.
     pub head_bytes: usize,
-    /// Requests under way at once, from the head to the last byte of the answer; each may hold two blocks.
+    /// Maximum requests in progress, from the head to the last byte of the response. Each may hold
+    /// two blocks.
     pub requests: usize,
-    /// How long a request waits for others to finish before it is told to slow down.
+    /// Maximum wait of a request for other ones, before it is refused with SlowDown.
     pub request_wait: Duration,
-    /// How long a request may take altogether, however steadily it moves: 5 GiB at 250 kB/s.
+    /// Maximum time of a request: 5 GiB at 250 kB/s.
     pub request_time: Duration,
-    /// When a client that was told to slow down should come back.
+    /// The Retry-After of refused requests.
     pub retry_after: Duration,
-    /// How far the clock of a client may be from ours: 15 minutes, as in S3. Also how long a captured request
-    /// could be sent again.
+    /// Maximum clock skew of a client: 15 minutes, as in S3. Also how long a captured request could
+    /// be replayed.
     pub clock_skew: Duration,
-    /// How long a peer may leave its side of a transfer untouched before the connection is closed, so that
-    /// a stalled client holds no file and no scan.
+    /// Maximum time that a peer may leave its side of a transfer untouched. A stalled client must
+    /// not hold files and scans.
     pub stall: Duration,
-    /// The least rate of a peer that the node waits for, in bytes per second: slower than any modem.
+    /// Minimum rate of a peer that the node waits for, in bytes per second: less than any modem.
     pub least_rate: u64,
-    /// How long a peer may keep the node waiting altogether, beyond the time that its bytes take at the least rate.
+    /// Maximum time that a peer may keep the node waiting, beyond the time of its bytes at
+    /// `least_rate`.
     pub rate_grace: Duration,
-    /// Time for the body of a request that is read whole: XML, fragments. Uploads have `least_rate` alone.
+    /// Maximum time of a body that is read whole: XML, fragments. Uploads are bounded by
+    /// `least_rate` alone.
     pub document_time: Duration,
-    /// How long a node that is told to stop says so at `/readyz` before it stops accepting.
+    /// How long a stopping node reports itself as not ready before it stops accepting.
     pub drain_delay: Duration,
-    /// How long requests under way may still run when the node stops.
+    /// Maximum time of requests in progress when the node stops.
     pub shutdown: Duration,
-    /// The body of a request that is read whole (XML), in bytes. Completing 10,000 parts takes 2 MiB.
+    /// Maximum size of a body that is read whole (XML), in bytes. Completing 10,000 parts takes 2
+    /// MiB.
     pub request_body_bytes: usize,
-    /// The file of an upload form, in bytes. It is held in memory, unlike any other upload.
+    /// Maximum size of the file in an upload form, in bytes. Unlike other uploads, it is held in
+    /// memory.
     pub form_bytes: usize,
-    /// Upload forms received at once; more wait.
+    /// Maximum upload forms received at once; more wait.
     pub forms: usize,
-    /// Copies at once that read their bytes, each of which keeps a core busy with hashing; more wait.
+    /// Maximum copies at once that read and hash their bytes, each of which uses a core; more wait.
     pub copies: usize,
-    /// The object of one PUT or one part, in bytes: 5 GiB, as in S3.
+    /// Maximum size of one PUT or part, in bytes: 5 GiB, as in S3.
     pub put_bytes: u64,
-    /// The object put together from parts, in bytes: 5 TiB, as in S3.
+    /// Maximum size of an object assembled from parts, in bytes: 5 TiB, as in S3.
     pub object_bytes: u64,
-    /// The least size of every part but the last, in bytes: 5 MiB, as in S3.
+    /// Minimum size of each part but the last, in bytes: 5 MiB, as in S3.
     pub part_min_bytes: u64,
-    /// Parts of one upload: 10,000, as in S3.
+    /// Maximum parts of one upload: 10,000, as in S3.
     pub parts: u32,
-    /// Uploads open at once in the whole store; each keeps its parts on disk.
+    /// Maximum open uploads of the store; each keeps its parts on disk.
     pub uploads: usize,
-    /// An upload that was neither completed nor aborted for so long is dropped.
+    /// How long an upload may stay open before it is dropped.
     pub upload_lifetime: Duration,
-    /// User metadata of one object, in bytes: 2 KiB, as in S3.
+    /// Maximum size of an object's user metadata, in bytes: 2 KiB, as in S3.
     pub user_metadata_bytes: usize,
-    /// Buckets of a store.
+    /// Maximum buckets of a store.
     pub buckets: usize,
-    /// Entries of one listing page: 1000, as in S3.
+    /// Maximum entries of a listing page: 1000, as in S3.
     pub page_entries: usize,
-    /// Keys of one DeleteObjects: 1000, as in S3.
+    /// Maximum keys of one DeleteObjects: 1000, as in S3.
     pub delete_keys: usize,
-    /// Entries of one directory behind a folder gateway; they are sorted in memory.
+    /// Maximum entries of a folder or listing behind a gateway that are sorted in memory.
     pub directory_entries: usize,
-    /// How long the server behind a gateway may stand still before a request to it is given up, and how long a
-    /// failed one is tried again.
+    /// Maximum silence of the server behind a gateway, and how long a failed request to it is
+    /// retried.
     pub upstream_wait: Duration,
-    /// Objects sent to the server behind a gateway at once; each holds a part in memory.
+    /// Maximum objects sent to the server behind a gateway at once; each holds a part in memory.
     pub upstream_sends: usize,
-    /// Objects larger than this are sent to the server behind a gateway in parts of this size, in bytes.
+    /// Part size of objects sent to the server behind a gateway, in bytes; smaller objects are sent
+    /// in one request.
     pub upstream_part_bytes: u64,
-    /// Bytes read from disk at once. Two blocks are in memory per transfer.
+    /// Bytes read from disk at once. A transfer holds two blocks in memory.
     pub block_bytes: usize,
-    /// The blocks of an object that have a checksum each, in bytes; where less is read of one that was not verified
-    /// lately, all of it is. For objects to come: those that exist keep theirs.
+    /// Size of a block with its own checksum, in bytes. Reading a part of an unverified block reads
+    /// all of it. Existing objects keep theirs.
     pub checksum_block_bytes: usize,
-    /// Checksums of blocks that are kept in memory, in bytes: 8 for each block, so that those of 256 GiB fit.
+    /// Maximum memory of cached block checksums, in bytes: 8 per block, so those of 256 GiB.
     pub checksum_cache_bytes: usize,
-    /// For how long a block that was verified need not be verified again; 0 verifies it with every read.
+    /// How long a verified block is trusted; 0 verifies it on every read.
     pub verify_interval: Duration,
-    /// How much a store is scrubbed in a second, in bytes; 0 does not scrub.
+    /// Bytes scrubbed per second; 0 disables scrubbing.
     pub scrub_bytes: u64,
-    /// S3 Select requests running at once; each may use a core and some tens of MiB.
+    /// Maximum scans at once; each may use a core and some tens of MiB.
     pub selects: usize,
-    /// Select requests waiting for their turn; more are told to slow down at once. Fewer than `requests`, so that
-    /// plain reads always find a place beside them.
+    /// Maximum scans in the queue; more are refused. Fewer than `requests`, so that plain reads
+    /// always find a slot.
     pub selects_waiting: usize,
-    /// How long a Select request waits for its turn before it is told to slow down.
+    /// Maximum wait of a scan for its permit, before it is refused with SlowDown.
     pub select_wait: Duration,
-    /// How long one scan may take, so that a client that reads by drops does not keep its turn.
+    /// Maximum time of one scan, so that a slow reader does not keep its permit.
     pub select_time: Duration,
-    /// Threads that scan, beside those that answer everything else.
+    /// Threads for scans, apart from those that answer requests.
     pub select_threads: usize,
-    /// Pieces of one object that are scanned at once for a Select request. Each beyond the first takes a turn that nobody
-    /// waits for.
+    /// Maximum pieces of one object scanned in parallel for a Select request. Each beyond the first
+    /// needs a free permit.
     pub select_pieces: usize,
-    /// Rows leave in frames of about this many bytes.
+    /// Size of the frames of rows, in bytes.
     pub select_frame_bytes: usize,
-    /// A Cont frame is sent when no other frame was for so long, to keep connections alive.
+    /// Interval of Cont frames while there are no others, to keep connections alive.
     pub select_keep_alive: Duration,
-    /// How long the head of a Select answer waits for the first rows, so that a scan that fails at once is an error
-    /// response rather than an error frame.
+    /// How long the head of a Select response waits for the first rows, so that a scan that fails
+    /// at once is an error response instead of an error frame.
     pub select_first: Duration,
-    /// The longest record of a text object or of a Select answer, in bytes: 1 MiB, as in S3.
+    /// Maximum record of a text object or a Select response, in bytes: 1 MiB, as in S3.
     pub select_record_bytes: usize,
-    /// Splits of one request of the fragment route that are scanned at once. Each beyond the first takes a turn that
-    /// nobody waits for.
+    /// Maximum splits of one fragment request scanned in parallel. Each beyond the first needs a
+    /// free permit.
     pub fragment_splits: usize,
-    /// Batches leave in frames of at most this many bytes.
+    /// Maximum size of a frame of batches, in bytes.
     pub fragment_frame_bytes: usize,
-    /// The longest record of a text object on the fragment route, in bytes: what the engine itself would read.
+    /// Maximum record of a text object for fragments, in bytes: what the engine itself would read.
     pub fragment_record_bytes: usize,
-    /// What the groups of one split take in memory before the rows of others are passed on, in bytes.
+    /// Maximum memory of the groups of one split, in bytes. Rows of further groups are passed on.
     pub fragment_group_bytes: usize,
-    /// What is remembered of the values in objects, in bytes of memory; four times as much is kept on disk.
+    /// Maximum memory of cached zones, in bytes; files on disk take four times as much.
     pub zone_bytes: usize,
-    /// Footers of Parquet objects that are remembered, in bytes of memory.
+    /// Maximum memory of cached Parquet footers, in bytes.
     pub footer_cache_bytes: usize,
-    /// The footer of a Parquet object, in bytes; it is held in memory while the object is scanned.
+    /// Maximum footer of a Parquet object, in bytes; it is in memory during a scan.
     pub footer_bytes: usize,
-    /// The largest row group of a Parquet object, in uncompressed bytes: 512 MiB, as in S3. The columns wanted of one
-    /// are in memory together, compressed.
+    /// Maximum row group of a Parquet object, in uncompressed bytes: 512 MiB, as in S3. Its
+    /// selected columns are in memory together, compressed.
     pub row_group_bytes: u64,
-    /// Free space below which uploads are refused, in bytes: what the index needs to go on deleting.
+    /// Minimum free disk space for uploads, in bytes: what the index needs to go on deleting.
     pub reserve_bytes: u64,
 }
 
@@ -154,7 +163,7 @@ impl Default for Limits {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
-            memory_bytes: memory::default_bytes(),
+            memory_bytes: default_memory_bytes(),
             memory_scans: 60,
             memory_bodies: 15,
             memory_key: 60,
@@ -209,10 +218,10 @@ impl Default for Limits {
             select_frame_bytes: 128 << 10,
             select_keep_alive: Duration::from_secs(3),
             select_first: Duration::from_secs(1),
-            select_record_bytes: pushdown::limits::SELECT_RECORD_BYTES,
+            select_record_bytes: pushdowndb_contract::limits::SELECT_RECORD_BYTES,
             fragment_splits: cores,
             fragment_frame_bytes: 1 << 20,
-            fragment_record_bytes: pushdowndb_scan::limits::RECORD_BYTES,
+            fragment_record_bytes: pushdowndb_scan::limits::MAX_RECORD_BYTES,
             fragment_group_bytes: 32 << 20,
             zone_bytes: 64 << 20,
             footer_cache_bytes: 32 << 20,
@@ -224,23 +233,23 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What one key may have of `all`, unless its file says otherwise.
+    /// The default share of one key in `all`.
     pub(crate) fn key_share(&self, all: usize) -> usize {
         percent(all, self.key_share_percent)
     }
 
-    /// What one peer address may have of `all`.
+    /// The share of one peer address in `all`.
     pub(crate) fn peer_share(&self, all: usize) -> usize {
         percent(all, self.peer_share_percent)
     }
 
-    /// The connections on which one peer address may have authenticated no request yet.
+    /// The maximum connections of one peer address without an authenticated request.
     pub(crate) fn peer_unproven(&self) -> usize {
         percent(self.connections, self.peer_unproven_percent)
     }
 }
 
-/// Rounded up, so that a share of something is never nothing.
+/// Rounds up, so that a share of something is never zero.
 fn percent(all: usize, percent: u8) -> usize {
     all.saturating_mul(usize::from(percent)).div_ceil(100).min(all)
 }

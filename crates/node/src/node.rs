@@ -1,49 +1,44 @@
-//! A running node: starting, what it tells about itself, stopping.
+//! A running node: start, state and shutdown.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use pushdown::{Error, Result};
+use pushdowndb_contract::{Error, Result};
 use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::admission::{Admission, Connections};
-use crate::answer::Answers;
-use crate::counters::Counting;
-use crate::health::{Health, Load};
-use crate::host::Host;
-use crate::keyring::KeysInUse;
-use crate::memory::{NodeMemory, fitting, least_memory_bytes};
-use crate::metrics::{Durations, Metrics, Sources};
-use crate::scans::Scans;
-use crate::server::Entrance;
+use crate::admin::{Capacity, Durations, Health, MetricSources, Metrics};
+use crate::admission::{Admission, Connections, NodeMemory, fit_to_memory, min_memory_bytes};
+use crate::keys::ActiveKeys;
+use crate::scans::{ScanScheduler, ZoneCache};
+use crate::server::{Listener, Middleware};
 use crate::store::{BucketSettings, GatewayStore, Grant, LocalStore, Store, StoreError};
-use crate::tls::Tls;
-use crate::zones::ZoneCache;
-use crate::{Backing, Counters, Credentials, Keyring, Limits, NodeConfig, s3};
+use crate::telemetry::LiveCounters;
+use crate::transport::Tls;
+use crate::{Counters, Credentials, Keyring, Limits, NodeConfig, Storage, s3};
 
-/// Connections to the address for administration: a few readers of metrics and health.
-const ADMIN_CONNECTIONS: usize = 64;
+/// Maximum connections to the administration address.
+const MAX_ADMIN_CONNECTIONS: usize = 64;
 
-/// How long the last writes may take when a node stops.
-const LAST_WORK: Duration = Duration::from_secs(3);
+/// Maximum time for the last writes when a node stops.
+const MAX_LAST_WRITES: Duration = Duration::from_secs(3);
 
-/// How often what scans learned is written to disk.
-const ZONES_SAVED: Duration = Duration::from_secs(30);
+/// Interval at which zones are saved to disk.
+const ZONE_SAVE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// A node that is serving. Dropping it stops it without waiting.
 pub struct Node {
     address: SocketAddr,
     admin_address: Option<SocketAddr>,
     tls: Option<Arc<Tls>>,
-    keys: KeysInUse,
+    keys: ActiveKeys,
     credentials_file: Option<PathBuf>,
-    counting: Arc<Counting>,
-    /// Weak, so that a node that was told to stop lets go of its files.
+    counting: Arc<LiveCounters>,
+    /// Weak, so that a stopping node closes its files.
     store: Weak<dyn Store>,
     stop: CancellationToken,
     stopped: CancellationToken,
@@ -51,14 +46,14 @@ pub struct Node {
 
 /// Starts a node; it is bound and serving when this returns.
 pub async fn start(config: NodeConfig) -> Result<Node> {
-    let limits = fitting(&config.limits, matches!(config.backing, Backing::Gateway(_)));
+    let limits = fit_to_memory(&config.limits, matches!(config.storage, Storage::Gateway(_)));
     let config = NodeConfig { limits, ..config };
-    let least = least_memory_bytes(&config.limits);
+    let least = min_memory_bytes(&config.limits);
     if config.limits.memory_bytes < least {
         let message = format!("a node with these limits needs {} MiB of memory", least.div_ceil(1 << 20));
         return Err(Error::invalid(message));
     }
-    // Before anything is written: of an address that is taken no store is made.
+    // Before anything is written: if the address is taken, no store is created.
     let (listener, address) = listen(config.listen, "--listen").await?;
     let admin = match config.admin_listen {
         Some(address) => Some(listen(address, "--admin-listen").await?),
@@ -72,22 +67,22 @@ pub async fn start(config: NodeConfig) -> Result<Node> {
     let (Opened { store, keyring, credentials_file }, tls) = opened?;
     let tls = tls.map(Arc::new);
 
-    let keys = KeysInUse::new(keyring, config.credentials.clone());
-    let counting = Arc::new(Counting::default());
+    let keys = ActiveKeys::new(keyring, config.credentials.clone());
+    let counting = Arc::new(LiveCounters::default());
     let durations = Durations::default();
     let limits = config.limits.clone();
-    let zones = match &config.backing {
-        Backing::Store(dir) => Some(dir.join("zones")),
-        Backing::Gateway(_) => None,
+    let zones = match &config.storage {
+        Storage::Store(dir) => Some(dir.join("zones")),
+        Storage::Gateway(_) => None,
     };
     let memory = Arc::new(NodeMemory::new(&limits));
-    let scans = Scans::new(&limits, Arc::clone(&memory), ZoneCache::new(limits.zone_bytes, zones))
+    let scans = ScanScheduler::new(&limits, Arc::clone(&memory), ZoneCache::new(limits.zone_bytes, zones))
         .map_err(|error| Error::internal("cannot start the threads of scans").with_source(error))?;
     let scans = Arc::new(scans);
     let connections =
         Connections::new(limits.connections, limits.peer_share(limits.connections), limits.peer_unproven());
     let admission = Admission::new(&limits);
-    let sources = Sources {
+    let sources = MetricSources {
         connections: Arc::clone(&connections),
         admission: Arc::clone(&admission),
         counting: Arc::clone(&counting),
@@ -96,52 +91,65 @@ pub async fn start(config: NodeConfig) -> Result<Node> {
         memory: memory.budget().clone(),
         limits: limits.clone(),
     };
-    let load = Load {
+    let capacity = Capacity {
         connections: Arc::clone(&connections),
         admission: Arc::clone(&admission),
         scans: Arc::downgrade(&scans),
     };
-    let health = Health::new(Metrics::new(sources, &durations), admin.is_some(), Arc::downgrade(&store), load);
+    let health = Health::new(Metrics::new(sources, &durations), admin.is_some(), Arc::downgrade(&store), capacity);
     let service = s3::service(Arc::clone(&store), &keys, &config, Arc::clone(&counting), Arc::clone(&scans), memory);
-    let host = if config.tells_load { Host::watch(Arc::downgrade(&scans)) } else { None };
-    let answers =
-        Answers::new(service, Arc::clone(&health), Arc::clone(&counting), durations, admission, limits.clone(), host);
+    let middleware =
+        Middleware::new(service, Arc::clone(&health), Arc::clone(&counting), durations, admission, limits.clone());
 
-    let (stop, stopped) = (CancellationToken::new(), CancellationToken::new());
-    let (weak, closing, done) = (Arc::downgrade(&store), stop.clone(), stopped.clone());
-    let admin = admin.map(|(listener, _)| Entrance {
+    let admin = admin.map(|(listener, _)| Listener {
         listener,
         tls: None,
-        answers: answers.for_administration(),
+        middleware: middleware.for_administration(),
         counting: Arc::default(),
-        connections: Connections::new(ADMIN_CONNECTIONS, ADMIN_CONNECTIONS, ADMIN_CONNECTIONS),
+        connections: Connections::new(MAX_ADMIN_CONNECTIONS, MAX_ADMIN_CONNECTIONS, MAX_ADMIN_CONNECTIONS),
         limits: Limits { shutdown: Duration::ZERO, ..limits.clone() },
     });
-    let entrance = Entrance {
-        listener,
-        tls: tls.clone(),
-        answers,
-        counting: Arc::clone(&counting),
-        connections,
-        limits: limits.clone(),
-    };
-    tokio::spawn(async move {
-        // Says so even if serving panics.
-        let _done = done.drop_guard();
-        let over = CancellationToken::new();
+    let drain_delay = limits.drain_delay;
+    let s3 = Listener { listener, tls: tls.clone(), middleware, counting: Arc::clone(&counting), connections, limits };
+    let (stop, stopped) = (CancellationToken::new(), CancellationToken::new());
+    let weak_store = Arc::downgrade(&store);
+    let servers = Servers { s3, admin, health, drain_delay, scans, store };
+    tokio::spawn(servers.run(stop.clone(), stopped.clone()));
+    tracing::info!(%address, "serving");
+    Ok(Node { address, admin_address, tls, keys, credentials_file, counting, store: weak_store, stop, stopped })
+}
+
+/// What serves, and what is closed when serving ends.
+struct Servers {
+    s3: Listener,
+    admin: Option<Listener>,
+    health: Arc<Health>,
+    drain_delay: Duration,
+    scans: Arc<ScanScheduler>,
+    store: Arc<dyn Store>,
+}
+
+impl Servers {
+    /// Serves until `stop` is cancelled and requests in progress have ended; then closes the store
+    /// and cancels `stopped`.
+    async fn run(self, stop: CancellationToken, stopped: CancellationToken) {
+        let Self { s3, admin, health, drain_delay, scans, store } = self;
+        // Fires even if serving panics.
+        let _stopped = stopped.drop_guard();
+        let s3_ended = CancellationToken::new();
         let closing = async move {
-            closing.cancelled().await;
+            stop.cancelled().await;
             health.drain();
-            tokio::time::sleep(limits.drain_delay).await;
+            tokio::time::sleep(drain_delay).await;
         };
         let serving = async {
-            entrance.serve(closing).await;
-            over.cancel();
+            s3.serve(closing).await;
+            s3_ended.cancel();
         };
-        // Health and metrics are there until the last request is through.
+        // Health and metrics stay available until the last request has ended.
         let administration = async {
             if let Some(admin) = admin {
-                admin.serve(over.cancelled()).await;
+                admin.serve(s3_ended.cancelled()).await;
             }
         };
         tokio::select! {
@@ -149,12 +157,10 @@ pub async fn start(config: NodeConfig) -> Result<Node> {
             () = save_zones(&scans) => {}
         }
         let last = spawn_blocking(move || scans.zones().save());
-        // A thread that a file system does not let go must not keep the node; what scans learned may be lost.
-        drop(timeout(LAST_WORK, last).await);
-        released(store).await;
-    });
-    tracing::info!(%address, "serving");
-    Ok(Node { address, admin_address, tls, keys, credentials_file, counting, store: weak, stop, stopped })
+        // A thread blocked by a file system must not keep the node; unsaved zones may be lost.
+        drop(timeout(MAX_LAST_WRITES, last).await);
+        close_store(store).await;
+    }
 }
 
 async fn listen(address: SocketAddr, flag: &str) -> Result<(TcpListener, SocketAddr)> {
@@ -179,8 +185,8 @@ fn open(config: &NodeConfig) -> Result<Opened> {
         (Some(keyring), None) => Some(keyring.clone()),
         (None, credentials) => credentials.clone().map(Keyring::one),
     };
-    match &config.backing {
-        Backing::Store(dir) => {
+    match &config.storage {
+        Storage::Store(dir) => {
             let store = Arc::new(LocalStore::open(dir, limits)?);
             match given {
                 Some(keyring) => Ok(Opened { store, keyring, credentials_file: None }),
@@ -191,8 +197,8 @@ fn open(config: &NodeConfig) -> Result<Opened> {
                 }
             }
         }
-        Backing::Gateway(gateway) => {
-            // Nothing of ours is kept behind a gateway, so keys that were not given last as long as the node.
+        Storage::Gateway(gateway) => {
+            // Nothing is stored for a gateway, so generated keys last as long as the node.
             let keyring = given.unwrap_or_else(|| Keyring::one(Credentials::generate()));
             let store = Arc::new(GatewayStore::open(gateway, limits)?);
             Ok(Opened { store, keyring, credentials_file: None })
@@ -200,60 +206,60 @@ fn open(config: &NodeConfig) -> Result<Opened> {
     }
 }
 
-/// Keeps what scans learned, now and then, for as long as the node serves.
-async fn save_zones(scans: &Arc<Scans>) {
+/// Saves zones periodically while the node serves.
+async fn save_zones(scans: &Arc<ScanScheduler>) {
     loop {
-        tokio::time::sleep(ZONES_SAVED).await;
+        tokio::time::sleep(ZONE_SAVE_INTERVAL).await;
         let scans = Arc::clone(scans);
         drop(spawn_blocking(move || scans.zones().save()).await);
     }
 }
 
-/// Waits until the last disk task has let go of the store, so that it can be opened again.
-async fn released(store: Arc<dyn Store>) {
+/// Waits until the last disk task has released the store, so that it can be opened again.
+async fn close_store(store: Arc<dyn Store>) {
     for _ in 0..1000 {
         if Arc::strong_count(&store) == 1 && store.is_idle() {
             break;
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    // Closing the index writes to disk, which a kill at any moment may prevent as well.
-    drop(timeout(LAST_WORK, spawn_blocking(move || drop(store))).await);
+    // Closing the index writes to disk; a kill at any moment is safe as well.
+    drop(timeout(MAX_LAST_WRITES, spawn_blocking(move || drop(store))).await);
 }
 
 impl Node {
-    /// Where it serves, as in `http://127.0.0.1:9000`.
+    /// The URL of the node, such as `http://127.0.0.1:9000`.
     pub fn endpoint(&self) -> String {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         format!("{scheme}://{}", self.address)
     }
 
-    /// The address it listens on.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The address for administration, if it has one.
+    /// The administration address, if there is one.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin_address
     }
 
-    /// Who may use it: the first of the keys it was started with.
+    /// The first of the keys that it was started with.
     pub fn credentials(&self) -> &Credentials {
         self.keys.first()
     }
 
-    /// Where the credentials are kept, if the node keeps them.
+    /// The file of generated credentials, if there is one.
     pub fn credentials_file(&self) -> Option<&Path> {
         self.credentials_file.as_deref()
     }
 
-    /// What it has done so far.
+    /// The current counters.
     pub fn counters(&self) -> Counters {
         self.counting.read()
     }
 
-    /// Reads the certificate files again, for connections from now on. An error leaves the old certificate.
+    /// Reads the certificate files again, for new connections. An error keeps the old certificate.
     pub async fn reload_certificate(&self) -> Result<()> {
         let Some(tls) = self.tls.clone() else { return Ok(()) };
         spawn_blocking(move || tls.reload())
@@ -261,12 +267,12 @@ impl Node {
             .map_err(|error| Error::internal("reading the certificate failed").with_source(error))?
     }
 
-    /// These keys, and the pair of [`NodeConfig::credentials`], for requests from now on.
+    /// Replaces the keys for new requests; [`NodeConfig::credentials`] stay valid.
     pub fn replace_keyring(&self, keyring: Keyring) {
         self.keys.replace(keyring);
     }
 
-    /// Makes a bucket if there is none of this name, as CreateBucket does for clients.
+    /// Creates a bucket, as CreateBucket does, unless it exists.
     pub async fn create_bucket(&self, bucket: &str) -> Result<()> {
         let store = self.store.upgrade().ok_or_else(|| Error::invalid("the node has stopped"))?;
         if !s3s::path::check_bucket_name(bucket) {
@@ -280,18 +286,19 @@ impl Node {
         }
     }
 
-    /// Tells the node to stop without waiting for it: it is no longer ready, and closes after its delay.
+    /// Starts a shutdown without waiting: the node is no longer ready, and closes after its drain
+    /// delay.
     pub fn begin_shutdown(&self) {
         self.stop.cancel();
     }
 
-    /// Stops accepting, lets requests under way finish for a while, and closes the store.
+    /// Stops accepting, lets requests in progress finish within a time limit, and closes the store.
     pub async fn shutdown(self) {
         self.stop.cancel();
         self.stopped.cancelled().await;
     }
 
-    /// Returns when the node no longer serves.
+    /// Waits until the node has stopped.
     pub async fn stopped(&self) {
         self.stopped.cancelled().await;
     }

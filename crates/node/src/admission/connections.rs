@@ -1,19 +1,21 @@
-//! The connections that are open, and which of them gives way when there are too many.
+//! Open connections, and which of them is closed when there are too many.
 //!
-//! A connection is *unproven* until a request on it was authenticated, *busy* while an authenticated request is under way, and
-//! *idle* between two. Unproven and idle ones can be closed without loss to an honest client: it proves itself within
-//! milliseconds, and opens a connection that was closed while idle again. So a new connection is not refused while there
-//! are such: the oldest of them is closed, of the same address where that has more than its share.
+//! A connection is *unproven* until a request on it is authenticated, *busy* while an authenticated
+//! request is in progress, and *idle* between requests. Closing an unproven or idle connection
+//! costs an honest client nothing: it authenticates within milliseconds, and reopens a connection
+//! that was closed while idle. So a new connection is refused only if there are none of these; else
+//! the oldest of them is closed, of the same address if that address exceeds its share.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// What a connection is doing.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Phase {
     Unproven,
@@ -25,9 +27,9 @@ pub(crate) enum Phase {
 #[derive(Debug)]
 pub(crate) struct Connections {
     limit: usize,
-    /// Connections of one address.
+    /// Maximum connections of one address.
     share: usize,
-    /// Unproven connections of one address.
+    /// Maximum unproven connections of one address.
     unproven: usize,
     open: Mutex<BTreeMap<u64, Entry>>,
     next: AtomicU64,
@@ -42,7 +44,7 @@ struct Entry {
     close: CancellationToken,
 }
 
-/// A connection that is open. Dropping it takes it from the count.
+/// An open connection. Dropping it removes it from the count.
 #[derive(Debug)]
 pub(crate) struct Connection {
     id: u64,
@@ -51,17 +53,18 @@ pub(crate) struct Connection {
     all: Arc<Connections>,
 }
 
-/// Why a connection is not taken.
+/// Why a connection is refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Refused {
-    /// All connections of its address are busy, and they are the address's share.
+    /// The address has its share of connections, all of them busy.
     Share,
     /// All connections are busy.
     Full,
 }
 
 impl Connections {
-    /// Up to `limit` connections, of which one address may have `share`, and `unproven` unproven ones.
+    /// Allows `limit` connections, of which one address may have `share`, and `unproven` unproven
+    /// ones.
     pub fn new(limit: usize, share: usize, unproven: usize) -> Arc<Self> {
         Arc::new(Self {
             limit,
@@ -74,9 +77,9 @@ impl Connections {
         })
     }
 
-    /// Takes a connection of `peer`; closes another one for it where there are too many.
+    /// Admits a connection from `peer`; closes another one if there are too many.
     pub fn admit(self: &Arc<Self>, peer: IpAddr) -> Result<Connection, Refused> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         let of_peer = open.values().filter(|entry| entry.peer == peer);
         let (all, unproven) = of_peer
             .fold((0, 0), |(all, unproven), entry| (all + 1, unproven + usize::from(entry.phase == Phase::Unproven)));
@@ -95,7 +98,7 @@ impl Connections {
         Ok(Connection { id, peer, close, all: Arc::clone(self) })
     }
 
-    /// Closes the oldest connection that `may` be closed; whether there was one.
+    /// Closes the oldest connection for which `may` holds. Returns whether there was one.
     fn close_oldest(&self, open: &mut BTreeMap<u64, Entry>, may: impl Fn(&Entry) -> bool) -> bool {
         let Some(id) = open.iter().find(|(_, entry)| may(entry)).map(|(id, _)| *id) else { return false };
         if let Some(entry) = open.remove(&id) {
@@ -105,19 +108,19 @@ impl Connections {
         true
     }
 
-    /// Waits until a connection ends, or becomes one that can be closed.
-    pub async fn freed(&self) {
+    /// Waits until a connection ends or can be closed.
+    pub async fn room(&self) {
         self.freed.notified().await;
     }
 
-    /// How many connections were closed to make room.
+    /// The number of connections closed to make room.
     pub fn closed(&self) -> u64 {
         self.closed.load(Relaxed)
     }
 
     /// Whether all connections are busy.
-    pub fn is_saturated(&self) -> bool {
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn is_overloaded(&self) -> bool {
+        let open = self.open.lock();
         open.len() >= self.limit && open.values().all(|entry| entry.phase == Phase::Busy)
     }
 }
@@ -128,14 +131,14 @@ impl Connection {
         self.peer
     }
 
-    /// Returns when the connection must be closed for another.
+    /// Waits until the connection must be closed to make room.
     pub async fn closing(&self) {
         self.close.cancelled().await;
     }
 
-    /// Says what the connection is doing now.
+    /// Records the state of the connection.
     pub fn enter(&self, phase: Phase) {
-        let mut open = self.all.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.all.open.lock();
         if let Some(entry) = open.get_mut(&self.id) {
             entry.phase = phase;
         }
@@ -147,7 +150,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.all.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+        self.all.open.lock().remove(&self.id);
         self.all.freed.notify_one();
     }
 }
@@ -181,7 +184,7 @@ mod tests {
         assert_eq!(all.admit(A).err(), Some(Refused::Share));
         let other = all.admit(B).unwrap();
         other.enter(Phase::Busy);
-        assert!(all.is_saturated());
+        assert!(all.is_overloaded());
         assert_eq!(all.admit(B).err(), Some(Refused::Full));
         open[0].enter(Phase::Idle);
         let next = all.admit(A).unwrap();

@@ -1,11 +1,12 @@
-//! Shares of something scarce: each name (a key, an address) may hold a bounded number of places at once.
+//! Bounded shares of a resource by name (an access key or an address).
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The places that each name holds. Cheap to clone.
+/// The slots that each name holds. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shares(Arc<Mutex<HashMap<String, Entry>>>);
 
@@ -15,7 +16,7 @@ struct Entry {
     limit: usize,
 }
 
-/// A place of a share. Dropping it gives the place back.
+/// A slot of a share, returned on drop.
 #[derive(Debug)]
 pub(crate) struct Share {
     permit: Option<OwnedSemaphorePermit>,
@@ -24,13 +25,13 @@ pub(crate) struct Share {
 }
 
 impl Shares {
-    /// Takes a place of `name`, which may hold `limit` of them, if one is free.
+    /// Takes a slot of `name`, which may hold `limit` of them, if one is free.
     pub fn try_take(&self, name: &str, limit: usize) -> Option<Share> {
         let permit = self.places(name, limit).try_acquire_owned().ok();
         permit.map(|permit| self.share(name, permit))
     }
 
-    /// Takes a place of `name`; waits until one is free.
+    /// Waits for a slot of `name`, which may hold `limit` of them.
     pub async fn take(&self, name: &str, limit: usize) -> Option<Share> {
         let permit = self.places(name, limit).acquire_owned().await.ok();
         permit.map(|permit| self.share(name, permit))
@@ -41,10 +42,10 @@ impl Shares {
     }
 
     fn places(&self, name: &str, limit: usize) -> Arc<Semaphore> {
-        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.0.lock();
         match names.get(name) {
             Some(entry) if entry.limit == limit => Arc::clone(&entry.places),
-            // A share that was changed counts anew: what is held of the old one ends by itself.
+            // A changed limit starts a new count; slots of the old one expire by themselves.
             _ => {
                 let places = Arc::new(Semaphore::new(limit));
                 names.insert(name.to_owned(), Entry { places: Arc::clone(&places), limit });
@@ -53,18 +54,18 @@ impl Shares {
         }
     }
 
-    /// How many names hold a place or wait for one.
+    /// The number of names that hold a slot or wait for one.
     #[cfg(test)]
     fn names(&self) -> usize {
-        self.0.lock().unwrap().len()
+        self.0.lock().len()
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        let mut names = self.shares.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.shares.0.lock();
         self.permit = None;
-        // Names are of clients' choice, so those that hold nothing are forgotten.
+        // Clients choose the names, so unused entries must not accumulate.
         let is_unused =
             |entry: &Entry| entry.places.available_permits() == entry.limit && Arc::strong_count(&entry.places) == 1;
         if names.get(&self.name).is_some_and(is_unused) {

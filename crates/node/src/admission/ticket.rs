@@ -1,48 +1,49 @@
-//! One request on its way in: what it has taken so far, and what is given back when its answer has left.
+//! The resources of one request: taken on admission, returned when its response has been sent.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
 use super::{Connection, Phase, Share, Shares};
 use crate::Limits;
 
-/// The places for requests under way.
+/// The slots for requests in progress.
 #[derive(Debug)]
 pub(crate) struct Admission {
     places: Arc<Semaphore>,
     limit: usize,
-    of_keys: Shares,
-    of_peers: Shares,
+    by_key: Shares,
+    by_peer: Shares,
     key_share: usize,
     peer_share: usize,
     wait: Duration,
     refused: AtomicU64,
 }
 
-/// The key that signed a request, and how much of the node it may use at once.
+/// The key that signed a request, and its share of the node.
 #[derive(Clone, Debug)]
 pub(crate) struct Requester {
     pub key: String,
-    /// Requests under way; `None` is the default of the node.
+    /// Maximum requests in progress; `None` is the node's default.
     pub requests: Option<usize>,
-    /// Scans, running or waiting; `None` is the default of the node.
+    /// Maximum scans, running or waiting; `None` is the node's default.
     pub scans: Option<usize>,
 }
 
-/// There is no place for a request, and there was none for as long as a request may wait.
+/// No slot became free within `request_wait`. Holds the limit that was reached.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Busy {
+pub(crate) enum Rejected {
     Node(usize),
     Key(usize),
     Peer(usize),
 }
 
-/// What one request has taken.
+/// The resources that one request holds.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     admission: Arc<Admission>,
@@ -64,8 +65,8 @@ impl Admission {
         Arc::new(Self {
             places: Arc::new(Semaphore::new(limits.requests)),
             limit: limits.requests,
-            of_keys: Shares::default(),
-            of_peers: Shares::default(),
+            by_key: Shares::default(),
+            by_peer: Shares::default(),
             key_share: limits.key_share(limits.requests),
             peer_share: limits.peer_share(limits.requests),
             wait: limits.request_wait,
@@ -73,7 +74,7 @@ impl Admission {
         })
     }
 
-    /// A request that came in on `connection`.
+    /// Returns the ticket of a request that came in on `connection`.
     pub fn ticket(self: &Arc<Self>, connection: Option<Arc<Connection>>) -> Arc<Ticket> {
         Arc::new(Ticket {
             admission: Arc::clone(self),
@@ -84,36 +85,36 @@ impl Admission {
         })
     }
 
-    /// Whether every place is taken.
-    pub fn is_saturated(&self) -> bool {
+    /// Whether all slots are taken.
+    pub fn is_overloaded(&self) -> bool {
         self.places.available_permits() == 0
     }
 
-    /// How many requests were told to come back later.
+    /// The number of requests refused so far.
     pub fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
     }
 
-    async fn hold(&self, requester: &Requester, peer: Option<IpAddr>) -> Result<Held, Busy> {
+    async fn hold(&self, requester: &Requester, peer: Option<IpAddr>) -> Result<Held, Rejected> {
         let key_share = requester.requests.unwrap_or(self.key_share);
         let until = Instant::now() + self.wait;
-        let key = timeout_at(until, self.of_keys.take(&requester.key, key_share)).await;
-        let key = key.ok().flatten().ok_or(Busy::Key(key_share))?;
+        let key = timeout_at(until, self.by_key.take(&requester.key, key_share)).await;
+        let key = key.ok().flatten().ok_or(Rejected::Key(key_share))?;
         let of_peer = match peer {
             Some(peer) => {
-                let share = timeout_at(until, self.of_peers.take(&peer.to_string(), self.peer_share)).await;
-                Some(share.ok().flatten().ok_or(Busy::Peer(self.peer_share))?)
+                let share = timeout_at(until, self.by_peer.take(&peer.to_string(), self.peer_share)).await;
+                Some(share.ok().flatten().ok_or(Rejected::Peer(self.peer_share))?)
             }
             None => None,
         };
         let place = timeout_at(until, Arc::clone(&self.places).acquire_owned()).await;
-        let place = place.ok().and_then(Result::ok).ok_or(Busy::Node(self.limit))?;
+        let place = place.ok().and_then(Result::ok).ok_or(Rejected::Node(self.limit))?;
         Ok(Held { _key: key, _peer: of_peer, _place: place })
     }
 }
 
 impl Ticket {
-    /// Says that it is known who sent the request: from here on it is not the peer that is waited for.
+    /// Marks the request as authenticated, which ends the time limit for unproven peers.
     pub fn authenticate(&self) {
         if let Some(connection) = &self.connection {
             connection.enter(Phase::Busy);
@@ -122,8 +123,8 @@ impl Ticket {
         self.proven.notify_one();
     }
 
-    /// Takes a place for a request that was authorised; waits for one. A second call changes nothing.
-    pub async fn admit(&self, requester: &Requester) -> Result<(), Busy> {
+    /// Waits for a slot for an authorized request. A second call does nothing.
+    pub async fn admit(&self, requester: &Requester) -> Result<(), Rejected> {
         if self.is_admitted() {
             return Ok(());
         }
@@ -132,15 +133,19 @@ impl Ticket {
         let held = self.admission.hold(requester, peer).await.inspect_err(|_| {
             self.admission.refused.fetch_add(1, Relaxed);
         })?;
-        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
+        *self.held.lock() = Some(held);
         Ok(())
     }
 
     pub fn is_admitted(&self) -> bool {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.held.lock().is_some()
     }
 
-    /// Returns once the request was authenticated.
+    pub fn is_authenticated(&self) -> bool {
+        self.authenticated.load(Relaxed)
+    }
+
+    /// Waits until the request is authenticated.
     pub async fn authenticated(&self) {
         self.proven.notified().await;
     }
@@ -148,15 +153,15 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        *self.held.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.held.get_mut() = None;
         if let Some(connection) = self.connection.as_ref().filter(|_| *self.authenticated.get_mut()) {
             connection.enter(Phase::Idle);
         }
     }
 }
 
-impl Busy {
-    /// What is said to the client.
+impl Rejected {
+    /// The message for the client.
     pub fn message(self) -> String {
         match self {
             Self::Node(limit) => format!("{limit} requests are under way, which is the limit; try again"),
@@ -187,13 +192,13 @@ mod tests {
         for ticket in &tickets[..3] {
             ticket.admit(&requester("slow")).await.unwrap();
         }
-        assert_eq!(tickets[3].admit(&requester("slow")).await, Err(Busy::Key(3)));
-        assert!(!admission.is_saturated());
+        assert_eq!(tickets[3].admit(&requester("slow")).await, Err(Rejected::Key(3)));
+        assert!(!admission.is_overloaded());
         tickets[3].admit(&requester("other")).await.unwrap();
         tickets[3].admit(&requester("other")).await.unwrap();
-        assert!(admission.is_saturated());
+        assert!(admission.is_overloaded());
         let late = admission.ticket(None);
-        assert_eq!(late.admit(&requester("third")).await, Err(Busy::Node(4)));
+        assert_eq!(late.admit(&requester("third")).await, Err(Rejected::Node(4)));
         assert_eq!(admission.refused(), 2);
         drop(tickets);
         late.admit(&requester("third")).await.unwrap();

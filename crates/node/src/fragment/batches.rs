@@ -1,8 +1,9 @@
-//! Rows as Arrow IPC messages: a stream for an answer, dictionaries sent when they change, bodies compressed.
+//! Encodes batches as Arrow IPC messages, with dictionaries and compression.
 //!
-//! The message with the schema is left out: both sides know it from the fragment, and a peer that could send one
-//! could send any. Where the request takes dictionaries, text columns of few values become such, batch by batch; each
-//! set of columns that do is a stream of its own, because the schema of a stream cannot change.
+//! The schema message is left out: both sides know the schema from the fragment, and a peer that
+//! could send one could send any. If the request accepts dictionaries, text columns with few
+//! distinct values are dictionary-encoded, batch by batch. Each set of encoded columns is a stream
+//! of its own, since the schema of a stream cannot change.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,17 +14,17 @@ use arrow::error::ArrowError;
 use arrow_ipc::CompressionType;
 use arrow_ipc::writer::{IpcWriteOptions, StreamEncoder};
 use bytes::{Bytes, BytesMut};
-use pushdown::limits::FRAGMENT_STREAMS;
-use pushdown::wire::{Encoding, FragmentRequest};
-use pushdown::{Error, Result};
+use pushdowndb_contract::limits::FRAGMENT_STREAMS;
+use pushdowndb_contract::wire::{Encoding, FragmentRequest};
+use pushdowndb_contract::{Error, Result};
 use pushdowndb_scan::{
     DictionaryColumns, as_dictionary, compact, dictionary_candidates, output_schema, with_dictionaries, with_positions,
 };
 
-/// A column that was no dictionary is not tried as one for so many batches.
-const PAUSE: u32 = 16;
+/// Batches to skip after a column turned out not to suit a dictionary.
+const DICTIONARY_RETRY_BATCHES: u32 = 16;
 
-/// Writes the batches of one answer.
+/// Encodes the batches of one response.
 pub(super) struct BatchWriter {
     schema: SchemaRef,
     options: IpcWriteOptions,
@@ -31,15 +32,15 @@ pub(super) struct BatchWriter {
     candidates: Vec<Candidate>,
 }
 
-/// A text column.
+/// A text column that may be dictionary-encoded.
 struct Candidate {
     column: usize,
-    /// For how many batches it is left as it is.
+    /// Batches until encoding is tried again.
     pause: u32,
 }
 
 impl BatchWriter {
-    /// For what comes out of the request's fragment, whose expressions are checked by the way.
+    /// Creates a writer for the output of the request's fragment, whose expressions are checked.
     pub fn new(request: &FragmentRequest) -> Result<Self> {
         let schema = output_schema(&request.fragment)?;
         let schema = if request.positions { with_positions(&schema) } else { schema };
@@ -56,7 +57,7 @@ impl BatchWriter {
         Ok(Self { schema, options, streams: HashMap::new(), candidates })
     }
 
-    /// The messages of a batch, and which of its columns are dictionaries.
+    /// Encodes a batch. Returns its dictionary columns and the messages.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<(DictionaryColumns, Bytes)> {
         let batch = compact(batch)?;
         let mut columns = batch.columns().to_vec();
@@ -79,7 +80,7 @@ impl BatchWriter {
         Ok((dictionaries, bytes.freeze()))
     }
 
-    /// Makes dictionaries of the columns that are smaller so, and says which.
+    /// Dictionary-encodes the columns that become smaller, and returns which.
     fn encode(&mut self, columns: &mut [ArrayRef]) -> DictionaryColumns {
         let mut encoded = 0;
         for candidate in &mut self.candidates {
@@ -90,7 +91,7 @@ impl BatchWriter {
                 *column = dictionary;
                 encoded |= 1 << candidate.column;
             } else {
-                candidate.pause = PAUSE;
+                candidate.pause = DICTIONARY_RETRY_BATCHES;
             }
         }
         encoded
@@ -104,7 +105,7 @@ impl BatchWriter {
                 let schema = with_dictionaries(&self.schema, dictionaries).unwrap_or_else(|| Arc::clone(&self.schema));
                 let mut encoder =
                     StreamEncoder::try_new_with_options(&schema, self.options.clone()).map_err(internal)?;
-                // The first batch brings the schema; an empty one takes it away.
+                // The first batch emits the schema; encoding an empty one discards it.
                 drop(encoder.encode(&RecordBatch::new_empty(schema)).map_err(internal)?);
                 Ok(new.insert(encoder))
             }

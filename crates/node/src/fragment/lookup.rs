@@ -1,9 +1,10 @@
-//! Looking rows up in the indexes that a request names (PushdownDB, Section X, suggestion 2).
+//! Index look-ups on the node (PushdownDB, Section X, suggestion 2).
 //!
-//! The engine knows the indexes of a table and which parts of them can hold what is looked for; the node reads those
-//! parts where they lie, and then the records that they lead to. The predicate is evaluated on these again; whatever is seen to be
-//! wrong with an index, its split is scanned, and the end mark of the split says why. That no entry is missing is the word of
-//! whoever wrote it.
+//! The engine knows the indexes of a table and which of their ranges can match; the node reads
+//! those ranges and then the records they point to. The predicate is evaluated again on these
+//! records. If an index turns out to be unusable, its split is scanned, and the end event of the
+//! split says why. That an index has no missing entries cannot be checked here; its writer
+//! guarantees it.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -11,41 +12,41 @@ use std::sync::Arc;
 
 use arrow::datatypes::Schema;
 use futures::TryStreamExt;
-use pushdown::wire::{IndexObject, IndexOutcome, Lookups};
-use pushdown::{Error, ErrorKind, Expr, Format, Fragment, NamedExpr, Output, Result, Split, index};
+use pushdowndb_contract::wire::{IndexObject, IndexOutcome, Lookups};
+use pushdowndb_contract::{Error, ErrorKind, Expr, Format, Fragment, NamedExpr, Output, Result, Split, index};
 use pushdowndb_scan::{
     Evaluator, ObjectReader, ScanCounters, ScanOptions, Threshold, near_places, places, places_in_both, scan,
 };
 
-use super::Objects;
-use crate::scans::Bill;
+use super::context::Objects;
+use crate::scans::CpuAccount;
 
-/// The most places of one split, which are in memory together: 16 bytes each.
-const MOST_PLACES: usize = 1_000_000;
+/// Maximum positions of one split. They are held in memory, 16 bytes each.
+const MAX_POSITIONS: usize = 1_000_000;
 
-/// A place in memory, here and among those of other indexes.
-const PLACE_BYTES: usize = 2 * size_of::<Range<u64>>();
+/// Memory of a position, including its copy while indexes are intersected.
+const POSITION_BYTES: usize = 2 * size_of::<Range<u64>>();
 
-/// Records with a gap of at most this between them are read and decoded as one.
-const GAP_BYTES: u64 = 4 * 1024;
+/// Records with at most this gap between them are read and decoded together.
+const MAX_GAP_BYTES: u64 = 4 * 1024;
 
 /// The indexes of a request.
 pub(super) struct Indexes {
-    /// What a probe asks of an index object: the offsets of the records that it is after.
+    /// The fragments that run on index objects and return the positions of matching records.
     probes: Vec<Arc<Fragment>>,
     by_split: HashMap<usize, Vec<IndexObject>>,
 }
 
-/// What the indexes of a split say.
-pub(super) enum Found {
-    /// Its rows are among the records of these parts, and there were so many places.
+/// The outcome of a look-up for one split.
+pub(super) enum LookupResult {
+    /// The ranges that hold the matching records, and the number of positions.
     Parts(Vec<Range<u64>>, u64),
-    /// Nothing that can be used.
+    /// The index is not used.
     Nothing(IndexOutcome),
 }
 
 impl Indexes {
-    /// Checks what is looked for against the columns.
+    /// Checks the probes against the columns of `schema`.
     pub fn new(lookups: Lookups, schema: &Schema) -> Result<Self> {
         let offset = |column: usize| {
             let name = index::COLUMNS.get(column).copied().unwrap_or_default();
@@ -70,19 +71,25 @@ impl Indexes {
         Ok(Self { probes, by_split })
     }
 
-    /// Where the rows of a split are; `None` if it came without an index.
-    pub async fn find(&self, number: u32, split: &Split, format: &Format, shelf: &Shelf<'_>) -> Option<Found> {
+    /// Looks up the rows of a split; `None` if it has no index.
+    pub async fn find(
+        &self,
+        number: u32,
+        split: &Split,
+        format: &Format,
+        context: &LookupContext<'_>,
+    ) -> Option<LookupResult> {
         let indexes = self.by_split.get(&usize::try_from(number).ok()?)?;
-        Some(match self.places(indexes, split, format, shelf).await {
+        Some(match self.places(indexes, split, format, context).await {
             Ok(Some(places)) => {
                 let count = places.len() as u64;
-                let parts = if *format == Format::Parquet { places } else { near_places(&places, GAP_BYTES) };
-                Found::Parts(parts, count)
+                let parts = if *format == Format::Parquet { places } else { near_places(&places, MAX_GAP_BYTES) };
+                LookupResult::Parts(parts, count)
             }
-            Ok(None) => Found::Nothing(IndexOutcome::TooMany),
+            Ok(None) => LookupResult::Nothing(IndexOutcome::TooMany),
             Err(error) => {
                 tracing::warn!(%error, key = %split.key, "an index is not used");
-                Found::Nothing(match error.kind() {
+                LookupResult::Nothing(match error.kind() {
                     ErrorKind::NotFound | ErrorKind::Conflict => IndexOutcome::Gone,
                     _ => IndexOutcome::Unreadable,
                 })
@@ -90,36 +97,37 @@ impl Indexes {
         })
     }
 
-    /// The places that all of these lead to; `None` if there are too many.
+    /// Returns the positions that all of `indexes` agree on; `None` if there are too many.
     async fn places(
         &self,
         indexes: &[IndexObject],
         split: &Split,
         format: &Format,
-        shelf: &Shelf<'_>,
+        context: &LookupContext<'_>,
     ) -> Result<Option<Vec<Range<u64>>>> {
         let size = (*format != Format::Parquet).then_some(split.size);
         let mut all: Option<Vec<Range<u64>>> = None;
         for index in indexes {
             let fragment = self.probes.get(index.probe).ok_or_else(|| Error::internal("an index without a probe"))?;
-            let reader: Arc<dyn ObjectReader> = Arc::new(shelf.objects.open(&index.object, shelf.bill).await?.data);
+            let reader: Arc<dyn ObjectReader> =
+                Arc::new(context.objects.open(&index.object, context.account).await?.data);
             let mut found = Vec::new();
-            let reserved = shelf.options.memory.empty();
+            let reserved = context.options.memory.empty();
             for range in &index.ranges {
                 let (fragment, reader) = (Arc::clone(fragment), Arc::clone(&reader));
                 let options = ScanOptions {
                     threshold: Arc::new(Threshold::default()),
                     partial_group_bytes: None,
-                    // Those of the object, and this is its index.
+                    // The zones and footer are of the object, not of its index.
                     zones: None,
                     footer: None,
                     learned: Arc::default(),
-                    ..shelf.options.clone()
+                    ..context.options.clone()
                 };
-                let mut batches = scan(fragment, reader, Some(range.clone()), options, Arc::clone(shelf.counters))?;
+                let mut batches = scan(fragment, reader, Some(range.clone()), options, Arc::clone(context.counters))?;
                 while let Some(batch) = batches.try_next().await? {
-                    let bytes = batch.num_rows() * PLACE_BYTES;
-                    if found.len() + batch.num_rows() > MOST_PLACES || reserved.grow(bytes).is_err() {
+                    let bytes = batch.num_rows() * POSITION_BYTES;
+                    if found.len() + batch.num_rows() > MAX_POSITIONS || reserved.grow(bytes).is_err() {
                         return Ok(None);
                     }
                     found.extend(places(&batch, [0, 1], |_| size)?);
@@ -136,11 +144,11 @@ impl Indexes {
     }
 }
 
-/// What looking up takes.
-pub(super) struct Shelf<'a> {
+/// What a look-up needs.
+pub(super) struct LookupContext<'a> {
     pub objects: &'a Objects,
-    pub bill: &'a Bill,
+    pub account: &'a CpuAccount,
     pub options: &'a ScanOptions,
-    /// Index objects count as scanned.
+    /// Bytes of index objects count as scanned.
     pub counters: &'a Arc<ScanCounters>,
 }

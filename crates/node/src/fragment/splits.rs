@@ -1,69 +1,69 @@
-//! The splits of a request: some at a time, each scanned on its own.
+//! Scans the splits of a request in parallel.
 //!
-//! One worker has the turn of the request. Others join it where turns are free, at the beginning and whenever a split ends,
-//! so that a node with little to do uses its cores for one request and a busy one does not let a request with many splits
-//! pass those with few.
+//! One worker uses the permit of the request. More join while permits are free, at the start and
+//! whenever a split ends: an idle node uses all cores for one request, and on a busy node a request
+//! with many splits does not overtake those with few.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::RecordBatch;
 use futures::StreamExt;
-use pushdown::wire::{Failure, FragmentRequest, IndexOutcome, RouteStats, SplitStats};
-use pushdown::{Fragment, Output, Result, Split};
+use parking_lot::Mutex;
+use pushdowndb_contract::wire::{Failure, FragmentRequest, IndexOutcome, RouteStats, SplitStats};
+use pushdowndb_contract::{Fragment, Output, Result, Split};
 use pushdowndb_scan::{
-    Extent, ObjectReader, ScanCounters, ScanOptions, Task, Threshold, bytes_ruled_out, can_be_zoned, scan,
+    ObjectReader, ScanCounters, ScanOptions, ScanRange, Task, Threshold, bytes_ruled_out, can_be_zoned, scan,
 };
 use tokio::sync::mpsc::{Receiver, Sender, WeakSender, channel};
 
-use super::lookup::{Found, Indexes, Shelf};
-use super::{Desk, Objects, failure};
+use super::context::{Objects, RequestContext, failure};
+use super::lookup::{Indexes, LookupContext, LookupResult};
 use crate::admission::Requester;
-use crate::counters::Counting;
-use crate::record::RequestRecord;
-use crate::scans::{Bill, Scans, Turn};
+use crate::scans::{CpuAccount, ScanPermit, ScanScheduler};
+use crate::telemetry::{LiveCounters, RequestRecord};
 
-/// Batches between the scans and the socket.
+/// Batches buffered between the scans and the response.
 const BATCHES_AHEAD: usize = 2;
 
-/// What comes of the splits, each by its place in the request.
+/// An event of a split, with its number in the request.
 pub(super) enum SplitEvent {
     Batch(u32, RecordBatch),
     End(u32, SplitStats),
     Failed(u32, Failure),
 }
 
-/// The splits of a request while they are scanned.
-pub(super) struct Scanning {
-    work: Arc<Work>,
-    workers: Vec<(Task<()>, Option<Turn>)>,
-    /// So many at most.
-    most: usize,
+/// The splits of a request that are being scanned.
+pub(super) struct SplitScanner {
+    work: Arc<ScanWork>,
+    workers: Vec<(Task<()>, Option<ScanPermit>)>,
+    /// Maximum workers.
+    max_workers: usize,
     events: Receiver<SplitEvent>,
-    /// For workers that join.
+    /// For workers that join later.
     sender: WeakSender<SplitEvent>,
-    /// Splits of which neither the end nor a failure was seen.
+    /// Splits that have neither ended nor failed yet.
     pub open: usize,
 }
 
-/// What the workers share.
-struct Work {
+/// The state shared by the workers.
+struct ScanWork {
     objects: Objects,
     requester: Requester,
     fragment: Arc<Fragment>,
     options: ScanOptions,
     indexes: Indexes,
-    /// Whether rows come with the positions of their records.
+    /// Whether rows carry the positions of their records.
     positions: bool,
     splits: Mutex<VecDeque<(u32, Split)>>,
-    /// Rows of a LIMIT without an order that may still come out, of all splits together.
+    /// Rows left of a LIMIT without ORDER BY, over all splits.
     remaining: Option<AtomicU64>,
     totals: Totals,
-    counting: Arc<Counting>,
+    counting: Arc<LiveCounters>,
     record: Arc<RequestRecord>,
-    scans: Arc<Scans>,
-    bill: Bill,
+    scans: Arc<ScanScheduler>,
+    account: CpuAccount,
 }
 
 #[derive(Default)]
@@ -75,9 +75,9 @@ struct Totals {
     bytes_pruned: AtomicU64,
 }
 
-impl Scanning {
-    pub fn new(request: FragmentRequest, desk: &Desk) -> Result<Self> {
-        let limits = &desk.limits;
+impl SplitScanner {
+    pub fn new(request: FragmentRequest, context: &RequestContext) -> Result<Self> {
+        let limits = &context.limits;
         let FragmentRequest { fragment, splits, partial_group_bytes, lookups, positions, .. } = request;
         let limited = fragment.order.is_empty() && matches!(fragment.output, Output::Rows(_));
         let asked = partial_group_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
@@ -86,15 +86,15 @@ impl Scanning {
             row_group_bytes: limits.row_group_bytes,
             partial_group_bytes: asked.map(|bytes| bytes.min(limits.fragment_group_bytes)),
             threshold: Arc::new(Threshold::default()),
-            memory: desk.turn.memory().clone(),
-            spawner: desk.turn.spawner(),
+            memory: context.permit.memory().clone(),
+            spawner: context.permit.spawner(),
             fetches_beside: false,
             ..ScanOptions::default()
         };
         let (count, open) = (u32::try_from(splits.len()).unwrap_or(u32::MAX), splits.len());
-        let work = Arc::new(Work {
-            objects: desk.objects.clone(),
-            requester: desk.requester.clone(),
+        let work = Arc::new(ScanWork {
+            objects: context.objects.clone(),
+            requester: context.requester.clone(),
             remaining: fragment.limit.filter(|_| limited).map(AtomicU64::new),
             indexes: Indexes::new(lookups, &fragment.schema)?,
             positions,
@@ -102,32 +102,32 @@ impl Scanning {
             options,
             splits: Mutex::new((0..count).zip(splits).collect()),
             totals: Totals::default(),
-            counting: Arc::clone(&desk.counting),
-            record: Arc::clone(&desk.record),
-            scans: Arc::clone(&desk.scans),
-            bill: desk.turn.bill(),
+            counting: Arc::clone(&context.counting),
+            record: Arc::clone(&context.record),
+            scans: Arc::clone(&context.scans),
+            account: context.permit.account(),
         });
         let (sender, events) = channel(BATCHES_AHEAD);
-        // A LIMIT takes its rows from as few splits as have them.
-        let most = if work.remaining.is_some() { 1 } else { limits.fragment_splits.clamp(1, open.max(1)) };
-        let workers = vec![(work_on(&work, &work.bill, &sender), None)];
-        let mut scanning = Self { work, workers, most, events, sender: sender.downgrade(), open };
+        // A LIMIT is filled from as few splits as possible.
+        let max_workers = if work.remaining.is_some() { 1 } else { limits.fragment_splits.clamp(1, open.max(1)) };
+        let workers = vec![(work_on(&work, &work.account, &sender), None)];
+        let mut scanning = Self { work, workers, max_workers, events, sender: sender.downgrade(), open };
         scanning.join();
         Ok(scanning)
     }
 
-    /// Has more workers join where turns are free and splits wait.
+    /// Starts more workers while permits are free and splits are waiting.
     fn join(&mut self) {
-        let waits = || !self.work.splits.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
-        // Without a sender the workers are through.
-        while let Some(sender) = self.sender.upgrade().filter(|_| self.workers.len() < self.most && waits()) {
-            let (bill, memory) = (&self.work.bill, &self.work.options.memory);
-            let Some(turn) = self.work.scans.free_turn(&self.work.requester, bill, memory) else { return };
-            self.workers.push((work_on(&self.work, &turn.bill(), &sender), Some(turn)));
+        let waits = || !self.work.splits.lock().is_empty();
+        // Without a sender all workers are done.
+        while let Some(sender) = self.sender.upgrade().filter(|_| self.workers.len() < self.max_workers && waits()) {
+            let (account, memory) = (&self.work.account, &self.work.options.memory);
+            let Some(permit) = self.work.scans.try_extra_permit(&self.work.requester, account, memory) else { return };
+            self.workers.push((work_on(&self.work, &permit.account(), &sender), Some(permit)));
         }
     }
 
-    /// The next event; `None` when the workers are through, or gone.
+    /// The next event; `None` when all workers are done.
     pub async fn next(&mut self) -> Option<SplitEvent> {
         let event = self.events.recv().await;
         match event {
@@ -136,13 +136,13 @@ impl Scanning {
                 self.join();
             }
             Some(SplitEvent::Batch(..)) => {}
-            // Their turns are others' now.
+            // Their permits are released.
             None => self.workers.clear(),
         }
         event
     }
 
-    /// What the splits took so far.
+    /// The statistics of the splits so far.
     pub fn figures(&self) -> RouteStats {
         let Totals { bytes_scanned, rows_scanned, row_groups_scanned, row_groups_pruned, bytes_pruned } =
             &self.work.totals;
@@ -158,17 +158,17 @@ impl Scanning {
 }
 
 /// Starts a worker that takes splits until none is left.
-fn work_on(work: &Arc<Work>, bill: &Bill, events: &Sender<SplitEvent>) -> Task<()> {
+fn work_on(work: &Arc<ScanWork>, account: &CpuAccount, events: &Sender<SplitEvent>) -> Task<()> {
     let (work, events) = (Arc::clone(work), events.clone());
-    bill.spawn(async move {
+    account.spawn(async move {
         loop {
-            let next = work.splits.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let next = work.splits.lock().pop_front();
             let Some((number, split)) = next else { return };
             let last = match work.scan(number, &split, &events).await {
                 Ok(Some(stats)) => SplitEvent::End(number, stats),
                 Ok(None) => return,
-                // The request as a whole has ended, not this split alone: the stream of the answer says why.
-                Err(_) if work.bill.check().is_err() => return,
+                // The request has ended, not this split alone; the response stream reports why.
+                Err(_) if work.account.check().is_err() => return,
                 Err(error) => SplitEvent::Failed(number, failure(&error)),
             };
             if events.send(last).await.is_err() {
@@ -178,35 +178,36 @@ fn work_on(work: &Arc<Work>, bill: &Bill, events: &Sender<SplitEvent>) -> Task<(
     })
 }
 
-impl Work {
-    /// Sends the rows of a split; `None` when nobody wants them any more.
+impl ScanWork {
+    /// Sends the rows of a split; `None` if the receiver is gone.
     async fn scan(&self, number: u32, split: &Split, events: &Sender<SplitEvent>) -> Result<Option<SplitStats>> {
         let mut stats = SplitStats::default();
         let Some(fragment) = self.rest_of_limit() else { return Ok(Some(stats)) };
-        let object = self.objects.open(split, &self.bill).await?;
-        let seen = Seen { counters: Arc::default(), totals: &self.totals };
+        let object = self.objects.open(split, &self.account).await?;
+        let seen = CountOnDrop { counters: Arc::default(), totals: &self.totals };
         let counters = Arc::clone(&seen.counters);
         let range = split.range.clone();
-        let learns = can_be_zoned(&fragment) && object.data.is_settled();
-        let zones = learns.then(|| self.scans.zones().of(&self.objects.bucket, &split.key, &object.meta.etag));
+        let learns = can_be_zoned(&fragment) && object.data.is_stable();
+        let zones = learns.then(|| self.scans.zones().get_or_load(&self.objects.bucket, &split.key, &object.meta.etag));
         let footer = self.scans.footer(&object);
         let options = ScanOptions { zones: zones.clone(), footer: Some(footer), ..self.options.clone() };
-        let shelf = Shelf { objects: &self.objects, bill: &self.bill, options: &options, counters: &counters };
-        let found = self.indexes.find(number, split, &fragment.format, &shelf).await;
+        let context =
+            LookupContext { objects: &self.objects, account: &self.account, options: &options, counters: &counters };
+        let found = self.indexes.find(number, split, &fragment.format, &context).await;
         let reader = Arc::new(object.data);
         let whole = split.range.clone().unwrap_or(0..reader.size());
-        let is_scanned = !matches!(found, Some(Found::Parts(..)));
+        let is_scanned = !matches!(found, Some(LookupResult::Parts(..)));
         let extent = match found {
-            Some(Found::Parts(parts, places)) => {
+            Some(LookupResult::Parts(parts, places)) => {
                 stats = SplitStats { places, ..stats }.with_index(IndexOutcome::Used);
-                Extent::Parts(parts)
+                ScanRange::Records(parts)
             }
-            Some(Found::Nothing(why)) => {
+            Some(LookupResult::Nothing(why)) => {
                 stats = stats.with_index(why);
-                Extent::Range(range)
+                ScanRange::Bytes(range)
             }
-            None if self.positions => Extent::Positions,
-            None => Extent::Range(range),
+            None if self.positions => ScanRange::WithPositions,
+            None => ScanRange::Bytes(range),
         };
         let mut batches = scan(fragment, reader, extent, options, counters)?;
         while let Some(batch) = batches.next().await {
@@ -224,13 +225,13 @@ impl Work {
             stats.bytes_ruled_out = bytes_ruled_out(&zones, &self.fragment, &whole).unwrap_or_default();
         }
         if let Some(remaining) = &self.remaining {
-            // One worker: nobody counts beside it.
+            // There is only one worker, so no other one updates this.
             remaining.store(remaining.load(Relaxed).saturating_sub(stats.rows), Relaxed);
         }
         Ok(Some(stats))
     }
 
-    /// The fragment with what is left of a LIMIT; `None` if that is nothing.
+    /// The fragment with the rest of the LIMIT; `None` if that is zero.
     fn rest_of_limit(&self) -> Option<Arc<Fragment>> {
         match self.remaining.as_ref().map(|remaining| remaining.load(Relaxed)) {
             None => Some(Arc::clone(&self.fragment)),
@@ -240,8 +241,8 @@ impl Work {
     }
 }
 
-/// However the work ended, what it scanned is counted.
-impl Drop for Work {
+/// Counts what was scanned, however the work ended.
+impl Drop for ScanWork {
     fn drop(&mut self) {
         let scanned = self.totals.bytes_scanned.load(Relaxed);
         self.counting.scanned.fetch_add(scanned, Relaxed);
@@ -249,13 +250,13 @@ impl Drop for Work {
     }
 }
 
-/// However the scan of a split ended, what it did is counted.
-struct Seen<'a> {
+/// Adds the counters of a split to the totals, however its scan ended.
+struct CountOnDrop<'a> {
     counters: Arc<ScanCounters>,
     totals: &'a Totals,
 }
 
-impl Drop for Seen<'_> {
+impl Drop for CountOnDrop<'_> {
     fn drop(&mut self) {
         let add = |total: &AtomicU64, count: &AtomicU64| total.fetch_add(count.load(Relaxed), Relaxed);
         add(&self.totals.bytes_scanned, &self.counters.bytes_scanned);

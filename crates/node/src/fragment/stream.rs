@@ -1,7 +1,7 @@
-//! The answer: events in the order of the work, signs of life while there are none, the bill, the end.
+//! The response stream: events in the order of the work, keep-alives, statistics, the end.
 //!
-//! The work runs on a task of its own and is at most a few frames ahead of the client, so a slow client slows it and
-//! memory stays bounded. A client that goes away ends it.
+//! The work runs on its own task, at most a few frames ahead of the client: a slow client slows it
+//! down and memory stays bounded. A disconnect ends it.
 
 use std::pin::pin;
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,97 +10,104 @@ use std::time::Duration;
 use arrow::array::RecordBatch;
 use bytes::Bytes;
 use futures::stream;
-use pushdown::wire::{Failure, RouteStats};
-use pushdown::{Error, ErrorKind};
+use pushdowndb_contract::wire::{Failure, RouteEvent, RouteStats};
+use pushdowndb_contract::{Error, ErrorKind};
 use pushdowndb_scan::slice_bytes;
-use pushdowndb_select::RouteEvent;
+use pushdowndb_select::frame;
 use tokio::sync::mpsc::{Sender, channel};
 use tokio::time::{sleep, timeout};
 
 use super::batches::BatchWriter;
-use super::splits::{Scanning, SplitEvent};
-use super::{Body, Desk, failure};
-use crate::silence::Silence;
+use super::context::{Body, RequestContext, failure};
+use super::splits::{SplitEvent, SplitScanner};
+use crate::scans::KeepAlive;
+use crate::telemetry::nanos;
 
-/// Frames between the work and the socket.
+/// Frames buffered between the work and the socket.
 const FRAMES_AHEAD: usize = 2;
 
-/// Requests at a time that keep a core busy whose scans wait for another server.
-const DISTANT_AT_ONCE: u32 = 4;
+/// Concurrent requests that keep a core busy if the bytes come from another server.
+const REMOTE_REQUESTS_PER_CORE: u32 = 4;
 
-/// The client is gone, or has been told of a failure after which nothing comes.
-pub(super) struct Gone;
+/// The client is gone, or the response has ended with a failure.
+pub(super) struct Ended;
 
-/// Runs the work on a task of its own. It may take so long, a client that reads slowly included.
-pub(super) fn start<W>(desk: Desk, patience: Duration, work: impl FnOnce(Out) -> W + Send + 'static) -> Body
+/// Runs `work` on its own task, for at most `max_time`, including the time of a client that reads
+/// slowly.
+pub(super) fn start<W>(
+    context: RequestContext,
+    max_time: Duration,
+    work: impl FnOnce(EventSender) -> W + Send + 'static,
+) -> Body
 where
-    W: Future<Output = Result<(), Gone>> + Send + 'static,
+    W: Future<Output = Result<(), Ended>> + Send + 'static,
 {
     let (events, mut receiver) = channel::<Bytes>(FRAMES_AHEAD);
-    // Not with the task: one that computes cannot be dropped, and the workers have tasks of their own.
-    let (end, keep_alive) = (desk.turn.end_on_drop(), desk.limits.select_keep_alive);
-    let task = desk.turn.bill().spawn(async move {
+    // Not owned by the task: a computing task cannot be dropped, and the workers have their own
+    // tasks.
+    let (end, keep_alive) = (context.permit.cancel_on_drop(), context.limits.select_keep_alive);
+    let task = context.permit.account().spawn(async move {
         let gone = events.clone();
-        let out = Out { events: events.clone(), desk, returned: 0, scanned: 0 };
+        let out = EventSender { events: events.clone(), context, returned: 0, scanned: 0 };
         tokio::select! {
             done = work(out) => drop(done),
-            () = sleep(patience) => {
-                let message = format!("the work took more than {} s", patience.as_secs());
+            () = sleep(max_time) => {
+                let message = format!("the work took more than {} s", max_time.as_secs());
                 let late = RouteEvent::Failed(Failure { kind: ErrorKind::Unavailable, message });
-                // If there is no room for it, the missing End event says the same.
-                if let Ok(bytes) = late.to_bytes() {
+                // If there is no room for it, the missing End event has the same meaning.
+                if let Ok(bytes) = frame(&late) {
                     drop(events.try_send(bytes));
                 }
             }
             () = gone.closed() => tracing::debug!("the client of a fragment went away"),
         }
     });
-    // Work that computes for long has no time for signs of life.
-    let mut silence = Silence::new(keep_alive);
-    let cont = RouteEvent::Cont.to_bytes().unwrap_or_default();
+    // Work that computes for long sends no keep-alives itself.
+    let mut keep_alives = KeepAlive::new(keep_alive);
+    let cont = frame(&RouteEvent::Cont).unwrap_or_default();
     Box::pin(stream::poll_fn(move |cx| {
-        // They live with the stream: with the stream dropped, the work ends.
+        // Both live as long as the stream; dropping it ends the work.
         let _work = (&task, &end);
-        silence.unless(receiver.poll_recv(cx), cx, || cont.clone())
+        keep_alives.poll_or(receiver.poll_recv(cx), cx, || cont.clone())
     }))
 }
 
-/// Where events go.
-pub(super) struct Out {
+/// The sending side of a response.
+pub(super) struct EventSender {
     events: Sender<Bytes>,
-    pub desk: Desk,
+    pub context: RequestContext,
     /// Bytes of batches or ranges sent so far.
     returned: u64,
-    /// Bytes read for ranges so far; what splits read they count themselves.
+    /// Bytes read for ranges so far; splits count their own.
     pub scanned: u64,
 }
 
-impl Out {
-    pub async fn send(&mut self, event: RouteEvent) -> Result<(), Gone> {
-        let bytes = event.to_bytes().map_err(|error| {
+impl EventSender {
+    pub async fn send(&mut self, event: RouteEvent) -> Result<(), Ended> {
+        let bytes = frame(&event).map_err(|error| {
             tracing::error!(%error, "an event that cannot be sent");
-            Gone
+            Ended
         })?;
         if let RouteEvent::Batch { bytes, .. } | RouteEvent::Range { bytes, .. } = &event {
             self.returned += bytes.len() as u64;
         }
-        self.events.send(bytes).await.map_err(|_| Gone)
+        self.events.send(bytes).await.map_err(|_| Ended)
     }
 
-    /// Waits for what comes next, with signs of life meanwhile.
-    pub async fn wait<T>(&mut self, next: impl Future<Output = T>) -> Result<T, Gone> {
+    /// Waits for `next`, sending keep-alives meanwhile.
+    pub async fn wait_for<T>(&mut self, next: impl Future<Output = T>) -> Result<T, Ended> {
         let mut next = pin!(next);
         loop {
-            match timeout(self.desk.limits.select_keep_alive, &mut next).await {
+            match timeout(self.context.limits.select_keep_alive, &mut next).await {
                 Ok(next) => return Ok(next),
                 Err(_) => self.send(RouteEvent::Cont).await?,
             }
         }
     }
 
-    /// Sends bytes as events of a bounded size.
-    pub async fn send_cut(&mut self, mut bytes: Bytes, event: impl Fn(Bytes) -> RouteEvent) -> Result<(), Gone> {
-        let most = self.desk.limits.fragment_frame_bytes.max(1);
+    /// Sends `bytes` as events of bounded size.
+    pub async fn send_in_frames(&mut self, mut bytes: Bytes, event: impl Fn(Bytes) -> RouteEvent) -> Result<(), Ended> {
+        let most = self.context.limits.fragment_frame_bytes.max(1);
         while !bytes.is_empty() {
             let piece = bytes.split_to(most.min(bytes.len()));
             self.send(event(piece)).await?;
@@ -108,24 +115,23 @@ impl Out {
         Ok(())
     }
 
-    /// Ends the answer with an error.
-    pub async fn fail(&mut self, error: &Error) -> Result<(), Gone> {
+    /// Ends the response with an error.
+    pub async fn fail(&mut self, error: &Error) -> Result<(), Ended> {
         self.send(RouteEvent::Failed(failure(error))).await?;
-        Err(Gone)
+        Err(Ended)
     }
 
-    /// Ends the answer. What the work took is told but for the time of these last steps.
-    pub async fn finish(&mut self, figures: RouteStats) -> Result<(), Gone> {
-        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let spent = self.desk.record.spent_so_far();
-        let (cores, scanning) = self.desk.scans.load();
-        // One more than there are cores, so that the next is there when an answer ends; and scans of another server's bytes wait
-        // for these most of the time.
-        let at_once = if self.desk.objects.store.is_distant() { cores * DISTANT_AT_ONCE } else { cores + 1 };
+    /// Ends the response with its statistics.
+    pub async fn finish(&mut self, figures: RouteStats) -> Result<(), Ended> {
+        let spent = self.context.record.thread_time();
+        let (cores, scanning) = self.context.scans.load();
+        // One more than there are cores, so that the next request is there when a response ends;
+        // scans of another server's bytes spend most of their time waiting.
+        let at_once = if self.context.objects.store.is_remote() { cores * REMOTE_REQUESTS_PER_CORE } else { cores + 1 };
         let stats = RouteStats {
             bytes_returned: self.returned,
-            cpu_ns: ns(spent.cpu),
-            busy_ns: ns(spent.busy),
+            cpu_ns: nanos(spent.cpu),
+            busy_ns: nanos(spent.busy),
             cores,
             scanning,
             at_once,
@@ -136,34 +142,38 @@ impl Out {
     }
 }
 
-/// However the answer ended, what was read for it and what it returned is counted.
-impl Drop for Out {
+/// Counts what was read and returned, however the response ended.
+impl Drop for EventSender {
     fn drop(&mut self) {
-        self.desk.counting.scanned.fetch_add(self.scanned, Relaxed);
-        self.desk.counting.returned.fetch_add(self.returned, Relaxed);
-        self.desk.record.scanned(self.scanned, self.returned);
+        self.context.counting.scanned.fetch_add(self.scanned, Relaxed);
+        self.context.counting.returned.fetch_add(self.returned, Relaxed);
+        self.context.record.scanned(self.scanned, self.returned);
     }
 }
 
-/// Pieces of a batch of about so many bytes are encoded at once.
-const PIECE_BYTES: usize = 16 << 20;
+/// Batches are encoded in pieces of about this many bytes.
+const ENCODE_PIECE_BYTES: usize = 16 << 20;
 
-/// The batch in pieces, between which a client that has left is noticed.
+/// Cuts a batch into pieces, between which a disconnect is noticed.
 fn in_pieces(batch: &RecordBatch) -> impl Iterator<Item = RecordBatch> + '_ {
     let (rows, bytes) = (batch.num_rows(), batch.columns().iter().map(slice_bytes).sum::<usize>());
-    let at_once = (rows / bytes.div_ceil(PIECE_BYTES).max(1)).max(1);
+    let at_once = (rows / bytes.div_ceil(ENCODE_PIECE_BYTES).max(1)).max(1);
     (0..rows).step_by(at_once).map(move |at| batch.slice(at, at_once.min(rows - at)))
 }
 
-/// Answers with the rows of splits.
-pub(super) async fn scan(mut out: Out, mut scanning: Scanning, mut writer: BatchWriter) -> Result<(), Gone> {
+/// Sends the rows of the splits.
+pub(super) async fn scan(
+    mut out: EventSender,
+    mut scanning: SplitScanner,
+    mut writer: BatchWriter,
+) -> Result<(), Ended> {
     loop {
-        match out.wait(scanning.next()).await? {
+        match out.wait_for(scanning.next()).await? {
             Some(SplitEvent::Batch(split, batch)) => {
                 for piece in in_pieces(&batch) {
                     match writer.write(&piece) {
                         Ok((dictionaries, bytes)) => {
-                            out.send_cut(bytes, |bytes| RouteEvent::Batch { split, dictionaries, bytes }).await?;
+                            out.send_in_frames(bytes, |bytes| RouteEvent::Batch { split, dictionaries, bytes }).await?;
                         }
                         Err(error) => return out.fail(&error).await,
                     }
@@ -173,12 +183,12 @@ pub(super) async fn scan(mut out: Out, mut scanning: Scanning, mut writer: Batch
             Some(SplitEvent::Failed(split, failure)) => out.send(RouteEvent::SplitFailed { split, failure }).await?,
             None if scanning.open > 0 => {
                 let ended = || Error::internal("a scan ended before its splits");
-                let why = out.desk.turn.bill().check().err().unwrap_or_else(ended);
+                let why = out.context.permit.account().check().err().unwrap_or_else(ended);
                 return out.fail(&why).await;
             }
             None => return out.finish(scanning.figures()).await,
         }
-        // Encoding never waits; others get their turn here.
+        // Encoding never waits, so yield to other tasks.
         tokio::task::yield_now().await;
     }
 }

@@ -1,98 +1,91 @@
-//! Who may do what: signed requests, as far as the rights of their key go; anonymous ones nothing.
+//! Authorization of each operation, once s3s has parsed which one it is.
 //!
-//! A key with buckets of its own hears of other names what S3 answers: that there is no such bucket, or that it is
-//! another's. So it can find out which names are taken, as everyone can in S3.
-//!
-//! How a request may be signed is in [`super::authentication`], what its key may do in [`super::grant`].
+//! For other buckets, a key with buckets of its own gets the answers of S3: no such bucket, or
+//! access denied. So it can find out which names are taken, as every key can in S3.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use http::HeaderMap;
 use s3s::access::{S3Access, S3AccessContext};
-use s3s::auth::{Credentials, S3Auth, SecretKey};
+use s3s::auth::{S3Auth, SecretKey};
 use s3s::{S3Result, s3_error};
 
-use super::OPERATIONS;
-use super::grant::{Authorised, anonymous, authorise};
-use super::op::OWNER;
-use crate::Limits;
-use crate::counters::Counting;
-use crate::keyring::{KeysInUse, Right};
-use crate::record::{RequestRecord, Target};
-use crate::store::Store;
+use super::auth::grant::{Authorized, anonymous, authorize};
+use super::auth::scheme::Scheme;
+use super::auth::signer::Signer;
+use super::op::OPERATIONS;
+use super::op::handler::S3Handler;
+use super::op::request::OWNER;
+use crate::keys::Right;
+use crate::telemetry::{RequestRecord, Target};
 
-/// Knows the secrets of the keys.
-pub(super) struct Keys(pub KeysInUse);
+/// Refuses every signature: requests that reach s3s were verified, and carry none any more. s3s
+/// authorizes operations only where it can look keys up.
+pub(crate) struct NoSignatures;
 
 #[async_trait]
-impl S3Auth for Keys {
-    async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
-        match self.0.now().get(access_key) {
-            Some(key) => Ok(SecretKey::from(key.credentials.secret_access_key.as_str())),
-            None => Err(s3_error!(InvalidAccessKeyId, "the access key does not exist on this node")),
-        }
+impl S3Auth for NoSignatures {
+    async fn get_secret_key(&self, _: &str) -> S3Result<SecretKey> {
+        Err(s3_error!(AccessDenied, "the request is signed more than once"))
     }
 }
 
-/// Lets requests in that their key has the right to make, and counts them.
-pub(super) struct Access {
-    pub keys: KeysInUse,
-    pub store: Arc<dyn Store>,
-    pub counting: Arc<Counting>,
-    pub limits: Limits,
-    /// Requests that this service answers are upload forms, and nothing else.
-    pub only_forms: bool,
-}
+/// Admits operations that their key has the right to, and counts them.
+pub(crate) struct Access(pub S3Handler);
 
 #[async_trait]
 impl S3Access for Access {
     async fn check(&self, cx: &mut S3AccessContext<'_>) -> S3Result<()> {
-        let signer = cx.credentials().cloned().or_else(|| cx.extensions_mut().get().cloned());
-        identify(cx, signer.as_ref());
-        let operation = &cx.s3_op().name().to_owned();
-        refuse_stray(operation, cx.uri().query().unwrap_or_default())?;
-        expect_owner(cx.headers())?;
-        if self.only_forms && operation != "PostObject" {
+        let Self(handler) = self;
+        let signer = cx.extensions_mut().get::<Signer>().cloned();
+        let signer = signer.ok_or_else(anonymous)?;
+        identify(cx, &signer);
+        let operation = cx.s3_op().name().to_owned();
+        refuse_stray(&operation, cx.uri().query().unwrap_or_default())?;
+        check_expected_owner(cx.headers())?;
+        if cx.extensions_mut().get() == Some(&Scheme::Form) && operation != "PostObject" {
             return Err(s3_error!(MethodNotAllowed, "a form is for uploads"));
         }
-        let right = right_of(operation);
-        // Every key may ask which buckets it can see.
+        // Every key may list the buckets that it can see.
         if let Some(bucket) = cx.s3_path().get_bucket_name().map(str::to_owned) {
-            let covers = |given: &Authorised| given.right >= right && given.bucket == bucket;
-            let given = cx.extensions_mut().get::<Authorised>().filter(|given| covers(given)).cloned();
-            if let Some(given) = given {
-                // The request may have waited since.
-                given.grant.confirm(&*self.store, &bucket).await?;
-            } else {
-                let creates = operation == "CreateBucket";
-                let asked = (right, bucket.as_str());
-                let given = authorise(&self.keys, &*self.store, &self.limits, signer.as_ref(), asked, creates).await?;
-                cx.extensions_mut().insert(given);
+            let right = right_of(&operation);
+            let covers = |given: &&Authorized| given.right >= right && given.bucket == bucket;
+            let given = cx.extensions_mut().get::<Authorized>().filter(covers).cloned();
+            match given {
+                // The request may have waited since it was authorized. Changes check their bucket
+                // where they are committed.
+                Some(given) if right == Right::Write => given.grant.check_key()?,
+                Some(given) => given.grant.confirm(&*handler.store, &bucket).await?,
+                None => {
+                    let (asked, creates) = ((right, bucket.as_str()), operation == "CreateBucket");
+                    let (keys, store, limits) = (&handler.keys, &*handler.store, &handler.limits);
+                    let given = authorize(keys, store, limits, Some(&signer), asked, creates).await?;
+                    cx.extensions_mut().insert(given);
+                }
             }
-        } else if signer.is_none() {
-            return Err(anonymous());
         }
-        // Before the body is parsed: whatever it says, the answer is the same.
-        if !OPERATIONS.contains(&snake(operation).as_str()) {
+        // Before the body is parsed, whatever it holds.
+        if !OPERATIONS.contains(&snake(&operation).as_str()) {
             return Err(s3_error!(NotImplemented, "{} is not implemented", operation));
         }
-        self.counting.request(operation);
+        handler.counting.request(&operation);
         Ok(())
     }
 }
 
-/// What s3s takes a request for if it knows no parameter of its query.
+/// The operations that s3s takes a request for if it knows no parameter of the query.
 const WITHOUT_PARAMETERS: [&str; 5] = ["PutObject", "CopyObject", "DeleteObject", "CreateBucket", "DeleteBucket"];
 
-/// Refuses requests about a part of an object or a bucket that s3s does not know: it would write, or remove, the whole.
+/// Refuses requests about a subresource that s3s does not know: it would write, or delete, the
+/// whole object or bucket.
 fn refuse_stray(operation: &str, query: &str) -> S3Result<()> {
     if !WITHOUT_PARAMETERS.contains(&operation) {
         return Ok(());
     }
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
     let named = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-    // What has a value is a detail, as x-id is. Of uploads both are needed.
+    // A parameter with a value is a detail, such as x-id. Parts need both of theirs.
     let mut stray = named.filter(|(name, value)| value.is_empty() || ["uploadId", "partNumber"].contains(name));
     match stray.next() {
         Some((name, _)) => {
@@ -102,8 +95,8 @@ fn refuse_stray(operation: &str, query: &str) -> S3Result<()> {
     }
 }
 
-/// Refuses requests that expect their bucket to be another's.
-fn expect_owner(headers: &HeaderMap) -> S3Result<()> {
+/// Refuses requests that expect another owner of their bucket.
+fn check_expected_owner(headers: &HeaderMap) -> S3Result<()> {
     let expected = ["x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner"];
     let mut expected = expected.into_iter().filter_map(|name| headers.get(name));
     match expected.find(|owner| owner.as_bytes() != OWNER.as_bytes()) {
@@ -112,21 +105,21 @@ fn expect_owner(headers: &HeaderMap) -> S3Result<()> {
     }
 }
 
-/// Tells the record of the request what it is about, whether it is let in or not.
-fn identify(cx: &mut S3AccessContext<'_>, signer: Option<&Credentials>) {
+/// Books operation, target and key in the record of the request.
+fn identify(cx: &mut S3AccessContext<'_>, signer: &Signer) {
     let owned = |text: &str| text.to_owned();
     let target = Target {
         operation: cx.s3_op().name().to_owned(),
         bucket: cx.s3_path().get_bucket_name().map(owned),
         key: cx.s3_path().get_object_key().map(owned),
-        access_key: signer.map(|signer| signer.access_key.clone()),
+        access_key: Some(signer.access_key_id.clone()),
     };
     if let Some(record) = cx.extensions_mut().get::<Arc<RequestRecord>>() {
         record.identify(target);
     }
 }
 
-/// The name of an operation as Rust writes it: an underscore before every word.
+/// The name of an operation in snake case.
 fn snake(operation: &str) -> String {
     let mut name = String::with_capacity(operation.len() + 8);
     for letter in operation.chars() {
@@ -138,7 +131,7 @@ fn snake(operation: &str) -> String {
     name
 }
 
-/// S3 names what only reads by its verb.
+/// The right that an operation needs: S3 names those that only read by their verb.
 fn right_of(operation: &str) -> Right {
     let reads = ["Get", "Head", "List", "Select"].iter().any(|verb| operation.starts_with(verb));
     if reads { Right::Read } else { Right::Write }

@@ -1,255 +1,267 @@
-//! What stands around s3s: the kind of a request's signature, upload forms, cross-origin answers, and details of its
-//! answers that clients look at.
+//! From a request's head to its operation: authentication, authorization, admission, and then s3s.
+//!
+//! One s3s service parses requests and dispatches them. It verifies nothing: signatures are
+//! verified before it, once, since a signed header cannot be mended before that, and s3s parses
+//! some headers more strictly than S3 (`http/lenient`). Decision 0038 has the reasons.
+
+use std::sync::Arc;
 
 use http::header::{
-    ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT,
-    HOST, ORIGIN,
+    ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, CONTENT_LENGTH, ORIGIN,
 };
-use http::{HeaderValue, Method, Request, Response, StatusCode};
-use s3s::service::S3Service;
-use s3s::{Body, HttpError, HttpRequest, HttpResponse, S3Error, s3_error};
+use http::request::Parts;
+use http::{Method, Request};
+use s3s::config::{S3Config, StaticConfigProvider};
+use s3s::path::S3Path;
+use s3s::service::{S3Service, S3ServiceBuilder};
+use s3s::{Body, HttpRequest, HttpResponse, S3Result, s3_error};
 
-use super::authentication::Signature;
-use super::buffered::hold_form;
-use super::cors::{self, Asked};
-use super::form_head::Head;
-use super::grant::authorise;
-use super::watched::Watched;
-use super::{Edge, admit, authenticated, chunked, version_2};
-use crate::admission::{Turns, WorkTurn};
-use crate::keyring::Right;
-use crate::store::CorsRule;
-
-/// The id of a request, given in its extensions: errors carry it in their body.
-#[derive(Clone, Debug)]
-pub(crate) struct RequestId(pub String);
+use super::access::{Access, NoSignatures};
+use super::auth::grant::authorize;
+use super::auth::presigned::{Bare, bare};
+use super::auth::scheme::Scheme;
+use super::auth::signer::{Signer, admit, authenticated};
+use super::auth::{form as form_signature, verify::verify};
+use super::body::document::{check_select, hold_form, is_document, is_select, read_document, verify_document};
+use super::body::payload::verified;
+use super::body::watched::Watched;
+use super::context::{RequestContext, bucket_of};
+use super::http::cors::{self, CorsRequest};
+use super::http::form::Form;
+use super::http::host::{Domains, decoded_path};
+use super::http::{encryption, lenient};
+use super::op::fragment;
+use super::op::handler::S3Handler;
+use crate::admission::NodeMemory;
+use crate::admission::WorkPermits;
+use crate::keys::{ActiveKeys, Right};
+use crate::scans::ScanScheduler;
+use crate::store::{CorsRule, Store, now_ms};
+use crate::telemetry::LiveCounters;
+use crate::{Limits, NodeConfig};
 
 /// The S3 service of a node. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Service {
-    inner: S3Service,
-    /// The same for upload forms.
-    of_forms: S3Service,
-    edge: Edge,
+    s3: S3Service,
+    handler: S3Handler,
+    domains: Domains,
     /// Whether signatures of version 2 are accepted.
     version_2: bool,
-    /// Forms that may be received, as each is in memory.
-    forms: Turns,
-}
-
-/// What is kept of a request for its answer.
-struct Asking {
-    id: Option<String>,
-    path: String,
-    attributes: bool,
-    /// It waits for the node's word before it sends its body.
-    expects: bool,
-    /// Bucket, origin and method of a page's request.
-    origin: Option<(String, String, Method)>,
+    /// Bounds the forms that are received, each of which is in memory.
+    forms: WorkPermits,
 }
 
 impl Service {
-    pub fn new(inner: S3Service, of_forms: S3Service, edge: Edge, version_2: bool) -> Self {
-        let forms = Turns::new(edge.limits.forms, edge.limits.key_share(edge.limits.forms));
-        Self { inner, of_forms, edge, version_2, forms }
+    fn new(handler: S3Handler, config: &NodeConfig) -> Self {
+        let (limits, domains) = (&config.limits, Domains::new(&config.domains));
+        let mut builder = S3ServiceBuilder::new(handler.clone());
+        builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(settings(limits)))));
+        builder.set_host(domains.clone());
+        builder.set_auth(NoSignatures);
+        builder.set_access(Access(handler.clone()));
+        let forms = WorkPermits::new(limits.forms, limits.key_share(limits.forms));
+        Self { s3: builder.build(), handler, domains, version_2: config.signature_version_2, forms }
     }
 
     /// Answers a request.
-    pub async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let asking = self.asking(&request);
-        let (request, body) = Watched::over(request);
-        let request = chunked::in_small_chunks(request, &self.edge.keys.now());
-        let empty = body.is_over();
-        let signature = self.signature(&request);
-        let mut response = match signature {
-            Err(error) => plain(error)?,
-            Ok(_) if request.method() == Method::OPTIONS => self.preflight(&request).await.map_or_else(plain, Ok)?,
-            Ok(Signature::Form) => match self.begin_form(request).await {
-                Ok((request, _turn)) => self.of_forms.call(request).await?,
-                Err(error) => plain(error)?,
-            },
-            Ok(signature) => {
-                let mut request = request;
-                request.extensions_mut().insert(signature);
-                self.inner.call(chunked::with_trailer(request)).await?
-            }
+    pub async fn call(&self, request: HttpRequest) -> HttpResponse {
+        let (request, progress) = Watched::over(request);
+        let was_empty = progress.is_over();
+        let (parts, body) = request.into_parts();
+        let context = RequestContext::new(&parts, &self.domains);
+        let mut response = match self.answer(parts, body).await {
+            Ok(response) => context.complete(response),
+            Err(error) => context.refuse(&error),
         };
-        if let Some((bucket, origin, method)) = &asking.origin {
-            let rules = self.rules(bucket).await;
-            let allowed = cors::answer(&rules, Asked { origin, method: method.as_str(), headers: "" });
+        if let Some((bucket, origin, method)) = &context.origin {
+            let rules = self.cors_rules(bucket).await;
+            let allowed = cors::answer(&rules, CorsRequest { origin, method: method.as_str(), headers: "" });
             response.headers_mut().extend(allowed.unwrap_or_default());
         }
-        asking.finish(&mut response);
-        if !body.is_over() || (asking.expects && (empty || response.status().is_client_error())) {
-            // What is left of it would be taken for the next request; and boto3, having waited for a word that is
-            // not given for empty bodies, misreads the answer to its next request.
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        }
-        Ok(response)
+        context.close_unless_read(&mut response, was_empty, progress.is_over());
+        response
     }
 
-    /// The kind of the request's signature. One of version 2 is verified here, in constant time.
-    fn signature<B>(&self, request: &Request<B>) -> Result<Signature, S3Error> {
-        let signature = Signature::of(request, self.version_2)?;
-        if signature == Signature::AddressVersion2 {
-            let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
-            let bucket = host.and_then(|host| self.edge.domains.bucket(host));
-            version_2::verify(request, &self.edge.keys.now(), bucket.as_deref())?;
+    async fn answer(&self, parts: Parts, body: Body) -> S3Result<HttpResponse> {
+        let scheme = Scheme::of(&parts, self.version_2)?;
+        match scheme {
+            _ if parts.method == Method::OPTIONS => self.preflight(&parts).await,
+            Scheme::Form => self.form(parts, body).await,
+            _ => self.signed(parts, body, scheme).await,
         }
-        Ok(signature)
     }
 
-    /// Authorises an upload form by its fields; a byte of its file is read only after that. The turn is one of those that bound
-    /// the files in memory.
-    async fn begin_form(&self, request: HttpRequest) -> Result<(HttpRequest, WorkTurn), S3Error> {
-        let edge = &self.edge;
-        let (mut parts, mut body) = request.into_parts();
-        let head = Head::read(&parts.headers, &mut body).await?;
-        let signer = head.verify(&edge.keys.now(), self.version_2)?;
+    /// Answers a request that is signed in its headers or its address. Nothing of the body is read
+    /// before the request is authorized.
+    async fn signed(&self, mut parts: Parts, body: Body, scheme: Scheme) -> S3Result<HttpResponse> {
+        let handler = &self.handler;
+        let decoded = decoded_path(&parts.uri)?;
+        let path = self.domains.resolve(&parts.headers, &decoded)?;
+        let keyring = handler.keys.now();
+        let (signer, payload) = verify(&parts, &decoded, scheme, &keyring, (&handler.limits, &self.domains))?;
         authenticated(&parts.extensions);
-        let (Some(bucket), false) = edge.domains.bucket_of(&parts.uri, &parts.headers) else {
+        let (mut body, trailer) = verified(body, payload, &mut parts.headers)?;
+        if fragment::is_request(&parts.method, &parts.uri) {
+            return fragment::answer(handler, &path, parts, body, signer).await;
+        }
+        let Bare { uri, overrides, hoisted } = bare(std::mem::take(&mut parts.uri), scheme)?;
+        parts.uri = uri;
+        parts.headers.remove(AUTHORIZATION);
+        lenient::remove_malformed(&mut parts.headers);
+        parts.headers.extend(hoisted);
+        parts.extensions.insert(overrides);
+        if let Some(trailer) = trailer {
+            parts.extensions.insert(trailer);
+        }
+        let (right, creates) = needed_right(&parts, &path);
+        self.authorize(&mut parts, &path, &signer, right, creates).await?;
+        admit(&mut parts.extensions, &handler.keys, &signer).await?;
+        encryption::check(&parts.method, &parts.headers)?;
+        self.read_document(&mut parts, &path, &signer, &mut body).await?;
+        self.dispatch(parts, body, signer, scheme).await
+    }
+
+    /// Authorizes a request by its head for `right`, or for creating its bucket.
+    async fn authorize(
+        &self,
+        parts: &mut Parts,
+        path: &S3Path,
+        signer: &Signer,
+        right: Right,
+        creates: bool,
+    ) -> S3Result<()> {
+        let Some(bucket) = path.get_bucket_name() else { return Ok(()) };
+        let S3Handler { keys, store, limits, .. } = &self.handler;
+        let given = authorize(keys, &**store, limits, Some(signer), (right, bucket), creates).await?;
+        parts.extensions.insert(given);
+        Ok(())
+    }
+
+    /// Reads and checks the body if it is a document, and leaves it in `body`.
+    async fn read_document(&self, parts: &mut Parts, path: &S3Path, signer: &Signer, body: &mut Body) -> S3Result<()> {
+        let (method, uri) = (&parts.method, &parts.uri);
+        let is_document = is_document(method, uri);
+        let has_key = path.as_object().is_some();
+        if method != Method::POST && !(method == Method::PUT && (is_document || !has_key)) {
+            return Ok(());
+        }
+        let limits = &self.handler.limits;
+        let memory = self.handler.memory.bodies(&signer.access_key_id);
+        let (document, held) = read_document(body, &parts.headers, limits.request_body_bytes, limits, &memory).await?;
+        if is_document {
+            verify_document(&document, &parts.headers)?;
+        } else if is_select(method, uri) {
+            check_select(&document)?;
+        }
+        parts.extensions.insert(held);
+        Ok(())
+    }
+
+    /// Answers an upload form. It is authorized by its fields; the file is read after that.
+    async fn form(&self, mut parts: Parts, mut body: Body) -> S3Result<HttpResponse> {
+        let handler = &self.handler;
+        let path = self.domains.resolve(&parts.headers, &decoded_path(&parts.uri)?)?;
+        let form = Form::read(&parts.headers, &mut body).await?;
+        let signer = form_signature::verify(&form, &handler.keys.now(), self.version_2)?;
+        authenticated(&parts.extensions);
+        let S3Path::Bucket { bucket } = &path else {
             return Err(s3_error!(MethodNotAllowed, "a form is sent to a bucket"));
         };
-        let asked = (Right::Write, bucket.as_str());
-        let given = authorise(&edge.keys, &*edge.store, &edge.limits, Some(&signer), asked, false).await?;
-        admit(&mut parts.extensions, &edge.keys, &signer).await?;
-        let turn = self.forms.take(&signer.access_key, edge.limits.request_wait).await;
-        let turn =
-            turn.ok_or_else(|| s3_error!(SlowDown, "{} forms are being received; try again", edge.limits.forms))?;
-        parts.extensions.insert(given);
-        parts.extensions.insert(hold_form(&parts.headers, &edge.limits, &edge.memory.bodies(&signer.access_key))?);
-        if let Some(tagging) = head.tagging() {
+        form_signature::check_policy(&form, bucket, i64::try_from(now_ms()).unwrap_or(i64::MAX))?;
+        self.authorize(&mut parts, &path, &signer, Right::Write, false).await?;
+        let requester = admit(&mut parts.extensions, &handler.keys, &signer).await?;
+        let limits = &handler.limits;
+        let turn = self.forms.take(&requester.key, limits.request_wait).await;
+        let _turn = turn.ok_or_else(|| s3_error!(SlowDown, "{} forms are being received; try again", limits.forms))?;
+        let memory = handler.memory.bodies(&requester.key);
+        parts.extensions.insert(hold_form(&parts.headers, limits, &memory)?);
+        if let Some(tagging) = form.tagging() {
             parts.extensions.insert(tagging);
         }
-        // The form is written anew, and s3s does not ask for it.
+        // The form is written anew, and s3s does not ask for its length.
         parts.headers.remove(CONTENT_LENGTH);
-        Ok((HttpRequest::from_parts(parts, head.into_body(body)), turn))
+        self.dispatch(parts, form.into_body(body), signer, Scheme::Form).await
     }
 
-    fn asking<B>(&self, request: &Request<B>) -> Asking {
-        let origin = request.headers().get(ORIGIN).and_then(|origin| origin.to_str().ok());
-        let origin = origin.filter(|_| request.method() != Method::OPTIONS);
-        let bucket = origin.and_then(|_| self.edge.domains.bucket_of(request.uri(), request.headers()).0);
-        Asking {
-            id: request.extensions().get::<RequestId>().map(|id| id.0.clone()),
-            path: request.uri().path().to_owned(),
-            expects: request.headers().contains_key(EXPECT),
-            attributes: request.uri().query().is_some_and(|query| query.split('&').any(|pair| pair == "attributes")),
-            origin: bucket.zip(origin).map(|(bucket, origin)| (bucket, origin.to_owned(), request.method().clone())),
-        }
+    /// Hands a verified request to s3s, which parses it and calls its operation.
+    async fn dispatch(&self, mut parts: Parts, body: Body, signer: Signer, scheme: Scheme) -> S3Result<HttpResponse> {
+        parts.extensions.insert(signer);
+        parts.extensions.insert(scheme);
+        let answered = Box::pin(self.s3.call(Request::from_parts(parts, body))).await;
+        answered.map_err(|error| {
+            tracing::error!(?error, "an answer could not be written");
+            s3_error!(InternalError, "the node's log says why")
+        })
     }
 
-    /// No rules where there is no such bucket: it is not told to everyone which there are.
-    async fn rules(&self, bucket: &str) -> Vec<CorsRule> {
-        self.edge.store.bucket(bucket).await.ok().and_then(|bucket| bucket.settings.cors).unwrap_or_default()
+    /// The rules of `bucket`, none if there is no such bucket: which ones exist is not public.
+    async fn cors_rules(&self, bucket: &str) -> Vec<CorsRule> {
+        self.handler.store.bucket(bucket).await.ok().and_then(|bucket| bucket.settings.cors).unwrap_or_default()
     }
 
-    /// Browsers ask unsigned what a page may do.
-    async fn preflight<B>(&self, request: &Request<B>) -> Result<HttpResponse, S3Error> {
-        let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
+    /// Answers a preflight (`OPTIONS`), which browsers send unsigned.
+    async fn preflight(&self, parts: &Parts) -> S3Result<HttpResponse> {
+        let header = |name| parts.headers.get(name).and_then(|value| value.to_str().ok());
         let origin = header(ORIGIN)
             .ok_or_else(|| s3_error!(InvalidRequest, "Insufficient information. Origin request header needed."))?;
         let method = header(ACCESS_CONTROL_REQUEST_METHOD)
             .ok_or_else(|| s3_error!(InvalidRequest, "Invalid Access-Control-Request-Method: null"))?;
-        let asked = Asked { origin, method, headers: header(ACCESS_CONTROL_REQUEST_HEADERS).unwrap_or_default() };
-        let rules = match self.edge.domains.bucket_of(request.uri(), request.headers()).0 {
-            Some(bucket) => self.rules(&bucket).await,
+        let asked = CorsRequest { origin, method, headers: header(ACCESS_CONTROL_REQUEST_HEADERS).unwrap_or_default() };
+        let rules = match bucket_of(parts, &self.domains) {
+            Some(bucket) => self.cors_rules(&bucket).await,
             None => Vec::new(),
         };
         let allowed = cors::answer(&rules, asked)
             .ok_or_else(|| s3_error!(AccessDenied, "CORSResponse: This CORS request is not allowed."))?;
-        let mut response = Response::new(Body::empty());
+        let mut response = HttpResponse::new(Body::empty());
         response.headers_mut().extend(allowed);
         Ok(response)
     }
 }
 
-fn plain(error: S3Error) -> Result<HttpResponse, HttpError> {
-    error.to_http_response().map_err(|error| HttpError::new(Box::new(error)))
+/// The right that a request needs by its head, and whether it may create its bucket. s3s says later
+/// which operation it is; [`Access`] asks for more if that needs more.
+fn needed_right(parts: &Parts, path: &S3Path) -> (Right, bool) {
+    let (method, uri) = (&parts.method, &parts.uri);
+    let is_document = is_document(method, uri);
+    let reads = [Method::GET, Method::HEAD].contains(method) || is_select(method, uri) && !is_document;
+    let creates = method == Method::PUT && path.as_bucket().is_some() && !is_document;
+    (if reads { Right::Read } else { Right::Write }, creates)
 }
 
-impl Asking {
-    fn finish(&self, response: &mut HttpResponse) {
-        let failed = response.status().is_client_error() || response.status().is_server_error();
-        if !failed && !self.attributes {
-            return;
-        }
-        let is_xml = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "application/xml");
-        let text = response.body().bytes().filter(|_| is_xml).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-        let Some(text) = text else { return };
-        let mut text = if failed { self.sign(&text) } else { bare_etag(&text) };
-        // s3s takes a form that its policy does not allow for a malformed policy.
-        let denied = "<Code>InvalidPolicyDocument</Code><Message>Policy condition";
-        if failed && text.contains(denied) {
-            text = text.replacen(denied, "<Code>AccessDenied</Code><Message>Invalid according to Policy: condition", 1);
-            *response.status_mut() = StatusCode::FORBIDDEN;
-        }
-        // The body of an answer has the length that its header says.
-        response.headers_mut().remove(http::header::CONTENT_LENGTH);
-        *response.body_mut() = Body::from(text);
-        if response.status() == StatusCode::NOT_MODIFIED {
-            *response.body_mut() = Body::empty();
-        }
-    }
-
-    /// An error says which request it answers, and in words what is wrong.
-    fn sign(&self, text: &str) -> String {
-        let silent = !text.contains("<Message>");
-        let message = MESSAGES.iter().find(|(code, _)| silent && text.contains(&format!("<Code>{code}</Code>")));
-        let text = &message.map_or_else(
-            || text.to_owned(),
-            |(_, message)| text.replacen("</Code>", &format!("</Code><Message>{message}</Message>"), 1),
-        );
-        let id = self.id.as_deref().unwrap_or_default();
-        let about = format!("<Resource>{}</Resource><RequestId>{id}</RequestId></Error>", escaped(&self.path));
-        printable(&text.replacen("</Error>", &about, 1))
-    }
+/// The S3 service over a store.
+pub(crate) fn service(
+    store: Arc<dyn Store>,
+    keys: &ActiveKeys,
+    config: &NodeConfig,
+    counting: Arc<LiveCounters>,
+    scans: Arc<ScanScheduler>,
+    memory: Arc<NodeMemory>,
+) -> Service {
+    let limits = config.limits.clone();
+    let copies_of_key = limits.key_share(limits.copies).min(limits.copies.saturating_sub(1)).max(1);
+    let handler = S3Handler {
+        store,
+        copies: WorkPermits::new(limits.copies, copies_of_key),
+        limits,
+        region: config.region.clone(),
+        keys: keys.clone(),
+        counting,
+        scans,
+        memory,
+    };
+    Service::new(handler, config)
 }
 
-/// What s3s refuses without a word, in S3's words.
-const MESSAGES: [(&str, &str); 6] = [
-    ("InvalidBucketName", "The specified bucket is not valid."),
-    ("InvalidURI", "Couldn't parse the specified URI."),
-    ("KeyTooLongError", "Your key is too long."),
-    ("MalformedXML", "The XML you provided was not well-formed or did not validate against our published schema."),
-    ("MissingContentLength", "You must provide the Content-Length HTTP header."),
-    ("MissingRequestBodyError", "Request body is empty."),
-];
-
-/// GetObjectAttributes is the one operation that writes ETags without quotes.
-fn bare_etag(text: &str) -> String {
-    let quote = |at: &str| at.replace("<ETag>\"", "<ETag>").replace("\"</ETag>", "</ETag>");
-    quote(&text.replace("<ETag>&quot;", "<ETag>").replace("&quot;</ETag>", "</ETag>"))
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
-}
-
-/// What keys may hold and XML may not, as replacement characters.
-fn printable(text: &str) -> String {
-    let allowed = |c: char| c >= ' ' && c != '\u{FFFE}' && c != '\u{FFFF}' || matches!(c, '\t' | '\n' | '\r');
-    text.chars().map(|c| if allowed(c) { c } else { char::REPLACEMENT_CHARACTER }).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn errors_name_the_request() {
-        let asking =
-            Asking { id: Some("7".into()), path: "/b/<k>&".into(), expects: false, attributes: false, origin: None };
-        let signed = asking.sign("<Error><Code>X</Code></Error>");
-        assert_eq!(
-            signed,
-            "<Error><Code>X</Code><Resource>/b/&lt;k&gt;&amp;</Resource><RequestId>7</RequestId></Error>"
-        );
-        let worded = asking.sign("<Error><Code>InvalidURI</Code></Error>");
-        assert!(worded.starts_with("<Error><Code>InvalidURI</Code><Message>Couldn't parse"), "{worded}");
-        let kept = asking.sign("<Error><Code>InvalidURI</Code><Message>x</Message></Error>");
-        assert!(kept.contains("<Message>x</Message>") && !kept.contains("parse"), "{kept}");
-        assert_eq!(bare_etag("<ETag>\"a\"</ETag>"), "<ETag>a</ETag>");
-        assert_eq!(bare_etag("<ETag>&quot;a&quot;</ETag>"), "<ETag>a</ETag>");
-    }
+/// The bounds that s3s keeps.
+fn settings(limits: &Limits) -> S3Config {
+    let mut settings = S3Config::default();
+    settings.xml_max_body_size = limits.request_body_bytes;
+    // s3s holds the file of an upload form in memory.
+    settings.post_object_max_file_size = limits.form_bytes as u64;
+    settings.form_max_field_size = 64 << 10;
+    settings.form_max_fields_size = 256 << 10;
+    settings.form_max_parts = 100;
+    settings
 }

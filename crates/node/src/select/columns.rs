@@ -1,5 +1,5 @@
-//! What is known of an object's columns before its rows are read: the first record of CSV, the footer of
-//! Parquet; JSON records may hold anything.
+//! The columns of an object: from the first record of CSV or the footer of Parquet. JSON records
+//! may have any.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use futures::StreamExt;
 use parquet::basic::LogicalType;
 use parquet::schema::types::SchemaDescriptor;
-use pushdown::{CsvOptions, Format, Fragment, Result};
+use pushdowndb_contract::{CsvOptions, Format, Fragment, Result};
 use pushdowndb_scan::{parquet_schema, scan};
 use pushdowndb_select::InputColumns;
 use s3s::{S3Result, s3_error};
 
-use super::Selected;
 use super::errors;
+use super::object::{SelectObject, options};
 use super::request::Request;
 use crate::Limits;
 
-/// Finds out the columns that a request may refer to.
-pub(super) async fn of(request: &Request, object: &Selected, limits: &Limits) -> S3Result<InputColumns> {
+/// Determines the columns that a request may refer to.
+pub(super) async fn of(request: &Request, object: &SelectObject, limits: &Limits) -> S3Result<InputColumns> {
     let failed = |error| errors::of_scan(&error, &request.format);
     match &request.format {
         Format::Json(options) => Ok(InputColumns::Json(options.clone())),
@@ -35,7 +35,7 @@ pub(super) async fn of(request: &Request, object: &Selected, limits: &Limits) ->
             let names = match first {
                 _ if !request.named => None,
                 Some(names) => Some(names),
-                // An empty object has whatever columns are asked for, and no rows.
+                // An empty object has all columns that are named, and no rows.
                 None => Some(request.statement.columns()),
             };
             Ok(InputColumns::Csv { options: options.clone(), names, count })
@@ -44,27 +44,28 @@ pub(super) async fn of(request: &Request, object: &Selected, limits: &Limits) ->
 }
 
 fn within_limit(columns: usize) -> S3Result<()> {
-    let most = pushdown::limits::COLUMNS;
+    let most = pushdowndb_contract::limits::COLUMNS;
     if columns > most {
         return Err(s3_error!(OverMaxColumn, "a record has at most {} columns", most));
     }
     Ok(())
 }
 
-/// The fields of the first record, read as data: as many as it has.
-async fn first_record(object: &Selected, options: &CsvOptions, limits: &Limits) -> Result<Option<Vec<String>>> {
-    // Most tables have few columns; the rest is tried only where those few are all taken.
-    for most in [128, pushdown::limits::COLUMNS + 1] {
+/// The fields of the first record, read as data.
+async fn first_record(object: &SelectObject, csv: &CsvOptions, limits: &Limits) -> Result<Option<Vec<String>>> {
+    // Most tables have few columns; more are tried only if these are all used.
+    for most in [128, pushdowndb_contract::limits::COLUMNS + 1] {
         let fields: Vec<Field> = (0..most).map(|n| Field::new(format!("_{n}"), DataType::Utf8, true)).collect();
-        let options = CsvOptions { header: false, ..options.clone() };
-        let mut fragment = Fragment::all(Format::Csv(options), Arc::new(Schema::new(fields)));
+        let format = CsvOptions { header: false, ..csv.clone() };
+        let mut fragment = Fragment::all(Format::Csv(format), Arc::new(Schema::new(fields)));
         fragment.limit = Some(1);
-        // A range that holds only the first byte holds only the first line; where that is blank or a comment, it is no record.
+        // A range of the first byte holds only the first line, which is no record if it is blank or
+        // a comment.
         let first_line = fragment.format.is_splittable().then_some(0..1);
         let (fragment, mut found) = (Arc::new(fragment), None);
         for range in first_line.map(Some).into_iter().chain([None]) {
             let (fragment, reader, counters) = (Arc::clone(&fragment), Arc::clone(&object.data), Arc::default());
-            let mut batches = scan(fragment, reader, range, super::options(limits, &object.memory), counters)?;
+            let mut batches = scan(fragment, reader, range, options(limits, &object.memory), counters)?;
             found = batches.next().await.transpose()?.filter(|batch| batch.num_rows() > 0);
             if found.is_some() {
                 break;
@@ -76,7 +77,7 @@ async fn first_record(object: &Selected, options: &CsvOptions, limits: &Limits) 
             (!column.is_null(0)).then(|| column.value(0).to_owned())
         };
         let mut record: Vec<String> = batch.columns().iter().map_while(text).collect();
-        if record.len() < most || most > pushdown::limits::COLUMNS {
+        if record.len() < most || most > pushdowndb_contract::limits::COLUMNS {
             if let Some(first) = record.first_mut()
                 && let Some(rest) = first.strip_prefix('\u{feff}')
             {
@@ -88,7 +89,7 @@ async fn first_record(object: &Selected, options: &CsvOptions, limits: &Limits) 
     Ok(None)
 }
 
-/// The schema with columns as they are written out: UUIDs are text.
+/// The schema with columns as they are returned: UUIDs are text.
 fn as_queried(schema: Schema, stored: &SchemaDescriptor) -> SchemaRef {
     let uuid = |index: usize| {
         let column = stored.root_schema().get_fields().get(index);
@@ -102,7 +103,7 @@ fn as_queried(schema: Schema, stored: &SchemaDescriptor) -> SchemaRef {
 }
 
 /// The schema in the footer of a Parquet object.
-async fn footer(object: &Selected, limits: &Limits) -> Result<SchemaRef> {
+async fn footer(object: &SelectObject, limits: &Limits) -> Result<SchemaRef> {
     let metadata = object.footer.read(object.data.as_ref(), limits.footer_bytes as u64, &object.memory).await?;
     let schema = parquet_schema(object.data.location(), &metadata)?;
     Ok(as_queried(schema, metadata.file_metadata().schema_descr()))

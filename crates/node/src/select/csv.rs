@@ -1,7 +1,7 @@
-//! Records in CSV, as OutputSerialization asks for them.
+//! Writes records in CSV, as the OutputSerialization asks.
 //!
-//! Values of JSON lose their quotes: `"a"` is written as `a`, `null` as nothing, `{…}` as it is. Of a record of CSV
-//! that `*` selects, as many fields are written as it has.
+//! JSON strings lose their quotes: `"a"` is written as `a`, `null` as an empty field, `{…}`
+//! unchanged. A CSV record selected by `*` keeps its number of fields.
 
 use memchr::memmem;
 
@@ -9,7 +9,7 @@ use super::json::nested;
 use super::shape::{Shape, Token};
 use super::values::{Cell, Column};
 
-/// How CSV is written.
+/// A CSV dialect for output.
 #[derive(Clone, Debug)]
 pub(super) struct CsvWriter {
     delimiter: Vec<u8>,
@@ -17,12 +17,12 @@ pub(super) struct CsvWriter {
     quote: Vec<u8>,
     escape: Vec<u8>,
     always: bool,
-    /// Bytes that make a field need quotes.
+    /// Bytes that require quoting.
     special: Box<[bool; 256]>,
-    /// Longer characters that do.
+    /// Multi-byte characters that require quoting.
     special_characters: Vec<String>,
-    /// One of those stands in numbers or times.
-    odd: bool,
+    /// Whether one of these occurs in numbers or times.
+    special_in_numbers: bool,
     shapes: Vec<Shape>,
 }
 
@@ -36,7 +36,8 @@ impl CsvWriter {
                 None => special_characters.push(c.to_string()),
             }
         }
-        let odd = b"0123456789+-.:eEinfNaTZ".iter().any(|&byte| special.get(usize::from(byte)) == Some(&true));
+        let special_in_numbers =
+            b"0123456789+-.:eEinfNaTZ".iter().any(|&byte| special.get(usize::from(byte)) == Some(&true));
         Self {
             delimiter: delimiter.into(),
             terminator: terminator.into(),
@@ -45,19 +46,19 @@ impl CsvWriter {
             always,
             special,
             special_characters,
-            odd,
+            special_in_numbers,
             shapes: Vec::new(),
         }
     }
 
-    /// For rows of columns of these shapes.
+    /// Sets the shapes of the columns.
     pub fn with_shapes(mut self, shapes: Vec<Shape>) -> Self {
         self.shapes = shapes;
         self
     }
 
-    /// Writes one record. One that is longer than `most` is not written to its end.
-    pub fn record(&self, out: &mut Vec<u8>, columns: &[Column], row: usize, most: usize) {
+    /// Writes one record. Stops early if it is longer than `max_bytes` bytes.
+    pub fn record(&self, out: &mut Vec<u8>, columns: &[Column], row: usize, max_bytes: usize) {
         let start = out.len();
         let (columns, rest) = match columns.split_last() {
             Some((Column::Rest(rest), columns)) => {
@@ -69,7 +70,7 @@ impl CsvWriter {
             _ => (columns, &[] as &[String]),
         };
         for (place, column) in columns.iter().enumerate() {
-            if out.len() - start > most {
+            if out.len() - start > max_bytes {
                 return;
             }
             if place > 0 {
@@ -96,7 +97,7 @@ impl CsvWriter {
             Cell::Number(write) | Cell::Float(_, write) | Cell::Time(write) => self.written(out, write),
             Cell::Null => self.text(out, b""),
             Cell::Boolean(value) => self.text(out, if value { b"true" } else { b"false" }),
-            // As JSON, for which CSV has no form of its own.
+            // As JSON, since CSV has no nested values.
             Cell::Nested(column, row) => {
                 let start = out.len();
                 nested(out, column, row);
@@ -106,11 +107,11 @@ impl CsvWriter {
         }
     }
 
-    /// Writes a value in place; it is taken back only where it may need quotes.
+    /// Writes a value in place; it is rewritten only if it may need quotes.
     fn written(&self, out: &mut Vec<u8>, write: &dyn Fn(&mut Vec<u8>)) {
         let start = out.len();
         write(out);
-        if self.always || self.odd {
+        if self.always || self.special_in_numbers {
             let value = out.split_off(start);
             self.text(out, &value);
         }
@@ -121,7 +122,7 @@ impl CsvWriter {
             || self.special_characters.iter().any(|c| memmem::find(value, c.as_bytes()).is_some())
     }
 
-    /// Whether text of these bytes is written as it is, between quotes or not.
+    /// Whether `text` is written unchanged, apart from quotes around it.
     pub fn is_plain(&self, text: &[u8]) -> bool {
         !(self.needs_quotes(text) || self.always && memmem::find(text, &self.escape).is_some())
     }
@@ -143,7 +144,7 @@ impl CsvWriter {
         out.extend_from_slice(&self.quote);
         let mut rest = value;
         while let Some((byte, after)) = rest.split_first() {
-            // A character that starts here starts with its first byte, so nothing is mistaken for a part of another.
+            // No character is mistaken for part of another: UTF-8 is self-synchronizing.
             if rest.starts_with(&self.quote) || rest.starts_with(&self.escape) {
                 out.extend_from_slice(&self.escape);
             }
@@ -164,7 +165,7 @@ impl CsvWriter {
         }
     }
 
-    /// The values of a record side by side, as `*` selects them.
+    /// Writes the member values of a record, as `*` selects them.
     fn members(&self, out: &mut Vec<u8>, record: &str) {
         match members(record) {
             Some(values) => {
@@ -180,7 +181,7 @@ impl CsvWriter {
     }
 }
 
-/// The values of a JSON object in order; none if it is no object. It is known to be JSON.
+/// The member values of valid JSON in order; `None` if it is not an object.
 fn members(record: &str) -> Option<Vec<&str>> {
     let inside = record.trim().strip_prefix('{')?.strip_suffix('}')?;
     let mut values = Vec::new();

@@ -1,11 +1,11 @@
-//! Errors of S3 Select with the codes that AWS documents for SelectObjectContent.
+//! Errors of S3 Select, with the codes that AWS documents for SelectObjectContent.
 
 use http::StatusCode;
-use pushdown::{Compression, Error, ErrorKind, Format};
+use pushdowndb_contract::{Compression, Error, ErrorKind, Format};
 use pushdowndb_select::SelectError;
 use s3s::{S3Error, S3ErrorCode};
 
-/// A statement that does not parse or bind.
+/// Converts an error of parsing or binding a statement.
 pub(super) fn of_select(error: SelectError) -> S3Error {
     let code = S3ErrorCode::from_bytes(error.code.as_bytes()).unwrap_or(S3ErrorCode::InvalidRequest);
     let mut answer = S3Error::with_message(code, error.message);
@@ -15,7 +15,7 @@ pub(super) fn of_select(error: SelectError) -> S3Error {
     answer
 }
 
-/// A scan that failed, before or after the first rows.
+/// Converts an error of a scan.
 pub(super) fn of_scan(error: &Error, format: &Format) -> S3Error {
     let code = match (error.code(), error.kind(), format) {
         (Some(code), ..) => S3ErrorCode::from_bytes(code.as_bytes()).unwrap_or(S3ErrorCode::InvalidRequest),
@@ -33,7 +33,7 @@ pub(super) fn of_scan(error: &Error, format: &Format) -> S3Error {
     S3Error::with_message(code, printable(&error.to_string()))
 }
 
-/// The code for an evaluation that failed inside a library, which only its words tell.
+/// The code for an evaluation error of a library, recognized by its message.
 fn by_text(text: &str) -> S3ErrorCode {
     let words = [
         ("cannot parse '", S3ErrorCode::CastFailed),
@@ -46,12 +46,12 @@ fn by_text(text: &str) -> S3ErrorCode {
     known.unwrap_or(S3ErrorCode::InvalidRequest)
 }
 
-/// The longest message, in bytes. A header of a frame holds 64 KiB at most.
-const MESSAGE_BYTES: usize = 1024;
+/// Maximum length of a message, in bytes. A frame header holds at most 64 KiB.
+const MAX_MESSAGE_BYTES: usize = 1024;
 
-/// Messages quote what is in the object; XML and terminals take no control characters.
+/// Replaces control characters, which XML and terminals do not accept: messages quote the object.
 pub(crate) fn printable(text: &str) -> String {
-    let short = text.get(..text.floor_char_boundary(MESSAGE_BYTES)).unwrap_or_default();
+    let short = text.get(..text.floor_char_boundary(MAX_MESSAGE_BYTES)).unwrap_or_default();
     short.chars().map(|c| if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') { '\u{fffd}' } else { c }).collect()
 }
 
@@ -63,7 +63,7 @@ mod tests {
     fn messages_are_short_and_printable() {
         assert_eq!(printable("a\0b\n\u{ffff}é"), "a\u{fffd}b\u{fffd}\u{fffd}é");
         let long = printable(&"é".repeat(10_000));
-        assert_eq!(long.len(), MESSAGE_BYTES);
+        assert_eq!(long.len(), MAX_MESSAGE_BYTES);
     }
 
     #[test]

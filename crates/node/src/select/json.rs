@@ -1,6 +1,6 @@
-//! Records in JSON: one object each, in the order of the selected columns.
+//! Writes records in JSON: one object each, with members in the order of the selected columns.
 //!
-//! What is MISSING has no member. NULL has one.
+//! A MISSING value has no member; NULL has one.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use arrow::datatypes::Schema;
 use super::shape::{Shape, Token};
 use super::values::{Cell, Column, Kind, Nested};
 
-/// How JSON is written.
+/// A JSON format for output.
 #[derive(Clone, Debug)]
 pub(super) struct JsonWriter {
     terminator: Vec<u8>,
@@ -19,23 +19,23 @@ pub(super) struct JsonWriter {
 }
 
 impl JsonWriter {
-    /// For rows of this schema, of columns of these shapes.
+    /// Creates a writer for rows of `schema` with these shapes.
     pub fn new(terminator: &str, schema: &Schema, shapes: Vec<Shape>) -> Self {
         let heads = schema.fields().iter().map(|field| head(field.name())).collect();
         Self { terminator: terminator.into(), heads, shapes }
     }
 
-    /// Whether text of these bytes needs no escapes.
+    /// Whether `text` needs no escapes.
     pub fn is_plain(&self, text: &[u8]) -> bool {
         !text.iter().any(|&byte| needs_escape(byte))
     }
 
-    /// Writes one record. One that is longer than `most` is not written to its end.
-    pub fn record(&self, out: &mut Vec<u8>, columns: &[Column], row: usize, most: usize) {
+    /// Writes one record. Stops early if it is longer than `max_bytes` bytes.
+    pub fn record(&self, out: &mut Vec<u8>, columns: &[Column], row: usize, max_bytes: usize) {
         let start = out.len();
         let shape = |place: usize| self.shapes.get(place).copied().unwrap_or_default();
         if let (Token::Record, [record]) = (shape(0).token, columns) {
-            // `*` gives back the records as they are.
+            // `*` returns the records unchanged.
             record.cell(row, |cell| match cell {
                 Cell::Text(text, _) if text.trim_start().starts_with('{') => one_line(out, text),
                 Cell::Text(text, _) => {
@@ -48,7 +48,7 @@ impl JsonWriter {
         } else {
             let mut separator = b'{';
             for (place, (head, column)) in self.heads.iter().zip(columns).enumerate() {
-                if out.len() - start > most {
+                if out.len() - start > max_bytes {
                     return;
                 }
                 let shape = shape(place);
@@ -93,7 +93,7 @@ fn value(out: &mut Vec<u8>, token: Token, cell: Cell<'_>) {
         Cell::Number(write) => write(out),
         Cell::Nested(column, row) => nested(out, column, row),
         Cell::Float(value, write) if value.is_finite() => write(out),
-        // JSON has no number for NaN and the infinities; as text they are at least not taken for NULL.
+        // JSON has no NaN and no infinities; as text they are not mistaken for NULL.
         Cell::Float(_, write) | Cell::Time(write) => {
             out.push(b'"');
             write(out);
@@ -149,7 +149,7 @@ fn separate(out: &mut Vec<u8>, place: usize) {
     }
 }
 
-/// The key of a map, which may be a number, as the name of a member.
+/// Writes the key of a map, which may be a number, as a member name.
 fn key(out: &mut Vec<u8>, cell: Cell<'_>) {
     let mut text = Vec::new();
     match cell {
@@ -160,7 +160,8 @@ fn key(out: &mut Vec<u8>, cell: Cell<'_>) {
     out.extend_from_slice(&head(text.trim_matches('"')));
 }
 
-/// A JSON value without its line ends, which stand only between its tokens: readers cut records at them.
+/// Writes a JSON value without line breaks, which occur only between its tokens: readers split
+/// records at them.
 fn one_line(out: &mut Vec<u8>, token: &str) {
     for run in token.split(['\n', '\r']) {
         out.extend_from_slice(run.as_bytes());
@@ -171,7 +172,7 @@ fn needs_escape(byte: u8) -> bool {
     byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
-/// A JSON string, copied in runs between the characters that need an escape.
+/// Writes a JSON string.
 fn string(out: &mut Vec<u8>, text: &str) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     out.push(b'"');

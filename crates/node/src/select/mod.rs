@@ -1,14 +1,15 @@
-//! S3 Select: a request and an opened object, to the event stream of the answer.
+//! S3 Select: from a request and an opened object to the event stream.
 //!
-//! A request is checked and bound to the object's columns before anything is answered, so that what is wrong
-//! with it is an S3 error response. From then on the answer has begun: a scan that fails ends the stream with
-//! an error frame, and only a stream with an End frame is complete.
+//! A request is checked and bound to the object's columns before the response begins, so that an
+//! invalid one is an S3 error response. After that, a scan that fails ends the stream with an error
+//! frame, and only a stream with an End frame is complete.
 
 mod columns;
 mod csv;
+mod delimiters;
 mod errors;
 mod json;
-mod marks;
+mod object;
 mod request;
 mod rows;
 mod shape;
@@ -19,45 +20,39 @@ mod values;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use pushdown::Format;
-use pushdowndb_scan::{KnownFooter, MemoryBudget, ObjectReader, ScanCounters, ScanOptions, output_schema, scan};
+use pushdowndb_contract::Format;
+use pushdowndb_scan::{ScanCounters, ScanOptions, output_schema, scan};
 use pushdowndb_select::Extensions;
 use s3s::S3Result;
 use s3s::dto::{SelectObjectContentEventStream, SelectObjectContentRequest};
 
 use crate::Limits;
-use crate::counters::Counting;
-use crate::scans::Turn;
-pub(crate) use errors::printable;
+use crate::scans::ScanPermit;
+use crate::telemetry::LiveCounters;
 use json::JsonWriter;
+use object::options;
 use request::{OutputFormat, Request};
 use rows::{RowRules, RowWriter};
-use stream::Answer;
+use stream::ResponseStream;
 
-/// The object of a request.
-#[derive(Clone, Debug)]
-pub(crate) struct Selected {
-    pub data: Arc<dyn ObjectReader>,
-    /// Where its footer may be known, if it is Parquet.
-    pub footer: KnownFooter,
-    /// What reading it draws from.
-    pub memory: MemoryBudget,
-}
+pub(crate) use errors::printable;
+pub(crate) use object::SelectObject;
 
-/// Starts answering a request over an object. The turn is given back when the answer ends or is dropped.
+/// Starts the response to a request on `object`. The permit is released when the response ends or
+/// is dropped.
 pub(crate) async fn answer(
     request: SelectObjectContentRequest,
     extensions: Extensions,
-    object: Selected,
+    object: SelectObject,
     limits: &Limits,
-    counting: Arc<Counting>,
-    turn: Turn,
+    counting: Arc<LiveCounters>,
+    permit: ScanPermit,
 ) -> S3Result<SelectObjectContentEventStream> {
     let request = Request::new(request)?;
     let failed = |error| errors::of_scan(&error, &request.format);
     let columns = columns::of(&request, &object, limits).await?;
     let mut fragment = request.statement.bind_with(&columns, extensions).map_err(errors::of_select)?;
-    let rest = shape::keep_rest(&mut fragment, request.statement.selects_all());
+    let rest = shape::add_remaining_fields(&mut fragment, request.statement.selects_all());
     let schema = output_schema(&fragment).map_err(failed)?;
     let shapes = shape::of(&fragment);
     let writer = match request.output {
@@ -72,14 +67,14 @@ pub(crate) async fn answer(
     let counters = Arc::new(ScanCounters::default());
     let range = request.range.map(|bounds| bounds.of(object.data.size()));
     let options = ScanOptions {
-        spawner: turn.spawner(),
+        spawner: permit.spawner(),
         fetches_beside: false,
-        helpers: Some(turn.helpers(limits.select_pieces)),
+        helpers: Some(permit.helpers(limits.select_pieces)),
         footer: Some(object.footer),
         ..options(limits, &object.memory)
     };
     let batches = scan(Arc::new(fragment), object.data, range, options, Arc::clone(&counters)).map_err(failed)?;
-    Answer {
+    ResponseStream {
         batches,
         rules,
         format: request.format,
@@ -90,20 +85,10 @@ pub(crate) async fn answer(
         begun: false,
         frame_bytes: limits.select_frame_bytes,
         keep_alive: limits.select_keep_alive,
-        patience: limits.select_time,
+        max_time: limits.select_time,
         returned: AtomicU64::new(0),
-        turn,
+        permit,
     }
     .start(limits.select_first)
     .await
-}
-
-/// How objects are scanned for S3 Select.
-fn options(limits: &Limits, memory: &MemoryBudget) -> ScanOptions {
-    ScanOptions {
-        memory: memory.clone(),
-        record_bytes: limits.select_record_bytes,
-        row_group_bytes: limits.row_group_bytes,
-        ..ScanOptions::default()
-    }
 }

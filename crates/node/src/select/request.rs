@@ -1,8 +1,8 @@
-//! What a SelectObjectContent request asks for, checked: formats in and out, the range, the statement.
+//! A SelectObjectContent request, validated: formats, range and statement.
 //!
-//! Refuses, with the codes that AWS documents, whatever this node would otherwise have to ignore.
+//! Refuses what this node would otherwise ignore, with the codes that AWS documents.
 
-use pushdown::{Compression, CsvOptions, Format, JsonOptions, JsonShape, NullRule, Ragged};
+use pushdowndb_contract::{Compression, CsvOptions, Format, JsonOptions, JsonShape, NullRule, Ragged};
 use pushdowndb_select::{NO_COMMENTS, Statement};
 use s3s::dto::{
     CSVInput, CSVOutput, CompressionType, ExpressionType, FileHeaderInfo, InputSerialization, JSONInput, JSONType,
@@ -11,41 +11,41 @@ use s3s::dto::{
 use s3s::{S3Result, s3_error};
 
 use super::csv::CsvWriter;
+use super::delimiters::{Delimiters, one_character};
 use super::errors;
-use super::marks::{Marks, one_character};
 
-/// A request that makes sense, before anything is known of the object.
+/// A valid request, before its object is opened.
 pub(super) struct Request {
     pub statement: Statement,
     pub format: Format,
-    /// The first record of a CSV object names its columns.
+    /// Whether the first record of a CSV object names its columns.
     pub named: bool,
     pub output: OutputFormat,
     pub range: Option<Bounds>,
     pub progress: bool,
 }
 
-/// How rows are returned.
+/// The format of the returned rows.
 pub(super) enum OutputFormat {
     Csv(CsvWriter),
-    /// With the text between records.
+    /// The record delimiter.
     Json(String),
 }
 
-/// A ScanRange as it is written: both ends inclusive, an end alone counts from the back.
+/// A ScanRange as written: both ends are inclusive, and an end alone counts from the back.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Bounds {
     From(u64),
-    Between(u64, u64),
+    RequestInProgress(u64, u64),
     Last(u64),
 }
 
 impl Bounds {
-    /// The bytes it means in an object of this size.
+    /// The byte range in an object of `size` bytes.
     pub fn of(self, size: u64) -> std::ops::Range<u64> {
         let (start, end) = match self {
             Self::From(start) => (start, size),
-            Self::Between(start, last) => (start, last.saturating_add(1)),
+            Self::RequestInProgress(start, last) => (start, last.saturating_add(1)),
             Self::Last(count) => (size.saturating_sub(count), size),
         };
         start.min(size)..end.min(size)
@@ -89,7 +89,7 @@ fn bounds(range: &ScanRange) -> S3Result<Bounds> {
         (Some(start), Some(end)) if start > end => {
             Err(s3_error!(InvalidScanRange, "the ScanRange ends at {} before it starts at {}", end, start))
         }
-        (Some(start), Some(end)) => Ok(Bounds::Between(start, end)),
+        (Some(start), Some(end)) => Ok(Bounds::RequestInProgress(start, end)),
     }
 }
 
@@ -115,7 +115,7 @@ fn compression(kind: Option<&CompressionType>) -> S3Result<Compression> {
         None | Some("" | CompressionType::NONE) => Ok(Compression::None),
         Some(CompressionType::GZIP) => Ok(Compression::Gzip),
         Some(CompressionType::BZIP2) => Ok(Compression::Bzip2),
-        // An extension of ours.
+        // An extension of this node.
         Some("ZSTD") => Ok(Compression::Zstd),
         Some(other) => Err(s3_error!(InvalidCompressionFormat, "the CompressionType '{}' is unknown", other)),
     }
@@ -131,9 +131,9 @@ fn csv_input(csv: &CSVInput, compression: Compression) -> S3Result<(Format, bool
             return Err(s3_error!(InvalidFileHeaderInfo, "FileHeaderInfo is NONE, USE or IGNORE, not '{}'", other));
         }
     };
-    let marks = Marks {
+    let marks = Delimiters {
         delimiter: csv.field_delimiter.as_deref().filter(|mark| !mark.is_empty()).unwrap_or(","),
-        // Both kinds of line end are read as either.
+        // Both line endings are accepted for either.
         terminator: csv.record_delimiter.as_deref().filter(|mark| !matches!(*mark, "" | "\n" | "\r\n")),
         quote: Some(csv.quote_character.as_deref().unwrap_or("\"")).filter(|mark| !mark.is_empty()),
         escape: csv.quote_escape_character.as_deref().filter(|mark| !mark.is_empty()),
@@ -159,11 +159,11 @@ fn csv_input(csv: &CSVInput, compression: Compression) -> S3Result<(Format, bool
 fn json_input(json: &JSONInput, compression: Compression) -> S3Result<Format> {
     let shape = match json.type_.as_ref().map(|kind| kind.as_str().to_ascii_uppercase()).as_deref() {
         Some(JSONType::LINES) => JsonShape::Lines,
-        // Reads lines as well, only not in ranges.
+        // Reads lines as well, but not in ranges.
         None | Some("" | JSONType::DOCUMENT) => JsonShape::Document,
         Some(other) => return Err(s3_error!(InvalidJsonType, "the JSON Type is LINES or DOCUMENT, not '{}'", other)),
     };
-    Ok(Format::Json(JsonOptions { shape, compression, raw_tokens: true, from: Vec::new() }))
+    Ok(Format::Json(JsonOptions { shape, compression, raw_tokens: true, ..JsonOptions::default() }))
 }
 
 fn output(output: &OutputSerialization) -> S3Result<OutputFormat> {
@@ -202,14 +202,14 @@ mod tests {
 
     #[test]
     fn ranges_include_both_ends() {
-        assert_eq!(Bounds::Between(50, 100).of(1000), 50..101);
-        assert_eq!(Bounds::Between(50, 100).of(60), 50..60);
+        assert_eq!(Bounds::RequestInProgress(50, 100).of(1000), 50..101);
+        assert_eq!(Bounds::RequestInProgress(50, 100).of(60), 50..60);
         assert_eq!(Bounds::From(50).of(60), 50..60);
         assert_eq!(Bounds::From(70).of(60), 60..60);
         assert_eq!(Bounds::Last(50).of(60), 10..60);
         assert_eq!(Bounds::Last(90).of(60), 0..60);
         let range = |start, end| bounds(&ScanRange { start, end });
-        assert_eq!(range(Some(3), Some(3)).unwrap(), Bounds::Between(3, 3));
+        assert_eq!(range(Some(3), Some(3)).unwrap(), Bounds::RequestInProgress(3, 3));
         assert!(range(Some(3), Some(2)).is_err());
         assert!(range(Some(-1), None).is_err());
         assert!(range(None, None).is_err());

@@ -1,30 +1,31 @@
-//! Rows of Arrow batches as the records of an answer, in CSV or JSON.
+//! Writes the rows of Arrow batches as records in CSV or JSON.
 
 use arrow::array::RecordBatch;
-use pushdown::{CsvOptions, Error, Result};
+use pushdowndb_contract::{CsvOptions, Error, Result};
 
 use super::csv::CsvWriter;
 use super::json::JsonWriter;
 use super::values::Column;
 
-/// How records are written.
+/// A writer of records.
 #[derive(Clone, Debug)]
 pub(super) enum RowWriter {
     Csv(CsvWriter),
     Json(JsonWriter),
 }
 
-/// What rows are written with, and by which rules.
+/// How rows are written.
 #[derive(Clone, Debug)]
 pub(super) struct RowRules {
     pub writer: RowWriter,
-    /// The last column holds what is left of records of CSV, written like this.
+    /// Set if the last column holds the remaining fields of CSV records; the dialect that they are
+    /// in.
     pub rest: Option<CsvOptions>,
-    /// The longest record, in bytes.
+    /// Maximum length of a record, in bytes.
     pub record_bytes: usize,
 }
 
-/// The rows of one batch on their way out.
+/// The rows of one batch that are being written.
 pub(super) struct Rows {
     columns: Vec<Column>,
     count: usize,
@@ -32,7 +33,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// The rows of a batch that will be written by these rules.
+    /// Prepares the rows of `batch` to be written by `rules`.
     pub fn new(batch: &RecordBatch, rules: &RowRules) -> Result<Self> {
         let (data, rest) = match (&rules.rest, batch.columns().split_last()) {
             (Some(options), Some((rest, data))) => (data, Some(Column::rest(rest, options)?)),
@@ -44,14 +45,14 @@ impl Rows {
         Ok(Self { columns, count: batch.num_rows(), at: 0 })
     }
 
-    /// Writes rows until `out` holds `enough` bytes; false when there are none left.
+    /// Writes rows until `out` holds `enough` bytes. Returns whether rows are left.
     pub fn fill(&mut self, rules: &RowRules, out: &mut Vec<u8>, enough: usize) -> Result<bool> {
         while self.at < self.count && out.len() < enough {
             let start = out.len();
-            let most = rules.record_bytes;
+            let max_bytes = rules.record_bytes;
             match &rules.writer {
-                RowWriter::Csv(csv) => csv.record(out, &self.columns, self.at, most),
-                RowWriter::Json(json) => json.record(out, &self.columns, self.at, most),
+                RowWriter::Csv(csv) => csv.record(out, &self.columns, self.at, max_bytes),
+                RowWriter::Json(json) => json.record(out, &self.columns, self.at, max_bytes),
             }
             if out.len() - start > rules.record_bytes {
                 out.truncate(start);
@@ -65,7 +66,7 @@ impl Rows {
 }
 
 impl RowWriter {
-    /// Whether text of these bytes is written as it is.
+    /// Whether `text` is written unchanged.
     fn is_plain(&self, text: &[u8]) -> bool {
         match self {
             Self::Csv(csv) => csv.is_plain(text),

@@ -1,21 +1,21 @@
-//! What the columns of a result hold, beyond their Arrow types.
+//! What result columns hold, beyond their Arrow types.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
-use pushdown::{Expr, Format, Fragment, NamedExpr, Output};
+use pushdowndb_contract::{Expr, Format, Fragment, NamedExpr, Output};
 use pushdowndb_scan::REST;
 
-/// What the text of an output column is.
+/// The meaning of a text column.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) enum Token {
-    /// Just text.
+    /// Text.
     #[default]
     No,
-    /// A JSON value, as the object has it or computed.
+    /// A JSON value, as stored or computed.
     Value,
-    /// A whole JSON record, which `*` selects.
+    /// A whole JSON record, selected by `*`.
     Record,
 }
 
@@ -23,14 +23,14 @@ pub(super) enum Token {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Shape {
     pub token: Token,
-    /// A NULL in it is MISSING: the record has no such field.
+    /// Whether NULL is MISSING: the record has no such field.
     pub missing: bool,
 }
 
-/// The shapes of the result's columns.
+/// The shapes of the result columns.
 pub(super) fn of(fragment: &Fragment) -> Vec<Shape> {
     let of_text = match &fragment.format {
-        // Neither has a NULL that is a value: in JSON that is the token `null`.
+        // Neither has a NULL value: in JSON that is the token `null`.
         Format::Csv(_) => true,
         Format::Json(options) => options.raw_tokens,
         Format::Parquet => false,
@@ -49,7 +49,7 @@ pub(super) fn of(fragment: &Fragment) -> Vec<Shape> {
     };
     let tokens = fragment.token_columns();
     let shape = |(place, token): (usize, bool)| {
-        // The column of the output that the result's column is.
+        // The output column that this result column refers to.
         let place = match fragment.project.as_ref().map(|project| project.get(place).map(|column| &column.expr)) {
             None => Some(place),
             Some(Some(Expr::Column(index))) => Some(*index),
@@ -67,9 +67,9 @@ pub(super) fn of(fragment: &Fragment) -> Vec<Shape> {
     tokens.iter().copied().enumerate().map(shape).collect()
 }
 
-/// Adds what `*` of a CSV lacks: the fields that a record has beyond those of the first one. Whether there is such a
-/// column now.
-pub(super) fn keep_rest(fragment: &mut Fragment, selects_all: bool) -> bool {
+/// Adds the column of remaining fields to `*` over CSV: fields that a record has beyond those of
+/// the first one. Returns whether there is such a column.
+pub(super) fn add_remaining_fields(fragment: &mut Fragment, selects_all: bool) -> bool {
     let Fragment { format: Format::Csv(_), output: Output::Rows(columns), order, project: None, .. } = fragment else {
         return false;
     };
@@ -77,7 +77,7 @@ pub(super) fn keep_rest(fragment: &mut Fragment, selects_all: bool) -> bool {
     if !selects_all || !order.is_empty() || !as_they_are || columns.is_empty() {
         return false;
     }
-    // Columns that only the condition names are no less part of the record.
+    // Columns that only the predicate names are part of the record as well.
     for index in columns.len()..fragment.schema.fields().len() {
         columns.push(NamedExpr { expr: Expr::Column(index), name: format!("_{}", index + 1) });
     }

@@ -1,7 +1,7 @@
-//! The event stream: rows in frames, signs of life while there are none, the bill, the end.
+//! The event stream: rows in frames, keep-alives, statistics, the end.
 //!
-//! The scan runs on its own task and is at most two frames ahead of the client, so a slow client slows the
-//! scan and memory stays bounded. A client that goes away ends the scan.
+//! The scan runs on its own task, at most two frames ahead of the client: a slow client slows it
+//! down and memory stays bounded. A disconnect ends it.
 
 use std::mem;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use arrow::array::RecordBatch;
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use pushdown::{Compression, Error, Format};
+use pushdowndb_contract::{Compression, Error, Format};
 use pushdowndb_scan::{ScanCounters, TimeSlice};
 use s3s::dto::{
     ContinuationEvent, EndEvent, Progress, ProgressEvent, RecordsEvent, SelectObjectContentEvent,
@@ -24,56 +24,55 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::errors;
 use super::rows::{RowRules, Rows};
-use crate::counters::Counting;
-use crate::scans::Turn;
-use crate::silence::Silence;
+use crate::scans::{KeepAlive, ScanPermit};
+use crate::telemetry::LiveCounters;
 
-/// Frames between the scan and the socket.
+/// Frames buffered between the scan and the socket.
 const FRAMES_AHEAD: usize = 2;
 
 type Event = S3Result<SelectObjectContentEvent>;
 
-/// An answer under way.
-pub(super) struct Answer {
-    pub batches: BoxStream<'static, pushdown::Result<RecordBatch>>,
+/// A response in progress.
+pub(super) struct ResponseStream {
+    pub batches: BoxStream<'static, pushdowndb_contract::Result<RecordBatch>>,
     pub rules: RowRules,
     pub format: Format,
     pub counters: Arc<ScanCounters>,
-    pub counting: Arc<Counting>,
-    /// The client asked for Progress frames.
+    pub counting: Arc<LiveCounters>,
+    /// Whether the client asked for Progress frames.
     pub progress: bool,
-    /// One has been sent.
+    /// Whether a Progress frame was sent.
     pub reported: bool,
-    /// A frame has been sent.
+    /// Whether any frame was sent.
     pub begun: bool,
     pub frame_bytes: usize,
     pub keep_alive: Duration,
-    /// How long the scan may take, a client that reads slowly included.
-    pub patience: Duration,
+    /// Maximum time of the scan, including that of a client that reads slowly.
+    pub max_time: Duration,
     /// Bytes of rows sent so far.
     pub returned: AtomicU64,
-    pub turn: Turn,
+    pub permit: ScanPermit,
 }
 
-/// The client is gone.
-struct Gone;
+/// The client is gone, or the response has ended with an error.
+struct Ended;
 
-impl Answer {
-    /// Runs the scan on a task of its own. A scan that fails before it has sent anything, and before `first` is over,
-    /// is the error of the whole request.
+impl ResponseStream {
+    /// Runs the scan on its own task. A failure before the first frame and within `first` is the
+    /// error of the request.
     pub async fn start(self, first: Duration) -> S3Result<SelectObjectContentEventStream> {
         let (events, mut receiver) = channel::<Event>(FRAMES_AHEAD);
         let keep_alive = self.keep_alive;
-        // Not with the task: one that computes cannot be dropped.
-        let end = self.turn.end_on_drop();
-        let task = self.turn.bill().spawn(async move {
+        // Not owned by the task: a computing task cannot be dropped.
+        let end = self.permit.cancel_on_drop();
+        let task = self.permit.account().spawn(async move {
             let gone = events.clone();
-            let patience = self.patience;
+            let max_time = self.max_time;
             tokio::select! {
                 done = self.run(&events) => drop(done),
-                () = sleep(patience) => {
-                    let late = s3_error!(RequestTimeout, "the scan took more than {} s", patience.as_secs());
-                    // If there is no room for it, the missing End frame says the same.
+                () = sleep(max_time) => {
+                    let late = s3_error!(RequestTimeout, "the scan took more than {} s", max_time.as_secs());
+                    // If there is no room for it, the missing End frame has the same meaning.
                     drop(events.try_send(Err(late)));
                 }
                 () = gone.closed() => tracing::debug!("the client of a Select request went away"),
@@ -84,18 +83,18 @@ impl Answer {
             Ok(event) => event,
             Err(_) => None,
         };
-        // A scan that computes for long has no time for signs of life; without them nobody notices that the client
-        // has left.
-        let mut silence = Silence::new(keep_alive);
+        // A scan that computes for long sends no keep-alives; without them a disconnect goes
+        // unnoticed.
+        let mut keep_alives = KeepAlive::new(keep_alive);
         let rest = stream::poll_fn(move |cx| {
-            // They live with the stream: with the stream dropped, the work ends.
+            // Both live as long as the stream; dropping it ends the work.
             let _work = (&task, &end);
-            silence.unless(receiver.poll_recv(cx), cx, || Ok(SelectObjectContentEvent::Cont(ContinuationEvent {})))
+            keep_alives.poll_or(receiver.poll_recv(cx), cx, || Ok(SelectObjectContentEvent::Cont(ContinuationEvent {})))
         });
         Ok(SelectObjectContentEventStream::new(stream::iter(first).chain(rest)))
     }
 
-    async fn run(mut self, events: &Sender<Event>) -> Result<(), Gone> {
+    async fn run(mut self, events: &Sender<Event>) -> Result<(), Ended> {
         self.rows(events).await?;
         if self.progress && !self.reported {
             self.report(events).await?;
@@ -106,8 +105,8 @@ impl Answer {
         send(events, Ok(SelectObjectContentEvent::End(EndEvent {}))).await
     }
 
-    /// Sends all rows. A scan that fails sends its error and counts as a client that wants no more.
-    async fn rows(&mut self, events: &Sender<Event>) -> Result<(), Gone> {
+    /// Sends all rows. A failed scan sends its error and ends the stream.
+    async fn rows(&mut self, events: &Sender<Event>) -> Result<(), Ended> {
         let mut frame = Vec::new();
         let mut tick = interval(self.keep_alive);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -137,22 +136,22 @@ impl Answer {
                 self.send_rows(events, &mut frame).await?;
                 tick.reset();
             }
-            // Encoding never waits.
+            // Encoding never waits, so yield to other tasks.
             slice.others().await;
         }
     }
 
-    /// Ends the answer with an error. Rows that came before it are sent only if others were: an answer that has not
-    /// begun is the error alone.
-    async fn fail(&mut self, events: &Sender<Event>, frame: &mut Vec<u8>, error: &Error) -> Result<(), Gone> {
+    /// Ends the response with an error. Rows before it are sent only if others were: a response
+    /// that has not begun is the error alone.
+    async fn fail(&mut self, events: &Sender<Event>, frame: &mut Vec<u8>, error: &Error) -> Result<(), Ended> {
         if self.begun {
             self.send_rows(events, frame).await?;
         }
         send(events, Err(errors::of_scan(error, &self.format))).await?;
-        Err(Gone)
+        Err(Ended)
     }
 
-    async fn sign_of_life(&mut self, events: &Sender<Event>, frame: &mut Vec<u8>) -> Result<(), Gone> {
+    async fn sign_of_life(&mut self, events: &Sender<Event>, frame: &mut Vec<u8>) -> Result<(), Ended> {
         self.begun = true;
         if self.progress {
             self.report(events).await?;
@@ -164,14 +163,14 @@ impl Answer {
         }
     }
 
-    async fn report(&mut self, events: &Sender<Event>) -> Result<(), Gone> {
+    async fn report(&mut self, events: &Sender<Event>) -> Result<(), Ended> {
         self.reported = true;
         let (scanned, processed, returned) = self.figures();
         let details = Progress { bytes_scanned: scanned, bytes_processed: processed, bytes_returned: returned };
         send(events, Ok(SelectObjectContentEvent::Progress(ProgressEvent { details: Some(details) }))).await
     }
 
-    async fn send_rows(&mut self, events: &Sender<Event>, frame: &mut Vec<u8>) -> Result<(), Gone> {
+    async fn send_rows(&mut self, events: &Sender<Event>, frame: &mut Vec<u8>) -> Result<(), Ended> {
         if frame.is_empty() {
             return Ok(());
         }
@@ -185,7 +184,7 @@ impl Answer {
         self.counters.bytes_scanned.load(Relaxed)
     }
 
-    /// Bytes scanned, processed and returned, as S3 writes them.
+    /// Bytes scanned, processed and returned, as S3 reports them.
     fn figures(&self) -> (Option<i64>, Option<i64>, Option<i64>) {
         let figure = |count: u64| i64::try_from(count).ok();
         let processed = match self.format.compression() {
@@ -196,15 +195,15 @@ impl Answer {
     }
 }
 
-/// However the answer ended, what it cost is counted.
-impl Drop for Answer {
+/// Counts what was read and returned, however the response ended.
+impl Drop for ResponseStream {
     fn drop(&mut self) {
         self.counting.scanned.fetch_add(self.scanned(), Relaxed);
         self.counting.returned.fetch_add(self.returned.load(Relaxed), Relaxed);
-        self.turn.bill().book(self.scanned(), self.returned.load(Relaxed));
+        self.permit.account().add_bytes(self.scanned(), self.returned.load(Relaxed));
     }
 }
 
-async fn send(events: &Sender<Event>, event: Event) -> Result<(), Gone> {
-    events.send(event).await.map_err(|_| Gone)
+async fn send(events: &Sender<Event>, event: Event) -> Result<(), Ended> {
+    events.send(event).await.map_err(|_| Ended)
 }

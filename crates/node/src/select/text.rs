@@ -1,11 +1,11 @@
-//! Values as text, straight into the buffer: the inner loop of every answer in CSV or JSON.
+//! Writes values as text into a buffer: the inner loop of CSV and JSON output.
 //!
-//! Integers and decimals are exact, doubles the shortest text that reads back the same, dates and times ISO
-//! 8601.
+//! Integers and decimals are exact, doubles are the shortest text that parses to the same value,
+//! dates and times are ISO 8601.
 
 use std::io::Write;
 
-use pushdown::civil_from_days;
+use pushdowndb_contract::civil_from_days;
 
 /// Digits of a number, written from the back; 39 digits hold any u128.
 struct Digits {
@@ -54,7 +54,7 @@ pub(super) fn signed(out: &mut Vec<u8>, value: i64) {
     unsigned(out, value.unsigned_abs());
 }
 
-/// `unscaled` times ten to the minus `scale`, with exactly `scale` digits after the point.
+/// Writes `unscaled` times ten to the minus `scale`, with exactly `scale` digits after the point.
 pub(super) fn decimal(out: &mut Vec<u8>, unscaled: i128, scale: i8) {
     if unscaled < 0 {
         out.push(b'-');
@@ -62,7 +62,7 @@ pub(super) fn decimal(out: &mut Vec<u8>, unscaled: i128, scale: i8) {
     let digits = Digits::of(unscaled.unsigned_abs());
     let digits = digits.get();
     let Ok(scale) = usize::try_from(scale) else {
-        // A negative scale stands for zeros at the end.
+        // A negative scale stands for trailing zeros.
         out.extend_from_slice(digits);
         if unscaled != 0 {
             zeros(out, usize::from(scale.unsigned_abs()));
@@ -87,7 +87,8 @@ pub(super) fn decimal(out: &mut Vec<u8>, unscaled: i128, scale: i8) {
 }
 
 pub(super) fn double(out: &mut Vec<u8>, value: f64) {
-    // Debug is the shortest text that reads back the same, with an exponent where that is shorter.
+    // Debug is the shortest text that parses to the same value, with an exponent if that is
+    // shorter.
     let _ = write!(out, "{value:?}");
 }
 
@@ -95,7 +96,7 @@ pub(super) fn single(out: &mut Vec<u8>, value: f32) {
     let _ = write!(out, "{value:?}");
 }
 
-/// Days since 1970-01-01 as `YYYY-MM-DD`.
+/// Writes `days` since 1970-01-01 as `YYYY-MM-DD`.
 pub(super) fn date(out: &mut Vec<u8>, days: i64) {
     let (year, month, day) = civil_from_days(days);
     if year < 0 {
@@ -108,7 +109,8 @@ pub(super) fn date(out: &mut Vec<u8>, days: i64) {
     padded(out, u64::from(day), 2);
 }
 
-/// Ticks since 1970 as `YYYY-MM-DDTHH:MM:SS[.fraction][Z]`; the fraction without zeros at its end.
+/// Writes `ticks` since 1970 as `YYYY-MM-DDTHH:MM:SS[.fraction][Z]`, without trailing zeros of the
+/// fraction.
 pub(super) fn timestamp(out: &mut Vec<u8>, ticks: i64, per_second: i64, utc: bool) {
     let seconds = ticks.div_euclid(per_second);
     let fraction = ticks.rem_euclid(per_second).unsigned_abs();

@@ -1,4 +1,4 @@
-//! Arrow columns as values of rows: what each is, found out once for a column, and its text.
+//! Arrow columns as values of rows: the type of a column is resolved once, not per row.
 
 use std::ops::Range;
 
@@ -16,15 +16,15 @@ use arrow::datatypes::{
 };
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use pushdown::{CsvOptions, Error, Result};
+use pushdowndb_contract::{CsvOptions, Error, Result};
 use pushdowndb_scan::rest_fields;
 
 use super::text;
 
-/// Tells of bytes of text whether they are written without quotes and escapes.
+/// Whether bytes of text are written without quotes and escapes.
 type IsPlain<'a> = &'a dyn Fn(&[u8]) -> bool;
 
-/// A column with its type found out once for all its rows.
+/// A column with its type resolved.
 pub(super) enum Column {
     Null,
     Boolean(BooleanArray),
@@ -41,31 +41,32 @@ pub(super) enum Column {
     Decimal(Decimal128Array, i8),
     Decimal256(Decimal256Array),
     Date(Date32Array),
-    /// Ticks, ticks per second, whether it is an instant.
+    /// Ticks, ticks per second, and whether it has a time zone.
     Timestamp(Int64Array, i64, bool),
-    /// Text, and whether none of it needs quotes or escapes: one look at all of it is faster than one at each.
+    /// Text, and whether none of it needs quotes or escapes: one check of all bytes is faster than
+    /// one per value.
     Utf8(StringArray, bool),
     LargeUtf8(LargeStringArray, bool),
     Utf8View(StringViewArray),
-    /// Text where it is text, as it was before Parquet could say so; base64 otherwise.
+    /// Text if it is valid UTF-8, as in Parquet files without the annotation; base64 otherwise.
     Binary(BinaryArray),
     /// Structs, lists and maps.
     Nested(Box<Nested>),
-    /// The fields that each record of CSV has beyond the other columns.
+    /// The remaining fields of each CSV record.
     Rest(Vec<Vec<String>>),
 }
 
-/// A value as it goes into a record.
+/// A value of a record.
 pub(super) enum Cell<'a> {
     Null,
     Boolean(bool),
     /// A number.
     Number(&'a dyn Fn(&mut Vec<u8>)),
-    /// A double, for which JSON may have no number.
+    /// A double, which JSON may be unable to express.
     Float(f64, &'a dyn Fn(&mut Vec<u8>)),
     /// A date or time, which is text in JSON.
     Time(&'a dyn Fn(&mut Vec<u8>)),
-    /// Text, and whether it is known to need no quotes or escapes.
+    /// Text, and whether it needs no quotes or escapes.
     Text(&'a str, bool),
     /// The struct, list or map of a row.
     Nested(&'a Nested, usize),
@@ -112,7 +113,7 @@ impl Column {
             DataType::Utf8View => Self::Utf8View(array.as_string_view().clone()),
             DataType::Decimal256(..) => Self::Decimal256(array.as_primitive::<Decimal256Type>().clone()),
             DataType::Binary => Self::Binary(array.as_binary().clone()),
-            // Rarer types take the way over another.
+            // Rare types are cast to another one.
             other => {
                 if let Some(nested) = Nested::new(array, is_plain)? {
                     return Ok(Self::Nested(Box::new(nested)));
@@ -134,7 +135,7 @@ impl Column {
         })
     }
 
-    /// What is left of records, written as in a CSV of these options.
+    /// The remaining fields of records, in a CSV of these options.
     pub fn rest(array: &ArrayRef, options: &CsvOptions) -> Result<Self> {
         let rest = array.as_string_opt::<i32>().ok_or_else(|| Error::internal("the rest of records is no text"))?;
         let fields = rest.iter().map(|rest| rest.map_or(Ok(Vec::new()), |rest| rest_fields(rest, options)));
@@ -169,7 +170,7 @@ impl Column {
         array.is_null(row)
     }
 
-    /// Hands the value of a row to `write`.
+    /// Passes the value of a row to `write`.
     pub fn cell(&self, row: usize, write: impl FnOnce(Cell<'_>)) {
         macro_rules! value {
             ($array:expr, $value:ident => $cell:expr) => {
@@ -218,31 +219,31 @@ impl Column {
     }
 }
 
-/// The bytes of all texts of an array, one behind the other.
+/// The concatenated bytes of all texts of an array.
 fn all_text<O: OffsetSizeTrait>(array: &GenericStringArray<O>) -> &[u8] {
     let offsets = array.value_offsets();
     let span = offsets.first().zip(offsets.last()).map(|(first, last)| first.as_usize()..last.as_usize());
     span.and_then(|span| array.value_data().get(span)).unwrap_or_default()
 }
 
-/// A column of values that hold values.
+/// A column of nested values.
 pub(super) struct Nested {
     nulls: Option<NullBuffer>,
     pub kind: Kind,
 }
 
-/// What a nested column is made of.
+/// The children of a nested column.
 pub(super) enum Kind {
     /// Members with their names.
     Struct(Vec<(String, Column)>),
-    /// Where the elements of each row lie.
+    /// The ranges of the elements of each row.
     List(Vec<Range<usize>>, Box<Column>),
-    /// The same of entries: keys and values.
+    /// The ranges of the entries of each row: keys and values.
     Map(Vec<Range<usize>>, Box<Column>, Box<Column>),
 }
 
 impl Nested {
-    /// The column, if it is nested.
+    /// Returns the column if it is nested.
     fn new(array: &ArrayRef, is_plain: IsPlain<'_>) -> Result<Option<Self>> {
         let elements = |values: &ArrayRef| Column::new(values, is_plain).map(Box::new);
         let kind = if let Some(object) = array.as_struct_opt() {

@@ -1,25 +1,25 @@
-//! What must hold of the present object for a write to happen.
+//! Conditions on the current object for a write to happen.
 //!
-//! Decided inside the index transaction that makes the write visible, so that of many writers with the same
-//! condition one wins.
+//! They are checked inside the index transaction that makes the write visible, so that of several
+//! writers with the same condition one wins.
 
 use super::{ObjectMeta, Result, StoreError};
 
-/// The conditions of a write; none of them is always met.
+/// The conditions of a write; the default always holds.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Condition {
     pub if_match: Option<Match>,
     pub if_none_match: Option<Match>,
-    /// The object's time must be this, in seconds since 1970.
+    /// The expected modification time of the object, in seconds since 1970.
     pub modified_s: Option<u64>,
-    /// The object's size must be this.
+    /// The expected size of the object.
     pub size: Option<u64>,
 }
 
-/// Which object a condition speaks of.
+/// The object that a condition matches.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Match {
-    /// `*`: whatever is there.
+    /// `*`: any object.
     Any,
     /// An ETag without quotes.
     Etag(String),
@@ -35,7 +35,7 @@ impl Match {
 }
 
 impl Condition {
-    /// Whether a write to `key` may go on, given what is there.
+    /// Checks a write to `key` against the object that is `present`.
     pub fn check(&self, key: &str, present: Option<&ObjectMeta>) -> Result<()> {
         let Some(present) = present else {
             return match &self.if_match {
@@ -58,7 +58,7 @@ impl Condition {
         Ok(())
     }
 
-    /// The same for a removal, where a key that does not exist is as good as removed.
+    /// Checks a removal, for which a missing key always passes.
     pub fn check_removal(&self, key: &str, present: Option<&ObjectMeta>) -> Result<()> {
         if present.is_none() { Ok(()) } else { self.check(key, present) }
     }

@@ -1,12 +1,10 @@
-//! What a store can answer instead of success.
+//! Errors of a store.
 
 use std::io;
 
-use super::pages::DamagedIndex;
-use super::sums::Damaged;
-use super::trusted_disk::NotTrusted;
+use super::fault::{Damaged, DamagedIndex, is_full, is_lost};
 
-/// The result of a store's operations.
+/// The result of store operations.
 pub(crate) type Result<T, E = StoreError> = std::result::Result<T, E>;
 
 /// Why a store refused or failed; `crate::error` maps each to an S3 error code.
@@ -93,7 +91,7 @@ impl StoreError {
         }
     }
 
-    /// The same, where it says that a record is not what was written: which one.
+    /// Names the record in an error of a damaged record.
     pub fn of(self, record: impl FnOnce() -> String) -> Self {
         match self {
             Self::Corrupt(what) => Self::Corrupt(format!("{}: {what}", record())),
@@ -101,24 +99,15 @@ impl StoreError {
         }
     }
 
-    /// Whether the write that failed may have happened all the same: it failed while it was being recorded.
+    /// Whether a failed write may have happened all the same, because its commit failed.
     pub fn is_uncertain(&self) -> bool {
         matches!(self, Self::Index(_) | Self::DamagedIndex(_) | Self::Full | Self::Stopped | Self::Io { .. })
     }
 
-    /// A blocking task that panicked or was cancelled: only at shutdown, or a bug of ours.
+    /// A blocking task that panicked or was cancelled at shutdown.
     pub fn task(error: tokio::task::JoinError) -> Self {
         Self::Io { context: "a disk task did not finish".to_owned(), source: io::Error::other(error) }
     }
-}
-
-/// Whether there is no space left, which passes.
-pub(super) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-}
-
-fn is_lost(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|error| error.is::<NotTrusted>())
 }
 
 macro_rules! from_index {

@@ -1,46 +1,56 @@
-//! The permission that a change is made under, decided again in the transaction that makes the change visible.
+//! The permission for a change, checked again in the transaction that makes the change visible.
 //!
-//! A request is authorised by its head, and hours may pass before its last byte. Meanwhile its key may be revoked, or its
-//! bucket deleted and created anew by another tenant. So every method that changes a store takes a [`Grant`], and
-//! [`super::index::Index::change`], the only way into a bucket's tables, asks it first.
+//! A request is authorized by its head, and hours may pass before its last byte. Meanwhile its key
+//! may be revoked, or its bucket deleted and recreated by another tenant. So each changing method
+//! of a store takes a [`Grant`], and [`super::index::Index::change`], the only way into the tables
+//! of a bucket, checks it first.
 
 use std::fmt;
 use std::sync::Arc;
 
-use super::{BucketMeta, Result, Store};
+use super::{BucketMeta, Result};
 
-/// Decides whether a request that was authorised may still make its change. Blocks no longer than a lock.
+/// Decides whether an authorized request may still make its change. Blocks no longer than a lock.
 pub(crate) trait Authority: fmt::Debug + Send + Sync {
-    /// Checks the key against the keys in use, and `bucket`, as the transaction sees it, against the bucket that was
-    /// authorised. `None` stands for a bucket that is about to be created, or one that cannot change hands.
+    /// Checks the key against the current keys, and `bucket`, as the transaction sees it, against
+    /// the authorized one. `None` is a bucket that is being created, or that cannot change hands.
     fn check(&self, bucket: Option<&BucketMeta>) -> Result<()>;
 
-    /// Whether the right depends on the bucket that was authorised, and not on its name alone.
-    fn is_of_bucket(&self) -> bool;
+    /// Whether the right depends on the bucket itself, not only on its name.
+    fn is_bound_to_bucket(&self) -> bool;
 
-    /// The key that the change is accounted to, and what it may hold.
+    /// The key that the change is charged to, with its quota.
     fn account(&self) -> Option<Account>;
 }
 
-/// The key that owns what a change adds to the store.
+/// The key that is charged for a change.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Account {
     pub key: String,
     pub quota: Quota,
 }
 
-/// How much of a store one key may hold.
+impl Account {
+    /// The key that objects and parts are recorded with. `None` for a key without a quota of bytes:
+    /// its bytes are not counted, which saves a record per write.
+    pub fn writer(&self) -> Option<&str> {
+        Some(self.key.as_str()).filter(|_| self.quota.bytes != Some(u64::MAX))
+    }
+}
+
+/// The quota of a key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Quota {
     /// Buckets that the key created.
     pub buckets: u64,
-    /// Multipart uploads under way that the key began.
+    /// Multipart uploads in progress that the key started.
     pub uploads: u64,
-    /// Bytes of the objects and parts that the key wrote. `None` is what the store chooses: half of its disk.
+    /// Bytes of the objects and parts that the key wrote. `None` is the default of the store, half
+    /// of its disk; `u64::MAX` is unlimited.
     pub bytes: Option<u64>,
 }
 
-/// The permission to make one change.
+/// The permission for one change.
 #[derive(Clone, Debug)]
 pub(crate) struct Grant(Option<Arc<dyn Authority>>);
 
@@ -50,7 +60,7 @@ impl Grant {
         Self(Some(authority))
     }
 
-    /// The permission of the node itself, for changes that no request asked for.
+    /// The permission of the node itself.
     pub fn node() -> Self {
         Self(None)
     }
@@ -60,25 +70,23 @@ impl Grant {
         self.0.as_ref().map_or(Ok(()), |authority| authority.check(Some(bucket)))
     }
 
-    /// Checks that the key is still in use: all there is to check where a bucket is created or cannot change hands.
+    /// Whether the right depends on the bucket itself, not only on its name.
+    pub fn is_bound_to_bucket(&self) -> bool {
+        self.0.as_ref().is_some_and(|authority| authority.is_bound_to_bucket())
+    }
+
+    /// Checks that the key is still valid: sufficient if a bucket is created or cannot change
+    /// hands.
     pub fn check_key(&self) -> Result<()> {
         self.0.as_ref().map_or(Ok(()), |authority| authority.check(None))
     }
 
-    /// Checks, after something of `bucket` was read, that it was read from the bucket that was authorised.
-    pub async fn confirm(&self, store: &dyn Store, bucket: &str) -> Result<()> {
-        match &self.0 {
-            Some(authority) if authority.is_of_bucket() => authority.check(Some(&store.bucket(bucket).await?)),
-            _ => self.check_key(),
-        }
-    }
-
-    /// The same account without the checks, for a store that keeps what is not visible yet.
+    /// A grant with the same account and no checks, for a store of data that is not visible yet.
     pub fn accounted(&self) -> Self {
         self.account().map_or_else(Self::node, |account| Self::new(Arc::new(Accounted(account))))
     }
 
-    /// The key that the change is accounted to.
+    /// The key that the change is charged to.
     pub fn account(&self) -> Option<Account> {
         self.0.as_ref().and_then(|authority| authority.account())
     }
@@ -92,7 +100,7 @@ impl Authority for Accounted {
         Ok(())
     }
 
-    fn is_of_bucket(&self) -> bool {
+    fn is_bound_to_bucket(&self) -> bool {
         false
     }
 

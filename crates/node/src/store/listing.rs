@@ -1,11 +1,11 @@
-//! Listing a page of keys, the same for every store: prefix, delimiter, resumption.
+//! Pages of keys, the same for every store: prefix, delimiter, resumption.
 //!
-//! Costs the page, not the bucket: a common prefix is reported when its first key is met, and the walk then
-//! seeks to the first key after it.
+//! The cost depends on the page, not on the bucket: a common prefix is returned at its first key,
+//! and the cursor then seeks past it.
 
 use super::{ObjectMeta, Result};
 
-/// Where a listing begins.
+/// Where a listing starts.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) enum Start {
     /// At the first key.
@@ -13,28 +13,28 @@ pub(crate) enum Start {
     Beginning,
     /// After this key.
     AfterKey(Vec<u8>),
-    /// After every key that starts with this.
+    /// After every key with this prefix.
     AfterPrefix(Vec<u8>),
 }
 
-/// What is listed.
+/// What to list.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ListQuery {
     pub prefix: Vec<u8>,
-    /// Keys with it after the prefix are rolled up; empty is none.
+    /// Rolls up keys that contain it after the prefix; empty is none.
     pub delimiter: Vec<u8>,
     pub start: Start,
     pub limit: usize,
 }
 
-/// A line of a listing.
+/// An entry of a listing.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Listed {
     Object(Vec<u8>, Box<ObjectMeta>),
     Prefix(Vec<u8>),
 }
 
-/// A page of a listing, in the order of the bytes of the keys.
+/// A page of a listing, in byte order of the keys.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct ListPage {
     pub entries: Vec<Listed>,
@@ -42,11 +42,11 @@ pub(crate) struct ListPage {
     pub next: Option<Start>,
 }
 
-/// An ordered walk over the keys of a bucket.
+/// An ordered cursor over the keys of a bucket.
 pub(crate) trait Cursor {
-    /// Moves to the first key that is not before `at`.
+    /// Moves to the first key that is not less than `at`.
     fn seek(&mut self, at: &[u8]) -> Result<()>;
-    /// The key here, then moves on.
+    /// Returns the current key and moves on.
     fn next(&mut self) -> Result<Option<(Vec<u8>, ObjectMeta)>>;
 }
 
@@ -91,12 +91,12 @@ pub(crate) fn list(cursor: &mut dyn Cursor, query: &ListQuery) -> Result<ListPag
     Ok(page)
 }
 
-/// Where `needle` first stands in `hay`; an empty needle is nowhere.
+/// The first position of `needle` in `hay`; an empty needle is not found.
 pub(super) fn find(hay: &[u8], needle: &[u8]) -> Option<usize> {
     if needle.is_empty() { None } else { hay.windows(needle.len()).position(|window| window == needle) }
 }
 
-/// The least key after every key that starts with `prefix`; none if that is the end of all keys.
+/// The least key greater than every key with this prefix; `None` if there is none.
 pub(super) fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&byte| byte != 0xFF)?;
     let mut next = prefix.get(..=last)?.to_vec();

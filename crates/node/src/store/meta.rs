@@ -1,6 +1,7 @@
-//! What is kept of buckets and objects besides the bytes.
+//! Metadata of buckets and objects.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +17,7 @@ pub(crate) enum Algorithm {
 }
 
 impl Algorithm {
-    /// Its name in requests and answers.
+    /// The name in requests and responses.
     pub fn name(self) -> &'static str {
         match self {
             Self::Crc32 => "CRC32",
@@ -27,7 +28,7 @@ impl Algorithm {
         }
     }
 
-    /// How many bytes its values have.
+    /// The size of a value, in bytes.
     pub fn size(self) -> usize {
         match self {
             Self::Crc32 | Self::Crc32c => 4,
@@ -38,7 +39,7 @@ impl Algorithm {
     }
 }
 
-/// A checksum as it is written in headers: base64, and `-n` after it when it was made from n parts.
+/// A checksum as in headers: base64, followed by `-n` if it was computed from n parts.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct Checksum {
     pub algorithm: Algorithm,
@@ -46,20 +47,20 @@ pub(crate) struct Checksum {
 }
 
 impl Checksum {
-    /// Whether it was made from the checksums of parts instead of the bytes.
+    /// Whether it was computed from the checksums of parts.
     pub fn is_composite(&self) -> bool {
-        // The alphabet of base64 in headers has no dash.
+        // The base64 alphabet has no dash.
         self.value.contains('-')
     }
 
-    /// Whether a client that says this means `made`: the number of parts may be left out.
+    /// Whether this value of a client equals `made`; the number of parts may be left out.
     pub fn matches(&self, made: &Self) -> bool {
         let short = made.value.split('-').next();
         self.algorithm == made.algorithm && (self.value == made.value || Some(self.value.as_str()) == short)
     }
 }
 
-/// The headers and metadata that a client stores with an object and gets back.
+/// Headers and user metadata of an object.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default)]
 pub(crate) struct Attributes {
@@ -80,18 +81,18 @@ pub(crate) struct Attributes {
     pub user: BTreeMap<String, String>,
 }
 
-/// A label on an object or a bucket.
+/// A tag of an object or bucket.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct Tag {
     pub key: String,
     pub value: String,
 }
 
-/// A part of an object that was uploaded in parts.
+/// A part of an object uploaded in parts.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(from = "PartForm")]
 pub(crate) struct PartMeta {
-    /// The number it was uploaded under; 0 where format 1 kept none.
+    /// The part number; 0 for objects of format 1.
     pub number: u32,
     pub size: u64,
     /// Of the object's algorithm.
@@ -99,7 +100,7 @@ pub(crate) struct PartMeta {
     pub checksum: Option<String>,
 }
 
-/// A part as the formats of the index write it.
+/// A part as stored by each format of the index.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum PartForm {
@@ -122,11 +123,11 @@ impl From<PartForm> for PartMeta {
     }
 }
 
-/// What is known of an object without reading it.
+/// The metadata of an object.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct ObjectMeta {
     pub size: u64,
-    /// Without the quotes.
+    /// Without quotes.
     pub etag: String,
     /// Milliseconds since 1970.
     pub modified_ms: u64,
@@ -134,7 +135,7 @@ pub(crate) struct ObjectMeta {
     pub attributes: Attributes,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checksum: Option<Checksum>,
-    /// The parts it was uploaded in, in order; empty for a single PUT.
+    /// The parts in order; empty for a single PUT.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<PartMeta>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -150,28 +151,28 @@ pub(crate) struct BucketMeta {
     pub settings: BucketSettings,
 }
 
-/// What can be set on a bucket.
+/// The settings of a bucket.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default)]
 pub(crate) struct BucketSettings {
-    /// The access key that made it.
+    /// The access key that created it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// The location constraint it was made with, which is remembered and has no effect.
+    /// The location constraint of its creation, without effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub location: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tags: Option<Vec<Tag>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cors: Option<Vec<CorsRule>>,
-    /// Who owns uploaded objects; there are no access control lists, so it has no effect.
+    /// The object ownership setting, without effect: there are no access control lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ownership: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub public_access_block: Option<PublicAccessBlock>,
 }
 
-/// Which web pages a browser lets read a bucket.
+/// A CORS rule.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default)]
 pub(crate) struct CorsRule {
@@ -187,7 +188,7 @@ pub(crate) struct CorsRule {
     pub max_age_seconds: Option<i32>,
 }
 
-/// Refusals of public access. Nothing is ever public here, so they are kept and change nothing.
+/// Blocks of public access, without effect: nothing is ever public.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default)]
 pub(crate) struct PublicAccessBlock {
@@ -195,6 +196,16 @@ pub(crate) struct PublicAccessBlock {
     pub ignore_public_acls: bool,
     pub block_public_policy: bool,
     pub restrict_public_buckets: bool,
+}
+
+/// The current time, in milliseconds since 1970.
+pub(crate) fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+/// Converts milliseconds since 1970.
+pub(crate) fn system_time(ms: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(ms)
 }
 
 #[cfg(test)]

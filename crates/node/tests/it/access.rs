@@ -132,7 +132,8 @@ async fn keys_with_buckets_of_their_own_see_no_others() {
         let secret = if id == "ops" { "everything".to_owned() } else { format!("secret-of-{id}") };
         builder(&node, bucket).with_access_key_id(id).with_secret_access_key(secret).build().unwrap()
     };
-    // A bucket is made by putting nothing under no key; the client misses the ETag that an object would have.
+    // A bucket is made by putting nothing under no key; the client misses the ETag that an object
+    // would have.
     let make = async |id: &str, bucket: &str| match client(id, bucket).put(&Path::default(), "".into()).await {
         Err(error) if !format!("{error:?}").contains("MissingEtag") => Err(error),
         _ => Ok(()),

@@ -1,13 +1,13 @@
 //! A node in a process of its own, to be killed or measured from outside.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{self, Command, Stdio};
+use std::process::Stdio;
 
 use object_store::RetryConfig;
-use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::aws::AmazonS3;
 use pushdowndb_node::{NodeConfig, start};
+use pushdowndb_testkit::{process, s3};
 
 use crate::world::BUCKET;
 
@@ -29,7 +29,7 @@ async fn serve_until_killed() {
 
 /// The process. Dropping it kills it.
 pub struct Child {
-    process: process::Child,
+    process: std::process::Child,
     endpoint: String,
     dir: PathBuf,
 }
@@ -37,16 +37,8 @@ pub struct Child {
 impl Child {
     /// Serves the store in `dir`; it is serving when this returns.
     pub fn serve(dir: &Path) -> Self {
-        let mut process = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "child::serve_until_killed", "--ignored", "--nocapture"])
-            .env(STORE, dir)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let served = |line: String| line.split_once("serving ").map(|(_, endpoint)| endpoint.to_owned());
-        let endpoint = lines.map_while(Result::ok).find_map(served).unwrap();
+        let mut command = process::this_test_binary("child::serve_until_killed");
+        let (process, endpoint) = process::spawn_until(command.env(STORE, dir).stderr(Stdio::null()), "serving ");
         Self { process, endpoint, dir: dir.to_owned() }
     }
 
@@ -54,29 +46,21 @@ impl Child {
     pub fn client(&self) -> AmazonS3 {
         let keys = fs::read(self.dir.join("store/credentials.json")).unwrap();
         let keys: serde_json::Value = serde_json::from_slice(&keys).unwrap();
-        AmazonS3Builder::new()
-            .with_endpoint(&self.endpoint)
-            .with_allow_http(true)
-            .with_region("us-east-1")
-            .with_bucket_name(BUCKET)
-            .with_access_key_id(keys["access_key_id"].as_str().unwrap())
-            .with_secret_access_key(keys["secret_access_key"].as_str().unwrap())
+        let text = |name: &str| keys[name].as_str().unwrap();
+        s3::bucket(&self.endpoint, BUCKET, (text("access_key_id"), text("secret_access_key")))
             .with_retry(RetryConfig { max_retries: 0, ..RetryConfig::default() })
             .build()
             .unwrap()
     }
 
-    /// The most memory it has held so far, in MiB, where the system tells.
-    pub fn peak_mib(&self) -> Option<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).ok()?;
-        let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
-        Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? / 1024)
+    /// Its peak memory in bytes, if the system reports it.
+    pub fn peak_bytes(&self) -> Option<u64> {
+        process::peak_bytes(self.process.id())
     }
 
     /// Kills it as the kernel would, with no chance to tidy up.
     pub fn kill(&mut self) {
-        drop(self.process.kill());
-        drop(self.process.wait());
+        process::kill(&mut self.process);
     }
 }
 

@@ -1,11 +1,11 @@
-//! The conformance suites of `conformance/` against a node, as anybody would run them against any server.
+//! The conformance suites of `conformance/` against a node, as anybody would run them against any
+//! server.
 
-use std::fs;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use pushdowndb_node::{Keyring, Node, NodeConfig, start};
+use pushdowndb_testkit::python;
+use pushdowndb_testkit::skip::show;
 
 /// Below this name buckets are names of hosts.
 const DOMAIN: &str = "s3.conformance.test";
@@ -26,37 +26,20 @@ async fn node(dir: &Path) -> Node {
     start(config).await.unwrap()
 }
 
-/// Tests run in the folder of their crate; where that lies may differ from where it was compiled.
-fn root() -> PathBuf {
-    fs::canonicalize("../..").unwrap()
-}
-
-/// Past the test harness, which keeps what passing tests print.
-fn told(line: &str) {
-    std::io::stderr().write_all(format!("{line}\n").as_bytes()).unwrap();
-}
-
 async fn run(suite: &str) {
-    let imported = Command::new("python3").args(["-c", "import boto3"]).output();
-    if !imported.is_ok_and(|output| output.status.success()) {
-        told("SKIPPED: boto3 missing");
+    if !python::has("boto3") {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
     let node = node(dir.path()).await;
-    let mut run = Command::new("python3");
-    run.arg(root().join("conformance/run.py"))
-        .args(["--suite", suite, "--endpoint", &node.endpoint(), "--domain", DOMAIN])
+    let mut run = python::script("conformance/run.py");
+    run.args(["--suite", suite, "--endpoint", &node.endpoint(), "--domain", DOMAIN])
         .args(["--access-key", "CONFORMANCE", "--secret-key", "conformance-secret", "--limited"])
-        .args(LIMITED)
-        .env("PYTHONDONTWRITEBYTECODE", "1");
-    let output = tokio::task::spawn_blocking(move || run.output()).await.unwrap().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    println!("{text}");
+        .args(LIMITED);
+    let text = tokio::task::spawn_blocking(move || python::run(&mut run)).await.unwrap();
     // Programs that are not installed here; what needs no program is never skipped.
     for line in text.lines().filter_map(|line| line.strip_prefix("SKIPPED ")) {
-        told(&format!("not run: {line}"));
+        show(&format!("not run: {line}"));
     }
 }
 
@@ -70,7 +53,8 @@ async fn select() {
     run("select").await;
 }
 
-/// Serves what the suites are run against until it is killed, in the folder of `PUSHDOWNDB_CONFORMANCE_STORE`:
+/// Serves what the suites are run against until it is killed, in the folder of
+/// `PUSHDOWNDB_CONFORMANCE_STORE`:
 ///
 /// ```sh
 /// PUSHDOWNDB_CONFORMANCE_STORE=/tmp/store cargo test --release -p pushdowndb-node -- \

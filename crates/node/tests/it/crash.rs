@@ -1,7 +1,8 @@
 //! The node is killed at random moments, again and again, while clients write.
 //!
-//! After each start everything that a client was told is there, byte for byte and with its metadata. What was
-//! under way happened as a whole or not at all, listings show nothing else, and no file on disk is nobody's.
+//! After each start everything that a client was told is there, byte for byte and with its
+//! metadata. What was under way happened as a whole or not at all, listings show nothing else, and
+//! no file on disk is nobody's.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,12 +15,12 @@ use futures::future::join_all;
 use object_store::ObjectStore;
 use object_store::aws::AmazonS3;
 use object_store::path::Path;
+use pushdowndb_testkit::seed::{number_from, seed};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use crate::child::Child;
 use crate::history::{Hot, Known, Writer};
-use crate::seed::{number_from, seed};
 
 const KILLS: u64 = 200;
 const WRITERS: u64 = 8;

@@ -1,68 +1,19 @@
-//! Servers that are not ours, one for each test, stopped with it. What is not installed is skipped, loudly.
+//! Servers that are not ours, one for each test, stopped with it. What is not installed is skipped,
+//! loudly.
 
-use std::ffi::OsStr;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::net::TcpStream;
+use std::process::Command;
 
-use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::aws::AmazonS3;
 use object_store::azure::{MicrosoftAzure, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorage, GoogleCloudStorageBuilder};
 use pushdowndb_node::Credentials;
+use pushdowndb_testkit::process::{Server, installed};
+use pushdowndb_testkit::s3;
 use tempfile::TempDir;
 
 use crate::world::BUCKET;
-
-/// What `.ci/minio` and `.ci/clouds` installed.
-fn installed(path: &str, by: &str) -> Option<PathBuf> {
-    let cache = std::env::var_os("PUSHDOWNDB_CACHE").map(PathBuf::from);
-    let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/pushdowndb")))?;
-    let found = Some(cache.join(path)).filter(|path| path.exists());
-    if found.is_none() {
-        // Past the test harness, which swallows what tests print.
-        let skipped = format!("SKIPPED: {path} is not installed; {by} does it\n");
-        std::io::stderr().write_all(skipped.as_bytes()).unwrap();
-    }
-    found
-}
-
-/// A process that serves on a port of its own.
-struct Server {
-    process: Child,
-    address: String,
-}
-
-impl Server {
-    fn start<S: AsRef<OsStr>>(command: impl FnOnce(&str) -> Vec<S>) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let address = format!("127.0.0.1:{port}");
-        let words = command(&address);
-        let process = Command::new(&words[0])
-            .args(&words[1..])
-            .env("MINIO_ROOT_USER", "minioadmin")
-            .env("MINIO_ROOT_PASSWORD", "minioadmin")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let server = Self { process, address };
-        let since = Instant::now();
-        while TcpStream::connect(&server.address).is_err() {
-            assert!(since.elapsed() < Duration::from_secs(60), "it does not start");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        server
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        drop(self.process.kill());
-        drop(self.process.wait());
-    }
-}
 
 /// MinIO, with one bucket.
 pub struct Minio {
@@ -81,27 +32,18 @@ impl Minio {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join(BUCKET)).unwrap();
         let server = Server::start(|address| {
-            let words = [minio.as_os_str(), "server".as_ref(), "--quiet".as_ref(), "--address".as_ref()];
-            [&words[..], &[address.as_ref(), dir.path().as_os_str()]]
-                .concat()
-                .into_iter()
-                .map(OsStr::to_owned)
-                .collect()
+            let mut command = Command::new(minio);
+            command.args(["server", "--quiet", "--address", address]).arg(dir.path());
+            let Credentials { access_key_id, secret_access_key } = Self::keys();
+            command.env("MINIO_ROOT_USER", access_key_id).env("MINIO_ROOT_PASSWORD", secret_access_key);
+            command
         });
         Some(Self { endpoint: format!("http://{}", server.address), _server: server, _dir: dir })
     }
 
     pub fn client(&self) -> AmazonS3 {
         let keys = Self::keys();
-        AmazonS3Builder::new()
-            .with_endpoint(&self.endpoint)
-            .with_allow_http(true)
-            .with_region("us-east-1")
-            .with_bucket_name(BUCKET)
-            .with_access_key_id(keys.access_key_id)
-            .with_secret_access_key(keys.secret_access_key)
-            .build()
-            .unwrap()
+        s3::bucket(&self.endpoint, BUCKET, (&keys.access_key_id, &keys.secret_access_key)).build().unwrap()
     }
 }
 
@@ -114,7 +56,11 @@ pub struct Gcs {
 impl Gcs {
     pub fn start() -> Option<Self> {
         let gcs = installed("bin/gcs", ".ci/clouds")?;
-        let server = Server::start(|address| vec![gcs.into_os_string(), address.into(), BUCKET.into()]);
+        let server = Server::start(|address| {
+            let mut command = Command::new(gcs);
+            command.args([address, BUCKET]);
+            command
+        });
         Some(Self { endpoint: format!("http://{}", server.address), _server: server })
     }
 
@@ -147,12 +93,9 @@ impl Azurite {
         let main = installed("azurite/node_modules/azurite/dist/src/blob/main.js", ".ci/clouds")?;
         let server = Server::start(|address| {
             let port = address.rsplit(':').next().unwrap();
-            let flags = ["--blobPort", port, "--inMemoryPersistence", "--silent", "--disableTelemetry"];
-            [&["node".as_ref(), main.as_os_str()], &flags.map(OsStr::new)[..]]
-                .concat()
-                .into_iter()
-                .map(OsStr::to_owned)
-                .collect()
+            let mut command = Command::new("node");
+            command.arg(main).args(["--blobPort", port, "--inMemoryPersistence", "--silent", "--disableTelemetry"]);
+            command
         });
         // Clients of objects make no containers.
         let target = format!("/{}/{BUCKET}?restype=container&{}", Self::ACCOUNT, Self::SAS);

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use arrow::datatypes::{DataType, Field, Schema};
 use object_store::ObjectStoreExt;
 use object_store::path::Path;
-use pushdown::wire::{Encoding, FragmentRequest, Lookups, RangesRequest, Request};
-use pushdown::{CompareOp, CsvOptions, ErrorKind, Expr, Format, Fragment, Split};
-use pushdowndb_node::{Backing, Gateway, Keyring, Node, NodeConfig, start};
-use pushdowndb_select::{RouteDecoder, RouteEvent};
+use pushdowndb_contract::wire::{Encoding, FragmentRequest, Lookups, RangesRequest, Request, RouteEvent};
+use pushdowndb_contract::{CompareOp, CsvOptions, ErrorKind, Expr, Format, Fragment, Split};
+use pushdowndb_node::{Gateway, Keyring, Node, NodeConfig, Storage, start};
+use pushdowndb_select::EventDecoder;
 use url::Url;
 
 use crate::wire;
@@ -69,7 +69,7 @@ fn answer(mut stream: TcpStream) -> (String, Vec<u8>) {
 pub fn events(node: &Node, body: &[u8]) -> Vec<RouteEvent> {
     let (head, body) = answer(wire::send(node, "POST", TARGET, body));
     assert!(head.starts_with("HTTP/1.1 200"), "{head}{}", String::from_utf8_lossy(&body));
-    let mut decoder = RouteDecoder::default();
+    let mut decoder = EventDecoder::default();
     decoder.feed(&body);
     let mut events = Vec::new();
     while let Some(event) = decoder.next().unwrap() {
@@ -174,7 +174,7 @@ async fn ranges_come_in_their_order() {
 /// The events of an answer that ends with a failure in the place of its End event.
 pub fn events_until_failure(node: &Node, body: &[u8]) -> Vec<RouteEvent> {
     let (_, body) = answer(wire::send(node, "POST", TARGET, body));
-    let mut decoder = RouteDecoder::default();
+    let mut decoder = EventDecoder::default();
     decoder.feed(&body);
     let mut events = Vec::new();
     while let Some(event) = decoder.next().unwrap() {
@@ -310,7 +310,7 @@ async fn a_gateway_answers_as_the_store_behind_it() {
     assert_eq!((wanted.0.len(), &wanted.1[..]), (1, &[(1, ErrorKind::NotFound), (2, ErrorKind::Conflict)][..]));
     for gateway in [folder, other] {
         let url = gateway.url.clone();
-        let front = start(NodeConfig::new(Backing::Gateway(gateway))).await.unwrap();
+        let front = start(NodeConfig::new(Storage::Gateway(gateway))).await.unwrap();
         assert_eq!(outcome(&front, &body), wanted, "{url}");
         assert_eq!(front.counters().requests_of("RunFragment"), 1, "{url}");
         front.shutdown().await;

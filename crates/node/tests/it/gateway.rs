@@ -6,8 +6,8 @@ use std::os::unix::fs::symlink;
 use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{Error, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions};
-use pushdown::ErrorKind;
-use pushdowndb_node::{Backing, Gateway, NodeConfig, start};
+use pushdowndb_contract::ErrorKind;
+use pushdowndb_node::{Gateway, NodeConfig, Storage, start};
 use url::Url;
 
 use crate::wire;
@@ -21,7 +21,7 @@ async fn a_read_only_folder_is_one_bucket_that_nobody_writes_to() {
     fs::write(dir.join("year=2024/a.csv"), "x,y\n1,2\n").unwrap();
     fs::write(dir.join("readme"), "hello").unwrap();
     let read_only = Gateway { read_only: true, ..Gateway::new(Url::from_file_path(&dir).unwrap()) };
-    let node = start(NodeConfig::new(Backing::Gateway(read_only))).await.unwrap();
+    let node = start(NodeConfig::new(Storage::Gateway(read_only))).await.unwrap();
     assert_eq!(node.credentials_file(), None);
     let client = client(&node, "lake");
     let listed: Vec<_> = client.list(None).try_collect().await.unwrap();
@@ -61,7 +61,7 @@ async fn files_are_written_into_a_folder_and_nowhere_else() {
     fs::write(outer.path().join("elsewhere/kept"), "kept").unwrap();
     symlink("../elsewhere", dir.join("out")).unwrap();
     symlink("../elsewhere/kept", dir.join("file-link")).unwrap();
-    let mut config = NodeConfig::new(Backing::Gateway(Gateway::new(Url::from_file_path(&dir).unwrap())));
+    let mut config = NodeConfig::new(Storage::Gateway(Gateway::new(Url::from_file_path(&dir).unwrap())));
     config.limits.part_min_bytes = 1;
     let node = start(config).await.unwrap();
     let front = client(&node, "lake");

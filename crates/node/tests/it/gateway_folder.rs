@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use object_store::path::Path as Key;
 use object_store::{ObjectStore, ObjectStoreExt};
-use pushdowndb_node::{Backing, Gateway, Node, NodeConfig, start};
-use pushdowndb_select::RouteEvent;
+use pushdowndb_contract::wire::RouteEvent;
+use pushdowndb_node::{Gateway, Limits, Node, NodeConfig, Storage, start};
 use rustix::fs::{CWD, FileType, Mode, RenameFlags, mknodat, renameat_with};
 use url::Url;
 
@@ -22,12 +22,16 @@ use crate::wire;
 use crate::world::{BUCKET, builder, client};
 
 async fn gateway(dir: &Path) -> Node {
-    let gateway = Gateway { bucket: Some(BUCKET.to_owned()), ..Gateway::new(Url::from_file_path(dir).unwrap()) };
-    start(NodeConfig::new(Backing::Gateway(gateway))).await.unwrap()
+    gateway_with(dir, Limits::default()).await
 }
 
-/// For a while, a folder and a link out of the served one swap their places without pause; meanwhile it is read,
-/// written, listed and deleted through.
+async fn gateway_with(dir: &Path, limits: Limits) -> Node {
+    let gateway = Gateway { bucket: Some(BUCKET.to_owned()), ..Gateway::new(Url::from_file_path(dir).unwrap()) };
+    start(NodeConfig { limits, ..NodeConfig::new(Storage::Gateway(gateway)) }).await.unwrap()
+}
+
+/// For a while, a folder and a link out of the served one swap their places without pause;
+/// meanwhile it is read, written, listed and deleted through.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_that_is_swapped_in_at_any_moment_leads_nowhere() {
     const WHILE: Duration = Duration::from_secs(4);
@@ -93,8 +97,10 @@ async fn pipes_sockets_and_devices_are_no_objects_and_hold_nobody() {
     symlink("pipe", dir.join("to-pipe")).unwrap();
     symlink("/dev/zero", dir.join("to-device")).unwrap();
     fs::write(dir.join("file"), "text").unwrap();
-    let node = gateway(&dir).await;
-    // More than there are threads for blocking work, all at once.
+    let all = Limits { peer_share_percent: 100, peer_unproven_percent: 100, ..Limits::default() };
+    let node = gateway_with(&dir, all).await;
+    // More than there are threads for blocking work, all at once: each keeps its connection until
+    // it was answered.
     let reads: Vec<_> = (0..600)
         .map(|number| {
             let name = ["pipe", "socket", "to-pipe", "to-device"][number % 4];
@@ -124,7 +130,8 @@ fn table(id: u8) -> String {
     format!("id,name\n{}", row.repeat(20_000))
 }
 
-/// How many batches the rows after 1 come in, and how many bytes were passed over because of what was known of them.
+/// How many batches the rows after 1 come in, and how many bytes were passed over because of what
+/// was known of them.
 fn rows_after_one(node: &Node, key: &str) -> (usize, u64) {
     let events = events(node, &request(fragment(), vec![split(key, table(1).len())]));
     let failed = events.iter().find(|event| matches!(event, RouteEvent::SplitFailed { .. }));
@@ -158,7 +165,8 @@ async fn a_file_that_is_rewritten_as_if_it_were_not_is_another_version() {
     let node = gateway(&dir).await;
     let front = client(&node, BUCKET);
 
-    // Right after the write nothing is learned of it: a second write in the same tick of the clock would not show.
+    // Right after the write nothing is learned of it: a second write in the same tick of the clock
+    // would not show.
     assert_eq!(rows_after_one(&node, "cp"), (0, 0));
     assert_eq!(rows_after_one(&node, "cp"), (0, 0));
     tokio::time::sleep(Duration::from_millis(3100)).await;

@@ -1,4 +1,5 @@
-//! A bucket of another server, served through a gateway: of a second node of ours, of MinIO, of clouds.
+//! A bucket of another server, served through a gateway: of a second node of ours, of MinIO, of
+//! clouds.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -11,7 +12,7 @@ use object_store::{
     Attribute, Attributes, Error, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions, PutOptions,
     PutPayload, UpdateVersion,
 };
-use pushdowndb_node::{Backing, Credentials, Gateway, Node, NodeConfig, start};
+use pushdowndb_node::{Credentials, Gateway, Node, NodeConfig, Storage, start};
 use url::Url;
 
 use crate::foreign::{Azurite, Gcs, Minio};
@@ -33,7 +34,7 @@ async fn gateway_to(url: &str, endpoint: &str, options: &[(&str, &str)], change:
     gateway.endpoint = Some(endpoint.to_owned());
     gateway.options = options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     change(&mut gateway);
-    let mut config = NodeConfig::new(Backing::Gateway(gateway));
+    let mut config = NodeConfig::new(Storage::Gateway(gateway));
     config.limits.upstream_part_bytes = 5 << 20;
     start(config).await.unwrap()
 }
@@ -58,7 +59,7 @@ async fn in_front_of_a_node() {
 
     // Nobody there is an error that may be tried again.
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let mut config = NodeConfig::new(Backing::Gateway(Gateway {
+    let mut config = NodeConfig::new(Storage::Gateway(Gateway {
         endpoint: Some(format!("http://{gone}")),
         options: vec![("aws_access_key_id".into(), "a".into()), ("aws_secret_access_key".into(), "b".into())],
         ..Gateway::new(Url::parse("s3://things").unwrap())
@@ -90,7 +91,8 @@ async fn in_front_of_google() {
     selects(&front);
     replaces_what_was_seen(&client).await;
 
-    // Google unpacks gzip for whoever does not say that it takes it; here bytes are bytes, whole and in ranges.
+    // Google unpacks gzip for whoever does not say that it takes it; here bytes are bytes, whole
+    // and in ranges.
     let mut gzip = Attributes::new();
     gzip.insert(Attribute::ContentEncoding, "gzip".into());
     let packed = [&b"\x1f\x8b\x08\0\0\0\0\0\0\x03"[..], b"\x01\x05\0\xfa\xff", b"plain", b"\xcf\x62\x20\x19\x05\0\0\0"];
@@ -172,7 +174,7 @@ async fn in_front_of_a_web_server() {
     let mut gateway = Gateway::new(Url::parse(&format!("http://{}/data", site.address)).unwrap());
     gateway.bucket = Some(BUCKET.to_owned());
     gateway.read_only = true;
-    let front = start(NodeConfig::new(Backing::Gateway(gateway))).await.unwrap();
+    let front = start(NodeConfig::new(Storage::Gateway(gateway))).await.unwrap();
     let client = client(&front, BUCKET);
     let path = Path::from("t.csv");
     let got = client.get(&path).await.unwrap();

@@ -18,7 +18,8 @@ fn next_stamp() -> u64 {
     STAMPS.fetch_add(1, Ordering::SeqCst)
 }
 
-/// The user metadata that repeats the stamp; uploads in parts have none, as this client cannot send any.
+/// The user metadata that repeats the stamp; uploads in parts have none, as this client cannot send
+/// any.
 const STAMP: Attribute = Attribute::Metadata(std::borrow::Cow::Borrowed("stamp"));
 
 /// One version of an object: its bytes follow from its stamp and begin with it.
@@ -218,7 +219,8 @@ impl Writer {
     async fn multipart(&mut self, client: &AmazonS3, key: String) -> object_store::Result<()> {
         let Some(upload) = &self.upload else {
             let version = Version { stamp: next_stamp(), parts: 1 };
-            // If the answer is lost, nobody knows the id: the upload is invisible and holds no file.
+            // If the answer is lost, nobody knows the id: the upload is invisible and holds no
+            // file.
             let id = client.create_multipart(&Path::from(key.as_str())).await?;
             self.upload = Some(Upload { key, version, id, parts: Vec::new() });
             return Ok(());

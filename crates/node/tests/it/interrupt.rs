@@ -11,8 +11,8 @@ use arrow::datatypes::{DataType, Field, Schema};
 use object_store::ObjectStoreExt;
 use object_store::path::Path;
 use parquet::arrow::ArrowWriter;
-use pushdown::wire::{Encoding, FragmentRequest, Lookups, Request};
-use pushdown::{CsvOptions, Expr, Format, Fragment, Literal, SortKey, Split};
+use pushdowndb_contract::wire::{Encoding, FragmentRequest, Lookups, Request};
+use pushdowndb_contract::{CsvOptions, Expr, Format, Fragment, Literal, SortKey, Split};
 use pushdowndb_node::Node;
 use tokio::time::sleep;
 

@@ -16,7 +16,6 @@ mod memory;
 mod objects;
 mod rot;
 mod running;
-mod seed;
 mod soak;
 mod strangers;
 mod streamed;

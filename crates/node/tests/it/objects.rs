@@ -14,7 +14,8 @@ use crate::world::World;
 async fn what_is_put_comes_back() {
     let world = World::new().await;
     let client = world.client();
-    // Both a name and a folder, as far as names look like paths; and one that needs every kind of encoding.
+    // Both a name and a folder, as far as names look like paths; and one that needs every kind of
+    // encoding.
     for key in ["a", "a/b", "a/b/c d+ü%25&?#", "empty"] {
         let path = Path::from(key);
         let body = Bytes::from(if key == "empty" { String::new() } else { key.repeat(1000) });

@@ -1,4 +1,5 @@
-//! A bit that changed on the disk, as clients meet it: every request that needs it fails, and nothing else does.
+//! A bit that changed on the disk, as clients meet it: every request that needs it fails, and
+//! nothing else does.
 
 use std::fs;
 use std::path::{Path as FilePath, PathBuf};
@@ -7,10 +8,9 @@ use std::time::Duration;
 use object_store::ObjectStoreExt;
 use object_store::multipart::MultipartStore;
 use object_store::path::Path;
-use pushdown::ErrorKind;
-use pushdown::wire::{RangesRequest, Request};
+use pushdowndb_contract::ErrorKind;
+use pushdowndb_contract::wire::{RangesRequest, Request, RouteEvent};
 use pushdowndb_node::{NodeConfig, check, start};
-use pushdowndb_select::RouteEvent;
 
 use crate::fragment::{events_until_failure, fragment, outcome, request, split};
 use crate::wire;

@@ -1,4 +1,5 @@
-//! A node in operation: health, metrics, TLS, stopping, and what happens when it is asked for too much.
+//! A node in operation: health, metrics, TLS, stopping, and what happens when it is asked for too
+//! much.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -1,10 +1,9 @@
 //! The soak of `scripts/soak.py`, for as long as a test may take.
 
-use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use pushdowndb_node::{Credentials, NodeConfig, start};
+use pushdowndb_testkit::{process, python};
 
 const STORE: &str = "PUSHDOWNDB_SOAK_STORE";
 
@@ -23,32 +22,20 @@ async fn serve_until_killed() {
 
 #[test]
 fn many_clients_leave_nothing_behind() {
-    let imported = Command::new("python3").args(["-c", "import boto3"]).output();
-    if !imported.is_ok_and(|output| output.status.success()) {
-        writeln!(std::io::stderr(), "SKIPPED: boto3 missing").unwrap();
+    if !python::has("boto3") {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let mut node = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "soak::serve_until_killed", "--ignored", "--nocapture"])
-        .env(STORE, dir.path().join("store"))
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    // Kept open: the harness of the node's process writes to it when it runs for long.
-    let mut lines = BufReader::new(node.stdout.take().unwrap()).lines();
-    let served = |line: String| line.split_once("serving ").map(|(_, endpoint)| endpoint.to_owned());
-    let endpoint = lines.by_ref().map_while(Result::ok).find_map(served).unwrap();
-    let script = Path::new("../../scripts/soak.py");
+    let mut command = process::this_test_binary("soak::serve_until_killed");
+    let command = command.env(STORE, dir.path().join("store")).stderr(Stdio::null());
+    // Its stdout stays open: the harness writes to it when a test runs for long.
+    let (mut node, endpoint) = process::spawn_until(command, "serving ");
     // Memory settles later than this: the ten minutes measure it.
-    let output = Command::new("python3")
-        .arg(script)
+    let output = python::script("scripts/soak.py")
         .args(["--seconds", "20", "--clients", "64", "--growth", "256", "--endpoint", &endpoint])
         .output()
         .unwrap();
-    drop(node.kill());
-    drop(node.wait());
+    process::kill(&mut node);
     let text = String::from_utf8_lossy(&output.stdout);
     println!("{text}");
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use pushdowndb_node::{Backing, Gateway, Node, NodeConfig, start};
+use pushdowndb_node::{Gateway, Node, NodeConfig, Storage, start};
 use url::Url;
 
 use crate::wire;
@@ -15,7 +15,8 @@ use crate::world::BUCKET;
 /// What the object holds, where it is told truly.
 const TEXT: &str = "0123456789";
 
-/// A server whose answers are those of a script: by method, path and range, and how often that path was asked for.
+/// A server whose answers are those of a script: by method, path and range, and how often that path
+/// was asked for.
 struct Scripted {
     address: SocketAddr,
     asked: Arc<AtomicUsize>,
@@ -133,7 +134,7 @@ async fn gateway(change: impl FnOnce(&mut Gateway), url: &str) -> Node {
     let mut gateway = Gateway::new(Url::parse(url).unwrap());
     (gateway.bucket, gateway.read_only) = (Some(BUCKET.to_owned()), true);
     change(&mut gateway);
-    let mut config = NodeConfig::new(Backing::Gateway(gateway));
+    let mut config = NodeConfig::new(Storage::Gateway(gateway));
     config.limits.upstream_wait = Duration::from_millis(300);
     start(config).await.unwrap()
 }

@@ -3,9 +3,8 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use object_store::aws::{AwsAuthorizer, AwsCredential};
-use object_store::client::HttpRequest;
 use pushdowndb_node::Node;
+use pushdowndb_testkit::s3::{Keys, Payload, signed_head};
 
 /// Sends a signed request and returns the connection, from which nothing has been read.
 pub fn send(node: &Node, method: &str, target: &str, body: impl AsRef<[u8]>) -> TcpStream {
@@ -14,7 +13,7 @@ pub fn send(node: &Node, method: &str, target: &str, body: impl AsRef<[u8]>) -> 
 }
 
 /// The same, signed with this key and secret.
-pub fn send_as(node: &Node, keys: (&str, &str), method: &str, target: &str, body: impl AsRef<[u8]>) -> TcpStream {
+pub fn send_as(node: &Node, keys: Keys<'_>, method: &str, target: &str, body: impl AsRef<[u8]>) -> TcpStream {
     let body = body.as_ref();
     let mut stream = TcpStream::connect(node.address()).unwrap();
     stream.write_all(&[head(node, keys, method, target, body).as_bytes(), body].concat()).unwrap();
@@ -26,35 +25,14 @@ pub fn send_with(node: &Node, method: &str, target: &str, headers: &[(&str, &str
     let keys = node.credentials();
     let keys = (keys.access_key_id.as_str(), keys.secret_access_key.as_str());
     let mut stream = TcpStream::connect(node.address()).unwrap();
-    stream.write_all(head_with(node, keys, (method, target), headers, &[]).as_bytes()).unwrap();
+    let head = signed_head(&node.address().to_string(), keys, (method, target), headers, Payload::Signed(&[]));
+    stream.write_all(head.as_bytes()).unwrap();
     stream
 }
 
 /// The head of a request that is signed with this key and secret, for a body that is sent later.
-pub fn head(node: &Node, keys: (&str, &str), method: &str, target: &str, body: &[u8]) -> String {
-    head_with(node, keys, (method, target), &[], body)
-}
-
-fn head_with(
-    node: &Node,
-    keys: (&str, &str),
-    (method, target): (&str, &str),
-    headers: &[(&str, &str)],
-    body: &[u8],
-) -> String {
-    let builder = http::Request::builder().method(method).uri(format!("{}{target}", node.endpoint()));
-    let builder = headers.iter().fold(builder, |builder, (name, value)| builder.header(*name, *value));
-    let mut request: HttpRequest = builder.body(body.to_owned().into()).unwrap();
-    let credential = AwsCredential { key_id: keys.0.to_owned(), secret_key: keys.1.to_owned(), token: None };
-    AwsAuthorizer::new(&credential, "s3", "us-east-1").authorize(&mut request, None);
-    let mut head = format!("{method} {target} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
-    if !request.headers().contains_key("host") {
-        head += &format!("Host: {}\r\n", node.address());
-    }
-    for (name, value) in request.headers() {
-        head += &format!("{name}: {}\r\n", value.to_str().unwrap());
-    }
-    head + "\r\n"
+pub fn head(node: &Node, keys: Keys<'_>, method: &str, target: &str, body: &[u8]) -> String {
+    signed_head(&node.address().to_string(), keys, (method, target), &[], Payload::Signed(body))
 }
 
 /// Reads the rest of an answer; what is no text is replaced.

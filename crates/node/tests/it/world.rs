@@ -6,6 +6,7 @@ use std::path::Path;
 
 use object_store::aws::{AmazonS3, AmazonS3Builder, S3ConditionalPut};
 use pushdowndb_node::{Limits, Node, NodeConfig, start};
+use pushdowndb_testkit::s3;
 use tempfile::TempDir;
 
 pub const BUCKET: &str = "things";
@@ -56,13 +57,8 @@ pub fn client(node: &Node, bucket: &str) -> AmazonS3 {
 }
 
 pub fn builder(node: &Node, bucket: &str) -> AmazonS3Builder {
-    AmazonS3Builder::new()
-        .with_endpoint(node.endpoint())
-        .with_allow_http(true)
-        .with_region("us-east-1")
-        .with_bucket_name(bucket)
-        .with_access_key_id(&node.credentials().access_key_id)
-        .with_secret_access_key(&node.credentials().secret_access_key)
+    let keys = node.credentials();
+    s3::bucket(node.endpoint(), bucket, (&keys.access_key_id, &keys.secret_access_key))
         .with_conditional_put(S3ConditionalPut::ETagMatch)
 }
 

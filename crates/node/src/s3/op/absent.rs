@@ -1,18 +1,18 @@
-//! What buckets here never have: the answers S3 gives where it was never set up.
+//! Settings that buckets never have, answered as S3 does where they were never set.
 //!
-//! Clients ask for these before they do anything else, and take NotImplemented for a broken server; and they remove
-//! what is not there. Setting any of them up is NotImplemented all the same.
+//! Clients read and delete them before anything else, and take NotImplemented for a broken server.
+//! Setting one is NotImplemented.
 
 use s3s::dto::*;
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Result, s3_error};
 
-use crate::s3::Edge;
+use super::handler::S3Handler;
 
-/// Defines operations that look whether the bucket is there and then give one and the same answer.
+/// Defines operations that check that the bucket exists and then give a fixed answer.
 macro_rules! answers {
     ($($name:ident($input:ty) -> $output:ty = $answer:expr;)*) => {
-        $(pub(in crate::s3) async fn $name(edge: &Edge, req: S3Request<$input>) -> S3Result<$output> {
-            edge.store.bucket(&req.input.bucket).await?;
+        $(pub(crate) async fn $name(handler: &S3Handler, req: S3Request<$input>) -> S3Result<$output> {
+            handler.store.bucket(&req.input.bucket).await?;
             $answer
         })*
     };
@@ -57,8 +57,8 @@ fn not_locked() -> S3Error {
     s3_error!(InvalidRequest, "Bucket is missing Object Lock Configuration")
 }
 
-/// An answer that says that the bucket has no such thing.
-pub(super) fn missing(code: S3ErrorCode, what: &str) -> S3Error {
+/// The error of a bucket without the setting `what`.
+pub(crate) fn missing(code: S3ErrorCode, what: &str) -> S3Error {
     let mut error = S3Error::with_message(code, format!("The {what} does not exist"));
     error.set_status_code(http::StatusCode::NOT_FOUND);
     error

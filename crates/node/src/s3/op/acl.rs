@@ -1,60 +1,79 @@
-//! Access control lists, as far as there are any: everything is private to its one owner, and that can be
-//! read and said again. Every other list is refused.
+//! Access control lists. Everything is private to its one owner: this list can be read and written
+//! back, and every other is refused.
 
 use s3s::dto::*;
 use s3s::{S3Error, S3Request, S3Result, s3_error};
 
-use super::{OWNER, owner};
-use crate::s3::Edge;
-use crate::s3::attributes::{no_version, refuse};
+use super::handler::S3Handler;
+use super::request::{OWNER, owner};
+use crate::s3::convert::attributes::{WriteInput, no_version, only_standard, refuse};
 
-pub(in crate::s3) async fn get_bucket_acl(
-    edge: &Edge,
+pub(crate) async fn get_bucket_acl(
+    handler: &S3Handler,
     req: S3Request<GetBucketAclInput>,
 ) -> S3Result<GetBucketAclOutput> {
-    edge.store.bucket(&req.input.bucket).await?;
+    handler.store.bucket(&req.input.bucket).await?;
     Ok(GetBucketAclOutput { grants: Some(grants()), owner: Some(owner()) })
 }
 
-pub(in crate::s3) async fn get_object_acl(
-    edge: &Edge,
+pub(crate) async fn get_object_acl(
+    handler: &S3Handler,
     req: S3Request<GetObjectAclInput>,
 ) -> S3Result<GetObjectAclOutput> {
     no_version(req.input.version_id.as_deref())?;
-    edge.store.head(&req.input.bucket, &req.input.key).await?;
+    handler.store.head(&req.input.bucket, &req.input.key).await?;
     Ok(GetObjectAclOutput { grants: Some(grants()), owner: Some(owner()), ..GetObjectAclOutput::default() })
 }
 
-pub(in crate::s3) async fn put_bucket_acl(
-    edge: &Edge,
+pub(crate) async fn put_bucket_acl(
+    handler: &S3Handler,
     req: S3Request<PutBucketAclInput>,
 ) -> S3Result<PutBucketAclOutput> {
     let input = req.input;
-    refuse!(input, grant_full_control, grant_read, grant_read_acp, grant_write, grant_write_acp);
-    edge.store.bucket(&input.bucket).await?;
+    refuse(&[
+        ("grant-full-control", input.grant_full_control.is_some()),
+        ("grant-read", input.grant_read.is_some()),
+        ("grant-read-acp", input.grant_read_acp.is_some()),
+        ("grant-write", input.grant_write.is_some()),
+        ("grant-write-acp", input.grant_write_acp.is_some()),
+    ])?;
+    handler.store.bucket(&input.bucket).await?;
     if !is_private_bucket(input.acl.as_ref())? || !is_owners_alone(input.access_control_policy)? {
-        return Err(refused(edge, &input.bucket).await);
+        return Err(refused(handler, &input.bucket).await);
     }
     Ok(PutBucketAclOutput::default())
 }
 
-pub(in crate::s3) async fn put_object_acl(
-    edge: &Edge,
+pub(crate) async fn put_object_acl(
+    handler: &S3Handler,
     req: S3Request<PutObjectAclInput>,
 ) -> S3Result<PutObjectAclOutput> {
     let input = req.input;
-    refuse!(input, grant_full_control, grant_read, grant_read_acp, grant_write, grant_write_acp);
+    refuse(&[
+        ("grant-full-control", input.grant_full_control.is_some()),
+        ("grant-read", input.grant_read.is_some()),
+        ("grant-read-acp", input.grant_read_acp.is_some()),
+        ("grant-write", input.grant_write.is_some()),
+        ("grant-write-acp", input.grant_write_acp.is_some()),
+    ])?;
     no_version(input.version_id.as_deref())?;
-    edge.store.head(&input.bucket, &input.key).await?;
-    only_private(edge, &input.bucket, input.acl.as_ref()).await?;
+    handler.store.head(&input.bucket, &input.key).await?;
+    only_private(handler, &input.bucket, input.acl.as_ref()).await?;
     if !is_owners_alone(input.access_control_policy)? {
-        return Err(refused(edge, &input.bucket).await);
+        return Err(refused(handler, &input.bucket).await);
     }
     Ok(PutObjectAclOutput::default())
 }
 
-/// Refuses to let others at an object.
-pub(in crate::s3) async fn only_private(edge: &Edge, bucket: &str, acl: Option<&ObjectCannedACL>) -> S3Result<()> {
+/// Refuses the headers of a write that this node would have to ignore.
+pub(crate) async fn check_write(handler: &S3Handler, input: &impl WriteInput) -> S3Result<()> {
+    refuse(&input.unsupported())?;
+    only_private(handler, input.bucket(), input.acl()).await?;
+    only_standard(input.storage_class())
+}
+
+/// Refuses lists that open an object of `bucket` to others.
+async fn only_private(handler: &S3Handler, bucket: &str, acl: Option<&ObjectCannedACL>) -> S3Result<()> {
     match acl.map(ObjectCannedACL::as_str) {
         None
         | Some(
@@ -65,13 +84,13 @@ pub(in crate::s3) async fn only_private(edge: &Edge, bucket: &str, acl: Option<&
             | ObjectCannedACL::PUBLIC_READ_WRITE
             | ObjectCannedACL::AUTHENTICATED_READ
             | ObjectCannedACL::AWS_EXEC_READ,
-        ) => Err(refused(edge, bucket).await),
+        ) => Err(refused(handler, bucket).await),
         Some(other) => Err(unknown(other)),
     }
 }
 
 /// Whether a bucket's canned list is for its owner alone.
-pub(super) fn is_private_bucket(acl: Option<&BucketCannedACL>) -> S3Result<bool> {
+pub(crate) fn is_private_bucket(acl: Option<&BucketCannedACL>) -> S3Result<bool> {
     match acl.map(BucketCannedACL::as_str) {
         None | Some(BucketCannedACL::PRIVATE) => Ok(true),
         Some(
@@ -81,8 +100,7 @@ pub(super) fn is_private_bucket(acl: Option<&BucketCannedACL>) -> S3Result<bool>
     }
 }
 
-/// Whether a list says no more than what is so anyway; it may be written back as it was read. Who is named beside the
-/// owner does not exist.
+/// Whether `list` gives everything to the owner and nothing to others. Other grantees do not exist.
 fn is_owners_alone(list: Option<AccessControlPolicy>) -> S3Result<bool> {
     let Some(list) = list else { return Ok(true) };
     let grants = list.grants.unwrap_or_default();
@@ -105,9 +123,9 @@ fn is_owners_alone(list: Option<AccessControlPolicy>) -> S3Result<bool> {
     Ok(alone)
 }
 
-/// Why a bucket or an object cannot be opened to others: its bucket forbids that, or nobody can be let in here.
-async fn refused(edge: &Edge, bucket: &str) -> S3Error {
-    let settings = match edge.store.bucket(bucket).await {
+/// The error for opening `bucket` or its objects to others, by the settings of the bucket.
+async fn refused(handler: &S3Handler, bucket: &str) -> S3Error {
+    let settings = match handler.store.bucket(bucket).await {
         Ok(bucket) => bucket.settings,
         Err(error) => return error.into(),
     };
@@ -120,7 +138,7 @@ async fn refused(edge: &Edge, bucket: &str) -> S3Error {
     unsupported()
 }
 
-pub(super) fn unsupported() -> S3Error {
+pub(crate) fn unsupported() -> S3Error {
     s3_error!(
         NotImplemented,
         "access control lists are not implemented; everything is private to the keys of this node"

@@ -3,25 +3,26 @@
 use s3s::dto::*;
 use s3s::{S3Request, S3Result, s3_error};
 
-use super::{acl, owner, settings};
-use crate::keyring::Right;
-use crate::s3::attributes::{refuse, timestamp};
-use crate::s3::{Edge, grant_of, signer};
+use super::handler::S3Handler;
+use super::request::{grant_of, owner, signer};
+use super::{acl, settings};
+use crate::keys::Right;
+use crate::s3::convert::attributes::{refuse, timestamp};
 use crate::store::{BucketMeta, BucketSettings, StoreError};
 
 /// Buckets of one page: 10,000, as in S3.
 const PAGE: i32 = 10_000;
 
-/// The region that S3 began in, some of whose answers are like no other's.
+/// The oldest region of S3, where some answers differ.
 const OLDEST_REGION: &str = "us-east-1";
 
-/// Endings of names that S3 keeps for itself; clients take such names for something else than buckets.
+/// Endings of names that S3 reserves: clients do not take them for names of buckets.
 const RESERVED: [&str; 4] = ["-s3alias", "--ol-s3", ".mrap", "--x-s3"];
 
-pub(in crate::s3) async fn list_buckets(edge: &Edge, req: S3Request<ListBucketsInput>) -> S3Result<ListBucketsOutput> {
-    // Each key sees the buckets it may read.
-    let keys = edge.keys.now();
-    let key = signer(&req).and_then(|signer| keys.get(&signer.access_key));
+pub(crate) async fn list_buckets(handler: &S3Handler, req: S3Request<ListBucketsInput>) -> S3Result<ListBucketsOutput> {
+    // A key sees the buckets that it may read.
+    let keys = handler.keys.now();
+    let key = signer(&req).and_then(|signer| keys.get(&signer.access_key_id));
     let input = req.input;
     let prefix = input.prefix.clone().unwrap_or_default();
     let after = input.continuation_token.unwrap_or_default();
@@ -35,7 +36,7 @@ pub(in crate::s3) async fn list_buckets(edge: &Edge, req: S3Request<ListBucketsI
         let made = bucket.settings.owner.as_deref() == id;
         key.is_some_and(|key| key.may(Right::Read, &bucket.name) || (key.has_own() && made))
     };
-    let mut buckets = edge.store.buckets().await?;
+    let mut buckets = handler.store.buckets().await?;
     buckets.retain(|bucket| bucket.name.starts_with(&prefix) && bucket.name > after && seen(bucket));
     let more = buckets.len() > limit;
     buckets.truncate(limit);
@@ -56,19 +57,25 @@ pub(in crate::s3) async fn list_buckets(edge: &Edge, req: S3Request<ListBucketsI
     })
 }
 
-pub(in crate::s3) async fn create_bucket(
-    edge: &Edge,
+pub(crate) async fn create_bucket(
+    handler: &S3Handler,
     req: S3Request<CreateBucketInput>,
 ) -> S3Result<CreateBucketOutput> {
     let grant = grant_of(&req)?;
-    let signer = signer(&req).map(|signer| signer.access_key.clone());
-    let keys = edge.keys.now();
+    let signer = signer(&req).map(|signer| signer.access_key_id.clone());
+    let keys = handler.keys.now();
     let may_all = signer.as_deref().and_then(|id| keys.get(id)).is_some_and(|key| !key.has_own());
     let input = req.input;
     if input.object_lock_enabled_for_bucket == Some(true) {
         return Err(s3_error!(NotImplemented, "object lock is not implemented"));
     }
-    refuse!(input, grant_full_control, grant_read, grant_read_acp, grant_write, grant_write_acp);
+    refuse(&[
+        ("grant-full-control", input.grant_full_control.is_some()),
+        ("grant-read", input.grant_read.is_some()),
+        ("grant-read-acp", input.grant_read_acp.is_some()),
+        ("grant-write", input.grant_write.is_some()),
+        ("grant-write-acp", input.grant_write_acp.is_some()),
+    ])?;
     if !acl::is_private_bucket(input.acl.as_ref())? {
         return Err(acl::unsupported());
     }
@@ -85,43 +92,47 @@ pub(in crate::s3) async fn create_bucket(
     };
     let (ownership, output) =
         (wanted.ownership.clone(), CreateBucketOutput { location: Some(format!("/{}", input.bucket)) });
-    match edge.store.create_bucket(&input.bucket, wanted, grant).await {
+    match handler.store.create_bucket(&input.bucket, wanted, grant).await {
         Err(StoreError::BucketExists(name)) => {
-            let settings = edge.store.bucket(&name).await?.settings;
-            // One that nobody made through S3 is everybody's who may do everything.
+            let settings = handler.store.bucket(&name).await?.settings;
+            // Buckets without an owner (created by the CLI) belong to every unrestricted key.
             if settings.owner != signer && !(may_all && settings.owner.is_none()) {
                 return Err(s3_error!(
                     BucketAlreadyExists,
                     "The requested bucket name is not available. Select a different name and try again."
                 ));
             }
-            // In its oldest region, and nowhere else, S3 takes it from the owner as done already.
+            // Creating one's own bucket again succeeds in the oldest region only, as in S3.
             let same = ownership.is_none() || ownership == settings.ownership;
-            if edge.region == OLDEST_REGION && same { Ok(output) } else { Err(StoreError::BucketExists(name).into()) }
+            if handler.region == OLDEST_REGION && same {
+                Ok(output)
+            } else {
+                Err(StoreError::BucketExists(name).into())
+            }
         }
         made => Ok(made.map(|()| output)?),
     }
 }
 
-pub(in crate::s3) async fn head_bucket(edge: &Edge, req: S3Request<HeadBucketInput>) -> S3Result<HeadBucketOutput> {
-    edge.store.bucket(&req.input.bucket).await?;
-    Ok(HeadBucketOutput { bucket_region: Some(edge.region.clone()), ..HeadBucketOutput::default() })
+pub(crate) async fn head_bucket(handler: &S3Handler, req: S3Request<HeadBucketInput>) -> S3Result<HeadBucketOutput> {
+    handler.store.bucket(&req.input.bucket).await?;
+    Ok(HeadBucketOutput { bucket_region: Some(handler.region.clone()), ..HeadBucketOutput::default() })
 }
 
-pub(in crate::s3) async fn delete_bucket(
-    edge: &Edge,
+pub(crate) async fn delete_bucket(
+    handler: &S3Handler,
     req: S3Request<DeleteBucketInput>,
 ) -> S3Result<DeleteBucketOutput> {
-    edge.store.delete_bucket(&req.input.bucket, grant_of(&req)?).await?;
+    handler.store.delete_bucket(&req.input.bucket, grant_of(&req)?).await?;
     Ok(DeleteBucketOutput {})
 }
 
-pub(in crate::s3) async fn get_bucket_location(
-    edge: &Edge,
+pub(crate) async fn get_bucket_location(
+    handler: &S3Handler,
     req: S3Request<GetBucketLocationInput>,
 ) -> S3Result<GetBucketLocationOutput> {
-    let asked = edge.store.bucket(&req.input.bucket).await?.settings.location;
-    // The oldest region is written as nothing.
-    let named = asked.or_else(|| (edge.region != OLDEST_REGION).then(|| edge.region.clone()));
+    let asked = handler.store.bucket(&req.input.bucket).await?.settings.location;
+    // The oldest region is written as an empty name.
+    let named = asked.or_else(|| (handler.region != OLDEST_REGION).then(|| handler.region.clone()));
     Ok(GetBucketLocationOutput { location_constraint: named.map(BucketLocationConstraint::from) })
 }

@@ -1,27 +1,35 @@
 //! CopyObject and UploadPartCopy: copies inside the store.
 //!
-//! An object is copied without writing its bytes anew; only a checksum of another kind has them written. What is damaged
-//! is not copied: a source that was not compared with its checksums lately is read first.
+//! A copy shares the bytes of its source; only a checksum of another algorithm has them written
+//! anew. A source whose checksums were not verified lately is read first, so that damage is not
+//! copied.
 
 use futures::StreamExt;
 use s3s::dto::*;
 use s3s::{S3Request, S3Result, s3_error};
 
+use super::acl::check_write;
+use super::handler::S3Handler;
 use super::multipart::part_number;
-use crate::admission::WorkTurn;
-use crate::s3::attributes::{attributes_of, etag, no_version, one_of, refuse, refuse_of_writes, timestamp};
-use crate::s3::checksums::{algorithm, put_checksum, put_typed_checksum};
-use crate::s3::conditions::{Conditions, write_condition};
-use crate::s3::{Edge, Signer, grant_of, requester_of, signer, tags};
+use super::request::{grant_of, requester_of, signer};
+use crate::admission::WorkPermit;
+use crate::s3::auth::signer::Signer;
+use crate::s3::body::checksums::{algorithm, put_checksum, put_typed_checksum};
+use crate::s3::convert::attributes::{etag, no_version, one_of, refuse, take_attributes, timestamp};
+use crate::s3::convert::conditions::{Conditions, write_condition};
+use crate::s3::convert::tags;
 use crate::store::{Algorithm, Body, CopyRequest, Grant, ObjectMeta, PutOptions, StoreError, UploadKey};
 
-pub(in crate::s3) async fn copy_object(edge: &Edge, req: S3Request<CopyObjectInput>) -> S3Result<CopyObjectOutput> {
+pub(crate) async fn copy_object(handler: &S3Handler, req: S3Request<CopyObjectInput>) -> S3Result<CopyObjectOutput> {
     let (signer, grant) = (signer(&req).cloned(), grant_of(&req)?);
     let requester = requester_of(&req.extensions)?;
     let mut input = req.input;
-    refuse_of_writes!(edge, input);
-    refuse!(input, copy_source_sse_customer_algorithm, copy_source_sse_customer_key);
-    let (from_bucket, from_key, may_read) = source(edge, signer.as_ref(), &input.copy_source).await?;
+    check_write(handler, &input).await?;
+    refuse(&[
+        ("copy-source-sse-customer-algorithm", input.copy_source_sse_customer_algorithm.is_some()),
+        ("copy-source-sse-customer-key", input.copy_source_sse_customer_key.is_some()),
+    ])?;
+    let (from_bucket, from_key, may_read) = source(handler, signer.as_ref(), &input.copy_source).await?;
     let conditions = Conditions {
         if_match: input.copy_source_if_match.take(),
         if_none_match: input.copy_source_if_none_match.take(),
@@ -43,10 +51,10 @@ pub(in crate::s3) async fn copy_object(edge: &Edge, req: S3Request<CopyObjectInp
     }
     let tagged = input.tagging.take().filter(|_| retag);
     let tagged = tagged.as_deref().map(tags::from_header).transpose()?.unwrap_or_default();
-    let attributes = attributes_of!(input, edge.limits)?;
-    // Both are there only in headers that s3s does not read for copies.
+    let attributes = take_attributes(&mut input, handler.limits.user_metadata_bytes)?;
+    // s3s does not read these headers for copies.
     let condition = write_condition(header(&req.headers, "if-match")?, header(&req.headers, "if-none-match")?);
-    let from = edge.store.head(&from_bucket, &from_key).await?;
+    let from = handler.store.head(&from_bucket, &from_key).await?;
     conditions.check_source(&from)?;
     let request = CopyRequest {
         from_bucket,
@@ -62,63 +70,66 @@ pub(in crate::s3) async fn copy_object(edge: &Edge, req: S3Request<CopyObjectInp
     let has = |wanted| from.checksum.as_ref().is_some_and(|had| had.algorithm == wanted && !had.is_composite());
     let meta = match asked {
         Some(wanted) if !has(wanted) => {
-            let _turn = turn(edge, &requester.key).await?;
-            copy_bytes(edge, request, &from, wanted, grant).await?
+            let _turn = turn(handler, &requester.key).await?;
+            copy_bytes(handler, request, &from, wanted, grant).await?
         }
-        _ => edge.store.copy(request, grant).await?,
+        _ => handler.store.copy(request, grant).await?,
     };
     let mut result = CopyObjectResult {
         e_tag: Some(etag(&meta.etag)),
         last_modified: Some(timestamp(meta.modified_ms)),
         ..CopyObjectResult::default()
     };
-    put_typed_checksum!(result, &meta.checksum);
+    put_typed_checksum(&mut result, meta.checksum.as_ref());
     Ok(CopyObjectOutput { copy_object_result: Some(result), ..CopyObjectOutput::default() })
 }
 
-/// Waits for a turn to read and hash what is copied, which takes a core.
-async fn turn(edge: &Edge, key: &str) -> S3Result<WorkTurn> {
-    let turn = edge.copies.take(key, edge.limits.stall).await;
-    turn.ok_or_else(|| s3_error!(SlowDown, "{} copies are being read; try again", edge.limits.copies))
+/// Waits for a turn to read and hash the source, which takes a core.
+async fn turn(handler: &S3Handler, key: &str) -> S3Result<WorkPermit> {
+    let turn = handler.copies.take(key, handler.limits.stall).await;
+    turn.ok_or_else(|| s3_error!(SlowDown, "{} copies are being read; try again", handler.limits.copies))
 }
 
-/// Copies by reading, which makes the checksum that was asked for.
+/// Copies by reading, and computes the checksum `wanted`.
 async fn copy_bytes(
-    edge: &Edge,
+    handler: &S3Handler,
     request: CopyRequest,
     from: &ObjectMeta,
     wanted: Algorithm,
     grant: Grant,
 ) -> S3Result<ObjectMeta> {
-    let object = edge.open(&request.source, &request.from_bucket, &request.from_key).await?;
+    let object = handler.open(&request.source, &request.from_bucket, &request.from_key).await?;
     if object.meta.etag != request.from_etag {
         return Err(StoreError::Changed(request.from_key).into());
     }
-    object.vouch().await?;
+    object.verify_etag().await?;
     let blocks = object.data.blocks(0..object.meta.size);
     let body: Body = Box::pin(blocks.map(|block| block.map_err(StoreError::io("cannot read the source"))));
-    let staged = edge.store.stage(body, Some(wanted)).await?;
+    let staged = handler.store.stage(body, Some(wanted)).await?;
     let options = PutOptions {
         attributes: request.attributes.unwrap_or_else(|| from.attributes.clone()),
         checksum: staged.checksum.clone(),
         tags: request.tags.unwrap_or_else(|| from.tags.clone()),
         condition: request.condition,
     };
-    Ok(edge.store.put(&request.bucket, &request.key, staged, options, grant).await?)
+    Ok(handler.store.put(&request.bucket, &request.key, staged, options, grant).await?)
 }
 
-pub(in crate::s3) async fn upload_part_copy(
-    edge: &Edge,
+pub(crate) async fn upload_part_copy(
+    handler: &S3Handler,
     req: S3Request<UploadPartCopyInput>,
 ) -> S3Result<UploadPartCopyOutput> {
     let (signer, grant) = (signer(&req).cloned(), grant_of(&req)?);
     let requester = requester_of(&req.extensions)?;
     let mut input = req.input;
-    refuse!(input, sse_customer_algorithm, copy_source_sse_customer_algorithm);
-    let number = part_number(edge, input.part_number)?;
-    let (from_bucket, from_key, may_read) = source(edge, signer.as_ref(), &input.copy_source).await?;
-    let upload = edge.store.upload(&input.bucket, &input.key, &input.upload_id).await?;
-    let object = edge.open(&may_read, &from_bucket, &from_key).await?;
+    refuse(&[
+        ("sse-customer-algorithm", input.sse_customer_algorithm.is_some()),
+        ("copy-source-sse-customer-algorithm", input.copy_source_sse_customer_algorithm.is_some()),
+    ])?;
+    let number = part_number(handler, input.part_number)?;
+    let (from_bucket, from_key, may_read) = source(handler, signer.as_ref(), &input.copy_source).await?;
+    let upload = handler.store.upload(&input.bucket, &input.key, &input.upload_id).await?;
+    let object = handler.open(&may_read, &from_bucket, &from_key).await?;
     let conditions = Conditions {
         if_match: input.copy_source_if_match.take(),
         if_none_match: input.copy_source_if_none_match.take(),
@@ -130,27 +141,31 @@ pub(in crate::s3) async fn upload_part_copy(
         None => 0..object.meta.size,
         Some(text) => range(text, object.meta.size)?,
     };
-    object.vouch().await?;
+    object.verify_etag().await?;
     let body = object.data.blocks(range).map(|block| block.map_err(StoreError::io("cannot read the source")));
-    let _turn = turn(edge, &requester.key).await?;
-    let staged = edge.store.stage(Box::pin(body), upload.algorithm).await?;
+    let _turn = turn(handler, &requester.key).await?;
+    let staged = handler.store.stage(Box::pin(body), upload.algorithm).await?;
     let at = UploadKey { bucket: input.bucket, key: input.key, id: input.upload_id };
-    let part = edge.store.put_part(at, number, staged, grant).await?;
+    let part = handler.store.put_part(at, number, staged, grant).await?;
     let mut result = CopyPartResult {
         e_tag: Some(etag(&part.etag)),
         last_modified: Some(timestamp(part.modified_ms)),
         ..CopyPartResult::default()
     };
-    put_checksum!(result, &part.checksum);
+    put_checksum(&mut result, part.checksum.as_ref());
     Ok(UploadPartCopyOutput { copy_part_result: Some(result), ..UploadPartCopyOutput::default() })
 }
 
-/// The bucket and key a copy reads, which the signer must be allowed to read.
-async fn source(edge: &Edge, signer: Option<&Signer>, source: &CopySource) -> S3Result<(String, String, Grant)> {
+/// The bucket and key that a copy reads, and the permission to.
+async fn source(
+    handler: &S3Handler,
+    signer: Option<&Signer>,
+    source: &CopySource,
+) -> S3Result<(String, String, Grant)> {
     match source {
         CopySource::Bucket { bucket, key, version_id } => {
             no_version(version_id.as_deref())?;
-            let grant = edge.authorise_read(signer, bucket).await?;
+            let grant = handler.authorize_read(signer, bucket).await?;
             Ok((bucket.to_string(), key.to_string(), grant))
         }
         _ => Err(s3_error!(NotImplemented, "copy sources are named as bucket/key, access points are not implemented")),
@@ -163,7 +178,7 @@ fn header(headers: &http::HeaderMap, name: &str) -> S3Result<Option<ETagConditio
     condition.map(Some).map_err(|_| s3_error!(InvalidArgument, "the header {} is malformed", name))
 }
 
-/// Both ends are written, and both lie in the source.
+/// The range `text` of a source of `size` bytes. Both ends must be written, and lie in the source.
 fn range(text: &str, size: u64) -> S3Result<std::ops::Range<u64>> {
     let malformed = || {
         s3_error!(

@@ -3,47 +3,44 @@
 use s3s::dto::*;
 use s3s::{S3Error, S3Request, S3Result, s3_error};
 
-use crate::s3::attributes::{no_version, refuse};
-use crate::s3::conditions::write_condition;
-use crate::s3::{Edge, grant_of};
+use super::handler::S3Handler;
+use super::request::grant_of;
+use crate::s3::convert::attributes::{epoch_seconds, no_version, refuse};
+use crate::s3::convert::conditions::write_condition;
 use crate::store::{Condition, Match};
 
-pub(in crate::s3) async fn delete_object(
-    edge: &Edge,
+pub(crate) async fn delete_object(
+    handler: &S3Handler,
     req: S3Request<DeleteObjectInput>,
 ) -> S3Result<DeleteObjectOutput> {
     let grant = grant_of(&req)?;
     let input = req.input;
-    refuse!(input, mfa);
+    refuse(&[("mfa", input.mfa.is_some())])?;
     no_version(input.version_id.as_deref())?;
     let condition = Condition {
         modified_s: input.if_match_last_modified_time.map(seconds),
         size: input.if_match_size.map(|size| u64::try_from(size).unwrap_or(u64::MAX)),
         ..write_condition(input.if_match, None)
     };
-    for answer in edge.store.delete(&input.bucket, vec![(input.key, condition)], grant).await? {
+    for answer in handler.store.delete(&input.bucket, vec![(input.key, condition)], grant).await? {
         answer?;
     }
     Ok(DeleteObjectOutput::default())
 }
 
-/// A time before 1970 is no object's.
+/// Seconds since 1970; a time before matches no object.
 fn seconds(time: Timestamp) -> u64 {
-    let mut text = Vec::new();
-    let written =
-        time.format(TimestampFormat::EpochSeconds, &mut text).ok().and_then(|()| String::from_utf8(text).ok());
-    let whole = written.as_deref().and_then(|text| text.split('.').next()?.parse().ok());
-    whole.unwrap_or(u64::MAX)
+    epoch_seconds(&time).and_then(|seconds| seconds.try_into().ok()).unwrap_or(u64::MAX)
 }
 
-pub(in crate::s3) async fn delete_objects(
-    edge: &Edge,
+pub(crate) async fn delete_objects(
+    handler: &S3Handler,
     req: S3Request<DeleteObjectsInput>,
 ) -> S3Result<DeleteObjectsOutput> {
     let grant = grant_of(&req)?;
     let input = req.input;
-    refuse!(input, mfa);
-    let (most, count) = (edge.limits.delete_keys, input.delete.objects.len());
+    refuse(&[("mfa", input.mfa.is_some())])?;
+    let (most, count) = (handler.limits.delete_keys, input.delete.objects.len());
     if count == 0 || count > most {
         return Err(s3_error!(MalformedXML, "between 1 and {} keys are deleted at once, not {}", most, count));
     }
@@ -69,14 +66,14 @@ pub(in crate::s3) async fn delete_objects(
         keys.push((object.key, condition));
     }
     let names: Vec<String> = keys.iter().map(|(key, _)| key.clone()).collect();
-    let answers = edge.store.delete(&input.bucket, keys, grant).await?;
+    let answers = handler.store.delete(&input.bucket, keys, grant).await?;
     for (key, answer) in names.into_iter().zip(answers) {
         match answer.map_err(S3Error::from) {
             Ok(()) => deleted.push(DeletedObject { key: Some(key), ..DeletedObject::default() }),
             Err(error) => errors.push(failure(key, None, &error)),
         }
     }
-    // A quiet client wants to hear of failures only.
+    // In quiet mode only failures are listed.
     let deleted = (input.delete.quiet != Some(true)).then_some(deleted);
     Ok(DeleteObjectsOutput { deleted, errors: Some(errors), request_charged: None })
 }

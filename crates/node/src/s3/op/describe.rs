@@ -3,19 +3,23 @@
 use s3s::dto::{Checksum as ChecksumForm, *};
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
-use crate::s3::Edge;
-use crate::s3::attributes::{etag, no_version, refuse, timestamp};
-use crate::s3::checksums::{kind, put_checksum};
+use super::handler::S3Handler;
+use crate::s3::body::checksums::{kind, put_checksum};
+use crate::s3::convert::attributes::{no_version, refuse, timestamp};
+use crate::s3::http::document::document;
 use crate::store::{Checksum, ObjectMeta};
 
-pub(in crate::s3) async fn get_object_attributes(
-    edge: &Edge,
+pub(crate) async fn get_object_attributes(
+    handler: &S3Handler,
     req: S3Request<GetObjectAttributesInput>,
 ) -> S3Result<S3Response<GetObjectAttributesOutput>> {
     let input = req.input;
-    refuse!(input, sse_customer_algorithm, sse_customer_key);
+    refuse(&[
+        ("sse-customer-algorithm", input.sse_customer_algorithm.is_some()),
+        ("sse-customer-key", input.sse_customer_key.is_some()),
+    ])?;
     no_version(input.version_id.as_deref())?;
-    // Clients send the names in one header or in several.
+    // The names come in one header or in several.
     let names = input.object_attributes.iter().flat_map(|names| names.as_str().split(','));
     let names: Vec<String> = names.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect();
     let known = [
@@ -29,34 +33,46 @@ pub(in crate::s3) async fn get_object_attributes(
         return Err(s3_error!(InvalidArgument, "Invalid attribute name specified."));
     }
     let asked = |name: &str| names.iter().any(|asked| asked == name);
-    let meta = edge.store.head(&input.bucket, &input.key).await?;
+    let meta = handler.store.head(&input.bucket, &input.key).await?;
     let parts = if asked(ObjectAttributes::OBJECT_PARTS) {
-        parts(&meta, edge.limits.page_entries, input.max_parts, input.part_number_marker)?
+        parts(&meta, handler.limits.page_entries, input.max_parts, input.part_number_marker)?
     } else {
         None
     };
     let checksum = meta.checksum.as_ref().filter(|_| asked(ObjectAttributes::CHECKSUM)).map(|checksum| {
         let mut form = ChecksumForm::default();
-        // The number of parts is told beside it.
+        // The number of parts has an element of its own.
         let bare = checksum.value.split('-').next().unwrap_or_default().to_owned();
-        let bare = Some(Checksum { value: bare, algorithm: checksum.algorithm });
-        put_checksum!(form, &bare);
+        put_checksum(&mut form, Some(&Checksum { value: bare, algorithm: checksum.algorithm }));
         form.checksum_type = Some(kind(checksum));
         form
     });
-    Ok(S3Response::new(GetObjectAttributesOutput {
-        e_tag: asked(ObjectAttributes::ETAG).then(|| etag(&meta.etag)),
-        checksum,
-        object_parts: parts,
-        object_size: i64::try_from(meta.size).ok().filter(|_| asked(ObjectAttributes::OBJECT_SIZE)),
-        storage_class: asked(ObjectAttributes::STORAGE_CLASS)
-            .then(|| StorageClass::from_static(StorageClass::STANDARD)),
-        last_modified: Some(timestamp(meta.modified_ms)),
-        ..GetObjectAttributesOutput::default()
-    }))
+    let document = document("GetObjectAttributesResponse", |xml| {
+        if let Some(checksum) = &checksum {
+            xml.content("Checksum", checksum)?;
+        }
+        // Without quotes, unlike all other ETags: s3s would write them.
+        if asked(ObjectAttributes::ETAG) {
+            xml.content("ETag", meta.etag.as_str())?;
+        }
+        if let Some(parts) = &parts {
+            xml.content("ObjectParts", parts)?;
+        }
+        if asked(ObjectAttributes::OBJECT_SIZE) {
+            xml.content("ObjectSize", &i64::try_from(meta.size).unwrap_or(i64::MAX))?;
+        }
+        if asked(ObjectAttributes::STORAGE_CLASS) {
+            xml.content("StorageClass", StorageClass::STANDARD)?;
+        }
+        Ok(())
+    })?;
+    let last_modified = Some(timestamp(meta.modified_ms));
+    let mut response = S3Response::new(GetObjectAttributesOutput { last_modified, ..Default::default() });
+    response.extensions.insert(document);
+    Ok(response)
 }
 
-/// A page of the parts; none for an object of one PUT.
+/// A page of the parts of an object; `None` for one of a single PUT.
 fn parts(
     meta: &ObjectMeta,
     most: usize,
@@ -83,7 +99,7 @@ fn parts(
         };
         let checksum = meta.checksum.as_ref().zip(part.checksum.clone());
         let checksum = checksum.map(|(whole, value)| Checksum { algorithm: whole.algorithm, value });
-        put_checksum!(form, &checksum);
+        put_checksum(&mut form, checksum.as_ref());
         form
     });
     Ok(Some(GetObjectAttributesParts {

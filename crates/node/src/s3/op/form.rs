@@ -1,17 +1,18 @@
-//! PostObject: uploads by HTML form. s3s has checked the form's policy and signature.
+//! PostObject: uploads by HTML form, whose signature and policy were checked before.
 
 use http::HeaderMap;
 use http::header::{ETAG, LOCATION};
 use s3s::dto::*;
-use s3s::post_policy::{PostPolicy, PostPolicyCondition};
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
+use super::handler::S3Handler;
+use super::request::grant_of;
 use super::write::put;
-use crate::s3::form_head::FormTagging;
-use crate::s3::{Edge, grant_of, tags};
+use crate::s3::convert::tags;
+use crate::s3::http::form::FormTagging;
 
-pub(in crate::s3) async fn post_object(
-    edge: &Edge,
+pub(crate) async fn post_object(
+    handler: &S3Handler,
     req: S3Request<PostObjectInput>,
 ) -> S3Result<S3Response<PostObjectOutput>> {
     let grant = grant_of(&req)?;
@@ -19,7 +20,6 @@ pub(in crate::s3) async fn post_object(
     if form.key.is_empty() || form.key.len() > 1024 {
         return Err(s3_error!(InvalidArgument, "the field 'key' has 1 to 1024 bytes"));
     }
-    check_policy(form.policy.as_ref())?;
     let tagged = match extensions.get::<FormTagging>() {
         Some(FormTagging(document)) => tags::from_document(document)?,
         None => form.tagging.as_deref().map(tags::from_header).transpose()?.unwrap_or_default(),
@@ -49,12 +49,12 @@ pub(in crate::s3) async fn post_object(
         website_redirect_location: form.website_redirect_location,
         ..PutObjectInput::default()
     };
-    // The headers speak of the form, not of the file in it.
-    let output = put(edge, input, tagged, &HeaderMap::new(), None, grant).await?;
+    // The headers of the request describe the form, not the file in it.
+    let output = put(handler, input, tagged, &HeaderMap::new(), None, grant).await?;
     let location = format!("/{bucket}/{key}");
     let stored = output.e_tag.as_ref().map(ETag::value).unwrap_or_default().to_owned();
     let mut response = S3Response::new(PostObjectOutput { e_tag: output.e_tag, ..PostObjectOutput::default() });
-    // s3s writes neither where it answers without a body.
+    // s3s writes neither header where it answers without a body.
     let location =
         url::Url::parse("http://node").and_then(|base| base.join(&location)).map(|url| url.path().to_owned());
     for (name, value) in [(ETAG, format!("\"{stored}\"")), (LOCATION, location.unwrap_or_default())] {
@@ -63,7 +63,7 @@ pub(in crate::s3) async fn post_object(
         }
     }
     if let Some(mut url) = redirect.as_deref().and_then(|url| url::Url::parse(url).ok()) {
-        // With the quotes that belong to an ETag.
+        // An ETag includes its quotes.
         url.query_pairs_mut()
             .append_pair("bucket", &bucket)
             .append_pair("key", &key)
@@ -73,19 +73,4 @@ pub(in crate::s3) async fn post_object(
         }
     }
     Ok(response)
-}
-
-/// Refuses what s3s lets pass: a policy for no bucket in particular.
-fn check_policy(policy: Option<&PostPolicy>) -> S3Result<()> {
-    let Some(policy) = policy else { return Ok(()) };
-    let names = |wanted: &str| {
-        policy.conditions.iter().any(|condition| match condition {
-            PostPolicyCondition::Eq { field, .. } | PostPolicyCondition::StartsWith { field, .. } => field == wanted,
-            PostPolicyCondition::ContentLengthRange { .. } => false,
-        })
-    };
-    if !names("bucket") {
-        return Err(s3_error!(AccessDenied, "Invalid according to Policy: it has no condition on the bucket"));
-    }
-    Ok(())
 }

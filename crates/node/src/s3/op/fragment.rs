@@ -1,90 +1,87 @@
-//! The fragment route: `POST /bucket?pushdowndb-fragment`, signed as S3 is and authorised as a read of the bucket.
+//! The fragment route: `POST /bucket?pushdowndb-fragment`, signed as S3 requests are and authorized
+//! as a read of the bucket.
 
 use std::sync::Arc;
 
 use futures::StreamExt;
 use http::header::CONTENT_TYPE;
+use http::request::Parts;
 use http::{HeaderValue, Method, Uri};
-use pushdown::limits::FRAGMENT_REQUEST_BYTES;
-use pushdown::wire::{QUERY, Request};
+use pushdowndb_contract::limits::FRAGMENT_REQUEST_BYTES;
+use pushdowndb_contract::wire::{QUERY, Request};
 use s3s::dto::StreamingBlob;
-use s3s::{Body, S3Request, S3Response, S3Result, s3_error};
+use s3s::path::S3Path;
+use s3s::{Body, HttpResponse, S3Result, s3_error};
 
+use super::handler::S3Handler;
 use crate::error::to_s3;
-use crate::fragment::{self, Desk, Objects};
-use crate::record::{RequestRecord, Target};
-use crate::s3::host::Domains;
-use crate::s3::verified::read_document;
-use crate::s3::{Edge, admit, requester_of};
+use crate::fragment::{self, Objects, RequestContext};
+use crate::s3::auth::signer::{Signer, admit};
+use crate::s3::body::document::read_document;
+use crate::telemetry::{RequestRecord, Target};
 
-/// What the route is called where S3 operations have names.
+/// The name of the route, where S3 operations have theirs.
 const OPERATION: &str = "RunFragment";
 
-pub(in crate::s3) fn is_request(method: &Method, uri: &Uri) -> bool {
+/// Whether a request is one of the fragment route.
+pub(crate) fn is_request(method: &Method, uri: &Uri) -> bool {
     let mut names = uri.query().unwrap_or_default().split('&').map(|pair| pair.split('=').next().unwrap_or_default());
     method == Method::POST && names.any(|name| name == QUERY)
 }
 
-pub(in crate::s3) async fn answer(
-    edge: &Edge,
-    domains: &Domains,
-    mut request: S3Request<Body>,
-) -> S3Result<S3Response<Body>> {
-    let bucket = bucket_of(domains, &request)?;
-    let record = request.extensions.get::<Arc<RequestRecord>>().cloned();
+/// Answers a request that `signer` sent to `path`.
+pub(crate) async fn answer(
+    handler: &S3Handler,
+    path: &S3Path,
+    mut parts: Parts,
+    mut body: Body,
+    signer: Signer,
+) -> S3Result<HttpResponse> {
+    let S3Path::Bucket { bucket } = path else {
+        return Err(s3_error!(InvalidRequest, "a fragment is sent to a bucket: POST /bucket?{}", QUERY));
+    };
+    let bucket = bucket.to_string();
+    let record = parts.extensions.get::<Arc<RequestRecord>>().cloned();
     let record = record.ok_or_else(|| s3_error!(InternalError, "a request without a record"))?;
-    let signer = request.credentials.clone();
     record.identify(Target {
         operation: OPERATION.to_owned(),
         bucket: Some(bucket.clone()),
         key: None,
-        access_key: signer.as_ref().map(|signer| signer.access_key.clone()),
+        access_key: Some(signer.access_key_id.clone()),
     });
-    let grant = edge.authorise_read(signer.as_ref(), &bucket).await?;
-    if let Some(signer) = &signer {
-        admit(&mut request.extensions, &edge.keys, signer).await?;
-    }
-    edge.counting.request(OPERATION);
-    // A turn is taken when the work is there: it is not held for a body that does not come.
-    let requester = requester_of(&request.extensions)?;
-    let (limits, memory) = (&edge.limits, edge.memory.bodies(&requester.key));
-    let (body, held) =
-        read_document(&mut request.input, &request.headers, FRAGMENT_REQUEST_BYTES, limits, &memory).await?;
-    let turn = edge.scans.turn(&requester, Some(Arc::clone(&record))).await.map_err(|_| {
-        s3_error!(SlowDown, "all {} turns for scans and the places to wait for one are taken", edge.limits.selects)
+    let grant = handler.authorize_read(Some(&signer), &bucket).await?;
+    let requester = admit(&mut parts.extensions, &handler.keys, &signer).await?;
+    handler.counting.request(OPERATION);
+    // The body comes before the permit: none is held for a body that does not come.
+    let (limits, memory) = (&handler.limits, handler.memory.bodies(&requester.key));
+    let (body, held) = read_document(&mut body, &parts.headers, FRAGMENT_REQUEST_BYTES, limits, &memory).await?;
+    let permit = handler.scans.permit(&requester, Some(Arc::clone(&record))).await.map_err(|_| {
+        s3_error!(SlowDown, "all {} turns for scans and the places to wait for one are taken", handler.limits.selects)
     })?;
-    let desk = Desk {
-        objects: Objects { store: Arc::clone(&edge.store), bucket, grant },
+    let context = RequestContext {
+        objects: Objects { store: Arc::clone(&handler.store), bucket, grant },
         requester,
-        limits: edge.limits.clone(),
-        counting: Arc::clone(&edge.counting),
-        scans: Arc::clone(&edge.scans),
+        limits: handler.limits.clone(),
+        counting: Arc::clone(&handler.counting),
+        scans: Arc::clone(&handler.scans),
         record,
-        turn,
+        permit,
     };
-    // Decoding and binding may take a while as well, and are booked.
-    let (bill, end) = (desk.turn.bill(), desk.turn.end_on_drop());
-    let started = bill.spawn(async move { fragment::answer(Request::from_bytes(&body)?, desk) });
+    // Decoding and binding take time as well, and are charged.
+    let (account, end) = (context.permit.account(), context.permit.cancel_on_drop());
+    let started = account.spawn(async move { fragment::answer(Request::from_bytes(&body)?, context) });
     let started = started.await.map_err(|error| s3_error!(error, InternalError, "the work did not start"))?;
     let events = started.map_err(|error| to_s3(&error))?;
-    // From here on the answer ends it.
+    // From here on the answer ends the scan.
     end.disarm();
     let events = events.map(move |event| {
-        // What was made of the body lives as long as the answer.
+        // The decoded body lives as long as the answer.
         let _held = &held;
         Ok::<_, std::io::Error>(event)
     });
-    let mut response = S3Response::new(Body::from(StreamingBlob::wrap(events)));
-    response.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/vnd.amazon.eventstream"));
+    let mut response = HttpResponse::new(Body::from(StreamingBlob::wrap(events)));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/vnd.amazon.eventstream"));
     Ok(response)
-}
-
-/// The bucket that the host or the path names.
-fn bucket_of(domains: &Domains, request: &S3Request<Body>) -> S3Result<String> {
-    match domains.bucket_of(&request.uri, &request.headers) {
-        (Some(bucket), false) if s3s::path::check_bucket_name(&bucket) => Ok(bucket),
-        _ => Err(s3_error!(InvalidRequest, "a fragment is sent to a bucket: POST /bucket?{}", QUERY)),
-    }
 }
 
 #[cfg(test)]

@@ -3,28 +3,28 @@
 use s3s::dto::*;
 use s3s::{S3Request, S3Result, s3_error};
 
-use super::owner;
-use crate::s3::Edge;
-use crate::s3::attributes::{etag, timestamp};
-use crate::s3::checksums::kind;
-use crate::s3::keys::{self, Encoding};
+use super::handler::S3Handler;
+use super::request::owner;
+use crate::s3::body::checksums::kind;
+use crate::s3::convert::attributes::{etag, timestamp};
+use crate::s3::convert::list_keys::{self as keys, Encoding};
 use crate::store::{ListPage, ListQuery, Listed, Start};
 
-pub(in crate::s3) async fn list_objects_v2(
-    edge: &Edge,
+pub(crate) async fn list_objects_v2(
+    handler: &S3Handler,
     req: S3Request<ListObjectsV2Input>,
 ) -> S3Result<ListObjectsV2Output> {
     let input = req.input;
     let encoding = Encoding::new(input.encoding_type.as_ref())?;
-    // A token continues a listing; start-after begins one.
+    // A token continues a listing, and start-after begins one.
     let start = match (&input.continuation_token, &input.start_after) {
         (Some(token), _) if !token.is_empty() => keys::start(token)?,
         (_, Some(after)) if !after.is_empty() => Start::AfterKey(after.clone().into_bytes()),
         _ => Start::Beginning,
     };
-    let limit = limit(edge, input.max_keys)?;
+    let limit = limit(handler, input.max_keys)?;
     let query = query(&input.prefix, &input.delimiter, start, limit);
-    let page = edge.store.list(&input.bucket, query).await?;
+    let page = handler.store.list(&input.bucket, query).await?;
     let next = page.next.as_ref().map(keys::token);
     let owned = input.fetch_owner == Some(true);
     let count = page.entries.len();
@@ -46,7 +46,7 @@ pub(in crate::s3) async fn list_objects_v2(
     })
 }
 
-pub(in crate::s3) async fn list_objects(edge: &Edge, req: S3Request<ListObjectsInput>) -> S3Result<ListObjectsOutput> {
+pub(crate) async fn list_objects(handler: &S3Handler, req: S3Request<ListObjectsInput>) -> S3Result<ListObjectsOutput> {
     let input = req.input;
     let encoding = Encoding::new(input.encoding_type.as_ref())?;
     let prefix = input.prefix.as_deref().unwrap_or_default();
@@ -54,9 +54,9 @@ pub(in crate::s3) async fn list_objects(edge: &Edge, req: S3Request<ListObjectsI
         None | Some("") => Start::Beginning,
         Some(marker) => after_marker(marker, prefix, input.delimiter.as_deref().unwrap_or_default()),
     };
-    let limit = limit(edge, input.max_keys)?;
+    let limit = limit(handler, input.max_keys)?;
     let query = query(&input.prefix, &input.delimiter, start, limit);
-    let page = edge.store.list(&input.bucket, query.clone()).await?;
+    let page = handler.store.list(&input.bucket, query.clone()).await?;
     let truncated = page.next.is_some();
     // Without a delimiter the last key is where the next page starts, which S3 does not repeat.
     let next = page.next.as_ref().filter(|_| !query.delimiter.is_empty()).map(|next| next_marker(next, encoding));
@@ -76,8 +76,8 @@ pub(in crate::s3) async fn list_objects(edge: &Edge, req: S3Request<ListObjectsI
     })
 }
 
-pub(in crate::s3) async fn list_object_versions(
-    edge: &Edge,
+pub(crate) async fn list_object_versions(
+    handler: &S3Handler,
     req: S3Request<ListObjectVersionsInput>,
 ) -> S3Result<ListObjectVersionsOutput> {
     let input = req.input;
@@ -90,8 +90,8 @@ pub(in crate::s3) async fn list_object_versions(
         None | Some("") => Start::Beginning,
         Some(marker) => after_marker(marker, prefix, input.delimiter.as_deref().unwrap_or_default()),
     };
-    let limit = limit(edge, input.max_keys)?;
-    let page = edge.store.list(&input.bucket, query(&input.prefix, &input.delimiter, start, limit)).await?;
+    let limit = limit(handler, input.max_keys)?;
+    let page = handler.store.list(&input.bucket, query(&input.prefix, &input.delimiter, start, limit)).await?;
     let next = page.next.as_ref().map(|next| next_marker(next, encoding));
     let (contents, common_prefixes) = lines(page, encoding, true);
     let versions = contents.into_iter().map(|object| ObjectVersion {
@@ -147,8 +147,8 @@ fn after_marker(marker: &str, prefix: &str, delimiter: &str) -> Start {
     }
 }
 
-fn limit(edge: &Edge, asked: Option<i32>) -> S3Result<usize> {
-    let most = edge.limits.page_entries;
+fn limit(handler: &S3Handler, asked: Option<i32>) -> S3Result<usize> {
+    let most = handler.limits.page_entries;
     let Some(asked) = asked else { return Ok(most) };
     let asked = usize::try_from(asked).map_err(|_| s3_error!(InvalidArgument, "max-keys must not be negative"))?;
     Ok(asked.min(most))

@@ -10,24 +10,28 @@ use s3s::dto::{
 };
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 
-use crate::s3::attributes::{describe, no_version, refuse};
-use crate::s3::buffered::slow_down;
-use crate::s3::checksums::put_typed_checksum;
-use crate::s3::conditions::{Conditions, is_state};
-use crate::s3::verified::Overrides;
-use crate::s3::{Edge, grant_of};
+use super::handler::S3Handler;
+use super::request::grant_of;
+use crate::s3::auth::presigned::Overrides;
+use crate::s3::body::checksums::put_typed_checksum;
+use crate::s3::body::document::slow_down;
+use crate::s3::convert::attributes::{ObjectHeaders as _, no_version, refuse};
+use crate::s3::convert::conditions::{Conditions, is_state};
 use crate::store::{Checksum, ObjectMeta, PartMeta, StoreError};
 
-pub(in crate::s3) async fn get_object(
-    edge: &Edge,
+pub(crate) async fn get_object(
+    handler: &S3Handler,
     req: S3Request<GetObjectInput>,
 ) -> S3Result<S3Response<GetObjectOutput>> {
     let Overrides(overrides) = req.extensions.get().cloned().unwrap_or_default();
     let grant = grant_of(&req)?;
     let (mut input, if_range) = (req.input, req.headers.get(IF_RANGE));
-    refuse!(input, sse_customer_algorithm, sse_customer_key);
+    refuse(&[
+        ("sse-customer-algorithm", input.sse_customer_algorithm.is_some()),
+        ("sse-customer-key", input.sse_customer_key.is_some()),
+    ])?;
     no_version(input.version_id.as_deref())?;
-    let object = edge.open(&grant, &input.bucket, &input.key).await?;
+    let object = handler.open(&grant, &input.bucket, &input.key).await?;
     let conditions = Conditions {
         if_match: input.if_match,
         if_none_match: input.if_none_match,
@@ -47,13 +51,13 @@ pub(in crate::s3) async fn get_object(
         tag_count: i32::try_from(object.meta.tags.len()).ok().filter(|count| *count > 0),
         ..GetObjectOutput::default()
     };
-    describe!(output, &object.meta);
+    output.describe(&object.meta);
     let checksum = slice.checksum(input.checksum_mode.as_ref());
-    put_typed_checksum!(output, &checksum);
-    // For the blocks on their way, until the last of them has left.
-    let held = edge.memory.transfer().await.map_err(slow_down)?;
+    put_typed_checksum(&mut output, checksum.as_ref());
+    // Held until the last block has left.
+    let held = handler.memory.transfer().await.map_err(slow_down)?;
     let mut blocks = Box::pin(object.data.blocks(slice.range));
-    // Read before the answer begins: what is damaged there is an error, not an answer that is cut off.
+    // Read before the answer begins, so that damage there is an error and not an answer cut off.
     let first = blocks.next().await.transpose().map_err(StoreError::io("cannot read the object"))?;
     let body = stream::iter(first.map(Ok)).chain(blocks).inspect(move |_| {
         let _held = &held;
@@ -62,15 +66,18 @@ pub(in crate::s3) async fn get_object(
     Ok(S3Response::with_headers(output, overrides))
 }
 
-pub(in crate::s3) async fn head_object(
-    edge: &Edge,
+pub(crate) async fn head_object(
+    handler: &S3Handler,
     req: S3Request<HeadObjectInput>,
 ) -> S3Result<S3Response<HeadObjectOutput>> {
     let Overrides(overrides) = req.extensions.get().cloned().unwrap_or_default();
     let input = req.input;
-    refuse!(input, sse_customer_algorithm, sse_customer_key);
+    refuse(&[
+        ("sse-customer-algorithm", input.sse_customer_algorithm.is_some()),
+        ("sse-customer-key", input.sse_customer_key.is_some()),
+    ])?;
     no_version(input.version_id.as_deref())?;
-    let meta = edge.store.head(&input.bucket, &input.key).await?;
+    let meta = handler.store.head(&input.bucket, &input.key).await?;
     let conditions = Conditions {
         if_match: input.if_match,
         if_none_match: input.if_none_match,
@@ -86,9 +93,9 @@ pub(in crate::s3) async fn head_object(
         parts_count: slice.parts_count(),
         ..HeadObjectOutput::default()
     };
-    describe!(output, &meta);
+    output.describe(&meta);
     let checksum = slice.checksum(input.checksum_mode.as_ref());
-    put_typed_checksum!(output, &checksum);
+    put_typed_checksum(&mut output, checksum.as_ref());
     let mut response = S3Response::with_headers(output, overrides);
     if !meta.tags.is_empty() {
         response.headers.insert("x-amz-tagging-count", HeaderValue::from(meta.tags.len()));
@@ -96,13 +103,13 @@ pub(in crate::s3) async fn head_object(
     Ok(response)
 }
 
-/// What of an object is asked for.
+/// The bytes of an object that a request asks for.
 struct Slice<'a> {
     meta: &'a ObjectMeta,
     range: Range<u64>,
-    /// It is not the whole, and says so.
+    /// Whether the answer is partial (206).
     partial: bool,
-    /// The part it is, if it was asked for by number.
+    /// The part that was asked for by number.
     part: Option<&'a PartMeta>,
     by_part: bool,
 }
@@ -115,7 +122,7 @@ impl<'a> Slice<'a> {
             (Some(_), Some(_)) => {
                 Err(s3_error!(InvalidRequest, "Cannot specify both Range header and partNumber query parameter"))
             }
-            // Its last bytes are all of it, and there is no part to name.
+            // The last bytes of an empty object are all of it, without a range to name.
             (Some(s3s::dto::Range::Suffix { length: 1.. }), None) if meta.size == 0 => Ok(whole),
             (Some(range), None) => match range.check(meta.size) {
                 Ok(range) if !range.is_empty() => Ok(Self { range, partial: true, ..whole }),
@@ -134,7 +141,7 @@ impl<'a> Slice<'a> {
         }
         let mut start = 0;
         for (place, part) in self.meta.parts.iter().enumerate() {
-            // Format 1 kept no numbers; parts then count from 1.
+            // Format 1 of the store has no numbers; parts then count from 1.
             let its = if part.number == 0 { place as u32 + 1 } else { part.number };
             if its == number {
                 let range = start..start + part.size;
@@ -159,7 +166,7 @@ impl<'a> Slice<'a> {
         i32::try_from(parts).ok().filter(|_| self.by_part && parts > 0)
     }
 
-    /// The checksum of exactly these bytes, if it is known and asked for.
+    /// The checksum of exactly these bytes, if it is stored and asked for.
     fn checksum(&self, mode: Option<&ChecksumMode>) -> Option<Checksum> {
         let checksum = self.meta.checksum.as_ref()?;
         if mode.is_none_or(|mode| mode.as_str() != ChecksumMode::ENABLED) {

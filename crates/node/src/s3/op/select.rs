@@ -6,19 +6,23 @@ use pushdowndb_select::{EXTENSIONS_HEADER, Extensions};
 use s3s::dto::{ETagCondition, SelectObjectContentInput, SelectObjectContentOutput};
 use s3s::{S3Request, S3Result, s3_error};
 
-use crate::record::RequestRecord;
-use crate::s3::attributes::refuse;
-use crate::s3::conditions::Conditions;
-use crate::s3::{Edge, grant_of, requester_of};
+use super::handler::S3Handler;
+use super::request::{grant_of, requester_of};
+use crate::s3::convert::attributes::refuse;
+use crate::s3::convert::conditions::Conditions;
 use crate::select;
+use crate::telemetry::RequestRecord;
 
-pub(in crate::s3) async fn select_object_content(
-    edge: &Edge,
+pub(crate) async fn select_object_content(
+    handler: &S3Handler,
     req: S3Request<SelectObjectContentInput>,
 ) -> S3Result<SelectObjectContentOutput> {
     let (grant, requester) = (grant_of(&req)?, requester_of(&req.extensions)?);
     let input = req.input;
-    refuse!(input, sse_customer_algorithm, sse_customer_key);
+    refuse(&[
+        ("sse-customer-algorithm", input.sse_customer_algorithm.is_some()),
+        ("sse-customer-key", input.sse_customer_key.is_some()),
+    ])?;
     if req.headers.contains_key(http::header::RANGE) {
         return Err(s3_error!(UnsupportedRangeHeader, "Select takes a ScanRange in its request, not a Range header"));
     }
@@ -33,19 +37,23 @@ pub(in crate::s3) async fn select_object_content(
         ),
     };
     let record = req.extensions.get::<Arc<RequestRecord>>().cloned();
-    let turn = edge.scans.turn(&requester, record).await.map_err(|_| {
-        s3_error!(SlowDown, "all {} turns for S3 Select and the places to wait for one are taken", edge.limits.selects)
+    let permit = handler.scans.permit(&requester, record).await.map_err(|_| {
+        s3_error!(
+            SlowDown,
+            "all {} turns for S3 Select and the places to wait for one are taken",
+            handler.limits.selects
+        )
     })?;
-    let object = edge.open(&grant, &input.bucket, &input.key).await?;
+    let object = handler.open(&grant, &input.bucket, &input.key).await?;
     Conditions { if_match, ..Conditions::default() }.check(&object.meta)?;
-    let (limits, counting) = (edge.limits.clone(), Arc::clone(&edge.counting));
-    let footer = edge.scans.footer(&object);
+    let (limits, counting) = (handler.limits.clone(), Arc::clone(&handler.counting));
+    let footer = handler.scans.footer(&object);
     // Planning reads and parses as well; a client that goes away ends it.
-    let (bill, end) = (turn.bill(), turn.end_on_drop());
-    let memory = turn.memory().clone();
-    let object = select::Selected { data: Arc::new(object.data.billed(bill.clone())), footer, memory };
-    let answer =
-        bill.spawn(async move { select::answer(input.request, extensions, object, &limits, counting, turn).await });
+    let (account, end) = (permit.account(), permit.cancel_on_drop());
+    let memory = permit.memory().clone();
+    let object = select::SelectObject { data: Arc::new(object.data.metered(account.meter().clone())), footer, memory };
+    let answer = account
+        .spawn(async move { select::answer(input.request, extensions, object, &limits, counting, permit).await });
     let payload = answer.await.map_err(|error| s3_error!(error, InternalError, "the scan did not start"))??;
     // From here on the answer ends it.
     end.disarm();

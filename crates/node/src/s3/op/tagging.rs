@@ -3,34 +3,36 @@
 use s3s::dto::*;
 use s3s::{S3Request, S3Result};
 
-use crate::s3::attributes::no_version;
-use crate::s3::{Edge, grant_of, tags};
+use super::handler::S3Handler;
+use super::request::grant_of;
+use crate::s3::convert::attributes::no_version;
+use crate::s3::convert::tags;
 
-pub(in crate::s3) async fn get_object_tagging(
-    edge: &Edge,
+pub(crate) async fn get_object_tagging(
+    handler: &S3Handler,
     req: S3Request<GetObjectTaggingInput>,
 ) -> S3Result<GetObjectTaggingOutput> {
     no_version(req.input.version_id.as_deref())?;
-    let meta = edge.store.head(&req.input.bucket, &req.input.key).await?;
+    let meta = handler.store.head(&req.input.bucket, &req.input.key).await?;
     Ok(GetObjectTaggingOutput { tag_set: tags::to_set(meta.tags), version_id: None })
 }
 
-pub(in crate::s3) async fn put_object_tagging(
-    edge: &Edge,
+pub(crate) async fn put_object_tagging(
+    handler: &S3Handler,
     req: S3Request<PutObjectTaggingInput>,
 ) -> S3Result<PutObjectTaggingOutput> {
     no_version(req.input.version_id.as_deref())?;
     let grant = grant_of(&req)?;
-    let given = tags::from_set(req.input.tagging.tag_set, tags::OBJECT_TAGS)?;
-    edge.store.set_tags(&req.input.bucket, &req.input.key, given, grant).await?;
+    let given = tags::from_set(req.input.tagging.tag_set, tags::MAX_OBJECT_TAGS)?;
+    handler.store.set_tags(&req.input.bucket, &req.input.key, given, grant).await?;
     Ok(PutObjectTaggingOutput::default())
 }
 
-pub(in crate::s3) async fn delete_object_tagging(
-    edge: &Edge,
+pub(crate) async fn delete_object_tagging(
+    handler: &S3Handler,
     req: S3Request<DeleteObjectTaggingInput>,
 ) -> S3Result<DeleteObjectTaggingOutput> {
     no_version(req.input.version_id.as_deref())?;
-    edge.store.set_tags(&req.input.bucket, &req.input.key, Vec::new(), grant_of(&req)?).await?;
+    handler.store.set_tags(&req.input.bucket, &req.input.key, Vec::new(), grant_of(&req)?).await?;
     Ok(DeleteObjectTaggingOutput::default())
 }

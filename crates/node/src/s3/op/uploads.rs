@@ -3,22 +3,22 @@
 use s3s::dto::*;
 use s3s::{S3Request, S3Result, s3_error};
 
+use super::handler::S3Handler;
 use super::multipart::kind_of;
-use super::{initiator, owner};
-use crate::s3::Edge;
-use crate::s3::attributes::{etag, timestamp};
-use crate::s3::checksums::put_checksum;
-use crate::s3::keys::Encoding;
+use super::request::{initiator, owner};
+use crate::s3::body::checksums::put_checksum;
+use crate::s3::convert::attributes::{etag, timestamp};
+use crate::s3::convert::list_keys::Encoding;
 use crate::store::{UploadKey, UploadQuery};
 
-pub(in crate::s3) async fn list_parts(edge: &Edge, req: S3Request<ListPartsInput>) -> S3Result<ListPartsOutput> {
+pub(crate) async fn list_parts(handler: &S3Handler, req: S3Request<ListPartsInput>) -> S3Result<ListPartsOutput> {
     let input = req.input;
-    let limit = page(edge, input.max_parts)?;
+    let limit = page(handler, input.max_parts)?;
     let after = u32::try_from(input.part_number_marker.unwrap_or(0))
         .map_err(|_| s3_error!(InvalidArgument, "part-number-marker must not be negative"))?;
-    let upload = edge.store.upload(&input.bucket, &input.key, &input.upload_id).await?;
+    let upload = handler.store.upload(&input.bucket, &input.key, &input.upload_id).await?;
     let at = UploadKey { bucket: input.bucket.clone(), key: input.key.clone(), id: input.upload_id.clone() };
-    let (parts, more) = edge.store.parts(at, after, limit).await?;
+    let (parts, more) = handler.store.parts(at, after, limit).await?;
     let last = parts.last().and_then(|(number, _)| i32::try_from(*number).ok());
     let parts = parts.into_iter().map(|(number, record)| {
         let mut part = Part {
@@ -28,7 +28,7 @@ pub(in crate::s3) async fn list_parts(edge: &Edge, req: S3Request<ListPartsInput
             size: i64::try_from(record.segment.size).ok(),
             ..Part::default()
         };
-        put_checksum!(part, &record.checksum);
+        put_checksum(&mut part, record.checksum.as_ref());
         part
     });
     Ok(ListPartsOutput {
@@ -49,13 +49,13 @@ pub(in crate::s3) async fn list_parts(edge: &Edge, req: S3Request<ListPartsInput
     })
 }
 
-pub(in crate::s3) async fn list_uploads(
-    edge: &Edge,
+pub(crate) async fn list_uploads(
+    handler: &S3Handler,
     req: S3Request<ListMultipartUploadsInput>,
 ) -> S3Result<ListMultipartUploadsOutput> {
     let input = req.input;
     let encoding = Encoding::new(input.encoding_type.as_ref())?;
-    let limit = page(edge, input.max_uploads)?;
+    let limit = page(handler, input.max_uploads)?;
     let delimiter = input.delimiter.filter(|delimiter| !delimiter.is_empty());
     let key_marker = input.key_marker.clone().filter(|key| !key.is_empty());
     let query = UploadQuery {
@@ -64,7 +64,7 @@ pub(in crate::s3) async fn list_uploads(
         after: key_marker.map(|key| (key, input.upload_id_marker.clone().unwrap_or_default())),
         limit,
     };
-    let found = edge.store.uploads(&input.bucket, query).await?;
+    let found = handler.store.uploads(&input.bucket, query).await?;
     let uploads = found.uploads.into_iter().map(|(key, id, upload)| MultipartUpload {
         key: Some(encoding.text(key)),
         upload_id: Some(id),
@@ -93,8 +93,8 @@ pub(in crate::s3) async fn list_uploads(
     })
 }
 
-fn page(edge: &Edge, asked: Option<i32>) -> S3Result<usize> {
-    let most = edge.limits.page_entries;
+fn page(handler: &S3Handler, asked: Option<i32>) -> S3Result<usize> {
+    let most = handler.limits.page_entries;
     match asked.map(usize::try_from) {
         None => Ok(most),
         Some(Ok(asked)) => Ok(asked.clamp(1, most)),

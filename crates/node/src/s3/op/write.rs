@@ -1,43 +1,48 @@
 //! PutObject.
 
 use s3s::dto::*;
-use s3s::{S3Request, S3Result, TrailingHeaders};
+use s3s::{S3Request, S3Result};
 
-use crate::s3::attributes::{attributes_of, etag, refuse, refuse_of_writes};
-use crate::s3::checksums::{checksum_of, put_typed_checksum};
-use crate::s3::conditions::write_condition;
-use crate::s3::upload::{Declared, receive, require_length, trailer};
-use crate::s3::{Edge, grant_of, tags};
+use super::acl::check_write;
+use super::handler::S3Handler;
+use super::request::grant_of;
+use crate::s3::body::checksums::{put_typed_checksum, take_checksum};
+use crate::s3::body::trailer::Trailer;
+use crate::s3::body::upload::{Declared, receive, require_length};
+use crate::s3::convert::attributes::{etag, refuse, take_attributes};
+use crate::s3::convert::conditions::write_condition;
+use crate::s3::convert::tags;
 use crate::store::{Grant, PutOptions, Tag};
 
-pub(in crate::s3) async fn put_object(edge: &Edge, req: S3Request<PutObjectInput>) -> S3Result<PutObjectOutput> {
+pub(crate) async fn put_object(handler: &S3Handler, req: S3Request<PutObjectInput>) -> S3Result<PutObjectOutput> {
     let tagged = req.input.tagging.as_deref().map(tags::from_header).transpose()?.unwrap_or_default();
     require_length(&req.headers)?;
-    let (trailer, grant) = (trailer(&req), grant_of(&req)?);
-    put(edge, req.input, tagged, &req.headers, trailer, grant).await
+    let (trailer, grant) = (req.extensions.get().cloned(), grant_of(&req)?);
+    put(handler, req.input, tagged, &req.headers, trailer, grant).await
 }
 
-/// Stores an object, however its bytes and what is said of them arrived.
-pub(super) async fn put(
-    edge: &Edge,
+/// Stores an object that came in a request or a form.
+pub(crate) async fn put(
+    handler: &S3Handler,
     mut input: PutObjectInput,
     tags: Vec<Tag>,
     headers: &http::HeaderMap,
-    trailer: Option<TrailingHeaders>,
+    trailer: Option<Trailer>,
     grant: Grant,
 ) -> S3Result<PutObjectOutput> {
-    refuse_of_writes!(edge, input);
-    refuse!(input, write_offset_bytes);
-    let attributes = attributes_of!(input, edge.limits)?;
+    check_write(handler, &input).await?;
+    refuse(&[("write-offset-bytes", input.write_offset_bytes.is_some())])?;
+    let attributes = take_attributes(&mut input, handler.limits.user_metadata_bytes)?;
     let condition = write_condition(input.if_match.take(), input.if_none_match.take());
-    let named = input.checksum_algorithm.as_ref().map(ChecksumAlgorithm::as_str);
-    let checksum = checksum_of!(input)?;
+    let named = input.checksum_algorithm.take();
+    let named = named.as_ref().map(ChecksumAlgorithm::as_str);
+    let checksum = take_checksum(&mut input)?;
     let declared = Declared::new(checksum, named, headers, trailer)?;
 
-    let staged = receive(edge, input.body.take(), declared).await?;
+    let staged = receive(&*handler.store, &handler.memory, input.body.take(), declared).await?;
     let options = PutOptions { attributes, checksum: staged.checksum.clone(), tags, condition };
-    let meta = edge.store.put(&input.bucket, &input.key, staged, options, grant).await?;
+    let meta = handler.store.put(&input.bucket, &input.key, staged, options, grant).await?;
     let mut output = PutObjectOutput { e_tag: Some(etag(&meta.etag)), ..PutObjectOutput::default() };
-    put_typed_checksum!(output, &meta.checksum);
+    put_typed_checksum(&mut output, meta.checksum.as_ref());
     Ok(output)
 }

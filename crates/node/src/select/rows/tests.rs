@@ -58,7 +58,7 @@ fn csv_quotes_as_needed_or_always() {
         ("s", Arc::new(StringArray::from(vec!["it's \\", "|"]))),
     ]);
     assert_eq!(write(&small, &always), "'7'|'it\\'s \\\\'\r\n''|'|'\r\n");
-    // A date is quoted where its dashes delimit.
+    // The dashes of a date are the delimiter, so it is quoted.
     let dashes = RowWriter::Csv(CsvWriter::new("-", "\n", "\"", "\"", false));
     let day = batch(vec![("day", Arc::new(Date32Array::from(vec![0])) as ArrayRef)]);
     assert_eq!(write(&day, &dashes), "\"1970-01-01\"\n");

@@ -1,42 +1,44 @@
-//! Uploads on their way through a gateway.
+//! The spool of a gateway, where uploads wait until they are sent.
 //!
-//! The spool is a store of our own, so uploads in parts survive a restart where its folder was given, their
-//! parts are listed, checked and put together as everywhere, and what does not match its checksum goes nowhere.
-//! Completing an upload takes as long as sending it on does.
+//! It is a local store, so multipart uploads survive a restart if its folder was configured, parts
+//! are listed, verified and assembled as usual, and nothing with a wrong checksum is sent.
+//! Completing an upload takes as long as sending it.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
-use pushdown::Error;
+use parking_lot::Mutex;
+use pushdowndb_contract::Error;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
-use super::Behind;
+use super::backend::Backend;
 use crate::Limits;
 use crate::store::{
     BucketSettings, Completion, Condition, Grant, ListQuery, Listed, LocalStore, ObjectMeta, PutOptions, Result,
     Staged, Start, Store, StoreError, UploadKey, now_ms,
 };
 
-/// For so long an upload that was put together and could not be sent waits for its client to ask again: a day.
-const KEPT_MS: u64 = 24 * 60 * 60 * 1000;
+/// How long an assembled upload that could not be sent is kept for a retry: a day.
+const RETRY_WINDOW_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// Objects that were received and are not sent yet.
+/// Uploads that were received and not sent yet.
 #[derive(Debug)]
 pub(super) struct Spool {
     pub store: LocalStore,
-    /// Set where nobody named the folder: it is removed with the gateway.
+    /// Set for a temporary folder, which is removed with the gateway.
     temporary: Option<PathBuf>,
     bucket: String,
     sending: Semaphore,
-    /// Whose turn it is to put an upload of a key together and to send it: it lies in the spool under that key.
+    /// A lock for each key whose upload is being completed: the assembled object is stored under
+    /// that key.
     completing: Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>,
 }
 
 impl Spool {
-    /// Opens the folder, or makes one among the system's temporary files. Blocks.
-    pub fn open(dir: Option<&Path>, bucket: &str, limits: Limits) -> pushdown::Result<Self> {
+    /// Opens the spool in `dir`, or in a temporary folder. Blocks.
+    pub fn open(dir: Option<&Path>, bucket: &str, limits: Limits) -> pushdowndb_contract::Result<Self> {
         let temporary = match dir {
             Some(_) => None,
             None => Some(std::env::temp_dir().join(format!("pushdowndb-spool-{}", Uuid::new_v4().simple()))),
@@ -48,12 +50,12 @@ impl Spool {
             Err(error) => return Err(Error::from(error).context("cannot use the spool")),
         }
         let spool = Self { store, temporary, bucket: bucket.to_owned(), sending, completing: Mutex::default() };
-        let swept = futures::executor::block_on(spool.sweep(now_ms().saturating_sub(KEPT_MS)));
+        let swept = futures::executor::block_on(spool.sweep(now_ms().saturating_sub(RETRY_WINDOW_MS)));
         swept.map_err(|error| Error::from(error).context("cannot use the spool"))?;
         Ok(spool)
     }
 
-    /// Removes what was received before `before_ms` and never sent: nobody asks for it again.
+    /// Removes uploads received before `before_ms` and never sent.
     async fn sweep(&self, before_ms: u64) -> Result<()> {
         let mut next = Some(Start::default());
         while let Some(start) = next {
@@ -72,30 +74,30 @@ impl Spool {
         Ok(())
     }
 
-    /// Sends one upload on.
+    /// Sends one upload.
     pub async fn put(
         &self,
-        behind: &dyn Behind,
+        backend: &dyn Backend,
         key: &str,
         staged: Staged,
         options: PutOptions,
         grant: &Grant,
     ) -> Result<ObjectMeta> {
-        behind.writable(key)?;
-        // Under a name of its own: two uploads of one key meet behind the gateway, not here.
+        backend.check_writable(key)?;
+        // Under a unique name: concurrent uploads of one key must not meet here.
         let spooled = Uuid::new_v4().simple().to_string();
         let kept = PutOptions { checksum: options.checksum.clone(), ..PutOptions::default() };
         self.store.put(&self.bucket, &spooled, staged, kept, Grant::node()).await?;
-        let sent = self.send(behind, key, &spooled, options, grant).await;
-        // Also when it could not be sent: the client has it still.
+        let sent = self.send(backend, key, &spooled, options, grant).await;
+        // Also on failure: the client still has it.
         self.discard(&spooled).await;
         sent
     }
 
-    /// Puts the parts together and sends them on. A client that asks again has them sent again.
+    /// Assembles the parts and sends them. A retry sends them again.
     pub async fn complete(
         &self,
-        behind: &dyn Behind,
+        backend: &dyn Backend,
         at: UploadKey,
         done: Completion,
         grant: &Grant,
@@ -103,10 +105,10 @@ impl Spool {
         let key = at.key.clone();
         let turn = self.turn_of(&key);
         let _turn = turn.lock().await;
-        // The condition is on what is behind the gateway. One that fails now leaves the upload as it is.
+        // The condition is on the backend. If it fails now, the upload stays as it is.
         let condition = done.condition.clone();
         if condition != Condition::default() {
-            let present = match behind.open(&key).await {
+            let present = match backend.open(&key).await {
                 Ok(object) => Some(object.meta),
                 Err(StoreError::NoSuchKey(_)) => None,
                 Err(error) => return Err(error),
@@ -116,8 +118,8 @@ impl Spool {
         let put_together = Completion { condition: Condition::default(), ..done };
         let kept = self.store.complete(at, put_together, Grant::node()).await?;
         let options = PutOptions { attributes: kept.attributes, tags: kept.tags, checksum: None, condition };
-        let sent = self.send(behind, &key, &key, options, grant).await;
-        // What could not be sent is kept for a client that asks again, unless that can never be.
+        let sent = self.send(backend, &key, &key, options, grant).await;
+        // An upload that could not be sent is kept for a retry, unless its condition failed.
         if matches!(sent, Ok(_) | Err(StoreError::Precondition(_))) {
             self.discard(&key).await;
         }
@@ -125,7 +127,7 @@ impl Spool {
     }
 
     fn turn_of(&self, key: &str) -> Arc<tokio::sync::Mutex<()>> {
-        let mut turns = self.completing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turns = self.completing.lock();
         turns.retain(|_, turn| turn.strong_count() > 0);
         if let Some(turn) = turns.get(key).and_then(Weak::upgrade) {
             return turn;
@@ -137,7 +139,7 @@ impl Spool {
 
     async fn send(
         &self,
-        behind: &dyn Behind,
+        backend: &dyn Backend,
         key: &str,
         spooled: &str,
         options: PutOptions,
@@ -147,7 +149,7 @@ impl Spool {
         let _turn = self.sending.acquire().await.map_err(|_| StoreError::Upstream)?;
         let (size, checksum) = (object.meta.size, object.meta.checksum.clone());
         grant.check_key()?;
-        let etag = behind.send(key, object, &options).await?;
+        let etag = backend.send(key, object, &options).await?;
         let attributes = options.attributes;
         Ok(ObjectMeta { size, etag, modified_ms: now_ms(), attributes, checksum, ..ObjectMeta::default() })
     }

@@ -1,4 +1,4 @@
-//! What a local store does behind its back, and on a disk that is full.
+//! Background work of a local store, and a full disk.
 
 use std::fs;
 
@@ -9,15 +9,16 @@ fn a_large_store_is_swept_behind_its_back() {
     let dir = tempfile::tempdir().unwrap();
     let store = LocalStore::open(dir.path(), Limits::default()).unwrap();
     let files = &store.shared.files;
-    let place = || files.keep(&files.create().unwrap(), 0, None).unwrap();
-    // One that an earlier start left, one that is being written; a sweep that is told of many objects.
+    let place = || files.commit_draft(&files.create().unwrap(), 0, None).unwrap();
+    // `left` is of an earlier start, `named` belongs to an object. The sweep starts as for a million
+    // objects.
     let (left, named) = (place(), place());
     let record =
         ObjectRecord { meta: ObjectMeta::default(), segments: vec![named], upload: None, writer: None, damaged: false };
     let meta = BucketMeta { name: "bucket".into(), ..BucketMeta::default() };
     store.shared.index.create_bucket(&meta, 9, &Grant::node()).unwrap();
     store.shared.index.put("bucket", "key", &record, &Condition::default(), &Grant::node()).unwrap();
-    files.remember_placed();
+    files.track_placed();
     let fresh = place();
     sweep::start(&store.shared.index, &store.shared.files, 1_000_000).unwrap();
     for _ in 0..1000 {

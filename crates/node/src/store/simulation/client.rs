@@ -1,4 +1,4 @@
-//! A client of a store that knows what it may find there.
+//! A client of a store, with a model of what it must find there.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use md5::{Digest, Md5};
 use rand::rngs::StdRng;
 use rand::{Rng, RngCore, SeedableRng};
 
-use crate::store::multipart::hex;
+use crate::store::hex::hex;
 use crate::store::{
     Attributes, Completion, Condition, CopyRequest, Grant, ListQuery, Listed, LocalStore, PartRef, PutOptions, Result,
     Staged, Store, StoreError, UploadKey, UploadQuery, UploadRecord,
@@ -16,7 +16,7 @@ use crate::store::{
 
 pub(super) const BUCKET: &str = "bucket";
 
-/// The bytes of a PUT or a part follow from its stamp.
+/// A seed from which the bytes of a PUT or a part are generated.
 pub(super) type Stamp = u64;
 
 fn bytes_of(stamp: Stamp) -> Vec<u8> {
@@ -30,7 +30,7 @@ fn md5(bytes: &[u8]) -> [u8; 16] {
     Md5::digest(bytes).into()
 }
 
-/// An object: the stamp in its metadata, the stamps of the PUT or of its parts.
+/// An object: the stamp in its metadata, and the stamps of the PUT or of its parts.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Content {
     stamp: Stamp,
@@ -51,14 +51,14 @@ impl Content {
         }
     }
 
-    /// As it is found in a store.
+    /// As found in a store.
     fn found(&self) -> Found {
         let bytes: Vec<u8> = self.pieces.iter().flat_map(|piece| bytes_of(*piece)).collect();
         Found { stamp: Some(self.stamp.to_string()), etag: self.etag(), md5: md5(&bytes), files: self.pieces.len() }
     }
 }
 
-/// An object as it is found in a store.
+/// An object as found in a store.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Found {
     stamp: Option<String>,
@@ -67,7 +67,7 @@ pub(super) struct Found {
     files: usize,
 }
 
-/// What is visible: objects by key, uploads by key and stamp with the ETags of their parts.
+/// The visible state: objects by key, uploads by key and stamp with the ETags of their parts.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct View {
     pub objects: BTreeMap<String, Found>,
@@ -75,13 +75,13 @@ pub(super) struct View {
 }
 
 impl View {
-    /// How many data files hold it.
+    /// The number of data files that hold it.
     pub fn files(&self) -> usize {
         let parts = self.uploads.values().map(BTreeMap::len);
         self.objects.values().map(|found| found.files).chain(parts).sum()
     }
 
-    /// What of it has these keys.
+    /// The part with these keys.
     pub fn filter(&self, keys: impl Fn(&str) -> bool) -> Self {
         Self {
             objects: self.objects.clone().into_iter().filter(|(key, _)| keys(key)).collect(),
@@ -90,7 +90,7 @@ impl View {
     }
 }
 
-/// Everything that is visible in the store; without a bucket that is nothing.
+/// The visible state of a store; empty without a bucket.
 pub(super) async fn view(store: &LocalStore) -> Result<View> {
     let mut view = View::default();
     let page = match store.list(BUCKET, ListQuery { limit: 1000, ..ListQuery::default() }).await {
@@ -125,7 +125,7 @@ pub(super) async fn view(store: &LocalStore) -> Result<View> {
     Ok(view)
 }
 
-/// What a client knows of its own keys.
+/// The expected state of the client's keys.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Model {
     objects: BTreeMap<String, Content>,
@@ -149,7 +149,7 @@ impl Model {
     }
 }
 
-/// Something a client does.
+/// An action of a client.
 #[derive(Clone, Debug)]
 pub(super) enum Action {
     Put { key: String, stamp: Stamp },
@@ -162,7 +162,7 @@ pub(super) enum Action {
 }
 
 impl Action {
-    /// What is there after it.
+    /// The state after this action.
     pub fn on(&self, before: &Model) -> Model {
         let mut model = before.clone();
         match self {
@@ -188,9 +188,9 @@ impl Action {
     }
 }
 
-/// A client with keys of its own.
+/// A client with its own keys.
 pub(super) struct Client {
-    /// What its keys begin with.
+    /// The prefix of its keys.
     prefix: String,
     random: StdRng,
     pub model: Model,
@@ -202,7 +202,7 @@ impl Client {
         Self { prefix: prefix.into(), random, model: Model::default(), ids: BTreeMap::new() }
     }
 
-    /// Something to do next, by chance.
+    /// A random next action.
     pub fn choose(&mut self) -> Action {
         let random = &mut self.random;
         let mut any_key = || format!("{}{}", self.prefix, random.random_range(0..3));
@@ -223,7 +223,7 @@ impl Client {
         }
     }
 
-    /// Does it; what it knows does not change.
+    /// Performs an action; the model is not changed.
     pub async fn act(&mut self, store: &LocalStore, action: &Action) -> Result<()> {
         match action {
             Action::Put { key, stamp } => {

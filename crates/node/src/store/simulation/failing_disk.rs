@@ -1,17 +1,18 @@
-//! The disk fills up, or fails, at each change in turn.
+//! The disk fills up or fails at each change in turn.
 //!
-//! For every action of a client and every N, the N-th change of the disk during the action fails. The client
-//! is told so in clear, finds all of the old state or, where the index may have been written, all of the
-//! new one, also while the disk is still full; afterwards the store goes on as if nothing had been.
+//! For every action of a client and every N, the N-th change of the disk during the action fails.
+//! The client gets a clear error and finds the complete old state or, if the index may have been
+//! written, the complete new one, also while the disk is full. Afterwards the store works as usual.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex};
 
+use parking_lot::Mutex;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use s3s::S3Error;
@@ -22,37 +23,37 @@ use super::{Unsynced, folder, no_leftovers, open, read, runtime, write};
 use crate::store::disk::{Change, Disk};
 use crate::store::{BucketSettings, Grant, LocalStore, Store, StoreError};
 
-/// A disk that can be told to fail.
+/// A disk with an injected fault.
 #[derive(Debug)]
 struct FailingDisk {
     fault: Fault,
-    /// How many changes still succeed.
+    /// Changes that still succeed.
     left: AtomicI64,
     failed: AtomicBool,
-    /// What failed was to keep what had been written.
+    /// Whether a sync failed.
     lost: AtomicBool,
     files: Mutex<HashMap<PathBuf, Blocks>>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Fault {
-    /// There is no more space, from that change on until it is repaired. What takes no space succeeds.
+    /// No more space from that change on until the repair. Changes that need no space succeed.
     Full,
-    /// The same on a file system that writes nothing in place: changes of the index take space too, so that
-    /// it cannot even be opened again before there is some.
+    /// The same on a copy-on-write file system: changes of the index need space too, so that it
+    /// cannot even be reopened.
     FullAnywhere,
     /// One change fails.
     Once,
 }
 
-/// The blocks of a file that have a place on the disk: writing them again takes none. The others are holes.
+/// The blocks of a file that have space on the disk; the others are holes.
 #[derive(Debug)]
 struct Blocks(HashSet<u64>);
 
 impl Blocks {
     const BYTES: usize = 4096;
 
-    /// Of a file as it is, holes being what was never written.
+    /// Of an existing file, whose zero blocks count as holes.
     fn of(path: &Path) -> Self {
         let bytes = fs::read(path).unwrap();
         let written = bytes.chunks(Self::BYTES).enumerate().filter(|(_, block)| block.iter().any(|byte| *byte != 0));
@@ -83,11 +84,11 @@ impl FailingDisk {
         match change {
             Change::MakeFolder(_) | Change::Create(_) | Change::Rename { .. } | Change::Link { .. } => true,
             Change::Write { file, at, bytes } => {
-                let mut files = self.files.lock().unwrap();
+                let mut files = self.files.lock();
                 let blocks = files.entry(file.path().to_owned()).or_insert_with(|| Blocks::of(file.path()));
                 Blocks::touched(at, bytes).any(|block| !blocks.0.contains(&block))
             }
-            // Growing leaves a hole.
+            // Extending a file leaves a hole.
             Change::Resize { .. } | Change::SyncFolder(_) | Change::Sync(_) | Change::Remove(_) => false,
         }
     }
@@ -111,7 +112,7 @@ impl Disk for FailingDisk {
                 if matches!(change, Change::Sync(_) | Change::SyncFolder(_)) {
                     self.lost.store(true, Ordering::SeqCst);
                 }
-                // As much of a write as there was room for.
+                // Writes as much as there is room for.
                 if let Change::Write { file, at, bytes } = change {
                     Change::Write { file, at, bytes: &bytes[..bytes.len() / 2] }.apply()?;
                 }
@@ -119,7 +120,7 @@ impl Disk for FailingDisk {
             }
         }
         if let Change::Write { file, at, bytes } = change
-            && let Some(blocks) = self.files.lock().unwrap().get_mut(file.path())
+            && let Some(blocks) = self.files.lock().get_mut(file.path())
         {
             blocks.0.extend(Blocks::touched(at, bytes));
         }
@@ -127,7 +128,7 @@ impl Disk for FailingDisk {
     }
 }
 
-/// A store to begin with: an object, one of parts, an upload under way.
+/// An initial store: an object, one of parts, an upload in progress.
 struct Fixture {
     tree: Tree,
     client: Client,
@@ -210,7 +211,7 @@ fn each_change_fails(fault: Fault) {
     assert!(faults > 10, "{faults}");
 }
 
-/// One action on a disk that fails meanwhile.
+/// One action on a failing disk.
 struct Failing<'a> {
     fixture: &'a mut Fixture,
     disk: Arc<FailingDisk>,
@@ -242,7 +243,7 @@ impl Failing<'_> {
         } else {
             self.goes_on(&store, state).await?;
         }
-        // What the index may or may not name is decided when it is opened again.
+        // What the index refers to is decided when it is reopened.
         drop(store);
         let store = open(root, Arc::new(Unsynced)).map_err(|error| format!("it does not open again: {error}"))?;
         let again = view(&store).await.map_err(text)?;
@@ -256,7 +257,7 @@ impl Failing<'_> {
         no_leftovers(root, again.files()).map(drop)
     }
 
-    /// Which of the two states was found.
+    /// The state that was found.
     fn state<'m>(
         &self,
         found: &View,
@@ -273,7 +274,7 @@ impl Failing<'_> {
         Err(format!("acknowledged: {acknowledged}, and then there is {found:#?}"))
     }
 
-    /// The client learns whose fault it is.
+    /// Checks the status of the error.
     fn is_clear(&self, error: StoreError) -> Result<(), String> {
         let answer = S3Error::from(error);
         let status = answer.status_code().or_else(|| answer.code().status_code()).map(|status| status.as_u16());
@@ -285,7 +286,7 @@ impl Failing<'_> {
         if status == Some(wanted) { Ok(()) } else { Err(format!("the answer is {status:?} {answer:?}")) }
     }
 
-    /// Nothing is written any more, and what can be read is what could be before.
+    /// Checks that nothing is written any more, and that reads see the last state.
     async fn has_stopped(&self, store: &LocalStore, state: &Model) -> Result<(), String> {
         if !store.has_stopped() {
             return Err("it does not know that the disk lost a write".to_owned());

@@ -1,8 +1,8 @@
-//! What a disk holds, and what of it survives a loss of power.
+//! The contents of a disk, and what survives a power loss.
 //!
-//! A file keeps what was written before its last sync, a folder the names it had at its last sync. Of what
-//! came later everything may be lost, or nothing, or any of it in any combination: names without bytes, bytes
-//! without names, single sectors of a write. Real file systems lose less than that.
+//! A file keeps what was written before its last sync, a folder the names at its last sync. Of
+//! later changes any combination may be lost: names without bytes, bytes without names, single
+//! sectors of a write. Real file systems lose less.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
@@ -14,13 +14,13 @@ use rand::rngs::StdRng;
 
 use super::recorder::Step;
 
-/// Files and their bytes, folders without; parents come before their children.
+/// Files with their bytes, and folders; parents come before children.
 pub(super) type Tree = BTreeMap<PathBuf, Option<Vec<u8>>>;
 
 /// The unit in which a disk writes.
 const SECTOR: usize = 512;
 
-/// How much of what was not synced survives.
+/// How much unsynced data survives.
 #[derive(Debug)]
 pub(super) enum Crash {
     /// Nothing.
@@ -31,7 +31,7 @@ pub(super) enum Crash {
     Names,
     /// Bytes, but no names.
     Bytes,
-    /// Whatever chance says.
+    /// A random part.
     Chance(Box<StdRng>),
 }
 
@@ -52,7 +52,7 @@ impl Crash {
         }
     }
 
-    /// Whether a write that happened was torn, and if so what of it arrived.
+    /// The sectors that arrived of a torn write; `None` if it was not torn.
     fn tears(&mut self, sectors: usize) -> Option<Vec<bool>> {
         let Self::Chance(random) = self else { return None };
         random.random_bool(0.3).then(|| (0..sectors).map(|_| random.random()).collect())
@@ -109,7 +109,7 @@ impl Unsynced {
 }
 
 impl Image {
-    /// A disk on which all of this is durable.
+    /// A disk on which all of `tree` is durable.
     pub fn new(tree: &Tree) -> Self {
         let mut image = Self { nodes: vec![Node::folder()] };
         for (path, bytes) in tree {
@@ -162,10 +162,10 @@ impl Image {
         }
     }
 
-    /// What is left after a crash.
+    /// The contents after a crash.
     pub fn after(&self, crash: &mut Crash) -> Tree {
         let mut tree = Tree::new();
-        // A file of two names has the same bytes under both.
+        // A file with two names has the same bytes under both.
         let mut contents: HashMap<usize, Vec<u8>> = HashMap::new();
         let mut folders = vec![(PathBuf::new(), 0)];
         while let Some((path, folder)) = folders.pop() {

@@ -1,4 +1,4 @@
-//! Disks for tests: one that is recorded and loses power, one that fails and fills up.
+//! Simulated disks for tests: one that is recorded and loses power, one that fails and fills up.
 
 mod client;
 mod failing_disk;
@@ -10,9 +10,10 @@ mod rot;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
+use pushdowndb_testkit::seed::seed;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -21,34 +22,26 @@ use super::disk::{Change, Disk};
 use crate::Limits;
 use image::Tree;
 
-/// `PUSHDOWNDB_SEED`, or a fresh one.
-fn seed() -> u64 {
-    let fresh = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
-    let seed = std::env::var("PUSHDOWNDB_SEED").map_or_else(|_| fresh(), |seed| seed.parse().unwrap());
-    println!("repeat with PUSHDOWNDB_SEED={seed}");
-    seed
-}
-
 fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// A folder in memory where there is one: what is durable is decided here and not by the machine's disk.
+/// A folder in memory if possible: durability is simulated.
 fn folder() -> TempDir {
     TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap()
 }
 
-/// Writes in several steps, parts of any size, several checksums for most of them; nothing that happens by itself.
+/// Limits with small blocks and parts, and no background work.
 fn limits() -> Limits {
     Limits { block_bytes: 1000, checksum_block_bytes: 500, part_min_bytes: 1, scrub_bytes: 0, ..Limits::default() }
 }
 
 /// Opens the store below `root`.
-fn open(root: &Path, disk: Arc<dyn Disk>) -> pushdown::Result<LocalStore> {
+fn open(root: &Path, disk: Arc<dyn Disk>) -> pushdowndb_contract::Result<LocalStore> {
     LocalStore::open_on(disk, &root.join("store"), limits())
 }
 
-/// What there is below a folder, and whether it is a folder.
+/// The names below a folder, and whether each is a folder.
 type Names = BTreeMap<PathBuf, bool>;
 
 fn names(root: &Path) -> Names {
@@ -67,13 +60,13 @@ fn names(root: &Path) -> Names {
     names
 }
 
-/// What lies below `root`.
+/// The contents below `root`.
 fn read(root: &Path) -> Tree {
     let bytes = |path: &Path, is_folder: bool| (!is_folder).then(|| fs::read(root.join(path)).unwrap());
     names(root).into_iter().map(|(path, is_folder)| (path.clone(), bytes(&path, is_folder))).collect()
 }
 
-/// Puts this below `root`, where there is nothing but these names; folders that fit are taken over.
+/// Replaces `names` below `root` by `tree`; matching folders are kept.
 fn write_over(names: &Names, tree: &Tree, root: &Path) {
     for (path, is_folder) in names.iter().rev() {
         match (is_folder, tree.get(path)) {
@@ -91,13 +84,13 @@ fn write_over(names: &Names, tree: &Tree, root: &Path) {
     }
 }
 
-/// Puts this below `root`, where there is nothing.
+/// Writes `tree` to an empty `root`.
 fn write(tree: &Tree, root: &Path) {
     write_over(&Names::new(), tree, root);
 }
 
-/// Checks that below `root` an open store holds `data_files` and soon nothing that is left over; gives what
-/// there is.
+/// Checks that the open store below `root` holds `data_files` data files and soon no leftovers.
+/// Returns all names.
 fn no_leftovers(root: &Path, data_files: usize) -> Result<Names, String> {
     let patience = Instant::now();
     loop {
@@ -124,7 +117,7 @@ fn leftovers(names: &Names, data_files: usize) -> Option<String> {
     (data != data_files).then(|| format!("{data} data files, where {data_files} are named"))
 }
 
-/// The disks of this machine without waiting for them.
+/// The disks of this machine, without syncs.
 #[derive(Debug)]
 struct Unsynced;
 

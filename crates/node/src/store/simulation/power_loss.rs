@@ -1,9 +1,10 @@
 //! The power fails after every single change of the disk.
 //!
-//! A run of clients is recorded. For every prefix of the record the disk is put together as a loss of power
-//! may leave it (see `image`), a store is opened on it, and every client finds what it was told last, or that
-//! with the one change that was under way, and nothing else; no file is left over. A later run begins
-//! on what a crash left, so that recovery is recorded and interrupted as well.
+//! A run of clients is recorded. For every prefix of the record, the disk is reconstructed as a
+//! power loss may leave it (see `image`), a store is opened on it, and every client finds its last
+//! acknowledged state, or that with the one change in progress, and nothing else; no file is left
+//! over. A later run starts on what a crash left, so that recovery is recorded and interrupted as
+//! well.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,9 +21,9 @@ use super::recorder::{Note, Recorder, Step};
 use super::{Names, Unsynced, folder, no_leftovers, open, runtime, seed, write, write_over};
 use crate::store::{BucketSettings, Grant, LocalStore, Store, StoreError};
 
-/// How many clients write at once, run after run.
+/// The number of concurrent clients in each run.
 const RUNS: [usize; 3] = [1, 1, 3];
-/// What they do in a run, together.
+/// The number of actions per run.
 const ACTIONS: usize = 36;
 const THREADS: usize = 2;
 
@@ -43,7 +44,7 @@ fn a_loss_of_power_at_any_moment_keeps_what_was_acknowledged() {
     }
 }
 
-/// Were the store to leave one of its syncs out, the test above would say so.
+/// Proves that the test above detects a missing sync.
 #[test]
 fn a_sync_that_is_left_out_is_noticed() {
     let mut random = StdRng::seed_from_u64(seed());
@@ -61,7 +62,7 @@ fn a_sync_that_is_left_out_is_noticed() {
     check("the name of the index", &|step| matches!(step, Step::SyncFolder(path) if path.ends_with("store")));
 }
 
-/// What happened, and what clients may find.
+/// A recorded run, and what clients may find.
 struct Run {
     number: usize,
     before: Tree,
@@ -97,7 +98,7 @@ impl Run {
         Self { number, before: before.clone(), steps: recorder.take(), old, states }
     }
 
-    /// Crashes after every step; gives how often.
+    /// Crashes after every step. Returns the number of crashes.
     fn check(&self, seed: u64) -> Result<usize, String> {
         thread::scope(|scope| {
             let parts: Vec<_> = (0..THREADS).map(|part| scope.spawn(move || self.check_part(part, seed))).collect();
@@ -116,7 +117,7 @@ impl Run {
             if let Step::Note(note) = step {
                 expected.note(*note);
             }
-            // The first start makes folder after folder; one in some is enough.
+            // The first start creates many folders; a sample is enough.
             if count % THREADS != part || matches!(step, Step::MakeFolder(_)) && count % 32 != part {
                 continue;
             }
@@ -145,7 +146,7 @@ impl Run {
     }
 }
 
-/// What may be left where the last thing that happened is this.
+/// The kinds of crashes to try after this step.
 fn kinds(step: &Step, seed: u64) -> Vec<Crash> {
     let chance = Crash::Chance(Box::new(StdRng::seed_from_u64(seed)));
     if step.makes_durable() {
@@ -155,7 +156,7 @@ fn kinds(step: &Step, seed: u64) -> Vec<Crash> {
     }
 }
 
-/// A client acts; gives what it finds after each of its actions, first before all.
+/// Runs a client. Returns what it finds initially and after each action.
 async fn act(store: &LocalStore, recorder: &Recorder, name: usize, mut client: Client, actions: usize) -> Vec<View> {
     let mut states = vec![Model::default().view()];
     recorder.note(Note { client: name, state: 0, done: true });
@@ -171,30 +172,30 @@ async fn act(store: &LocalStore, recorder: &Recorder, name: usize, mut client: C
     states
 }
 
-/// What may be found at a moment of a run.
+/// What may be found at a point of a run.
 struct Expected<'a> {
     run: &'a Run,
-    /// By client, the last state it was told of.
-    told: Vec<Option<usize>>,
-    /// By client, the state it was moving to.
+    /// The last acknowledged state of each client.
+    acknowledged: Vec<Option<usize>>,
+    /// The state that each client was moving to.
     under_way: Vec<Option<usize>>,
 }
 
 impl<'a> Expected<'a> {
     fn new(run: &'a Run) -> Self {
         let clients = run.states.len();
-        Self { run, told: vec![None; clients], under_way: vec![None; clients] }
+        Self { run, acknowledged: vec![None; clients], under_way: vec![None; clients] }
     }
 
     fn note(&mut self, note: Note) {
         if note.done {
-            (self.told[note.client], self.under_way[note.client]) = (Some(note.state), None);
+            (self.acknowledged[note.client], self.under_way[note.client]) = (Some(note.state), None);
         } else {
             self.under_way[note.client] = Some(note.state);
         }
     }
 
-    /// Opens a store on what a crash left; gives what there is afterwards.
+    /// Opens a store on what a crash left. Returns the names there afterwards.
     async fn examine(&self, root: &Path) -> Result<Names, String> {
         let store = open(root, Arc::new(Unsynced)).map_err(|error| format!("it does not open: {error:?}"))?;
         let found = self.visible(&store).await?;
@@ -203,10 +204,10 @@ impl<'a> Expected<'a> {
     }
 
     async fn visible(&self, store: &LocalStore) -> Result<View, String> {
-        if self.told.iter().any(Option::is_some) {
+        if self.acknowledged.iter().any(Option::is_some) {
             store.bucket(BUCKET).await.map_err(|error| error.to_string())?;
         }
-        // Reading compares every block with its checksum; see that each has one.
+        // Reads verify blocks that have checksums; check that each block has one.
         for object in store.shared().index.objects_after(None, 1000).map_err(|error| error.to_string())? {
             let record = object.record.map_err(|error| error.to_string())?;
             if record.segments.iter().any(|segment| segment.sums.is_none()) {
@@ -222,16 +223,18 @@ impl<'a> Expected<'a> {
         for (client, states) in self.run.states.iter().enumerate() {
             let prefix = prefix(self.run.number, client);
             let mine = found.filter(|key| key.starts_with(&prefix));
-            let told = &states[self.told[client].unwrap_or(0)];
+            let acknowledged = &states[self.acknowledged[client].unwrap_or(0)];
             let under_way = self.under_way[client].map(|state| &states[state]);
-            if mine != *told && Some(&mine) != under_way {
-                return Err(format!("client {client} finds {mine:#?}\nwas told {told:#?}\nunder way {under_way:#?}"));
+            if mine != *acknowledged && Some(&mine) != under_way {
+                return Err(format!(
+                    "client {client} finds {mine:#?}\nwas told {acknowledged:#?}\nunder way {under_way:#?}"
+                ));
             }
         }
         Ok(found)
     }
 
-    /// The store can be written to; gives how many data files there are then.
+    /// Checks that the store accepts writes. Returns the number of data files then.
     async fn goes_on(&self, store: &LocalStore, mut found: View) -> Result<usize, String> {
         match store.create_bucket(BUCKET, BucketSettings::default(), Grant::node()).await {
             Ok(()) | Err(StoreError::BucketExists(_)) => {}

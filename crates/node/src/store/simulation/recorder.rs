@@ -1,13 +1,15 @@
-//! A disk that remembers in which order it was changed.
+//! A disk that records its changes.
 
 use std::io;
 use std::mem;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::store::disk::{Change, Disk};
 
-/// A change that was done, with paths below the root, or a remark between changes.
+/// A change with paths below the root, or a note between changes.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     MakeFolder(PathBuf),
@@ -23,7 +25,7 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// What it is, without its bytes.
+    /// The step without its bytes.
     pub fn summary(&self) -> String {
         match self {
             Self::Write { path, at, bytes } => format!("Write {} bytes at {at} of {}", bytes.len(), path.display()),
@@ -31,13 +33,13 @@ impl Step {
         }
     }
 
-    /// Whether what a loss of power leaves at least may have grown by it.
+    /// Whether this may make more data durable.
     pub fn makes_durable(&self) -> bool {
         matches!(self, Self::SyncFolder(_) | Self::Sync(_) | Self::Note(_))
     }
 }
 
-/// A client begins the change to the state of this number, or was told that it is done.
+/// A client starts the change to the state of this number, or got it acknowledged.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Note {
     pub client: usize,
@@ -45,7 +47,8 @@ pub(super) struct Note {
     pub done: bool,
 }
 
-/// The disks of this machine, each change in turn. Nothing is synced: the model says what survives.
+/// The disks of this machine, one change at a time. Nothing is synced: the model decides what
+/// survives.
 #[derive(Debug)]
 pub(super) struct Recorder {
     root: PathBuf,
@@ -58,11 +61,11 @@ impl Recorder {
     }
 
     pub fn note(&self, note: Note) {
-        self.steps.lock().unwrap().push(Step::Note(note));
+        self.steps.lock().push(Step::Note(note));
     }
 
     pub fn take(&self) -> Vec<Step> {
-        mem::take(&mut self.steps.lock().unwrap())
+        mem::take(&mut self.steps.lock())
     }
 
     fn below(&self, path: &Path) -> PathBuf {
@@ -83,8 +86,8 @@ impl Disk for Recorder {
             Change::Link { from, to } => Step::Link { from: self.below(from), to: self.below(to) },
             Change::Remove(path) => Step::Remove(self.below(path)),
         };
-        // One at a time, so that the record has the order in which things happened.
-        let mut steps = self.steps.lock().unwrap();
+        // One at a time, so that the record has the order of the changes.
+        let mut steps = self.steps.lock();
         if !step.makes_durable() {
             change.apply()?;
         }

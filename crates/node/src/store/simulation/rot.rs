@@ -1,9 +1,9 @@
 //! Single bits change on the disk, anywhere.
 //!
-//! A store holds objects of one block and of many, one of parts, copies, an upload under way, several buckets. A bit of
-//! one of its files is changed, everything is read, and put right again. Whatever is answered with success is what
-//! was stored; what is not, is an error that does not say that there is nothing; or the store does not open.
-//! `PUSHDOWNDB_FLIPS=10000` changes as many.
+//! A store holds objects of one block and of many, one of parts, copies, an upload in progress, and
+//! several buckets. A bit of one of its files is flipped, everything is read, and the bit is
+//! restored. Every successful read returns what was stored; every other one is an error that does
+//! not claim absence; or the store does not open. `PUSHDOWNDB_FLIPS=10000` flips as many bits.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,23 +26,23 @@ use crate::store::{
 
 const BUCKETS: [&str; 3] = ["first", "second", "third"];
 
-/// How many bits are changed, unless the environment says otherwise.
+/// Default number of flipped bits.
 const FLIPS: usize = 400;
 
 fn flips() -> usize {
     std::env::var("PUSHDOWNDB_FLIPS").map_or(FLIPS, |flips| flips.parse().unwrap())
 }
 
-/// Every block is compared with every read, and nothing is read by itself.
+/// Limits under which every read is verified, and nothing runs in the background.
 fn limits() -> Limits {
     Limits { verify_interval: Duration::ZERO, part_min_bytes: 1, scrub_bytes: 0, ..Limits::default() }
 }
 
-fn open(root: &Path) -> pushdown::Result<LocalStore> {
+fn open(root: &Path) -> pushdowndb_contract::Result<LocalStore> {
     LocalStore::open_on(Arc::new(Unsynced), &root.join("store"), limits())
 }
 
-/// A store and what it holds.
+/// A store and its contents.
 struct World {
     root: TempDir,
     objects: BTreeMap<(&'static str, String), Expected>,
@@ -111,7 +111,7 @@ impl World {
         (Self { root, objects, upload, part }, store)
     }
 
-    /// Reads everything; gives how much of it was an error.
+    /// Reads everything. Returns the number of errors.
     async fn examine(&self, store: &LocalStore) -> std::result::Result<usize, String> {
         let mut errors = 0;
         let mut checked = |found: Result<bool>, what: &str| match found {
@@ -161,7 +161,7 @@ impl World {
         Ok(errors)
     }
 
-    /// A damaged object is not copied.
+    /// Checks that a damaged object is not copied.
     async fn copies(&self, store: &LocalStore) -> std::result::Result<usize, String> {
         let mut errors = 0;
         for ((bucket, key), object) in self.objects.iter().filter(|((_, key), _)| !key.starts_with("small/")) {
@@ -225,14 +225,14 @@ fn no_bit_of_a_data_file_changes_unnoticed() {
         assert_eq!(world.copies(&store).await, Ok(0));
         let mut errors = 0;
         for number in 0..flips() {
-            // Most files are small; most bits are not.
+            // Most files are small, most bits are in large ones.
             let file = if number % 4 == 0 {
                 &files[random.random_range(0..files.len())]
             } else {
                 large[random.random_range(0..large.len())]
             };
             let size = fs::metadata(file).unwrap().len() as usize;
-            // The checksums lie behind the bytes.
+            // The trailer with the checksums.
             let bits = if number % 8 == 1 { (size - 20.min(size)) * 8..size * 8 } else { 0..size * 8 };
             let bit = random.random_range(bits);
             flip(file, bit);
@@ -245,7 +245,7 @@ fn no_bit_of_a_data_file_changes_unnoticed() {
             errors += usize::from(found > 0);
             flip(file, bit);
         }
-        // A part of the upload under way is not read by these.
+        // The part of the upload in progress is not read by these.
         assert!(errors * 10 > flips() * 7, "{errors} of {}", flips());
         assert_eq!(world.examine(&store).await, Ok(0));
         let (damaged, reads) = store.shared().reading.verifier().counts();
@@ -253,7 +253,7 @@ fn no_bit_of_a_data_file_changes_unnoticed() {
     });
 }
 
-/// Of a store that was closed, and of one whose node was killed.
+/// Of a closed store, and of one whose node was killed.
 #[test]
 fn no_bit_of_the_index_changes_unnoticed() {
     let began = Instant::now();

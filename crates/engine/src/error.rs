@@ -1,16 +1,16 @@
-//! Errors across the border to DataFusion and object_store, with their kind kept.
+//! Conversion of errors from and to DataFusion and object_store, which keeps their kind.
 
 use std::error::Error as StdError;
 
 use datafusion::common::DataFusionError;
-use pushdown::{Error, ErrorKind};
+use pushdowndb_contract::{Error, ErrorKind};
 
-/// Our error as DataFusion carries it.
+/// Wraps one of our errors for DataFusion.
 pub(crate) fn to_datafusion(error: Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
-/// What DataFusion reports, as one of our errors: our own are found again however deeply they were wrapped.
+/// Converts DataFusion's error. One of ours is found again however deeply it is wrapped.
 pub(crate) fn from_datafusion(error: DataFusionError) -> Error {
     let mut cause: Option<&(dyn StdError + 'static)> = Some(&error);
     while let Some(link) = cause {
@@ -57,14 +57,14 @@ pub(crate) fn from_datafusion(error: DataFusionError) -> Error {
     Error::new(kind, message)
 }
 
-/// What a store reports.
+/// Converts an object store's error.
 pub(crate) fn from_object_store(error: object_store::Error) -> Error {
     from_object_store_ref(&error)
 }
 
 pub(crate) fn from_object_store_ref(error: &object_store::Error) -> Error {
     use object_store::Error as Store;
-    if let Some(ours) = ours(error) {
+    if let Some(ours) = find_ours(error) {
         return ours;
     }
     let text = with_cause(error);
@@ -79,8 +79,8 @@ pub(crate) fn from_object_store_ref(error: &object_store::Error) -> Error {
     Error::new(kind, readable(kind, &text))
 }
 
-/// The error of ours that another is about, such as a refusal below a store.
-pub(crate) fn ours(error: &(dyn StdError + 'static)) -> Option<Error> {
+/// Finds one of our errors among the causes of another, such as a refusal below a store.
+pub(crate) fn find_ours(error: &(dyn StdError + 'static)) -> Option<Error> {
     let mut cause = Some(error);
     while let Some(link) = cause {
         if let Some(ours) = link.downcast_ref::<Error>() {
@@ -91,7 +91,7 @@ pub(crate) fn ours(error: &(dyn StdError + 'static)) -> Option<Error> {
     None
 }
 
-/// The message with the first cause of all, which most messages leave out: that a connection was refused, say.
+/// The message with its root cause, which most messages omit: a refused connection, for example.
 pub(crate) fn with_cause(error: &(dyn StdError + 'static)) -> String {
     let text = error.to_string();
     let mut last = None;
@@ -105,7 +105,8 @@ pub(crate) fn with_cause(error: &(dyn StdError + 'static)) -> String {
     }
 }
 
-/// object_store reports some S3 answers only as text around the response's XML.
+/// Guesses the kind from text: object_store reports some S3 answers only as text around the
+/// response's XML.
 fn kind_from_text(text: &str) -> ErrorKind {
     const CODES: [(&str, ErrorKind); 9] = [
         ("NoSuchBucket", ErrorKind::NotFound),
@@ -118,14 +119,15 @@ fn kind_from_text(text: &str) -> ErrorKind {
         ("status code: 400", ErrorKind::Invalid),
         ("status code: 404", ErrorKind::NotFound),
     ];
-    // The text begins with the address, which may hold anything: a key such as part-00404.csv is no status.
+    // The text begins with the address, which may hold any number: a key such as part-00404.csv is
+    // no status.
     let said = text.rsplit_once("Server returned").map_or("", |(_, said)| said);
     CODES.iter().find(|(code, _)| said.contains(code)).map_or(ErrorKind::Unavailable, |(_, kind)| *kind)
 }
 
-/// Adds the way out to the kinds of failure that a user can mend.
+/// Adds advice to the kinds of failure that a user can fix.
 fn readable(kind: ErrorKind, text: &str) -> String {
-    // The XML body says the same again, at length.
+    // The XML body repeats the message at length.
     let short = text.split("<?xml").next().unwrap_or(text).trim_end_matches([' ', ':', '\n']);
     let code = text
         .split_once("<Code>")
@@ -133,7 +135,7 @@ fn readable(kind: ErrorKind, text: &str) -> String {
         .map(|(code, _)| format!(" ({code})"))
         .unwrap_or_default();
     let hint = match kind {
-        // Where machines of AWS are told their credentials, whatever answered there.
+        // The address at which machines of AWS get their credentials.
         _ if text.contains("169.254.169.254") => {
             "; no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, --aws-profile, or --anonymous"
         }

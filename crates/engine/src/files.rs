@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fs::{self, File};
 use std::path::Path;
 
-/// Writes a file of this process's own and puts it in place whole: whoever reads meanwhile sees the old one.
+/// Writes a file atomically: readers see the old content or the new one.
 pub(crate) fn put_in_place(
     file: &Path,
     write: impl FnOnce(File) -> Result<(), Box<dyn Error>>,

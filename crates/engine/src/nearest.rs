@@ -1,15 +1,16 @@
-//! The name that was probably meant.
+//! Suggestions for misspelled names.
 
 use datafusion::common::utils::datafusion_strsim::levenshtein;
 
-/// More letters may not differ.
-const FARTHEST: usize = 3;
+/// The most letters in which a suggestion differs.
+const MAX_DISTANCE: usize = 3;
 
-/// The one of these names that is most like a name that is none of them, if one is like it.
+/// The one of `known` that is most like the misspelled `name`, if any is like it.
 pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let all = known.into_iter().map(|known| (levenshtein(known, name), known));
-    // Of short names everything is a few letters away.
-    let is_like = |distance: usize, known: &str| distance <= FARTHEST && 2 * distance <= known.len().max(name.len());
+    // A few letters turn any short name into any other.
+    let is_like =
+        |distance: usize, known: &str| distance <= MAX_DISTANCE && 2 * distance <= known.len().max(name.len());
     all.min().filter(|(distance, known)| is_like(*distance, known)).map(|(_, known)| known)
 }
 

@@ -1,5 +1,6 @@
-//! Tables as DataFusion sees them: declared ones, and objects named in a query by their address.
+//! The table provider: declared tables, and objects addressed in a query.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
@@ -15,28 +16,29 @@ use futures::future::BoxFuture;
 use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutPayload};
 use parquet::file::metadata::ParquetMetaData;
-use pushdown::{Error, Result};
-use pushdowndb_scan::limits::FOOTER_BYTES;
+use pushdowndb_contract::{Error, Result};
+use pushdowndb_scan::limits::MAX_FOOTER_BYTES;
 
-use crate::backends::{Backend, Meters, query_meters};
-use crate::error::{from_datafusion, from_object_store, to_datafusion};
-use crate::index;
-use crate::query::{Known, QueryContext};
-use crate::remembered::Remembered;
-use crate::remote_scan::{GROUP_BYTES, RemoteScanExec, ScanSpec};
-use crate::settings::PushdownOptions;
-use crate::statistics::{self, SharedStatistics, Totals};
-use crate::table::{
+use crate::catalog::declared::DeclaredTables;
+use crate::catalog::{
     DataObject, Declared, Listing, ReadFooter, TableDefinition, TableLocation, TableOptions, only_on_partitions, prune,
 };
+use crate::context::{QueryContext, TableSummary};
+use crate::endpoints::{Backend, Meters, query_meters};
+use crate::error::{from_datafusion, from_object_store, to_datafusion};
+use crate::exec::remote_scan::RemoteScanExec;
+use crate::plan::scan_context::ScanContext;
+use crate::plan::scan_plan::{DEFAULT_GROUP_BYTES, ScanPlan, ScanTable};
+use crate::settings::PushdownOptions;
+use crate::statistics::{SharedStatistics, Totals};
+use crate::{index, statistics};
 
-/// What ANALYZE TABLE writes beside the data, in the table's private folder.
-const STATISTICS: &str = "statistics.json";
+/// The file that ANALYZE TABLE writes beside the data, in the table's private folder.
+const STATISTICS_FILE: &str = "statistics.json";
 
-/// A larger one was not written by it.
-const MOST_STATISTICS_BYTES: u64 = 16 * 1024 * 1024;
+/// Maximum bytes of a statistics file; a larger one was not written by ANALYZE TABLE.
+const MAX_STATISTICS_BYTES: u64 = 16 * 1024 * 1024;
 
-/// A table over objects.
 #[derive(Clone, Debug)]
 pub(crate) struct ObjectTable {
     name: String,
@@ -44,7 +46,7 @@ pub(crate) struct ObjectTable {
     backend: Arc<Backend>,
 }
 
-/// Footers of a backend's objects, which are remembered there.
+/// A reader of footers, cached by the backend.
 struct Footers<'a> {
     backend: &'a Backend,
     meters: Meters,
@@ -53,12 +55,12 @@ struct Footers<'a> {
 
 impl ReadFooter for Footers<'_> {
     fn footer<'a>(&'a self, object: &'a DataObject) -> BoxFuture<'a, Result<Arc<ParquetMetaData>>> {
-        self.backend.read_footer(object, &self.meters, self.options, FOOTER_BYTES).boxed()
+        self.backend.read_footer(object, &self.meters, self.options, MAX_FOOTER_BYTES).boxed()
     }
 }
 
 impl ObjectTable {
-    /// Finds out what a table's declaration leaves open.
+    /// Creates a table, inferring what `declared` leaves open.
     pub(crate) async fn resolve(
         query: &QueryContext,
         name: String,
@@ -77,7 +79,7 @@ impl ObjectTable {
         Ok(Self { name, definition: Arc::new(definition), backend })
     }
 
-    /// From CREATE EXTERNAL TABLE.
+    /// Creates a table by CREATE EXTERNAL TABLE.
     pub(crate) async fn create(query: &QueryContext, command: &CreateExternalTable) -> Result<Self> {
         let name = command.name.table().to_owned();
         let [location] = command.locations.as_slice() else {
@@ -94,55 +96,52 @@ impl ObjectTable {
         Self::resolve(query, name, location, options, declared).await
     }
 
-    /// What the table is.
     pub(crate) fn definition(&self) -> &TableDefinition {
         &self.definition
     }
 
-    /// Where its objects are.
     pub(crate) fn backend(&self) -> &Arc<Backend> {
         &self.backend
     }
 
-    /// Its objects as they are at this query.
+    /// Its objects, listed once per query.
     pub(crate) async fn listing(&self, query: &QueryContext) -> Result<Arc<Listing>> {
         let store = self.backend.store(&query_meters(&query.meter))?;
         let key = format!("{} {:?}", self.definition.location, Arc::as_ptr(&self.definition));
         query.listing(&key, self.definition.listing(store.as_ref()).boxed()).await
     }
 
-    /// What the query found out about it, if it asked yet.
-    pub(crate) fn known_to(&self, query: &QueryContext) -> Option<Known> {
-        query.known(&self.definition)
+    /// The table's summary, if `query` already has one.
+    pub(crate) fn summary_in(&self, query: &QueryContext) -> Option<TableSummary> {
+        query.summary(&self.definition)
     }
 
-    /// What is known of it, found out when first needed. Estimates do without where that is not possible: a query that
-    /// can be answered never fails for its statistics.
-    async fn known(&self, query: &QueryContext) -> Result<Known> {
-        if let Some(known) = query.known(&self.definition) {
-            return Ok(known);
+    /// The table's summary, made once; unreadable statistics never fail a query.
+    async fn summary(&self, query: &QueryContext) -> Result<TableSummary> {
+        if let Some(summary) = query.summary(&self.definition) {
+            return Ok(summary);
         }
         let listing = self.listing(query).await?;
         let bytes = listing.objects.iter().map(|object| object.size).sum();
-        let statistics = match query.options.looks_at_tables() {
+        let statistics = match query.options.uses_statistics() {
             true => self.statistics(query, &listing).await,
             false => None,
         };
-        let known = Known { bytes, statistics };
-        query.learn(&self.definition, known.clone());
-        Ok(known)
+        let summary = TableSummary { bytes, statistics };
+        query.set_summary(&self.definition, summary.clone());
+        Ok(summary)
     }
 
     async fn statistics(&self, query: &QueryContext, listing: &Listing) -> Option<SharedStatistics> {
         let objects = &listing.objects;
         let key = statistics::Key::new(self.backend.name(), &self.definition, objects);
-        if let Some(known) = query.statistics.get(&key) {
-            return Some(known);
+        if let Some(cached) = query.statistics.get(&key) {
+            return Some(cached);
         }
         let meters = query_meters(&query.meter);
-        let counted = self.counted_beside(query, listing, &key).await;
+        let counted = self.persisted_totals(query, listing, &key).await;
         let counted = counted.map(|totals| query.statistics.put_totals(key.clone(), totals));
-        match statistics::draw(&self.backend, &meters, &self.definition, objects, &query.options).await {
+        match statistics::collect(&self.backend, &meters, &self.definition, objects, &query.options).await {
             Ok(Some(drawn)) => Some(query.statistics.put(key, drawn)),
             Ok(None) => counted,
             Err(error) => {
@@ -152,11 +151,11 @@ impl ObjectTable {
         }
     }
 
-    /// What ANALYZE TABLE left beside the data.
-    async fn counted_beside(&self, query: &QueryContext, listing: &Listing, key: &statistics::Key) -> Option<Totals> {
-        let path = Path::from(format!("{}/{STATISTICS}", listing.private.path));
+    /// The totals that ANALYZE TABLE wrote beside the data.
+    async fn persisted_totals(&self, query: &QueryContext, listing: &Listing, key: &statistics::Key) -> Option<Totals> {
+        let path = Path::from(format!("{}/{STATISTICS_FILE}", listing.private.path));
         let found = listing.private.objects.as_ref()?.iter().find(|object| object.location == path)?;
-        if found.size > MOST_STATISTICS_BYTES {
+        if found.size > MAX_STATISTICS_BYTES {
             return None;
         }
         let store = self.backend.store(&query_meters(&query.meter)).ok()?;
@@ -164,7 +163,7 @@ impl ObjectTable {
         statistics::totals_from_json(key, &text)
     }
 
-    /// Keeps what ANALYZE TABLE counted, where asked also beside the data.
+    /// Caches the totals of ANALYZE TABLE, and writes them beside the data if `beside` is set.
     pub(crate) async fn keep_totals(&self, query: &QueryContext, mut totals: Totals, beside: bool) -> Result<()> {
         let listing = self.listing(query).await?;
         totals.of_bytes(listing.objects.iter().map(|object| object.size).sum());
@@ -172,7 +171,7 @@ impl ObjectTable {
         if beside {
             let json = statistics::totals_to_json(&key, &totals);
             let json = json.map_err(|error| Error::internal("counts that are no JSON").with_source(error))?;
-            let path = Path::from(format!("{}/{STATISTICS}", listing.private.path));
+            let path = Path::from(format!("{}/{STATISTICS_FILE}", listing.private.path));
             let store = self.backend.store(&query_meters(&query.meter))?;
             let put = store.put(&path, PutPayload::from(json)).await;
             put.map_err(|error| from_object_store(error).context(self.backend.address(&path)))?;
@@ -182,24 +181,36 @@ impl ObjectTable {
     }
 }
 
-/// Finds out about all tables of a plan at once, before it is put in order.
-pub(crate) async fn look_at_tables(query: &QueryContext, plan: &LogicalPlan) -> Result<()> {
-    if !query.options.looks_at_tables() {
+/// Summarizes all tables of a plan concurrently, before its joins are ordered.
+pub(crate) async fn collect_statistics(query: &QueryContext, plan: &LogicalPlan) -> Result<()> {
+    if !query.options.uses_statistics() {
         return Ok(());
     }
     let mut tables: Vec<ObjectTable> = Vec::new();
     plan.apply_with_subqueries(|node| {
         if let LogicalPlan::TableScan(scan) = node
             && let Some(table) = source_as_provider(&scan.source)?.downcast_ref::<ObjectTable>()
-            && !tables.iter().any(|known| Arc::ptr_eq(&known.definition, &table.definition))
+            && !tables.iter().any(|other| Arc::ptr_eq(&other.definition, &table.definition))
         {
             tables.push(table.clone());
         }
         Ok(TreeNodeRecursion::Continue)
     })
     .map_err(from_datafusion)?;
-    let all = tables.iter().map(|table| table.known(query).boxed());
+    let all = tables.iter().map(|table| table.summary(query).boxed());
     futures::future::try_join_all(all.collect::<Vec<_>>()).await.map(|_| ())
+}
+
+/// The table of `definition` as input of scans.
+fn scan_table(definition: &TableDefinition) -> ScanTable {
+    ScanTable {
+        location: definition.location.to_string(),
+        format: definition.format.clone(),
+        compression_by_name: definition.options.compression.is_none(),
+        file_schema: Arc::clone(&definition.file_schema),
+        partition_columns: definition.partition_columns.clone(),
+        profile: definition.backend,
+    }
 }
 
 #[async_trait]
@@ -213,8 +224,8 @@ impl TableProvider for ObjectTable {
     }
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DfResult<Vec<TableProviderFilterPushDown>> {
-        // Predicates on the path alone are settled by leaving objects out. All others stay in the plan until
-        // the physical scan takes them over.
+        // Predicates on the path are decided by leaving objects out; the others by the physical
+        // scan.
         let partitions = &self.definition.partition_columns;
         Ok(filters
             .iter()
@@ -246,37 +257,40 @@ impl TableProvider for ObjectTable {
                 true => objects,
                 false => Arc::new(prune(objects.to_vec(), filters, &definition.partition_columns)?),
             };
-            let statistics = self.known(&query).boxed().await?.statistics;
-            // A limit may only reach the scan when every filter is settled here.
+            let statistics = self.summary(&query).boxed().await?.statistics;
+            // A limit reaches the scan only if every filter is decided here.
             let settled = filters.iter().all(|filter| only_on_partitions(filter, &definition.partition_columns));
-            RemoteScanExec::new(ScanSpec {
+            let plan = ScanPlan {
                 name: self.name.clone(),
-                table: Arc::clone(definition),
-                backend: Arc::clone(&self.backend),
+                table: Arc::new(scan_table(definition)),
                 objects,
-                options: query.options.clone(),
-                statistics,
                 partitions: state.config().target_partitions(),
-                cores: state.config().target_partitions(),
-                prices: Arc::clone(&query.prices),
                 projection: projection.cloned().unwrap_or_else(|| (0..definition.schema().fields().len()).collect()),
                 predicate: None,
                 limit: limit.filter(|_| settled),
                 aggregate: None,
+                group_bytes: DEFAULT_GROUP_BYTES,
                 top_k: None,
-                indexes,
                 key_filters: vec![],
                 without_keys: None,
-                joins: vec![],
-                group_bytes: GROUP_BYTES,
-                note: None,
-            })
+            };
+            let context = ScanContext {
+                backend: Arc::clone(&self.backend),
+                definition: Some(Arc::clone(definition)),
+                options: query.options.clone(),
+                statistics,
+                cores: state.config().target_partitions(),
+                prices: Arc::clone(&query.prices),
+                indexes,
+                join_keys: BTreeMap::new(),
+            };
+            RemoteScanExec::new(plan, context)
         };
         Ok(Arc::new(scan.await.map_err(to_datafusion)?))
     }
 }
 
-/// CREATE EXTERNAL TABLE.
+/// The factory of CREATE EXTERNAL TABLE.
 #[derive(Debug)]
 pub(crate) struct ObjectTableFactory;
 
@@ -291,17 +305,17 @@ impl TableProviderFactory for ObjectTableFactory {
     }
 }
 
-/// Names that no table has: those that the catalogue file remembers, and addresses of objects.
+/// Resolves names without a table: tables of the catalog file, and addresses of objects.
 #[derive(Debug)]
-pub(crate) struct UndeclaredTables {
+pub(crate) struct LazyTables {
     pub(crate) query: Arc<QueryContext>,
-    pub(crate) remembered: Arc<Remembered>,
+    pub(crate) declared: Arc<DeclaredTables>,
 }
 
 #[async_trait]
-impl UrlTableFactory for UndeclaredTables {
+impl UrlTableFactory for LazyTables {
     async fn try_new(&self, name: &str) -> DfResult<Option<Arc<dyn TableProvider>>> {
-        if let Some(command) = self.remembered.declaration(name).await.map_err(to_datafusion)? {
+        if let Some(command) = self.declared.declaration(name).await.map_err(to_datafusion)? {
             let table = ObjectTable::create(&self.query, &command).await.map_err(to_datafusion)?;
             return Ok(Some(Arc::new(table)));
         }
@@ -314,7 +328,7 @@ impl UrlTableFactory for UndeclaredTables {
     }
 }
 
-/// Whether a table's name can only be an address: it has a scheme, a folder, or the extension of a format.
+/// Returns whether `name` is an address, by its scheme, folder or extension.
 fn looks_like_address(name: &str) -> bool {
     const EXTENSIONS: [&str; 7] = [".csv", ".tsv", ".json", ".ndjson", ".jsonl", ".parquet", ".txt"];
     let plain = [".gz", ".zst", ".bz2"].iter().fold(name, |name, end| name.strip_suffix(end).unwrap_or(name));

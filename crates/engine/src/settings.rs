@@ -1,4 +1,4 @@
-//! The settings of a session: `SET pushdown.level = 'none'` and its siblings.
+//! The settings of a session: `SET pushdown.level = 'none'` and the like.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -7,13 +7,13 @@ use std::time::Duration;
 use datafusion::common::Result as DfResult;
 use datafusion::common::config::{ConfigExtension, ConfigField, ConfigOptions, Visit};
 use datafusion::common::extensions_options;
-use pushdown::{Error, Level, Result};
+use pushdowndb_contract::{Error, Level, Result};
 
 use crate::access::Mode;
 use crate::error::to_datafusion;
 
 extensions_options! {
-    /// What `SET pushdown.x = …` changes.
+    /// The settings `pushdown.*`; their comments are the help that users see.
     pub(crate) struct PushdownOptions {
         /// How much storage may do: auto, none, select, fragment
         pub(crate) level: HighestLevel, default = HighestLevel::Auto
@@ -31,11 +31,13 @@ extensions_options! {
         pub(crate) reuse: Use, default = Use::Auto
         /// Whether tables are looked at first, by few small reads, to choose better: auto, none
         pub(crate) statistics: Use, default = Use::Auto
-        /// Who scans the splits of a running scan, storage or the engine: auto, none (as chosen before), both
+        /// Who scans the splits of a running scan, storage or the engine: auto, none (as chosen
+        /// before), both
         pub(crate) adaptive: Adaptivity, default = Adaptivity::Auto
         /// What is chosen for: latency or cost
         pub(crate) objective: Objective, default = Objective::Latency
-        /// The share of other keys that a join's Bloom filter lets pass; a server's limits may raise it
+        /// The share of other keys that a join's Bloom filter lets pass; a server's limits may
+        /// raise it
         pub(crate) false_positives: f64, default = 0.01
         /// Groups that a hybrid GROUP BY aggregates by S3 Select; 0 is as many as are large
         pub(crate) large_groups: usize, default = 0
@@ -47,13 +49,15 @@ extensions_options! {
         pub(crate) max_bytes: u64, default = 0
         /// A query may cost at most this many dollars; 0 is no cap
         pub(crate) max_usd: f64, default = 0.0
-        /// Requests in flight per partition of a pushed scan; 0 is as many as keep storage busy: what our node says, else 4
+        /// Requests in flight per partition of a pushed scan; 0 is as many as keep storage busy:
+        /// what our node says, else 4
         pub(crate) requests: usize, default = 0
         /// Objects that can be split are scanned in pieces of this many bytes when pushed
         pub(crate) split_bytes: u64, default = 16 * 1024 * 1024
         /// Rows of a pushed split are held back until it is complete, up to this many bytes
         pub(crate) buffer_bytes: u64, default = 32 * 1024 * 1024
-        /// A scan whose connection is silent for this many seconds gives it up and tries again; other reads do after 300
+        /// A scan whose connection is silent for this many seconds gives it up and tries again;
+        /// other reads do after 300
         pub(crate) timeout_s: u64, default = 30
         /// A query is stopped after this many seconds; 0 is no limit
         pub(crate) query_timeout_s: u64, default = 0
@@ -69,14 +73,15 @@ impl ConfigExtension for PushdownOptions {
 /// The setting that may name a file of prices.
 pub(crate) const PRICE_BOOK: &str = "pushdown.price_book";
 
-/// The settings that name places on the disk, and what these are used for. The test of `tests/it/doors.rs` looks for others.
-pub(crate) const PLACES: [(&str, Mode); 3] = [
+/// The settings that name places on the disk, and the access that they need. A test in
+/// `tests/it/access` fails if DataFusion has others.
+pub(crate) const LOCATION_SETTINGS: [(&str, Mode); 3] = [
     (PRICE_BOOK, Mode::Read),
     ("datafusion.runtime.temp_directory", Mode::Write),
     ("datafusion.catalog.location", Mode::Read),
 ];
 
-/// A setting that is one of a few words.
+/// Defines a setting whose values are words.
 macro_rules! words {
     ($(#[$about:meta])* $name:ident { $($(#[$about_value:meta])* $value:ident = $word:literal,)+ }) => {
         $(#[$about])*
@@ -104,7 +109,7 @@ macro_rules! words {
     };
 }
 
-/// What a word stands for, in any case of its letters.
+/// Parses a word, in any case of its letters.
 fn one_of<T: Copy>(value: &str, all: &[(&str, T)]) -> Result<T> {
     let found = all.iter().find(|(known, _)| known.eq_ignore_ascii_case(value)).map(|(_, meaning)| *meaning);
     found.ok_or_else(|| {
@@ -114,9 +119,9 @@ fn one_of<T: Copy>(value: &str, all: &[(&str, T)]) -> Result<T> {
 }
 
 words! {
-    /// The highest level at which storage is asked.
+    /// The highest level of pushdown that is used.
     HighestLevel {
-        /// What storage can do.
+        /// Whatever storage can do.
         Auto = "auto",
         None = "none",
         Select = "select",
@@ -125,13 +130,13 @@ words! {
 }
 
 words! {
-    /// Which side runs an operator.
+    /// The side that runs an operator.
     Side {
         /// Chosen per query.
         Auto = "auto",
-        /// The engine, on plainly read data.
+        /// The engine, over plain reads.
         Compute = "compute",
-        /// Storage, where it can.
+        /// Storage, if it can.
         Storage = "storage",
     }
 }
@@ -141,38 +146,38 @@ words! {
     FilterStrategy {
         /// Chosen per query.
         Auto = "auto",
-        /// By the engine, on plainly read data.
+        /// By the engine, over plain reads.
         Compute = "compute",
-        /// By storage, where it can.
+        /// By storage, if it can.
         Storage = "storage",
-        /// By an index wherever there is one.
+        /// By an index, if there is one.
         Index = "index",
     }
 }
 
 words! {
-    /// Whether something is done that saves time.
+    /// Whether an optimization is used.
     Use {
-        /// Where it pays.
+        /// If it pays.
         Auto = "auto",
         None = "none",
     }
 }
 
 words! {
-    /// Who scans the splits of a running scan.
+    /// Which side scans the splits of a running scan.
     Adaptivity {
-        /// Whoever is faster, or both.
+        /// The faster side, or both.
         Auto = "auto",
-        /// Whoever was chosen before.
+        /// The side chosen by the plan.
         None = "none",
-        /// Both, however fast they are.
+        /// Both, regardless of their speed.
         Both = "both",
     }
 }
 
 words! {
-    /// What counts where strategies are compared.
+    /// The quantity by which strategies are compared.
     Objective {
         /// Seconds.
         Latency = "latency",
@@ -190,7 +195,7 @@ words! {
         Baseline = "baseline",
         /// Each by its own filters.
         Filtered = "filtered",
-        /// The second by the keys of the first, too.
+        /// The second also by the keys of the first.
         Bloom = "bloom",
     }
 }
@@ -204,7 +209,7 @@ words! {
         Compute = "compute",
         /// A sample bounds the rows that storage sends.
         Sampling = "sampling",
-        /// Storage sends the first rows of each split, where it can.
+        /// Storage sends the first rows of each split, if it can.
         Storage = "storage",
     }
 }
@@ -214,25 +219,25 @@ words! {
     GroupByStrategy {
         /// Chosen per query.
         Auto = "auto",
-        /// The engine, over plainly read data.
+        /// The engine, over plain reads.
         Compute = "compute",
-        /// The engine, over what storage filters and projects.
+        /// The engine, over rows that storage filters and projects.
         Filtered = "filtered",
         /// Storage.
         Storage = "storage",
-        /// Storage for the large groups, the engine for the rest.
+        /// Storage for large groups, the engine for the rest.
         Hybrid = "hybrid",
     }
 }
 
-/// When an index is used.
+/// Whether indexes are used.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum IndexUse {
-    /// Not at all.
+    /// Never.
     Never,
-    /// Where that is probably fastest.
+    /// If that is probably fastest.
     Auto,
-    /// Wherever there is one.
+    /// If there is one.
     Always,
 }
 
@@ -252,7 +257,7 @@ impl PushdownOptions {
         }
     }
 
-    /// Where filters run that no index settles.
+    /// The side that runs filters which no index answers.
     pub(crate) fn filter_side(&self) -> Side {
         match self.filter {
             FilterStrategy::Auto | FilterStrategy::Index => Side::Auto,
@@ -270,7 +275,8 @@ impl PushdownOptions {
         }
     }
 
-    /// Who scans the splits of a running scan. What saves seconds may cost dollars.
+    /// Which side scans the splits of a running scan. With the objective `cost` it stays the chosen
+    /// one: adapting saves seconds, not dollars.
     pub(crate) fn adaptivity(&self) -> Adaptivity {
         match (self.adaptive, self.objective) {
             (Adaptivity::Auto, Objective::Cost) => Adaptivity::None,
@@ -278,23 +284,23 @@ impl PushdownOptions {
         }
     }
 
-    /// Whether tables are looked at before they are read.
-    pub(crate) fn looks_at_tables(&self) -> bool {
+    /// Whether tables are sampled before they are read.
+    pub(crate) fn uses_statistics(&self) -> bool {
         self.statistics == Use::Auto && !self.is_baseline()
     }
 
-    /// Whether rows that a scan has read serve others.
+    /// Whether rows of one scan serve other scans.
     pub(crate) fn reuses_rows(&self) -> bool {
         self.reuse == Use::Auto && !self.is_baseline()
     }
 
-    /// Whether it is the baseline, which reads what the query needs and nothing else: no sample, no index, and its scans know nothing
-    /// of each other.
+    /// Whether the query runs as the baseline: it reads what it needs, without samples, indexes or
+    /// shared scans.
     pub(crate) fn is_baseline(&self) -> bool {
         self.level == HighestLevel::None
     }
 
-    /// Refuses numbers that no part of the engine understands.
+    /// Refuses values out of range.
     pub(crate) fn check(&self) -> Result<()> {
         if !self.max_usd.is_finite() || self.max_usd < 0.0 {
             return Err(Error::invalid("pushdown.max_usd must be a number of dollars, 0 or more"));
@@ -308,27 +314,29 @@ impl PushdownOptions {
         Ok(())
     }
 
-    /// Requests in flight for each partition of a scan by storage that does not say how many it wants.
+    /// The requests in flight of each partition, if storage does not report how many keep it busy.
     pub(crate) fn requests(&self) -> usize {
-        if self.requests == 0 { REQUESTS } else { self.requests }
+        if self.requests == 0 { DEFAULT_REQUESTS_PER_PARTITION } else { self.requests }
     }
 
-    /// The same for each of so many partitions, if storage says that so many in all keep it busy.
+    /// The requests in flight of each of `partitions`, if `wanted` requests in all keep storage
+    /// busy.
     pub(crate) fn requests_at_once(&self, partitions: usize, wanted: Option<NonZeroU32>) -> usize {
         match wanted.filter(|_| self.requests == 0) {
-            Some(wanted) => (wanted.get() as usize).div_ceil(partitions.max(1)).min(REQUESTS),
+            Some(wanted) => (wanted.get() as usize).div_ceil(partitions.max(1)).min(DEFAULT_REQUESTS_PER_PARTITION),
             None => self.requests(),
         }
     }
 
-    /// How long a connection may be silent.
+    /// The time that a connection may be silent.
     pub(crate) fn idle_timeout(&self) -> Duration {
         Duration::from_secs(self.timeout_s.max(1))
     }
 }
 
-/// Requests in flight for each partition of a scan by storage that does not say how many it wants, and the most where it does.
-const REQUESTS: usize = 4;
+/// The requests in flight of each partition, if storage does not report how many keep it busy; the
+/// most if it does.
+const DEFAULT_REQUESTS_PER_PARTITION: usize = 4;
 
 #[cfg(test)]
 mod tests {

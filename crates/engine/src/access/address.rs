@@ -1,23 +1,23 @@
-//! Addresses of the network: which are public, and which a policy lists.
+//! Network addresses: which are public, and which a policy lists.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use pushdown::{Error, Result};
+use pushdowndb_contract::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// A range of addresses, such as `10.0.0.0/8`, or one.
+/// A range of addresses, such as `10.0.0.0/8`, or a single one.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Network {
     first: IpAddr,
-    /// The bits that all of its addresses have in common.
+    /// The length of the common prefix in bits.
     bits: u8,
 }
 
 impl Network {
-    /// Whether it has this address. IPv4 inside IPv6 is IPv4.
+    /// Whether the range holds this address. IPv4 inside IPv6 counts as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.first, address.to_canonical()) {
             (IpAddr::V4(first), IpAddr::V4(address)) => {
@@ -76,8 +76,9 @@ impl From<Network> for String {
     }
 }
 
-/// What an address is, if it is not one of the public network: loopback, private, link-local (where metadata services
-/// are), shared, multicast, reserved, or an address of IPv6 that stands for such a one of IPv4.
+/// The kind of an address that is not public: loopback, private, link-local (where metadata
+/// services are), shared, multicast, reserved, or an IPv6 address that stands for such an IPv4
+/// address.
 pub(super) fn not_public(address: IpAddr) -> Option<&'static str> {
     match address.to_canonical() {
         IpAddr::V4(address) => not_public_v4(address),
@@ -110,7 +111,7 @@ fn not_public_v6(address: Ipv6Addr) -> Option<&'static str> {
     Some(match address.segments() {
         [0, 0, 0, 0, 0, 0, 0, 0] => "an address of this machine",
         [0, 0, 0, 0, 0, 0, 0, 1] => "a loopback address",
-        // Addresses of IPv4 behind a translator, and tunnels to them.
+        // IPv4 addresses behind a translator, and tunnels to them.
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => return of(high, low),
         [0x2002, high, low, ..] => return of(high, low),
         [0x2001, 0, ..] => "a tunnel's address",

@@ -1,8 +1,9 @@
-//! HTTP under a policy: requests go to the host that was allowed and nowhere else, and only to addresses it may have.
+//! HTTP under a policy: requests go only to permitted hosts, and only to permitted addresses.
 //!
-//! A name is resolved when it is connected to, and the addresses that are not public are taken out of the answer then: it
-//! does not help to let a name stand for another address the second time. Redirects are not followed, since they lead to
-//! what was not decided on, and proxies are not used, which would connect in the engine's place.
+//! A name is resolved when it is connected to, and addresses that are not public are removed from
+//! the answer then. So a name that resolves to another address the second time gains nothing.
+//! Redirects are not followed, since their target was not checked. Proxies are not used, since they
+//! would connect in the engine's place.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -15,26 +16,28 @@ use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
 };
-use pushdown::{Error, ErrorKind, Result};
+use pushdowndb_contract::{Error, ErrorKind, Result};
 use pushdowndb_http::dns::{Addrs, Name, Resolve, Resolving};
 use pushdowndb_http::{Connector, Resolver};
 use url::{Host, Url};
 
+use super::Access;
 use super::place::Store;
-use super::{Access, Rules, refused};
-use crate::error::ours;
+use super::rules::{Rules, refused};
+use crate::error::find_ours;
 
-/// The HTTP clients of a session under a policy: making one reads all root certificates.
+/// The HTTP clients of a session under a policy, shared since making one reads all root
+/// certificates.
 #[derive(Debug, Default)]
 pub(crate) struct HttpClients {
     /// For hosts that SQL names.
     public: OnceLock<HttpClient>,
-    /// For the endpoint that the program named, wherever that is.
+    /// For the endpoint that the program named, whatever its address.
     endpoint: OnceLock<HttpClient>,
 }
 
 impl HttpClients {
-    /// Requests to one web server that SQL named; `None` if there is no rule.
+    /// The client for one web server that SQL named; `None` without a policy.
     pub(crate) fn web(
         &self,
         access: &Access,
@@ -49,8 +52,8 @@ impl HttpClients {
         Ok(Some(HttpClient::new(checked)))
     }
 
-    /// Requests to one bucket of the session's endpoint; `None` if there is no rule. The endpoint may be anywhere if it `is_named` in
-    /// the program's own settings.
+    /// The client for one bucket of the session's endpoint; `None` without a policy. The endpoint
+    /// may have any address if it `is_named` in the program's own settings.
     pub(crate) fn bucket(
         &self,
         access: &Access,
@@ -92,24 +95,24 @@ fn one(kept: &OnceLock<HttpClient>, make: impl FnOnce() -> Result<HttpClient>) -
 fn client(connector: &Connector, options: &ClientOptions, resolver: Option<CheckedResolver>) -> Result<HttpClient> {
     let resolver = resolver.map(|resolver| Resolver(Arc::new(resolver)));
     let connector = Connector { resolver, ..connector.clone() };
-    // Nothing was asked of a server yet: it is the settings that are wrong.
+    // No server was asked yet, so the settings are wrong.
     connector.connect(options).map_err(|error| Error::invalid(error.to_string()))
 }
 
-/// Requests to hosts that were decided on.
+/// Sends requests to permitted hosts only.
 #[derive(Debug)]
 pub(crate) struct CheckedHttp {
     client: HttpClient,
     rules: Arc<Rules>,
     /// The hosts, each with scheme and port.
     stores: Vec<Store>,
-    /// Whether the hosts may only have addresses that are public, or listed.
+    /// Whether the hosts must have addresses that are public or listed.
     is_public: bool,
 }
 
 impl CheckedHttp {
     fn check(&self, address: &str) -> Result<()> {
-        // As the client reads it.
+        // Parsed as the client parses it.
         let url = Url::parse(address).map_err(|error| Error::invalid("is no URL").with_source(error))?;
         let store = Store::of(&url)?;
         if !self.stores.contains(&store) {
@@ -132,24 +135,24 @@ impl CheckedHttp {
 #[async_trait]
 impl HttpService for CheckedHttp {
     async fn call(&self, request: HttpRequest) -> std::result::Result<HttpResponse, HttpError> {
-        // Of an unknown kind, which is not tried again.
+        // An unknown kind is not retried.
         let refusal = |error| HttpError::new(HttpErrorKind::Unknown, error);
         self.check(&request.uri().to_string()).map_err(refusal)?;
         let answered = self.client.execute(request).await;
-        answered.map_err(|error| match ours(&error) {
+        answered.map_err(|error| match find_ours(&error) {
             Some(found) => refusal(found),
             None => error,
         })
     }
 }
 
-/// Names as the system resolves them, without the addresses that they may not have.
+/// Resolves names, without the addresses that they may not have.
 struct CheckedResolver {
     rules: Arc<Rules>,
     lookup: Arc<dyn Lookup>,
 }
 
-/// What resolves names.
+/// Resolves names.
 trait Lookup: Send + Sync {
     fn lookup(&self, name: String) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>>;
 }
@@ -174,7 +177,7 @@ impl Resolve for CheckedResolver {
     }
 }
 
-/// The addresses that may be connected to; an error if there is none among them.
+/// The permitted addresses of a host; an error if there are none.
 fn allowed(rules: &Rules, host: &str, found: Vec<SocketAddr>) -> Result<Vec<SocketAddr>> {
     let mut refusal = None;
     let mut allowed = Vec::with_capacity(found.len());
@@ -195,10 +198,10 @@ mod tests {
     use std::net::TcpListener;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use super::super::AccessPolicy;
     use super::*;
+    use crate::access::AccessPolicy;
 
-    /// A name that stands for another address each time.
+    /// A name that resolves to another address each time.
     struct Rebinding(Vec<&'static str>, AtomicUsize);
 
     impl Lookup for Rebinding {
@@ -223,7 +226,7 @@ mod tests {
         let request = http::Request::get(address).body(bytes::Bytes::new().into()).unwrap();
         match client.execute(request).await {
             Ok(answer) => Ok(answer.status().as_u16()),
-            Err(error) => Err(ours(&error).unwrap_or_else(|| Error::internal(format!("{error:?}")))),
+            Err(error) => Err(find_ours(&error).unwrap_or_else(|| Error::internal(format!("{error:?}")))),
         }
     }
 
@@ -269,7 +272,7 @@ mod tests {
         assert!(error.to_string().contains("redirects are not followed"), "{error}");
         answer.join().unwrap();
         assert!(is_untouched(&other));
-        // And a request that is itself for another host, which no part of the engine makes.
+        // A request that is itself for another host, which no part of the engine makes.
         let elsewhere = get(&client, &format!("http://{}/", other.local_addr().unwrap())).await.unwrap_err();
         assert_eq!(elsewhere.kind(), ErrorKind::Denied);
         assert!(is_untouched(&other));

@@ -1,18 +1,19 @@
-//! The local disk under a policy: where a path leads, decided before it is opened and again of what was opened.
+//! The local disk under a policy: a path is checked before it is opened, and the opened file again.
 //!
-//! Somebody who can swap folders for links while SQL runs gains nothing by it where the system tells the path of an
-//! open file (Linux): files are looked at once they are open, and writes go through a folder that is held open.
+//! If the system tells the path of an open file (Linux), swapping folders for links while SQL runs
+//! gains nothing: files are checked once they are open, and writes go through a folder that is held
+//! open.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind as Io};
 use std::path::{Path as FilePath, PathBuf};
 
-use pushdown::{Error, ErrorKind, Result};
+use pushdowndb_contract::{Error, ErrorKind, Result};
 
 use super::place::{Store, disk_path};
-use super::{Mode, Rules};
+use super::rules::{Mode, Rules};
 
-/// What the disk says of a path, as one of our errors.
+/// The disk's error about a path, as one of ours.
 pub(super) fn failed(path: &FilePath, error: io::Error) -> Error {
     let (kind, message) = match error.kind() {
         Io::NotFound => (ErrorKind::NotFound, "no such file"),
@@ -23,11 +24,11 @@ pub(super) fn failed(path: &FilePath, error: io::Error) -> Error {
     Error::new(kind, format!("{}: {message}", path.display())).with_source(error)
 }
 
-/// A folder that is written to, held open: it stays the one that was decided on.
+/// A folder to write to, held open so that it stays the checked one.
 #[derive(Debug)]
 pub(super) struct Pinned {
     _folder: File,
-    /// The file in it, by a path that leads through the open folder where there is such a path.
+    /// The file in it, by a path through the open folder if the system has such paths.
     pub(super) file: PathBuf,
 }
 
@@ -36,16 +37,18 @@ impl Rules {
         self.check(mode, &Store::Disk, &disk_path(path)?)
     }
 
-    /// The path with its links resolved; refused if it, or where it leads, may not be used so.
+    /// Resolves the links of a path; refuses it if the policy does not permit this use of its
+    /// target.
     pub(super) fn real(&self, mode: Mode, path: &FilePath) -> Result<PathBuf> {
         self.check_disk(mode, path)?;
         let real = fs::canonicalize(path).map_err(|error| failed(path, error))?;
-        // The path as SQL wrote it: where a link leads is not for whoever may not read there.
+        // The path as SQL wrote it: the target of a link is not shown to those who may not read
+        // there.
         self.check_disk(mode, &real).map_err(|_| leads_out(path))?;
         Ok(real)
     }
 
-    /// The same of a path that need not exist.
+    /// Resolves the links of a path that need not exist.
     pub(super) fn place(&self, mode: Mode, path: &FilePath) -> Result<PathBuf> {
         self.check_disk(mode, path)?;
         for above in path.ancestors() {
@@ -74,13 +77,13 @@ impl Rules {
         Ok(file)
     }
 
-    /// Refuses what was opened by `path` if it is not where it may be used so.
+    /// Refuses an opened file whose actual path the policy does not permit.
     pub(super) fn check_opened(&self, mode: Mode, path: &FilePath, file: &File) -> Result<()> {
         let Some(opened) = path_of(file).map_err(|error| failed(path, error))? else { return Ok(()) };
         self.check_disk(mode, &opened).map_err(|_| leads_out(path))
     }
 
-    /// Opens the folder of a file that is to be written or deleted; `is_made`: with the folders that it lacks.
+    /// Opens the folder of a file to write or delete; if `is_made`, with the folders that it lacks.
     pub(super) fn pin(&self, path: &FilePath, is_made: bool) -> Result<Pinned> {
         let real = self.place_of_link(path)?;
         let (Some(folder), Some(name)) = (real.parent(), real.file_name()) else {
@@ -100,7 +103,8 @@ impl Rules {
         Ok(Pinned { _folder: opened, file })
     }
 
-    /// Where a file is to be written or deleted: a link by its name is replaced or removed, not followed.
+    /// Resolves the path of a file to write or delete. A link of that name is replaced or removed,
+    /// not followed.
     fn place_of_link(&self, path: &FilePath) -> Result<PathBuf> {
         self.check_disk(Mode::Write, path)?;
         let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
@@ -125,17 +129,17 @@ fn is_regular(path: &FilePath, metadata: &fs::Metadata) -> Result<()> {
     if metadata.is_file() {
         return Ok(());
     }
-    // As object stores have it, where a folder is no object.
+    // As in object stores, where a folder is no object.
     let kind = if metadata.is_dir() { ErrorKind::NotFound } else { ErrorKind::Unsupported };
     Err(Error::new(kind, format!("{}: this is no regular file", path.display())))
 }
 
 fn leads_out(path: &FilePath) -> Error {
-    let what = super::refused(&path.display().to_string());
+    let what = super::rules::refused(&path.display().to_string());
     Error::new(ErrorKind::Denied, format!("{what}: it leads out of the locations that are listed"))
 }
 
-/// Where an open file is; `None` where the system does not tell.
+/// The path of an open file; `None` if the system does not tell.
 #[cfg(target_os = "linux")]
 fn path_of(file: &File) -> io::Result<Option<PathBuf>> {
     fs::read_link(through(file)).map(Some)
@@ -156,8 +160,8 @@ fn through(file: &File) -> PathBuf {
 mod tests {
     use std::os::unix::fs::symlink;
 
-    use super::super::{Access, AccessPolicy};
     use super::*;
+    use crate::access::{Access, AccessPolicy};
 
     fn rules(read: &FilePath, write: &FilePath) -> std::sync::Arc<Rules> {
         let policy = AccessPolicy::nothing().and_read(read.to_str().unwrap()).unwrap();
@@ -187,7 +191,7 @@ mod tests {
         assert_eq!(rules.open(&outside.join("x")).unwrap_err().kind(), ErrorKind::Denied);
         assert!(rules.pin(&inside.join("folder/new"), true).is_err());
         assert!(rules.pin(&inside.join("dangling/new"), true).is_err());
-        // The link itself is what is replaced.
+        // The link itself is replaced.
         let pinned = rules.pin(&inside.join("dangling"), true).unwrap();
         fs::rename(inside.join("x"), &pinned.file).unwrap();
         assert_eq!(fs::read_dir(&outside).unwrap().count(), 1, "nothing was made outside");
@@ -206,7 +210,7 @@ mod tests {
         symlink(&outside, inside.join("a")).unwrap();
         fs::write(&pinned.file, "x").unwrap();
         assert!(inside.join("b/new").exists() && !outside.join("new").exists());
-        // And what was opened through such a link is seen to be elsewhere.
+        // A file opened through such a link is seen to be elsewhere.
         fs::write(outside.join("secret"), "x").unwrap();
         let opened = File::open(outside.join("secret")).unwrap();
         assert!(rules.check_opened(Mode::Read, &inside.join("a/secret"), &opened).is_err());

@@ -1,4 +1,4 @@
-//! The local disk as an object store that is held to a policy.
+//! The local disk as an object store under a policy.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -18,18 +18,19 @@ use object_store::{
     ObjectStore, ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result,
     UploadPart,
 };
-use pushdown::{Error, ErrorKind};
+use pushdowndb_contract::{Error, ErrorKind};
 use tokio::runtime::Handle;
 
-use super::disk::{self, Pinned};
+use super::disk;
+use super::disk::Pinned;
 use super::remote_store::to_object_store;
-use super::{Mode, Rules};
+use super::rules::{Mode, Rules};
 
-/// How deep folders lie in each other at most: links within a folder may form a ring.
-const DEPTH: usize = 64;
+/// The most levels of folders that are listed: links within a folder may form a ring.
+const MAX_DEPTH: usize = 64;
 
-/// How many files are looked at together.
-const FILES: usize = 16;
+/// Files that are examined at once.
+const MAX_CONCURRENT_FILES: usize = 16;
 
 /// The local disk.
 #[derive(Debug)]
@@ -38,11 +39,11 @@ pub(super) struct CheckedDisk {
     store: Arc<LocalFileSystem>,
 }
 
-/// What was found in a folder.
+/// An entry of a folder.
 enum Found {
-    /// A file, by its name and where it is.
+    /// A file: its name and its real path.
     File { named: Path, real: Path },
-    /// A link that leads out, as far as it is known without following it.
+    /// A link that leads out, described without following it.
     Link(ObjectMeta),
 }
 
@@ -51,10 +52,10 @@ impl CheckedDisk {
         Self { rules, store: Arc::new(LocalFileSystem::new()) }
     }
 
-    /// What is done with the disk, on a thread that may wait for it.
+    /// Runs disk operations on a thread that may block.
     async fn blocking<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Rules) -> pushdown::Result<T> + Send + 'static,
+        work: impl FnOnce(&Rules) -> pushdowndb_contract::Result<T> + Send + 'static,
     ) -> Result<T> {
         let rules = Arc::clone(&self.rules);
         let done = tokio::task::spawn_blocking(move || work(&rules)).await;
@@ -68,12 +69,12 @@ impl CheckedDisk {
         Ok((pinned, through))
     }
 
-    /// Files below a folder, and folders directly in it if only these are asked for.
+    /// The files below a folder, and its folders if only direct entries are asked for.
     async fn walk(&self, prefix: Option<&Path>, is_deep: bool) -> Result<(Vec<ObjectMeta>, Vec<Path>)> {
         let folder = prefix.cloned().unwrap_or_default();
         let walked = self.blocking(move |rules| {
             let (mut files, mut folders) = (Vec::new(), BTreeSet::new());
-            walk(rules, &file_path(&folder), is_deep, DEPTH, &mut files, &mut folders)?;
+            walk(rules, &file_path(&folder), is_deep, MAX_DEPTH, &mut files, &mut folders)?;
             Ok((files, folders.into_iter().collect()))
         });
         let (files, folders) = walked.await?;
@@ -89,7 +90,8 @@ impl CheckedDisk {
                 Err(error) => Err(error),
             }
         });
-        let files = looked_at.buffered(FILES).try_filter_map(|found| async { Ok(found) }).try_collect().await?;
+        let files =
+            looked_at.buffered(MAX_CONCURRENT_FILES).try_filter_map(|found| async { Ok(found) }).try_collect().await?;
         Ok((files, folders))
     }
 }
@@ -101,9 +103,9 @@ fn walk(
     depth: usize,
     files: &mut Vec<Found>,
     folders: &mut BTreeSet<Path>,
-) -> pushdown::Result<()> {
+) -> pushdowndb_contract::Result<()> {
     let Some(depth) = depth.checked_sub(1) else {
-        let message = format!("{}: more than {DEPTH} folders in each other", folder.display());
+        let message = format!("{}: more than {MAX_DEPTH} folders in each other", folder.display());
         return Err(Error::new(ErrorKind::Limit, message));
     };
     let entries = match rules.real(Mode::Read, folder).map(fs::read_dir) {
@@ -121,8 +123,9 @@ fn walk(
                 Error::invalid(format!("{}: is no path of objects", path.display())).with_source(error)
             })
         };
-        // Each may be a link. One that leads out may be a folder with rows, and to leave these out in silence is worse than an
-        // error; of a folder alone it is listed as itself, to be refused by whoever opens it.
+        // Each may be a link. One that leads out may be a folder with rows, and omitting these
+        // silently would be worse than an error; so a listing of that folder alone shows the link
+        // itself, and opening it is refused.
         let real = match rules.real(Mode::Read, &path) {
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             Err(error) if error.kind() == ErrorKind::Denied && !is_deep => {
@@ -144,14 +147,14 @@ fn walk(
     Ok(())
 }
 
-/// What a link is itself.
-fn link(path: &FilePath, location: Path) -> pushdown::Result<ObjectMeta> {
+/// The metadata of a link itself.
+fn link(path: &FilePath, location: Path) -> pushdowndb_contract::Result<ObjectMeta> {
     let metadata = fs::symlink_metadata(path).map_err(|error| disk::failed(path, error))?;
     let modified = metadata.modified().map_err(|error| disk::failed(path, error))?;
     Ok(ObjectMeta { location, last_modified: modified.into(), size: metadata.len(), e_tag: None, version: None })
 }
 
-/// Whether the store has not put the file in place yet: the names of such end with `#` and a number.
+/// Whether the store is still writing the file: such names end with `#` and a number.
 fn is_being_written(path: &FilePath) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let number = name.split_once('#').map(|(_, number)| number);
@@ -195,7 +198,7 @@ impl ObjectStore for CheckedDisk {
         let real = self.blocking({
             let path = path.clone();
             move |rules| {
-                // Opened for what it is told: that it may be, and is a file.
+                // Opened to check that it is a permitted file.
                 rules.open(&path)?;
                 rules.real(Mode::Read, &path)
             }
@@ -295,7 +298,7 @@ impl MultipartUpload for PinnedUpload {
 impl Drop for PinnedUpload {
     fn drop(&mut self) {
         let Some((mut upload, pinned)) = self.0.take() else { return };
-        // What was written so far is removed by its path, so the folder stays open until that is done.
+        // The written part is removed by its path, so the folder stays open until that is done.
         if let Ok(runtime) = Handle::try_current() {
             drop(runtime.spawn(async move {
                 let _ = upload.abort().await;

@@ -1,22 +1,23 @@
-//! A location in its one canonical form, however it was written: what the access policy compares.
+//! Locations in one canonical form, which the access policy compares.
 //!
 //! ```text
-//! S3A://Sales/2024/            s3://Sales/2024            keys are taken verbatim, bucket names keep their case
-//! HTTP://Host.:80/a/../b%20c   http://host/b c            case, default port, dot segments, percent-encoding
-//! http://0x7f.1/               http://127.0.0.1           every spelling of an address of IPv4, also inside IPv6
-//! file:///data/./x/../y        /data/y                    links are resolved where the file is opened
+//! S3A://Sales/2024/            s3://Sales/2024            keys verbatim, bucket names keep their case
+//! HTTP://Host.:80/a/../b%20c   http://host/b c            case, default port, dot segments, encoding
+//! http://0x7f.1/               http://127.0.0.1           every spelling of IPv4, also inside IPv6
+//! file:///data/./x/../y        /data/y                    links are resolved when the file is opened
 //! ```
 
 use std::fmt;
 use std::path::{Component, Path as FilePath, PathBuf};
 use std::str::FromStr;
 
-use pushdown::{Error, Result};
+use pushdowndb_contract::{Error, Result};
 use serde::{Deserialize, Serialize};
 use url::{Host, Url};
 
-/// A location that SQL may be allowed to use: one object or folder with all below it, a whole bucket or host
-/// (`s3://bucket`, `https://host`), or all of a scheme (`s3://`, `https://`, `http://`, `file://`).
+/// A location that a policy can permit: one object or folder with all below it, a whole bucket or
+/// host (`s3://bucket`, `https://host`), or a whole scheme (`s3://`, `https://`, `http://`,
+/// `file://`).
 #[derive(Clone, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Location {
@@ -25,18 +26,18 @@ pub struct Location {
     pub(super) path: String,
 }
 
-/// What holds objects.
+/// A store of objects.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Store {
     /// The local file systems.
     Disk,
     /// A bucket of the session's S3 endpoint.
     Bucket(String),
-    /// All buckets of it.
+    /// All its buckets.
     Buckets,
     /// A web server.
     Web { scheme: Scheme, host: String, port: u16 },
-    /// All of them.
+    /// All web servers.
     Webs(Scheme),
 }
 
@@ -78,7 +79,7 @@ impl Store {
     }
 
     fn bucket(name: &str) -> Result<Self> {
-        // Anything else could change the address that requests are sent to.
+        // Any other character could change the address that requests are sent to.
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
         if name.is_empty() || !name.chars().all(is_plain) || name.chars().all(|c| c == '.') {
             return Err(Error::invalid(format!("'{name}' is no name of a bucket")));
@@ -102,7 +103,7 @@ impl Store {
         Ok(Self::Web { scheme, host, port: url.port().unwrap_or_else(|| scheme.port()) })
     }
 
-    /// Whether a rule about this store is about that one, too.
+    /// Whether a rule about this store applies to `other`.
     pub(super) fn covers(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Buckets, Self::Bucket(_)) => true,
@@ -129,12 +130,12 @@ impl fmt::Display for Store {
 }
 
 impl Location {
-    /// Whether this object, or folder, is it or lies below it.
+    /// Whether this object or folder is the location or lies below it.
     pub(super) fn covers(&self, store: &Store, path: &str) -> bool {
         self.store.covers(store) && is_plain(store, path) && is_below(&self.path, path)
     }
 
-    /// The same place on the local disk with its links resolved, as far as it exists.
+    /// The same location on the local disk with its links resolved, as far as it exists.
     pub(super) fn resolved(&self) -> Option<Self> {
         if self.store != Store::Disk {
             return None;
@@ -279,7 +280,7 @@ fn normal(path: &FilePath) -> PathBuf {
     normal
 }
 
-/// An absolute path as locations have it.
+/// An absolute path in the form of locations.
 pub(super) fn disk_path(path: &FilePath) -> Result<String> {
     let text = path.to_str().ok_or_else(|| Error::invalid(format!("{} is not UTF-8", path.display())))?;
     Ok(text.trim_matches('/').to_owned())
@@ -344,7 +345,7 @@ mod tests {
             "file://host/x",
         ] {
             let read = text.parse::<Location>();
-            // A URL of the web without a host takes the first segment for one.
+            // A web URL without a host takes the first segment for one.
             if text != "http:///x" {
                 assert!(read.is_err(), "{text}: {read:?}");
             }

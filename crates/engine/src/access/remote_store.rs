@@ -1,4 +1,4 @@
-//! An object store of which each call is held to a policy.
+//! An object store that checks each call against a policy.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,9 +13,9 @@ use object_store::{
     CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, PutMultipartOptions,
     PutOptions, PutPayload, PutResult, RenameOptions, Result,
 };
-use pushdown::{Error, ErrorKind};
+use pushdowndb_contract::{Error, ErrorKind};
 
-use super::{Mode, StoreAccess};
+use super::rules::{Mode, StoreAccess};
 
 /// A bucket or a web server.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl CheckedStore {
     }
 }
 
-/// One of our errors as stores report it; [`crate::error::from_object_store`] finds it again.
+/// One of our errors as an object store's; [`crate::error::from_object_store`] finds it again.
 pub(super) fn to_object_store(error: Error) -> object_store::Error {
     match error.kind() {
         ErrorKind::NotFound => object_store::Error::NotFound { path: String::new(), source: Box::new(error) },

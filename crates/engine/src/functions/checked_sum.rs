@@ -1,20 +1,20 @@
-//! SUM of integers that says when it leaves 64 bits, as the sums of scans do; DataFusion's comes round and says nothing.
+//! SUM of integers and of decimals that fails on overflow, as the sums of scans do. DataFusion's
+//! wraps around.
 //!
-//! Sums are kept in 128 bits. A partial sum that leaves 64 is an error too: its state has no more.
+//! Sums are kept in 128 bits. A partial sum that overflows its type is an error too, since its
+//! state has that type.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, UInt64Array};
-use datafusion::arrow::datatypes::{DataType, FieldRef, Int64Type, UInt64Type};
-use datafusion::common::{Result, ScalarValue};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Int64Array, UInt64Array};
+use datafusion::arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, Int64Type, UInt64Type};
+use datafusion::common::utils::SingleRowListArrayBuilder;
+use datafusion::common::{DataFusionError, Result, ScalarValue};
 use datafusion::functions_aggregate::sum::sum_udaf;
-use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
-use datafusion::logical_expr::utils::AggregateOrderSensitivity;
-use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, EmitTo, GroupsAccumulator, ReversedUDAF,
-    SetMonotonicity, Signature,
-};
-use pushdown::Error;
+use datafusion::logical_expr::function::AccumulatorArgs;
+use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator};
+use pushdowndb_contract::Error;
 
 use crate::error::to_datafusion;
 
@@ -26,23 +26,27 @@ pub(crate) fn function() -> Arc<AggregateUDF> {
 #[derive(Debug, Eq, Hash, PartialEq)]
 struct CheckedSum(Arc<AggregateUDF>);
 
-/// The integers of 64 bits that are added.
+/// The type of the numbers, whose sum has the same kind of type.
 #[derive(Clone, Copy, Debug)]
 enum Whole {
     Signed,
     Unsigned,
+    /// Decimals of 38 digits with this scale. Sums of narrower ones have ten more digits, which
+    /// overflow after 10^10 rows.
+    Decimal(i8),
 }
 
 impl Whole {
     fn of(args: &AccumulatorArgs<'_>) -> Option<Self> {
         match args.return_field.data_type() {
-            DataType::Int64 if !args.is_distinct => Some(Self::Signed),
-            DataType::UInt64 if !args.is_distinct => Some(Self::Unsigned),
+            DataType::Int64 => Some(Self::Signed),
+            DataType::UInt64 => Some(Self::Unsigned),
+            DataType::Decimal128(DECIMAL128_MAX_PRECISION, scale) => Some(Self::Decimal(*scale)),
             _ => None,
         }
     }
 
-    /// Gives the values of an array that are not NULL, with their places.
+    /// Passes each value that is not NULL to `take`, with its row.
     fn each(self, values: &ArrayRef, mut take: impl FnMut(usize, i128)) {
         match self {
             Self::Signed => {
@@ -53,14 +57,23 @@ impl Whole {
                 let values = values.as_primitive::<UInt64Type>();
                 values.iter().enumerate().for_each(|(at, value)| value.into_iter().for_each(|v| take(at, v.into())));
             }
+            Self::Decimal(_) => {
+                let values = values.as_primitive::<Decimal128Type>();
+                values.iter().enumerate().for_each(|(at, value)| value.into_iter().for_each(|v| take(at, v)));
+            }
         }
     }
 
+    fn overflow(self) -> DataFusionError {
+        let advice = if let Self::Decimal(_) = self { "DOUBLE" } else { "DECIMAL" };
+        to_datafusion(Error::invalid(format!(
+            "SUM is out of the range of {}; cast its argument to {advice}",
+            self.name()
+        )))
+    }
+
     fn array(self, sums: &[Option<i128>]) -> Result<ArrayRef> {
-        let overflow = || {
-            let message = format!("SUM is out of the range of {}; cast its argument to DECIMAL", self.name());
-            to_datafusion(Error::invalid(message))
-        };
+        let overflow = || self.overflow();
         Ok(match self {
             Self::Signed => {
                 let sums = sums.iter().map(|sum| sum.map(i64::try_from).transpose());
@@ -70,6 +83,11 @@ impl Whole {
                 let sums = sums.iter().map(|sum| sum.map(u64::try_from).transpose());
                 Arc::new(sums.collect::<std::result::Result<UInt64Array, _>>().map_err(|_| overflow())?)
             }
+            Self::Decimal(scale) => {
+                let sums: Decimal128Array = sums.iter().copied().collect();
+                sums.validate_decimal_precision(DECIMAL128_MAX_PRECISION).map_err(|_| overflow())?;
+                Arc::new(sums.with_precision_and_scale(DECIMAL128_MAX_PRECISION, scale)?)
+            }
         })
     }
 
@@ -77,44 +95,27 @@ impl Whole {
         match self {
             Self::Signed => "BIGINT",
             Self::Unsigned => "BIGINT UNSIGNED",
+            Self::Decimal(_) => "DECIMAL of 38 digits",
         }
     }
 }
 
 impl AggregateUDFImpl for CheckedSum {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.0.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.0.signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.0.inner().return_type(types)
-    }
-
-    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        self.0.inner().coerce_types(types)
-    }
-
-    fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
-        self.0.inner().state_fields(args)
-    }
+    pushdowndb_scan::delegate_aggregate!();
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
         match Whole::of(&args) {
-            Some(of) => Ok(Box::new(Sum { of, sum: None })),
+            Some(of) if args.is_distinct => Ok(Box::new(DistinctSum { of, values: HashSet::new() })),
+            Some(of) => Ok(Box::new(Sum::new(of))),
             None => self.0.inner().accumulator(args),
         }
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        self.0.inner().create_sliding_accumulator(args)
+        match Whole::of(&args).filter(|_| !args.is_distinct) {
+            Some(of) => Ok(Box::new(Sum::new(of))),
+            None => self.0.inner().create_sliding_accumulator(args),
+        }
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
@@ -122,49 +123,62 @@ impl AggregateUDFImpl for CheckedSum {
     }
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>> {
-        match Whole::of(&args) {
-            Some(of) => Ok(Box::new(Sums { of, sums: Vec::new() })),
+        match Whole::of(&args).filter(|_| !args.is_distinct) {
+            Some(of) => Ok(Box::new(Sums { of, sums: Vec::new(), is_over: false })),
             None => self.0.inner().create_groups_accumulator(args),
         }
     }
-
-    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
-        self.0.inner().order_sensitivity()
-    }
-
-    fn reverse_expr(&self) -> ReversedUDAF {
-        self.0.inner().reverse_expr()
-    }
-
-    fn set_monotonicity(&self, data_type: &DataType) -> SetMonotonicity {
-        self.0.inner().set_monotonicity(data_type)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.0.inner().documentation()
-    }
 }
 
-/// The sum of all rows.
+/// The sum of all rows, or of those in the frame of a window.
 #[derive(Debug)]
 struct Sum {
     of: Whole,
-    sum: Option<i128>,
+    sum: i128,
+    /// Rows that are not NULL; a sum of none is NULL.
+    rows: u64,
+    /// Whether 128 bits overflowed: 2^64 integers fit, but not two of the largest decimals.
+    is_over: bool,
 }
 
 impl Sum {
+    fn new(of: Whole) -> Self {
+        Self { of, sum: 0, rows: 0, is_over: false }
+    }
+
+    fn add(&mut self, value: i128) {
+        let (sum, is_over) = self.sum.overflowing_add(value);
+        (self.sum, self.rows, self.is_over) = (sum, self.rows + 1, self.is_over || is_over);
+    }
+
     fn value(&self) -> Result<ScalarValue> {
-        ScalarValue::try_from_array(&self.of.array(&[self.sum])?, 0)
+        if self.is_over {
+            return Err(self.of.overflow());
+        }
+        ScalarValue::try_from_array(&self.of.array(&[(self.rows > 0).then_some(self.sum)])?, 0)
     }
 }
 
 impl Accumulator for Sum {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         for values in values {
-            // 2^64 rows of 64 bits fit.
-            self.of.each(values, |_, value| self.sum = Some(self.sum.unwrap_or(0).wrapping_add(value)));
+            self.of.each(values, |_, value| self.add(value));
         }
         Ok(())
+    }
+
+    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        for values in values {
+            self.of.each(values, |_, value| {
+                let (sum, is_over) = self.sum.overflowing_sub(value);
+                (self.sum, self.rows, self.is_over) = (sum, self.rows.saturating_sub(1), self.is_over || is_over);
+            });
+        }
+        Ok(())
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        true
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
@@ -184,11 +198,54 @@ impl Accumulator for Sum {
     }
 }
 
+/// The sum of distinct values; its state is a list of them.
+#[derive(Debug)]
+struct DistinctSum {
+    of: Whole,
+    values: HashSet<i128>,
+}
+
+impl Accumulator for DistinctSum {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        for values in values {
+            self.of.each(values, |_, value| _ = self.values.insert(value));
+        }
+        Ok(())
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        for state in states {
+            for values in state.as_list::<i32>().iter().flatten() {
+                self.of.each(&values, |_, value| _ = self.values.insert(value));
+            }
+        }
+        Ok(())
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        let values: Vec<Option<i128>> = self.values.iter().copied().map(Some).collect();
+        let array = self.of.array(&values)?;
+        Ok(vec![ScalarValue::List(Arc::new(SingleRowListArrayBuilder::new(array).build_list_array()))])
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        let mut sum = Sum::new(self.of);
+        self.values.iter().for_each(|value| sum.add(*value));
+        sum.value()
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self) + self.values.capacity() * size_of::<i128>()
+    }
+}
+
 /// The sums of groups.
 #[derive(Debug)]
 struct Sums {
     of: Whole,
     sums: Vec<Option<i128>>,
+    /// Whether 128 bits overflowed for one of them.
+    is_over: bool,
 }
 
 impl GroupsAccumulator for Sums {
@@ -206,7 +263,9 @@ impl GroupsAccumulator for Sums {
                 if counts(row)
                     && let Some(sum) = groups.get(row).and_then(|group| self.sums.get_mut(*group))
                 {
-                    *sum = Some(sum.unwrap_or(0).wrapping_add(value));
+                    let (added, is_over) = sum.unwrap_or(0).overflowing_add(value);
+                    *sum = Some(added);
+                    self.is_over |= is_over;
                 }
             });
         }
@@ -219,7 +278,7 @@ impl GroupsAccumulator for Sums {
 
     fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
         let state = |values: &ArrayRef| {
-            let mut each = Self { of: self.of, sums: Vec::new() };
+            let mut each = Self { of: self.of, sums: Vec::new(), is_over: false };
             let groups: Vec<usize> = (0..values.len()).collect();
             each.update_batch(std::slice::from_ref(values), &groups, filter, values.len())?;
             each.of.array(&each.sums)
@@ -232,6 +291,9 @@ impl GroupsAccumulator for Sums {
     }
 
     fn evaluate(&mut self, emit: EmitTo) -> Result<ArrayRef> {
+        if self.is_over {
+            return Err(self.of.overflow());
+        }
         self.of.array(&emit.take_needed(&mut self.sums))
     }
 

@@ -1,7 +1,7 @@
-//! `date_part`, and with it `extract`, without a mistake of DataFusion 55.2.
+//! `date_part`, and with it `extract`, without a bug of DataFusion 55.2.
 //!
-//! A comparison of a year becomes one of the timestamp with the ends of that year. Years that a timestamp of nanoseconds
-//! cannot hold became NULL there, and no row passed.
+//! DataFusion rewrites a comparison of a year to one of the timestamp with the ends of that year.
+//! Years that a nanosecond timestamp cannot hold become NULL there, and no row passes.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
 };
 
-/// The function, to stand in place of DataFusion's.
+/// The function that replaces DataFusion's.
 pub(crate) fn function() -> ScalarUDF {
     ScalarUDF::from(DatePart(date_part()))
 }

@@ -1,4 +1,8 @@
-//! Functions that stand in place of DataFusion's.
+//! Functions that replace DataFusion's.
 
+pub(crate) mod arithmetic;
+pub(crate) mod casts;
 pub(crate) mod checked_sum;
 pub(crate) mod date_part;
+pub(crate) mod domain;
+pub(crate) mod timezone;

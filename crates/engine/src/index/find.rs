@@ -1,5 +1,5 @@
-//! Finding a table's indexes: in the listing that its objects come from, or by one more of our own folder, and of each
-//! other location.
+//! Finding a table's indexes: in the listing of its objects, or by one more LIST of its private
+//! folder and of each other location.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -7,55 +7,55 @@ use std::sync::Arc;
 use datafusion::logical_expr::Expr as LogicalExpr;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt};
-use pushdown::{Error, ErrorKind, Result};
+use pushdowndb_contract::{Error, ErrorKind, Result};
 
-use super::home::{Home, IndexFile, files, path};
-use super::manifest::{Directory, MANIFEST_BYTES};
+use super::location::{IndexFile, IndexLocation, files, path};
+use super::manifest::{Directory, MAX_MANIFEST_BYTES, ManifestCache};
 use super::meaning;
-use crate::backends::{Backend, query_meters};
+use crate::catalog::{PrivateFolder, TableDefinition};
+use crate::context::QueryContext;
+use crate::endpoints::{Backend, query_meters};
 use crate::error::from_object_store;
-use crate::query::QueryContext;
 use crate::settings::IndexUse;
-use crate::table::{PrivateFolder, TableDefinition};
 
-/// The name of every manifest.
+/// The file name of manifests.
 const MANIFEST: &str = "manifest.json";
 
-/// An index of a table, ready to be looked up in.
+/// An index of a table, ready for look-ups.
 #[derive(Clone, Debug)]
 pub(crate) struct TableIndex {
     pub(crate) name: String,
-    /// The indexed column, by its place in the table's objects.
+    /// The index of the indexed column in the table's objects.
     pub(crate) column: usize,
     pub(crate) directory: Arc<Directory>,
     /// The index objects, by their names in the manifest.
     pub(crate) files: Arc<HashMap<String, ObjectMeta>>,
-    /// Where they are.
-    pub(crate) home: Arc<Home>,
+    /// The location of the index.
+    pub(crate) location: Arc<IndexLocation>,
 }
 
-/// An index as it lies in storage.
+/// An index in storage.
 #[derive(Clone, Debug)]
 pub(crate) struct StoredIndex {
     pub(crate) name: String,
-    /// The indexed column, by name.
+    /// The name of the indexed column.
     pub(crate) column: String,
-    pub(crate) home: Arc<Home>,
-    /// `None` if its building broke off, or goes on.
+    pub(crate) location: Arc<IndexLocation>,
+    /// `None` while the index is being built, or if that was interrupted.
     pub(crate) manifest: Option<Path>,
     version: Option<(String, u64)>,
     pub(crate) files: HashMap<String, ObjectMeta>,
-    /// What says where it is.
-    pub(super) pointers: Vec<Pointer>,
+    /// The pointers to the index.
+    pub(crate) pointers: Vec<Pointer>,
 }
 
-/// Where the manifest of an index is.
-pub(super) fn manifest_path(folder: &Path) -> Result<Path> {
+/// The path of an index's manifest.
+pub(crate) fn manifest_path(folder: &Path) -> Result<Path> {
     path(&format!("{folder}/{MANIFEST}"))
 }
 
-/// The indexes whose columns the filters speak of, if the session uses any. What is wrong with an index is told in the
-/// query's report and costs nothing but the index.
+/// The indexes on columns of the filters, if the session uses any. A broken index is reported and
+/// not used.
 pub(crate) async fn find(
     query: &QueryContext,
     backend: &Arc<Backend>,
@@ -91,11 +91,12 @@ pub(crate) async fn find(
     Ok(usable)
 }
 
-/// An object that says where an index is, and whose home it lies in.
-pub(super) type Pointer = (Arc<Home>, Path);
+/// A pointer to an index, and the location it lies in.
+pub(super) type Pointer = (Arc<IndexLocation>, Path);
 
-/// All indexes of a table, by name. One of the same name and column beside the table and elsewhere are two.
-pub(super) async fn stored(
+/// All indexes of a table, by name. Indexes of the same name and column beside the table and
+/// elsewhere are two.
+pub(crate) async fn stored(
     query: &QueryContext,
     backend: &Arc<Backend>,
     table: &TableDefinition,
@@ -105,17 +106,17 @@ pub(super) async fn stored(
     // By name and column.
     let mut pointers: BTreeMap<(String, String), Vec<Pointer>> = BTreeMap::new();
     for file in files(query, backend, table, private, |what, error| not_used(query, table, what, error)).await? {
-        let IndexFile { home, index: name, column, name: file_name, meta } = &file;
+        let IndexFile { location, index: name, column, name: file_name, meta } = &file;
         if file.points_to().is_some() {
             let of_index = pointers.entry((name.clone(), column.clone())).or_default();
-            of_index.push((Arc::clone(home), meta.location.clone()));
+            of_index.push((Arc::clone(location), meta.location.clone()));
             continue;
         }
-        let place = (name.clone(), column.clone(), home.address());
+        let place = (name.clone(), column.clone(), location.address());
         let index = all.entry(place).or_insert_with(|| StoredIndex {
             name: name.clone(),
             column: column.clone(),
-            home: Arc::clone(home),
+            location: Arc::clone(location),
             manifest: None,
             version: None,
             files: HashMap::new(),
@@ -140,20 +141,20 @@ fn not_used(query: &QueryContext, table: &TableDefinition, what: &str, error: &E
 }
 
 impl StoredIndex {
-    /// What it says of itself.
+    /// Reads the manifest of the index.
     pub(crate) async fn directory(&self, query: &QueryContext, table: &TableDefinition) -> Result<Arc<Directory>> {
-        let backend = &self.home.backend;
+        let backend = &self.location.backend;
         let (Some(path), Some((etag, size))) = (&self.manifest, &self.version) else {
             return Err(Error::new(ErrorKind::NotFound, "it is not complete: drop it and create it again"));
         };
         let column = super::column(table, &self.column)?;
         let value = table.file_schema.field(column).data_type();
-        let cache = query.backends.manifests();
+        let cache = query.backends.extension::<ManifestCache>();
         let version = (backend.name().to_owned(), path.clone(), etag.clone(), value.clone());
         let directory = match cache.get(&version) {
             Some(known) => known,
             None => {
-                if *size > MANIFEST_BYTES {
+                if *size > MAX_MANIFEST_BYTES {
                     return Err(Error::new(ErrorKind::Limit, format!("its manifest has {size} bytes")));
                 }
                 let store = backend.store(&query_meters(&query.meter))?;
@@ -178,7 +179,7 @@ impl StoredIndex {
             column: super::column(table, &self.column)?,
             directory,
             files: Arc::new(self.files.clone()),
-            home: Arc::clone(&self.home),
+            location: Arc::clone(&self.location),
         })
     }
 }

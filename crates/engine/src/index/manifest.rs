@@ -1,33 +1,35 @@
-//! The manifest of an index: which objects it covers, as they were then, and what each part of their index holds.
+//! The manifest of an index: the objects it covers, their versions, and the parts of each one's
+//! index.
 //!
-//! It is written after all index objects, so an index whose building broke off is no index. What it says about parts
-//! only saves reading them: bounds that are missing or cannot be read as a value make every part one that may match.
+//! It is written after all index objects, so an interrupted build leaves no index. Bounds of parts
+//! only save reading: a part whose bounds are missing or unreadable may match.
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, StringArray};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use object_store::path::Path;
-use pushdown::{CompareOp, Error, ErrorKind, Expr, Result};
+use parking_lot::Mutex;
+use pushdowndb_contract::{CompareOp, Error, ErrorKind, Expr, Result};
 use pushdowndb_scan::{Evaluator, bounds_match};
 use serde::{Deserialize, Serialize};
 
-use crate::table::DataObject;
+use crate::catalog::DataObject;
 
-/// Of the format of manifests and index objects. Others are not used.
-pub(crate) const VERSION: u32 = 1;
+/// The version of the format of manifests and index objects. Other versions are not used.
+pub(crate) const VERSION: u32 = 2;
 
 /// The most bytes of a manifest that is read.
-pub(crate) const MANIFEST_BYTES: u64 = 64 * 1024 * 1024;
+pub(crate) const MAX_MANIFEST_BYTES: u64 = 64 * 1024 * 1024;
 
-/// The most manifests that are remembered from query to query.
-const REMEMBERED: usize = 256;
+/// The most manifests that are cached across queries.
+const MAX_CACHED_MANIFESTS: usize = 256;
 
-/// How much a condition that no bounds decide is assumed to keep: DataFusion's own default of 20 %.
-const UNKNOWN_SHARE: f64 = 0.2;
+/// The selectivity of a condition that bounds do not decide: DataFusion's default of 20 %.
+const DEFAULT_SELECTIVITY: f64 = 0.2;
 
 /// A manifest as it is stored.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -36,7 +38,7 @@ pub(crate) struct Manifest {
     pub(crate) version: u32,
     /// The column's name.
     pub(crate) column: String,
-    /// How its values were read.
+    /// The encoding of the values ([`super::meaning`]).
     pub(crate) meaning: String,
     pub(crate) objects: Vec<IndexedObject>,
 }
@@ -51,20 +53,21 @@ pub(crate) struct IndexedObject {
     /// The name of the index object in the index's folder, and its size.
     pub(crate) file: String,
     pub(crate) bytes: u64,
-    /// How many values it holds.
+    /// The number of values.
     pub(crate) entries: u64,
     pub(crate) parts: Vec<Part>,
 }
 
-/// A run of an index object's records.
+/// A range of an index object's records.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Part {
-    /// Its first byte; it ends where the next one begins. The first part begins with the header.
+    /// The first byte; the part ends where the next one begins. The first part begins with the
+    /// header.
     pub(crate) at: u64,
     pub(crate) entries: u64,
-    /// How many different values it holds.
+    /// The number of distinct values.
     pub(crate) distinct: u64,
-    /// A text not greater than any of its values, and one not less; `None` if long.
+    /// A lower and an upper bound of the values as text; `None` if they are long.
     pub(crate) min: Option<String>,
     pub(crate) max: Option<String>,
 }
@@ -75,7 +78,7 @@ impl IndexedObject {
         self.size == object.size && self.etag.is_some() && self.etag == object.etag
     }
 
-    /// Which bytes of the index object a part takes.
+    /// The bytes of the index object that a part takes.
     fn part(&self, index: usize) -> Option<Range<u64>> {
         let start = self.parts.get(index)?.at;
         Some(start..self.parts.get(index + 1).map_or(self.bytes, |next| next.at))
@@ -93,9 +96,9 @@ impl IndexedObject {
 #[derive(Debug)]
 pub(crate) struct Directory {
     pub(crate) manifest: Manifest,
-    /// Where each data object is in the manifest.
+    /// The index of each data object in the manifest.
     by_path: HashMap<String, usize>,
-    /// The first part of each object among all parts.
+    /// The index of each object's first part among all parts.
     first_part: Vec<usize>,
     /// The least and the greatest value of each part.
     bounds: RecordBatch,
@@ -103,18 +106,18 @@ pub(crate) struct Directory {
     schema: SchemaRef,
 }
 
-/// What a look-up in the index of one object would meet.
+/// The expected cost of a look-up in the index of one object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Expected {
-    /// The parts to read, neighbours joined.
+    /// The parts to read, neighbors joined.
     pub(crate) ranges: Vec<Range<u64>>,
     pub(crate) parts: usize,
-    /// About how many records it leads to.
+    /// The estimated number of records found.
     pub(crate) hits: f64,
 }
 
 impl Directory {
-    /// Reads a manifest of an index on a column of this type.
+    /// Parses the manifest of an index on a column of this type.
     pub(crate) fn parse(text: &[u8], value: &DataType) -> Result<Self> {
         let corrupt = |what: &str| Error::new(ErrorKind::Corrupt, format!("the manifest of the index {what}"));
         let manifest: Manifest = serde_json::from_slice(text).map_err(|e| corrupt("cannot be read").with_source(e))?;
@@ -144,14 +147,14 @@ impl Directory {
         Ok(Self { manifest, by_path, first_part, bounds, schema })
     }
 
-    /// The index of a data object, if it has one, fresh or stale, and its place in the manifest.
+    /// The index of a data object, fresh or stale, with its position in the manifest.
     pub(crate) fn of(&self, object: &DataObject) -> Option<(&IndexedObject, usize)> {
         let at = *self.by_path.get(object.path.as_ref())?;
         self.manifest.objects.get(at).map(|indexed| (indexed, at))
     }
 
-    /// What looking for values that fulfil all `conjuncts`, over the index's columns, would meet in each object of the
-    /// manifest.
+    /// The expected cost of finding values that pass all `conjuncts`, over the index's columns, in
+    /// each object of the manifest.
     pub(crate) fn expect(&self, conjuncts: &[Expr]) -> Result<Vec<Expected>> {
         let parts = self.bounds.num_rows();
         let wanted = bounds_match(&Expr::conjunction(conjuncts.to_vec()), &self.schema, &self.bounds)?;
@@ -180,7 +183,7 @@ impl Directory {
         Ok(all)
     }
 
-    /// About which share of each part's values fulfils the conjunct, given that they may.
+    /// The estimated share of each part's values that pass the conjunct, if the part may match.
     fn shares(&self, conjunct: &Expr, wanted_parts: usize) -> Result<Vec<f64>> {
         let parts = self.manifest.objects.iter().flat_map(|object| &object.parts);
         let distinct = parts.map(|part| part.distinct.max(1) as f64);
@@ -197,7 +200,7 @@ impl Directory {
                 let ends = min.iter().zip(max.iter());
                 ends.map(|(min, max)| if min == Some(true) && max == Some(true) { 1.0 } else { 0.5 }).collect()
             }
-            _ => vec![UNKNOWN_SHARE; self.bounds.num_rows()],
+            _ => vec![DEFAULT_SELECTIVITY; self.bounds.num_rows()],
         })
     }
 
@@ -209,7 +212,7 @@ impl Directory {
     }
 }
 
-/// Texts as values; what spells none is NULL.
+/// Texts as values; NULL if a text does not spell one.
 fn values(texts: Vec<Option<&str>>, to: &DataType) -> ArrayRef {
     let texts: ArrayRef = Arc::new(StringArray::from(texts));
     let rows = texts.len();
@@ -217,21 +220,21 @@ fn values(texts: Vec<Option<&str>>, to: &DataType) -> ArrayRef {
     cast_with_options(&texts, to, &options).unwrap_or_else(|_| arrow::array::new_null_array(to, rows))
 }
 
-/// Manifests that were read, by address and ETag.
+/// Parsed manifests, by address and ETag.
 #[derive(Debug, Default)]
 pub(crate) struct ManifestCache(Mutex<HashMap<Version, Arc<Directory>>>);
 
-/// Store, path, ETag, and the type that the values were read as.
+/// Store, path, ETag, and the type of the values.
 type Version = (String, Path, String, DataType);
 
 impl ManifestCache {
     pub(crate) fn get(&self, version: &Version) -> Option<Arc<Directory>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(version).cloned()
+        self.0.lock().get(version).cloned()
     }
 
     pub(crate) fn put(&self, version: Version, directory: Arc<Directory>) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= REMEMBERED {
+        let mut known = self.0.lock();
+        if known.len() >= MAX_CACHED_MANIFESTS {
             known.clear();
         }
         known.insert(version, directory);
@@ -240,7 +243,7 @@ impl ManifestCache {
 
 #[cfg(test)]
 mod tests {
-    use pushdown::Literal;
+    use pushdowndb_contract::Literal;
 
     use super::*;
 
@@ -308,7 +311,7 @@ mod tests {
             change(&mut manifest);
             Directory::parse(&serde_json::to_vec(&manifest).unwrap(), &DataType::Int64).unwrap_err().kind()
         };
-        assert_eq!(refused(&|m| m.version = 2), ErrorKind::Unsupported);
+        assert_eq!(refused(&|m| m.version = 1), ErrorKind::Unsupported);
         assert_eq!(refused(&|m| m.objects[0].bytes = 50), ErrorKind::Corrupt);
         assert_eq!(refused(&|m| m.objects[0].entries = 1), ErrorKind::Corrupt);
         assert_eq!(refused(&|m| m.objects[0].file = "../x".to_owned()), ErrorKind::Corrupt);

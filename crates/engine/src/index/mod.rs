@@ -1,50 +1,50 @@
-//! Indexes: tables of `value, first_byte_offset, last_byte_offset` beside the data (PushdownDB, Section IV-A).
+//! Indexes: tables of `value, first_byte_offset, last_byte_offset` beside the data (PushdownDB,
+//! Section IV-A).
 //!
 //! ```text
-//! t/_pushdowndb/indexes/by_day/l_shipdate/manifest.json       what is indexed, as it was then; written last
+//! t/_pushdowndb/indexes/by_day/l_shipdate/manifest.json       the indexed objects and their versions; written last
 //! t/_pushdowndb/indexes/by_day/l_shipdate/00000-18a9c3.csv    the index of one data object
 //! ```
 //!
-//! An index object ([`pushdown::index`]) is CSV that every S3 Select server reads, sorted by value. The manifest holds, for each data object, its ETag and size when it was indexed,
-//! and where the parts of its index begin, with the least and greatest value of each: a look-up reads only the parts
-//! that can hold what it looks for.
+//! An index object ([`pushdowndb_contract::index`]) is CSV that every S3 Select server reads,
+//! sorted by value. For each data object the manifest holds the ETag and size when it was indexed,
+//! and the first byte, least and greatest value of each part of its index. A look-up reads only the
+//! parts that may match.
 //!
-//! An index may be incomplete (objects were added), stale (objects were replaced) or gone: the scan then reads those
-//! objects as it would without. The whole predicate is evaluated again on the rows that an index led to, so all that an
-//! index must keep is one promise: no row that may pass is missing from a fresh one.
+//! An index may be incomplete (objects were added), stale (objects were replaced) or gone: the scan
+//! then reads those objects as without an index. The whole predicate is evaluated again on the rows
+//! found. So an index must keep only one promise: no row that may pass is missing from a fresh one.
 //!
 //! ```text
-//! statement   CREATE INDEX, DROP INDEX, SHOW INDEXES
-//! build       scan with positions -> sort -> index objects -> manifest
-//! manifest    what is written last, and read first
-//! find        the indexes of a table that a query's filters speak of
-//! home        where they are
+//! manifest    written last, read first
+//! find        the indexes of a table on columns of a query's filters
+//! location    the folders of indexes
 //! ```
+//!
+//! `sql/create_index` builds indexes.
 
-mod build;
-mod find;
-mod home;
-mod manifest;
-mod statement;
+pub(crate) mod find;
+pub(crate) mod location;
+pub(crate) mod manifest;
 
 use arrow::datatypes::DataType;
-use pushdown::{Compression, CsvOptions, Error, Format, Result};
+use pushdowndb_contract::{Compression, CsvOptions, Error, Format, Result};
 use pushdowndb_scan::sql_type;
 
-use crate::table::TableDefinition;
+use crate::catalog::TableDefinition;
 
 pub(crate) use find::{TableIndex, find};
-pub(crate) use manifest::{Expected, ManifestCache};
-pub(crate) use statement::parse;
+pub(crate) use manifest::Expected;
 
-/// Below [`crate::table::PRIVATE_FOLDER`].
+/// The folder of indexes below [`crate::catalog::PRIVATE_FOLDER`].
 pub(crate) const INDEX_FOLDER: &str = "indexes";
 
-/// The longest value that is indexed, in bytes: an index of longer ones would not be much smaller than the table.
-const VALUE_BYTES: usize = 64 * 1024;
+/// The longest value that is indexed, in bytes: an index of longer ones would not be much smaller
+/// than the table.
+pub(crate) const MAX_VALUE_BYTES: usize = 64 * 1024;
 
-/// The place of a column that can be indexed.
-fn column(table: &TableDefinition, name: &str) -> Result<usize> {
+/// The index of a column that can be indexed.
+pub(crate) fn column(table: &TableDefinition, name: &str) -> Result<usize> {
     let schema = &table.file_schema;
     let Some((index, field)) = schema.column_with_name(name) else {
         if table.partition_columns.iter().any(|column| column.name() == name) {
@@ -70,22 +70,22 @@ fn column(table: &TableDefinition, name: &str) -> Result<usize> {
 }
 
 /// Refuses tables whose records cannot be read one by one.
-fn check_format(format: &Format, address: &str) -> Result<()> {
+pub(crate) fn check_format(format: &Format, address: &str) -> Result<()> {
     if format.compression() != Compression::None {
         return Err(Error::unsupported(format!(
             "{address} is compressed, so its records cannot be read one by one: store it uncompressed, or as Parquet"
         )));
     }
     match format {
-        Format::Json(json) if json.shape != pushdown::JsonShape::Lines => Err(Error::unsupported(format!(
+        Format::Json(json) if json.shape != pushdowndb_contract::JsonShape::Lines => Err(Error::unsupported(format!(
             "{address} is a JSON document, and only records that are a line each can be indexed"
         ))),
         _ => Ok(()),
     }
 }
 
-/// How a column's values were read, which must be how they are read when the index is used.
-fn meaning(table: &TableDefinition, column: usize) -> String {
+/// The encoding of a column's values. An index is used only if it is the same as when it was built.
+pub(crate) fn meaning(table: &TableDefinition, column: usize) -> String {
     let field = table.file_schema.field(column);
     let values = field.data_type();
     match &table.format {
@@ -99,7 +99,8 @@ fn meaning(table: &TableDefinition, column: usize) -> String {
     }
 }
 
-/// A name as one segment of a path: whatever is not a letter, digit, `_` or `-` becomes `=` and two digits for each byte.
+/// Encodes a name as one segment of a path: any byte but a letter, digit, `_` or `-` becomes `=`
+/// and two hex digits.
 fn encode(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     for byte in name.bytes() {

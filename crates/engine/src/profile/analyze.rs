@@ -1,4 +1,4 @@
-//! EXPLAIN ANALYZE: runs a plan to its end, drops its rows, and tells what it did.
+//! EXPLAIN ANALYZE: runs a plan to its end, drops its rows, and returns its profile as text.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,9 +11,9 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::{TryStreamExt, stream};
 
 use super::{Ran, text};
-use crate::query::QueryContext;
+use crate::context::QueryContext;
 
-/// The result of EXPLAIN ANALYZE, with its two columns of text, over the rows of what it explains.
+/// Wraps the rows of a plan into the result of EXPLAIN ANALYZE, with columns `schema`.
 pub(crate) fn analyzed(
     mut ran: Ran,
     mut rows: SendableRecordBatchStream,
@@ -22,15 +22,15 @@ pub(crate) fn analyzed(
 ) -> (Ran, SendableRecordBatchStream) {
     let counted = Arc::new(AtomicU64::new(0));
     ran.rows = Some(Arc::clone(&counted));
-    let (told, columns) = (ran.clone(), Arc::clone(&schema));
+    let (started, columns) = (ran.clone(), Arc::clone(&schema));
     let answer = async move {
         while let Some(batch) = rows.try_next().await? {
             counted.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
         }
-        // What the operators of the plan still hold is let go, and counted, before it is told.
+        // Dropping the rows frees and counts what operators still hold.
         drop(rows);
         query.meter.finish();
-        let text = text::profile(&told.profile(&query));
+        let text = text::profile(&started.profile(&query));
         let (kinds, plans) = (StringArray::from(vec!["Plan with Metrics"]), StringArray::from(vec![text]));
         DfResult::Ok(RecordBatch::try_new(columns, vec![Arc::new(kinds), Arc::new(plans)])?)
     };

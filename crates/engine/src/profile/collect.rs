@@ -1,4 +1,4 @@
-//! A profile from a plan that ran.
+//! Collecting a profile from a plan.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,30 +10,30 @@ use datafusion::physical_plan::{ExecutionPlan, displayable};
 use pushdowndb_cost::Usage;
 
 use super::{Decision, LookedUp, Measures, Operator, Profile, Scan};
-use crate::query::QueryContext;
-use crate::remote_scan::RemoteScanExec;
+use crate::context::QueryContext;
+use crate::exec::group_by::GroupByExec;
+use crate::exec::remote_scan::RemoteScanExec;
+use crate::plan::estimate::Estimate;
+use crate::plan::explanation::Explanation;
 use crate::settings::PushdownOptions;
-use crate::strategies::decision::Story;
-use crate::strategies::estimate::Estimate;
-use crate::strategies::group_by::GroupByExec;
 
-/// Operators that move rows between threads, or watch them go by.
+/// Operators that only move or observe rows.
 const PLUMBING: [&str; 5] =
-    ["CoalescePartitionsExec", "CooperativeExec", "KeptScopeExec", "KeyTapExec", "RepartitionExec"];
+    ["CoalescePartitionsExec", "CooperativeExec", "SharedRowsScopeExec", "BuildKeysExec", "RepartitionExec"];
 
-/// A plan on its way, and what a profile needs besides.
+/// A started plan, and what else a profile needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Ran {
     pub(crate) plan: Arc<dyn ExecutionPlan>,
     pub(crate) statement: Arc<str>,
-    /// What was used before it ran.
+    /// The usage before the plan started.
     pub(crate) planning: Usage,
-    /// The rows that came out, where those of the result are others.
+    /// The plan's rows, if the result has other rows.
     pub(crate) rows: Option<Arc<AtomicU64>>,
 }
 
 impl Ran {
-    /// What it did so far.
+    /// The profile so far.
     pub(crate) fn profile(&self, query: &QueryContext) -> Profile {
         let mut usage = query.meter.usage();
         if let Some(rows) = &self.rows {
@@ -67,7 +67,7 @@ fn operator(plan: &Arc<dyn ExecutionPlan>, query: &QueryContext, statistics: &St
     }
     let metrics = plan.metrics().unwrap_or_default();
     let line = displayable(plan.as_ref()).one_line().to_string();
-    let stories = plan.downcast_ref::<GroupByExec>().map(|groups| vec![groups.story()]);
+    let explanations = plan.downcast_ref::<GroupByExec>().map(|groups| vec![groups.explanation()]);
     Operator {
         title: in_words(plan.name()),
         detail: detail(&line, plan.name()),
@@ -79,17 +79,17 @@ fn operator(plan: &Arc<dyn ExecutionPlan>, query: &QueryContext, statistics: &St
             ..Measures::default()
         },
         scan: None,
-        decisions: stories.unwrap_or_default().into_iter().map(decision).collect(),
+        decisions: explanations.unwrap_or_default().into_iter().map(decision).collect(),
         children,
     }
 }
 
 fn scanned(scan: &RemoteScanExec, estimated: Measures, query: &QueryContext) -> Operator {
-    let usage = scan.tally().usage();
+    let usage = scan.counters().usage();
     let usage = Usage { cores: query.meter.usage().cores, ..usage };
-    let spec = scan.spec();
+    let plan = scan.plan();
     Operator {
-        title: format!("Scan of {}", spec.name),
+        title: format!("Scan of {}", plan.name),
         detail: scan.summary(),
         is_plumbing: false,
         estimated: Measures { rows: estimated.rows, ..scan.expected() },
@@ -100,11 +100,11 @@ fn scanned(scan: &RemoteScanExec, estimated: Measures, query: &QueryContext) -> 
             seconds: Some(usage.wall_s),
             usd: Some(query.bill(&usage).total()),
         },
-        decisions: scan.stories().iter().map(|story| decision(story)).collect(),
+        decisions: scan.explanations().iter().map(|explanation| decision(explanation)).collect(),
         scan: Some(Scan {
-            table: spec.name.clone(),
+            table: plan.name.clone(),
             object_bytes: scan.bytes(),
-            objects: spec.objects.len() as u64,
+            objects: plan.objects.len() as u64,
             usage,
             looked_up: scan.metrics().as_ref().and_then(looked_up),
         }),
@@ -114,19 +114,38 @@ fn scanned(scan: &RemoteScanExec, estimated: Measures, query: &QueryContext) -> 
 
 fn looked_up(metrics: &MetricsSet) -> Option<LookedUp> {
     let sum = |name: &str| metrics.sum_by_name(name).map_or(0, |value: MetricValue| value.as_usize() as u64);
-    let told = LookedUp { rows: sum("index_rows"), objects: sum("index_objects"), unused: sum("index_unused") };
-    (told != LookedUp { rows: 0, objects: 0, unused: 0 }).then_some(told)
+    let looked_up = LookedUp { rows: sum("index_rows"), objects: sum("index_objects"), unused: sum("index_unused") };
+    (looked_up != LookedUp { rows: 0, objects: 0, unused: 0 }).then_some(looked_up)
 }
 
-fn decision(story: &Story) -> Decision {
-    let remark = story.remark.as_ref().map(|remark| format!(", {remark}")).unwrap_or_default();
+fn decision(explanation: &Explanation) -> Decision {
+    let remark = explanation.remark.as_ref().map(|remark| format!(", {remark}")).unwrap_or_default();
     Decision {
-        operator: story.operator.to_owned(),
-        taken: story.taken.to_owned(),
-        estimate: story.estimate.map(Measures::from),
-        why: format!("{}{remark}", story.why),
-        losers: story.losers.iter().map(|(name, estimate)| ((*name).to_owned(), (*estimate).into())).collect(),
-        refused: story.refused.iter().map(|(name, why)| ((*name).to_owned(), why.clone())).collect(),
+        operator: explanation.operator.to_owned(),
+        taken: explanation.taken.to_owned(),
+        estimate: explanation.estimate.map(Measures::from),
+        why: format!("{}{remark}", explanation.why),
+        losers: explanation
+            .alternatives
+            .iter()
+            .map(|(name, estimate)| ((*name).to_owned(), (*estimate).into()))
+            .collect(),
+        refused: explanation.refused.iter().map(|(name, why)| ((*name).to_owned(), why.clone())).collect(),
+    }
+}
+
+impl RemoteScanExec {
+    /// The estimate of the last decision about the scan, or else the estimate that caps use.
+    fn expected(&self) -> Measures {
+        if self.reuses() {
+            return Measures { bytes: Some(0), requests: Some(0), ..Measures::default() };
+        }
+        if let Some(estimate) = self.explanations().last().and_then(|explanation| explanation.estimate) {
+            return estimate.into();
+        }
+        let usage = self.estimate();
+        let (bytes, requests) = (Some(usage.bytes_network), Some(usage.requests.total()));
+        Measures { bytes, requests, ..Measures::default() }
     }
 }
 
@@ -137,7 +156,7 @@ impl From<Estimate> for Measures {
     }
 }
 
-/// `HashJoinExec` is a hash join.
+/// The name of an operator in words: `HashJoinExec` is a hash join.
 fn in_words(name: &str) -> String {
     let mut words = String::new();
     let name = name.split('(').next().unwrap_or(name);
@@ -152,7 +171,7 @@ fn in_words(name: &str) -> String {
     words
 }
 
-/// What the line says besides the name.
+/// The rest of an operator's line, after its name.
 fn detail(line: &str, name: &str) -> String {
     let line = line.trim();
     line.strip_prefix(name).unwrap_or(line).trim_start_matches(':').trim_start().to_owned()

@@ -1,118 +1,116 @@
-//! What a query did, operator by operator, beside what was expected of it: EXPLAIN ANALYZE and profiles.
+//! Profiles of queries: the estimates and measurements of each operator.
 //!
-//! A scan counts into a [`Tally`] of its own beside the query's meter, so the two agree: what was used while planning
-//! and what the scans used make up the whole, for rows, bytes and requests. Seconds do not add up, as scans overlap, and
-//! with them the dollars of the engine's machine.
+//! A scan counts into its own [`ScanCounters`](crate::exec::scan_counters::ScanCounters) and into
+//! the query's meter, so the two agree: planning and scans add up to the whole, in rows, bytes and
+//! requests. Seconds do not, since scans overlap, nor do the dollars of the engine's machine.
 
-mod analyze;
-mod collect;
-mod tally;
-mod text;
-
-pub(crate) use analyze::analyzed;
-pub(crate) use collect::Ran;
-pub(crate) use tally::Tally;
+pub(crate) mod analyze;
+pub(crate) mod collect;
+pub(crate) mod text;
 
 use pushdowndb_cost::{Bill, Usage};
 
-/// A query that ran.
+pub(crate) use analyze::analyzed;
+pub(crate) use collect::Ran;
+
+/// The profile of a query.
 #[derive(Clone, Debug)]
 pub struct Profile {
     /// The statement's text.
     pub statement: String,
-    /// The settings of this project that it ran with, by name.
+    /// The settings `pushdown.*` that it ran with, by name.
     pub settings: Vec<(String, String)>,
-    /// The plan as it ran.
+    /// The root of the plan.
     pub root: Operator,
-    /// What was used before the plan ran: for listing objects, and for what had to be known of tables and indexes.
+    /// The usage before the plan ran: listing objects, and reading statistics and indexes.
     pub planning: Usage,
-    /// What was used in all.
+    /// The usage in all.
     pub usage: Usage,
-    /// What it cost.
+    /// The cost.
     pub bill: Bill,
 }
 
 /// An operator of a plan.
 #[derive(Clone, Debug)]
 pub struct Operator {
-    /// Its name in words: `Hash join`, `Scan of lineitem`.
+    /// The name in words: `Hash join`, `Scan of lineitem`.
     pub title: String,
-    /// What EXPLAIN says it does.
+    /// The operator's line in EXPLAIN, without the name.
     pub detail: String,
-    /// Whether it only moves rows between threads, or watches them go by.
+    /// Whether the operator only moves rows between threads, or observes them.
     pub is_plumbing: bool,
-    /// What was expected.
+    /// The estimates.
     pub estimated: Measures,
-    /// What happened. An operator that is no scan has rows, and the time it was busy: on all threads together.
+    /// The measurements. Operators other than scans have rows, and busy seconds of all threads.
     pub actual: Measures,
-    /// What only scans have.
+    /// Details of a scan.
     pub scan: Option<Scan>,
-    /// What was chosen for it, and why.
+    /// The decisions about it, with reasons.
     pub decisions: Vec<Decision>,
-    /// The operators that it reads from.
+    /// The inputs.
     pub children: Vec<Operator>,
 }
 
-/// What can be estimated before a query runs and counted while it does; `None` is not known.
+/// Quantities that are estimated before a query runs and measured while it does; `None` is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measures {
-    /// Rows that come out.
+    /// Rows of output.
     pub rows: Option<u64>,
     /// Bytes over the network, both ways.
     pub bytes: Option<u64>,
     /// Requests to storage.
     pub requests: Option<u64>,
-    /// Of a scan the seconds from its first request to its last row, of other operators those they were busy.
+    /// Seconds from a scan's first request to its last row, or busy seconds of other operators.
     pub seconds: Option<f64>,
-    /// Of a scan alone: requests, bytes, storage's time, and the engine's machine for its seconds.
+    /// For a scan: requests, bytes, storage's time, and the engine's machine for its seconds.
     pub usd: Option<f64>,
 }
 
-/// What a scan did.
+/// Details of a scan.
 #[derive(Clone, Debug)]
 pub struct Scan {
-    /// The table's name, or where it lies.
+    /// The table's name, or its location.
     pub table: String,
-    /// Its objects, in bytes.
+    /// The bytes of its objects.
     pub object_bytes: u64,
-    /// How many objects it was asked to scan.
+    /// The number of objects to scan.
     pub objects: u64,
-    /// Everything that was counted for it. Rows are those that it gave to the operator above.
+    /// All counters of the scan; its rows are those passed to the operator above.
     pub usage: Usage,
-    /// What the node's look-ups in indexes came to, where there were some.
+    /// The node's look-ups in indexes, if there were any.
     pub looked_up: Option<LookedUp>,
 }
 
-/// What look-ups in indexes came to.
+/// Results of look-ups in indexes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LookedUp {
-    /// Rows that indexes led to.
+    /// Rows found by indexes.
     pub rows: u64,
-    /// Objects that those lie in.
+    /// Objects that hold those rows.
     pub objects: u64,
-    /// Objects that were scanned because their index was gone, replaced, unreadable or of no use.
+    /// Objects that were scanned because their index was gone, replaced, unreadable or useless.
     pub unused: u64,
 }
 
-/// What was chosen for an operator and why.
+/// A decision about an operator.
 #[derive(Clone, Debug)]
 pub struct Decision {
-    /// Called as the setting that names its strategies: `join`.
+    /// The operator, named as the setting of its strategies: `join`.
     pub operator: String,
-    /// The strategy that was taken.
+    /// The chosen strategy.
     pub taken: String,
-    /// What it would cost, where that was estimated.
+    /// The estimate of the chosen strategy, if there is one.
     pub estimate: Option<Measures>,
-    /// Why it was taken, and what else there is to say.
+    /// The reason, and further remarks.
     pub why: String,
-    /// What the others would cost.
+    /// The estimates of the other strategies.
     pub losers: Vec<(String, Measures)>,
-    /// Those that would not do, and why.
+    /// The strategies that are impossible, with reasons.
     pub refused: Vec<(String, String)>,
 }
 
 impl Profile {
-    /// Every operator, parents before their children.
+    /// All operators, parents before their children.
     pub fn operators(&self) -> Vec<&Operator> {
         let mut all = vec![&self.root];
         let mut next = 0;
@@ -126,7 +124,7 @@ impl Profile {
 }
 
 impl Operator {
-    /// The operators that it reads from and that do more than to pass rows on.
+    /// The nearest inputs that do more than pass rows on.
     pub fn shown_children(&self) -> Vec<&Operator> {
         let seen_through = |child| match child {
             &Operator { is_plumbing: true, .. } => Operator::shown_children(child),

@@ -1,4 +1,4 @@
-//! A profile as text: the tree of the plan, what was expected beside what happened, and why the losers lost.
+//! Profiles as text: the tree of the plan with estimates, measurements and reasons of decisions.
 //!
 //! ```text
 //! Sort: …                                       10 rows (about 10 expected), busy 1 ms
@@ -15,8 +15,8 @@ use pushdowndb_cost::{Bill, Usage, units};
 
 use super::{Decision, Measures, Operator, Profile, Scan};
 
-/// Details are shown up to so many characters; EXPLAIN shows them whole.
-const LONGEST_DETAIL: usize = 240;
+/// The most characters of an operator's details; EXPLAIN shows all of them.
+const MAX_DETAIL_CHARS: usize = 240;
 
 /// The tree, then the whole query.
 pub(crate) fn profile(profile: &Profile) -> String {
@@ -34,13 +34,13 @@ pub(crate) fn profile(profile: &Profile) -> String {
     text
 }
 
-/// One operator after `branch`, and those below it after `trunk`.
+/// Writes one operator after `branch`, and those below it after `trunk`.
 fn tree(text: &mut String, operator: &Operator, branch: &str, trunk: &str) {
     let detail = shortened(&operator.detail);
     let separator = if detail.is_empty() { "" } else { ": " };
     let _ = writeln!(text, "{branch}{}{separator}{detail}", operator.title);
     let children = operator.shown_children();
-    // The lines that belong to an operator stand where its children hang.
+    // The lines of an operator align with the branches of its children.
     let margin = if children.is_empty() { format!("{trunk}     ") } else { format!("{trunk}│    ") };
     let mut lines = Vec::new();
     match &operator.scan {
@@ -58,7 +58,7 @@ fn tree(text: &mut String, operator: &Operator, branch: &str, trunk: &str) {
     }
 }
 
-/// What is known of an operator that is no scan.
+/// The measurements of an operator other than a scan.
 fn about(operator: &Operator) -> Option<String> {
     let rows = operator.actual.rows.map(|rows| units::counted(rows, "row"));
     let expected = operator.estimated.rows.map(|rows| format!("about {} expected", units::count(rows)));
@@ -88,14 +88,14 @@ fn about_scan(lines: &mut Vec<String>, operator: &Operator, scan: &Scan) {
         let fall_backs = units::counted(usage.fall_backs, "fall-back");
         lines.push(format!("failed    {}, {fall_backs} to plain reads", requests(usage.requests_failed)));
     }
-    if let Some(told) = scan.looked_up {
-        let (rows, objects) = (units::counted(told.rows, "row"), units::counted(told.objects, "object"));
-        let unused = units::counted(told.unused, "object");
+    if let Some(looked_up) = scan.looked_up {
+        let (rows, objects) = (units::counted(looked_up.rows, "row"), units::counted(looked_up.objects, "object"));
+        let unused = units::counted(looked_up.unused, "object");
         lines.push(format!("index     {rows} in {objects}, {unused} scanned without it"));
     }
 }
 
-/// How a measure of a scan is called and shown.
+/// Formats a measure of a scan.
 type Shown = fn(&Measures) -> Option<String>;
 
 const MEASURES: [(&str, Shown); 5] = [
@@ -145,7 +145,7 @@ fn dollars(bill: &Bill) -> String {
 }
 
 fn shortened(text: &str) -> String {
-    match text.char_indices().nth(LONGEST_DETAIL) {
+    match text.char_indices().nth(MAX_DETAIL_CHARS) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
         None => text.to_owned(),
     }
@@ -175,7 +175,7 @@ mod tests {
                 object_bytes: 171_000_000,
                 objects: 1,
                 usage: Usage { bytes_scanned: 1000, bytes_returned: 10, requests_failed: 1, ..Usage::default() },
-                looked_up: Some(super::super::LookedUp { rows: 12, objects: 1, unused: 0 }),
+                looked_up: Some(crate::profile::LookedUp { rows: 12, objects: 1, unused: 0 }),
             }),
             decisions: vec![Decision {
                 operator: "filter".to_owned(),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tree_leaves_plumbing_out_and_tells_all_of_a_scan() {
+    fn the_tree_omits_plumbing_and_details_scans() {
         let plumbing = Operator { is_plumbing: true, scan: None, children: vec![leaf()], ..leaf() };
         let root = Operator {
             title: "Hash join".to_owned(),
@@ -242,8 +242,8 @@ mod tests {
 
     #[test]
     fn long_details_end() {
-        assert_eq!(shortened(&"é".repeat(LONGEST_DETAIL)).chars().count(), LONGEST_DETAIL);
-        assert_eq!(shortened(&"é".repeat(LONGEST_DETAIL + 1)).chars().count(), LONGEST_DETAIL + 1);
+        assert_eq!(shortened(&"é".repeat(MAX_DETAIL_CHARS)).chars().count(), MAX_DETAIL_CHARS);
+        assert_eq!(shortened(&"é".repeat(MAX_DETAIL_CHARS + 1)).chars().count(), MAX_DETAIL_CHARS + 1);
         assert!(shortened(&"é".repeat(1000)).ends_with("é…"));
     }
 }

@@ -1,4 +1,5 @@
-//! CheckRemotePlan: the last rule. Rewrites nothing; refuses plans that would give wrong rows.
+//! CheckRemotePlan: refuses plans that would give wrong rows. It is the last rule and rewrites
+//! nothing.
 
 use std::sync::Arc;
 
@@ -9,8 +10,8 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateInputMode};
 
-use crate::remote_scan::RemoteScanExec;
-use crate::strategies::group_by::GroupByExec;
+use crate::exec::group_by::GroupByExec;
+use crate::exec::remote_scan::RemoteScanExec;
 
 #[derive(Debug)]
 pub(super) struct CheckRemotePlan;
@@ -40,10 +41,10 @@ impl PhysicalOptimizerRule for CheckRemotePlan {
     }
 }
 
-/// Whether the rows of this plan are partial states, through operators that pass rows on.
+/// Returns whether `plan` yields partial states, through operators that pass rows on.
 fn yields_states(plan: &Arc<dyn ExecutionPlan>) -> bool {
     if let Some(scan) = plan.downcast_ref::<RemoteScanExec>() {
-        return scan.spec().aggregate.is_some();
+        return scan.plan().aggregate.is_some();
     }
     if plan.is::<GroupByExec>() {
         return true;

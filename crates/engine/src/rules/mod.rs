@@ -1,13 +1,22 @@
-//! The optimizer rules of our own, and where they stand among DataFusion's.
+//! Optimizer rules, and their order among DataFusion's.
 
-mod check_remote_plan;
-mod order_joins;
-mod push_aggregate;
-mod push_join;
-mod push_top_k;
-mod reuse_scans;
-mod settle_meaning;
-mod sort_nested;
+pub(crate) mod check_arithmetic;
+pub(crate) mod check_remote_plan;
+pub(crate) mod count_duplicates;
+pub(crate) mod guard_conditions;
+pub(crate) mod guard_filters;
+pub(crate) mod order_joins;
+pub(crate) mod place_scans;
+pub(crate) mod push_aggregate;
+pub(crate) mod push_join;
+pub(crate) mod push_top_k;
+pub(crate) mod reuse_scans;
+pub(crate) mod rewrite;
+pub(crate) mod settle_casts;
+pub(crate) mod settle_meaning;
+pub(crate) mod sort_nested;
+pub(crate) mod split_lists;
+pub(crate) mod tie_zeros;
 
 use std::sync::Arc;
 
@@ -15,26 +24,39 @@ use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 
+use crate::context::QueryContext;
+use check_arithmetic::CheckArithmetic;
 use check_remote_plan::CheckRemotePlan;
+use count_duplicates::CountDuplicates;
+use guard_conditions::GuardConditions;
+use guard_filters::GuardFilters;
 use order_joins::OrderJoins;
+use place_scans::PlaceScans;
 use push_aggregate::PushAggregate;
 use push_join::PushJoin;
 use push_top_k::PushTopK;
 use reuse_scans::ReuseScans;
+use settle_casts::SettleCasts;
 use settle_meaning::SettleMeaning;
 use sort_nested::SortNested;
+use split_lists::SplitLists;
+use tie_zeros::TieZeros;
 
-use crate::query::QueryContext;
-
-/// DataFusion's analyzer rules after ours: types are brought together of what is meant.
+/// DataFusion's analyzer rules with ours, of which most depend on the coerced types.
 pub(crate) fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     let mut rules = Analyzer::new().rules;
-    rules.insert(0, Arc::new(SettleMeaning::new()));
+    rules.insert(0, Arc::new(CountDuplicates));
+    rules.insert(1, Arc::new(SettleMeaning::new()));
+    rules.push(Arc::new(SplitLists));
+    rules.push(Arc::new(GuardConditions));
+    rules.push(Arc::new(TieZeros));
+    rules.push(Arc::new(SettleCasts));
+    rules.push(Arc::new(CheckArithmetic));
     rules
 }
 
-/// DataFusion's logical rules with ours among them: joins are put in order once their conditions lie where they belong,
-/// and before columns are left out between them.
+/// DataFusion's logical rules with ours. Joins are ordered once their conditions have been pushed
+/// down, and before columns are pruned between them.
 pub(crate) fn logical_rules(query: &Arc<QueryContext>) -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let mut rules = Optimizer::new().rules;
     let after = rules.iter().position(|rule| rule.name() == "push_down_filter").map_or(rules.len(), |place| place + 1);
@@ -42,27 +64,30 @@ pub(crate) fn logical_rules(query: &Arc<QueryContext>) -> Vec<Arc<dyn OptimizerR
     rules
 }
 
-/// DataFusion's physical rules with ours among them.
+/// DataFusion's physical rules with ours.
 ///
-/// Filters and limits reach the scan by DataFusion's own `FilterPushdown` and `LimitPushdown`. Ours follow
-/// when those are done, and before `EnsureCooperative` wraps the leaves.
+/// Filters and limits reach the scan by DataFusion's own `FilterPushdown` and `LimitPushdown`. Ours
+/// run after those, and before `EnsureCooperative` wraps the leaves.
 pub(crate) fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = PhysicalOptimizer::new().rules;
-    // A scan knows better than a filter above it how many rows pass, and the smaller side of a join is the one to build.
+    // Scans with pushed filters give better estimates for the choice of the build side.
     let place = |name| rules.iter().position(|rule| rule.name() == name);
     if let (Some(sides), Some(filters)) = (place("join_selection"), place("FilterPushdown"))
         && sides < filters
     {
         rules[sides..=filters].rotate_right(1);
     }
+    for rule in rules.iter_mut().filter(|rule| rule.name().starts_with("FilterPushdown")) {
+        *rule = Arc::new(GuardFilters(Arc::clone(rule)));
+    }
     let before = rules.iter().position(|rule| rule.name() == "EnsureCooperative").unwrap_or(rules.len());
-    // They need the filters in the scan: they push nothing over one that is left above it.
+    // These rules push nothing over a filter that is left above a scan.
     let ours: [Arc<dyn PhysicalOptimizerRule + Send + Sync>; 4] =
         [Arc::new(SortNested), Arc::new(PushJoin), Arc::new(PushAggregate), Arc::new(PushTopK)];
     rules.splice(before..before, ours);
-    // Whatever is yet to leave rows out has been put into the plan.
+    // By now every filter and key filter is in the plan.
     rules.push(Arc::new(ReuseScans));
-    // Last of all: rewrites nothing, refuses plans that would give wrong rows.
+    rules.push(Arc::new(PlaceScans));
     rules.push(Arc::new(CheckRemotePlan));
     rules
 }

@@ -13,22 +13,22 @@
 //! becomes   the same                            …   └ GroupByExec by g
 //!                                                     └ AggregateExec Partial by g
 //!                                                       └ RemoteScanExec  (S3 Select, two phases)
-//! stays     AggregateExec Partial: sum(a)       storage's rows are a superset, and a sum of those is wrong
+//! stays     AggregateExec Partial: sum(a)       storage returns a superset, whose sum is wrong
 //!           └ FilterExec b LIKE '%x'
 //!             └ RemoteScanExec
 //! becomes   AggregateExec Partial by (a), (b)   AggregateExec PartialReduce by (a), (b)
 //!           └ RemoteScanExec                    └ ProjectionExec: keys, no set, states
 //!                                                 └ RemoteScanExec groups=[all keys] aggregates=[SUM(a)]
-//! stays     ROLLUP, CUBE and other grouping sets with (): that has a group even where there are no rows
-//! stays     ORDER BY and DISTINCT inside an aggregate. DataFusion itself turns a single COUNT(DISTINCT x) into two
-//!           aggregates, of which the inner one, by x, is pushed
+//! stays     ROLLUP, CUBE and other grouping sets with (), which has a group even without rows
+//! stays     ORDER BY and DISTINCT inside an aggregate. DataFusion itself turns a single
+//!           COUNT(DISTINCT x) into two aggregates; the inner one, by x, is pushed
 //! ```
 //!
-//! `agg(x) FILTER (WHERE c)` is `agg(CASE WHEN c THEN x END)`: aggregates skip NULL. Grouping sets are rolled up by the
-//! engine from the states of their finest grouping, which all aggregates here have.
+//! `agg(x) FILTER (WHERE c)` is `agg(CASE WHEN c THEN x END)`, since aggregates skip NULL. The
+//! engine rolls grouping sets up from the states of their finest grouping.
 //!
-//! Projections between the two are folded into the aggregate's expressions, a RepartitionExec there is dropped: there
-//! are few states.
+//! Projections in between are folded into the aggregate's expressions. A RepartitionExec in between
+//! is dropped, since there are few states.
 
 use std::sync::Arc;
 
@@ -45,15 +45,18 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, ExecutionPlan, ExecutionPlanProperties, PhysicalExpr, ReplaceChildrenOptions,
 };
-use pushdown::{AggregateCall, AggregateFunction, Expr, Literal, NamedExpr};
+use pushdowndb_contract::{AggregateCall, AggregateFunction, Expr, Literal, NamedExpr};
 
-use crate::convert::convert;
 use crate::error::to_datafusion;
-use crate::remote_scan::{PartialAggregate, RemoteScanExec, ScanSpec, State};
+use crate::exec::group_by::{GroupByExec, Scans, in_engine, with_scan};
+use crate::exec::remote_scan::RemoteScanExec;
+use crate::plan::lower::convert;
+use crate::plan::partial_aggregate::{PartialAggregate, State};
+use crate::plan::placement::Choice;
+use crate::plan::scan_plan::ScanPlan;
 use crate::settings::Side;
-use crate::strategies::aggregate;
-use crate::strategies::filter::Choice;
-use crate::strategies::group_by::{self, GroupByExec, Strategy, with_scan};
+use crate::strategies::group_by::Strategy;
+use crate::strategies::{aggregate, group_by};
 
 #[derive(Debug)]
 pub(super) struct PushAggregate;
@@ -87,7 +90,7 @@ fn push(node: &Arc<dyn ExecutionPlan>, aggregate: &AggregateExec) -> DfResult<Op
     }
     let Some(below) = Below::of(aggregate.input())? else { return Ok(None) };
     let finest = PhysicalGroupBy::new_single(aggregate.group_expr().expr().to_vec());
-    // The schema of the partial states is what a partial aggregate over the same input would have.
+    // The states have the schema of a partial aggregate over the same input.
     let as_partial = AggregateExec::try_new(
         AggregateMode::Partial,
         finest,
@@ -98,7 +101,7 @@ fn push(node: &Arc<dyn ExecutionPlan>, aggregate: &AggregateExec) -> DfResult<Op
     )?;
     let wanted = partial_aggregate(aggregate, &below, as_partial.schema())?;
     let states: Arc<dyn ExecutionPlan> = if aggregate.group_expr().expr().is_empty() {
-        // The few rows that an index finds are added up at once.
+        // The few rows of an index look-up are aggregated by the engine.
         if !below.scan.yields_rows() || below.scan.is_looked_up() {
             return Ok(None);
         }
@@ -135,14 +138,13 @@ fn push(node: &Arc<dyn ExecutionPlan>, aggregate: &AggregateExec) -> DfResult<Op
     Ok(Some(Arc::new(merged)))
 }
 
-/// Whether one of the grouping sets has no keys: it has a group even where there are no rows, which only an aggregate over
-/// the rows themselves gives.
+/// Returns whether a grouping set has no keys: it has a group even without rows.
 fn has_empty_set(aggregate: &AggregateExec) -> bool {
     let sets = aggregate.group_expr();
     sets.has_grouping_set() && sets.groups().iter().any(|nulls| nulls.iter().all(|null| *null))
 }
 
-/// The states of grouping sets from those of their finest grouping.
+/// Computes the states of grouping sets from those of their finest grouping.
 fn rolled_up(states: Arc<dyn ExecutionPlan>, aggregate: &AggregateExec) -> DfResult<Arc<dyn ExecutionPlan>> {
     let sets = aggregate.group_expr();
     let schema = states.schema();
@@ -151,7 +153,7 @@ fn rolled_up(states: Arc<dyn ExecutionPlan>, aggregate: &AggregateExec) -> DfRes
         Ok((Arc::new(Column::new(name, place)), name.clone()))
     };
     let keys = (0..sets.expr().len()).map(&column).collect::<DfResult<Vec<_>>>()?;
-    // A state of grouping sets has the number of its set after the keys: here it is in none yet.
+    // In states of grouping sets, the number of the set follows the keys; these are in no set yet.
     let number = (lit(0u8), "no set".to_owned());
     let others = (keys.len()..schema.fields().len()).map(column).collect::<DfResult<Vec<_>>>()?;
     let columns = keys.iter().cloned().chain([number]).chain(others);
@@ -170,81 +172,85 @@ fn rolled_up(states: Arc<dyn ExecutionPlan>, aggregate: &AggregateExec) -> DfRes
     Ok(Arc::new(reduced))
 }
 
-/// The scan with partial results for its output, or the scan of rows that the engine aggregates.
+/// Returns the scan of partial aggregates, or else of rows for the engine to aggregate.
 fn scalar(
     rows: &RemoteScanExec,
     wanted: Result<PartialAggregate, &'static str>,
-) -> pushdown::Result<Result<RemoteScanExec, RemoteScanExec>> {
+) -> pushdowndb_contract::Result<Result<RemoteScanExec, RemoteScanExec>> {
     let wanted = match wanted {
         Ok(wanted) => wanted,
-        Err(why) => return Ok(Err(rows.with_note(aggregate::story(rows, Some(why))))),
+        Err(why) => return Ok(Err(rows.with_note(aggregate::explanation(rows.placed(), Some(why))))),
     };
     let scan = rows.with_aggregate(wanted)?;
-    let Choice::Compute(why) = scan.choice() else { return Ok(Ok(scan.with_note(aggregate::story(rows, None)))) };
-    let note = aggregate::story(rows, Some(why));
-    // What storage filters it filters whoever aggregates.
+    let Choice::Compute(why) = scan.choice() else {
+        return Ok(Ok(scan.with_note(aggregate::explanation(rows.placed(), None))));
+    };
+    let note = aggregate::explanation(rows.placed(), Some(why));
+    // The filter is pushed down regardless of where the aggregate runs.
     let is_read_plainly = matches!(rows.choice(), Choice::Compute(_));
-    Ok(match is_read_plainly && rows.spec().options.aggregate == Side::Auto {
+    Ok(match is_read_plainly && rows.context().options.aggregate == Side::Auto {
         true => Ok(scan.with_note(note)),
         false => Err(rows.with_note(note)),
     })
 }
 
-/// What becomes of a group-by.
+/// The outcome for a group-by.
 enum Groups {
-    /// This yields its states.
+    /// This operator yields its states.
     States(Arc<dyn ExecutionPlan>),
-    /// It stays, over this scan.
+    /// The engine groups the rows of this scan.
     Rows(Box<RemoteScanExec>),
-    /// There is nothing to choose.
+    /// There is no choice.
     Stay,
 }
 
-/// What yields the states of groups in place of `engine`, the partial aggregate over the scan.
+/// Replaces `engine`, the partial aggregate over the scan, by an operator that yields its states.
 fn groups(engine: AggregateExec, below: &Below, wanted: Result<PartialAggregate, &'static str>) -> DfResult<Groups> {
     let scan = &below.scan;
-    // The few rows that an index finds are grouped at once.
+    // The few rows of an index look-up are grouped by the engine.
     if !scan.yields_rows() || scan.is_looked_up() {
         return Ok(Groups::Stay);
     }
-    let in_engine = |rows: &RemoteScanExec| match &wanted {
-        Ok(wanted) => group_by::in_engine(rows, wanted).map_err(to_datafusion),
+    let grouped = |rows: &RemoteScanExec| match &wanted {
+        Ok(wanted) => in_engine(rows, wanted).map_err(to_datafusion),
         Err(_) => Ok(None),
     };
-    let Some(decision) = group_by::choose(scan, wanted.as_ref().map_err(|why| *why)).map_err(to_datafusion)? else {
-        return Ok(in_engine(scan)?.map_or(Groups::Stay, |scan| Groups::States(Arc::new(scan))));
+    let Some(decision) =
+        group_by::choose(scan.placed(), wanted.as_ref().map_err(|why| *why), &Scans(scan)).map_err(to_datafusion)?
+    else {
+        return Ok(grouped(scan)?.map_or(Groups::Stay, |scan| Groups::States(Arc::new(scan))));
     };
-    let note = Some(Arc::new(decision.story.clone()));
+    let noted = scan.with_note(Some(decision.explanation.clone()));
+    let rows = |strategy| {
+        let rows = noted.with_options(|options| group_by::fix_filter(options, strategy));
+        rows.map_err(to_datafusion)
+    };
     if decision.strategy == Strategy::Compute {
-        let spec = ScanSpec { note, ..group_by::as_rows(scan.spec(), Strategy::Compute) };
-        let rows = scan.with_spec(spec).map_err(to_datafusion)?;
-        return Ok(match in_engine(&rows)? {
+        let rows = rows(Strategy::Compute)?;
+        return Ok(match grouped(&rows)? {
             Some(states) => Groups::States(Arc::new(states)),
             None => Groups::Rows(Box::new(rows)),
         });
     }
     Ok(match (decision.strategy, wanted) {
         (strategy @ (Strategy::Partial | Strategy::SmallPartial), Ok(wanted)) => {
-            let group_bytes = strategy.group_bytes().unwrap_or(scan.spec().group_bytes);
-            let spec = ScanSpec { aggregate: Some(wanted), group_bytes, note, ..scan.spec().clone() };
-            Groups::States(Arc::new(scan.with_spec(spec).map_err(to_datafusion)?))
+            let group_bytes = strategy.group_bytes().unwrap_or(scan.plan().group_bytes);
+            let plan = ScanPlan { aggregate: Some(wanted), group_bytes, ..scan.plan().clone() };
+            Groups::States(Arc::new(noted.with_plan(plan).map_err(to_datafusion)?))
         }
         (Strategy::Storage | Strategy::Hybrid, Ok(wanted)) => {
             Groups::States(Arc::new(GroupByExec::new(Arc::new(engine), scan.clone(), wanted, decision)))
         }
-        (strategy, _) => {
-            let spec = ScanSpec { note, ..group_by::as_rows(scan.spec(), strategy) };
-            Groups::Rows(Box::new(scan.with_spec(spec).map_err(to_datafusion)?))
-        }
+        (strategy, _) => Groups::Rows(Box::new(rows(strategy)?)),
     })
 }
 
-/// A scan and the operators between it and an aggregate, which keep every row.
+/// A scan below an aggregate, and operators in between that keep every row.
 struct Below {
     scan: RemoteScanExec,
-    /// Those operators over the scan, without repartitioning.
+    /// The operators over the scan, without repartitioning.
     input: Arc<dyn ExecutionPlan>,
-    /// Their columns as expressions over the scan's; `None` if they are the scan's.
+    /// The operators' columns as expressions over the scan's; `None` if they are the scan's.
     columns: Option<Vec<Arc<dyn PhysicalExpr>>>,
 }
 
@@ -265,13 +271,13 @@ impl Below {
         Ok(Some(Self { scan: below.scan, input, columns: Some(columns) }))
     }
 
-    /// An expression over the operators' columns as one over the scan's.
+    /// Converts an expression over the operators' columns into one over the scan's.
     fn over_scan(&self, expr: &Arc<dyn PhysicalExpr>) -> DfResult<Arc<dyn PhysicalExpr>> {
         let Some(columns) = &self.columns else { return Ok(Arc::clone(expr)) };
         let computed = |node: Arc<dyn PhysicalExpr>| {
             let computed = node.downcast_ref::<Column>().and_then(|column| columns.get(column.index()));
             Ok(match computed {
-                // What was computed refers to the scan already.
+                // Computed columns already refer to the scan.
                 Some(computed) => Transformed::new(Arc::clone(computed), true, TreeNodeRecursion::Jump),
                 None => Transformed::no(node),
             })
@@ -279,14 +285,14 @@ impl Below {
         Ok(Arc::clone(expr).transform_down(computed)?.data)
     }
 
-    /// An expression over the operators' columns as one over the object's.
+    /// Converts an expression over the operators' columns into one over the object's.
     fn convert(&self, expr: &Arc<dyn PhysicalExpr>) -> DfResult<Option<Expr>> {
         let expr = self.over_scan(expr)?;
-        Ok(convert(&expr, &|column| self.scan.spec().file_column(column)))
+        Ok(convert(&expr, &|column| self.scan.plan().file_column(column)))
     }
 }
 
-/// The groups and calls that fill the states of an aggregate, or why storage has no counterpart of it.
+/// The groups and calls that fill the states, or the reason against storage.
 fn partial_aggregate(
     aggregate: &AggregateExec,
     below: &Below,
@@ -341,8 +347,8 @@ fn partial_aggregate(
             return Ok(Err("the states of an aggregate are not those that storage yields"));
         }
         for function in functions {
-            let call = self::call(*function, &argument, below.scan.spec());
-            let place = calls.iter().position(|known| *known == call).unwrap_or_else(|| {
+            let call = self::call(*function, &argument, below.scan.plan());
+            let place = calls.iter().position(|other| *other == call).unwrap_or_else(|| {
                 calls.push(call);
                 calls.len() - 1
             });
@@ -356,10 +362,10 @@ fn partial_aggregate(
     Ok(Ok(PartialAggregate { groups, calls, schema, states }))
 }
 
-fn call(function: AggregateFunction, argument: &Expr, spec: &ScanSpec) -> AggregateCall {
-    let schema = &spec.table.file_schema;
+fn call(function: AggregateFunction, argument: &Expr, plan: &ScanPlan) -> AggregateCall {
+    let schema = &plan.table.file_schema;
     let never_null = match argument {
-        // COUNT(1) is what COUNT(*) is planned as.
+        // DataFusion plans COUNT(*) as COUNT(1).
         Expr::Literal(value) => *value != Literal::Null,
         Expr::Column(index) => !schema.field(*index).is_nullable(),
         _ => false,

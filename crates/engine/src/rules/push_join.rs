@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! becomes   HashJoinExec Inner: c_custkey = o_custkey      HashJoinExec Inner: c_custkey = o_custkey
-//!           ├ RemoteScanExec customer                      ├ KeyTapExec: keys=[c_custkey]
+//!           ├ RemoteScanExec customer                      ├ BuildKeysExec: keys=[c_custkey]
 //!           └ RemoteScanExec orders                        │ └ RemoteScanExec customer
 //!                                                          └ RemoteScanExec orders, keys=[o_custkey of c_custkey]
 //! stays     HashJoinExec Right, Full, RightAnti, RightMark every row of the probe side is needed
@@ -10,9 +10,10 @@
 //! stays     … └ SortExec fetch=10, LIMIT, window           fewer rows below would be other rows above
 //! ```
 //!
-//! A filter on a key goes down wherever dropping the rows without it drops nothing else above: through projections,
-//! repartitioning and filters, into the side of a join whose rows it preserves or both of an inner one, below a GROUP
-//! BY of the key, into every branch of a UNION. With `pushdown.join = baseline` the scans below joins read plainly.
+//! A key filter is pushed down wherever the rows that it drops do not affect other rows above:
+//! through projections, repartitioning and filters, into the preserved side of a join or both sides
+//! of an inner one, below a GROUP BY of the key, into every branch of a UNION. With strategy
+//! `baseline` the scans below joins use plain reads.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -39,14 +40,16 @@ use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, ExecutionPlan, PhysicalExpr, ReplaceChildrenOptions, displayable,
 };
+use pushdowndb_contract::{Fingerprint, FingerprintBuilder};
 
-use crate::convert::convert;
 use crate::error::to_datafusion;
-use crate::key_tap::{JoinKeys, KeyTapExec};
-use crate::remote_scan::RemoteScanExec;
+use crate::exec::build_keys::BuildKeysExec;
+use crate::exec::remote_scan::RemoteScanExec;
+use crate::plan::join_keys::BuildKeys;
+use crate::plan::join_keys::{KeyFilter, total, unshifted};
+use crate::plan::lower::convert;
 use crate::settings::{JoinStrategy, PushdownOptions};
-use crate::statistics::hash_of;
-use crate::strategies::join::{BuildSide, KeyFilter, choose, total, unshifted};
+use crate::strategies::join::{BuildSide, choose};
 
 #[derive(Debug)]
 pub(super) struct PushJoin;
@@ -54,7 +57,7 @@ pub(super) struct PushJoin;
 impl PhysicalOptimizerRule for PushJoin {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> DfResult<Arc<dyn ExecutionPlan>> {
         let strategy = PushdownOptions::of(config).join;
-        // A recursive query runs a part of its plan again and again, and keys are collected once.
+        // A recursive query runs a part of its plan repeatedly, but keys are collected once.
         if strategy == JoinStrategy::Filtered || plan.exists(|node| Ok(node.is::<RecursiveQueryExec>()))? {
             return Ok(plan);
         }
@@ -80,7 +83,7 @@ impl PhysicalOptimizerRule for PushJoin {
     }
 }
 
-/// The plan with its scans at level none.
+/// Sets the scans of `plan` to plain reads.
 fn read_plainly(plan: &Arc<dyn ExecutionPlan>) -> DfResult<Arc<dyn ExecutionPlan>> {
     let plain = Arc::clone(plan).transform_up(|node| match node.downcast_ref::<RemoteScanExec>() {
         Some(scan) => Ok(Transformed::yes(Arc::new(scan.read_plainly().map_err(to_datafusion)?) as _)),
@@ -89,10 +92,9 @@ fn read_plainly(plan: &Arc<dyn ExecutionPlan>) -> DfResult<Arc<dyn ExecutionPlan
     Ok(plain.data)
 }
 
-/// The inputs of the join with its keys tapped and its probe side filtered, as far as that was chosen; `None` where
-/// there was nothing to choose.
+/// Pushes keys into the probe side. Returns the join's new inputs; `None` without a choice.
 fn push(join: &HashJoinExec) -> DfResult<Option<Vec<Arc<dyn ExecutionPlan>>>> {
-    // Rows of the probe side that match nothing must not count.
+    // Rows of the probe side without a partner must not be in the result.
     let needless = match join.join_type() {
         JoinType::Inner | JoinType::Left | JoinType::LeftSemi | JoinType::LeftMark | JoinType::RightSemi => true,
         JoinType::LeftAnti => !join.null_aware,
@@ -107,12 +109,12 @@ fn push(join: &HashJoinExec) -> DfResult<Option<Vec<Arc<dyn ExecutionPlan>>>> {
     let nulls_match = join.null_equality() == NullEquality::NullEqualsNull;
     let statistics = StatisticsContext::new().compute(left.as_ref(), &StatisticsArgs::new()).ok();
     let build = Build {
-        keys: Arc::new(JoinKeys::new(types.clone(), nulls_match)),
+        keys: Arc::new(BuildKeys::new(types.clone(), nulls_match)),
         types,
         of: join.on().iter().map(|(key, _)| key.to_string()).collect(),
         counts: join.on().iter().map(|(key, _)| count(statistics.as_deref(), key)).collect(),
         reduced: is_reduced(left)?,
-        meaning: meaning(left)?,
+        fingerprint: fingerprint(left)?,
         wanted: Cell::new(false),
     };
     let wanted =
@@ -122,27 +124,26 @@ fn push(join: &HashJoinExec) -> DfResult<Option<Vec<Arc<dyn ExecutionPlan>>>> {
         return Ok(Some(vec![Arc::clone(left), filtered]));
     }
     let exprs = join.on().iter().map(|(key, _)| Arc::clone(key)).collect();
-    Ok(Some(vec![tap(left, exprs, &build.keys, *join.partition_mode())?, filtered]))
+    Ok(Some(vec![with_collector(left, exprs, &build.keys, *join.partition_mode())?, filtered]))
 }
 
-/// The build side with a tap: below its repartitioning if there is one, where each of its rows passes once and all of
-/// them before the first partition is complete.
-fn tap(
+/// Collects keys of the build side below its repartitioning, where each row passes once.
+fn with_collector(
     left: &Arc<dyn ExecutionPlan>,
     exprs: Vec<Arc<dyn PhysicalExpr>>,
-    keys: &Arc<JoinKeys>,
+    keys: &Arc<BuildKeys>,
     mode: PartitionMode,
 ) -> DfResult<Arc<dyn ExecutionPlan>> {
     match left.downcast_ref::<RepartitionExec>() {
         Some(repartition) if mode == PartitionMode::Partitioned => {
-            let tap = KeyTapExec::new(Arc::clone(repartition.input()), exprs, Arc::clone(keys));
-            with_inputs(Arc::clone(left), vec![Arc::new(tap)])
+            let collector = BuildKeysExec::new(Arc::clone(repartition.input()), exprs, Arc::clone(keys));
+            with_inputs(Arc::clone(left), vec![Arc::new(collector)])
         }
-        _ => Ok(Arc::new(KeyTapExec::new(Arc::clone(left), exprs, Arc::clone(keys)))),
+        _ => Ok(Arc::new(BuildKeysExec::new(Arc::clone(left), exprs, Arc::clone(keys)))),
     }
 }
 
-/// About how many keys there are: no more than rows, nor than values of their column.
+/// Estimates the number of keys: at most the rows, and the values of their column.
 fn count(statistics: Option<&Statistics>, key: &Arc<dyn PhysicalExpr>) -> Option<usize> {
     let statistics = statistics?;
     let column = key.downcast_ref::<Column>().and_then(|column| statistics.column_statistics.get(column.index()));
@@ -151,60 +152,58 @@ fn count(statistics: Option<&Statistics>, key: &Arc<dyn PhysicalExpr>) -> Option
     rows.into_iter().chain(values).min()
 }
 
-/// Whether the plan leaves rows of its tables out, so that keys of theirs may be missing.
+/// Returns whether `plan` drops rows of its tables, so that keys may be missing.
 fn is_reduced(plan: &Arc<dyn ExecutionPlan>) -> DfResult<bool> {
     plan.exists(|node| {
         Ok(match node.downcast_ref::<RemoteScanExec>() {
             Some(scan) => {
-                let spec = scan.spec();
-                spec.predicate.is_some() || spec.limit.is_some() || !spec.key_filters.is_empty()
+                let plan = scan.plan();
+                plan.predicate.is_some() || plan.limit.is_some() || !plan.key_filters.is_empty()
             }
             None => node.is::<FilterExec>() || node.fetch().is_some() || node.name() == "GlobalLimitExec",
         })
     })
 }
 
-/// What the plan means, and of which objects, in words that are the same whenever it is planned; `None` if it has rows of other
-/// kinds, which no words tell apart.
-fn meaning(plan: &Arc<dyn ExecutionPlan>) -> DfResult<Option<String>> {
-    let mut text = Some(String::new());
+/// The fingerprint of the rows of `plan`; `None` if it has leaves other than scans.
+fn fingerprint(plan: &Arc<dyn ExecutionPlan>) -> DfResult<Option<Fingerprint>> {
+    let mut fingerprint = Some(Fingerprint::builder("rows of a plan", 1));
     plan.apply(|node| {
-        let words = match node.downcast_ref::<RemoteScanExec>() {
-            Some(scan) => Some(scan.spec().meaning()),
+        let own = match node.downcast_ref::<RemoteScanExec>() {
+            Some(scan) => scan.plan().rows_fingerprint().ok().map(|rows| rows.to_string()),
             None => (!node.children().is_empty()).then(|| displayable(node.as_ref()).one_line().to_string()),
         };
-        text = text.take().zip(words).map(|(text, words)| text + &words);
+        fingerprint = fingerprint.take().zip(own).map(|(all, own)| all.text(&own));
         Ok(TreeNodeRecursion::Continue)
     })?;
-    Ok(text)
+    Ok(fingerprint.map(FingerprintBuilder::finish))
 }
 
-/// The build side.
 struct Build {
-    keys: Arc<JoinKeys>,
+    keys: Arc<BuildKeys>,
     types: Vec<DataType>,
-    /// The keys, for people.
+    /// The keys, for EXPLAIN.
     of: Vec<String>,
-    /// About how many there are of each.
+    /// The estimated number of values of each key.
     counts: Vec<Option<usize>>,
-    /// Whether some may be missing.
+    /// Whether keys may be missing.
     reduced: bool,
-    /// What it means, if that can be told.
-    meaning: Option<String>,
+    /// The fingerprint of its rows, if there is one.
+    fingerprint: Option<Fingerprint>,
     /// Whether a scan waits for the keys.
     wanted: Cell<bool>,
 }
 
-/// A key of the join over the columns of some plan of its probe side.
+/// A key of the join over the columns of a plan below its probe side.
 #[derive(Clone)]
 struct Wanted {
     index: usize,
     key: Arc<dyn PhysicalExpr>,
-    /// Whether rows are grouped by it on their way up.
+    /// Whether an operator above groups rows by the key.
     grouped: bool,
 }
 
-/// `plan` with the keys as filters in its scans, or why not; `None` if none of them could take any.
+/// Adds the keys, or the reasons against them, to the scans of `plan`; `None` if unchanged.
 fn attach(
     plan: &Arc<dyn ExecutionPlan>,
     wanted: Vec<Wanted>,
@@ -235,7 +234,7 @@ fn attach(
         if !groups.is_single() || aggregate.limit_options().is_some() {
             return Ok(None);
         }
-        // Of the columns after the groups, which are computed from many rows, nothing is known below.
+        // Columns after the groups are aggregates, which have no counterpart below.
         let below = over(wanted, &|column| groups.expr().get(column).map(|(group, _)| Arc::clone(group)))?;
         below.into_iter().map(|wanted| Wanted { grouped: true, ..wanted }).collect()
     } else if let Some(filter) = plan.downcast_ref::<FilterExec>() {
@@ -248,7 +247,7 @@ fn attach(
         || plan.is::<CoalescePartitionsExec>()
         || plan.is::<SortExec>()
         || plan.is::<SortPreservingMergeExec>()
-        || plan.is::<KeyTapExec>()
+        || plan.is::<BuildKeysExec>()
     {
         wanted
     } else {
@@ -269,42 +268,58 @@ fn attach_to_scan(
     if !scan.yields_rows() {
         return Ok(None);
     }
-    let mut told = scan.clone();
+    let mut explained = scan.clone();
     let mut filters = Vec::new();
     for Wanted { index, key, grouped } in wanted {
-        let Some(key) = convert(&key, &|column| scan.spec().file_column(column)) else { continue };
+        let Some(key) = convert(&key, &|column| scan.plan().file_column(column)) else { continue };
         let (Some(key_type), Some(of)) = (build.types.get(index), build.of.get(index)) else { continue };
         let (key, shift) = unshifted(key);
-        let Some(own_type) = total(&key, &scan.spec().table.file_schema) else { continue };
+        let Some(own_type) = total(&key, &scan.plan().table.file_schema) else { continue };
         if !shift.is_none() && (own_type != DataType::Int64 || *key_type != DataType::Int64) {
             continue;
         }
-        let side = build.meaning.as_ref().map(|meaning| hash_of(&format!("{index} of {:?} of {meaning}", build.of)));
-        let seen = scan.spec().statistics.as_ref().zip(side).and_then(|(known, side)| known.seen().keys(side));
+        let side = build.fingerprint.map(|rows| {
+            Fingerprint::builder("keys of a build side", 1).text(&rows.to_string()).number(index as u64).finish()
+        });
+        let from_feedback = scan
+            .context()
+            .statistics
+            .as_ref()
+            .zip(side)
+            .and_then(|(statistics, side)| statistics.feedback().keys(side));
         let build_side = BuildSide {
-            keys: seen.or(build.counts.get(index).copied().flatten()),
-            seen: seen.is_some(),
+            keys: from_feedback.or(build.counts.get(index).copied().flatten()),
+            from_feedback: from_feedback.is_some(),
             columns: build.types.len(),
             reduced: build.reduced,
             grouped,
         };
-        let decision = choose(scan, &key, key_type, build_side);
-        told = told.with_join(decision.story);
+        let decision = choose(scan.placed(), &key, key_type, build_side);
+        explained = explained.with_join(decision.explanation);
         if decision.bloom {
             let of = shift.display(of);
-            build.keys.want(decision.most_rows);
-            let keys = Arc::clone(&build.keys);
-            filters.push(Arc::new(KeyFilter { keys, index, key, shift, of, side }));
+            build.keys.want(decision.max_rows);
+            filters.push(KeyFilter {
+                join: build.keys.id(),
+                join_keys: build.types.len(),
+                nulls_match: build.keys.nulls_match(),
+                index,
+                key_type: key_type.clone(),
+                key,
+                shift,
+                of,
+                side,
+            });
         }
     }
     if filters.is_empty() {
-        return Ok((!told.spec().joins.is_empty()).then(|| Arc::new(told) as _));
+        return Ok((!explained.joins().is_empty()).then(|| Arc::new(explained) as _));
     }
     build.wanted.set(true);
-    Ok(Some(Arc::new(told.with_key_filters(filters).map_err(to_datafusion)?)))
+    Ok(Some(Arc::new(explained.with_key_filters(filters, &build.keys).map_err(to_datafusion)?)))
 }
 
-/// Into the sides of a join whose rows come through it unchanged, each or not at all.
+/// Pushes the keys into the sides of a join whose rows it preserves, each key as a whole.
 fn attach_to_join(
     plan: &Arc<dyn ExecutionPlan>,
     join: &HashJoinExec,
@@ -338,7 +353,7 @@ fn attach_to_join(
     with_inputs(Arc::clone(plan), inputs).map(Some)
 }
 
-/// The keys over the columns of an input, without those that `column` knows not all columns of.
+/// Converts keys to the columns of an input by `column`, and drops those it has no counterpart of.
 fn over(wanted: Vec<Wanted>, column: &dyn Fn(usize) -> Option<Arc<dyn PhysicalExpr>>) -> DfResult<Vec<Wanted>> {
     let mut below = Vec::with_capacity(wanted.len());
     for Wanted { index, key, grouped } in wanted {
@@ -347,7 +362,7 @@ fn over(wanted: Vec<Wanted>, column: &dyn Fn(usize) -> Option<Arc<dyn PhysicalEx
         }
         let key = key.transform_down(|node| {
             Ok(match node.downcast_ref::<Column>().and_then(|found| column(found.index())) {
-                // It refers to the input already.
+                // Converted columns already refer to the input.
                 Some(moved) => Transformed::new(moved, true, TreeNodeRecursion::Jump),
                 None => Transformed::no(node),
             })

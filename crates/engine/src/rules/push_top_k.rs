@@ -1,4 +1,4 @@
-//! PushTopK: a scan below an ORDER BY with a LIMIT learns that only the first rows count.
+//! PushTopK: a scan below an ORDER BY with a LIMIT yields only rows that can be among the first.
 //!
 //! ```text
 //! becomes   SortExec fetch=10: a DESC           SortExec fetch=10: a DESC
@@ -7,7 +7,7 @@
 //!           └ FilterExec …
 //! ```
 //!
-//! The sort stays: what the scan leaves out are rows that the sort would drop, but it keeps more than k.
+//! The sort stays, because a scan may yield more than k rows.
 
 use std::sync::Arc;
 
@@ -22,10 +22,10 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, PhysicalExpr, ReplaceChildrenOptions};
 
-use crate::convert::convert;
 use crate::error::to_datafusion;
-use crate::remote_scan::RemoteScanExec;
-use crate::strategies::top_k::TopK;
+use crate::exec::remote_scan::RemoteScanExec;
+use crate::plan::lower::convert;
+use crate::plan::top_k::TopK;
 
 #[derive(Debug)]
 pub(super) struct PushTopK;
@@ -53,14 +53,14 @@ impl PhysicalOptimizerRule for PushTopK {
     }
 }
 
-/// What rows are ordered by, over the columns of some plan.
+/// A sort key, over the columns of some plan.
 type Key = (Arc<dyn PhysicalExpr>, SortOptions);
 
-/// `plan` with the top-k by `keys` in its scan, if there is one below operators that keep every row.
+/// Adds the top-k to the scan of `plan`, if every operator in between keeps all rows.
 fn push(plan: &Arc<dyn ExecutionPlan>, keys: &[Key], k: usize) -> DfResult<Option<Arc<dyn ExecutionPlan>>> {
     if let Some(scan) = plan.downcast_ref::<RemoteScanExec>() {
         let mut converted = keys.iter().map(|(key, order)| {
-            let key = convert(key, &|column| scan.spec().file_column(column))?;
+            let key = convert(key, &|column| scan.plan().file_column(column))?;
             Some((key, *order))
         });
         let Some(Some((key, order))) = converted.next() else { return Ok(None) };
@@ -71,7 +71,7 @@ fn push(plan: &Arc<dyn ExecutionPlan>, keys: &[Key], k: usize) -> DfResult<Optio
         let input = |node: Arc<dyn PhysicalExpr>| {
             let computed = node.downcast_ref::<Column>().and_then(|column| projection.expr().get(column.index()));
             Ok(match computed {
-                // What was computed refers to the input already.
+                // Computed columns already refer to the input.
                 Some(computed) => Transformed::new(Arc::clone(&computed.expr), true, TreeNodeRecursion::Jump),
                 None => Transformed::no(node),
             })

@@ -1,33 +1,43 @@
-//! What a query means, settled before types are brought together: where DataFusion 55.2 takes it for something else.
+//! SettleMeaning: corrects meanings that DataFusion 55.2 changes in type coercion or planning.
 //!
-//! **Decimals beside floating-point numbers.** DataFusion would make a decimal of the latter, which has 15 places, no large
-//! numbers and no NaN; so the decimal becomes a floating-point number, as in PostgreSQL and DuckDB. `0.05` is a decimal.
+//! **Decimals beside floating-point numbers.** DataFusion converts the latter to decimals with 15
+//! places, no large numbers and no NaN; instead the decimal becomes a floating-point number, as in
+//! PostgreSQL and DuckDB. `0.05` is a decimal.
 //!
-//! **Subqueries of ANY and ALL** get a name of their own. DataFusion makes a condition inside the subquery of them, in which
-//! a column of the outer table is taken for one of the same name of the inner one.
+//! **Zeros in lists.** `-0.0 IN (0.0)` is true, as `-0.0 = 0.0` is: a list with one zero gets the
+//! other.
 //!
-//! **Functions** with a mistake are replaced ([`crate::functions`]).
+//! **Dates and parts of a day.** `DATE '2024-01-01' + INTERVAL '90 minutes'` is a timestamp;
+//! DataFusion returns the date.
+//!
+//! **Subqueries of ANY and ALL** get a unique name. DataFusion turns them into a condition inside
+//! the subquery, in which a column of the outer table is confused with one of the same name of the
+//! inner table.
+//!
+//! **Functions** with a mistake are replaced ([`crate::functions`]). Those of floating-point
+//! numbers are computed as DOUBLE, also of a REAL: `degrees(r)` would be infinite where the DOUBLE
+//! is not.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, Result};
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{Between, InList, InSubquery, ScalarFunction, SetComparison};
-use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, ScalarUDF, Subquery, cast,
+    BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, ScalarUDF, Subquery, binary_expr, cast,
 };
 use datafusion::optimizer::analyzer::AnalyzerRule;
 
+use super::rewrite::rewrite_exprs;
 use crate::functions::date_part;
 
-/// The rule; it stands before DataFusion's type coercion.
+/// The rule. It runs before DataFusion's type coercion.
 #[derive(Debug)]
 pub(super) struct SettleMeaning {
-    /// Counts the names that were given.
+    /// The number of names given to subqueries.
     named: AtomicUsize,
     date_part: Arc<ScalarUDF>,
 }
@@ -44,20 +54,7 @@ impl AnalyzerRule for SettleMeaning {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        let settled = plan.transform_up_with_subqueries(|plan| {
-            let mut schema = merge_schema(&plan.inputs());
-            if let LogicalPlan::TableScan(scan) = &plan {
-                schema.merge(scan.projected_schema.as_ref());
-            }
-            // Names of what is computed stay as they are written.
-            let names = datafusion::logical_expr::expr_rewriter::NamePreserver::new(&plan);
-            plan.map_expressions(|expr| {
-                let name = names.save(&expr);
-                let settled = expr.transform_up(|expr| self.settle(expr, &schema))?;
-                Ok(settled.update_data(|expr| name.restore(expr)))
-            })
-        });
-        settled.map(|settled| settled.data)
+        rewrite_exprs(plan, |expr, schema| self.settle(expr, schema))
     }
 }
 
@@ -69,6 +66,15 @@ impl SettleMeaning {
                 let (left, right) = (as_floating(left, to.as_ref(), schema), as_floating(right, to.as_ref(), schema));
                 Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right }))
             }
+            Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Plus | Operator::Minus), right }) => {
+                let is_date = |side: &Expr| side.get_type(schema).is_ok_and(|own| own == DataType::Date32);
+                let (left, right) = match (left, right) {
+                    (left, right) if is_date(&left) && cuts_days(&right) => (Box::new(cast(*left, TIMESTAMP)), right),
+                    (left, right) if is_date(&right) && cuts_days(&left) => (left, Box::new(cast(*right, TIMESTAMP))),
+                    unchanged => return Ok(Transformed::no(binary_expr(*unchanged.0, op, *unchanged.1))),
+                };
+                Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right }))
+            }
             Expr::Between(Between { expr, negated, low, high }) => {
                 let to = floating([expr.as_ref(), low.as_ref(), high.as_ref()], schema);
                 let [expr, low, high] = [expr, low, high].map(|side| as_floating(side, to.as_ref(), schema));
@@ -76,8 +82,9 @@ impl SettleMeaning {
             }
             Expr::InList(InList { expr, list, negated }) => {
                 let to = floating(list.iter().chain([expr.as_ref()]), schema);
-                let list = list.into_iter().map(|item| *as_floating(Box::new(item), to.as_ref(), schema)).collect();
-                let expr = as_floating(expr, to.as_ref(), schema);
+                let list = list.into_iter().map(|item| *as_floating(Box::new(item), to.as_ref(), schema));
+                let (expr, list) =
+                    with_equal_zeros(as_floating(expr, to.as_ref(), schema), list.collect(), to.as_ref());
                 Transformed::yes(Expr::InList(InList { expr, list, negated }))
             }
             Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
@@ -95,9 +102,54 @@ impl SettleMeaning {
             Expr::ScalarFunction(call) if call.func.name() == self.date_part.name() => {
                 Transformed::yes(Expr::ScalarFunction(ScalarFunction { func: Arc::clone(&self.date_part), ..call }))
             }
+            Expr::ScalarFunction(ScalarFunction { func, args }) if DOUBLE_FUNCTIONS.contains(&func.name()) => {
+                let is_narrow = |arg: &Expr| arg.get_type(schema).is_ok_and(|own| own == DataType::Float32);
+                let widened =
+                    args.into_iter().map(|arg| if is_narrow(&arg) { cast(arg, DataType::Float64) } else { arg });
+                Transformed::yes(Expr::ScalarFunction(ScalarFunction { func, args: widened.collect() }))
+            }
             other => Transformed::no(other),
         })
     }
+}
+
+/// Functions whose result is a DOUBLE in PostgreSQL and DuckDB.
+const DOUBLE_FUNCTIONS: [&str; 22] = [
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "cos", "cosh", "cot", "degrees", "exp", "ln",
+    "log", "log10", "log2", "power", "radians", "sin", "sqrt", "tan",
+];
+
+const TIMESTAMP: DataType = DataType::Timestamp(TimeUnit::Nanosecond, None);
+
+/// Returns whether `expr` is a constant interval with a fraction of a day.
+fn cuts_days(expr: &Expr) -> bool {
+    const DAY_MS: i32 = 24 * 60 * 60 * 1000;
+    const DAY_NS: i64 = DAY_MS as i64 * 1_000_000;
+    match expr {
+        Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(interval)), _) => interval.nanoseconds % DAY_NS != 0,
+        Expr::Literal(ScalarValue::IntervalDayTime(Some(interval)), _) => interval.milliseconds % DAY_MS != 0,
+        _ => false,
+    }
+}
+
+/// Adds both floating-point zeros to `expr IN (list)` of type `to`: they are equal, but lists are
+/// searched by bits. For a computed list, 0 is added to both sides: the sum is never `-0.0`.
+fn with_equal_zeros(expr: Box<Expr>, mut list: Vec<Expr>, to: Option<&DataType>) -> (Box<Expr>, Vec<Expr>) {
+    let Some(to) = to else { return (expr, list) };
+    let zeros = [0.0_f64, -0.0].map(|zero| ScalarValue::from(zero).cast_to(to));
+    let [Ok(zero), Ok(negative)] = zeros else { return (expr, list) };
+    if !list.iter().all(|item| matches!(item, Expr::Literal(..))) {
+        let add = |side: Expr| binary_expr(side, Operator::Plus, Expr::Literal(zero.clone(), None));
+        return (Box::new(add(*expr)), list.into_iter().map(add).collect());
+    }
+    let is_zero = |item: &Expr| match item {
+        Expr::Literal(value, _) => value.cast_to(to).is_ok_and(|value| value == zero || value == negative),
+        _ => false,
+    };
+    if list.iter().any(is_zero) {
+        list.extend([zero, negative].map(|zero| Expr::Literal(zero, None)));
+    }
+    (expr, list)
 }
 
 fn compares(op: Operator) -> bool {
@@ -105,12 +157,12 @@ fn compares(op: Operator) -> bool {
     matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
 }
 
-/// The type of the first of these that is floating-point.
+/// The type of the first floating-point expression in `all`.
 fn floating<'a>(all: impl IntoIterator<Item = &'a Expr>, schema: &DFSchema) -> Option<DataType> {
     all.into_iter().filter_map(|expr| expr.get_type(schema).ok()).find(DataType::is_floating)
 }
 
-/// A decimal as a floating-point number, where it stands beside one of this type.
+/// Casts a decimal to floating point, beside an operand of type `to`.
 fn as_floating(expr: Box<Expr>, to: Option<&DataType>, schema: &DFSchema) -> Box<Expr> {
     let Some(to) = to else { return expr };
     match *expr {
@@ -121,7 +173,7 @@ fn as_floating(expr: Box<Expr>, to: Option<&DataType>, schema: &DFSchema) -> Box
         Expr::Negative(inner) if matches!(*inner, Expr::Literal(..)) => {
             Box::new(Expr::Negative(as_floating(inner, Some(to), schema)))
         }
-        // Not all of a decimal's digits are in the smaller floating-point numbers.
+        // The smaller floating-point numbers do not hold all digits of a decimal.
         other if other.get_type(schema).is_ok_and(|own| is_decimal(&own)) => Box::new(cast(other, DataType::Float64)),
         other => Box::new(other),
     }

@@ -1,12 +1,13 @@
-//! SortNested: an ORDER BY with a LIMIT sorts everything where a key is a struct or a list.
+//! SortNested: an ORDER BY with a LIMIT sorts all rows if a key is a struct or a list.
 //!
 //! ```text
 //! becomes   SortExec fetch=10: s            LocalLimitExec fetch=10
 //!                                           └ SortExec: s
 //! ```
 //!
-//! DataFusion 55.2 leaves out rows that come after the tenth so far by a comparison of its own, which takes a NULL inside of a
-//! struct for less than anything; the sort takes it for what the ORDER BY says. Which rows are left depended on whose came first.
+//! DataFusion 55.2 drops rows beyond the current limit by a comparison that sorts a NULL inside of
+//! a struct first, unlike the sort, which follows the ORDER BY. The result would depend on the
+//! order of arrival.
 
 use std::sync::Arc;
 

@@ -1,31 +1,20 @@
-//! Figures of a column, as DataFusion's optimizer takes them.
+//! Figures of a column for DataFusion's optimizer.
 
-use arrow::array::Array;
 use datafusion::common::ScalarValue;
 use datafusion::common::stats::{ColumnStatistics, Precision};
-use pushdown::Expr;
 
-use super::TableSample;
-
-/// What is known of a column among the rows of its table.
+/// Figures of a column among the rows of its table.
 #[derive(Clone, Debug)]
 pub(crate) struct ColumnFigures {
     /// The share of rows that are NULL.
     pub(crate) null_share: f64,
-    /// The number of values, NULL among them.
+    /// The number of distinct values, NULL included.
     pub(crate) distinct: f64,
 }
 
 impl ColumnFigures {
-    /// Of a column of the sample.
-    pub(crate) fn of(sample: &TableSample, column: usize) -> Option<Self> {
-        let values = sample.rows.columns().get(column)?;
-        let rows = sample.len().max(1) as f64;
-        let distinct = sample.distinct(&[Expr::Column(column)], None)?;
-        Some(Self { null_share: values.null_count() as f64 / rows, distinct })
-    }
-
-    /// For a table of so many rows. Bounds are left out: those of a sample are none of the table's.
+    /// DataFusion's statistics for a table of `rows` rows. Bounds are left out: a sample's are not
+    /// the table's.
     pub(crate) fn statistics(&self, rows: f64) -> ColumnStatistics {
         ColumnStatistics {
             null_count: Precision::Inexact((self.null_share * rows) as usize),

@@ -1,104 +1,105 @@
-//! What is known of a table's rows before a query reads them.
+//! Statistics of a table, for planning.
 //!
 //! ```text
-//! draw        few ranges of a table's objects -> Looked            one round of requests, in parallel
+//! collect     few ranges of a table's objects -> Sampled      one round of requests, in parallel
 //!   TableSample   of text: rows, with the piece and the block each came from
 //!   Footers       of Parquet: rows, bytes and bounds of columns
-//! statement   ANALYZE TABLE -> Totals                              all rows, counted
-//! seen        earlier queries -> Seen                              bytes storage read, their time, rows that passed, keys of joins
-//! columns     what DataFusion's optimizer takes of a column        NULLs, distinct values
-//! catalogue   kept by the ETags of the objects                     a table that did not change is not looked at again
+//! totals      ANALYZE TABLE -> Totals                         all rows, counted
+//! feedback    earlier queries -> QueryFeedback                bytes read, their time, rows, keys of joins
+//! columns     figures of a column for DataFusion              NULLs, distinct values
+//! cache       keyed by the ETags of the objects               an unchanged table is not sampled again
 //! ```
 //!
-//! The share of rows that a query's own predicate keeps is measured on the sample rather than guessed from figures of
-//! its columns (YourSQL, Section 3.2.1: the sampler), so that conditions that depend on each other are right. Parquet
-//! has no place where some rows of all columns are, but footers.
+//! The share of rows that a query's own predicate keeps is measured on the sample rather than
+//! guessed from figures of columns (YourSQL, Section 3.2.1: the sampler), so that dependent
+//! conditions are estimated right. Parquet offers no cheap sample of rows with all columns, but
+//! footers.
 
-mod catalogue;
-mod columns;
-mod draw;
-mod footers;
-mod sample;
-mod seen;
-mod statement;
-mod totals;
+pub(crate) mod cache;
+pub(crate) mod collect;
+pub(crate) mod columns;
+pub(crate) mod feedback;
+pub(crate) mod footers;
+pub(crate) mod sample;
+pub(crate) mod stamped_file;
+pub(crate) mod totals;
+pub(crate) mod width;
 
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use datafusion::common::stats::ColumnStatistics;
-use pushdown::Expr;
+use pushdowndb_contract::Expr;
 
-pub(crate) use catalogue::{Catalogue, Key, totals_from_json, totals_to_json};
+pub(crate) use cache::{Key, StatisticsCache, totals_from_json, totals_to_json};
+pub(crate) use collect::collect;
 pub(crate) use columns::ColumnFigures;
-pub(crate) use draw::draw;
+pub(crate) use feedback::{Core, QueryFeedback};
 pub(crate) use footers::Footers;
-pub(crate) use sample::{Kept, TableSample};
-pub(crate) use seen::{Core, Seen, hash_of};
-pub(crate) use statement::parse;
+pub(crate) use sample::{Selectivity, TableSample};
 pub(crate) use totals::Totals;
 
-/// What is known of a table.
+/// The statistics of a table.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TableStatistics {
     /// From a few ranges of its objects.
-    looked: Option<Looked>,
+    sampled: Option<Sampled>,
     /// From all of its rows.
     totals: Option<Totals>,
     /// From earlier queries.
-    seen: Arc<Seen>,
+    feedback: Arc<QueryFeedback>,
 }
 
-/// What a few ranges of a table's objects tell.
+/// Statistics from a few ranges of a table's objects.
 #[derive(Clone, Debug)]
-pub(crate) enum Looked {
+pub(crate) enum Sampled {
     /// Some of its rows.
-    Sample(TableSample),
-    /// Its footers, and the columns that they are about.
+    Rows(TableSample),
+    /// Its footers, and the columns that they describe.
     Footers(Footers, SchemaRef),
 }
 
 impl TableStatistics {
-    /// The same with all rows counted.
+    /// The same statistics with all rows counted.
     fn with_totals(&self, totals: Totals) -> Self {
-        Self { looked: self.looked.clone(), totals: Some(totals), seen: Arc::clone(&self.seen) }
+        Self { sampled: self.sampled.clone(), totals: Some(totals), feedback: Arc::clone(&self.feedback) }
     }
 
-    /// What earlier queries found out.
-    pub(crate) fn seen(&self) -> &Seen {
-        &self.seen
+    /// Feedback of earlier queries.
+    pub(crate) fn feedback(&self) -> &QueryFeedback {
+        &self.feedback
     }
 
-    /// Bytes of the objects for each row.
+    /// The mean bytes of a row.
     pub(crate) fn row_bytes(&self) -> f64 {
-        match (&self.totals, &self.looked) {
+        match (&self.totals, &self.sampled) {
             (Some(totals), _) => totals.row_bytes(),
-            (None, Some(Looked::Sample(sample))) => sample.row_bytes,
-            (None, Some(Looked::Footers(footers, _))) => footers.row_bytes(),
+            (None, Some(Sampled::Rows(sample))) => sample.row_bytes,
+            (None, Some(Sampled::Footers(footers, _))) => footers.row_bytes(),
             (None, None) => 1.0,
         }
     }
 
-    /// What the predicate keeps; `None` where nobody can tell.
-    pub(crate) fn kept(&self, predicate: &Expr) -> Option<Kept> {
-        match self.looked.as_ref()? {
-            Looked::Sample(sample) => sample.kept(predicate),
-            Looked::Footers(footers, schema) => {
-                let (rows, blocks) = (footers.kept(predicate, schema), footers.groups_kept(predicate, schema));
-                Some(Kept { rows, blocks })
+    /// The share that the predicate keeps, if it can be estimated.
+    pub(crate) fn selectivity(&self, predicate: &Expr) -> Option<Selectivity> {
+        match self.sampled.as_ref()? {
+            Sampled::Rows(sample) => sample.selectivity(predicate),
+            Sampled::Footers(footers, schema) => {
+                let (rows, blocks) = (footers.selectivity(predicate, schema), footers.groups_kept(predicate, schema));
+                Some(Selectivity { rows, blocks })
             }
         }
     }
 
-    /// How many groups these keys make of the rows that fulfil the predicate.
+    /// The number of groups that these keys make of the rows that pass the predicate.
     pub(crate) fn groups(&self, keys: &[Expr], predicate: Option<&Expr>) -> Option<f64> {
         if let ([Expr::Column(column)], None, Some(totals)) = (keys, predicate, &self.totals) {
             return totals.distinct(*column);
         }
-        match self.looked.as_ref()? {
-            Looked::Sample(sample) => sample.distinct(keys, predicate),
-            // Keys of one table are seldom independent, but how they depend no footer tells.
-            Looked::Footers(footers, schema) => {
+        match self.sampled.as_ref()? {
+            Sampled::Rows(sample) => sample.distinct(keys, predicate),
+            // Keys of one table are seldom independent, but footers do not show how they depend.
+            Sampled::Footers(footers, schema) => {
                 let distinct = keys.iter().map(|key| match key {
                     Expr::Column(column) => footers.distinct_of(*column, schema.fields().get(*column)?.data_type()),
                     _ => None,
@@ -108,48 +109,48 @@ impl TableStatistics {
         }
     }
 
-    /// The shares of the rows that fulfil the predicate which the most frequent values of the keys have, where that is
-    /// at least `share`, falling; `None` where nobody can tell.
+    /// The shares of the keys' most frequent values among the rows that pass the predicate, in
+    /// falling order, down to `share`.
     pub(crate) fn frequent(&self, keys: &[Expr], predicate: Option<&Expr>, share: f64) -> Option<Vec<f64>> {
-        match self.looked.as_ref()? {
-            Looked::Sample(sample) => Some(sample.frequent(keys, predicate, share)),
-            Looked::Footers(..) => None,
+        match self.sampled.as_ref()? {
+            Sampled::Rows(sample) => Some(sample.frequent(keys, predicate, share)),
+            Sampled::Footers(..) => None,
         }
     }
 
-    /// Bytes of a value of the column as storage sends it.
+    /// The mean bytes of a value of the column as storage sends it.
     pub(crate) fn value_bytes(&self, column: usize) -> Option<f64> {
-        match self.looked.as_ref()? {
-            Looked::Sample(sample) => sample.text_bytes(column),
-            Looked::Footers(footers, schema) => footers.value_bytes(column, schema.fields().get(column)?.data_type()),
+        match self.sampled.as_ref()? {
+            Sampled::Rows(sample) => sample.text_bytes(column),
+            Sampled::Footers(footers, schema) => footers.value_bytes(column, schema.fields().get(column)?.data_type()),
         }
     }
 
-    /// How many stretches of row groups these columns make of objects of so many bytes, where stretches no further apart
-    /// than `gap` are one; `None` of text, which is read whole.
+    /// The number of ranges that these columns make of objects of `bytes` bytes, if ranges no
+    /// further apart than `gap` are joined; `None` for text, which is read whole.
     pub(crate) fn stretches(&self, columns: &[usize], bytes: f64, gap: f64) -> Option<f64> {
-        match self.looked.as_ref()? {
-            Looked::Sample(_) => None,
-            Looked::Footers(footers, _) => footers.stretches(columns, bytes, gap),
+        match self.sampled.as_ref()? {
+            Sampled::Rows(_) => None,
+            Sampled::Footers(footers, _) => footers.stretches(columns, bytes, gap),
         }
     }
 
-    /// The share of the objects' bytes that these columns have; `None` of text.
+    /// The share of the objects' bytes that these columns have; `None` for text.
     pub(crate) fn stored_share(&self, columns: &[usize]) -> Option<f64> {
-        match self.looked.as_ref()? {
-            Looked::Sample(_) => None,
-            Looked::Footers(footers, _) => footers.stored_share(columns),
+        match self.sampled.as_ref()? {
+            Sampled::Rows(_) => None,
+            Sampled::Footers(footers, _) => footers.stored_share(columns),
         }
     }
 
-    /// What DataFusion's optimizer takes of a column, for so many rows.
+    /// DataFusion's statistics of a column, for `rows` rows.
     pub(crate) fn column(&self, column: usize, rows: f64) -> Option<ColumnStatistics> {
         if let Some(figures) = self.totals.as_ref().and_then(|totals| totals.column(column)) {
             return Some(figures.statistics(rows));
         }
-        match self.looked.as_ref()? {
-            Looked::Sample(sample) => Some(sample.column(column)?.statistics(rows)),
-            Looked::Footers(footers, schema) => {
+        match self.sampled.as_ref()? {
+            Sampled::Rows(sample) => Some(sample.column(column)?.statistics(rows)),
+            Sampled::Footers(footers, schema) => {
                 let distinct = footers.distinct_of(column, schema.fields().get(column)?.data_type())?;
                 let null_share = footers.null_share(column)?;
                 Some(ColumnFigures { null_share, distinct }.statistics(rows))
@@ -158,5 +159,5 @@ impl TableStatistics {
     }
 }
 
-/// Shared by the scans of a table.
+/// Statistics that the scans of a table share.
 pub(crate) type SharedStatistics = Arc<TableStatistics>;

@@ -1,7 +1,7 @@
-//! Some rows of a table, and what they tell of all of its rows.
+//! A sample of a table's rows, and estimates from it.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::cast;
@@ -9,40 +9,41 @@ use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 use arrow::row::{Row, RowConverter, SortField};
 use foldhash::fast::RandomState;
-use pushdown::{Error, Expr, Result};
+use parking_lot::{Mutex, MutexGuard};
+use pushdowndb_contract::{Error, Expr, Result};
 use pushdowndb_scan::Evaluator;
 
 use super::ColumnFigures;
 use crate::error::from_datafusion;
 
-/// Counted for a condition that no row of the sample fulfils: half a row (Krichevsky and Trofimov, 1981), since a
-/// condition that somebody wrote is more likely rare than impossible.
-const UNSEEN: f64 = 0.5;
+/// The rows to assume for a condition that no row of the sample passes: half a row (Krichevsky and
+/// Trofimov, 1981), since a condition in a query is more likely rare than impossible.
+const UNSEEN_ROWS: f64 = 0.5;
 
-/// Some rows of a table. They come in runs of neighbours, because a request brings many rows; what neighbours have in
-/// common must not be taken for a property of the table, so each row knows its run.
+/// A sample of a table's rows. They come in runs of neighbors, because a request brings many rows.
+/// Each row knows its run, since what neighbors share need not be a property of the table.
 #[derive(Clone, Debug)]
 pub(crate) struct TableSample {
     /// All columns of the objects.
     pub(crate) rows: RecordBatch,
-    /// For each row the run of neighbours that it is part of, ascending.
+    /// For each row the run of neighbors that it is part of, ascending.
     pub(crate) pieces: Vec<u32>,
     /// For each row the block of bytes that it begins in, ascending.
     pub(crate) blocks: Vec<u32>,
-    /// Bytes of the objects for each of their rows.
+    /// The mean bytes of a row in the objects.
     pub(crate) row_bytes: f64,
-    /// How many rows the table has, probably.
+    /// The estimated rows of the table.
     pub(crate) table_rows: f64,
-    /// Of its columns, computed when first asked for.
+    /// Figures of the columns, computed on first use.
     columns: Vec<OnceLock<Option<ColumnFigures>>>,
     text_bytes: Vec<OnceLock<Option<f64>>>,
-    /// What was measured on it: planning asks for the same again and again.
-    kept: Memo<Expr, Option<Kept>>,
+    /// Answers to questions about the sample, which planning repeats.
+    kept: Memo<Expr, Option<Selectivity>>,
     groups: Memo<(Vec<Expr>, Option<Expr>), Option<f64>>,
 }
 
-/// How many answers are kept of each question.
-const REMEMBERED: usize = 64;
+/// The most answers that are cached of each question.
+const MAX_ANSWERS: usize = 64;
 
 /// The last answers to a question about the sample.
 #[derive(Clone, Debug)]
@@ -60,7 +61,7 @@ impl<Q: PartialEq, A: Clone> Memo<Q, A> {
         known.unwrap_or_else(|| {
             let answer = answer(&question);
             let mut all = self.lock();
-            if all.len() >= REMEMBERED {
+            if all.len() >= MAX_ANSWERS {
                 all.pop_front();
             }
             all.push_back((question, answer.clone()));
@@ -69,13 +70,13 @@ impl<Q: PartialEq, A: Clone> Memo<Q, A> {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<(Q, A)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
 /// The shares that a condition keeps.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Kept {
+pub(crate) struct Selectivity {
     /// Of the rows.
     pub(crate) rows: f64,
     /// Of the blocks: those that hold a row that is kept.
@@ -83,7 +84,8 @@ pub(crate) struct Kept {
 }
 
 impl TableSample {
-    /// Rows with the pieces and the blocks they came from, of a table of so many rows in so many bytes.
+    /// Makes a sample of rows with their pieces and blocks, from a table of `table_rows` rows in
+    /// `table_bytes` bytes.
     pub(crate) fn new(
         rows: RecordBatch,
         pieces: Vec<u32>,
@@ -98,7 +100,7 @@ impl TableSample {
         Self { rows, pieces, blocks, row_bytes, table_rows, columns, text_bytes, kept, groups }
     }
 
-    /// How many rows the sample has.
+    /// The rows of the sample.
     pub(crate) fn len(&self) -> usize {
         self.rows.num_rows()
     }
@@ -108,16 +110,17 @@ impl TableSample {
         (self.len() as f64 / self.table_rows.max(1.0)).min(1.0)
     }
 
-    /// What `predicate` keeps; `None` where the sample is empty or the predicate fails on a row of it.
-    pub(crate) fn kept(&self, predicate: &Expr) -> Option<Kept> {
-        // Keys of a join are those of one query, and large.
+    /// The shares that `predicate` keeps; `None` if the sample is empty or the predicate fails on a
+    /// row of it.
+    pub(crate) fn selectivity(&self, predicate: &Expr) -> Option<Selectivity> {
+        // Keys of a join are large, and another query has others.
         match has_bloom(predicate) {
             true => self.measured(predicate),
             false => self.kept.get_or(predicate.clone(), |predicate| self.measured(predicate)),
         }
     }
 
-    fn measured(&self, predicate: &Expr) -> Option<Kept> {
+    fn measured(&self, predicate: &Expr) -> Option<Selectivity> {
         if self.len() == 0 {
             return None;
         }
@@ -129,31 +132,31 @@ impl TableSample {
         let passing = self.blocks.iter().zip(matches.iter()).filter(|(_, matches)| *matches == Some(true));
         let blocks = distinct_of_sorted(passing.map(|(block, _)| *block));
         let all_blocks = distinct_of_sorted(self.blocks.iter().copied());
-        Some(Kept { rows: hits as f64 / self.len() as f64, blocks: blocks as f64 / all_blocks.max(1) as f64 })
+        Some(Selectivity { rows: hits as f64 / self.len() as f64, blocks: blocks as f64 / all_blocks.max(1) as f64 })
     }
 
-    /// What a predicate keeps that no row of the sample fulfils: no more than the rarest of its conjuncts, each smoothed, and
-    /// no more than if they were independent.
-    fn unseen(&self, predicate: &Expr) -> Kept {
-        let least = UNSEEN / (self.len() as f64 + 1.0);
+    /// The shares of a predicate that no row of the sample passes: at most the smoothed share of
+    /// its rarest conjunct, and at most the product of all, as if they were independent.
+    fn unseen(&self, predicate: &Expr) -> Selectivity {
+        let least = UNSEEN_ROWS / (self.len() as f64 + 1.0);
         let share = |conjunct: &Expr| {
             let matches = Evaluator::predicate(conjunct, self.rows.schema_ref()).ok()?.matches(&self.rows).ok()?;
-            Some((matches.true_count() as f64 + UNSEEN) / (self.len() as f64 + 1.0))
+            Some((matches.true_count() as f64 + UNSEEN_ROWS) / (self.len() as f64 + 1.0))
         };
         let conjuncts = predicate.conjuncts().into_iter();
         let independent: f64 = conjuncts.map(|conjunct| share(conjunct).unwrap_or(1.0)).product();
         let rows = independent.min(least);
         let per_block = self.len() as f64 / distinct_of_sorted(self.blocks.iter().copied()).max(1) as f64;
-        Kept { rows, blocks: (rows * per_block).min(1.0) }
+        Selectivity { rows, blocks: (rows * per_block).min(1.0) }
     }
 
-    /// How many distinct values these expressions have together among the table's rows that fulfil `predicate`;
-    /// NULL is a value. `None` where the sample has no such row, or an expression fails on one.
+    /// The distinct values of these expressions among the table's rows that pass `predicate`; NULL
+    /// is a value. `None` if the sample has no such row, or an expression fails on one.
     ///
-    /// The estimator of Haas and Stokes (1998; PostgreSQL's ANALYZE uses it on rows): D = d / (1 - (1 - q) f1 / n), for d
-    /// values seen in a sample of the share q, f1 of them once. Here a value is seen once per piece, however many
-    /// neighbours share it: n counts pairs of a value and a piece, f1 the values of a single piece. So a column that the
-    /// table is sorted by is seen to have new values in every piece.
+    /// The estimator of Haas and Stokes (1998; PostgreSQL's ANALYZE uses it on rows): D = d / (1 -
+    /// (1 - q) f1 / n), for d values in a sample of the share q, f1 of them seen once. Here a value
+    /// counts once per piece: n counts pairs of a value and a piece, f1 the values of a single
+    /// piece. So a column that the table is sorted by has new values in every piece.
     pub(crate) fn distinct(&self, exprs: &[Expr], predicate: Option<&Expr>) -> Option<f64> {
         let question = (exprs.to_vec(), predicate.cloned());
         self.groups.get_or(question, |(exprs, predicate)| self.counted(exprs, predicate.as_ref()))
@@ -173,8 +176,8 @@ impl TableSample {
         Some(distinct.clamp(seen, (self.table_rows * kept).max(seen)))
     }
 
-    /// The shares of the rows that fulfil `predicate` which single values of `exprs` have, falling: those of at least `share`
-    /// that were seen in more than one piece.
+    /// The shares of single values of `exprs` among the rows that pass `predicate`, in falling
+    /// order: those of at least `share` that occur in more than one piece.
     pub(crate) fn frequent(&self, exprs: &[Expr], predicate: Option<&Expr>, share: f64) -> Vec<f64> {
         let Ok(Some(counts)) = self.values(exprs, predicate) else { return vec![] };
         let rows: f64 = counts.iter().map(|count| f64::from(count.rows)).sum();
@@ -184,8 +187,9 @@ impl TableSample {
         shares
     }
 
-    /// How often each value of `exprs` was seen among the rows that fulfil `predicate`; `None` without expressions.
-    fn values(&self, exprs: &[Expr], predicate: Option<&Expr>) -> Result<Option<Vec<Seen>>> {
+    /// The counts of each value of `exprs` among the rows that pass `predicate`; `None` without
+    /// expressions.
+    fn values(&self, exprs: &[Expr], predicate: Option<&Expr>) -> Result<Option<Vec<ValueCount>>> {
         let schema = self.rows.schema_ref();
         let columns = exprs.iter().map(|expr| Evaluator::expr(expr, schema)?.evaluate(&self.rows));
         let columns: Vec<ArrayRef> = columns.collect::<Result<_>>()?;
@@ -196,7 +200,7 @@ impl TableSample {
         let fields = columns.iter().map(|column| SortField::new(column.data_type().clone())).collect();
         let converter = RowConverter::new(fields).map_err(failed)?;
         let rows = converter.convert_columns(&columns).map_err(failed)?;
-        let mut counts: HashMap<Row<'_>, Seen, RandomState> = HashMap::default();
+        let mut counts: HashMap<Row<'_>, ValueCount, RandomState> = HashMap::default();
         for (index, (row, piece)) in rows.iter().zip(&self.pieces).enumerate() {
             if matches.as_ref().is_some_and(|matches| !matches.is_valid(index) || !matches.value(index)) {
                 continue;
@@ -213,7 +217,14 @@ impl TableSample {
 
     /// Figures of a column.
     pub(crate) fn column(&self, column: usize) -> Option<&ColumnFigures> {
-        self.columns.get(column)?.get_or_init(|| ColumnFigures::of(self, column)).as_ref()
+        self.columns.get(column)?.get_or_init(|| self.column_figures(column)).as_ref()
+    }
+
+    fn column_figures(&self, column: usize) -> Option<ColumnFigures> {
+        let values = self.rows.columns().get(column)?;
+        let rows = self.len().max(1) as f64;
+        let distinct = self.distinct(&[Expr::Column(column)], None)?;
+        Some(ColumnFigures { null_share: values.null_count() as f64 / rows, distinct })
     }
 
     /// The mean bytes of a value of this column as text; NULL has none.
@@ -235,9 +246,9 @@ fn failed(error: ArrowError) -> Error {
     from_datafusion(error.into())
 }
 
-/// How often a value was seen.
+/// The counts of one value.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct ValueCount {
     rows: u32,
     pieces: u32,
     last: Option<u32>,
@@ -259,12 +270,12 @@ mod tests {
 
     use arrow::array::Int64Array;
     use arrow::datatypes::{DataType, Field, Schema};
-    use pushdown::{CompareOp, Literal};
+    use pushdowndb_contract::{CompareOp, Literal};
 
     use super::*;
 
-    /// A hundredth of a table of a million rows, in ten pieces of a thousand: a key it is sorted by, four rows each, a flag of
-    /// three values, and scattered numbers below 5,000.
+    /// A hundredth of a table of a million rows, in ten pieces of a thousand: a key it is sorted
+    /// by, four rows each, a flag of three values, and scattered numbers below 5,000.
     fn sample() -> TableSample {
         let row = |i: i64| (i / 1000 * 100_000 + i % 1000, i);
         let sorted: Int64Array = (0..10_000).map(|i| Some(row(i).0 / 4)).collect();
@@ -301,11 +312,11 @@ mod tests {
     #[test]
     fn a_predicate_is_measured_by_rows_and_by_blocks() {
         let sample = sample();
-        let flagged = sample.kept(&compare(1, CompareOp::Eq, 2)).unwrap();
-        assert_eq!(flagged, Kept { rows: 0.25, blocks: 1.0 });
-        let first = sample.kept(&compare(0, CompareOp::Lt, 100_000 / 4)).unwrap();
-        assert_eq!(first, Kept { rows: 0.1, blocks: 0.1 }, "the rows of one piece");
-        let none = sample.kept(&compare(2, CompareOp::Gt, 9_999)).unwrap();
+        let flagged = sample.selectivity(&compare(1, CompareOp::Eq, 2)).unwrap();
+        assert_eq!(flagged, Selectivity { rows: 0.25, blocks: 1.0 });
+        let first = sample.selectivity(&compare(0, CompareOp::Lt, 100_000 / 4)).unwrap();
+        assert_eq!(first, Selectivity { rows: 0.1, blocks: 0.1 }, "the rows of one piece");
+        let none = sample.selectivity(&compare(2, CompareOp::Gt, 9_999)).unwrap();
         assert!(none.rows > 0.0 && none.rows < 1e-4, "{none:?}: not seen, but perhaps there");
     }
 

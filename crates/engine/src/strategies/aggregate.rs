@@ -1,21 +1,22 @@
 //! Scalar aggregates: in the engine (`compute`), or in storage (`storage`).
 //!
-//! PushdownDB, Sections III and VI. Storage computes one partial result per object or range, the engine
-//! merges them; asked of S3 Select only where its arithmetic is provably the engine's and its filter exact,
-//! because a sum over the wrong rows cannot be mended afterwards.
+//! PushdownDB, Sections III and VI. Storage computes one partial result per object or range, and
+//! the engine merges them. S3 Select is used only where its arithmetic is provably the engine's and
+//! its filter exact, because a sum over the wrong rows cannot be corrected afterwards.
 
-use super::costs::{Pushed, ScanCosts};
-use super::decision::{Candidates, Reason, Story};
-use pushdown::{Capability, Exactness, Fragment, Output, classify, classify_aggregate};
+use pushdowndb_contract::{Capability, Exactness, Fragment, Output, classify, classify_aggregate};
 
-use super::filter::{Choice, Route, route};
-use crate::remote_scan::RemoteScanExec;
+use super::filter::route;
+use crate::cost::candidates::{Candidates, Reason};
+use crate::cost::scan::{Pushed, ScanCosts};
+use crate::plan::explanation::Explanation;
+use crate::plan::placement::{Choice, PlacedScan, Route};
 use crate::settings::{PushdownOptions, Side};
 
-/// The row of aggregates that a split yields.
+/// Estimated bytes of the aggregates of a split.
 const ROW_BYTES: u64 = 128;
 
-/// Chooses for a fragment that yields aggregates.
+/// Chooses the placement of a fragment that yields aggregates.
 pub(crate) fn choose(fragment: &Fragment, capability: &Capability, options: &PushdownOptions) -> Choice {
     let Output::Aggregate { calls, .. } = &fragment.output else {
         return Choice::Compute("rows are chosen elsewhere".to_owned());
@@ -54,21 +55,20 @@ pub(crate) fn choose(fragment: &Fragment, capability: &Capability, options: &Pus
     }
 }
 
-/// What EXPLAIN says of the choice for an aggregate over the rows of a scan: `refused` is why storage does not compute
-/// it. `None` where storage cannot be asked, so that there was nothing to choose.
-pub(crate) fn story(rows: &RemoteScanExec, refused: Option<&str>) -> Option<Story> {
-    let (spec, fragment) = (rows.spec(), rows.fragment());
-    let Ok(route) = route(fragment, rows.capability(), &spec.options, Side::Auto) else { return None };
-    let costs = ScanCosts::of(spec, fragment, Some(route));
+/// Explains the placement of an aggregate; `None` without a route. `refused` speaks against it.
+pub(crate) fn explanation(rows: PlacedScan<'_>, refused: Option<&str>) -> Option<Explanation> {
+    let PlacedScan { plan, context, fragment, capability, .. } = rows;
+    let Ok(route) = route(fragment, capability, &context.options, Side::Auto) else { return None };
+    let costs = ScanCosts::of(plan, context, fragment, Some(route));
     let mut candidates = Candidates::new("aggregate", costs.model());
     candidates.add(
         "compute",
-        match rows.choice() {
+        match rows.choice {
             Choice::Compute(_) => costs.plain(0.0),
             Choice::Storage { .. } => costs.filtered(),
         },
     );
-    let side = spec.options.aggregate;
+    let side = context.options.aggregate;
     let (taken, reason) = match refused {
         Some(why) => {
             candidates.refuse("storage", why);
@@ -77,7 +77,7 @@ pub(crate) fn story(rows: &RemoteScanExec, refused: Option<&str>) -> Option<Stor
         None => {
             let requests = match route {
                 Route::Select => costs.splits,
-                Route::Fragment => costs.objects.max(spec.partitions as u64).min(costs.splits.max(1)),
+                Route::Fragment => costs.objects.max(plan.partitions as u64).min(costs.splits.max(1)),
             };
             let (scanned, returned, decoded) = (costs.scanned, requests * ROW_BYTES, costs.sent);
             let storage = costs.pushed(Pushed { requests, scanned, returned, decoded, ..Pushed::default() });
@@ -88,5 +88,5 @@ pub(crate) fn story(rows: &RemoteScanExec, refused: Option<&str>) -> Option<Stor
             )
         }
     };
-    Some(candidates.story(taken, reason))
+    Some(candidates.explanation(taken, reason))
 }

@@ -1,64 +1,25 @@
-//! Filter and projection: on plainly read bytes (`compute`), or in storage (`storage`).
+//! Filter and projection: by plain reads (`compute`), or in storage (`storage`).
 //!
-//! PushdownDB, Section IV. With S3 Select, storage is asked for the columns the plan reads and for the rows that pass
-//! the strongest predicate it evaluates without ever dropping a row that counts. Where that predicate is weaker
-//! than the query's, the scan evaluates the query's again on what comes back. On the fragment route storage is asked
-//! for the very fragment: it has the engine's own evaluator.
+//! PushdownDB, Section IV. S3 Select is asked for the columns in use, and for the rows that pass
+//! the strongest predicate it can evaluate without dropping a row of the result. Where that
+//! predicate is weaker than the query's, the scan evaluates the query's on the returned rows. The
+//! fragment route evaluates the whole fragment: it has the engine's own evaluator.
 
 use std::sync::Arc;
 
-use pushdown::{Capability, Exactness, Expr, Format, Fragment, Level, NamedExpr, Output, classify};
+use pushdowndb_contract::{Capability, Exactness, Expr, Format, Fragment, Level, NamedExpr, Output, classify};
 
-use super::costs::ScanCosts;
-use super::decision::{Candidates, Reason, Story};
-use super::index::Verdict;
-use crate::remote_scan::{ScanSpec, estimate};
+use super::index::IndexChoice;
+use crate::cost::candidates::{Candidates, Reason};
+use crate::cost::scan::ScanCosts;
+use crate::plan::explanation::Explanation;
+use crate::plan::placement::{Choice, Route};
+use crate::plan::scan_context::ScanContext;
+use crate::plan::scan_plan::ScanPlan;
 use crate::settings::{Adaptivity, PushdownOptions, Side};
+use crate::statistics::width;
 
-/// What storage is asked to do, or why it is asked for plain bytes.
-#[derive(Clone, Debug)]
-pub(crate) enum Choice {
-    /// Plain reads; the text says why.
-    Compute(String),
-    /// Storage.
-    Storage {
-        /// What is sent.
-        request: Box<Fragment>,
-        /// Whether what comes back needs no further filter.
-        exact: bool,
-        /// How it is sent.
-        route: Route,
-    },
-}
-
-/// How storage is asked.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Route {
-    /// S3 Select: one object or range a request, rows as text.
-    Select,
-    /// The fragment route of our own node: exact whatever the contract's language can say.
-    Fragment,
-}
-
-impl Route {
-    /// The level that it is part of.
-    pub(crate) fn level(self) -> Level {
-        match self {
-            Self::Select => Level::Select,
-            Self::Fragment => Level::Fragment,
-        }
-    }
-}
-
-/// The conditions that hold where both of these do.
-pub(crate) fn both(one: Option<Expr>, other: Option<Expr>) -> Option<Expr> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.and(other)),
-        (one, other) => one.or(other),
-    }
-}
-
-/// Chooses for a fragment that yields rows. Its output is columns only.
+/// Chooses the placement of a fragment that yields rows, whose output is columns only.
 pub(crate) fn choose(fragment: &Fragment, capability: &Capability, options: &PushdownOptions) -> Choice {
     let Output::Rows(outputs) = &fragment.output else {
         return Choice::Compute("aggregates are chosen elsewhere".to_owned());
@@ -106,7 +67,7 @@ pub(crate) fn choose(fragment: &Fragment, capability: &Capability, options: &Pus
         schema: Arc::clone(&fragment.schema),
         predicate,
         output: Output::Rows(output),
-        // The residual filter could drop the very rows that storage picked.
+        // The residual filter could drop rows within the limit.
         order: vec![],
         limit: fragment.limit.filter(|_| exact),
         project: None,
@@ -117,7 +78,7 @@ pub(crate) fn choose(fragment: &Fragment, capability: &Capability, options: &Pus
     }
 }
 
-/// The same on the fragment route, where storage evaluates all of it.
+/// Chooses the placement on the fragment route, where storage evaluates the whole fragment.
 fn at_fragment(fragment: &Fragment, options: &PushdownOptions) -> Choice {
     if fragment.predicate.is_none() && fragment.limit.is_none() && options.filter_side() == Side::Auto {
         if matches!(fragment.format, Format::Parquet) {
@@ -131,66 +92,71 @@ fn at_fragment(fragment: &Fragment, options: &PushdownOptions) -> Choice {
     if let Output::Rows(columns) = &mut request.output
         && columns.is_empty()
     {
-        // Arrow does not tell an empty batch of many rows from one that has not come yet.
+        // An empty Arrow batch does not tell the number of its rows on the wire.
         let index = narrowest(fragment);
         columns.push(NamedExpr { expr: Expr::Column(index), name: fragment.schema.field(index).name().clone() });
     }
     Choice::Storage { request: Box::new(request), exact: true, route: Route::Fragment }
 }
 
-/// The choice, or plain reads where these are estimated to be better: storage that is slower than the link, or answers
-/// that are longer than the columns. Only where something is known of the table, and no setting asked for storage.
-pub(crate) fn unless_plain_is_better(choice: Choice, spec: &ScanSpec, fragment: &Fragment) -> Choice {
+/// Replaces `choice` by plain reads where these are estimated to be better. Applies only with
+/// statistics, and where no setting asks for storage.
+pub(crate) fn unless_plain_is_better(
+    choice: Choice,
+    plan: &ScanPlan,
+    context: &ScanContext,
+    fragment: &Fragment,
+) -> Choice {
     let Choice::Storage { route, .. } = &choice else { return choice };
     let (side, grouped) = match &fragment.output {
-        Output::Rows(_) => (spec.options.filter_side(), false),
-        Output::Aggregate { groups, .. } => (spec.options.aggregate, !groups.is_empty()),
+        Output::Rows(_) => (context.options.filter_side(), false),
+        Output::Aggregate { groups, .. } => (context.options.aggregate, !groups.is_empty()),
     };
-    // Groups are chosen for by the operator, and a limit ends either kind of scan early.
-    if side != Side::Auto || grouped || fragment.limit.is_some() || spec.statistics.is_none() {
+    // The operator chooses for groups, and a limit ends either kind of scan early.
+    if side != Side::Auto || grouped || fragment.limit.is_some() || context.statistics.is_none() {
         return choice;
     }
-    let costs = ScanCosts::of(spec, fragment, Some(*route));
+    let costs = ScanCosts::of(plan, context, fragment, Some(*route));
     let (plain, mut pushed) = (costs.plain(0.0), costs.filtered());
-    if spec.options.adaptivity() != Adaptivity::None {
+    if context.options.adaptivity() != Adaptivity::None {
         pushed.seconds = costs.shared().unwrap_or(pushed.seconds);
     }
-    // Where they are nearly the same, bytes decide: by what the link's time is worth.
+    // Bytes decide a tie.
     match costs.model().best(&[pushed, plain]) {
         Some(1) => Choice::Compute(format!("plain reads would take {plain} instead of {pushed}")),
         _ => choice,
     }
 }
 
-/// What EXPLAIN says of the choice for the rows of a scan; `None` where storage cannot be asked and no index was looked
-/// at, so that there was nothing to choose.
-pub(crate) fn story(
-    spec: &ScanSpec,
+/// Explains the placement of a scan's rows; `None` without a route or an index.
+pub(crate) fn explanation(
+    plan: &ScanPlan,
+    context: &ScanContext,
     fragment: &Fragment,
     capability: &Capability,
     choice: &Choice,
-    index: &Verdict,
-) -> Option<Story> {
-    let route = route(fragment, capability, &spec.options, Side::Auto).ok();
-    if route.is_none() && matches!(index, Verdict::None) {
+    index: &IndexChoice,
+) -> Option<Explanation> {
+    let route = route(fragment, capability, &context.options, Side::Auto).ok();
+    if route.is_none() && matches!(index, IndexChoice::None) {
         return None;
     }
-    let side = spec.options.filter_side();
-    let costs = ScanCosts::of(spec, fragment, route);
+    let side = context.options.filter_side();
+    let costs = ScanCosts::of(plan, context, fragment, route);
     let mut candidates = Candidates::new("filter", costs.model());
-    // An index knows better how many rows pass.
-    let known = match index {
-        Verdict::Use(lookup) => Some(lookup.otherwise),
-        Verdict::None | Verdict::Refuse(_) => None,
+    // The index gives the better estimate of the rows.
+    let by_index = match index {
+        IndexChoice::Use(lookup) => Some(lookup.otherwise),
+        IndexChoice::None | IndexChoice::Refuse(_) => None,
     };
     let (mut taken, mut reason) = match choice {
         Choice::Storage { .. } => {
             candidates.add("compute", costs.plain(0.0));
-            candidates.add("storage", known.unwrap_or_else(|| costs.filtered()));
+            candidates.add("storage", by_index.unwrap_or_else(|| costs.filtered()));
             ("storage", Reason::Because("storage leaves rows or columns out"))
         }
         Choice::Compute(why) => {
-            candidates.add("compute", known.unwrap_or_else(|| costs.plain(0.0)));
+            candidates.add("compute", by_index.unwrap_or_else(|| costs.plain(0.0)));
             candidates.refuse("storage", why.clone());
             ("compute", Reason::Because("storage would leave nothing out"))
         }
@@ -199,18 +165,18 @@ pub(crate) fn story(
         reason = Reason::Asked;
     }
     match index {
-        Verdict::None => {}
-        Verdict::Refuse(why) => candidates.refuse("index", why.clone()),
-        Verdict::Use(lookup) => {
+        IndexChoice::None => {}
+        IndexChoice::Refuse(why) => candidates.refuse("index", why.clone()),
+        IndexChoice::Use(lookup) => {
             candidates.add("index", lookup.estimate);
             taken = "index";
             reason = if lookup.always { Reason::Asked } else { Reason::Estimated };
         }
     }
-    Some(candidates.story(taken, reason))
+    Some(candidates.explanation(taken, reason))
 }
 
-/// How storage may be asked, or the reason for plain reads; the same for every operator.
+/// The route to storage, or the reason for plain reads; the same for every operator.
 pub(crate) fn route(
     fragment: &Fragment,
     capability: &Capability,
@@ -241,8 +207,8 @@ fn no_select(capability: &Capability) -> String {
     format!("backend {} has no S3 Select", capability.profile.name())
 }
 
-/// The column that probably takes the fewest bytes.
+/// The column with the fewest estimated bytes.
 fn narrowest(fragment: &Fragment) -> usize {
-    let width = |index: &usize| estimate::column_bytes(fragment.schema.field(*index).data_type());
+    let width = |index: &usize| width::column_bytes(fragment.schema.field(*index).data_type());
     (0..fragment.schema.fields().len()).min_by_key(width).unwrap_or(0)
 }

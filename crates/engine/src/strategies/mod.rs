@@ -1,9 +1,6 @@
-//! Where an operator runs, one file per operator: what its strategies are and how one is chosen.
+//! Strategies of the operators, one file per operator, and the choice among them.
 
 pub(crate) mod aggregate;
-pub(crate) mod costs;
-pub(crate) mod decision;
-pub(crate) mod estimate;
 pub(crate) mod filter;
 pub(crate) mod group_by;
 pub(crate) mod index;

@@ -1,121 +1,81 @@
-//! Top-k: the engine sorts what it reads (`compute`), a sample bounds what storage sends (`sampling`), or storage itself
-//! sends only the first rows of each split (`storage`, on the fragment route).
+//! Top-k: the engine sorts what it reads (`compute`), a sample bounds what storage sends
+//! (`sampling`), or storage sends only the first rows of each split (`storage`, on the fragment
+//! route).
 //!
-//! PushdownDB, Section VII. A first phase reads the sort key of a sample. The k-th of these keys is a bound: k rows
-//! up to it are known, so no row beyond it is among the first k. A second phase asks storage for the rows up to the
-//! bound, ties included, and the engine sorts those. The rows are right whatever the sample was; a sample with fewer
-//! than k rows gives no bound, and then everything is read.
+//! PushdownDB, Section VII. A first phase reads the sort key of a sample. The k-th of these keys is
+//! a bound: k rows up to it exist, so no row beyond it is among the first k. A second phase asks
+//! storage for the rows up to the bound, ties included, and the engine sorts those. The result is
+//! right for any sample. One with fewer than k rows gives no bound, and then everything is read.
 //!
-//! Where the engine reads, its scans have the order and the limit, too: of most rows they decode the first key alone.
+//! In `compute`, scans have the order and the limit, too: of most rows they decode the first key
+//! alone.
 //!
-//! On the fragment route no sample is needed. Storage sends at most k rows of a split, and as soon as k rows have come
-//! the k-th key is a bound for the splits asked for later ([`LiveTopK`]); so it falls while the query runs. A bound
-//! speaks of rows that exist, not of rows that were delivered, so it holds whatever fails afterwards.
-
-use std::sync::{Mutex, PoisonError};
+//! In `storage`, no sample is needed. Storage sends at most k rows of a split, and once k rows have
+//! been returned the k-th key bounds later splits ([`LiveTopK`]), so the bound tightens while the
+//! query runs. It is based on rows that exist, not on rows that were delivered, so it holds
+//! whatever fails afterwards.
 
 use arrow::array::RecordBatch;
-use arrow::compute::SortOptions;
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use datafusion::common::ScalarValue;
-use pushdown::{Capability, CompareOp, Error, Expr, Fragment, Literal, Output, Result, SortKey, limits};
+use parking_lot::Mutex;
+use pushdowndb_contract::{Capability, Error, Expr, Fragment, Literal, Output, Result, SortKey, limits};
 use pushdowndb_scan::{Evaluator, FirstKeys};
 
-use super::costs::{Pushed, ScanCosts};
-use super::decision::{Candidates, Reason, Story};
-use super::estimate::Estimate;
-use super::filter::{self, Choice, Route};
-use crate::convert::literal;
-use crate::remote_scan::{Figures, PIECES, ScanSpec};
+use super::filter;
+use crate::cost::candidates::{Candidates, Reason};
+use crate::cost::cardinality::Cardinality;
+use crate::cost::scan::{Pushed, ScanCosts};
+use crate::plan::estimate::Estimate;
+use crate::plan::explanation::Explanation;
+use crate::plan::lower::literal;
+use crate::plan::placement::{Choice, Route};
+use crate::plan::scan_context::ScanContext;
+use crate::plan::scan_plan::ScanPlan;
+use crate::plan::splits::MAX_SAMPLE_PIECES;
+use crate::plan::top_k::TopK;
 use crate::settings::{PushdownOptions, TopKStrategy};
 
-/// A sample of more than this share of the rows costs about what it saves.
-const LARGEST_SHARE: f64 = 0.25;
-
-/// The first `k` rows by some keys. The first key alone gives a bound: further ones only order rows that tie on it.
-#[derive(Clone, Debug)]
-pub(crate) struct TopK {
-    /// Over the object's columns.
-    pub(crate) key: Expr,
-    pub(crate) order: SortOptions,
-    /// The keys after it; `None` if one of them cannot be told to storage.
-    pub(crate) rest: Option<Vec<(Expr, SortOptions)>>,
-    pub(crate) k: usize,
-}
-
-impl TopK {
-    /// Holds for every row that can be among the first k, if k rows up to `last` exist. `None` if that is every row.
-    pub(crate) fn bound(&self, last: &Literal) -> Option<Expr> {
-        let is_null = || Expr::IsNull(Box::new(self.key.clone()));
-        let descending = self.order.descending;
-        let last = match last {
-            Literal::Null if self.order.nulls_first => return Some(is_null()),
-            // The k-th row is a NULL, and those come last.
-            Literal::Null => return None,
-            Literal::Float64(value) if value.is_nan() => return None,
-            // Sorting tells the zeros apart, not every server does: the wider of the two bounds.
-            Literal::Float64(0.0) => Literal::Float64(if descending { -0.0 } else { 0.0 }),
-            other => other.clone(),
-        };
-        let op = if descending { CompareOp::GtEq } else { CompareOp::LtEq };
-        let up_to = Expr::compare(op, self.key.clone(), Expr::Literal(last));
-        Some(if self.order.nulls_first { Expr::Or(vec![up_to, is_null()]) } else { up_to })
-    }
-
-    /// The first keys of the order, as they become known.
-    pub(crate) fn first_keys(&self) -> FirstKeys {
-        FirstKeys::new(self.order, self.k)
-    }
-
-    /// A bound like those to come, to ask what storage would make of it.
-    fn likely_bound(&self, schema: &SchemaRef) -> Option<Expr> {
-        let key = Evaluator::expr(&self.key, schema).ok()?;
-        let zero = match key.data_type() {
-            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Literal::Utf8("m".to_owned()),
-            other => literal(&ScalarValue::new_zero(other).ok()?)?,
-        };
-        self.bound(&zero)
-    }
-}
+/// Maximum share of the rows in a sample; a larger one costs about what it saves.
+const MAX_SAMPLE_SHARE: f64 = 0.25;
 
 /// The plan of a top-k by sampling.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Sample {
-    /// How many rows to sample.
+    /// The rows to sample.
     pub(crate) rows: u64,
-    /// Which share of the table's rows that probably is.
+    /// Their estimated share of the table's rows.
     pub(crate) share: f64,
 }
 
-/// How storage takes part in a top-k.
+/// The part of storage in a top-k.
 pub(crate) enum Plan {
-    /// A sample first, then storage filters by its bound.
+    /// A sample first, then a scan that storage filters by its bound.
     Sample(Sample),
-    /// Storage sends the first rows of each split: this fragment.
+    /// The fragment that yields the first rows of each split.
     Storage(Box<Fragment>),
 }
 
-/// What was chosen for a top-k.
+/// The choice made for a top-k.
 pub(crate) struct Decision {
-    /// How storage takes part; `None` if the engine sorts all rows.
+    /// The part of storage; `None` if the engine sorts all rows.
     pub(crate) plan: Option<Plan>,
-    /// For EXPLAIN: the estimate, and those of the strategies that lost.
-    pub(crate) story: Story,
+    pub(crate) explanation: Explanation,
 }
 
-/// Whether storage takes part, and how. `fragment` yields the rows of the table, which would be scanned as `otherwise`
-/// says.
+/// Chooses the strategy; `otherwise` is the placement of `fragment` without the top-k.
 pub(crate) fn choose(
     top_k: &TopK,
-    spec: &ScanSpec,
+    plan: &ScanPlan,
+    context: &ScanContext,
     fragment: &Fragment,
     otherwise: &Choice,
     capability: &Capability,
 ) -> Decision {
-    let options = &spec.options;
+    let options = &context.options;
     let side = options.filter_side();
     let route = filter::route(fragment, capability, options, side);
-    let costs = Costs::of(top_k, spec, fragment, route.as_ref().ok().copied());
+    let costs = Costs::of(top_k, plan, context, fragment, route.as_ref().ok().copied());
     let mut candidates = Candidates::new("top_k", costs.scan.model());
     candidates.add("compute", costs.compute(otherwise));
     let mut request = None;
@@ -131,7 +91,7 @@ pub(crate) fn choose(
     let strategy = options.top_k;
     match not_sampled(top_k, fragment, capability, options) {
         Some(why) => candidates.refuse("sampling", why),
-        None if strategy != TopKStrategy::Sampling && costs.sample.share > LARGEST_SHARE => {
+        None if strategy != TopKStrategy::Sampling && costs.sample.share > MAX_SAMPLE_SHARE => {
             candidates.refuse("sampling", format!("a sample would be {:.0} % of the rows", costs.sample.share * 100.0));
         }
         None => candidates.add("sampling", costs.sampling()),
@@ -144,7 +104,7 @@ pub(crate) fn choose(
     };
     let (taken, reason) = match asked {
         Some(asked) if candidates.has(asked) => (asked, Reason::Asked),
-        // What storage cannot order it may still bound by a sample, but that was not asked for.
+        // A sample could bound the order, but the setting asks for another strategy.
         Some(_) => ("compute", Reason::Because("what SET asks for will not do")),
         None => (candidates.best().unwrap_or("compute"), Reason::Estimated),
     };
@@ -153,10 +113,10 @@ pub(crate) fn choose(
         ("sampling", _) => Some(Plan::Sample(costs.sample)),
         _ => None,
     };
-    Decision { plan, story: candidates.story(taken, reason) }
+    Decision { plan, explanation: candidates.explanation(taken, reason) }
 }
 
-/// Why a sample is of no use; `None` if storage filters by the bound that it gives, if not exactly.
+/// The reason against a sample; `None` if storage filters by its bound, exactly or not.
 fn not_sampled(
     top_k: &TopK,
     fragment: &Fragment,
@@ -177,9 +137,9 @@ fn not_sampled(
     }
 }
 
-/// What the strategies would cost.
+/// The cost terms of a top-k's strategies.
 struct Costs {
-    scan: ScanCosts,
+    pub(crate) scan: ScanCosts,
     sample: Sample,
     /// The share of the key in the bytes that storage sends.
     alpha: f64,
@@ -189,20 +149,20 @@ struct Costs {
 }
 
 impl Costs {
-    fn of(top_k: &TopK, spec: &ScanSpec, fragment: &Fragment, route: Option<Route>) -> Self {
-        let scan = ScanCosts::of(spec, fragment, route);
-        let alpha = alpha(top_k, &Figures::of(spec, fragment), fragment);
+    fn of(top_k: &TopK, plan: &ScanPlan, context: &ScanContext, fragment: &Fragment, route: Option<Route>) -> Self {
+        let scan = ScanCosts::of(plan, context, fragment, route);
+        let alpha = alpha(top_k, &Cardinality::of(plan, context, fragment), fragment);
         Self {
-            sample: sample(top_k, alpha, scan.passing, spec.options.sample_rows),
+            sample: sample(top_k, alpha, scan.passing, context.options.sample_rows),
             alpha,
             k: top_k.k as f64,
             at_fragment: route == Some(Route::Fragment),
-            partitions: spec.partitions as u64,
+            partitions: plan.partitions as u64,
             scan,
         }
     }
 
-    /// Bytes of so many rows, as storage sends them.
+    /// Bytes of `rows` rows as storage sends them.
     fn row_bytes(&self, rows: f64) -> f64 {
         self.scan.sent as f64 / self.scan.passing.max(1.0) * rows.min(self.scan.passing)
     }
@@ -214,38 +174,37 @@ impl Costs {
         }
     }
 
-    /// Bytes of the first key of so many rows. Of nearly all rows a scan decodes nothing else.
+    /// Bytes of the first key of `rows` rows; a scan decodes nothing else of nearly all rows.
     fn key_bytes(&self, rows: f64) -> f64 {
         self.row_bytes(rows) * self.alpha
     }
 
-    /// One scan, whose splits send k rows at first and ever fewer: with rows in no particular order, the n-th of them
-    /// about k/n.
+    /// Estimates one scan whose splits send k rows at first and ever fewer: of rows in random
+    /// order, the n-th split sends about k/n.
     fn storage(&self) -> Estimate {
         let requests = self.partitions.min(self.scan.splits).max(self.scan.objects.min(self.partitions)).max(1);
         let rows = self.k * (1.0 + (requests as f64).ln());
         let (scanned, returned) = (self.scan.scanned, self.row_bytes(rows) as u64);
-        // To tell that a row is beyond the bound takes about what a filter takes, which rates of scans are measured by
-        // (op_topk_100 on CSV: 0.22 s of storage, as Q6).
+        // The bound costs about as much as the filters by which throughput is measured.
         self.scan.pushed(Pushed { requests, scanned, returned, ..Pushed::default() })
     }
 
-    /// The keys of the sample, then the rows up to the bound: as many times k as the sample is of the rows.
+    /// Estimates the sample's keys, then the rows up to the bound: k over the sample's share.
     fn sampling(&self) -> Estimate {
         let keys = self.key_bytes(self.sample.rows as f64);
         let first = self.scan.one_of_phases(Pushed {
-            requests: self.scan.splits.min(PIECES),
+            requests: self.scan.splits.min(MAX_SAMPLE_PIECES),
             scanned: (self.scan.scanned as f64 * self.sample.share) as u64,
             returned: keys as u64,
             ..Pushed::default()
         });
-        let requests = if self.at_fragment { self.scan.splits.min(PIECES) } else { self.scan.splits };
+        let requests = if self.at_fragment { self.scan.splits.min(MAX_SAMPLE_PIECES) } else { self.scan.splits };
         let returned = self.row_bytes(self.k / self.sample.share.max(f64::MIN_POSITIVE)) as u64;
         first + self.scan.pushed(Pushed { requests, scanned: self.scan.scanned, returned, ..Pushed::default() })
     }
 }
 
-/// The fragment with the order and the limit, wherever it runs; `None` if it cannot say them.
+/// The fragment with the order and the limit; `None` if it cannot express them.
 pub(crate) fn first_rows(top_k: &TopK, fragment: &Fragment) -> Option<Fragment> {
     let Output::Rows(columns) = &fragment.output else { return None };
     let limit = u64::try_from(top_k.k).ok().filter(|k| (1..=limits::TOP_K_ROWS).contains(k))?;
@@ -259,7 +218,7 @@ pub(crate) fn first_rows(top_k: &TopK, fragment: &Fragment) -> Option<Fragment> 
     (order.len() <= limits::KEYS).then(|| Fragment { order, limit: Some(limit), ..fragment.clone() })
 }
 
-/// What is known of the first rows while they arrive; shared by all partitions of a scan.
+/// The first rows of a running scan, shared by its partitions.
 #[derive(Debug)]
 pub(crate) struct LiveTopK {
     top_k: TopK,
@@ -271,21 +230,21 @@ impl LiveTopK {
         Self { first: Mutex::new(top_k.first_keys()), top_k: top_k.clone() }
     }
 
-    /// The predicate, and the bound that is known by now. Both are over the object's columns as the table has them.
+    /// Adds the current bound to `predicate`, over the table's numbering of columns.
     pub(crate) fn narrow(&self, predicate: Option<Expr>) -> Result<Option<Expr>> {
-        let last = kth(&mut self.first.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let last = kth(&mut self.first.lock())?;
         let bound = last.and_then(|last| self.top_k.bound(&last));
-        Ok(filter::both(predicate, bound))
+        Ok(Expr::and_opt(predicate, bound))
     }
 
-    /// Reads the first keys of the rows that a request gives.
+    /// Creates a reader of the first keys in the rows of `request`.
     pub(crate) fn keys(&self, request: &Fragment) -> Result<Keys<'_>> {
         let first = request.order.first().ok_or_else(|| Error::internal("a top-k without an order"))?;
         let schema = pushdowndb_scan::output_schema(request)?;
         Ok(Keys { live: self, key: Evaluator::expr(&first.expr, &schema)? })
     }
 
-    /// The order in words.
+    /// Describes the order for EXPLAIN.
     pub(crate) fn display(&self, schema: &SchemaRef) -> String {
         let first = (self.top_k.key.clone(), self.top_k.order);
         let keys = std::iter::once(first).chain(self.top_k.rest.clone().unwrap_or_default());
@@ -296,44 +255,43 @@ impl LiveTopK {
     }
 }
 
-/// Learns from the rows of one request.
+/// Reads keys from the rows of one request.
 pub(crate) struct Keys<'a> {
     live: &'a LiveTopK,
     key: Evaluator,
 }
 
 impl Keys<'_> {
-    /// Takes the keys of some rows in.
     pub(crate) fn learn(&self, batch: &RecordBatch) -> Result<()> {
         let keys = self.key.evaluate(batch)?;
-        self.live.first.lock().unwrap_or_else(PoisonError::into_inner).push(keys)
+        self.live.first.lock().push(keys)
     }
 }
 
-/// The fragment over only the rows that the bound lets pass.
+/// Restricts `fragment` to rows that the bound lets pass.
 pub(crate) fn with_bound(fragment: &Fragment, bound: Expr) -> Fragment {
-    Fragment { predicate: filter::both(fragment.predicate.clone(), Some(bound)), ..fragment.clone() }
+    Fragment { predicate: Expr::and_opt(fragment.predicate.clone(), Some(bound)), ..fragment.clone() }
 }
 
 /// α: the share of the key in the bytes of a row that storage sends.
-fn alpha(top_k: &TopK, figures: &Figures<'_>, fragment: &Fragment) -> f64 {
+fn alpha(top_k: &TopK, cardinality: &Cardinality<'_>, fragment: &Fragment) -> f64 {
     let sent: Vec<usize> = match &fragment.output {
         Output::Rows(columns) => columns.iter().flat_map(|column| column.expr.columns()).collect(),
         Output::Aggregate { .. } => vec![],
     };
-    (figures.width(&top_k.key.columns()) / figures.width(&sent).max(1.0)).clamp(0.01, 1.0)
+    (cardinality.width(&top_k.key.columns()) / cardinality.width(&sent).max(1.0)).clamp(0.01, 1.0)
 }
 
-/// S = sqrt(K·N/α) rows of `rows`, which moves the fewest bytes in both phases together (PushdownDB, Section VII-B).
+/// The sample that moves the fewest bytes: S = sqrt(K·N/α) (PushdownDB, Section VII-B).
 fn sample(top_k: &TopK, alpha: f64, rows: f64, asked: u64) -> Sample {
     let n = rows.max(1.0);
-    // Fewer than k rows would be no bound at all, and the estimates are rough.
+    // Fewer than k rows give no bound, and the estimates are rough.
     let best = if asked == 0 { (top_k.k as f64 * n / alpha).sqrt() } else { asked as f64 };
     let rows = best.max(2.0 * top_k.k as f64).min(n);
     Sample { rows: rows as u64, share: rows / n }
 }
 
-/// The k-th of these keys, where the contract has its type; `None` if there are fewer.
+/// The k-th of `keys`, if the contract has its type; `None` if there are fewer.
 pub(crate) fn kth(keys: &mut FirstKeys) -> Result<Option<Literal>> {
     let Some(kth) = keys.kth()? else { return Ok(None) };
     Ok(literal(&ScalarValue::try_from_array(&kth, 0).map_err(crate::error::from_datafusion)?))
@@ -341,6 +299,7 @@ pub(crate) fn kth(keys: &mut FirstKeys) -> Result<Option<Literal>> {
 
 #[cfg(test)]
 mod tests {
+    use arrow::compute::SortOptions;
     use std::sync::Arc;
 
     use arrow::array::{ArrayRef, Float64Array};
@@ -358,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_keep_what_sorts_first() {
+    fn bounds_keep_the_first_rows() {
         let shown = |bound: Option<Expr>| bound.map(|b| format!("{b:?}"));
         assert!(top(2, false, false).bound(&Literal::Null).is_none(), "NULLs come last: every row may count");
         assert_eq!(

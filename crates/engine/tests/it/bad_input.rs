@@ -1,7 +1,7 @@
 //! Wrong input: each case a clear error that names the place.
 
 use object_store::ObjectStoreExt;
-use pushdown::ErrorKind;
+use pushdowndb_contract::ErrorKind;
 
 use crate::world::{World, failure, rows};
 
@@ -16,7 +16,7 @@ async fn engine_with_table(world: &World, level: &str, columns: &str, csv: &str)
     engine
 }
 
-fn assert_says(error: &pushdown::Error, kind: ErrorKind, words: &[&str]) {
+fn assert_says(error: &pushdowndb_contract::Error, kind: ErrorKind, words: &[&str]) {
     assert_eq!(error.kind(), kind, "{error}");
     for word in words {
         assert!(error.to_string().contains(word), "'{word}' in '{error}'");

@@ -1,6 +1,6 @@
 //! What pushdown saves, as exact counts; what a query may cost; what EXPLAIN says.
 
-use pushdowndb_tpchgen::Format;
+use pushdowndb_datagen::Format;
 
 use crate::world::{World, failure, rows, text};
 
@@ -57,18 +57,19 @@ async fn caps_refuse_before_and_stop_during() {
     let engine = world.engine_with("none", "csv").await;
     engine.execute("SET pushdown.max_bytes = 1000").await.expect("SET");
     let error = failure(&engine, "SELECT count(*) FROM lineitem WHERE l_comment LIKE '%x%'").await;
-    assert_eq!(error.kind(), pushdown::ErrorKind::Limit);
+    assert_eq!(error.kind(), pushdowndb_contract::ErrorKind::Limit);
     assert!(error.message().contains("refused before running"), "{error}");
     engine.execute("SET pushdown.max_bytes = 0").await.expect("SET");
     engine.execute("SET pushdown.max_usd = 0.000000001").await.expect("SET");
     let error = failure(&engine, "SELECT count(*) FROM lineitem WHERE l_comment LIKE '%x%'").await;
-    assert_eq!(error.kind(), pushdown::ErrorKind::Limit, "{error}");
+    assert_eq!(error.kind(), pushdowndb_contract::ErrorKind::Limit, "{error}");
 
-    // The estimate of a filter that keeps everything is too low: the query is stopped while it runs.
+    // The estimate of a filter that keeps everything is too low: the query is stopped while it
+    // runs.
     let engine = world.engine_with("select", "csv").await;
     engine.execute("SET pushdown.max_bytes = 2500000").await.expect("SET");
     let error = failure(&engine, "SELECT * FROM lineitem WHERE l_quantity > -1").await;
-    assert_eq!(error.kind(), pushdown::ErrorKind::Limit);
+    assert_eq!(error.kind(), pushdowndb_contract::ErrorKind::Limit);
     assert!(error.message().contains("stopped after"), "{error}");
     // Storage sends no more rows of a split than the limit, and the estimate knows.
     let engine = world.engine_with("fragment", "csv").await;

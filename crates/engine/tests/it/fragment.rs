@@ -1,4 +1,5 @@
-//! The fragment route of our own node: what it pushes, what crosses the network, what it must not change.
+//! The fragment route of our own node: what it pushes, what crosses the network, what it must not
+//! change.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -8,8 +9,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
+use pushdowndb_datagen::Format;
 use pushdowndb_engine::Engine;
-use pushdowndb_tpchgen::Format;
 
 use crate::world::{World, assert_same, queries, rows};
 
@@ -171,7 +172,8 @@ async fn operator_queries_return_little() {
     }
 }
 
-/// A Parquet file of one row group, its columns megabytes apart from each other, with an index of its small pages.
+/// A Parquet file of one row group, its columns megabytes apart from each other, with an index of
+/// its small pages.
 fn parquet_with_pages() -> Vec<u8> {
     let rows = 250_000i64;
     let scattered = |by: i64| -> ArrayRef {

@@ -1,4 +1,5 @@
-//! GROUP BY and DISTINCT by every strategy, at every level: the rows of plain DataFusion on the same objects.
+//! GROUP BY and DISTINCT by every strategy, at every level: the rows of plain DataFusion on the
+//! same objects.
 
 use std::fmt::Write as _;
 
@@ -28,7 +29,8 @@ impl Table {
         )
     }
 
-    /// Writes the CSV text (with its header) and copies in the other formats; gives the oracle with all of them.
+    /// Writes the CSV text (with its header) and copies in the other formats; gives the oracle with
+    /// all of them.
     async fn create(&self, world: &World, header: &str, lines: &[String], formats: &[&str]) -> Oracle {
         for object in 0..3 {
             let lines = lines.iter().skip(object).step_by(3).map(String::as_str);
@@ -60,7 +62,8 @@ impl Table {
     }
 }
 
-/// How many groups the two phases of S3 Select aggregated in storage, and whether the fragment route did.
+/// How many groups the two phases of S3 Select aggregated in storage, and whether the fragment
+/// route did.
 fn pushed(report: &Report) -> (u64, bool) {
     let mut groups = 0;
     for told in &report.usage.strategies {
@@ -210,7 +213,8 @@ async fn every_strategy_on_minio() {
     agree(&world, &plain, &oracle, &["CSV"], HARD_QUERIES).await;
 }
 
-/// Of a store that does nothing but store: the scan has the few groups that were counted, whoever reads.
+/// Of a store that does nothing but store: the scan has the few groups that were counted, whoever
+/// reads.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_engine_groups_where_it_reads() {
     let world = World::node().await;
@@ -300,8 +304,8 @@ async fn one_to_a_hundred_thousand_groups_of_any_skew() {
 #[tokio::test(flavor = "multi_thread")]
 async fn groups_at_the_fragment_route_are_few_bytes() {
     let world = World::node().await;
-    world.tpch("csv", pushdowndb_tpchgen::Format::Csv).await;
-    let oracle = Oracle::tpch(&world, "csv", pushdowndb_tpchgen::Format::Csv).await;
+    world.tpch("csv", pushdowndb_datagen::Format::Csv).await;
+    let oracle = Oracle::tpch(&world, "csv", pushdowndb_datagen::Format::Csv).await;
     let (_, sql) = crate::world::queries().into_iter().find(|(name, _)| name == "op_group_32").expect("a query");
     let want = oracle.rows(&sql).await;
     let engine = world.engine_with("fragment", "csv").await;
@@ -315,7 +319,8 @@ async fn groups_at_the_fragment_route_are_few_bytes() {
     assert!(report.usage.requests.fragment <= objects, "{:?}", report.usage.requests);
 }
 
-/// FILTER and grouping sets are pushed; ROLLUP, CUBE and DISTINCT of several are left to the engine.
+/// FILTER and grouping sets are pushed; ROLLUP, CUBE and DISTINCT of several are left to the
+/// engine.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_decomposed_is_pushed() {
     let world = World::node().await;
@@ -371,8 +376,8 @@ async fn explain_tells_the_choice_and_what_lost() {
     assert!(error.message().contains("auto, compute, filtered, storage, hybrid"), "{error}");
 }
 
-/// Queries and data made from a seed: every strategy against DataFusion. `GROUP_BY_SEED` repeats one, `GROUP_BY_CASES`
-/// runs more.
+/// Queries and data made from a seed: every strategy against DataFusion. `GROUP_BY_SEED` repeats
+/// one, `GROUP_BY_CASES` runs more.
 #[tokio::test(flavor = "multi_thread")]
 async fn generated_queries_agree() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());

@@ -1,8 +1,8 @@
 //! What a profile says of the parts of a plan makes up what the meter says of the query.
 
 use pushdowndb_cost::RequestKind;
+use pushdowndb_datagen::Format;
 use pushdowndb_engine::{Engine, Profile};
-use pushdowndb_tpchgen::Format;
 
 use crate::indexes::scattered;
 use crate::world::{World, queries, rows, text};
@@ -122,5 +122,5 @@ async fn explain_analyze_runs_what_it_explains() {
     assert!(engine.execute("SELECT * FROM t").await.is_err());
     engine.execute("SET pushdown.max_bytes = 10").await.expect("SET");
     let refused = engine.execute(&format!("EXPLAIN ANALYZE {sql}")).await.map(|_| ()).expect_err("a cap");
-    assert_eq!(refused.kind(), pushdown::ErrorKind::Limit);
+    assert_eq!(refused.kind(), pushdowndb_contract::ErrorKind::Limit);
 }

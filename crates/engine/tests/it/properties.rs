@@ -1,15 +1,16 @@
-//! Tables and queries from chance: every level and every strategy gives the rows of plain DataFusion on the same files.
+//! Tables and queries from chance: every level and every strategy gives the rows of plain
+//! DataFusion on the same files.
 //!
-//! `PUSHDOWNDB_CASES=5000` runs more of them; a failure prints its seed, and `PUSHDOWNDB_SEED` of it repeats the tables and
-//! queries it was found with.
+//! `PUSHDOWNDB_CASES=5000` runs more of them; a failure prints its seed, and `PUSHDOWNDB_SEED` of
+//! it repeats the tables and queries it was found with.
 
 mod data;
 mod queries;
 
 use std::collections::BTreeMap;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use pushdowndb_engine::Engine;
+use pushdowndb_testkit::seed::{SEED, fresh, number_from};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -30,15 +31,9 @@ const TOLD: usize = 12;
 
 const STRATEGIES: [&str; 5] = ["filter", "aggregate", "group_by", "join", "top_k"];
 
-fn number_from(variable: &str) -> Option<u64> {
-    let text = std::env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text} is no number")))
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn every_strategy_gives_the_rows_of_plain_datafusion() {
-    let fresh = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
-    let given = number_from("PUSHDOWNDB_SEED");
+    let given = number_from(SEED);
     let first = given.unwrap_or_else(fresh);
     // A seed that is given is that of one pair of tables, unless more are asked for.
     let cases = number_from("PUSHDOWNDB_CASES").unwrap_or(if given.is_some() { QUERIES } else { CASES });

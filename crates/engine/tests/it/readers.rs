@@ -1,4 +1,5 @@
-//! What users expect of a reader, at every level: inference, compression, partitions, globs, NULLs, writing.
+//! What users expect of a reader, at every level: inference, compression, partitions, globs, NULLs,
+//! writing.
 
 use std::io::Write;
 
@@ -132,13 +133,13 @@ async fn nulls_mean_the_same_everywhere() {
             ("a NOT IN (1, 5)", 2),
             ("a NOT IN (1, NULL)", 0),
             ("a = 1 OR s = 'x'", 1),
-            ("a > 100 OR s IS NULL", 2),
+            ("a > 100 OR s IS NULL", 1),
             ("NOT (s = 'x' AND a = 1)", 3),
-            ("s = ''", 0),
-            ("s <> 'x'", 2),
-            ("s IS NULL", 2),
+            ("s = ''", 1),
+            ("s <> 'x'", 3),
+            ("s IS NULL", 1),
             ("s LIKE '%u,o'", 1),
-            ("s NOT LIKE 'x%'", 2),
+            ("s NOT LIKE 'x%'", 3),
             ("s LIKE 'y\\%z'", 1),
             ("s > 'q'", 3),
             ("d >= DATE '1996-02-29'", 3),
@@ -179,7 +180,7 @@ async fn nulls_mean_the_same_everywhere() {
         // One column that may be NULL: its empty records must not get lost on the wire.
         for engine in &engines {
             let (got, _) = rows(engine, "SELECT s FROM n WHERE a IS NULL OR a = 3 OR a = 1").await.expect("rows");
-            assert_same("one column", &got, &vec![vec!["NULL".into()], vec!["NULL".into()], vec!["x".into()]]);
+            assert_same("one column", &got, &vec![vec!["NULL".into()], vec!["".into()], vec!["x".into()]]);
             let (got, _) = rows(engine, "SELECT a FROM n LIMIT 2").await.expect("rows");
             assert_eq!(got.len(), 2);
         }
@@ -230,7 +231,8 @@ async fn tables_are_remembered() {
     assert!(open().await.tables().await.expect("tables").is_empty());
 }
 
-/// Partitions that are done go on with the splits of others: each row comes once, however often a table is scanned.
+/// Partitions that are done go on with the splits of others: each row comes once, however often a
+/// table is scanned.
 #[tokio::test(flavor = "multi_thread")]
 async fn cores_share_files_of_this_machine() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -268,7 +270,8 @@ async fn cores_share_files_of_this_machine() {
                 (_, 1) => 1,
                 ("t.csv", 2) => 8,
                 ("t.csv", _) => 12,
-                // Of 24 MB, which are dealt to no more than three; a third is too little to be cut further.
+                // Of 24 MB, which are dealt to no more than three; a third is too little to be cut
+                // further.
                 (_, 2) => 4,
                 (_, _) => 3,
             };

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use pushdowndb_datagen::Format;
 use pushdowndb_engine::Engine;
-use pushdowndb_tpchgen::Format;
 use tokio::time::timeout;
 
 use crate::joins::{declared, oracle, tables};
@@ -15,8 +15,8 @@ const HANGS: Duration = Duration::from_secs(60);
 /// What the report says where a scan took its rows from another one.
 const TAKEN: &str = "rows that an earlier scan has kept";
 
-/// Tables that occur more than once, and whether a scan takes its rows from another one, where that does not depend on what can be
-/// pushed.
+/// Tables that occur more than once, and whether a scan takes its rows from another one, where that
+/// does not depend on what can be pushed.
 const SHAPES: &[(&str, Option<bool>)] = &[
     // The build side has all rows of the probe side, with its columns.
     ("SELECT x.id, y.id FROM big x JOIN big y ON x.k = y.k", Some(true)),

@@ -71,8 +71,8 @@ async fn a_table_is_sampled_once_for_each_version_of_it() {
     assert_eq!(gets(&second).await.1, 0, "not asked for");
 }
 
-/// What the node knows of the values in an object it does not look at again, and the next scan for the same is planned so:
-/// as one request, in this session and in another.
+/// What the node knows of the values in an object it does not look at again, and the next scan for
+/// the same is planned so: as one request, in this session and in another.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_storage_passes_over_is_remembered() {
     let world = World::node().await;
@@ -101,7 +101,8 @@ async fn what_storage_passes_over_is_remembered() {
     assert_eq!((got, unasked.usage.requests.fragment), (want, cold.usage.requests.fragment), "as if nothing was seen");
 }
 
-/// Keys that nobody can tell the number of are waited for once. As they left nothing out, they are not waited for again.
+/// Keys that nobody can tell the number of are waited for once. As they left nothing out, they are
+/// not waited for again.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_earlier_queries_found_is_remembered() {
     let world = World::node().await;
@@ -173,7 +174,8 @@ async fn a_table_is_counted_and_told_to_others() {
     assert_eq!(counted[0], row(["k", "BIGINT", "4", "0", "4", "1", "4"]));
     assert_eq!(counted[1][..5], row(["v", "VARCHAR", "4", "1", "2", "", ""])[..5]);
 
-    // Another session knows it from the data's own folder, for as long as the objects stay as they are.
+    // Another session knows it from the data's own folder, for as long as the objects stay as they
+    // are.
     let gets =
         async |engine: &Engine| rows(engine, "SELECT v FROM s WHERE k = 4").await.expect("rows").1.usage.requests.get;
     let other = engine(&world, None, "fragment").await;

@@ -1,9 +1,10 @@
-//! Top-k, by sampling and on plain reads: the rows of a full sort in their order, for fewer bytes or fewer values.
+//! Top-k, by sampling and on plain reads: the rows of a full sort in their order, for fewer bytes
+//! or fewer values.
 
 use std::fmt::Write as _;
 
+use pushdowndb_datagen::Format;
 use pushdowndb_engine::Engine;
-use pushdowndb_tpchgen::Format;
 
 use crate::oracle::Oracle;
 use crate::world::{Rows, World, rows};
@@ -81,7 +82,8 @@ async fn plain_reads() {
     }
 }
 
-/// Of rows that cannot be among the first, plain reads decode the key alone, whenever a statement is run.
+/// Of rows that cannot be among the first, plain reads decode the key alone, whenever a statement
+/// is run.
 #[tokio::test(flavor = "multi_thread")]
 async fn plain_reads_decode_the_key_of_most_rows_alone() {
     let world = World::node().await;
@@ -168,7 +170,8 @@ async fn a_sample_saves_bytes_and_explain_says_so() {
     assert!(sampled * 20 < all, "{sampled} bytes with a sample, {all} without");
 }
 
-/// One object of one split, that a top-k by storage would cut in two: operators above were planned by one partition.
+/// One object of one split, that a top-k by storage would cut in two: operators above were planned
+/// by one partition.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_top_k_has_no_more_partitions_than_the_scan_that_it_was_planned_for() {
     let world = World::node().await;

@@ -1,6 +1,6 @@
 //! Every TPC-H query and every operator query, at every level, on every format, row for row.
 
-use pushdowndb_tpchgen::Format;
+use pushdowndb_datagen::Format;
 
 use crate::oracle::Oracle;
 use crate::world::{World, assert_same, queries, rows};

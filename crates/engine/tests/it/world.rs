@@ -1,16 +1,15 @@
 //! A node with TPC-H data, and engines that read from it.
 
-use std::fs;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use object_store::aws::{AmazonS3, AmazonS3Builder};
-use object_store::{ClientOptions, ObjectStore, ObjectStoreExt, PutPayload};
+use object_store::aws::AmazonS3;
+use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
+use pushdowndb_datagen::{Destination, Format, Options};
 use pushdowndb_engine::{ConnectionConfig, Engine, EngineConfig, Report};
 use pushdowndb_node::{Credentials, Node, NodeConfig};
-use pushdowndb_tpchgen::{Destination, Format, Options};
+use pushdowndb_testkit::{process, repository, s3};
 use tempfile::TempDir;
 
 pub const KEY: &str = "test-key";
@@ -30,18 +29,9 @@ pub struct World {
 
 pub enum Server {
     Node(Node),
-    Process(std::process::Child),
+    Process(#[expect(dead_code, reason = "it ends when it is dropped")] process::Server),
     /// Somebody else's.
     Elsewhere,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if let Self::Process(child) = self {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
 }
 
 impl World {
@@ -89,15 +79,7 @@ impl World {
     }
 
     pub fn store(&self) -> AmazonS3 {
-        AmazonS3Builder::new()
-            .with_bucket_name(&self.bucket)
-            .with_endpoint(&self.endpoint)
-            .with_region("us-east-1")
-            .with_access_key_id(KEY)
-            .with_secret_access_key(SECRET)
-            .with_client_options(ClientOptions::new().with_allow_http(true))
-            .build()
-            .expect("a client")
+        s3::bucket(&self.endpoint, &self.bucket, (KEY, SECRET)).build().expect("a client")
     }
 
     pub fn url(&self, path: &str) -> String {
@@ -113,7 +95,7 @@ impl World {
         let store: Arc<dyn ObjectStore> = Arc::new(self.store());
         let destination = Destination { store, prefix: path.into(), url: self.url(path) };
         let options = Options { scale: SCALE, format, parts: 3, overwrite: false };
-        pushdowndb_tpchgen::generate(options, &destination, |_| {}).await.expect("data");
+        pushdowndb_datagen::generate(options, &destination, |_| {}).await.expect("data");
     }
 
     /// A session at this level, with the tables of `schema.sql` below `path`.
@@ -121,7 +103,7 @@ impl World {
         let engine = self.engine(level).await;
         let script = engine.read_text(&self.url(&format!("{path}/schema.sql"))).await.expect("schema.sql");
         for statement in engine.parse(&script).expect("a script") {
-            engine.execute(&statement.text).await.expect("a declaration");
+            engine.run(&statement, |_| ()).await.expect("a declaration");
         }
         engine
     }
@@ -147,17 +129,18 @@ impl World {
 /// Rows as text, in the order they came.
 pub type Rows = Vec<Vec<String>>;
 
-/// The rows of a statement on servers that work. None of its scans may have given up what it was planned to push: the rows
-/// would be right all the same, and hide what is wrong with the pushdown.
-pub async fn rows(engine: &Engine, sql: &str) -> pushdown::Result<(Rows, Report)> {
+/// The rows of a statement on servers that work. None of its scans may have given up what it was
+/// planned to push: the rows would be right all the same, and hide what is wrong with the pushdown.
+pub async fn rows(engine: &Engine, sql: &str) -> pushdowndb_contract::Result<(Rows, Report)> {
     let (rows, report) = rows_in_spite(engine, sql).await?;
     let given_up: Vec<_> = report.usage.strategies.iter().filter(|told| gave_up(told)).collect();
     assert!(given_up.is_empty(), "{sql}: {given_up:?}");
     Ok((rows, report))
 }
 
-/// The rows of a statement where a scan may give up its pushdown: the server, the data or an index is no good.
-pub async fn rows_in_spite(engine: &Engine, sql: &str) -> pushdown::Result<(Rows, Report)> {
+/// The rows of a statement where a scan may give up its pushdown: the server, the data or an index
+/// is no good.
+pub async fn rows_in_spite(engine: &Engine, sql: &str) -> pushdowndb_contract::Result<(Rows, Report)> {
     let mut result = engine.execute(sql).await?;
     let batches = result.collect().await?;
     Ok((text(&batches), result.report()))
@@ -169,7 +152,7 @@ pub fn gave_up(told: &str) -> bool {
 }
 
 /// What the statement fails with.
-pub async fn failure(engine: &Engine, sql: &str) -> pushdown::Error {
+pub async fn failure(engine: &Engine, sql: &str) -> pushdowndb_contract::Error {
     match rows(engine, sql).await {
         Ok((rows, _)) => panic!("{sql} gave {rows:?}"),
         Err(error) => error,
@@ -239,9 +222,4 @@ pub fn queries() -> Vec<(String, String)> {
     queries.sort();
     assert!(queries.len() >= 31, "all queries of {} are there", folder.display());
     queries
-}
-
-/// Tests run in the folder of their crate; where that lies may differ from where it was compiled.
-pub fn repository() -> PathBuf {
-    fs::canonicalize("../..").unwrap()
 }

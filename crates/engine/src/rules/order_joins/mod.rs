@@ -1,16 +1,16 @@
-//! Joins in the order that fetches the fewest bytes.
+//! OrderJoins: inner joins run in the order that fetches the fewest bytes.
 //!
 //! ```text
-//! customer ⋈ orders ⋈ lineitem ⋈ supplier ⋈ nation ⋈ region     as SQL has them
-//! region ⋈ nation ⋈ supplier ⋈ customer ⋈ orders ⋈ lineitem     by what they keep
+//! customer ⋈ orders ⋈ lineitem ⋈ supplier ⋈ nation ⋈ region     as in SQL
+//! region ⋈ nation ⋈ supplier ⋈ customer ⋈ orders ⋈ lineitem     by selectivity
 //! ```
 //!
-//! Each relation is then fetched by the keys of those before it. Inner joins by equality only; whatever else there is
-//! between them is one relation. Nothing is moved where no statistics say what for, so the level without pushdown
-//! runs the plan as it was written.
+//! Each relation is then filtered by the keys of earlier ones. Only inner joins by equality are
+//! moved; any other operator between them is part of a relation. Without statistics nothing is
+//! moved, so level `none` runs the plan as written.
 
-mod relation;
-mod search;
+pub(crate) mod relation;
+pub(crate) mod search;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,12 +20,11 @@ use datafusion::common::{Column, DataFusionError, JoinType, NullEquality, Result
 use datafusion::logical_expr::{Expr, Join, LogicalPlan, Projection};
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
-use crate::query::QueryContext;
+use crate::context::QueryContext;
 
-/// Two relations are put in order by DataFusion.
-const FEWEST: usize = 3;
+/// Minimum relations that are reordered; DataFusion orders two.
+const MIN_RELATIONS: usize = 3;
 
-/// The rule, for one query.
 #[derive(Debug)]
 pub(crate) struct OrderJoins {
     pub(crate) query: Arc<QueryContext>,
@@ -49,7 +48,7 @@ impl OptimizerRule for OrderJoins {
     }
 }
 
-/// A tree of inner joins taken apart.
+/// A tree of inner joins, flattened.
 #[derive(Default)]
 struct Joined {
     relations: Vec<Arc<LogicalPlan>>,
@@ -74,8 +73,8 @@ impl Joined {
         self.filters.extend(join.filter.iter().cloned());
     }
 
-    /// The expressions that are equal to each other, one class after the other, each with its relation; `None` where one
-    /// is of several relations, or two of one class are of the same.
+    /// The classes of equal expressions, each expression with its relation; `None` where an
+    /// expression uses several relations, or a class has two expressions of the same relation.
     fn classes(&self) -> Option<Vec<Vec<(usize, Expr)>>> {
         let mut classes: Vec<Vec<(usize, Expr)>> = Vec::new();
         for (left, right) in &self.on {
@@ -99,7 +98,7 @@ impl Joined {
         classes.iter().all(distinct).then_some(classes)
     }
 
-    /// The only relation whose columns these are.
+    /// The relation that `expr` uses; `None` if there are several.
     fn relation_of(&self, expr: &Expr) -> Option<usize> {
         let columns = expr.column_refs();
         let mut owners = columns.iter().map(|column| self.owner(column)).collect::<Option<BTreeSet<usize>>>()?;
@@ -114,8 +113,7 @@ impl Joined {
     }
 }
 
-/// What is below projections that only leave columns out, as later rules put them between joins: the joins above and
-/// below one are in order together or not at all.
+/// Skips projections that only drop columns, which later rules insert between joins.
 fn below_projections(plan: &LogicalPlan) -> &LogicalPlan {
     match plan {
         LogicalPlan::Projection(projection) if projection.expr.iter().all(|expr| matches!(expr, Expr::Column(_))) => {
@@ -132,7 +130,7 @@ fn can_move(join: &Join) -> bool {
         && !join.on.is_empty()
 }
 
-/// The same rows and columns in a better order; `None` if there is none, or nobody can tell.
+/// Reorders the joins; `None` if there is no better order, or no statistics.
 fn reordered(join: &Join, query: &QueryContext) -> DfResult<Option<LogicalPlan>> {
     if !can_move(join) {
         return Ok(None);
@@ -140,7 +138,7 @@ fn reordered(join: &Join, query: &QueryContext) -> DfResult<Option<LogicalPlan>>
     let mut joined = Joined::default();
     joined.add_join(join);
     let relations = &joined.relations;
-    if relations.len() < FEWEST || !relations.iter().any(|plan| relation::is_known(plan, query)) {
+    if relations.len() < MIN_RELATIONS || !relations.iter().any(|plan| relation::has_statistics(plan, query)) {
         return Ok(None);
     }
     let is_owned = |filter: &Expr| filter.column_refs().iter().all(|column| joined.owner(column).is_some());
@@ -169,7 +167,7 @@ fn reordered(join: &Join, query: &QueryContext) -> DfResult<Option<LogicalPlan>>
     }
 }
 
-/// The joins, one relation after the other, with the columns where they were.
+/// Joins one relation after the other in `order`, with the columns in their original positions.
 fn in_order(join: &Join, joined: &Joined, classes: &[Vec<(usize, Expr)>], order: &[usize]) -> DfResult<LogicalPlan> {
     let relation = |index: &usize| {
         let missing = || DataFusionError::Internal("a join of no relation".to_owned());
@@ -185,7 +183,7 @@ fn in_order(join: &Join, joined: &Joined, classes: &[Vec<(usize, Expr)>], order:
             plan = Some(right);
             continue;
         };
-        // All members of a class that are placed are equal already.
+        // Members of a class that have been joined are already equal.
         let on = classes.iter().filter_map(|members| {
             let (_, own) = members.iter().find(|(relation, _)| relation == index)?;
             let (_, other) = members.iter().find(|(relation, _)| placed.contains(relation))?;
@@ -193,7 +191,7 @@ fn in_order(join: &Join, joined: &Joined, classes: &[Vec<(usize, Expr)>], order:
         });
         let on: Vec<(Expr, Expr)> = on.collect();
         placed.insert(*index);
-        // As soon as all columns are there.
+        // A filter is applied once all of its columns are available.
         let (now, later): (Vec<Expr>, Vec<Expr>) = filters.into_iter().partition(|filter| {
             filter.column_refs().iter().all(|column| joined.owner(column).is_some_and(|owner| placed.contains(&owner)))
         });

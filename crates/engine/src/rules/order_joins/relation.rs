@@ -1,4 +1,4 @@
-//! What is known of an input of a join: its rows and the values of its columns, found in the tables below it.
+//! Cardinalities of a join's inputs: rows, and distinct values of columns, from the tables below.
 
 use datafusion::catalog::default_table_source::source_as_provider;
 use datafusion::common::{Column, DFSchema};
@@ -6,33 +6,34 @@ use datafusion::execution::context::ExecutionProps;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{Expr, LogicalPlan, TableScan};
 use datafusion::physical_expr::create_physical_expr;
-use pushdown::Fragment;
+use pushdowndb_contract::Fragment;
 
-use crate::convert::convert;
+use crate::context::{QueryContext, TableSummary};
+use crate::cost::cardinality::{DEFAULT_SELECTIVITY, rows_of};
+use crate::plan::lower::convert;
 use crate::provider::ObjectTable;
-use crate::query::{Known, QueryContext};
-use crate::remote_scan::estimate::{DEFAULT_SELECTIVITY, column_bytes, rows_of};
+use crate::statistics::width::column_bytes;
 
-/// Rows of a plan of which nothing is known.
-const UNKNOWN_ROWS: f64 = 1e4;
+/// Rows of a plan without any estimate.
+const DEFAULT_ROWS: f64 = 1e4;
 
-/// The share of its input's rows that an aggregate has groups.
-const GROUPED: f64 = 0.1;
+/// Groups of an aggregate per row of its input, without statistics.
+const GROUPS_PER_ROW: f64 = 0.1;
 
-/// Rows that a plan probably has. `query` knows the tables.
+/// Estimates the rows of `plan` from the summaries in `query`.
 pub(super) fn rows(plan: &LogicalPlan, query: &QueryContext) -> f64 {
     match plan {
         LogicalPlan::TableScan(scan) => scanned(scan, &[], query),
         LogicalPlan::Filter(filter) => match filter.input.as_ref() {
-            // Conditions stay above a scan that was told of them.
+            // A filter above a scan repeats conditions that were pushed into it.
             LogicalPlan::TableScan(scan) => scanned(scan, std::slice::from_ref(&filter.predicate), query),
             input => rows(input, query) * DEFAULT_SELECTIVITY,
         },
         LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty() => 1.0,
         LogicalPlan::Aggregate(aggregate) => {
-            let groups = aggregate.group_expr.iter().map(|key| Some(of_table(&aggregate.input, key, query)?.most));
+            let groups = aggregate.group_expr.iter().map(|key| Some(of_table(&aggregate.input, key, query)?.max));
             let all = rows(&aggregate.input, query);
-            groups.product::<Option<f64>>().unwrap_or(all * GROUPED).min(all)
+            groups.product::<Option<f64>>().unwrap_or(all * GROUPS_PER_ROW).min(all)
         }
         LogicalPlan::Limit(limit) => {
             let fetched = match limit.get_fetch_type() {
@@ -46,84 +47,89 @@ pub(super) fn rows(plan: &LogicalPlan, query: &QueryContext) -> f64 {
         LogicalPlan::EmptyRelation(_) => 1.0,
         other => match other.inputs().as_slice() {
             [input] => rows(input, query),
-            _ => UNKNOWN_ROWS,
+            _ => DEFAULT_ROWS,
         },
     }
 }
 
-/// Whether the statistics of a table stand behind the rows of the plan.
-pub(super) fn is_known(plan: &LogicalPlan, query: &QueryContext) -> bool {
+/// Returns whether a table below `plan` has statistics.
+pub(super) fn has_statistics(plan: &LogicalPlan, query: &QueryContext) -> bool {
     match plan {
-        LogicalPlan::TableScan(scan) => known(scan, query).is_some_and(|(_, known)| known.statistics.is_some()),
-        other => other.inputs().into_iter().any(|input| is_known(input, query)),
+        LogicalPlan::TableScan(scan) => {
+            summary_of(scan, query).is_some_and(|(_, summary)| summary.statistics.is_some())
+        }
+        other => other.inputs().into_iter().any(|input| has_statistics(input, query)),
     }
 }
 
-/// Bytes of a row of the plan.
+/// Bytes of a row of `plan`.
 pub(super) fn width(plan: &LogicalPlan) -> f64 {
     plan.schema().fields().iter().map(|field| column_bytes(field.data_type()) as f64).sum()
 }
 
-/// The values of an expression that is joined by, in its table before any condition.
+/// The distinct values of a join key in its table, before any condition.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Values {
-    /// There are no more.
-    pub(super) most: f64,
-    /// How many there are, where statistics tell.
-    pub(super) known: Option<f64>,
+    /// An upper bound.
+    pub(super) max: f64,
+    /// The estimate, with statistics.
+    pub(super) distinct: Option<f64>,
 }
 
-/// The values of an expression over the plan's columns, as far as anybody can tell.
+/// Estimates the values of `expr` over the columns of `plan`.
 pub(super) fn values(plan: &LogicalPlan, expr: &Expr, query: &QueryContext) -> Values {
-    of_table(plan, expr, query).unwrap_or_else(|| Values { most: rows(plan, query), known: None })
+    of_table(plan, expr, query).unwrap_or_else(|| Values { max: rows(plan, query), distinct: None })
 }
 
 fn of_table(plan: &LogicalPlan, expr: &Expr, query: &QueryContext) -> Option<Values> {
     let (scan, column) = origin(plan, column_of(expr)?)?;
-    let (table, known) = known(scan, query)?;
+    let (table, summary) = summary_of(scan, query)?;
     let column = scan.projection.as_ref().map_or(Some(column), |picked| picked.get(column).copied())?;
     let schema = &table.definition().file_schema;
     if column >= schema.fields().len() {
         return None;
     }
-    match &known.statistics {
+    match &summary.statistics {
         Some(statistics) => {
-            let groups = statistics.groups(&[pushdown::Expr::Column(column)], None)?;
-            Some(Values { most: groups, known: Some(groups) })
+            let groups = statistics.groups(&[pushdowndb_contract::Expr::Column(column)], None)?;
+            Some(Values { max: groups, distinct: Some(groups) })
         }
         None => {
             let all = Fragment::all(table.definition().format.clone(), schema.clone());
-            Some(Values { most: rows_of(&all, known.bytes) as f64, known: None })
+            Some(Values { max: rows_of(&all, summary.bytes) as f64, distinct: None })
         }
     }
 }
 
-/// How many values each of the members of a class has, which are equal to each other: of a table without statistics as
-/// many as the richest known one, because most joins are of a key and what refers to it, and where none is known as the
-/// smallest table, because a key has no more.
+/// Estimates the values of each member of a class of equal expressions. A member without statistics
+/// has as many as the largest estimate (most joins are of a key and its references), or as the
+/// smallest table (a key has no more).
 pub(super) fn values_of_class(members: &[Values]) -> Vec<f64> {
-    let known = members.iter().filter_map(|values| values.known).reduce(f64::max);
-    let smallest = members.iter().map(|values| values.most).fold(f64::INFINITY, f64::min);
-    members.iter().map(|values| values.known.unwrap_or_else(|| known.unwrap_or(smallest).min(values.most))).collect()
+    let largest = members.iter().filter_map(|values| values.distinct).reduce(f64::max);
+    let smallest = members.iter().map(|values| values.max).fold(f64::INFINITY, f64::min);
+    members
+        .iter()
+        .map(|values| values.distinct.unwrap_or_else(|| largest.unwrap_or(smallest).min(values.max)))
+        .collect()
 }
 
-/// Rows of a table that fulfil these conditions and those that the scan was told of.
+/// Estimates the rows of a table that satisfy `conditions` and those pushed into the scan.
 fn scanned(scan: &TableScan, conditions: &[Expr], query: &QueryContext) -> f64 {
-    let Some((table, known)) = known(scan, query) else { return UNKNOWN_ROWS };
+    let Some((table, summary)) = summary_of(scan, query) else { return DEFAULT_ROWS };
     let definition = table.definition();
     let conditions: Vec<&Expr> = scan.filters.iter().chain(conditions).collect();
     let guess = if conditions.is_empty() { 1.0 } else { DEFAULT_SELECTIVITY };
-    let Some(statistics) = &known.statistics else {
+    let Some(statistics) = &summary.statistics else {
         let all = Fragment::all(definition.format.clone(), definition.file_schema.clone());
-        return rows_of(&all, known.bytes) as f64 * guess;
+        return rows_of(&all, summary.bytes) as f64 * guess;
     };
-    let all = known.bytes as f64 / statistics.row_bytes().max(f64::MIN_POSITIVE);
+    let all = summary.bytes as f64 / statistics.row_bytes().max(f64::MIN_POSITIVE);
     let projected: Option<Vec<usize>> = scan.projection.clone();
     let column = |index: usize| {
         let column = projected.as_ref().map_or(Some(index), |picked| picked.get(index).copied())?;
         (column < definition.file_schema.fields().len()).then_some(column)
     };
-    // Conditions may name columns that the scan does not yield.
+    // Conditions may use columns that the scan does not yield.
     let whole = DFSchema::try_from_qualified_schema(scan.table_name.clone(), &definition.schema()).ok();
     let (properties, context) = (ExecutionProps::new(), PhysicalPlanningContext::default());
     let converted = conditions.iter().map(|condition| {
@@ -134,8 +140,8 @@ fn scanned(scan: &TableScan, conditions: &[Expr], query: &QueryContext) -> f64 {
         let physical = create_physical_expr(condition, whole.as_ref()?, &properties, &context).ok()?;
         convert(&physical, &|index| (index < definition.file_schema.fields().len()).then_some(index))
     });
-    let mut kept = 1.0;
-    let mut conjuncts: Vec<pushdown::Expr> = Vec::new();
+    let mut selectivity = 1.0;
+    let mut conjuncts: Vec<pushdowndb_contract::Expr> = Vec::new();
     for condition in converted {
         match condition {
             Some(condition) => {
@@ -145,24 +151,26 @@ fn scanned(scan: &TableScan, conditions: &[Expr], query: &QueryContext) -> f64 {
                     }
                 }
             }
-            None => kept = DEFAULT_SELECTIVITY,
+            None => selectivity = DEFAULT_SELECTIVITY,
         }
     }
     if !conjuncts.is_empty() {
-        kept *= statistics.kept(&pushdown::Expr::conjunction(conjuncts)).map_or(guess, |kept| kept.rows);
+        selectivity *= statistics
+            .selectivity(&pushdowndb_contract::Expr::conjunction(conjuncts))
+            .map_or(guess, |passing| passing.rows);
     }
-    all * kept
+    all * selectivity
 }
 
-/// The table behind a scan, and what is known of it.
-fn known(scan: &TableScan, query: &QueryContext) -> Option<(Box<ObjectTable>, Known)> {
+/// The table of a scan, and its summary.
+fn summary_of(scan: &TableScan, query: &QueryContext) -> Option<(Box<ObjectTable>, TableSummary)> {
     let provider = source_as_provider(&scan.source).ok()?;
     let table = provider.downcast_ref::<ObjectTable>()?.clone();
-    let known = table.known_to(query)?;
-    Some((Box::new(table), known))
+    let summary = table.summary_in(query)?;
+    Some((Box::new(table), summary))
 }
 
-/// The column that an expression is, perhaps cast.
+/// The column that `expr` is, without casts and aliases.
 fn column_of(expr: &Expr) -> Option<&Column> {
     match expr {
         Expr::Column(column) => Some(column),
@@ -172,7 +180,7 @@ fn column_of(expr: &Expr) -> Option<&Column> {
     }
 }
 
-/// The scan that a column of the plan comes from, and its place there.
+/// The scan that yields a column of the plan, and the column's position in it.
 fn origin<'a>(plan: &'a LogicalPlan, column: &Column) -> Option<(&'a TableScan, usize)> {
     let place = plan.schema().maybe_index_of_column(column)?;
     match plan {
@@ -196,13 +204,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_refers_to_a_key_has_the_values_of_the_key() {
-        let unknown = |most| Values { most, known: None };
-        let known = |rows| Values { most: rows, known: Some(rows) };
-        // nation.n_regionkey, region.r_regionkey: nothing is known but how small they are.
+    fn references_have_the_values_of_their_key() {
+        let unknown = |max| Values { max, distinct: None };
+        let estimated = |rows| Values { max: rows, distinct: Some(rows) };
+        // nation.n_regionkey, region.r_regionkey, without statistics.
         assert_eq!(values_of_class(&[unknown(25.0), unknown(5.0)]), [5.0, 5.0]);
         // customer.c_nationkey, supplier.s_nationkey, nation.n_nationkey.
-        assert_eq!(values_of_class(&[known(25.0), unknown(10_000.0), unknown(30.0)]), [25.0, 25.0, 25.0]);
-        assert_eq!(values_of_class(&[known(1e6), unknown(25.0)]), [1e6, 25.0]);
+        assert_eq!(values_of_class(&[estimated(25.0), unknown(10_000.0), unknown(30.0)]), [25.0, 25.0, 25.0]);
+        assert_eq!(values_of_class(&[estimated(1e6), unknown(25.0)]), [1e6, 25.0]);
     }
 }

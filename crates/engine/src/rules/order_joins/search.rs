@@ -1,35 +1,34 @@
-//! The best order among all that join one relation at a time, by dynamic programming over the sets of relations
+//! Search for the best left-deep join order, by dynamic programming over the sets of relations
 //! (Selinger et al., Access Path Selection, 1979, Section 5).
 //!
-//! What an order costs are the bytes that it fetches: a relation that joins later is fetched by the keys of those
-//! before it, so the one that filters best goes first (YourSQL, Section 3.1.1).
+//! The cost of an order is the bytes that it fetches. A relation is filtered by the keys of earlier
+//! ones, so the one that filters best goes first (YourSQL, Section 3.1.1).
 
 use std::cmp::Ordering;
 
-/// More relations than these are left in the order that they have: 2^n sets are looked at.
-pub(super) const MOST: usize = 12;
+/// Maximum relations that are reordered: the search visits 2^n sets.
+pub(super) const MAX_RELATIONS: usize = 12;
 
-/// Bytes over the network that take as long as a row of a result of a join does in the engine.
-const ROW_BYTES: f64 = 4.0;
+/// Bytes over the network that take as long as one result row of a join in the engine.
+const RESULT_ROW_BYTES: f64 = 4.0;
 
-/// A relation, without those rows that its own conditions leave out.
+/// A relation, after its own conditions.
 #[derive(Clone, Debug)]
 pub(super) struct Relation {
     pub(super) rows: f64,
     /// Bytes of a row.
     pub(super) width: f64,
-    /// What it is joined by: values that are equal in all relations that have them are of one class. With the class,
-    /// how many values there are in the relation's table, before any condition.
+    /// The classes of equal values, each with the number of values in the whole table.
     pub(super) keys: Vec<(usize, f64)>,
 }
 
-/// The best way to a set of relations.
+/// The best order of a set of relations.
 #[derive(Clone, Debug)]
 struct Best {
     order: Vec<usize>,
     cost: f64,
     rows: f64,
-    /// Of each class the number of values that are left; `None` of those that no relation has yet.
+    /// The number of values left in each class; `None` if no relation has the class yet.
     values: Vec<Option<f64>>,
 }
 
@@ -44,13 +43,13 @@ impl Best {
         Self { order: vec![index], cost: relation.rows * relation.width, rows: relation.rows, values }
     }
 
-    /// With one more relation, fetched by the keys that are there; `None` if nothing joins it.
+    /// Adds a relation, fetched by the available keys; `None` if no key joins it.
     fn with(&self, index: usize, relation: &Relation) -> Option<Self> {
         let shared = relation.keys.iter().filter_map(|(class, of_table)| {
             let before = self.values.get(*class).copied().flatten()?;
             Some((before, of_table.max(before).max(1.0)))
         });
-        // Of several equalities the strongest counts in full: how they depend on each other nobody knows.
+        // Of several equalities the strongest counts in full, since their correlation is unknown.
         let (passing, matching) = shared.fold((None, 1.0_f64), |(passing, matching), (before, of_table)| {
             let share: f64 = before / of_table;
             (Some(passing.map_or(share, |passing: f64| passing.min(share))), matching.min(1.0 / of_table))
@@ -65,16 +64,16 @@ impl Best {
             }
         }
         values.iter_mut().flatten().for_each(|left| *left = left.min(rows).max(1.0));
-        let cost = self.cost + fetched * relation.width + rows * ROW_BYTES;
+        let cost = self.cost + fetched * relation.width + rows * RESULT_ROW_BYTES;
         let order = self.order.iter().copied().chain([index]).collect();
         Some(Self { order, cost, rows, values })
     }
 }
 
-/// The relations in the best order; `None` where they do not hang together, or are too many.
+/// The best order of `relations`; `None` where they are not connected, or too many.
 pub(super) fn best_order(relations: &[Relation]) -> Option<Vec<usize>> {
     let count = relations.len();
-    if count > MOST {
+    if count > MAX_RELATIONS {
         return None;
     }
     let keys = relations.iter().flat_map(|relation| &relation.keys);
@@ -88,7 +87,7 @@ pub(super) fn best_order(relations: &[Relation]) -> Option<Vec<usize>> {
         for (index, relation) in relations.iter().enumerate().filter(|(index, _)| set & (1 << index) == 0) {
             let Some(next) = before.with(index, relation) else { continue };
             let slot = best.get_mut(set | (1 << index))?;
-            if slot.as_ref().is_none_or(|known| next.cost.total_cmp(&known.cost) == Ordering::Less) {
+            if slot.as_ref().is_none_or(|other| next.cost.total_cmp(&other.cost) == Ordering::Less) {
                 *slot = Some(next);
             }
         }
@@ -100,8 +99,7 @@ pub(super) fn best_order(relations: &[Relation]) -> Option<Vec<usize>> {
 mod tests {
     use super::*;
 
-    /// Q5 of TPC-H at scale 1, a region of five and a fourteenth of the orders: customer, orders, lineitem, supplier,
-    /// nation, region, by the keys of customers, orders, suppliers, nations and regions.
+    /// Q5 of TPC-H at scale 1: customer, orders, lineitem, supplier, nation, region.
     fn q5() -> Vec<Relation> {
         let relation = |rows, width, keys: &[(usize, f64)]| Relation { rows, width, keys: keys.to_vec() };
         vec![
@@ -115,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_filters_best_goes_first_and_the_largest_last() {
+    fn the_best_filter_goes_first_and_the_largest_relation_last() {
         let order = best_order(&q5()).unwrap();
         assert_eq!(order.len(), 6);
         let place = |relation| order.iter().position(|other| *other == relation).unwrap();
@@ -127,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn every_order_joins_what_hangs_together() {
+    fn every_order_joins_connected_relations() {
         let relations = q5();
         let order = best_order(&relations).unwrap();
         let classes = |relation: &usize| relations[*relation].keys.iter().map(|(class, _)| *class).collect::<Vec<_>>();
@@ -141,7 +139,10 @@ mod tests {
     }
 
     #[test]
-    fn too_many_are_left_alone() {
-        assert_eq!(best_order(&vec![Relation { rows: 1.0, width: 1.0, keys: vec![(0, 1.0)] }; MOST + 1]), None);
+    fn too_many_relations_are_not_ordered() {
+        assert_eq!(
+            best_order(&vec![Relation { rows: 1.0, width: 1.0, keys: vec![(0, 1.0)] }; MAX_RELATIONS + 1]),
+            None
+        );
     }
 }

@@ -1,10 +1,11 @@
-//! Which keys of joins are among which others.
+//! Inclusion among the keys of joins.
 //!
-//! A scan that is filtered by keys K has all rows that one filtered by keys L wants, if L are some of K. They are in two cases:
+//! A scan that is filtered by keys K has all rows of one that is filtered by keys L, if L is a
+//! subset of K. That holds in two cases:
 //!
-//! - L are values of a column that comes out of the join whose keys K are: only they pass it.
-//! - Both are the keys of the same rows: of build sides that are the same, in which nothing is random, cut off by a LIMIT, or left
-//!   out because of what happened elsewhere meanwhile.
+//! - L are values of a column of the result of the join whose keys are K.
+//! - Both are keys of the same rows: their build sides are equal, and contain nothing random, no
+//!   LIMIT, and no filter that depends on the rest of the query.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,12 +26,12 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 
-use crate::key_tap::{JoinKeys, KeyTapExec};
-use crate::remote_scan::{Derivation, RemoteScanExec};
-use crate::strategies::join::KeyFilter;
+use crate::exec::build_keys::BuildKeysExec;
+use crate::exec::remote_scan::{RemoteScanExec, Rewrite};
+use crate::plan::join_keys::{JoinId, KeyFilter};
 
 /// The joins of a plan whose keys filter scans.
-pub(super) struct Joins(HashMap<*const JoinKeys, Arc<dyn ExecutionPlan>>);
+pub(super) struct Joins(HashMap<JoinId, Arc<dyn ExecutionPlan>>);
 
 impl Joins {
     pub(super) fn of(plan: &Arc<dyn ExecutionPlan>) -> Self {
@@ -39,26 +40,26 @@ impl Joins {
         Self(joins)
     }
 
-    /// The join whose keys filter this.
+    /// The join whose keys `filter` uses.
     fn of_filter(&self, filter: &KeyFilter) -> Option<&HashJoinExec> {
-        self.0.get(&Arc::as_ptr(&filter.keys)).and_then(|join| join.downcast_ref())
+        self.0.get(&filter.join).and_then(|join| join.downcast_ref())
     }
 
-    /// Whether the keys leave the one scan all rows that they leave the other.
+    /// Returns whether the keys of `giver` leave all rows that those of `taker` leave.
     pub(super) fn keys_cover(&self, giver: &RemoteScanExec, taker: &RemoteScanExec) -> bool {
-        let taken = &taker.spec().key_filters;
-        giver.spec().key_filters.iter().all(|given| taken.iter().any(|taken| self.is_among(taken, given)))
+        let taken = &taker.plan().key_filters;
+        giver.plan().key_filters.iter().all(|given| taken.iter().any(|taken| self.is_among(taken, given)))
     }
 
-    /// Whether all keys of the one filter are keys of the other. Of several keys of one join each by itself says nothing: scans look
-    /// for their combinations, and rows that lack one have none of them.
+    /// Returns whether the keys of `taken` are a subset of those of `given`. Single keys of a join
+    /// by several keys do not qualify, since scans are filtered by their combinations.
     fn is_among(&self, taken: &KeyFilter, given: &KeyFilter) -> bool {
-        if given.keys.count() != 1
+        if given.join_keys != 1
             || taken.key != given.key
             || taken.shift != given.shift
-            || taken.keys.nulls_match()
-            || given.keys.nulls_match()
-            || taken.keys.type_of(taken.index) != given.keys.type_of(given.index)
+            || taken.nulls_match
+            || given.nulls_match
+            || taken.key_type != given.key_type
         {
             return false;
         }
@@ -67,9 +68,9 @@ impl Joins {
         key.is_some_and(|key| comes_of(of_taken.left(), key.index(), given)) || self.same_keys(taken, given)
     }
 
-    /// Whether the two filters have the same keys.
+    /// Returns whether two filters have the same keys.
     fn same_keys(&self, a: &KeyFilter, b: &KeyFilter) -> bool {
-        if (a.keys.count(), b.keys.count()) != (1, 1) {
+        if (a.join_keys, b.join_keys) != (1, 1) {
             return false;
         }
         let (Some(of_a), Some(of_b)) = (self.of_filter(a), self.of_filter(b)) else { return false };
@@ -77,17 +78,15 @@ impl Joins {
         keys.is_some_and(|((a, _), (b, _))| same_expr(a, b)) && self.same_rows(of_a.left(), of_b.left())
     }
 
-    /// Whether two plans have the same rows, in any order, whenever each of them runs. What they have beside the rows that they should
-    /// have is dropped by joins above both.
+    /// Returns whether two plans always have the same rows, but for some that joins above drop.
     fn same_rows(&self, a: &Arc<dyn ExecutionPlan>, b: &Arc<dyn ExecutionPlan>) -> bool {
         let (a, b) = (source(a), source(b));
         if let (Some(a), Some(b)) = (a.downcast_ref::<RemoteScanExec>(), b.downcast_ref::<RemoteScanExec>()) {
-            let (of_a, of_b) = (&a.spec().key_filters, &b.spec().key_filters);
+            let (of_a, of_b) = (&a.plan().key_filters, &b.plan().key_filters);
             let same = |a: &KeyFilter, b: &KeyFilter| {
-                (&a.key, a.shift, a.keys.nulls_match()) == (&b.key, b.shift, b.keys.nulls_match())
-                    && self.same_keys(a, b)
+                (&a.key, a.shift, a.nulls_match) == (&b.key, b.shift, b.nulls_match) && self.same_keys(a, b)
             };
-            return matches!(a.derivation(b), Some(Derivation::Same))
+            return matches!(a.rewrite_of(b), Some(Rewrite::Same))
                 && of_a.len() == of_b.len()
                 && of_a.iter().zip(of_b).all(|(a, b)| same(a, b));
         }
@@ -118,12 +117,12 @@ impl Joins {
                 && a.projection == b.projection
                 && same_inputs();
         }
-        // Of others, such as groups, it is not looked into.
+        // Other operators, such as aggregates, are not compared.
         false
     }
 }
 
-/// The plan below what passes rows on as they are.
+/// Skips operators that pass rows on unchanged.
 fn source(plan: &Arc<dyn ExecutionPlan>) -> &Arc<dyn ExecutionPlan> {
     match plan.children()[..] {
         [input] if passes_rows(plan) && plan.fetch().is_none() => source(input),
@@ -131,29 +130,29 @@ fn source(plan: &Arc<dyn ExecutionPlan>) -> &Arc<dyn ExecutionPlan> {
     }
 }
 
-/// Whether the two are the same, and give a row the same value whenever they are asked.
+/// Returns whether two expressions are equal and deterministic.
 fn same_expr(a: &Arc<dyn PhysicalExpr>, b: &Arc<dyn PhysicalExpr>) -> bool {
     a == b && !is_volatile(a) && !depends(a)
 }
 
-/// Whether the expression depends on what happens elsewhere in the query.
+/// Returns whether `expr` depends on the rest of the query.
 fn depends(expr: &Arc<dyn PhysicalExpr>) -> bool {
     expr.is::<DynamicFilterPhysicalExpr>()
         || expr.is::<ScalarSubqueryExpr>()
         || expr.children().into_iter().any(depends)
 }
 
-/// The joins whose build side has a tap, by the keys of that.
-fn find_joins(plan: &Arc<dyn ExecutionPlan>, joins: &mut HashMap<*const JoinKeys, Arc<dyn ExecutionPlan>>) {
-    if let Some(tap) = plan.downcast_ref::<HashJoinExec>().and_then(|join| tap_of(join.left())) {
-        joins.insert(Arc::as_ptr(tap.keys()), Arc::clone(plan));
+/// Finds the joins whose build side collects keys.
+fn find_joins(plan: &Arc<dyn ExecutionPlan>, joins: &mut HashMap<JoinId, Arc<dyn ExecutionPlan>>) {
+    if let Some(collector) = plan.downcast_ref::<HashJoinExec>().and_then(|join| collector_of(join.left())) {
+        joins.insert(collector.keys().id(), Arc::clone(plan));
     }
     plan.children().into_iter().for_each(|input| find_joins(input, joins));
 }
 
-/// Whether the plan passes the rows of its one input on as they are, all of them.
+/// Returns whether `plan` passes all rows of its only input on unchanged.
 fn passes_rows(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    plan.is::<KeyTapExec>()
+    plan.is::<BuildKeysExec>()
         || plan.is::<RepartitionExec>()
         || plan.is::<CoalescePartitionsExec>()
         || plan.is::<CooperativeExec>()
@@ -161,7 +160,7 @@ fn passes_rows(plan: &Arc<dyn ExecutionPlan>) -> bool {
         || plan.is::<SortPreservingMergeExec>()
 }
 
-/// Whether a column of the plan holds nothing but keys of the filter's join, and NULL.
+/// Returns whether `column` of `plan` holds only NULL and keys of the filter's join.
 fn comes_of(plan: &Arc<dyn ExecutionPlan>, column: usize, filter: &KeyFilter) -> bool {
     if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
         return comes_of_join(join, column, filter);
@@ -191,8 +190,8 @@ fn comes_of_join(join: &HashJoinExec, column: usize, filter: &KeyFilter) -> bool
     let is_column =
         |key: &Arc<dyn PhysicalExpr>| key.downcast_ref::<Column>().is_some_and(|key| key.index() == place.index);
     let (left, right) = (join.left(), join.right());
-    let is_own = tap_of(left).is_some_and(|tap| Arc::ptr_eq(tap.keys(), &filter.keys));
-    // Rows of the probe side without a partner, with any key.
+    let is_own = collector_of(left).is_some_and(|collector| collector.keys().id() == filter.join);
+    // These joins yield rows of the probe side without a partner.
     let keeps_others =
         matches!(join.join_type(), JoinType::Right | JoinType::Full | JoinType::RightAnti | JoinType::RightMark);
     let is_key = is_own
@@ -209,13 +208,13 @@ fn comes_of_join(join: &HashJoinExec, column: usize, filter: &KeyFilter) -> bool
         }
 }
 
-/// The tap of a build side.
-fn tap_of(plan: &Arc<dyn ExecutionPlan>) -> Option<&KeyTapExec> {
-    if let Some(tap) = plan.downcast_ref::<KeyTapExec>() {
-        return Some(tap);
+/// The operator that collects the keys of a build side.
+fn collector_of(plan: &Arc<dyn ExecutionPlan>) -> Option<&BuildKeysExec> {
+    if let Some(collector) = plan.downcast_ref::<BuildKeysExec>() {
+        return Some(collector);
     }
     match plan.children()[..] {
-        [input] if passes_rows(plan) => tap_of(input),
+        [input] if passes_rows(plan) => collector_of(input),
         _ => None,
     }
 }

@@ -1,4 +1,4 @@
-//! ReuseScans: a scan takes its rows from an earlier one of the same table, where that has them all.
+//! ReuseScans: a scan takes its rows from an earlier scan of the same table that has them all.
 //!
 //! ```text
 //! HashJoinExec LeftSemi: l_quantity < 0.2 * avg       the average quantity of the parts that were found
@@ -9,15 +9,16 @@
 //!   └ RemoteScanExec lineitem, keys=[l_partkey]       takes them
 //! ```
 //!
-//! One scan comes before another where a plan reads the one to its end before it asks the other for a row: in the build and the
-//! probe side of a join, or in a scalar subquery and the query around it. It has all rows that the other wants if its filter is
-//! part of the other's, and if the keys that it is filtered by are all the keys that the other is filtered by ([`lineage`]). It is
-//! given the columns that only the other one needs, if these cost less than another scan.
+//! A scan is earlier if the plan reads it to its end before it reads the other: in the build and
+//! probe side of a join, or in a scalar subquery and the query around it. It has all rows of the
+//! other if its filter is part of the other's, and its join keys include the other's ([`lineage`]).
+//! Columns that only the other one needs are added, if they cost less than another scan.
 //!
-//! Nothing depends on the first scan: if its rows are given up, the second one reads as it was planned. One that may begin too early
-//! waits for them, and a [`KeptScopeExec`] below the join that is between them tells it that no more will come.
+//! Reuse is optional: if the rows of the first scan are given up, the second one reads as planned.
+//! If the second may begin too early, it waits, and a [`SharedRowsScopeExec`] below the join
+//! between them signals the end of the first.
 
-mod lineage;
+pub(crate) mod lineage;
 
 use std::sync::Arc;
 
@@ -35,14 +36,14 @@ use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
 use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
 use crate::error::to_datafusion;
-use crate::kept_rows::{KeptRows, KeptScopeExec};
-use crate::remote_scan::RemoteScanExec;
+use crate::exec::group_by::GroupByExec;
+use crate::exec::remote_scan::RemoteScanExec;
+use crate::exec::shared_rows::{SharedRows, SharedRowsScopeExec};
 use crate::settings::PushdownOptions;
-use crate::strategies::group_by::GroupByExec;
 use lineage::Joins;
 
-/// How many scans keep their rows: together they take no more than a quarter of what memory a query has.
-const MOST_KEPT: usize = 8;
+/// Maximum scans whose rows are shared; in all, they take up to a quarter of a query's memory.
+const MAX_SHARED_SCANS: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct ReuseScans;
@@ -50,7 +51,7 @@ pub(super) struct ReuseScans;
 impl PhysicalOptimizerRule for ReuseScans {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> DfResult<Arc<dyn ExecutionPlan>> {
         let reuses = PushdownOptions::of(config).reuses_rows();
-        // A recursive query runs a part of its plan again and again.
+        // A recursive query runs a part of its plan repeatedly.
         if !reuses || plan.exists(|node| Ok(node.is::<RecursiveQueryExec>()))? {
             return Ok(plan);
         }
@@ -58,7 +59,7 @@ impl PhysicalOptimizerRule for ReuseScans {
         find_leaves(&plan, &mut Vec::new(), &mut leaves);
         let joins = Joins::of(&plan);
         let mut pairs: Vec<(usize, usize)> = Vec::new();
-        let mut kept_scans = 0;
+        let mut shared_scans = 0;
         for taker in 0..leaves.len() {
             let takes = |leaf: usize| pairs.iter().any(|(_, taker)| *taker == leaf);
             let mut offers = (0..leaves.len()).filter(|giver| !takes(*giver)).filter_map(|giver| {
@@ -67,19 +68,19 @@ impl PhysicalOptimizerRule for ReuseScans {
             });
             let Some((giver, scan)) = offers.next().transpose()? else { continue };
             let Some(from) = leaves.get_mut(giver) else { continue };
-            if kept_scans == MOST_KEPT && from.scan.kept().is_none() {
+            if shared_scans == MAX_SHARED_SCANS && from.scan.shared_rows().is_none() {
                 continue;
             }
-            let (keeping, kept) = scan.keeping(kept_scans + 1);
+            let (keeping, kept) = scan.sharing_rows(shared_scans + 1);
             from.scan = keeping;
-            kept_scans = kept_scans.max(kept.number());
+            shared_scans = shared_scans.max(kept.number());
             pairs.push((giver, taker));
         }
-        // Only now: what one taker lacks all of them get.
+        // Decided once all pairs exist, since a giver serves all of its takers.
         let mut scopes: Vec<Scope> = Vec::new();
         for (giver, taker) in pairs {
             let (Some(from), Some(to)) = (leaves.get(giver), leaves.get(taker)) else { continue };
-            let scope = from.fork(to).and_then(scope_of).zip(from.scan.kept().cloned());
+            let scope = from.fork(to).and_then(scope_of).zip(from.scan.shared_rows().cloned());
             let Some(scan) = to.scan.reusing(&from.scan, scope.is_some()) else { continue };
             if let Some((above, kept)) = scope
                 && !scopes.iter().any(|scope| Arc::ptr_eq(&scope.above, &above) && Arc::ptr_eq(&scope.kept, &kept))
@@ -90,10 +91,10 @@ impl PhysicalOptimizerRule for ReuseScans {
                 to.scan = scan;
             }
         }
-        if kept_scans == 0 {
+        if shared_scans == 0 {
             return Ok(plan);
         }
-        // In the order in which they were found.
+        // `rebuilt` visits the scans in the same order.
         let mut scans = leaves.into_iter().map(|leaf| leaf.scan);
         rebuilt(&plan, &mut scans, &scopes)
     }
@@ -107,19 +108,19 @@ impl PhysicalOptimizerRule for ReuseScans {
     }
 }
 
-/// The first of two scans as it has to be for the other one to take its rows; `None` if it does not have them.
+/// Adapts the scan of `from` so that `to` can take its rows; `None` if it cannot have them all.
 fn offer(joins: &Joins, from: &Leaf, to: &Leaf) -> DfResult<Option<RemoteScanExec>> {
     if from.fork(to).is_none() || !joins.keys_cover(&from.scan, &to.scan) {
         return Ok(None);
     }
-    if to.scan.derivation(&from.scan).is_some() {
+    if to.scan.rewrite_of(&from.scan).is_some() {
         return Ok(Some(from.scan.clone()));
     }
     let wide = from.scan.widened_for(&to.scan).map_err(to_datafusion)?;
-    Ok(wide.filter(|wide| to.scan.derivation(wide).is_some()))
+    Ok(wide.filter(|wide| to.scan.rewrite_of(wide).is_some()))
 }
 
-/// The scan without the columns that only others want.
+/// Projects `scan` to the columns of `wanted`, which come first.
 fn first_columns(scan: RemoteScanExec, wanted: &Schema) -> DfResult<Arc<dyn ExecutionPlan>> {
     if scan.schema().fields().len() == wanted.fields().len() {
         return Ok(Arc::new(scan));
@@ -131,15 +132,15 @@ fn first_columns(scan: RemoteScanExec, wanted: &Schema) -> DfResult<Arc<dyn Exec
     Ok(Arc::new(ProjectionExec::try_new(columns, Arc::new(scan))?))
 }
 
-/// A scan, and where it stands in the plan.
+/// A scan with its position in the plan.
 struct Leaf {
     scan: RemoteScanExec,
-    /// The operators above it, the topmost first, and which of their inputs it is in.
+    /// The operators above it from the top, each with the input that leads to the scan.
     path: Vec<(Arc<dyn ExecutionPlan>, usize)>,
 }
 
 impl Leaf {
-    /// The operator that reads it to its end before it asks the other one for a row; `None` if nothing does.
+    /// The operator that reads this scan to its end before `other`; `None` if there is none.
     fn fork(&self, other: &Self) -> Option<&Arc<dyn ExecutionPlan>> {
         let in_phases = |leaf: &Self| leaf.path.iter().any(|(node, _)| node.is::<GroupByExec>());
         if in_phases(self) || in_phases(other) {
@@ -153,15 +154,15 @@ impl Leaf {
     }
 }
 
-/// The end of the first input of this operator is told to those who wait for kept rows.
+/// An operator whose first input's end is signaled to the takers of `kept`.
 struct Scope {
     above: Arc<dyn ExecutionPlan>,
-    kept: Arc<KeptRows>,
+    kept: Arc<SharedRows>,
 }
 
-/// The operator whose first input has ended before this join asks any partition of its probe side for a row. The one that
-/// collects it for all partitions has read it then; of others each reads its own partition, and these end together where they come from a
-/// repartitioning. `None` of a query with subqueries, which begins after their end: nobody has to wait.
+/// The operator whose first input ends before the join reads its probe side: the join itself where
+/// it collects its build side as a whole, else the repartitioning of the build side. `None` for
+/// subqueries, whose query begins after their end.
 fn scope_of(fork: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
     let join = match fork.downcast_ref::<HashJoinExec>() {
         Some(join) if *join.partition_mode() == PartitionMode::CollectLeft => return Some(Arc::clone(fork)),
@@ -172,7 +173,7 @@ fn scope_of(fork: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
     join.left().is::<RepartitionExec>().then(|| Arc::clone(join.left()))
 }
 
-/// The plan with these scans in place of its own, and its scopes.
+/// Replaces the scans of `plan`, and adds its scopes.
 fn rebuilt(
     plan: &Arc<dyn ExecutionPlan>,
     scans: &mut impl Iterator<Item = RemoteScanExec>,
@@ -190,13 +191,13 @@ fn rebuilt(
     }
     for scope in scopes.iter().filter(|scope| Arc::ptr_eq(&scope.above, plan)) {
         if let Some(first) = children.first_mut() {
-            *first = Arc::new(KeptScopeExec::new(Arc::clone(first), Arc::clone(&scope.kept)));
+            *first = Arc::new(SharedRowsScopeExec::new(Arc::clone(first), Arc::clone(&scope.kept)));
         }
     }
     replace_children_if_necessary(Arc::clone(plan), children)
 }
 
-/// All scans of the plan, from left to right.
+/// Finds all scans of `plan`, from left to right.
 fn find_leaves(plan: &Arc<dyn ExecutionPlan>, path: &mut Vec<(Arc<dyn ExecutionPlan>, usize)>, leaves: &mut Vec<Leaf>) {
     if let Some(scan) = plan.downcast_ref::<RemoteScanExec>() {
         leaves.push(Leaf { scan: scan.clone(), path: path.clone() });

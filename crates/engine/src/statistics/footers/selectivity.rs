@@ -1,48 +1,53 @@
-//! What share of the rows a condition keeps, by the bounds of row groups.
+//! Selectivity of predicates, by the bounds of row groups.
 //!
-//! Values are taken to be spread evenly between the two, row group by row group, so that data that is sorted or
-//! clustered by a column is told from data that is not. Conditions on several columns are taken to be independent
+//! Values are assumed to be spread evenly between the bounds of each row group, so that sorted and
+//! clustered data is estimated right. Conditions on several columns are assumed to be independent
 //! within a row group (Selinger et al., Access Path Selection, 1979, Table 1).
 
 use arrow::datatypes::{DataType, SchemaRef};
-use pushdown::{CompareOp, Expr, Literal};
+use pushdowndb_contract::{CompareOp, Expr, Literal};
 
-use super::Footers;
+use crate::statistics::Footers;
 
-/// What a condition keeps of which nothing is known, by Selinger et al.: of equal values, of a range, of a pattern.
-const UNKNOWN_EQUAL: f64 = 0.1;
-const UNKNOWN_RANGE: f64 = 1.0 / 3.0;
-const UNKNOWN_PATTERN: f64 = 0.1;
+/// The selectivity of conditions without statistics, by Selinger et al.: equality, a range, a
+/// pattern.
+const DEFAULT_EQUAL_SELECTIVITY: f64 = 0.1;
+const DEFAULT_RANGE_SELECTIVITY: f64 = 1.0 / 3.0;
+const DEFAULT_PATTERN_SELECTIVITY: f64 = 0.1;
 
 impl Footers {
     /// The share of the rows that the predicate keeps.
-    pub(in crate::statistics) fn kept(&self, predicate: &Expr, schema: &SchemaRef) -> f64 {
+    pub(in crate::statistics) fn selectivity(&self, predicate: &Expr, schema: &SchemaRef) -> f64 {
         let rows: f64 = self.groups.iter().sum();
         if rows <= 0.0 {
             return 1.0;
         }
-        let kept = self.groups.iter().enumerate().map(|(group, rows)| rows * self.kept_of(predicate, schema, group));
+        let kept =
+            self.groups.iter().enumerate().map(|(group, rows)| rows * self.selectivity_of(predicate, schema, group));
         kept.sum::<f64>() / rows
     }
 
     /// The share of the row groups that bounds do not rule out for the predicate.
     pub(in crate::statistics) fn groups_kept(&self, predicate: &Expr, schema: &SchemaRef) -> f64 {
         let all = predicate.conjuncts();
-        let is_kept = |group: &usize| all.iter().all(|expr| self.kept_of(expr, schema, *group) > 0.0);
+        let is_kept = |group: &usize| all.iter().all(|expr| self.selectivity_of(expr, schema, *group) > 0.0);
         (0..self.groups.len()).filter(is_kept).count() as f64 / self.groups.len().max(1) as f64
     }
 
-    /// The same as [`Self::kept`] of one row group.
-    fn kept_of(&self, predicate: &Expr, schema: &SchemaRef, group: usize) -> f64 {
-        let kept = |expr: &Expr| self.kept_of(expr, schema, group);
+    /// The share of the rows of one row group that the predicate keeps.
+    fn selectivity_of(&self, predicate: &Expr, schema: &SchemaRef, group: usize) -> f64 {
+        let kept = |expr: &Expr| self.selectivity_of(expr, schema, group);
         match predicate {
             Expr::Literal(Literal::Boolean(true)) => 1.0,
             Expr::Literal(Literal::Boolean(false) | Literal::Null) => 0.0,
-            // Two ends of one range are not independent: what is below one end or above the other is left out.
+            // The two ends of a range are not independent: the shares below one end and above the
+            // other are subtracted.
             Expr::And(all) => self.conjunction(all, schema, group),
             Expr::Or(any) => 1.0 - any.iter().map(|expr| 1.0 - kept(expr)).product::<f64>(),
             Expr::Not(expr) => 1.0 - kept(expr),
-            Expr::IsNull(expr) => column_of(expr).and_then(|column| self.null_share(column)).unwrap_or(UNKNOWN_EQUAL),
+            Expr::IsNull(expr) => {
+                column_of(expr).and_then(|column| self.null_share(column)).unwrap_or(DEFAULT_EQUAL_SELECTIVITY)
+            }
             Expr::Compare(op, left, right) => {
                 let (column, op, value) = match (column_of(left), number(right), column_of(right), number(left)) {
                     (Some(column), Some(value), ..) => (column, *op, value),
@@ -54,7 +59,7 @@ impl Footers {
             Expr::InList { expr, list, negated } => {
                 let equal = match column_of(expr) {
                     Some(column) => self.equal(column, schema),
-                    None => UNKNOWN_EQUAL,
+                    None => DEFAULT_EQUAL_SELECTIVITY,
                 };
                 let within = (equal * list.len() as f64).min(1.0);
                 if *negated { 1.0 - within } else { within }
@@ -68,20 +73,20 @@ impl Footers {
                 let values = values.product::<Option<f64>>().unwrap_or_else(of_rows).clamp(1.0, of_rows());
                 (filter.about_keys() / values + filter.false_positives()).min(1.0)
             }
-            Expr::Like { negated: true, .. } => 1.0 - UNKNOWN_PATTERN,
-            Expr::Like { .. } => UNKNOWN_PATTERN,
-            _ => UNKNOWN_RANGE,
+            Expr::Like { negated: true, .. } => 1.0 - DEFAULT_PATTERN_SELECTIVITY,
+            Expr::Like { .. } => DEFAULT_PATTERN_SELECTIVITY,
+            _ => DEFAULT_RANGE_SELECTIVITY,
         }
     }
 
     fn conjunction(&self, all: &[Expr], schema: &SchemaRef, group: usize) -> f64 {
         let mut kept = 1.0;
-        // For each column what is below the range that is asked for, and what is above it.
+        // For each column the share outside of the range.
         let mut cut: Vec<(usize, f64)> = Vec::new();
         for expr in all {
-            let share = self.kept_of(expr, schema, group);
+            let share = self.selectivity_of(expr, schema, group);
             let ranged = match expr {
-                // With a number: two columns do not cut each other.
+                // Only comparisons with a number make a range.
                 Expr::Compare(op, left, right) if !matches!(op, CompareOp::Eq | CompareOp::NotEq) => {
                     let of = |column, value| column_of(column).filter(|_| number(value).is_some());
                     of(left, right).or_else(|| of(right, left)).filter(|column| {
@@ -102,14 +107,14 @@ impl Footers {
         cut.iter().map(|(_, dropped)| (1.0 - dropped).max(0.0)).product::<f64>() * kept
     }
 
-    /// What a comparison of a column keeps of a row group.
+    /// The share of a row group that a comparison of a column keeps.
     fn compared(&self, column: usize, op: CompareOp, value: f64, schema: &SchemaRef, group: usize) -> f64 {
         let range = self.column(column).and_then(|column| *column.ranges.get(group)?);
         let Some((least, greatest)) = range else {
             return match op {
                 CompareOp::Eq => self.equal(column, schema),
                 CompareOp::NotEq => 1.0 - self.equal(column, schema),
-                _ => UNKNOWN_RANGE,
+                _ => DEFAULT_RANGE_SELECTIVITY,
             };
         };
         let inside = (least..=greatest).contains(&value);
@@ -136,23 +141,24 @@ impl Footers {
         }
     }
 
-    /// What one value of a column keeps.
+    /// The share of rows that one value of a column has.
     fn equal(&self, column: usize, schema: &SchemaRef) -> f64 {
         let data_type = schema.fields().get(column).map(|field| field.data_type());
         let distinct = data_type.and_then(|data_type| self.distinct_of(column, data_type));
-        distinct.map_or(UNKNOWN_EQUAL, |distinct| 1.0 / distinct.max(1.0))
+        distinct.map_or(DEFAULT_EQUAL_SELECTIVITY, |distinct| 1.0 / distinct.max(1.0))
     }
 
-    /// A comparison that is none of a column with a number: a column with a text, two columns, an expression.
+    /// The share of a comparison other than of a column with a number: with a text, of two columns,
+    /// of an expression.
     fn unknown(&self, op: CompareOp, left: &Expr, right: &Expr, schema: &SchemaRef) -> f64 {
         let equal = match (column_of(left), column_of(right)) {
             (Some(column), None) | (None, Some(column)) => self.equal(column, schema),
-            _ => UNKNOWN_EQUAL,
+            _ => DEFAULT_EQUAL_SELECTIVITY,
         };
         match op {
             CompareOp::Eq => equal,
             CompareOp::NotEq => 1.0 - equal,
-            _ => UNKNOWN_RANGE,
+            _ => DEFAULT_RANGE_SELECTIVITY,
         }
     }
 }
@@ -166,7 +172,7 @@ fn column_of(expr: &Expr) -> Option<usize> {
     }
 }
 
-/// A constant as a number of the scale of [`numbers`].
+/// A constant as a number on the scale of [`numbers`].
 fn number(expr: &Expr) -> Option<f64> {
     match expr {
         Expr::Literal(Literal::Int64(value)) => Some(*value as f64),

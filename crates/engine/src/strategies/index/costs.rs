@@ -1,32 +1,33 @@
-//! What it costs to look rows up, and to scan the same objects instead.
+//! Cost of an index look-up, and of a scan of the same objects.
 
 use pushdowndb_cost::Requests;
 
-use super::Probe;
-use crate::remote_scan::Figures;
-use crate::strategies::estimate::{Estimate, Model, Work};
-use crate::strategies::filter::Route;
+use super::probe::Probe;
+use crate::cost::cardinality::Cardinality;
+use crate::cost::model::{Model, Work};
+use crate::plan::estimate::Estimate;
+use crate::plan::placement::Route;
 
-/// The bytes of a record of an index.
+/// Bytes of an index record.
 const ENTRY_BYTES: f64 = 28.0;
 
-/// What one row of Parquet brings along: its pages.
+/// Bytes read for one row of Parquet: its pages.
 const PAGE_BYTES: f64 = 64.0 * 1024.0;
 
-/// A look-up of about `hits` rows.
+/// The cost terms of a look-up.
 pub(super) struct LookupCosts<'a> {
     pub(super) probes: &'a [Probe],
     pub(super) hits: f64,
-    /// Of a scan of the objects that have an index.
-    pub(super) figures: &'a Figures<'a>,
+    /// The cardinality of a scan of the indexed objects.
+    pub(super) cardinality: &'a Cardinality<'a>,
     pub(super) is_parquet: bool,
-    /// How storage would be asked; `None` where it is only read.
+    /// The route to storage; `None` for plain reads.
     pub(super) route: Option<Route>,
     pub(super) model: &'a Model,
 }
 
 impl LookupCosts<'_> {
-    /// The engine asks for parts of the indexes, then reads the rows of these objects.
+    /// Estimates a look-up by the engine, which reads index parts, then rows.
     pub(super) fn by_engine(&self, objects: u64) -> Estimate {
         let with_parts = self.probes.iter().flat_map(|probe| &probe.targets);
         let with_parts = with_parts.filter(|target| !target.expected.ranges.is_empty()).count() as u64;
@@ -49,7 +50,7 @@ impl LookupCosts<'_> {
         self.model.estimate(&look_up) + self.model.estimate(&read)
     }
 
-    /// The node reads parts of indexes and the rows, and sends those.
+    /// Estimates a look-up by the node, which reads index parts and rows, and sends the rows.
     pub(super) fn by_node(&self) -> Estimate {
         let parts = self.parts_bytes();
         let returned = self.returned_bytes();
@@ -62,10 +63,10 @@ impl LookupCosts<'_> {
         })
     }
 
-    /// A scan of these objects, in splits of so many bytes.
+    /// Estimates a scan of `objects` objects in splits of `split_bytes`.
     pub(super) fn scan(&self, objects: u64, split_bytes: u64) -> Estimate {
-        let (read, sent) = (self.figures.read_bytes(), self.returned_bytes());
-        let requests = self.asking(self.figures.bytes().div_ceil(split_bytes.max(1)).max(objects));
+        let (read, sent) = (self.cardinality.read_bytes(), self.returned_bytes());
+        let requests = self.asking(self.cardinality.bytes().div_ceil(split_bytes.max(1)).max(objects));
         self.model.estimate(&match self.route {
             Some(_) => Work {
                 bytes_network: sent,
@@ -87,26 +88,26 @@ impl LookupCosts<'_> {
         }
     }
 
-    /// The parts of the indexes that are looked at.
+    /// Bytes of the index parts that are read.
     fn parts_bytes(&self) -> u64 {
         let targets = self.probes.iter().flat_map(|probe| &probe.targets);
         targets.flat_map(|target| &target.expected.ranges).map(|range| range.end - range.start).sum()
     }
 
-    /// A record, of any of the objects.
+    /// Mean bytes of a record.
     fn record_bytes(&self) -> f64 {
         let rows = self.probes.iter().map(|probe| probe.entries).fold(1.0, f64::max);
-        self.figures.bytes() as f64 / rows
+        self.cardinality.bytes() as f64 / rows
     }
 
-    /// What is read for the rows.
+    /// Bytes read for the rows.
     fn rows_bytes(&self) -> u64 {
         let one = if self.is_parquet { PAGE_BYTES } else { self.record_bytes() };
-        (self.hits * one).min(self.figures.bytes() as f64) as u64
+        (self.hits * one).min(self.cardinality.bytes() as f64) as u64
     }
 
-    /// What the rows take as storage sends them.
+    /// Bytes of the rows as storage sends them.
     fn returned_bytes(&self) -> u64 {
-        self.figures.sent_bytes().min((self.hits * self.record_bytes()) as u64)
+        self.cardinality.sent_bytes().min((self.hits * self.record_bytes()) as u64)
     }
 }

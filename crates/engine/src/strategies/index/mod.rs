@@ -1,92 +1,88 @@
-//! Filter by an index: the predicate goes to the index, then the rows it led to are read (PushdownDB, Section IV-A).
+//! Filter by an index: the predicate is looked up in the index, then the matching rows are read
+//! (PushdownDB, Section IV-A).
 //!
 //! ```text
-//! l_orderkey = 7 AND l_tax > 0      index of l_orderkey  ->  places  ->  those records  ->  the whole predicate again
+//! l_orderkey = 7 AND l_tax > 0   index of l_orderkey -> positions -> records -> whole predicate
 //! ```
 //!
-//! Only conjuncts on an indexed column alone are looked up, and only those that never hold for NULL, which an index
-//! leaves out. Several indexed columns are looked up each, and the places that all of them name are read. It is the
-//! best strategy for few rows: each of them costs a request, where S3 Select scans an object in one.
+//! Conjuncts are looked up if they use an indexed column alone and never hold for NULL, since an
+//! index has no NULLs. With several indexed columns, the intersection of their positions is read.
+//! It is the best strategy for few rows: each costs a request, while S3 Select scans an object in
+//! one.
 
-mod costs;
+pub(crate) mod costs;
+pub(crate) mod probe;
 
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, new_null_array};
 use arrow::datatypes::{DataType, Field, Schema};
-use object_store::ObjectMeta;
-use pushdown::{Expr, Format, Fragment, Result};
+use pushdowndb_contract::{Expr, Format, Fragment, Result};
 use pushdowndb_scan::Evaluator;
 
-use super::estimate::{Estimate, Model};
-use super::filter::Choice;
-use crate::index::{Expected, TableIndex};
-use crate::remote_scan::{Figures, ScanSpec};
+use crate::catalog::DataObject;
+use crate::cost::cardinality::Cardinality;
+use crate::cost::model::Model;
+use crate::index::TableIndex;
+use crate::plan::estimate::Estimate;
+use crate::plan::lower::among;
+use crate::plan::placement::Choice;
+use crate::plan::scan_context::ScanContext;
+use crate::plan::scan_plan::ScanPlan;
 use crate::settings::IndexUse;
-use crate::table::DataObject;
 use costs::LookupCosts;
 
-/// A further index must leave out at least so much of what the best one leads to.
-const FURTHER_SHARE: f64 = 0.5;
+pub(crate) use probe::{Probe, Target};
 
-/// A look-up in place of the scan of some objects.
+/// Maximum share of rows that a further index leaves, to be worth its requests.
+const MAX_FURTHER_SHARE: f64 = 0.5;
+
+/// A look-up that replaces the scan of some objects.
 #[derive(Clone, Debug)]
 pub(crate) struct Lookup {
-    /// One for each index that is used; never empty.
+    /// One probe per index in use; never empty.
     pub(crate) probes: Vec<Probe>,
-    /// For each object of the scan, whether an index stands for it.
+    /// Whether each object of the scan has an index in use.
     pub(crate) covered: Vec<bool>,
-    /// Whether it is used however many rows it leads to.
+    /// Whether a setting forces the look-up, however many rows match.
     pub(crate) always: bool,
-    /// About how many rows it leads to.
+    /// Estimated matching rows.
     pub(crate) hits: f64,
     pub(crate) estimate: Estimate,
-    /// Of what would be done without an index.
+    /// The estimate without an index.
     pub(crate) otherwise: Estimate,
-    /// Whether the node looks it up.
+    /// Whether the node runs the look-up.
     by_node: bool,
 }
 
-/// What is looked for in one index.
+/// The result of searching for a useful index.
 #[derive(Clone, Debug)]
-pub(crate) struct Probe {
-    pub(crate) index: TableIndex,
-    /// Over the index's columns.
-    pub(crate) predicate: Expr,
-    pub(crate) targets: Vec<Target>,
-    hits: f64,
-    entries: f64,
-}
-
-/// The index of one object.
-#[derive(Clone, Debug)]
-pub(crate) struct Target {
-    /// The object's place in the scan.
-    pub(crate) object: usize,
-    pub(crate) file: ObjectMeta,
-    pub(crate) expected: Expected,
-}
-
-/// What came of looking for an index.
-#[derive(Clone, Debug)]
-pub(crate) enum Verdict {
+pub(crate) enum IndexChoice {
     /// No index is on a column that the predicate restricts.
     None,
     Use(Box<Lookup>),
-    /// There is one, and this speaks against it.
+    /// There is an index, but this is the reason against it.
     Refuse(String),
 }
 
-/// Chooses for a fragment that yields rows; `otherwise` is how it would be scanned, `by_node` whether the node does the
-/// work.
-pub(crate) fn choose(spec: &ScanSpec, fragment: &Fragment, otherwise: &Choice, by_node: bool) -> Result<Verdict> {
-    let (indexes, objects) = (&spec.indexes, &spec.objects);
-    let always = match spec.options.index_use() {
-        IndexUse::Never => return Ok(Verdict::None),
+/// Chooses an index for a fragment that yields rows. `otherwise` is the placement without one;
+/// `by_node` says whether the node would run the look-up.
+pub(crate) fn choose(
+    plan: &ScanPlan,
+    context: &ScanContext,
+    fragment: &Fragment,
+    otherwise: &Choice,
+    by_node: bool,
+) -> Result<IndexChoice> {
+    let (indexes, objects) = (&context.indexes, &plan.objects);
+    let always = match context.options.index_use() {
+        IndexUse::Never => return Ok(IndexChoice::None),
         IndexUse::Auto => false,
         IndexUse::Always => true,
     };
-    let Some(predicate) = fragment.predicate.as_ref().filter(|_| !indexes.is_empty()) else { return Ok(Verdict::None) };
+    let Some(predicate) = fragment.predicate.as_ref().filter(|_| !indexes.is_empty()) else {
+        return Ok(IndexChoice::None);
+    };
     let conjuncts = predicate.clone().into_conjuncts();
     let mut probes = Vec::new();
     let mut stale = None;
@@ -104,8 +100,8 @@ pub(crate) fn choose(spec: &ScanSpec, fragment: &Fragment, otherwise: &Choice, b
     }
     if probes.is_empty() {
         return Ok(match stale {
-            Some(name) => Verdict::Refuse(format!("index {name} is stale: its objects were replaced since")),
-            None => Verdict::None,
+            Some(name) => IndexChoice::Refuse(format!("index {name} is stale: its objects were replaced since")),
+            None => IndexChoice::None,
         });
     }
     let probes = select(probes, always);
@@ -117,29 +113,29 @@ pub(crate) fn choose(spec: &ScanSpec, fragment: &Fragment, otherwise: &Choice, b
     }
     let first = probes.first().map_or(0.0, |probe| probe.hits);
     let hits = probes.iter().skip(1).fold(first, |hits, further| hits * further.share());
-    let model = Model::of(spec);
+    let model = Model::of(plan, context);
     let bytes: u64 = objects.iter().zip(&covered).filter(|(_, covered)| **covered).map(|(object, _)| object.size).sum();
-    let figures = Figures::of(spec, fragment).within(bytes);
+    let cardinality = Cardinality::of(plan, context, fragment).within(bytes);
     let route = match otherwise {
         Choice::Storage { route, .. } => Some(*route),
         Choice::Compute(_) => None,
     };
     let is_parquet = fragment.format == Format::Parquet;
-    let costs = LookupCosts { probes: &probes, hits, figures: &figures, is_parquet, route, model: &model };
+    let costs = LookupCosts { probes: &probes, hits, cardinality: &cardinality, is_parquet, route, model: &model };
     let indexed = covered.iter().filter(|covered| **covered).count() as u64;
     let estimate = if by_node { costs.by_node() } else { costs.by_engine(indexed) };
-    // What was seen is the time of a scan, not of rows here and there.
-    let timed = model.clone().timed(&figures);
-    let otherwise = LookupCosts { model: &timed, ..costs }.scan(indexed, spec.options.split_bytes);
-    // Where the scan is about as fast, the index spares storage the work.
+    // Feedback times a scan, not scattered rows.
+    let timed = model.clone().timed(&cardinality);
+    let otherwise = LookupCosts { model: &timed, ..costs }.scan(indexed, context.options.split_bytes);
+    // In a tie, the index spares storage the work.
     if !always && (model.is_better(&otherwise, &estimate) || estimate.usd > otherwise.usd) {
         let names = names(&probes);
-        return Ok(Verdict::Refuse(format!("index {names} would take {estimate}, instead of {otherwise}")));
+        return Ok(IndexChoice::Refuse(format!("index {names} would take {estimate}, instead of {otherwise}")));
     }
-    Ok(Verdict::Use(Box::new(Lookup { probes, covered, always, hits, estimate, otherwise, by_node })))
+    Ok(IndexChoice::Use(Box::new(Lookup { probes, covered, always, hits, estimate, otherwise, by_node })))
 }
 
-/// The conjuncts that an index on the column answers, over the index's columns.
+/// The conjuncts that an index on `column` answers, over the index's columns.
 fn own_conjuncts(conjuncts: &[Expr], column: usize, value: &DataType) -> Vec<Expr> {
     let schema = Arc::new(Schema::new(vec![Field::new("value", value.clone(), true)]));
     let never_null = |conjunct: &Expr| {
@@ -148,7 +144,7 @@ fn own_conjuncts(conjuncts: &[Expr], column: usize, value: &DataType) -> Vec<Exp
         null.is_ok_and(|null| held(null).is_ok_and(|matches| matches.true_count() == 0))
     };
     let own = conjuncts.iter().filter(|conjunct| conjunct.columns() == [column]);
-    let moved = own.filter_map(|conjunct| crate::remote_scan::among(&[column], conjunct.clone()).ok());
+    let moved = own.filter_map(|conjunct| among(&[column], conjunct.clone()).ok());
     moved.filter(never_null).collect()
 }
 
@@ -170,21 +166,21 @@ impl Probe {
         Ok(probe)
     }
 
-    /// The share of its values that it leads to.
+    /// The estimated share of the index's values that match.
     fn share(&self) -> f64 {
         (self.hits / self.entries.max(1.0)).min(1.0)
     }
 }
 
-/// The indexes to use, the best one first.
+/// Selects the indexes to use, the best one first.
 fn select(mut probes: Vec<Probe>, always: bool) -> Vec<Probe> {
     probes.sort_by(|a, b| a.hits.total_cmp(&b.hits));
     let mut hits = f64::INFINITY;
     probes.retain(|probe| {
-        // Each further one costs at least a request an object, and must save more.
+        // A further index costs at least a request per object, and must save more.
         let saved = hits * (1.0 - probe.share());
         let use_it =
-            always || hits.is_infinite() || (probe.share() < FURTHER_SHARE && saved > probe.targets.len() as f64);
+            always || hits.is_infinite() || (probe.share() < MAX_FURTHER_SHARE && saved > probe.targets.len() as f64);
         hits = match (use_it, hits.is_infinite()) {
             (true, true) => probe.hits,
             (true, false) => hits * probe.share(),
@@ -201,8 +197,8 @@ fn names(probes: &[Probe]) -> String {
 }
 
 impl Lookup {
-    /// What it does, for EXPLAIN.
-    pub(crate) fn story(&self, schema: &Schema) -> String {
+    /// Describes the look-up for EXPLAIN.
+    pub(crate) fn explanation(&self, schema: &Schema) -> String {
         let probes = self.probes.iter().map(|probe| {
             let parts: usize = probe.targets.iter().map(|target| target.expected.parts).sum();
             let objects = probe.targets.iter().filter(|target| target.expected.parts > 0).count();

@@ -1,4 +1,5 @@
-//! The access policy: what it does not list is refused before anything is opened, what it lists works as ever.
+//! The access policy: what it does not list is refused before anything is opened, what it lists
+//! works as ever.
 
 mod web;
 
@@ -8,7 +9,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use object_store::ObjectStoreExt;
-use pushdown::{Error, ErrorKind};
+use pushdowndb_contract::{Error, ErrorKind};
 use pushdowndb_engine::{AccessPolicy, ConnectionConfig, Engine, EngineConfig};
 use tempfile::TempDir;
 
@@ -226,7 +227,10 @@ async fn listed_folders_work_and_lead_nowhere_else() {
         assert_eq!(fs::read_to_string(format!("{write}/{to}")).unwrap(), "a\n7\n", "{to}");
     }
     let many = "SELECT value AS a, value % 2 AS b FROM generate_series(1, 100000)";
-    run(&engine, &format!("COPY ({many}) TO '{write}/many/' STORED AS PARQUET PARTITIONED BY (b)")).await.unwrap();
+    let copy = format!("COPY ({many}) TO '{write}/many/' STORED AS PARQUET PARTITIONED BY (b)");
+    // What the folder holds is not looked at without the right to read it.
+    refuses(&engine, &copy).await;
+    run(&engine, &format!("{copy} OPTIONS (append true)")).await.unwrap();
     assert_eq!(fs::read_dir(format!("{write}/many")).unwrap().count(), 2);
 
     let before = folders.all();
@@ -333,7 +337,7 @@ async fn indexes_are_written_and_read_where_that_is_listed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn settings_name_files_that_are_listed() {
     let folders = Folders::new();
-    let book = fs::read_to_string(crate::world::repository().join("crates/cost/prices/paper.toml")).unwrap();
+    let book = fs::read_to_string(pushdowndb_testkit::repository().join("crates/cost/prices/paper.toml")).unwrap();
     for name in ["in", "secret"] {
         fs::write(folders.path(name).join("book.toml"), &book).unwrap();
     }

@@ -1,4 +1,5 @@
-//! Servers that die, refuse and lie: the rows stay right, or the query fails; never anything between.
+//! Servers that die, refuse and lie: the rows stay right, or the query fails; never anything
+//! between.
 
 pub mod proxy;
 mod restart;
@@ -7,7 +8,7 @@ mod sweep;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use object_store::ObjectStoreExt;
-use pushdown::ErrorKind;
+use pushdowndb_contract::ErrorKind;
 
 use crate::indexes::{declare_scattered, private_objects, scattered, told};
 use crate::world::{World, assert_same, failure, gave_up, rows, rows_in_spite};
@@ -97,7 +98,8 @@ async fn a_busy_node_is_left_alone() {
     }
 }
 
-/// With objective cost one request is for the whole table: a refusal costs no more of it than where seconds count.
+/// With objective cost one request is for the whole table: a refusal costs no more of it than where
+/// seconds count.
 #[tokio::test(flavor = "multi_thread")]
 async fn storage_that_was_busy_is_asked_again_for_what_is_left() {
     let mut world = World::node().await;
@@ -198,7 +200,8 @@ async fn rows_released_early_are_never_repeated() {
     }
 }
 
-/// After planning an index object is replaced, then one is gone: the node scans what it stood for, and says so.
+/// After planning an index object is replaced, then one is gone: the node scans what it stood for,
+/// and says so.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_whose_index_is_gone_scans_and_says_so() {
     let world = World::node().await;

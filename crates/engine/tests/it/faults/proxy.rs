@@ -1,7 +1,8 @@
-//! A man in the middle of HTTP/1.1: it knows requests, answers, and the messages of an answer, and spoils what it is told to.
+//! A man in the middle of HTTP/1.1: it knows requests, answers, and the messages of an answer, and
+//! spoils what it is told to.
 //!
-//! An answer is taken whole, cut into its event-stream messages, spoiled, and handed on; so where it breaks does not
-//! depend on how the bytes happened to travel.
+//! An answer is taken whole, cut into its event-stream messages, spoiled, and handed on; so where
+//! it breaks does not depend on how the bytes happened to travel.
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,7 +25,8 @@ pub enum Kind {
     Other,
 }
 
-/// What happens to an answer. Messages are counted from the first; in an answer without messages the body is the only one.
+/// What happens to an answer. Messages are counted from the first; in an answer without messages
+/// the body is the only one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fault {
     /// The connection breaks after so many messages and so many bytes of the next.
@@ -43,7 +45,8 @@ pub enum Fault {
     Die { messages: usize },
 }
 
-/// Says what happens to the answer of a request: its place among those that are not of [`Kind::Other`], and its kind.
+/// Says what happens to the answer of a request: its place among those that are not of
+/// [`Kind::Other`], and its kind.
 type Plan = dyn Fn(usize, Kind) -> Option<Fault> + Send + Sync;
 
 /// A proxy before a server; it lives as long as the test.
@@ -64,7 +67,8 @@ struct Shared {
 /// What passed.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// Each request that may be spoiled, in the order of their coming, and how many messages its answer had.
+    /// Each request that may be spoiled, in the order of their coming, and how many messages its
+    /// answer had.
     pub answers: Vec<(Kind, usize)>,
     /// How many answers were spoiled.
     pub spoiled: usize,
@@ -80,7 +84,8 @@ impl Proxy {
         Self::of(target, false, plan, kill).await
     }
 
-    /// One that does no harm before a server that seems to speak the first version of the fragment route only.
+    /// One that does no harm before a server that seems to speak the first version of the fragment
+    /// route only.
     pub async fn older(target: &str) -> Self {
         Self::of(target, true, |_, _| None, || {}).await
     }
@@ -162,7 +167,7 @@ impl Shared {
         fault: Option<Fault>,
         asks_head: bool,
     ) -> io::Result<bool> {
-        let older = self.is_older.then(|| head.replace(pushdown::wire::VERSIONS, "1"));
+        let older = self.is_older.then(|| head.replace(pushdowndb_contract::wire::VERSIONS, "1"));
         let head = older.as_deref().unwrap_or(head);
         let count = messages.len().max(1);
         let place = |message: usize| message % count;
@@ -230,8 +235,8 @@ fn is_chunked(head: &str) -> bool {
     header(head, "transfer-encoding").is_some_and(|encoding| encoding.contains("chunked"))
 }
 
-/// A request or an answer: its head, and its body without the marks of chunks, at most so many messages of it. `None` at the
-/// end of the connection.
+/// A request or an answer: its head, and its body without the marks of chunks, at most so many
+/// messages of it. `None` at the end of the connection.
 async fn read_message(stream: &mut Stream, head_only: bool, most: usize) -> io::Result<Option<(String, Vec<u8>)>> {
     let Some(head) = read_until(stream, b"\r\n\r\n").await? else { return Ok(None) };
     let head = String::from_utf8_lossy(&head).into_owned();

@@ -1,25 +1,26 @@
 //! A node that is killed in the middle of an answer and started again, on the same port and store.
 //!
-//! The node is a process of its own, killed as the kernel would; what it does after its start is all it has. The rows are right
-//! whatever the query was at, or the error is that of a server that is gone. `PUSHDOWNDB_SEED` and `PUSHDOWNDB_CASES` as in
-//! [`super::sweep`].
+//! The node is a process of its own, killed as the kernel would; what it does after its start is
+//! all it has. The rows are right whatever the query was at, or the error is that of a server that
+//! is gone. `PUSHDOWNDB_SEED` and `PUSHDOWNDB_CASES` as in [`super::sweep`].
 
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use pushdown::ErrorKind;
+use pushdowndb_contract::ErrorKind;
 use pushdowndb_node::{Credentials, NodeConfig};
+use pushdowndb_testkit::process;
+use pushdowndb_testkit::seed::seed;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
 use super::proxy::{Fault, Proxy};
-use super::sweep::{OPERATORS, cases, engine, seed, tables};
+use super::sweep::{OPERATORS, cases, engine, tables};
 use crate::world::{KEY, SECRET, World, differ, rows, rows_in_spite};
 
 const STORE: &str = "PUSHDOWNDB_TEST_STORE";
@@ -79,26 +80,16 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        let mut child = self.child.lock().expect("no panic");
-        let _ = child.kill();
-        let _ = child.wait();
+        process::kill(&mut self.child.lock().expect("no panic"));
     }
 }
 
 /// Starts a node; it is serving when this returns.
 fn serve(store: &Path, port: &str) -> (Child, String) {
-    let mut child = Command::new(std::env::current_exe().expect("this binary"))
-        .args(["--exact", "faults::restart::serve_until_killed", "--ignored", "--nocapture"])
-        .envs([(STORE, store.as_os_str()), (PORT, port.as_ref())])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("a process");
-    let lines = BufReader::new(child.stdout.take().expect("its output")).lines();
-    let served =
-        |line: String| line.split_once("serving ").map(|(_, endpoint)| endpoint.trim_end_matches('/').to_owned());
-    let endpoint = lines.map_while(Result::ok).find_map(served).expect("the node serves");
-    (child, endpoint)
+    let mut command = process::this_test_binary("faults::restart::serve_until_killed");
+    command.envs([(STORE, store.as_os_str()), (PORT, port.as_ref())]).stderr(Stdio::null());
+    let (child, endpoint) = process::spawn_until(&mut command, "serving ");
+    (child, endpoint.trim_end_matches('/').to_owned())
 }
 
 #[tokio::test(flavor = "multi_thread")]

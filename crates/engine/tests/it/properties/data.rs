@@ -1,5 +1,5 @@
-//! Tables that are meant to be difficult: NULLs everywhere or nowhere, skew, duplicates, the ends of types, strings that look
-//! like something else.
+//! Tables that are meant to be difficult: NULLs everywhere or nowhere, skew, duplicates, the ends
+//! of types, strings that look like something else.
 
 use std::sync::Arc;
 
@@ -47,7 +47,8 @@ const STRINGS: [&str; 24] = [
 /// Strings that CSV without quoted line ends, or without empty values, cannot carry.
 const OTHERS: [&str; 3] = ["", "two\nlines", "cr\rhere"];
 
-/// Both ends of 64 bits but the very lowest, which is no literal of SQL, and what lies around nothing.
+/// Both ends of 64 bits but the very lowest, which is no literal of SQL, and what lies around
+/// nothing.
 const EXTREMES: [i64; 8] = [i64::MIN + 1, i64::MIN + 2, -1, 0, 1, 1 << 53, i64::MAX - 1, i64::MAX];
 
 /// As many digits as a decimal has, and few.
@@ -62,7 +63,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// `id` numbers the rows; sums stay in range of their types, and sums of doubles are exact in any order.
+    /// `id` numbers the rows; sums stay in range of their types, and sums of doubles are exact in
+    /// any order.
     pub fn facts(rng: &mut StdRng, name: String) -> Self {
         let rows = *[0, 1, 2, 10, 100, 100, 400, 400].choose(rng).unwrap();
         let format = format(rng);

@@ -1,0 +1,312 @@
+//! The definition of a table: location, format, columns.
+//!
+//! A table with declared columns costs no request to define; a wrong location shows when it is
+//! first read. Whatever is not declared is inferred once, by one LIST and the first bytes of a few
+//! objects.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{FieldRef, Schema, SchemaRef};
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
+use object_store::ObjectStore;
+use object_store::path::Path;
+use parking_lot::Mutex;
+use pushdowndb_contract::{CsvOptions, Error, Format, Profile, Result};
+use pushdowndb_scan::check_header;
+
+use super::listing::Asked;
+use super::options::{FileName, Kind};
+use super::{DataObject, Listing, ObjectColumns, ReadFooter, TableLocation, TableOptions, infer, listing, partition};
+
+/// The most objects whose columns are cached across queries.
+const MAX_CACHED_HEADERS: usize = 10_000;
+
+/// Requests for headers in flight.
+const MAX_CONCURRENT_READS: usize = 16;
+
+/// The columns of CREATE EXTERNAL TABLE.
+#[derive(Clone, Debug, Default)]
+pub struct Declared {
+    /// The columns, with or without those of the path; without columns they are inferred.
+    pub columns: Option<SchemaRef>,
+    /// `PARTITIONED BY`. A column that `columns` lacks gets its type from the paths.
+    pub partitions: Vec<String>,
+}
+
+/// The columns of objects that were read, by path and ETag; `None` if they are the table's.
+type Headers = HashMap<(Path, Option<String>), Option<Arc<ObjectColumns>>>;
+
+/// A table over objects.
+#[derive(Debug)]
+pub struct TableDefinition {
+    /// The location of its objects.
+    pub location: TableLocation,
+    /// The declared options.
+    pub options: TableOptions,
+    /// The objects' format; [`TableDefinition::format_of`] is that of one object.
+    pub format: Format,
+    /// The columns in the objects; for CSV all of them, in order.
+    pub file_schema: SchemaRef,
+    /// The columns in the paths, which follow those in the objects.
+    pub partition_columns: Vec<FieldRef>,
+    /// The declared kind of server.
+    pub backend: Option<Profile>,
+    kind: Kind,
+    schema: SchemaRef,
+    headers: Mutex<Headers>,
+}
+
+impl TableDefinition {
+    /// Defines a table; infers what is not declared.
+    pub async fn resolve(
+        store: &dyn ObjectStore,
+        footers: &dyn ReadFooter,
+        location: TableLocation,
+        options: TableOptions,
+        declared: Declared,
+    ) -> Result<Self> {
+        let columns = declared.columns.filter(|schema| !schema.fields().is_empty());
+        if options.hive_partitioning == Some(false) && !declared.partitions.is_empty() {
+            return Err(Error::invalid("PARTITIONED BY contradicts OPTIONS ('hive_partitioning' 'false')"));
+        }
+        let name_kind = options.kind.or_else(|| kind_of_location(&location));
+        if let (Some(columns), Some(kind)) = (&columns, name_kind)
+            && let Some(partition_columns) = declared_partitions(columns, &declared.partitions)
+        {
+            let (format, file_schema) = (options.format(kind), without(columns, &partition_columns));
+            return Ok(Self::new(location, options, kind, format, file_schema, partition_columns));
+        }
+
+        let asked = options.kind.map_or(Asked::Anything, Asked::Declared);
+        let objects = listing::list(store, &location, asked).await?;
+        let kind = match options.kind {
+            Some(kind) => kind,
+            None => kind_of_objects(&location, &objects)?,
+        };
+        let Some(columns) = columns else {
+            let partition_columns = match options.hive_partitioning {
+                Some(false) => Vec::new(),
+                _ => partition::discover(&location, &objects)?,
+            };
+            let partition_columns = select_partitions(&location, partition_columns, &declared.partitions)?;
+            let inferred = infer::infer(store, footers, &location, &objects, kind, &options).await?;
+            let twice =
+                partition_columns.iter().find(|column| inferred.schema.column_with_name(column.name()).is_some());
+            // Parquet and JSON are read by name: the value in the path replaces the one in the
+            // object.
+            if let (Some(twice), Format::Csv(_)) = (twice, &inferred.format) {
+                return Err(Error::invalid(format!(
+                    "{location}: the column '{name}' is both in the objects and in their path; set OPTIONS \
+                     ('hive_partitioning' 'false') to take it from the objects, or declare the columns",
+                    name = twice.name(),
+                )));
+            }
+            let file_schema = without(&inferred.schema, &partition_columns);
+            let mut format = inferred.format;
+            if let (Some(_), Format::Json(json)) = (twice, &mut format) {
+                // Otherwise the field of the same name in the objects would be an error as one
+                // without a column.
+                json.inferred = false;
+            }
+            let by_name = options.union_by_name;
+            let table = Self::new(location, options, kind, format, file_schema, partition_columns);
+            if !by_name {
+                infer::sampled(&objects).into_iter().for_each(|object| table.remember(object, None));
+            }
+            return Ok(table);
+        };
+        let found = partition::discover(&location, &objects)?;
+        let mut partition_columns = select_partitions(&location, found, &declared.partitions)?;
+        for column in &mut partition_columns {
+            if let Some((_, declared)) = columns.column_with_name(column.name()) {
+                *column = Arc::new(declared.clone());
+            }
+        }
+        let (format, file_schema) = (options.format(kind), without(&columns, &partition_columns));
+        Ok(Self::new(location, options, kind, format, file_schema, partition_columns))
+    }
+
+    fn new(
+        location: TableLocation,
+        options: TableOptions,
+        kind: Kind,
+        format: Format,
+        file_schema: SchemaRef,
+        partition_columns: Vec<FieldRef>,
+    ) -> Self {
+        let all: Vec<FieldRef> = file_schema.fields().iter().chain(&partition_columns).cloned().collect();
+        let schema = Arc::new(Schema::new(all));
+        let name = location.glob().unwrap_or(location.prefix().as_ref());
+        let compression = options.compression.unwrap_or_else(|| FileName::of(name).compression);
+        let format = format.compressed(compression);
+        let backend = options.backend;
+        Self {
+            location,
+            options,
+            format,
+            file_schema,
+            partition_columns,
+            backend,
+            kind,
+            schema,
+            headers: Mutex::default(),
+        }
+    }
+
+    /// The columns in the objects, then those in the paths.
+    pub fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    /// The format of one object: the table's, compressed as declared or as the object's name says.
+    pub fn format_of(&self, object: &DataObject) -> Format {
+        self.format.clone().compressed(infer::compression_of(object, &self.options))
+    }
+
+    /// The objects of [`Self::listing`].
+    #[cfg(test)]
+    pub(crate) async fn objects(&self, store: &dyn ObjectStore) -> Result<Vec<DataObject>> {
+        self.listing(store).await.map(|listing| Arc::unwrap_or_clone(listing.objects))
+    }
+
+    /// Lists the table's objects as they are now, sorted by path, and PushdownDB's own objects
+    /// beside them: one LIST, and for tables read by name the header of each object that is not
+    /// cached.
+    pub async fn listing(&self, store: &dyn ObjectStore) -> Result<Listing> {
+        let asked = self.options.kind.map_or(Asked::Found(self.kind), Asked::Declared);
+        let (mut objects, private) = listing::list_with_private(store, &self.location, asked).await?;
+        partition::assign(&self.location, &mut objects, &self.partition_columns)?;
+        let objects = match &self.format {
+            Format::Csv(csv) if csv.header && self.options.union_by_name => {
+                self.with_columns(store, csv, objects).await?
+            }
+            _ => objects,
+        };
+        Ok(Listing { objects: Arc::new(objects), private })
+    }
+
+    async fn with_columns(
+        &self,
+        store: &dyn ObjectStore,
+        csv: &CsvOptions,
+        objects: Vec<DataObject>,
+    ) -> Result<Vec<DataObject>> {
+        let all: Vec<_> = objects.iter().map(|object| self.columns_of(store, csv, object).boxed()).collect();
+        let columns: Vec<_> = stream::iter(all).buffered(MAX_CONCURRENT_READS).try_collect().await?;
+        let with = |(object, columns)| DataObject { columns, ..object };
+        Ok(objects.into_iter().zip(columns).map(with).collect())
+    }
+
+    /// Refuses an object whose header differs from the inferred columns, if they are read by
+    /// position. Objects that the columns were inferred from are not read again.
+    pub(crate) async fn check_header(&self, store: &dyn ObjectStore, object: &DataObject) -> Result<()> {
+        let Format::Csv(csv) = self.format_of(object) else { return Ok(()) };
+        let is_known = |headers: &Headers| headers.contains_key(&key(object));
+        let by_position = csv.inferred && csv.header && !self.options.union_by_name;
+        if !by_position || is_known(&self.headers.lock()) {
+            return Ok(());
+        }
+        let address = self.location.address(&object.path);
+        let header = infer::header(store, object, &csv, &address).await?.unwrap_or_default();
+        let names: Vec<String> = self.file_schema.fields().iter().map(|field| field.name().clone()).collect();
+        check_header(&names, &header, &address)?;
+        self.remember(object, None);
+        Ok(())
+    }
+
+    fn remember(&self, object: &DataObject, columns: Option<Arc<ObjectColumns>>) {
+        let mut headers = self.headers.lock();
+        if headers.len() >= MAX_CACHED_HEADERS {
+            headers.clear();
+        }
+        headers.insert(key(object), columns);
+    }
+
+    async fn columns_of(
+        &self,
+        store: &dyn ObjectStore,
+        csv: &CsvOptions,
+        object: &DataObject,
+    ) -> Result<Option<Arc<ObjectColumns>>> {
+        let remembered = |headers: &Headers| headers.get(&key(object)).cloned();
+        if let Some(known) = remembered(&self.headers.lock()) {
+            return Ok(known);
+        }
+        let address = self.location.address(&object.path);
+        let csv = CsvOptions { compression: infer::compression_of(object, &self.options), ..csv.clone() };
+        let header = infer::header(store, object, &csv, &address).await?.unwrap_or_default();
+        let columns = ObjectColumns::new(&header, &self.file_schema).map(Arc::new);
+        if let Some(columns) = &columns
+            && !columns.has_any()
+            && !header.is_empty()
+        {
+            return Err(Error::invalid(format!(
+                "{address}: has none of the table's columns; its header is '{}'",
+                header.join("', '")
+            )));
+        }
+        self.remember(object, columns.clone());
+        Ok(columns)
+    }
+}
+
+fn key(object: &DataObject) -> (Path, Option<String>) {
+    (object.path.clone(), object.etag.clone())
+}
+
+/// The partition columns with their types, if all of them are declared.
+fn declared_partitions(columns: &Schema, names: &[String]) -> Option<Vec<FieldRef>> {
+    names.iter().map(|name| columns.column_with_name(name).map(|(_, field)| Arc::new(field.clone()))).collect()
+}
+
+/// The declared ones of the columns found in the paths; all of them if none is declared.
+fn select_partitions(location: &TableLocation, found: Vec<FieldRef>, names: &[String]) -> Result<Vec<FieldRef>> {
+    if names.is_empty() {
+        return Ok(found);
+    }
+    let named = |name: &String| {
+        found.iter().find(|column| column.name() == name).cloned().ok_or_else(|| {
+            Error::invalid(format!("{location}: PARTITIONED BY ({name}): there is no folder '{name}=…' in the paths"))
+        })
+    };
+    names.iter().map(named).collect()
+}
+
+fn without(schema: &SchemaRef, columns: &[FieldRef]) -> SchemaRef {
+    if columns.is_empty() {
+        return Arc::clone(schema);
+    }
+    let in_objects = schema.fields().iter().filter(|field| columns.iter().all(|column| column.name() != field.name()));
+    Arc::new(Schema::new(in_objects.cloned().collect::<Vec<_>>()))
+}
+
+fn kind_of_location(location: &TableLocation) -> Option<Kind> {
+    FileName::of(location.glob().unwrap_or(location.prefix().as_ref())).kind
+}
+
+/// The one kind of all objects, by their extensions.
+fn kind_of_objects(location: &TableLocation, objects: &[DataObject]) -> Result<Kind> {
+    let mut known =
+        objects.iter().filter_map(|object| FileName::of(object.path.as_ref()).kind.map(|kind| (kind, object)));
+    let Some((kind, first)) = known.next() else {
+        let example = objects.first().map(|object| location.address(&object.path)).unwrap_or_default();
+        return Err(Error::invalid(format!(
+            "{location}: the name {example} does not tell its format; say CREATE EXTERNAL TABLE … STORED AS CSV \
+             (or TSV, JSON, PARQUET) LOCATION '{location}'"
+        )));
+    };
+    if let Some((other, object)) = known.find(|(other, _)| *other != kind) {
+        return Err(Error::invalid(format!(
+            "{location}: holds objects of several formats, {} ({}) and {} ({}): narrow the location with a glob",
+            kind.name(),
+            location.address(&first.path),
+            other.name(),
+            location.address(&object.path),
+        )));
+    }
+    Ok(kind)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,427 @@
+//! Inference of JSON: the columns of the records in samples.
+//!
+//! Fields come in the order in which they first appear, across records and objects. A field that is
+//! a number here and text there is text; one that is an object here and a plain value there has no
+//! column type and is refused.
+//!
+//! Numbers keep their digits: integers beyond BIGINT are DECIMAL(20,0) or wider, and text beyond 38
+//! digits. A field of integers and fractions is DOUBLE only if a DOUBLE holds each of the integers,
+//! else text.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Fields};
+use pushdowndb_contract::{Error, JsonShape, Result};
+use pushdowndb_scan::is_exact_as_double;
+use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
+
+use super::merge::Column;
+use super::sample::Sample;
+use super::value::Looks;
+
+/// The deepest nesting of a record.
+const MAX_DEPTH: usize = 128;
+
+/// The digits of an unsigned integer of 64 bits, and of the widest decimal.
+const LONG_DIGITS: u8 = 20;
+const DECIMAL_DIGITS: u8 = 38;
+
+/// The shape of the values at one place.
+#[derive(Clone, Debug, Default, PartialEq)]
+enum Shape {
+    /// Only null.
+    #[default]
+    Unknown,
+    Boolean,
+    /// Integers: the most digits of one, and whether a DOUBLE represents each of them exactly.
+    Integer {
+        digits: u8,
+        exact: bool,
+    },
+    Float,
+    Text,
+    List(Box<Shape>),
+    Object(Vec<(String, Shape)>),
+    /// Objects, lists and plain values at the same place.
+    Contradiction,
+}
+
+impl Shape {
+    /// The shape of a number.
+    fn of_number(number: &str) -> Self {
+        if number.contains(['.', 'e', 'E']) {
+            return Self::Float;
+        }
+        let digits = u8::try_from(number.trim_start_matches('-').len()).unwrap_or(u8::MAX);
+        let is_long = number.parse::<i64>().is_err();
+        let digits = if is_long { digits.max(LONG_DIGITS) } else { digits.min(LONG_DIGITS - 1) };
+        Self::Integer { digits, exact: is_exact_as_double(number) }
+    }
+
+    fn merge(&mut self, seen: Shape) {
+        use Shape::{Contradiction, Float, Integer, List, Object, Text, Unknown};
+        *self = match (std::mem::take(self), seen) {
+            (one, Unknown) | (Unknown, one) => one,
+            (List(mut a), List(b)) => {
+                a.merge(*b);
+                List(a)
+            }
+            (Object(mut a), Object(b)) => {
+                b.into_iter().for_each(|(name, shape)| add_field(&mut a, name, shape));
+                Object(a)
+            }
+            (List(_) | Object(_) | Contradiction, _) | (_, List(_) | Object(_) | Contradiction) => Contradiction,
+            (Integer { digits: a, exact: b }, Integer { digits: c, exact: d }) => {
+                Integer { digits: a.max(c), exact: b && d }
+            }
+            (Float, Integer { exact: true, .. }) | (Integer { exact: true, .. }, Float) => Float,
+            (a, b) if a == b => a,
+            _ => Text,
+        };
+    }
+
+    /// The column type; `None` if every value was null.
+    fn data_type(&self, path: &str) -> Result<Option<DataType>> {
+        let nested = |shape: &Shape, path: &str| Ok::<_, Error>(shape.data_type(path)?.unwrap_or(DataType::Utf8));
+        Ok(Some(match self {
+            Self::Unknown => return Ok(None),
+            Self::Boolean => DataType::Boolean,
+            Self::Integer { digits, .. } if *digits < LONG_DIGITS => DataType::Int64,
+            Self::Integer { digits, .. } if *digits <= DECIMAL_DIGITS => DataType::Decimal128(*digits, 0),
+            Self::Integer { .. } => DataType::Utf8,
+            Self::Float => DataType::Float64,
+            Self::Text => DataType::Utf8,
+            Self::List(item) => {
+                DataType::List(Arc::new(Field::new_list_field(nested(item, &format!("{path}[]"))?, true)))
+            }
+            Self::Object(fields) => {
+                let field = |(name, shape): &(String, Shape)| {
+                    Ok(Field::new(name, nested(shape, &format!("{path}.{name}"))?, true))
+                };
+                DataType::Struct(fields.iter().map(field).collect::<Result<Fields>>()?)
+            }
+            Self::Contradiction => {
+                return Err(Error::invalid(format!(
+                    "the field '{path}' is an object or a list in one record and something else in another; \
+                     declare the columns with CREATE EXTERNAL TABLE"
+                )));
+            }
+        }))
+    }
+}
+
+fn add_field(fields: &mut Vec<(String, Shape)>, name: String, shape: Shape) {
+    match fields.iter_mut().find(|(known, _)| *known == name) {
+        Some((_, known)) => known.merge(shape),
+        None => fields.push((name, shape)),
+    }
+}
+
+/// Walks over well-formed JSON, and sees numbers as they are written.
+struct Walk<'a> {
+    text: &'a [u8],
+    at: usize,
+}
+
+impl Walk<'_> {
+    /// The next byte that is no blank.
+    fn next(&mut self) -> Option<u8> {
+        let rest = self.text.get(self.at..)?;
+        self.at += rest.iter().position(|byte| !byte.is_ascii_whitespace())?;
+        self.text.get(self.at).copied()
+    }
+
+    /// Skips a comma, or `end` if no member or item comes before it; returns whether one does.
+    fn more(&mut self, end: u8) -> bool {
+        if self.next() == Some(b',') {
+            self.at += 1;
+        }
+        match self.next() {
+            Some(next) if next == end => {
+                self.at += 1;
+                false
+            }
+            next => next.is_some(),
+        }
+    }
+
+    /// Reads the string that begins here.
+    fn text(&mut self) -> String {
+        let start = self.at;
+        self.at += 1;
+        while let Some(byte) = self.text.get(self.at) {
+            self.at += if *byte == b'\\' { 2 } else { 1 };
+            if *byte == b'"' {
+                break;
+            }
+        }
+        let written = self.text.get(start..self.at).unwrap_or_default();
+        serde_json::from_slice(written).unwrap_or_else(|_| String::from_utf8_lossy(written).into_owned())
+    }
+
+    /// Reads the shape of the next value; `None` if it is nested deeper than `depth` more levels.
+    fn value(&mut self, depth: usize) -> Option<Shape> {
+        let depth = depth.checked_sub(1)?;
+        Some(match self.next()? {
+            b'{' => {
+                let mut fields = Vec::new();
+                self.at += 1;
+                while self.more(b'}') {
+                    let name = self.text();
+                    // There may be blanks before the colon.
+                    self.next();
+                    self.at += 1;
+                    add_field(&mut fields, name, self.value(depth)?);
+                }
+                Shape::Object(fields)
+            }
+            b'[' => {
+                let mut items = Shape::Unknown;
+                self.at += 1;
+                while self.more(b']') {
+                    items.merge(self.value(depth)?);
+                }
+                Shape::List(Box::new(items))
+            }
+            b'"' => {
+                self.text();
+                Shape::Text
+            }
+            first => {
+                let rest = self.text.get(self.at..).unwrap_or_default();
+                let is_end = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b',' | b']' | b'}');
+                let word = rest.get(..rest.iter().position(is_end).unwrap_or(rest.len())).unwrap_or_default();
+                self.at += word.len();
+                match first {
+                    b't' | b'f' => Shape::Boolean,
+                    b'n' => Shape::Unknown,
+                    _ => Shape::of_number(std::str::from_utf8(word).unwrap_or_default()),
+                }
+            }
+        })
+    }
+}
+
+/// The layout of the records: one a line, unless the first line is no complete value or the text is
+/// an array of records.
+pub(crate) fn sniff(sample: &Sample) -> JsonShape {
+    let mut lines = sample.bytes.split(|b| *b == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
+    let first = lines.next().unwrap_or_default();
+    let is_value = !first.starts_with(b"[") && serde_json::from_slice::<serde::de::IgnoredAny>(first).is_ok();
+    // A first line longer than the sample cannot be judged.
+    let is_cut = first.starts_with(b"{") && lines.next().is_none() && !sample.is_whole;
+    if is_value || is_cut { JsonShape::Lines } else { JsonShape::Document }
+}
+
+/// The shape of the records of all samples together.
+#[derive(Debug, Default)]
+pub(crate) struct Found(Shape);
+
+impl Found {
+    /// Adds the records of one more object, of which at most `max_records` are read.
+    pub(crate) fn add(&mut self, sample: &Sample, max_records: usize, address: &str) -> Result<()> {
+        let is_array = sample.bytes.trim_ascii_start().starts_with(b"[");
+        let mut records = Records { count: 0, max: max_records };
+        let read = if is_array {
+            serde_json::Deserializer::from_slice(&sample.bytes).deserialize_seq(&mut records)
+        } else {
+            // Reads lines as well: a line end is white space between values.
+            let mut values = serde_json::Deserializer::from_slice(&sample.bytes).into_iter::<IgnoredAny>();
+            values.try_for_each(|value| value.map(|_| records.add()))
+        };
+        let mut walk = Walk { text: &sample.bytes, at: 0 };
+        if is_array {
+            walk.next();
+            walk.at += 1;
+        }
+        for number in 1..=records.count {
+            if is_array {
+                walk.more(b']');
+            }
+            let Some(record) = walk.value(MAX_DEPTH) else {
+                return Err(Error::invalid(format!("{address}: record {number} is nested too deeply")));
+            };
+            if !matches!(record, Shape::Object(_)) {
+                return Err(Error::invalid(format!(
+                    "{address}: a record is not an object; a table's records are objects such as {{\"a\": 1}}"
+                )));
+            }
+            self.0.merge(record);
+        }
+        match read {
+            // The end of the sample cut the last record.
+            Err(error) if error.is_eof() && !sample.is_whole && records.count > 0 => {}
+            Err(error) if records.count < max_records => {
+                let message = format!("{address}: record {} is no JSON", records.count + 1);
+                return Err(Error::invalid(message).with_source(error));
+            }
+            _ => {}
+        }
+        // Names the object that contradicts those before it.
+        self.columns().map(|_| ()).map_err(|error| error.context(address))
+    }
+
+    /// The columns; `None` if there was no record.
+    pub(crate) fn columns(&self) -> Result<Option<Vec<Column>>> {
+        let Shape::Object(fields) = &self.0 else { return Ok(None) };
+        let column = |(name, shape): &(String, Shape)| {
+            Ok(Column { name: name.clone(), data_type: shape.data_type(name)?, seen: Looks::default() })
+        };
+        fields.iter().map(column).collect::<Result<_>>().map(Some)
+    }
+}
+
+/// Counts well-formed records, be they lines or elements of one array.
+struct Records {
+    count: usize,
+    max: usize,
+}
+
+impl Records {
+    fn add(&mut self) {
+        self.count = self.max.min(self.count + 1);
+    }
+}
+
+impl<'de> Visitor<'de> for &mut Records {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of records")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        while let Some(IgnoredAny) = items.next_element()? {
+            self.add();
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(text: &str, is_whole: bool) -> Sample {
+        Sample { bytes: text.to_owned().into(), is_whole }
+    }
+
+    fn columns(samples: &[Sample], address: &str) -> Result<Option<Vec<Column>>> {
+        let mut found = Found::default();
+        samples.iter().try_for_each(|sample| found.add(sample, 99, address))?;
+        found.columns()
+    }
+
+    fn types(text: &str) -> Result<Vec<(String, Option<DataType>)>> {
+        let columns = columns(&[sample(text, true)], "s3://b/x.json")?.unwrap_or_default();
+        Ok(columns.into_iter().map(|c| (c.name, c.data_type)).collect())
+    }
+
+    #[test]
+    fn numbers_keep_their_digits() {
+        let of = |values: &str| {
+            let lines: Vec<String> = values.split(' ').map(|value| format!("{{\"a\":{value}}}")).collect();
+            types(&lines.join("\n")).unwrap().remove(0).1.unwrap()
+        };
+        assert_eq!(of("1 -9223372036854775808"), DataType::Int64);
+        assert_eq!(of("1 9223372036854775808"), DataType::Decimal128(20, 0));
+        assert_eq!(of("18446744073709551616 -1"), DataType::Decimal128(20, 0));
+        assert_eq!(of("123456789012345678901234567890"), DataType::Decimal128(30, 0));
+        assert_eq!(of(&"9".repeat(39)), DataType::Utf8);
+        assert_eq!(of("1.5 2"), DataType::Float64);
+        assert_eq!(of("1.5 100000000000000000000"), DataType::Float64);
+        assert_eq!(of("1e300 1e20"), DataType::Float64);
+        assert_eq!(of("9007199254740993 1.5"), DataType::Utf8);
+        assert_eq!(of("1.5 18446744073709551615"), DataType::Utf8);
+        assert_eq!(of("[1,9223372036854775808]").to_string(), "List(Decimal128(20, 0))");
+    }
+
+    #[test]
+    fn objects_are_one_table() {
+        let all = [
+            r#"{"id":1,"items":[],"o":{"x":1}}"#,
+            r#"{"id":2,"items":[7],"o":{"y":"a"},"s":[{"k":1}]}"#,
+            r#"{"id":"x","s":[{"l":2.5}]}"#,
+        ];
+        let found = columns(&all.map(|text| sample(text, true)), "x").unwrap().unwrap();
+        let shown: Vec<_> = found.iter().map(|c| format!("{} {}", c.name, c.data_type.as_ref().unwrap())).collect();
+        assert_eq!(shown[..2], ["id Utf8", "items List(Int64)"]);
+        assert!(shown[2].contains("\"x\": Int64") && shown[2].contains("\"y\": Utf8"), "{shown:?}");
+        assert!(shown[3].contains("\"k\": Int64") && shown[3].contains("\"l\": Float64"), "{shown:?}");
+        let hard = " [ { \"a\\\"}\" : \"\\\\\" ,\"l\":[ [1 , 2],\n[]], \"b\" : -0 } , {} ] ";
+        let found = types(hard).unwrap();
+        let shown: Vec<_> = found.iter().map(|(name, of)| format!("{name} {}", of.as_ref().unwrap())).collect();
+        assert_eq!(shown, ["a\"} Utf8", "l List(List(Int64))", "b Int64"]);
+        let all = [r#"{"o":{"x":1}}"#, r#"{"o":1}"#].map(|text| sample(text, true));
+        assert!(columns(&all, "s3://b/2").unwrap_err().to_string().starts_with("s3://b/2: the field 'o'"));
+    }
+
+    #[test]
+    fn depth_is_bounded() {
+        let deep = |levels: usize| format!("{{\"a\":{}{}}}", "[".repeat(levels), "]".repeat(levels));
+        assert!(types(&deep(100)).is_ok());
+        let error = types(&deep(100_000)).unwrap_err();
+        assert!(error.to_string().contains("record 1 is nested too deeply"), "{error}");
+    }
+
+    #[test]
+    fn fields_in_order_of_appearance() {
+        let text = "{\"z\":1,\"a\":\"x\",\"n\":null}\n\n{\"b\":true,\"z\":1.5,\"a\":2}\n";
+        let expected =
+            [("z", Some(DataType::Float64)), ("a", Some(DataType::Utf8)), ("n", None), ("b", Some(DataType::Boolean))];
+        assert_eq!(types(text).unwrap(), expected.map(|(name, t)| (name.to_string(), t)));
+    }
+
+    #[test]
+    fn nested_values_have_types() {
+        let text = r#"{"o":{"x":1},"l":[1,null,2.5]} {"o":{"y":[{"z":"a"}]},"l":[]}"#;
+        let found = types(text).unwrap();
+        assert_eq!(found[0].1.as_ref().unwrap().to_string(), {
+            let z = DataType::Struct(vec![Field::new("z", DataType::Utf8, true)].into());
+            let y = DataType::List(Arc::new(Field::new_list_field(z, true)));
+            DataType::Struct(vec![Field::new("x", DataType::Int64, true), Field::new("y", y, true)].into()).to_string()
+        });
+        let list = DataType::List(Arc::new(Field::new_list_field(DataType::Float64, true)));
+        assert_eq!(found[1].1, Some(list));
+    }
+
+    #[test]
+    fn mistakes_name_the_record() {
+        let error = types("{\"a\":1}\n{\"a\":{\"b\":1}}").unwrap_err().to_string();
+        assert!(error.contains("the field 'a' is an object"), "{error}");
+        let error = types("{\"a\":1}\n{oops}").unwrap_err().to_string();
+        assert!(error.starts_with("s3://b/x.json: record 2 is no JSON"), "{error}");
+        assert!(types("[1]").is_err());
+        assert!(types("1 2").is_err());
+        assert!(types("").unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_cut_record_is_left_out() {
+        let text = "{\"a\":1}\n{\"a\":1,\"b\":";
+        let found = columns(&[sample(text, false)], "x").unwrap().unwrap();
+        assert_eq!(found.len(), 1);
+        assert!(columns(&[sample(text, true)], "x").is_err());
+        let text = "[{\"a\":1},\n{\"a\":1,\"b\":";
+        assert_eq!(columns(&[sample(text, false)], "x").unwrap().unwrap().len(), 1);
+        assert!(columns(&[sample(text, true)], "x").is_err());
+    }
+
+    #[test]
+    fn arrays_hold_records() {
+        let found = types(" [{\"a\":1}, {\"b\":\"x\"}]\n").unwrap();
+        assert_eq!(found, [("a".into(), Some(DataType::Int64)), ("b".into(), Some(DataType::Utf8))]);
+        assert!(types("[]").unwrap().is_empty());
+    }
+
+    #[test]
+    fn lines_or_document() {
+        assert_eq!(sniff(&sample("{\"a\":1}\n{\"a\":2}\n", true)), JsonShape::Lines);
+        assert_eq!(sniff(&sample("{\n  \"a\": 1\n}\n", true)), JsonShape::Document);
+        assert_eq!(sniff(&sample("{\"a\": ", false)), JsonShape::Lines);
+        assert_eq!(sniff(&sample("{} {}", true)), JsonShape::Document);
+        assert_eq!(sniff(&sample("[{\"a\":1}]", true)), JsonShape::Document);
+        assert_eq!(sniff(&sample("[{\"a\":", false)), JsonShape::Document);
+    }
+}

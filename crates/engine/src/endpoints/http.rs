@@ -1,0 +1,356 @@
+//! The HTTP layer under every remote store: it counts traffic and learns about endpoints.
+//!
+//! Counting here, below object_store, includes retries, listings and aborted downloads.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use http_body::{Body, Frame, SizeHint};
+use object_store::ClientOptions;
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
+};
+use pushdowndb_contract::Profile;
+use pushdowndb_contract::wire::{QUERY, RouteStats, VERSION_HEADER, common_version};
+use pushdowndb_cost::{Meter, RequestKind};
+use pushdowndb_http::Connector;
+use tokio::time::Sleep;
+
+use super::profile::{EndpointProfile, Kind, Scanner};
+
+/// The time after which a silent server is given up, for listings, samples, indexes and the like.
+/// Scans have a shorter limit of their own (`pushdown.timeout_s`).
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(300);
+
+fn silent() -> HttpError {
+    let seconds = SILENCE_TIMEOUT.as_secs();
+    HttpError::new(HttpErrorKind::Timeout, std::io::Error::other(format!("no answer for {seconds} s")))
+}
+
+/// The facts about an endpoint that its answers show.
+#[derive(Debug, Default)]
+pub(crate) struct EndpointState {
+    profile: std::sync::OnceLock<Profile>,
+    select_refused: AtomicBool,
+    /// The version of the fragment route that both sides speak, by the last answer; 0 is none.
+    fragment: AtomicU32,
+    fragment_refused: AtomicBool,
+    /// Its latency, bandwidth and scan rates.
+    pub(crate) speed: EndpointProfile,
+}
+
+impl EndpointState {
+    /// The kind of server, once one has answered.
+    pub(crate) fn profile(&self) -> Option<Profile> {
+        self.profile.get().copied()
+    }
+
+    /// Whether the endpoint answered 405 or 501 to S3 Select, so that it is not asked again.
+    pub(crate) fn refuses_select(&self) -> bool {
+        self.select_refused.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the endpoint refuses S3 Select.
+    pub(crate) fn refuse_select(&self) {
+        self.select_refused.store(true, Ordering::Relaxed);
+    }
+
+    /// The version of the fragment route to speak, unless the endpoint refused it.
+    pub(crate) fn fragment(&self) -> Option<u32> {
+        let version = self.fragment.load(Ordering::Relaxed);
+        (version != 0 && !self.fragment_refused.load(Ordering::Relaxed)).then_some(version)
+    }
+
+    /// Notes that the endpoint refuses fragments.
+    pub(crate) fn refuse_fragment(&self) {
+        self.fragment_refused.store(true, Ordering::Relaxed);
+    }
+
+    fn learn(&self, headers: &http::HeaderMap) {
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        if let Some(server) = text(http::header::SERVER.as_str()) {
+            self.profile.get_or_init(|| Profile::from_server_header(server));
+        }
+        if let Some(versions) = text(VERSION_HEADER) {
+            self.fragment.store(common_version(versions).unwrap_or(0), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Connections to one endpoint, shared by all queries.
+#[derive(Clone, Debug)]
+pub(crate) struct Connections {
+    client: HttpClient,
+    state: Arc<EndpointState>,
+}
+
+impl Connections {
+    pub(crate) fn open(client: HttpClient, speed: EndpointProfile) -> Self {
+        let state = EndpointState { speed, ..EndpointState::default() };
+        Self { client, state: Arc::new(state) }
+    }
+
+    pub(crate) fn state(&self) -> &Arc<EndpointState> {
+        &self.state
+    }
+
+    /// The same connections, counting into these meters.
+    pub(crate) fn metered(&self, meters: Meters) -> MeteredHttp {
+        MeteredHttp { connections: self.clone(), meters }
+    }
+}
+
+/// The HTTP client of a process, shared since making one reads all root certificates.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedClient(HttpClient);
+
+impl SharedClient {
+    pub(crate) fn new(connector: &Connector, options: &ClientOptions) -> object_store::Result<Self> {
+        connector.connect(options).map(Self)
+    }
+
+    pub(crate) fn client(&self) -> HttpClient {
+        self.0.clone()
+    }
+}
+
+/// For requests outside of queries, such as those for credentials.
+impl HttpConnector for SharedClient {
+    fn connect(&self, _options: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(self.client())
+    }
+}
+
+/// The meters that count traffic: the query's, and those of the operator that causes it, if any.
+#[derive(Clone, Debug)]
+pub(crate) struct Meters(pub(crate) Vec<Arc<Meter>>);
+
+impl Meters {
+    pub(crate) fn each(&self, count: impl Fn(&Meter)) {
+        self.0.iter().for_each(|meter| count(meter));
+    }
+}
+
+/// An HTTP client that counts.
+#[derive(Clone, Debug)]
+pub(crate) struct MeteredHttp {
+    connections: Connections,
+    meters: Meters,
+}
+
+impl MeteredHttp {
+    pub(crate) fn client(self) -> HttpClient {
+        HttpClient::new(self)
+    }
+}
+
+#[async_trait]
+impl HttpService for MeteredHttp {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let kind = kind(request.method(), request.uri().query().unwrap_or_default());
+        let sent = request.body().content_length() as u64;
+        self.meters.each(|meter| {
+            meter.request(kind);
+            meter.sent(sent);
+        });
+        let asked = Instant::now();
+        let is_question = matches!(kind, RequestKind::Get | RequestKind::Head | RequestKind::List);
+        let answered = self.connections.client.execute(request);
+        let answered = match is_question {
+            true => tokio::time::timeout(SILENCE_TIMEOUT, answered).await.unwrap_or_else(|_| Err(silent())),
+            // Uploads take as long as they take; the readers of storage's answers have a timeout of
+            // their own.
+            false => answered.await,
+        };
+        let comes_back = |status: StatusCode| status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
+        if answered.as_ref().map_or(true, |response| comes_back(response.status())) {
+            self.meters.each(Meter::failed);
+        }
+        let response = answered?;
+        let state = &self.connections.state;
+        state.learn(response.headers());
+        let is_read = matches!(kind, RequestKind::Get);
+        if is_read || matches!(kind, RequestKind::Head | RequestKind::List) {
+            state.speed.answered(asked.elapsed());
+        }
+        let meters = self.meters.clone();
+        let (parts, body) = response.into_parts();
+        // Other answers include storage's work, so they do not show the network.
+        let transfer = is_read.then(|| Transfer::begin(Arc::clone(state), asked));
+        let silence = is_question.then(|| Box::pin(tokio::time::sleep(SILENCE_TIMEOUT)));
+        let body = Counted { body, meters, transfer, silence, waits: false };
+        Ok(HttpResponse::from_parts(parts, HttpResponseBody::new(body)))
+    }
+}
+
+/// A body whose bytes are counted as they arrive.
+struct Counted {
+    body: HttpResponseBody,
+    meters: Meters,
+    transfer: Option<Transfer>,
+    /// Runs while the next frame is waited for; `None` without a timeout.
+    silence: Option<Pin<Box<Sleep>>>,
+    waits: bool,
+}
+
+impl Counted {
+    /// Whether the next frame has been waited for too long.
+    fn is_silent(&mut self, waits: bool, context: &mut Context<'_>) -> bool {
+        let waited = std::mem::replace(&mut self.waits, waits);
+        let Some(silence) = self.silence.as_mut().filter(|_| waits) else { return false };
+        if !waited {
+            silence.as_mut().reset(tokio::time::Instant::now() + SILENCE_TIMEOUT);
+        }
+        silence.as_mut().poll(context).is_ready()
+    }
+}
+
+impl Body for Counted {
+    type Data = Bytes;
+    type Error = HttpError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, HttpError>>> {
+        let mut polled = Pin::new(&mut self.body).poll_frame(context);
+        if self.is_silent(polled.is_pending(), context) {
+            polled = Poll::Ready(Some(Err(silent())));
+        }
+        if let Poll::Ready(Some(Ok(frame))) = &polled
+            && let Some(data) = frame.data_ref()
+        {
+            self.meters.each(|meter| meter.received(data.len() as u64));
+        }
+        if let Poll::Ready(Some(Err(_))) = &polled {
+            self.meters.each(Meter::failed);
+        }
+        if let Some(transfer) = &mut self.transfer {
+            transfer.polled(&polled);
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A transfer over the network, whose rate is measured.
+struct Transfer {
+    state: Arc<EndpointState>,
+    waits_since: Option<Instant>,
+}
+
+impl Transfer {
+    fn begin(state: Arc<EndpointState>, asked: Instant) -> Self {
+        state.speed.begin_transfer(asked, Instant::now());
+        Self { state, waits_since: None }
+    }
+
+    fn polled(&mut self, polled: &Poll<Option<Result<Frame<Bytes>, HttpError>>>) {
+        match polled {
+            Poll::Pending => {
+                self.waits_since.get_or_insert_with(Instant::now);
+            }
+            Poll::Ready(Some(Ok(frame))) => {
+                let waited = self.waits_since.take().map_or(Duration::ZERO, |since| since.elapsed());
+                let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+                self.state.speed.transferred(bytes, waited, Instant::now());
+            }
+            Poll::Ready(_) => self.waits_since = None,
+        }
+    }
+}
+
+impl Drop for Transfer {
+    fn drop(&mut self) {
+        self.state.speed.end_transfer(Instant::now());
+    }
+}
+
+/// A scan by storage, which is timed while this value lives, if it shows the speed of a `kind`.
+pub(crate) struct ScanInStorage {
+    state: Arc<EndpointState>,
+    by: Scanner,
+    kind: Option<Kind>,
+}
+
+impl ScanInStorage {
+    pub(crate) fn begin(state: &Arc<EndpointState>, by: Scanner, kind: Option<Kind>) -> Self {
+        state.speed.begin_scan(by, kind, Instant::now());
+        Self { state: Arc::clone(state), by, kind }
+    }
+
+    /// Takes what storage reports.
+    pub(crate) fn scanned(&self, scanned: u64, returned: u64) {
+        if let Some(kind) = self.kind {
+            self.state.speed.scanned(self.by, kind, scanned, returned, Instant::now());
+        }
+    }
+
+    /// Takes what our node reports. A scan that skipped data shows no speed.
+    pub(crate) fn worked(&self, stats: &RouteStats) {
+        if stats.cores > 0 {
+            self.state.speed.reported_load(stats, Instant::now());
+        }
+        let cpu = Duration::from_nanos(stats.cpu_ns);
+        self.state.speed.reported_cpu(cpu, Duration::from_nanos(stats.busy_ns));
+        let passed_over = stats.bytes_pruned > 0 || stats.row_groups_pruned > 0 || stats.cpu_ns == 0;
+        if let Some(kind) = self.kind.filter(|_| !passed_over) {
+            self.state.speed.scanned_in(self.by, kind, stats.bytes_scanned, stats.bytes_returned, cpu);
+        }
+    }
+}
+
+impl Drop for ScanInStorage {
+    fn drop(&mut self) {
+        self.state.speed.end_scan(self.by, self.kind, Instant::now());
+    }
+}
+
+impl HttpConnector for MeteredHttp {
+    fn connect(&self, _options: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(self.clone().client())
+    }
+}
+
+/// The price book's kind of a request.
+fn kind(method: &Method, query: &str) -> RequestKind {
+    let has = |name: &str| query.split('&').any(|pair| pair.split('=').next() == Some(name));
+    match *method {
+        Method::HEAD => RequestKind::Head,
+        Method::DELETE => RequestKind::Delete,
+        Method::GET if has("list-type") || has("uploads") => RequestKind::List,
+        Method::GET => RequestKind::Get,
+        Method::POST if has("select") => RequestKind::Select,
+        Method::POST if has(QUERY) => RequestKind::Fragment,
+        Method::POST if has("delete") => RequestKind::Delete,
+        _ => RequestKind::Put,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_priced_by_what_they_do() {
+        assert!(matches!(kind(&Method::GET, ""), RequestKind::Get));
+        assert!(matches!(kind(&Method::GET, "list-type=2&prefix=a"), RequestKind::List));
+        assert!(matches!(kind(&Method::POST, "select&select-type=2"), RequestKind::Select));
+        assert!(matches!(kind(&Method::POST, "pushdowndb-fragment"), RequestKind::Fragment));
+        assert!(matches!(kind(&Method::POST, "uploads"), RequestKind::Put));
+        assert!(matches!(kind(&Method::PUT, "partNumber=1&uploadId=x"), RequestKind::Put));
+    }
+}

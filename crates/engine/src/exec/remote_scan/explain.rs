@@ -1,0 +1,136 @@
+//! EXPLAIN output of scans.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType};
+use pushdowndb_contract::{Expr, Level, Output};
+
+use super::RemoteScanExec;
+use super::placement::Sampling;
+use crate::plan::explanation::Explanation;
+use crate::plan::placement::{Choice, Route};
+use crate::settings::Side;
+use crate::strategies::filter;
+use crate::strategies::index::IndexChoice;
+
+/// Maximum characters of a filter.
+const MAX_FILTER_CHARS: usize = 500;
+
+impl RemoteScanExec {
+    /// One line on the placement, for EXPLAIN and the report.
+    pub(crate) fn explanation(&self) -> String {
+        let schema = &self.fragment.schema;
+        if let Some(Sampling { top_k, sample, .. }) = &self.placement().sampling {
+            let (k, key) = (top_k.k, top_k.key.display(schema));
+            let order = if top_k.order.descending { "DESC" } else { "ASC" };
+            let route = filter::route(&self.fragment, &self.placement().capability, &self.context.options, Side::Auto);
+            let level = route.map_or(Level::None, Route::level);
+            return format!(
+                "level={level} ({}), top-k=[{k} by {key} {order}], first a sample of {} rows for the bound, \
+                 filter=[{}]",
+                self.placement().capability.profile.name(),
+                sample.rows,
+                self.fragment.predicate.as_ref().map_or("none".to_owned(), |p| p.display(schema).to_string()),
+            );
+        }
+        let filter = |predicate: &Option<Expr>| match predicate {
+            // A Bloom filter in SQL is long.
+            Some(predicate) => match predicate.display(schema).to_string() {
+                long if long.len() > MAX_FILTER_CHARS => long.chars().take(MAX_FILTER_CHARS).chain(['…']).collect(),
+                short => short,
+            },
+            None => "none".to_owned(),
+        };
+        if let Some(lookup) = self.placement().index.lookup() {
+            return format!("{}, filter=[{}]", lookup.explanation(schema), filter(&self.fragment.predicate));
+        }
+        let what = |output: &Output| match output {
+            Output::Rows(columns) => {
+                let names: Vec<_> = columns.iter().map(|c| c.name.as_str()).collect();
+                format!("columns=[{}]", names.join(", "))
+            }
+            Output::Aggregate { groups, calls } => {
+                let calls: Vec<_> = calls.iter().map(|c| c.name.as_str()).collect();
+                let keys: Vec<_> = groups.iter().map(|key| key.expr.display(schema).to_string()).collect();
+                match keys.as_slice() {
+                    [] => format!("aggregates=[{}]", calls.join(", ")),
+                    keys => format!("groups=[{}], aggregates=[{}]", keys.join(", "), calls.join(", ")),
+                }
+            }
+        };
+        match &self.placement().choice {
+            Choice::Compute(why) => {
+                let aggregates = match &self.fragment.output {
+                    Output::Rows(_) => String::new(),
+                    output => format!("engine: {}, ", what(output)),
+                };
+                format!("level=none ({why}), {aggregates}filter=[{}]", filter(&self.fragment.predicate))
+            }
+            Choice::Storage { request, exact, route } => {
+                let what = what(&request.output);
+                let residual = if *exact { "none".to_owned() } else { filter(&self.fragment.predicate) };
+                let limit = request.limit.map(|n| format!(", limit={n}")).unwrap_or_default();
+                let level = route.level();
+                let order =
+                    self.placement().live_top_k.as_ref().map(|live| format!(", top-k=[{}]", live.display(schema)));
+                let limit = order.unwrap_or(limit);
+                format!(
+                    "level={level} ({}), storage: {what}, filter=[{}]{limit}, residual=[{residual}]",
+                    self.placement().capability.profile.name(),
+                    filter(&request.predicate),
+                )
+            }
+        }
+    }
+}
+
+impl RemoteScanExec {
+    /// The decision about a filtering scan, unless an operator above decided for it.
+    fn filter_explanation(&self) -> Option<Explanation> {
+        let is_noted = self.decisions.above.is_some() || self.placement().note.is_some();
+        let chosen_above = !self.decisions.joins.is_empty() || is_noted || self.plan.aggregate.is_some();
+        if chosen_above && matches!(self.placement().index.verdict, IndexChoice::None) {
+            return None;
+        }
+        filter::explanation(
+            &self.plan,
+            &self.context,
+            &self.fragment,
+            &self.placement().capability,
+            &self.placement().choice,
+            &self.placement().index.verdict,
+        )
+    }
+
+    fn details(&self) -> String {
+        format!("{}{}{}", self.explanation(), self.shown_keys(), self.shown_reuse())
+    }
+
+    /// Format, objects, splits and placement.
+    pub(crate) fn summary(&self) -> String {
+        let (format, objects, splits) = (self.fragment.format.name(), self.plan.objects.len(), self.splits());
+        format!("{format}, {objects} objects, {splits} splits, {}", self.details())
+    }
+
+    /// All decisions about the scan, its own and those of operators above.
+    pub(crate) fn explanations(&self) -> Vec<Arc<Explanation>> {
+        let own = self.filter_explanation().map(Arc::new);
+        let note = self.placement().note.clone().or_else(|| self.decisions.above.clone());
+        self.decisions.joins.iter().cloned().chain(own).chain(note).collect()
+    }
+}
+
+impl DisplayAs for RemoteScanExec {
+    fn fmt_as(&self, kind: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match kind {
+            DisplayFormatType::TreeRender => write!(f, "{}\n{}", self.plan.name, self.details()),
+            _ => {
+                let (name, format, objects) = (&self.plan.name, self.fragment.format.name(), self.plan.objects.len());
+                write!(f, "RemoteScanExec: {name} ({format}, {objects} objects, {} splits), ", self.splits())?;
+                f.write_str(&self.details())?;
+                self.explanations().iter().try_for_each(|explanation| write!(f, ", {explanation}"))
+            }
+        }
+    }
+}

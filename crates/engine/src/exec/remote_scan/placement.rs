@@ -1,0 +1,166 @@
+//! Placement of a scan: its route, its index, and the splits of each partition.
+
+use std::sync::Arc;
+
+use pushdowndb_contract::{Capability, Format, Fragment};
+
+use crate::catalog::DataObject;
+use crate::exec::adaptive::Throughput;
+use crate::exec::index_state::{self, IndexState};
+use crate::exec::row_groups::RowGroups;
+use crate::exec::work_queue::{self, WorkStealing};
+use crate::plan::explanation::Explanation;
+use crate::plan::placement::{Choice, Route};
+use crate::plan::scan_context::ScanContext;
+use crate::plan::scan_plan::ScanPlan;
+use crate::plan::splits::{self, ScanSplit};
+use crate::plan::top_k::TopK;
+use crate::strategies::index::IndexChoice;
+use crate::strategies::top_k::{LiveTopK, Plan, Sample};
+use crate::strategies::{aggregate, filter, group_by, index, top_k};
+
+/// Placement of a scan.
+#[derive(Clone, Debug)]
+pub(crate) struct Placement {
+    pub(crate) choice: Choice,
+    /// Index look-up in place of a scan.
+    pub(crate) index: IndexState,
+    pub(crate) capability: Capability,
+    /// Splits of each partition.
+    pub(crate) partitions: Vec<Vec<ScanSplit>>,
+    /// Work-stealing queue shared by the partitions.
+    pub(crate) work_stealing: Option<Arc<WorkStealing>>,
+    pub(crate) sampling: Option<Sampling>,
+    /// Bound of a top-k evaluated by storage, shared by the partitions.
+    pub(crate) live_top_k: Option<Arc<LiveTopK>>,
+    /// Fragment for plain reads of a top-k.
+    pub(crate) top_k_fragment: Option<Arc<Fragment>>,
+    /// Decision about a top-k, for EXPLAIN.
+    pub(crate) note: Option<Arc<Explanation>>,
+}
+
+/// Sample that bounds a top-k.
+#[derive(Clone, Debug)]
+pub(crate) struct Sampling {
+    pub(crate) top_k: TopK,
+    pub(crate) sample: Sample,
+}
+
+impl Placement {
+    /// Places the scan by `plan`, whose rows are those of `fragment` in each object.
+    pub(super) fn of(plan: &ScanPlan, context: &ScanContext, fragment: &Fragment) -> Self {
+        let capability = context.backend.capability(plan.table.profile);
+        let mut choice = match &plan.aggregate {
+            Some(aggregate) if !aggregate.groups.is_empty() => {
+                group_by::choose_states(fragment, &capability, &context.options)
+            }
+            Some(_) => aggregate::choose(fragment, &capability, &context.options),
+            None => filter::choose(fragment, &capability, &context.options),
+        };
+        choice = filter::unless_plain_is_better(choice, plan, context, fragment);
+        let (mut sampling, mut live_top_k, mut top_k_fragment, mut note) = (None, None, None, None);
+        if let Some(top_k) = plan.top_k.clone() {
+            top_k_fragment = top_k::first_rows(&top_k, fragment).map(Arc::new);
+            let decision = top_k::choose(&top_k, plan, context, fragment, &choice, &capability);
+            note = Some(Arc::new(decision.explanation));
+            match decision.plan {
+                Some(Plan::Sample(sample)) => {
+                    sampling = Some(Sampling { top_k, sample });
+                }
+                Some(Plan::Storage(request)) => {
+                    choice = Choice::Storage { request, exact: true, route: Route::Fragment };
+                    live_top_k = Some(Arc::new(LiveTopK::new(&top_k)));
+                }
+                None => {}
+            }
+        }
+        let index = find_index(plan, context, fragment, &choice, &capability);
+        let (partitions, work_stealing) =
+            assign_splits(plan, context, fragment, &choice, &capability, &index, live_top_k.is_some());
+        Self { choice, index, capability, partitions, work_stealing, sampling, live_top_k, top_k_fragment, note }
+    }
+}
+
+/// The number of partitions of a scan by `plan`, wherever it runs.
+pub(super) fn partitions(plan: &ScanPlan) -> usize {
+    let splittable = |object: &DataObject| plan.table.format_of(object).is_splittable();
+    splits::assign_splits(&plan.objects, splittable, None, plan.partitions).len()
+}
+
+/// The indexes that may find the rows.
+fn find_index(
+    plan: &ScanPlan,
+    context: &ScanContext,
+    fragment: &Fragment,
+    choice: &Choice,
+    capability: &Capability,
+) -> IndexState {
+    // The node reads an index by the position of its column, which must be the same in all objects.
+    let by_node = index_state::is_left_to_node(choice, capability)
+        && plan.objects.iter().all(|object| object.columns.is_none())
+        && context.indexes.iter().all(|index| index.location.is_on(&context.backend));
+    let verdict = match (&plan.aggregate, &plan.top_k) {
+        (None, None) => index::choose(plan, context, fragment, choice, by_node)
+            .unwrap_or_else(|error| IndexChoice::Refuse(error.to_string())),
+        _ => IndexChoice::None,
+    };
+    IndexState::new(verdict, by_node)
+}
+
+/// Splits of each partition, and work-stealing state; `first_rows` if storage runs a top-k.
+fn assign_splits(
+    plan: &ScanPlan,
+    context: &ScanContext,
+    fragment: &Fragment,
+    choice: &Choice,
+    capability: &Capability,
+    index: &IndexState,
+    first_rows: bool,
+) -> (Vec<Vec<ScanSplit>>, Option<Arc<WorkStealing>>) {
+    let split_bytes = match choice {
+        Choice::Compute(_) => None,
+        // Each split returns its own first rows, so few splits are best.
+        Choice::Storage { route: Route::Fragment, .. } if first_rows => None,
+        Choice::Storage { route: route @ Route::Fragment, .. } if plan.aggregate.is_some() => {
+            shared_piece_bytes(plan, context, fragment, *route)
+        }
+        Choice::Storage { .. } => Some(context.options.split_bytes),
+    };
+    let covered = index.covered(&plan.objects);
+    let splittable =
+        |object: &DataObject| !covered.contains(&object.path) && can_be_cut(plan, choice, capability, object);
+    let mut partitions = splits::assign_splits(&plan.objects, splittable, split_bytes, plan.partitions);
+    if let Some(lookup) = index.by_node() {
+        // Gathers look-ups into few requests.
+        partitions = splits::gathered(partitions, |split| lookup.covers(split.object));
+    }
+    let is_shared =
+        matches!(choice, Choice::Compute(_)) && work_queue::is_worth_it(plan, context, fragment, partitions.len());
+    let work_stealing = is_shared.then(Arc::<WorkStealing>::default);
+    if is_shared {
+        let sharing = partitions.len();
+        let groups = |object: &DataObject| RowGroups::known(plan, context, object, sharing);
+        partitions = work_queue::guided_pieces(partitions, &plan.objects, splittable, groups);
+    }
+    (partitions, work_stealing)
+}
+
+/// The piece size, in bytes, of an aggregate that both sources share.
+fn shared_piece_bytes(plan: &ScanPlan, context: &ScanContext, fragment: &Fragment, route: Route) -> Option<u64> {
+    let bytes = plan.objects.iter().map(|object| object.size).sum();
+    Throughput::of(plan, context, fragment, route)?.piece_bytes(bytes, fragment.format == Format::Parquet)
+}
+
+/// Whether ranges of `object` can be scanned independently, where the scan runs.
+pub(in crate::exec) fn can_be_cut(
+    plan: &ScanPlan,
+    choice: &Choice,
+    capability: &Capability,
+    object: &DataObject,
+) -> bool {
+    let ranges = match (choice, &capability.select) {
+        (Choice::Storage { route: Route::Select, .. }, Some(dialect)) => dialect.scan_range,
+        _ => true,
+    };
+    ranges && plan.table.format_of(object).is_splittable()
+}

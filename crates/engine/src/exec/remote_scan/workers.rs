@@ -1,0 +1,368 @@
+//! Execution of the splits of a partition, in storage or by plain reads, with retries and
+//! fall-back. On the fragment route ([`fragment`]) a request covers several splits.
+//!
+//! **No row twice, none lost.** The rows of a pushed split are buffered until the answer's End
+//! frame has arrived and the object is verified to be unchanged; until then a failure redoes the
+//! whole split, by another request or by plain reads. A split too large to buffer is released
+//! early, and a failure after that is an error.
+//!
+//! The source is chosen anew for each split ([`AdaptiveScheduler`]).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use arrow::array::RecordBatch;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::limit::LimitStream;
+use datafusion::physical_plan::metrics::BaselineMetrics;
+use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
+use futures::TryStreamExt;
+use parking_lot::Mutex;
+use pushdowndb_contract::wire::INDEX_VERSION;
+use pushdowndb_contract::{Error, Level, Result};
+use tokio::sync::Notify;
+use tokio::sync::mpsc::Sender;
+
+use super::RemoteScanExec;
+use crate::catalog::DataObject;
+use crate::context::QueryContext;
+use crate::cost::cardinality::Cardinality;
+use crate::endpoints::Meters;
+use crate::error::to_datafusion;
+use crate::exec::adaptive::{AdaptiveScheduler, ScanSource, Throughput};
+use crate::exec::index_state::LookupOutcomes;
+use crate::exec::metrics::ScanMetrics;
+use crate::exec::partition_scan::{FallBacks, PartitionScan, ReusedBuffers};
+use crate::exec::split::{SplitTask, fragment};
+use crate::exec::work_queue::WorkStealing;
+use crate::plan::placement::{Choice, Route};
+use crate::plan::splits::ScanSplit;
+
+/// Maximum bytes sent by a scan whose neighboring splits are joined; the cost per split dominates.
+const MAX_JOINED_BYTES: u64 = 8 * 1024 * 1024;
+
+/// Minimum splits per core of storage after joining, since their times differ.
+const SPLITS_PER_CORE: usize = 2;
+
+/// Interval at which an idle stealing worker checks the scheduler.
+const STEAL_POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+impl PartitionScan {
+    pub(crate) fn start(
+        scan: &RemoteScanExec,
+        query: Arc<QueryContext>,
+        splits: Vec<ScanSplit>,
+        partition: usize,
+    ) -> Result<SendableRecordBatchStream> {
+        let locations = scan.placement().index.locations();
+        let lookup = scan.placement().index.by_node();
+        let looks_up = |split: &ScanSplit| lookup.is_some_and(|lookup| lookup.covers(split.object));
+        let any_looked_up = splits.iter().any(looks_up);
+        let pushed = matches!(scan.placement().choice, Choice::Storage { .. }) || locations.is_some();
+        let requests = match &scan.placement().choice {
+            Choice::Storage { route: Route::Fragment, .. } if locations.is_none() => {
+                scan.context.fragments_at_once(&scan.plan)
+            }
+            _ if pushed => scan.context.options.requests(),
+            _ => 1,
+        };
+        let cap = scan.context.options.level_cap();
+        let has_fragments =
+            scan.placement().capability.fragment.is_some() && cap.is_none_or(|cap| cap == Level::Fragment);
+        let throughput = match &scan.placement().choice {
+            Choice::Storage { route, .. }
+                if locations.is_none() && scan.placement().live_top_k.is_none() && !scan.is_looked_up() =>
+            {
+                Throughput::of(&scan.plan, &scan.context, &scan.fragment, *route)
+            }
+            // Only storage has the order or the locations of rows.
+            _ => None,
+        };
+        let read_before = Cardinality::of(&scan.plan, &scan.context, &scan.fragment).scanned_before();
+        let splits = in_requests(scan, splits, requests, throughput.as_ref(), read_before.unwrap_or(1.0));
+        let all = || splits.iter().flatten();
+        query.progress.expect(all().count() as u64, all().map(|split| split.bytes(&scan.plan.objects)).sum());
+        let workers = requests.min(splits.len()).max(1);
+        let join =
+            |stealing: &Arc<WorkStealing>| stealing.join(partition, &scan.placement().partitions, &scan.plan.objects);
+        let work_queue = scan.placement().work_stealing.as_ref().map(|stealing| (join(stealing), partition));
+        let splits = if work_queue.is_some() { VecDeque::new() } else { splits };
+        let scheduler = throughput.map(|throughput| AdaptiveScheduler::new(&throughput, workers));
+        let stealers = usize::from(scheduler.is_some() && splits.iter().map(Vec::len).sum::<usize>() > workers);
+        let run = Arc::new(Self {
+            plan: scan.plan.clone(),
+            context: scan.context.clone(),
+            fragment: Arc::clone(&scan.fragment),
+            choice: scan.placement().choice.clone(),
+            dialect: scan.placement().capability.select.clone(),
+            takes_dictionaries: scan.placement().capability.fragment.is_some_and(|version| version >= INDEX_VERSION),
+            has_fragments,
+            schema: Arc::clone(&scan.schema),
+            query,
+            meter: Arc::default(),
+            counters: Arc::clone(&scan.counters),
+            feeds_plan: scan.feeds_plan,
+            splits: Mutex::new(splits),
+            work_queue,
+            drained: Notify::new(),
+            live_top_k: scan.placement().live_top_k.clone(),
+            top_k_fragment: scan.placement().top_k_fragment.clone(),
+            threshold: Arc::default(),
+            locations,
+            lookup: lookup.cloned(),
+            lookup_outcomes: LookupOutcomes::default(),
+            looks_up: any_looked_up,
+            buffers: ReusedBuffers::default(),
+            caches: Arc::clone(&scan.caches),
+            scheduler,
+            progress: Arc::clone(&scan.progress),
+            read_before,
+            ambiguous_nulls: AtomicBool::new(false),
+        });
+        run.counters.busy();
+        let metrics = ScanMetrics::new(&scan.metrics, partition);
+        let running = Arc::new(RunningPartition { run: Arc::clone(&run), metrics });
+        let mut builder = RecordBatchReceiverStream::builder(Arc::clone(&scan.schema), 2);
+        for _ in 0..workers {
+            let (running, sender) = (Arc::clone(&running), builder.tx());
+            builder.spawn(async move { running.run.work(&sender).await.map_err(to_datafusion) });
+        }
+        for _ in 0..stealers {
+            let (running, sender) = (Arc::clone(&running), builder.tx());
+            builder.spawn(async move { running.run.steal(&sender).await.map_err(to_datafusion) });
+        }
+        drop(running);
+        let stream = builder.build();
+        let baseline = BaselineMetrics::new(&scan.metrics, partition);
+        // Without a limit this only counts rows.
+        let limit = scan.plan.limit.or(Some(usize::MAX));
+        let rows = LimitStream::new(stream, 0, limit, baseline).inspect_ok(move |batch| {
+            run.counters.busy();
+            if run.feeds_plan {
+                run.counters.rows(batch.num_rows() as u64);
+            }
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&scan.schema), rows)))
+    }
+
+    /// Runs splits until none is left.
+    async fn work(&self, out: &Sender<datafusion::common::Result<RecordBatch>>) -> Result<()> {
+        loop {
+            let Some(splits) = self.take() else { return Ok(()) };
+            let wanted = tokio::select! {
+                done = self.run_splits(&splits, out) => done?,
+                error = self.query.exceeded() => return Err(error),
+            };
+            if !wanted {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The next work of a worker.
+    fn take(&self) -> Option<Vec<ScanSplit>> {
+        if let Some((queue, partition)) = &self.work_queue {
+            return queue.next(*partition).map(|split| vec![split]);
+        }
+        let (next, is_last) = {
+            let mut splits = self.splits.lock();
+            (splits.pop_front(), splits.is_empty())
+        };
+        if is_last {
+            self.drained.notify_waiters();
+        }
+        next
+    }
+
+    /// Runs splits that were taken together, from the best source.
+    async fn run_splits(
+        &self,
+        splits: &[ScanSplit],
+        out: &Sender<datafusion::common::Result<RecordBatch>>,
+    ) -> Result<bool> {
+        let began = Instant::now();
+        let source = self.scheduler.as_ref().map_or(ScanSource::Storage, |scheduler| scheduler.next_source(began));
+        if source == ScanSource::PlainReads {
+            for split in splits {
+                if !self.read_plainly(split, out).await? {
+                    return Ok(false);
+                }
+            }
+            return Ok(true);
+        }
+        let bytes = splits.iter().map(|split| split.bytes(&self.plan.objects)).sum();
+        if let Some(scheduler) = &self.scheduler {
+            scheduler.begin(ScanSource::Storage, bytes, began);
+        }
+        let wanted = match &self.choice {
+            Choice::Storage { request, route: Route::Fragment, .. } if !splits.iter().any(|s| self.is_located(s)) => {
+                self.run_fragment(request, splits, out).await
+            }
+            _ => self.run_one_by_one(splits, out).await,
+        };
+        if let Some(scheduler) = &self.scheduler {
+            scheduler.end(ScanSource::Storage, bytes, began, Instant::now());
+        }
+        wanted
+    }
+
+    /// Whether an index told the locations of the rows of `split`.
+    fn is_located(&self, split: &ScanSplit) -> bool {
+        self.locations.as_ref().is_some_and(|locations| locations.of(split.object).is_some())
+    }
+
+    /// Runs each of `splits` by a request of its own.
+    async fn run_one_by_one(
+        &self,
+        splits: &[ScanSplit],
+        out: &Sender<datafusion::common::Result<RecordBatch>>,
+    ) -> Result<bool> {
+        for split in splits {
+            if !SplitTask::new(self, split, out)?.run().await? {
+                return Ok(false);
+            }
+            self.finished(split.bytes(&self.plan.objects));
+        }
+        Ok(true)
+    }
+
+    async fn read_plainly(
+        &self,
+        split: &ScanSplit,
+        out: &Sender<datafusion::common::Result<RecordBatch>>,
+    ) -> Result<bool> {
+        let (began, bytes) = (Instant::now(), split.bytes(&self.plan.objects));
+        if let Some(scheduler) = &self.scheduler {
+            scheduler.begin(ScanSource::PlainReads, bytes, began);
+        }
+        let task = SplitTask::new(self, split, out)?;
+        let wanted = if task.is_empty() { Ok(true) } else { task.plain().await };
+        if let Some(scheduler) = &self.scheduler {
+            scheduler.end(ScanSource::PlainReads, bytes, began, Instant::now());
+        }
+        if matches!(wanted, Ok(true)) {
+            self.finished(bytes);
+        }
+        wanted
+    }
+
+    /// Counts a finished split of `bytes` bytes.
+    pub(crate) fn finished(&self, bytes: u64) {
+        self.query.progress.finish(bytes);
+        self.progress.done(bytes);
+    }
+
+    /// Steals splits from the end of the queue while that speeds up the scan.
+    async fn steal(&self, out: &Sender<datafusion::common::Result<RecordBatch>>) -> Result<()> {
+        let Some(scheduler) = &self.scheduler else { return Ok(()) };
+        loop {
+            // Registered before the check, so that no notification is missed.
+            let drained = self.drained.notified();
+            let taken = {
+                let mut splits = self.splits.lock();
+                let waiting: u64 = splits.iter().flatten().map(|split| split.bytes(&self.plan.objects)).sum();
+                let Some(last) = splits.back_mut() else { return Ok(()) };
+                let bytes = last.last().map_or(0, |split| split.bytes(&self.plan.objects));
+                let taken = match scheduler.should_steal(bytes, waiting.saturating_sub(bytes), Instant::now()) {
+                    true => last.pop(),
+                    false => None,
+                };
+                if last.is_empty() {
+                    splits.pop_back();
+                }
+                taken
+            };
+            match taken {
+                Some(split) => {
+                    self.query.meter.strategy(format!("{}: some splits are read plainly meanwhile", self.plan.name));
+                    let wanted = tokio::select! {
+                        done = self.read_plainly(&split, out) => done?,
+                        error = self.query.exceeded() => return Err(error),
+                    };
+                    if !wanted {
+                        return Ok(());
+                    }
+                }
+                None => tokio::select! {
+                    () = tokio::time::sleep(STEAL_POLL_INTERVAL) => {}
+                    () = drained => return Ok(()),
+                    () = out.closed() => return Ok(()),
+                },
+            }
+        }
+    }
+
+    /// Records throttling: splits are read plainly for a while.
+    pub(crate) fn throttled(&self, error: &Error) {
+        tracing::debug!(%error, table = self.plan.name, "storage is busy");
+        self.query.meter.strategy(format!("{}: storage was busy, some splits were read plainly", self.plan.name));
+        if let Some(scheduler) = &self.scheduler {
+            scheduler.throttled(Instant::now());
+        }
+    }
+
+    pub(crate) fn meters(&self) -> Meters {
+        Meters(vec![Arc::clone(&self.query.meter), Arc::clone(&self.meter), Arc::clone(self.counters.meter())])
+    }
+
+    pub(crate) fn fall_backs(&self) -> FallBacks {
+        let (query, counters) = (Arc::clone(&self.query), Arc::clone(&self.counters));
+        FallBacks { query, counters, table: self.plan.name.clone() }
+    }
+}
+
+/// Groups the splits of a partition into work units: single splits, or those of one of at most
+/// `requests` requests. `read` is the share of bytes that storage reads.
+fn in_requests(
+    scan: &RemoteScanExec,
+    splits: Vec<ScanSplit>,
+    requests: usize,
+    throughput: Option<&Throughput>,
+    read: f64,
+) -> VecDeque<Vec<ScanSplit>> {
+    let (plan, context) = (&scan.plan, &scan.context);
+    if !matches!(scan.placement().choice, Choice::Storage { route: Route::Fragment, .. })
+        || scan.placement().index.locations().is_some()
+    {
+        return splits.into_iter().map(|split| vec![split]).collect();
+    }
+    let format = |object: &DataObject| plan.table.format_of(object);
+    let fits = |a: &DataObject, b: &DataObject| a.columns == b.columns && format(a) == format(b);
+    let lookup = scan.placement().index.by_node();
+    // A look-up reads next to nothing.
+    let bytes = |split: &ScanSplit| match lookup.is_some_and(|lookup| lookup.covers(split.object)) {
+        true => 1,
+        false => (split.bytes(&plan.objects) as f64 * read) as u64,
+    };
+    let all = splits.iter().map(|split| split.bytes(&plan.objects)).sum();
+    let most = throughput.map_or(requests, |throughput| throughput.requests(requests, all));
+    let requests = fragment::requests(splits, &plan.objects, most, context.options.objective, bytes, fits);
+    // Only if few rows are buffered per split, and plain reads do not share the scan.
+    let joins = Cardinality::of(plan, context, &scan.fragment).sent_bytes() <= MAX_JOINED_BYTES
+        && !throughput.is_some_and(|throughput| throughput.together());
+    match context.rates(plan).advertised_cores() {
+        // A single core runs splits in sequence anyway; several cores each get some.
+        Some(cores) if joins => {
+            let least = if cores == 1 { 1 } else { (SPLITS_PER_CORE * cores).div_ceil(requests.len().max(1)) };
+            requests.into_iter().map(|splits| fragment::joined(splits, least)).collect()
+        }
+        _ => requests.into(),
+    }
+}
+
+/// Running partition; once the last worker is gone, its counts become the operator's metrics.
+struct RunningPartition {
+    run: Arc<PartitionScan>,
+    metrics: ScanMetrics,
+}
+
+impl Drop for RunningPartition {
+    fn drop(&mut self) {
+        self.run.counters.busy();
+        self.run.report_lookups();
+        self.run.note_scanned();
+        self.metrics.record(&self.run.meter, &self.run.lookup_outcomes);
+    }
+}

@@ -1,0 +1,51 @@
+//! Placement of scans.
+
+use pushdowndb_contract::{Capability, Fragment, Level};
+
+use super::scan_context::ScanContext;
+use super::scan_plan::ScanPlan;
+
+/// The request sent to storage, or the reason for plain reads.
+#[derive(Clone, Debug)]
+pub(crate) enum Choice {
+    /// Plain reads, with the reason.
+    Compute(String),
+    Storage {
+        /// The fragment that is sent.
+        request: Box<Fragment>,
+        /// Whether the answer needs no further filter.
+        exact: bool,
+        route: Route,
+    },
+}
+
+/// The protocol by which storage is asked.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Route {
+    /// S3 Select: one object or range per request, rows as text.
+    Select,
+    /// The fragment route of the node: exact for all of the contract's expressions.
+    Fragment,
+}
+
+impl Route {
+    pub(crate) fn level(self) -> Level {
+        match self {
+            Self::Select => Level::Select,
+            Self::Fragment => Level::Fragment,
+        }
+    }
+}
+
+/// A scan with its placement, as input to the strategies of operators above it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PlacedScan<'a> {
+    pub(crate) plan: &'a ScanPlan,
+    pub(crate) context: &'a ScanContext,
+    /// The fragment of one object's rows.
+    pub(crate) fragment: &'a Fragment,
+    pub(crate) choice: &'a Choice,
+    pub(crate) capability: &'a Capability,
+    /// The number of splits of its objects.
+    pub(crate) splits: u64,
+}

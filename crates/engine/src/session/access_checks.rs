@@ -1,0 +1,89 @@
+//! Checks of a statement against the access policy: folders and files that DataFusion would open by
+//! itself.
+//!
+//! Stores check every call as well. Here a statement is refused before DataFusion asks the disk
+//! about a location, and where it opens something that belongs to no store: the folder for spilled
+//! data, and files that settings name.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::logical_expr::{DdlStatement, LogicalPlan, SetVariable, Statement};
+use pushdowndb_contract::{Error, Result};
+use pushdowndb_cost::PriceBook;
+
+use crate::access::{Access, Mode};
+use crate::catalog::TableLocation;
+use crate::error::{from_datafusion, to_datafusion};
+use crate::settings::{LOCATION_SETTINGS, PRICE_BOOK};
+
+/// Refuses a plan that names a location which the policy does not permit.
+pub(super) fn check(access: &Access, plan: &LogicalPlan) -> Result<()> {
+    if access.is_everything() {
+        return Ok(());
+    }
+    let named = |mode, text: &str| {
+        let location = TableLocation::parse(text, access)?;
+        access.named(mode, location.store().as_ref(), location.prefix())
+    };
+    let checked = plan.apply_with_subqueries(|node| {
+        let found = match node {
+            LogicalPlan::Copy(copy) => named(Mode::Write, &copy.output_url),
+            LogicalPlan::Ddl(DdlStatement::CreateExternalTable(create)) => {
+                create.locations.iter().try_for_each(|location| named(Mode::Read, location))
+            }
+            _ => Ok(()),
+        };
+        found.map(|()| TreeNodeRecursion::Continue).map_err(to_datafusion)
+    });
+    checked.map(|_| ()).map_err(from_datafusion)
+}
+
+/// Checks a SET: refused if its value is a place that the policy does not permit.
+pub(crate) fn checked_setting(access: &Access, plan: LogicalPlan) -> Result<LogicalPlan> {
+    let LogicalPlan::Statement(Statement::SetVariable(SetVariable { variable, value })) = plan else { return Ok(plan) };
+    let place = LOCATION_SETTINGS.iter().find(|(name, _)| name.eq_ignore_ascii_case(&variable)).map(|(_, mode)| *mode);
+    let value = match place {
+        // Checked when the file is read.
+        Some(_) if variable.eq_ignore_ascii_case(PRICE_BOOK) => value,
+        Some(mode) if !access.is_everything() => {
+            let folder = access.folder(mode, Path::new(&value)).map_err(|error| error.context(&variable))?;
+            folder
+                .into_os_string()
+                .into_string()
+                .map_err(|_| Error::invalid(format!("{variable}: this is not UTF-8")))?
+        }
+        _ => value,
+    };
+    Ok(LogicalPlan::Statement(Statement::SetVariable(SetVariable { variable, value })))
+}
+
+/// The price book of this name: a shipped one, or one read from a file at this path.
+pub(crate) fn price_book(access: &Access, name: &str) -> Result<PriceBook> {
+    if access.is_everything() || PriceBook::shipped().any(|shipped| shipped == name) {
+        return PriceBook::named_or_path(name);
+    }
+    let book = access.read_text(Path::new(name)).and_then(|text| PriceBook::from_toml(&text));
+    book.map_err(|error| error.context(format!("price book '{name}'")))
+}
+
+/// The same runtime, without spilling unless the policy permits to write to its folders.
+pub(crate) fn spilling(access: &Access, runtime: Arc<RuntimeEnv>) -> Result<Arc<RuntimeEnv>> {
+    if access.is_everything() {
+        return Ok(runtime);
+    }
+    let mut folders = runtime.disk_manager.temp_dir_paths();
+    if folders.is_empty() {
+        // DataFusion makes a folder of its own there when it first spills.
+        folders.push(std::env::temp_dir());
+    }
+    if folders.iter().all(|folder| access.folder(Mode::Write, folder).is_ok()) {
+        return Ok(runtime);
+    }
+    let nowhere = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled);
+    let runtime = RuntimeEnvBuilder::from_runtime_env(&runtime).with_disk_manager_builder(nowhere);
+    runtime.build_arc().map_err(from_datafusion)
+}

@@ -1,0 +1,104 @@
+//! One statement while it is planned and started.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Schema, SchemaRef};
+use datafusion::execution::{SendableRecordBatchStream, SessionState};
+use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
+use datafusion::physical_plan::{EmptyRecordBatchStream, ExecutionPlan, execute_stream};
+use datafusion::prelude::SessionContext;
+use futures::{StreamExt, stream};
+use pushdowndb_contract::Result;
+use pushdowndb_cost::Usage;
+
+use super::result::{QueryResult, StatementKind};
+use crate::context::QueryContext;
+use crate::error::from_datafusion;
+use crate::exec::remote_scan::RemoteScanExec;
+use crate::profile::{Ran, analyzed};
+
+/// One statement while it is planned and started.
+pub(crate) struct StatementRun {
+    /// The statement's text; empty where no statement is run.
+    pub(super) text: Arc<str>,
+    pub(super) query: Arc<QueryContext>,
+    pub(super) state: SessionState,
+}
+
+impl StatementRun {
+    /// A context for statements that change tables or look them up. It clones the state, which
+    /// queries are planned without.
+    pub(crate) fn context(&self) -> SessionContext {
+        SessionContext::new_with_state(self.state.clone())
+    }
+
+    /// Starts a plan. With `explained`, the schema of EXPLAIN ANALYZE, the result is the plan's
+    /// profile instead of its rows.
+    ///
+    /// # Errors
+    ///
+    /// The estimate exceeds the session's caps, or DataFusion cannot start the plan.
+    pub(super) fn start(&self, plan: Arc<dyn ExecutionPlan>, explained: Option<SchemaRef>) -> Result<QueryResult> {
+        self.query.check_estimate(&estimate(&plan))?;
+        let planning = self.query.meter.usage();
+        let rows = execute_stream(Arc::clone(&plan), self.state.task_ctx()).map_err(from_datafusion)?;
+        let rows = on_a_task(rows);
+        let ran = Ran { plan, statement: Arc::clone(&self.text), planning, rows: None };
+        let (ran, rows) = match explained {
+            Some(schema) => analyzed(ran, rows, schema, Arc::clone(&self.query)),
+            None => (ran, rows),
+        };
+        Ok(QueryResult::new(StatementKind::Rows, rows, Some(ran), Arc::clone(&self.query)))
+    }
+
+    /// The result that has these rows.
+    pub(super) fn rows(&self, rows: RecordBatch) -> QueryResult {
+        let rows = RecordBatchStreamAdapter::new(rows.schema(), stream::once(async { Ok(rows) }));
+        QueryResult::new(StatementKind::Rows, Box::pin(rows), None, Arc::clone(&self.query))
+    }
+
+    /// The result of a statement of this kind, which has no rows.
+    pub(super) fn no_rows(&self, kind: StatementKind) -> QueryResult {
+        self.query.meter.finish();
+        let none = EmptyRecordBatchStream::new(SchemaRef::new(Schema::empty()));
+        QueryResult::new(kind, Box::pin(none), None, Arc::clone(&self.query))
+    }
+}
+
+/// The same rows, computed on a task of their own from when the first is asked for. Some operators
+/// run long without a pause; on a task they do not delay a reader that wants to stop.
+fn on_a_task(rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
+    let schema = rows.schema();
+    let started = stream::once(async move { spawn(rows) }).flatten();
+    Box::pin(RecordBatchStreamAdapter::new(schema, started))
+}
+
+fn spawn(mut rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
+    let mut builder = RecordBatchReceiverStream::builder(rows.schema(), 1);
+    let out = builder.tx();
+    builder.spawn(async move {
+        while let Some(batch) = rows.next().await {
+            if out.send(batch).await.is_err() {
+                break;
+            }
+        }
+        Ok(())
+    });
+    builder.build()
+}
+
+/// The sum of the estimates of a plan's scans.
+fn estimate(plan: &Arc<dyn ExecutionPlan>) -> Usage {
+    let mut total = plan.downcast_ref::<RemoteScanExec>().map(RemoteScanExec::estimate).unwrap_or_default();
+    for child in plan.children() {
+        let below = estimate(child);
+        total.bytes_network += below.bytes_network;
+        total.bytes_scanned += below.bytes_scanned;
+        total.bytes_returned += below.bytes_returned;
+        total.bytes_scanned_by_fragments += below.bytes_scanned_by_fragments;
+        total.bytes_returned_by_fragments += below.bytes_returned_by_fragments;
+        total.requests += below.requests;
+    }
+    total
+}

@@ -1,0 +1,223 @@
+//! Joins: tables read plainly (`baseline`), each filtered in storage (`filtered`), or the probe
+//! side also filtered by the keys of the build side (`bloom`).
+//!
+//! PushdownDB, Section V; Active Disks, Section 3.3. Once the build side of a hash join has been
+//! read, its keys become a predicate of the scans below the probe side. The predicate may pass too
+//! much, never too little, and the join drops the rest. The strongest form is taken that storage
+//! evaluates and that fits into a request:
+//!
+//! | form | where |
+//! | --- | --- |
+//! | a list of the keys | few keys, or nothing better is supported |
+//! | the set of the keys as bits | fragment route, dense integer keys |
+//! | a binary Bloom filter, and the range of the keys | fragment route |
+//! | a Bloom filter in SQL, and the range of the keys | S3 Select with SUBSTRING, integer keys |
+//! | one Bloom filter of several keys | few of the possible combinations occur |
+//! | the range of the keys | S3 Select, too many keys |
+//! | none: a filtered join | too many keys without an order |
+
+use arrow::datatypes::DataType;
+use pushdowndb_contract::wire::NUMBERS_VERSION;
+use pushdowndb_contract::{Capability, Expr};
+
+use super::filter::route;
+use super::group_by;
+use crate::cost::candidates::{Candidates, Reason};
+use crate::cost::cardinality::{self, Cardinality};
+use crate::cost::scan::{BLOOM_LOOKUP_S_PER_ROW, Pushed, SET_LOOKUP_S_PER_ROW, ScanCosts};
+use crate::plan::estimate::Estimate;
+use crate::plan::explanation::Explanation;
+use crate::plan::join_keys::{filters, is_key, set};
+use crate::plan::placement::{PlacedScan, Route};
+use crate::settings::JoinStrategy;
+
+/// Seconds of storage to test one row by a Bloom filter in SQL: about two hashes.
+const SQL_LOOKUP_S_PER_ROW: f64 = 100e-9;
+
+/// Seconds of the engine to probe the join's hash table with one row.
+pub(crate) const PROBE_S_PER_ROW: f64 = 10e-9;
+
+/// Seconds of the engine to collect a key (Q3 of TPC-H on Parquet: 34 ms for 177,000).
+const COLLECT_S_PER_KEY: f64 = 150e-9;
+
+/// Maximum cost of collecting keys on speculation, as a share of the scan's cost.
+const MAX_COLLECT_COST_SHARE: f64 = 0.05;
+
+/// Maximum share of rows left by the keys in earlier runs, to wait for them again.
+const MAX_REPEATED_SELECTIVITY: f64 = 0.25;
+
+/// Bytes of a statement besides its predicates.
+pub(crate) const STATEMENT_BYTES: usize = 4096;
+
+/// Estimates of a join's build side before it runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BuildSide {
+    /// The estimated number of keys, and whether it comes from feedback.
+    pub(crate) keys: Option<usize>,
+    pub(crate) from_feedback: bool,
+    /// The number of the join's key columns.
+    pub(crate) columns: usize,
+    /// Whether an operator below drops rows of the tables, so that keys are missing.
+    pub(crate) reduced: bool,
+    /// Whether the engine groups the probe side by this key before it joins.
+    pub(crate) grouped: bool,
+}
+
+impl BuildSide {
+    /// The number of rows whose keys, alone and combined, are collected in `seconds`; saturates.
+    fn rows_in(&self, seconds: f64) -> usize {
+        let columns = self.columns as f64;
+        (seconds / (columns * columns * COLLECT_S_PER_KEY)) as usize
+    }
+}
+
+/// Whether keys filter a scan, with the explanation.
+#[derive(Clone, Debug)]
+pub(crate) struct Decision {
+    pub(crate) bloom: bool,
+    /// Maximum rows of the build side whose keys are worth collecting.
+    pub(crate) max_rows: usize,
+    pub(crate) explanation: Explanation,
+}
+
+/// Chooses the strategy for a scan of the probe side by `key`.
+pub(crate) fn choose(rows: PlacedScan<'_>, key: &Expr, key_type: &DataType, build: BuildSide) -> Decision {
+    let PlacedScan { plan, context, fragment, capability, .. } = rows;
+    let options = &context.options;
+    let strategy = options.join;
+    let route = route(fragment, capability, options, options.filter_side());
+    let scan = ScanCosts::of(plan, context, fragment, route.as_ref().ok().copied());
+    let values = Cardinality::of(plan, context, fragment).values(key);
+    let s_per_row =
+        PROBE_S_PER_ROW + if build.grouped { group_by::s_per_row(values.unwrap_or(scan.passing)) } else { 0.0 };
+    let engine_s = scan.passing * s_per_row;
+    let mut candidates = Candidates::new("join", scan.model());
+    match &route {
+        Ok(route) => {
+            candidates.add("filtered", scan.pushed(Pushed { engine_s, ..scan.filtering() }));
+            match is_key(key_type) {
+                true => {
+                    let as_set = takes_sets(*route, capability) && is_integer_key(key_type);
+                    candidates.add("bloom", bloom_cost(&scan, *route, build, values, as_set, s_per_row));
+                }
+                false => {
+                    let shown = pushdowndb_scan::sql_type(key_type);
+                    candidates.refuse("bloom", format!("keys of type {shown} are not collected"));
+                }
+            }
+        }
+        Err(why) => candidates.refuse("filtered and bloom", why.clone()),
+    }
+    candidates.add("baseline", scan.plain(engine_s));
+    let mut max_rows = usize::MAX;
+    let (taken, reason) = match strategy {
+        JoinStrategy::Baseline => ("baseline", Reason::Asked),
+        JoinStrategy::Filtered => ("filtered", Reason::Asked),
+        JoinStrategy::Bloom => ("bloom", Reason::Asked),
+        JoinStrategy::Auto => {
+            let most = route.as_ref().map_or(usize::MAX, |route| max_keys(*route, capability, key_type));
+            let too_many = build.keys.filter(|keys| *keys > most && candidates.has("bloom"));
+            let best = candidates.best().unwrap_or("baseline");
+            // The keys that a HAVING or another join leaves are unknown before the first run. Few
+            // keys are waited for again, because they also save work above the scan.
+            let keeps_most = build.from_feedback && share(build, values) > MAX_REPEATED_SELECTIVITY;
+            let may_be_fewer =
+                candidates.has("bloom") && build.reduced && !keeps_most && matches!(route, Ok(Route::Fragment));
+            match too_many {
+                // The scan itself chooses between the other two.
+                Some(keys) if !may_be_fewer => {
+                    candidates.refuse("bloom", format!("about {keys} keys are too many"));
+                    ("filtered", Reason::Estimated)
+                }
+                None if best == "bloom" || !may_be_fewer => (best, Reason::Estimated),
+                _ => {
+                    max_rows =
+                        build.rows_in(candidates.worth_seconds(best).unwrap_or_default() * MAX_COLLECT_COST_SHARE);
+                    ("bloom", Reason::Because("the keys decide once they are known"))
+                }
+            }
+        }
+    };
+    let (taken, reason) = match candidates.has(taken) {
+        true => (taken, reason),
+        false => {
+            let instead = ["filtered", "baseline"].into_iter().find(|name| candidates.has(name));
+            (instead.unwrap_or("baseline"), Reason::Because("what SET asks for will not do"))
+        }
+    };
+    Decision { bloom: taken == "bloom", max_rows, explanation: candidates.explanation(taken, reason) }
+}
+
+/// Returns whether the route accepts a set of integers.
+pub(crate) fn takes_sets(route: Route, capability: &Capability) -> bool {
+    route == Route::Fragment && capability.fragment.is_some_and(|version| version >= NUMBERS_VERSION)
+}
+
+/// Returns whether keys of `key_type` can form a set of integers.
+fn is_integer_key(key_type: &DataType) -> bool {
+    key_type.is_integer() && *key_type != DataType::UInt64
+}
+
+/// Maximum keys for which there is a form stronger than their range.
+fn max_keys(route: Route, capability: &Capability, key_type: &DataType) -> usize {
+    match (route, &capability.select) {
+        (Route::Select, Some(dialect)) if dialect.string_functions && key_type.is_integer() => {
+            filters::max_keys_in_sql(dialect.expression_bytes - STATEMENT_BYTES)
+        }
+        (Route::Select, _) => usize::MAX,
+        (Route::Fragment, _) => set::MAX_KEYS,
+    }
+}
+
+/// The estimated share of rows left by the keys; `values` are those of the key column.
+fn share(build: BuildSide, values: Option<f64>) -> f64 {
+    match (build.reduced, build.keys, values) {
+        // The build side's keys are assumed to be keys of the table; references repeat.
+        (_, Some(keys), Some(values)) => (keys as f64 / values.max(1.0)).min(1.0),
+        // Assumes that keys are missing as a filter drops rows.
+        (true, ..) => cardinality::DEFAULT_SELECTIVITY,
+        (false, ..) => 1.0,
+    }
+}
+
+/// Estimates a scan for rows that match the keys, once these are available, by storage or by plain
+/// reads. `values` is the estimated number of values of the key column, `as_set` whether dense keys
+/// are sent as a set; the engine takes `s_per_row` per returned row.
+fn bloom_cost(
+    scan: &ScanCosts,
+    route: Route,
+    build: BuildSide,
+    values: Option<f64>,
+    as_set: bool,
+    s_per_row: f64,
+) -> Estimate {
+    let share = share(build, values);
+    let keys = build.keys.unwrap_or(set::MAX_KEYS).min(set::MAX_KEYS) as f64;
+    let filter_bytes = keys * filters::BITS_PER_KEY / 8.0;
+    // The range of sequential keys is assumed as large as their number of values.
+    let set_bytes = values.filter(|_| as_set).and_then(|values| filters::set_bytes(keys, values));
+    let (key_bytes, lookup_s) = match (route, set_bytes) {
+        (Route::Select, _) => (keys * filters::BITS_PER_KEY, scan.rows * SQL_LOOKUP_S_PER_ROW),
+        (Route::Fragment, Some(bytes)) if bytes <= filter_bytes * filters::MAX_SET_TO_FILTER_RATIO => {
+            (bytes, scan.passing * SET_LOOKUP_S_PER_ROW)
+        }
+        (Route::Fragment, _) => (filter_bytes, scan.passing * BLOOM_LOOKUP_S_PER_ROW),
+    };
+    let engine_s = scan.passing * share * s_per_row;
+    let pushed = scan.one_of_phases(Pushed {
+        requests: scan.requests,
+        scanned: scan.scanned,
+        returned: (scan.sent as f64 * share) as u64,
+        request_bytes: key_bytes as u64 * scan.requests,
+        storage_s: lookup_s,
+        engine_s,
+        ..Pushed::default()
+    });
+    if route == Route::Select {
+        return pushed;
+    }
+    // A look-up takes the same time on either side.
+    let plain = scan.plain_keyed(share, lookup_s + engine_s);
+    let model = scan.model();
+    if model.is_better(&plain, &pushed) { plain } else { pushed }
+}

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Runs one query in DuckDB or Polars, over one local file or over tables in a bucket, and says what it took.
-`pushdowndb experiment` starts it.
+`pushdowndb-bench` starts it.
 
     peers.py < work.json          work as crates/cli/src/experiment/task.rs has it
     peers.py versions

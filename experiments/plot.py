@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws the figures of a record of `pushdowndb experiment` as SVG: needs matplotlib. The experiment runs it if it can.
+"""Draws the figures of a record of `pushdowndb-bench` as SVG: needs matplotlib. `pushdowndb-bench plot` runs it.
 
     plot.py RECORD.csv RECORD.svg
 

@@ -1,0 +1,149 @@
+//! The arguments of `pushdowndb-bench`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Measurements of PushdownDB that anybody can repeat; experiments/ defines them.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 110)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What is measured.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// How fast one core scans lineitem in every format, beside MinIO, DuckDB, Polars, DataFusion
+    /// and ripgrep
+    Scan(ScanArgs),
+    /// The figures of the PushdownDB paper: strategies of filter, join, group-by and top-k;
+    /// operators and TPC-H; Parquet
+    Figures(GridArgs),
+    /// What is chosen for TPC-H and the operators, against every fixed setting: seconds and dollars
+    Regret(GridArgs),
+    /// DuckDB, Polars and DataFusion on the same objects, link and core
+    Peers(GridArgs),
+    /// A node that is loaded, throttled, refusing or flapping
+    Chaos(GridArgs),
+    /// Figures, regret, peers and chaos, one after the other
+    All(GridArgs),
+    /// Writes docs/evaluation.md from the records of all of these
+    Report(ReportArgs),
+    /// Draws records as pictures: RECORD.svg beside each RECORD.csv; needs Python with matplotlib
+    Plot(PlotArgs),
+    /// Runs a query over TPC-H's tables by plain DataFusion with its own readers, and prints the
+    /// number of rows
+    Datafusion(PlainArgs),
+    /// Runs one query of an experiment, read from stdin
+    #[command(hide = true)]
+    Contestant,
+}
+
+/// Arguments of every measurement.
+#[derive(Args, Debug)]
+pub struct Common {
+    /// The folder for measurements, servers and their data; a run that was interrupted goes on
+    /// there [default: experiment-scan for scan, experiments-out for all others]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// The folder for tables or objects, which are large and can be used again [default: a folder
+    /// in --out]
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// The folder for records of the results [default: --out]
+    #[arg(long, value_name = "DIR")]
+    pub record: Option<PathBuf>,
+    /// How often each figure is measured [default: the definition's]
+    #[arg(long, value_name = "N")]
+    pub runs: Option<u32>,
+    /// Only what has one of these names of definitions, conditions, formats, queries (points) or
+    /// contestants (series); each further --only narrows that: --only csv,parquet --only q6 --only
+    /// node,engine
+    #[arg(long, value_name = "NAMES")]
+    pub only: Vec<String>,
+    /// The program that is measured [default: pushdowndb in the folder of this program]
+    #[arg(long, value_name = "FILE")]
+    pub program: Option<PathBuf>,
+}
+
+/// Measuring scans.
+#[derive(Args, Debug)]
+pub struct ScanArgs {
+    #[command(flatten)]
+    pub common: Common,
+    /// The scale of TPC-H [default: the experiment's, 1]
+    #[arg(long)]
+    pub scale: Option<f64>,
+    /// The binary of MinIO [default: the one that .ci/minio built]
+    #[arg(long, value_name = "FILE")]
+    pub minio: Option<PathBuf>,
+    /// Another definition than the one that is built in; experiments/ holds those
+    #[arg(long, value_name = "FILE")]
+    pub definition: Option<PathBuf>,
+}
+
+/// Measuring queries through links: a node on the first core, an engine on the second.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  pushdowndb-bench all --estimate                                     how long it takes
+  pushdowndb-bench figures --only fig01 --only '40 MB/s' --runs 1     one figure, quickly
+  pushdowndb-bench figures --scale 0.01 --loopback                    without root, without caps
+  pushdowndb-bench all --budget 60 --record experiments/results       an hour; the next run goes on there
+
+Links with a cap need root, Linux and iproute2; peers need Python with duckdb, polars and pyarrow.
+What is missing is left out and named.")]
+pub struct GridArgs {
+    #[command(flatten)]
+    pub common: Common,
+    /// Times the scale of each definition
+    #[arg(long)]
+    pub scale: Option<f64>,
+    /// Stop after this number of minutes and write down what is there
+    #[arg(long, value_name = "MINUTES")]
+    pub budget: Option<f64>,
+    /// Say how long it takes, and measure nothing
+    #[arg(long)]
+    pub estimate: bool,
+    /// Use the loopback, and no caps
+    #[arg(long)]
+    pub loopback: bool,
+}
+
+/// Writing the evaluation.
+#[derive(Args, Debug)]
+pub struct ReportArgs {
+    /// The folder of the records
+    #[arg(long, value_name = "DIR", default_value = "experiments/results")]
+    pub results: PathBuf,
+    /// The document
+    #[arg(long, value_name = "FILE", default_value = "docs/evaluation.md")]
+    pub into: PathBuf,
+}
+
+/// Drawing records.
+#[derive(Args, Debug)]
+pub struct PlotArgs {
+    /// The records, such as experiments/results/*.csv
+    #[arg(required = true, value_name = "RECORD.csv")]
+    pub records: Vec<PathBuf>,
+    /// The folder for the pictures [default: that of each record]
+    #[arg(long, value_name = "DIR")]
+    pub into: Option<PathBuf>,
+}
+
+/// A query by DataFusion alone.
+#[derive(Args, Debug)]
+pub struct PlainArgs {
+    /// Where the tables are: a folder or s3://bucket, which the AWS_* variables say how to reach
+    #[arg(value_name = "LOCATION")]
+    pub location: String,
+    /// csv or parquet
+    #[arg(value_name = "FORMAT", value_parser = ["csv", "parquet"])]
+    pub format: String,
+    /// A file with one query
+    #[arg(value_name = "QUERY.sql")]
+    pub query: PathBuf,
+}

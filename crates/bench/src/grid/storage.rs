@@ -1,0 +1,251 @@
+//! The node of a grid and the tables in it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use pushdowndb_datagen::{Format, schema, schema_sql};
+
+use super::definition::Grid;
+use super::link::Link;
+use super::trouble::{Harm, Trouble};
+use crate::contestant::process::{self, Running};
+use crate::contestant::task::{Measured, RemoteTable, RemoteTask, Work};
+use crate::contestant::{DataFormat, Kind};
+use crate::programs::Programs;
+
+const KEY_ID: &str = "experiment-key";
+const SECRET: &str = "experiment-secret-key";
+
+/// A node must listen within this time.
+const START: Duration = Duration::from_secs(60);
+
+/// Bills are written by these.
+pub const PRICE_BOOKS: [&str; 2] = ["paper", "paper-egress"];
+
+/// Link, node and tables.
+pub struct Storage {
+    // Ended in this order.
+    harm: Option<Harm>,
+    node: Option<Running>,
+    link: Link,
+    trouble: Option<Trouble>,
+    /// The program that serves the node and makes data and indexes.
+    program: String,
+    /// The program that runs contestants.
+    bench: String,
+    peers: PathBuf,
+    folder: PathBuf,
+    store: PathBuf,
+    /// The folder of the engine's statistics and endpoint profiles, the latter per link and
+    /// trouble.
+    cache: PathBuf,
+    ready: BTreeSet<String>,
+}
+
+impl Storage {
+    /// A node behind the link; its log goes to `folder`, its objects to `store`.
+    pub fn start(link: Link, programs: &Programs, folder: PathBuf, store: PathBuf) -> Result<Self> {
+        std::fs::create_dir_all(&store).with_context(|| store.display().to_string())?;
+        let text = |path: &Path| path.to_str().map(str::to_owned).context("the path of a program is not text");
+        let (program, bench, peers) = (text(&programs.measured)?, text(&programs.own)?, programs.peers.clone());
+        let (harm, node, trouble) = (None, None, None);
+        let (cache, ready) = (folder.join("cache"), BTreeSet::new());
+        let mut storage = Self { harm, node, link, trouble, program, bench, peers, folder, store, cache, ready };
+        storage.learn_apart(0)?;
+        storage.restart(None)?;
+        Ok(storage)
+    }
+
+    /// Sets cap and trouble.
+    pub fn condition(&mut self, mb_per_s: u32, trouble: Option<Trouble>) -> Result<()> {
+        if self.trouble != trouble {
+            self.restart(trouble)?;
+        }
+        self.learn_apart(mb_per_s)?;
+        self.link.shape(mb_per_s)
+    }
+
+    /// Switches to a folder for the rates of this link, because one endpoint stands for many links.
+    /// Under trouble it starts with the rates of the same link without.
+    fn learn_apart(&mut self, mb_per_s: u32) -> Result<()> {
+        let all = std::path::absolute(self.folder.join("cache"))?;
+        let trouble = self.trouble.map_or_else(String::new, |trouble| format!("-{trouble:?}").to_lowercase());
+        self.cache = all.join(format!("{mb_per_s}{trouble}"));
+        let (shared, own) = (all.join("statistics"), self.cache.join("statistics"));
+        std::fs::create_dir_all(&shared)?;
+        std::fs::create_dir_all(&self.cache)?;
+        if !own.exists() {
+            std::os::unix::fs::symlink(shared, own)?;
+        }
+        let [well, rates] = [all.join(mb_per_s.to_string()), self.cache.clone()].map(|cache| cache.join("rates.json"));
+        if well.exists() && !rates.exists() {
+            std::fs::copy(well, rates)?;
+        }
+        Ok(())
+    }
+
+    fn restart(&mut self, trouble: Option<Trouble>) -> Result<()> {
+        (self.harm, self.node) = (None, None);
+        let log = File::create(self.folder.join("node.log"))?;
+        let mut command = self.link.at_node(&self.program);
+        command.arg("serve").arg("--store").arg(&self.store).args(["--listen", &self.link.address(), "--log", "warn"]);
+        command.args(trouble.map_or(&[][..], Trouble::arguments));
+        command.env("PUSHDOWNDB_ACCESS_KEY_ID", KEY_ID).env("PUSHDOWNDB_SECRET_ACCESS_KEY", SECRET);
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let mut node = Running::spawn(&mut command)?;
+        let started = Instant::now();
+        while !listens(node.id(), self.link.port()) {
+            ensure!(!node.has_ended(), "the node ended at once: see node.log in {}", self.folder.display());
+            ensure!(started.elapsed() < START, "the node does not listen: see node.log in {}", self.folder.display());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.harm = trouble.map(|trouble| trouble.begin(&self.link, node.id())).transpose()?;
+        (self.node, self.trouble) = (Some(node), trouble);
+        Ok(())
+    }
+
+    /// Makes sure that the tables of a grid are there in a format, with its indexes.
+    pub fn prepare(&mut self, grid: &Grid, format: DataFormat) -> Result<()> {
+        let bucket = bucket(grid, format);
+        let indexes = format!("{bucket} {:?}", grid.indexes);
+        let done = self.store.join(format!("{bucket}.done"));
+        if !done.exists() {
+            eprintln!("generating {} at scale {} as {format}", grid.data.set().name(), grid.scale);
+            let mut command = self.with_credentials(self.link.unpinned(&self.program));
+            command.args(["generate", grid.data.set().name(), "--scale", &grid.scale.to_string()]);
+            command.args(["--format", &format.to_string(), "--to", &format!("s3://{bucket}/")]);
+            ended_well(command.args(["--create-bucket", "--overwrite"]))?;
+            std::fs::write(&done, "")?;
+        }
+        if !self.ready.contains(&indexes) {
+            for index in &grid.indexes {
+                let statement = format!("CREATE INDEX IF NOT EXISTS ON {index}");
+                let mut command = self.with_credentials(self.link.unpinned(&self.program));
+                ended_well(command.args(["-f", &format!("s3://{bucket}/schema.sql"), "-c", &statement]))?;
+            }
+            self.ready.insert(indexes);
+        }
+        Ok(())
+    }
+
+    /// Runs a query as a contestant of this kind on the engine's side and core.
+    pub fn ask(&self, question: Question<'_>) -> Result<Measured> {
+        let command = match question.kind {
+            Kind::Duckdb | Kind::Polars => {
+                let mut command = self.link.at_engine("python3");
+                command.arg(&self.peers);
+                command
+            }
+            _ => self.contestant(),
+        };
+        process::ask(self.with_credentials(command), &Work::Remote(self.task(question)?))
+    }
+
+    /// Returns the engine's plan of a question.
+    pub fn plan(&self, question: Question<'_>) -> Result<String> {
+        process::ask(self.with_credentials(self.contestant()), &Work::Plan(self.task(question)?))
+    }
+
+    fn contestant(&self) -> Command {
+        let mut command = self.link.at_engine(&self.bench);
+        command.arg("contestant");
+        command
+    }
+
+    fn task(&self, question: Question<'_>) -> Result<RemoteTask> {
+        let Question { grid, format, kind, statement, settings, round } = question;
+        let bucket = bucket(grid, format);
+        let extension = file_format(format)?.extension();
+        let tables = grid.data.set().tables().iter().map(|table| {
+            let columns = schema(table)?;
+            let columns = columns
+                .fields()
+                .iter()
+                .map(|field| (field.name().clone(), pushdowndb_engine::sql_type(field.data_type())));
+            let url = format!("s3://{bucket}/{table}/{table}.{extension}");
+            Ok(RemoteTable { name: (*table).to_owned(), url, columns: columns.collect() })
+        });
+        Ok(RemoteTask {
+            kind,
+            format,
+            declarations: declarations(grid, format)?,
+            tables: tables.collect::<Result<_>>()?,
+            statement,
+            settings,
+            threads: 1,
+            start_ms: self.trouble.and_then(|trouble| trouble.start_ms(round)),
+            cache: self.cache.clone(),
+            price_books: PRICE_BOOKS.map(str::to_owned).to_vec(),
+        })
+    }
+
+    fn with_credentials(&self, mut command: Command) -> Command {
+        let address = self.link.address();
+        for (name, value) in [
+            ("AWS_ACCESS_KEY_ID", KEY_ID),
+            ("AWS_SECRET_ACCESS_KEY", SECRET),
+            ("AWS_REGION", "us-east-1"),
+            ("AWS_ALLOW_HTTP", "true"),
+            ("AWS_ENDPOINT_URL", &format!("http://{address}")),
+        ] {
+            command.env(name, value);
+        }
+        command
+    }
+}
+
+/// A query for a contestant.
+#[derive(Clone, Debug)]
+pub struct Question<'a> {
+    pub grid: &'a Grid,
+    pub format: DataFormat,
+    pub kind: Kind,
+    pub statement: String,
+    /// The engine's settings.
+    pub settings: BTreeMap<String, String>,
+    pub round: u32,
+}
+
+/// Returns the bucket of a grid's tables. Every query sees indexes, so tables with indexes are
+/// tables of their own.
+fn bucket(grid: &Grid, format: DataFormat) -> String {
+    let scale = grid.scale.to_string().replace('.', "-");
+    let indexed = if grid.indexes.is_empty() { "" } else { "-indexed" };
+    format!("{}-{format}-{scale}{indexed}", grid.data.set().name())
+}
+
+fn declarations(grid: &Grid, format: DataFormat) -> Result<String> {
+    Ok(schema_sql(grid.data.set(), &format!("s3://{}", bucket(grid, format)), file_format(format)?, grid.scale)?)
+}
+
+fn file_format(format: DataFormat) -> Result<Format> {
+    match format {
+        DataFormat::Csv => Ok(Format::Csv),
+        DataFormat::Ndjson => Ok(Format::Json),
+        DataFormat::Parquet => Ok(Format::Parquet),
+        DataFormat::Gzip => bail!("tables in buckets are not compressed here"),
+    }
+}
+
+/// True if a process, in any network namespace, listens on a port.
+fn listens(process: u32, port: u16) -> bool {
+    let table = std::fs::read_to_string(format!("/proc/{process}/net/tcp")).unwrap_or_default();
+    let suffix = format!(":{port:04X}");
+    table.lines().any(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let (local, state) = (words.next(), words.nth(1));
+        local.is_some_and(|local| local.ends_with(&suffix)) && state == Some("0A")
+    })
+}
+
+fn ended_well(command: &mut Command) -> Result<()> {
+    let output = command.stdin(Stdio::null()).output().context("preparing tables")?;
+    if !output.status.success() {
+        bail!("preparing tables: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! The program `pushdowndb-bench`: reproducible measurements, defined as data in `experiments/`.
+//!
+//! ```text
+//! args         the arguments
+//! scan/        how fast one core scans a local file, beside other programs
+//! grid/        queries through links: the paper's figures, regrets, other engines, trouble
+//! contestant/  the measured programs and libraries, each run in its own process
+//! journal      measurements so far: a run can be interrupted
+//! record       records: tables, dates, pictures
+//! spread       medians, least and greatest
+//! programs     the measured programs, and those that run beside them
+//! machine      where it is measured
+//! signals      Ctrl-C
+//! ```
+//!
+//! `scan` and `grid` are two kinds of experiment; both use the rest, and neither the other.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod contestant;
+mod grid;
+mod journal;
+mod machine;
+mod programs;
+mod record;
+mod scan;
+mod signals;
+mod spread;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::thread;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+
+use crate::args::{Cli, Command};
+
+/// The allocator of `pushdowndb`: engine and scans are measured with it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<()> {
+    if matches!(command, Command::Contestant) {
+        contestant::small_pages();
+    }
+    // As many threads as `pushdowndb` has.
+    let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get) + 1;
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(threads).enable_all().build().context("starting the runtime")?;
+    runtime.block_on(async {
+        match command {
+            Command::Scan(args) => scan::run(args).await,
+            Command::All(args) => grid::run(&[""], args).await,
+            Command::Figures(args) => grid::run(&["fig"], args).await,
+            Command::Regret(args) => grid::run(&["regret"], args).await,
+            Command::Peers(args) => grid::run(&["peers"], args).await,
+            Command::Chaos(args) => grid::run(&["chaos"], args).await,
+            Command::Report(args) => grid::report(&args),
+            Command::Plot(args) => record::plot(&args),
+            Command::Datafusion(args) => contestant::plain(&args).await,
+            // On a thread of the runtime, where `pushdowndb` runs scripts.
+            Command::Contestant => tokio::spawn(contestant::run()).await?,
+        }
+    })
+}

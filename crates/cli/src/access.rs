@@ -1,4 +1,4 @@
-//! What SQL may use, as the command line says it.
+//! The arguments that restrict what SQL may use.
 
 use clap::Args;
 use pushdowndb_engine::{AccessPolicy, AllowList, Location, Network};
@@ -7,14 +7,16 @@ use pushdowndb_engine::{AccessPolicy, AllowList, Location, Network};
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Access, for SQL that is not yours: with one of these, what they list and nothing else")]
 pub struct AccessArgs {
-    /// SQL may read this and all below it: a path, s3://bucket/folder/, https://host/folder/, or a scheme (s3://) for all
-    /// of it; may be repeated
+    /// SQL may read this and all below it: a path, s3://bucket/folder/, https://host/folder/, or a
+    /// scheme (s3://) for all of it; may be repeated
     #[arg(long = "allow", value_name = "LOCATION")]
     pub read: Vec<Location>,
-    /// SQL may write, replace and delete this and all below it, but not read it for that; may be repeated
+    /// SQL may write, replace and delete this and all below it, but not read it for that; may be
+    /// repeated
     #[arg(long = "allow-write", value_name = "LOCATION")]
     pub write: Vec<Location>,
-    /// Names of hosts that SQL may read may stand for these addresses, though they are not public: 10.0.0.0/8; may be repeated
+    /// Names of hosts that SQL may read may stand for these addresses, though they are not public:
+    /// 10.0.0.0/8; may be repeated
     #[arg(long = "allow-address", value_name = "NETWORK")]
     pub addresses: Vec<Network>,
     /// SQL may use nothing outside of the session but what --allow and its like list
@@ -23,12 +25,12 @@ pub struct AccessArgs {
 }
 
 impl AccessArgs {
-    /// Whether SQL may not use everything.
+    /// True if any restriction is given.
     pub fn is_given(&self) -> bool {
         self.allow_nothing || !(self.read.is_empty() && self.write.is_empty() && self.addresses.is_empty())
     }
 
-    /// These flags as a policy.
+    /// Converts the flags to a policy.
     pub fn policy(self) -> AccessPolicy {
         match self.is_given() {
             true => AccessPolicy::Only(AllowList { read: self.read, write: self.write, addresses: self.addresses }),

@@ -1,10 +1,12 @@
-//! Exit codes: one for each kind of error, so that scripts can tell "fix the query" from "try again".
+//! Exit codes, one for each kind of error, so that scripts can distinguish a wrong query from a
+//! failure to retry.
 
 use std::error::Error as StdError;
 
-use pushdown::{Error, ErrorKind};
+use pushdowndb_contract::{Error, ErrorKind};
 
-/// The code for a kind of error. 1 is our own failure and anything without a kind, 2 is what clap uses too.
+/// Returns the exit code for a `kind` of error. 1 is a bug and any error without a kind; 2 is
+/// clap's code, too.
 pub fn of_kind(kind: ErrorKind) -> u8 {
     match kind {
         ErrorKind::Invalid => 2,
@@ -22,7 +24,7 @@ pub fn of_kind(kind: ErrorKind) -> u8 {
     }
 }
 
-/// The code for whatever ended the program.
+/// Returns the exit code for an error.
 pub fn of(error: &anyhow::Error) -> u8 {
     kind(error).map_or(1, of_kind)
 }

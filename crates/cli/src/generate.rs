@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use anyhow::Result;
-use pushdown::{Error, ErrorKind};
+use pushdowndb_contract::{Error, ErrorKind};
+use pushdowndb_datagen::{DataSet, Options, generate_set};
 use pushdowndb_engine::{Engine, EngineConfig};
-use pushdowndb_tpchgen::{DataSet, Options, generate_set};
 
 use crate::args::Generate;
 use crate::interrupt::Interrupts;

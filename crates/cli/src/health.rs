@@ -1,19 +1,19 @@
-//! `health`: asks a running node whether it is well, for containers and scripts without an HTTP client.
+//! `health`: checks a running node, for containers and scripts without an HTTP client.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::Result;
-use pushdown::{Error, ErrorKind};
+use pushdowndb_contract::{Error, ErrorKind};
 
 use crate::args::HealthArgs;
 use crate::print;
 
-/// More than any answer of `/healthz` and `/readyz`.
+/// The longest answer that is read, in bytes; longer than any of `/healthz` and `/readyz`.
 const MAX_ANSWER_BYTES: u64 = 16 << 10;
 
-/// Prints what the node says of itself; anything but 200 is an error.
+/// Prints the node's answer; a status other than 200 is an error.
 pub fn health(args: &HealthArgs) -> Result<()> {
     let path = if args.ready { "/readyz" } else { "/healthz" };
     let unavailable = |text: String| Error::new(ErrorKind::Unavailable, format!("{}: {text}", args.at));
@@ -22,10 +22,10 @@ pub fn health(args: &HealthArgs) -> Result<()> {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     let status = head.split(' ').nth(1).unwrap_or_default();
     if status != "200" {
-        let said = if status.is_empty() { "an answer that is not HTTP" } else { body.trim() };
-        return Err(unavailable(format!("{status} {said}").trim().to_owned()).into());
+        let text = if status.is_empty() { "an answer that is not HTTP" } else { body.trim() };
+        return Err(unavailable(format!("{status} {text}").trim().to_owned()).into());
     }
-    print::say(format_args!("{}", body.trim()))
+    print::print_line(format_args!("{}", body.trim()))
 }
 
 fn ask(at: SocketAddr, path: &str, timeout: Duration) -> std::io::Result<String> {

@@ -1,9 +1,9 @@
-//! Ctrl-C: cancels what is under way, and what that leaves open is cleaned up on the way out.
+//! Ctrl-C: cancels the running query, which is then cleaned up.
 
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use pushdown::{Error, ErrorKind};
+use pushdowndb_contract::{Error, ErrorKind};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Mutex;
 

@@ -1,7 +1,7 @@
-//! Notices: what `serve` says on stderr beside its log, in the format of that log.
+//! Notices: lines on stderr besides the log of `serve`, in the format of that log.
 //!
-//! A program that reads JSON logs reads nothing else from stderr, so every line is one: where the node is, what a signal
-//! came to, a panic, the error that ended the process, and arguments that were refused before anything began.
+//! With JSON logs every line of stderr is JSON: the address of the node, the outcome of signals,
+//! panics, the final error, and refused arguments.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{Write, stderr};
@@ -9,7 +9,7 @@ use std::io::{Write, stderr};
 use chrono::{SecondsFormat, Utc};
 use serde_json::{Value, json};
 
-use crate::args::LogFormat;
+use crate::log::LogFormat;
 use crate::print;
 
 const TARGET: &str = "pushdowndb::serve";
@@ -27,17 +27,17 @@ impl Notices {
         Self(format)
     }
 
-    /// Says how things are. No log filter hides it.
+    /// Prints information that no log filter hides.
     pub fn info(self, text: &str) {
         self.write("INFO", text);
     }
 
-    /// Says what could not be done, though the node goes on.
+    /// Prints a warning.
     pub fn warn(self, text: &str) {
         self.write("WARN", text);
     }
 
-    /// Says what ended the process.
+    /// Prints the error that ends the process.
     pub fn error(self, error: &anyhow::Error) {
         match self.0 {
             LogFormat::Text => print::error(error),
@@ -53,7 +53,7 @@ impl Notices {
     }
 }
 
-/// Says in JSON that the arguments were refused, if they ask for a node with JSON logs.
+/// Reports refused arguments in JSON, if they ask for a node with JSON logs.
 pub fn refused_arguments(arguments: &[OsString], error: &clap::Error) -> bool {
     let is_json = error.use_stderr() && ask_for_json(arguments);
     if is_json {
@@ -89,7 +89,8 @@ fn of_panic(panic: &std::panic::PanicHookInfo<'_>) -> String {
     fields.to_string()
 }
 
-/// One write for one line, so that lines of other threads stay whole. Without stderr there is no place to say so.
+/// Writes a line at once, so that lines of other threads stay whole. Failures are ignored, since
+/// there is no other place to report them.
 fn write_line(line: &str) {
     drop(stderr().lock().write_all(format!("{line}\n").as_bytes()));
 }
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_of_a_node_with_json_logs_are_recognised() {
+    fn arguments_of_a_node_with_json_logs_are_recognized() {
         let asks = |line: &str| ask_for_json(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
         assert!(asks("pushdowndb serve --log-format json --max-requests 0"));
         assert!(asks("pushdowndb serve --log-format=json"));

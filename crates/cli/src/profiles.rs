@@ -1,4 +1,4 @@
-//! The page that `--profile` and `\profile` write: on every query so far, complete after each of them.
+//! The page of `--profile` and `\profile` about every query so far, complete after each.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -8,8 +8,8 @@ use pushdowndb_engine::Profile;
 
 use crate::print::{self, Output};
 
-/// So many queries are on the page, the last ones: a long session stays a page that one can open.
-const MOST: usize = 50;
+/// The most queries on the page, the last ones.
+const MAX_QUERIES: usize = 50;
 
 /// A page in the making.
 pub struct Profiles {
@@ -18,17 +18,17 @@ pub struct Profiles {
 }
 
 impl Profiles {
-    /// To this file, which there is from now on, so that a wrong path is told before a query runs.
+    /// Creates the file at once, so that a wrong path is reported before a query runs.
     pub fn new(path: PathBuf) -> Result<Self> {
         let profiles = Self { path, queries: vec![] };
         profiles.write()?;
         Ok(profiles)
     }
 
-    /// Takes in the profile of a query that has a plan.
+    /// Adds the profile of a query that has a plan.
     pub fn add(&mut self, profile: Option<Profile>) -> Result<()> {
         let Some(profile) = profile else { return Ok(()) };
-        if self.queries.len() == MOST {
+        if self.queries.len() == MAX_QUERIES {
             self.queries.remove(0);
         }
         self.queries.push(profile);

@@ -11,7 +11,7 @@ use crate::print::units;
 /// A query that is done sooner shows no bar.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How often a bar is drawn.
+/// The interval between updates of a bar.
 pub const TICK: Duration = Duration::from_millis(100);
 
 /// The bar of one query.
@@ -27,7 +27,7 @@ impl QueryBar {
         Self { started: Instant::now(), enabled: stderr().is_terminal(), bar: None }
     }
 
-    /// Shows how far the query is; `None` while it is planned.
+    /// Shows the progress of a query; `None` while it is planned.
     pub fn tick(&mut self, progress: Option<&Progress>) {
         if !self.enabled || self.started.elapsed() < PATIENCE {
             return;
@@ -47,7 +47,7 @@ impl QueryBar {
         bar.set_message(format!("{} of {}, {splits_done} of {splits} splits", units::bytes(done), units::bytes(total)));
     }
 
-    /// Takes the bar away for good: rows are about to be printed where it stands.
+    /// Removes the bar, in whose place rows are printed.
     pub fn clear(&mut self) {
         self.enabled = false;
         if let Some(bar) = self.bar.take() {

@@ -1,32 +1,41 @@
-//! Scripts: `-c` and `-f` in the order they were given.
+//! `pushdowndb` and `pushdowndb sql`: scripts (`-c`, `-f`), or else the shell.
 
 use std::sync::Arc;
 
 use anyhow::Result;
+use tokio::runtime::Runtime;
 
 use crate::args::{Script, SqlArgs};
 use crate::session::Session;
+use crate::shell;
 
-/// Runs all scripts; the first error ends it.
-pub async fn scripts(args: SqlArgs) -> Result<()> {
-    let scripts = args.scripts.0.clone();
-    let mut session = Session::open(args, false).await?;
-    let engine = Arc::clone(session.engine());
-    let done = run(&mut session, scripts).await;
-    drop(session);
-    engine.settle().await;
-    done
-}
-
-async fn run(session: &mut Session, scripts: Vec<Script>) -> Result<()> {
-    for script in scripts {
-        match script {
-            Script::Command(sql) => session.run_script("", &sql).await?,
-            Script::File(name) => {
-                let text = session.read_script(&name).await?;
-                session.run_script(&name, &text).await?;
-            }
-        }
+/// Runs the scripts in the order they were given, up to the first error; the shell if there are
+/// none.
+pub fn sql(runtime: &Runtime, args: SqlArgs) -> Result<()> {
+    if args.scripts.0.is_empty() {
+        return shell::shell(runtime, args);
     }
-    session.finish()
+    // On a worker thread, so that tasks it starts find this thread's core idle.
+    let done = runtime.spawn(async move {
+        let scripts = args.scripts.0.clone();
+        let mut session = Session::open(args, false).await?;
+        let engine = Arc::clone(session.engine());
+        let done = async {
+            for script in scripts {
+                match script {
+                    Script::Command(sql) => session.run_script("", &sql).await?,
+                    Script::File(name) => {
+                        let text = session.read_script(&name).await?;
+                        session.run_script(&name, &text).await?;
+                    }
+                }
+            }
+            session.finish()
+        }
+        .await;
+        drop(session);
+        engine.settle().await;
+        done
+    });
+    runtime.block_on(done).unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
 }

@@ -1,11 +1,11 @@
-//! `serve`: a storage node until it is told to stop.
+//! `serve`: runs a storage node until it is stopped.
 
 use std::io::{IsTerminal, stderr};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use pushdown::{Error, ErrorKind};
-use pushdowndb_node::{Backing, Credentials, Gateway, Keyring, Node, NodeConfig, TlsFiles, start};
+use pushdowndb_contract::{Error, ErrorKind};
+use pushdowndb_node::{Credentials, Gateway, Keyring, Node, NodeConfig, Storage, TlsFiles, start};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use url::Url;
 
@@ -26,22 +26,23 @@ pub async fn serve(args: ServeArgs, notices: Notices) -> Result<()> {
     }
     let config = config(args)?;
     let from_environment = config.credentials.is_some();
-    let gateway = matches!(config.backing, Backing::Gateway(_));
+    let gateway = matches!(config.storage, Storage::Gateway(_));
     if gateway && !from_environment && config.keyring.is_none() && !stderr().is_terminal() {
-        // Nothing of ours is kept behind a gateway, so keys made now would be known to nobody.
+        // A gateway stores no credentials, so generated keys would be lost.
         let message = "a gateway keeps no credentials: set PUSHDOWNDB_ACCESS_KEY_ID and PUSHDOWNDB_SECRET_ACCESS_KEY, \
                        or give --credentials FILE";
         bail!(Error::invalid(message));
     }
     let keyring = config.keyring.is_some();
 
-    // Before the node starts, so that a signal during the start is not lost, and a hangup does not end the process.
+    // Registered before the node starts, so that a signal during the start is not lost and a hangup
+    // does not end the process.
     let interrupts = Interrupts::all()?;
     let hangups = signal(SignalKind::hangup()).context("listening for signals")?;
     let node = start(config).await?;
 
-    // The one line a script may wait for: with port 0 only we know the address.
-    print::say(format_args!("serving S3 on {}", node.endpoint()))?;
+    // Scripts wait for this line, which has the address if the port is 0.
+    print::print_line(format_args!("serving S3 on {}", node.endpoint()))?;
     if let Some(address) = node.admin_address() {
         notices.info(&format!("metrics: on http://{address}/metrics"));
     }
@@ -71,7 +72,8 @@ pub async fn serve(args: ServeArgs, notices: Notices) -> Result<()> {
     Ok(())
 }
 
-/// Reads the certificate and the file of keys again at each SIGHUP. What cannot be used leaves the old ones in use.
+/// Reloads the certificate and the file of keys at each SIGHUP. If they are invalid, the old ones
+/// stay in use.
 async fn reload_at(mut hangups: Signal, node: &Node, tls: bool, keys: Option<&Path>, notices: Notices) {
     while hangups.recv().await.is_some() {
         match node.reload_certificate().await {
@@ -91,19 +93,18 @@ async fn reload_at(mut hangups: Signal, node: &Node, tls: bool, keys: Option<&Pa
 }
 
 fn config(args: ServeArgs) -> Result<NodeConfig> {
-    let backing = match (&args.store, &args.behind.gateway) {
-        (Some(dir), _) => Backing::Store(dir.clone()),
-        (None, Some(place)) => Backing::Gateway(gateway(place, &args.behind)?),
+    let storage = match (&args.store, &args.behind.gateway) {
+        (Some(dir), _) => Storage::Store(dir.clone()),
+        (None, Some(place)) => Storage::Gateway(gateway(place, &args.behind)?),
         (None, None) => bail!(Error::invalid("serve needs --store DIR or --gateway URL")),
     };
-    let mut config = NodeConfig::new(backing);
+    let mut config = NodeConfig::new(storage);
     config.listen = args.listen;
     config.admin_listen = args.admin_listen;
     config.tls = args.tls_cert.zip(args.tls_key).map(|(certificate, key)| TlsFiles { certificate, key });
     config.signature_version_2 = !args.no_signature_v2;
     config.region = args.region;
     config.domains = args.domains;
-    config.tells_load = true;
     config.credentials = credentials_from_environment()?;
     config.keyring = args.credentials.as_deref().map(Keyring::load).transpose()?;
     set_limits(&mut config.limits, args.limits);
@@ -159,7 +160,7 @@ fn shown_secret((key, value): &(String, String)) -> Option<&str> {
     (is_secret(key) && !is_file).then_some(key.as_str())
 }
 
-/// Whether the value of this setting opens something.
+/// True if the value of this setting is a secret.
 fn is_secret(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
     let parts = ["secret", "token", "password", "sas_key", "account_key", "master_key", "encryption_key"];
@@ -174,7 +175,7 @@ fn gateway_url(place: &str) -> Result<Url> {
     Url::from_file_path(&path).map_err(|()| Error::invalid(format!("--gateway {place}: not a path")).into())
 }
 
-/// Both variables or neither: half a pair is a mistake that would otherwise start a node nobody can use.
+/// Reads both variables or neither: one of them alone is an error.
 fn credentials_from_environment() -> Result<Option<Credentials>> {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     match (variable("PUSHDOWNDB_ACCESS_KEY_ID"), variable("PUSHDOWNDB_SECRET_ACCESS_KEY")) {

@@ -1,4 +1,5 @@
-//! A session: an engine, and how its results are shown. Scripts and the shell run their statements here.
+//! A session: an engine and the format of its results. Scripts and the shell run their statements
+//! here.
 
 use std::fs::File;
 use std::io::Write;
@@ -8,25 +9,25 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use futures::StreamExt;
-use pushdown::Error;
-use pushdowndb_engine::{ConnectionConfig, Engine, EngineConfig, QueryContext, QueryResult, StatementKind};
+use pushdowndb_contract::Error;
+use pushdowndb_engine::{ConnectionConfig, Engine, EngineConfig, QueryContext, QueryResult, Statement, StatementKind};
 
-use crate::args::{ConnectionArgs, SqlArgs, StatsFormat};
+use crate::args::{ConnectionArgs, SqlArgs};
 use crate::interrupt::Interrupts;
-use crate::print::{self, Located, Output, OutputFormat, TableStyle};
+use crate::print::{self, Located, Output, OutputFormat, StatsFormat, TableStyle};
 use crate::profiles::Profiles;
 use crate::progress::{QueryBar, TICK};
 
-/// What the shell's commands change.
+/// The settings of the shell's commands.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// How results are written.
+    /// The format of results.
     pub format: OutputFormat,
-    /// Whether and how statistics follow each result.
+    /// The format of the statistics after each result, if any.
     pub stats: StatsFormat,
-    /// Whether the time is told after each statement.
+    /// True if each statement is followed by its time.
     pub timing: bool,
-    /// One line a value instead of one line a row.
+    /// True for one line per value instead of one per row.
     pub expanded: bool,
     /// A terminal shows at most this many rows of a table; `None` shows all.
     pub max_rows: Option<usize>,
@@ -38,7 +39,7 @@ pub struct Session {
     /// Reads scripts where the engine is held to a policy.
     scripts: Option<Engine>,
     interrupts: Interrupts,
-    /// How results are shown.
+    /// The view of results.
     pub view: View,
     output: Output,
     /// The format of results on the screen, while they go to a file.
@@ -69,7 +70,7 @@ impl Session {
         let catalog = args.catalog.or_else(|| if interactive { default_catalog() } else { None });
         let cache = args.cache.or_else(default_cache);
         let connection = connection_config(&args.connection);
-        // Scripts are named by who calls, not by SQL.
+        // Scripts are named by the caller, not by SQL.
         let scripts = match args.access.is_given() {
             true => {
                 let connection = connection.clone();
@@ -107,8 +108,10 @@ impl Session {
             anyhow::Error::new(Located { script: name.to_owned(), sql: sql.to_owned(), lines_before, error })
         };
         let statements = self.engine.parse(sql).map_err(|error| located(error, sql, 0))?;
+        let interrupts = self.interrupts.clone();
         for statement in statements {
-            self.run(&statement.text).await.map_err(|error| match error.downcast::<Error>() {
+            let done = interrupts.during(self.run(&statement)).await;
+            done.map_err(|error| match error.downcast::<Error>() {
                 Ok(error) => located(error, &statement.text, statement.line.saturating_sub(1)),
                 Err(other) => other,
             })?;
@@ -116,22 +119,14 @@ impl Session {
         Ok(())
     }
 
-    /// Runs a statement and prints what it gives. Ctrl-C cancels it and nothing else.
-    async fn run(&mut self, statement: &str) -> Result<()> {
+    /// Runs a statement and prints its rows.
+    async fn run(&mut self, statement: &Statement) -> Result<()> {
         let started = Instant::now();
-        self.interrupts.clone().during(self.execute(statement)).await?;
-        if self.view.timing {
-            eprintln!("time: {}", print::units::duration(started.elapsed()));
-        }
-        Ok(())
-    }
-
-    async fn execute(&mut self, statement: &str) -> Result<()> {
         let mut bar = QueryBar::new();
         let mut ticks = tokio::time::interval(TICK);
         let engine = Arc::clone(&self.engine);
         let context: OnceLock<Arc<QueryContext>> = OnceLock::new();
-        let planned = engine.execute_watched(statement, |started| drop(context.set(started)));
+        let planned = engine.run(statement, |started| drop(context.set(started)));
         tokio::pin!(planned);
         let mut result: QueryResult = loop {
             tokio::select! {
@@ -169,6 +164,9 @@ impl Session {
             if let Some(profiles) = &mut self.profiles {
                 profiles.add(result.profile())?;
             }
+        }
+        if self.view.timing {
+            eprintln!("time: {}", print::units::duration(started.elapsed()));
         }
         Ok(())
     }
@@ -218,7 +216,8 @@ impl Session {
         self.interrupts.during(read).await
     }
 
-    /// Sends the following results to a file, in the format that its name tells, or back to stdout.
+    /// Redirects the following results to a file, in the format of its extension, or back to
+    /// stdout.
     pub fn redirect(&mut self, path: Option<&Path>) -> Result<()> {
         let format = path.map(OutputFormat::of_name).transpose()?;
         let next = path.map(Output::file).transpose()?.unwrap_or_else(Output::stdout);
@@ -243,7 +242,7 @@ impl Session {
     }
 }
 
-/// How the flags say storage is reached; the engine reads the `AWS_*` variables itself.
+/// Converts the flags of a connection; the engine reads the `AWS_*` variables itself.
 pub fn connection_config(connection: &ConnectionArgs) -> ConnectionConfig {
     if connection.insecure {
         eprintln!(
@@ -263,12 +262,12 @@ pub fn connection_config(connection: &ConnectionArgs) -> ConnectionConfig {
     }
 }
 
-/// Where the shell remembers the tables that were declared.
+/// Returns the default file of declared tables.
 fn default_catalog() -> Option<std::path::PathBuf> {
     Some(dirs::data_dir()?.join("pushdowndb").join("catalog.sql"))
 }
 
-/// Where what was learned of tables is kept.
+/// Returns the default folder of statistics and endpoint profiles.
 fn default_cache() -> Option<std::path::PathBuf> {
     Some(dirs::cache_dir()?.join("pushdowndb"))
 }

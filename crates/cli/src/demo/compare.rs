@@ -1,4 +1,4 @@
-//! Whether two results hold the same rows: in any order, floats to 1e-12, everything else exactly.
+//! True if two results hold the same rows: in any order, floats to 1e-12, everything else exactly.
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Float64Type};
@@ -12,7 +12,7 @@ enum Value {
     Float(f64),
 }
 
-/// `Err` says where they differ.
+/// Compares results; the error names the first difference.
 pub fn same_rows(left: &[RecordBatch], right: &[RecordBatch]) -> Result<(), String> {
     let unreadable = |e: ArrowError| e.to_string();
     let (left, right) = (sorted(left).map_err(unreadable)?, sorted(right).map_err(unreadable)?);
@@ -35,8 +35,7 @@ fn same(left: &Value, right: &Value) -> bool {
     }
 }
 
-/// The rows in an order that does not depend on how they arrived; floats, rounded, only order what the rest leaves
-/// open.
+/// Returns the rows in an order independent of their arrival. Rounded floats only break ties.
 fn sorted(batches: &[RecordBatch]) -> Result<Vec<(String, Vec<Value>)>, ArrowError> {
     let options = FormatOptions::new().with_null("NULL");
     let mut rows = Vec::new();

@@ -1,8 +1,8 @@
-//! `demo`: what pushdown saves, shown on data made for the purpose.
+//! `demo`: the savings of pushdown, shown on generated data.
 //!
-//! Everything lives in one temporary folder and one process: the data, a storage node on a free loopback port, and
-//! the engine. Each query runs at every level, and the rows must agree. The folder goes with
-//! the process, also after an error or Ctrl-C.
+//! All of it is in one temporary folder and one process: the data, a storage node on a free
+//! loopback port, and the engine. Each query runs at every level, and the rows must agree. The
+//! folder is removed with the process, also after an error or Ctrl-C.
 
 mod compare;
 mod queries;
@@ -12,10 +12,10 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use futures::StreamExt;
-use pushdown::Error;
+use pushdowndb_contract::Error;
+use pushdowndb_datagen::{Destination, Options, generate};
 use pushdowndb_engine::{Engine, EngineConfig, Report};
 use pushdowndb_node::{Node, NodeConfig, start};
-use pushdowndb_tpchgen::{Destination, Options, generate};
 
 use crate::args::{ConnectionArgs, DemoArgs};
 use crate::interrupt::Interrupts;
@@ -56,13 +56,11 @@ async fn show(args: &DemoArgs, node: &Node) -> Result<()> {
     engine.create_bucket(&address).await?;
     let destination = destination::open(&address, &engine)?;
     let (endpoint, scale, sql_format) = (node.endpoint(), args.scale, args.format.sql());
-    print::say(format_args!("A storage node at {endpoint} with TPC-H at scale {scale} as {sql_format}:"))?;
+    print::print_line(format_args!("A storage node at {endpoint} with TPC-H at scale {scale} as {sql_format}:"))?;
     make_data(format, &destination).await?;
 
     let schema = engine.read_text(&format!("{}/schema.sql", destination.url)).await?;
-    for statement in engine.parse(&schema)? {
-        run(&engine, &statement.text).await?;
-    }
+    run(&engine, &schema).await?;
     let mut outcomes = Vec::new();
     let bar = progress::bar("{elapsed_precise} {bar:40.cyan/dim} {msg}");
     bar.set_length(queries::QUERIES.len() as u64);
@@ -88,7 +86,7 @@ async fn show(args: &DemoArgs, node: &Node) -> Result<()> {
     text.push_str(&report::picture(&outcomes));
     text.push('\n');
     text.push_str(&report::remarks(&outcomes));
-    print::say(text.trim_end())?;
+    print::print_line(text.trim_end())?;
     eprintln!("\ndone in {}; the node is stopped and its data removed", units::duration(started.elapsed()));
     Ok(())
 }
@@ -104,13 +102,13 @@ async fn make_data(options: Options, destination: &Destination) -> Result<()> {
     bar.finish_and_clear();
     let rows = summary.rows.iter().map(|(_, rows)| rows).sum();
     let (rows, bytes, objects) = (units::count(rows), units::bytes(summary.bytes), summary.objects);
-    print::say(format_args!("{rows} rows, {bytes}, {objects} objects.\n"))
+    print::print_line(format_args!("{rows} rows, {bytes}, {objects} objects.\n"))
 }
 
 type Rows = Vec<arrow::record_batch::RecordBatch>;
 
-/// Left alone the engine reads plainly where that is faster, which on a loopback network it may be: then there is nothing to
-/// show.
+/// Returns the strategies that force pushdown: by default the engine reads plainly where that is
+/// faster, as on a loopback network, and would show no savings.
 fn strategies(level: &str) -> [(&'static str, &'static str); 6] {
     let (side, join, group_by, top_k, adaptive) = match level {
         "none" => ("auto", "auto", "auto", "auto", "auto"),
@@ -139,7 +137,7 @@ async fn run(engine: &Engine, sql: &str) -> Result<(Rows, Report)> {
     let mut rows = Vec::new();
     let mut report = None;
     for statement in engine.parse(sql)? {
-        let mut result = engine.execute(&statement.text).await?;
+        let mut result = engine.run(&statement, |_| ()).await?;
         while let Some(batch) = result.next().await {
             rows.push(batch?);
         }

@@ -2,15 +2,15 @@
 
 /// A query with a name.
 pub struct Query {
-    /// What the table calls it.
+    /// The name in the table.
     pub name: &'static str,
-    /// What it does, in a few words.
+    /// A short description.
     pub about: &'static str,
     /// The query.
     pub sql: &'static str,
 }
 
-/// In the order they are shown.
+/// The queries in the order of the table.
 pub const QUERIES: [Query; 8] = [
     Query {
         name: "selective filter",

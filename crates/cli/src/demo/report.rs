@@ -1,4 +1,4 @@
-//! What the demonstration prints at its end: a table, a picture, and what to make of them.
+//! The final output of the demonstration: a table, a chart and remarks.
 
 use std::fmt::Write as _;
 
@@ -7,19 +7,19 @@ use pushdowndb_engine::Report;
 
 use crate::print::units;
 
-/// Bytes per second of the link the remarks compare with: one core's share of the paper's 10 Gb/s for 32.
+/// The link of the remarks, in bytes per second: one core's share of the paper's 10 Gb/s for 32.
 const LINK: f64 = 40e6;
 /// Characters of the longest bar.
 const BAR: usize = 48;
 
-/// How much storage does, from nothing to everything.
+/// The levels, from no pushdown to most.
 pub const LEVELS: [&str; 3] = ["none", "select", "fragment"];
 
 /// One query at every level.
 pub struct Outcome {
     pub name: &'static str,
     pub about: &'static str,
-    /// In the order of [`LEVELS`].
+    /// The reports, in the order of [`LEVELS`].
     pub reports: Vec<Report>,
 }
 
@@ -76,12 +76,13 @@ pub fn table(outcomes: &[Outcome]) -> String {
     text
 }
 
-/// The cells of a line: the name, the network's three figures, how many times fewer bytes, then the others.
+/// Returns the cells of a line: the name, the three figures of the network, the ratio of bytes,
+/// then the other figures.
 fn line(name: String, [network, time, dollars]: [[String; 3]; 3], fewer: String) -> Vec<String> {
     [name].into_iter().chain(network).chain([fewer]).chain(time).chain(dollars).collect()
 }
 
-/// One query costs too little to read.
+/// Formats the cost of a thousand queries, since that of one is too small to read.
 fn thousand(bill: &Bill) -> String {
     units::dollars(bill.total() * 1000.0)
 }
@@ -99,7 +100,7 @@ pub fn picture(outcomes: &[Outcome]) -> String {
     text
 }
 
-/// A bar in eighths of a character; whatever is there shows at least one.
+/// Draws a bar in eighths of a character; a value above 0 shows at least one.
 fn bar(value: u64, longest: u64) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths = ((value as f64 / longest as f64) * (BAR * 8) as f64).round() as usize;
@@ -107,7 +108,7 @@ fn bar(value: u64, longest: u64) -> String {
     format!("{}{}", "█".repeat(eighths / 8), EIGHTHS.get(eighths % 8).copied().unwrap_or_default())
 }
 
-/// What was compared, and what a loopback network hides.
+/// Returns remarks: the compared levels, and the effects that a loopback network hides.
 pub fn remarks(outcomes: &[Outcome]) -> String {
     let each_level = |total: &dyn Fn(usize) -> String| {
         let all: Vec<String> =

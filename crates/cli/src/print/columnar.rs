@@ -10,7 +10,8 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 
-use super::{Output, RowWriter};
+use super::output::Output;
+use super::writer::RowWriter;
 
 struct Arrow(StreamWriter<Output>);
 

@@ -1,4 +1,5 @@
-//! Errors: one line that says what and where, and the line of SQL with a caret where the place is known.
+//! Errors: one line with the problem and its place, and the line of SQL with a caret if the place
+//! is known.
 
 use std::fmt;
 
@@ -11,8 +12,8 @@ pub struct Located {
     pub sql: String,
     /// Lines of the script before that text.
     pub lines_before: usize,
-    /// What went wrong.
-    pub error: pushdown::Error,
+    /// The error.
+    pub error: pushdowndb_contract::Error,
 }
 
 impl fmt::Display for Located {
@@ -24,7 +25,7 @@ impl fmt::Display for Located {
         }
         let text = self.error.to_string();
         match place(&text) {
-            // As the lines of the script count, not those of the statement.
+            // Lines are counted in the script, not in the statement.
             Some((line, _)) if self.lines_before > 0 => f.write_str(&text.replacen(
                 &format!("Line: {line},"),
                 &format!("Line: {},", line + self.lines_before),
@@ -78,7 +79,8 @@ pub fn error(error: &anyhow::Error) {
     }
 }
 
-/// The messages of a chain of causes, each said once: many libraries repeat their cause in their own message.
+/// Joins the messages of a chain of causes without repetitions: many libraries repeat their cause
+/// in their own message.
 pub fn message(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain() {
@@ -101,7 +103,12 @@ mod tests {
     use super::*;
 
     fn located(sql: &str, lines_before: usize, message: &str) -> Located {
-        Located { script: String::new(), sql: sql.into(), lines_before, error: pushdown::Error::invalid(message) }
+        Located {
+            script: String::new(),
+            sql: sql.into(),
+            lines_before,
+            error: pushdowndb_contract::Error::invalid(message),
+        }
     }
 
     #[test]
@@ -124,7 +131,10 @@ mod tests {
 
     #[test]
     fn each_cause_is_said_once() {
-        let error = Err::<(), _>(pushdown::Error::invalid("bad")).context("reading: bad").context("f.sql").unwrap_err();
+        let error = Err::<(), _>(pushdowndb_contract::Error::invalid("bad"))
+            .context("reading: bad")
+            .context("f.sql")
+            .unwrap_err();
         assert_eq!(message(&error), "f.sql: reading: bad");
     }
 }

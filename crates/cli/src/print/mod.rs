@@ -1,87 +1,32 @@
 //! Printing: results in every format, statistics, and errors that show the place.
 //!
-//! Every format is a [`RowWriter`] that takes batches as they come, so that a result of any size passes through in
-//! bounded memory.
+//! Every format is a [`RowWriter`], which takes batches as they arrive, so that results of any size
+//! need bounded memory.
 
 mod columnar;
 mod error;
+mod format;
 mod output;
 mod plan;
 mod profile;
 mod stats;
 mod table;
 mod text;
-
-use std::path::Path;
+mod writer;
 
 use anyhow::Result;
 use arrow::datatypes::SchemaRef;
-use arrow::record_batch::RecordBatch;
-use clap::ValueEnum;
-use pushdown::Error;
 
 pub use error::{Located, error, message};
-pub use output::{Output, is_closed, say};
+pub use format::{OutputFormat, StatsFormat};
+pub use output::{Output, is_closed, print_line};
 pub use profile::page;
 pub use pushdowndb_cost::units;
 pub use stats::stats;
 pub use table::TableStyle;
+pub use writer::RowWriter;
 
-/// How results are written.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub enum OutputFormat {
-    /// A table to read
-    Table,
-    /// Header, ISO dates, decimals with their scale, empty for NULL
-    Csv,
-    /// One array of objects
-    Json,
-    /// One object a line
-    Ndjson,
-    /// An Arrow IPC stream
-    Arrow,
-    /// Parquet
-    Parquet,
-}
-
-impl OutputFormat {
-    /// The format a file's name asks for; that of tables where it asks for none.
-    pub fn of_name(path: &Path) -> Result<Self> {
-        let Some(extension) = path.extension().filter(|_| !path.starts_with("/dev")) else { return Ok(Self::Table) };
-        match extension.to_string_lossy().to_ascii_lowercase().as_str() {
-            "csv" => Ok(Self::Csv),
-            "json" => Ok(Self::Json),
-            "ndjson" | "jsonl" => Ok(Self::Ndjson),
-            "arrow" | "arrows" => Ok(Self::Arrow),
-            "parquet" => Ok(Self::Parquet),
-            "txt" | "text" | "log" | "out" => Ok(Self::Table),
-            other => {
-                let message = format!(
-                    "{}: .{other} names no format of results; name it .csv, .json, .ndjson, .arrow, .parquet or .txt, or \
-                     say --format",
-                    path.display()
-                );
-                Err(Error::invalid(message).into())
-            }
-        }
-    }
-
-    /// Whether it is bytes that no terminal should see, and whether one file holds a single result.
-    pub fn is_binary(self) -> bool {
-        matches!(self, Self::Arrow | Self::Parquet)
-    }
-}
-
-/// Writes one result.
-pub trait RowWriter: Send {
-    /// Writes rows; may keep some back until later ones or the end.
-    fn write(&mut self, batch: &RecordBatch) -> Result<()>;
-
-    /// Writes what is left, also where there were no rows at all.
-    fn finish(self: Box<Self>) -> Result<()>;
-}
-
-/// A writer of results with these columns.
+/// Creates a writer for results with this `schema`.
 pub fn rows(
     format: OutputFormat,
     schema: &SchemaRef,

@@ -1,21 +1,22 @@
-//! Where results go: stdout, or a file that appears only once it is complete.
+//! The output: stdout, or a file that appears once it is complete.
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use pushdown::{Error, ErrorKind};
+use parking_lot::{Mutex, MutexGuard};
+use pushdowndb_contract::{Error, ErrorKind};
 use tempfile::NamedTempFile;
 
-/// A handle on the place results are written to; clones write to the same place.
+/// A handle on the output; clones write to the same one.
 #[derive(Clone)]
 pub struct Output(Arc<Mutex<Inner>>);
 
 struct Inner {
     to: Place,
-    /// Whether the reader of our output has gone away.
+    /// True once the reader has closed the output.
     closed: bool,
 }
 
@@ -65,12 +66,12 @@ impl Output {
         Self(Arc::new(Mutex::new(Inner { to, closed: false })))
     }
 
-    /// Whether a person reads it as it comes.
+    /// True if a person reads it as it comes.
     pub fn is_terminal(&self) -> bool {
         matches!(self.lock().to, Place::Stdout(_)) && io::stdout().is_terminal()
     }
 
-    /// Ends the output; a file gets its name now, and with it the permissions a new file would have.
+    /// Ends the output; a file gets its name now, with the permissions of a new file.
     pub fn finish(&self) -> Result<()> {
         let mut inner = self.lock();
         inner.flush_place()?;
@@ -89,17 +90,17 @@ impl Output {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
-    /// Turns any failure to print into the quiet one where the reader has gone away: writers of formats wrap
-    /// the cause beyond recognition.
+    /// Replaces an error of a format's writer by [`is_closed`]'s if the reader has closed the
+    /// output.
     pub fn explain(&self, error: anyhow::Error) -> anyhow::Error {
         if self.lock().closed { anyhow::Error::new(Closed) } else { error }
     }
 }
 
-/// Drafts are private to their owner; the file they become is as public as a file made by `>` would be.
+/// Sets the permissions of a file made by `>`, since drafts are private to their owner.
 fn set_permissions(draft: &NamedTempFile, path: &Path) {
     use std::os::unix::fs::PermissionsExt;
     let mode = match path.metadata() {
@@ -160,8 +161,8 @@ impl Write for Output {
     }
 }
 
-/// Prints a line to stdout. Unlike `println!` it does not panic when nobody reads it.
-pub fn say(text: impl std::fmt::Display) -> Result<()> {
+/// Prints a line to stdout. Unlike `println!` it does not panic if stdout is closed.
+pub fn print_line(text: impl std::fmt::Display) -> Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{text}").and_then(|()| out.flush()).context("writing to stdout")
 }
@@ -178,7 +179,7 @@ impl std::fmt::Display for Closed {
 
 impl std::error::Error for Closed {}
 
-/// Whether an error only says that nobody reads our output any more.
+/// True if an error means that the reader has closed the output.
 pub fn is_closed(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause.is::<Closed>() || cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)

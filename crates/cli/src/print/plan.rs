@@ -1,5 +1,4 @@
-//! Plans, the result of EXPLAIN: indented text under a heading each, because a box around it says nothing and
-//! folds on every screen.
+//! Results of EXPLAIN: indented text under headings, without a box.
 
 use std::io::Write;
 
@@ -9,9 +8,10 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::record_batch::RecordBatch;
 
-use super::{Output, RowWriter};
+use super::output::Output;
+use super::writer::RowWriter;
 
-/// Whether these are the columns of EXPLAIN.
+/// True if these are the columns of EXPLAIN.
 pub fn is_plan(schema: &SchemaRef) -> bool {
     schema.fields().iter().map(|field| field.name().as_str()).eq(["plan_type", "plan"])
 }

@@ -1,14 +1,14 @@
-//! What a query did and cost, for people and for programs.
+//! Statistics of a query, as text or JSON.
 
 use std::fmt::Write as _;
 
 use pushdowndb_cost::{RequestKind, to_json};
 use pushdowndb_engine::Report;
 
+use super::format::StatsFormat;
 use super::units;
-use crate::args::StatsFormat;
 
-/// The statistics as text that ends with a newline; empty for [`StatsFormat::None`].
+/// Formats the statistics, with a newline at the end; empty for [`StatsFormat::None`].
 pub fn stats(report: &Report, format: StatsFormat) -> String {
     match format {
         StatsFormat::None => String::new(),

@@ -1,8 +1,9 @@
-//! Tables to read.
+//! Results as tables.
 //!
-//! Widths must be known before the first row is drawn. In scripts they come from the first rows and the rest
-//! streams past, a longer cell pushing its line out of shape rather than being cut. For a person at a terminal
-//! long results show their first and last rows, and wide ones shrink to the screen; nothing is hidden silently.
+//! The width of columns must be known before the first row is drawn. In scripts it is that of the
+//! first rows; longer cells of later rows shift their line rather than being cut. On a terminal
+//! long results show their first and last rows, and wide ones shrink to the screen; a note says
+//! what is hidden.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -13,7 +14,9 @@ use arrow::record_batch::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use unicode_width::UnicodeWidthStr;
 
-use super::{Output, RowWriter, units};
+use super::output::Output;
+use super::writer::RowWriter;
+use crate::print::units;
 
 /// Rows whose widths decide the columns' when everything is printed.
 const SAMPLE_ROWS: usize = 1000;
@@ -21,14 +24,14 @@ const SAMPLE_ROWS: usize = 1000;
 const MIN_SHRUNK: usize = 10;
 const ELLIPSIS: &str = "…";
 
-/// How a table is drawn.
+/// The style of a table.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct TableStyle {
     /// Show at most this many rows, from both ends.
     pub max_rows: Option<usize>,
     /// Fit into this many characters.
     pub width: Option<usize>,
-    /// One line a value instead of one line a row.
+    /// True for one line per value instead of one per row.
     pub expanded: bool,
     /// Say how many rows there were.
     pub footer: bool,
@@ -64,7 +67,7 @@ impl Table {
         })
     }
 
-    /// How many rows are kept before the first is drawn.
+    /// The most rows buffered before the first is drawn.
     fn head_rows(&self) -> usize {
         self.style.max_rows.unwrap_or(SAMPLE_ROWS)
     }
@@ -89,7 +92,7 @@ impl Table {
         Ok(())
     }
 
-    /// Draws the head: the names and the rows kept so far.
+    /// Draws the head: the names and the buffered rows.
     fn start(&mut self) -> Result<Layout> {
         let layout = Layout::new(&self.names, &self.right, self.head.iter(), self.style.width);
         layout.rule(&mut self.output, ["┌", "┬", "┐"])?;
@@ -172,10 +175,10 @@ impl RowWriter for Table {
 
 /// Which columns are drawn, and how wide.
 struct Layout {
-    /// Index into the row, or `None` for the mark of hidden columns.
+    /// Column index, or `None` for the mark of hidden columns; and width.
     columns: Vec<(Option<usize>, usize)>,
     right: Vec<bool>,
-    /// Whether cells are cut to their column's width.
+    /// True if cells are cut to their column's width.
     cut: bool,
     hidden: Option<usize>,
 }
@@ -193,7 +196,7 @@ impl Layout {
         if let Some(limit) = limit {
             shrink(&mut columns, limit);
             while total(&columns) > limit && columns.len() > 3 {
-                // From the middle, where the first removal leaves its mark.
+                // Columns are hidden from the middle, where the mark stands.
                 let middle = columns.len() / 2;
                 if hidden.is_none() {
                     columns.insert(middle, (None, 1));
@@ -247,7 +250,7 @@ fn total(columns: &[(Option<usize>, usize)]) -> usize {
     columns.iter().map(|(_, width)| width + 3).sum::<usize>() + 1
 }
 
-/// Takes from the widest columns until the table fits or nothing more can be taken.
+/// Shrinks the widest columns until the table fits or all are at their minimum.
 fn shrink(columns: &mut [(Option<usize>, usize)], limit: usize) {
     while total(columns) > limit {
         match columns.iter_mut().max_by_key(|(_, width)| *width) {
@@ -268,7 +271,7 @@ fn cut_to(text: &str, width: usize) -> String {
     cut + ELLIPSIS
 }
 
-/// Control characters would drive the terminal, so they are written out. A line end makes a taller row.
+/// Escapes control characters, which would affect the terminal. Line ends make a taller row.
 fn printable(text: &str) -> String {
     let safe = |c: char| c == '\n' || !c.is_control();
     if text.chars().all(safe) {

@@ -12,7 +12,8 @@ use arrow::json::writer::{JsonArray, JsonFormat, LineDelimited, Writer as JsonWr
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
-use super::{Output, RowWriter};
+use super::output::Output;
+use super::writer::RowWriter;
 
 /// CSV with a header. Nested values, which CSV does not have, are written as text.
 pub struct Csv {
@@ -68,12 +69,12 @@ pub struct Json<F: JsonFormat> {
     output: Output,
 }
 
-/// One array.
+/// Creates a writer of one JSON array.
 pub fn json_array(output: Output) -> Json<JsonArray> {
     Json { writer: JsonBuilder::new().with_explicit_nulls(true).build(output.clone()), output }
 }
 
-/// One object a line.
+/// Creates a writer of one JSON object per line.
 pub fn json_lines(output: Output) -> Json<LineDelimited> {
     Json { writer: JsonBuilder::new().with_explicit_nulls(true).build(output.clone()), output }
 }

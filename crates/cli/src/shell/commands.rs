@@ -1,18 +1,18 @@
-//! The shell's own commands, each one row of a table: its name, its argument, what it does.
+//! The shell's commands, each one row of a table: name, argument, description.
 
 use std::path::Path;
 
 use anyhow::Result;
 use clap::ValueEnum;
-use pushdown::Error;
+use pushdowndb_contract::Error;
 use pushdowndb_engine::sql_type;
 use tokio::runtime::Runtime;
 
-use crate::args::StatsFormat;
+use crate::print::StatsFormat;
 use crate::print::{self, OutputFormat};
 use crate::session::Session;
 
-/// Whether the shell goes on.
+/// True if the shell goes on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Outcome {
     Continue,
@@ -131,9 +131,9 @@ fn tables(runtime: &Runtime, session: &Session) -> Result<()> {
     }
     let width = tables.iter().map(|table| table.name.len()).max().unwrap_or(0);
     for table in tables {
-        // A remembered declaration may span lines.
+        // A saved declaration may span lines.
         let location = table.location.split_whitespace().collect::<Vec<_>>().join(" ");
-        print::say(format_args!("{:<width$}  {:<10} {:<8} {location}", table.name, table.kind, table.format))?;
+        print::print_line(format_args!("{:<width$}  {:<10} {:<8} {location}", table.name, table.kind, table.format))?;
     }
     Ok(())
 }
@@ -143,7 +143,7 @@ fn columns(runtime: &Runtime, session: &Session, table: &str) -> Result<()> {
     let width = schema.fields().iter().map(|field| field.name().len()).max().unwrap_or(0);
     for field in schema.fields() {
         let null = if field.is_nullable() { "" } else { "  NOT NULL" };
-        print::say(format_args!("{:<width$}  {}{null}", field.name(), sql_type(field.data_type())))?;
+        print::print_line(format_args!("{:<width$}  {}{null}", field.name(), sql_type(field.data_type())))?;
     }
     Ok(())
 }
@@ -151,12 +151,12 @@ fn columns(runtime: &Runtime, session: &Session, table: &str) -> Result<()> {
 fn functions(session: &Session, part: &str) -> Result<()> {
     let part = part.to_ascii_lowercase();
     let names: Vec<_> = session.engine().functions().into_iter().filter(|name| name.contains(&part)).collect();
-    print::say(names.join("\n"))
+    print::print_line(names.join("\n"))
 }
 
 fn settings(session: &Session) -> Result<()> {
     for setting in session.engine().pushdown_settings() {
-        print::say(format_args!("{} = {}\n    {}", setting.name, setting.value, setting.help))?;
+        print::print_line(format_args!("{} = {}\n    {}", setting.name, setting.value, setting.help))?;
     }
     eprintln!("\\set TEXT lists every setting whose name contains a text, such as \\set batch");
     Ok(())
@@ -179,7 +179,7 @@ fn needed<'a>(argument: &'a str, what: &str) -> Result<&'a str> {
     if argument.is_empty() { Err(Error::invalid(format!("this needs {what}")).into()) } else { Ok(argument) }
 }
 
-/// What a switch is set to, said aloud: without an argument it depends on what it was.
+/// Sets and prints a switch; without an argument it is toggled.
 fn switch(name: &str, argument: &str, now: bool) -> Result<bool> {
     let next = match argument.to_ascii_lowercase().as_str() {
         "" => !now,

@@ -1,14 +1,16 @@
-//! Completion: commands, settings, keywords, functions, tables, columns, and files after `\i` and `\o`.
+//! Completion: commands, settings, keywords, functions, tables, columns, and files after `\i` and
+//! `\o`.
 //!
-//! Tables and their columns are asked of the engine when Tab is pressed; columns only of the tables that the
-//! statement names, each once, so that completion never lists a bucket for a table nobody mentioned.
+//! The engine lists tables and columns when Tab is pressed; columns only of tables in the
+//! statement, once each, so that completion does not list buckets of other tables.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use parking_lot::Mutex;
 use pushdowndb_engine::Engine;
 use rustyline::completion::{Completer, FilenameCompleter, Pair};
 use rustyline::highlight::Highlighter;
@@ -21,7 +23,7 @@ use super::commands::COMMANDS;
 use super::input;
 use crate::print::OutputFormat;
 
-/// How long Tab waits for the columns of a table.
+/// The timeout for the columns of a table.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The words of SQL worth completing.
@@ -105,7 +107,7 @@ const KEYWORDS: &[&str] = &[
     "WITH",
 ];
 
-/// What rustyline asks of us.
+/// The helper of rustyline.
 pub struct SqlHelper {
     runtime: Handle,
     engine: Option<Arc<Engine>>,
@@ -118,10 +120,10 @@ impl SqlHelper {
         Self { runtime, engine: None, files: FilenameCompleter::new(), columns: Mutex::default() }
     }
 
-    /// Takes the engine as it is now; columns learnt before may have changed.
+    /// Replaces the engine, and drops the cached columns.
     pub fn refresh(&mut self, engine: &Arc<Engine>) {
         self.engine = Some(Arc::clone(engine));
-        self.columns.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.columns.lock().clear();
     }
 
     fn tables(&self) -> Vec<String> {
@@ -130,8 +132,8 @@ impl SqlHelper {
     }
 
     fn columns(&self, engine: &Engine, table: &str) -> Arc<Vec<String>> {
-        let mut known = self.columns.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(columns) = known.get(table) {
+        let mut cached = self.columns.lock();
+        if let Some(columns) = cached.get(table) {
             return Arc::clone(columns);
         }
         let described = self.runtime.block_on(async { tokio::time::timeout(PATIENCE, engine.describe(table)).await });
@@ -141,7 +143,7 @@ impl SqlHelper {
             _ => Vec::new(),
         };
         let columns = Arc::new(columns);
-        known.insert(table.to_owned(), Arc::clone(&columns));
+        cached.insert(table.to_owned(), Arc::clone(&columns));
         columns
     }
 
@@ -184,7 +186,7 @@ fn words(text: &str) -> Vec<&str> {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty()).collect()
 }
 
-/// Where the word that ends at `end` begins.
+/// Returns the start of the word that ends at `end`.
 fn word_start(line: &str, end: usize) -> usize {
     let before = &line[..end];
     before
@@ -232,7 +234,7 @@ fn pairs(names: Vec<String>) -> Vec<Pair> {
 }
 
 impl Validator for SqlHelper {
-    /// Enter runs what is complete and opens another line otherwise.
+    /// Enter runs a complete statement and otherwise opens another line.
     fn validate(&self, ctx: &mut ValidationContext) -> rustyline::Result<ValidationResult> {
         match input::is_complete(ctx.input()) {
             true => Ok(ValidationResult::Valid(None)),
@@ -241,7 +243,7 @@ impl Validator for SqlHelper {
     }
 }
 
-/// What a new line says while a statement is open: the semicolon is easily forgotten.
+/// A reminder on a new line of an open statement: the semicolon is easily forgotten.
 pub struct Reminder;
 
 impl Hint for Reminder {

@@ -1,6 +1,6 @@
-//! Where a statement ends: a small lexer that knows quotes and comments and nothing else of SQL.
+//! A small lexer for the end of a statement, which knows only quotes and comments.
 
-/// What the lexer is inside of at some point of the text.
+/// The state of the lexer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum State {
     /// Between statements: nothing but space and comments so far.
@@ -13,7 +13,7 @@ pub enum State {
     Inside(Inside),
 }
 
-/// What must be closed before a `;` counts.
+/// The construct that must be closed before a `;` counts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Inside {
     /// `'…'`
@@ -87,13 +87,13 @@ pub fn state(text: &str) -> State {
 /// Words that are commands though they have no backslash, as people type them.
 pub const WORDS: [&str; 3] = ["quit", "exit", "help"];
 
-/// Whether the text is one of the shell's own commands, which end with their line.
+/// True if the text is one of the shell's own commands, which end with their line.
 pub fn is_command(text: &str) -> bool {
     let text = text.trim();
     text.starts_with('\\') || WORDS.iter().any(|word| text.trim_end_matches(';').eq_ignore_ascii_case(word))
 }
 
-/// Whether the text can be run: a command, or statements of which the last is closed by `;`.
+/// True if the text can be run: a command, or statements of which the last is closed by `;`.
 pub fn is_complete(text: &str) -> bool {
     is_command(text) || matches!(state(text), State::Empty | State::Complete)
 }

@@ -1,7 +1,8 @@
-//! The shell: a line editor on a terminal, plain lines from a pipe, the same statements and commands from both.
+//! The shell: a line editor on a terminal, plain lines from a pipe, with the same statements and
+//! commands.
 //!
-//! A failed or cancelled statement leaves the shell running on a terminal; in a pipe it ends it with the error's
-//! exit code, because what follows was written for it having worked.
+//! On a terminal the shell continues after a failed or cancelled statement; in a pipe it exits with
+//! the error's code, because later statements assume success.
 
 mod commands;
 mod complete;

@@ -1,4 +1,4 @@
-//! `--allow` and its like: SQL of somebody else, which may use what is listed and nothing else.
+//! `--allow` and its like: untrusted SQL, which may use what is listed and nothing else.
 
 use std::net::TcpListener;
 
@@ -15,7 +15,7 @@ fn sql_may_use_what_is_listed() {
     let (read, write) = (path("in"), path("out"));
     let script = path("script.sql");
     std::fs::write(&script, format!("COPY (SELECT sum(a) AS a FROM '{read}/x.csv') TO '{write}/new.csv';")).unwrap();
-    // The script is named by who calls, so it need not be listed.
+    // The script is named by the caller, so it need not be listed.
     run(["--allow", &read, "--allow-write", &write, "-f", &script]).ok();
     assert_eq!(std::fs::read_to_string(path("out/new.csv")).unwrap(), "a\n3\n");
 

@@ -3,19 +3,21 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use crate::{Done, pushdowndb};
+use pushdowndb_testkit::program::Outcome;
+
+use crate::pushdowndb;
 
 #[test]
 fn it_shows_every_query_and_cleans_up() {
     let temporary = tempfile::tempdir().unwrap();
-    let done = Done(pushdowndb(["demo", "--scale", "0.01"]).env("TMPDIR", temporary.path()).output().unwrap());
+    let done = Outcome(pushdowndb(["demo", "--scale", "0.01"]).env("TMPDIR", temporary.path()).output().unwrap());
     let shown = done.ok();
     let queries =
         ["selective filter", "scalar aggregate", "group-by", "join", "top-k", "TPC-H Q1", "TPC-H Q6", "TPC-H Q14"];
     for expected in queries.into_iter().chain(["The rows agree at all levels"]) {
         assert!(shown.contains(expected), "{expected} in\n{shown}");
     }
-    // However fast the link is: what is shown is what can be pushed.
+    // Pushdown is forced, however fast the link is.
     assert!(!shown.contains(" 1.0×"), "{shown}");
     assert_eq!(std::fs::read_dir(temporary.path()).unwrap().count(), 0);
 }
@@ -33,7 +35,7 @@ fn interrupted_it_cleans_up_too() {
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     assert!(line.contains("storage node"), "{line}");
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
-    let done = Done(child.wait_with_output().unwrap());
+    let done = Outcome(child.wait_with_output().unwrap());
     done.fails(130);
     assert_eq!(std::fs::read_dir(temporary.path()).unwrap().count(), 0);
 }

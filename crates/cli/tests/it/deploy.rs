@@ -1,7 +1,10 @@
-//! What `deploy/` ships: the systemd unit under its own filters, and the health check of the container.
+//! The files of `deploy/`: the systemd unit under its own filters, and the health check of the
+//! container.
 
 use std::path::Path;
 use std::process::Command;
+
+use pushdowndb_testkit::program::isolate;
 
 use crate::run;
 use crate::serve::Served;
@@ -12,12 +15,7 @@ const UNIT: &str = "../../deploy/pushdowndb.service";
 fn serve_as_the_unit_does(store: &Path) -> Served {
     let program = env!("CARGO_BIN_EXE_pushdowndb");
     let mut command = Command::new("python3");
-    command.env_clear().args(["../../deploy/run_unit.py", UNIT, "--strict", "--program", program]);
-    for kept in ["PATH", "HOME", "TMPDIR"] {
-        if let Some(value) = std::env::var_os(kept) {
-            command.env(kept, value);
-        }
-    }
+    isolate(&mut command).args(["../../deploy/run_unit.py", UNIT, "--strict", "--program", program]);
     let store = format!("/var/lib/pushdowndb/store={}", store.display());
     let replaced = [store.as_str(), "0.0.0.0:9000=127.0.0.1:0", "127.0.0.1:9001=127.0.0.1:0"];
     command.args(replaced.iter().flat_map(|pair| ["--replace", pair]));
@@ -58,7 +56,7 @@ fn systemd_understands_the_unit() {
     let dir = tempfile::tempdir().unwrap();
     let copy = dir.path().join("pushdowndb.service");
     std::fs::write(&copy, unit.replace("/usr/local/bin/pushdowndb", env!("CARGO_BIN_EXE_pushdowndb"))).unwrap();
-    // Where there is no systemd the test above still reads every line of the unit.
+    // Without systemd the test above still reads every line of the unit.
     let Ok(verified) = Command::new("systemd-analyze").arg("verify").arg(&copy).output() else { return };
     assert!(verified.status.success() && verified.stderr.is_empty(), "{}", String::from_utf8_lossy(&verified.stderr));
 }
@@ -77,7 +75,8 @@ fn the_health_check_of_the_container_tells_a_node_that_serves_from_none() {
     run(["health", "--at", "nowhere"]).fails(2);
 }
 
-/// The build context is the whole checkout: only what is listed gets into the image, and all that is compiled in is.
+/// The build context is the whole checkout: the image gets the listed files only, and all that are
+/// compiled in.
 #[test]
 fn the_container_is_built_from_sources_alone() {
     let ignored = std::fs::read_to_string("../../.dockerignore").unwrap();
@@ -85,8 +84,8 @@ fn the_container_is_built_from_sources_alone() {
     assert_eq!(rules.next(), Some("*"));
     let taken: Vec<&str> = rules.filter_map(|rule| rule.strip_prefix('!')).collect();
     let manifest = std::fs::read_to_string("../../Cargo.toml").unwrap();
-    assert!(manifest.contains("members = [\"crates/*\", \"fuzz\"]"), "the members of the workspace");
-    let mut needed = vec!["Cargo.toml".to_owned(), "Cargo.lock".to_owned(), "crates".to_owned(), "fuzz".to_owned()];
+    assert!(manifest.contains("members = [\"crates/*\", \"examples\", \"fuzz\"]"), "the members of the workspace");
+    let mut needed = ["Cargo.toml", "Cargo.lock", "crates", "examples", "fuzz"].map(str::to_owned).to_vec();
     needed.extend(compiled_in(Path::new("..")));
     for place in needed {
         assert!(taken.contains(&place.as_str()), "{place} is compiled and not in {taken:?}");
@@ -104,7 +103,7 @@ fn compiled_in(folder: &Path) -> Vec<String> {
             let text = std::fs::read_to_string(&path).unwrap();
             let code = text.split("#[cfg(test)]").next().unwrap_or_default();
             let included = code.split("include_str!(\"").chain(code.split("include_bytes!(\"")).skip(1);
-            // As many steps up as lead from the file to the root of the repository.
+            // Steps up from the file to the root of the repository.
             let to_root = "../".repeat(path.components().count() - 1);
             let outside = included.filter_map(|rest| rest.strip_prefix(&to_root)?.split(['/', '"']).next());
             found.extend(outside.map(str::to_owned));

@@ -1,4 +1,4 @@
-//! `serve --log-format json`: every line of stderr is a JSON object, whatever happens.
+//! `serve --log-format json`: every line of stderr is a JSON object.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,9 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::serve::Served;
-use crate::{Done, pushdowndb};
+use pushdowndb_testkit::program::Outcome;
+
+use crate::pushdowndb;
 
 const TLS: &str = "../node/tests/it/tls";
 
@@ -26,9 +28,9 @@ fn holds(messages: &[String], texts: &[&str]) -> bool {
     texts.iter().all(|text| messages.iter().any(|message| message.contains(text)))
 }
 
-/// What a node that cannot start says, and the code it ends with.
+/// Returns the stderr of a node that cannot start, and checks its exit code.
 fn refused(args: &[&str], code: i32) -> Vec<String> {
-    let done = Done(pushdowndb(["serve", "--log-format", "json"].iter().chain(args)).output().unwrap());
+    let done = Outcome(pushdowndb(["serve", "--log-format", "json"].iter().chain(args)).output().unwrap());
     let messages = messages(&done.fails(code));
     assert!(!messages.is_empty(), "{args:?}");
     messages
@@ -89,7 +91,7 @@ fn a_node_that_cannot_start_says_so_in_json() {
     fs::write(&file, "no folder").unwrap();
     let listen = ["--listen", "127.0.0.1:0"];
     let done =
-        Done(pushdowndb(["serve", "--log-format=json", "--store", &file].iter().chain(&listen)).output().unwrap());
+        Outcome(pushdowndb(["serve", "--log-format=json", "--store", &file].iter().chain(&listen)).output().unwrap());
     assert!(done.code() != 0 && !messages(&done.stderr()).is_empty());
     fs::write(&keys, "[[key]]\naccess_key_id = 7\n").unwrap();
     assert!(holds(&refused(&[&listen[..], &["--store", &store, "--credentials", &keys]].concat(), 2), &["keys.toml"]));
@@ -99,7 +101,7 @@ fn a_node_that_cannot_start_says_so_in_json() {
     assert!(holds(&refused(&["--store", &store, "--no-such-flag"], 2), &["--no-such-flag"]));
     assert!(holds(&refused(&[], 2), &["--store"]));
     let mut half = pushdowndb(["serve", "--log-format", "json", "--store", &store]);
-    let half = Done(half.env("PUSHDOWNDB_ACCESS_KEY_ID", "a").output().unwrap());
+    let half = Outcome(half.env("PUSHDOWNDB_ACCESS_KEY_ID", "a").output().unwrap());
     assert!(holds(&messages(&half.fails(2)), &["both"]));
 }
 

@@ -1,4 +1,4 @@
-//! All that could fill the memory of a node, asked of it at once, and what the process holds then.
+//! The memory of a process under all requests that could fill it at once.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -6,21 +6,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
-use object_store::aws::{AwsAuthorizer, AwsCredential};
-use object_store::client::HttpRequest;
-use object_store::{PutPayload, client::HttpRequestBody};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::metadata::{ParquetMetaDataReader, ParquetMetaDataWriter};
 use parquet::file::properties::WriterProperties;
+use pushdowndb_testkit::s3::{Payload, signed_head};
+use pushdowndb_testkit::skip::skipped;
 
 use crate::serve::{KEY, SECRET, Served};
 
-/// What the node is told that it may hold.
+/// The memory limit of the node.
 const MEMORY: &str = "768MiB";
 const MEMORY_BYTES: u64 = 768 << 20;
 
-/// As long as the attacks have to do their worst.
+/// The duration of the attacks.
 const ATTACKED: Duration = Duration::from_secs(15);
 
 /// No request may take longer.
@@ -37,37 +36,18 @@ struct Client {
 struct Sent(TcpStream);
 
 impl Client {
-    /// Sends the head of a request whose body has `length` bytes, of any content.
-    fn head(&self, method: &str, target: &str, headers: &[(&str, &str)], length: usize, chunked: bool) -> Sent {
-        let mut request: HttpRequest = http::Request::builder()
-            .method(method)
-            .uri(format!("http://{}{target}", self.address))
-            // A body in several pieces is signed as one in chunks.
-            .body(match chunked {
-                true => HttpRequestBody::from(PutPayload::from_iter([piece("x"), piece("y")])),
-                false => HttpRequestBody::empty(),
-            })
-            .unwrap();
-        for (name, value) in headers {
-            request
-                .headers_mut()
-                .insert(http::HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
-        }
-        let credential = AwsCredential { key_id: self.key.to_owned(), secret_key: SECRET.to_owned(), token: None };
-        AwsAuthorizer::new(&credential, "s3", "us-east-1").with_sign_payload(chunked).authorize(&mut request, None);
-        let mut head = format!("{method} {target} HTTP/1.1\r\nConnection: close\r\nContent-Length: {length}\r\n");
-        for (name, value) in request.headers() {
-            head += &format!("{name}: {}\r\n", value.to_str().unwrap());
-        }
+    /// Sends the head of a request; the body follows.
+    fn head(&self, method: &str, target: &str, headers: &[(&str, &str)], payload: Payload<'_>) -> Sent {
+        let head = signed_head(&self.address, (self.key, SECRET), (method, target), headers, payload);
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        stream.write_all(format!("{head}\r\n").as_bytes()).unwrap();
+        stream.write_all(head.as_bytes()).unwrap();
         Sent(stream)
     }
 
     fn send(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Sent {
-        let mut sent = self.head(method, target, headers, body.len(), false);
+        let mut sent = self.head(method, target, headers, Payload::Unsigned(body.len()));
         sent.write(body);
         sent
     }
@@ -108,10 +88,6 @@ impl Sent {
     }
 }
 
-fn piece(text: &'static str) -> bytes::Bytes {
-    text.into()
-}
-
 fn column(values: impl IntoIterator<Item = String>) -> ArrayRef {
     Arc::new(StringArray::from_iter_values(values))
 }
@@ -130,7 +106,7 @@ fn parquet(columns: Vec<ArrayRef>, dictionaries: bool) -> Vec<u8> {
     writer.into_inner().unwrap()
 }
 
-/// Columns of one page each, of a row group that its footer says is small.
+/// A Parquet file with columns of one page each, whose footer understates the row group.
 fn lying_parquet(columns: usize, page_bytes: usize) -> Vec<u8> {
     let file = parquet(vec![column(["a".repeat(page_bytes)]); columns], false);
     let metadata = ParquetMetaDataReader::new().parse_and_finish(&bytes::Bytes::from(file.clone()));
@@ -176,7 +152,8 @@ fn prepare(client: &Client) {
     client.put("/attacked/small.csv", b"1,2\n3,4\n");
 }
 
-/// Everything at once, from one key. Gives connections on which requests are under way, and those that were only begun.
+/// Sends all attacks at once, from one key. Returns connections with running requests, and those
+/// with incomplete ones.
 fn attack(client: &Client) -> (Vec<Sent>, Vec<Sent>) {
     let many = |times: usize, column: &str| vec![column; times].join(" || ");
     let conditions: Vec<String> = (1..=12).map(|c| format!("s.c{} LIKE '%b%'", c - 1)).collect();
@@ -203,12 +180,12 @@ fn attack(client: &Client) -> (Vec<Sent>, Vec<Sent>) {
     let part = vec![b' '; 3 << 20];
     for _ in 0..40 {
         let headers = [("content-md5", "kAFQmDzST7DWlj99KOF/cg==")];
-        let mut document = client.head("PUT", "/attacked?tagging", &headers, 4 << 20, false);
+        let mut document = client.head("PUT", "/attacked?tagging", &headers, Payload::Unsigned(4 << 20));
         document.write(&part);
         begun.push(document);
     }
     for _ in 0..16 {
-        let mut fragment = client.head("POST", "/attacked?pushdowndb-fragment", &[], 32 << 20, false);
+        let mut fragment = client.head("POST", "/attacked?pushdowndb-fragment", &[], Payload::Unsigned(32 << 20));
         (0..8).for_each(|_| fragment.write(&part));
         begun.push(fragment);
     }
@@ -217,7 +194,8 @@ fn attack(client: &Client) -> (Vec<Sent>, Vec<Sent>) {
         let decoded = length.to_string();
         let headers = [("x-amz-decoded-content-length", decoded.as_str())];
         let line = format!("{length:x};chunk-signature={}\r\n", "a".repeat(64));
-        let mut chunk = client.head("PUT", &format!("/attacked/chunk{i}"), &headers, line.len() + length + 88, true);
+        let mut chunk =
+            client.head("PUT", &format!("/attacked/chunk{i}"), &headers, Payload::Chunked(line.len() + length + 88));
         chunk.write(line.as_bytes());
         (0..4).for_each(|_| chunk.write(&part));
         begun.push(chunk);
@@ -228,7 +206,7 @@ fn attack(client: &Client) -> (Vec<Sent>, Vec<Sent>) {
 #[test]
 fn a_node_stays_within_its_memory_whatever_is_asked_of_it() {
     if !std::path::Path::new("/proc/self/status").exists() {
-        drop(writeln!(std::io::stderr(), "SKIPPED: this system does not tell the peak memory of a process"));
+        skipped("this system does not report the peak memory of a process");
         return;
     }
     let dir = tempfile::tempdir().unwrap();

@@ -1,29 +1,28 @@
 //! The page of `--profile`, opened in a browser: Debian's chromium, without a window.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use pushdowndb_testkit::skip::skipped;
+
 use crate::serve::Served;
 
-/// What a browser made of a page.
+/// A page as loaded by a browser.
 struct Seen {
     /// The document, once the browser has read it.
     dom: String,
-    /// What it complained of, and what the page wrote to the console.
+    /// Warnings, and the console output of the page.
     console: Vec<String>,
-    /// Where requests of the page went.
+    /// The targets of requests of the page.
     requests: Vec<String>,
 }
 
-/// `None` without a browser.
+/// Returns the path of a browser, if there is one.
 fn chromium() -> Option<PathBuf> {
     let folders = std::env::var_os("PATH")?;
     let found = std::env::split_paths(&folders).map(|folder| folder.join("chromium")).find(|file| file.is_file());
     if found.is_none() {
-        // Not through the test's own output, which is only shown of tests that fail.
-        let _ =
-            writeln!(std::io::stderr(), "SKIPPED: no browser opens the page of --profile; chromium is not installed");
+        skipped("no browser opens the page of --profile; chromium is not installed");
     }
     found
 }
@@ -54,7 +53,7 @@ fn open(chromium: &Path, page: &Path) -> Seen {
     }
 }
 
-/// What the checks below rest on: a page that does what ours must not do is caught at it.
+/// The checks below detect a page that violates them.
 #[test]
 fn a_page_that_misbehaves_is_seen() {
     let Some(chromium) = chromium() else { return };
@@ -69,7 +68,7 @@ fn a_page_that_misbehaves_is_seen() {
     assert!(seen.requests.iter().any(|line| line.contains("127.0.0.1:9/x.png")), "{:?}", seen.requests);
 }
 
-/// Nothing of the statement is markup, whatever it says.
+/// A statement whose text must not become markup.
 const HOSTILE: &str = "</script><img src=x onerror=\"document.title=1\">";
 
 #[test]
@@ -100,7 +99,8 @@ fn the_page_says_in_a_browser_what_the_query_did() {
     let dom = &seen.dom;
     assert!(dom.contains("&lt;/script&gt;&lt;img src=x onerror="), "the statement as text");
     assert!(!dom.contains("<img") && !dom.contains("<title>1</title>"), "nothing of it as markup");
-    // Both queries, and of the first both scans, in the picture, the tables and the list of choices.
+    // Both queries, and both scans of the first, in the picture, the tables and the list of
+    // choices.
     for id in ["id=\"query-1\"", "id=\"query-2\""] {
         assert_eq!(dom.matches(id).count(), 1, "{id}");
     }

@@ -53,7 +53,8 @@ fn exit_codes_tell_what_to_do() {
     assert!(missing.contains("/no/such/folder/file.csv"), "{missing}");
     let column = run(["-c", "SELECT nope FROM (SELECT 1 AS a)"]).fails(2);
     assert!(column.contains("nope"), "{column}");
-    run(["-c", "SELECT * FROM no_such_table"]).fails_with_one_of(&[2, 3]);
+    let unknown = run(["-c", "SELECT * FROM no_such_table"]);
+    assert!([2, 3].contains(&unknown.code()), "{unknown:?}");
     run(["-f", "/no/such/script.sql"]).fails(3);
     run(["--no-such-flag"]).fails(2);
     run(["--set", "pushdown.level=everything", "-c", "SELECT 1"]).fails(2);
@@ -84,12 +85,5 @@ fn interrupting_a_query_ends_a_script_with_130() {
         let stderr = String::from_utf8(done.stderr).unwrap();
         assert_eq!(done.status.code(), Some(130), "{stderr}");
         assert!(stderr.contains("cancelled"), "{stderr}");
-    }
-}
-
-impl crate::Done {
-    #[track_caller]
-    fn fails_with_one_of(&self, codes: &[i32]) {
-        assert!(codes.contains(&self.code()), "{}: {}", self.code(), self.stderr());
     }
 }

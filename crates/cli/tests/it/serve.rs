@@ -1,11 +1,13 @@
-//! `serve`, and everything through it: a bucket, generated data, queries at both levels, a clean stop.
+//! `serve` with a bucket, generated data, queries at both levels, and a clean stop.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 
+use pushdowndb_testkit::program::Outcome;
+use pushdowndb_testkit::{process, s3};
 use serde_json::Value;
 
-use crate::{Done, pushdowndb};
+use crate::pushdowndb;
 
 pub const KEY: &str = "test-key";
 pub const SECRET: &str = "test-secret";
@@ -30,16 +32,8 @@ impl Served {
 
     /// A node that a command starts, which prints where it serves.
     pub fn run(mut command: Command) -> Self {
-        let mut child = command
-            .env("PUSHDOWNDB_ACCESS_KEY_ID", KEY)
-            .env("PUSHDOWNDB_SECRET_ACCESS_KEY", SECRET)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let endpoint = line.trim().strip_prefix("serving S3 on ").unwrap_or_else(|| panic!("{line}")).to_owned();
+        command.env("PUSHDOWNDB_ACCESS_KEY_ID", KEY).env("PUSHDOWNDB_SECRET_ACCESS_KEY", SECRET);
+        let (child, endpoint) = process::spawn_until(command.stderr(Stdio::piped()), "serving S3 on ");
         Self { child: Some(child), endpoint }
     }
 
@@ -49,27 +43,25 @@ impl Served {
 
     /// The most memory that the process held so far, in bytes.
     pub fn peak_bytes(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.as_ref().unwrap().id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-        line.split_whitespace().next().unwrap().parse::<u64>().unwrap() * 1024
+        process::peak_bytes(self.id()).unwrap()
     }
 
-    pub fn client(&self, args: &[&str]) -> Done {
+    pub fn client(&self, args: &[&str]) -> Outcome {
         self.client_with(&[], args)
     }
 
     /// With these variables.
-    pub fn client_with(&self, variables: &[(&str, &str)], args: &[&str]) -> Done {
+    pub fn client_with(&self, variables: &[(&str, &str)], args: &[&str]) -> Outcome {
         let mut command = pushdowndb(args);
         command.envs(variables.iter().copied());
         command.env("AWS_ENDPOINT_URL", &self.endpoint).env("AWS_REGION", "us-east-1");
         command.env("AWS_ACCESS_KEY_ID", KEY).env("AWS_SECRET_ACCESS_KEY", SECRET);
-        Done(command.output().unwrap())
+        Outcome::of(&mut command)
     }
 
-    pub fn stop(mut self, signal: &str) -> Done {
+    pub fn stop(mut self, signal: &str) -> Outcome {
         self.signal(signal);
-        Done(self.child.take().unwrap().wait_with_output().unwrap())
+        Outcome(self.child.take().unwrap().wait_with_output().unwrap())
     }
 
     pub fn signal(&self, signal: &str) {
@@ -81,7 +73,7 @@ impl Served {
         self.child.as_ref().unwrap().id()
     }
 
-    /// What it says on stderr, line by line, from now on.
+    /// Returns the following lines of stderr.
     pub fn stderr(&mut self) -> impl Iterator<Item = String> + use<> {
         let stderr = self.child.as_mut().unwrap().stderr.take().unwrap();
         BufReader::new(stderr).lines().map_while(Result::ok)
@@ -91,8 +83,7 @@ impl Served {
 impl Drop for Served {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
-            let _ = child.kill();
-            let _ = child.wait();
+            process::kill(&mut child);
         }
     }
 }
@@ -127,7 +118,7 @@ fn a_node_serves_generated_data_at_both_levels() {
     node.client(&["-c", "SELECT * FROM 's3://no-such-bucket/x.csv'"]).fails(3);
     node.stop("-TERM").ok();
 
-    // What was stored outlives the node.
+    // Objects outlive the node.
     let node = Served::start(&["--store", store.to_str().unwrap()]);
     let count =
         node.client(&["--format", "csv", "-c", "SELECT count(*) AS n FROM 's3://bench/tpch/nation/nation.csv'"]);
@@ -135,7 +126,7 @@ fn a_node_serves_generated_data_at_both_levels() {
     node.stop("-INT").ok();
 }
 
-/// A folder for as long as the first of these lives, and the path of a bucket in it with two rows in `t.csv`.
+/// Returns a temporary folder and the path of a bucket in it with two rows in `t.csv`.
 fn folder_with_a_table() -> (tempfile::TempDir, String) {
     let dir = tempfile::tempdir().unwrap();
     let bucket = dir.path().join("bucket");
@@ -169,16 +160,7 @@ fn a_node_that_only_stores_is_read_plainly() {
 /// A client of the bucket `bucket` that does not try again.
 fn client(endpoint: &str) -> object_store::aws::AmazonS3 {
     let retry = object_store::RetryConfig { max_retries: 0, ..Default::default() };
-    object_store::aws::AmazonS3Builder::new()
-        .with_endpoint(endpoint)
-        .with_allow_http(true)
-        .with_region("us-east-1")
-        .with_bucket_name("bucket")
-        .with_access_key_id(KEY)
-        .with_secret_access_key(SECRET)
-        .with_retry(retry)
-        .build()
-        .unwrap()
+    s3::bucket(endpoint, "bucket", (KEY, SECRET)).with_retry(retry).build().unwrap()
 }
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -222,23 +204,11 @@ fn damage_is_logged_with_the_key_of_the_object() {
         assert!(read.is_err(), "{key}: {read:?}");
     }
     // Another checksum than the object has makes its bytes be read.
-    let mut copy = http::Request::builder().method("PUT").uri(format!("{}/bucket/copy", node.endpoint));
-    for (name, value) in [("x-amz-copy-source", "/bucket/a/copied"), ("x-amz-checksum-algorithm", "SHA1")] {
-        copy = copy.header(name, value);
-    }
-    let mut copy: object_store::client::HttpRequest = copy.body(Vec::new().into()).unwrap();
-    let keys_of_ours = object_store::aws::AwsCredential { key_id: KEY.into(), secret_key: SECRET.into(), token: None };
-    object_store::aws::AwsAuthorizer::new(&keys_of_ours, "s3", "us-east-1").authorize(&mut copy, None);
     let address = node.endpoint.strip_prefix("http://").unwrap();
-    let mut head = "PUT /bucket/copy HTTP/1.1\r\nContent-Length: 0\r\nConnection: close\r\n".to_owned();
-    if !copy.headers().contains_key("host") {
-        head += &format!("Host: {address}\r\n");
-    }
-    for (name, value) in copy.headers() {
-        head += &format!("{name}: {}\r\n", value.to_str().unwrap());
-    }
+    let headers = [("x-amz-copy-source", "/bucket/a/copied"), ("x-amz-checksum-algorithm", "SHA1")];
+    let head = s3::signed_head(address, (KEY, SECRET), ("PUT", "/bucket/copy"), &headers, s3::Payload::Signed(&[]));
     let mut stream = std::net::TcpStream::connect(address).unwrap();
-    write!(stream, "{head}\r\n").unwrap();
+    write!(stream, "{head}").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 5"), "{answer}");
@@ -302,7 +272,7 @@ fn credentials_are_made_and_only_their_file_is_named() {
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
-    let done = Done(child.wait_with_output().unwrap());
+    let done = Outcome(child.wait_with_output().unwrap());
     assert_eq!(done.code(), 0, "{}", done.stderr());
     let shown = done.stderr();
     let file =
@@ -316,9 +286,9 @@ fn what_cannot_start_says_why() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().to_str().unwrap();
     let half = pushdowndb(["serve", "--store", store]).env("PUSHDOWNDB_ACCESS_KEY_ID", "a").output().unwrap();
-    assert!(Done(half).fails(2).contains("both"));
+    assert!(Outcome(half).fails(2).contains("both"));
     let gateway = pushdowndb(["serve", "--gateway", store]).output().unwrap();
-    assert!(Done(gateway).fails(2).contains("PUSHDOWNDB_ACCESS_KEY_ID"));
+    assert!(Outcome(gateway).fails(2).contains("PUSHDOWNDB_ACCESS_KEY_ID"));
     for (flag, value) in [
         ("--max-requests", "0"),
         ("--max-connections", "0"),
@@ -329,11 +299,11 @@ fn what_cannot_start_says_why() {
         ("--domain", "s3.example.com:9000"),
     ] {
         let refused = pushdowndb(["serve", "--store", store, flag, value]).output().unwrap();
-        assert!(Done(refused).fails(2).contains(flag), "{flag} {value}");
+        assert!(Outcome(refused).fails(2).contains(flag), "{flag} {value}");
     }
     let mut nowhere = pushdowndb(["serve", "--gateway", "s3://"]);
     nowhere.env("PUSHDOWNDB_ACCESS_KEY_ID", "a").env("PUSHDOWNDB_SECRET_ACCESS_KEY", "secret-of-a");
-    assert!(Done(nowhere.output().unwrap()).fails(2).contains("names no bucket"));
+    assert!(Outcome(nowhere.output().unwrap()).fails(2).contains("names no bucket"));
 }
 
 #[test]
@@ -350,7 +320,7 @@ fn keys_are_read_again_at_a_hangup() {
         assert!(Command::new("kill").args(["-HUP", &id]).status().unwrap().success());
         lines.find(|line| line.starts_with("credentials: ") && line.contains(said)).unwrap();
     };
-    // What cannot be used is said, and changes nothing.
+    // An invalid file is reported, and changes nothing.
     write("[[key]]\naccess_key_id = \"second\"\n");
     hang_up("the old ones stay in use");
     write("[[key]]\naccess_key_id = \"second\"\nsecret_access_key = \"second-secret\"\n");
@@ -359,7 +329,7 @@ fn keys_are_read_again_at_a_hangup() {
         let mut command = pushdowndb(["-c", "SELECT * FROM 's3://none/x.csv'"]);
         command.env("AWS_ENDPOINT_URL", &served.endpoint).env("AWS_REGION", "us-east-1");
         command.env("AWS_ACCESS_KEY_ID", id).env("AWS_SECRET_ACCESS_KEY", format!("{id}-secret"));
-        Done(command.output().unwrap()).stderr()
+        Outcome::of(&mut command).stderr()
     };
     assert!(code("first").contains("403 Forbidden"), "{}", code("first"));
     assert!(code("second").contains("NoSuchBucket"), "{}", code("second"));

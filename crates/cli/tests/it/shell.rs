@@ -3,15 +3,17 @@
 use std::io::Write;
 use std::process::Stdio;
 
-use crate::{Done, pushdowndb};
+use pushdowndb_testkit::program::Outcome;
 
-pub fn shell(input: &str, catalog: Option<&str>) -> Done {
+use crate::pushdowndb;
+
+pub fn shell(input: &str, catalog: Option<&str>) -> Outcome {
     let args = catalog.into_iter().flat_map(|file| ["--catalog", file]);
     let mut child =
         pushdowndb(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // It may leave before it has read everything.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-    Done(child.wait_with_output().unwrap())
+    Outcome(child.wait_with_output().unwrap())
 }
 
 #[test]

@@ -1,9 +1,10 @@
-//! A node with a certificate that signs itself, made as docs/operations.md says.
+//! A node with a self-signed certificate, made as in docs/operations.md.
 
 use std::path::Path;
 use std::process::Command;
 
-use crate::Done;
+use pushdowndb_testkit::program::Outcome;
+
 use crate::serve::Served;
 
 /// Runs the recipe of the documentation, with other file names.
@@ -32,7 +33,7 @@ fn a_certificate_that_signs_itself_is_trusted_where_it_is_named() {
     let node = Served::start(&["--gateway", bucket, "--tls-cert", &certificate, "--tls-key", &key]);
     assert!(node.endpoint.starts_with("https://"), "{}", node.endpoint);
     let localhost = node.endpoint.replace("127.0.0.1", "localhost");
-    let query = |flags: &[&str], bundle: Option<&str>| -> Done {
+    let query = |flags: &[&str], bundle: Option<&str>| -> Outcome {
         let sql = ["--format", "csv", "-c", "SELECT b FROM 's3://bucket/t.csv' WHERE a = 2"];
         let variables: Vec<_> = bundle.map(|bundle| ("AWS_CA_BUNDLE", bundle)).into_iter().collect();
         node.client_with(&variables, &[flags, &sql].concat())
@@ -50,7 +51,7 @@ fn a_certificate_that_signs_itself_is_trusted_where_it_is_named() {
     assert_eq!(insecure.ok(), "b\ny\n");
     assert!(insecure.stderr().contains("warning: --insecure"), "{}", insecure.stderr());
 
-    // What the variable names has to be usable.
+    // The file that the variable names must be valid.
     let text = file("bucket/t.csv");
     for bundle in ["/no/such/file", text.as_str()] {
         let message = query(&[], Some(bundle)).stderr();

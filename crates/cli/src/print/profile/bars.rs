@@ -1,4 +1,4 @@
-//! What is compared by its length: the time of operators, and the items of the bill.
+//! Bar charts: the time of operators, and the items of the bill.
 
 use std::fmt::Write as _;
 

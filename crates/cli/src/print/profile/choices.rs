@@ -1,4 +1,5 @@
-//! Which strategy was taken for each operator, what the others would have cost, and why some would not do.
+//! The strategy chosen for each operator, the estimates of the others, and the reasons against
+//! them.
 
 use std::fmt::Write as _;
 
@@ -48,14 +49,14 @@ fn row(name: &str, estimate: Option<&Measures>, outcome: &str, why: &str) -> [St
     ]
 }
 
-/// What a strategy would take beside the one that was taken, in words.
+/// Describes the estimate of a rejected strategy relative to the chosen one.
 fn beside(lost: &Measures, taken: &Measures) -> String {
     let measures: [(&str, Option<f64>, Option<f64>); 3] = [
         ("time", lost.seconds, taken.seconds),
         ("bytes", lost.bytes.map(|bytes| bytes as f64), taken.bytes.map(|bytes| bytes as f64)),
         ("cost", lost.usd, taken.usd),
     ];
-    let said = measures.into_iter().filter_map(|(name, lost, taken)| {
+    let ratios = measures.into_iter().filter_map(|(name, lost, taken)| {
         let ratio = lost? / taken.filter(|taken| *taken > 0.0)?;
         match ratio {
             _ if (0.95..1.05).contains(&ratio) => Some(format!("the same {name}")),
@@ -63,7 +64,7 @@ fn beside(lost: &Measures, taken: &Measures) -> String {
             less => Some(format!("{:.0} % of the {name}", less * 100.0)),
         }
     });
-    said.collect::<Vec<_>>().join(", ")
+    ratios.collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ impl fmt::Display for Text<'_> {
             '>' => f.write_str("&gt;"),
             '"' => f.write_str("&quot;"),
             '\'' => f.write_str("&#39;"),
-            // What a page must not hold, and what turns the direction of what follows.
+            // Characters that HTML forbids, and those that change the direction of text.
             '\0'..='\u{8}' | '\u{b}'..='\u{1f}' | '\u{7f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
                 f.write_char(char::REPLACEMENT_CHARACTER)
             }
@@ -22,7 +22,8 @@ impl fmt::Display for Text<'_> {
     }
 }
 
-/// A table with a heading for each column; the first cell of a row is the heading of the row. Cells are markup.
+/// Appends a table with a heading for each column; the first cell of a row is its heading. Cells
+/// are markup.
 pub fn table<const N: usize>(
     page: &mut String,
     class: &str,
@@ -47,7 +48,7 @@ pub fn table<const N: usize>(
     page.push_str("</tbody></table></div>\n");
 }
 
-/// A bar of this share of the whole width, which the text beside it says in words.
+/// Returns a bar with this share of the full width; the text beside it has the number.
 pub fn bar(share: f64, class: &str) -> String {
     let percent = (share * 100.0).clamp(0.0, 100.0);
     format!(
@@ -55,7 +56,7 @@ pub fn bar(share: f64, class: &str) -> String {
     )
 }
 
-/// At most so many characters.
+/// Cuts `text` to at most `longest` characters.
 pub fn shortened(text: &str, longest: usize) -> String {
     match text.char_indices().nth(longest) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default().trim_end()),

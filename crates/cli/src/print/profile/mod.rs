@@ -1,7 +1,8 @@
 //! Profiles as one page of HTML that needs nothing else: no script, no font, no request.
 //!
-//! SQL, names and errors come from anywhere; every text goes through [`Text`], which is the only way into the page, so
-//! that none of it is read as markup. The page forbids itself everything but its own style besides.
+//! SQL, names and errors are untrusted: every text goes through [`Text`], the only way into the
+//! page, so that none of it is read as markup. The page also has a policy that forbids everything
+//! but its own style.
 
 mod bars;
 mod choices;
@@ -16,7 +17,7 @@ use pushdowndb_engine::{Operator, Profile};
 
 use html::{Text, table};
 
-/// How the page looks.
+/// The style of the page.
 const STYLE: &str = include_str!("page.css");
 
 /// The page of some queries, in the order they ran.
@@ -82,8 +83,8 @@ fn query(page: &mut String, profile: &Profile, number: usize) {
     if !usage.strategies.is_empty() {
         section(page, "What happened", |page| {
             page.push_str("<ul class=\"told\">");
-            for told in &usage.strategies {
-                let _ = write!(page, "<li><code>{}</code></li>", Text(told));
+            for strategy in &usage.strategies {
+                let _ = write!(page, "<li><code>{}</code></li>", Text(strategy));
             }
             page.push_str("</ul>");
         });
@@ -110,7 +111,7 @@ fn details(page: &mut String, summary: &str, body: impl FnOnce(&mut String)) {
     page.push_str("</details>\n");
 }
 
-/// Every operator with all that EXPLAIN says of it, for those who cannot see the picture or want to know more.
+/// Appends every operator with its EXPLAIN text, for screen readers and for details.
 fn operators(page: &mut String, profile: &Profile) {
     fn below(page: &mut String, operator: &Operator) {
         let rows = operator.actual.rows.map_or_else(|| "?".to_owned(), units::count);

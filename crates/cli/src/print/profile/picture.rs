@@ -1,4 +1,4 @@
-//! The plan as a picture: a tree of boxes in SVG, the result at the top and the scans at the bottom.
+//! The plan as an SVG tree of boxes, the result at the top and the scans at the bottom.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ const HEIGHT: f64 = 84.0;
 const BETWEEN: f64 = 20.0;
 const BELOW: f64 = 40.0;
 
-/// Characters that fit into a box: of its title, and of what stands below it.
+/// The most characters in a box: in its title, and below.
 const TITLE: usize = 34;
 const DETAIL: usize = 38;
 
@@ -27,7 +27,7 @@ struct Placed<'a> {
 }
 
 /// The least share of its own size at which the picture can still be read.
-const SMALLEST: f64 = 0.6;
+const MIN_SCALE: f64 = 0.6;
 
 /// The tree.
 pub fn plan(page: &mut String, profile: &Profile, number: usize) {
@@ -48,8 +48,8 @@ pub fn plan(page: &mut String, profile: &Profile, number: usize) {
         height + 4.0,
         width + 4.0,
         height + 4.0,
-        // A large plan is shrunk to the page, so that its root is in sight, as far as it can be read.
-        (width + 4.0) * SMALLEST,
+        // A large plan is shrunk to the page, as far as it stays legible.
+        (width + 4.0) * MIN_SCALE,
         Text(&in_words(&profile.root)),
     );
     boxes.iter().for_each(|placed| line(page, placed));
@@ -57,7 +57,7 @@ pub fn plan(page: &mut String, profile: &Profile, number: usize) {
     page.push_str("</svg>\n</div>\n");
 }
 
-/// Places an operator and all below it from `left` on, and tells how wide they are together.
+/// Places an operator and its inputs at `left`, and returns their width.
 fn place<'a>(boxes: &mut Vec<Placed<'a>>, operator: &'a Operator, left: f64, top: f64, parent: Option<f64>) -> f64 {
     let children = operator.shown_children();
     let width = width_of(operator);
@@ -72,13 +72,13 @@ fn place<'a>(boxes: &mut Vec<Placed<'a>>, operator: &'a Operator, left: f64, top
     width
 }
 
-/// Of an operator and all below it.
+/// Returns the width of an operator and its inputs.
 fn width_of(operator: &Operator) -> f64 {
     let below: f64 = operator.shown_children().iter().map(|child| width_of(child) + BETWEEN).sum();
     WIDTH.max(below - BETWEEN)
 }
 
-/// From the box to the one above.
+/// Draws the line from a box to the one above.
 fn line(page: &mut String, placed: &Placed<'_>) {
     let Some(to) = placed.parent else { return };
     let (from, top) = (placed.left + WIDTH / 2.0, placed.top);
@@ -142,7 +142,7 @@ fn traffic(operator: &Operator) -> String {
     [bytes, requests, seconds].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// The tree as a sentence: what a picture says to who does not see it.
+/// Returns the tree as a sentence, for screen readers.
 fn in_words(operator: &Operator) -> String {
     let children: Vec<String> = operator.shown_children().into_iter().map(in_words).collect();
     match children.as_slice() {

@@ -1,4 +1,4 @@
-//! Each scan: what was expected beside what happened, and how many bytes were where.
+//! Each scan: estimates beside actual values, and the bytes at each place.
 
 use std::fmt::Write as _;
 
@@ -47,31 +47,31 @@ fn card(page: &mut String, operator: &Operator, scan: &Scan) {
     });
     table(page, "measures", ["Measure", "Expected", "Actual", "Actual is"], rows.into_iter());
     bytes(page, scan);
-    let mut told = Vec::new();
+    let mut notes = Vec::new();
     let usage = &scan.usage;
     if usage.storage_cpu_s > 0.0 {
-        told.push(format!("{} of storage's CPU", units::seconds(usage.storage_cpu_s)));
+        notes.push(format!("{} of storage's CPU", units::seconds(usage.storage_cpu_s)));
     }
     if usage.requests_failed > 0 {
-        told.push(units::counted(usage.requests_failed, "failed request"));
+        notes.push(units::counted(usage.requests_failed, "failed request"));
     }
     if usage.fall_backs > 0 {
-        told.push(format!("{} to plain reads", units::counted(usage.fall_backs, "fall-back")));
+        notes.push(format!("{} to plain reads", units::counted(usage.fall_backs, "fall-back")));
     }
     if let Some(found) = scan.looked_up {
         let (rows, objects) = (units::counted(found.rows, "row"), units::counted(found.objects, "object"));
-        told.push(format!("indexes led to {rows} in {objects}"));
+        notes.push(format!("indexes led to {rows} in {objects}"));
         if found.unused > 0 {
-            told.push(format!("{} scanned without an index", units::counted(found.unused, "object")));
+            notes.push(format!("{} scanned without an index", units::counted(found.unused, "object")));
         }
     }
-    if !told.is_empty() {
-        let _ = write!(page, "<p>{}.</p>", Text(&told.join(", ")));
+    if !notes.is_empty() {
+        let _ = write!(page, "<p>{}.</p>", Text(&notes.join(", ")));
     }
     page.push_str("</div>\n");
 }
 
-/// How a measure is called, found and shown.
+/// The label, the value and the format of a measure.
 type Measure = (&'static str, fn(&Measures) -> Option<f64>, fn(f64) -> String);
 
 const MEASURES: [Measure; 5] = [
@@ -82,7 +82,7 @@ const MEASURES: [Measure; 5] = [
     ("Cost", |measures| measures.usd, units::dollars),
 ];
 
-/// How far off the estimate was; less than a twentieth is nothing to speak of.
+/// Formats the error of an estimate, if it is at least a twentieth.
 fn compared(expected: Option<f64>, actual: Option<f64>) -> String {
     match (expected, actual) {
         (Some(expected), Some(actual)) if (expected - actual).abs() <= expected * 0.05 => "as expected".to_owned(),
@@ -104,10 +104,10 @@ fn bytes(page: &mut String, scan: &Scan) {
         ("Scanned at storage", usage.bytes_scanned, "storage"),
         ("Over the network", usage.bytes_network, "network"),
     ];
-    let most = places.iter().map(|(_, bytes, _)| *bytes).max().unwrap_or(0).max(1) as f64;
+    let longest = places.iter().map(|(_, bytes, _)| *bytes).max().unwrap_or(0).max(1) as f64;
     page.push_str("<dl class=\"bars\">");
     for (name, bytes, class) in places {
-        let (shown, bar) = (units::bytes(bytes), bar(bytes as f64 / most, class));
+        let (shown, bar) = (units::bytes(bytes), bar(bytes as f64 / longest, class));
         let _ = write!(page, "<div><dt>{name}</dt><dd>{bar}<span>{shown}</span></dd></div>");
     }
     page.push_str("</dl>\n");

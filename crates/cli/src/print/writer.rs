@@ -1,0 +1,13 @@
+//! The trait of every result format.
+
+use anyhow::Result;
+use arrow::record_batch::RecordBatch;
+
+/// A writer of one result.
+pub trait RowWriter: Send {
+    /// Writes rows, possibly later.
+    fn write(&mut self, batch: &RecordBatch) -> Result<()>;
+
+    /// Writes the rest; must be called even without rows.
+    fn finish(self: Box<Self>) -> Result<()>;
+}

@@ -10,7 +10,7 @@ class Attack:
 
     name: str
     run: object
-    # What it stands for: the number of a finding in docs/decisions/0033-attacks-are-tests.md.
+    # What it stands for: the number of a finding in benches/record/decisions/0034.md.
     finding: str
     # It has failed if it takes longer.
     seconds: int

@@ -1,0 +1,1 @@
+"""Random statements whose answers DuckDB, PostgreSQL and every way of ours must agree on."""

@@ -15,7 +15,7 @@ impl<'a> Choices<'a> {
         *first
     }
 
-    /// One of these.
+    /// Returns one of `all`.
     pub fn of<T: Copy, const N: usize>(&mut self, all: [T; N]) -> T {
         all[usize::from(self.byte()) % N]
     }
@@ -30,7 +30,7 @@ impl<'a> Choices<'a> {
         }
     }
 
-    /// What was not chosen from.
+    /// Returns the remaining bytes.
     pub fn rest(self) -> &'a [u8] {
         self.0
     }

@@ -1,7 +1,7 @@
 //! CSV in any dialect, cut anywhere.
 
 use arrow::datatypes::DataType;
-use pushdown::{CompareOp, CsvOptions, Expr, Format, Fragment, NullRule, Ragged, WideMarks};
+use pushdowndb_contract::{CompareOp, CsvOptions, Expr, Format, Fragment, NullRule, Ragged, WideMarks};
 use pushdowndb_scan::{ScanOptions, tokenize_sample};
 
 use crate::choices::Choices;

@@ -8,7 +8,7 @@ use arrow::array::{
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
-use pushdown::{CsvOptions, JsonOptions, JsonShape};
+use pushdowndb_contract::{CsvOptions, JsonOptions, JsonShape};
 use pushdowndb_scan::{ScanOptions, output_schema};
 use pushdowndb_select::{Extensions, InputColumns, parse};
 

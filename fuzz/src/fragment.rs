@@ -1,8 +1,8 @@
-//! Requests of the fragment route: any bytes are an error or a request, which comes back as it was, and which a scan of
-//! any bytes survives.
+//! Requests of the fragment route: any bytes decode to an error or to a request that is encoded as
+//! before and whose scan of any bytes does not panic.
 
-use pushdown::Format;
-use pushdown::wire::Request;
+use pushdowndb_contract::Format;
+use pushdowndb_contract::wire::Request;
 use pushdowndb_scan::output_schema;
 
 use crate::scans::{Reading, read};

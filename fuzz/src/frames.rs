@@ -1,32 +1,39 @@
 //! The answer to SelectObjectContent, cut anywhere.
 
-use pushdowndb_select::FrameDecoder;
+use pushdowndb_select::{Event, EventDecoder, FrameEvent};
 
 use crate::choices::Choices;
 
-/// The events of an answer that comes in pieces, up to the first error, and how it ends: of either kind of answer.
-macro_rules! decoded {
-    ($decoder:ty, $bytes:expr, $piece_bytes:expr) => {{
-        let mut decoder = <$decoder>::default();
-        let mut events = Vec::new();
-        let mut read = || -> pushdown::Result<()> {
-            for piece in $bytes.chunks($piece_bytes) {
-                decoder.feed(piece);
-                while let Some(event) = decoder.next()? {
-                    events.push(event);
-                }
-            }
-            decoder.finish()
-        };
-        let ended = read().map_err(|error| error.to_string());
-        (events, ended)
-    }};
-}
-pub(crate) use decoded;
+/// The events of an answer up to the first error, and how the answer ends.
+type Decoded<E> = (Vec<E>, Result<(), String>);
 
-pub fn run(input: &[u8]) {
+/// Decodes an answer whose bytes arrive in pieces of `piece_bytes`.
+fn decode<E: FrameEvent>(bytes: &[u8], piece_bytes: usize) -> Decoded<E> {
+    let mut decoder = EventDecoder::default();
+    let mut events = Vec::new();
+    let mut read = || -> pushdowndb_contract::Result<()> {
+        for piece in bytes.chunks(piece_bytes) {
+            decoder.feed(piece);
+            while let Some(event) = decoder.next()? {
+                events.push(event);
+            }
+        }
+        decoder.finish()
+    };
+    let ended = read().map_err(|error| error.to_string());
+    (events, ended)
+}
+
+/// Decodes `input` whole and in pieces, which must agree; returns its events.
+pub fn decode_both_ways<E: FrameEvent + std::fmt::Debug + PartialEq>(input: &[u8]) -> Vec<E> {
     let mut choices = Choices::new(input);
     let piece_bytes = 1 + usize::from(choices.byte());
     let bytes = choices.rest();
-    assert_eq!(decoded!(FrameDecoder, bytes, piece_bytes), decoded!(FrameDecoder, bytes, bytes.len().max(1)));
+    let answer = decode(bytes, piece_bytes);
+    assert_eq!(answer, decode(bytes, bytes.len().max(1)));
+    answer.0
+}
+
+pub fn run(input: &[u8]) {
+    decode_both_ways::<Event>(input);
 }

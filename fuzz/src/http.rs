@@ -11,7 +11,7 @@ use s3s::crypto::{Checksum as _, Sha256};
 pub const ACCESS_KEY: &str = "fuzzaccesskey";
 pub const SECRET_KEY: &str = "fuzzsecretkey";
 
-/// What an answer may have before the connection is given up.
+/// The longest answer, in bytes, before the connection is closed.
 const ANSWER_BYTES: usize = 1 << 20;
 
 /// A request in parts.
@@ -23,14 +23,14 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Of a text such as `GET /bucket/key?x=1`, lines of headers, an empty line and a body.
+    /// Parses a text such as `GET /bucket/key?x=1`, header lines, an empty line and a body.
     pub fn parse(text: &'a [u8]) -> Option<Self> {
         let end = text.windows(4).position(|window| window == b"\r\n\r\n").unwrap_or(text.len());
         let head = std::str::from_utf8(&text[..end]).ok()?;
         let body = text.get(end + 4..).unwrap_or_default();
         let mut lines = head.split("\r\n");
         let (method, target) = lines.next()?.split_once(' ')?;
-        // What frames the request is ours to say, or we would wait for the rest of it.
+        // Headers that frame the request are set by the target, or it would wait for the rest.
         let framing = ["content-length", "transfer-encoding", "expect", "connection", "upgrade", "host"];
         let headers = lines
             .filter_map(|line| line.split_once(": "))
@@ -132,7 +132,7 @@ impl Connection {
     }
 }
 
-/// Whether an answer has come to its end, and if so whether more may be asked.
+/// True if an answer has come to its end, and if so whether more may be asked.
 fn is_whole(answer: &[u8], head_only: bool) -> Option<bool> {
     let end = answer.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
     let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();

@@ -1,7 +1,7 @@
 //! JSON lines and documents, cut anywhere.
 
 use arrow::datatypes::DataType;
-use pushdown::{Format, Fragment, JsonOptions, JsonShape, JsonStep};
+use pushdowndb_contract::{Format, Fragment, JsonOptions, JsonShape, JsonStep};
 use pushdowndb_scan::ScanOptions;
 
 use crate::choices::Choices;

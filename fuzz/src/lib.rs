@@ -1,8 +1,8 @@
-//! Whatever reads bytes from outside, fed with any bytes.
+//! Fuzz targets for every parser of untrusted bytes.
 //!
-//! Each target takes bytes and panics if they show a fault: a panic in our code, or one reading of the bytes
-//! that contradicts another. `fuzz/run` lets a coverage-guided fuzzer invent the bytes; the tests replay
-//! `fuzz/corpus/<target>`, where inputs that once failed stay for good.
+//! Each target takes bytes and panics on a fault: a panic in the code under test, or two readings
+//! of the bytes that differ. `fuzz/run` lets a coverage-guided fuzzer generate the bytes; the tests
+//! replay `fuzz/corpus/<target>`, which keeps inputs that once failed.
 
 mod choices;
 mod csv;
@@ -17,16 +17,16 @@ mod request;
 mod route;
 mod scans;
 
-/// Something that takes bytes from outside.
+/// A fuzz target.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// Its name, which is also that of its corpus.
+    /// The name of the target and of its corpus.
     pub name: &'static str,
-    /// Feeds it.
+    /// The function to run on each input.
     pub run: fn(&[u8]),
 }
 
-/// All of them.
+/// All targets.
 pub const TARGETS: [Target; 9] = [
     Target { name: "expression", run: expression::run },
     Target { name: "csv", run: csv::run },

@@ -19,7 +19,7 @@ fn choose() {
         process::exit(2);
     };
     TARGET.get_or_init(|| target);
-    // The scan of Parquet survives panics of its library on purpose. What is not caught ends the process anyway.
+    // The scan of Parquet catches panics of its library. Uncaught ones end the process anyway.
     if name == "parquet" {
         panic::set_hook(Box::new(|_| {}));
     }

@@ -1,7 +1,9 @@
 //! Text searched before it is decoded, against text that is not: no row may be lost.
 
 use arrow::datatypes::DataType;
-use pushdown::{CompareOp, CsvOptions, Expr, Format, Fragment, Function, JsonOptions, Literal, NullRule, Ragged};
+use pushdowndb_contract::{
+    CompareOp, CsvOptions, Expr, Format, Fragment, Function, JsonOptions, Literal, NullRule, Ragged,
+};
 use pushdowndb_scan::{Matching, ScanOptions};
 
 use crate::choices::Choices;
@@ -36,7 +38,7 @@ pub fn run(input: &[u8]) {
         read(fragment, text, &Reading { piece_bytes, range, options, at_hand: false })
     };
     let reading = |matching, range, piece_bytes| read(&fragment, matching, range, piece_bytes);
-    // A malformed record may be left out; what is found without a search must be found with it.
+    // The prefilter may skip a malformed record; rows found without it must be found with it.
     let Ok(exact) = reading(Matching::Never, None, 1 << 20) else { return };
     assert_eq!(reading(Matching::Always, None, piece_bytes).as_ref(), Ok(&exact));
     let size = text.len() as u64;
@@ -44,7 +46,8 @@ pub fn run(input: &[u8]) {
     let parts = [0..cut, cut..size].map(|range| reading(Matching::Always, Some(range), piece_bytes));
     let parts: Result<Vec<_>, _> = parts.into_iter().collect();
     match parts {
-        // A part runs its conditions in another order, and so may look at a malformed value that the whole does not reach.
+        // A part may run its conditions in another order, and so reach a malformed value that the
+        // whole does not.
         Err(error) => {
             let all = read(&unconditional, Matching::Never, None, 1 << 20);
             assert!(all.is_err(), "cut at {cut}: {error}, and the whole holds nothing malformed");

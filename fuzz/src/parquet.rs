@@ -1,7 +1,7 @@
 //! Parquet files, whole and damaged.
 
 use arrow::datatypes::DataType;
-use pushdown::{CompareOp, Expr, Format, Fragment};
+use pushdowndb_contract::{CompareOp, Expr, Format, Fragment};
 
 use crate::scans::{Reading, read, schema};
 
@@ -14,7 +14,7 @@ pub fn run(input: &[u8]) {
     let at_hand = Reading { at_hand: true, ..Reading::default() };
     assert_eq!(read(&all, input, &at_hand), whole, "page by page");
     assert_eq!(read(&some, input, &at_hand), read(&some, input, &Reading::default()), "some rows, page by page");
-    // A row that is selected was there; pruning may spare what is damaged from being looked at.
+    // Selected rows are rows of the whole; pruning may skip damaged parts.
     if let (Ok(whole), Ok(some)) = (whole, read(&some, input, &Reading::default())) {
         assert!(some.len() <= whole.len(), "{} rows of {}", some.len(), whole.len());
         assert!(some.iter().all(|row| whole.contains(row)), "{some:?} of {whole:?}");

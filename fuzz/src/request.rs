@@ -1,7 +1,7 @@
-//! HTTP requests to a node: their paths, ranges, signatures and whatever else is in their heads.
+//! HTTP requests to a node: paths, ranges, signatures and other parts of the head.
 //!
-//! An input is a request as text, `METHOD TARGET`, then headers, an empty line and a body. It is sent as it is,
-//! signed, or signed and then spoiled.
+//! An input is a request as text, `METHOD TARGET`, then headers, an empty line and a body. It is
+//! sent unchanged, signed, or signed and then corrupted.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,8 +47,9 @@ static WORLD: LazyLock<World> = LazyLock::new(|| {
     World { connection: Mutex::new(connection), _node: node, _runtime: runtime }
 });
 
-/// Where the node keeps its objects: in memory where that is possible, since a request waits for the disk otherwise.
-/// The fuzzer ends without tidying up, so each process removes what those before it left.
+/// Returns the folder of the node's objects, in memory if possible, since requests wait for the
+/// disk otherwise. The fuzzer exits without cleaning up, so each process removes the folders of
+/// earlier ones.
 fn folder() -> PathBuf {
     let memory = Path::new("/dev/shm");
     let base = if memory.is_dir() { memory.to_owned() } else { env::temp_dir() };

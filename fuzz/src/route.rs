@@ -1,19 +1,14 @@
 //! The answer on the fragment route, cut anywhere.
 
-use pushdowndb_select::RouteDecoder;
+use pushdowndb_contract::wire::RouteEvent;
+use pushdowndb_select::{EventDecoder, frame};
 
-use crate::choices::Choices;
-use crate::frames::decoded;
+use crate::frames::decode_both_ways;
 
 pub fn run(input: &[u8]) {
-    let mut choices = Choices::new(input);
-    let piece_bytes = 1 + usize::from(choices.byte());
-    let bytes = choices.rest();
-    let answer = decoded!(RouteDecoder, bytes, piece_bytes);
-    assert_eq!(answer, decoded!(RouteDecoder, bytes, bytes.len().max(1)));
-    for event in answer.0 {
-        let mut decoder = RouteDecoder::default();
-        decoder.feed(&event.to_bytes().expect("what was read can be written"));
+    for event in decode_both_ways::<RouteEvent>(input) {
+        let mut decoder = EventDecoder::<RouteEvent>::default();
+        decoder.feed(&frame(&event).expect("what was read can be written"));
         assert_eq!(decoder.next().expect("what was written can be read"), Some(event));
     }
 }

@@ -1,14 +1,14 @@
-//! Fragments over bytes, read in several ways that must agree.
+//! Scans of fragments over bytes, in several ways that must agree.
 
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use arrow::util::display::{ArrayFormatter, FormatOptions};
 use futures::TryStreamExt;
-use pushdown::Fragment;
+use pushdowndb_contract::Fragment;
 use pushdowndb_scan::{InMemory, ScanCounters, ScanOptions, scan};
+use pushdowndb_testkit::batch::rows;
+pub use pushdowndb_testkit::batch::schema;
 use tokio::runtime::{Builder, Runtime};
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Builder::new_current_thread().build().expect("a runtime"));
@@ -16,14 +16,14 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Builder::new_current_thread
 /// The rows as text, or the error.
 pub type Outcome = Result<Vec<String>, String>;
 
-/// How bytes are read.
+/// Options of a scan.
 #[derive(Clone, Debug)]
 pub struct Reading {
-    /// They arrive in pieces of this size.
+    /// The size of the pieces in which bytes arrive.
     pub piece_bytes: usize,
-    /// Or are at hand, like those of a file that the kernel has in memory.
+    /// True if bytes are available at once, like those of a cached file.
     pub at_hand: bool,
-    /// Only the records that begin here.
+    /// The range of the records to scan.
     pub range: Option<Range<u64>>,
     pub options: ScanOptions,
 }
@@ -37,11 +37,6 @@ impl Default for Reading {
             options: ScanOptions { batch_rows: 3, ..ScanOptions::default() },
         }
     }
-}
-
-/// Nullable columns.
-pub fn schema<const N: usize>(columns: [(&str, DataType); N]) -> SchemaRef {
-    Arc::new(Schema::new(columns.map(|(name, data_type)| Field::new(name, data_type, true)).to_vec()))
 }
 
 pub fn read(fragment: &Fragment, bytes: &[u8], reading: &Reading) -> Outcome {
@@ -58,18 +53,8 @@ pub fn read(fragment: &Fragment, bytes: &[u8], reading: &Reading) -> Outcome {
     batches.map(|batches| batches.iter().flat_map(rows).collect()).map_err(|error| error.to_string())
 }
 
-fn rows(batch: &RecordBatch) -> Vec<String> {
-    let options = FormatOptions::default().with_null("NULL");
-    let columns: Vec<_> = batch
-        .columns()
-        .iter()
-        .map(|column| ArrayFormatter::try_new(column.as_ref(), &options).expect("a type that is shown"))
-        .collect();
-    let row = |row| columns.iter().map(|column| column.value(row).to_string()).collect::<Vec<_>>().join("|");
-    (0..batch.num_rows()).map(row).collect()
-}
-
-/// However bytes arrive, they mean the same. Where they can be cut, the parts are the whole.
+/// Scans the bytes in pieces of several sizes and, if they can be cut, in parts; the rows must be
+/// the same.
 pub fn any_reading_agrees(fragment: &Fragment, bytes: &[u8], reading: &Reading, cuts: [u8; 2]) {
     let whole = read(fragment, bytes, reading);
     for piece_bytes in [1, 2 + usize::from(cuts[0] % 16)] {

@@ -60,6 +60,8 @@ pub(crate) struct CsvRows {
     marked: bool,
     /// Records that begin before this offset are not wanted.
     begin: u64,
+    /// Size of the text, if it is known before its end was read.
+    size: Option<u64>,
     group: Group,
     /// Scratch space for line ends.
     ends: Vec<u32>,
@@ -108,12 +110,18 @@ impl CsvRows {
             },
             marked: true,
             begin,
+            size: None,
             group: Group::default(),
             ends: vec![],
             positions: None,
             zones: None,
         };
         Ok((rows, output))
+    }
+
+    /// Declares the size of the text, which a range that ends earlier does not learn by reading.
+    pub(crate) fn note_size(&mut self, size: u64) {
+        self.size = Some(size);
     }
 
     /// Adds the two columns of positions to the batches.
@@ -227,7 +235,8 @@ impl CsvRows {
             }
             if line.is_record && std::mem::take(&mut self.header) {
                 let header = text.text.get(line.start..line.end).unwrap_or_default();
-                if whole && line.next == text.text.len() {
+                let is_last = self.size == Some(text.offset + line.next as u64);
+                if is_last || (whole && line.next == text.text.len()) {
                     check_line_ends(header, &self.dialect, &self.location)?;
                 }
                 if !self.names.is_empty() {

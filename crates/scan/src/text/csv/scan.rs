@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pushdowndb_contract::{CsvOptions, Expr, Fragment, Output, Result};
+use pushdowndb_contract::{Compression, CsvOptions, Expr, Fragment, Output, Result};
 
 use crate::range::scan_range::ScanRange;
 use crate::source::ScanInput;
@@ -41,6 +41,8 @@ impl CsvScan {
             spawner: scan.spawner.clone(),
             memory: scan.memory.clone(),
         };
+        let is_plain = options.wide.is_none() && options.compression == Compression::None;
+        let size = is_plain.then(|| input.reader.size());
         let range = input.range.clone();
         let mut rewritten = None;
         let opened = Self::open(input, text, |input, is_parts| {
@@ -49,6 +51,9 @@ impl CsvScan {
             let begin = input.range.start;
             let (mut rows, output) = CsvRows::new(fragment, cut, &location, header_at, begin, &scan)?;
             rewritten = Some(output);
+            if let Some(size) = size {
+                rows.note_size(size);
+            }
             if range.has_positions() {
                 rows.note_positions();
             }

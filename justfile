@@ -6,6 +6,14 @@ check:
     cargo clippy --release --workspace --all-targets -- -D warnings
     RUSTDOCFLAGS="-D warnings" cargo doc --release --workspace --no-deps
 
+# the documents: links, the glossary's types, widths
+docs:
+    scripts/check_docs.py
+
+# import cycles between modules
+cycles:
+    scripts/cycles
+
 # all tests
 test:
     cargo test --release --workspace
@@ -14,6 +22,11 @@ test:
 demo:
     cargo run --release -- demo
 
+# the program as it is shipped, in target/dist: optimised across crates, without symbols (aim: below 90 MB); takes long
+dist:
+    cargo build --profile dist -p pushdowndb
+    ls -l "${CARGO_TARGET_DIR:-target}/dist/pushdowndb"
+
 # licenses, sources and known faults of the dependencies
 deny:
     .ci/deny
@@ -21,6 +34,15 @@ deny:
 # every attack on a node, each bounded in seconds, or those whose name contains a text
 attacks match="":
     cargo build --release && conformance/attacks/run.py --match "{{match}}" -v --binary "${CARGO_TARGET_DIR:-target}/release/pushdowndb"
+
+# random statements beside DuckDB and PostgreSQL, then the queries of TPC-DS beside DuckDB
+answers statements="1000" scale="0.1":
+    cargo build --release && conformance/answers/run.py --statements {{statements}} --binary "${CARGO_TARGET_DIR:-target}/release/pushdowndb"
+    conformance/answers/tpcds.py --scale {{scale}} --binary "${CARGO_TARGET_DIR:-target}/release/pushdowndb"
+
+# generated files of some seeds, read by us and by pyarrow, pandas and DuckDB
+files seeds="20":
+    cargo build --release && conformance/files/run.py --seed 1 --seeds {{seeds}} --binary "${CARGO_TARGET_DIR:-target}/release/pushdowndb"
 
 # TPC-H at a scale on CSV and Parquet, our node and MinIO, at every level, against the known answers
 tpch scale="1":
@@ -32,8 +54,8 @@ link mb="40":
 
 # the paper's figures, regrets, other engines and trouble, and the page about them (needs root and Linux, hours)
 evaluation minutes="600":
-    cargo build --release && "${CARGO_TARGET_DIR:-target}/release/pushdowndb" experiment all --record experiments/results --budget {{minutes}}
-    "${CARGO_TARGET_DIR:-target}/release/pushdowndb" experiment report
+    cargo build --release && "${CARGO_TARGET_DIR:-target}/release/pushdowndb-bench" all --record experiments/results --budget {{minutes}}
+    "${CARGO_TARGET_DIR:-target}/release/pushdowndb-bench" report
 
 # every target of the fuzzer for some seconds (needs a C++ compiler)
 fuzz seconds="10":

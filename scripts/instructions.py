@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Counts the instructions of each case of the scan bench with callgrind and compares them with those on record.
+"""Counts the instructions of the scan bench with callgrind and compares them with the record.
 
     scripts/instructions.py                     all cases against benches/record/instructions.csv
     scripts/instructions.py --only csv/         some of them
     scripts/instructions.py --record            write what is counted as the new record
 
-Counts repeat to some parts in ten thousand on one toolchain and kind of machine, however loaded the machine is; they
-say nothing about caches and disks. A count more than --tolerance above its record is a regression: exit code 1. With
-another compiler than the record's, differences are only printed. Needs valgrind.
+Counts are reproducible to a few parts in ten thousand on one toolchain and kind of machine, under
+any load. They exclude effects of caches and disks. A count more than --tolerance above its record
+is a regression: exit code 1. With another compiler than the record's, differences are only printed.
+Needs valgrind.
 """
 
 import argparse

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""A query through a slow link, with several settings, in one run. Needs root, Linux, iproute2.
+"""Measures a query through a slow link with several settings. Needs root, Linux, iproute2.
 
     scripts/link.py --mb 40 --scale 1 --query op_filter_1em4        40 MB/s
     scripts/link.py --mb 0 --query q06,q01 --baseline               unshaped, with plain DataFusion beside it
     scripts/link.py --query q03 --settings 'level=none;level=fragment,join=filtered;level=fragment,join=bloom'
 
-The node runs in a network namespace of its own on core 0, the engine in another on core 1, joined by a veth
-pair that tc caps in both directions. Settings take turns, so that a drift of the machine hits all of them.
-Prints medians of wall seconds, bytes over the network and requests, and the ratio to the first setting.
+The node runs in its own network namespace on core 0, the engine in another on core 1, joined by a
+veth pair that tc caps in both directions. Settings take turns, so that drift of the machine affects
+all of them. Prints medians of wall seconds, bytes over the network and requests, and the ratio to
+the first setting.
 """
 
 import argparse
@@ -84,8 +85,8 @@ class Link:
 
     def plain_datafusion(self, sql):
         """Runs the file `sql` with DataFusion alone."""
-        program = self.binary.parent / "examples" / "plain_datafusion"
-        return {"wall": self.timed([program, f"s3://{self.bucket}/", self.format, sql])}
+        program = self.binary.parent / "pushdowndb-bench"
+        return {"wall": self.timed([program, "datafusion", f"s3://{self.bucket}/", self.format, sql])}
 
     def timed(self, command):
         started = time.time()
@@ -144,7 +145,7 @@ def main():
     parser.add_argument("--query", default="op_filter_1em4")
     parser.add_argument("--levels", default="none,select,fragment", help="short for --settings with only a level each")
     parser.add_argument("--settings", help="of pushdown, without that prefix, one after the other, semicolons between")
-    parser.add_argument("--baseline", action="store_true", help="plain DataFusion, from the example plain_datafusion")
+    parser.add_argument("--baseline", action="store_true", help="plain DataFusion too, by pushdowndb-bench beside the binary")
     args = parser.parse_args()
     if args.settings:
         variants = {text: settings_of(text) for text in args.settings.split(";")}

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Peak memory of engine and node while a large CSV object is scanned, at every level. Needs Linux.
+"""Measures the peak memory of engine and node during scans of a large CSV object, at every level.
 
     scripts/memory.py --scale 7.2 --binary target/release/pushdowndb        lineitem as one object of about 5 GB
 
 Prints the peak resident set of both processes per query and level (VmHWM, reset before each run).
+Needs Linux.
 """
 
 import argparse

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Finds out what the S3 Select of a server really does.
+"""Probes the S3 Select of a server.
 
     AWS_ACCESS_KEY_ID=… AWS_SECRET_ACCESS_KEY=… scripts/probe_select.py http://127.0.0.1:9000 [--parquet FILE]
 
-Each probe sends one statement over a small object and compares the rows that come back with what the
-statement means. The table it prints is the evidence behind `Dialect` in crates/pushdown/src/capability.rs
-and docs/decisions/0004-minio-capabilities.md. Needs boto3; writes to a bucket of its own and removes it.
+Each probe sends one statement over a small object and compares the result with the expected rows.
+The table it prints is the evidence for `Dialect` in crates/contract/src/capability.rs and
+docs/decisions/0004-minio-capability.md. Needs boto3; writes to a bucket of its own and removes it.
 """
 
 import argparse

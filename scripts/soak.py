@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""Keeps a storage node busy with many clients at once and checks every answer and what is left afterwards.
+"""Loads a storage node with many clients and checks all answers and the state of the node afterwards.
 
     scripts/soak.py --minutes 10 --binary target/release/pushdowndb        starts a node of its own
     scripts/soak.py --seconds 20 --endpoint http://127.0.0.1:9000 --pid N  uses a running one
 
-64 clients (--clients) each draw operations from a seed: PUT, GET, ranged GET, HEAD, DELETE, copy, LIST, multipart
-uploads completed and aborted, S3 Select. Some read slowly, some hang up in the middle of an upload, a download or a
-scan, and some send nonsense. Every client knows the content of its own keys and the answers of its queries, so an answer that
-is wrong is seen. When all are through, the node must be as idle as it was before: no request, connection or scan under way, no task
-and no open file more than at the start, no upload and no object that nobody put, and memory that has stopped growing.
-It must stay below --most all the while.
+64 clients (--clients) each draw operations from a seed: PUT, GET, ranged GET, HEAD, DELETE, copy,
+LIST, multipart uploads completed and aborted, S3 Select. Some read slowly, some disconnect during
+an upload, a download or a scan, and some send malformed requests. Each client knows the content of
+its keys and the results of its queries, and so finds wrong answers. Afterwards the node must be
+idle: no requests, connections or scans, no more tasks and open files than at the start, no unknown
+uploads and objects, and no growth of memory, which must always be below --most.
 
-Python 3 and boto3. Prints one line per minute and a verdict; the exit status is 1 if anything was wrong.
+Python 3 and boto3. Prints one line per minute and a verdict; the exit status is 1 if anything was
+wrong.
 """
 
 import argparse

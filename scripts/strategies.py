@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Every strategy of every operator through a slow link, as the table of docs/operators.md. Needs root, Linux, iproute2.
+"""Measures all strategies of all operators through a slow link for docs/operators.md.
 
     scripts/strategies.py --mb 40 --scale 1 --binary target/release/pushdowndb [--operator join] [--runs 3]
 
-Each operator's queries run with each of its strategies, in turns; level none is the baseline. Rows are compared with
-the baseline's. Prints a Markdown table: median seconds, how many times faster than the baseline, bytes over the network,
-requests, and dollars under the price books paper and paper-egress.
+Each operator's queries run with each of its strategies, in turns; level none is the baseline. Rows
+are compared with the baseline's. Prints a Markdown table: median seconds, speed-up over the
+baseline, bytes over the network, requests, and dollars under the price books paper and
+paper-egress. Needs root, Linux and iproute2.
 """
 
 import argparse

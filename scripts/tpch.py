@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""TPC-H and the operator queries against known answers, wherever the data lies and whatever is pushed.
+"""Checks TPC-H and the operator queries against known answers, on all servers and at all levels.
 
     scripts/tpch.py --scale 1                         CSV and Parquet, node and MinIO, every level
     scripts/tpch.py --servers node --formats csv      part of it
     scripts/tpch.py --queries q06,op_filter_1em4      some queries
 
-Answers are known for scale 1 only; at other scales every combination must agree with level none on the node.
-Prints a line per query and combination, and a table of bytes over the network at the end.
+Answers are known for scale 1 only; at other scales every combination must agree with level none on
+the node. Prints a line per query and combination, and a table of bytes over the network at the end.
 Exits with 1 if a row is wrong.
 """
 

@@ -181,7 +181,7 @@ impl Service {
         }
         // The form is written anew, and s3s does not ask for its length.
         parts.headers.remove(CONTENT_LENGTH);
-        self.dispatch(parts, form.into_body(body), signer, Scheme::Form).await
+        self.dispatch(parts, form.into_body(body)?, signer, Scheme::Form).await
     }
 
     /// Hands a verified request to s3s, which parses it and calls its operation.

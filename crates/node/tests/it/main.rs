@@ -6,6 +6,7 @@ mod conformance;
 mod crash;
 mod durability;
 mod foreign;
+mod forms;
 mod fragment;
 mod gateway;
 mod gateway_folder;

@@ -7,20 +7,8 @@ use chrono::Utc;
 use pushdowndb_node::Node;
 use s3s::crypto::{Checksum, Crc32, Sha256};
 
-use crate::wire::{rest, send};
+use crate::wire::{hex, hmac, rest, send, signing_key};
 use crate::world::{BUCKET, World};
-
-fn hmac(key: &[u8], text: &[u8]) -> [u8; 32] {
-    let mut block = [0_u8; 64];
-    block[..key.len()].copy_from_slice(key);
-    let pad = |with: u8| block.map(|byte| byte ^ with);
-    let inner = Sha256::checksum(&[&pad(0x36)[..], text].concat());
-    Sha256::checksum(&[&pad(0x5c)[..], &inner].concat())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
 /// Sends a PUT whose body is signed as this kind, with these further headers, which are signed.
 fn put(node: &Node, key: &str, kind: &str, extra: &[(&str, &str)], body: &str) -> String {
@@ -37,10 +25,7 @@ fn put(node: &Node, key: &str, kind: &str, extra: &[(&str, &str)], body: &str) -
     let scope = format!("{day}/us-east-1/s3/aws4_request");
     let to_sign = format!("AWS4-HMAC-SHA256\n{time}\n{scope}\n{}", hex(&Sha256::checksum(canonical.as_bytes())));
     let keys = node.credentials();
-    let secret = format!("AWS4{}", keys.secret_access_key);
-    let signing = [day.as_str(), "us-east-1", "s3", "aws4_request"];
-    let signing = signing.iter().fold(secret.into_bytes(), |key, part| hmac(&key, part.as_bytes()).to_vec());
-    let signature = hex(&hmac(&signing, to_sign.as_bytes()));
+    let signature = hex(&hmac(&signing_key(&keys.secret_access_key, &day), to_sign.as_bytes()));
     let mut head = format!("PUT /{BUCKET}/{key} HTTP/1.1\r\n");
     for (name, value) in &headers {
         head += &format!("{name}: {value}\r\n");

@@ -4,7 +4,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use pushdowndb_node::Node;
-use pushdowndb_testkit::s3::{Keys, Payload, signed_head};
+use pushdowndb_testkit::s3::{Keys, Payload, REGION, signed_head};
+use s3s::crypto::{Checksum, Sha256};
 
 /// Sends a signed request and returns the connection, from which nothing has been read.
 pub fn send(node: &Node, method: &str, target: &str, body: impl AsRef<[u8]>) -> TcpStream {
@@ -50,4 +51,24 @@ pub fn select_csv(header: &str, expression: &str) -> String {
          <InputSerialization><CSV><FileHeaderInfo>{header}</FileHeaderInfo></CSV></InputSerialization>\
          <OutputSerialization><CSV/></OutputSerialization></SelectObjectContentRequest>"
     )
+}
+
+/// HMAC with SHA-256, for a `key` of at most 64 bytes.
+pub fn hmac(key: &[u8], text: &[u8]) -> [u8; 32] {
+    let mut block = [0_u8; 64];
+    block[..key.len()].copy_from_slice(key);
+    let pad = |with: u8| block.map(|byte| byte ^ with);
+    let inner = Sha256::checksum(&[&pad(0x36)[..], text].concat());
+    Sha256::checksum(&[&pad(0x5c)[..], &inner].concat())
+}
+
+/// Lower-case hexadecimal digits of `bytes`.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The key that signs with `secret` on `day`, written as `20260101`.
+pub fn signing_key(secret: &str, day: &str) -> [u8; 32] {
+    let dated = hmac(format!("AWS4{secret}").as_bytes(), day.as_bytes());
+    [REGION, "s3", "aws4_request"].iter().fold(dated, |key, part| hmac(&key, part.as_bytes()))
 }

@@ -145,18 +145,24 @@ impl Form {
         self.field("tagging").map(|tags| FormTagging(tags.to_owned()))
     }
 
-    /// The form without its signature, followed by `rest`.
-    pub fn into_body(self, rest: Body) -> Body {
+    /// The form without its signature, followed by `rest`. Refuses values with a line that begins
+    /// as the boundary does, be it the first one, or completed by the name of the file: s3s would
+    /// read fields from there that no policy was checked for, or another policy.
+    pub fn into_body(self, rest: Body) -> S3Result<Body> {
         let mut text = String::new();
         for (name, _) in &self.fields {
             if SIGNATURES.iter().any(|signature| name.eq_ignore_ascii_case(signature)) {
                 continue;
             }
             let (boundary, value) = (&self.boundary, self.value(name).unwrap_or_default());
+            let is_boundary = |line: &str| line.strip_prefix("--").is_some_and(|line| line.starts_with(boundary));
+            if value.split("\r\n").any(is_boundary) {
+                return Err(malformed("the value of a field contains the boundary"));
+            }
             text += &format!("--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n");
         }
         text += &format!("--{}\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\n", self.boundary);
-        Body::http_body(InPieces { ready: [Bytes::from(text), self.file].concat().into(), rest })
+        Ok(Body::http_body(InPieces { ready: [Bytes::from(text), self.file].concat().into(), rest }))
     }
 }
 
@@ -242,7 +248,7 @@ mod tests {
         let head = parse(FORM).unwrap().unwrap();
         assert_eq!((head.filename.as_str(), head.field("Key")), ("a b.txt", Some("foo-${filename}")));
         assert_eq!(head.tagging().unwrap().0, "<Tagging/>");
-        let body = head.into_body(Body::from(" and more".to_owned())).store_all_limited(1000).await.unwrap();
+        let body = head.into_body(Body::from(" and more".to_owned())).unwrap().store_all_limited(1000).await.unwrap();
         let again = Form::parse(&body, "b").unwrap().unwrap();
         assert_eq!((again.field("key"), again.file.as_ref()), (Some("foo-a b.txt"), b"bytes and more".as_slice()));
     }
@@ -254,6 +260,25 @@ mod tests {
         let without = FORM.replace("--b\r\nContent-Disposition: form-data; name=\"file\"", "--b--\r\nx");
         assert_eq!(parse(&without).unwrap_err().code().as_str(), "MalformedPOSTRequest");
         assert!(parse(&FORM.replace("name=\"tagging\"", "x")).is_err());
+    }
+
+    #[test]
+    fn no_field_is_hidden_in_another() {
+        let refused = |from: &str, to: &str, filename: &str| {
+            let form = parse(&FORM.replace(from, to).replace("C:\\up\\a b.txt", filename)).unwrap().unwrap();
+            form.into_body(Body::empty()).err().map(|error| error.code().as_str().to_owned())
+        };
+        let malformed = Some("MalformedPOSTRequest".to_owned());
+        let part = "\r\nContent-Disposition: form-data; name=\"policy\"\r\n\r\ne30=";
+        for value in [format!("--b{part}").as_str(), "--b", "--b--", "--bc"] {
+            assert_eq!(refused("<Tagging/>", value, "f"), malformed, "{value}");
+        }
+        for value in ["", "--", "-b", " --b", "\n--b", "\r--b", "--\r\nb", "\r\n"] {
+            assert_eq!(refused("<Tagging/>", value, "f"), None, "{value}");
+        }
+        for (key, filename) in [("${filename}", "--b"), ("foo\r\n${filename}", "--b"), ("foo\r\n-${filename}", "-b")] {
+            assert_eq!(refused("foo-${filename}", &format!("{key}{part}"), filename), malformed, "{key}");
+        }
     }
 
     #[tokio::test]

@@ -5,7 +5,7 @@ use base64::prelude::BASE64_STANDARD;
 use chrono::Utc;
 use pushdowndb_node::Node;
 
-use crate::wire::{hex, hmac, rest, send, signing_key};
+use crate::wire::{head, hex, hmac, rest, send, signing_key};
 use crate::world::{BUCKET, World, raw};
 
 /// The fields of a form whose policy allows the object `key` and nothing else.
@@ -70,4 +70,21 @@ async fn a_policy_hidden_in_a_field_is_not_obeyed() {
     let answer = post(node, &fields);
     assert_eq!(status(node, "forbidden"), "404", "{answer}");
     assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_was_not_verified_as_a_form_is_none() {
+    let world = World::new().await;
+    let (node, keys) = (&world.node, world.node.credentials());
+    let body = body(&[("key".to_owned(), "uploaded".to_owned())]);
+    let keys = (keys.access_key_id.as_str(), keys.secret_access_key.as_str());
+    let head = head(node, keys, "POST", &format!("/{BUCKET}?delete="), body.as_bytes());
+    // The signature does not cover the type. Of the two, s3s sees the one that is text.
+    let types = b"Content-Type: multipart/form-data; boundary=b\r\nContent-Type: \xFF\r\n\r\n";
+    let request = [head.trim_end().as_bytes(), b"\r\n", types, body.as_bytes()].concat();
+    let mut stream = std::net::TcpStream::connect(node.address()).unwrap();
+    std::io::Write::write_all(&mut stream, &request).unwrap();
+    let answer = rest(stream);
+    assert_eq!(status(node, "uploaded"), "404", "{answer}");
+    assert!(answer.starts_with("HTTP/1.1 405"), "{answer}");
 }

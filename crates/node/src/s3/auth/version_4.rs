@@ -4,12 +4,11 @@
 //! points go beyond it, for clients that need them: values of one query parameter are signed in the
 //! order they are sent, and a path with unencoded reserved characters may be signed as it is sent.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use http::header::AUTHORIZATION;
 use http::request::Parts;
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use s3s::dto::{Timestamp, TimestampFormat};
 use s3s::{S3Error, S3Result, s3_error};
@@ -250,7 +249,7 @@ impl CanonicalRequest<'_> {
     /// Compares `signature` with that of this request, in constant time.
     fn verify(&self, key: &[u8], credential: &Credential<'_>, time: &SignedTime<'_>, signature: &str) -> S3Result<()> {
         let matches = |path: &str| {
-            let hash = hex(&sha256(self.text(path).as_bytes()));
+            let hash = hex(&sha256(&self.text(path)));
             let signed = format!("{ALGORITHM}\n{}\n{}\n{hash}", time.text, credential.scope);
             is_same(hex(&hmac_sha256(key, signed.as_bytes())).as_bytes(), signature.as_bytes())
         };
@@ -264,7 +263,7 @@ impl CanonicalRequest<'_> {
     }
 
     /// The canonical request, with `path` as it is to be signed.
-    fn text(&self, path: &str) -> String {
+    fn text(&self, path: &str) -> Vec<u8> {
         let mut query: Vec<(String, String)> = query_pairs(self.parts)
             .into_iter()
             .filter(|(name, _)| name != "X-Amz-Signature")
@@ -276,12 +275,12 @@ impl CanonicalRequest<'_> {
         names.sort_unstable();
         names.dedup();
         names.retain(|name| name != AUTHORIZATION.as_str() && self.parts.headers.contains_key(name));
-        let mut text = format!("{}\n{path}\n{}\n", self.parts.method, query.join("&"));
+        let mut text = format!("{}\n{path}\n{}\n", self.parts.method, query.join("&")).into_bytes();
         for name in &names {
-            // Writing to a string does not fail.
-            let _ = writeln!(text, "{name}:{}", values(&self.parts.headers, name));
+            text.extend([name.as_bytes(), b":", values(&self.parts.headers, name).as_slice(), b"\n"].concat());
         }
-        text + "\n" + &names.join(";") + "\n" + self.payload
+        text.extend(format!("\n{}\n{}", names.join(";"), self.payload).bytes());
+        text
     }
 }
 
@@ -297,14 +296,14 @@ fn query_pairs(parts: &Parts) -> Vec<(String, String)> {
     url::form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes()).into_owned().collect()
 }
 
-/// The values of the header `name` with commas between them, and single spaces within.
-fn values(headers: &HeaderMap, name: &str) -> String {
-    let values = headers.get_all(name).iter().map(|value| {
-        // Bytes that are no UTF-8 must not be skipped: they would be left unsigned.
-        let value = String::from_utf8_lossy(value.as_bytes());
-        value.split_whitespace().collect::<Vec<_>>().join(" ")
-    });
-    values.collect::<Vec<_>>().join(",")
+/// The values of the header `name` with commas between them, and single spaces within. Their bytes
+/// are taken as they are: values that differ must not be signed alike, be they text or not.
+fn values(headers: &HeaderMap, name: &str) -> Vec<u8> {
+    let words = |value: &HeaderValue| {
+        let words = value.as_bytes().split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+        words.collect::<Vec<_>>().join(&b' ')
+    };
+    headers.get_all(name).iter().map(words).collect::<Vec<_>>().join(&b',')
 }
 
 /// The value of a header that is there once.
@@ -414,6 +413,22 @@ mod tests {
         assert!(check(&added, NOW_MS).is_ok(), "a name without a header changes nothing");
         added.headers.insert("x-amz-copy-source", "/a/b".parse().unwrap());
         assert_eq!(check(&added, NOW_MS), wrong);
+    }
+
+    #[test]
+    fn values_that_differ_are_signed_differently() {
+        let of = |given: &[&[u8]]| {
+            let name = HeaderName::from_static("x-amz-meta-a");
+            let given = given.iter().map(|value| (name.clone(), HeaderValue::from_bytes(value).unwrap()));
+            values(&HeaderMap::from_iter(given), name.as_str())
+        };
+        assert_eq!(of(&[b"  a  b\tc "]), b"a b c");
+        assert_eq!(of(&[b"a", b"", b"b"]), b"a,,b");
+        for other in ["\u{a0}", "\u{3000}", "\u{2028}"] {
+            let value = format!("a{other}b");
+            assert_eq!(of(&[value.as_bytes()]), value.as_bytes(), "only ASCII spaces are alike");
+        }
+        assert_ne!(of(&[b"a\xFF"]), of(&[b"a\xFE"]));
     }
 
     #[test]

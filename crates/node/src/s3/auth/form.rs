@@ -28,7 +28,7 @@ pub(crate) fn verify(form: &Form, keyring: &Keyring, version_2: bool) -> S3Resul
         (true, false) if !version_2 => Err(version_2_is_off()),
         (true, false) => {
             let id = form.require("AWSAccessKeyId")?;
-            verify_text(keyring, id, form.require("policy")?, form.require("signature")?)
+            verify_text(keyring, id, form.require("policy")?.as_bytes(), form.require("signature")?)
         }
         (false, true) => {
             let credential = credential(form)?;

@@ -123,26 +123,23 @@ pub(crate) fn verify(parts: &Parts, keyring: &Keyring, bucket: Option<&str>, now
             None => {}
         }
     }
-    let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let mut text = format!("{}\n", parts.method);
-    for line in [header("content-md5"), header("content-type"), expires] {
-        text.push_str(line);
-        text.push('\n');
-    }
-    text.push_str(&amz_headers(&parts.headers));
-    text.extend(bucket.map(|bucket| format!("/{bucket}")));
-    text.push_str(parts.uri.path());
+    let header = |name: &str| joined(&parts.headers, name);
+    let (digest, kind, others) = (header("content-md5"), header("content-type"), amz_headers(&parts.headers));
+    let lines =
+        [parts.method.as_str().as_bytes(), digest.as_slice(), kind.as_slice(), expires.as_bytes(), others.as_slice()];
+    let mut text = lines.join(&b'\n');
+    text.extend(bucket.map(|bucket| format!("/{bucket}")).unwrap_or_default().bytes());
+    text.extend(parts.uri.path().bytes());
     if !covered.is_empty() {
-        text.push('?');
-        text.push_str(&covered.join("&"));
+        text.extend(format!("?{}", covered.join("&")).bytes());
     }
     verify_text(keyring, id, &text, given)
 }
 
 /// Verifies that the key `access_key_id` signed `text` with the signature `given`.
-pub(crate) fn verify_text(keyring: &Keyring, access_key_id: &str, text: &str, given: &str) -> S3Result<Signer> {
+pub(crate) fn verify_text(keyring: &Keyring, access_key_id: &str, text: &[u8], given: &str) -> S3Result<Signer> {
     let key = keyring.get(access_key_id).ok_or_else(unknown_key)?;
-    let right = hmac_sha1(key.credentials.secret_access_key.as_bytes(), text.as_bytes());
+    let right = hmac_sha1(key.credentials.secret_access_key.as_bytes(), text);
     if is_same(given.as_bytes(), BASE64_STANDARD.encode(right).as_bytes()) {
         Ok(Signer::new(access_key_id))
     } else {
@@ -150,14 +147,18 @@ pub(crate) fn verify_text(keyring: &Keyring, access_key_id: &str, text: &str, gi
     }
 }
 
-fn amz_headers(headers: &HeaderMap) -> String {
+fn amz_headers(headers: &HeaderMap) -> Vec<u8> {
     let mut names: Vec<&str> = headers.keys().map(|name| name.as_str()).filter(|n| n.starts_with("x-amz-")).collect();
     names.sort_unstable();
-    let line = |name: &str| {
-        let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).map(str::trim);
-        format!("{name}:{}\n", values.collect::<Vec<_>>().join(","))
-    };
-    names.into_iter().map(line).collect()
+    let line = |name: &str| [name.as_bytes(), b":", joined(headers, name).as_slice(), b"\n"].concat();
+    names.into_iter().flat_map(line).collect()
+}
+
+/// The values of the header `name` with commas between them. Their bytes are taken as they are: a
+/// value that is left out would not be signed.
+fn joined(headers: &HeaderMap, name: &str) -> Vec<u8> {
+    let values = headers.get_all(name).iter().map(|value| value.as_bytes().trim_ascii());
+    values.collect::<Vec<_>>().join(&b',')
 }
 
 #[cfg(test)]
@@ -218,6 +219,13 @@ mod tests {
         assert_eq!(check(&format!("{signed}&acl"), Some("johnsmith")), wrong);
         assert_eq!(check(&signed.replace("%3D", ""), Some("johnsmith")), wrong);
         assert_eq!(check(&signed.replace("IOSF", "AAAA"), None), Err("InvalidAccessKeyId".to_owned()));
+        // Headers that nobody signed, whether they are text or not.
+        for (name, value) in [("content-type", "text/html; é"), ("content-md5", "é"), ("x-amz-acl", "é")] {
+            let request = Request::get(format!("/photos/puppy.jpg?{signed}")).header(name, value.as_bytes());
+            let parts = request.body(()).unwrap().into_parts().0;
+            let error = verify(&parts, &keyring, Some("johnsmith"), 1_175_139_619_000).unwrap_err();
+            assert_eq!(error.code().as_str(), "SignatureDoesNotMatch", "{name}");
+        }
         let request = Request::get(format!("/photos/puppy.jpg?{signed}")).body(()).unwrap().into_parts().0;
         let late = verify(&request, &keyring, Some("johnsmith"), 1_175_139_621_000).unwrap_err();
         assert_eq!(late.code().as_str(), "AccessDenied");

@@ -52,7 +52,10 @@ impl S3Access for Access {
         // Every key may list the buckets that it can see.
         if let Some(bucket) = cx.s3_path().get_bucket_name().map(str::to_owned) {
             let right = right_of(&operation);
-            let covers = |given: &&Authorized| given.right >= right && given.bucket == bucket;
+            // The owner of a bucket that is created was not looked up: its grant is for nothing else.
+            let creates = operation == "CreateBucket";
+            let covers =
+                |given: &&Authorized| given.right >= right && given.bucket == bucket && (creates || !given.creates);
             let given = cx.extensions_mut().get::<Authorized>().filter(covers).cloned();
             match given {
                 // The request may have waited since it was authorized. Changes check their bucket
@@ -60,7 +63,7 @@ impl S3Access for Access {
                 Some(given) if right == Right::Write => given.grant.check_key()?,
                 Some(given) => given.grant.confirm(&*handler.store, &bucket).await?,
                 None => {
-                    let (asked, creates) = ((right, bucket.as_str()), operation == "CreateBucket");
+                    let asked = (right, bucket.as_str());
                     let (keys, store, limits) = (&handler.keys, &*handler.store, &handler.limits);
                     let given = authorize(keys, store, limits, Some(&signer), asked, creates).await?;
                     cx.extensions_mut().insert(given);

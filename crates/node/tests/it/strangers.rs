@@ -263,3 +263,19 @@ async fn a_second_signature_is_refused() {
     let client = builder(&world.node, BUCKET).build().unwrap();
     assert!(client.get(&Path::from("copy")).await.is_err());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_setting_of_a_bucket_is_none_of_its_creation() {
+    let (_dir, node) = node(|_| {}).await;
+    assert!(is_ok(&ask(&node, BOB, "PUT", "/b-1", "")));
+    // The same parameter, written otherwise, with the same signature.
+    for target in ["/b-1?acl", "/b-1?%61cl", "/b-1?cors", "/b-1?%63ors"] {
+        let refused = ask(&node, ANN, "PUT", target, if target.contains("ors") { CORS } else { "" });
+        assert!(refused.starts_with("HTTP/1.1 403"), "{target}: {refused}");
+    }
+    for target in ["/b-1?%61cl", "/b-1?%63ors"] {
+        let answer = ask(&node, BOB, "PUT", target, if target.contains("ors") { CORS } else { "" });
+        assert!(is_ok(&answer), "{target}: {answer}");
+    }
+    node.shutdown().await;
+}

@@ -14,6 +14,8 @@ use crate::{Credentials, Limits};
 pub(crate) struct Authorized {
     pub right: Right,
     pub bucket: String,
+    /// Authorized for creating the bucket, whoever owns one of that name.
+    pub creates: bool,
     pub grant: Grant,
 }
 
@@ -96,7 +98,7 @@ pub(crate) async fn authorize(
         bucket: found,
         quota: quota(key, limits),
     };
-    Ok(Authorized { right, bucket: bucket.to_owned(), grant: Grant::new(Arc::new(signed)) })
+    Ok(Authorized { right, bucket: bucket.to_owned(), creates, grant: Grant::new(Arc::new(signed)) })
 }
 
 fn quota(key: &Key, limits: &Limits) -> Quota {

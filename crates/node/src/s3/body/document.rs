@@ -85,13 +85,17 @@ pub(crate) fn is_document(method: &Method, uri: &Uri) -> bool {
         "tagging",
         "versioning",
     ];
-    let names = uri.query().unwrap_or_default().split('&').map(|pair| pair.split('=').next().unwrap_or_default());
-    (method == Method::PUT || method == Method::POST) && names.into_iter().any(|name| ABOUT.contains(&name))
+    (method == Method::PUT || method == Method::POST) && pairs(uri).any(|(name, _)| ABOUT.contains(&name.as_ref()))
 }
 
 /// Whether a request is SelectObjectContent.
 pub(crate) fn is_select(method: &Method, uri: &Uri) -> bool {
-    method == Method::POST && uri.query().unwrap_or_default().split('&').any(|pair| pair == "select-type=2")
+    method == Method::POST && pairs(uri).any(|(name, value)| name == "select-type" && value == "2")
+}
+
+/// The decoded parameters of `uri`, as they are verified and as s3s reads them.
+fn pairs(uri: &Uri) -> url::form_urlencoded::Parse<'_> {
+    url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes())
 }
 
 /// Refuses a Select request that lacks an element, which s3s takes for a malformed one.
@@ -168,6 +172,9 @@ mod tests {
     fn documents_are_told_from_objects() {
         let is = |method, text: &str| is_document(&method, &text.parse().unwrap());
         assert!(is(Method::POST, "/b?delete") && is(Method::PUT, "/b/k?tagging=") && is(Method::PUT, "/b?x=1&cors"));
+        assert!(
+            is(Method::PUT, "/b/k?%74agging") && is_select(&Method::POST, &"/b/k?select%2Dtype=%32".parse().unwrap())
+        );
         assert!(!is(Method::PUT, "/b/k") && !is(Method::POST, "/b/k?uploadId=1") && !is(Method::GET, "/b?cors"));
         assert!(!is(Method::PUT, "/b/k?x=tagging"));
     }

@@ -1,0 +1,74 @@
+//! The threads that requests and reads of spilled data run on, apart from those of queries.
+//!
+//! A query's writer may block one of its own threads until an upload is done. Uploads go on all the
+//! same, since none of them runs on a thread of a query. These threads do not block: what reads
+//! files runs in the pool for blocking work.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::LazyLock;
+use std::task::{Context, Poll, ready};
+
+use datafusion_common::{DataFusionError, Result};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
+
+/// Threads for requests: checksums and TLS of one connection are less than one of them does.
+const REQUEST_THREADS: usize = 2;
+
+/// The most threads that read local files at a time.
+const READ_THREADS: usize = 16;
+
+static RUNTIME: LazyLock<std::io::Result<Runtime>> = LazyLock::new(|| {
+    Builder::new_multi_thread()
+        .worker_threads(REQUEST_THREADS)
+        .max_blocking_threads(READ_THREADS)
+        .thread_name("pushdowndb-spill")
+        .enable_all()
+        .build()
+});
+
+fn runtime() -> Result<&'static Runtime> {
+    RUNTIME
+        .as_ref()
+        .map_err(|error| DataFusionError::Execution(format!("the threads for spilled data cannot be started: {error}")))
+}
+
+/// Runs `work` to its end, also if nobody waits for it. An error means that it was not started.
+pub(super) fn spawn(work: impl Future<Output = ()> + Send + 'static) -> Result<()> {
+    runtime()?.spawn(work);
+    Ok(())
+}
+
+/// Work on these threads, of which the result is awaited. It is aborted when it is dropped.
+#[derive(Debug)]
+pub(super) struct Job<T>(JoinHandle<T>);
+
+impl<T: Send + 'static> Job<T> {
+    /// Starts `work`, which may not block.
+    pub(super) fn start(work: impl Future<Output = T> + Send + 'static) -> Result<Self> {
+        Ok(Self(runtime()?.spawn(work)))
+    }
+
+    /// Starts `work`, which may block.
+    pub(super) fn start_blocking(work: impl FnOnce() -> T + Send + 'static) -> Result<Self> {
+        Ok(Self(runtime()?.spawn_blocking(work)))
+    }
+}
+
+impl<T> Future for Job<T> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let result = ready!(Pin::new(&mut self.0).poll(context));
+        Poll::Ready(result.map_err(|error| {
+            DataFusionError::Execution(format!("work on spilled data ended early: {error}; run the query again"))
+        }))
+    }
+}
+
+impl<T> Drop for Job<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

@@ -30,13 +30,19 @@
 //! does not stop what it waits for. See [`RemoteStore`] for what that asks of the client.
 
 mod cleanup;
+mod content;
 mod disk;
 mod error;
 mod folder;
 mod manifest;
 mod options;
+mod part;
 mod process;
+mod remote;
 mod runtime;
+mod seal;
+mod slots;
+mod tiers;
 mod usage;
 
 pub use cleanup::Freed;

@@ -1,0 +1,165 @@
+//! What the files of one query share: where its parts may go, and how much may wait in memory.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+
+use datafusion_common::Result;
+use uuid::Uuid;
+
+use super::options::QueryOptions;
+use super::process::SpillProcess;
+use super::remote::RemoteParts;
+use super::seal::Cipher;
+use super::slots::Slot;
+use super::usage::SpillMeter;
+
+/// The size of a part on the local disk, in bytes: smaller ones cost writes, larger ones memory, in
+/// each file that is written or read.
+const DISK_PART_BYTES: usize = 1 << 20;
+
+/// The shares of a part that are written or uploaded although the part is not full, when too many
+/// bytes wait in writers.
+const LEAST_DISK_SHARE: usize = 16;
+const LEAST_UPLOAD_SHARE: usize = 8;
+
+/// The share of the buffers' bytes that small files may have that are kept in memory.
+const KEPT_SHARE: u64 = 4;
+
+/// The tiers of one query. All that it has stored is deleted when the last file is dropped.
+#[derive(Debug)]
+pub(super) struct Tiers {
+    pub process: SpillProcess,
+    pub query: Uuid,
+    pub meter: SpillMeter,
+    pub cipher: Option<Arc<Cipher>>,
+    pub remote: Option<Arc<RemoteParts>>,
+    /// Whether the local disk may be used.
+    pub disk: bool,
+    /// The sizes of parts, in bytes: on the local disk and uploaded, full and least.
+    pub disk_part: usize,
+    pub least_disk: usize,
+    pub remote_part: usize,
+    pub least_upload: usize,
+    buffer_bytes: u64,
+    files: AtomicU64,
+    parts: AtomicU64,
+    /// Bytes that wait in writers.
+    buffered: AtomicU64,
+    /// Bytes of small files that stay in memory.
+    kept: AtomicU64,
+    /// Bytes that are read ahead.
+    ahead: Arc<AtomicU64>,
+}
+
+/// Bytes that are read ahead, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Ahead(Arc<AtomicU64>, u64);
+
+impl Tiers {
+    pub(super) fn new(process: &SpillProcess, options: &QueryOptions) -> Result<Self> {
+        // Never one that was used before: parts of that one may be about to be deleted.
+        let (query, meter) = (Uuid::new_v4(), SpillMeter::default());
+        let remote = options.remote.as_ref().map(|remote| RemoteParts::new(process, query, remote, options, &meter));
+        let remote_part = options.part_bytes.max(1);
+        let disk_part = remote_part.min(DISK_PART_BYTES);
+        Ok(Self {
+            process: process.clone(),
+            query,
+            meter,
+            cipher: if options.encrypt { Some(Arc::new(Cipher::new()?)) } else { None },
+            remote: remote.map(Arc::new),
+            disk: options.disk,
+            disk_part,
+            least_disk: (disk_part / LEAST_DISK_SHARE).max(1),
+            remote_part,
+            least_upload: (remote_part / LEAST_UPLOAD_SHARE).max(1),
+            buffer_bytes: options.buffer_bytes,
+            files: AtomicU64::new(0),
+            parts: AtomicU64::new(0),
+            buffered: AtomicU64::new(0),
+            kept: AtomicU64::new(0),
+            ahead: Arc::default(),
+        })
+    }
+
+    /// The number of a new file.
+    pub(super) fn new_file(&self) -> u64 {
+        self.files.fetch_add(1, Relaxed)
+    }
+
+    /// The number of a new part of any file.
+    pub(super) fn new_part(&self) -> u64 {
+        self.parts.fetch_add(1, Relaxed)
+    }
+
+    /// The path of the local file of file `number`; an error says why there can be none.
+    pub(super) fn path(&self, number: u64) -> Result<PathBuf, String> {
+        if !self.disk {
+            return Err("the local disk is not used".into());
+        }
+        let folder = self.process.folder(self.remote.as_ref().map(|remote| remote.store()))?;
+        Ok(folder.join(format!("{}_{number}", self.query.simple())))
+    }
+
+    /// Counts `bytes` that wait in a writer.
+    pub(super) fn buffer(&self, bytes: usize) {
+        self.buffered.fetch_add(bytes as u64, Relaxed);
+    }
+
+    /// Counts `bytes` that wait no more.
+    pub(super) fn unbuffer(&self, bytes: usize) {
+        self.buffered.fetch_sub(bytes as u64, Relaxed);
+    }
+
+    /// Whether more bytes wait in writers than may.
+    pub(super) fn is_over_buffers(&self) -> bool {
+        self.buffered.load(Relaxed) > self.buffer_bytes
+    }
+
+    /// Takes memory for a small file of `bytes` that is to stay there; returns whether it may.
+    pub(super) fn keep(&self, bytes: usize) -> bool {
+        let most = self.buffer_bytes / KEPT_SHARE;
+        bytes < self.least_upload && try_add(&self.kept, bytes as u64, most)
+    }
+
+    /// Gives back what [`keep`](Self::keep) took.
+    pub(super) fn unkeep(&self, bytes: usize) {
+        self.kept.fetch_sub(bytes as u64, Relaxed);
+    }
+
+    /// Takes memory for `bytes` that are read ahead, if there is some.
+    pub(super) fn read_ahead(&self, bytes: usize) -> Option<Ahead> {
+        let bytes = bytes as u64;
+        try_add(&self.ahead, bytes, self.buffer_bytes).then(|| Ahead(self.ahead.clone(), bytes))
+    }
+
+    /// A slot for an upload to `remote`, for which it blocks the thread if it must.
+    pub(super) fn slot(&self, remote: &RemoteParts) -> Slot {
+        remote.slots.try_take().unwrap_or_else(|| {
+            let start = Instant::now();
+            let slot = remote.slots.take();
+            self.meter.waited_to_write(start);
+            slot
+        })
+    }
+}
+
+fn try_add(sum: &AtomicU64, bytes: u64, most: u64) -> bool {
+    sum.fetch_update(Relaxed, Relaxed, |sum| sum.checked_add(bytes).filter(|sum| *sum <= most)).is_ok()
+}
+
+impl Drop for Tiers {
+    fn drop(&mut self) {
+        if let Some(remote) = self.remote.take() {
+            remote.end();
+        }
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        self.0.fetch_sub(self.1, Relaxed);
+    }
+}

@@ -47,6 +47,7 @@ mod seal;
 mod slots;
 mod tiers;
 mod usage;
+mod vacuum;
 mod writer;
 
 pub use cleanup::Freed;
@@ -54,3 +55,4 @@ pub use options::{DiskOptions, QueryOptions, RemoteStore};
 pub use process::SpillProcess;
 pub use query::QuerySpill;
 pub use usage::{SpillMeter, SpillUsage};
+pub use vacuum::vacuum;

@@ -45,6 +45,8 @@ mod remote;
 mod runtime;
 mod seal;
 mod slots;
+#[cfg(test)]
+mod tests;
 mod tiers;
 mod usage;
 mod vacuum;

@@ -1,0 +1,95 @@
+//! The spill file of one side of one partition: written batch by batch, then read as a stream.
+
+use std::sync::Arc;
+
+use arrow::record_batch::RecordBatch;
+use datafusion_common::{Result, internal_err};
+use datafusion_execution::{SendableRecordBatchStream, SpillFile};
+use datafusion_physical_plan::SpillManager;
+use datafusion_physical_plan::spill::get_record_batch_memory_size;
+
+/// Bytes of a batch in a file, about: larger batches are written in several, so that a reader holds
+/// little.
+pub(super) const FILE_BATCH_BYTES: usize = 256 << 10;
+
+/// What is done to a file that is being written.
+enum Step<'a> {
+    Append(&'a RecordBatch),
+    Finish,
+}
+
+/// An open file. DataFusion does not export the type of one, so it is a function.
+type OpenFile = Box<dyn FnMut(Step<'_>) -> Result<Option<Arc<dyn SpillFile>>> + Send>;
+
+/// A spill file that is being written.
+pub(super) struct FileWriter {
+    manager: SpillManager,
+    file: OpenFile,
+    rows: usize,
+    bytes: usize,
+    batch_bytes: usize,
+}
+
+impl FileWriter {
+    /// Creates a file through `manager`; `what` names it in errors.
+    pub(super) fn create(manager: &SpillManager, what: &str) -> Result<Self> {
+        let mut file = manager.create_in_progress_file(what)?;
+        let file: OpenFile = Box::new(move |step| match step {
+            Step::Append(batch) => file.append_batch(batch).map(|_| None),
+            Step::Finish => file.finish(),
+        });
+        Ok(Self { manager: manager.clone(), file, rows: 0, bytes: 0, batch_bytes: 0 })
+    }
+
+    /// Appends the rows of `batch`, in several batches if it is large.
+    pub(super) fn append(&mut self, batch: &RecordBatch) -> Result<()> {
+        let rows = batch.num_rows();
+        if rows == 0 {
+            return Ok(());
+        }
+        let bytes = get_record_batch_memory_size(batch);
+        let pieces = bytes.div_ceil(FILE_BATCH_BYTES).clamp(1, rows);
+        let step = rows.div_ceil(pieces);
+        for start in (0..rows).step_by(step) {
+            (self.file)(Step::Append(&batch.slice(start, step.min(rows - start))))?;
+        }
+        self.rows += rows;
+        self.bytes += bytes;
+        self.batch_bytes = self.batch_bytes.max(bytes.div_ceil(pieces));
+        Ok(())
+    }
+
+    /// Ends the file. At least one row must have been appended.
+    pub(super) fn finish(mut self) -> Result<SpilledRows> {
+        match (self.file)(Step::Finish)? {
+            Some(file) => Ok(SpilledRows {
+                manager: self.manager,
+                file,
+                rows: self.rows,
+                bytes: self.bytes,
+                batch_bytes: self.batch_bytes,
+            }),
+            None => internal_err!("a spill file of a join was finished without rows"),
+        }
+    }
+}
+
+/// Rows in a finished spill file, which is deleted with the last clone and the last stream of it.
+#[derive(Clone)]
+pub(super) struct SpilledRows {
+    manager: SpillManager,
+    file: Arc<dyn SpillFile>,
+    /// Rows in the file.
+    pub(super) rows: usize,
+    /// Bytes of memory of all rows.
+    pub(super) bytes: usize,
+    /// Bytes of memory of the largest batch, about.
+    pub(super) batch_bytes: usize,
+}
+
+impl SpilledRows {
+    /// Reads the file from its start, in the order of writing, a batch at a time.
+    pub(super) fn read(&self) -> Result<SendableRecordBatchStream> {
+        self.manager.read_spill_as_stream_unbuffered(Arc::clone(&self.file), None)
+    }
+}

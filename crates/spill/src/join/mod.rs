@@ -29,4 +29,7 @@ mod probe;
 mod run;
 mod spec;
 
+#[cfg(test)]
+mod tests;
+
 pub use exec::HybridHashJoinExec;

@@ -1,5 +1,6 @@
 //! The arguments of `pushdowndb-bench`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -36,6 +37,9 @@ pub enum Command {
     /// Runs a query over TPC-H's tables by plain DataFusion with its own readers, and prints the
     /// number of rows
     Datafusion(PlainArgs),
+    /// Makes a server near by answer like an object store in the cloud: a proxy that waits before
+    /// each answer and caps each connection
+    Latency(LatencyArgs),
     /// Runs one query of an experiment, read from stdin
     #[command(hide = true)]
     Contestant,
@@ -146,4 +150,26 @@ pub struct PlainArgs {
     /// A file with one query
     #[arg(value_name = "QUERY.sql")]
     pub query: PathBuf,
+}
+
+/// Delaying answers.
+#[derive(Args, Clone, Copy, Debug)]
+#[command(after_help = "\
+Example:
+  pushdowndb serve --store data --listen 127.0.0.1:9000 &
+  pushdowndb-bench latency --listen 127.0.0.1:9100 --to 127.0.0.1:9000 &
+  pushdowndb --endpoint http://127.0.0.1:9100 -c \"SELECT count(*) FROM 's3://bucket/*.csv'\"")]
+pub struct LatencyArgs {
+    /// Address and port to listen on
+    #[arg(long, default_value = "127.0.0.1:9100")]
+    pub listen: SocketAddr,
+    /// The server
+    #[arg(long, default_value = "127.0.0.1:9000")]
+    pub to: SocketAddr,
+    /// The time before the first byte of each answer
+    #[arg(long, default_value = "30ms", value_name = "TIME")]
+    pub first: humantime::Duration,
+    /// The most megabytes of answers of a connection in a second; 0: no cap
+    #[arg(long, default_value_t = 90.0)]
+    pub mbps: f64,
 }

@@ -5,6 +5,7 @@
 //! scan/        how fast one core scans a local file, beside other programs
 //! grid/        queries through links: the paper's figures, regrets, other engines, trouble
 //! contestant/  the measured programs and libraries, each run in its own process
+//! latency      a proxy that answers like an object store in the cloud
 //! journal      measurements so far: a run can be interrupted
 //! record       records: tables, dates, pictures
 //! spread       medians, least and greatest
@@ -21,6 +22,7 @@ mod args;
 mod contestant;
 mod grid;
 mod journal;
+mod latency;
 mod machine;
 mod programs;
 mod record;
@@ -69,6 +71,7 @@ fn run(command: Command) -> Result<()> {
             Command::Chaos(args) => grid::run(&["chaos"], args).await,
             Command::Report(args) => grid::report(&args),
             Command::Plot(args) => record::plot(&args),
+            Command::Latency(args) => latency::run(args).await,
             Command::Datafusion(args) => contestant::plain(&args).await,
             // On a thread of the runtime, where `pushdowndb` runs scripts.
             Command::Contestant => tokio::spawn(contestant::run()).await?,

@@ -1,0 +1,209 @@
+//! Sizes of batches, and the sizes that a sort aims at within its memory.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, OffsetSizeTrait, RecordBatch, RecordBatchOptions, UInt32Array, make_array,
+};
+use arrow::buffer::OffsetBuffer;
+use arrow::compute::take_arrays;
+use arrow::datatypes::{BinaryViewType, ByteViewType, DataType, StringViewType};
+use datafusion_common::utils::memory::get_record_batch_memory_size;
+use datafusion_common::{DataFusionError, Result};
+use datafusion_execution::memory_pool::{MemoryLimit, MemoryPool};
+
+/// Bounds of the bytes of a sorted run. The larger one fits into a core's cache.
+const MIN_RUN_BYTES: usize = 4 << 10;
+const MAX_RUN_BYTES: usize = 1 << 20;
+/// The least bytes of a piece of a run, if the run has more than one: smaller ones would have more
+/// bytes of unused space in their buffers.
+const MIN_PIECE_BYTES: usize = 4 << 10;
+/// Pieces of a run of full size.
+const PIECES_PER_RUN: usize = 32;
+/// Bounds of the bytes of a spilled batch.
+const MIN_BATCH_BYTES: usize = 1 << 10;
+const MAX_BATCH_BYTES: usize = 1 << 20;
+/// The least bytes of a chunk, where memory is large enough: about a part of an object store.
+pub(super) const MIN_CHUNK_BYTES: usize = 8 << 20;
+
+/// Targets, in bytes, that follow from the memory one partition may hope for.
+///
+/// They decide how well the sort does, never whether it is right: a pool may grant less.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sizes {
+    /// Sorted at once when so much has arrived.
+    pub(super) run: usize,
+    /// What a run is cut into.
+    pub(super) piece: usize,
+    /// A batch of a spilled file.
+    pub(super) batch: usize,
+    /// A batch of the output.
+    pub(super) output: usize,
+    /// What the partition may hope for.
+    pub(super) limit: usize,
+}
+
+impl Sizes {
+    /// The targets of each of `partitions` that share `pool`.
+    pub(super) fn new(pool: &Arc<dyn MemoryPool>, partitions: usize) -> Self {
+        let limit = match pool.memory_limit() {
+            MemoryLimit::Finite(limit) => limit / partitions.max(1),
+            MemoryLimit::Infinite | MemoryLimit::Unknown => usize::MAX,
+        };
+        let run = (limit / 64).clamp(MIN_RUN_BYTES, MAX_RUN_BYTES);
+        Self {
+            run,
+            piece: (run / PIECES_PER_RUN).max(MIN_PIECE_BYTES.min(run / 2)),
+            batch: (limit / 128).clamp(MIN_BATCH_BYTES, MAX_BATCH_BYTES),
+            output: (limit / 32).max(MIN_BATCH_BYTES),
+            limit,
+        }
+    }
+
+    /// Bytes to spill of `buffered` bytes when `chunks` have been spilled before.
+    ///
+    /// Half of what is buffered, to spill late. More when there are many chunks already: what stays
+    /// is then a small part of the input, and fewer, larger chunks cost less to merge. More, too,
+    /// while half of it is less than a chunk should have.
+    pub(super) fn spill_target(buffered: usize, chunks: usize) -> usize {
+        let keep = match chunks {
+            0..=2 => buffered / 2,
+            3..=8 => buffered / 4,
+            _ => buffered / 8,
+        };
+        (buffered - keep).max(MIN_CHUNK_BYTES.min(buffered - buffered / 4))
+    }
+}
+
+/// Rows of a batch of about `bytes` when `rows` rows have `total` bytes: from 1 to `most`.
+pub(super) fn rows_within(bytes: usize, rows: usize, total: usize, most: usize) -> usize {
+    let row = (total / rows.max(1)).max(1);
+    (bytes / row).clamp(1, most.max(1))
+}
+
+/// Bytes of `batch` if its arrays had buffers of their own, without the rows around a slice.
+pub(super) fn slice_bytes(batch: &RecordBatch) -> Result<usize> {
+    batch.columns().iter().map(array_bytes).sum()
+}
+
+/// Bytes of `array` if it had buffers of its own. A dictionary counts in full.
+fn array_bytes(array: &ArrayRef) -> Result<usize> {
+    fn long_views<T: ByteViewType>(array: &ArrayRef) -> usize {
+        let lengths = array.as_byte_view::<T>().views().iter().map(|view| *view as u32 as usize);
+        lengths.filter(|length| *length > 12).sum()
+    }
+    fn list<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>, values: &ArrayRef) -> Result<usize> {
+        let (first, last) = (offsets[0].as_usize(), offsets[offsets.len() - 1].as_usize());
+        Ok(size_of_val(&offsets[..]) + array_bytes(&values.slice(first, last - first))?)
+    }
+    let nulls = array.nulls().map_or(0, |nulls| nulls.len().div_ceil(8));
+    Ok(match array.data_type() {
+        DataType::Utf8View => nulls + array.len() * 16 + long_views::<StringViewType>(array),
+        DataType::BinaryView => nulls + array.len() * 16 + long_views::<BinaryViewType>(array),
+        DataType::List(_) => nulls + list(array.as_list::<i32>().offsets(), array.as_list::<i32>().values())?,
+        DataType::LargeList(_) => nulls + list(array.as_list::<i64>().offsets(), array.as_list::<i64>().values())?,
+        DataType::Map(_, _) => {
+            let entries: ArrayRef = Arc::new(array.as_map().entries().clone());
+            nulls + list(array.as_map().offsets(), &entries)?
+        }
+        DataType::Struct(_) => nulls + array.as_struct().columns().iter().map(array_bytes).sum::<Result<usize>>()?,
+        _ => array.to_data().get_slice_memory_size()?,
+    })
+}
+
+/// `batch` with buffers of its own if it holds much larger ones, as a slice does.
+pub(super) fn compact(batch: RecordBatch) -> Result<RecordBatch> {
+    if get_record_batch_memory_size(&batch) <= 2 * slice_bytes(&batch)? + MIN_BATCH_BYTES {
+        return Ok(batch);
+    }
+    take(&batch, &UInt32Array::from_iter_values(0..row_count(&batch)?))
+}
+
+/// The number of rows of `batch` as the type of the positions within one.
+pub(super) fn row_count(batch: &RecordBatch) -> Result<u32> {
+    u32::try_from(batch.num_rows()).map_err(|_| {
+        DataFusionError::Execution(format!(
+            "RangeSortExec: a batch of {} rows is too large, the most is {}; set datafusion.execution.batch_size lower",
+            batch.num_rows(),
+            u32::MAX
+        ))
+    })
+}
+
+/// The rows of `batch` at `positions`, in buffers of their own.
+pub(super) fn take(batch: &RecordBatch, positions: &UInt32Array) -> Result<RecordBatch> {
+    let mut columns = take_arrays(batch.columns(), positions, None)?;
+    for column in &mut columns {
+        if let Some(own) = without_foreign_views(column)? {
+            *column = own;
+        }
+        // Taking rows of lists allocates for the elements of all rows.
+        if column.data_type().is_nested() {
+            column.shrink_to_fit();
+        }
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(positions.len()));
+    Ok(RecordBatch::try_new_with_options(batch.schema(), columns, &options)?)
+}
+
+/// `array` with its string and binary views copied, or `None` if it has none: taking rows of views
+/// keeps the buffers of all rows.
+fn without_foreign_views(array: &ArrayRef) -> Result<Option<ArrayRef>> {
+    Ok(match array.data_type() {
+        DataType::Utf8View => Some(Arc::new(array.as_string_view().gc())),
+        DataType::BinaryView => Some(Arc::new(array.as_binary_view().gc())),
+        data_type if !data_type.is_nested() => None,
+        _ => {
+            let data = array.to_data();
+            let mut changed = false;
+            let mut children = Vec::with_capacity(data.child_data().len());
+            for child in data.child_data() {
+                let own = without_foreign_views(&make_array(child.clone()))?;
+                changed |= own.is_some();
+                children.push(own.map_or_else(|| child.clone(), |own| own.to_data()));
+            }
+            match changed {
+                true => Some(make_array(data.into_builder().child_data(children).build()?)),
+                false => None,
+            }
+        }
+    })
+}
+
+/// Whether values of `data_type` refer to a dictionary, which all slices of an array share.
+pub(super) fn has_dictionary(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Dictionary(_, _) => true,
+        DataType::List(field)
+        | DataType::LargeList(field)
+        | DataType::ListView(field)
+        | DataType::LargeListView(field)
+        | DataType::FixedSizeList(field, _)
+        | DataType::Map(field, _) => has_dictionary(field.data_type()),
+        DataType::RunEndEncoded(_, field) => has_dictionary(field.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| has_dictionary(field.data_type())),
+        DataType::Union(fields, _) => fields.iter().any(|(_, field)| has_dictionary(field.data_type())),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+
+    use super::super::tests::tables::{SHAPES, batch};
+    use super::*;
+
+    #[test]
+    fn a_compact_slice_has_only_its_own_rows() {
+        let whole = batch(SHAPES[0], 10_000, 10, &mut rand::rngs::StdRng::seed_from_u64(1));
+        for (first, rows) in [(0, 1), (9_999, 1), (5_000, 100)] {
+            let slice = compact(whole.slice(first, rows)).unwrap();
+            assert_eq!(slice, whole.slice(first, rows));
+            for (field, column) in slice.schema().fields().iter().zip(slice.columns()) {
+                let bytes = column.get_buffer_memory_size();
+                assert!(bytes < 64 * rows + 4096, "{rows} rows of {}: {bytes} bytes", field.name());
+            }
+        }
+    }
+}

@@ -3,11 +3,12 @@
 //! [`files`] are where spilled data lies: in memory until a part is full, on a local disk within a
 //! quota, and beyond it in an object store. They are what DataFusion's own operators spill to as
 //! well. [`sort`] and [`join`] are operators that spill less, or where DataFusion's do not spill at
-//! all.
+//! all. [`memory`] is the pool that the operators of all queries share.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 pub mod files;
 pub mod join;
+pub mod memory;
 pub mod sort;

@@ -1,0 +1,198 @@
+//! The memory that the operators of all queries share.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use datafusion_common::{DataFusionError, Result};
+use datafusion_execution::memory_pool::{
+    MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation, human_readable_size,
+};
+use parking_lot::Mutex;
+
+/// The part of the limit that is kept for first grants: a consumer that begins when others hold the
+/// rest gets enough to spill in good order.
+const HEADROOM_DIVISOR: usize = 8;
+
+/// The part of the limit that is a first grant.
+const FIRST_GRANT_DIVISOR: usize = 64;
+
+/// A memory pool with a limit, shared by consumers that can spill and others that cannot.
+///
+/// Of `n` consumers that can spill and hold memory, each gets at most `1 / (n + 1)` of what the
+/// others leave: one share stays free for the next. DataFusion's `FairSpillPool` counts consumers
+/// that hold nothing, too, so that a plan of many operators gets a fraction of the memory. A
+/// consumer that cannot spill gets what is free.
+#[derive(Debug)]
+pub struct SharedMemoryPool {
+    limit: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Bytes of each consumer that can spill and holds memory, by its id.
+    spillable: HashMap<usize, usize>,
+    /// Bytes of those consumers.
+    spillable_bytes: usize,
+    /// Bytes of consumers that cannot spill.
+    fixed_bytes: usize,
+    /// The most bytes that were reserved at a time.
+    peak_bytes: usize,
+}
+
+impl State {
+    fn bytes(&self) -> usize {
+        self.spillable_bytes + self.fixed_bytes
+    }
+
+    fn grow(&mut self, consumer: &MemoryConsumer, bytes: usize) {
+        if consumer.can_spill() {
+            *self.spillable.entry(consumer.id()).or_default() += bytes;
+            self.spillable_bytes += bytes;
+        } else {
+            self.fixed_bytes += bytes;
+        }
+        self.peak_bytes = self.peak_bytes.max(self.bytes());
+    }
+
+    fn shrink(&mut self, consumer: &MemoryConsumer, bytes: usize) {
+        if !consumer.can_spill() {
+            self.fixed_bytes = self.fixed_bytes.saturating_sub(bytes);
+            return;
+        }
+        self.spillable_bytes = self.spillable_bytes.saturating_sub(bytes);
+        if let Some(held) = self.spillable.get_mut(&consumer.id()) {
+            *held = held.saturating_sub(bytes);
+            if *held == 0 {
+                self.spillable.remove(&consumer.id());
+            }
+        }
+    }
+}
+
+impl SharedMemoryPool {
+    /// A pool of `limit` bytes.
+    pub fn new(limit: usize) -> Self {
+        Self { limit, state: Mutex::default() }
+    }
+
+    /// The most bytes that were reserved at a time.
+    pub fn peak_bytes(&self) -> usize {
+        self.state.lock().peak_bytes
+    }
+
+    /// The bytes by which `consumer` may grow.
+    fn room(&self, state: &State, consumer: &MemoryConsumer) -> usize {
+        let free = self.limit.saturating_sub(state.bytes());
+        if !consumer.can_spill() {
+            return free;
+        }
+        let held = state.spillable.get(&consumer.id()).copied().unwrap_or_default();
+        let first = (self.limit / FIRST_GRANT_DIVISOR).saturating_sub(held);
+        let regular = self.limit - self.limit / HEADROOM_DIVISOR;
+        let holders = state.spillable.len() + usize::from(held == 0);
+        let share = regular.saturating_sub(state.fixed_bytes) / (holders + 1);
+        let regular_free = regular.saturating_sub(state.bytes());
+        share.saturating_sub(held).min(regular_free).max(first.min(free))
+    }
+}
+
+impl MemoryPool for SharedMemoryPool {
+    fn name(&self) -> &str {
+        "shared"
+    }
+
+    fn grow(&self, reservation: &MemoryReservation, additional: usize) {
+        self.state.lock().grow(reservation.consumer(), additional);
+    }
+
+    fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
+        self.state.lock().shrink(reservation.consumer(), shrink);
+    }
+
+    fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
+        let mut state = self.state.lock();
+        let consumer = reservation.consumer();
+        let room = self.room(&state, consumer);
+        if additional <= room {
+            state.grow(consumer, additional);
+            return Ok(());
+        }
+        Err(DataFusionError::ResourcesExhausted(format!(
+            "{} holds {} and needs {} more, of which {} can be had: all queries together hold {} of pushdown.memory = \
+             {}; raise it, or run fewer queries or threads",
+            consumer.name(),
+            human_readable_size(reservation.size()),
+            human_readable_size(additional),
+            human_readable_size(room),
+            human_readable_size(state.bytes()),
+            human_readable_size(self.limit),
+        )))
+    }
+
+    fn reserved(&self) -> usize {
+        self.state.lock().bytes()
+    }
+
+    fn memory_limit(&self) -> MemoryLimit {
+        MemoryLimit::Finite(self.limit)
+    }
+}
+
+impl fmt::Display for SharedMemoryPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "shared(limit: {})", human_readable_size(self.limit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn consumer(pool: &Arc<dyn MemoryPool>, can_spill: bool) -> MemoryReservation {
+        MemoryConsumer::new("test").with_can_spill(can_spill).register(pool)
+    }
+
+    #[test]
+    fn one_share_stays_free_for_the_next() {
+        let pool: Arc<dyn MemoryPool> = Arc::new(SharedMemoryPool::new(6400));
+        let (first, idle, second) = (consumer(&pool, true), consumer(&pool, true), consumer(&pool, true));
+        assert!(first.try_grow(2801).is_err());
+        first.try_grow(2800).unwrap();
+        assert!(second.try_grow(1867).is_err());
+        second.try_grow(1866).unwrap();
+        assert_eq!((pool.reserved(), idle.size()), (4666, 0));
+        // The first one is above its share now, and the idle one may begin.
+        assert!(first.try_grow(1).is_err());
+        idle.try_grow(900).unwrap();
+    }
+
+    #[test]
+    fn a_first_grant_comes_from_the_headroom() {
+        let pool: Arc<dyn MemoryPool> = Arc::new(SharedMemoryPool::new(6400));
+        let fixed = consumer(&pool, false);
+        fixed.try_grow(5600).unwrap();
+        let late = consumer(&pool, true);
+        late.try_grow(100).unwrap();
+        assert!(late.try_grow(1).is_err());
+        assert!(fixed.try_grow(701).is_err(), "the limit holds for all");
+        fixed.try_grow(700).unwrap();
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_consumer_that_ends() {
+        let pool = Arc::new(SharedMemoryPool::new(1 << 20));
+        let shared: Arc<dyn MemoryPool> = Arc::clone(&pool) as _;
+        let mut held = consumer(&shared, true);
+        held.try_grow(1000).unwrap();
+        let part = held.split(400);
+        held.shrink(100);
+        drop(held);
+        assert_eq!(pool.reserved(), 400);
+        drop(part);
+        assert_eq!((pool.reserved(), pool.peak_bytes()), (0, 1000));
+        assert!(pool.state.lock().spillable.is_empty());
+    }
+}

@@ -85,6 +85,7 @@ impl Restore {
                 let batch = batch.slice(0, batch.num_rows().min(self.left));
                 self.left -= batch.num_rows();
                 if batch.num_rows() > 0 {
+                    let batch = self.setup.emitted(batch)?;
                     emitter.emit(batch.record_output(&self.setup.baseline)).await;
                 }
                 if self.left == 0 {

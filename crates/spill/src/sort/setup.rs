@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion_common::{DataFusionError, Result};
 use datafusion_execution::TaskContext;
@@ -11,7 +12,7 @@ use datafusion_physical_plan::SpillManager;
 use datafusion_physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, SpillMetrics};
 
 use super::keys::Keys;
-use super::memory::{Sizes, has_dictionary};
+use super::memory::{Sizes, compact, has_dictionary};
 use super::share::Share;
 
 /// The most chunks that are merged at once.
@@ -35,6 +36,7 @@ pub(super) struct Setup {
     pub(super) fan_in: usize,
     pub(super) baseline: BaselineMetrics,
     partition: usize,
+    partitions: usize,
     memory: Arc<MemoryReservation>,
     unbounded: Arc<dyn MemoryPool>,
 }
@@ -78,9 +80,17 @@ impl Setup {
             fan_in,
             baseline: BaselineMetrics::new(metrics, partition),
             partition,
+            partitions,
             memory,
             unbounded: Arc::new(UnboundedMemoryPool::default()),
         })
+    }
+
+    /// The `batch` as it is put out. Where partitions are merged above, it gets buffers of its own: the
+    /// merge accounts for all that its batches refer to, which for views are the buffers of all rows
+    /// that were merged here.
+    pub(super) fn emitted(&self, batch: RecordBatch) -> Result<RecordBatch> {
+        if self.partitions == 1 { Ok(batch) } else { compact(batch) }
     }
 
     /// An empty share of the memory of this partition.

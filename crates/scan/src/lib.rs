@@ -76,6 +76,7 @@ pub use crate::prefilter::sample::Matching;
 pub use crate::range::scan_range::ScanRange;
 pub use crate::runtime::clock::thread_cpu;
 pub use crate::runtime::interrupt::{CancelOnDrop, Interrupt, Task};
+pub use crate::runtime::machine::{container_memory_bytes, machine_memory_bytes, proc_bytes};
 pub use crate::runtime::memory::{MemoryBudget, Reservation, Shortage};
 pub use crate::text::csv::decoder::{CsvDecoder, tokenize_sample};
 pub use crate::text::csv::errors::check_header;

@@ -16,6 +16,7 @@ pub fn to_json(usage: &Usage, bill: &Bill) -> Value {
         "bytes_returned": usage.bytes_returned,
         "bytes_network": usage.bytes_network,
         "requests": usage.requests,
+        "spill": usage.spill,
         "cost_usd": {
             "compute": bill.compute,
             "request": bill.request,
@@ -53,6 +54,7 @@ mod tests {
             "bytes_returned",
             "bytes_network",
             "requests",
+            "spill",
             "cost_usd",
             "strategies",
         ];

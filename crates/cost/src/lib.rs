@@ -21,4 +21,4 @@ pub use json::to_json;
 pub use meter::Meter;
 pub use price::{Bill, PriceBook};
 pub use requests::{RequestKind, Requests};
-pub use usage::Usage;
+pub use usage::{Spill, Usage};

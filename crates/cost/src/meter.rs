@@ -12,7 +12,7 @@ use nix::time::{ClockId, clock_gettime};
 use parking_lot::Mutex;
 
 use crate::requests::{RequestKind, Requests};
-use crate::usage::Usage;
+use crate::usage::{Spill, Usage};
 
 /// The most texts of a meter.
 const MAX_STRATEGIES: usize = 500;
@@ -173,6 +173,7 @@ impl Meter {
             requests_failed: load(&self.failed),
             fall_backs: load(&self.fall_backs),
             strategies: self.strategies.lock().clone(),
+            spill: Spill::default(),
             cores: match load(&self.cores) {
                 0 => std::thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64),
                 cores => cores as f64,

@@ -27,6 +27,26 @@ pub fn bytes(count: u64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
+/// Parses a number of bytes, with K, M, G or T (also KB, KiB and the like) for powers of 1024.
+///
+/// # Errors
+///
+/// The text is no size, or one beyond `T`; the message shows how sizes are written.
+pub fn parse_bytes<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
+    let expected = || format!("'{text}' is no size, such as 16M, 512MiB or 1073741824");
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match text.get(digits.len()..).unwrap_or_default().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" | "kib" => 1 << 10,
+        "m" | "mb" | "mib" => 1 << 20,
+        "g" | "gb" | "gib" => 1 << 30,
+        "t" | "tb" | "tib" => 1 << 40,
+        _ => return Err(expected()),
+    };
+    let bytes = digits.trim_end().parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+    bytes.and_then(|bytes| T::try_from(bytes).ok()).ok_or_else(expected)
+}
+
 /// Formats a count with separators of thousands.
 pub fn count(count: u64) -> String {
     let digits = count.to_string();
@@ -82,6 +102,17 @@ pub fn factor(before: f64, after: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(
+            ["0", "7", "3k", "16M", "2MiB", "1 GB", "1T"].map(|text| parse_bytes::<u64>(text).unwrap()),
+            [0_u64, 7, 3 << 10, 16 << 20, 2 << 20, 1 << 30, 1 << 40]
+        );
+        for none in ["", "G", "1P", "1.5G", "-1", "M 1", "99999999999999999999", "99999999999G"] {
+            assert!(parse_bytes::<u64>(none).is_err(), "{none}");
+        }
+    }
 
     #[test]
     fn numbers_read_well() {

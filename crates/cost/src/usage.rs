@@ -1,6 +1,11 @@
 //! The usage of a query: a snapshot of a meter, or an estimate made before the query runs.
 
+use std::fmt;
+
+use serde::Serialize;
+
 use crate::requests::Requests;
+use crate::units;
 
 /// The usage of a query.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,4 +40,42 @@ pub struct Usage {
     pub strategies: Vec<String>,
     /// Cores of the engine.
     pub cores: f64,
+    /// Data that did not fit into memory.
+    pub spill: Spill,
+}
+
+/// Data of a query that did not fit into memory. Requests and bytes to an object store are also
+/// part of the query's own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Spill {
+    /// Bytes written to the local disk.
+    pub disk_bytes: u64,
+    /// Bytes written to an object store.
+    pub remote_bytes: u64,
+    /// Bytes read back from either.
+    pub read_bytes: u64,
+    /// Parts written.
+    pub parts: u64,
+    /// Seconds in which operators waited for parts to be written or read.
+    pub waited_s: f64,
+}
+
+impl Spill {
+    /// Bytes written.
+    pub fn bytes(&self) -> u64 {
+        self.disk_bytes + self.remote_bytes
+    }
+}
+
+impl fmt::Display for Spill {
+    /// `1.20 GB to disk in 150 parts, 1.20 GB read back, 310 ms waited`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let places = [("to disk", self.disk_bytes), ("to the object store", self.remote_bytes)];
+        for (number, (place, bytes)) in places.iter().filter(|(_, bytes)| *bytes > 0).enumerate() {
+            let separator = if number > 0 { ", " } else { "" };
+            write!(f, "{separator}{} {place}", units::bytes(*bytes))?;
+        }
+        let (parts, read) = (units::counted(self.parts, "part"), units::bytes(self.read_bytes));
+        write!(f, " in {parts}, {read} read back, {} waited", units::seconds(self.waited_s))
+    }
 }

@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
+use pushdowndb_cost::units::parse_bytes;
 
-use super::values::{address, at_least_one, domain, key_value, size};
+use super::values::{address, at_least_one, domain, key_value};
 use crate::log::{LogFormat, filter};
 
 /// Starting a node.
@@ -125,7 +126,7 @@ pub struct LimitArgs {
     /// Memory that the process may hold, as in 2GiB or 512MiB; what does not fit waits or is
     /// refused [default: a quarter of the machine's, or half of its container's, from 512MiB to
     /// 16GiB]
-    #[arg(long, value_name = "SIZE", value_parser = size::<usize>)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes::<usize>)]
     pub memory: Option<usize>,
     /// Connections open at once [default: 1024]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
@@ -149,7 +150,7 @@ pub struct LimitArgs {
     pub verify_interval: Option<u64>,
     /// Bytes a second of the store that are read in the background to find damage, as 16M; 0: none
     /// [default: 16M]
-    #[arg(long, value_name = "BYTES", value_parser = size::<u64>)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes::<u64>)]
     pub scrub_rate: Option<u64>,
     /// How long /readyz says that the node is going away before it stops accepting [default: 0]
     #[arg(long, value_name = "SECONDS")]

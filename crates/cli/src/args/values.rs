@@ -19,21 +19,6 @@ pub fn at_least_one(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Parses a number of bytes, with K, M or G (also KB, KiB and the like) for powers of 1024.
-pub fn size<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
-    let expected = || format!("'{text}' is no size, such as 16M, 512MiB or 1073741824");
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match text.get(digits.len()..).unwrap_or_default().to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" | "kb" | "kib" => 1 << 10,
-        "m" | "mb" | "mib" => 1 << 20,
-        "g" | "gb" | "gib" => 1 << 30,
-        _ => return Err(expected()),
-    };
-    let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
-    bytes.and_then(|bytes| T::try_from(bytes).ok()).ok_or_else(expected)
-}
-
 /// Parses an address to listen on; host names of this machine are resolved.
 pub fn address(text: &str) -> Result<SocketAddr, String> {
     let expected = || format!("'{text}' is no address and port, such as 127.0.0.1:9000 or 0.0.0.0:9000");
@@ -51,20 +36,4 @@ pub fn domain(text: &str) -> Result<String, String> {
         return Err("it is the name of a host, without scheme, port and path".into());
     }
     Ok(text.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_have_units() {
-        assert_eq!(
-            ["0", "7", "3k", "16M", "2MiB", "1G"].map(|text| size::<u64>(text).unwrap()),
-            [0_u64, 7, 3 << 10, 16 << 20, 2 << 20, 1 << 30]
-        );
-        for none in ["", "G", "1T", "1.5G", "-1", "1 M", "99999999999999999999", "99999999999G"] {
-            assert!(size::<u64>(none).is_err(), "{none}");
-        }
-    }
 }

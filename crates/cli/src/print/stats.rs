@@ -37,6 +37,9 @@ fn table(report: &Report) -> String {
         let _ = write!(text, ", {scanned} scanned by storage, {returned} returned");
     }
     let _ = writeln!(text, "\nrequests  {}", if requests.is_empty() { "none".into() } else { requests.join(", ") });
+    if usage.spill.bytes() > 0 {
+        let _ = writeln!(text, "spilled   {}", usage.spill);
+    }
     let _ = write!(text, "cost      {}", units::dollars(bill.total()));
     if dollars.len() > 1 {
         let _ = write!(text, ": {}", dollars.join(", "));

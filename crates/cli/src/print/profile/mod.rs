@@ -65,13 +65,17 @@ fn query(page: &mut String, profile: &Profile, number: usize) {
         Text(&profile.statement)
     );
     page.push_str("<dl class=\"headline\">");
-    for (name, figure) in [
+    let mut figures = vec![
         ("Time", units::seconds(usage.wall_s)),
         ("Rows", units::count(usage.rows)),
         ("Over the network", units::bytes(usage.bytes_network)),
         ("Requests", units::count(usage.requests.total())),
         ("Cost", units::dollars(bill.total())),
-    ] {
+    ];
+    if usage.spill.bytes() > 0 {
+        figures.push(("Spilled", units::bytes(usage.spill.bytes())));
+    }
+    for (name, figure) in figures {
         let _ = write!(page, "<div><dt>{name}</dt><dd>{figure}</dd></div>");
     }
     page.push_str("</dl>\n");

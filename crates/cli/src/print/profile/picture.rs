@@ -139,7 +139,8 @@ fn traffic(operator: &Operator) -> String {
     let bytes = measures.bytes.map(units::bytes);
     let requests = measures.requests.map(|requests| format!("{} requests", units::count(requests)));
     let seconds = measures.seconds.map(units::seconds);
-    [bytes, requests, seconds].into_iter().flatten().collect::<Vec<_>>().join(", ")
+    let spilled = measures.spilled.map(|bytes| format!("{} spilled", units::bytes(bytes)));
+    [bytes, requests, seconds, spilled].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the tree as a sentence, for screen readers.

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use pushdowndb_contract::{Error, ErrorKind, Result};
 use pushdowndb_cost::units::dollars;
-use pushdowndb_cost::{Bill, Meter, PriceBook, Usage};
+use pushdowndb_cost::{Bill, Meter, PriceBook, Spill, Usage};
+use pushdowndb_spill::files::{QuerySpill, SpillUsage};
 use tokio::sync::OnceCell;
 use tracing::warn;
 
@@ -39,6 +40,8 @@ pub struct QueryContext {
     summaries: Mutex<HashMap<usize, TableSummary>>,
     /// Failed writes, which DataFusion reports as text only.
     pub(crate) writes: Writes,
+    /// What the query spills to; `None` if it must not.
+    pub(crate) spill: Option<QuerySpill>,
 }
 
 /// The size and statistics of a table, as of one query.
@@ -62,9 +65,12 @@ impl QueryContext {
         options: PushdownOptions,
         prices: Arc<PriceBook>,
         statistics: Arc<StatisticsCache>,
+        meter: Arc<Meter>,
+        spill: Option<QuerySpill>,
     ) -> Self {
         Self {
-            meter: Arc::new(Meter::default()),
+            meter,
+            spill,
             progress: Progress::default(),
             prices,
             statistics,
@@ -179,8 +185,14 @@ impl QueryContext {
         self.prices.bill(usage)
     }
 
+    /// The usage so far.
+    pub(crate) fn usage(&self) -> Usage {
+        let spill = self.spill.as_ref().map(|spill| counted(&spill.usage())).unwrap_or_default();
+        Usage { spill, ..self.meter.usage() }
+    }
+
     pub(crate) fn report(&self) -> Report {
-        let usage = self.meter.usage();
+        let usage = self.usage();
         Report { bill: self.bill(&usage), usage }
     }
 }
@@ -228,6 +240,17 @@ pub struct Report {
     pub usage: Usage,
     /// The dollars of the price book.
     pub bill: Bill,
+}
+
+/// The counters of a query for its bill.
+fn counted(usage: &SpillUsage) -> Spill {
+    Spill {
+        disk_bytes: usage.disk_bytes_written,
+        remote_bytes: usage.remote_bytes_written,
+        read_bytes: usage.disk_bytes_read + usage.remote_bytes_read,
+        parts: usage.parts_written,
+        waited_s: (usage.write_wait + usage.read_wait).as_secs_f64(),
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> parking_lot::MutexGuard<'_, T> {

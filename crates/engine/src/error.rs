@@ -46,7 +46,7 @@ pub(crate) fn from_datafusion(error: DataFusionError) -> Error {
     }
     if message.contains("DiskManager is disabled") {
         let hint = "; the access policy lists no folder to spill to: list one to write (--allow-write) and SET \
-                    datafusion.runtime.temp_directory";
+                    pushdown.spill_disk";
         return Error::new(kind, format!("{message}{hint}"));
     }
     if let Some(format) = message.strip_prefix("Unable to find factory for ") {

@@ -8,6 +8,7 @@ use datafusion::common::Result as DfResult;
 use datafusion::common::config::{ConfigExtension, ConfigField, ConfigOptions, Visit};
 use datafusion::common::extensions_options;
 use pushdowndb_contract::{Error, Level, Result};
+use pushdowndb_cost::units::parse_bytes;
 
 use crate::access::Mode;
 use crate::error::to_datafusion;
@@ -63,6 +64,21 @@ extensions_options! {
         pub(crate) query_timeout_s: u64, default = 0
         /// How often a failed request is sent again before the scan falls back or fails
         pub(crate) retries: usize, default = 3
+        /// Memory of all queries: auto (70 % of the machine or its container), none (no limit), or
+        /// a size such as 512MB; what does not fit is spilled
+        pub(crate) memory: MemoryLimit, default = MemoryLimit::Auto
+        /// The folder for spilled data; empty is the system's folder for temporary files
+        pub(crate) spill_disk: String, default = String::new()
+        /// Bytes that spilled data may take on the disk, such as 20GB: auto is all that is free but
+        /// a reserve, 0 is none, so that all goes to pushdown.spill_location
+        pub(crate) spill_disk_bytes: DiskLimit, default = DiskLimit::Auto
+        /// Where spilled data goes for which the disk has no room, such as s3://bucket/folder;
+        /// empty is nowhere
+        pub(crate) spill_location: String, default = String::new()
+        /// How spilled data is compressed: lz4, zstd, none
+        pub(crate) spill_compression: SpillCompression, default = SpillCompression::Lz4
+        /// Whether what is spilled to pushdown.spill_location is encrypted with a key of the query
+        pub(crate) spill_encryption: bool, default = false
     }
 }
 
@@ -73,13 +89,16 @@ impl ConfigExtension for PushdownOptions {
 /// The setting that may name a file of prices.
 pub(crate) const PRICE_BOOK: &str = "pushdown.price_book";
 
+/// The setting that names the folder for spilled data.
+pub(crate) const SPILL_DISK: &str = "pushdown.spill_disk";
+
+/// The setting that names the store for spilled data.
+pub(crate) const SPILL_LOCATION: &str = "pushdown.spill_location";
+
 /// The settings that name places on the disk, and the access that they need. A test in
 /// `tests/it/access` fails if DataFusion has others.
-pub(crate) const LOCATION_SETTINGS: [(&str, Mode); 3] = [
-    (PRICE_BOOK, Mode::Read),
-    ("datafusion.runtime.temp_directory", Mode::Write),
-    ("datafusion.catalog.location", Mode::Read),
-];
+pub(crate) const LOCATION_SETTINGS: [(&str, Mode); 3] =
+    [(PRICE_BOOK, Mode::Read), (SPILL_DISK, Mode::Write), ("datafusion.catalog.location", Mode::Read)];
 
 /// Defines a setting whose values are words.
 macro_rules! words {
@@ -230,6 +249,74 @@ words! {
     }
 }
 
+words! {
+    /// How spilled data is compressed.
+    SpillCompression {
+        Lz4 = "lz4",
+        Zstd = "zstd",
+        None = "none",
+    }
+}
+
+/// Defines a setting that is a number of bytes or a word.
+macro_rules! sizes {
+    ($(#[$about:meta])* $name:ident { $($(#[$about_word:meta])* $word:ident = $text:literal,)+ }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+        pub(crate) enum $name {
+            $($(#[$about_word])* $word,)+
+            /// This many bytes.
+            Bytes(u64),
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Self::$word => f.write_str($text),)+
+                    Self::Bytes(bytes) => write!(f, "{bytes}"),
+                }
+            }
+        }
+
+        impl ConfigField for $name {
+            fn visit<V: Visit>(&self, visitor: &mut V, key: &str, description: &'static str) {
+                visitor.some(key, self, description);
+            }
+
+            fn set(&mut self, key: &str, value: &str) -> DfResult<()> {
+                let words = [$(($text, Self::$word),)+];
+                let word = words.iter().find(|(text, _)| text.eq_ignore_ascii_case(value.trim()));
+                *self = match word {
+                    Some((_, word)) => *word,
+                    None => Self::Bytes(parse_bytes(value.trim()).map_err(|error| {
+                        let words: Vec<&str> = words.iter().map(|(text, _)| *text).collect();
+                        to_datafusion(Error::invalid(format!("{key}: {error}, or {}", words.join(", "))))
+                    })?),
+                };
+                Ok(())
+            }
+        }
+    };
+}
+
+sizes! {
+    /// The memory of all queries.
+    MemoryLimit {
+        /// A part of the machine's memory, or of its container's.
+        Auto = "auto",
+        /// No limit.
+        None = "none",
+    }
+}
+
+sizes! {
+    /// The bytes that spilled data may take on the disk.
+    DiskLimit {
+        /// What is free, but a reserve.
+        Auto = "auto",
+    }
+}
+
 /// Whether indexes are used.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum IndexUse {
@@ -311,6 +398,13 @@ impl PushdownOptions {
         if self.split_bytes == 0 {
             return Err(Error::invalid("pushdown.split_bytes must be at least 1"));
         }
+        if let MemoryLimit::Bytes(bytes) = self.memory
+            && bytes < MIN_MEMORY_BYTES
+        {
+            return Err(Error::invalid(format!(
+                "pushdown.memory = {bytes}: a query needs at least {MIN_MEMORY_BYTES} bytes, also to spill; none is no limit"
+            )));
+        }
         Ok(())
     }
 
@@ -328,11 +422,42 @@ impl PushdownOptions {
         }
     }
 
+    /// The rows of a batch: fewer where many batches would not fit into memory.
+    pub(crate) fn batch_rows(&self) -> usize {
+        match self.memory {
+            MemoryLimit::Bytes(bytes) => usize::try_from(bytes / MEMORY_BYTES_PER_BATCH_ROW)
+                .unwrap_or(BATCH_ROWS)
+                .clamp(MIN_BATCH_ROWS, BATCH_ROWS),
+            MemoryLimit::Auto | MemoryLimit::None => BATCH_ROWS,
+        }
+    }
+
+    /// The bytes of rows that a partition of a scan holds back until their split is complete.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        match self.memory {
+            MemoryLimit::Bytes(bytes) => self.buffer_bytes.min(bytes / MEMORY_BYTES_PER_HELD_BYTE),
+            MemoryLimit::Auto | MemoryLimit::None => self.buffer_bytes,
+        }
+    }
+
     /// The time that a connection may be silent.
     pub(crate) fn idle_timeout(&self) -> Duration {
         Duration::from_secs(self.timeout_s.max(1))
     }
 }
+
+/// The rows of a batch, and the fewest.
+const BATCH_ROWS: usize = 8192;
+const MIN_BATCH_ROWS: usize = 128;
+
+/// Bytes of the memory limit for each row of a batch: below 64 MiB, batches have fewer rows.
+const MEMORY_BYTES_PER_BATCH_ROW: u64 = 8192;
+
+/// Bytes of the memory limit for each byte of rows that a partition of a scan holds back.
+const MEMORY_BYTES_PER_HELD_BYTE: u64 = 16;
+
+/// The least memory that a session may be given.
+const MIN_MEMORY_BYTES: u64 = 1 << 20;
 
 /// The requests in flight of each partition, if storage does not report how many keep it busy; the
 /// most if it does.

@@ -4,6 +4,7 @@ pub(crate) mod adaptive;
 pub(crate) mod build_keys;
 pub(crate) mod feedback;
 pub(crate) mod group_by;
+pub(crate) mod held_rows;
 pub(crate) mod index_state;
 pub(crate) mod key_predicate;
 pub(crate) mod metrics;

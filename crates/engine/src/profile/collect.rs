@@ -35,7 +35,7 @@ pub(crate) struct Ran {
 impl Ran {
     /// The profile so far.
     pub(crate) fn profile(&self, query: &QueryContext) -> Profile {
-        let mut usage = query.meter.usage();
+        let mut usage = query.usage();
         if let Some(rows) = &self.rows {
             usage.rows = rows.load(Ordering::Relaxed);
         }
@@ -76,6 +76,7 @@ fn operator(plan: &Arc<dyn ExecutionPlan>, query: &QueryContext, statistics: &St
         actual: Measures {
             rows: metrics.output_rows().map(|rows| rows as u64),
             seconds: metrics.elapsed_compute().map(|nanos| nanos as f64 / 1e9),
+            spilled: metrics.spilled_bytes().filter(|bytes| *bytes > 0).map(|bytes| bytes as u64),
             ..Measures::default()
         },
         scan: None,
@@ -99,6 +100,7 @@ fn scanned(scan: &RemoteScanExec, estimated: Measures, query: &QueryContext) -> 
             requests: Some(usage.requests.total()),
             seconds: Some(usage.wall_s),
             usd: Some(query.bill(&usage).total()),
+            spilled: None,
         },
         decisions: scan.explanations().iter().map(|explanation| decision(explanation)).collect(),
         scan: Some(Scan {
@@ -152,7 +154,7 @@ impl RemoteScanExec {
 impl From<Estimate> for Measures {
     fn from(estimate: Estimate) -> Self {
         let Estimate { bytes, requests, seconds, usd } = estimate;
-        Self { rows: None, bytes: Some(bytes), requests: Some(requests), seconds: Some(seconds), usd: Some(usd) }
+        Self { bytes: Some(bytes), requests: Some(requests), seconds: Some(seconds), usd: Some(usd), ..Self::default() }
     }
 }
 

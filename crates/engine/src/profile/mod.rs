@@ -64,6 +64,8 @@ pub struct Measures {
     pub seconds: Option<f64>,
     /// For a scan: requests, bytes, storage's time, and the engine's machine for its seconds.
     pub usd: Option<f64>,
+    /// Bytes spilled by an operator whose data did not fit into memory.
+    pub spilled: Option<u64>,
 }
 
 /// Details of a scan.

@@ -28,6 +28,9 @@ pub(crate) fn profile(profile: &Profile) -> String {
     if usage.bytes_scanned > 0 {
         let _ = writeln!(text, "storage    {}", at_storage(usage));
     }
+    if usage.spill.bytes() > 0 {
+        let _ = writeln!(text, "spilled    {}", usage.spill);
+    }
     let (wall, cpu) = (units::seconds(usage.wall_s), units::seconds(usage.cpu_s));
     let _ = writeln!(text, "time       {wall}, {cpu} of the engine's CPU");
     let _ = writeln!(text, "cost       {}", dollars(bill));
@@ -67,7 +70,8 @@ fn about(operator: &Operator) -> Option<String> {
         (rows, expected) => rows.or(expected),
     };
     let busy = operator.actual.seconds.map(|seconds| format!("busy {}", units::seconds(seconds)));
-    let known: Vec<String> = rows.into_iter().chain(busy).collect();
+    let spilled = operator.actual.spilled.map(|bytes| format!("spilled {}", units::bytes(bytes)));
+    let known: Vec<String> = rows.into_iter().chain(busy).chain(spilled).collect();
     (!known.is_empty()).then(|| known.join(", "))
 }
 
@@ -169,6 +173,7 @@ mod tests {
                 requests: Some(3),
                 seconds: None,
                 usd: Some(0.000154),
+                spilled: None,
             },
             scan: Some(Scan {
                 table: "orders".to_owned(),

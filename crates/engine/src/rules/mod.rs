@@ -15,6 +15,7 @@ pub(crate) mod rewrite;
 pub(crate) mod settle_casts;
 pub(crate) mod settle_meaning;
 pub(crate) mod sort_nested;
+pub(crate) mod spill_operators;
 pub(crate) mod split_lists;
 pub(crate) mod tie_zeros;
 
@@ -39,6 +40,7 @@ use reuse_scans::ReuseScans;
 use settle_casts::SettleCasts;
 use settle_meaning::SettleMeaning;
 use sort_nested::SortNested;
+use spill_operators::SpillOperators;
 use split_lists::SplitLists;
 use tie_zeros::TieZeros;
 
@@ -88,6 +90,7 @@ pub(crate) fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Syn
     // By now every filter and key filter is in the plan.
     rules.push(Arc::new(ReuseScans));
     rules.push(Arc::new(PlaceScans));
+    rules.push(Arc::new(SpillOperators));
     rules.push(Arc::new(CheckRemotePlan));
     rules
 }

@@ -6,11 +6,8 @@
 //! data, and files that settings name.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
-use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::logical_expr::{DdlStatement, LogicalPlan, SetVariable, Statement};
 use pushdowndb_contract::{Error, Result};
 use pushdowndb_cost::PriceBook;
@@ -68,22 +65,4 @@ pub(crate) fn price_book(access: &Access, name: &str) -> Result<PriceBook> {
     }
     let book = access.read_text(Path::new(name)).and_then(|text| PriceBook::from_toml(&text));
     book.map_err(|error| error.context(format!("price book '{name}'")))
-}
-
-/// The same runtime, without spilling unless the policy permits to write to its folders.
-pub(crate) fn spilling(access: &Access, runtime: Arc<RuntimeEnv>) -> Result<Arc<RuntimeEnv>> {
-    if access.is_everything() {
-        return Ok(runtime);
-    }
-    let mut folders = runtime.disk_manager.temp_dir_paths();
-    if folders.is_empty() {
-        // DataFusion makes a folder of its own there when it first spills.
-        folders.push(std::env::temp_dir());
-    }
-    if folders.iter().all(|folder| access.folder(Mode::Write, folder).is_ok()) {
-        return Ok(runtime);
-    }
-    let nowhere = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled);
-    let runtime = RuntimeEnvBuilder::from_runtime_env(&runtime).with_disk_manager_builder(nowhere);
-    runtime.build_arc().map_err(from_datafusion)
 }

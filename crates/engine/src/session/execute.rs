@@ -46,6 +46,9 @@ impl Engine {
                 Command::Index(index) => self.run_index(&run, index).await,
                 Command::Analyze(analyze) => Ok(run.rows(analyze.run(&run.query, &run.context()).await?)),
                 Command::Show(shown) => Ok(run.rows(self.show(&shown)?)),
+                Command::Vacuum(vacuum) => {
+                    Ok(run.rows(self.spilling.vacuum(vacuum, &run.query.options, &run.query.meter).await?))
+                }
                 Command::Query(tree) => self.run_tree(&run, *tree).await,
             }
         };

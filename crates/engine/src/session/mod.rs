@@ -5,8 +5,10 @@
 
 pub(crate) mod access_checks;
 mod execute;
+mod memory;
 mod result;
 mod settings;
+pub(crate) mod spilling;
 pub(crate) mod statement_run;
 mod tables;
 
@@ -15,6 +17,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use datafusion::catalog::{CatalogProviderList, DynamicFileCatalog, MemoryCatalogProviderList, TableProviderFactory};
+use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::{LogicalPlan, SetVariable, Statement as LogicalStatement};
@@ -41,6 +44,7 @@ use crate::settings::PushdownOptions;
 use crate::sql::syntax::settings::full_name;
 use crate::statistics::StatisticsCache;
 use crate::writing;
+use spilling::Spilling;
 use statement_run::StatementRun;
 
 pub use result::{QueryResult, StatementKind};
@@ -104,6 +108,7 @@ pub struct Engine {
     /// Held while settings change.
     pub(crate) setting: Mutex<()>,
     uploads: OpenUploads,
+    spilling: Spilling,
 }
 
 /// The state that SET changes.
@@ -111,6 +116,8 @@ pub struct Engine {
 pub(crate) struct Settings {
     pub(crate) config: SessionConfig,
     pub(crate) runtime: Arc<RuntimeEnv>,
+    /// The memory that queries share.
+    pub(crate) memory: Arc<dyn MemoryPool>,
     pub(crate) prices: Arc<PriceBook>,
 }
 
@@ -128,7 +135,7 @@ impl Engine {
         // Wrong results for MIN and MAX over scans that filter (apache/datafusion#24816).
         options.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
         let access = Access::new(config.access);
-        let runtime = access_checks::spilling(&access, Arc::new(RuntimeEnv::default()))?;
+        let runtime = Arc::new(RuntimeEnv::default());
         let factory: Arc<dyn TableProviderFactory> = Arc::new(ObjectTableFactory);
         let mut builder = SessionStateBuilder::new()
             .with_config(session)
@@ -150,6 +157,7 @@ impl Engine {
         PushdownOptions::default().check()?;
         let prices = Arc::new(access_checks::price_book(&access, &PushdownOptions::default().price_book)?);
         let engine = Self {
+            spilling: Spilling::new(config.connection.clone(), access.clone()),
             backends: Arc::new(Backends::new(config.connection, access, config.cache.as_deref())),
             catalogs: Arc::clone(template.catalog_list()),
             declared: Arc::new(DeclaredTables::open(config.catalog)?),
@@ -158,6 +166,7 @@ impl Engine {
                 // The template has the default catalog already.
                 config: template.config().clone().with_create_default_catalog_and_schema(false),
                 runtime,
+                memory: memory::pool(PushdownOptions::default().memory),
                 prices,
             }),
             setting: Mutex::default(),
@@ -179,19 +188,28 @@ impl Engine {
 
     /// Makes the state of a statement with this text.
     pub(crate) fn begin(&self, text: &str) -> Result<StatementRun> {
-        let settings = self.settings();
+        let mut settings = self.settings();
         let options = PushdownOptions::of(settings.config.options());
+        let meter = Arc::new(Meter::default());
+        let spill = self.spilling.query(&options, &meter)?;
+        let disk_manager = spilling::disk_manager(spill.as_ref());
+        memory::fit_to_limit(settings.config.options_mut(), &options);
+        spilling::set_compression(settings.config.options_mut(), &options);
         let query = Arc::new(QueryContext::new(
             Arc::clone(&self.backends),
             options,
             settings.prices,
             Arc::clone(&self.statistics),
+            meter,
+            spill,
         ));
         query.meter.cores(settings.config.target_partitions());
         let (backends, meter) = (Arc::clone(&self.backends), Arc::clone(&query.meter));
         let stores = QueryStores { backends, meter, uploads: self.uploads.clone(), writes: query.writes.clone() };
         let runtime = RuntimeEnvBuilder::from_runtime_env(&settings.runtime)
             .with_object_store_registry(Arc::new(stores))
+            .with_memory_pool(settings.memory)
+            .with_disk_manager_builder(disk_manager)
             .build_arc()
             .map_err(from_datafusion)?;
         let undeclared = LazyTables { query: Arc::clone(&query), declared: Arc::clone(&self.declared) };
@@ -229,9 +247,11 @@ impl Engine {
         Ok((store, location.prefix().clone()))
     }
 
-    /// Returns once failed and cancelled uploads are cleaned up. Call it before the process ends.
+    /// Returns once failed and cancelled uploads are cleaned up, and what queries spilled to an
+    /// object store is deleted. Call it before the process ends.
     pub async fn settle(&self) {
         self.uploads.settle().await;
+        self.spilling.settle().await;
     }
 
     /// Creates the bucket of an `s3://` address unless it exists and is owned by these credentials.

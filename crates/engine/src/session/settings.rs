@@ -4,16 +4,18 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::common::config::{ConfigExtension, ExtensionOptions};
+use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::{LogicalPlan, Statement as LogicalStatement};
+use datafusion::prelude::SessionContext;
 use pushdowndb_contract::{Error, Result};
 
-use super::{Engine, Settings, access_checks};
+use super::{Engine, Settings, access_checks, memory};
 use crate::access::Access;
 use crate::error::from_datafusion;
 use crate::nearest::nearest;
-use crate::settings::{PRICE_BOOK, PushdownOptions};
+use crate::settings::{PRICE_BOOK, PushdownOptions, SPILL_LOCATION};
 use crate::sql::show::Shown;
-use crate::sql::syntax::settings::{ALIASES, is_ours};
+use crate::sql::syntax::settings::{ALIASES, REPLACED, is_ours};
 
 /// A setting and its value.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -66,19 +68,29 @@ impl Engine {
             self.own_setting(&name)?;
         }
         let _turn = self.setting.lock().await;
-        let prices_before = self.settings().prices;
-        let context = self.begin("")?.context();
+        let before = self.settings();
+        // Not the state of a statement, whose configuration has values of its own.
+        let state = SessionStateBuilder::new_from_existing(self.template.clone())
+            .with_config(before.config.clone())
+            .with_runtime_env(Arc::clone(&before.runtime));
+        let context = SessionContext::new_with_state(state.build());
         context.execute_logical_plan(plan).await.map_err(|error| from_datafusion(error).context(&name))?;
         let config = context.copied_config();
         let options = PushdownOptions::of(config.options());
         options.check()?;
         let prices = match name.eq_ignore_ascii_case(PRICE_BOOK) {
             true => Arc::new(access_checks::price_book(access, &options.price_book)?),
-            false => prices_before,
+            false => before.prices,
         };
-        let runtime = access_checks::spilling(access, context.runtime_env())?;
+        if name.eq_ignore_ascii_case(SPILL_LOCATION) {
+            self.spilling.check(&options)?;
+        }
+        let memory = match options.memory == PushdownOptions::of(before.config.options()).memory {
+            true => before.memory,
+            false => memory::pool(options.memory),
+        };
         let mut settings = self.settings.write();
-        *settings = Settings { config, runtime, prices };
+        *settings = Settings { config, runtime: context.runtime_env(), memory, prices };
         Ok(())
     }
 
@@ -92,8 +104,10 @@ impl Engine {
         if let Shown::All = shown {
             let Settings { config, runtime, .. } = self.settings();
             let others = config.options().entries().into_iter().chain(runtime.config_entries());
+            let is_replaced = |key: &str| REPLACED.iter().any(|(name, _)| *name == key);
             // DataFusion lists ours too, but without their prefix.
-            all.extend(others.filter(|entry| entry.key.contains('.')).map(|entry| (entry.key, entry.value)));
+            let others = others.filter(|entry| entry.key.contains('.') && !is_replaced(&entry.key));
+            all.extend(others.map(|entry| (entry.key, entry.value)));
             all.sort();
         }
         let (names, values): (Vec<String>, Vec<Option<String>>) = all.into_iter().unzip();

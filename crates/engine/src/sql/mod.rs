@@ -5,6 +5,7 @@
 //! create_index   CREATE INDEX, DROP INDEX, SHOW INDEXES
 //! analyze        ANALYZE TABLE
 //! show           SHOW of our settings
+//! vacuum         VACUUM TEMPORARY FILES
 //! syntax/        rewrites of the syntax tree: SET of our settings, and what DataFusion reads differently
 //! words          a reader of tokens for the statements that DataFusion does not have
 //! ```
@@ -14,6 +15,7 @@ pub(crate) mod create_index;
 pub(crate) mod script;
 pub(crate) mod show;
 pub(crate) mod syntax;
+pub(crate) mod vacuum;
 pub(crate) mod words;
 
 use datafusion::common::config::Dialect;
@@ -30,6 +32,7 @@ use crate::error::from_datafusion;
 use analyze::AnalyzeTable;
 use create_index::IndexStatement;
 use show::Shown;
+use vacuum::Vacuum;
 
 pub use script::Statement;
 
@@ -41,6 +44,8 @@ pub(crate) enum Command {
     Analyze(AnalyzeTable),
     /// `SHOW` of settings of ours, or of all.
     Show(Shown),
+    /// `VACUUM TEMPORARY FILES`.
+    Vacuum(Vacuum),
     /// Any other statement, for DataFusion to plan.
     Query(Box<SqlStatement>),
 }
@@ -60,6 +65,9 @@ impl Command {
         }
         if let Some(shown) = show::parse(&statement.tokens)? {
             return Ok(Self::Show(shown));
+        }
+        if let Some(vacuum) = vacuum::parse(&statement.tokens)? {
+            return Ok(Self::Vacuum(vacuum));
         }
         let tree = parse_tree(statement, state);
         let mut tree = tree.map_err(|error| syntax::settings::hint_quotes(&statement.text, from_datafusion(error)))?;

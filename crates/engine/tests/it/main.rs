@@ -23,6 +23,7 @@ mod profiles;
 mod properties;
 mod readers;
 mod reuse;
+mod spill;
 mod statements;
 mod statistics;
 mod top_k;

@@ -92,9 +92,14 @@ impl World {
 
     /// TPC-H below `path`.
     pub async fn tpch(&self, path: &str, format: Format) {
+        self.tpch_of(SCALE, path, format).await;
+    }
+
+    /// TPC-H of this scale below `path`.
+    pub async fn tpch_of(&self, scale: f64, path: &str, format: Format) {
         let store: Arc<dyn ObjectStore> = Arc::new(self.store());
         let destination = Destination { store, prefix: path.into(), url: self.url(path) };
-        let options = Options { scale: SCALE, format, parts: 3, overwrite: false };
+        let options = Options { scale, format, parts: 3, overwrite: false };
         pushdowndb_datagen::generate(options, &destination, |_| {}).await.expect("data");
     }
 

@@ -280,7 +280,7 @@ impl PartitionScan {
     /// Releases the rows of the largest split if buffers are full; `false` without a receiver.
     async fn keep_within_buffer(&self, open: &mut [OpenSplit<'_>]) -> bool {
         let held: u64 = open.iter().map(|split| split.held.bytes).sum();
-        if held <= self.context.options.buffer_bytes {
+        if held <= self.context.options.held_bytes() {
             return true;
         }
         let Some(largest) = open.iter_mut().max_by_key(|split| split.held.bytes) else { return true };

@@ -133,6 +133,7 @@ impl SplitTask<'_> {
         let counters = Arc::new(ScanCounters::default());
         // The plan above merges duplicate groups, and sorts.
         let options = ScanOptions {
+            batch_rows: self.run.context.options.batch_rows(),
             partial_group_bytes: Some(self.run.plan.group_bytes),
             passes_on_first_rows: true,
             threshold: Arc::clone(&self.run.threshold),

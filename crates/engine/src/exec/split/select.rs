@@ -67,7 +67,7 @@ impl SplitTask<'_> {
         let ambiguous = ambiguous_columns(request, &self.run.plan.table.format_of(self.object));
         // Sent rows cannot be withdrawn; a split of more than `buffer_bytes` cannot be buffered.
         let bytes = self.split.range.as_ref().map_or(self.object.size, |range| range.end - range.start);
-        let is_long = bytes > self.run.context.options.buffer_bytes;
+        let is_long = bytes > self.run.context.options.held_bytes();
         if !ambiguous.is_empty() && (is_long || self.run.ambiguous_nulls.load(Relaxed)) {
             return self.plain().await;
         }
@@ -200,7 +200,7 @@ impl SplitTask<'_> {
                         }
                         held.push(rest.apply(self, batch)?);
                     }
-                    if held.bytes > self.run.context.options.buffer_bytes && rest.ambiguous.is_empty() {
+                    if held.bytes > self.run.context.options.held_bytes() && rest.ambiguous.is_empty() {
                         held.released = true;
                         for batch in held.take() {
                             if !self.send(batch).await {

@@ -3,6 +3,7 @@
 //! | written | rewritten to |
 //! | --- | --- |
 //! | `SET pushdown.threads = 4` | `SET datafusion.execution.target_partitions = 4` |
+//! | `SET datafusion.runtime.memory_limit = '1G'` | `SET pushdown.memory = '1G'` |
 //! | `RESET pushdown.level` | `SET pushdown.level = 'auto'`: DataFusion resets its own settings only |
 
 use datafusion::common::config::{ConfigExtension, ExtensionOptions};
@@ -13,9 +14,13 @@ use pushdowndb_contract::Error;
 use crate::settings::PushdownOptions;
 
 /// Short names of settings of DataFusion that users look for.
-pub(crate) const ALIASES: [(&str, &str); 2] = [
-    ("pushdown.threads", "datafusion.execution.target_partitions"),
-    ("pushdown.memory", "datafusion.runtime.memory_limit"),
+pub(crate) const ALIASES: [(&str, &str); 1] = [("pushdown.threads", "datafusion.execution.target_partitions")];
+
+/// Settings of DataFusion in whose place there are ours.
+pub(crate) const REPLACED: [(&str, &str); 3] = [
+    ("datafusion.runtime.memory_limit", "pushdown.memory"),
+    ("datafusion.runtime.temp_directory", "pushdown.spill_disk"),
+    ("datafusion.runtime.max_temp_directory_size", "pushdown.spill_disk_bytes"),
 ];
 
 /// Rewrites a SET or RESET of a setting of ours, or of a short name.
@@ -31,7 +36,8 @@ pub(super) fn rewrite(statement: &mut Statement) {
         Statement::Reset(ResetStatement::Variable(variable)) => {
             if let Some(name) = alias(variable) {
                 *variable = name;
-            } else if let Some(value) = default_of(&written(variable)) {
+            }
+            if let Some(value) = default_of(&written(variable)) {
                 *statement = Statement::Statement(Box::new(SqlStatement::Set(Set::SingleAssignment {
                     scope: None,
                     hivevar: false,
@@ -44,9 +50,11 @@ pub(super) fn rewrite(statement: &mut Statement) {
     }
 }
 
-/// The name that DataFusion has for the setting `name`, which may be a short one.
+/// The name under which the setting `name` is kept: DataFusion's for a short one, ours for one that
+/// we replace.
 pub(crate) fn full_name(name: &str) -> &str {
-    ALIASES.iter().find(|(alias, _)| alias.eq_ignore_ascii_case(name)).map_or(name, |(_, full)| full)
+    let mut all = ALIASES.iter().chain(&REPLACED);
+    all.find(|(other, _)| other.eq_ignore_ascii_case(name)).map_or(name, |(_, full)| full)
 }
 
 fn alias(name: &ObjectName) -> Option<ObjectName> {
@@ -112,7 +120,9 @@ mod tests {
     fn short_names_and_resets_are_rewritten() {
         for (sql, expected) in [
             ("SET Pushdown.Threads = 4", "SET datafusion.execution.target_partitions = 4"),
-            ("RESET pushdown.memory", "RESET datafusion.runtime.memory_limit"),
+            ("RESET pushdown.threads", "RESET datafusion.execution.target_partitions"),
+            ("RESET datafusion.runtime.memory_limit", "SET pushdown.memory = 'auto'"),
+            ("SET datafusion.runtime.temp_directory = '/tmp'", "SET pushdown.spill_disk = '/tmp'"),
             ("RESET pushdown.level", "SET pushdown.level = 'auto'"),
             ("RESET pushdown.levle", "RESET pushdown.levle"),
             ("SET pushdown.level = none", "SET pushdown.level = none"),

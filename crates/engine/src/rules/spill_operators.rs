@@ -1,0 +1,67 @@
+//! SpillOperators: sorts and hash joins become operators that spill what does not fit into memory.
+//!
+//! ```text
+//! SortExec                  RangeSortExec
+//! HashJoinExec              HybridHashJoinExec
+//! ```
+//!
+//! DataFusion's other operators spill by themselves, or hold little; but a window over whole
+//! partitions holds all rows and does not account for them, so its input does. A sort for a LIMIT
+//! of few rows holds those alone and stays. The rule runs after those that look for the operators which it
+//! replaces.
+
+use std::sync::Arc;
+
+use datafusion::common::Result as DfResult;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::joins::HashJoinExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::windows::WindowAggExec;
+use pushdowndb_spill::join::HybridHashJoinExec;
+use pushdowndb_spill::sort::RangeSortExec;
+
+use crate::exec::held_rows::with_held_rows;
+
+/// The most rows of a LIMIT that a sort keeps in memory.
+const MAX_TOP_ROWS: usize = 100_000;
+
+#[derive(Debug)]
+pub(super) struct SpillOperators;
+
+impl PhysicalOptimizerRule for SpillOperators {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _config: &ConfigOptions) -> DfResult<Arc<dyn ExecutionPlan>> {
+        let replaced = plan.transform_up(|node| {
+            if let Some(sort) = node.downcast_ref::<SortExec>()
+                && sort.fetch().is_none_or(|rows| rows > MAX_TOP_ROWS)
+                // Some types, such as maps, have no keys that can be compared as bytes.
+                && let Ok(sort) = RangeSortExec::from_sort(sort)
+            {
+                return Ok(Transformed::yes(Arc::new(sort) as _));
+            }
+            if let Some(join) = node.downcast_ref::<HashJoinExec>()
+                && HybridHashJoinExec::supports(join)
+                // Rows that were spilled come last, and what is above may rely on an order.
+                && join.properties().output_ordering().is_none()
+            {
+                let join = join.builder().build()?;
+                return Ok(Transformed::yes(Arc::new(HybridHashJoinExec::try_new(Arc::new(join))?) as _));
+            }
+            if node.is::<WindowAggExec>() {
+                return Ok(Transformed::yes(with_held_rows("WindowAggExec", node)?));
+            }
+            Ok(Transformed::no(node))
+        })?;
+        Ok(replaced.data)
+    }
+
+    fn name(&self) -> &str {
+        "SpillOperators"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}

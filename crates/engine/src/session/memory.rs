@@ -1,0 +1,49 @@
+//! The memory that the operators of queries share.
+
+use std::sync::{Arc, LazyLock};
+
+use datafusion::common::config::{ConfigNonZeroUsize, ConfigOptions};
+use datafusion::execution::memory_pool::{MemoryPool, UnboundedMemoryPool};
+use pushdowndb_scan::{container_memory_bytes, machine_memory_bytes};
+use pushdowndb_spill::memory::SharedMemoryPool;
+
+use crate::settings::{MemoryLimit, PushdownOptions};
+
+/// The limit where the system does not report its memory.
+const UNKNOWN_MEMORY_BYTES: usize = 4 << 30;
+
+/// A sort keeps this part of the limit, at most, to merge what it spilled.
+const MERGE_DIVISOR: usize = 32;
+
+/// The pool of all sessions of the process that have no limit of their own.
+static PROCESS_POOL: LazyLock<Arc<SharedMemoryPool>> =
+    LazyLock::new(|| Arc::new(SharedMemoryPool::new(default_limit())));
+
+/// The pool for a `limit`: that of the process for the default, else a new one.
+pub(super) fn pool(limit: MemoryLimit) -> Arc<dyn MemoryPool> {
+    match limit {
+        MemoryLimit::Auto => Arc::clone(&PROCESS_POOL) as _,
+        MemoryLimit::None => Arc::new(UnboundedMemoryPool::default()),
+        MemoryLimit::Bytes(bytes) => Arc::new(SharedMemoryPool::new(usize::try_from(bytes).unwrap_or(usize::MAX))),
+    }
+}
+
+/// 70 % of the memory of the machine or of the container, whichever is less.
+fn default_limit() -> usize {
+    let all = machine_memory_bytes().into_iter().chain(container_memory_bytes()).min();
+    all.map_or(UNKNOWN_MEMORY_BYTES, |bytes| bytes / 10 * 7)
+}
+
+/// Sets the rows of a batch, and what DataFusion's operators reserve for spilling, to what the limit
+/// of `own` allows.
+pub(super) fn fit_to_limit(options: &mut ConfigOptions, own: &PushdownOptions) {
+    let MemoryLimit::Bytes(bytes) = own.memory else { return };
+    if let Ok(rows) = ConfigNonZeroUsize::try_new(own.batch_rows().min(options.execution.batch_size.get())) {
+        options.execution.batch_size = rows;
+    }
+    let most = usize::try_from(bytes).unwrap_or(usize::MAX) / MERGE_DIVISOR;
+    let reserved = &mut options.execution.sort_spill_reservation_bytes;
+    *reserved = (*reserved).min(most);
+    let in_place = &mut options.execution.sort_in_place_threshold_bytes;
+    *in_place = (*in_place).min(most);
+}

@@ -18,10 +18,11 @@ const FIRST_GRANT_DIVISOR: usize = 64;
 
 /// A memory pool with a limit, shared by consumers that can spill and others that cannot.
 ///
-/// Of `n` consumers that can spill and hold memory, each gets at most `1 / (n + 1)` of what the
-/// others leave: one share stays free for the next. DataFusion's `FairSpillPool` counts consumers
-/// that hold nothing, too, so that a plan of many operators gets a fraction of the memory. A
-/// consumer that cannot spill gets what is free.
+/// Of `n` consumers that can spill and hold memory, each is sure of `1 / (n + 1)` of what those that
+/// cannot spill leave: one share stays free for the next. Beyond its share a consumer may take half
+/// of what is free, up to two thirds of all. DataFusion's `FairSpillPool` counts consumers that hold
+/// nothing, too, so that a plan of many operators gets a fraction of the memory. A consumer that
+/// cannot spill gets what is free.
 #[derive(Debug)]
 pub struct SharedMemoryPool {
     limit: usize,
@@ -91,9 +92,11 @@ impl SharedMemoryPool {
         let first = (self.limit / FIRST_GRANT_DIVISOR).saturating_sub(held);
         let regular = self.limit - self.limit / HEADROOM_DIVISOR;
         let holders = state.spillable.len() + usize::from(held == 0);
-        let share = regular.saturating_sub(state.fixed_bytes) / (holders + 1);
+        let shared = regular.saturating_sub(state.fixed_bytes);
         let regular_free = regular.saturating_sub(state.bytes());
-        share.saturating_sub(held).min(regular_free).max(first.min(free))
+        let share = (shared / (holders + 1)).saturating_sub(held).min(regular_free);
+        let beyond = (shared / 3 * 2).saturating_sub(held).min(regular_free / 2);
+        share.max(beyond).max(first.min(free))
     }
 }
 
@@ -161,12 +164,15 @@ mod tests {
         let (first, idle, second) = (consumer(&pool, true), consumer(&pool, true), consumer(&pool, true));
         assert!(first.try_grow(2801).is_err());
         first.try_grow(2800).unwrap();
+        // Half of the rest, but no more than two thirds of 5600.
+        first.try_grow(900).unwrap();
+        assert!(first.try_grow(33).is_err());
         assert!(second.try_grow(1867).is_err());
         second.try_grow(1866).unwrap();
-        assert_eq!((pool.reserved(), idle.size()), (4666, 0));
-        // The first one is above its share now, and the idle one may begin.
-        assert!(first.try_grow(1).is_err());
-        idle.try_grow(900).unwrap();
+        assert_eq!((pool.reserved(), idle.size()), (5566, 0));
+        // The idle one may begin all the same.
+        assert!(first.try_grow(20).is_err());
+        idle.try_grow(100).unwrap();
     }
 
     #[test]
@@ -185,7 +191,7 @@ mod tests {
     fn nothing_is_left_of_a_consumer_that_ends() {
         let pool = Arc::new(SharedMemoryPool::new(1 << 20));
         let shared: Arc<dyn MemoryPool> = Arc::clone(&pool) as _;
-        let mut held = consumer(&shared, true);
+        let held = consumer(&shared, true);
         held.try_grow(1000).unwrap();
         let part = held.split(400);
         held.shrink(100);

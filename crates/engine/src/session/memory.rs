@@ -37,6 +37,13 @@ fn default_limit() -> usize {
 /// Sets the rows of a batch, and what DataFusion's operators reserve for spilling, to what the limit
 /// of `own` allows.
 pub(super) fn fit_to_limit(options: &mut ConfigOptions, own: &PushdownOptions) {
+    if own.memory != MemoryLimit::None
+        && let Ok(one_batch) = ConfigNonZeroUsize::try_new(1)
+    {
+        // The reader of spilled rows waits for the first of several open files while the batch that
+        // it was told of lies in another (apache/datafusion#24883): a file for each batch.
+        options.execution.max_spill_file_size_bytes = one_batch;
+    }
     let MemoryLimit::Bytes(bytes) = own.memory else { return };
     if let Ok(rows) = ConfigNonZeroUsize::try_new(own.batch_rows().min(options.execution.batch_size.get())) {
         options.execution.batch_size = rows;

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use pushdowndb_contract::{Error, ErrorKind, Result};
 use pushdowndb_cost::units::dollars;
 use pushdowndb_cost::{Bill, Meter, PriceBook, Spill, Usage};
-use pushdowndb_spill::files::{QuerySpill, SpillUsage};
+use pushdowndb_spill::files::{QueryEnd, QuerySpill, SpillMeter, SpillUsage};
 use tokio::sync::OnceCell;
 use tracing::warn;
 
@@ -40,8 +40,9 @@ pub struct QueryContext {
     summaries: Mutex<HashMap<usize, TableSummary>>,
     /// Failed writes, which DataFusion reports as text only.
     pub(crate) writes: Writes,
-    /// What the query spills to; `None` if it must not.
-    pub(crate) spill: Option<QuerySpill>,
+    /// The counters of what the query spills, and where to say that it has ended; `None` if it must
+    /// not spill.
+    spill: Option<(SpillMeter, QueryEnd)>,
 }
 
 /// The size and statistics of a table, as of one query.
@@ -66,11 +67,11 @@ impl QueryContext {
         prices: Arc<PriceBook>,
         statistics: Arc<StatisticsCache>,
         meter: Arc<Meter>,
-        spill: Option<QuerySpill>,
+        spill: Option<&QuerySpill>,
     ) -> Self {
         Self {
             meter,
-            spill,
+            spill: spill.map(|spill| (spill.meter(), spill.end())),
             progress: Progress::default(),
             prices,
             statistics,
@@ -185,9 +186,16 @@ impl QueryContext {
         self.prices.bill(usage)
     }
 
+    /// Says that nobody reads the query's rows any more, so that its end can be waited for.
+    pub(crate) fn ended(&self) {
+        if let Some((_, end)) = &self.spill {
+            end.ended();
+        }
+    }
+
     /// The usage so far.
     pub(crate) fn usage(&self) -> Usage {
-        let spill = self.spill.as_ref().map(|spill| counted(&spill.usage())).unwrap_or_default();
+        let spill = self.spill.as_ref().map(|(meter, _)| counted(&meter.usage())).unwrap_or_default();
         Usage { spill, ..self.meter.usage() }
     }
 

@@ -201,7 +201,7 @@ impl Engine {
             settings.prices,
             Arc::clone(&self.statistics),
             meter,
-            spill,
+            spill.as_ref(),
         ));
         query.meter.cores(settings.config.target_partitions());
         let (backends, meter) = (Arc::clone(&self.backends), Arc::clone(&query.meter));

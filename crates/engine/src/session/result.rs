@@ -99,6 +99,12 @@ impl QueryResult {
     }
 }
 
+impl Drop for QueryResult {
+    fn drop(&mut self) {
+        self.context.ended();
+    }
+}
+
 impl Stream for QueryResult {
     type Item = Result<RecordBatch>;
 

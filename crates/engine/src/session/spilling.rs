@@ -17,11 +17,14 @@ use crate::access::{Access, Mode};
 use crate::catalog::TableLocation;
 use crate::endpoints::{Backends, ConnectionConfig, query_meters};
 use crate::error::from_datafusion;
-use crate::settings::{DiskLimit, PushdownOptions, SPILL_DISK, SPILL_LOCATION, SpillCompression};
+use crate::settings::{DiskLimit, MemoryLimit, PushdownOptions, SPILL_DISK, SPILL_LOCATION, SpillCompression};
 use crate::sql::vacuum::Vacuum;
 
 /// The most files of spilled rows that are merged at a time: each is read ahead.
 const MAX_MERGED_FILES: usize = 16;
+
+/// Bytes of the memory limit for each byte that waits in the writers of files, or is read ahead.
+const MEMORY_BYTES_PER_BUFFER_BYTE: u64 = 8;
 
 /// The places that the queries of a session spill to.
 #[derive(Debug)]
@@ -51,7 +54,10 @@ impl Spilling {
         if !disk && remote.is_none() {
             return Ok(None);
         }
-        let own = QueryOptions { disk, remote, encrypt: options.spill_encryption, ..QueryOptions::default() };
+        let mut own = QueryOptions { disk, remote, encrypt: options.spill_encryption, ..QueryOptions::default() };
+        if let MemoryLimit::Bytes(bytes) = options.memory {
+            own.buffer_bytes = own.buffer_bytes.min(bytes / MEMORY_BYTES_PER_BUFFER_BYTE);
+        }
         QuerySpill::new(&self.process(options), &own).map(Some).map_err(from_datafusion)
     }
 

@@ -12,12 +12,12 @@ use tempfile::TempDir;
 
 use crate::world::{World, assert_same, queries, rows, rows_in_spite};
 
-/// Sorts, aggregates, joins and windows whose rows do not fit into four megabytes.
+/// Sorts, aggregates, joins and windows whose rows do not fit into eight megabytes.
 const LARGE: [(&str, &str); 8] = [
     ("sort", "SELECT * FROM lineitem ORDER BY l_comment, l_orderkey DESC, l_linenumber"),
-    ("sort of few columns", "SELECT l_comment FROM lineitem ORDER BY l_comment LIMIT 100000000"),
+    ("sort of a column", "SELECT l_comment FROM lineitem ORDER BY l_comment LIMIT 100000000"),
     ("groups", "SELECT l_comment, count(*), sum(l_quantity), min(l_shipdate) FROM lineitem GROUP BY l_comment"),
-    ("distinct", "SELECT count(*), max(l_comment) FROM (SELECT DISTINCT l_comment, l_partkey FROM lineitem)"),
+    ("distinct", "SELECT count(*), max(l_comment) FROM (SELECT DISTINCT l_comment FROM lineitem)"),
     (
         "join",
         "SELECT count(*), sum(a.l_quantity), max(b.l_comment) FROM lineitem a JOIN lineitem b \
@@ -52,10 +52,10 @@ async fn engine(world: &World, level: &str, memory: &str, folder: &Path, more: &
 }
 
 /// The memory of the queries.
-const MEMORY: &str = "4MB";
+const MEMORY: &str = "8MB";
 
 /// The scale of the data: several times the memory of the queries.
-const SCALE: f64 = 0.04;
+const SCALE: f64 = 0.08;
 
 async fn world() -> World {
     let world = World::node().await;
@@ -95,7 +95,7 @@ async fn agrees(world: &World, level: &str, more: &[(&str, &str)]) -> Spill {
         let (want, report) = rows(&unlimited, &sql).await.unwrap_or_else(|e| panic!("{name} without a limit: {e}"));
         assert_eq!(report.usage.spill, Spill::default(), "{name} without a limit");
         let (got, report) = rows(&limited, &sql).await.unwrap_or_else(|e| panic!("{name} at {level}: {e}"));
-        assert_same(&format!("{name} at {level} with 4 MB"), &got, &want);
+        assert_same(&format!("{name} at {level} with 8 MB"), &got, &want);
         if sql.contains("ORDER BY l_comment, l_orderkey DESC") {
             assert_eq!(got, want, "{name}: in order");
         }
@@ -103,9 +103,9 @@ async fn agrees(world: &World, level: &str, more: &[(&str, &str)]) -> Spill {
         all.disk_bytes += spill.disk_bytes;
         all.remote_bytes += spill.remote_bytes;
         all.parts += spill.parts;
+        limited.settle().await;
         assert_eq!(files(folder.path()), Vec::<String>::new(), "{name} left files");
     }
-    limited.settle().await;
     all
 }
 
@@ -176,7 +176,7 @@ async fn ended_queries_leave_nothing() {
     drop(result);
     limited.settle().await;
     assert_eq!(spilled_keys(&world).await, Vec::<String>::new());
-    let sql = "SELECT l_comment, 1 / (l_orderkey - 59999) FROM lineitem ORDER BY l_comment";
+    let sql = "SELECT l_comment, 1 / (l_orderkey - 480000) FROM lineitem ORDER BY l_comment";
     assert!(rows_in_spite(&limited, sql).await.is_err());
     limited.settle().await;
     assert_eq!(spilled_keys(&world).await, Vec::<String>::new());
@@ -197,12 +197,9 @@ async fn vacuum_frees_what_dead_processes_left() {
     let (freed, _) = rows(&limited, "VACUUM TEMPORARY FILES OLDER THAN '0 s'").await.unwrap();
     assert_eq!(freed.len(), 1, "{freed:?}");
     assert_eq!(freed[0][2..4], ["1", "4"], "{freed:?}");
-    let mut kept = before.clone();
-    kept.push("spill/other.txt".to_owned());
-    kept.sort();
-    let mut after = spilled_keys(&world).await;
-    after.sort();
-    assert_eq!(after, kept);
+    let after = spilled_keys(&world).await;
+    assert!(before.iter().all(|key| after.contains(key)), "{before:?} became {after:?}");
+    assert!(after.contains(&"spill/other.txt".to_owned()) && !after.iter().any(|key| key.contains("0123456789abcdef")));
     let rest = running.try_fold(0, |rows, batch| async move { Ok(rows + batch.num_rows()) }).await.unwrap();
     assert!(rest > 0);
 }

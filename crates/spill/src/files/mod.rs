@@ -55,6 +55,6 @@ mod writer;
 pub use cleanup::Freed;
 pub use options::{DiskOptions, QueryOptions, RemoteStore};
 pub use process::SpillProcess;
-pub use query::QuerySpill;
+pub use query::{QueryEnd, QuerySpill};
 pub use usage::{SpillMeter, SpillUsage};
 pub use vacuum::vacuum;

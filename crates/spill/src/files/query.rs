@@ -1,6 +1,6 @@
 //! The files of one query.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use datafusion_common::{Result, resources_err};
@@ -46,6 +46,11 @@ impl QuerySpill {
         self.0.meter.clone()
     }
 
+    /// A handle that says when the query has ended. Holding it does not hold the files.
+    pub fn end(&self) -> QueryEnd {
+        QueryEnd(Arc::downgrade(&self.0))
+    }
+
     /// Waits until a writer would not block on uploads. An operator awaits it before it writes
     /// about a part; several that do so at once may block all the same, which costs a thread but no
     /// progress.
@@ -63,6 +68,20 @@ impl QuerySpill {
     pub(super) async fn uploads_done(&self) {
         if let Some(remote) = &self.0.remote {
             remote.slots.all_free().await;
+        }
+    }
+}
+
+/// Says that a query has ended, while its operators may still hold files.
+#[derive(Clone, Debug)]
+pub struct QueryEnd(Weak<Tiers>);
+
+impl QueryEnd {
+    /// Makes [`SpillProcess::settle`] wait until the operators of the query have let go of its
+    /// files, and these are deleted.
+    pub fn ended(&self) {
+        if let Some(tiers) = self.0.upgrade() {
+            tiers.ending.lock().get_or_insert_with(|| tiers.process.ending());
         }
     }
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
+use tokio::task::block_in_place;
 
 /// Places for uploads, of which a writer takes one before it gives a part away.
 ///
@@ -40,8 +42,19 @@ impl Slots {
     /// Takes a place, and blocks the thread until one is free.
     ///
     /// No deadlock: a slot is held by an upload alone, uploads run on threads of their own
-    /// ([`super::runtime`]), and an upload takes no lock that a waiting writer may hold.
+    /// ([`super::runtime`]), and an upload takes no lock that a waiting writer may hold. The other
+    /// tasks of a worker of Tokio go on meanwhile: one of them may be the server that is uploaded
+    /// to.
     pub(super) fn take(self: &Arc<Self>) -> Slot {
+        if let Some(slot) = self.try_take() {
+            return slot;
+        }
+        let is_worker =
+            Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
+        if is_worker { block_in_place(|| self.wait()) } else { self.wait() }
+    }
+
+    fn wait(self: &Arc<Self>) -> Slot {
         let mut free = self.free.lock();
         while *free == 0 {
             self.freed.wait(&mut free);

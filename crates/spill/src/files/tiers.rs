@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 use datafusion_common::Result;
+use parking_lot::Mutex;
 use uuid::Uuid;
 
 use super::options::QueryOptions;
-use super::process::SpillProcess;
+use super::process::{Ending, SpillProcess};
 use super::remote::RemoteParts;
 use super::seal::Cipher;
 use super::slots::Slot;
@@ -43,6 +44,8 @@ pub(super) struct Tiers {
     pub remote_part: usize,
     pub least_upload: usize,
     buffer_bytes: u64,
+    /// Makes [`SpillProcess::settle`] wait, once the query was said to have ended.
+    pub ending: Mutex<Option<Ending>>,
     files: AtomicU64,
     parts: AtomicU64,
     /// Bytes that wait in writers.
@@ -76,6 +79,7 @@ impl Tiers {
             remote_part,
             least_upload: (remote_part / LEAST_UPLOAD_SHARE).max(1),
             buffer_bytes: options.buffer_bytes,
+            ending: Mutex::new(None),
             files: AtomicU64::new(0),
             parts: AtomicU64::new(0),
             buffered: AtomicU64::new(0),

@@ -46,6 +46,8 @@ pub(crate) fn checked_setting(access: &Access, plan: LogicalPlan) -> Result<Logi
     let value = match place {
         // Checked when the file is read.
         Some(_) if variable.eq_ignore_ascii_case(PRICE_BOOK) => value,
+        // The default, which is checked when something is spilled.
+        Some(_) if value.is_empty() => value,
         Some(mode) if !access.is_everything() => {
             let folder = access.folder(mode, Path::new(&value)).map_err(|error| error.context(&variable))?;
             folder

@@ -112,7 +112,7 @@ async fn explain_analyze_runs_what_it_explains() {
     assert_eq!(profile.usage.requests.fragment, report.usage.requests.fragment);
     let shown = &shown[0][1];
     for line in
-        ["Hash join", "├─ Scan of ", "└─ Scan of ", "expected      actual", "join = ", "rather than ", "planning  "]
+        ["Hybrid hash join", "├─ Scan of ", "└─ Scan of ", "expected      actual", "join = ", "rather than ", "planning  "]
     {
         assert!(shown.contains(line), "{line} in\n{shown}");
     }

@@ -385,7 +385,7 @@ async fn settings_name_files_that_are_listed() {
 async fn settings_that_name_places_are_known() {
     let engine = engine(AccessPolicy::Everything, "http://127.0.0.1:9").await;
     // Their names sound like places, and they are none.
-    const NONE: [&str; 22] = [
+    const NONE: [&str; 21] = [
         "datafusion.catalog.create_default_catalog_and_schema",
         "datafusion.execution.collect_statistics",
         "datafusion.execution.enable_file_stream_work_stealing",
@@ -407,10 +407,9 @@ async fn settings_that_name_places_are_known() {
         "datafusion.runtime.file_statistics_cache_limit",
         "datafusion.runtime.list_files_cache_limit",
         "datafusion.runtime.list_files_cache_ttl",
-        "datafusion.runtime.max_temp_directory_size",
     ];
-    const PLACES: [&str; 3] =
-        ["pushdown.price_book", "datafusion.runtime.temp_directory", "datafusion.catalog.location"];
+    const PLACES: [&str; 4] =
+        ["pushdown.price_book", "pushdown.spill_disk", "pushdown.spill_location", "datafusion.catalog.location"];
     let words =
         ["path", "dir", "file", "location", "folder", "book", "url", "endpoint", "address", "host", "store", "uri"];
     let all = run(&engine, "SHOW ALL").await.unwrap();

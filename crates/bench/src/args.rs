@@ -19,6 +19,9 @@ pub enum Command {
     /// How fast one core scans lineitem in every format, beside MinIO, DuckDB, Polars, DataFusion
     /// and ripgrep
     Scan(ScanArgs),
+    /// A sort, an aggregate and a join with less memory than data: time, bytes and requests of ours
+    /// beside what Databend had first, DataFusion and DuckDB
+    Spill(SpillArgs),
     /// The figures of the PushdownDB paper: strategies of filter, join, group-by and top-k;
     /// operators and TPC-H; Parquet
     Figures(GridArgs),
@@ -86,6 +89,69 @@ pub struct ScanArgs {
     /// Another definition than the one that is built in; experiments/ holds those
     #[arg(long, value_name = "FILE")]
     pub definition: Option<PathBuf>,
+}
+
+/// Measuring what is spilled.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  pushdowndb-bench spill                                              to the local disk, with DuckDB beside
+  pushdowndb-bench spill --to s3://bucket/spilled --only seed         to a bucket; AWS_* say how to reach it
+  pushdowndb-bench spill --scale 1 --runs 1 --only ours,duckdb        a tenth of the data and of the memory")]
+pub struct SpillArgs {
+    /// The scale of TPC-H
+    #[arg(long, default_value_t = 10.0)]
+    pub scale: f64,
+    /// The memory of the query `seed`, such as 150MB; that of the others changes with it [default:
+    /// 15MB times the scale]
+    #[arg(long, value_name = "SIZE", value_parser = byte_size)]
+    pub memory: Option<u64>,
+    /// Threads, and partitions of each operator
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: u16,
+    /// How often each figure is measured
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub runs: u32,
+    /// Where spilled data goes: disk, s3://bucket/prefix, or file:///folder as a store of objects
+    #[arg(long, default_value = "disk", value_name = "PLACE")]
+    pub to: String,
+    /// The folder for what is spilled to disk
+    #[arg(long, value_name = "DIR", default_value = "experiment-spill")]
+    pub out: PathBuf,
+    /// The folder for the tables, which are large and can be used again [default: a folder in
+    /// --out]
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// The folder for the record of the results [default: --out]
+    #[arg(long, value_name = "DIR")]
+    pub record: Option<PathBuf>,
+    /// Only queries or contestants with one of these names; each further --only narrows that:
+    /// --only seed --only before,ours
+    #[arg(long, value_name = "NAMES")]
+    pub only: Vec<String>,
+    /// Blocks and parts in the ratio to memory that they have at scale 10: a model of that with
+    /// little data
+    #[arg(long)]
+    pub model: bool,
+    /// Print the tables as a section of a document
+    #[arg(long)]
+    pub markdown: bool,
+}
+
+/// Bytes of a text such as `150MB`; KB, MB and GB are powers of 1000.
+fn byte_size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit = match text[digits.len()..].to_ascii_uppercase().as_str() {
+        "" | "B" => 1.0,
+        "KB" => 1e3,
+        "MB" => 1e6,
+        "GB" => 1e9,
+        other => return Err(format!("unit {other}: B, KB, MB or GB")),
+    };
+    match digits.parse::<f64>() {
+        Ok(count) if count > 0.0 && count.is_finite() => Ok((count * unit) as u64),
+        _ => Err("a number above 0 with a unit, such as 150MB".into()),
+    }
 }
 
 /// Measuring queries through links: a node on the first core, an engine on the second.

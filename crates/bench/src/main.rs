@@ -3,6 +3,7 @@
 //! ```text
 //! args         the arguments
 //! scan/        how fast one core scans a local file, beside other programs
+//! spill/       sorts, aggregates and joins larger than memory: what they spill, beside DuckDB
 //! grid/        queries through links: the paper's figures, regrets, other engines, trouble
 //! contestant/  the measured programs and libraries, each run in its own process
 //! latency      a proxy that answers like an object store in the cloud
@@ -14,7 +15,7 @@
 //! signals      Ctrl-C
 //! ```
 //!
-//! `scan` and `grid` are two kinds of experiment; both use the rest, and neither the other.
+//! `scan`, `spill` and `grid` are three kinds of experiment; all use the rest, and none another.
 
 #![forbid(unsafe_code)]
 
@@ -28,6 +29,7 @@ mod programs;
 mod record;
 mod scan;
 mod signals;
+mod spill;
 mod spread;
 
 use std::io::{self, Write};
@@ -64,6 +66,7 @@ fn run(command: Command) -> Result<()> {
     runtime.block_on(async {
         match command {
             Command::Scan(args) => scan::run(args).await,
+            Command::Spill(args) => spill::run(args).await,
             Command::All(args) => grid::run(&[""], args).await,
             Command::Figures(args) => grid::run(&["fig"], args).await,
             Command::Regret(args) => grid::run(&["regret"], args).await,

@@ -1,0 +1,105 @@
+//! The sort that Databend had before its measurement, for comparison only.
+//!
+//! Rows are sorted in blocks. From the moment that memory is short each block is spilled at once as
+//! an object of its own, those in memory first. At the end a LIST finds the blocks of a partition,
+//! and they are merged 16 at a time in as many passes as that takes; what a pass writes are blocks
+//! as well, found by the next LIST. The query's end finds and deletes them all by one more. Blocks
+//! are Arrow's IPC without compression, since Databend had spilled as many bytes as its data has.
+//! Rows have no memory of their own while they are merged: only those that are buffered count.
+
+mod blocks;
+mod sort;
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, internal_err};
+use datafusion::execution::memory_pool::MemoryConsumer;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, InputDistributionRequirements, PlanProperties, apply_expression_roots,
+};
+use futures::{TryStreamExt, stream};
+
+pub use blocks::Blocks;
+
+use sort::PartitionSort;
+
+/// The operator that does by blocks what `sort` does.
+#[derive(Debug)]
+pub struct BlockSortExec {
+    sort: SortExec,
+    blocks: Arc<Blocks>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl BlockSortExec {
+    /// Replaces `sort`, which must have no limit.
+    pub fn new(sort: SortExec, blocks: Arc<Blocks>) -> Self {
+        Self { sort, blocks, metrics: ExecutionPlanMetricsSet::new() }
+    }
+}
+
+impl DisplayAs for BlockSortExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BlockSortExec: expr=[{}]", self.sort.expr())
+    }
+}
+
+impl ExecutionPlan for BlockSortExec {
+    fn name(&self) -> &str {
+        "BlockSortExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.sort.properties()
+    }
+
+    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
+        self.sort.input_distribution_requirements()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![self.sort.input()]
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        apply_expression_roots(self.sort.expr().iter().map(|key| &key.expr), f)
+    }
+
+    fn with_new_children(self: Arc<Self>, mut children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        let (Some(input), true) = (children.pop(), children.is_empty()) else {
+            return internal_err!("BlockSortExec has one child");
+        };
+        let sort = SortExec::new(self.sort.expr().clone(), input)
+            .with_preserve_partitioning(self.sort.preserve_partitioning());
+        Ok(Arc::new(Self::new(sort, Arc::clone(&self.blocks))))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let input = self.sort.input().execute(partition, Arc::clone(&context))?;
+        let consumer = MemoryConsumer::new(format!("BlockSortExec[{partition}]")).with_can_spill(true);
+        let sort = PartitionSort {
+            partition,
+            schema: self.schema(),
+            ordering: self.sort.expr().clone(),
+            batch_rows: context.session_config().batch_size(),
+            blocks: Arc::clone(&self.blocks),
+            metrics: self.metrics.clone(),
+            memory: consumer.register(context.memory_pool()),
+            held: Vec::new(),
+            is_short: false,
+            spilled: 0,
+        };
+        let sorted = stream::once(sort.sort(input)).try_flatten();
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), sorted)))
+    }
+}

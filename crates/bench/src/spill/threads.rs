@@ -1,0 +1,11 @@
+//! A runtime with as many threads as a contestant may have.
+
+use anyhow::{Context, Result, anyhow};
+
+/// Does `work` on a runtime of its own with a number of `threads`. Blocks the thread, which may
+/// belong to no other runtime.
+pub fn run<T: Send + 'static>(threads: usize, work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(threads).enable_all().build().context("starting the runtime")?;
+    runtime.block_on(runtime.spawn(work)).map_err(|error| anyhow!("the query ended early: {error}"))?
+}

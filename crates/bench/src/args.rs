@@ -129,6 +129,9 @@ pub struct SpillArgs {
     /// --only seed --only before,ours
     #[arg(long, value_name = "NAMES")]
     pub only: Vec<String>,
+    /// The runs that the sort by blocks merges at once; enough of them make it spill rows once
+    #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(2..))]
+    pub fan_in: u32,
     /// Blocks and parts in the ratio to memory that they have at scale 10: a model of that with
     /// little data
     #[arg(long)]

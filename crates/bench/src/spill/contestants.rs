@@ -72,8 +72,8 @@ impl Contestant {
         self != Self::Before || operator == Operator::Sort
     }
 
-    /// Runs the query. Its answer is consumed batch by batch; what it spilled is then deleted, which
-    /// takes no part of the time.
+    /// Runs the query. Its answer is consumed batch by batch; what it spilled is then deleted,
+    /// which takes no part of the time.
     pub fn run(self, work: &Work) -> Result<Measured> {
         fs::create_dir_all(&work.disk).with_context(|| work.disk.display().to_string())?;
         let work = work.clone();
@@ -96,13 +96,16 @@ async fn by_blocks(work: &Work) -> Result<Measured> {
     let prefix = prefix.join(format!("{:016x}", query_id()?));
     let blocks = Arc::new(Blocks::new(Arc::new(store.clone()), prefix, work.block_bytes));
     let none = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled);
-    let session = session(work, none, Operators::Blocks(Arc::clone(&blocks)));
+    let session = session(work, none, Operators::Blocks(Arc::clone(&blocks), work.fan_in));
     let measured = measured(work, session?).await;
-    blocks.clean().await?;
+    let cleaned = blocks.clean().await;
+    // The error of the query before that of the clean-up.
+    let measured = measured?;
+    cleaned?;
     let Requests { puts, gets, deletes, lists, written_bytes, read_bytes } = store.requests();
     let wait_s = blocks.waited().as_secs_f64();
     let spilled = Spilled { wait_s, written_bytes, read_bytes, puts, gets, deletes, lists };
-    Ok(Measured { spilled: Some(spilled), ..measured? })
+    Ok(Measured { spilled: Some(spilled), ..measured })
 }
 
 /// The contestants that spill to the files of `pushdowndb-spill`.
@@ -130,12 +133,13 @@ async fn by_files(work: &Work, operators: Operators) -> Result<Measured> {
     drop(spill);
     let measured = measured(work, session?).await;
     process.settle().await;
+    let measured = measured?;
     let usage = meter.usage();
     let spilled = match client {
         Some(client) => uploaded(&usage, client.store.requests())?,
         None => on_disk(&usage),
     };
-    Ok(Measured { spilled: Some(spilled), ..measured? })
+    Ok(Measured { spilled: Some(spilled), ..measured })
 }
 
 fn on_disk(usage: &SpillUsage) -> Spilled {
@@ -150,7 +154,7 @@ fn on_disk(usage: &SpillUsage) -> Spilled {
     }
 }
 
-/// What a store was asked for. The files' own count must be the same.
+/// What a store was asked for. The files' own count must be the same, if no request failed.
 fn uploaded(usage: &SpillUsage, requests: Requests) -> Result<Spilled> {
     let Requests { puts, gets, deletes, lists, written_bytes, read_bytes } = requests;
     let counted = (usage.puts, usage.gets, usage.deletes);

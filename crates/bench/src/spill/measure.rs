@@ -21,6 +21,8 @@ pub struct Work {
     /// The sizes of an uploaded part and of a block of the sort by blocks, in bytes.
     pub part_bytes: usize,
     pub block_bytes: usize,
+    /// The most runs of blocks that are merged at once.
+    pub fan_in: usize,
 }
 
 /// What a contestant took.

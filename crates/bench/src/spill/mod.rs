@@ -1,5 +1,5 @@
-//! `spill`: a sort, an aggregate and a join with less memory than data, beside what Databend had and
-//! published, DataFusion and DuckDB.
+//! `spill`: sorts, an aggregate and a join with less memory than data, beside what Databend had
+//! and published, DataFusion and DuckDB.
 //!
 //! All contestants but DuckDB are DataFusion with the same scans, threads and pool of memory; they
 //! differ in the operators that spill.
@@ -158,6 +158,7 @@ async fn measure(
                 disk: PathBuf::from(out).join("spilled"),
                 part_bytes: (PART_BYTES * model) as usize,
                 block_bytes: (BLOCK_BYTES * model) as usize,
+                fan_in: usize::try_from(args.fan_in)?,
             };
             let (contestant, what) = (cell.contestant, format!("{}, {}", cell.query.name, cell.contestant.name()));
             let result = tokio::task::spawn_blocking(move || contestant.run(&work)).await?;

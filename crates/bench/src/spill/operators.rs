@@ -19,8 +19,8 @@ use super::before::{BlockSortExec, Blocks};
 pub enum Operators {
     /// DataFusion's own.
     DataFusion,
-    /// The sort by blocks, which go to these.
-    Blocks(Arc<Blocks>),
+    /// The sort by blocks, which go to these and are merged so many at once.
+    Blocks(Arc<Blocks>, usize),
     /// The sort by ranges and the hybrid hash join.
     Ours,
 }
@@ -39,7 +39,9 @@ impl PhysicalOptimizerRule for Replace {
                 && sort.fetch().is_none()
             {
                 let sort: Arc<dyn ExecutionPlan> = match &self.0 {
-                    Operators::Blocks(blocks) => Arc::new(BlockSortExec::new(sort.clone(), Arc::clone(blocks))),
+                    Operators::Blocks(blocks, fan_in) => {
+                        Arc::new(BlockSortExec::new(sort.clone(), Arc::clone(blocks), *fan_in))
+                    }
                     _ => Arc::new(RangeSortExec::from_sort(sort)?),
                 };
                 return Ok(Transformed::yes(sort));

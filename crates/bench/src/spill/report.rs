@@ -54,7 +54,7 @@ const METRICS: [Metric; 7] = [
     },
     Metric {
         name: "spilled, MB",
-        databend: Some((2.90 * 1073.741_824, 1.21 * 1073.741_824)),
+        databend: Some((2.90 * 1_073.741_824, 1.21 * 1_073.741_824)),
         of: |cell| cell.spilled(|spilled| spilled.written_bytes as f64 / 1e6),
         digits: 1,
     },
@@ -91,13 +91,14 @@ pub fn tables(setting: &Setting, results: &Results, markdown: bool) -> String {
         let cells: Vec<&Cell> = results.cells.iter().filter(|cell| cell.query.name == query.name).collect();
         let Some(first) = cells.first() else { continue };
         let memory = first.memory as f64 / 1e6;
+        let memory = if memory < 10.0 { format!("{memory:.1}") } else { format!("{memory:.0}") };
         match markdown {
             true => {
-                let _ = writeln!(text, "\n`{}`, {} with {memory:.0} MB:\n", query.name, query.about);
+                let _ = writeln!(text, "\n`{}`, {} with {memory} MB:\n", query.name, query.about);
                 let _ = writeln!(text, "```sql\n{}\n```\n", query.sql);
             }
             false => {
-                let _ = writeln!(text, "\n{}: {} with {memory:.0} MB\n{}\n", query.name, query.about, query.sql);
+                let _ = writeln!(text, "\n{}: {} with {memory} MB\n{}\n", query.name, query.about, query.sql);
             }
         }
         text.push_str(&table(query, &cells));

@@ -4,6 +4,8 @@
 //! They measure the program `pushdowndb` beside `pushdowndb-bench`, which `cargo test --workspace`
 //! builds.
 
+mod spill;
+
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -2,10 +2,13 @@
 //!
 //! Rows are sorted in blocks. From the moment that memory is short each block is spilled at once as
 //! an object of its own, those in memory first. At the end a LIST finds the blocks of a partition,
-//! and they are merged 16 at a time in as many passes as that takes; what a pass writes are blocks
-//! as well, found by the next LIST. The query's end finds and deletes them all by one more. Blocks
-//! are Arrow's IPC without compression, since Databend had spilled as many bytes as its data has.
-//! Rows have no memory of their own while they are merged: only those that are buffered count.
+//! and they are merged 16 at a time (`--fan-in`) in as many passes as that takes. What a pass
+//! writes are blocks as well, found by the next LIST. After the query one more LIST finds all of
+//! them, and they are deleted. Blocks are Arrow's IPC without compression.
+//!
+//! Databend's figures have as many spilled bytes as the data has, so no pass between is in them; a
+//! large `--fan-in` does without as well, but then a block of every run is in memory at once.
+//! Memory is accounted for rows that are buffered, not for those that are merged.
 
 mod blocks;
 mod sort;
@@ -35,13 +38,15 @@ use sort::PartitionSort;
 pub struct BlockSortExec {
     sort: SortExec,
     blocks: Arc<Blocks>,
+    /// The most runs that are merged at once, at least 2.
+    fan_in: usize,
     metrics: ExecutionPlanMetricsSet,
 }
 
 impl BlockSortExec {
-    /// Replaces `sort`, which must have no limit.
-    pub fn new(sort: SortExec, blocks: Arc<Blocks>) -> Self {
-        Self { sort, blocks, metrics: ExecutionPlanMetricsSet::new() }
+    /// Replaces `sort`, which must have no limit. At most `fan_in` runs are merged at once.
+    pub fn new(sort: SortExec, blocks: Arc<Blocks>, fan_in: usize) -> Self {
+        Self { sort, blocks, fan_in, metrics: ExecutionPlanMetricsSet::new() }
     }
 }
 
@@ -81,7 +86,7 @@ impl ExecutionPlan for BlockSortExec {
         };
         let sort = SortExec::new(self.sort.expr().clone(), input)
             .with_preserve_partitioning(self.sort.preserve_partitioning());
-        Ok(Arc::new(Self::new(sort, Arc::clone(&self.blocks))))
+        Ok(Arc::new(Self::new(sort, Arc::clone(&self.blocks), self.fan_in)))
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
@@ -92,6 +97,7 @@ impl ExecutionPlan for BlockSortExec {
             schema: self.schema(),
             ordering: self.sort.expr().clone(),
             batch_rows: context.session_config().batch_size(),
+            fan_in: self.fan_in,
             blocks: Arc::clone(&self.blocks),
             metrics: self.metrics.clone(),
             memory: consumer.register(context.memory_pool()),

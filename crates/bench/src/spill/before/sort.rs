@@ -19,15 +19,14 @@ use futures::{StreamExt, stream};
 
 use super::blocks::Blocks;
 
-/// The most runs that are merged at once.
-const FAN_IN: usize = 16;
-
 /// The sort of `partition`: its parameters, and the blocks that it has in memory.
 pub(super) struct PartitionSort {
     pub(super) partition: usize,
     pub(super) schema: SchemaRef,
     pub(super) ordering: LexOrdering,
     pub(super) batch_rows: usize,
+    /// The most runs that are merged at once, at least 2.
+    pub(super) fan_in: usize,
     pub(super) blocks: Arc<Blocks>,
     pub(super) metrics: ExecutionPlanMetricsSet,
     pub(super) memory: MemoryReservation,
@@ -98,9 +97,9 @@ impl PartitionSort {
     async fn merge_blocks(self) -> Result<SendableRecordBatchStream> {
         let mut pass = 0;
         let mut runs = self.blocks.runs(self.partition, pass).await?;
-        while runs.len() > FAN_IN {
+        while runs.len() > self.fan_in {
             // Of about the same number of runs each.
-            let groups = runs.len().div_ceil(FAN_IN);
+            let groups = runs.len().div_ceil(self.fan_in);
             let mut rest = VecDeque::from(runs);
             for group in 0..groups {
                 let some = rest.drain(..rest.len().div_ceil(groups - group));
@@ -135,7 +134,7 @@ impl PartitionSort {
         }
     }
 
-    /// Merges sorted `runs`. Their memory is not limited: 16 blocks for each partition, whatever the
+    /// Merges sorted `runs`. Their memory is not limited: a block of each run, whatever the
     /// limit is.
     fn merge(&self, runs: Vec<SendableRecordBatchStream>) -> Result<SendableRecordBatchStream> {
         let unlimited: Arc<dyn MemoryPool> = Arc::new(UnboundedMemoryPool::default());

@@ -111,9 +111,15 @@ async fn explain_analyze_runs_what_it_explains() {
     assert_eq!((shown.len(), profile.usage.rows), (1, want.len() as u64));
     assert_eq!(profile.usage.requests.fragment, report.usage.requests.fragment);
     let shown = &shown[0][1];
-    for line in
-        ["Hybrid hash join", "├─ Scan of ", "└─ Scan of ", "expected      actual", "join = ", "rather than ", "planning  "]
-    {
+    for line in [
+        "Hybrid hash join",
+        "├─ Scan of ",
+        "└─ Scan of ",
+        "expected      actual",
+        "join = ",
+        "rather than ",
+        "planning  ",
+    ] {
         assert!(shown.contains(line), "{line} in\n{shown}");
     }
     assert!(!shown.contains("Repartition"), "plumbing is not shown\n{shown}");

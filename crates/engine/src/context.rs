@@ -186,7 +186,7 @@ impl QueryContext {
         self.prices.bill(usage)
     }
 
-    /// Says that nobody reads the query's rows any more, so that its end can be waited for.
+    /// Marks the end of the query: its result was dropped, its operators may still hold files.
     pub(crate) fn ended(&self) {
         if let Some((_, end)) = &self.spill {
             end.ended();

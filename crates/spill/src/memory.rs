@@ -18,9 +18,9 @@ const FIRST_GRANT_DIVISOR: usize = 64;
 
 /// A memory pool with a limit, shared by consumers that can spill and others that cannot.
 ///
-/// Of `n` consumers that can spill and hold memory, each is sure of `1 / (n + 1)` of what those that
-/// cannot spill leave: one share stays free for the next. Beyond its share a consumer may take half
-/// of what is free, up to two thirds of all. DataFusion's `FairSpillPool` counts consumers that hold
+/// Of `n` consumers that can spill and hold memory, each may grow to `1 / (n + 1)` of what those that
+/// cannot spill leave, if that is free. Beyond this share a consumer may take half of what is free,
+/// up to two thirds of all. DataFusion's `FairSpillPool` counts consumers that hold
 /// nothing, too, so that a plan of many operators gets a fraction of the memory. A consumer that
 /// cannot spill gets what is free.
 #[derive(Debug)]

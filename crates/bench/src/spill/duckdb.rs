@@ -14,7 +14,7 @@ use crate::contestant::process::why_failed;
 /// Runs a query.
 const SCRIPT: &str = include_str!("../../../../experiments/spill.py");
 
-/// What the script is told.
+/// The input of the script.
 #[derive(Debug, Serialize)]
 struct Task<'a> {
     sql: &'a str,

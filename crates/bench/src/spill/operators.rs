@@ -19,7 +19,7 @@ use super::before::{BlockSortExec, Blocks};
 pub enum Operators {
     /// DataFusion's own.
     DataFusion,
-    /// The sort by blocks, which go to these and are merged so many at once.
+    /// The sort by blocks, with the files of the blocks and the most that are merged at once.
     Blocks(Arc<Blocks>, usize),
     /// The sort by ranges and the hybrid hash join.
     Ours,

@@ -79,7 +79,7 @@ impl Place {
         }
     }
 
-    /// Fails unless nothing lies at the place: objects of others are neither counted nor deleted.
+    /// Fails unless the place is empty, so that only objects of the experiment are counted and deleted.
     pub async fn ensure_empty(&self) -> Result<()> {
         let Some(client) = self.client()? else { return Ok(()) };
         let mut found = object_store::ObjectStore::list(&client.store, Some(&client.prefix));

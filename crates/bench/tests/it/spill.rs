@@ -96,7 +96,7 @@ fn what_cannot_be_spilled_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().canonicalize().unwrap();
     assert!(spill(&place, &["--only", "nobody"]).fails(1).contains("--only leaves nothing"));
-    // Objects of others are neither counted nor deleted.
+    // A place that is not empty is refused.
     fs::create_dir(place.join("store").join("theirs")).unwrap();
     fs::write(place.join("store/theirs/one"), "1").unwrap();
     let message = spill(&place, &[]).fails(1);

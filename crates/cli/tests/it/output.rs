@@ -88,6 +88,7 @@ fn statistics_have_the_documented_fields_and_their_own_stream() {
         "bytes_returned",
         "bytes_network",
         "requests",
+        "spill",
         "cost_usd",
         "strategies",
     ] {

@@ -66,7 +66,7 @@ fn cannot_spill(operator: &str, held: usize, error: &DataFusionError) -> DataFus
     ))
 }
 
-/// The input of an operator, with its rows accounted for.
+/// Returns `plan`, an `operator` that holds all rows of its inputs, with those accounted for.
 pub(crate) fn with_held_rows(operator: &'static str, plan: Arc<dyn ExecutionPlan>) -> DfResult<Arc<dyn ExecutionPlan>> {
     let inputs = plan
         .children()

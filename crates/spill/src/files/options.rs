@@ -1,4 +1,4 @@
-//! What a process and a query are told about spilling.
+//! Options of spilling, of a process and of a query.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -24,7 +24,7 @@ pub(super) enum Place {
     Disk { offset: u64 },
     /// In the object store, with this number.
     Remote { number: u64 },
-    /// Nowhere: nobody can read it any more.
+    /// Nowhere: it has no reader left.
     Gone,
 }
 

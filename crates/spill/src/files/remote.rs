@@ -35,7 +35,7 @@ pub(super) struct RemoteParts {
     next: AtomicU64,
     uploaded_parts: AtomicU64,
     uploaded_bytes: AtomicU64,
-    /// Numbers of parts that nobody reads any more.
+    /// Numbers of parts without readers, to be deleted.
     discarded: Mutex<Vec<u64>>,
     manifest: tokio::sync::Mutex<ManifestState>,
     interval: Duration,
@@ -86,7 +86,7 @@ impl RemoteParts {
     }
 
     /// Starts to upload `bytes`, and calls `done` with the number of the part. `done` returns false
-    /// if nobody reads it any more.
+    /// if it has no reader left.
     pub(super) fn upload(
         self: &Arc<Self>,
         slot: Slot,

@@ -34,7 +34,7 @@ fn runtime() -> Result<&'static Runtime> {
         .map_err(|error| DataFusionError::Execution(format!("the threads for spilled data cannot be started: {error}")))
 }
 
-/// Runs `work` to its end, also if nobody waits for it. An error means that it was not started.
+/// Runs `work` to its end, also if its result is not waited for. An error means that it was not started.
 pub(super) fn spawn(work: impl Future<Output = ()> + Send + 'static) -> Result<()> {
     runtime()?.spawn(work);
     Ok(())

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use arrow_schema::Field;
 use pushdowndb_contract::{
-    AggregateCall, AggregateFunction, Compression, CsvOptions, Expr, Format, Fragment, JsonShape, NamedExpr, Output,
+    AggregateCall, AggregateFunction, Compression, CsvOptions, Expr, Format, Fragment, JsonShape, Literal, NamedExpr,
+    Output,
 };
 use quick_xml::escape::escape;
 
@@ -55,7 +56,7 @@ impl OutputSerialization {
 fn is_number(fragment: &Fragment, call: &AggregateCall) -> bool {
     match call.function {
         AggregateFunction::Min | AggregateFunction::Max => {
-            !call.argument.iter().flat_map(results).any(|index| is_text(fragment.schema.field(index)))
+            !call.argument.iter().any(|argument| may_be_text(argument, fragment))
         }
         AggregateFunction::Count
         | AggregateFunction::Sum
@@ -65,13 +66,16 @@ fn is_number(fragment: &Fragment, call: &AggregateCall) -> bool {
     }
 }
 
-/// Returns the columns whose values may be results; not those of the conditions of a CASE.
-fn results(expr: &Expr) -> Vec<usize> {
+/// True if the value of `expr` may be text: of a column, or of a literal. The conditions of a CASE are
+/// none of its values.
+fn may_be_text(expr: &Expr, fragment: &Fragment) -> bool {
     match expr {
+        Expr::Column(index) => is_text(fragment.schema.field(*index)),
+        Expr::Literal(literal) => matches!(literal, Literal::Utf8(_)),
         Expr::Case { branches, otherwise } => {
-            branches.iter().map(|(_, then)| then).chain(otherwise.as_deref()).flat_map(results).collect()
+            branches.iter().map(|(_, then)| then).chain(otherwise.as_deref()).any(|value| may_be_text(value, fragment))
         }
-        other => other.columns(),
+        other => other.children().into_iter().any(|part| may_be_text(part, fragment)),
     }
 }
 

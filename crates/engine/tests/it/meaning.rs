@@ -41,6 +41,19 @@ async fn ilike_is_not_for_s3_select() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_least_and_greatest_of_literals_may_be_the_empty_text() {
+    let world = World::node().await;
+    world.put("t/1.csv", "id,s\n1,ab\n2,b\n").await;
+    let statements: [(&str, &[&[&str]]); 4] = [
+        ("SELECT count(*), max(lower('')) FROM t", &[&["2", ""]]),
+        ("SELECT min(''), max(id) FROM t WHERE id > 1", &[&["", "2"]]),
+        ("SELECT min('') FROM t WHERE id > 2", &[&["NULL"]]),
+        ("SELECT max(CASE WHEN id = 1 THEN '' END), min(CASE WHEN id = 3 THEN '' END) FROM t", &[&["", "NULL"]]),
+    ];
+    mean(&world, "(id INT, s VARCHAR)", "CSV", &statements).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn literals_beside_doubles_are_doubles() {
     let world = World::node().await;
     world

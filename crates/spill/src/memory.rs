@@ -13,6 +13,10 @@ use parking_lot::Mutex;
 /// rest gets enough to spill in good order.
 const HEADROOM_DIVISOR: usize = 8;
 
+/// The part of the limit that first grants leave to consumers that cannot spill, which fail where
+/// others would spill.
+const FIXED_DIVISOR: usize = 32;
+
 /// The part of the limit that is a first grant.
 const FIRST_GRANT_DIVISOR: usize = 64;
 
@@ -96,7 +100,7 @@ impl SharedMemoryPool {
         let regular_free = regular.saturating_sub(state.bytes());
         let share = (shared / (holders + 1)).saturating_sub(held).min(regular_free);
         let beyond = (shared / 3 * 2).saturating_sub(held).min(regular_free / 2);
-        share.max(beyond).max(first.min(free))
+        share.max(beyond).max(first.min(free.saturating_sub(self.limit / FIXED_DIVISOR)))
     }
 }
 
@@ -185,6 +189,15 @@ mod tests {
         assert!(late.try_grow(1).is_err());
         assert!(fixed.try_grow(701).is_err(), "the limit holds for all");
         fixed.try_grow(700).unwrap();
+    }
+
+    #[test]
+    fn first_grants_leave_room_to_those_that_cannot_spill() {
+        let pool: Arc<dyn MemoryPool> = Arc::new(SharedMemoryPool::new(6400));
+        let all: Vec<_> = (0..100).map(|_| consumer(&pool, true)).filter(|one| one.try_grow(100).is_ok()).collect();
+        assert_eq!((all.len(), pool.reserved()), (62, 6200));
+        let fixed = consumer(&pool, false);
+        fixed.try_grow(200).unwrap();
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! The files of one query.
 
 use std::sync::{Arc, Weak};
-use std::time::Instant;
 
 use datafusion_common::{Result, resources_err};
 use datafusion_execution::{SpillFile, TempFileFactory};
@@ -49,18 +48,6 @@ impl QuerySpill {
     /// A handle that says when the query has ended. Holding it does not hold the files.
     pub fn end(&self) -> QueryEnd {
         QueryEnd(Arc::downgrade(&self.0))
-    }
-
-    /// Waits until a writer would not block on uploads. An operator awaits it before it writes
-    /// about a part; several that do so at once may block all the same, which costs a thread but no
-    /// progress.
-    pub async fn ready(&self) {
-        let Some(remote) = &self.0.remote else { return };
-        if !remote.slots.has_free() {
-            let start = Instant::now();
-            remote.slots.some_free().await;
-            self.0.meter.waited_to_write(start);
-        }
     }
 
     /// Waits until no upload is under way.

@@ -63,35 +63,21 @@ impl Slots {
         Slot(self.clone())
     }
 
-    /// Waits until a place is free, without taking it.
-    pub(super) async fn some_free(&self) {
-        self.at_least(1).await;
-    }
-
     /// Waits until no upload is under way.
     pub(super) async fn all_free(&self) {
-        self.at_least(self.all).await;
-    }
-
-    /// Whether a place is free.
-    pub(super) fn has_free(&self) -> bool {
-        *self.free.lock() > 0
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if self.is_all_free() {
+                return;
+            }
+            changed.await;
+        }
     }
 
     /// Whether no upload is under way.
     pub(super) fn is_all_free(&self) -> bool {
         *self.free.lock() == self.all
-    }
-
-    async fn at_least(&self, wanted: usize) {
-        loop {
-            let mut changed = std::pin::pin!(self.changed.notified());
-            changed.as_mut().enable();
-            if *self.free.lock() >= wanted {
-                return;
-            }
-            changed.await;
-        }
     }
 }
 

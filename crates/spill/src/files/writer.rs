@@ -13,7 +13,7 @@ use super::error::to_io;
 ///
 /// Operators call [`Write::write`] while they are polled, so it does not wait for the network: a
 /// part is handed to other threads. Only when as many uploads as may be are under way does it
-/// block; [`QuerySpill::ready`](super::QuerySpill::ready) tells an operator when it would not.
+/// block its thread, while the other tasks of that thread go on elsewhere.
 pub(super) struct Writer {
     content: Arc<Content>,
     /// The length of the part being filled from which the local disk is tried next, and that when

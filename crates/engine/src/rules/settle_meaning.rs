@@ -17,6 +17,10 @@
 //! **Functions** with a mistake are replaced ([`crate::functions`]). Those of floating-point
 //! numbers are computed as DOUBLE, also of a REAL: `degrees(r)` would be infinite where the DOUBLE
 //! is not.
+//!
+//! **Places of ROUND and TRUNC.** The type of `round(d, 2)` is `DECIMAL(38, 2)` if the 2 is an INT,
+//! else that of `d`. Type coercion makes it an INT, but chooses the type before; so a constant is one
+//! from the start.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -102,6 +106,9 @@ impl SettleMeaning {
             Expr::ScalarFunction(call) if call.func.name() == self.date_part.name() => {
                 Transformed::yes(Expr::ScalarFunction(ScalarFunction { func: Arc::clone(&self.date_part), ..call }))
             }
+            Expr::ScalarFunction(ScalarFunction { func, args }) if ROUNDING_FUNCTIONS.contains(&func.name()) => {
+                Transformed::yes(Expr::ScalarFunction(ScalarFunction { func, args: with_int_places(args) }))
+            }
             Expr::ScalarFunction(ScalarFunction { func, args }) if DOUBLE_FUNCTIONS.contains(&func.name()) => {
                 let is_narrow = |arg: &Expr| arg.get_type(schema).is_ok_and(|own| own == DataType::Float32);
                 let widened =
@@ -118,6 +125,20 @@ const DOUBLE_FUNCTIONS: [&str; 22] = [
     "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "cos", "cosh", "cot", "degrees", "exp", "ln",
     "log", "log10", "log2", "power", "radians", "sin", "sqrt", "tan",
 ];
+
+/// Functions with a number of places, on which their type depends.
+const ROUNDING_FUNCTIONS: [&str; 2] = ["round", "trunc"];
+
+/// Makes a constant second argument an INT, if it fits.
+fn with_int_places(mut args: Vec<Expr>) -> Vec<Expr> {
+    if let Some(Expr::Literal(value, _)) = args.get_mut(1)
+        && let Ok(int @ ScalarValue::Int32(Some(_))) = value.cast_to(&DataType::Int32)
+        && value.data_type().is_integer()
+    {
+        *value = int;
+    }
+    args
+}
 
 const TIMESTAMP: DataType = DataType::Timestamp(TimeUnit::Nanosecond, None);
 

@@ -1,9 +1,10 @@
-//! TieZeros: `-0.0` and `0.0` are equal in sort keys, as in `-0.0 = 0.0`.
+//! TieZeros: `-0.0` and `0.0` are equal in sort keys and NULLIF, as in `-0.0 = 0.0`.
 //!
 //! ```text
 //! becomes   ORDER BY f, id                      ORDER BY f + 0.0, id
 //! becomes   rank() OVER (ORDER BY f)            rank() OVER (ORDER BY f + 0.0)
 //! becomes   CASE f WHEN 0 THEN …                CASE f + 0.0 WHEN 0 THEN …
+//! becomes   nullif(f, 0)                        CASE WHEN f = 0 THEN NULL ELSE f END
 //! stays     ORDER BY id, f                      rows that differ in the last key alone may come in any order
 //! ```
 //!
@@ -15,7 +16,7 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{Case, WindowFunction};
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator, SortExpr, binary_expr};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator, SortExpr, binary_expr, when};
 use datafusion::optimizer::analyzer::AnalyzerRule;
 
 use super::rewrite::rewrite_exprs;
@@ -62,8 +63,21 @@ fn tie(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             });
             Transformed::yes(Expr::Case(Case { expr: Some(tied), when_then_expr: whens.collect(), else_expr }))
         }
+        Expr::ScalarFunction(call) if call.func.name() == "nullif" => match call.args.as_slice() {
+            [value, other] if is_floating(value, schema) || is_floating(other, schema) => {
+                let null = ScalarValue::try_new_null(&value.get_type(schema)?)?;
+                Transformed::yes(
+                    when(value.clone().eq(other.clone()), Expr::Literal(null, None)).otherwise(value.clone())?,
+                )
+            }
+            _ => Transformed::no(Expr::ScalarFunction(call)),
+        },
         other => Transformed::no(other),
     })
+}
+
+fn is_floating(expr: &Expr, schema: &DFSchema) -> bool {
+    expr.get_type(schema).is_ok_and(|own| own.is_floating())
 }
 
 fn tie_key(key: &mut SortExpr, schema: &DFSchema) {

@@ -212,6 +212,12 @@ async fn dates_zeros_and_names_mean_what_they_say() {
             ("SELECT count(*) FROM t WHERE (a, b) <= (2, 'y')", &[&["4"]]),
             ("SELECT count(*) FROM t WHERE (a + 1, upper(b)) IN ((2, 'X'), (3, 'Z'))", &[&["3"]]),
             ("SELECT (NULL, 1) < (1, 2)", &[&["NULL"]]),
+            ("SELECT count(*) FROM z WHERE nullif(f, CAST('-0.0' AS DOUBLE)) IS NULL", &[&["2"]]),
+            (
+                "SELECT CASE WHEN m > 2 THEN round(m, 2) ELSE CAST(1.125 AS DECIMAL(38, 10)) END AS c \
+                 FROM (VALUES (CAST(1 AS DECIMAL(38, 10))), (CAST(2.345 AS DECIMAL(38, 10)))) AS v(m) ORDER BY 1",
+                &[&["1.1250000000"], &["2.3500000000"]],
+            ),
             ("SELECT CAST('-0.0' AS DOUBLE) IN (CAST('0.0' AS DOUBLE), CAST('1' AS DOUBLE))", &[&["true"]]),
         ],
     )

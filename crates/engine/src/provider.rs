@@ -16,7 +16,7 @@ use futures::future::BoxFuture;
 use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutPayload};
 use parquet::file::metadata::ParquetMetaData;
-use pushdowndb_contract::{Error, Result};
+use pushdowndb_contract::{Error, Format, Result};
 use pushdowndb_scan::limits::MAX_FOOTER_BYTES;
 
 use crate::catalog::declared::DeclaredTables;
@@ -38,6 +38,9 @@ const STATISTICS_FILE: &str = "statistics.json";
 
 /// Maximum bytes of a statistics file; a larger one was not written by ANALYZE TABLE.
 const MAX_STATISTICS_BYTES: u64 = 16 * 1024 * 1024;
+
+/// The most objects of a table whose footers are read while a query is planned.
+const MAX_FOOTERS_AT_PLANNING: usize = 8;
 
 #[derive(Clone, Debug)]
 pub(crate) struct ObjectTable {
@@ -125,7 +128,10 @@ impl ObjectTable {
         let bytes = listing.objects.iter().map(|object| object.size).sum();
         let statistics = match query.options.uses_statistics() {
             true => self.statistics(query, &listing).await,
-            false => None,
+            false => {
+                self.read_footers(query, &listing).await;
+                None
+            }
         };
         let summary = TableSummary { bytes, statistics };
         query.set_summary(&self.definition, summary.clone());
@@ -149,6 +155,19 @@ impl ObjectTable {
                 counted
             }
         }
+    }
+
+    /// Reads the footers of a far table of few objects, while those of other tables are read: its
+    /// scan may begin late. What fails is read again by the scan.
+    async fn read_footers(&self, query: &QueryContext, listing: &Listing) {
+        let objects = &listing.objects;
+        let is_parquet = matches!(self.definition.format, Format::Parquet);
+        if !is_parquet || !self.backend.is_far() || objects.len() > MAX_FOOTERS_AT_PLANNING {
+            return;
+        }
+        let meters = query_meters(&query.meter);
+        let read = |object| self.backend.read_footer(object, &meters, &query.options, MAX_FOOTER_BYTES);
+        drop(futures::future::join_all(objects.iter().map(read)).await);
     }
 
     /// The totals that ANALYZE TABLE wrote beside the data.
@@ -181,11 +200,8 @@ impl ObjectTable {
     }
 }
 
-/// Summarizes all tables of a plan concurrently, before its joins are ordered.
-pub(crate) async fn collect_statistics(query: &QueryContext, plan: &LogicalPlan) -> Result<()> {
-    if !query.options.uses_statistics() {
-        return Ok(());
-    }
+/// Lists and summarizes all tables of a plan concurrently, before its joins are ordered.
+pub(crate) async fn look_at_tables(query: &QueryContext, plan: &LogicalPlan) -> Result<()> {
     let mut tables: Vec<ObjectTable> = Vec::new();
     plan.apply_with_subqueries(|node| {
         if let LogicalPlan::TableScan(scan) = node

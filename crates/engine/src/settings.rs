@@ -432,12 +432,17 @@ impl PushdownOptions {
         }
     }
 
+    /// `bytes`, or one for each `divisor` bytes of the memory limit if that is less.
+    pub(crate) fn bytes_within(&self, bytes: u64, divisor: u64) -> u64 {
+        match self.memory {
+            MemoryLimit::Bytes(limit) => bytes.min(limit / divisor),
+            MemoryLimit::Auto | MemoryLimit::None => bytes,
+        }
+    }
+
     /// The bytes of rows that a partition of a scan holds back until their split is complete.
     pub(crate) fn held_bytes(&self) -> u64 {
-        match self.memory {
-            MemoryLimit::Bytes(bytes) => self.buffer_bytes.min(bytes / MEMORY_BYTES_PER_HELD_BYTE),
-            MemoryLimit::Auto | MemoryLimit::None => self.buffer_bytes,
-        }
+        self.bytes_within(self.buffer_bytes, MEMORY_BYTES_PER_HELD_BYTE)
     }
 
     /// The time that a connection may be silent.

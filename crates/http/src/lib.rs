@@ -12,6 +12,7 @@ mod body;
 mod client;
 mod error;
 mod expected;
+pub mod reads;
 mod trust;
 
 pub use client::{Connector, Patience, Resolver};

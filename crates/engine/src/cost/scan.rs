@@ -3,12 +3,14 @@
 
 use pushdowndb_contract::{Expr, Format, Fragment};
 use pushdowndb_cost::Requests;
+use pushdowndb_http::reads::PART_BYTES;
 
 use super::cardinality::Cardinality;
 use super::model::{Model, Work};
 use super::requests::count_requests;
 use crate::plan::estimate::Estimate;
 use crate::plan::placement::Route;
+use crate::plan::plain_reads::PlainReads;
 use crate::plan::scan_context::ScanContext;
 use crate::plan::scan_plan::ScanPlan;
 
@@ -47,7 +49,8 @@ pub(crate) struct ScanCosts {
     compressed: f64,
     /// Bytes that plain reads fetch.
     pub(crate) read: u64,
-    /// Requests of plain reads beyond one per object.
+    /// Requests of plain reads whose latency is waited for, and those in flight meanwhile.
+    plain_requests: u64,
     further_reads: u64,
     /// Splits of a scan by storage, and requests for them.
     pub(crate) splits: u64,
@@ -97,6 +100,12 @@ impl ScanCosts {
             }
             _ => splits,
         };
+        let further = cardinality.further_reads(objects);
+        let (plain_requests, further_reads) = match PlainReads::of(plan, context, fragment) {
+            // All are in flight while the first is waited for.
+            Some(_) => (1, (objects + further).max(read.div_ceil(PART_BYTES)).saturating_sub(1)),
+            None => (objects, further),
+        };
         Self {
             model,
             route,
@@ -106,7 +115,8 @@ impl ScanCosts {
             sent: cardinality.sent_bytes(),
             compressed: cardinality.compressed(),
             read,
-            further_reads: cardinality.further_reads(objects),
+            plain_requests,
+            further_reads,
             splits,
             requests,
             objects,
@@ -120,20 +130,20 @@ impl ScanCosts {
 
     /// Estimates plain reads, with `engine_s` seconds of the engine besides scanning.
     pub(crate) fn plain(&self, engine_s: f64) -> Estimate {
-        self.model.estimate(&self.plain_work(self.objects, engine_s))
+        self.model.estimate(&self.plain_work(self.plain_requests, engine_s))
     }
 
     /// Estimates plain reads after a phase that yields keys. Look-ups take `engine_s`; only the
     /// `share` of rows that match is decoded.
     pub(crate) fn plain_keyed(&self, share: f64, engine_s: f64) -> Estimate {
-        let work = self.plain_work(self.objects, engine_s);
+        let work = self.plain_work(self.plain_requests, engine_s);
         let bytes_decoded = (work.bytes_decoded as f64 * share) as u64;
         waiting(self.model.estimate(&Work { bytes_decoded, ..work }))
     }
 
     /// Estimates plain reads that decode `bytes` of values at most; other rows are skipped.
     pub(crate) fn plain_decoding(&self, bytes: u64) -> Estimate {
-        let work = self.plain_work(self.objects, 0.0);
+        let work = self.plain_work(self.plain_requests, 0.0);
         self.model.estimate(&Work { bytes_decoded: bytes.min(work.bytes_decoded), ..work })
     }
 

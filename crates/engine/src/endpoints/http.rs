@@ -20,6 +20,7 @@ use pushdowndb_contract::Profile;
 use pushdowndb_contract::wire::{QUERY, RouteStats, VERSION_HEADER, common_version};
 use pushdowndb_cost::{Meter, RequestKind};
 use pushdowndb_http::Connector;
+use pushdowndb_http::reads::ReadLimit;
 use tokio::time::Sleep;
 
 use super::profile::{EndpointProfile, Kind, Scanner};
@@ -43,6 +44,8 @@ pub(crate) struct EndpointState {
     fragment_refused: AtomicBool,
     /// Its latency, bandwidth and scan rates.
     pub(crate) speed: EndpointProfile,
+    /// The bound on plain reads in flight, if it is far.
+    pub(crate) reads: Arc<ReadLimit>,
 }
 
 impl EndpointState {
@@ -176,6 +179,9 @@ impl HttpService for MeteredHttp {
         let state = &self.connections.state;
         state.learn(response.headers());
         let is_read = matches!(kind, RequestKind::Get);
+        if is_read && is_overload(response.status()) {
+            state.reads.overloaded();
+        }
         if is_read || matches!(kind, RequestKind::Head | RequestKind::List) {
             state.speed.answered(asked.elapsed());
         }
@@ -323,6 +329,11 @@ impl HttpConnector for MeteredHttp {
     fn connect(&self, _options: &ClientOptions) -> object_store::Result<HttpClient> {
         Ok(self.clone().client())
     }
+}
+
+/// Whether a server says that it has too many requests.
+fn is_overload(status: StatusCode) -> bool {
+    status == StatusCode::SERVICE_UNAVAILABLE || status == StatusCode::TOO_MANY_REQUESTS
 }
 
 /// The price book's kind of a request.

@@ -7,7 +7,7 @@ pub(crate) mod fragment_client;
 pub(crate) mod http;
 pub(crate) mod post;
 pub(crate) mod profile;
-pub(crate) mod reader;
+pub(crate) mod reads;
 pub(crate) mod retry;
 pub(crate) mod s3;
 pub(crate) mod select_client;
@@ -31,6 +31,7 @@ use parquet::file::metadata::ParquetMetaData;
 use pushdowndb_contract::{Capability, Error, Profile, Result};
 use pushdowndb_cost::Meter;
 use pushdowndb_http::Connector;
+use pushdowndb_http::reads::is_far;
 use pushdowndb_scan::{Footers, KnownFooter, LocalFile, MemoryBudget, ObjectReader, parquet_metadata};
 use url::Url;
 
@@ -38,17 +39,18 @@ use crate::access::{Access, HttpClients, StoreAccess};
 use crate::catalog::DataObject;
 use crate::error::from_object_store;
 use crate::settings::PushdownOptions;
-use http::{Connections, SharedClient};
+use http::{Connections, EndpointState, SharedClient};
 use post::Poster;
 use profile::{EndpointProfile, PersistedRates};
-use reader::StoreReader;
+use reads::StoreReader;
+use reads::source::Source;
 use s3::{S3, endpoint_of};
 
 pub(crate) use fragment_client::{FragmentClient, SplitPiece};
 pub(crate) use http::Meters;
 pub(crate) use profile::is_scan;
 pub(crate) use profile::rates::Rates;
-pub(crate) use reader::COALESCE_GAP_BYTES;
+pub(crate) use reads::COALESCE_GAP_BYTES;
 pub(crate) use retry::Retry;
 pub(crate) use select_client::{Piece, SelectClient, SelectedObject};
 
@@ -313,13 +315,28 @@ impl Backend {
         }
     }
 
-    /// Its profile; `None` for the local disk.
-    fn speed(&self) -> Option<&EndpointProfile> {
+    /// What is known of its endpoint; `None` for the local disk.
+    fn state(&self) -> Option<&Arc<EndpointState>> {
         match &self.kind {
             Kind::Local(_) => None,
-            Kind::Http(connections) => Some(&connections.state().speed),
-            Kind::S3(s3) => Some(&s3.connections.state().speed),
+            Kind::Http(connections) => Some(connections.state()),
+            Kind::S3(s3) => Some(s3.connections.state()),
         }
+    }
+
+    /// Its profile; `None` for the local disk.
+    fn speed(&self) -> Option<&EndpointProfile> {
+        self.state().map(|state| &state.speed)
+    }
+
+    /// Whether its answers are so late that many plain reads are to be in flight.
+    pub(crate) fn is_far(&self) -> bool {
+        self.speed().and_then(EndpointProfile::latency_s).is_some_and(is_far)
+    }
+
+    /// The bytes of the largest row group of a Parquet object, if its footer is cached.
+    pub(crate) fn row_group_bytes(&self, object: &DataObject) -> Option<u64> {
+        self.footer(object)?.largest_row_group(&self.address(&object.path))
     }
 
     /// Its rates; `declared` as for [`Self::capability`].
@@ -394,15 +411,16 @@ impl Backend {
             // Nor may it have been replaced before it was opened.
             return if file.size() == object.size { Ok(Arc::new(file)) } else { Err(changed(file.location())) };
         }
-        Ok(Arc::new(StoreReader {
+        let source = Source {
             store: self.store(meters)?,
             path: object.path.clone(),
             location,
-            size: object.size,
             etag: object.etag.clone(),
             retry: Retry { limit: options.retries },
             idle_timeout: options.idle_timeout(),
-        }))
+        };
+        let far = self.state().filter(|_| self.is_far()).map(|state| Arc::clone(&state.reads));
+        Ok(Arc::new(StoreReader { source, size: object.size, far }))
     }
 
     /// Refuses a file of this machine that is not as it was listed. Other stores check ETags.

@@ -45,7 +45,7 @@ pub(crate) fn assign_splits(
 ) -> Vec<Vec<ScanSplit>> {
     let partitions = partitions.max(1);
     let total: u64 = objects.iter().map(|object| object.size).sum();
-    let target = split_bytes.unwrap_or_else(|| total.div_ceil(partitions as u64)).max(MIN_RANGE_BYTES);
+    let target = split_bytes.unwrap_or_else(|| total.div_ceil(partitions as u64).max(MIN_RANGE_BYTES)).max(1);
     let mut splits = Vec::new();
     for (index, object) in objects.iter().enumerate() {
         let pieces = if splittable(object) { object.size.div_ceil(target).max(1) } else { 1 };
@@ -103,7 +103,7 @@ pub(crate) mod tests {
     #[test]
     fn ranges_cover_each_object_once() {
         let objects = [object(100 << 20), object(3), object(17 << 20)];
-        for split_bytes in [None, Some(16 << 20), Some(1)] {
+        for split_bytes in [None, Some(16 << 20), Some(1 << 16)] {
             let dealt = assign_splits(&objects, |_| true, split_bytes, 3);
             for (index, object) in objects.iter().enumerate() {
                 let mut ranges: Vec<_> = dealt

@@ -12,7 +12,7 @@ use super::statement_run::StatementRun;
 use super::{Engine, access_checks};
 use crate::context::QueryContext;
 use crate::error::from_datafusion;
-use crate::provider::collect_statistics;
+use crate::provider::look_at_tables;
 use crate::sql::create_index::IndexStatement;
 use crate::sql::syntax::settings::hint_quotes;
 use crate::sql::{Command, Statement, script};
@@ -88,12 +88,12 @@ impl Engine {
             LogicalPlan::Ddl(ddl) => self.define(run, ddl).await,
             // With VERBOSE or another format it is DataFusion's: all metrics of each operator.
             LogicalPlan::Analyze(Analyze { verbose: false, input, schema, format: ExplainFormat::Indent, .. }) => {
-                collect_statistics(&run.query, &input).await?;
+                look_at_tables(&run.query, &input).await?;
                 let plan = run.state.create_physical_plan(&input).await.map_err(from_datafusion)?;
                 run.start(plan, Some(Arc::clone(schema.inner())))
             }
             plan => {
-                collect_statistics(&run.query, &plan).await?;
+                look_at_tables(&run.query, &plan).await?;
                 let plan = run.state.create_physical_plan(&plan).await.map_err(from_datafusion)?;
                 run.start(plan, None)
             }

@@ -6,6 +6,7 @@ mod agreed;
 mod bad_input;
 mod costs;
 mod doors;
+mod far;
 mod faults;
 mod files;
 mod fragment;

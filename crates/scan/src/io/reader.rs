@@ -27,6 +27,11 @@ pub trait ObjectReader: fmt::Debug + Send + Sync + 'static {
     /// Returns the bytes of several ranges, in the order of `ranges`.
     fn read_ranges(&self, ranges: Vec<Range<u64>>) -> BoxFuture<'static, Result<Vec<Bytes>>>;
 
+    /// Bytes that take no longer to read along than another request would take.
+    fn bytes_per_request(&self) -> u64 {
+        0
+    }
+
     /// Returns a function that reads these ranges piece by piece without waiting, if they are known
     /// to be cached. It is used instead of `read_ranges` for the bytes that are needed, and waits
     /// if a byte is not cached after all.

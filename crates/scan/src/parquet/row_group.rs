@@ -102,6 +102,7 @@ impl Groups {
         if !self.plan.stages.is_empty() {
             let mut leaves: Vec<usize> =
                 self.plan.stages.iter().flat_map(|stage| &stage.columns.leaves).copied().collect();
+            leaves.extend(self.worth_along(part.group)?);
             leaves.sort_unstable();
             leaves.dedup();
             let fetched = self.fetch(part.group, &leaves, &passing.bits, counters).await?;
@@ -174,6 +175,23 @@ impl Groups {
             origins,
             _reserved: [bits, passing.kept.bytes],
         }))
+    }
+
+    /// The output's columns in a row group, if they are so few bytes that it is better to read them
+    /// along with those of the predicate than to find out first whether they are needed.
+    fn worth_along(&self, group: usize) -> Result<Vec<usize>> {
+        let reader = &self.chunks.reader;
+        let most = reader.bytes_per_request();
+        if most == 0 {
+            return Ok(vec![]);
+        }
+        let leaves = self.plan.columns(reader.location(), &self.plan.output)?.leaves.clone();
+        let bytes = |leaf: &usize| {
+            let chunk = self.chunks.chunk(group, *leaf).map_err(|error| self.explained(error))?;
+            Ok(u64::try_from(chunk.compressed_size()).unwrap_or(u64::MAX))
+        };
+        let all = leaves.iter().map(bytes).try_fold(0_u64, |all, bytes: Result<u64>| Ok(all.saturating_add(bytes?)))?;
+        Ok(if all <= most { leaves } else { vec![] })
     }
 
     /// True if one of its rows may be among the first in the order, by the current bound.

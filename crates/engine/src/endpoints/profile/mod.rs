@@ -115,7 +115,8 @@ impl Default for State {
 impl State {
     fn new(rates: Rates, average: fn(f64) -> Ewma) -> Self {
         Self {
-            latency_s: average(rates.latency_s),
+            // Measured anew by each process: it costs nothing, and decides how much is read at a time.
+            latency_s: Ewma::assumed(rates.latency_s),
             network_bytes_per_s: average(rates.network_bytes_per_s),
             select: Scans::new(rates.select, average),
             fragment: Scans::new(rates.fragment, average),
@@ -180,6 +181,11 @@ impl EndpointProfile {
     pub(crate) fn new(endpoint: &str, persisted: Option<Rates>) -> Self {
         let state = persisted.map(|rates| State::new(rates, Ewma::measured)).unwrap_or_default();
         Self { endpoint: endpoint.to_owned(), state: Mutex::new(state) }
+    }
+
+    /// Seconds until an answer begins, if that was measured.
+    pub(crate) fn latency_s(&self) -> Option<f64> {
+        self.lock().latency_s.if_measured()
     }
 
     /// The rates to compute with now, of a server of this kind.

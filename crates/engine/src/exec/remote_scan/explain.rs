@@ -65,7 +65,9 @@ impl RemoteScanExec {
                     Output::Rows(_) => String::new(),
                     output => format!("engine: {}, ", what(output)),
                 };
-                format!("level=none ({why}), {aggregates}filter=[{}]", filter(&self.fragment.predicate))
+                let reads = self.placement().plain_reads.map(|reads| format!(", {} reads at once", reads.at_once()));
+                let reads = reads.unwrap_or_default();
+                format!("level=none ({why}{reads}), {aggregates}filter=[{}]", filter(&self.fragment.predicate))
             }
             Choice::Storage { request, exact, route } => {
                 let what = what(&request.output);

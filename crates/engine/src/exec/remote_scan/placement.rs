@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use pushdowndb_contract::{Capability, Format, Fragment};
+use pushdowndb_http::reads::PART_BYTES;
 
 use crate::catalog::DataObject;
 use crate::exec::adaptive::Throughput;
@@ -11,9 +12,10 @@ use crate::exec::row_groups::RowGroups;
 use crate::exec::work_queue::{self, WorkStealing};
 use crate::plan::explanation::Explanation;
 use crate::plan::placement::{Choice, Route};
+use crate::plan::plain_reads::PlainReads;
 use crate::plan::scan_context::ScanContext;
 use crate::plan::scan_plan::ScanPlan;
-use crate::plan::splits::{self, ScanSplit};
+use crate::plan::splits::{self, MIN_RANGE_BYTES, ScanSplit};
 use crate::plan::top_k::TopK;
 use crate::strategies::index::IndexChoice;
 use crate::strategies::top_k::{LiveTopK, Plan, Sample};
@@ -31,6 +33,8 @@ pub(crate) struct Placement {
     /// Work-stealing queue shared by the partitions.
     pub(crate) work_stealing: Option<Arc<WorkStealing>>,
     pub(crate) sampling: Option<Sampling>,
+    /// Plain reads of a far server.
+    pub(crate) plain_reads: Option<PlainReads>,
     /// Bound of a top-k evaluated by storage, shared by the partitions.
     pub(crate) live_top_k: Option<Arc<LiveTopK>>,
     /// Fragment for plain reads of a top-k.
@@ -75,9 +79,28 @@ impl Placement {
             }
         }
         let index = find_index(plan, context, fragment, &choice, &capability);
+        let plain_reads = match &choice {
+            Choice::Compute(_) => PlainReads::of(plan, context, fragment),
+            Choice::Storage { .. } => None,
+        };
+        let split_bytes = match &choice {
+            Choice::Compute(_) => plain_reads.map(|_| PART_BYTES),
+            Choice::Storage { .. } => pushed_bytes(plan, context, fragment, &choice, live_top_k.is_some()),
+        };
         let (partitions, work_stealing) =
-            assign_splits(plan, context, fragment, &choice, &capability, &index, live_top_k.is_some());
-        Self { choice, index, capability, partitions, work_stealing, sampling, live_top_k, top_k_fragment, note }
+            assign_splits(plan, context, fragment, &choice, &capability, &index, split_bytes);
+        Self {
+            choice,
+            index,
+            capability,
+            partitions,
+            work_stealing,
+            sampling,
+            plain_reads,
+            live_top_k,
+            top_k_fragment,
+            note,
+        }
     }
 }
 
@@ -107,7 +130,27 @@ fn find_index(
     IndexState::new(verdict, by_node)
 }
 
-/// Splits of each partition, and work-stealing state; `first_rows` if storage runs a top-k.
+/// The bytes of a split that storage scans; `None` is as few splits as keep all partitions busy.
+/// `first_rows` if storage runs a top-k.
+fn pushed_bytes(
+    plan: &ScanPlan,
+    context: &ScanContext,
+    fragment: &Fragment,
+    choice: &Choice,
+    first_rows: bool,
+) -> Option<u64> {
+    let bytes = match choice {
+        // Each split returns its own first rows, so few splits are best.
+        Choice::Storage { route: Route::Fragment, .. } if first_rows => None,
+        Choice::Storage { route: route @ Route::Fragment, .. } if plan.aggregate.is_some() => {
+            shared_piece_bytes(plan, context, fragment, *route)
+        }
+        _ => Some(context.options.split_bytes),
+    };
+    bytes.map(|bytes| bytes.max(MIN_RANGE_BYTES))
+}
+
+/// Splits of each partition of about `split_bytes`, and work-stealing state.
 fn assign_splits(
     plan: &ScanPlan,
     context: &ScanContext,
@@ -115,17 +158,8 @@ fn assign_splits(
     choice: &Choice,
     capability: &Capability,
     index: &IndexState,
-    first_rows: bool,
+    split_bytes: Option<u64>,
 ) -> (Vec<Vec<ScanSplit>>, Option<Arc<WorkStealing>>) {
-    let split_bytes = match choice {
-        Choice::Compute(_) => None,
-        // Each split returns its own first rows, so few splits are best.
-        Choice::Storage { route: Route::Fragment, .. } if first_rows => None,
-        Choice::Storage { route: route @ Route::Fragment, .. } if plan.aggregate.is_some() => {
-            shared_piece_bytes(plan, context, fragment, *route)
-        }
-        Choice::Storage { .. } => Some(context.options.split_bytes),
-    };
     let covered = index.covered(&plan.objects);
     let splittable =
         |object: &DataObject| !covered.contains(&object.path) && can_be_cut(plan, choice, capability, object);

@@ -66,7 +66,7 @@ impl PartitionScan {
                 scan.context.fragments_at_once(&scan.plan)
             }
             _ if pushed => scan.context.options.requests(),
-            _ => 1,
+            _ => scan.placement().plain_reads.map_or(1, |reads| reads.of_each(scan.placement().partitions.len())),
         };
         let cap = scan.context.options.level_cap();
         let has_fragments =

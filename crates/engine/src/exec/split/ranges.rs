@@ -39,6 +39,10 @@ impl ObjectReader for RangesTogether {
         self.reader.size()
     }
 
+    fn bytes_per_request(&self) -> u64 {
+        self.reader.bytes_per_request()
+    }
+
     fn stream(&self, range: Range<u64>) -> BoxStream<'static, Result<Bytes>> {
         self.reader.stream(range)
     }
@@ -80,6 +84,10 @@ impl ObjectReader for RangesApart {
 
     fn size(&self) -> u64 {
         self.reader.size()
+    }
+
+    fn bytes_per_request(&self) -> u64 {
+        self.reader.bytes_per_request()
     }
 
     fn stream(&self, range: Range<u64>) -> BoxStream<'static, Result<Bytes>> {

@@ -7,6 +7,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -57,6 +58,8 @@ struct Shared {
     target: SocketAddr,
     /// Whether the server seems to speak the first version of the fragment route only.
     is_older: bool,
+    /// The time before each answer.
+    latency: Duration,
     plan: Box<Plan>,
     /// What [`Fault::Die`] does.
     kill: Box<dyn Fn() + Send + Sync>,
@@ -72,6 +75,9 @@ pub struct Seen {
     pub answers: Vec<(Kind, usize)>,
     /// How many answers were spoiled.
     pub spoiled: usize,
+    /// How many reads are in flight, and the most that were.
+    pub in_flight: usize,
+    pub most_in_flight: usize,
 }
 
 impl Proxy {
@@ -81,18 +87,28 @@ impl Proxy {
         plan: impl Fn(usize, Kind) -> Option<Fault> + Send + Sync + 'static,
         kill: impl Fn() + Send + Sync + 'static,
     ) -> Self {
-        Self::of(target, false, plan, kill).await
+        Self::of(target, false, Duration::ZERO, plan, kill).await
     }
 
     /// One that does no harm before a server that seems to speak the first version of the fragment
     /// route only.
     pub async fn older(target: &str) -> Self {
-        Self::of(target, true, |_, _| None, || {}).await
+        Self::of(target, true, Duration::ZERO, |_, _| None, || {}).await
+    }
+
+    /// One before a server that is far: each answer comes so much later.
+    pub async fn far(
+        target: &str,
+        latency: Duration,
+        plan: impl Fn(usize, Kind) -> Option<Fault> + Send + Sync + 'static,
+    ) -> Self {
+        Self::of(target, false, latency, plan, || {}).await
     }
 
     async fn of(
         target: &str,
         is_older: bool,
+        latency: Duration,
         plan: impl Fn(usize, Kind) -> Option<Fault> + Send + Sync + 'static,
         kill: impl Fn() + Send + Sync + 'static,
     ) -> Self {
@@ -100,7 +116,8 @@ impl Proxy {
         let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
         let target = target.trim_start_matches("http://").parse().expect("an address");
         let seen = Mutex::default();
-        let shared = Arc::new(Shared { target, is_older, plan: Box::new(plan), kill: Box::new(kill), endpoint, seen });
+        let shared =
+            Arc::new(Shared { target, is_older, latency, plan: Box::new(plan), kill: Box::new(kill), endpoint, seen });
         let proxy = Self(Arc::clone(&shared));
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
@@ -135,6 +152,8 @@ impl Shared {
                 seen.answers.push((kind, 0));
                 seen.answers.len() - 1
             });
+            let _in_flight = (kind == Kind::Get).then(|| self.begin());
+            tokio::time::sleep(self.latency).await;
             let fault = place.and_then(|place| (self.plan)(place, kind));
             self.seen.lock().expect("no panic").spoiled += usize::from(fault.is_some());
             if let Some(Fault::Refuse(status)) = fault {
@@ -156,6 +175,14 @@ impl Shared {
                 return Ok(());
             }
         }
+    }
+
+    /// Counts a read as in flight until the result is dropped.
+    fn begin(&self) -> InFlight<'_> {
+        let mut seen = self.seen.lock().expect("no panic");
+        seen.in_flight += 1;
+        seen.most_in_flight = seen.most_in_flight.max(seen.in_flight);
+        InFlight(self)
     }
 
     /// Hands the answer on; `false` if the connection is to break.
@@ -212,6 +239,14 @@ impl Shared {
         }
         client.write_all(&encode(head, &messages.concat(), true)).await?;
         Ok(true)
+    }
+}
+
+struct InFlight<'a>(&'a Shared);
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.seen.lock().expect("no panic").in_flight -= 1;
     }
 }
 

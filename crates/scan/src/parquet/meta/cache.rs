@@ -107,6 +107,13 @@ impl KnownFooter {
         footer.row_groups().iter().map(place).collect()
     }
 
+    /// The stored bytes of the largest row group of the object at this address, if its footer is
+    /// cached.
+    pub fn largest_row_group(&self, address: &str) -> Option<u64> {
+        let footer = self.footers.0.get(&(address.to_owned(), self.version.clone(), Index::Nothing))?;
+        footer.row_groups().iter().filter_map(|group| u64::try_from(group.compressed_size()).ok()).max()
+    }
+
     /// Returns the footer with its page index, by `read` if it is not cached.
     pub(crate) async fn indexed<E>(
         &self,

@@ -1,4 +1,4 @@
-//! Plain reads: an object of any store as `scan` reads it, pinned to the ETag it had at planning.
+//! GET requests for ranges of one version of an object, with retries.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,82 +6,28 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use futures::stream::{self, BoxStream};
+use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectStore};
 use pushdowndb_contract::{Error, ErrorKind, Result};
-use pushdowndb_scan::ObjectReader;
+use pushdowndb_http::reads::RangeSource;
+use tokio::task::JoinError;
 
-use super::Retry;
+use crate::endpoints::Retry;
 use crate::error::from_object_store;
 
-/// One object of a store. An interrupted read continues where it stopped, with If-Match, so that a
-/// retry neither repeats a byte nor mixes two versions.
-#[derive(Debug)]
-pub(crate) struct StoreReader {
+/// One version of an object of a store.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
     pub(crate) store: Arc<dyn ObjectStore>,
     pub(crate) path: Path,
     pub(crate) location: String,
-    pub(crate) size: u64,
+    /// Sent as If-Match, and compared with what the server answers.
     pub(crate) etag: Option<String>,
     pub(crate) retry: Retry,
+    /// The time that a connection may be silent.
     pub(crate) idle_timeout: Duration,
-}
-
-impl StoreReader {
-    fn source(&self) -> Source {
-        Source {
-            store: Arc::clone(&self.store),
-            path: self.path.clone(),
-            location: self.location.clone(),
-            etag: self.etag.clone(),
-            retry: self.retry,
-            idle_timeout: self.idle_timeout,
-        }
-    }
-}
-
-impl ObjectReader for StoreReader {
-    fn location(&self) -> &str {
-        &self.location
-    }
-
-    fn size(&self) -> u64 {
-        self.size
-    }
-
-    fn stream(&self, range: Range<u64>) -> BoxStream<'static, Result<Bytes>> {
-        if range.is_empty() {
-            return stream::empty().boxed();
-        }
-        let state = Reading { source: self.source(), at: range.start, end: range.end, body: None, failures: 0 };
-        stream::try_unfold(state, |mut state| async move { Ok(state.next().await?.map(|bytes| (bytes, state))) })
-            .boxed()
-    }
-
-    fn read_ranges(&self, ranges: Vec<Range<u64>>) -> BoxFuture<'static, Result<Vec<Bytes>>> {
-        let source = self.source();
-        async move {
-            // Joins near ranges: a gap below a round trip's worth of bytes is cheaper to read.
-            object_store::coalesce_ranges(&ranges, |range| source.get_once(range), COALESCE_GAP_BYTES).await
-        }
-        .boxed()
-    }
-}
-
-/// The largest gap that is read rather than skipped: at 1 Gb/s and 8 ms, a round trip costs as
-/// much.
-pub(crate) const COALESCE_GAP_BYTES: u64 = 1024 * 1024;
-
-#[derive(Clone, Debug)]
-struct Source {
-    store: Arc<dyn ObjectStore>,
-    path: Path,
-    location: String,
-    etag: Option<String>,
-    retry: Retry,
-    idle_timeout: Duration,
 }
 
 impl Source {
@@ -99,13 +45,19 @@ impl Source {
         Ok(opened.into_stream())
     }
 
-    async fn get_once(&self, range: Range<u64>) -> Result<Bytes> {
-        let mut reading = Reading { source: self.clone(), at: range.start, end: range.end, body: None, failures: 0 };
+    /// Reads `range` whole.
+    pub(super) async fn get_once(self, range: Range<u64>) -> Result<Bytes> {
+        let mut reading = self.reading(range.clone());
         let mut whole = bytes::BytesMut::with_capacity(usize::try_from(range.end - range.start).unwrap_or(0));
         while let Some(piece) = reading.next().await? {
             whole.extend_from_slice(&piece);
         }
         Ok(whole.freeze())
+    }
+
+    /// A read of `range` in pieces as they arrive.
+    pub(super) fn reading(self, range: Range<u64>) -> Reading {
+        Reading { source: self, at: range.start, end: range.end, body: None, failures: 0 }
     }
 
     fn silent(&self) -> Error {
@@ -127,12 +79,26 @@ impl Source {
     }
 }
 
+impl RangeSource for Source {
+    type Error = Error;
+
+    fn read(&self, range: Range<u64>) -> BoxFuture<'static, Result<Bytes>> {
+        self.clone().get_once(range).boxed()
+    }
+
+    fn ended(&self, cause: JoinError) -> Error {
+        Error::internal(format!("{}: a read ended early", self.location)).with_source(cause)
+    }
+}
+
 /// An ETag without quotes and weakness, which listings and answers write differently.
 fn bare(etag: &str) -> &str {
     etag.trim_start_matches("W/").trim_matches('"')
 }
 
-struct Reading {
+/// A read that continues where it was interrupted, so that a retry neither repeats a byte nor mixes
+/// two versions.
+pub(super) struct Reading {
     source: Source,
     at: u64,
     end: u64,
@@ -141,7 +107,8 @@ struct Reading {
 }
 
 impl Reading {
-    async fn next(&mut self) -> Result<Option<Bytes>> {
+    /// Returns the next piece; `None` at the end.
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>> {
         loop {
             if self.at >= self.end {
                 return Ok(None);

@@ -1,0 +1,71 @@
+//! The reader of an object.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::stream::{self, BoxStream};
+use futures::{FutureExt, StreamExt};
+use pushdowndb_contract::Result;
+use pushdowndb_http::reads::{ReadLimit, in_order, whole};
+use pushdowndb_scan::ObjectReader;
+
+use super::COALESCE_GAP_BYTES;
+use super::source::Source;
+
+/// An object of a store.
+#[derive(Debug)]
+pub(crate) struct StoreReader {
+    pub(crate) source: Source,
+    pub(crate) size: u64,
+    /// The bound on reads in flight, if the server is far.
+    pub(crate) far: Option<Arc<ReadLimit>>,
+}
+
+impl ObjectReader for StoreReader {
+    fn location(&self) -> &str {
+        &self.source.location
+    }
+
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn bytes_per_request(&self) -> u64 {
+        if self.far.is_some() { COALESCE_GAP_BYTES } else { 0 }
+    }
+
+    fn stream(&self, range: Range<u64>) -> BoxStream<'static, Result<Bytes>> {
+        if range.is_empty() {
+            return stream::empty().boxed();
+        }
+        if let Some(limit) = &self.far {
+            return in_order(self.source.clone(), Arc::clone(limit), range);
+        }
+        let reading = self.source.clone().reading(range);
+        stream::try_unfold(
+            reading,
+            |mut reading| async move { Ok(reading.next().await?.map(|bytes| (bytes, reading))) },
+        )
+        .boxed()
+    }
+
+    fn read_ranges(&self, ranges: Vec<Range<u64>>) -> BoxFuture<'static, Result<Vec<Bytes>>> {
+        let (source, far) = (self.source.clone(), self.far.clone());
+        async move {
+            let read = |range| {
+                let (source, far) = (&source, &far);
+                async move {
+                    match far {
+                        Some(limit) => whole(source, limit, range).await,
+                        None => source.clone().get_once(range).await,
+                    }
+                }
+            };
+            // Joins near ranges: a gap below a round trip's worth of bytes is cheaper to read.
+            object_store::coalesce_ranges(&ranges, read, COALESCE_GAP_BYTES).await
+        }
+        .boxed()
+    }
+}

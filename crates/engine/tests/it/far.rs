@@ -1,0 +1,116 @@
+//! Plain reads of a store that answers late: many at a time, and the rows of a store near by.
+
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use pushdowndb_datagen::Format;
+use pushdowndb_engine::{Engine, Report};
+
+use crate::faults::proxy::{Fault, Kind, Proxy};
+use crate::world::{Rows, World, assert_same, rows};
+
+const LATENCY: Duration = Duration::from_millis(30);
+
+/// The bytes of a part, and the reads in flight that an endpoint begins with.
+const PART_BYTES: u64 = 4 * 1024 * 1024;
+const FIRST_LIMIT: usize = 16;
+
+/// The scale of the data: lineitem has 36 MB of CSV, 11 MB of Parquet.
+const SCALE: f64 = 0.05;
+
+/// Queries that read all of a table, some columns, few rows, several tables.
+const QUERIES: [&str; 5] = [
+    "SELECT count(*), sum(l_extendedprice), max(l_comment) FROM lineitem",
+    "SELECT l_orderkey, l_linenumber, l_comment FROM lineitem WHERE l_quantity = 7 AND l_shipmode = 'AIR'",
+    "SELECT l_returnflag, count(*), sum(l_quantity) FROM lineitem GROUP BY l_returnflag",
+    "SELECT l_orderkey, l_extendedprice FROM lineitem ORDER BY l_extendedprice DESC, l_orderkey LIMIT 20",
+    "SELECT o_orderpriority, count(*), sum(l_tax) FROM orders JOIN lineitem ON l_orderkey = o_orderkey \
+     WHERE o_orderdate < DATE '1995-01-01' GROUP BY o_orderpriority",
+];
+
+async fn engine(world: &mut World, endpoint: String, format: Format) -> Engine {
+    world.endpoint = endpoint;
+    let engine = world.engine_with("none", folder(format)).await;
+    engine.execute("SET pushdown.threads = 1").await.expect("a setting");
+    engine
+}
+
+fn folder(format: Format) -> &'static str {
+    if format == Format::Csv { "csv" } else { "parquet" }
+}
+
+async fn run(engine: &Engine, sql: &str) -> (Rows, Report) {
+    rows(engine, sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"))
+}
+
+/// Compares all queries behind `proxy` with those at the node itself. Returns what the last engine
+/// reported of each.
+async fn agree(world: &mut World, format: Format, proxy: &Proxy) -> Vec<Report> {
+    let near = world.endpoint.clone();
+    let near = engine(world, near, format).await;
+    let far = engine(world, proxy.endpoint(), format).await;
+    let mut reports = Vec::new();
+    for sql in QUERIES {
+        let ((want, _), (got, report)) = (run(&near, sql).await, run(&far, sql).await);
+        assert_same(sql, &got, &want);
+        reports.push(report);
+    }
+    reports
+}
+
+async fn world(format: Format) -> World {
+    let world = World::node().await;
+    world.tpch_of(SCALE, folder(format), format).await;
+    world
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn text_is_read_in_parts_of_which_many_are_in_flight() {
+    let mut world = world(Format::Csv).await;
+    let proxy = Proxy::far(&world.endpoint, LATENCY, |_, _| None).await;
+    let reports = agree(&mut world, Format::Csv, &proxy).await;
+    let usage = &reports[0].usage;
+    // An object has a part more for what is left of it.
+    let least = usage.bytes_network / PART_BYTES;
+    assert!((least..=least + 3).contains(&usage.requests.get), "{usage:?}");
+    let most = proxy.seen().most_in_flight;
+    assert!((8..=FIRST_LIMIT).contains(&most), "{most} in flight by one thread");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_groups_are_read_together() {
+    let mut world = world(Format::Parquet).await;
+    let proxy = Proxy::far(&world.endpoint, LATENCY, |_, _| None).await;
+    agree(&mut world, Format::Parquet, &proxy).await;
+    let most = proxy.seen().most_in_flight;
+    assert!((3..=FIRST_LIMIT).contains(&most), "{most} in flight by one thread");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_reads_little() {
+    let mut world = world(Format::Csv).await;
+    let proxy = Proxy::far(&world.endpoint, LATENCY, |_, _| None).await;
+    let far = engine(&mut world, proxy.endpoint(), Format::Csv).await;
+    let (rows, report) = run(&far, "SELECT l_orderkey FROM lineitem LIMIT 10").await;
+    assert_eq!(rows.len(), 10);
+    assert!(report.usage.bytes_network < PART_BYTES, "{:?}", report.usage);
+}
+
+/// Answers that break off, and a server that says every other time that it is overloaded.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_fails_is_read_again() {
+    let mut world = world(Format::Csv).await;
+    let broken = AtomicUsize::new(0);
+    let plan = move |place: usize, kind: Kind| match place {
+        // Looking at the tables first shows that the server is far.
+        0..4 => None,
+        _ if kind != Kind::Get || broken.fetch_add(1, SeqCst) >= 60 => None,
+        place if place % 3 == 0 => Some(Fault::Refuse("503 Slow Down")),
+        place if place % 3 == 1 => Some(Fault::Break { messages: 0, bytes: 100_000 }),
+        _ => None,
+    };
+    let proxy = Proxy::far(&world.endpoint, LATENCY, plan).await;
+    let reports = agree(&mut world, Format::Csv, &proxy).await;
+    assert!(proxy.seen().spoiled >= 30, "{:?}", proxy.seen().spoiled);
+    assert!(reports[0].usage.requests.get > reports[0].usage.bytes_network / PART_BYTES);
+}

@@ -1,0 +1,203 @@
+//! The number of plain reads in flight at an endpoint.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Reads in flight at first, at least and at most.
+const FIRST: usize = 16;
+const LEAST: usize = 4;
+const MOST: usize = 256;
+
+/// More reads in flight must bring this factor more bytes a second to be kept up.
+const WORTHWHILE_GAIN: f64 = 1.1;
+
+/// The part of the best rate that is forgotten each round, since endpoints change.
+const FORGOTTEN_A_ROUND: f64 = 0.02;
+
+/// A bound on plain reads in flight, shared by all queries of a process that read an endpoint.
+///
+/// It grows by half as long as that brings more bytes a second, and is halved when the server says
+/// that it is overloaded. Reads get their turn in the order in which they ask.
+#[derive(Debug)]
+pub struct ReadLimit {
+    slots: Arc<Semaphore>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    limit: usize,
+    /// Slots that are taken away when they are given back.
+    surplus: usize,
+    /// The most bytes a second of a round, as far as it is remembered.
+    best_bytes_per_s: f64,
+    round: Round,
+}
+
+/// As many reads as may be in flight, one after the other: what they show is compared with the
+/// round before.
+#[derive(Debug)]
+struct Round {
+    since: Instant,
+    reads: usize,
+    bytes: u64,
+    /// Whether a read had to wait for its turn: else the limit made no difference.
+    was_full: bool,
+    was_halved: bool,
+}
+
+impl Round {
+    fn new(since: Instant) -> Self {
+        Self { since, reads: 0, bytes: 0, was_full: false, was_halved: false }
+    }
+}
+
+impl Default for ReadLimit {
+    fn default() -> Self {
+        let state = State { limit: FIRST, surplus: 0, best_bytes_per_s: 0.0, round: Round::new(Instant::now()) };
+        Self { slots: Arc::new(Semaphore::new(FIRST)), state: Mutex::new(state) }
+    }
+}
+
+impl ReadLimit {
+    /// Waits for the turn of a read.
+    pub async fn slot(self: &Arc<Self>) -> ReadSlot {
+        let permit = match Arc::clone(&self.slots).try_acquire_owned() {
+            Ok(permit) => Some(permit),
+            Err(_) => {
+                self.state.lock().round.was_full = true;
+                // Never closed.
+                Arc::clone(&self.slots).acquire_owned().await.ok()
+            }
+        };
+        ReadSlot { limit: Arc::clone(self), permit }
+    }
+
+    /// Halves the limit, once a round: the server refused a read since it is overloaded.
+    pub fn overloaded(&self) {
+        let mut state = self.state.lock();
+        if state.round.was_halved {
+            return;
+        }
+        let limit = (state.limit / 2).max(LEAST);
+        state.surplus += state.limit - limit;
+        state.limit = limit;
+        state.best_bytes_per_s = 0.0;
+        state.round = Round { was_halved: true, ..Round::new(Instant::now()) };
+    }
+
+    /// Reads that may be in flight.
+    #[cfg(test)]
+    fn limit(&self) -> usize {
+        self.state.lock().limit
+    }
+
+    /// Counts a read of `bytes` that is done at `now`.
+    fn done(&self, bytes: u64, now: Instant) {
+        let mut state = self.state.lock();
+        state.round.reads += 1;
+        state.round.bytes += bytes;
+        if state.round.reads < state.limit {
+            return;
+        }
+        let round = std::mem::replace(&mut state.round, Round::new(now));
+        let rate = round.bytes as f64 / now.saturating_duration_since(round.since).as_secs_f64().max(1e-6);
+        if round.was_full && rate > state.best_bytes_per_s * WORTHWHILE_GAIN {
+            let limit = (state.limit + state.limit / 2).min(MOST);
+            let more = limit - state.limit;
+            let kept = more.min(state.surplus);
+            state.surplus -= kept;
+            state.limit = limit;
+            self.slots.add_permits(more - kept);
+        }
+        state.best_bytes_per_s = (state.best_bytes_per_s * (1.0 - FORGOTTEN_A_ROUND)).max(rate);
+    }
+}
+
+/// The turn of a read; the next one begins when it is dropped.
+#[derive(Debug)]
+pub struct ReadSlot {
+    limit: Arc<ReadLimit>,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl ReadSlot {
+    /// Gives the slot back after a read of `bytes`.
+    pub fn done(self, bytes: u64) {
+        self.limit.done(bytes, Instant::now());
+    }
+}
+
+impl Drop for ReadSlot {
+    fn drop(&mut self) {
+        let mut state = self.limit.state.lock();
+        if let (Some(permit), true) = (self.permit.take(), state.surplus > 0) {
+            state.surplus -= 1;
+            permit.forget();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Lets rounds of reads pass at a server that sends at most `most` reads at a time, each a
+    /// megabyte in 100 ms.
+    fn rounds(limit: &ReadLimit, count: usize, most: usize, mut now: Instant) -> Instant {
+        for _ in 0..count {
+            limit.state.lock().round.was_full = true;
+            let reads = limit.limit();
+            let took = Duration::from_millis(100 * reads.div_ceil(most.min(reads)) as u64);
+            now += took;
+            for _ in 0..reads {
+                limit.done(1_000_000, now);
+            }
+        }
+        now
+    }
+
+    #[test]
+    fn it_grows_while_that_brings_more_bytes() {
+        let (limit, start) = (ReadLimit::default(), Instant::now());
+        limit.state.lock().round.since = start;
+        let now = rounds(&limit, 4, 60, start);
+        assert!((54..=81).contains(&limit.limit()), "{}", limit.limit());
+        let settled = limit.limit();
+        rounds(&limit, 2, 60, now);
+        assert_eq!(limit.limit(), settled, "the server has no more");
+        assert_eq!(limit.slots.available_permits(), settled);
+    }
+
+    #[test]
+    fn reads_that_never_wait_say_nothing() {
+        let (limit, now) = (ReadLimit::default(), Instant::now());
+        for n in 0..100 {
+            limit.done(1_000_000, now + Duration::from_millis(n));
+        }
+        assert_eq!(limit.limit(), FIRST);
+    }
+
+    #[tokio::test]
+    async fn it_is_halved_once_a_round_and_never_exceeded() {
+        let limit = Arc::new(ReadLimit::default());
+        let mut held = Vec::new();
+        for _ in 0..FIRST {
+            held.push(limit.slot().await);
+        }
+        for _ in 0..5 {
+            limit.overloaded();
+        }
+        assert_eq!(limit.limit(), FIRST / 2);
+        // Reads in flight end; only half of them are followed by others.
+        held.drain(..FIRST / 2).for_each(drop);
+        assert!(futures::FutureExt::now_or_never(limit.slot()).is_none());
+        held.drain(..1).for_each(drop);
+        assert!(futures::FutureExt::now_or_never(limit.slot()).is_some());
+    }
+}

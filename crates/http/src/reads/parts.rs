@@ -1,0 +1,145 @@
+//! Ranges that are cut into parts.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Bytes, BytesMut};
+use futures::future::{BoxFuture, try_join_all};
+use futures::stream::{self, BoxStream};
+use futures::{FutureExt, StreamExt};
+use tokio::task::JoinHandle;
+
+use super::{PART_BYTES, ReadLimit};
+
+/// Parts of a stream that are fetched ahead, once it turned out that they are needed.
+const MOST_AHEAD: usize = 4;
+
+/// Bytes of the first part of a long stream, which may end early.
+const FIRST_PART_BYTES: u64 = 1024 * 1024;
+
+/// One version of an object, whose ranges can be requested at the same time. Clones are the same.
+pub trait RangeSource: Clone + Send + Sync + Unpin + 'static {
+    /// Why a read failed.
+    type Error: Send + 'static;
+
+    /// Reads `range` whole.
+    fn read(&self, range: Range<u64>) -> BoxFuture<'static, Result<Bytes, Self::Error>>;
+
+    /// Returns the error for a read that ended early because of `cause`: it panicked.
+    fn ended(&self, cause: tokio::task::JoinError) -> Self::Error;
+}
+
+/// Reads `range` of `source` whole, in parts of about equal size that have their turn by `limit`.
+///
+/// # Errors
+///
+/// A part could not be read; the others are given up.
+pub async fn whole<S: RangeSource>(source: &S, limit: &Arc<ReadLimit>, range: Range<u64>) -> Result<Bytes, S::Error> {
+    let parts = cut(range).into_iter().map(|part| Part::fetch(source, limit, part));
+    let mut fetched = try_join_all(parts).await?;
+    if fetched.len() < 2 {
+        return Ok(fetched.pop().unwrap_or_default());
+    }
+    let mut whole = BytesMut::with_capacity(fetched.iter().map(Bytes::len).sum());
+    fetched.iter().for_each(|part| whole.extend_from_slice(part));
+    Ok(whole.freeze())
+}
+
+/// Reads `range` of `source` in order, a few parts ahead that have their turn by `limit`: none at
+/// first, and one more after each that was taken, so that a scan that stops early has read little
+/// in vain. The stream ends with the first error.
+pub fn in_order<S: RangeSource>(
+    source: S,
+    limit: Arc<ReadLimit>,
+    range: Range<u64>,
+) -> BoxStream<'static, Result<Bytes, S::Error>> {
+    let mut parts: VecDeque<_> = match range.end.saturating_sub(range.start) {
+        0 => VecDeque::new(),
+        length if length > 2 * PART_BYTES => {
+            let first = range.start + FIRST_PART_BYTES;
+            std::iter::once(range.start..first).chain(cut(first..range.end)).collect()
+        }
+        _ => cut(range).into(),
+    };
+    let mut ahead = if parts.len() > 2 { 0 } else { 1 };
+    let mut begun = VecDeque::new();
+    stream::poll_fn(move |context| {
+        while begun.len() <= ahead
+            && let Some(part) = parts.pop_front()
+        {
+            begun.push_back(Part::fetch(&source, &limit, part));
+        }
+        let Some(next) = begun.front_mut() else { return Poll::Ready(None) };
+        let fetched = ready!(next.poll_unpin(context));
+        begun.pop_front();
+        ahead = (ahead + 1).min(MOST_AHEAD);
+        if fetched.is_err() {
+            begun.clear();
+            parts.clear();
+        }
+        Poll::Ready(Some(fetched))
+    })
+    .boxed()
+}
+
+/// Parts of `range` of about equal size, each of at most one and a half times [`PART_BYTES`].
+fn cut(range: Range<u64>) -> Vec<Range<u64>> {
+    let length = range.end.saturating_sub(range.start);
+    let count = ((length + PART_BYTES / 2) / PART_BYTES).max(1);
+    let bound = |part: u64| range.start + (u128::from(length) * u128::from(part) / u128::from(count)) as u64;
+    (0..count).map(|part| bound(part)..bound(part + 1)).collect()
+}
+
+/// A part that is fetched by a task of its own, whether or not somebody waits for it, so that a slow
+/// consumer keeps no slot. The task is aborted when this is dropped.
+struct Part<S: RangeSource> {
+    source: S,
+    task: JoinHandle<Result<Bytes, S::Error>>,
+}
+
+impl<S: RangeSource> Part<S> {
+    fn fetch(source: &S, limit: &Arc<ReadLimit>, range: Range<u64>) -> Self {
+        let (own, limit) = (source.clone(), Arc::clone(limit));
+        let task = tokio::spawn(async move {
+            let slot = limit.slot().await;
+            let fetched = own.read(range).await?;
+            slot.done(fetched.len() as u64);
+            Ok(fetched)
+        });
+        Self { source: source.clone(), task }
+    }
+}
+
+impl<S: RangeSource> Future for Part<S> {
+    type Output = Result<Bytes, S::Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let joined = ready!(Pin::new(&mut self.task).poll(context));
+        Poll::Ready(joined.unwrap_or_else(|cause| Err(self.source.ended(cause))))
+    }
+}
+
+impl<S: RangeSource> Drop for Part<S> {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_cover_the_range_once() {
+        for length in [0, 1, PART_BYTES, PART_BYTES * 3 / 2, PART_BYTES * 3 / 2 + 1, 100 * PART_BYTES + 7] {
+            let parts = cut(10..10 + length);
+            assert_eq!((parts[0].start, parts[parts.len() - 1].end), (10, 10 + length));
+            assert!(parts.windows(2).all(|pair| pair[0].end == pair[1].start));
+            assert!(parts.iter().all(|part| part.end - part.start <= PART_BYTES * 3 / 2 + 1), "{parts:?}");
+        }
+    }
+}

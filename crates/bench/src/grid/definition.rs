@@ -99,12 +99,22 @@ pub struct Condition {
     /// 10^6 bytes a second each way; 0 is no cap.
     pub mb_per_s: u32,
     pub trouble: Option<Trouble>,
+    pub distance: Option<Distance>,
+}
+
+/// A server that is far: how late its answers begin, and what a connection carries.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct Distance {
+    pub first_ms: u32,
+    /// 10^6 bytes a second.
+    pub connection_mb_per_s: u32,
 }
 
 impl Condition {
     /// Returns the default links: one core's share of the paper's network, a fast one, and no cap.
     fn standard() -> Vec<Self> {
-        let link = |name: &str, mb_per_s| Self { name: name.to_owned(), mb_per_s, trouble: None };
+        let link = |name: &str, mb_per_s| Self { name: name.to_owned(), mb_per_s, trouble: None, distance: None };
         vec![link("40 MB/s", 40), link("125 MB/s", 125), link("unshaped", 0)]
     }
 }

@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn a_pass_over_lineitem() {
         let series = |level| toml::from_str(&format!("name = 'x'\nsettings = {{ level = '{level}' }}")).unwrap();
-        let condition = Condition { name: "40".into(), mb_per_s: 40, trouble: None };
+        let condition = Condition { name: "40".into(), mb_per_s: 40, trouble: None, distance: None };
         let of =
             |level| seconds(Data::Tpch, 1.0, &condition, DataFormat::Csv, &series(level), "SELECT 1 FROM lineitem;");
         assert!((of("none") - 19.5).abs() < 1.0, "{}", of("none"));

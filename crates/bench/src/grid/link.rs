@@ -93,6 +93,22 @@ impl Link {
         self.port
     }
 
+    /// The address of a proxy that makes the node seem far.
+    pub fn far_address(&self) -> String {
+        let host = if self.namespaces.is_some() { NODE_IP } else { "127.0.0.1" };
+        format!("{host}:{}", self.far_port())
+    }
+
+    /// The port of [`Link::far_address`].
+    pub fn far_port(&self) -> u16 {
+        self.port.checked_add(1).unwrap_or(1 << 15)
+    }
+
+    /// A program on the node's side and all cores.
+    pub fn beside_node(&self, program: &str) -> Command {
+        self.inside(1, program)
+    }
+
     /// A program on the node's side and core.
     pub fn at_node(&self, program: &str) -> Command {
         self.pinned(1, NODE_CORE, program)

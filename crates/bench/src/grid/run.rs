@@ -298,16 +298,16 @@ impl Run {
                 };
                 let format = planned.cell.format;
                 if warm.insert((format, planned.point)) {
-                    storage.condition(0, None)?;
+                    storage.condition(0, None, None)?;
                     storage.prepare(&grid, format)?;
                     warm_up(&grid, storage, format, point, "fragment");
                 }
                 if condition.trouble.is_some() && met.insert(condition.mb_per_s) {
                     // Trouble comes to a node that the engine has met when it was well.
-                    storage.condition(condition.mb_per_s, None)?;
+                    storage.condition(condition.mb_per_s, None, None)?;
                     ["none", "fragment"].into_iter().for_each(|level| warm_up(&grid, storage, format, point, level));
                 }
-                storage.condition(condition.mb_per_s, condition.trouble)?;
+                storage.condition(condition.mb_per_s, condition.trouble, condition.distance)?;
                 let question = Question {
                     grid: &grid,
                     format,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use pushdowndb_datagen::{Format, schema, schema_sql};
 
-use super::definition::Grid;
+use super::definition::{Distance, Grid};
 use super::link::Link;
 use super::trouble::{Harm, Trouble};
 use crate::contestant::process::{self, Running};
@@ -20,6 +20,9 @@ use crate::programs::Programs;
 const KEY_ID: &str = "experiment-key";
 const SECRET: &str = "experiment-secret-key";
 
+/// Threads of other engines whose server is far.
+const FAR_THREADS: usize = 16;
+
 /// A node must listen within this time.
 const START: Duration = Duration::from_secs(60);
 
@@ -29,10 +32,13 @@ pub const PRICE_BOOKS: [&str; 2] = ["paper", "paper-egress"];
 /// Link, node and tables.
 pub struct Storage {
     // Ended in this order.
+    /// The proxy that makes the node seem far.
+    proxy: Option<Running>,
     harm: Option<Harm>,
     node: Option<Running>,
     link: Link,
     trouble: Option<Trouble>,
+    distance: Option<Distance>,
     /// The program that serves the node and makes data and indexes.
     program: String,
     /// The program that runs contestants.
@@ -52,29 +58,35 @@ impl Storage {
         std::fs::create_dir_all(&store).with_context(|| store.display().to_string())?;
         let text = |path: &Path| path.to_str().map(str::to_owned).context("the path of a program is not text");
         let (program, bench, peers) = (text(&programs.measured)?, text(&programs.own)?, programs.peers.clone());
-        let (harm, node, trouble) = (None, None, None);
+        let (proxy, harm, node, trouble, distance) = (None, None, None, None, None);
         let (cache, ready) = (folder.join("cache"), BTreeSet::new());
-        let mut storage = Self { harm, node, link, trouble, program, bench, peers, folder, store, cache, ready };
+        let mut storage =
+            Self { proxy, harm, node, link, trouble, distance, program, bench, peers, folder, store, cache, ready };
         storage.learn_apart(0)?;
         storage.restart(None)?;
         Ok(storage)
     }
 
-    /// Sets cap and trouble.
-    pub fn condition(&mut self, mb_per_s: u32, trouble: Option<Trouble>) -> Result<()> {
+    /// Sets cap, trouble and distance.
+    pub fn condition(&mut self, mb_per_s: u32, trouble: Option<Trouble>, distance: Option<Distance>) -> Result<()> {
         if self.trouble != trouble {
             self.restart(trouble)?;
+        }
+        if self.distance != distance {
+            self.proxy = distance.map(|distance| self.begin_proxy(distance)).transpose()?;
+            self.distance = distance;
         }
         self.learn_apart(mb_per_s)?;
         self.link.shape(mb_per_s)
     }
 
     /// Switches to a folder for the rates of this link, because one endpoint stands for many links.
-    /// Under trouble it starts with the rates of the same link without.
+    /// Under trouble, or far away, it starts with the rates of the same link without.
     fn learn_apart(&mut self, mb_per_s: u32) -> Result<()> {
         let all = std::path::absolute(self.folder.join("cache"))?;
         let trouble = self.trouble.map_or_else(String::new, |trouble| format!("-{trouble:?}").to_lowercase());
-        self.cache = all.join(format!("{mb_per_s}{trouble}"));
+        let distance = self.distance.map_or_else(String::new, |distance| format!("-{}ms", distance.first_ms));
+        self.cache = all.join(format!("{mb_per_s}{trouble}{distance}"));
         let (shared, own) = (all.join("statistics"), self.cache.join("statistics"));
         std::fs::create_dir_all(&shared)?;
         std::fs::create_dir_all(&self.cache)?;
@@ -106,6 +118,21 @@ impl Storage {
         self.harm = trouble.map(|trouble| trouble.begin(&self.link, node.id())).transpose()?;
         (self.node, self.trouble) = (Some(node), trouble);
         Ok(())
+    }
+
+    /// Starts the proxy on the node's side. It has no core of its own: it waits more than it works.
+    fn begin_proxy(&self, distance: Distance) -> Result<Running> {
+        let mut command = self.link.beside_node(&self.bench);
+        command.args(["latency", "--listen", &self.link.far_address(), "--to", &self.link.address()]);
+        command.args(["--first", &format!("{}ms", distance.first_ms)]);
+        command.args(["--mbps", &distance.connection_mb_per_s.to_string()]);
+        let mut proxy = Running::spawn(command.stdin(Stdio::null()).stdout(Stdio::null()))?;
+        let started = Instant::now();
+        while !listens(proxy.id(), self.link.far_port()) {
+            ensure!(!proxy.has_ended() && started.elapsed() < START, "the proxy does not listen");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(proxy)
     }
 
     /// Makes sure that the tables of a grid are there in a format, with its indexes.
@@ -176,7 +203,8 @@ impl Storage {
             tables: tables.collect::<Result<_>>()?,
             statement,
             settings,
-            threads: 1,
+            // Readers that wait in a thread need several.
+            threads: if self.distance.is_some() && kind != Kind::Engine { FAR_THREADS } else { 1 },
             start_ms: self.trouble.and_then(|trouble| trouble.start_ms(round)),
             cache: self.cache.clone(),
             price_books: PRICE_BOOKS.map(str::to_owned).to_vec(),
@@ -184,7 +212,7 @@ impl Storage {
     }
 
     fn with_credentials(&self, mut command: Command) -> Command {
-        let address = self.link.address();
+        let address = if self.distance.is_some() { self.link.far_address() } else { self.link.address() };
         for (name, value) in [
             ("AWS_ACCESS_KEY_ID", KEY_ID),
             ("AWS_SECRET_ACCESS_KEY", SECRET),

@@ -93,6 +93,12 @@ impl QueryContext {
         cell.get_or_try_init(|| async { list.await.map(Arc::new) }).await.cloned()
     }
 
+    /// Keeps the objects of `table`, which were listed already.
+    pub(crate) fn set_listing(&self, table: &str, listing: Listing) {
+        let cell = Arc::new(OnceCell::new_with(Some(Arc::new(listing))));
+        lock(&self.listings).insert(table.to_owned(), cell);
+    }
+
     pub(crate) fn summary(&self, table: &Arc<TableDefinition>) -> Option<TableSummary> {
         lock(&self.summaries).get(&Arc::as_ptr(table).addr()).cloned()
     }

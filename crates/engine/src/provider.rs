@@ -1,6 +1,6 @@
 //! The table provider: declared tables, and objects addressed in a query.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
@@ -15,13 +15,15 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutPayload};
+use parking_lot::Mutex;
 use parquet::file::metadata::ParquetMetaData;
 use pushdowndb_contract::{Error, Format, Result};
 use pushdowndb_scan::limits::MAX_FOOTER_BYTES;
 
 use crate::catalog::declared::DeclaredTables;
 use crate::catalog::{
-    DataObject, Declared, Listing, ReadFooter, TableDefinition, TableLocation, TableOptions, only_on_partitions, prune,
+    DataObject, Declared, InferenceCache, KnownObjects, Listing, TableDefinition, TableLocation, TableOptions,
+    only_on_partitions, prune,
 };
 use crate::context::{QueryContext, TableSummary};
 use crate::endpoints::{Backend, Meters, query_meters};
@@ -29,7 +31,6 @@ use crate::error::{from_datafusion, from_object_store, to_datafusion};
 use crate::exec::remote_scan::RemoteScanExec;
 use crate::plan::scan_context::ScanContext;
 use crate::plan::scan_plan::{DEFAULT_GROUP_BYTES, ScanPlan, ScanTable};
-use crate::settings::PushdownOptions;
 use crate::statistics::{SharedStatistics, Totals};
 use crate::{index, statistics};
 
@@ -49,16 +50,20 @@ pub(crate) struct ObjectTable {
     backend: Arc<Backend>,
 }
 
-/// A reader of footers, cached by the backend.
-struct Footers<'a> {
+/// Footers that the backend keeps, and inferred columns.
+struct Known<'a> {
     backend: &'a Backend,
     meters: Meters,
-    options: &'a PushdownOptions,
+    query: &'a QueryContext,
 }
 
-impl ReadFooter for Footers<'_> {
+impl KnownObjects for Known<'_> {
     fn footer<'a>(&'a self, object: &'a DataObject) -> BoxFuture<'a, Result<Arc<ParquetMetaData>>> {
-        self.backend.read_footer(object, &self.meters, self.options, MAX_FOOTER_BYTES).boxed()
+        self.backend.read_footer(object, &self.meters, &self.query.options, MAX_FOOTER_BYTES).boxed()
+    }
+
+    fn inferred(&self) -> Option<&InferenceCache> {
+        Some(self.query.statistics.inferred())
     }
 }
 
@@ -75,11 +80,16 @@ impl ObjectTable {
         let backend = query.backends.backend(location.store().as_ref())?;
         let meters = query_meters(&query.meter);
         let store = backend.store(&meters)?;
-        let footers = Footers { backend: &backend, meters, options: &query.options };
+        let known = Known { backend: &backend, meters, query };
         // Boxed, or the compiler cannot see that the future is Send for every lifetime in it.
-        let definition =
-            TableDefinition::resolve(store.as_ref(), &footers, location, options, declared).boxed().await?;
-        Ok(Self { name, definition: Arc::new(definition), backend })
+        let (definition, found) =
+            TableDefinition::resolve(store.as_ref(), &known, location, options, declared).boxed().await?;
+        let table = Self { name, definition: Arc::new(definition), backend };
+        if let Some(found) = found {
+            let listing = table.definition.listed(store.as_ref(), found).boxed().await?;
+            query.set_listing(&table.listing_key(), listing);
+        }
+        Ok(table)
     }
 
     /// Creates a table by CREATE EXTERNAL TABLE.
@@ -107,11 +117,14 @@ impl ObjectTable {
         &self.backend
     }
 
+    fn listing_key(&self) -> String {
+        format!("{} {:?}", self.definition.location, Arc::as_ptr(&self.definition))
+    }
+
     /// Its objects, listed once per query.
     pub(crate) async fn listing(&self, query: &QueryContext) -> Result<Arc<Listing>> {
         let store = self.backend.store(&query_meters(&query.meter))?;
-        let key = format!("{} {:?}", self.definition.location, Arc::as_ptr(&self.definition));
-        query.listing(&key, self.definition.listing(store.as_ref()).boxed()).await
+        query.listing(&self.listing_key(), self.definition.listing(store.as_ref()).boxed()).await
     }
 
     /// The table's summary, if `query` already has one.
@@ -324,23 +337,42 @@ impl TableProviderFactory for ObjectTableFactory {
 /// Resolves names without a table: tables of the catalog file, and addresses of objects.
 #[derive(Debug)]
 pub(crate) struct LazyTables {
-    pub(crate) query: Arc<QueryContext>,
-    pub(crate) declared: Arc<DeclaredTables>,
+    query: Arc<QueryContext>,
+    declared: Arc<DeclaredTables>,
+    /// Those that were resolved already: a statement may be planned several times.
+    resolved: Mutex<HashMap<String, Arc<dyn TableProvider>>>,
+}
+
+impl LazyTables {
+    /// Makes the tables of one statement.
+    pub(crate) fn new(query: Arc<QueryContext>, declared: Arc<DeclaredTables>) -> Self {
+        Self { query, declared, resolved: Mutex::default() }
+    }
+
+    async fn resolve(&self, name: &str) -> Result<Option<ObjectTable>> {
+        if let Some(command) = self.declared.declaration(name).await? {
+            return ObjectTable::create(&self.query, &command).await.map(Some);
+        }
+        if !looks_like_address(name) {
+            return Ok(None);
+        }
+        let (options, declared) = (TableOptions::default(), Declared::default());
+        ObjectTable::resolve(&self.query, name.to_owned(), name, options, declared).await.map(Some)
+    }
 }
 
 #[async_trait]
 impl UrlTableFactory for LazyTables {
     async fn try_new(&self, name: &str) -> DfResult<Option<Arc<dyn TableProvider>>> {
-        if let Some(command) = self.declared.declaration(name).await.map_err(to_datafusion)? {
-            let table = ObjectTable::create(&self.query, &command).await.map_err(to_datafusion)?;
-            return Ok(Some(Arc::new(table)));
+        if let Some(known) = self.resolved.lock().get(name) {
+            return Ok(Some(Arc::clone(known)));
         }
-        if !looks_like_address(name) {
+        let Some(table) = LazyTables::resolve(self, name).boxed().await.map_err(to_datafusion)? else {
             return Ok(None);
-        }
-        let table =
-            ObjectTable::resolve(&self.query, name.to_owned(), name, TableOptions::default(), Declared::default());
-        Ok(Some(Arc::new(table.await.map_err(to_datafusion)?)))
+        };
+        let table: Arc<dyn TableProvider> = Arc::new(table);
+        self.resolved.lock().insert(name.to_owned(), Arc::clone(&table));
+        Ok(Some(table))
     }
 }
 

@@ -109,12 +109,8 @@ impl Asked {
     }
 }
 
-/// Lists the objects of a location, sorted by path, without partition values.
-pub(crate) async fn list(store: &dyn ObjectStore, location: &TableLocation, asked: Asked) -> Result<Vec<DataObject>> {
-    list_with_private(store, location, asked).await.map(|(objects, _)| objects)
-}
-
-/// Lists the objects of a location, and those of its private folder that the same listing shows.
+/// Lists the objects of a location, sorted by path, without partition values, and those of its
+/// private folder that the same listing shows.
 pub(crate) async fn list_with_private(
     store: &dyn ObjectStore,
     location: &TableLocation,
@@ -238,6 +234,10 @@ mod tests {
 
     use super::*;
     use crate::access::Access;
+
+    async fn list(store: &dyn ObjectStore, location: &TableLocation, asked: Asked) -> Result<Vec<DataObject>> {
+        list_with_private(store, location, asked).await.map(|(objects, _)| objects)
+    }
 
     async fn store(objects: &[(&str, &str)]) -> InMemory {
         let store = InMemory::new();

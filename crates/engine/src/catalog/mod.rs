@@ -28,7 +28,7 @@ pub(crate) mod partition;
 pub use columns::ObjectColumns;
 pub use definition::{Declared, TableDefinition};
 pub use file::CatalogFile;
-pub(crate) use infer::ReadFooter;
+pub(crate) use infer::{InferenceCache, KnownObjects};
 pub(crate) use listing::held;
 pub use listing::{DataObject, Listing, PrivateFolder};
 pub use location::{PRIVATE_FOLDER, TableLocation};

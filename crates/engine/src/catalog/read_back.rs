@@ -23,7 +23,7 @@ async fn table(objects: &[(&str, &str)], options: &[(&str, &str)]) -> (InMemory,
     }
     let location = TableLocation::parse("s3://b/t/", &Access::everything()).unwrap();
     let options = TableOptions::parse("", options.iter().copied()).unwrap();
-    let table = TableDefinition::resolve(&store, &store, location, options, Declared::default()).await.unwrap();
+    let (table, _) = TableDefinition::resolve(&store, &store, location, options, Declared::default()).await.unwrap();
     (store, table)
 }
 

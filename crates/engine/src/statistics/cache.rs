@@ -19,10 +19,10 @@ use arrow_ipc::writer::FileWriter;
 use parking_lot::Mutex;
 use pushdowndb_contract::{Fingerprint, Format};
 
-use super::stamped_file::{Stamped, StampedFile, note_failure};
 use super::{Footers, QueryFeedback, Sampled, SharedStatistics, TableSample, TableStatistics, Totals};
-use crate::catalog::{DataObject, TableDefinition};
+use crate::catalog::{DataObject, InferenceCache, TableDefinition};
 use crate::files::put_in_place;
+use crate::files::stamped::{Stamped, StampedFile, note_failure};
 
 /// The columns and metadata of a sample's file beside the table's own.
 const PIECE: &str = "pushdowndb.piece";
@@ -39,6 +39,8 @@ const MAX_TABLES: usize = 256;
 pub(crate) struct StatisticsCache {
     folder: Option<PathBuf>,
     tables: Mutex<HashMap<Key, SharedStatistics>>,
+    /// Inferred columns.
+    inferred: InferenceCache,
 }
 
 /// A table and the version of its objects.
@@ -73,7 +75,12 @@ impl Key {
 impl StatisticsCache {
     /// A cache in this folder, which need not exist; without one in memory only.
     pub(crate) fn new(folder: Option<PathBuf>) -> Self {
-        Self { folder, tables: Mutex::default() }
+        Self { inferred: InferenceCache::new(folder.clone()), folder, tables: Mutex::default() }
+    }
+
+    /// The inferred columns of tables.
+    pub(crate) fn inferred(&self) -> &InferenceCache {
+        &self.inferred
     }
 
     /// The statistics of a table that has not changed since.

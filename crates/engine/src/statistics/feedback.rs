@@ -16,7 +16,7 @@ use parking_lot::{Mutex, MutexGuard};
 use pushdowndb_contract::{Expr, Fingerprint, FingerprintBuilder, Format, Fragment, Output};
 use serde::{Deserialize, Serialize};
 
-use super::stamped_file::StampedFile;
+use crate::files::stamped::StampedFile;
 
 /// The most figures, and the most times, of a table; beyond that all of their kind are dropped.
 const MAX_ENTRIES: usize = 1024;

@@ -21,7 +21,6 @@ pub(crate) mod columns;
 pub(crate) mod feedback;
 pub(crate) mod footers;
 pub(crate) mod sample;
-pub(crate) mod stamped_file;
 pub(crate) mod totals;
 pub(crate) mod width;
 

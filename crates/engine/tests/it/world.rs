@@ -118,7 +118,16 @@ impl World {
         self.engine_configured(&[("pushdown.level", level)]).await
     }
 
+    /// A session at this level that keeps what it learns in a folder.
+    pub async fn engine_in(&self, level: &str, cache: &std::path::Path) -> Engine {
+        self.engine_of(&[("pushdown.level", level)], Some(cache.to_owned())).await
+    }
+
     pub async fn engine_configured(&self, settings: &[(&str, &str)]) -> Engine {
+        self.engine_of(settings, None).await
+    }
+
+    async fn engine_of(&self, settings: &[(&str, &str)], cache: Option<std::path::PathBuf>) -> Engine {
         let connection = ConnectionConfig {
             endpoint: Some(self.endpoint.clone()),
             region: Some("us-east-1".to_owned()),
@@ -127,7 +136,9 @@ impl World {
             ..ConnectionConfig::default()
         };
         let settings = settings.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        Engine::new(EngineConfig { connection, settings, ..EngineConfig::unrestricted() }).await.expect("an engine")
+        Engine::new(EngineConfig { connection, settings, cache, ..EngineConfig::unrestricted() })
+            .await
+            .expect("an engine")
     }
 }
 

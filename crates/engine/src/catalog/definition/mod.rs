@@ -15,9 +15,9 @@ use parking_lot::Mutex;
 use pushdowndb_contract::{CsvOptions, Error, Format, Profile, Result};
 use pushdowndb_scan::check_header;
 
-use super::listing::Asked;
+use super::listing::{Asked, PrivateFolder};
 use super::options::{FileName, Kind};
-use super::{DataObject, Listing, ObjectColumns, ReadFooter, TableLocation, TableOptions, infer, listing, partition};
+use super::{DataObject, KnownObjects, Listing, ObjectColumns, TableLocation, TableOptions, infer, listing, partition};
 
 /// The most objects whose columns are cached across queries.
 const MAX_CACHED_HEADERS: usize = 10_000;
@@ -36,6 +36,9 @@ pub struct Declared {
 
 /// The columns of objects that were read, by path and ETag; `None` if they are the table's.
 type Headers = HashMap<(Path, Option<String>), Option<Arc<ObjectColumns>>>;
+
+/// The objects of a table, and PushdownDB's own beside them.
+pub(crate) type FoundObjects = (Vec<DataObject>, PrivateFolder);
 
 /// A table over objects.
 #[derive(Debug)]
@@ -58,14 +61,15 @@ pub struct TableDefinition {
 }
 
 impl TableDefinition {
-    /// Defines a table; infers what is not declared.
-    pub async fn resolve(
+    /// Defines a table; infers what is not declared. Returns the objects as well, if they were listed
+    /// for it.
+    pub(crate) async fn resolve(
         store: &dyn ObjectStore,
-        footers: &dyn ReadFooter,
+        known: &dyn KnownObjects,
         location: TableLocation,
         options: TableOptions,
         declared: Declared,
-    ) -> Result<Self> {
+    ) -> Result<(Self, Option<FoundObjects>)> {
         let columns = declared.columns.filter(|schema| !schema.fields().is_empty());
         if options.hive_partitioning == Some(false) && !declared.partitions.is_empty() {
             return Err(Error::invalid("PARTITIONED BY contradicts OPTIONS ('hive_partitioning' 'false')"));
@@ -75,11 +79,12 @@ impl TableDefinition {
             && let Some(partition_columns) = declared_partitions(columns, &declared.partitions)
         {
             let (format, file_schema) = (options.format(kind), without(columns, &partition_columns));
-            return Ok(Self::new(location, options, kind, format, file_schema, partition_columns));
+            let table = Self::new(location, options, kind, format, file_schema, partition_columns);
+            return Ok((table, None));
         }
 
         let asked = options.kind.map_or(Asked::Anything, Asked::Declared);
-        let objects = listing::list(store, &location, asked).await?;
+        let (objects, private) = listing::list_with_private(store, &location, asked).await?;
         let kind = match options.kind {
             Some(kind) => kind,
             None => kind_of_objects(&location, &objects)?,
@@ -90,7 +95,7 @@ impl TableDefinition {
                 _ => partition::discover(&location, &objects)?,
             };
             let partition_columns = select_partitions(&location, partition_columns, &declared.partitions)?;
-            let inferred = infer::infer(store, footers, &location, &objects, kind, &options).await?;
+            let inferred = infer::infer(store, known, &location, &objects, kind, &options).await?;
             let twice =
                 partition_columns.iter().find(|column| inferred.schema.column_with_name(column.name()).is_some());
             // Parquet and JSON are read by name: the value in the path replaces the one in the
@@ -114,7 +119,7 @@ impl TableDefinition {
             if !by_name {
                 infer::sampled(&objects).into_iter().for_each(|object| table.remember(object, None));
             }
-            return Ok(table);
+            return Ok((table, Some((objects, private))));
         };
         let found = partition::discover(&location, &objects)?;
         let mut partition_columns = select_partitions(&location, found, &declared.partitions)?;
@@ -124,7 +129,8 @@ impl TableDefinition {
             }
         }
         let (format, file_schema) = (options.format(kind), without(&columns, &partition_columns));
-        Ok(Self::new(location, options, kind, format, file_schema, partition_columns))
+        let table = Self::new(location, options, kind, format, file_schema, partition_columns);
+        Ok((table, Some((objects, private))))
     }
 
     fn new(
@@ -175,7 +181,13 @@ impl TableDefinition {
     /// cached.
     pub async fn listing(&self, store: &dyn ObjectStore) -> Result<Listing> {
         let asked = self.options.kind.map_or(Asked::Found(self.kind), Asked::Declared);
-        let (mut objects, private) = listing::list_with_private(store, &self.location, asked).await?;
+        let found = listing::list_with_private(store, &self.location, asked).await?;
+        self.listed(store, found).await
+    }
+
+    /// The listing of objects that were found.
+    pub(crate) async fn listed(&self, store: &dyn ObjectStore, found: FoundObjects) -> Result<Listing> {
+        let (mut objects, private) = found;
         partition::assign(&self.location, &mut objects, &self.partition_columns)?;
         let objects = match &self.format {
             Format::Csv(csv) if csv.header && self.options.union_by_name => {

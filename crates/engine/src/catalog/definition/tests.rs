@@ -27,7 +27,7 @@ async fn resolve(store: &InMemory, location: &str, options: &[(&str, &str)]) -> 
     let location = TableLocation::parse(location, &Access::everything())?;
     let options = TableOptions::parse("", options.iter().copied())?;
     // Boxed, as DataFusion's traits want it: they also ask that it is Send.
-    TableDefinition::resolve(store, store, location, options, Declared::default()).boxed().await
+    TableDefinition::resolve(store, store, location, options, Declared::default()).boxed().await.map(|(table, _)| table)
 }
 
 fn columns(table: &TableDefinition) -> Vec<String> {
@@ -205,7 +205,7 @@ async fn declared_tables_cost_no_request() {
     let nothing = InMemory::new();
     let location = TableLocation::parse("s3://b/t/", &Access::everything()).unwrap();
     let options = TableOptions::parse("CSV", [("format.delimiter", "|")]).unwrap();
-    let table = TableDefinition::resolve(&nothing, &nothing, location, options, declared.clone()).await.unwrap();
+    let (table, _) = TableDefinition::resolve(&nothing, &nothing, location, options, declared.clone()).await.unwrap();
     assert_eq!(columns(&table), ["id Int64", "y Utf8"]);
     assert_eq!(table.file_schema.fields().len(), 1);
     assert_eq!(table.objects(&nothing).await.unwrap_err().kind(), ErrorKind::NotFound);
@@ -219,7 +219,7 @@ async fn declared_tables_cost_no_request() {
     let columns_only = Schema::new(vec![field("id", DataType::Int64)]);
     let declared = Declared { columns: Some(Arc::new(columns_only)), ..declared };
     let options = TableOptions::parse("CSV", [("has_header", "false")]).unwrap();
-    let table = TableDefinition::resolve(&store, &store, location, options, declared).await.unwrap();
+    let (table, _) = TableDefinition::resolve(&store, &store, location, options, declared).await.unwrap();
     assert_eq!(columns(&table), ["id Int64", "y Utf8"]);
 }
 

@@ -5,6 +5,7 @@
 //! first megabyte) is found by the scan, which names the object, the byte and the column. Every
 //! column may be NULL.
 
+pub(crate) mod cache;
 pub(crate) mod csv;
 pub(crate) mod json;
 pub(crate) mod merge;
@@ -14,7 +15,7 @@ pub(crate) mod value;
 use std::cell::Cell;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema};
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use object_store::ObjectStore;
@@ -24,6 +25,8 @@ use pushdowndb_scan::parquet_schema;
 
 use super::options::{FileName, Kind};
 use super::{DataObject, TableLocation, TableOptions};
+use cache::InferenceKey;
+pub(crate) use cache::{InferenceCache, Inferred};
 use merge::{Column, Merging, merge};
 use sample::Sample;
 use value::Looks;
@@ -41,31 +44,47 @@ const MAX_HEADER_BYTES: u64 = 64 * 1024;
 /// Requests for samples in flight.
 const MAX_CONCURRENT_SAMPLES: usize = 8;
 
-/// Reads the footers of a table's Parquet objects, which may be cached.
-pub(crate) trait ReadFooter: Sync {
-    /// The footer of an object.
+/// What may be known of a table's objects before they are read.
+pub(crate) trait KnownObjects: Sync {
+    /// The footer of a Parquet object, which is read if it is not known.
     fn footer<'a>(&'a self, object: &'a DataObject) -> BoxFuture<'a, Result<Arc<ParquetMetaData>>>;
-}
 
-/// The format and columns of a table.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Inferred {
-    /// The format, with nothing left open.
-    pub(crate) format: Format,
-    /// The columns in the objects.
-    pub(crate) schema: SchemaRef,
+    /// The columns that were inferred before.
+    fn inferred(&self) -> Option<&InferenceCache> {
+        None
+    }
 }
 
 /// Infers a table's format and columns from a few of `objects`, of which there is at least one.
 pub(crate) async fn infer(
     store: &dyn ObjectStore,
-    footers: &dyn ReadFooter,
+    known: &dyn KnownObjects,
     location: &TableLocation,
     objects: &[DataObject],
     kind: Kind,
     options: &TableOptions,
 ) -> Result<Inferred> {
-    let all = Objects { store, footers, location, sampled: sampled(objects), options };
+    let Some(cache) = known.inferred() else {
+        return infer_anew(store, known, location, objects, kind, options).await;
+    };
+    let key = InferenceKey::new(location, kind, options, &sampled(objects));
+    if let Some(inferred) = cache.get(&key) {
+        return Ok(inferred);
+    }
+    let inferred = infer_anew(store, known, location, objects, kind, options).await?;
+    cache.put(&key, &inferred);
+    Ok(inferred)
+}
+
+async fn infer_anew(
+    store: &dyn ObjectStore,
+    known: &dyn KnownObjects,
+    location: &TableLocation,
+    objects: &[DataObject],
+    kind: Kind,
+    options: &TableOptions,
+) -> Result<Inferred> {
+    let all = Objects { store, known, location, sampled: sampled(objects), options };
     let (format, columns) = match options.format(kind) {
         Format::Parquet => (Format::Parquet, all.parquet().await?),
         Format::Csv(csv) => {
@@ -118,7 +137,7 @@ pub(crate) async fn header(
 /// The objects to sample, and how they are read.
 struct Objects<'a> {
     store: &'a dyn ObjectStore,
-    footers: &'a dyn ReadFooter,
+    known: &'a dyn KnownObjects,
     location: &'a TableLocation,
     sampled: Vec<&'a DataObject>,
     options: &'a TableOptions,
@@ -182,7 +201,7 @@ impl Objects<'_> {
 
     async fn footer(&self, object: &DataObject) -> Result<(String, Schema)> {
         let address = self.location.address(&object.path);
-        let schema = parquet_schema(&address, &*self.footers.footer(object).await?)?;
+        let schema = parquet_schema(&address, &*self.known.footer(object).await?)?;
         Ok((address, schema))
     }
 
@@ -246,7 +265,7 @@ pub(crate) fn sampled(objects: &[DataObject]) -> Vec<&DataObject> {
 }
 
 #[cfg(test)]
-impl ReadFooter for object_store::memory::InMemory {
+impl KnownObjects for object_store::memory::InMemory {
     fn footer<'a>(&'a self, object: &'a DataObject) -> BoxFuture<'a, Result<Arc<ParquetMetaData>>> {
         async move {
             let address = format!("s3://b/{}", object.path);

@@ -1,5 +1,7 @@
 //! Files that several sessions read and write.
 
+pub(crate) mod stamped;
+
 use std::error::Error;
 use std::fs::{self, File};
 use std::path::Path;

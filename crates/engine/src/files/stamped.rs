@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::files::put_in_place;
+use super::put_in_place;
 
 /// Logs that `file` was not written.
 pub(crate) fn note_failure(file: &Path, written: Result<(), Box<dyn std::error::Error>>) {

@@ -1,0 +1,124 @@
+//! Inferred columns that are kept, in memory across queries and in a folder across sessions.
+//!
+//! The key is what they were inferred from: the location, the options, and the sampled objects with
+//! their sizes and ETags. So a table that did not change is looked at once.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use parking_lot::Mutex;
+use pushdowndb_contract::{Fingerprint, Format, Fragment, JsonShape, NullRule, Ragged};
+
+use crate::catalog::options::Kind;
+use crate::catalog::{DataObject, TableLocation, TableOptions};
+use crate::files::stamped::StampedFile;
+
+/// The most tables in memory; each takes some kilobytes.
+const MAX_TABLES: usize = 1024;
+
+/// The format and columns of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Inferred {
+    /// The format, with nothing left open.
+    pub(crate) format: Format,
+    /// The columns in the objects.
+    pub(crate) schema: SchemaRef,
+}
+
+/// The cache.
+#[derive(Debug, Default)]
+pub(crate) struct InferenceCache {
+    folder: Option<PathBuf>,
+    tables: Mutex<HashMap<InferenceKey, Inferred>>,
+}
+
+/// What the columns of a table are inferred from.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct InferenceKey {
+    table: String,
+    stamp: String,
+}
+
+impl InferenceKey {
+    /// The key of a table of this kind, of which these objects are sampled.
+    pub(crate) fn new(location: &TableLocation, kind: Kind, options: &TableOptions, sampled: &[&DataObject]) -> Self {
+        let byte = |value: Option<u8>| value.map_or(0, |value| 1 + u64::from(value));
+        let flag = |value: Option<bool>| value.map_or(0, |value| 1 + u64::from(value));
+        let TableOptions { header, delimiter, quote, escape, comment, terminator, null, .. } = options;
+        let null = match null {
+            None => (0, ""),
+            Some(NullRule::Empty) => (1, ""),
+            Some(NullRule::Never) => (2, ""),
+            Some(NullRule::Text(text)) => (3, text.as_str()),
+        };
+        let mut stamp = Fingerprint::builder("inferred columns", 1)
+            .text(kind.name())
+            .number(flag(*header))
+            .number(byte(*delimiter))
+            .number(quote.map_or(0, |quote| 1 + byte(quote)))
+            .number(byte(*escape))
+            .number(byte(*comment))
+            .number(byte(*terminator))
+            .number(null.0)
+            .text(null.1)
+            .number(flag(options.newlines_in_values))
+            .number(flag(options.ragged.map(|ragged| ragged == Ragged::Lenient)))
+            .number(flag(options.json_shape.map(|shape| shape == JsonShape::Lines)))
+            .number(options.compression.map_or(0, |compression| 1 + compression as u64))
+            .number(options.schema_infer_max_rec.map_or(0, |most| 1 + most as u64))
+            .flag(options.union_by_name);
+        for object in sampled {
+            let written_ns = object.last_modified.timestamp_nanos_opt().unwrap_or_default();
+            stamp = stamp
+                .text(object.path.as_ref())
+                .number(object.size)
+                .optional(object.etag.as_deref().map(str::as_bytes))
+                .number(written_ns.cast_unsigned());
+        }
+        Self { table: location.to_string(), stamp: stamp.finish().to_string() }
+    }
+}
+
+impl InferenceCache {
+    /// A cache in this folder, which need not exist; without one in memory only.
+    pub(crate) fn new(folder: Option<PathBuf>) -> Self {
+        Self { folder, tables: Mutex::default() }
+    }
+
+    /// What was inferred from the same.
+    pub(crate) fn get(&self, key: &InferenceKey) -> Option<Inferred> {
+        if let Some(known) = self.tables.lock().get(key) {
+            return Some(known.clone());
+        }
+        let bytes: Vec<u8> = self.file(key)?.read()?;
+        let Fragment { format, schema, .. } = Fragment::from_bytes(&bytes).ok()?;
+        let inferred = Inferred { format, schema };
+        self.keep(key, &inferred);
+        Some(inferred)
+    }
+
+    /// Keeps what was inferred. Types that cannot be written are inferred again by the next session.
+    pub(crate) fn put(&self, key: &InferenceKey, inferred: &Inferred) {
+        self.keep(key, inferred);
+        if let Some(file) = self.file(key)
+            && let Ok(bytes) = Fragment::all(inferred.format.clone(), Arc::clone(&inferred.schema)).to_bytes()
+        {
+            file.write(&bytes);
+        }
+    }
+
+    fn keep(&self, key: &InferenceKey, inferred: &Inferred) {
+        let mut tables = self.tables.lock();
+        if tables.len() >= MAX_TABLES {
+            tables.clear();
+        }
+        tables.insert(key.clone(), inferred.clone());
+    }
+
+    fn file(&self, key: &InferenceKey) -> Option<StampedFile> {
+        let name = Fingerprint::builder("table", 1).text(&key.table).finish();
+        Some(StampedFile::new(self.folder.as_ref()?.join(format!("{name}.columns.json")), key.stamp.clone()))
+    }
+}

@@ -14,6 +14,7 @@ use crate::context::QueryContext;
 use crate::error::from_datafusion;
 use crate::provider::look_at_tables;
 use crate::sql::create_index::IndexStatement;
+use crate::sql::syntax::letter_case::match_columns;
 use crate::sql::syntax::settings::hint_quotes;
 use crate::sql::{Command, Statement, script};
 
@@ -73,8 +74,7 @@ impl Engine {
 
     /// Plans a statement by DataFusion, and runs the plan.
     async fn run_tree(&self, run: &StatementRun, tree: SqlStatement) -> Result<QueryResult> {
-        let plan = run.state.statement_to_plan(tree).await;
-        let plan = plan.map_err(|error| hint_quotes(&run.text, from_datafusion(error)))?;
+        let plan = plan(run, tree).await?;
         access_checks::check(self.backends.access(), &plan)?;
         match plan {
             LogicalPlan::Statement(LogicalStatement::SetVariable(_) | LogicalStatement::ResetVariable(_)) => {
@@ -134,6 +134,20 @@ impl Engine {
             other => execute(other).await?,
         }
         Ok(run.no_rows(StatementKind::Definition))
+    }
+}
+
+/// Plans a statement, in which columns may be written in another case.
+async fn plan(run: &StatementRun, mut tree: SqlStatement) -> Result<LogicalPlan> {
+    loop {
+        let error = match run.state.statement_to_plan(tree.clone()).await {
+            Ok(plan) => return Ok(plan),
+            Err(error) => error,
+        };
+        // Each time at least one name becomes exact.
+        if !match_columns(&mut tree, &error)? {
+            return Err(hint_quotes(&run.text, from_datafusion(error)));
+        }
     }
 }
 

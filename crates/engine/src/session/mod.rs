@@ -212,7 +212,7 @@ impl Engine {
             .with_disk_manager_builder(disk_manager)
             .build_arc()
             .map_err(from_datafusion)?;
-        let undeclared = LazyTables { query: Arc::clone(&query), declared: Arc::clone(&self.declared) };
+        let undeclared = LazyTables::new(Arc::clone(&query), Arc::clone(&self.declared));
         let catalogs = DynamicFileCatalog::new(Arc::clone(&self.catalogs), Arc::new(undeclared));
         let mut state = SessionStateBuilder::new_from_existing(self.template.clone())
             .with_config(settings.config.with_extension(Arc::clone(&query)))

@@ -189,6 +189,67 @@ async fn filters_stay_above_columns_that_share_a_name() {
     }
 }
 
+/// A table that is just named is listed once a statement, and looked at once as long as it does not
+/// change: by this session and by the next.
+#[tokio::test(flavor = "multi_thread")]
+async fn columns_of_a_named_table_are_inferred_once() {
+    let world = World::node().await;
+    let cache = tempfile::tempdir().expect("a folder");
+    let csv: String = (0..2000).map(|n| format!("{n},text {n},{}.5\n", n * 3)).collect();
+    world.put("named/1.csv", format!("id,Text,v\n{csv}")).await;
+    world.put("named/2.csv", format!("id,Text,v\n{csv}")).await;
+    let sql = format!("SELECT sum(id), max(text) FROM '{}'", world.url("named/*.csv"));
+    let wanted = [["3998000", "text 999"]];
+    let mut sessions = vec![];
+    for _ in 0..2 {
+        let engine = world.engine_in("fragment", cache.path()).await;
+        for _ in 0..2 {
+            let (got, report) = rows(&engine, &sql).await.unwrap();
+            assert_eq!(got, wanted);
+            assert_eq!(report.usage.requests.list, 1, "{:?}", report.usage);
+            sessions.push(report.usage.requests.get);
+        }
+    }
+    assert!(sessions[0] >= 2, "{sessions:?}");
+    assert_eq!(sessions[1..], [0, 0, 0], "GETs of the later statements");
+    world.put("named/2.csv", format!("id,Text,v\n{csv}2000,zzz,1.5\n")).await;
+    let engine = world.engine_in("fragment", cache.path()).await;
+    let (got, report) = rows(&engine, &sql).await.unwrap();
+    assert_eq!(got, [["4000000", "zzz"]]);
+    assert!(report.usage.requests.get >= 2, "{:?}", report.usage);
+}
+
+/// Names without quotes match columns whatever their case, and files are looked at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn names_of_columns_may_be_in_another_case() {
+    let world = World::node().await;
+    world.put("taxi/1.csv", "VendorID,Fare Amount,tip\n1,2.5,x\n2,3.5,y\n").await;
+    world.put("two/1.csv", "Id,iD\n1,2\n").await;
+    let engine = engine(&world).await;
+    let (taxi, two) = (world.url("taxi/1.csv"), world.url("two/1.csv"));
+    // The columns are inferred by the first statement.
+    rows(&engine, &format!("SELECT VENDORID FROM '{taxi}'")).await.unwrap();
+    let exact = rows(&engine, &format!("SELECT \"VendorID\" FROM '{taxi}' WHERE \"Fare Amount\" > 3")).await.unwrap();
+    let any = rows(&engine, &format!("SELECT vendorid FROM '{taxi}' WHERE \"Fare Amount\" > 3")).await.unwrap();
+    assert_eq!((&any.0, any.1.usage.requests), (&exact.0, exact.1.usage.requests));
+    for (sql, wanted) in [
+        ("SELECT VENDORID + 1 AS n FROM 'T' ORDER BY vendorId DESC LIMIT 1", "3"),
+        ("SELECT max(t.VendorId) FROM 'T' t JOIN 'T' u USING (vendorid) WHERE Tip = 'x'", "1"),
+        (
+            "SELECT vendorid FROM (SELECT VendorID, count(*) AS c FROM 'T' GROUP BY vendorid) WHERE C = 1 AND vendorID > 1",
+            "2",
+        ),
+        ("WITH w AS (SELECT * FROM 'T') SELECT sum(VENDORID) FROM w", "3"),
+    ] {
+        let sql = sql.replace("'T'", &format!("'{taxi}'"));
+        assert_eq!(rows(&engine, &sql).await.unwrap_or_else(|error| panic!("{sql}: {error}")).0, [[wanted]], "{sql}");
+    }
+    let error = failure(&engine, &format!("SELECT \"vendorid\" FROM '{taxi}'")).await;
+    assert!(error.message().contains("vendorid"), "{error}");
+    let error = failure(&engine, &format!("SELECT id FROM '{two}'")).await;
+    assert!(error.message().contains("\"Id\" and \"iD\""), "{error}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn dates_zeros_and_names_mean_what_they_say() {
     let world = World::node().await;

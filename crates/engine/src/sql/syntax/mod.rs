@@ -14,11 +14,13 @@
 //! | `GROUP BY ()`, `SELECT 1 HAVING a`, `FETCH FIRST 2 ROWS ONLY` | `GROUPING SETS (())`, `LIMIT 2` ([`groups`]) |
 //! | `SET pushdown.threads = 4`, `RESET pushdown.level` | settings that DataFusion knows ([`settings`]) |
 //! | `~x` | `x # -1` |
+//! | `VENDORID`, where a column is called `VendorID` | `"VendorID"` ([`letter_case`]) |
 //! | clauses and statements that would be ignored | an error that names them ([`refused`]) |
 
 pub(crate) mod distinct_from;
 pub(crate) mod from_first;
 pub(crate) mod groups;
+pub(crate) mod letter_case;
 pub(crate) mod patterns;
 pub(crate) mod refused;
 pub(crate) mod rows;

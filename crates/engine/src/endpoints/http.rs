@@ -184,6 +184,7 @@ impl HttpService for MeteredHttp {
         }
         if is_read || matches!(kind, RequestKind::Head | RequestKind::List) {
             state.speed.answered(asked.elapsed());
+            state.reads.answered(asked.elapsed());
         }
         let meters = self.meters.clone();
         let (parts, body) = response.into_parts();

@@ -31,7 +31,6 @@ use parquet::file::metadata::ParquetMetaData;
 use pushdowndb_contract::{Capability, Error, Profile, Result};
 use pushdowndb_cost::Meter;
 use pushdowndb_http::Connector;
-use pushdowndb_http::reads::is_far;
 use pushdowndb_scan::{Footers, KnownFooter, LocalFile, MemoryBudget, ObjectReader, parquet_metadata};
 use url::Url;
 
@@ -331,7 +330,7 @@ impl Backend {
 
     /// Whether its answers are so late that many plain reads are to be in flight.
     pub(crate) fn is_far(&self) -> bool {
-        self.speed().and_then(EndpointProfile::latency_s).is_some_and(is_far)
+        self.state().is_some_and(|state| state.reads.is_far())
     }
 
     /// The bytes of the largest row group of a Parquet object, if its footer is cached.

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use pushdowndb_datagen::Format;
 use pushdowndb_engine::{Engine, Report};
+use pushdowndb_node::{Credentials, Gateway, NodeConfig, Storage};
 
 use crate::faults::proxy::{Fault, Kind, Proxy};
-use crate::world::{Rows, World, assert_same, rows};
+use crate::world::{KEY, Rows, SECRET, World, assert_same, rows};
 
 const LATENCY: Duration = Duration::from_millis(30);
 
@@ -113,4 +114,30 @@ async fn what_fails_is_read_again() {
     let reports = agree(&mut world, Format::Csv, &proxy).await;
     assert!(proxy.seen().spoiled >= 30, "{:?}", proxy.seen().spoiled);
     assert!(reports[0].usage.requests.get > reports[0].usage.bytes_network / PART_BYTES);
+}
+
+/// A gateway before the far store scans what it reads ahead, and its answers have the rows.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_reads_ahead_too() {
+    for format in [Format::Csv, Format::Parquet] {
+        let mut behind = world(format).await;
+        let proxy = Proxy::far(&behind.endpoint, LATENCY, |_, _| None).await;
+        let mut gateway = Gateway::new("s3://data".parse().expect("a URL"));
+        gateway.endpoint = Some(proxy.endpoint());
+        let options = [("aws_access_key_id", KEY), ("aws_secret_access_key", SECRET), ("aws_region", "us-east-1")];
+        gateway.options = options.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        let mut config = NodeConfig::new(Storage::Gateway(gateway));
+        config.credentials = Some(Credentials { access_key_id: KEY.to_owned(), secret_access_key: SECRET.to_owned() });
+        let front = pushdowndb_node::start(config).await.expect("a gateway");
+        let near = behind.endpoint.clone();
+        let near = engine(&mut behind, near, format).await;
+        behind.endpoint = front.endpoint().to_string();
+        let far = behind.engine_with("fragment", folder(format)).await;
+        for sql in QUERIES {
+            let ((want, _), (got, _)) = (run(&near, sql).await, run(&far, sql).await);
+            assert_same(sql, &got, &want);
+        }
+        let most = proxy.seen().most_in_flight;
+        assert!(most >= 3, "{most} in flight of {format:?}");
+    }
 }

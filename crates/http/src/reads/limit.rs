@@ -1,10 +1,15 @@
 //! The number of plain reads in flight at an endpoint.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// The time to the first byte from which a server is far: servers in the same network answer sooner.
+const FAR_LATENCY: Duration = Duration::from_millis(8);
 
 /// Reads in flight at first, at least and at most.
 const FIRST: usize = 16;
@@ -25,6 +30,8 @@ const FORGOTTEN_A_ROUND: f64 = 0.02;
 pub struct ReadLimit {
     slots: Arc<Semaphore>,
     state: Mutex<State>,
+    /// The least time in which an answer began, in microseconds.
+    latency_us: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -58,11 +65,22 @@ impl Round {
 impl Default for ReadLimit {
     fn default() -> Self {
         let state = State { limit: FIRST, surplus: 0, best_bytes_per_s: 0.0, round: Round::new(Instant::now()) };
-        Self { slots: Arc::new(Semaphore::new(FIRST)), state: Mutex::new(state) }
+        Self { slots: Arc::new(Semaphore::new(FIRST)), state: Mutex::new(state), latency_us: AtomicU64::new(u64::MAX) }
     }
 }
 
 impl ReadLimit {
+    /// Notes that an answer of the endpoint began `after` its request.
+    pub fn answered(&self, after: Duration) {
+        self.latency_us.fetch_min(u64::try_from(after.as_micros()).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    /// Returns whether the endpoint is far: no answer began within 8 ms.
+    pub fn is_far(&self) -> bool {
+        let latency_us = self.latency_us.load(Relaxed);
+        latency_us != u64::MAX && Duration::from_micros(latency_us) >= FAR_LATENCY
+    }
+
     /// Waits for the turn of a read.
     pub async fn slot(self: &Arc<Self>) -> ReadSlot {
         let permit = match Arc::clone(&self.slots).try_acquire_owned() {
@@ -143,8 +161,6 @@ impl Drop for ReadSlot {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     /// Lets rounds of reads pass at a server that sends at most `most` reads at a time, each a
@@ -172,6 +188,17 @@ mod tests {
         rounds(&limit, 2, 60, now);
         assert_eq!(limit.limit(), settled, "the server has no more");
         assert_eq!(limit.slots.available_permits(), settled);
+    }
+
+    #[test]
+    fn the_fastest_answer_says_how_far_a_server_is() {
+        let limit = ReadLimit::default();
+        assert!(!limit.is_far(), "nothing is known");
+        limit.answered(Duration::from_millis(40));
+        assert!(limit.is_far());
+        limit.answered(Duration::from_millis(2));
+        limit.answered(Duration::from_millis(50));
+        assert!(!limit.is_far());
     }
 
     #[test]

@@ -15,9 +15,6 @@ use tokio::task::JoinHandle;
 
 use super::{PART_BYTES, ReadLimit};
 
-/// Parts of a stream that are fetched ahead, once it turned out that they are needed.
-const MOST_AHEAD: usize = 4;
-
 /// Bytes of the first part of a long stream, which may end early.
 const FIRST_PART_BYTES: u64 = 1024 * 1024;
 
@@ -49,13 +46,14 @@ pub async fn whole<S: RangeSource>(source: &S, limit: &Arc<ReadLimit>, range: Ra
     Ok(whole.freeze())
 }
 
-/// Reads `range` of `source` in order, a few parts ahead that have their turn by `limit`: none at
-/// first, and one more after each that was taken, so that a scan that stops early has read little
-/// in vain. The stream ends with the first error.
+/// Reads `range` of `source` in order, parts ahead that have their turn by `limit`: none at first,
+/// and one more after each that was taken, up to `most_ahead`, so that a scan that stops early has
+/// read little in vain. The stream ends with the first error.
 pub fn in_order<S: RangeSource>(
     source: S,
     limit: Arc<ReadLimit>,
     range: Range<u64>,
+    most_ahead: usize,
 ) -> BoxStream<'static, Result<Bytes, S::Error>> {
     let mut parts: VecDeque<_> = match range.end.saturating_sub(range.start) {
         0 => VecDeque::new(),
@@ -65,7 +63,7 @@ pub fn in_order<S: RangeSource>(
         }
         _ => cut(range).into(),
     };
-    let mut ahead = if parts.len() > 2 { 0 } else { 1 };
+    let mut ahead = if parts.len() > 2 { 0 } else { most_ahead.min(1) };
     let mut begun = VecDeque::new();
     stream::poll_fn(move |context| {
         while begun.len() <= ahead
@@ -76,7 +74,7 @@ pub fn in_order<S: RangeSource>(
         let Some(next) = begun.front_mut() else { return Poll::Ready(None) };
         let fetched = ready!(next.poll_unpin(context));
         begun.pop_front();
-        ahead = (ahead + 1).min(MOST_AHEAD);
+        ahead = (ahead + 1).min(most_ahead);
         if fetched.is_err() {
             begun.clear();
             parts.clear();
@@ -86,7 +84,10 @@ pub fn in_order<S: RangeSource>(
     .boxed()
 }
 
-/// Parts of `range` of about equal size, each of at most one and a half times [`PART_BYTES`].
+/// The most bytes of a part.
+pub const MAX_PART_BYTES: u64 = PART_BYTES / 2 * 3;
+
+/// Parts of `range` of about equal size, each of at most [`MAX_PART_BYTES`].
 fn cut(range: Range<u64>) -> Vec<Range<u64>> {
     let length = range.end.saturating_sub(range.start);
     let count = ((length + PART_BYTES / 2) / PART_BYTES).max(1);

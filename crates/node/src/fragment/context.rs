@@ -7,6 +7,7 @@ use bytes::Bytes;
 use futures::Stream;
 use pushdowndb_contract::wire::Failure;
 use pushdowndb_contract::{Error, ErrorKind, Result, Split};
+use pushdowndb_scan::MemoryBudget;
 
 use crate::Limits;
 use crate::admission::Requester;
@@ -38,16 +39,16 @@ pub(crate) struct Objects {
 }
 
 impl Objects {
-    /// Opens the object of `split` if it still has the planned version; reading it is charged to
-    /// `account`.
-    pub async fn open(&self, split: &Split, account: &CpuAccount) -> Result<Object> {
+    /// Opens the object of `split` if it still has the planned version, for a scan that draws from
+    /// `memory`; reading it is charged to `account`.
+    pub async fn open(&self, split: &Split, account: &CpuAccount, memory: &MemoryBudget) -> Result<Object> {
         let Self { store, bucket, grant } = self;
         let place = || format!("s3://{bucket}/{}", split.key);
         let object = store.open(bucket, &split.key).await.map_err(|error| of_store(error).context(place()))?;
         grant.confirm(&**store, bucket).await.map_err(|error| of_store(error).context(place()))?;
         let same = split.etag.as_ref().is_none_or(|etag| bare(etag) == object.meta.etag);
         if same && object.meta.size == split.size {
-            return Ok(Object { data: object.data.metered(account.meter().clone()), ..object });
+            return Ok(Object { data: object.data.for_scan(account.meter().clone(), memory), ..object });
         }
         Err(Error::new(ErrorKind::Conflict, format!("{}: the object was replaced", place())))
     }

@@ -110,7 +110,7 @@ impl Indexes {
         for index in indexes {
             let fragment = self.probes.get(index.probe).ok_or_else(|| Error::internal("an index without a probe"))?;
             let reader: Arc<dyn ObjectReader> =
-                Arc::new(context.objects.open(&index.object, context.account).await?.data);
+                Arc::new(context.objects.open(&index.object, context.account, &context.options.memory).await?.data);
             let mut found = Vec::new();
             let reserved = context.options.memory.empty();
             for range in &index.ranges {

@@ -21,7 +21,7 @@ const MAX_READ_RANGES: usize = 256;
 /// Sends the ranges in the order of the request.
 pub(super) async fn send(mut out: EventSender, request: RangesRequest) -> Result<(), Ended> {
     let context = &out.context;
-    let object = match context.objects.open(&request.object, &context.permit.account()).await {
+    let object = match context.objects.open(&request.object, &context.permit.account(), context.permit.memory()).await {
         Ok(object) => object.data,
         Err(error) => return out.fail(&error).await,
     };

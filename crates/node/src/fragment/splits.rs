@@ -183,7 +183,7 @@ impl ScanWork {
     async fn scan(&self, number: u32, split: &Split, events: &Sender<SplitEvent>) -> Result<Option<SplitStats>> {
         let mut stats = SplitStats::default();
         let Some(fragment) = self.rest_of_limit() else { return Ok(Some(stats)) };
-        let object = self.objects.open(split, &self.account).await?;
+        let object = self.objects.open(split, &self.account, &self.options.memory).await?;
         let seen = CountOnDrop { counters: Arc::default(), totals: &self.totals };
         let counters = Arc::clone(&seen.counters);
         let range = split.range.clone();

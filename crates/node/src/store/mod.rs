@@ -35,5 +35,6 @@ pub(crate) use meta::{
     Algorithm, Attributes, BucketMeta, BucketSettings, Checksum, CorsRule, ObjectMeta, PartMeta, PublicAccessBlock,
     Tag, now_ms, system_time,
 };
+pub(crate) use object::RemoteObject;
 pub(crate) use object::data::ObjectData;
 pub(crate) use upload::{Completion, PartRecord, PartRef, UploadKey, UploadPage, UploadQuery, UploadRecord};

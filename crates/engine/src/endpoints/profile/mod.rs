@@ -183,11 +183,6 @@ impl EndpointProfile {
         Self { endpoint: endpoint.to_owned(), state: Mutex::new(state) }
     }
 
-    /// Seconds until an answer begins, if that was measured.
-    pub(crate) fn latency_s(&self) -> Option<f64> {
-        self.lock().latency_s.if_measured()
-    }
-
     /// The rates to compute with now, of a server of this kind.
     pub(crate) fn rates(&self, profile: Profile, now: Instant) -> Rates {
         let state = self.lock();

@@ -51,7 +51,8 @@ pub(crate) async fn select_object_content(
     // Planning reads and parses as well; a client that goes away ends it.
     let (account, end) = (permit.account(), permit.cancel_on_drop());
     let memory = permit.memory().clone();
-    let object = select::SelectObject { data: Arc::new(object.data.metered(account.meter().clone())), footer, memory };
+    let data = Arc::new(object.data.for_scan(account.meter().clone(), &memory));
+    let object = select::SelectObject { data, footer, memory };
     let answer = account
         .spawn(async move { select::answer(input.request, extensions, object, &limits, counting, permit).await });
     let payload = answer.await.map_err(|error| s3_error!(error, InternalError, "the scan did not start"))??;

@@ -9,7 +9,8 @@ use super::state::LocalState;
 use super::{LocalStore, version_file};
 use crate::Limits;
 use crate::store::index::record::ObjectRecord;
-use crate::store::object::data::{ObjectData, Piece, Source};
+use crate::store::object::data::ObjectData;
+use crate::store::object::piece::{Piece, Source};
 use crate::store::{Result, StoreError};
 
 /// Index entries that are read at once.

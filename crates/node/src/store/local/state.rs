@@ -12,7 +12,8 @@ use crate::store::disk::fail_stop::FailStopDisk;
 use crate::store::disk::stage::Draft;
 use crate::store::index::Index;
 use crate::store::index::record::ObjectRecord;
-use crate::store::object::data::{ObjectData, Piece, ReadContext, Source};
+use crate::store::object::data::{ObjectData, ReadContext};
+use crate::store::object::piece::{Piece, Source};
 use crate::store::{Condition, Grant, ObjectMeta, Result, Staged, StoreError, now_ms};
 
 /// Interval at which expired uploads are looked for.

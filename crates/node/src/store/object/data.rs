@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::Context;
 use std::time::SystemTime;
@@ -16,15 +15,18 @@ use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use parking_lot::Mutex;
 use pushdowndb_contract::ErrorKind;
 use pushdowndb_scan::{
-    BlockBuffers, BlockFile, Latest, ObjectReader, ReadAtHand, file_blocks, file_ranges, ranges_at_hand, read_cached,
+    BlockBuffers, BlockFile, Latest, MemoryBudget, ObjectReader, ReadAtHand, file_blocks, file_ranges, ranges_at_hand,
+    read_cached,
 };
 use uuid::Uuid;
 
+use super::RemoteObject;
 use super::file_version::FileVersion;
+use super::piece::{Piece, Source};
 use super::verified_read::{ReadFailure, ReadMode, VerifiedFile};
 use super::verifier::Verifier;
 use crate::Limits;
-use crate::store::disk::checksums::{BlockChecksums, FileChecksums};
+use crate::store::disk::checksums::FileChecksums;
 use crate::store::disk::data_files::FilePin;
 use crate::store::fault::Damaged;
 use crate::telemetry::CpuMeter;
@@ -82,7 +84,7 @@ enum Origin {
     /// Files of this machine.
     Local(Arc<Inner>),
     /// An object on another server.
-    Remote(Arc<dyn ObjectReader>),
+    Remote(Arc<dyn RemoteObject>),
 }
 
 #[derive(Debug)]
@@ -101,25 +103,6 @@ struct Inner {
     version: Option<FileVersion>,
     /// Set if the pieces are opened one by one.
     _pin: Option<FilePin>,
-}
-
-/// A file, and the position of its bytes in the object.
-#[derive(Debug)]
-pub(crate) struct Piece {
-    pub start: u64,
-    pub size: u64,
-    pub source: Source,
-    /// The checksums of its blocks, and the id of the file. `None` behind a gateway, and for
-    /// objects of earlier versions until the backfill.
-    pub sums: Option<(Uuid, BlockChecksums)>,
-}
-
-/// How a piece is opened.
-#[derive(Debug)]
-pub(crate) enum Source {
-    Open(Arc<File>),
-    /// Opened on demand, so that an object of thousands of parts does not hold as many descriptors.
-    Path(PathBuf),
 }
 
 /// Buffers for blocks of an object: as many as two readers need.
@@ -148,7 +131,7 @@ impl ObjectData {
     }
 
     /// An object on another server; `is_stable` if its ETag identifies the version.
-    pub fn remote(reader: Arc<dyn ObjectReader>, is_stable: bool) -> Self {
+    pub fn remote(reader: Arc<dyn RemoteObject>, is_stable: bool) -> Self {
         Self { is_stable, ..Self::at(Origin::Remote(reader)) }
     }
 
@@ -161,9 +144,14 @@ impl ObjectData {
         self.is_stable
     }
 
-    /// Charges the time of reading to `meter`: copying blocks takes as long as searching them.
-    pub fn metered(self, meter: CpuMeter) -> Self {
-        Self { meter: Some(meter), ..self }
+    /// For a scan that draws from `memory`. Charges the time of reading to `meter`: copying blocks
+    /// takes as long as searching them.
+    pub fn for_scan(self, meter: CpuMeter, memory: &MemoryBudget) -> Self {
+        let origin = match self.origin {
+            Origin::Remote(reader) => Origin::Remote(reader.for_scan(memory)),
+            local @ Origin::Local(_) => local,
+        };
+        Self { origin, meter: Some(meter), ..self }
     }
 
     fn files(&self, inner: &Arc<Inner>) -> MeteredFiles {

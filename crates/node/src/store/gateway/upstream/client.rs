@@ -1,10 +1,12 @@
 //! The client of a server behind a gateway: keys, metadata and errors.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use object_store::path::Path;
 use object_store::{Attribute, GetResult};
+use pushdowndb_http::reads::ReadLimit;
 
 use super::connect::{Connection, connect};
 use crate::store::gateway::backend::bucket_name;
@@ -20,6 +22,8 @@ pub(crate) struct Upstream {
     pub prefix: String,
     pub bucket: String,
     pub limits: Limits,
+    /// How late it answers, and the bound on reads of scans in flight.
+    pub reads: Arc<ReadLimit>,
 }
 
 impl fmt::Debug for Upstream {
@@ -41,7 +45,7 @@ impl Upstream {
             "" => String::new(),
             prefix => format!("{prefix}/"),
         };
-        Ok(Self { connection, unsorted, prefix, bucket, limits })
+        Ok(Self { connection, unsorted, prefix, bucket, limits, reads: Arc::default() })
     }
 
     /// The path of a key on the server; `None` if it cannot be expressed.

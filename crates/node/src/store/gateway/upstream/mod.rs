@@ -8,6 +8,7 @@ mod client;
 mod connect;
 mod list;
 mod read;
+mod scan;
 mod send;
 
 use std::sync::Arc;

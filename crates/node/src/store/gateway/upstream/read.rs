@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -14,6 +14,7 @@ use futures::{FutureExt, StreamExt, TryFutureExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{GetOptions, ObjectStore};
 use pushdowndb_contract::{Error, ErrorKind};
+use pushdowndb_http::reads::ReadLimit;
 use pushdowndb_scan::ObjectReader;
 
 use super::client::{Upstream, changed};
@@ -30,6 +31,8 @@ pub(crate) struct UpstreamObject {
     seen: object_store::ObjectMeta,
     pin: GetOptions,
     max_silence: Duration,
+    /// How late the server answers, and the bound on reads of scans in flight.
+    pub(super) reads: Arc<ReadLimit>,
 }
 
 /// Options that pin reads to a version: by its ETag, or by its time if the ETag is missing or weak.
@@ -48,7 +51,8 @@ fn strong(seen: &object_store::ObjectMeta) -> Option<&str> {
 impl UpstreamObject {
     pub fn new(upstream: &Upstream, location: String, path: Path, seen: &object_store::ObjectMeta) -> Self {
         let (store, max_silence) = (Arc::clone(&upstream.connection.store), upstream.limits.upstream_wait);
-        Self { store, location, path, seen: seen.clone(), pin: pinned(seen), max_silence }
+        let reads = Arc::clone(&upstream.reads);
+        Self { store, location, path, seen: seen.clone(), pin: pinned(seen), max_silence, reads }
     }
 
     /// Whether the pin is unambiguous: times have a resolution of seconds.
@@ -76,7 +80,9 @@ impl UpstreamObject {
         }
         let wanted = range.end - range.start;
         let options = GetOptions { range: Some(range.clone().into()), ..self.pin.clone() };
+        let asked = Instant::now();
         let answer = tokio::time::timeout(self.max_silence, self.store.get_opts(&self.path, options)).await;
+        self.reads.answered(asked.elapsed());
         let answer = answer.map_err(|_| self.silent())?.map_err(|error| self.error(error))?;
         if !self.is_same(&answer.meta) {
             return Err(self.replaced());
@@ -98,6 +104,15 @@ impl UpstreamObject {
             }
         })
         .boxed())
+    }
+
+    /// Reads `range` whole.
+    pub(super) async fn read_whole(self, range: Range<u64>) -> pushdowndb_contract::Result<Bytes> {
+        let blocks: Vec<Bytes> = self.get(range).await?.try_collect().await?;
+        Ok(match <[Bytes; 1]>::try_from(blocks) {
+            Ok([block]) => block,
+            Err(blocks) => Bytes::from(blocks.concat()),
+        })
     }
 
     fn silent(&self) -> Error {
@@ -136,16 +151,7 @@ impl ObjectReader for UpstreamObject {
 
     fn read_ranges(&self, ranges: Vec<Range<u64>>) -> BoxFuture<'static, pushdowndb_contract::Result<Vec<Bytes>>> {
         let object = self.clone();
-        let reads = ranges.into_iter().map(move |range| {
-            let object = object.clone();
-            async move {
-                let blocks: Vec<Bytes> = object.get(range).await?.try_collect().await?;
-                Ok(match <[Bytes; 1]>::try_from(blocks) {
-                    Ok([block]) => block,
-                    Err(blocks) => Bytes::from(blocks.concat()),
-                })
-            }
-        });
+        let reads = ranges.into_iter().map(move |range| object.clone().read_whole(range));
         stream::iter(reads.collect::<Vec<_>>()).buffered(MAX_CONCURRENT_RANGES).try_collect().boxed()
     }
 }

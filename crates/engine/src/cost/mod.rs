@@ -3,5 +3,6 @@
 pub(crate) mod candidates;
 pub(crate) mod cardinality;
 pub(crate) mod model;
+pub(crate) mod plain_reads;
 pub(crate) mod requests;
 pub(crate) mod scan;

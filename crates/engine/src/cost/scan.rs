@@ -7,10 +7,10 @@ use pushdowndb_http::reads::PART_BYTES;
 
 use super::cardinality::Cardinality;
 use super::model::{Model, Work};
+use super::plain_reads::PlainReads;
 use super::requests::count_requests;
 use crate::plan::estimate::Estimate;
 use crate::plan::placement::Route;
-use crate::plan::plain_reads::PlainReads;
 use crate::plan::scan_context::ScanContext;
 use crate::plan::scan_plan::ScanPlan;
 

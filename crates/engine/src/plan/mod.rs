@@ -6,7 +6,6 @@ pub(crate) mod join_keys;
 pub(crate) mod lower;
 pub(crate) mod partial_aggregate;
 pub(crate) mod placement;
-pub(crate) mod plain_reads;
 pub(crate) mod scan_context;
 pub(crate) mod scan_plan;
 pub(crate) mod splits;

@@ -6,13 +6,13 @@ use pushdowndb_contract::{Capability, Format, Fragment};
 use pushdowndb_http::reads::PART_BYTES;
 
 use crate::catalog::DataObject;
+use crate::cost::plain_reads::PlainReads;
 use crate::exec::adaptive::Throughput;
 use crate::exec::index_state::{self, IndexState};
 use crate::exec::row_groups::RowGroups;
 use crate::exec::work_queue::{self, WorkStealing};
 use crate::plan::explanation::Explanation;
 use crate::plan::placement::{Choice, Route};
-use crate::plan::plain_reads::PlainReads;
 use crate::plan::scan_context::ScanContext;
 use crate::plan::scan_plan::ScanPlan;
 use crate::plan::splits::{self, MIN_RANGE_BYTES, ScanSplit};

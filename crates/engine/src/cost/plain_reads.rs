@@ -3,9 +3,9 @@
 use pushdowndb_contract::{Format, Fragment};
 use pushdowndb_http::reads::PART_BYTES;
 
-use super::scan_context::ScanContext;
-use super::scan_plan::ScanPlan;
-use crate::cost::cardinality::Cardinality;
+use super::cardinality::Cardinality;
+use crate::plan::scan_context::ScanContext;
+use crate::plan::scan_plan::ScanPlan;
 
 /// Bytes of splits that are read at a time, of one scan.
 const BYTES_AT_ONCE: u64 = 128 * 1024 * 1024;

@@ -16,6 +16,10 @@ const MEMORY_BYTES_PER_READ_BYTE: u64 = 16;
 /// Splits that are read at a time, of one scan.
 const MOST_AT_ONCE: u64 = 64;
 
+/// Splits of a scan with a limit that are read at a time, from so many objects on.
+const MOST_WITH_LIMIT: usize = 4;
+const MANY_OBJECTS: u64 = 16;
+
 /// Bytes of a row group of which the footer is not known yet, and the most that are read of one at a
 /// time.
 const ASSUMED_ROW_GROUP_BYTES: u64 = 16 * 1024 * 1024;
@@ -30,11 +34,12 @@ pub(crate) struct PlainReads {
 }
 
 impl PlainReads {
-    /// The reads of a scan by `plan`; `None` if the server is near, or the table so small, that each
-    /// partition reads its splits one after the other. So does a scan with a limit, which may end
-    /// with the first of them.
+    /// The reads of a scan by `plan`; `None` if each partition reads its splits one after the other,
+    /// because the server is near or there is one split. Of a scan with a limit, which may end with
+    /// the first object, objects are not cut, and few of many are read at a time.
     pub(crate) fn of(plan: &ScanPlan, context: &ScanContext, fragment: &Fragment) -> Option<Self> {
-        if !context.backend.is_far() || plan.limit.is_some() {
+        let objects = plan.objects.len() as u64;
+        if !context.backend.is_far() || plan.limit.is_some() && objects < MANY_OBJECTS {
             return None;
         }
         let cardinality = Cardinality::of(plan, context, fragment);
@@ -49,13 +54,15 @@ impl PlainReads {
             Format::Csv(_) | Format::Json(_) => PART_BYTES,
         };
         let most_bytes = context.options.bytes_within(BYTES_AT_ONCE, MEMORY_BYTES_PER_READ_BYTE);
-        Self::sized(bytes, of_split, most_bytes)
+        let reads = Self::sized(bytes, objects, of_split, most_bytes)?;
+        let most = if plan.limit.is_some() { MOST_WITH_LIMIT } else { reads.at_once };
+        Some(Self { at_once: reads.at_once.min(most) })
     }
 
-    /// The reads of `bytes` bytes, of which those of a split are `of_split`, with `most_bytes` at a
-    /// time.
-    fn sized(bytes: u64, of_split: u64, most_bytes: u64) -> Option<Self> {
-        let splits = bytes.div_ceil(PART_BYTES);
+    /// The reads of `bytes` bytes in so many `objects`, of which those of a split are `of_split`, with
+    /// `most_bytes` at a time.
+    fn sized(bytes: u64, objects: u64, of_split: u64, most_bytes: u64) -> Option<Self> {
+        let splits = bytes.div_ceil(PART_BYTES).max(objects);
         let at_once = (most_bytes / of_split.max(1)).clamp(1, MOST_AT_ONCE).min(splits);
         (splits > 1).then_some(Self { at_once: usize::try_from(at_once).unwrap_or(1) })
     }
@@ -80,7 +87,7 @@ mod tests {
     #[test]
     fn as_many_splits_as_memory_has_room_for() {
         let at_once = |bytes: u64, of_split: u64| {
-            PlainReads::sized(bytes * MIB, of_split * MIB, 128 * MIB).map(PlainReads::at_once)
+            PlainReads::sized(bytes * MIB, 1, of_split * MIB, 128 * MIB).map(PlainReads::at_once)
         };
         assert_eq!(at_once(4, 4), None, "one split");
         assert_eq!(at_once(20, 4), Some(5));
@@ -88,6 +95,8 @@ mod tests {
         assert_eq!(at_once(700, 1), Some(64));
         assert_eq!(at_once(7000, 24), Some(5));
         assert_eq!(at_once(7000, 500), Some(1));
+        let small = PlainReads::sized(4 * MIB, 10_000, MIB, 128 * MIB);
+        assert_eq!(small.map(PlainReads::at_once), Some(64));
         assert_eq!(PlainReads { at_once: 5 }.of_each(2), 3);
     }
 }

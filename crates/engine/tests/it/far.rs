@@ -97,6 +97,28 @@ async fn a_limit_reads_little() {
     assert!(report.usage.bytes_network < PART_BYTES, "{:?}", report.usage);
 }
 
+/// Many objects of a few rows are many reads, which do not wait for each other.
+#[tokio::test(flavor = "multi_thread")]
+async fn small_objects_are_read_together() {
+    let mut world = World::node().await;
+    for n in 0..100 {
+        world.put(&format!("many/{n}.csv"), format!("id,v\n{n},x\n")).await;
+    }
+    let proxy = Proxy::far(&world.endpoint, LATENCY, |_, _| None).await;
+    world.endpoint = proxy.endpoint();
+    let engine = world.engine("none").await;
+    engine.execute("SET pushdown.threads = 1").await.expect("a setting");
+    let table = format!(
+        "CREATE EXTERNAL TABLE m (id BIGINT, v VARCHAR) STORED AS CSV LOCATION '{}' OPTIONS ('format.has_header' 'true')",
+        world.url("many/")
+    );
+    engine.execute(&table).await.expect("a table");
+    let (got, report) = run(&engine, "SELECT count(*), sum(id) FROM m").await;
+    assert_eq!((got, report.usage.requests.get), (vec![vec!["100".to_owned(), "4950".to_owned()]], 100));
+    let most = proxy.seen().most_in_flight;
+    assert!((8..=FIRST_LIMIT).contains(&most), "{most} in flight by one thread");
+}
+
 /// Answers that break off, and a server that says every other time that it is overloaded.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_fails_is_read_again() {

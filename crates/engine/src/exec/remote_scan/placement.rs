@@ -84,7 +84,7 @@ impl Placement {
             Choice::Storage { .. } => None,
         };
         let split_bytes = match &choice {
-            Choice::Compute(_) => plain_reads.map(|_| PART_BYTES),
+            Choice::Compute(_) => plain_reads.filter(|_| plan.limit.is_none()).map(|_| PART_BYTES),
             Choice::Storage { .. } => pushed_bytes(plan, context, fragment, &choice, live_top_k.is_some()),
         };
         let (partitions, work_stealing) =

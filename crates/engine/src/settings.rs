@@ -9,6 +9,7 @@ use datafusion::common::config::{ConfigExtension, ConfigField, ConfigOptions, Vi
 use datafusion::common::extensions_options;
 use pushdowndb_contract::{Error, Level, Result};
 use pushdowndb_cost::units::parse_bytes;
+use pushdowndb_scan::{container_memory_bytes, machine_memory_bytes};
 
 use crate::access::Mode;
 use crate::error::to_datafusion;
@@ -413,12 +414,20 @@ impl PushdownOptions {
         if self.requests == 0 { DEFAULT_REQUESTS_PER_PARTITION } else { self.requests }
     }
 
-    /// The requests in flight of each of `partitions`, if `wanted` requests in all keep storage
-    /// busy.
+    /// The requests in flight of each of `partitions`, if `wanted` in all keep storage busy.
     pub(crate) fn requests_at_once(&self, partitions: usize, wanted: Option<NonZeroU32>) -> usize {
         match wanted.filter(|_| self.requests == 0) {
             Some(wanted) => (wanted.get() as usize).div_ceil(partitions.max(1)).min(DEFAULT_REQUESTS_PER_PARTITION),
             None => self.requests(),
+        }
+    }
+
+    /// The memory of the queries, in bytes; `None` without a limit.
+    pub(crate) fn memory_bytes(&self) -> Option<usize> {
+        match self.memory {
+            MemoryLimit::Auto => Some(default_memory_bytes()),
+            MemoryLimit::None => None,
+            MemoryLimit::Bytes(bytes) => Some(usize::try_from(bytes).unwrap_or(usize::MAX)),
         }
     }
 
@@ -449,6 +458,11 @@ impl PushdownOptions {
     pub(crate) fn idle_timeout(&self) -> Duration {
         Duration::from_secs(self.timeout_s.max(1))
     }
+}
+
+/// 70 % of the memory of the machine or of the container, whichever is less; 4 GiB if unknown.
+pub(crate) fn default_memory_bytes() -> usize {
+    machine_memory_bytes().into_iter().chain(container_memory_bytes()).min().map_or(4 << 30, |bytes| bytes / 10 * 7)
 }
 
 /// The rows of a batch, and the fewest.

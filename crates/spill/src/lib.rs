@@ -8,7 +8,19 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+use std::fmt;
+
+use datafusion_execution::memory_pool::human_readable_size;
+
 pub mod files;
 pub mod join;
 pub mod memory;
 pub mod sort;
+
+/// Shows in a plan that `bytes` are expected to be spilled.
+fn show_expected(bytes: Option<usize>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match bytes {
+        Some(bytes) => write!(f, ", expected to spill {}", human_readable_size(bytes)),
+        None => Ok(()),
+    }
+}

@@ -19,11 +19,13 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::windows::WindowAggExec;
 use pushdowndb_spill::join::HybridHashJoinExec;
 use pushdowndb_spill::sort::RangeSortExec;
 
 use crate::exec::held_rows::with_held_rows;
+use crate::settings::PushdownOptions;
 
 /// The most rows of a LIMIT that a sort keeps in memory.
 const MAX_TOP_ROWS: usize = 100_000;
@@ -32,22 +34,25 @@ const MAX_TOP_ROWS: usize = 100_000;
 pub(super) struct SpillOperators;
 
 impl PhysicalOptimizerRule for SpillOperators {
-    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _config: &ConfigOptions) -> DfResult<Arc<dyn ExecutionPlan>> {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> DfResult<Arc<dyn ExecutionPlan>> {
+        let memory = PushdownOptions::of(config).memory_bytes();
         let replaced = plan.transform_up(|node| {
             if let Some(sort) = node.downcast_ref::<SortExec>()
                 && sort.fetch().is_none_or(|rows| rows > MAX_TOP_ROWS)
                 // Some types, such as maps, have no keys that can be compared as bytes.
                 && let Ok(sort) = RangeSortExec::from_sort(sort)
             {
-                return Ok(Transformed::yes(Arc::new(sort) as _));
+                let expected = expected_spill(sort.input(), memory);
+                return Ok(Transformed::yes(Arc::new(sort.with_expected_spill(expected)) as _));
             }
             if let Some(join) = node.downcast_ref::<HashJoinExec>()
                 && HybridHashJoinExec::supports(join)
                 // Rows that were spilled come last, and what is above may rely on an order.
                 && join.properties().output_ordering().is_none()
             {
-                let join = join.builder().build()?;
-                return Ok(Transformed::yes(Arc::new(HybridHashJoinExec::try_new(Arc::new(join))?) as _));
+                let expected = expected_spill(join.left(), memory);
+                let join = HybridHashJoinExec::try_new(Arc::new(join.builder().build()?))?;
+                return Ok(Transformed::yes(Arc::new(join.with_expected_spill(expected)) as _));
             }
             if node.is::<WindowAggExec>() {
                 return Ok(Transformed::yes(with_held_rows("WindowAggExec", node)?));
@@ -64,4 +69,12 @@ impl PhysicalOptimizerRule for SpillOperators {
     fn schema_check(&self) -> bool {
         true
     }
+}
+
+/// The bytes of `input` that an operator is expected to spill which has two thirds of `memory`, the
+/// most that one operator gets; `None` if all fit, or the size is unknown.
+fn expected_spill(input: &Arc<dyn ExecutionPlan>, memory: Option<usize>) -> Option<usize> {
+    let statistics = StatisticsContext::new().compute(input.as_ref(), &StatisticsArgs::new()).ok()?;
+    let bytes = *statistics.total_byte_size.get_value()?;
+    bytes.checked_sub(memory? / 3 * 2).filter(|over| *over > 0)
 }

@@ -4,20 +4,16 @@ use std::sync::{Arc, LazyLock};
 
 use datafusion::common::config::{ConfigNonZeroUsize, ConfigOptions};
 use datafusion::execution::memory_pool::{MemoryPool, UnboundedMemoryPool};
-use pushdowndb_scan::{container_memory_bytes, machine_memory_bytes};
 use pushdowndb_spill::memory::SharedMemoryPool;
 
-use crate::settings::{MemoryLimit, PushdownOptions};
-
-/// The limit where the system does not report its memory.
-const UNKNOWN_MEMORY_BYTES: usize = 4 << 30;
+use crate::settings::{MemoryLimit, PushdownOptions, default_memory_bytes};
 
 /// A sort keeps this part of the limit, at most, to merge what it spilled.
 const MERGE_DIVISOR: usize = 32;
 
 /// The pool of all sessions of the process that have no limit of their own.
 static PROCESS_POOL: LazyLock<Arc<SharedMemoryPool>> =
-    LazyLock::new(|| Arc::new(SharedMemoryPool::new(default_limit())));
+    LazyLock::new(|| Arc::new(SharedMemoryPool::new(default_memory_bytes())));
 
 /// The pool for a `limit`: that of the process for the default, else a new one.
 pub(super) fn pool(limit: MemoryLimit) -> Arc<dyn MemoryPool> {
@@ -26,12 +22,6 @@ pub(super) fn pool(limit: MemoryLimit) -> Arc<dyn MemoryPool> {
         MemoryLimit::None => Arc::new(UnboundedMemoryPool::default()),
         MemoryLimit::Bytes(bytes) => Arc::new(SharedMemoryPool::new(usize::try_from(bytes).unwrap_or(usize::MAX))),
     }
-}
-
-/// 70 % of the memory of the machine or of the container, whichever is less.
-fn default_limit() -> usize {
-    let all = machine_memory_bytes().into_iter().chain(container_memory_bytes()).min();
-    all.map_or(UNKNOWN_MEMORY_BYTES, |bytes| bytes / 10 * 7)
 }
 
 /// Sets the rows of a batch, and what DataFusion's operators reserve for spilling, to what the limit

@@ -186,6 +186,22 @@ async fn no_listing_and_few_requests() {
     assert_eq!(spilled_keys(&world).await, Vec::<String>::new());
 }
 
+/// EXPLAIN tells which operators are expected to spill.
+#[tokio::test(flavor = "multi_thread")]
+async fn explain_tells_what_is_expected_to_be_spilled() {
+    let world = world().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    for (memory, is_expected) in [("8MB", true), ("4GB", false)] {
+        let engine = engine(&world, "none", memory, folder.path(), &[]).await;
+        for (name, operator) in [(LARGE[0].1, "RangeSortExec"), (LARGE[5].1, "HybridHashJoinExec")] {
+            let (plan, _) = lines(&engine, &format!("EXPLAIN {name}")).await.unwrap();
+            let plan = plan.join("\n");
+            let shown = plan.lines().find(|line| line.contains(operator)).unwrap_or_else(|| panic!("{plan}"));
+            assert_eq!(shown.contains("expected to spill"), is_expected, "with {memory}: {shown}");
+        }
+    }
+}
+
 /// A query that is dropped, and one that fails, leave nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn ended_queries_leave_nothing() {

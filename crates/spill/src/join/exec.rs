@@ -22,6 +22,7 @@ use datafusion_physical_plan::{
 use parking_lot::Mutex;
 
 use super::run::{Run, check};
+use crate::show_expected;
 
 /// A hash join that spills: as the `HashJoinExec` that it is made of while the build side (left)
 /// fits into memory, and joining partitions of both sides from files when it does not.
@@ -47,6 +48,8 @@ pub struct HybridHashJoinExec {
     in_memory: Mutex<Vec<MetricsSet>>,
     /// The metrics of what was done with files.
     metrics: ExecutionPlanMetricsSet,
+    /// Bytes of the build side that are expected not to fit into memory.
+    expected_spill: Option<usize>,
 }
 
 /// The run that the partitions belong to which are executed next.
@@ -80,7 +83,14 @@ impl HybridHashJoinExec {
             current: Mutex::default(),
             in_memory: Mutex::default(),
             metrics: ExecutionPlanMetricsSet::new(),
+            expected_spill: None,
         })
+    }
+
+    /// The same operator, which shows that `bytes` of its build side are expected to be spilled.
+    #[must_use]
+    pub fn with_expected_spill(self, bytes: Option<usize>) -> Self {
+        Self { expected_spill: bytes, ..self }
     }
 
     /// Returns whether [`Self::try_new`] accepts `join`.
@@ -156,7 +166,8 @@ impl DisplayAs for HybridHashJoinExec {
         f.write_str(&match shown.strip_prefix("HashJoinExec") {
             Some(rest) => format!("HybridHashJoinExec{rest}"),
             None => shown,
-        })
+        })?;
+        show_expected(self.expected_spill, f)
     }
 }
 

@@ -23,6 +23,7 @@ use futures::StreamExt;
 use super::buffer::Buffer;
 use super::keys::Keys;
 use super::setup::Setup;
+use crate::show_expected;
 
 /// A sort that keeps the lower range of its keys in memory, and spills the higher ones.
 ///
@@ -37,6 +38,8 @@ pub struct RangeSortExec {
     /// The same sort, of which only the properties are used.
     sort: SortExec,
     metrics: ExecutionPlanMetricsSet,
+    /// Bytes of the input that are expected not to fit into memory.
+    expected_spill: Option<usize>,
 }
 
 impl RangeSortExec {
@@ -56,7 +59,13 @@ impl RangeSortExec {
     ) -> Result<Self> {
         Keys::try_new(&input.schema(), &ordering)?;
         let sort = SortExec::new(ordering, input).with_preserve_partitioning(preserve_partitioning).with_fetch(fetch);
-        Ok(Self { sort, metrics: ExecutionPlanMetricsSet::new() })
+        Ok(Self { sort, metrics: ExecutionPlanMetricsSet::new(), expected_spill: None })
+    }
+
+    /// The same operator, which shows that `bytes` of its input are expected to be spilled.
+    #[must_use]
+    pub fn with_expected_spill(self, bytes: Option<usize>) -> Self {
+        Self { expected_spill: bytes, ..self }
     }
 
     /// The operator that does what `sort` does.
@@ -92,7 +101,8 @@ impl DisplayAs for RangeSortExec {
                 if let Some(fetch) = self.sort.fetch() {
                     write!(f, ", fetch={fetch}")?;
                 }
-                write!(f, ", preserve_partitioning=[{}]", self.preserve_partitioning())
+                write!(f, ", preserve_partitioning=[{}]", self.preserve_partitioning())?;
+                show_expected(self.expected_spill, f)
             }
             DisplayFormatType::TreeRender => {
                 writeln!(f, "{}", self.expr())?;
@@ -143,6 +153,7 @@ impl ExecutionPlan for RangeSortExec {
         };
         let mut new = Self::try_new(self.expr().clone(), input, self.sort.fetch(), self.sort.preserve_partitioning())?;
         new.metrics = self.metrics.clone();
+        new.expected_spill = self.expected_spill;
         Ok(Arc::new(new))
     }
 
@@ -200,7 +211,7 @@ impl ExecutionPlan for RangeSortExec {
 
     fn with_fetch(&self, fetch: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
         let sort = self.sort.with_fetch(fetch);
-        Some(Arc::new(Self { sort, metrics: self.metrics.clone() }))
+        Some(Arc::new(Self { sort, metrics: self.metrics.clone(), expected_spill: self.expected_spill }))
     }
 
     fn fetch(&self) -> Option<usize> {

@@ -40,10 +40,11 @@ def credentials(grants) -> str:
 
 
 class Node:
-    """A running `pushdowndb serve`. Leaving the context kills it if it has not been stopped."""
+    """A running `pushdowndb serve`. Leaving the context kills it if it has not been stopped. One that is started
+    again has the same port."""
 
     def __init__(self, binary: str, folder: Path, backing=None, more=(), environment=None):
-        self.binary, self.folder, self.more = binary, folder, list(more)
+        self.binary, self.folder, self.more, self.port = binary, folder, list(more), 0
         self.store = folder / "store"
         self.backing = backing or ["--store", str(self.store)]
         self.environment = environment or {}
@@ -56,7 +57,7 @@ class Node:
     def start(self):
         self.credentials.write_text(credentials(self.grants), encoding="utf-8")
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
-        command = [self.binary, "serve", *self.backing, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]
+        command = [self.binary, "serve", *self.backing, "--listen", f"127.0.0.1:{self.port}", "--admin-listen", "127.0.0.1:0"]
         command += ["--credentials", str(self.credentials), "--log-format", "json", "--log", "warn", *self.more]
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(

@@ -161,6 +161,9 @@ def tools_of_postgres() -> str:
     return next((str(place) for place in places if (place / "initdb").exists() and (place / "pg_ctl").exists()), "")
 
 
+PROCESS_SECONDS = 900  # Far above what a batch of statements takes.
+
+
 class Ours:
     """`pushdowndb` in one way: on local files, or over a node at a level of pushdown."""
 
@@ -191,21 +194,39 @@ class Ours:
         script = Path(folder) / "batch.sql"
         # A marker ends each answer: a line that no value can be.
         script.write_text("".join(f"{one};\nSELECT 1 AS end_of_answer_{n};\n" for n, one in enumerate(statements)), encoding="utf-8")
-        command = [self.binary, "--format", form, "--cache", f"{folder}/cache"]
-        for setting in self.settings + self.forced:
-            command += ["--set", setting]
-        done = subprocess.run([*command, "-f", tables, "-f", str(script)], capture_output=True, env=self.environment)
-        parts = re.split(r"(?m)^(?:\[\{\"end_of_answer_\d+\":1\}\]|end_of_answer_\d+\n1)\n", done.stdout.decode())
-        read = read_json if form == "json" else read_csv
-        answers = [Answer(read(part)) for part in parts[:-1]]
+        done = self.run([*self.command(folder, form), "-f", tables, "-f", str(script)])
+        parts = re.split(r"(?m)^(?:\[?\{\"end_of_answer_\d+\":1\}\]?|end_of_answer_\d+\n1)\n", done.stdout.decode())
+        answers = [self.answer(part, form) for part in parts[:-1]]
         if len(answers) < len(statements):
             lines = done.stderr.decode().strip().splitlines()
-            said = next((line for line in lines if line.startswith("error:")), " ".join(lines[-3:]))
-            said = re.sub(r"^error: \S*\.sql:\d+: ", "", said)
+            said = re.sub(r"^error: \S*\.sql:\d+: ", "", self.said(lines))
             if done.returncode not in range(1, 11):
                 said = f"CRASH {done.returncode}: {' '.join(lines)[:400]}"
             answers.append(Answer(error=said or f"exit code {done.returncode} and no message"))
         return answers
+
+    def command(self, folder: str, form: str) -> list[str]:
+        """The program and its options."""
+        command = [self.binary, "--format", form, "--cache", f"{folder}/cache"]
+        for setting in self.settings + self.forced:
+            command += ["--set", setting]
+        return command
+
+    def run(self, command: list[str]) -> subprocess.CompletedProcess:
+        """Runs a process to its end, but not for ever."""
+        try:
+            return subprocess.run(command, capture_output=True, env=self.environment, timeout=PROCESS_SECONDS)
+        except subprocess.TimeoutExpired as late:
+            said = f"it does not end within {PROCESS_SECONDS} s".encode()
+            return subprocess.CompletedProcess(command, -9, late.stdout or b"", said)
+
+    def said(self, lines: list[str]) -> str:
+        """The error among the lines of stderr."""
+        return next((line for line in lines if line.startswith("error:")), " ".join(lines[-3:]))
+
+    def answer(self, part: str, form: str) -> Answer:
+        """The answer in a piece of the output."""
+        return Answer(read_json(part) if form == "json" else read_csv(part))
 
 
 def read_json(text: str) -> list[tuple]:

@@ -40,6 +40,11 @@ answers statements="1000" scale="0.1":
     cargo build --release && conformance/answers/run.py --statements {{statements}} --binary "${CARGO_TARGET_DIR:-target}/release/pushdowndb"
     conformance/answers/tpcds.py --scale {{scale}} --binary "${CARGO_TARGET_DIR:-target}/release/pushdowndb"
 
+# queries that spill are killed at any time; random statements with little memory beside the same ones with enough
+spill kills="200" statements="2000":
+    cargo build --release && conformance/spill/kills.py --kills {{kills}} --binary "${CARGO_TARGET_DIR:-target}/release/pushdowndb"
+    conformance/spill/queries.py --statements {{statements}} --binary "${CARGO_TARGET_DIR:-target}/release/pushdowndb"
+
 # generated files of some seeds, read by us and by pyarrow, pandas and DuckDB
 files seeds="20":
     cargo build --release && conformance/files/run.py --seed 1 --seeds {{seeds}} --binary "${CARGO_TARGET_DIR:-target}/release/pushdowndb"

@@ -18,8 +18,8 @@ GENERATED = re.compile(r"docs/evaluation\.md|benches/record/.*\d{4}.*")
 
 
 FOLDERS = """
-. docs docs/decisions conformance conformance/answers conformance/attacks conformance/files benches/record
-benches/record/decisions
+. docs docs/decisions conformance conformance/answers conformance/attacks conformance/files conformance/spill
+benches/record benches/record/decisions
 """
 
 

@@ -13,9 +13,9 @@ const DOORS: [(&str, &str); 11] = [
     ("endpoints/http.rs", "the client of sessions without a policy, and of requests for credentials"),
     ("endpoints/credentials.rs", "the user's own AWS files"),
     ("endpoints/profile/persisted.rs", "in the cache folder, which the program names"),
-    ("files.rs", "files in the cache folder"),
+    ("files/mod.rs", "files in the cache folder"),
     ("statistics/cache.rs", "in the cache folder"),
-    ("statistics/stamped_file.rs", "in the cache folder"),
+    ("files/stamped.rs", "in the cache folder"),
     ("catalog/file/mod.rs", "the catalog file, which the program names"),
     ("session/access_checks.rs", "price books: shipped ones, and those of sessions without a policy"),
 ];

@@ -108,6 +108,7 @@ mod exec;
 mod files;
 mod functions;
 mod index;
+mod machine;
 mod nearest;
 mod plan;
 mod profile;

@@ -175,7 +175,8 @@ impl ObjectTable {
     async fn read_footers(&self, query: &QueryContext, listing: &Listing) {
         let objects = &listing.objects;
         let is_parquet = matches!(self.definition.format, Format::Parquet);
-        if !is_parquet || !self.backend.is_far() || objects.len() > MAX_FOOTERS_AT_PLANNING {
+        if !is_parquet || query.options.reads == 1 || !self.backend.is_far() || objects.len() > MAX_FOOTERS_AT_PLANNING
+        {
             return;
         }
         let meters = query_meters(&query.meter);

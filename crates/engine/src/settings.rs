@@ -9,10 +9,10 @@ use datafusion::common::config::{ConfigExtension, ConfigField, ConfigOptions, Vi
 use datafusion::common::extensions_options;
 use pushdowndb_contract::{Error, Level, Result};
 use pushdowndb_cost::units::parse_bytes;
-use pushdowndb_scan::{container_memory_bytes, machine_memory_bytes};
 
 use crate::access::Mode;
 use crate::error::to_datafusion;
+use crate::machine::default_memory_bytes;
 
 extensions_options! {
     /// The settings `pushdown.*`; their comments are the help that users see.
@@ -54,6 +54,9 @@ extensions_options! {
         /// Requests in flight per partition of a pushed scan; 0 is as many as keep storage busy:
         /// what our node says, else 4
         pub(crate) requests: usize, default = 0
+        /// Plain reads in flight per scan of a server that answers late; 0 is as many as it answers
+        /// faster for, 1 reads it like one that is near
+        pub(crate) reads: usize, default = 0
         /// Objects that can be split are scanned in pieces of this many bytes when pushed
         pub(crate) split_bytes: u64, default = 16 * 1024 * 1024
         /// Rows of a pushed split are held back until it is complete, up to this many bytes
@@ -458,11 +461,6 @@ impl PushdownOptions {
     pub(crate) fn idle_timeout(&self) -> Duration {
         Duration::from_secs(self.timeout_s.max(1))
     }
-}
-
-/// 70 % of the memory of the machine or of the container, whichever is less; 4 GiB if unknown.
-pub(crate) fn default_memory_bytes() -> usize {
-    machine_memory_bytes().into_iter().chain(container_memory_bytes()).min().map_or(4 << 30, |bytes| bytes / 10 * 7)
 }
 
 /// The rows of a batch, and the fewest.

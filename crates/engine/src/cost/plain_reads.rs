@@ -39,7 +39,8 @@ impl PlainReads {
     /// the first object, objects are not cut, and few of many are read at a time.
     pub(crate) fn of(plan: &ScanPlan, context: &ScanContext, fragment: &Fragment) -> Option<Self> {
         let objects = plan.objects.len() as u64;
-        if !context.backend.is_far() || plan.limit.is_some() && objects < MANY_OBJECTS {
+        let wanted = context.options.reads;
+        if wanted == 1 || !context.backend.is_far() || plan.limit.is_some() && objects < MANY_OBJECTS {
             return None;
         }
         let cardinality = Cardinality::of(plan, context, fragment);
@@ -55,7 +56,11 @@ impl PlainReads {
         };
         let most_bytes = context.options.bytes_within(BYTES_AT_ONCE, MEMORY_BYTES_PER_READ_BYTE);
         let reads = Self::sized(bytes, objects, of_split, most_bytes)?;
-        let most = if plan.limit.is_some() { MOST_WITH_LIMIT } else { reads.at_once };
+        let most = match wanted {
+            0 if plan.limit.is_some() => MOST_WITH_LIMIT,
+            0 => reads.at_once,
+            wanted => wanted,
+        };
         Some(Self { at_once: reads.at_once.min(most) })
     }
 

@@ -418,7 +418,7 @@ impl Backend {
             retry: Retry { limit: options.retries },
             idle_timeout: options.idle_timeout(),
         };
-        let far = self.state().filter(|_| self.is_far()).map(|state| Arc::clone(&state.reads));
+        let far = self.state().filter(|_| options.reads != 1 && self.is_far()).map(|state| Arc::clone(&state.reads));
         Ok(Arc::new(StoreReader { source, size: object.size, far }))
     }
 

@@ -6,7 +6,8 @@ use datafusion::common::config::{ConfigNonZeroUsize, ConfigOptions};
 use datafusion::execution::memory_pool::{MemoryPool, UnboundedMemoryPool};
 use pushdowndb_spill::memory::SharedMemoryPool;
 
-use crate::settings::{MemoryLimit, PushdownOptions, default_memory_bytes};
+use crate::machine::default_memory_bytes;
+use crate::settings::{MemoryLimit, PushdownOptions};
 
 /// A sort keeps this part of the limit, at most, to merge what it spilled.
 const MERGE_DIVISOR: usize = 32;

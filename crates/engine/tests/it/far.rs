@@ -32,7 +32,9 @@ const QUERIES: [&str; 5] = [
 async fn engine(world: &mut World, endpoint: String, format: Format) -> Engine {
     world.endpoint = endpoint;
     let engine = world.engine_with("none", folder(format)).await;
-    engine.execute("SET pushdown.threads = 1").await.expect("a setting");
+    for setting in ["pushdown.threads = 1", "pushdown.reads = 0"] {
+        engine.execute(&format!("SET {setting}")).await.expect("a setting");
+    }
     engine
 }
 
@@ -107,7 +109,9 @@ async fn small_objects_are_read_together() {
     let proxy = Proxy::far(&world.endpoint, LATENCY, |_, _| None).await;
     world.endpoint = proxy.endpoint();
     let engine = world.engine("none").await;
-    engine.execute("SET pushdown.threads = 1").await.expect("a setting");
+    for setting in ["pushdown.threads = 1", "pushdown.reads = 0"] {
+        engine.execute(&format!("SET {setting}")).await.expect("a setting");
+    }
     let table = format!(
         "CREATE EXTERNAL TABLE m (id BIGINT, v VARCHAR) STORED AS CSV LOCATION '{}' OPTIONS ('format.has_header' 'true')",
         world.url("many/")
@@ -116,7 +120,8 @@ async fn small_objects_are_read_together() {
     let (got, report) = run(&engine, "SELECT count(*), sum(id) FROM m").await;
     assert_eq!((got, report.usage.requests.get), (vec![vec!["100".to_owned(), "4950".to_owned()]], 100));
     let most = proxy.seen().most_in_flight;
-    assert!((4..=FIRST_LIMIT).contains(&most), "{most} in flight by one thread");
+    // The limit may grow beyond the first one.
+    assert!((4..=64).contains(&most), "{most} in flight by one thread");
 }
 
 /// Answers that break off, and a server that says every other time that it is overloaded.

@@ -234,7 +234,7 @@ async fn names_of_columns_may_be_in_another_case() {
     assert_eq!((&any.0, any.1.usage.requests), (&exact.0, exact.1.usage.requests));
     for (sql, wanted) in [
         ("SELECT VENDORID + 1 AS n FROM 'T' ORDER BY vendorId DESC LIMIT 1", "3"),
-        ("SELECT max(t.VendorId) FROM 'T' t JOIN 'T' u USING (vendorid) WHERE Tip = 'x'", "1"),
+        ("SELECT max(t.VendorId) FROM 'T' t JOIN 'T' u USING (vendorid) WHERE T.TIP = 'x'", "1"),
         (
             "SELECT vendorid FROM (SELECT VendorID, count(*) AS c FROM 'T' GROUP BY vendorid) WHERE C = 1 AND vendorID > 1",
             "2",

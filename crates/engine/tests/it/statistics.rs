@@ -1,8 +1,8 @@
 //! Tables are sampled once for as long as they stay as they are, and samples change no rows.
 
-use pushdowndb_engine::{ConnectionConfig, Engine, EngineConfig};
+use pushdowndb_engine::Engine;
 
-use crate::world::{KEY, SECRET, World, rows};
+use crate::world::{World, rows};
 
 /// A table of 17 MiB: one in a thousand rows is rare, and there are 40 groups.
 async fn table(world: &World) -> String {
@@ -23,16 +23,10 @@ async fn table(world: &World) -> String {
 }
 
 async fn engine(world: &World, cache: Option<&std::path::Path>, level: &str) -> Engine {
-    let connection = ConnectionConfig {
-        endpoint: Some(world.endpoint.clone()),
-        region: Some("us-east-1".to_owned()),
-        access_key_id: Some(KEY.to_owned()),
-        secret_access_key: Some(SECRET.to_owned()),
-        ..ConnectionConfig::default()
-    };
-    let settings = vec![("pushdown.level".to_owned(), level.to_owned())];
-    let cache = cache.map(std::path::Path::to_owned);
-    Engine::new(EngineConfig { connection, settings, cache, ..EngineConfig::unrestricted() }).await.expect("an engine")
+    match cache {
+        Some(cache) => world.engine_in(level, cache).await,
+        None => world.engine(level).await,
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

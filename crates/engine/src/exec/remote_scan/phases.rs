@@ -17,7 +17,7 @@ use datafusion::common::{DataFusionError, Result as DfResult};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::EmptyRecordBatchStream;
 use futures::FutureExt;
-use pushdowndb_contract::Result;
+use pushdowndb_contract::{Error, Result};
 
 use super::RemoteScanExec;
 use super::placement::Sampling;
@@ -95,7 +95,11 @@ impl RemoteScanExec {
 
     /// Runs the last phase: scans the splits of `partition`.
     fn deliver(&self, partition: usize, query: Arc<QueryContext>) -> Result<SendableRecordBatchStream> {
-        let splits = self.placement().partitions.get(partition).cloned().unwrap_or_default();
+        let partitions = &self.placement().partitions;
+        if partitions.len() > self.partition_count() {
+            return Err(Error::internal("a scan has splits in partitions that nobody reads"));
+        }
+        let splits = partitions.get(partition).cloned().unwrap_or_default();
         query.meter.strategy(format!("{}: {}", self.plan.name, self.explanation()));
         PartitionScan::start(self, query, splits, partition)
     }

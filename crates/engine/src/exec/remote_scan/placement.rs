@@ -163,7 +163,9 @@ fn assign_splits(
     let covered = index.covered(&plan.objects);
     let splittable =
         |object: &DataObject| !covered.contains(&object.path) && can_be_cut(plan, choice, capability, object);
-    let mut partitions = splits::assign_splits(&plan.objects, splittable, split_bytes, plan.partitions);
+    // Those that the plan above reads, however many splits there are.
+    let most = self::partitions(plan);
+    let mut partitions = splits::assign_splits(&plan.objects, splittable, split_bytes, most);
     if let Some(lookup) = index.by_node() {
         // Gathers look-ups into few requests.
         partitions = splits::gathered(partitions, |split| lookup.covers(split.object));

@@ -87,7 +87,7 @@ impl Vacuum<'_> {
         match self.manifest(object, name).await? {
             Some(manifest) => delete_query(self.remote, &manifest).await.map_err(failed)?,
             None => {
-                // It is damaged: its parts are found by a LIST instead.
+                // The parts are found by a LIST instead.
                 self.orphans(name).await?;
                 let manifest = std::iter::once(object.location.clone());
                 return delete(self.remote, manifest, &SpillMeter::default()).await.map_err(failed);
@@ -97,13 +97,18 @@ impl Vacuum<'_> {
         Ok(())
     }
 
-    /// The manifest `object` of the query `name`; `None` if it is damaged.
+    /// The manifest `object` of the query `name`; `None` if it is damaged or gone.
     async fn manifest(&self, object: &ObjectMeta, name: QueryName) -> Result<Option<Manifest>> {
         let failed = |error| error::remote("read", object.location.as_ref(), error);
         if object.size > MAX_MANIFEST_BYTES {
             return Ok(None);
         }
-        let json = self.remote.store.get(&object.location).await.map_err(failed)?.bytes().await.map_err(failed)?;
+        let got = match self.remote.store.get(&object.location).await {
+            // Another cleaner was faster; what it left is found by a LIST.
+            Err(object_store::Error::NotFound { .. }) => return Ok(None),
+            got => got.map_err(failed)?,
+        };
+        let json = got.bytes().await.map_err(failed)?;
         Ok(Manifest::from_json(&json).ok().filter(|manifest| manifest.name() == name))
     }
 

@@ -13,7 +13,7 @@ NODE = re.compile(r"\.?([0-9a-f]{32})")
 KEY = re.compile(r"([0-9a-f]{32})_[0-9a-f]{32}(\.meta|/\d+)")
 BUCKET, PREFIX = "scratch", "spill/here"
 NAME = "0123456789abcdef0123456789abcdef"
-# Objects that nobody may delete: below the prefix but of another form, or of this form below another prefix.
+# Objects that must not be deleted: below the prefix but of another form, or of this form below another prefix.
 FOREIGN_KEYS = [
     f"{PREFIX}/other.txt", f"{PREFIX}/folder/0", f"{PREFIX}/{NAME}_{NAME}.meta.bak", f"{PREFIX}/{NAME}_{NAME}/note.txt",
     f"{PREFIX}/{NAME}/0", f"{PREFIX}/{NAME}_{NAME[1:]}/0", f"spill/{NAME}_{NAME}/0", f"{PREFIX}er/{NAME}_{NAME}.meta", f"{PREFIX}er/{NAME}_{NAME}/0",

@@ -16,7 +16,7 @@ use datafusion::common::ScalarValue;
 use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt};
-use pushdowndb_contract::{Error, ErrorKind, Result};
+use pushdowndb_contract::{Error, ErrorKind, FingerprintBuilder, Result};
 
 use super::options::{FileName, Kind};
 use super::{PRIVATE_FOLDER, TableLocation};
@@ -53,6 +53,16 @@ impl From<ObjectMeta> for DataObject {
 }
 
 impl DataObject {
+    /// Adds the path and what tells this version of the object from others to a fingerprint.
+    pub(crate) fn add_to(&self, fingerprint: FingerprintBuilder) -> FingerprintBuilder {
+        let written_ns = self.last_modified.timestamp_nanos_opt().unwrap_or_default();
+        fingerprint
+            .text(self.path.as_ref())
+            .number(self.size)
+            .optional(self.etag.as_deref().map(str::as_bytes))
+            .number(written_ns.cast_unsigned())
+    }
+
     /// Reads a range of the object as it was listed; `address` is for messages.
     pub(crate) async fn fetch(&self, store: &dyn ObjectStore, range: Range<u64>, address: &str) -> Result<Bytes> {
         if range.is_empty() {

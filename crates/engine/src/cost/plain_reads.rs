@@ -16,7 +16,7 @@ const MEMORY_BYTES_PER_READ_BYTE: u64 = 16;
 /// Splits that are read at a time, of one scan.
 const MOST_AT_ONCE: u64 = 64;
 
-/// Splits of a scan with a limit that are read at a time, from so many objects on.
+/// Splits of a scan with a limit that are read at a time, and the fewest objects of such a scan.
 const MOST_WITH_LIMIT: usize = 4;
 const MANY_OBJECTS: u64 = 16;
 
@@ -64,8 +64,8 @@ impl PlainReads {
         Some(Self { at_once: reads.at_once.min(most) })
     }
 
-    /// The reads of `bytes` bytes in so many `objects`, of which those of a split are `of_split`, with
-    /// `most_bytes` at a time.
+    /// The reads of `objects` with `bytes` bytes in all and `of_split` in a split, with `most_bytes` at
+    /// a time.
     fn sized(bytes: u64, objects: u64, of_split: u64, most_bytes: u64) -> Option<Self> {
         let splits = bytes.div_ceil(PART_BYTES).max(objects);
         let at_once = (most_bytes / of_split.max(1)).clamp(1, MOST_AT_ONCE).min(splits);

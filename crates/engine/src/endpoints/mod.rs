@@ -314,7 +314,7 @@ impl Backend {
         }
     }
 
-    /// What is known of its endpoint; `None` for the local disk.
+    /// The state of its endpoint; `None` for the local disk.
     fn state(&self) -> Option<&Arc<EndpointState>> {
         match &self.kind {
             Kind::Local(_) => None,

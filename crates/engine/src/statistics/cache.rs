@@ -60,12 +60,7 @@ impl Key {
         let typed = stamp.clone().format(&table.format).and_then(|stamp| stamp.schema(&table.file_schema));
         stamp = typed.unwrap_or(stamp);
         for object in objects {
-            let written_ns = object.last_modified.timestamp_nanos_opt().unwrap_or_default();
-            stamp = stamp
-                .text(object.path.as_ref())
-                .number(object.size)
-                .optional(object.etag.as_deref().map(str::as_bytes))
-                .number(written_ns.cast_unsigned());
+            stamp = object.add_to(stamp);
         }
         let schema = matches!(table.format, Format::Parquet).then(|| Arc::clone(&table.file_schema));
         Self { table: format!("{store} {}", table.location), stamp: stamp.finish().to_string(), schema }

@@ -95,8 +95,8 @@ fn cut(range: Range<u64>) -> Vec<Range<u64>> {
     (0..count).map(|part| bound(part)..bound(part + 1)).collect()
 }
 
-/// A part that is fetched by a task of its own, whether or not somebody waits for it, so that a slow
-/// consumer keeps no slot. The task is aborted when this is dropped.
+/// A part that is fetched by a task of its own, also while it is not polled, so that a slow consumer
+/// keeps no slot. The task is aborted when this is dropped.
 struct Part<S: RangeSource> {
     source: S,
     task: JoinHandle<Result<Bytes, S::Error>>,

@@ -70,12 +70,7 @@ impl InferenceKey {
             .number(options.schema_infer_max_rec.map_or(0, |most| 1 + most as u64))
             .flag(options.union_by_name);
         for object in sampled {
-            let written_ns = object.last_modified.timestamp_nanos_opt().unwrap_or_default();
-            stamp = stamp
-                .text(object.path.as_ref())
-                .number(object.size)
-                .optional(object.etag.as_deref().map(str::as_bytes))
-                .number(written_ns.cast_unsigned());
+            stamp = object.add_to(stamp);
         }
         Self { table: location.to_string(), stamp: stamp.finish().to_string() }
     }

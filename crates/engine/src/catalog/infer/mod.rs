@@ -64,55 +64,15 @@ pub(crate) async fn infer(
     kind: Kind,
     options: &TableOptions,
 ) -> Result<Inferred> {
-    let Some(cache) = known.inferred() else {
-        return infer_anew(store, known, location, objects, kind, options).await;
-    };
-    let key = InferenceKey::new(location, kind, options, &sampled(objects));
+    let all = Objects { store, known, location, sampled: sampled(objects), options };
+    let Some(cache) = known.inferred() else { return all.infer(kind).await };
+    let key = InferenceKey::new(location, kind, options, &all.sampled);
     if let Some(inferred) = cache.get(&key) {
         return Ok(inferred);
     }
-    let inferred = infer_anew(store, known, location, objects, kind, options).await?;
+    let inferred = all.infer(kind).await?;
     cache.put(&key, &inferred);
     Ok(inferred)
-}
-
-async fn infer_anew(
-    store: &dyn ObjectStore,
-    known: &dyn KnownObjects,
-    location: &TableLocation,
-    objects: &[DataObject],
-    kind: Kind,
-    options: &TableOptions,
-) -> Result<Inferred> {
-    let all = Objects { store, known, location, sampled: sampled(objects), options };
-    let (format, columns) = match options.format(kind) {
-        Format::Parquet => (Format::Parquet, all.parquet().await?),
-        Format::Csv(csv) => {
-            let (csv, columns) = all.csv(csv).await?;
-            (Format::Csv(CsvOptions { inferred: true, ..csv }), columns)
-        }
-        Format::Json(mut json) => {
-            let samples = all.samples().await?;
-            json.inferred = true;
-            if let (None, Some((_, first))) = (options.json_shape, samples.first()) {
-                json.shape = json::sniff(first);
-            }
-            let mut found = json::Found::default();
-            for (address, sample) in &samples {
-                found.add(sample, all.max_records(), address)?;
-            }
-            (Format::Json(json), found.columns()?.ok_or_else(|| empty(location))?)
-        }
-    };
-    if columns.len() > limits::COLUMNS {
-        let count = columns.len();
-        return Err(Error::unsupported(format!(
-            "{location}: has {count} columns, a table at most {}",
-            limits::COLUMNS
-        )));
-    }
-    let field = |column: Column| Field::new(column.name, column.data_type.unwrap_or(DataType::Utf8), true);
-    Ok(Inferred { format, schema: Arc::new(Schema::new(columns.into_iter().map(field).collect::<Vec<_>>())) })
 }
 
 /// The column names in an object's header; `None` for an object without a record.
@@ -144,6 +104,37 @@ struct Objects<'a> {
 }
 
 impl Objects<'_> {
+    async fn infer(&self, kind: Kind) -> Result<Inferred> {
+        let (format, columns) = match self.options.format(kind) {
+            Format::Parquet => (Format::Parquet, self.parquet().await?),
+            Format::Csv(csv) => {
+                let (csv, columns) = self.csv(csv).await?;
+                (Format::Csv(CsvOptions { inferred: true, ..csv }), columns)
+            }
+            Format::Json(mut json) => {
+                let samples = self.samples().await?;
+                json.inferred = true;
+                if let (None, Some((_, first))) = (self.options.json_shape, samples.first()) {
+                    json.shape = json::sniff(first);
+                }
+                let mut found = json::Found::default();
+                for (address, sample) in &samples {
+                    found.add(sample, self.max_records(), address)?;
+                }
+                (Format::Json(json), found.columns()?.ok_or_else(|| empty(self.location))?)
+            }
+        };
+        if columns.len() > limits::COLUMNS {
+            let (location, count) = (self.location, columns.len());
+            return Err(Error::unsupported(format!(
+                "{location}: has {count} columns, a table at most {}",
+                limits::COLUMNS
+            )));
+        }
+        let field = |column: Column| Field::new(column.name, column.data_type.unwrap_or(DataType::Utf8), true);
+        Ok(Inferred { format, schema: Arc::new(Schema::new(columns.into_iter().map(field).collect::<Vec<_>>())) })
+    }
+
     fn max_records(&self) -> usize {
         self.options.schema_infer_max_rec.unwrap_or(usize::MAX)
     }

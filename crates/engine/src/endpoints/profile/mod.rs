@@ -115,7 +115,7 @@ impl Default for State {
 impl State {
     fn new(rates: Rates, average: fn(f64) -> Ewma) -> Self {
         Self {
-            // Measured anew by each process: it costs nothing, and decides how much is read at a time.
+            // Measured anew by each process: the same address may stand for a server elsewhere.
             latency_s: Ewma::assumed(rates.latency_s),
             network_bytes_per_s: average(rates.network_bytes_per_s),
             select: Scans::new(rates.select, average),

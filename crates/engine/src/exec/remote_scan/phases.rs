@@ -97,7 +97,7 @@ impl RemoteScanExec {
     fn deliver(&self, partition: usize, query: Arc<QueryContext>) -> Result<SendableRecordBatchStream> {
         let partitions = &self.placement().partitions;
         if partitions.len() > self.partition_count() {
-            return Err(Error::internal("a scan has splits in partitions that nobody reads"));
+            return Err(Error::internal("a scan has splits in partitions that are not executed"));
         }
         let splits = partitions.get(partition).cloned().unwrap_or_default();
         query.meter.strategy(format!("{}: {}", self.plan.name, self.explanation()));

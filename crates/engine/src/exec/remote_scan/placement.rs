@@ -163,7 +163,7 @@ fn assign_splits(
     let covered = index.covered(&plan.objects);
     let splittable =
         |object: &DataObject| !covered.contains(&object.path) && can_be_cut(plan, choice, capability, object);
-    // Those that the plan above reads, however many splits there are.
+    // At most the planned partitions: operators above execute no others.
     let most = self::partitions(plan);
     let mut partitions = splits::assign_splits(&plan.objects, splittable, split_bytes, most);
     if let Some(lookup) = index.by_node() {

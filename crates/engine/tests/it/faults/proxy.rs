@@ -96,7 +96,7 @@ impl Proxy {
         Self::of(target, true, Duration::ZERO, |_, _| None, || {}).await
     }
 
-    /// One before a server that is far: each answer comes so much later.
+    /// A proxy that delays each answer by `latency`.
     pub async fn far(
         target: &str,
         latency: Duration,

@@ -240,6 +240,8 @@ impl Dialect {
         let ragged = self.three_valued || options.ragged == Ragged::Error;
         // Servers differ in the meaning of escapes and terminators.
         let plain = self.three_valued || (options.escape.is_none() && options.terminator.is_none());
-        spelled && ragged && plain && (self.quoted_newlines || !options.newlines_in_values)
+        // Their marks are one byte, and their text is UTF-8.
+        let usual = options.wide.is_none() && options.translation.is_none();
+        usual && spelled && ragged && plain && (self.quoted_newlines || !options.newlines_in_values)
     }
 }

@@ -34,6 +34,12 @@ impl Fingerprint {
     pub fn version(&self) -> u8 {
         self.version
     }
+
+    /// The first eight bytes of the hash as a number, for choices that are the same everywhere.
+    pub fn to_number(&self) -> u64 {
+        let [a, b, c, d, e, f, g, h, ..] = self.hash;
+        u64::from_be_bytes([a, b, c, d, e, f, g, h])
+    }
 }
 
 impl fmt::Display for Fingerprint {
@@ -174,6 +180,7 @@ mod tests {
     fn a_fingerprint_is_read_as_it_is_written() {
         let one = Fingerprint::builder("test", 9).text("a").finish();
         assert_eq!((one.to_string().parse::<Fingerprint>().unwrap(), one.version()), (one, 9));
+        assert!(one.to_string().starts_with(&format!("9-{:016x}", one.to_number())));
         for bad in ["", "1", "1-", "1-ab", "-00112233445566778899aabbccddeeff", "1-+0112233445566778899aabbccddeeff"] {
             assert!(bad.parse::<Fingerprint>().is_err(), "{bad}");
         }

@@ -5,7 +5,22 @@ use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
 
-use crate::Expr;
+use crate::{Expr, Translation};
+
+/// The key of the metadata of a field of a fragment whose values are of several kinds: objects of
+/// the table store it in different types, under different spellings of its name or not at all, or
+/// JSON records hold text here and an object there. Scans convert each value to the field's type.
+/// S3 Select compares and returns values in the types of each object, so it is not asked for such a
+/// field.
+pub const MIXED: &str = "mixed";
+
+/// The key of the metadata of a field of a fragment whose type was inferred from other objects. A
+/// value of Parquet that the conversion to the field's type would change is then an error.
+pub const EXACT: &str = "exact";
+
+/// The key of the metadata of a field of CSV whose type was declared, though those of the others were
+/// inferred: it reads every spelling of its values, such as numbers with leading zeros.
+pub const DECLARED: &str = "declared";
 
 /// The compression of an object as a whole. Parquet compresses inside and is always
 /// [`Compression::None`].
@@ -75,6 +90,9 @@ pub struct CsvOptions {
     /// Delimiters longer than one byte; they replace `delimiter`, `quote`, `escape`, `comment` and
     /// `terminator`.
     pub wide: Option<WideMarks>,
+    /// How the text is translated before that; `None` for UTF-8 with values as SQL spells them. The
+    /// object is then read in one sequential pass.
+    pub translation: Option<Arc<Translation>>,
 }
 
 /// Delimiters of CSV that are longer than one byte, as S3 Select allows.
@@ -107,6 +125,7 @@ impl Default for CsvOptions {
             compression: Compression::None,
             inferred: false,
             wide: None,
+            translation: None,
         }
     }
 }
@@ -209,7 +228,7 @@ impl Format {
     pub fn is_splittable(&self) -> bool {
         self.compression() == Compression::None
             && match self {
-                Self::Csv(options) => !options.newlines_in_values,
+                Self::Csv(options) => !options.newlines_in_values && options.translation.is_none(),
                 Self::Json(options) => options.shape == JsonShape::Lines,
                 Self::Parquet => true,
             }
@@ -365,6 +384,12 @@ impl Fragment {
         all.sort_unstable();
         all.dedup();
         all
+    }
+
+    /// Returns the name of a column that the fragment reads and that is marked as [`MIXED`].
+    pub fn mixed_column(&self) -> Option<&str> {
+        let mut fields = self.columns().into_iter().filter_map(|column| self.schema.fields().get(column));
+        fields.find(|field| field.metadata().contains_key(MIXED)).map(|field| field.name().as_str())
     }
 
     /// True if a field without a column is an error: the columns were inferred from a sample of

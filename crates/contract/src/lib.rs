@@ -26,6 +26,7 @@ mod like;
 pub mod limits;
 mod timestamp;
 pub mod token;
+mod translation;
 pub mod wire;
 
 pub use bloom::{BloomFilter, Key, and_key};
@@ -35,9 +36,10 @@ pub use error::{Error, ErrorKind, Result};
 pub use expr::{ArithmeticOp, CompareOp, Expr, Literal};
 pub use fingerprint::{Fingerprint, FingerprintBuilder};
 pub use fragment::{
-    AggregateCall, AggregateFunction, Compression, CsvOptions, Format, Fragment, JsonOptions, JsonShape, JsonStep,
-    NamedExpr, NullRule, Output, Ragged, SortKey, Split, WideMarks,
+    AggregateCall, AggregateFunction, Compression, CsvOptions, DECLARED, EXACT, Format, Fragment, JsonOptions,
+    JsonShape, JsonStep, MIXED, NamedExpr, NullRule, Output, Ragged, SortKey, Split, WideMarks,
 };
 pub use function::Function;
 pub use like::{LikePart, like_parts, like_pattern, like_with_backslash};
 pub use timestamp::{DatePart, Pattern, Timestamp, civil_from_days};
+pub use translation::Translation;

@@ -114,7 +114,7 @@ codes! {
 pub(super) fn write_format(format: &Format) -> Result<FormatMessage> {
     let of = |kind| FormatMessage { kind, ..FormatMessage::default() };
     Ok(match format {
-        Format::Csv(options) => FormatMessage { csv: Some(write_csv(options)), ..of(1) },
+        Format::Csv(options) => FormatMessage { csv: Some(write_csv(options)?), ..of(1) },
         Format::Json(options) => FormatMessage { json: Some(write_json(options)?), ..of(2) },
         Format::Parquet => of(3),
     })
@@ -129,14 +129,18 @@ pub(super) fn read_format(message: FormatMessage) -> Result<Format> {
     })
 }
 
-fn write_csv(options: &CsvOptions) -> CsvMessage {
+fn write_csv(options: &CsvOptions) -> Result<CsvMessage> {
+    if let Some(translation) = &options.translation {
+        let used = translation.options().join(", ");
+        return Err(Error::unsupported(format!("the fragment route has no option for {used}")));
+    }
     let (null, null_text) = match &options.null {
         // Codes 1 and 2 were these rules with NULL for a pair of quotes, too.
         NullRule::Empty => (4, String::new()),
         NullRule::Text(text) => (5, text.clone()),
         NullRule::Never => (3, String::new()),
     };
-    CsvMessage {
+    Ok(CsvMessage {
         header: options.header,
         delimiter: u32::from(options.delimiter),
         quote: options.quote.map(u32::from),
@@ -156,7 +160,7 @@ fn write_csv(options: &CsvOptions) -> CsvMessage {
             escape: wide.escape.clone(),
             comment: wide.comment.clone(),
         }),
-    }
+    })
 }
 
 fn read_csv(message: CsvMessage) -> Result<CsvOptions> {
@@ -193,6 +197,7 @@ fn read_csv(message: CsvMessage) -> Result<CsvOptions> {
         compression: compression::read(message.compression)?,
         inferred: message.inferred,
         wide,
+        translation: None,
     })
 }
 

@@ -190,6 +190,7 @@ fn fragments() -> Vec<Fragment> {
         compression: Compression::Gzip,
         inferred: true,
         wide: None,
+        translation: None,
     };
     let marks = WideMarks { delimiter: "||".into(), terminator: Some("\r\n\r\n".into()), ..WideMarks::default() };
     let json = JsonOptions {

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod caps;
 mod json;
 mod meter;
 mod price;
@@ -17,6 +18,7 @@ mod requests;
 pub mod units;
 mod usage;
 
+pub use caps::{Caps, OVERRUN_BYTES};
 pub use json::to_json;
 pub use meter::Meter;
 pub use price::{Bill, PriceBook};

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
 use parking_lot::Mutex;
+use pushdowndb_contract::Result;
 
+use crate::caps::Caps;
 use crate::requests::{RequestKind, Requests};
 use crate::usage::{Spill, Usage};
 
@@ -38,6 +40,9 @@ pub struct Meter {
     failed: AtomicU64,
     fall_backs: AtomicU64,
     strategies: Mutex<Vec<String>>,
+    caps: OnceLock<Caps>,
+    /// Bytes of answers that requests under way asked for and did not receive yet.
+    expected: AtomicU64,
 }
 
 impl Default for Meter {
@@ -60,6 +65,8 @@ impl Default for Meter {
             failed: AtomicU64::default(),
             fall_backs: AtomicU64::default(),
             strategies: Mutex::default(),
+            caps: OnceLock::new(),
+            expected: AtomicU64::default(),
         }
     }
 }
@@ -68,6 +75,53 @@ impl Meter {
     /// A meter that starts now.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Sets the most that the query may use, at the first call.
+    pub fn cap(&self, caps: Caps) {
+        self.caps.get_or_init(|| caps);
+    }
+
+    /// Announces a request that sends `sent` bytes and asks for `expected`; these are to be released
+    /// as they arrive, or when the answer is dropped.
+    ///
+    /// # Errors
+    ///
+    /// With the requests under way it would go beyond the caps by more than [`OVERRUN_BYTES`](crate::caps::OVERRUN_BYTES), so it
+    /// must not be sent.
+    pub fn announce(&self, sent: u64, expected: u64) -> Result<()> {
+        let Some(caps) = self.caps.get() else { return Ok(()) };
+        let under_way = self.expected.fetch_add(expected, Ordering::Relaxed);
+        let used = load(&self.received).saturating_add(load(&self.sent));
+        let announced =
+            caps.check_bytes(used).and_then(|()| caps.check_next(used, under_way, sent.saturating_add(expected)));
+        let announced = announced.and_then(|()| match caps.max_usd > 0.0 {
+            true => caps.check(&self.usage()),
+            false => Ok(()),
+        });
+        if announced.is_err() {
+            self.release(expected);
+        }
+        announced
+    }
+
+    /// Takes back announced bytes: they arrived, or will not.
+    pub fn release(&self, bytes: u64) {
+        if self.caps.get().is_some() {
+            self.expected.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Checks the bytes that were counted.
+    ///
+    /// # Errors
+    ///
+    /// They are more than the caps allow.
+    pub fn check_bytes(&self) -> Result<()> {
+        match self.caps.get() {
+            Some(caps) => caps.check_bytes(load(&self.received).saturating_add(load(&self.sent))),
+            None => Ok(()),
+        }
     }
 
     /// Counts a request, retries included: storage charges for them.
@@ -140,6 +194,22 @@ impl Meter {
         }
     }
 
+    /// Adds requests and bytes that another process counted; not its rows, time and spilled data.
+    pub fn add(&self, usage: &Usage) {
+        for kind in RequestKind::ALL {
+            add(&self.requests[kind as usize], usage.requests.of(kind));
+        }
+        add(&self.received, usage.bytes_network.saturating_sub(usage.bytes_sent));
+        add(&self.sent, usage.bytes_sent);
+        add(&self.scanned, usage.bytes_scanned);
+        add(&self.returned, usage.bytes_returned);
+        add(&self.scanned_by_fragments, usage.bytes_scanned_by_fragments);
+        add(&self.returned_by_fragments, usage.bytes_returned_by_fragments);
+        self.storage_cpu(Duration::from_secs_f64(usage.storage_cpu_s.clamp(0.0, 1e9)));
+        add(&self.failed, usage.requests_failed);
+        add(&self.fall_backs, usage.fall_backs);
+    }
+
     /// Stops the clocks, at the first call. Counters continue.
     pub fn finish(&self) {
         self.ended.get_or_init(|| self.clocks());
@@ -207,7 +277,11 @@ fn process_cpu() -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::caps::OVERRUN_BYTES;
+    use crate::price::PriceBook;
 
     #[test]
     fn counts_from_many_threads_add_up() {
@@ -241,6 +315,31 @@ mod tests {
         assert_eq!((usage.storage_cpu_s, usage.cores), (1.5, 4.0));
         assert_eq!((usage.requests_failed, usage.fall_backs), (1, 1));
         assert_eq!(usage.strategies, ["filter at storage", "fell back to GET: 501"]);
+        let sum = Meter::new();
+        sum.add(&usage);
+        let added = sum.usage();
+        assert_eq!((added.requests, added.bytes_network, added.bytes_sent), (usage.requests, 80_005, 5));
+        assert_eq!((added.bytes_scanned, added.storage_cpu_s, added.rows), (1100, 1.5, 0));
+        assert_eq!((added.requests_failed, added.fall_backs), (1, 1));
+    }
+
+    #[test]
+    fn requests_beyond_a_cap_are_not_sent() {
+        let meter = Meter::new();
+        meter.announce(1, u64::MAX / 2).unwrap();
+        let prices = Arc::new(PriceBook::named_or_path("paper").unwrap());
+        meter.cap(Caps { max_bytes: 100_000, max_usd: 0.0, prices });
+        meter.announce(0, 100_000).unwrap();
+        // Bytes of requests under way count, too; a cap is exceeded by OVERRUN_BYTES at most.
+        meter.announce(0, OVERRUN_BYTES).unwrap();
+        assert!(meter.announce(0, 1).unwrap_err().to_string().contains("pushdown.max_bytes is 100000"));
+        meter.release(100_000);
+        meter.received(100_000);
+        meter.check_bytes().unwrap();
+        meter.release(OVERRUN_BYTES);
+        meter.announce(OVERRUN_BYTES, 0).unwrap();
+        meter.received(1);
+        assert!(meter.check_bytes().is_err() && meter.announce(0, 0).is_err());
     }
 
     #[test]

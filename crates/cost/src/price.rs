@@ -15,8 +15,11 @@ use crate::requests::RequestKind;
 use crate::usage::Usage;
 
 /// The built-in books, by name.
-const SHIPPED: [(&str, &str); 2] =
-    [("paper", include_str!("../prices/paper.toml")), ("paper-egress", include_str!("../prices/paper-egress.toml"))];
+const SHIPPED: [(&str, &str); 3] = [
+    ("aws", include_str!("../prices/aws.toml")),
+    ("paper", include_str!("../prices/paper.toml")),
+    ("paper-egress", include_str!("../prices/paper-egress.toml")),
+];
 
 const GB: f64 = 1e9;
 
@@ -238,7 +241,7 @@ mod tests {
 
     #[test]
     fn every_shipped_book_reads() {
-        assert_eq!(PriceBook::shipped().map(book).count(), 2);
+        assert_eq!(PriceBook::shipped().map(book).count(), 3);
     }
 
     #[test]

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::hedge::Durations;
+
 /// The time to the first byte from which a server is far: servers in the same network answer sooner.
 const FAR_LATENCY: Duration = Duration::from_millis(8);
 
@@ -42,6 +44,7 @@ struct State {
     /// The most bytes a second of a round, as far as it is remembered.
     best_bytes_per_s: f64,
     round: Round,
+    durations: Durations,
 }
 
 /// As many reads as may be in flight, one after the other: what they show is compared with the
@@ -64,7 +67,8 @@ impl Round {
 
 impl Default for ReadLimit {
     fn default() -> Self {
-        let state = State { limit: FIRST, surplus: 0, best_bytes_per_s: 0.0, round: Round::new(Instant::now()) };
+        let round = Round::new(Instant::now());
+        let state = State { limit: FIRST, surplus: 0, best_bytes_per_s: 0.0, round, durations: Durations::default() };
         Self { slots: Arc::new(Semaphore::new(FIRST)), state: Mutex::new(state), latency_us: AtomicU64::new(u64::MAX) }
     }
 }
@@ -91,7 +95,7 @@ impl ReadLimit {
                 Arc::clone(&self.slots).acquire_owned().await.ok()
             }
         };
-        ReadSlot { limit: Arc::clone(self), permit }
+        ReadSlot { limit: Arc::clone(self), permit, since: Instant::now() }
     }
 
     /// Halves the limit, once a round: the server refused a read since it is overloaded.
@@ -105,6 +109,18 @@ impl ReadLimit {
         state.limit = limit;
         state.best_bytes_per_s = 0.0;
         state.round = Round { was_halved: true, ..Round::new(Instant::now()) };
+    }
+
+    /// Returns how long a read may take before it is sent a second time, if that is known.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        self.state.lock().durations.patience()
+    }
+
+    /// Returns whether a read that takes long may be sent a second time, and counts it: not while
+    /// the server says that it is overloaded, and only few in all.
+    pub(super) fn take_hedge(&self) -> bool {
+        let mut state = self.state.lock();
+        !state.round.was_halved && state.durations.take_hedge()
     }
 
     /// Reads that may be in flight.
@@ -140,12 +156,15 @@ impl ReadLimit {
 pub struct ReadSlot {
     limit: Arc<ReadLimit>,
     permit: Option<OwnedSemaphorePermit>,
+    since: Instant,
 }
 
 impl ReadSlot {
     /// Gives the slot back after a read of `bytes`.
     pub fn done(self, bytes: u64) {
-        self.limit.done(bytes, Instant::now());
+        let now = Instant::now();
+        self.limit.state.lock().durations.note(now.saturating_duration_since(self.since));
+        self.limit.done(bytes, now);
     }
 }
 

@@ -3,10 +3,12 @@
 //! A near server answers at once, so a read is one request whose body is streamed. A far one
 //! ([`ReadLimit::is_far`]) answers after tens of milliseconds and gives each connection a part of its
 //! bandwidth, so a read is cut into parts of [`PART_BYTES`] that are fetched at the same time, whole
-//! and in tasks of their own ([`whole`], [`in_order`]). How many are in flight is bounded by a
+//! and in tasks of their own ([`whole`], [`in_order`]). A part that takes much longer than others is
+//! requested a second time, and the first answer taken. How many are in flight is bounded by a
 //! [`ReadLimit`] for each server. (AnyBlob: Durner, Leis, Neumann, VLDB 2023; YourSQL, Section
 //! 3.2.3.)
 
+mod hedge;
 mod limit;
 mod parts;
 

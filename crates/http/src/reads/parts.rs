@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
-use futures::future::{BoxFuture, try_join_all};
+use futures::future::{BoxFuture, select_ok, try_join_all};
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt};
 use tokio::task::JoinHandle;
@@ -95,6 +95,18 @@ fn cut(range: Range<u64>) -> Vec<Range<u64>> {
     (0..count).map(|part| bound(part)..bound(part + 1)).collect()
 }
 
+/// Reads `range` of `source`, a second time if the first one takes much longer than others did: some
+/// requests of an object store are slow whatever they ask for. The first answer counts.
+async fn hedged<S: RangeSource>(source: &S, limit: &ReadLimit, range: Range<u64>) -> Result<Bytes, S::Error> {
+    let mut first = source.read(range.clone());
+    let Some(patience) = limit.patience() else { return first.await };
+    match tokio::time::timeout(patience, &mut first).await {
+        Ok(fetched) => fetched,
+        Err(_) if !limit.take_hedge() => first.await,
+        Err(_) => Ok(select_ok([first, source.read(range)]).await?.0),
+    }
+}
+
 /// A part that is fetched by a task of its own, also while it is not polled, so that a slow consumer
 /// keeps no slot. The task is aborted when this is dropped.
 struct Part<S: RangeSource> {
@@ -107,7 +119,7 @@ impl<S: RangeSource> Part<S> {
         let (own, limit) = (source.clone(), Arc::clone(limit));
         let task = tokio::spawn(async move {
             let slot = limit.slot().await;
-            let fetched = own.read(range).await?;
+            let fetched = hedged(&own, &limit, range).await?;
             slot.done(fetched.len() as u64);
             Ok(fetched)
         });

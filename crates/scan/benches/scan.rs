@@ -159,6 +159,7 @@ fn object(format: &str, scale: f64) -> Result<(Bytes, usize)> {
         store: Arc::clone(&store),
         prefix: object_store::path::Path::default(),
         url: "memory:".to_owned(),
+        endpoint: None,
     };
     let options = Options { scale, format: kind, parts: 1, overwrite: false };
     let plain = runtime()?.block_on(async {

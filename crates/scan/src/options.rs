@@ -11,6 +11,7 @@ use crate::parquet::meta::cache::KnownFooter;
 use crate::parquet::plan::LastPlans;
 use crate::parquet::scan::ParquetOptions;
 use crate::prefilter::sample::{Matching, SearchVerdict};
+use crate::rejects::Rejects;
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::MemoryBudget;
 use crate::runtime::spawner::{Helpers, Spawner};
@@ -65,6 +66,8 @@ pub struct ScanOptions {
     pub spawner: Spawner,
     /// Helpers that scan pieces of the object in parallel; `None`: a sequential scan.
     pub helpers: Option<Helpers>,
+    /// Where records are noted that are left out, because they do not fit the columns.
+    pub rejects: Option<Arc<Rejects>>,
 }
 
 impl ScanOptions {
@@ -79,6 +82,7 @@ impl ScanOptions {
             verdict: Arc::clone(&self.learned.search),
             memory: self.memory.clone(),
             spawner: spawner.clone(),
+            rejects: self.rejects.clone(),
         }
     }
 
@@ -123,6 +127,7 @@ impl Default for ScanOptions {
             interrupt: Interrupt::default(),
             spawner: Spawner::default(),
             helpers: None,
+            rejects: None,
             threshold: Arc::default(),
         }
     }

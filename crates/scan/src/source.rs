@@ -13,6 +13,7 @@ use crate::limits;
 use crate::operators::top_k::threshold::Threshold;
 use crate::prefilter::sample::{Matching, SearchVerdict};
 use crate::range::scan_range::ScanRange;
+use crate::rejects::Rejects;
 use crate::runtime::memory::MemoryBudget;
 use crate::runtime::spawner::Spawner;
 use crate::zones::store::Zones;
@@ -58,6 +59,8 @@ pub(crate) struct SourceOptions {
     pub(crate) memory: MemoryBudget,
     /// Starts background tasks.
     pub(crate) spawner: Spawner,
+    /// Where records are noted that are left out.
+    pub(crate) rejects: Option<Arc<Rejects>>,
 }
 
 impl Default for SourceOptions {
@@ -71,6 +74,7 @@ impl Default for SourceOptions {
             verdict: Arc::default(),
             memory: MemoryBudget::unbounded(),
             spawner: Spawner::default(),
+            rejects: None,
         }
     }
 }

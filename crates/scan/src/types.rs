@@ -1,9 +1,40 @@
 //! Names and properties of types.
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, FieldRef, Fields};
 
 /// Returns the SQL name of a type, such as `DECIMAL(15,2)` or `DATE`.
 pub fn sql_type(data_type: &DataType) -> String {
+    nested_type(data_type, &plain_type)
+}
+
+/// Returns the SQL name of a type, `STRUCT(a BIGINT, b VARCHAR[])` for one, with the name that
+/// `plain` gives to each type within it that has none itself.
+pub fn nested_type(data_type: &DataType, plain: &dyn Fn(&DataType) -> String) -> String {
+    let list = |item: &DataType, length: &str| format!("{}[{length}]", nested_type(item, plain));
+    let fields = |fields: &Fields, named: bool| {
+        let field = |field: &FieldRef| match (named, nested_type(field.data_type(), plain)) {
+            (true, own) => format!("{} {own}", field.name()),
+            (false, own) => own,
+        };
+        fields.iter().map(field).collect::<Vec<_>>().join(", ")
+    };
+    match data_type {
+        DataType::List(item) | DataType::LargeList(item) | DataType::ListView(item) | DataType::LargeListView(item) => {
+            list(item.data_type(), "")
+        }
+        DataType::FixedSizeList(item, length) => list(item.data_type(), &length.to_string()),
+        DataType::Struct(own) => format!("STRUCT({})", fields(own, true)),
+        DataType::Map(entries, _) => match entries.data_type() {
+            DataType::Struct(own) => format!("MAP({})", fields(own, false)),
+            other => format!("MAP({})", nested_type(other, plain)),
+        },
+        DataType::Dictionary(_, values) => nested_type(values, plain),
+        other => plain(other),
+    }
+}
+
+/// The SQL name of a type without others in it.
+fn plain_type(data_type: &DataType) -> String {
     match data_type {
         DataType::Boolean => "BOOLEAN".into(),
         DataType::Int8 => "TINYINT".into(),
@@ -24,7 +55,12 @@ pub fn sql_type(data_type: &DataType) -> String {
         DataType::Timestamp(_, None) => "TIMESTAMP".into(),
         DataType::Timestamp(_, Some(_)) => "TIMESTAMP WITH TIME ZONE".into(),
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "VARCHAR".into(),
-        DataType::Dictionary(_, values) => sql_type(values),
+        DataType::Interval(_) | DataType::Duration(_) => "INTERVAL".into(),
+        DataType::Time32(_) | DataType::Time64(_) => "TIME".into(),
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
+            "BYTEA".into()
+        }
+        DataType::Null => "NULL".into(),
         other => other.to_string(),
     }
 }

@@ -26,11 +26,12 @@ const MAX_PLANS: usize = 16;
 /// cached.
 const MIN_CHUNKS_OF_LARGE: usize = 4096;
 
-/// The input of a plan: the `wanted` rows of `schema`, the `output` columns, those of them that may
-/// be `dictionaries`, and the footer.
+/// The input of a plan: the `wanted` rows of `schema`, which are columns of `table`, the `output`
+/// columns, those of them that may be `dictionaries`, and the footer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Planned<'a> {
     pub(crate) location: &'a str,
+    pub(crate) table: &'a SchemaRef,
     pub(crate) schema: &'a SchemaRef,
     pub(crate) wanted: &'a RowFilter,
     pub(crate) output: &'a [usize],
@@ -44,7 +45,10 @@ pub(crate) struct Plan {
     metadata: Arc<ParquetMetaData>,
     predicate: Option<Expr>,
     pub(crate) file: FileSchema,
-    /// All columns that are read, the output columns, and those of them that may be dictionaries.
+    /// All columns that are read, under the table's names.
+    pub(crate) declared: SchemaRef,
+    /// The same under the file's names; the output columns, and those of them that may be
+    /// dictionaries.
     pub(crate) schema: SchemaRef,
     pub(crate) output: Vec<usize>,
     pub(crate) dictionaries: Vec<usize>,
@@ -71,8 +75,9 @@ pub(crate) struct Single {
 
 impl Plan {
     fn new(of: Planned<'_>) -> Result<Self> {
-        let Planned { location, schema, wanted, output, dictionaries, metadata } = of;
+        let Planned { location, table, schema: declared, wanted, output, dictionaries, metadata } = of;
         let file = FileSchema::new(location, metadata)?;
+        let schema = &file.named(declared, table);
         let all: Vec<usize> = (0..metadata.num_row_groups()).collect();
         let kept = match &wanted.predicate {
             Some(predicate) => may_match(predicate, schema, &file.schema, metadata, &all)?,
@@ -95,6 +100,7 @@ impl Plan {
             leaves: Columns::new(location, Arc::clone(schema), &file)?.leaves,
             kept,
             file,
+            declared: Arc::clone(declared),
             schema: Arc::clone(schema),
             output: output.to_vec(),
             dictionaries: dictionaries.to_vec(),
@@ -107,7 +113,7 @@ impl Plan {
     /// True if a plan of `of` would be the same, whatever the location of the object.
     fn is_of(&self, of: Planned<'_>) -> bool {
         Arc::ptr_eq(&self.metadata, of.metadata)
-            && (&self.schema, &self.predicate) == (of.schema, &of.wanted.predicate)
+            && (&self.declared, &self.predicate) == (of.schema, &of.wanted.predicate)
             && (self.output.as_slice(), self.dictionaries.as_slice()) == (of.output, of.dictionaries)
     }
 
@@ -195,7 +201,15 @@ mod tests {
         let (plans, objects) = (LastPlans::default(), [footer(1), footer(2)]);
         let wanted = RowFilter::default();
         let of = |(metadata, schema): &(Arc<ParquetMetaData>, SchemaRef)| {
-            let of = Planned { location: "k", schema, wanted: &wanted, output: &[0], dictionaries: &[], metadata };
+            let of = Planned {
+                location: "k",
+                table: schema,
+                schema,
+                wanted: &wanted,
+                output: &[0],
+                dictionaries: &[],
+                metadata,
+            };
             plans.of(of).unwrap()
         };
         let first = objects.each_ref().map(of);

@@ -154,7 +154,7 @@ impl Groups {
         };
         let origins = self.plan.output.iter().filter_map(place).collect();
         let of_output = |index: &usize| {
-            let field = self.plan.schema.fields().get(*index)?;
+            let field = self.plan.declared.fields().get(*index)?;
             Some(match direct.iter().find(|(own, _)| own == index) {
                 Some((_, column)) => Arc::new(field.as_ref().clone().with_data_type(column.data_type())),
                 None => Arc::clone(field),

@@ -45,7 +45,8 @@ use crate::source::{BatchSource, ScanInput};
 
 pub(crate) struct ParquetScan {
     reader: Arc<dyn ObjectReader>,
-    /// All columns that are read, as declared.
+    /// All columns of the table, and those that are read, as declared.
+    table: SchemaRef,
     schema: SchemaRef,
     wanted: RowFilter,
     /// The output columns, by index in `schema`, and those of them that may be dictionaries.
@@ -115,6 +116,7 @@ impl ParquetScan {
         let batches = Arc::new(schema.project(&columns).map_err(from_arrow)?);
         let scan = Self {
             reader,
+            table: Arc::clone(&fragment.schema),
             schema,
             wanted,
             columns,
@@ -157,6 +159,7 @@ impl ParquetScan {
         self.reserve_footer(&metadata)?;
         let plan = self.options.plans.of(Planned {
             location: self.reader.location(),
+            table: &self.table,
             schema: &self.schema,
             wanted: &self.wanted,
             output: &self.columns,
@@ -179,11 +182,11 @@ impl ParquetScan {
         };
         let mut conditions = Vec::new();
         if let Some(predicate) = &self.wanted.predicate {
-            groups = crate::parquet::prune::bloom::may_hold(predicate, &self.schema, file, &chunks, groups)
+            groups = crate::parquet::prune::bloom::may_hold(predicate, &plan.schema, file, &chunks, groups)
                 .await
                 .map_err(explained)?;
             if plan.may_rule_out_pages() {
-                conditions = crate::parquet::prune::pages::on_one_column(predicate, &self.schema, file);
+                conditions = crate::parquet::prune::pages::on_one_column(predicate, &plan.schema, file);
             }
         }
         let pruned = in_range.len() - groups.len();

@@ -19,6 +19,7 @@ use crate::runtime::spawner::Spawner;
 use crate::text::errors::too_long;
 use crate::text::rewrite::Rewriter;
 use crate::text::source::TextSource;
+use crate::text::stage::Stage;
 
 /// Bytes after the text, so that it can be read 64 bytes at a time.
 pub(crate) const PADDING: usize = 64;
@@ -223,9 +224,49 @@ pub(crate) struct TextOptions {
     pub(crate) record_bytes: usize,
     /// Rewrites text with multi-byte delimiters, and selects the records of the range.
     pub(crate) rewrite: Option<Rewriter>,
+    /// Translates text before it is rewritten, and after.
+    pub(crate) translate: Translate,
     /// Starts the task that decompresses, and accounts for its memory.
     pub(crate) spawner: Spawner,
     pub(crate) memory: MemoryBudget,
+}
+
+/// Translates all text of an object.
+fn translated(
+    mut source: TextSource,
+    translate: Translate,
+    rewrite: Option<Rewriter>,
+    compression: Compression,
+    counters: &Arc<ScanCounters>,
+) -> TextSource {
+    // Compressed bytes are counted where they are decompressed.
+    let mut counted = (compression == Compression::None).then(|| Arc::clone(counters));
+    if let Some(start) = translate.start {
+        source = source.translated(start, counted.take());
+    }
+    if let Some(rewriter) = rewrite {
+        source = source.rewritten(rewriter.of_range(0, 0..u64::MAX), counted.take());
+    }
+    match translate.fields {
+        Some(fields) => source.translated(fields, counted.take()),
+        None => source,
+    }
+}
+
+/// The stages of a translation.
+#[derive(Default)]
+pub(crate) struct Translate {
+    /// From bytes to UTF-8.
+    pub(crate) start: Option<Box<dyn Stage>>,
+    /// Of the fields of records.
+    pub(crate) fields: Option<Box<dyn Stage>>,
+}
+
+impl Translate {
+    /// True if the text is taken as it is.
+    pub(crate) fn is_none(&self) -> bool {
+        self.start.is_none() && self.fields.is_none()
+    }
 }
 
 impl TextInput {
@@ -236,13 +277,18 @@ impl TextInput {
         options: TextOptions,
         counters: &Arc<ScanCounters>,
     ) -> Result<Self> {
-        let TextOptions { compression, terminator, header, record_bytes, rewrite, spawner, memory } = options;
+        let TextOptions { compression, terminator, header, record_bytes, rewrite, translate, spawner, memory } =
+            options;
         let size = reader.size();
         let location = reader.location().to_owned();
         let range = range.filter(|r| r.start > 0 || r.end < size);
-        let splittable = terminator.is_some() && compression == Compression::None;
+        let splittable = terminator.is_some() && compression == Compression::None && translate.is_none();
         if range.is_some() && !splittable {
-            let why = if compression == Compression::None { "may hold line ends in values" } else { "is compressed" };
+            let why = match compression {
+                Compression::None if translate.is_none() => "may hold line ends in values",
+                Compression::None => "is translated",
+                _ => "is compressed",
+            };
             return Err(Error::unsupported(format!("{location}: {why}, so a byte range of it cannot be read alone")));
         }
         let early = rewrite.as_ref().map_or(1, Rewriter::terminator_bytes);
@@ -255,6 +301,11 @@ impl TextInput {
             Compression::None => plain(reader),
             _ => TextSource::compressed(reader, compression, Arc::clone(counters), spawner, &memory),
         };
+        if !translate.is_none() {
+            let source = translated(source, translate, rewrite, compression, counters);
+            let (buffer, range) = (TextBuffer::new(0, record_bytes), 0..u64::MAX);
+            return Ok(Self { location, source, piece: Bytes::new(), buffer, range, partial: None, terminator: None });
+        }
         if let Some(rewriter) = rewrite {
             let rewriter = rewriter.of_range(start, range.clone().unwrap_or(0..u64::MAX));
             let counted = compression == Compression::None;

@@ -10,6 +10,8 @@ pub(crate) mod rewrite;
 pub(crate) mod scan;
 pub(crate) mod source;
 pub(crate) mod splitter;
+pub(crate) mod stage;
+pub(crate) mod translate;
 pub(crate) mod zstd_window;
 
 /// The byte order mark that may begin UTF-8 text and is not part of it.

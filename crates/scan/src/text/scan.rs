@@ -98,7 +98,8 @@ impl<F: RecordFormat> TextScan<F> {
     ) -> Result<Self> {
         let ScanInput { reader, range, counters, .. } = scan;
         let record_bytes = text.record_bytes;
-        let counted_at_source = text.compression != Compression::None || text.rewrite.is_some();
+        let counted_at_source =
+            text.compression != Compression::None || text.rewrite.is_some() || !text.translate.is_none();
         let (input, parts) = match range.parts() {
             None => (TextInput::open(reader, range.range(), text, &counters)?, None),
             Some(parts) => {

@@ -26,6 +26,7 @@ use crate::runtime::memory::{MemoryBudget, Shortage};
 use crate::runtime::spawner::{Spawner, share_last_task};
 use crate::text::rewrite::Rewriter;
 use crate::text::splitter::Parted;
+use crate::text::stage::Stage;
 
 /// Maximum bytes of a piece of decompressed text.
 const MAX_PIECE_BYTES: usize = 256 * 1024;
@@ -128,6 +129,30 @@ impl TextSource {
                 }
                 if !text.is_empty() {
                     return Ok(Some((text, Some((source, rewriter, counters)))));
+                }
+            }
+        });
+        Self { reader, pieces: pieces.boxed(), next, step: 0 }
+    }
+
+    /// Translates the text by `stage`. `counters` count the bytes that come in.
+    pub(crate) fn translated(self, stage: Box<dyn Stage>, counters: Option<Arc<ScanCounters>>) -> Self {
+        let (reader, next) = (Arc::clone(&self.reader), self.reader.size());
+        let pieces = stream::try_unfold(Some((self, stage, counters)), |state| async move {
+            let Some((mut source, mut stage, counters)) = state else { return Ok(None) };
+            loop {
+                check_interrupt()?;
+                let Some(piece) = source.next().await? else {
+                    let text = stage.finish()?;
+                    return Ok((!text.is_empty()).then_some((text, None)));
+                };
+                if let Some(counters) = &counters {
+                    counters.bytes_scanned.fetch_add(piece.len() as u64, Ordering::Relaxed);
+                    counters.bytes_processed.fetch_add(piece.len() as u64, Ordering::Relaxed);
+                }
+                let text = stage.feed(&piece)?;
+                if !text.is_empty() {
+                    return Ok(Some((text, Some((source, stage, counters)))));
                 }
             }
         });

@@ -98,11 +98,17 @@ pub(crate) fn timestamp<T: ArrowTimestampType>(bytes: &[u8], zone: &impl TimeZon
     T::from_naive_datetime(instant.naive_utc(), None)
 }
 
-/// Like [`timestamp`], for text in UTC, with a fast path for `YYYY-MM-DDTHH:MM:SS`.
+/// Like [`timestamp`], for text in UTC, with a fast path for `YYYY-MM-DDTHH:MM:SS`. Seconds may be
+/// left out.
 #[inline]
 pub(crate) fn utc_timestamp<T: ArrowTimestampType>(bytes: &[u8]) -> Option<i64> {
+    let pair = |a: &u8, b: &u8| digits(&[*a, *b]).and_then(|v| i64::try_from(v).ok());
+    if let Some((date, [b'T' | b' ', h1, h2, b':', m1, m2])) = bytes.split_at_checked(10) {
+        let (hours, minutes) = (pair(h1, h2)?, pair(m1, m2)?);
+        let seconds = i64::from(date32(date)?) * 86_400 + hours * 3_600 + minutes * 60;
+        return if hours < 24 && minutes < 60 { seconds.checked_mul(units_per_second::<T>()) } else { None };
+    }
     if let Some((date, [b'T' | b' ', h1, h2, b':', m1, m2, b':', s1, s2])) = bytes.split_at_checked(10) {
-        let pair = |a: &u8, b: &u8| digits(&[*a, *b]).and_then(|v| i64::try_from(v).ok());
         let (hours, minutes, seconds) = (pair(h1, h2)?, pair(m1, m2)?, pair(s1, s2)?);
         if hours < 24 && minutes < 60 && seconds < 60 {
             let seconds = i64::from(date32(date)?) * 86_400 + hours * 3_600 + minutes * 60 + seconds;
@@ -169,6 +175,8 @@ mod tests {
         assert_eq!(utc_timestamp::<Micros>(b"2020-01-02T03:04:05.000"), expected);
         assert_eq!(utc_timestamp::<Micros>(b"2020-01-02T05:04:05+02:00"), expected);
         assert_eq!(utc_timestamp::<Micros>(b"2020-01-02"), Some(1_577_923_200_000_000));
+        assert_eq!(utc_timestamp::<Micros>(b"2020-01-02 03:04"), Some(1_577_934_240_000_000));
+        assert_eq!(utc_timestamp::<Micros>(b"2020-01-02 24:04"), None);
         assert_eq!(utc_timestamp::<Micros>(b"2020-02-30T00:00:00"), None);
     }
 }

@@ -2,6 +2,7 @@
 
 mod aggregates;
 mod compression;
+mod csv_casts;
 mod csv_conditions;
 mod csv_marks;
 mod csv_rules;

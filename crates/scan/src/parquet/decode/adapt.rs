@@ -3,17 +3,13 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, new_null_array};
-use arrow::compute::{CastOptions, cast, cast_with_options};
+use arrow::array::{Array, ArrayRef, RecordBatch, new_null_array};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
-use pushdowndb_contract::{Error, Result};
+use pushdowndb_contract::{EXACT, Error, Result};
 
 use crate::batch::record_batch;
-use crate::error::from_arrow;
-use crate::expr::cast::text::text_to;
-use crate::expr::coerce::casts_from_text;
+use crate::parquet::decode::convert::convert;
 use crate::parquet::meta::nested::Place;
-use crate::types::sql_type;
 
 /// Converts batches of a file to batches of a declared schema.
 #[derive(Clone, Debug)]
@@ -53,7 +49,7 @@ impl Adapter {
         let column = match batch.column_by_name(&within.root) {
             Some(root) => within
                 .find(root)
-                .and_then(|column| declared(&column, field.data_type()))
+                .and_then(|column| convert(&column, field.data_type(), field.metadata().contains_key(EXACT)))
                 .map_err(|error| error.context(place()))?,
             None if field.is_nullable() => new_null_array(field.data_type(), batch.num_rows()),
             None => {
@@ -74,38 +70,6 @@ impl Adapter {
 pub(crate) fn unexpected_null(location: &str, field: &Field) -> Error {
     let column = field.name();
     Error::invalid(format!("{location}, column \"{column}\": a value is NULL, but the column is declared NOT NULL"))
-}
-
-/// Casts the column to the declared type; a value that does not fit is an error.
-fn declared(column: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
-    let from = column.data_type();
-    if from == to {
-        return Ok(Arc::clone(column));
-    }
-    if from.is_string() && casts_from_text(to) {
-        return text_to(cast(column, &DataType::Utf8).map_err(from_arrow)?.as_string(), to);
-    }
-    if let (DataType::FixedSizeBinary(16), DataType::Utf8) = (from, to) {
-        let texts: StringArray = column.as_fixed_size_binary().iter().map(|uuid| uuid.map(uuid_text)).collect();
-        return Ok(Arc::new(texts));
-    }
-    let options = CastOptions { safe: false, ..Default::default() };
-    cast_with_options(column, to, &options).map_err(|error| {
-        Error::invalid(format!("holds {}, which does not fit the declared {}", sql_type(from), sql_type(to)))
-            .with_source(error)
-    })
-}
-
-/// A UUID in its usual form: `8-4-4-4-12` digits.
-fn uuid_text(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(36);
-    for (place, byte) in bytes.iter().enumerate() {
-        if matches!(place, 4 | 6 | 8 | 10) {
-            text.push('-');
-        }
-        text.push_str(&format!("{byte:02x}"));
-    }
-    text
 }
 
 /// The fields that the file is read with: text in the declared layout, which saves a cast, and

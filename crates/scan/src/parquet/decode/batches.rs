@@ -15,7 +15,7 @@ use ::parquet::file::reader::{FileReader, RowGroupReader};
 use ::parquet::record::reader::RowIter;
 use ::parquet::schema::types::{ColumnDescPtr, ColumnDescriptor, SchemaDescriptor, Type as StoredSchema};
 use arrow::array::RecordBatch;
-use arrow::datatypes::{Field, Fields, Schema, SchemaRef};
+use arrow::datatypes::{Field, FieldRef, Fields, Schema, SchemaRef};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use pushdowndb_contract::Result;
@@ -23,6 +23,7 @@ use pushdowndb_contract::Result;
 use crate::batch::record_batch;
 use crate::parquet::decode::adapt::{Adapter, read_as};
 use crate::parquet::errors::explain;
+use crate::parquet::meta::nested::Place;
 use crate::parquet::meta::schema::parquet_schema;
 use crate::parquet::read::page_memory::{PageMemory, dictionary_bytes, too_large};
 use crate::parquet::read::pages::Pages;
@@ -75,6 +76,26 @@ impl FileSchema {
     /// The root called `name`. Takes the same time however many there are.
     pub(crate) fn field(&self, name: &str) -> Option<&Field> {
         self.schema.fields().get(*self.roots.get(name)?).map(AsRef::as_ref)
+    }
+
+    /// The columns `declared` of a `table` under the names that they have in this file: the same
+    /// ones, or else the only one that differs in case alone and is no other column of the table.
+    pub(crate) fn named(&self, declared: &SchemaRef, table: &Schema) -> SchemaRef {
+        let is_missing = |field: &Field| Place::is_root(field) && !self.roots.contains_key(field.name());
+        if !declared.fields().iter().any(|field| is_missing(field)) {
+            return Arc::clone(declared);
+        }
+        let own = |field: &FieldRef| {
+            let name = field.name().to_lowercase();
+            let is_like =
+                |own: &&FieldRef| own.name().to_lowercase() == name && table.column_with_name(own.name()).is_none();
+            let mut alike = self.schema.fields().iter().filter(is_like);
+            match alike.next().filter(|_| is_missing(field) && alike.next().is_none()) {
+                Some(own) => Arc::new(field.as_ref().clone().with_name(own.name())),
+                None => Arc::clone(field),
+            }
+        };
+        Arc::new(Schema::new(declared.fields().iter().map(own).collect::<Vec<_>>()))
     }
 
     /// The schema of the roots of these indexes alone, as Parquet and as Arrow have it.

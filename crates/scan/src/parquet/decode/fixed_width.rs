@@ -51,7 +51,10 @@ pub(crate) fn is_fixed(column: &ColumnDescriptor, stored: &DataType, declared: &
         DataType::Decimal128(..) => matches!(column.physical_type(), Type::INT32 | Type::INT64),
         _ => false,
     };
-    fits && stored == declared
+    let is_narrower = *declared == DataType::Int64
+        && matches!(stored, DataType::Int8 | DataType::Int16 | DataType::Int32)
+        && column.physical_type() == Type::INT32;
+    fits && stored == declared || is_narrower
 }
 
 /// True if pages of this encoding are read here.

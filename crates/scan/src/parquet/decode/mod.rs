@@ -2,6 +2,7 @@
 
 pub(crate) mod adapt;
 pub(crate) mod batches;
+mod convert;
 pub(crate) mod dictionary;
 pub(crate) mod dictionary_codes;
 pub(crate) mod fixed_width;

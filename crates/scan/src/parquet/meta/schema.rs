@@ -4,7 +4,9 @@ use std::panic::catch_unwind;
 use std::sync::Arc;
 
 use ::parquet::arrow::parquet_to_arrow_schema;
+use ::parquet::basic::LogicalType;
 use ::parquet::file::metadata::ParquetMetaData;
+use ::parquet::schema::types::SchemaDescriptor;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema};
 use pushdowndb_contract::Result;
 
@@ -12,7 +14,7 @@ use crate::parquet::errors::{contradiction, explain};
 
 /// Returns the columns of the Parquet object called `location` with this footer as Arrow types:
 /// those of an embedded Arrow schema if there is one, with dictionaries as their values, since a
-/// dictionary is an encoding that queries do not see.
+/// dictionary is an encoding that queries do not see, and days as DATE.
 ///
 /// # Errors
 ///
@@ -25,11 +27,30 @@ pub fn parquet_schema(location: &str, footer: &ParquetMetaData) -> Result<Schema
     Ok(Schema::new_with_metadata(schema.fields.iter().map(of_values).collect::<Fields>(), schema.metadata))
 }
 
+/// Returns `schema` with the columns that hold UUIDs, by the schema `stored` in the file, as text:
+/// that is how they are compared and shown.
+pub fn with_uuids_as_text(schema: &Schema, stored: &SchemaDescriptor) -> Schema {
+    let is_uuid = |index: usize| {
+        let column = stored.root_schema().get_fields().get(index);
+        column.is_some_and(|column| column.get_basic_info().logical_type_ref() == Some(&LogicalType::Uuid))
+    };
+    let field = |(index, field): (usize, &FieldRef)| match is_uuid(index) {
+        true => Arc::new(Field::new(field.name(), DataType::Utf8, field.is_nullable())),
+        false => Arc::clone(field),
+    };
+    Schema::new_with_metadata(
+        schema.fields().iter().enumerate().map(field).collect::<Fields>(),
+        schema.metadata().clone(),
+    )
+}
+
 /// The field without dictionaries, at any depth.
 fn of_values(field: &FieldRef) -> FieldRef {
     let with = |data_type: DataType| -> FieldRef { Arc::new(Field::clone(field).with_data_type(data_type)) };
     match field.data_type() {
         DataType::Dictionary(_, values) => of_values(&with(values.as_ref().clone())),
+        // Stored as days, too.
+        DataType::Date64 => with(DataType::Date32),
         DataType::List(item) => with(DataType::List(of_values(item))),
         DataType::LargeList(item) => with(DataType::LargeList(of_values(item))),
         DataType::FixedSizeList(item, size) => with(DataType::FixedSizeList(of_values(item), *size)),

@@ -115,9 +115,13 @@ pub(crate) fn same_order(stored: &DataType, declared: &DataType) -> bool {
     if stored.is_floating() || declared.is_floating() || stored.is_nested() || declared.is_nested() {
         return false;
     }
+    let is_instant = |of: &DataType| matches!(of, DataType::Timestamp(..));
     stored == declared
         || (stored.is_string() && declared.is_string())
         || (stored.is_integer() && (declared.is_integer() || matches!(declared, DataType::Decimal128(..))))
+        // A unit that is not as fine keeps the order, too, and bounds that do not fit are none.
+        || ((is_instant(stored) || *stored == DataType::Date32) && is_instant(declared))
+        || matches!((stored, declared), (DataType::Decimal128(_, own), DataType::Decimal128(_, other)) if own <= other)
 }
 
 #[cfg(test)]
@@ -125,6 +129,7 @@ mod tests {
     use ::parquet::file::statistics::Statistics;
     use ::parquet::schema::parser::parse_message_type;
     use ::parquet::schema::types::SchemaDescriptor;
+    use arrow::datatypes::TimeUnit;
 
     use super::*;
 
@@ -154,5 +159,11 @@ mod tests {
     fn floats_have_no_order_to_trust() {
         assert!(!same_order(&DataType::Float64, &DataType::Float64));
         assert!(same_order(&DataType::Int32, &DataType::Int64));
+        let instant = |unit| DataType::Timestamp(unit, None);
+        assert!(same_order(&instant(TimeUnit::Millisecond), &instant(TimeUnit::Nanosecond)));
+        assert!(same_order(&DataType::Date32, &instant(TimeUnit::Microsecond)));
+        assert!(same_order(&DataType::Decimal128(9, 2), &DataType::Decimal128(18, 4)));
+        assert!(!same_order(&DataType::Utf8, &DataType::Int64));
+        assert!(!same_order(&DataType::Int64, &DataType::Utf8));
     }
 }

@@ -11,6 +11,7 @@ use crate::text::buffer::TextBuffer;
 use crate::text::csv::dialect::{Dialect, Malformed};
 use crate::text::csv::rows::CsvRows;
 use crate::text::scan::RecordFormat;
+use crate::text::translate::sample::{field as translated, started};
 use crate::values::fields::FieldColumn;
 
 /// Decodes CSV that arrives in pieces into batches of a schema.
@@ -90,11 +91,12 @@ impl CsvDecoder {
 
 /// Returns the fields of the first records of a CSV, header included, for inference.
 ///
-/// `bytes` is the beginning of the text. A record that is cut off at its end is left out, unless
-/// `bytes` is the `whole` text. Text that is not UTF-8 is an error.
+/// `bytes` is the beginning of the object, before its translation. A record that is cut off at its
+/// end is left out, unless `bytes` is the `whole` text. Text that is not UTF-8 is an error.
 pub fn tokenize_sample(bytes: &[u8], whole: bool, options: &CsvOptions) -> Result<Vec<Vec<String>>> {
-    let dialect = Dialect::new(options)?;
-    let text = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
+    let (bytes, canonical) = started(bytes, whole, options)?;
+    let dialect = Dialect::new(canonical.as_ref().unwrap_or(options))?;
+    let text = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&bytes);
     let skipped = bytes.len() - text.len();
     let open_quote = |why| match why {
         Malformed::OpenQuote(at) => Error::invalid(format!(
@@ -119,8 +121,13 @@ pub fn tokenize_sample(bytes: &[u8], whole: bool, options: &CsvOptions) -> Resul
         for row in 0..fields.len() {
             let span = fields.span(row);
             let field = fields.bytes(span, &mut scratch).unwrap_or_default();
-            let not_text = |_| Error::invalid(format!("byte {}: the text is not UTF-8", span.start() + skipped));
-            record.push(std::str::from_utf8(field).map_err(not_text)?.to_owned());
+            let not_text = |_| {
+                Error::invalid(format!(
+                    "byte {}: the text is not UTF-8; name its 'encoding', such as windows-1252",
+                    span.start() + skipped
+                ))
+            };
+            record.push(translated(std::str::from_utf8(field).map_err(not_text)?.to_owned(), options));
         }
         records.push(record);
     }

@@ -9,6 +9,8 @@
 //! Fields are found 64 bytes at a time, up to the last one wanted; a field that begins with a quote
 //! is cut on its own.
 
+use std::ops::Range;
+
 use memchr::{memchr, memchr2};
 use pushdowndb_contract::{CsvOptions, Error, Ragged, Result};
 
@@ -248,6 +250,24 @@ impl Dialect {
     /// True if a quote that is open at the end of its record is closed after it.
     pub(crate) fn closes_later(&self, text: &[u8], open: usize) -> bool {
         self.quoting.is_some_and(|quoting| closing_quote(text, open, quoting).is_some())
+    }
+
+    /// The ranges of all fields of a record, with their quotes.
+    pub(crate) fn raw_fields(&self, text: &[u8], line: Line) -> Result<Vec<Range<usize>>, Malformed> {
+        let record = text.get(..line.end).unwrap_or_default();
+        let mut fields = Vec::new();
+        let mut at = line.start;
+        while at <= record.len() {
+            let end = match self.quoting {
+                Some(quoting) if record.get(at) == Some(&quoting.quote) => {
+                    self.quoted_field(record, at, quoting)?.1 - 1
+                }
+                _ => self.field_end(record, at),
+            };
+            fields.push(at..end);
+            at = end + 1;
+        }
+        Ok(fields)
     }
 
     /// All fields of a record.

@@ -11,9 +11,11 @@ use crate::values::fields::FieldColumn;
 use crate::values::nulls::{BadField, Spelling};
 
 /// Compares the `header` of an object with the column `names` of its table, by position: a
-/// different name is an error. Names that were generated for unnamed or duplicate columns match.
+/// different name is an error. Names that were generated for unnamed or duplicate columns match, and
+/// blanks around names do not count.
 pub fn check_header(names: &[String], header: &[String], location: &str) -> Result<()> {
     let is_made_of = |name: &str, field: &str| {
+        let (name, field) = (name.trim(), field.trim());
         let same = name.get(..field.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(field));
         field.is_empty()
             || same && (name.len() == field.len() || name.get(field.len()..).is_some_and(|end| end.starts_with('_')))
@@ -83,8 +85,8 @@ impl Place<'_> {
                 let line = dialect.line(text, at, true).ok().flatten();
                 let found = line.and_then(|line| dialect.all_fields(text, line).ok()).map_or(0, |spans| spans.len());
                 Error::invalid(format!(
-                    "{location}, byte {}: the record has {found} fields and the table {columns} columns; correct the \
-                 declaration, or declare that records may be ragged",
+                    "{location}, byte {}: the record has {found} fields and the table {columns} columns; with \
+                 null_padding = true records may have any number, with ignore_errors = true such are left out",
                     offset + at as u64
                 ))
             }

@@ -12,7 +12,7 @@
 use std::collections::HashMap;
 
 use arrow::datatypes::{DataType, Field, Schema};
-use pushdowndb_contract::{CsvOptions, Error, Expr, Format, Function, Literal, Result};
+use pushdowndb_contract::{CsvOptions, DECLARED, Error, Expr, Format, Function, Literal, Result};
 
 use crate::expr::coerce::casts_from_text;
 use crate::prefilter::derive::Stored;
@@ -150,7 +150,10 @@ impl<'a> Fuser<'a> {
             name: field.name().clone(),
             data_type: field.data_type().clone(),
             nulls: Nulls::new(&self.options.null, field.data_type(), field.is_nullable()),
-            spelling: if self.options.inferred { Spelling::Inferred } else { Spelling::Declared },
+            spelling: match self.options.inferred && !field.metadata().contains_key(DECLARED) {
+                true => Spelling::Inferred,
+                false => Spelling::Declared,
+            },
         })
     }
 

@@ -9,3 +9,4 @@ pub(crate) mod plan;
 pub(crate) mod rows;
 pub(crate) mod scan;
 pub(crate) mod stages;
+pub(crate) mod translate;

@@ -5,13 +5,16 @@ use std::sync::Arc;
 use pushdowndb_contract::{Compression, CsvOptions, Expr, Fragment, Output, Result};
 
 use crate::range::scan_range::ScanRange;
-use crate::source::ScanInput;
-use crate::text::buffer::TextOptions;
+use crate::source::{ScanInput, SourceOptions};
+use crate::text::buffer::{TextOptions, Translate};
 use crate::text::csv::dialect::Dialect;
 use crate::text::csv::plan::CsvPlan;
 use crate::text::csv::rows::CsvRows;
+use crate::text::csv::translate::Fields;
 use crate::text::rewrite::{self, Rewriter};
 use crate::text::scan::TextScan;
+use crate::text::stage::Stage;
+use crate::text::translate::Start;
 use crate::zones::zone::{ZoneColumn, can_be_zoned};
 
 /// A scan of a CSV object: the rows that pass, as columns that the rewritten output reads.
@@ -32,16 +35,19 @@ impl CsvScan {
                 (Some(rewriter), (!options.newlines_in_values || wide.quote.is_none()).then_some(b'\n'))
             }
         };
+        let translate = translate(fragment, options, cut, &scan, &location)?;
         let text = TextOptions {
             compression: options.compression,
             terminator,
             header: options.header,
             record_bytes: scan.record_bytes,
             rewrite,
+            translate,
             spawner: scan.spawner.clone(),
             memory: scan.memory.clone(),
         };
-        let is_plain = options.wide.is_none() && options.compression == Compression::None;
+        let is_plain =
+            options.wide.is_none() && options.translation.is_none() && options.compression == Compression::None;
         let size = is_plain.then(|| input.reader.size());
         let range = input.range.clone();
         let mut rewritten = None;
@@ -57,7 +63,9 @@ impl CsvScan {
             if range.has_positions() {
                 rows.note_positions();
             }
-            if let Some(zones) = scan.zones.as_ref().filter(|_| !is_parts && can_be_zoned(fragment)) {
+            if let Some(zones) =
+                scan.zones.as_ref().filter(|_| !is_parts && options.translation.is_none() && can_be_zoned(fragment))
+            {
                 rows.note_zones(zones, options, begin);
             }
             // Where every record has a place, and where they were picked already, nothing is left
@@ -67,6 +75,24 @@ impl CsvScan {
         })?;
         Ok((opened, rewritten.unwrap_or_else(|| fragment.output.clone())))
     }
+}
+
+/// The stages that translate the text which is cut by `cut`.
+fn translate(
+    fragment: &Fragment,
+    options: &CsvOptions,
+    cut: &CsvOptions,
+    scan: &SourceOptions,
+    location: &str,
+) -> Result<Translate> {
+    let Some(translation) = &options.translation else { return Ok(Translate::default()) };
+    let start = Start::new(translation, options.terminator.unwrap_or(b'\n'), location)?;
+    let fields = translation.looks_at_fields().then(|| {
+        let rejects = scan.rejects.clone();
+        Fields::new(cut, translation, &fragment.schema, location, scan.record_bytes, rejects)
+    });
+    let fields = fields.transpose()?.map(|fields| Box::new(fields) as Box<dyn Stage>);
+    Ok(Translate { start: Some(Box::new(start)), fields })
 }
 
 /// The condition of a fragment that zones may rule out, and the columns that it reads.

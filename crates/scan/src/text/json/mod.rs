@@ -8,6 +8,7 @@ pub(crate) mod numbers;
 pub(crate) mod path;
 pub(crate) mod plain;
 pub(crate) mod raw;
+pub(crate) mod respell;
 pub(crate) mod scan;
 pub(crate) mod stages;
 pub(crate) mod surplus;

@@ -17,7 +17,7 @@ use crate::range::scan_range::ScanRange;
 use crate::runtime::interrupt::check_interrupt;
 use crate::source::{ScanInput, SourceOptions};
 use crate::text::BYTE_ORDER_MARK;
-use crate::text::buffer::{Candidates, TextBuffer, TextInput, TextOptions};
+use crate::text::buffer::{Candidates, TextBuffer, TextInput, TextOptions, Translate};
 use crate::text::errors::too_long;
 use crate::text::json::cut::{Cut, Cutter};
 use crate::text::json::stages::{Rows, Stages};
@@ -69,6 +69,7 @@ impl JsonScan {
             header: false,
             record_bytes: scan.record_bytes,
             rewrite: None,
+            translate: Translate::default(),
             spawner: scan.spawner.clone(),
             memory: scan.memory.clone(),
         };

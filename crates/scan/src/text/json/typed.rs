@@ -1,10 +1,12 @@
 //! Typed JSON: Arrow's reader, with the rules of this project where they differ.
 //!
 //! Decimals, dates and integers are read as text and cast by [`crate::values::parse`], so that they
-//! mean in JSON what they mean in CSV. A number or Boolean in a text column is its own spelling.
+//! mean in JSON what they mean in CSV. A number or Boolean in a text column is its own spelling, and
+//! so are objects and lists ([`super::respell`]).
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -18,8 +20,12 @@ use crate::error::from_arrow;
 use crate::expr::cast::text::text_to_spelled;
 use crate::runtime::interrupt::{Steps, check_interrupt};
 use crate::text::json::numbers::whole;
+use crate::text::json::respell::Respelling;
 use crate::values::json::without_blanks_after;
 use crate::values::nulls::Spelling;
+
+/// Text of records, and their ranges in it.
+type Respelled = (Vec<u8>, Vec<Range<usize>>);
 
 /// Parsing a byte costs about as much as reading this many.
 const STEPS_PER_BYTE: usize = 4;
@@ -31,6 +37,9 @@ pub(crate) struct TypedRecords {
     /// afterwards.
     read: SchemaRef,
     spelling: Spelling,
+    respelling: Option<Respelling>,
+    /// Whether records had to be respelled, so that others are respelled before they are decoded.
+    respells: AtomicBool,
 }
 
 /// Why a group of records cannot be decoded.
@@ -73,8 +82,9 @@ impl TypedRecords {
                 if is_cast(field.data_type(), spelling) { DataType::Utf8 } else { field.data_type().clone() };
             Field::new(field.name(), data_type, true)
         });
-        let typed =
-            Self { schema: Arc::clone(schema), read: Arc::new(Schema::new(read.collect::<Vec<_>>())), spelling };
+        let read = Arc::new(Schema::new(read.collect::<Vec<_>>()));
+        let respelling = Respelling::new(&read);
+        let typed = Self { schema: Arc::clone(schema), read, spelling, respelling, respells: AtomicBool::new(false) };
         typed.decoder(1)?;
         Ok(typed)
     }
@@ -104,6 +114,39 @@ impl TypedRecords {
     }
 
     fn decode_all(&self, text: &[u8], records: &[Range<usize>]) -> Result<RecordBatch, BadRecord> {
+        let first = match self.respells.load(Relaxed) {
+            true => None,
+            false => match self.decode_as_written(text, records) {
+                Ok(batch) => return Ok(batch),
+                Err(bad) => Some(bad),
+            },
+        };
+        match (self.respelled(text, records)?, first) {
+            (Some((text, records)), _) => {
+                self.respells.store(true, Relaxed);
+                self.decode_as_written(&text, &records)
+            }
+            (None, Some(bad)) => Err(bad),
+            (None, None) => self.decode_as_written(text, records),
+        }
+    }
+
+    /// The records as Arrow's reader takes them, and their ranges; `None` if none differs.
+    fn respelled(&self, text: &[u8], records: &[Range<usize>]) -> Result<Option<Respelled>> {
+        let Some(respelling) = &self.respelling else { return Ok(None) };
+        let (mut into, mut ranges) = (Vec::new(), Vec::with_capacity(records.len()));
+        let (mut steps, mut any) = (Steps::default(), false);
+        for record in records {
+            let record = text.get(record.clone()).unwrap_or_default();
+            steps.did(record.len())?;
+            let start = into.len();
+            any |= respelling.append(record, &mut into, &mut steps);
+            ranges.push(start..into.len());
+        }
+        Ok(any.then_some((into, ranges)))
+    }
+
+    fn decode_as_written(&self, text: &[u8], records: &[Range<usize>]) -> Result<RecordBatch, BadRecord> {
         let mut decoder = self.decoder(records.len())?;
         let invalid = |error: ArrowError| Error::invalid(from_arrow(error).message());
         let mut steps = Steps::default();

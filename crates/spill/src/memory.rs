@@ -20,13 +20,22 @@ const FIXED_DIVISOR: usize = 32;
 /// The part of the limit that is a first grant.
 const FIRST_GRANT_DIVISOR: usize = 64;
 
+/// What the names of DataFusion's aggregates have in common. They double their tables and then
+/// reserve what these have, so that one that is refused holds twice what it has reserved.
+const RESERVES_LATE: &str = "AggregateStream[";
+
+/// The table of an aggregate up to which the other half does not matter, but blocks of 2 MB and the
+/// buffers of a merge do.
+const SMALL_TABLE_BYTES: usize = 32 * 1024 * 1024;
+
 /// A memory pool with a limit, shared by consumers that can spill and others that cannot.
 ///
 /// Of `n` consumers that can spill and hold memory, each may grow to `1 / (n + 1)` of what those that
 /// cannot spill leave, if that is free. Beyond this share a consumer may take half of what is free,
 /// up to two thirds of all. DataFusion's `FairSpillPool` counts consumers that hold
 /// nothing, too, so that a plan of many operators gets a fraction of the memory. A consumer that
-/// cannot spill gets what is free.
+/// cannot spill gets what is free. An aggregate gets half of what others do, since it reserves late,
+/// but not less than 32 MiB for that.
 #[derive(Debug)]
 pub struct SharedMemoryPool {
     limit: usize,
@@ -86,8 +95,8 @@ impl SharedMemoryPool {
         self.state.lock().peak_bytes
     }
 
-    /// The bytes by which `consumer` may grow.
-    fn room(&self, state: &State, consumer: &MemoryConsumer) -> usize {
+    /// The bytes by which `consumer`, which asks for `additional`, may grow.
+    fn room(&self, state: &State, consumer: &MemoryConsumer, additional: usize) -> usize {
         let free = self.limit.saturating_sub(state.bytes());
         if !consumer.can_spill() {
             return free;
@@ -98,8 +107,11 @@ impl SharedMemoryPool {
         let holders = state.spillable.len() + usize::from(held == 0);
         let shared = regular.saturating_sub(state.fixed_bytes);
         let regular_free = regular.saturating_sub(state.bytes());
-        let share = (shared / (holders + 1)).saturating_sub(held).min(regular_free);
-        let beyond = (shared / 3 * 2).saturating_sub(held).min(regular_free / 2);
+        // What it needs to sort what it spills is no growth of its tables, and comes before they grow.
+        let is_late = consumer.name().contains(RESERVES_LATE) && additional <= held.saturating_mul(4);
+        let own = |bytes: usize| if is_late { (bytes / 2).max(bytes.min(SMALL_TABLE_BYTES)) } else { bytes };
+        let share = own(shared / (holders + 1)).saturating_sub(held).min(regular_free);
+        let beyond = own(shared / 3 * 2).saturating_sub(held).min(regular_free / 2);
         share.max(beyond).max(first.min(free.saturating_sub(self.limit / FIXED_DIVISOR)))
     }
 }
@@ -120,7 +132,7 @@ impl MemoryPool for SharedMemoryPool {
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
         let mut state = self.state.lock();
         let consumer = reservation.consumer();
-        let room = self.room(&state, consumer);
+        let room = self.room(&state, consumer, additional);
         if additional <= room {
             state.grow(consumer, additional);
             return Ok(());
@@ -177,6 +189,23 @@ mod tests {
         // The idle one may begin all the same.
         assert!(first.try_grow(20).is_err());
         idle.try_grow(100).unwrap();
+    }
+
+    #[test]
+    fn aggregates_get_half() {
+        let groups = |pool| MemoryConsumer::new("FinalHashAggregateStream[3]").with_can_spill(true).register(pool);
+        let mib = 1024 * 1024;
+        let pool: Arc<dyn MemoryPool> = Arc::new(SharedMemoryPool::new(960 * mib));
+        let large = groups(&pool);
+        large.try_grow(100 * mib).unwrap();
+        assert!(large.try_grow(180 * mib + 1).is_err());
+        large.try_grow(180 * mib).unwrap();
+        assert!(large.try_grow(1).is_err());
+        consumer(&pool, true).try_grow(280 * mib).unwrap();
+        let pool: Arc<dyn MemoryPool> = Arc::new(SharedMemoryPool::new(16 * mib));
+        groups(&pool).try_grow(7 * mib).unwrap();
+        let pool: Arc<dyn MemoryPool> = Arc::new(SharedMemoryPool::new(960 * mib));
+        groups(&pool).try_grow(420 * mib).expect("to sort what is spilled");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use object_store::Error;
 use object_store::path::Path;
 use uuid::Uuid;
 
-use super::folder::{DeadFile, DeadFolder, dead_folders};
+use super::folder::{DeadFile, DeadFolder, dead_folders, unless_gone};
 use super::manifest::{Manifest, QueryName};
 use super::options::RemoteStore;
 use super::usage::SpillMeter;
@@ -136,9 +136,13 @@ async fn after_dead_process(
             manifests.push((path, manifest));
             continue;
         }
-        if let Err(error) = std::fs::remove_file(&path) {
-            failed = Some(error.to_string());
-            continue;
+        match unless_gone(std::fs::remove_file(&path)) {
+            Ok(Some(())) => (),
+            Ok(None) => continue,
+            Err(error) => {
+                failed = Some(error.to_string());
+                continue;
+            }
         }
         let (place, query_name) = (folder.path.display().to_string(), query.to_string());
         let entry = local.entry(query).or_insert(Freed { place, query: query_name, files: 0, bytes: 0, age });
@@ -156,7 +160,7 @@ async fn after_dead_process(
         };
         let removed = deleted.and_then(|row| {
             freed.extend(row);
-            std::fs::remove_file(&path).map_err(|error| error.to_string())
+            unless_gone(std::fs::remove_file(&path)).map_err(|error| error.to_string())
         });
         if let Err(error) = removed {
             failed = Some(error);

@@ -136,15 +136,17 @@ impl DeadFolder {
         fs::metadata(&self.path).map_or(Duration::ZERO, |meta| age_of(&meta))
     }
 
-    /// The files of queries. Others, which this code does not make, are left out.
+    /// The files of queries. Others, which this code does not make, are left out, and so are those
+    /// that another cleaner removes meanwhile: a folder without a lock may have several.
     pub(super) fn files(&self) -> io::Result<Vec<DeadFile>> {
         let mut files = Vec::new();
-        for entry in fs::read_dir(&self.path)? {
-            let entry = entry?;
+        let Some(entries) = unless_gone(fs::read_dir(&self.path))? else { return Ok(files) };
+        for entry in entries {
+            let Some(entry) = unless_gone(entry)? else { continue };
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
             let Some(query) = name.get(..32).and_then(|query| query.parse().ok()) else { continue };
-            let meta = entry.metadata()?;
+            let Some(meta) = unless_gone(entry.metadata())? else { continue };
             let path = entry.path();
             let manifest = name.ends_with(ENDING).then(|| read_manifest(&path, meta.len()));
             files.push(DeadFile { path, query, bytes: meta.len(), age: age_of(&meta), manifest });
@@ -154,7 +156,16 @@ impl DeadFolder {
 
     /// Removes the folder and what is left in it.
     pub(super) fn remove(self) -> io::Result<()> {
-        fs::remove_dir_all(&self.path)
+        unless_gone(fs::remove_dir_all(&self.path)).map(|_| ())
+    }
+}
+
+/// `result`, or nothing if there is no such file or folder (any more).
+pub(super) fn unless_gone<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -29,7 +29,7 @@ struct Shared {
     options: DiskOptions,
     quota: Quota,
     folder: Mutex<Option<Folder>>,
-    endings: Endings,
+    endings: Arc<Endings>,
 }
 
 /// How many deletions are under way.
@@ -40,14 +40,20 @@ struct Endings {
 }
 
 /// One deletion that is under way, until this is dropped.
+///
+/// The process is dropped before the deletion is counted as done: its last clone removes the folder,
+/// and a program may end as soon as [`settle`](SpillProcess::settle) returns.
 #[derive(Debug)]
-pub(super) struct Ending(SpillProcess);
+pub(super) struct Ending {
+    process: Option<SpillProcess>,
+    endings: Arc<Endings>,
+}
 
 impl SpillProcess {
     /// A process that has spilled nothing yet, with a new name.
     pub fn new(options: DiskOptions) -> Self {
         let quota = Quota::new(&options);
-        let (folder, endings) = (Mutex::new(None), Endings::default());
+        let (folder, endings) = (Mutex::new(None), Arc::default());
         Self(Arc::new(Shared { node: Uuid::new_v4(), options, quota, folder, endings }))
     }
 
@@ -112,7 +118,7 @@ impl SpillProcess {
     /// Makes [`settle`](Self::settle) wait until the result is dropped.
     pub(super) fn ending(&self) -> Ending {
         *self.0.endings.pending.lock() += 1;
-        Ending(self.clone())
+        Ending { process: Some(self.clone()), endings: self.0.endings.clone() }
     }
 
     /// Whether the process `node` is this one or another living one of this machine.
@@ -133,7 +139,8 @@ impl SpillProcess {
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        *self.0.0.endings.pending.lock() -= 1;
-        self.0.0.endings.changed.notify_waiters();
+        self.process = None;
+        *self.endings.pending.lock() -= 1;
+        self.endings.changed.notify_waiters();
     }
 }

@@ -19,9 +19,24 @@ pub struct Destination {
     /// The URL of the destination in `schema.sql` and messages: `s3://bucket/prefix` or an absolute
     /// folder.
     pub url: String,
+    /// The endpoint of the bucket, if SQL is to name it: `http://disk1:9000`.
+    pub endpoint: Option<String>,
 }
 
 impl Destination {
+    /// The address of what is called `name` here, as SQL names it.
+    pub(crate) fn address_of(&self, name: &str) -> String {
+        let endpoint = self.endpoint.as_ref().map(|endpoint| format!("@{endpoint}")).unwrap_or_default();
+        format!("{}/{name}{endpoint}", self.url.trim_end_matches('/'))
+    }
+
+    /// The bucket as a manifest names it; `None` of a folder.
+    pub(crate) fn bucket(&self) -> Option<String> {
+        let bucket = self.url.strip_prefix("s3://")?.split('/').next()?;
+        let endpoint = self.endpoint.as_ref().map(|endpoint| format!("@{endpoint}")).unwrap_or_default();
+        Some(format!("s3://{bucket}{endpoint}"))
+    }
+
     /// Creates the destination for a `folder`, which is made if missing.
     pub fn folder(folder: impl AsRef<path::Path>) -> Result<Self> {
         let folder = folder.as_ref();
@@ -35,6 +50,11 @@ impl Destination {
         let absolute = path::absolute(folder).map_err(failed)?;
         std::fs::create_dir_all(&absolute).map_err(failed)?;
         let store = LocalFileSystem::new_with_prefix(&absolute).map_err(|error| failed(error.into()))?;
-        Ok(Self { store: Arc::new(store), prefix: Path::default(), url: absolute.display().to_string() })
+        Ok(Self {
+            store: Arc::new(store),
+            prefix: Path::default(),
+            url: absolute.display().to_string(),
+            endpoint: None,
+        })
     }
 }

@@ -16,9 +16,11 @@ use pushdowndb_contract::{Error, ErrorKind, Result};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Semaphore;
 
+use crate::manifest;
 use crate::rows::Piece;
+use crate::tables::schema_sql_over;
 use crate::tables::{MIN_SCALE, row_count};
-use crate::{DataSet, Destination, Format, encode, schema_sql};
+use crate::{DataSet, Destination, Format, encode};
 
 /// The largest scale; above it keys of rows and pieces would no longer fit their types.
 const MAX_SCALE: f64 = 100_000.0;
@@ -82,6 +84,32 @@ pub async fn generate_set(
     destination: &Destination,
     progress: impl Fn(Progress) + Sync,
 ) -> Result<Summary> {
+    generate_over(set, options, std::slice::from_ref(destination), 1, progress).await
+}
+
+/// Generates any set of tables over several places: part after part, in turn. A table with fewer
+/// parts than there are places lies in the first ones. `schema.sql` is written to the first, and
+/// names all of them.
+///
+/// With more than one of `replicas`, each part is written to that many places in a row, and a
+/// manifest of each table, beside `schema.sql`, says where.
+pub async fn generate_over(
+    set: DataSet,
+    options: Options,
+    destinations: &[Destination],
+    replicas: usize,
+    progress: impl Fn(Progress) + Sync,
+) -> Result<Summary> {
+    let Some(first) = destinations.first() else {
+        return Err(Error::invalid("a place for the data is missing"));
+    };
+    if !(1..=destinations.len()).contains(&replicas) {
+        let places = destinations.len();
+        return Err(Error::invalid(format!("{replicas} replicas of each part in {places} places")));
+    }
+    if replicas > 1 {
+        manifest::check(destinations)?;
+    }
     if !(MIN_SCALE..=MAX_SCALE).contains(&options.scale) {
         return Err(Error::invalid(format!("scale {}: between {MIN_SCALE} and {MAX_SCALE}", options.scale)));
     }
@@ -89,41 +117,83 @@ pub async fn generate_set(
         return Err(Error::invalid(format!("{} parts: between 1 and {MAX_PARTS}", options.parts)));
     }
     for table in set.tables() {
-        make_room(destination, table, options.overwrite).await?;
+        for destination in destinations {
+            make_room(destination, table, options.overwrite).await?;
+        }
     }
 
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let work = Work {
-        destination,
+        destinations,
+        replicas,
         permits: Arc::new(Semaphore::new(cores.min(32) + 2)),
         cores,
-        rows_expected: set.tables().iter().map(|table| row_count(table, options.scale)).sum(),
+        rows_expected: set.tables().iter().map(|table| row_count(table, options.scale) * replicas as u64).sum(),
         rows: AtomicU64::new(0),
         bytes: AtomicU64::new(0),
         progress: &progress,
     };
     // The largest tables start first, so that no long object is left alone at the end.
     let objects: Vec<_> = set.tables().iter().rev().flat_map(|table| objects_of(table, options)).collect();
-    let count = objects.len() as u64 + 1;
-    let written: Vec<(&'static str, u64)> = stream::iter(objects.into_iter().map(|object| work.write(object)))
+    let count = (objects.len() * replicas) as u64 + 1;
+    let written: Vec<Written> = stream::iter(objects.into_iter().map(|object| work.write(object)))
         .buffer_unordered(OBJECTS_AT_ONCE)
         .try_collect()
         .await?;
 
-    let sql = schema_sql(set, &destination.url, options.format, options.scale)?;
-    work.bytes.fetch_add(sql.len() as u64, Ordering::Relaxed);
-    let path = destination.prefix.clone().join("schema.sql");
-    destination.store.put(&path, sql.into()).await.map_err(|e| store_error(destination, &path, e))?;
+    let mut beside = vec![("schema.sql".to_owned(), schema_sql_of(set, options, destinations, replicas)?)];
+    if replicas > 1 {
+        for table in set.tables() {
+            let of_table = written.iter().filter(|object| object.table == *table);
+            let listed = of_table.map(|object| manifest::Entry {
+                key: &object.path,
+                size: object.size,
+                etag: object.etag.as_deref(),
+                stores: manifest::stores(&object.holders),
+            });
+            beside.push((manifest::name(table), manifest::of(listed)));
+        }
+    }
+    for (name, text) in beside {
+        work.bytes.fetch_add(text.len() as u64, Ordering::Relaxed);
+        let path = first.prefix.clone().join(name.as_str());
+        first.store.put(&path, text.into()).await.map_err(|e| store_error(first, &path, e))?;
+    }
 
-    let rows_of = |table: &str| written.iter().filter(|(t, _)| *t == table).map(|(_, n)| n).sum();
+    let rows_of = |table: &str| written.iter().filter(|object| object.table == table).map(|object| object.rows).sum();
     let rows = set.tables().iter().map(|table| (*table, rows_of(table))).collect();
     Ok(Summary { rows, objects: count, bytes: work.bytes.load(Ordering::Relaxed) })
+}
+
+/// The declarations of tables that [`generate_over`] writes.
+pub fn schema_sql_of(set: DataSet, options: Options, destinations: &[Destination], replicas: usize) -> Result<String> {
+    let places = |table: &str| match destinations.first() {
+        Some(first) if replicas > 1 => vec![first.address_of(&manifest::name(table))],
+        _ => {
+            let holders = destinations.iter().take(part_count(table, options) as usize);
+            holders.map(|destination| destination.address_of(&format!("{table}/"))).collect()
+        }
+    };
+    schema_sql_over(set, places, options.format, options.scale)
+}
+
+/// An object that was written.
+struct Written<'a> {
+    table: &'static str,
+    path: Path,
+    rows: u64,
+    size: u64,
+    /// The ETag that it has in all of its places; only known with replicas.
+    etag: Option<String>,
+    holders: Vec<&'a Destination>,
 }
 
 /// One object to write.
 struct Object {
     table: &'static str,
     name: String,
+    /// The number of the part.
+    part: u32,
     format: Format,
     scale: f64,
     /// Its pieces, by their index among all pieces of the table.
@@ -132,12 +202,18 @@ struct Object {
     of: u32,
 }
 
-fn objects_of(table: &'static str, options: Options) -> Vec<Object> {
+/// The number of objects of a table.
+fn part_count(table: &str, options: Options) -> u32 {
     let rows = row_count(table, options.scale);
     let parts = match table {
         "region" | "nation" => 1,
         _ => u64::from(options.parts).min(rows).max(1),
     };
+    u32::try_from(parts).unwrap_or(1)
+}
+
+fn objects_of(table: &'static str, options: Options) -> Vec<Object> {
+    let (rows, parts) = (row_count(table, options.scale), u64::from(part_count(table, options)));
     // In range: at most MAX_SCALE * 6_000_000 / 65_536 pieces, and one for each part.
     let pieces = u32::try_from(rows.div_ceil(parts * options.format.piece_rows())).unwrap_or(1);
     let parts = u32::try_from(parts).unwrap_or(1);
@@ -145,6 +221,7 @@ fn objects_of(table: &'static str, options: Options) -> Vec<Object> {
     (0..parts)
         .map(|part| Object {
             table,
+            part,
             name: match parts {
                 1 => format!("{table}.{extension}"),
                 _ => format!("{table}.{}.{extension}", part + 1),
@@ -159,7 +236,9 @@ fn objects_of(table: &'static str, options: Options) -> Vec<Object> {
 
 /// State shared by all objects.
 struct Work<'a, P> {
-    destination: &'a Destination,
+    destinations: &'a [Destination],
+    /// The number of places that hold each object.
+    replicas: usize,
     permits: Arc<Semaphore>,
     cores: usize,
     rows_expected: u64,
@@ -168,15 +247,35 @@ struct Work<'a, P> {
     progress: &'a P,
 }
 
-impl<P: Fn(Progress) + Sync> Work<'_, P> {
-    async fn write(&self, object: Object) -> Result<(&'static str, u64)> {
-        let path = self.destination.prefix.clone().join(object.table).join(object.name.as_str());
-        let mut upload = BufWriter::with_capacity(Arc::clone(&self.destination.store), path.clone(), UPLOAD_PART_BYTES)
+impl<'a, P: Fn(Progress) + Sync> Work<'a, P> {
+    /// Writes an object to each of its places.
+    async fn write(&self, object: Object) -> Result<Written<'a>> {
+        let places = self.destinations.iter().cycle().skip(object.part as usize % self.destinations.len().max(1));
+        let holders: Vec<&Destination> = places.take(self.replicas).collect();
+        let (mut written, mut etags) = (None, Vec::new());
+        for destination in &holders {
+            let (path, rows, size) = self.write_to(&object, destination).await?;
+            if self.replicas > 1 {
+                let found = destination.store.head(&path).await;
+                etags.push(found.map_err(|e| store_error(destination, &path, e))?.e_tag);
+            }
+            written = Some((path, rows, size));
+        }
+        let (path, rows, size) = written.ok_or_else(|| Error::internal("an object without a place"))?;
+        etags.dedup();
+        let etag = etags.pop().flatten().filter(|_| etags.is_empty());
+        Ok(Written { table: object.table, path, rows, size, etag, holders })
+    }
+
+    /// Writes an object to one place. Returns its path, rows and bytes.
+    async fn write_to(&self, object: &Object, destination: &Destination) -> Result<(Path, u64, u64)> {
+        let path = destination.prefix.clone().join(object.table).join(object.name.as_str());
+        let mut upload = BufWriter::with_capacity(Arc::clone(&destination.store), path.clone(), UPLOAD_PART_BYTES)
             .with_max_concurrency(UPLOAD_PARTS_AT_ONCE);
-        match self.stream_pieces(&object, &path, &mut upload).await {
-            Ok(rows) => {
-                upload.shutdown().await.map_err(|e| io_error(self.destination, &path, e))?;
-                Ok((object.table, rows))
+        match self.stream_pieces(object, destination, &path, &mut upload).await {
+            Ok((rows, size)) => {
+                upload.shutdown().await.map_err(|e| io_error(destination, &path, e))?;
+                Ok((path, rows, size))
             }
             Err(error) => {
                 // The first error is the one to report; an upload that cannot be aborted expires in
@@ -187,7 +286,13 @@ impl<P: Fn(Progress) + Sync> Work<'_, P> {
         }
     }
 
-    async fn stream_pieces(&self, object: &Object, path: &Path, upload: &mut BufWriter) -> Result<u64> {
+    async fn stream_pieces(
+        &self,
+        object: &Object,
+        destination: &Destination,
+        path: &Path,
+        upload: &mut BufWriter,
+    ) -> Result<(u64, u64)> {
         let (pieces, mut whole) = encode::object(object.table, object.format)?;
         let ready = stream::iter(object.pieces.clone())
             .then(|index| async move { (index, Arc::clone(&self.permits).acquire_owned().await) })
@@ -203,27 +308,31 @@ impl<P: Fn(Progress) + Sync> Work<'_, P> {
             })
             .buffered(self.cores + 1);
         let mut ready = std::pin::pin!(ready);
-        let mut rows = 0;
+        let (mut rows, mut size) = (0, 0);
         while let Some((piece, permit)) = ready.try_next().await? {
             rows += piece.rows;
             let piece_rows = piece.rows;
             let bytes = whole.add(piece)?;
-            self.put(upload, path, bytes, piece_rows).await?;
+            let count = bytes.len() as u64;
+            upload.put(bytes).await.map_err(|e| store_error(destination, path, e))?;
+            self.count(count, piece_rows);
+            size += count;
             drop(permit);
         }
-        self.put(upload, path, whole.finish()?, 0).await?;
-        Ok(rows)
+        let bytes = whole.finish()?;
+        self.count(bytes.len() as u64, 0);
+        size += bytes.len() as u64;
+        upload.put(bytes).await.map_err(|e| store_error(destination, path, e))?;
+        Ok((rows, size))
     }
 
-    async fn put(&self, upload: &mut BufWriter, path: &Path, bytes: bytes::Bytes, rows: u64) -> Result<()> {
-        let count = bytes.len() as u64;
-        upload.put(bytes).await.map_err(|e| store_error(self.destination, path, e))?;
+    /// Counts what was handed to a store.
+    fn count(&self, bytes: u64, rows: u64) {
         (self.progress)(Progress {
             rows: self.rows.fetch_add(rows, Ordering::Relaxed) + rows,
             rows_expected: self.rows_expected,
-            bytes: self.bytes.fetch_add(count, Ordering::Relaxed) + count,
+            bytes: self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes,
         });
-        Ok(())
     }
 }
 

@@ -13,11 +13,12 @@ mod destination;
 mod encode;
 mod format;
 mod generate;
+mod manifest;
 mod rows;
 mod synthetic;
 mod tables;
 
 pub use destination::Destination;
 pub use format::Format;
-pub use generate::{Options, Progress, Summary, generate, generate_set};
+pub use generate::{Options, Progress, Summary, generate, generate_over, generate_set, schema_sql_of};
 pub use tables::{DataSet, TABLES, schema, schema_sql};

@@ -167,23 +167,37 @@ pub(crate) fn row_count(table: &str, scale: f64) -> u64 {
 
 /// Returns the statements that declare all tables of a `set` below a URL or folder.
 pub fn schema_sql(set: DataSet, url: &str, format: Format, scale: f64) -> Result<String> {
+    schema_sql_over(set, |table| vec![format!("{}/{table}/", url.trim_end_matches('/'))], format, scale)
+}
+
+/// The declarations of all tables of a set, each with the folders that `places` names.
+pub(crate) fn schema_sql_over(
+    set: DataSet,
+    places: impl Fn(&str) -> Vec<String>,
+    format: Format,
+    scale: f64,
+) -> Result<String> {
     let mut sql = format!("-- {} at scale {scale}, {}\n", set.title(), format.sql());
     for table in set.tables() {
         sql.push('\n');
-        sql.push_str(&create_table(table, url, format)?);
+        sql.push_str(&create_table(table, &places(table), format)?);
     }
     Ok(sql)
 }
 
-fn create_table(table: &str, url: &str, format: Format) -> Result<String> {
+fn create_table(table: &str, places: &[String], format: Format) -> Result<String> {
     let mut sql = format!("CREATE OR REPLACE EXTERNAL TABLE {table} (\n");
     let schema = schema(table)?;
     for (index, field) in schema.fields().iter().enumerate() {
         let comma = if index + 1 < schema.fields().len() { "," } else { "" };
         let _ = writeln!(sql, "    {} {} NOT NULL{comma}", field.name(), sql_type(field.data_type()));
     }
-    let location = format!("{}/{table}/", url.trim_end_matches('/')).replace('\'', "''");
-    let _ = write!(sql, ") STORED AS {} LOCATION '{location}'", format.sql());
+    let quoted = |place: &String| format!("'{}'", place.replace('\'', "''"));
+    let location = match places {
+        [one] => quoted(one),
+        several => format!("({})", several.iter().map(quoted).collect::<Vec<_>>().join(", ")),
+    };
+    let _ = write!(sql, ") STORED AS {} LOCATION {location}", format.sql());
     if format == Format::Csv {
         sql.push_str(" OPTIONS ('format.has_header' 'true')");
     }

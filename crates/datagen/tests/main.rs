@@ -14,7 +14,7 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use pushdowndb_contract::ErrorKind;
-use pushdowndb_datagen::{Destination, Format, Options, TABLES, generate, schema};
+use pushdowndb_datagen::{DataSet, Destination, Format, Options, TABLES, generate, generate_over, schema};
 
 const SCALE: f64 = 0.001;
 
@@ -23,7 +23,16 @@ fn options(format: Format, parts: u32) -> Options {
 }
 
 fn destination() -> Destination {
-    Destination { store: Arc::new(InMemory::new()), prefix: Path::from("sf"), url: "s3://bucket/sf".into() }
+    destination_at(None)
+}
+
+fn destination_at(endpoint: Option<&str>) -> Destination {
+    Destination {
+        store: Arc::new(InMemory::new()),
+        prefix: Path::from("sf"),
+        url: "s3://bucket/sf".into(),
+        endpoint: endpoint.map(str::to_owned),
+    }
 }
 
 async fn objects(at: &Destination, table: &str) -> Vec<(String, Bytes)> {
@@ -165,4 +174,43 @@ async fn impossible_wishes_are_refused() {
         let error = generate(wish, &destination(), |_| ()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     }
+}
+
+/// The parts of a table are dealt to the places in turn, and with replicas to the next one, too; together
+/// they are the objects of one place.
+#[tokio::test]
+async fn parts_are_dealt_over_places() {
+    let one = destination();
+    generate(options(Format::Csv, 4), &one, |_| ()).await.unwrap();
+    let want = objects(&one, "orders").await;
+    for replicas in [1, 2] {
+        let places = ["http://d1:1", "http://d2:1", "http://d3:1"].map(|endpoint| destination_at(Some(endpoint)));
+        let summary = generate_over(DataSet::Tpch, options(Format::Csv, 4), &places, replicas, |_| ()).await.unwrap();
+        assert_eq!(summary.rows.iter().find(|(table, _)| *table == "region").unwrap().1, 5);
+        let mut held = Vec::new();
+        for place in &places {
+            held.push(objects(place, "orders").await);
+        }
+        let counts: Vec<usize> = held.iter().map(Vec::len).collect();
+        assert_eq!(counts, if replicas == 1 { [2, 1, 1] } else { [3, 3, 2] });
+        let mut all: Vec<_> = held.concat();
+        all.sort();
+        all.dedup();
+        assert_eq!(all, want, "{replicas}");
+        let text = async |name: &str| {
+            let found = places[0].store.get(&Path::from("sf").join(name)).await.unwrap();
+            String::from_utf8(found.bytes().await.unwrap().to_vec()).unwrap()
+        };
+        let sql = text("schema.sql").await;
+        let location = match replicas {
+            1 => "LOCATION ('s3://bucket/sf/orders/@http://d1:1', 's3://bucket/sf/orders/@http://d2:1'",
+            _ => "LOCATION 's3://bucket/sf/orders.manifest.json@http://d1:1'",
+        };
+        assert!(sql.contains(location), "{sql}");
+        if replicas == 2 {
+            let manifest = text("orders.manifest.json").await;
+            assert!(manifest.contains("[\"s3://bucket@http://d3:1\", \"s3://bucket@http://d1:1\"]"), "{manifest}");
+        }
+    }
+    assert!(generate_over(DataSet::Tpch, options(Format::Csv, 1), &[one], 2, |_| ()).await.is_err());
 }

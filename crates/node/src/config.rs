@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
+use pushdowndb_tls::TlsFiles;
 use url::Url;
 
 use crate::{Credentials, Keyring, Limits};
@@ -62,16 +63,6 @@ impl fmt::Debug for Gateway {
     }
 }
 
-/// The TLS certificate of a node. Both files are PEM and are read again by
-/// [`Node::reload_certificate`](crate::Node::reload_certificate).
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct TlsFiles {
-    /// The certificate, followed by its chain.
-    pub certificate: PathBuf,
-    /// Its private key.
-    pub key: PathBuf,
-}
-
 /// The configuration of a node.
 #[derive(Clone)]
 pub struct NodeConfig {
@@ -82,7 +73,8 @@ pub struct NodeConfig {
     /// A second address, without TLS and signatures, for `/metrics`, `/healthz` and `/readyz`. If
     /// it is set, `/metrics` is answered there only.
     pub admin_listen: Option<SocketAddr>,
-    /// If set, the node serves TLS only.
+    /// If set, the node serves TLS only. The files are read again by
+    /// [`Node::reload_certificate`](crate::Node::reload_certificate).
     pub tls: Option<TlsFiles>,
     /// A key pair with all rights. If it is unset and there is no keyring, a pair is generated at
     /// the first start and stored beside the objects.

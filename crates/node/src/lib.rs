@@ -34,9 +34,10 @@ mod store;
 mod telemetry;
 mod transport;
 
-pub use config::{Gateway, NodeConfig, Storage, TlsFiles};
+pub use config::{Gateway, NodeConfig, Storage};
 pub use keys::{Credentials, Grants, Key, Keyring, Right};
 pub use limits::Limits;
 pub use node::{Node, start};
+pub use pushdowndb_tls::TlsFiles;
 pub use store::{CheckProgress, CheckReport, check};
 pub use telemetry::Counters;

@@ -114,6 +114,9 @@ pub struct Limits {
     pub verify_interval: Duration,
     /// Bytes scrubbed per second; 0 disables scrubbing.
     pub scrub_bytes: u64,
+    /// Bytes read from the store's disks per second, by all requests together; 0 is no bound. For disks
+    /// that are shared with others, and for experiments.
+    pub disk_bytes: u64,
     /// Maximum scans at once; each may use a core and some tens of MiB.
     pub selects: usize,
     /// Maximum scans in the queue; more are refused. Fewer than `requests`, so that plain reads
@@ -209,6 +212,7 @@ impl Default for Limits {
             checksum_cache_bytes: 32 << 20,
             verify_interval: Duration::from_secs(600),
             scrub_bytes: 16 << 20,
+            disk_bytes: 0,
             selects: (4 * cores).max(16),
             selects_waiting: 64,
             select_wait: Duration::from_secs(20),

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use pushdowndb_contract::{Error, Result};
+use pushdowndb_tls::Tls;
 use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -18,8 +19,10 @@ use crate::scans::{ScanScheduler, ZoneCache};
 use crate::server::{Listener, Middleware};
 use crate::store::{BucketSettings, GatewayStore, Grant, LocalStore, Store, StoreError};
 use crate::telemetry::LiveCounters;
-use crate::transport::Tls;
 use crate::{Counters, Credentials, Keyring, Limits, NodeConfig, Storage, s3};
+
+/// The protocols that a node offers by ALPN, as S3 does; HTTP/2 would need its own limits.
+const PROTOCOLS: &[&[u8]] = &[b"http/1.1"];
 
 /// Maximum connections to the administration address.
 const MAX_ADMIN_CONNECTIONS: usize = 64;
@@ -62,7 +65,8 @@ pub async fn start(config: NodeConfig) -> Result<Node> {
     let admin_address = admin.as_ref().map(|(_, address)| *address);
 
     let (asked, files) = (config.clone(), config.tls.clone());
-    let opened = spawn_blocking(move || Ok((open(&asked)?, files.map(Tls::load).transpose()?))).await;
+    let opened =
+        spawn_blocking(move || Ok((open(&asked)?, files.map(|files| Tls::load(files, PROTOCOLS)).transpose()?))).await;
     let opened: Result<_> = opened.map_err(|error| Error::internal("opening the store failed").with_source(error))?;
     let (Opened { store, keyring, credentials_file }, tls) = opened?;
     let tls = tls.map(Arc::new);

@@ -113,6 +113,7 @@ impl Collector for NodeCollector {
         out.counter("sent_bytes", "Bytes written to sockets", count.bytes_sent as f64)?;
         out.counter("scanned_bytes", "Bytes that S3 Select read from objects", count.bytes_scanned as f64)?;
         out.counter("returned_bytes", "Bytes of rows that S3 Select returned", count.bytes_returned as f64)?;
+        out.counter("zone_hits", "Splits of objects whose zones were known already", count.zone_hits as f64)?;
         let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Relaxed) as f64;
         out.counter("requests_refused", "Requests told to slow down on arrival", admission.refused() as f64)?;
         out.counter("answers_cut_off", "Answers that their client did not take whole", load(&counting.cut_off))?;

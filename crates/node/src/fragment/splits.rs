@@ -189,6 +189,9 @@ impl ScanWork {
         let range = split.range.clone();
         let learns = can_be_zoned(&fragment) && object.data.is_stable();
         let zones = learns.then(|| self.scans.zones().get_or_load(&self.objects.bucket, &split.key, &object.meta.etag));
+        if zones.as_ref().is_some_and(|zones| zones.changes() > 0) {
+            self.counting.zone_hits.fetch_add(1, Relaxed);
+        }
         let footer = self.scans.footer(&object);
         let options = ScanOptions { zones: zones.clone(), footer: Some(footer), ..self.options.clone() };
         let context =

@@ -6,10 +6,8 @@ use std::sync::Arc;
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use futures::StreamExt;
-use parquet::basic::LogicalType;
-use parquet::schema::types::SchemaDescriptor;
 use pushdowndb_contract::{CsvOptions, Format, Fragment, Result};
-use pushdowndb_scan::{parquet_schema, scan};
+use pushdowndb_scan::{parquet_schema, scan, with_uuids_as_text};
 use pushdowndb_select::InputColumns;
 use s3s::{S3Result, s3_error};
 
@@ -89,22 +87,9 @@ async fn first_record(object: &SelectObject, csv: &CsvOptions, limits: &Limits) 
     Ok(None)
 }
 
-/// The schema with columns as they are returned: UUIDs are text.
-fn as_queried(schema: Schema, stored: &SchemaDescriptor) -> SchemaRef {
-    let uuid = |index: usize| {
-        let column = stored.root_schema().get_fields().get(index);
-        column.is_some_and(|column| column.get_basic_info().logical_type_ref() == Some(&LogicalType::Uuid))
-    };
-    let field = |(index, field): (usize, &Arc<Field>)| match uuid(index) {
-        true => Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8)),
-        false => Arc::clone(field),
-    };
-    Arc::new(Schema::new(schema.fields().iter().enumerate().map(field).collect::<Vec<_>>()))
-}
-
 /// The schema in the footer of a Parquet object.
 async fn footer(object: &SelectObject, limits: &Limits) -> Result<SchemaRef> {
     let metadata = object.footer.read(object.data.as_ref(), limits.footer_bytes as u64, &object.memory).await?;
     let schema = parquet_schema(object.data.location(), &metadata)?;
-    Ok(as_queried(schema, metadata.file_metadata().schema_descr()))
+    Ok(Arc::new(with_uuids_as_text(&schema, metadata.file_metadata().schema_descr())))
 }

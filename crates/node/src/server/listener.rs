@@ -8,6 +8,7 @@ use std::time::Duration;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
+use pushdowndb_tls::Tls;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -16,7 +17,7 @@ use super::middleware::Middleware;
 use crate::Limits;
 use crate::admission::{Connection, Connections, Refused};
 use crate::telemetry::{Gauge, LiveCounters};
-use crate::transport::{ConnectionState, Socket, StallLimits, Tls};
+use crate::transport::{ConnectionState, Socket, StallLimits};
 
 /// A listening socket and what serves its connections.
 pub(crate) struct Listener {

@@ -17,6 +17,8 @@ pub struct Counters {
     pub bytes_scanned: u64,
     /// Bytes of rows that they returned, without framing.
     pub bytes_returned: u64,
+    /// Splits of fragments of whose object zones were known already.
+    pub zone_hits: u64,
     /// Authorized requests by S3 operation (`GetObject`, `SelectObjectContent`, …).
     pub requests: BTreeMap<String, u64>,
     /// Answered requests by S3 operation and HTTP status, including refused ones.
@@ -41,6 +43,7 @@ pub(crate) struct LiveCounters {
     pub received: AtomicU64,
     pub scanned: AtomicU64,
     pub returned: AtomicU64,
+    pub zone_hits: AtomicU64,
     pub connections: AtomicU64,
     pub in_flight: AtomicU64,
     /// Responses that their client did not read completely.
@@ -75,6 +78,7 @@ impl LiveCounters {
             bytes_received: self.received.load(Relaxed),
             bytes_scanned: self.scanned.load(Relaxed),
             bytes_returned: self.returned.load(Relaxed),
+            zone_hits: self.zone_hits.load(Relaxed),
             requests: self.requests.lock().clone(),
             answers: self.answers.lock().clone(),
             connections: self.connections.load(Relaxed),

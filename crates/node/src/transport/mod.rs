@@ -2,8 +2,6 @@
 
 mod socket;
 mod stall;
-mod tls;
 
 pub(crate) use socket::{ConnectionState, Socket};
 pub(crate) use stall::{PeerStalled, StallLimits, TimedBody};
-pub(crate) use tls::Tls;

@@ -23,6 +23,7 @@ use uuid::Uuid;
 use super::RemoteObject;
 use super::file_version::FileVersion;
 use super::piece::{Piece, Source};
+use super::read_rate::ReadRate;
 use super::verified_read::{ReadFailure, ReadMode, VerifiedFile};
 use super::verifier::Verifier;
 use crate::Limits;
@@ -50,12 +51,15 @@ pub(crate) struct ReadContext {
     ranges: Arc<BlockBuffers>,
     /// Verifies blocks, and caches which ones are verified.
     verifier: Arc<Verifier>,
+    /// The bound on reads of the disk, if there is one.
+    rate: Option<Arc<ReadRate>>,
 }
 
 impl ReadContext {
     pub fn new(limits: &Limits) -> Self {
         let ranges = BlockBuffers::new(0, RANGE_BUFFERS);
-        Self { block_bytes: limits.block_bytes, ranges, verifier: Verifier::new(limits) }
+        let rate = ReadRate::new(limits.disk_bytes).map(Arc::new);
+        Self { block_bytes: limits.block_bytes, ranges, verifier: Verifier::new(limits), rate }
     }
 
     /// The same context, but every block is verified.
@@ -258,12 +262,13 @@ impl Inner {
             }
             done += out.len();
         }
+        self.reading.rate.iter().for_each(|rate| rate.pass(done));
         self.check_unchanged()
     }
 
     fn read_cached(&self, start: u64, block: &mut [u8], max_open: usize) -> io::Result<usize> {
         let mut done = 0;
-        while let Some((piece, at, out)) = self.next_piece(start, block, done) {
+        while let Some((piece, at, out)) = self.next_piece(start, block, done).filter(|_| self.reading.rate.is_none()) {
             let file = self.file(piece, max_open)?;
             let read = self.read_piece(piece, &file, at, out, ReadMode::CachedOnly)?;
             done += read;
@@ -277,7 +282,8 @@ impl Inner {
 
     fn is_cached(&self, at: u64, max_open: usize) -> bool {
         let mut byte = [0];
-        let Some((piece, at, out)) = self.next_piece(at, &mut byte, 0) else { return false };
+        let next = self.next_piece(at, &mut byte, 0).filter(|_| self.reading.rate.is_none());
+        let Some((piece, at, out)) = next else { return false };
         self.file(piece, max_open).is_ok_and(|file| read_cached(&file, at, out) == 1)
     }
 

@@ -3,6 +3,7 @@
 pub(crate) mod data;
 pub(crate) mod file_version;
 pub(crate) mod piece;
+pub(crate) mod read_rate;
 pub(crate) mod verified_read;
 pub(crate) mod verifier;
 

@@ -1,6 +1,12 @@
-//! TLS with a certificate that is read from files, and again on request.
+//! TLS of the storage node and the SQL server, with a certificate that is read from files, and
+//! again on request.
 
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+use std::fmt;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -11,24 +17,39 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::TlsFiles;
+/// The files of a certificate, in PEM.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TlsFiles {
+    /// The certificate, followed by its chain.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
 
-/// The current certificate.
-pub(crate) struct Tls {
+/// The current certificate of a server.
+pub struct Tls {
     files: TlsFiles,
+    /// The protocols that the server offers by ALPN.
+    protocols: &'static [&'static [u8]],
     acceptor: RwLock<TlsAcceptor>,
 }
 
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").field("files", &self.files).finish_non_exhaustive()
+    }
+}
+
 impl Tls {
-    /// Reads the files. Blocks.
-    pub fn load(files: TlsFiles) -> Result<Self> {
-        let acceptor = RwLock::new(acceptor(&files)?);
-        Ok(Self { files, acceptor })
+    /// Reads the files. The server offers `protocols` by ALPN; without any it offers none. Blocks.
+    pub fn load(files: TlsFiles, protocols: &'static [&'static [u8]]) -> Result<Self> {
+        let acceptor = RwLock::new(acceptor(&files, protocols)?);
+        Ok(Self { files, protocols, acceptor })
     }
 
     /// Reads the files again for new connections. An error keeps the old certificate. Blocks.
     pub fn reload(&self) -> Result<()> {
-        let fresh = acceptor(&self.files)?;
+        let fresh = acceptor(&self.files, self.protocols)?;
         *self.acceptor.write() = fresh;
         Ok(())
     }
@@ -39,11 +60,10 @@ impl Tls {
     }
 }
 
-fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor> {
+fn acceptor(files: &TlsFiles, protocols: &[&[u8]]) -> Result<TlsAcceptor> {
     let TlsFiles { certificate, key } = files;
-    let cannot = |what: &str, path: &std::path::Path| {
-        Error::invalid(format!("cannot use the {what} {}: it must hold PEM", path.display()))
-    };
+    let cannot =
+        |what: &str, path: &Path| Error::invalid(format!("cannot use the {what} {}: it must hold PEM", path.display()));
     let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(certificate)
         .and_then(Iterator::collect)
         .map_err(|error| cannot("certificate", certificate).with_source(io::Error::other(error)))?;
@@ -54,7 +74,6 @@ fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor> {
         .with_safe_default_protocol_versions()
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
         .map_err(|error| cannot("certificate", certificate).with_source(error))?;
-    // Like S3; HTTP/2 would need its own limits.
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(TlsAcceptor::from(Arc::new(config)))
 }

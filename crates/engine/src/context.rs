@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use pushdowndb_contract::{Error, ErrorKind, Result};
 use pushdowndb_cost::units::dollars;
-use pushdowndb_cost::{Bill, Meter, PriceBook, Spill, Usage};
+use pushdowndb_cost::{Bill, Caps, Meter, PriceBook, Spill, Usage};
+use pushdowndb_scan::{Reject, Rejects};
 use pushdowndb_spill::files::{QueryEnd, QuerySpill, SpillMeter, SpillUsage};
 use tokio::sync::OnceCell;
 use tracing::warn;
@@ -34,6 +35,8 @@ pub struct QueryContext {
     pub(crate) options: PushdownOptions,
     pub(crate) statistics: Arc<StatisticsCache>,
     pub(crate) prices: Arc<PriceBook>,
+    /// The most that the query may use, which its meter holds it to.
+    caps: Caps,
     started: Instant,
     listings: Mutex<HashMap<String, Arc<OnceCell<Arc<Listing>>>>>,
     /// Keyed by the address of the table's definition, which the tables keep alive.
@@ -43,7 +46,14 @@ pub struct QueryContext {
     /// The counters of what the query spills, and where to say that it has ended; `None` if it must
     /// not spill.
     spill: Option<(SpillMeter, QueryEnd)>,
+    /// The records that this query leaves out, and the session's log of them.
+    rejects: Arc<Rejects>,
+    reject_log: RejectLog,
 }
+
+/// The records that the last statement of a session left out, among those that may leave out any.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RejectLog(Arc<Mutex<Arc<Rejects>>>);
 
 /// The size and statistics of a table, as of one query.
 #[derive(Clone, Debug)]
@@ -68,8 +78,14 @@ impl QueryContext {
         statistics: Arc<StatisticsCache>,
         meter: Arc<Meter>,
         spill: Option<&QuerySpill>,
+        reject_log: RejectLog,
     ) -> Self {
+        let caps = Caps { max_bytes: options.max_bytes, max_usd: options.max_usd, prices: Arc::clone(&prices) };
+        if options.max_bytes > 0 || options.max_usd > 0.0 {
+            meter.cap(caps.clone());
+        }
         Self {
+            caps,
             meter,
             spill: spill.map(|spill| (spill.meter(), spill.end())),
             progress: Progress::default(),
@@ -81,7 +97,24 @@ impl QueryContext {
             listings: Mutex::default(),
             summaries: Mutex::default(),
             writes: Writes::default(),
+            rejects: Arc::default(),
+            reject_log,
         }
+    }
+
+    /// Where scans of this query note the records that they leave out.
+    pub(crate) fn rejects(&self) -> &Arc<Rejects> {
+        &self.rejects
+    }
+
+    /// Makes this query the one whose left-out records the session knows.
+    pub(crate) fn logs_rejects(&self) {
+        *lock(&self.reject_log.0) = Arc::clone(&self.rejects);
+    }
+
+    /// The records that the last query left out, of those that may leave out any.
+    pub(crate) fn last_rejects(&self) -> Vec<Reject> {
+        lock(&self.reject_log.0).records()
     }
 
     /// Returns the objects of `table`, which `list` lists once for all of the query's scans.
@@ -115,7 +148,7 @@ impl QueryContext {
     }
 
     /// Fails if the query has used more than the session's caps allow.
-    fn check_caps(&self) -> Result<()> {
+    pub(crate) fn check_caps(&self) -> Result<()> {
         let options = &self.options;
         if options.query_timeout_s > 0 && self.started.elapsed() > Duration::from_secs(options.query_timeout_s) {
             return Err(Error::new(
@@ -126,24 +159,7 @@ impl QueryContext {
         if options.max_bytes == 0 && options.max_usd == 0.0 {
             return Ok(());
         }
-        let usage = self.meter.usage();
-        if options.max_bytes > 0 && usage.bytes_network > options.max_bytes {
-            return Err(Error::new(
-                ErrorKind::Limit,
-                format!(
-                    "stopped after {} bytes over the network: pushdown.max_bytes is {}",
-                    usage.bytes_network, options.max_bytes
-                ),
-            ));
-        }
-        let spent = self.prices.bill(&usage).total();
-        if options.max_usd > 0.0 && spent > options.max_usd {
-            return Err(Error::new(
-                ErrorKind::Limit,
-                format!("stopped after {}: pushdown.max_usd is {}", dollars(spent), options.max_usd),
-            ));
-        }
-        Ok(())
+        self.caps.check(&self.meter.usage())
     }
 
     /// Completes when the query has used more than the caps allow, whether or not its scans yield
@@ -205,7 +221,8 @@ impl QueryContext {
         Usage { spill, ..self.meter.usage() }
     }
 
-    pub(crate) fn report(&self) -> Report {
+    /// The usage and its cost so far.
+    pub fn report(&self) -> Report {
         let usage = self.usage();
         Report { bill: self.bill(&usage), usage }
     }

@@ -1,9 +1,12 @@
 //! Conversion of errors from and to DataFusion and object_store, which keeps their kind.
 
 use std::error::Error as StdError;
+use std::fmt;
 
 use datafusion::common::DataFusionError;
 use pushdowndb_contract::{Error, ErrorKind};
+
+use crate::messages::plain;
 
 /// Wraps one of our errors for DataFusion.
 pub(crate) fn to_datafusion(error: Error) -> DataFusionError {
@@ -26,6 +29,9 @@ pub(crate) fn from_datafusion(error: DataFusionError) -> Error {
         }
         cause = link.source();
     }
+    if let Some(carried) = from_carried(&error.to_string()) {
+        return carried;
+    }
     let kind = match error.find_root() {
         DataFusionError::NotImplemented(_) => ErrorKind::Unsupported,
         DataFusionError::ResourcesExhausted(_) => ErrorKind::Limit,
@@ -34,10 +40,9 @@ pub(crate) fn from_datafusion(error: DataFusionError) -> Error {
         _ => ErrorKind::Invalid,
     };
     let message = error.strip_backtrace();
-    // DataFusion's prefixes name its layers, not the user's mistake.
-    let message = ["Error during planning: ", "Execution error: ", "SQL error: ", "Schema error: ", "Arrow error: "]
-        .iter()
-        .fold(message.as_str(), |text, prefix| text.strip_prefix(prefix).unwrap_or(text));
+    let kind = if message.contains("No function matches the given name") { ErrorKind::Invalid } else { kind };
+    let message = plain(&message);
+    let message = message.as_str();
     // COPY has its stores' failures as text only.
     if let Some((_, said)) = message.split_once("Error performing ") {
         let said = said.split("\nThis issue was likely caused by").next().unwrap_or(said);
@@ -56,6 +61,36 @@ pub(crate) fn from_datafusion(error: DataFusionError) -> Error {
     let message = message.strip_prefix("ParserError(\"").and_then(|m| m.strip_suffix("\")")).unwrap_or(message);
     Error::new(kind, message)
 }
+
+/// Precedes the number of an error's kind in [`carried`].
+const KIND_MARK: &str = "\u{1}kind ";
+
+/// An error as one that keeps its kind when another process gets it as text.
+pub(crate) fn carried(error: DataFusionError) -> DataFusionError {
+    let error = from_datafusion(error);
+    let number = ErrorKind::ALL.iter().position(|kind| *kind == error.kind()).unwrap_or_default();
+    DataFusionError::External(Box::new(Carried(format!("{KIND_MARK}{number}\u{1}{error}"))))
+}
+
+/// The error in the text of a [`carried`] one.
+fn from_carried(text: &str) -> Option<Error> {
+    let (_, carried) = text.split_once(KIND_MARK)?;
+    let (number, message) = carried.split_once('\u{1}')?;
+    let kind = ErrorKind::ALL.get(number.parse::<usize>().ok()?)?;
+    Some(Error::new(*kind, message))
+}
+
+/// The text of a [`carried`] error.
+#[derive(Debug)]
+struct Carried(String);
+
+impl fmt::Display for Carried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl StdError for Carried {}
 
 /// Converts an object store's error.
 pub(crate) fn from_object_store(error: object_store::Error) -> Error {

@@ -59,6 +59,7 @@
 //! session, or to the file [`EngineConfig::catalog`]. Statistics and endpoint profiles are cached
 //! in the folder [`EngineConfig::cache`], if there is one. [`Engine::parse`] cuts a script into
 //! statements; [`Engine::run`] runs one of them, and [`Engine::execute`] one from its text.
+//! [`Engine::run_with`] also takes [`Inputs`]: the values of parameters, and tables of the caller.
 //!
 //! # Settings
 //!
@@ -87,6 +88,7 @@
 //! endpoints/   stores: connections, credentials, plain reads, S3 Select, the fragment route
 //! writing/     COPY: writing objects, and replacing previous ones
 //! functions/   SQL functions
+//! stages/      parts of plans that worker processes run
 //! access/      the access policy: checked at every file and connection
 //! settings     SET pushdown.x
 //! ```
@@ -109,6 +111,8 @@ mod files;
 mod functions;
 mod index;
 mod machine;
+mod messages;
+mod named_tables;
 mod nearest;
 mod plan;
 mod profile;
@@ -117,8 +121,12 @@ mod rules;
 mod session;
 mod settings;
 mod sql;
+pub mod stages;
+mod standard_input;
 mod statistics;
 mod strategies;
+mod whole_objects;
+mod without_ranges;
 mod writing;
 
 pub use access::{AccessPolicy, AllowList, Location, Network};
@@ -126,5 +134,8 @@ pub use context::{Progress, QueryContext, Report};
 pub use endpoints::ConnectionConfig;
 pub use profile::{Decision, LookedUp, Measures, Operator, Profile, Scan};
 pub use pushdowndb_scan::sql_type;
-pub use session::{Engine, EngineConfig, QueryResult, Setting, StatementKind, TableInfo};
-pub use sql::Statement;
+pub use session::{
+    Engine, EngineConfig, FolderEntry, FunctionInfo, InputTable, Inputs, NestedQuery, ParameterValue, Prepared,
+    QueryResult, Setting, StatementKind, TableInfo, UserConfig, UserLimits,
+};
+pub use sql::{Parameters, Statement};

@@ -1,12 +1,12 @@
 //! The table provider: declared tables, and objects addressed in a query.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::default_table_source::source_as_provider;
-use datafusion::catalog::{Session, TableProvider, TableProviderFactory, UrlTableFactory};
+use datafusion::catalog::{Session, TableProvider, TableProviderFactory};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result as DfResult};
 use datafusion::logical_expr::{CreateExternalTable, Expr, LogicalPlan, TableProviderFilterPushDown, TableType};
@@ -15,15 +15,13 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutPayload};
-use parking_lot::Mutex;
 use parquet::file::metadata::ParquetMetaData;
 use pushdowndb_contract::{Error, Format, Result};
 use pushdowndb_scan::limits::MAX_FOOTER_BYTES;
 
-use crate::catalog::declared::DeclaredTables;
 use crate::catalog::{
     DataObject, Declared, InferenceCache, KnownObjects, Listing, TableDefinition, TableLocation, TableOptions,
-    only_on_partitions, prune,
+    manifest, only_on_partitions, prune,
 };
 use crate::context::{QueryContext, TableSummary};
 use crate::endpoints::{Backend, Meters, query_meters};
@@ -31,8 +29,9 @@ use crate::error::{from_datafusion, from_object_store, to_datafusion};
 use crate::exec::remote_scan::RemoteScanExec;
 use crate::plan::scan_context::ScanContext;
 use crate::plan::scan_plan::{DEFAULT_GROUP_BYTES, ScanPlan, ScanTable};
+use crate::plan::split_sample::SplitSample;
 use crate::statistics::{SharedStatistics, Totals};
-use crate::{index, statistics};
+use crate::{index, standard_input, statistics};
 
 /// The file that ANALYZE TABLE writes beside the data, in the table's private folder.
 const STATISTICS_FILE: &str = "statistics.json";
@@ -43,11 +42,18 @@ const MAX_STATISTICS_BYTES: u64 = 16 * 1024 * 1024;
 /// The most objects of a table whose footers are read while a query is planned.
 const MAX_FOOTERS_AT_PLANNING: usize = 8;
 
+/// The most rows of a LIMIT that come in the order of their object.
+const MAX_ROWS_IN_ORDER: usize = 10_000;
+
 #[derive(Clone, Debug)]
 pub(crate) struct ObjectTable {
     name: String,
     definition: Arc<TableDefinition>,
     backend: Arc<Backend>,
+    /// The same table without the column that [`Self::with_filename`] adds; its objects are listed.
+    listed_as: Option<Arc<TableDefinition>>,
+    /// The part of it that is scanned, if not all.
+    sample: Option<SplitSample>,
 }
 
 /// Footers that the backend keeps, and inferred columns.
@@ -72,19 +78,25 @@ impl ObjectTable {
     pub(crate) async fn resolve(
         query: &QueryContext,
         name: String,
-        location: &str,
+        location: TableLocation,
         options: TableOptions,
         declared: Declared,
     ) -> Result<Self> {
-        let location = TableLocation::parse(location, query.backends.access())?;
-        let backend = query.backends.backend(location.store().as_ref())?;
         let meters = query_meters(&query.meter);
+        let location = match location.names_manifest() {
+            true => {
+                let backend = query.backends.backend(location.store().as_ref())?;
+                manifest::located(backend.store(&meters)?.as_ref(), location).boxed().await?
+            }
+            false => location,
+        };
+        let backend = query.backends.backend(location.store().as_ref())?;
         let store = backend.store(&meters)?;
         let known = Known { backend: &backend, meters, query };
         // Boxed, or the compiler cannot see that the future is Send for every lifetime in it.
         let (definition, found) =
             TableDefinition::resolve(store.as_ref(), &known, location, options, declared).boxed().await?;
-        let table = Self { name, definition: Arc::new(definition), backend };
+        let table = Self { name, definition: Arc::new(definition), backend, listed_as: None, sample: None };
         if let Some(found) = found {
             let listing = table.definition.listed(store.as_ref(), found).boxed().await?;
             query.set_listing(&table.listing_key(), listing);
@@ -95,17 +107,18 @@ impl ObjectTable {
     /// Creates a table by CREATE EXTERNAL TABLE.
     pub(crate) async fn create(query: &QueryContext, command: &CreateExternalTable) -> Result<Self> {
         let name = command.name.table().to_owned();
-        let [location] = command.locations.as_slice() else {
-            return Err(Error::unsupported(format!(
-                "table {name}: one LOCATION per table; a folder or a glob such as 's3://bucket/*.csv' names many objects"
-            )));
-        };
         let options = TableOptions::parse(&command.file_type, &command.options)?;
         let columns = command.schema.as_arrow();
         let declared = Declared {
             columns: (!columns.fields().is_empty()).then(|| Arc::new(columns.clone())),
             partitions: command.table_partition_cols.clone(),
         };
+        let mut locations = Vec::with_capacity(command.locations.len());
+        for location in &command.locations {
+            locations.push(standard_input::replaced(&query.backends, location).await?);
+        }
+        let location = TableLocation::parse_list(&locations, query.backends.access());
+        let location = location.map_err(|error| error.context(format!("table {name}")))?;
         Self::resolve(query, name, location, options, declared).await
     }
 
@@ -117,14 +130,41 @@ impl ObjectTable {
         &self.backend
     }
 
+    /// The table with a column of this name, which holds the address of each row's object; `None` if
+    /// it has one of that name.
+    pub(crate) fn with_filename(&self, name: &str) -> Option<Self> {
+        let definition = Arc::new(self.definition.with_filename(name)?);
+        let listed_as = Some(Arc::clone(self.listed_as.as_ref().unwrap_or(&self.definition)));
+        Some(Self {
+            name: self.name.clone(),
+            definition,
+            backend: Arc::clone(&self.backend),
+            listed_as,
+            sample: self.sample,
+        })
+    }
+
+    /// The table of a part of its objects.
+    pub(crate) fn sampled(&self, sample: SplitSample) -> Self {
+        Self { sample: Some(sample), ..self.clone() }
+    }
+
     fn listing_key(&self) -> String {
-        format!("{} {:?}", self.definition.location, Arc::as_ptr(&self.definition))
+        let definition = self.listed_as.as_ref().unwrap_or(&self.definition);
+        format!("{} {:?}", definition.location, Arc::as_ptr(definition))
     }
 
     /// Its objects, listed once per query.
     pub(crate) async fn listing(&self, query: &QueryContext) -> Result<Arc<Listing>> {
         let store = self.backend.store(&query_meters(&query.meter))?;
-        query.listing(&self.listing_key(), self.definition.listing(store.as_ref()).boxed()).await
+        let listed = self.listed_as.as_ref().unwrap_or(&self.definition);
+        let listing = query.listing(&self.listing_key(), listed.listing(store.as_ref()).boxed()).await?;
+        if self.listed_as.is_none() {
+            return Ok(listing);
+        }
+        let mut objects = listing.objects.to_vec();
+        self.definition.assign(&mut objects)?;
+        Ok(Arc::new(Listing { objects: Arc::new(objects), private: listing.private.clone() }))
     }
 
     /// The table's summary, if `query` already has one.
@@ -231,10 +271,17 @@ pub(crate) async fn look_at_tables(query: &QueryContext, plan: &LogicalPlan) -> 
     futures::future::try_join_all(all.collect::<Vec<_>>()).await.map(|_| ())
 }
 
+/// Whether scans leave out records that do not fit.
+fn ignores_errors(format: &Format) -> bool {
+    let Format::Csv(csv) = format else { return false };
+    csv.translation.as_ref().is_some_and(|translation| translation.ignores_errors)
+}
+
 /// The table of `definition` as input of scans.
 fn scan_table(definition: &TableDefinition) -> ScanTable {
     ScanTable {
         location: definition.location.to_string(),
+        store: definition.location.store().as_str().to_owned(),
         format: definition.format.clone(),
         compression_by_name: definition.options.compression.is_none(),
         file_schema: Arc::clone(&definition.file_schema),
@@ -279,6 +326,9 @@ impl TableProvider for ObjectTable {
             .ok_or_else(|| DataFusionError::Internal("a table outside of a query".to_owned()))?;
         let scan = async {
             let definition = &self.definition;
+            if ignores_errors(&definition.format) {
+                query.logs_rejects();
+            }
             let listing = self.listing(&query).await?;
             let found = index::find(&query, &self.backend, definition, &listing.private, filters);
             let indexes = Arc::new(found.boxed().await?);
@@ -290,11 +340,13 @@ impl TableProvider for ObjectTable {
             let statistics = self.summary(&query).boxed().await?.statistics;
             // A limit reaches the scan only if every filter is decided here.
             let settled = filters.iter().all(|filter| only_on_partitions(filter, &definition.partition_columns));
+            // The first rows of one object come in its order, which takes one reader.
+            let first_rows = settled && objects.len() == 1 && limit.is_some_and(|limit| limit <= MAX_ROWS_IN_ORDER);
             let plan = ScanPlan {
                 name: self.name.clone(),
                 table: Arc::new(scan_table(definition)),
                 objects,
-                partitions: state.config().target_partitions(),
+                partitions: if first_rows { 1 } else { state.config().target_partitions() },
                 projection: projection.cloned().unwrap_or_else(|| (0..definition.schema().fields().len()).collect()),
                 predicate: None,
                 limit: limit.filter(|_| settled),
@@ -303,9 +355,15 @@ impl TableProvider for ObjectTable {
                 top_k: None,
                 key_filters: vec![],
                 without_keys: None,
+                sample: self.sample,
             };
+            let nodes = query.backends.nodes(&query.options.nodes).boxed().await?;
+            let meters = query_meters(&query.meter);
+            let fleet = self.backend.fleet(nodes, &meters, &query.options).boxed().await;
+            self.backend.greet(&meters, &query.options).boxed().await;
             let context = ScanContext {
                 backend: Arc::clone(&self.backend),
+                fleet,
                 definition: Some(Arc::clone(definition)),
                 options: query.options.clone(),
                 statistics,
@@ -313,6 +371,7 @@ impl TableProvider for ObjectTable {
                 prices: Arc::clone(&query.prices),
                 indexes,
                 join_keys: BTreeMap::new(),
+                share: None,
             };
             RemoteScanExec::new(plan, context)
         };
@@ -332,69 +391,5 @@ impl TableProviderFactory for ObjectTableFactory {
             .get_extension::<QueryContext>()
             .ok_or_else(|| DataFusionError::Internal("a declaration outside of a statement".to_owned()))?;
         Ok(Arc::new(ObjectTable::create(&query, command).await.map_err(to_datafusion)?))
-    }
-}
-
-/// Resolves names without a table: tables of the catalog file, and addresses of objects.
-#[derive(Debug)]
-pub(crate) struct LazyTables {
-    query: Arc<QueryContext>,
-    declared: Arc<DeclaredTables>,
-    /// Those that were resolved already: a statement may be planned several times.
-    resolved: Mutex<HashMap<String, Arc<dyn TableProvider>>>,
-}
-
-impl LazyTables {
-    /// Makes the tables of one statement.
-    pub(crate) fn new(query: Arc<QueryContext>, declared: Arc<DeclaredTables>) -> Self {
-        Self { query, declared, resolved: Mutex::default() }
-    }
-
-    async fn resolve(&self, name: &str) -> Result<Option<ObjectTable>> {
-        if let Some(command) = self.declared.declaration(name).await? {
-            return ObjectTable::create(&self.query, &command).await.map(Some);
-        }
-        if !looks_like_address(name) {
-            return Ok(None);
-        }
-        let (options, declared) = (TableOptions::default(), Declared::default());
-        ObjectTable::resolve(&self.query, name.to_owned(), name, options, declared).await.map(Some)
-    }
-}
-
-#[async_trait]
-impl UrlTableFactory for LazyTables {
-    async fn try_new(&self, name: &str) -> DfResult<Option<Arc<dyn TableProvider>>> {
-        if let Some(known) = self.resolved.lock().get(name) {
-            return Ok(Some(Arc::clone(known)));
-        }
-        let Some(table) = LazyTables::resolve(self, name).boxed().await.map_err(to_datafusion)? else {
-            return Ok(None);
-        };
-        let table: Arc<dyn TableProvider> = Arc::new(table);
-        self.resolved.lock().insert(name.to_owned(), Arc::clone(&table));
-        Ok(Some(table))
-    }
-}
-
-/// Returns whether `name` is an address, by its scheme, folder or extension.
-fn looks_like_address(name: &str) -> bool {
-    const EXTENSIONS: [&str; 7] = [".csv", ".tsv", ".json", ".ndjson", ".jsonl", ".parquet", ".txt"];
-    let plain = [".gz", ".zst", ".bz2"].iter().fold(name, |name, end| name.strip_suffix(end).unwrap_or(name));
-    name.contains("://") || name.contains('/') || EXTENSIONS.iter().any(|extension| plain.ends_with(extension))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_addresses_are_read_as_files() {
-        for address in ["s3://b/k", "data/*.csv", "x.parquet", "x.csv.gz", "/tmp/x.ndjson"] {
-            assert!(looks_like_address(address), "{address}");
-        }
-        for name in ["lineitem", "csv", "a.b"] {
-            assert!(!looks_like_address(name), "{name}");
-        }
     }
 }

@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use url::{Host, Url};
 
 /// A location that a policy can permit: one object or folder with all below it, a whole bucket or
-/// host (`s3://bucket`, `https://host`), or a whole scheme (`s3://`, `https://`, `http://`,
-/// `file://`).
+/// host (`s3://bucket`, `https://host`), or a whole scheme (`s3://`, `gs://`, `az://`, `https://`,
+/// `http://`, `file://`).
 #[derive(Clone, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Location {
@@ -35,6 +35,10 @@ pub(crate) enum Store {
     Bucket(String),
     /// All its buckets.
     Buckets,
+    /// A bucket or container of a cloud.
+    CloudBucket(Cloud, String),
+    /// All of a cloud.
+    CloudBuckets(Cloud),
     /// A web server.
     Web { scheme: Scheme, host: String, port: u16 },
     /// All web servers.
@@ -45,6 +49,30 @@ pub(crate) enum Store {
 pub(crate) enum Scheme {
     Http,
     Https,
+}
+
+/// A cloud whose endpoint and credentials are the session's.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub(crate) enum Cloud {
+    Google,
+    Azure,
+}
+
+impl Cloud {
+    fn of_scheme(scheme: &str) -> Option<Self> {
+        match scheme {
+            "gs" => Some(Self::Google),
+            "az" | "azure" => Some(Self::Azure),
+            _ => None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Google => "gs",
+            Self::Azure => "az",
+        }
+    }
 }
 
 impl Scheme {
@@ -74,17 +102,17 @@ impl Store {
             "s3" | "s3a" => Self::bucket(url.host_str().unwrap_or_default()),
             "http" => Self::web(Scheme::Http, url),
             "https" => Self::web(Scheme::Https, url),
-            other => Err(Error::unsupported(format!("'{other}://' is no scheme that an access policy knows"))),
+            other => match Cloud::of_scheme(other) {
+                Some(cloud) => {
+                    Ok(Self::CloudBucket(cloud, bucket_name(url.host_str().unwrap_or_default())?.to_owned()))
+                }
+                None => Err(Error::unsupported(format!("'{other}://' is no scheme that an access policy knows"))),
+            },
         }
     }
 
     fn bucket(name: &str) -> Result<Self> {
-        // Any other character could change the address that requests are sent to.
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-        if name.is_empty() || !name.chars().all(is_plain) || name.chars().all(|c| c == '.') {
-            return Err(Error::invalid(format!("'{name}' is no name of a bucket")));
-        }
-        Ok(Self::Bucket(name.to_owned()))
+        Ok(Self::Bucket(bucket_name(name)?.to_owned()))
     }
 
     fn web(scheme: Scheme, url: &Url) -> Result<Self> {
@@ -107,6 +135,7 @@ impl Store {
     pub(super) fn covers(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Buckets, Self::Bucket(_)) => true,
+            (Self::CloudBuckets(all), Self::CloudBucket(cloud, _)) => all == cloud,
             (Self::Webs(all), Self::Web { scheme, .. }) => all == scheme,
             _ => self == other,
         }
@@ -119,6 +148,8 @@ impl fmt::Display for Store {
             Self::Disk => f.write_str("file://"),
             Self::Bucket(name) => write!(f, "s3://{name}"),
             Self::Buckets => f.write_str("s3://"),
+            Self::CloudBucket(cloud, name) => write!(f, "{}://{name}", cloud.name()),
+            Self::CloudBuckets(cloud) => write!(f, "{}://", cloud.name()),
             Self::Web { scheme, host, port } => {
                 let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
                 write!(f, "{}://{open}{host}{close}", scheme.name())?;
@@ -177,6 +208,17 @@ impl Location {
         Ok(Self { store: Store::of(&url)?, path: path.to_string() })
     }
 
+    fn cloud(cloud: Cloud, rest: &str) -> Result<Self> {
+        if rest.is_empty() {
+            return Ok(Self { store: Store::CloudBuckets(cloud), path: String::new() });
+        }
+        let Self { store, path } = Self::bucket(rest)?;
+        match store {
+            Store::Bucket(name) => Ok(Self { store: Store::CloudBucket(cloud, name), path }),
+            store => Ok(Self { store, path }),
+        }
+    }
+
     fn bucket(rest: &str) -> Result<Self> {
         if rest.is_empty() {
             return Ok(Self { store: Store::Buckets, path: String::new() });
@@ -201,7 +243,10 @@ impl FromStr for Location {
                 "s3" | "s3a" => Self::bucket(rest),
                 "http" => Self::web(Scheme::Http, rest),
                 "https" => Self::web(Scheme::Https, rest),
-                other => Err(Error::unsupported(format!("'{other}://' is not a scheme this build reads"))),
+                other => match Cloud::of_scheme(other) {
+                    Some(cloud) => Self::cloud(cloud, rest),
+                    None => Err(Error::unsupported(format!("'{other}://' is not a scheme this build reads"))),
+                },
             },
         };
         read.map_err(|error| error.context(format!("the allowed location '{text}'")))
@@ -212,7 +257,7 @@ impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.store, self.path.as_str()) {
             (Store::Disk, path) => write!(f, "/{path}"),
-            (store @ (Store::Buckets | Store::Webs(_)), _) => store.fmt(f),
+            (store @ (Store::Buckets | Store::CloudBuckets(_) | Store::Webs(_)), _) => store.fmt(f),
             // Text that reads back as the same location: the path of a URL is percent-encoded.
             (store @ Store::Web { .. }, path) => match Url::parse(&format!("{store}/")) {
                 Ok(mut url) => {
@@ -240,6 +285,16 @@ impl From<Location> for String {
     fn from(location: Location) -> Self {
         location.to_string()
     }
+}
+
+/// The name of a bucket or container, if it is one.
+fn bucket_name(name: &str) -> Result<&str> {
+    // Any other character could change the address that requests are sent to.
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    if name.is_empty() || !name.chars().all(is_plain) || name.chars().all(|c| c == '.') {
+        return Err(Error::invalid(format!("'{name}' is no name of a bucket")));
+    }
+    Ok(name)
 }
 
 /// Whether every reader of the path takes it for the same one.
@@ -341,7 +396,9 @@ mod tests {
             "http:///x",
             "http://host/?a",
             "http://host/#a",
-            "gs://b/",
+            "gs://b/../x",
+            "az://b%2f/x",
+            "ftp://b/",
             "file://host/x",
         ] {
             let read = text.parse::<Location>();
@@ -359,6 +416,8 @@ mod tests {
             ("s3://b/sales/", "s3://b/sales"),
             ("s3://b", "s3://b/x"),
             ("s3://", "s3://any/x"),
+            ("gs://b/sales/", "GS://b/sales/2024/x.csv"),
+            ("az://", "azure://c/x"),
             ("https://", "https://host:81/x"),
             ("http://host", "http://HOST:80/x"),
             ("/data", "/data/../data/x"),
@@ -367,6 +426,9 @@ mod tests {
             assert!(covers(rule, asked), "{rule} {asked}");
         }
         for (rule, asked) in [
+            ("s3://", "gs://b/x"),
+            ("gs://b", "az://b/x"),
+            ("gs://b/x", "gs://c/x"),
             ("s3://b/sales", "s3://b/sales2/x"),
             ("s3://b/sales", "s3://b/"),
             ("s3://b/sales", "s3://b/Sales/x"),

@@ -1,8 +1,8 @@
 //! Tables read by name: each CSV object has its own order of columns, and may lack some.
 //!
-//! A CSV fragment addresses columns by position. So for a table with `union_by_name`, each object
-//! whose header differs from the table's is scanned by a fragment over its own columns. JSON and
-//! Parquet are read by name anyway.
+//! A CSV fragment addresses columns by position. So for a table whose objects have different
+//! headers, each object whose header differs from the table's is scanned by a fragment over its own
+//! columns. JSON and Parquet are read by name anyway.
 //!
 //! ```text
 //! table   id, name, price          object   price, id, note
@@ -104,7 +104,8 @@ impl ObjectColumns {
 fn place_of(name: &str, header: &[String], table: &Schema) -> Option<usize> {
     let exact = header.iter().position(|other| other == name);
     exact.or_else(|| {
-        let is_like = |other: &String| other.eq_ignore_ascii_case(name) && table.column_with_name(other).is_none();
+        let folded = name.to_lowercase();
+        let is_like = |other: &String| other.to_lowercase() == folded && table.column_with_name(other).is_none();
         let mut alike = header.iter().enumerate().filter(|(_, other)| is_like(other));
         alike.next().filter(|_| alike.next().is_none()).map(|(place, _)| place)
     })

@@ -1,4 +1,5 @@
-//! The tables that CREATE EXTERNAL TABLE declared, in this session or an earlier one.
+//! The tables of the catalog file: those that CREATE EXTERNAL TABLE declared, views, and tables in
+//! memory, of this session or an earlier one.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,52 +9,83 @@ use datafusion::logical_expr::{CreateExternalTable, DdlStatement, LogicalPlan};
 use parking_lot::RwLock;
 use pushdowndb_contract::{Error, ErrorKind, Result};
 
-use super::CatalogFile;
+use super::file::{CatalogFile, DeclaredTable, TableKind};
+use super::kept_rows::KeptRows;
 use crate::error::from_datafusion;
 
-/// The statements that declare tables, and the catalog file that keeps them. A table of an earlier
-/// session is declared when a query first names it, so that opening a session costs no request.
+/// The statements that make tables, and the catalog file that keeps them. A table of an earlier
+/// session is made when a query first names it, so that opening a session costs no request.
 #[derive(Debug)]
 pub(crate) struct DeclaredTables {
     file: Option<CatalogFile>,
-    statements: RwLock<BTreeMap<String, String>>,
+    tables: RwLock<BTreeMap<String, DeclaredTable>>,
 }
 
 impl DeclaredTables {
     pub(crate) fn open(path: Option<PathBuf>) -> Result<Self> {
         let file = path.map(CatalogFile::at);
         let tables = file.as_ref().map(CatalogFile::load).transpose()?.unwrap_or_default();
-        let statements = tables.into_iter().map(|table| (table.name, table.statement)).collect();
-        Ok(Self { file, statements: RwLock::new(statements) })
+        let tables = tables.into_iter().map(|table| (table.name.clone(), table)).collect();
+        Ok(Self { file, tables: RwLock::new(tables) })
     }
 
-    pub(crate) fn all(&self) -> BTreeMap<String, String> {
-        self.statements.read().clone()
+    /// The external tables of these, in a session that keeps nothing in the file. Rows and views
+    /// belong to the session that made them.
+    pub(crate) fn without_file(&self) -> Self {
+        let external = |(_, table): &(String, DeclaredTable)| table.kind == TableKind::External;
+        Self { file: None, tables: RwLock::new(self.all().into_iter().filter(external).collect()) }
+    }
+
+    /// Whether there is a catalog file.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.file.is_some()
+    }
+
+    pub(crate) fn all(&self) -> BTreeMap<String, DeclaredTable> {
+        self.tables.read().clone()
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<DeclaredTable> {
+        self.tables.read().get(name).cloned()
+    }
+
+    /// Whether a view or a table in memory is kept.
+    pub(crate) fn keeps_session_tables(&self) -> bool {
+        self.tables.read().values().any(|table| table.kind != TableKind::External)
     }
 
     pub(crate) fn put(&self, statement: &str) -> Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
-        let name = file.put(statement)?;
-        self.statements.write().insert(name, statement.to_owned());
+        let table = file.put(statement)?;
+        self.tables.write().insert(table.name.clone(), table);
         Ok(())
     }
 
+    /// Forgets a table, and its rows if they are kept.
     pub(crate) fn remove(&self, name: &str) -> Result<()> {
+        let removed = self.tables.write().remove(name);
         if let Some(file) = &self.file {
             file.remove(name)?;
+            if removed.is_some_and(|table| table.kind == TableKind::Memory) {
+                KeptRows::of(file, name).remove()?;
+            }
         }
-        self.statements.write().remove(name);
         Ok(())
     }
 
-    /// Whether a table of this name was declared and not dropped since.
+    /// Whether a table of this name was made and not dropped since.
     pub(crate) fn contains(&self, name: &str) -> bool {
-        self.statements.read().contains_key(name)
+        self.tables.read().contains_key(name)
     }
 
-    /// The declaration of a table, parsed.
+    /// Where the rows of a table in memory are kept; `None` without a catalog file.
+    pub(crate) fn rows(&self, name: &str) -> Option<KeptRows> {
+        self.file.as_ref().map(|file| KeptRows::of(file, name))
+    }
+
+    /// The declaration of an external table, parsed; `None` for other names.
     pub(crate) async fn declaration(&self, name: &str) -> Result<Option<CreateExternalTable>> {
-        let Some(statement) = self.all().remove(name) else { return Ok(None) };
+        let Some(DeclaredTable { statement, kind: TableKind::External, .. }) = self.get(name) else { return Ok(None) };
         let state = SessionStateBuilder::new_with_default_features().build();
         let plan = state.create_logical_plan(&statement).await.map_err(from_datafusion)?;
         match plan {

@@ -7,79 +7,25 @@
 //! unknown extension is read, because a missing row is worse than an error. An empty result is an
 //! error that tells a missing bucket from a prefix without matches.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use chrono::{DateTime, Utc};
-use datafusion::common::ScalarValue;
-use futures::TryStreamExt;
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
-use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt};
-use pushdowndb_contract::{Error, ErrorKind, FingerprintBuilder, Result};
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
+use pushdowndb_contract::{Error, ErrorKind, Result};
 
+use super::list_folders::list_all;
+use super::object::DataObject;
 use super::options::{FileName, Kind};
-use super::{PRIVATE_FOLDER, TableLocation};
+use super::{PRIVATE_FOLDER, TableLocation, manifest};
 use crate::error::from_object_store;
 
-/// An object of a table, as it was when the query was planned.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DataObject {
-    /// The key in the bucket, or the path.
-    pub path: Path,
-    /// The size in bytes.
-    pub size: u64,
-    /// The ETag that every request must confirm; `None` if the store has none.
-    pub etag: Option<String>,
-    /// The time of the last write.
-    pub last_modified: DateTime<Utc>,
-    /// The values of the table's partition columns, in their order.
-    pub partition_values: Vec<ScalarValue>,
-    /// The object's own columns, if they are not the table's ([`super::ObjectColumns`]).
-    pub columns: Option<Arc<super::ObjectColumns>>,
-}
+/// Error code of [`nothing`].
+const NOTHING_THERE: &str = "NothingThere";
 
-impl From<ObjectMeta> for DataObject {
-    fn from(meta: ObjectMeta) -> Self {
-        Self {
-            path: meta.location,
-            size: meta.size,
-            etag: meta.e_tag,
-            last_modified: meta.last_modified,
-            partition_values: Vec::new(),
-            columns: None,
-        }
-    }
-}
-
-impl DataObject {
-    /// Adds the path and what tells this version of the object from others to a fingerprint.
-    pub(crate) fn add_to(&self, fingerprint: FingerprintBuilder) -> FingerprintBuilder {
-        let written_ns = self.last_modified.timestamp_nanos_opt().unwrap_or_default();
-        fingerprint
-            .text(self.path.as_ref())
-            .number(self.size)
-            .optional(self.etag.as_deref().map(str::as_bytes))
-            .number(written_ns.cast_unsigned())
-    }
-
-    /// Reads a range of the object as it was listed; `address` is for messages.
-    pub(crate) async fn fetch(&self, store: &dyn ObjectStore, range: Range<u64>, address: &str) -> Result<Bytes> {
-        if range.is_empty() {
-            return Ok(Bytes::new());
-        }
-        let range = Some(GetRange::Bounded(range));
-        let options = GetOptions { range, if_match: self.etag.clone(), ..GetOptions::default() };
-        let fetched = async { store.get_opts(&self.path, options).await?.bytes().await };
-        fetched.await.map_err(|error| match error {
-            object_store::Error::Precondition { .. } => {
-                let message = format!("{address}: was replaced while it was looked at; run it again");
-                Error::new(ErrorKind::Conflict, message)
-            }
-            error => from_object_store(error).context(address),
-        })
-    }
-}
+/// Locations of a list that are listed at a time.
+const MAX_LISTED_TOGETHER: usize = 8;
 
 /// The objects at a location.
 #[derive(Clone, Debug)]
@@ -126,6 +72,13 @@ pub(crate) async fn list_with_private(
     location: &TableLocation,
     asked: Asked,
 ) -> Result<(Vec<DataObject>, PrivateFolder)> {
+    if !location.members().is_empty() {
+        return list_members(store, location, asked).await;
+    }
+    if let Some(path) = location.manifest() {
+        let objects = manifest::objects(store, location, path).await?;
+        return Ok((objects, PrivateFolder { path: private_path("")?, objects: Some(vec![]) }));
+    }
     if !location.is_collection() {
         match store.head(location.prefix()).await {
             Ok(meta) => {
@@ -148,7 +101,7 @@ pub(crate) async fn list_with_private(
             found.objects
         })
     } else {
-        store.list(prefix).try_collect::<Vec<_>>().await.map(|mut found| {
+        list_all(store, prefix).await.map(|mut found| {
             private.objects = Some(found.extract_if(.., |meta| is_below(&meta.location, &private.path)).collect());
             found
         })
@@ -158,7 +111,13 @@ pub(crate) async fn list_with_private(
     let mut objects: Vec<DataObject> = found.into_iter().map(DataObject::from).collect();
     objects.retain(|object| location.matches(&object.path));
     if location.glob().is_none() {
+        let is_log = |object: &DataObject| object.size > 0 && FileName::of(object.path.as_ref()).is_log;
+        let logs: Vec<DataObject> = objects.iter().filter(|object| is_log(object)).cloned().collect();
         objects.retain(|object| may_be(asked, &FileName::of(object.path.as_ref())));
+        // A folder of nothing but logs.
+        if asked == Asked::Anything && objects.iter().all(|object| object.size == 0) && !logs.is_empty() {
+            objects = logs;
+        }
     }
     // Only empty objects of the declared kind: one of them is a table without rows.
     let is_written = |object: &DataObject| {
@@ -170,9 +129,99 @@ pub(crate) async fn list_with_private(
         false => objects = objects.into_iter().find(is_written).into_iter().collect(),
     }
     if objects.is_empty() {
+        // The name of one object may have brackets or a question mark, too.
+        let literal = location.glob().and_then(|glob| Path::parse(format!("{}/{glob}", location.prefix())).ok());
+        if let Some(literal) = literal
+            && let Ok(found) = store.head(&literal).await
+        {
+            return Ok((vec![DataObject::from(found)], private));
+        }
         return Err(nothing(location, is_empty));
     }
     objects.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    Ok((objects, private))
+}
+
+/// The addresses of the objects at a location, sorted; none if there are none.
+pub(crate) async fn names(store: &dyn ObjectStore, location: &TableLocation) -> Result<Vec<String>> {
+    Ok(addressed(store, location).await?.into_iter().map(|(address, _)| address).collect())
+}
+
+/// The objects at a location whatever they hold, sorted by their addresses; none if there are none.
+pub(crate) async fn addressed(store: &dyn ObjectStore, location: &TableLocation) -> Result<Vec<(String, ObjectMeta)>> {
+    let members = match location.members() {
+        [] => std::slice::from_ref(location),
+        members => members,
+    };
+    let mut found = Vec::new();
+    for member in members {
+        if !member.is_collection() {
+            match store.head(member.prefix()).await {
+                Ok(meta) => {
+                    found.push((member.address(member.prefix()), meta));
+                    continue;
+                }
+                Err(object_store::Error::NotFound { .. }) if member.can_list() => {}
+                Err(object_store::Error::NotFound { .. }) => continue,
+                Err(error) => return Err(failed(error, member)),
+            }
+        }
+        let prefix = (!member.prefix().is_root()).then(|| member.prefix());
+        let mut listed = store.list(prefix);
+        while let Some(meta) = listed.try_next().await.map_err(|error| failed(error, member))? {
+            if member.matches(&meta.location) {
+                found.push((member.address(&meta.location), meta));
+            }
+        }
+    }
+    found.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+    Ok(found)
+}
+
+/// Lists the objects of a list of locations, each of which has some. Of one place at several endpoints
+/// at least one has.
+fn list_members<'a>(
+    store: &'a dyn ObjectStore,
+    location: &'a TableLocation,
+    asked: Asked,
+) -> BoxFuture<'a, Result<(Vec<DataObject>, PrivateFolder)>> {
+    let list = move |member: &'a TableLocation| list_with_private(store, member, asked).boxed();
+    let all: Vec<_> = location.members().iter().map(list).collect();
+    async move {
+        let all: Vec<Result<_>> = stream::iter(all).buffered(MAX_LISTED_TOGETHER).collect().await;
+        let is_one_place = location.is_one_place();
+        let (mut found, mut empty) = (Vec::with_capacity(all.len()), None);
+        for listed in all {
+            match listed {
+                Err(error) if is_one_place && error.code() == Some(NOTHING_THERE) => empty = empty.or(Some(error)),
+                listed => found.push(listed?),
+            }
+        }
+        match empty {
+            Some(error) if found.is_empty() => Err(error),
+            _ => combined(location, found),
+        }
+    }
+    .boxed()
+}
+
+/// The objects that were found for the members of a list.
+fn combined(
+    location: &TableLocation,
+    found: Vec<(Vec<DataObject>, PrivateFolder)>,
+) -> Result<(Vec<DataObject>, PrivateFolder)> {
+    let mut objects: Vec<DataObject> = found.into_iter().flat_map(|(objects, _)| objects).collect();
+    objects.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    let twice = objects.windows(2).find_map(|pair| match pair {
+        [a, b] if a.path == b.path => Some(a),
+        _ => None,
+    });
+    if let Some(twice) = twice {
+        let address = location.address(&twice.path);
+        return Err(Error::invalid(format!("{address}: stands twice in the list; each object is read once")));
+    }
+    // Indexes are those of folders.
+    let private = PrivateFolder { path: private_path(location.prefix().as_ref())?, objects: Some(vec![]) };
     Ok((objects, private))
 }
 
@@ -212,6 +261,12 @@ fn may_be(asked: Asked, name: &FileName) -> bool {
 }
 
 fn failed(error: object_store::Error, location: &TableLocation) -> Error {
+    if let object_store::Error::InvalidPath { .. } = error {
+        return Error::unsupported(format!(
+            "{location}: there is a key with an empty segment, '.' or '..' between its slashes, which cannot be read \
+             ({error}); move that object to another key, or name folders without it"
+        ));
+    }
     let error = from_object_store(error);
     match location.bucket_name() {
         Some(bucket) if error.kind() == ErrorKind::NotFound && location.can_list() => Error::new(
@@ -234,7 +289,7 @@ fn nothing(location: &TableLocation, prefix_is_empty: bool) -> Error {
             format!("{prefix} holds nothing but empty objects, bookkeeping and other formats; name objects by a glob")
         }
     };
-    Error::new(ErrorKind::NotFound, format!("{location}: {reason}"))
+    Error::new(ErrorKind::NotFound, format!("{location}: {reason}")).with_code(NOTHING_THERE)
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 //! Globs are those of a shell: `*` and `?` stay within one folder, `**` crosses folders, `[a-z]`
 //! and `{a,b}` as usual. In `s3://` and the like the key is taken verbatim, as the AWS tools do
 //! (`%` and spaces stand for themselves); `file://` and `http://` are URLs and percent-decoded. A
-//! text without a scheme is a local path.
+//! text without a scheme is a local path. A location may end with the endpoint of its bucket:
+//! `s3://b/sales/@http://disk1:9000` ([`super::stores`]).
 //!
 //! Whether a location such as `s3://b/sales` is an object or a prefix, [`super::listing`] finds
 //! out.
@@ -11,19 +12,20 @@
 use std::fmt;
 
 use datafusion::execution::object_store::ObjectStoreUrl;
-use glob::{MatchOptions, Pattern};
 use object_store::path::Path;
 use pushdowndb_contract::{Error, Result};
 use url::Url;
 
+use super::stores;
+use super::wildcard::{Glob, split_glob};
 use crate::access::{Access, absolute};
 
 /// The folder of PushdownDB's own objects (indexes, statistics, spilled data); no table includes
 /// them.
 pub const PRIVATE_FOLDER: &str = "_pushdowndb";
 
-/// The most patterns that the braces of one glob may expand to.
-const MAX_BRACE_PATTERNS: usize = 1024;
+/// How the name of a manifest ends.
+const MANIFEST: &str = ".manifest.json";
 
 /// The location of a table's objects.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -32,13 +34,10 @@ pub struct TableLocation {
     prefix: Path,
     glob: Option<Glob>,
     is_collection: bool,
-}
-
-/// The glob of a location, matched against paths below the prefix.
-#[derive(Clone, Debug, Eq, PartialEq)]
-struct Glob {
-    text: String,
-    patterns: Vec<Pattern>,
+    /// The locations of a list, of which this one is the common folder.
+    members: Vec<TableLocation>,
+    /// The object that lists the table's objects, if one does.
+    manifest: Option<Path>,
 }
 
 impl TableLocation {
@@ -62,18 +61,113 @@ impl TableLocation {
         }
     }
 
-    /// The key exactly as given, below a bucket.
+    /// Parses a list of locations, of one store or of several buckets. Their objects are those of one
+    /// table.
+    pub fn parse_list(texts: &[String], access: &Access) -> Result<Self> {
+        if let [one] = texts {
+            return Self::parse(one, access);
+        }
+        let members = texts.iter().map(|text| Self::parse(text, access)).collect::<Result<Vec<_>>>()?;
+        let Some(first) = members.first() else {
+            return Err(Error::invalid("the list of locations is empty"));
+        };
+        if members.iter().any(|member| member.store != first.store) {
+            return Self::of_several(members);
+        }
+        let mut common = folder_of(first);
+        for member in members.iter().skip(1) {
+            let folder = folder_of(member);
+            let same = common.iter().zip(&folder).take_while(|(a, b)| a == b).count();
+            common.truncate(same);
+        }
+        let prefix = Path::parse(common.join("/")).map_err(bad_path)?;
+        Ok(Self { store: first.store.clone(), prefix, glob: None, is_collection: true, members, manifest: None })
+    }
+
+    /// The location of a table whose `members` lie in several buckets or at several endpoints.
+    fn of_several(members: Vec<Self>) -> Result<Self> {
+        let mut all: Vec<ObjectStoreUrl> = Vec::new();
+        for member in &members {
+            if member.bucket_name().is_none() {
+                return Err(Error::unsupported(format!(
+                    "the locations lie in different stores, of which {member} is no bucket: combine them by UNION ALL BY \
+                     NAME"
+                )));
+            }
+            if !all.contains(&member.store) {
+                all.push(member.store.clone());
+            }
+        }
+        let store = stores::together(&all)?;
+        let moved = |member: Self| {
+            let number = all.iter().position(|store| *store == member.store).unwrap_or_default();
+            Ok(Self { store: store.clone(), prefix: stores::numbered(number, &member.prefix)?, ..member })
+        };
+        let members = members.into_iter().map(moved).collect::<Result<_>>()?;
+        Ok(Self { store, prefix: Path::default(), glob: None, is_collection: true, members, manifest: None })
+    }
+
+    /// Whether the members of a list are one place at several endpoints.
+    pub(crate) fn is_one_place(&self) -> bool {
+        let place = |member: &Self| (stores::number_and_key(&member.prefix).map(|(_, key)| key), member.glob.clone());
+        let mut places = self.members.iter().map(place);
+        let first = places.next();
+        stores::members(self.store.as_ref()).len() == self.members.len()
+            && first.is_some_and(|first| places.all(|place| place == first))
+    }
+
+    /// Whether the location names a manifest, whose stores are still to be found out.
+    pub(crate) fn names_manifest(&self) -> bool {
+        let is_object = !self.is_collection && self.glob.is_none() && self.manifest.is_none();
+        is_object && self.prefix.as_ref().ends_with(MANIFEST)
+    }
+
+    /// The location of the table whose manifest this location names, with objects in `listed` stores.
+    pub(crate) fn of_manifest(self, listed: &[ObjectStoreUrl]) -> Result<Self> {
+        let mut all = vec![self.store];
+        for store in listed {
+            if !all.contains(store) {
+                all.push(store.clone());
+            }
+        }
+        // Paths have numbers, also if the manifest lies in the store of all objects.
+        if let [one] = all.as_slice() {
+            all.push(one.clone());
+        }
+        let manifest = Some(stores::numbered(0, &self.prefix)?);
+        let store = stores::together(&all)?;
+        Ok(Self { store, prefix: Path::default(), glob: None, is_collection: true, members: vec![], manifest })
+    }
+
+    /// The object that lists the table's objects, if one does.
+    pub(crate) fn manifest(&self) -> Option<&Path> {
+        self.manifest.as_ref()
+    }
+
+    /// The locations of a list; none if it is no list.
+    pub(crate) fn members(&self) -> &[TableLocation] {
+        &self.members
+    }
+
+    /// The key exactly as given, below a bucket, which may have an endpoint of its own.
     fn bucket(scheme: &str, rest: &str) -> Result<Self> {
+        let (rest, endpoint) = stores::without_endpoint(rest);
+        if let Some(several) = endpoint.filter(|endpoint| endpoint.contains(',')) {
+            let at = |endpoint: &str| Self::bucket(scheme, &format!("{rest}@{}", endpoint.trim()));
+            return Self::of_several(several.split(',').map(at).collect::<Result<_>>()?);
+        }
         let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
         if bucket.is_empty() {
             return Err(Error::invalid(format!("no bucket is named: write {scheme}://bucket/…")));
         }
         let (prefix, glob) = split_glob(key)?;
         Ok(Self {
-            store: store_url(&format!("{scheme}://{bucket}"))?,
+            store: stores::bucket_url(scheme, bucket, endpoint)?,
             is_collection: glob.is_some() || prefix.is_empty() || prefix.ends_with('/'),
             prefix: key_path(prefix)?,
             glob,
+            members: vec![],
+            manifest: None,
         })
     }
 
@@ -92,8 +186,8 @@ impl TableLocation {
         if prefix.is_root() || url.path().ends_with('/') {
             return Err(Error::unsupported("a web server cannot list a folder: name one object"));
         }
-        let store = store_url(&url[url::Position::BeforeScheme..url::Position::BeforePath])?;
-        Ok(Self { store, prefix, glob: None, is_collection: false })
+        let store = stores::store_url(&url[url::Position::BeforeScheme..url::Position::BeforePath])?;
+        Ok(Self { store, prefix, glob: None, is_collection: false, members: vec![], manifest: None })
     }
 
     fn file_url(rest: &str, access: &Access) -> Result<Self> {
@@ -107,7 +201,12 @@ impl TableLocation {
         let path = std::path::Path::new("/").join(prefix.as_ref());
         access.look_at(&path)?;
         let is_collection = glob.is_some() || is_folder || path.is_dir();
-        Ok(Self { store: ObjectStoreUrl::local_filesystem(), prefix, glob, is_collection })
+        Ok(Self::on_disk(prefix, glob, is_collection))
+    }
+
+    fn on_disk(prefix: Path, glob: Option<Glob>, is_collection: bool) -> Self {
+        let store = ObjectStoreUrl::local_filesystem();
+        Self { store, prefix, glob, is_collection, members: vec![], manifest: None }
     }
 
     fn local(text: &str, access: &Access) -> Result<Self> {
@@ -128,7 +227,7 @@ impl TableLocation {
         let is_collection = glob.is_some() || prefix.is_empty() || prefix.ends_with('/') || path.is_dir();
         let url = Url::from_file_path(&path).map_err(|()| Error::invalid("is neither a URL nor a path"))?;
         let prefix = Path::from_url_path(url.path()).map_err(bad_path)?;
-        Ok(Self { store: ObjectStoreUrl::local_filesystem(), prefix, glob, is_collection })
+        Ok(Self::on_disk(prefix, glob, is_collection))
     }
 
     /// The store, as scheme and authority.
@@ -157,16 +256,29 @@ impl TableLocation {
     }
 
     /// The bucket, which may not exist; `None` for folders and servers.
-    pub(crate) fn bucket_name(&self) -> Option<&str> {
-        let url: &Url = self.store.as_ref();
-        if matches!(url.scheme(), "file" | "http" | "https") { None } else { url.host_str() }
+    pub(crate) fn bucket_name(&self) -> Option<String> {
+        let (url, _) = stores::of_object(self.store.as_ref(), &self.prefix);
+        if matches!(url.scheme(), "file" | "http" | "https") { None } else { url.host_str().map(str::to_owned) }
     }
 
     /// Whether all matches lie directly in the prefix, so that listing one folder is enough.
     pub(crate) fn is_one_folder(&self) -> bool {
-        self.glob
-            .as_ref()
-            .is_some_and(|glob| glob.patterns.iter().all(|p| !p.as_str().contains(['/'])) && !glob.crosses())
+        self.glob.as_ref().is_some_and(Glob::is_of_one_folder)
+    }
+
+    /// The folders in the location of one object or of a glob, without those above the working
+    /// folder; nothing for a folder, whose own name is no part of its rows.
+    pub(crate) fn written_folders(&self) -> String {
+        if !self.members.is_empty() || self.manifest.is_some() || self.is_collection && self.glob.is_none() {
+            return String::new();
+        }
+        let path = self.prefix.as_ref();
+        let folders = if self.glob.is_some() { path } else { path.rsplit_once('/').map_or("", |(folders, _)| folders) };
+        let is_local = self.store == ObjectStoreUrl::local_filesystem();
+        let above = absolute(std::path::Path::new(".")).ok().filter(|_| is_local);
+        let above = above.and_then(|above| Path::from_absolute_path(above).ok());
+        let below = above.as_ref().and_then(|above| folders.strip_prefix(above.as_ref()));
+        below.unwrap_or(folders).to_owned()
     }
 
     /// The path relative to the prefix; `None` if it is not below it.
@@ -192,99 +304,34 @@ impl TableLocation {
 
     /// The address of an object of this location's store, as users write it.
     pub fn address(&self, path: &Path) -> String {
-        let store = self.store.as_str();
-        if store.starts_with("file:") { format!("/{path}") } else { format!("{}/{path}", store.trim_end_matches('/')) }
+        stores::address(self.store.as_ref(), path)
     }
 }
 
 impl fmt::Display for TableLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let prefix = self.address(&self.prefix);
+        if !self.members.is_empty() {
+            let members: Vec<String> = self.members.iter().map(Self::to_string).collect();
+            return write!(f, "[{}]", members.join(", "));
+        }
+        let (prefix, at) = stores::parts(self.store.as_ref(), self.manifest.as_ref().unwrap_or(&self.prefix));
         match &self.glob {
-            Some(glob) => write!(f, "{}/{}", prefix.trim_end_matches('/'), glob.text),
-            None if self.is_collection && !prefix.ends_with('/') => write!(f, "{prefix}/"),
-            None => f.write_str(&prefix),
-        }
-    }
-}
-
-impl Glob {
-    const SHELL: MatchOptions =
-        MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: false };
-
-    fn parse(text: &str) -> Result<Self> {
-        let mut alternatives = Vec::new();
-        expand_braces(text, &mut alternatives)?;
-        let patterns = alternatives
-            .iter()
-            .map(|one| {
-                Pattern::new(one)
-                    .map_err(|e| Error::invalid(format!("the pattern '{one}' is malformed")).with_source(e))
-            })
-            .collect::<Result<_>>()?;
-        Ok(Self { text: text.to_owned(), patterns })
-    }
-
-    fn crosses(&self) -> bool {
-        self.text.contains("**")
-    }
-
-    fn matches(&self, below: &str) -> bool {
-        self.patterns.iter().any(|pattern| pattern.matches_with(below, Self::SHELL))
-    }
-}
-
-/// Splits off the glob, which begins with the first path segment that holds a wildcard.
-fn split_glob(path: &str) -> Result<(&str, Option<Glob>)> {
-    let is_open = |segment: &str| segment.contains(['*', '?', '[']) || segment.contains('{') && segment.contains('}');
-    let mut start = 0;
-    for segment in path.split('/') {
-        if is_open(segment) {
-            let (prefix, glob) = path.split_at(start);
-            return Ok((prefix, Some(Glob::parse(glob)?)));
-        }
-        start += segment.len() + 1;
-    }
-    Ok((path, None))
-}
-
-/// Expands braces: `a{b,c{d,e}}` -> `ab`, `acd`, `ace`. Braces without a partner stand for
-/// themselves.
-fn expand_braces(text: &str, into: &mut Vec<String>) -> Result<()> {
-    let Some((before, inside, after)) = first_braces(text) else {
-        if into.len() == MAX_BRACE_PATTERNS {
-            return Err(Error::invalid(format!("the braces stand for more than {MAX_BRACE_PATTERNS} patterns")));
-        }
-        into.push(text.to_owned());
-        return Ok(());
-    };
-    for choice in inside {
-        expand_braces(&format!("{before}{choice}{after}"), into)?;
-    }
-    Ok(())
-}
-
-/// The first balanced pair of braces: the text before, its choices, the text after.
-fn first_braces(text: &str) -> Option<(&str, Vec<&str>, &str)> {
-    let open = text.find('{')?;
-    let (before, rest) = (text.get(..open)?, text.get(open + 1..)?);
-    let (mut depth, mut start, mut choices) = (0_usize, 0, Vec::new());
-    for (at, c) in rest.char_indices() {
-        match c {
-            '{' => depth += 1,
-            '}' if depth > 0 => depth -= 1,
-            ',' if depth == 0 => {
-                choices.push(rest.get(start..at)?);
-                start = at + 1;
+            Some(glob) => write!(f, "{}/{}{at}", prefix.trim_end_matches('/'), glob.text),
+            None if self.is_collection && self.manifest.is_none() && !prefix.ends_with('/') => {
+                write!(f, "{prefix}/{at}")
             }
-            '}' => {
-                choices.push(rest.get(start..at)?);
-                return Some((before, choices, rest.get(at + 1..)?));
-            }
-            _ => {}
+            None => write!(f, "{prefix}{at}"),
         }
     }
-    None
+}
+
+/// The folders of a location's prefix.
+fn folder_of(location: &TableLocation) -> Vec<String> {
+    let mut parts: Vec<String> = location.prefix.as_ref().split('/').map(str::to_owned).collect();
+    if !location.is_collection {
+        parts.pop();
+    }
+    parts
 }
 
 fn key_path(key: &str) -> Result<Path> {
@@ -293,10 +340,6 @@ fn key_path(key: &str) -> Result<Path> {
 
 fn bad_path(error: object_store::path::Error) -> Error {
     Error::invalid("is no path of objects").with_source(error)
-}
-
-fn store_url(text: &str) -> Result<ObjectStoreUrl> {
-    ObjectStoreUrl::parse(text).map_err(|e| Error::invalid(format!("'{text}' names no store")).with_source(e))
 }
 
 #[cfg(test)]
@@ -384,6 +427,30 @@ mod tests {
         assert_eq!(parse("http://[::1]:8000/x.csv").store().as_str(), "http://[::1]:8000/");
         assert!(read("https://example.org/data/").is_err());
         assert!(read("https://example.org/*.csv").is_err());
+    }
+
+    #[test]
+    fn buckets_have_endpoints_of_their_own() {
+        let one = parse("s3://bucket/t/*.csv@http://disk1:9000");
+        assert_eq!((one.prefix().as_ref(), one.glob()), ("t", Some("*.csv")));
+        assert_eq!(one.to_string(), "s3://bucket/t/*.csv@http://disk1:9000");
+        let list = |texts: &[&str]| {
+            let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
+            TableLocation::parse_list(&texts, &Access::everything())
+        };
+        let all = list(&["s3://b/t/@http://d1:9000", "s3://b/t/@http://d2:9000", "s3://c/x.csv"]).unwrap();
+        assert_eq!(all.to_string(), "[s3://b/t/@http://d1:9000, s3://b/t/@http://d2:9000, s3://c/x.csv]");
+        assert_eq!(all.members()[1].prefix().as_ref(), "1/t");
+        assert_eq!(all.address(&Path::from("1/t/year=1/a.csv")), "s3://b/t/year=1/a.csv@http://d2:9000");
+        assert_eq!(all.relative(&Path::from("2/x.csv")), Some("2/x.csv"));
+        assert!(list(&["s3://b/t/", "/tmp/x.csv"]).is_err());
+        let short = parse("s3://b/t/@http://d1:9000,http://d2:9000");
+        assert_eq!(short, list(&["s3://b/t/@http://d1:9000", "s3://b/t/@http://d2:9000"]).unwrap());
+        assert!(short.is_one_place() && !all.is_one_place());
+        let manifest = parse("s3://b/t.manifest.json");
+        assert!(manifest.names_manifest() && !parse("s3://b/t.json").names_manifest());
+        let table = manifest.of_manifest(&[parse("s3://b/@http://d1:9000").store().clone()]).unwrap();
+        assert_eq!((table.to_string(), table.names_manifest()), ("s3://b/t.manifest.json".to_owned(), false));
     }
 
     #[test]

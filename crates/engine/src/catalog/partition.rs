@@ -1,6 +1,7 @@
 //! Partition columns, whose values stand in the path: `year=2024/month=01/part-0.csv`.
 //!
-//! Only the part of the path below the location's prefix counts. Values are percent-decoded.
+//! The part of the path below the location's prefix counts, and of an object or a glob also the
+//! folders of the prefix, if the objects have no column of the name. Values are percent-decoded.
 //! `__HIVE_DEFAULT_PARTITION__` is NULL, and so is an empty value unless the column is text.
 //! Undeclared columns are BIGINT or DATE if every value keeps its digits, else text: `zip=01234` is
 //! text, and so is `month=01`, which `month = 1` finds nevertheless. All objects of a table have
@@ -32,13 +33,31 @@ pub(crate) const HIVE_NULL: &str = "__HIVE_DEFAULT_PARTITION__";
 /// The `key=value` folders of a path below the location; NULL is `None`.
 fn pairs(location: &TableLocation, object: &DataObject) -> Vec<(String, Option<String>)> {
     let below = location.relative(&object.path).unwrap_or_default();
-    let folders = below.rsplit_once('/').map_or("", |(folders, _)| folders);
+    pairs_in(below.rsplit_once('/').map_or("", |(folders, _)| folders))
+}
+
+/// The `key=value` folders among `folders`.
+fn pairs_in(folders: &str) -> Vec<(String, Option<String>)> {
     folders
         .split('/')
         .filter_map(|folder| folder.split_once('='))
         .filter(|(key, _)| !key.is_empty())
         .map(|(key, value)| (percent_decoded(key), (value != HIVE_NULL).then(|| percent_decoded(value))))
         .collect()
+}
+
+/// The columns of the folders in the prefix of a location, which all objects have alike, other than
+/// those that are `taken`.
+pub(crate) fn fixed(location: &TableLocation, taken: &dyn Fn(&str) -> bool) -> Vec<FieldRef> {
+    let pairs = pairs_in(&location.written_folders());
+    let mut columns: Vec<FieldRef> = Vec::new();
+    for (name, value) in pairs {
+        if !taken(&name) && columns.iter().all(|column| *column.name() != name) {
+            let values = value.as_deref().into_iter().filter(|value| !value.is_empty());
+            columns.push(Arc::new(Field::new(name, type_of(values), true)));
+        }
+    }
+    columns
 }
 
 /// The columns that the objects' paths agree on, with their types; none if no path has any.
@@ -91,12 +110,24 @@ fn is_integer(value: &str) -> bool {
 }
 
 /// Sets each object's values of the partition columns.
-pub(crate) fn assign(location: &TableLocation, objects: &mut [DataObject], columns: &[FieldRef]) -> Result<()> {
+///
+/// The column `filename`, if there is one, holds each object's address.
+pub(crate) fn assign(
+    location: &TableLocation,
+    objects: &mut [DataObject],
+    columns: &[FieldRef],
+    filename: Option<&str>,
+) -> Result<()> {
+    let above = pairs_in(&location.written_folders());
     for object in objects {
-        let pairs = pairs(location, object);
+        let mut pairs = pairs(location, object);
+        pairs.extend_from_slice(&above);
         object.partition_values = columns
             .iter()
             .map(|column| {
+                if filename == Some(column.name()) {
+                    return Ok(ScalarValue::Utf8(Some(location.address(&object.path))));
+                }
                 let found = pairs.iter().find(|(key, _)| key == column.name());
                 let place = || location.address(&object.path);
                 match found {
@@ -204,6 +235,7 @@ mod tests {
             last_modified: DateTime::UNIX_EPOCH,
             partition_values: Vec::new(),
             columns: None,
+            replicas: vec![],
         };
         paths.iter().map(object).collect()
     }
@@ -212,7 +244,7 @@ mod tests {
         let location = TableLocation::parse("s3://b/t/", &Access::everything()).unwrap();
         let mut objects = objects(paths);
         let columns = discover(&location, &objects)?;
-        assign(&location, &mut objects, &columns)?;
+        assign(&location, &mut objects, &columns, None)?;
         Ok((objects, columns))
     }
 
@@ -229,6 +261,21 @@ mod tests {
         assert_eq!(objects[0].partition_values[2], ScalarValue::Utf8(Some("a b/c".into())));
         assert_eq!(objects[1].partition_values[2], ScalarValue::Utf8(None));
         assert!(table(&["t/x.csv", "t/deep/y.csv"]).unwrap().1.is_empty());
+    }
+
+    #[test]
+    fn folders_of_an_object_or_a_glob_count() {
+        let location = TableLocation::parse("s3://b/t/year=2024/*/x.csv", &Access::everything()).unwrap();
+        let mut objects = objects(&["t/year=2024/m=1/x.csv", "t/year=2024/m=2/x.csv"]);
+        let mut columns = discover(&location, &objects).unwrap();
+        columns.extend(fixed(&location, &|name| name == "m"));
+        assign(&location, &mut objects, &columns, None).unwrap();
+        let values = [ScalarValue::Int64(Some(2)), ScalarValue::Int64(Some(2024))];
+        assert_eq!(objects[1].partition_values, values);
+        for (place, count) in [("s3://b/t/year=2024/x.csv", 1), ("s3://b/t/year=2024/", 0), ("s3://b/y=1.csv", 0)] {
+            let location = TableLocation::parse(place, &Access::everything()).unwrap();
+            assert_eq!(fixed(&location, &|_| false).len(), count, "{place}");
+        }
     }
 
     #[test]
@@ -266,9 +313,9 @@ mod tests {
         assert!(table(&["t/a=1/a=2/x.csv"]).is_err());
         let location = TableLocation::parse("s3://b/t/", &Access::everything()).unwrap();
         let declared = [Arc::new(Field::new("a", DataType::Int64, true))];
-        let error = assign(&location, &mut objects(&["t/a=x/y.csv"]), &declared).unwrap_err().to_string();
+        let error = assign(&location, &mut objects(&["t/a=x/y.csv"]), &declared, None).unwrap_err().to_string();
         assert!(error.contains("s3://b/t/a=x/y.csv: 'x' is no Int64"), "{error}");
-        let error = assign(&location, &mut objects(&["t/y.csv"]), &declared).unwrap_err().to_string();
+        let error = assign(&location, &mut objects(&["t/y.csv"]), &declared, None).unwrap_err().to_string();
         assert!(error.contains("no folder 'a=…'"), "{error}");
     }
 

@@ -20,6 +20,18 @@ pub(crate) fn request_bytes(total: u64, workers: u64, objective: Objective) -> u
     }
 }
 
+/// Requests of a worker whose splits other stores hold, too: these take over what a slow one has not
+/// begun.
+const REPLICATED_REQUESTS: u64 = 8;
+
+/// Minimum bytes of such a request.
+const MIN_REPLICATED_BYTES: u64 = 512 * 1024;
+
+/// Target bytes per request where objects have replicas.
+pub(crate) fn replicated_request_bytes(total: u64, workers: u64) -> u64 {
+    total.div_ceil(workers.max(1) * REPLICATED_REQUESTS).clamp(MIN_REPLICATED_BYTES, MAX_REQUEST_BYTES)
+}
+
 /// Estimates the requests for `total` bytes in `splits` splits; each partition sends its own.
 pub(crate) fn count_requests(total: u64, splits: u64, workers: u64, partitions: u64, objective: Objective) -> u64 {
     let by_bytes = total.div_ceil(request_bytes(total, workers, objective).max(1));

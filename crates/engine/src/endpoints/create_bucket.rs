@@ -20,10 +20,10 @@ impl Backend {
     /// Creates this bucket unless it exists and is owned by these credentials.
     pub(crate) async fn create_bucket(&self) -> Result<()> {
         let Kind::S3(s3) = &self.kind else {
-            return Err(Error::invalid(format!("{} is no bucket; write s3://bucket", self.name)));
+            return Err(Error::invalid(format!("{} is no bucket; write s3://bucket", self.name())));
         };
         self.access.check(Mode::Write, Path::default())?;
-        let what = format!("making the bucket {}", self.name);
+        let what = format!("making the bucket {}", self.name());
         let http = s3.connections.metered(Meters(vec![])).client();
         let response = http.execute(s3.create_request().await?).await.map_err(|error| {
             let silent = || Error::new(ErrorKind::Unavailable, "the endpoint did not answer");

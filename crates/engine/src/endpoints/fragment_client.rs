@@ -19,26 +19,24 @@ use pushdowndb_select::EventDecoder;
 
 use super::Meters;
 use super::batches::BatchStreams;
+use super::fleet::{Posters, moves_on};
 use super::http::ScanInStorage;
+use super::node::Place;
 use super::post::{Answer, Poster, Refused};
 use super::profile::{Kind, Scanner};
 
-/// The fragment route at one bucket.
+/// The fragment route at one bucket, or at the nodes before it.
 #[derive(Clone, Debug)]
-pub(crate) struct FragmentClient {
-    pub(crate) poster: Poster,
-    /// Counts the work of storage.
-    pub(crate) meters: Meters,
-}
+pub(crate) struct FragmentClient(pub(crate) Posters);
 
 impl FragmentClient {
-    /// Sends a fragment and returns once the node begins to answer. `location` is for messages.
+    /// Sends a fragment and returns once a node begins to answer. `location` is for messages.
     pub(crate) async fn run(&self, request: FragmentRequest, location: &str) -> Result<Fragments> {
         let schema = output_schema(&request.fragment)?;
         let schema = if request.positions { with_positions(&schema) } else { schema };
-        let scan = ScanInStorage::begin(&self.poster.state, Scanner::Fragment, Kind::shown_by(&request.fragment));
-        let events = self.send(Request::Fragment(Box::new(request)), location).await?;
-        Ok(Fragments { events, batches: BatchStreams::new(schema), meters: self.meters.clone(), scan })
+        let kind = Kind::shown_by(&request.fragment);
+        let (events, scan) = self.send(Request::Fragment(Box::new(request)), Some(kind), location).await?;
+        Ok(Fragments { events, batches: BatchStreams::new(schema), meters: self.0.meters.clone(), scan })
     }
 
     /// Reads these ranges of an object, in their order, by as few requests as possible.
@@ -55,7 +53,7 @@ impl FragmentClient {
 
     async fn some_ranges(&self, object: &Split, ranges: &[Range<u64>], location: &str) -> Result<Vec<Bytes>> {
         let asked = RangesRequest { object: object.clone(), ranges: ranges.to_vec() };
-        let mut events = self.send(Request::Ranges(asked), location).await?;
+        let (mut events, _) = self.send(Request::Ranges(asked), None, location).await?;
         let mut parts: Vec<Vec<u8>> = vec![Vec::new(); ranges.len()];
         let corrupt = |what| Error::new(ErrorKind::Corrupt, format!("{location}: the answer of storage: {what}"));
         while let Some(event) = events.next().await? {
@@ -69,7 +67,7 @@ impl FragmentClient {
                         return Err(corrupt("a range is too long"));
                     }
                 }
-                RouteEvent::Stats(stats) => count(&self.meters, &stats),
+                RouteEvent::Stats(stats) => count(&self.0.meters, &stats),
                 RouteEvent::Failed(failure) => return Err(refusal(failure)),
                 RouteEvent::Cont | RouteEvent::End => {}
                 _ => return Err(corrupt("rows where bytes were asked for")),
@@ -81,26 +79,52 @@ impl FragmentClient {
         Ok(parts.into_iter().map(Bytes::from).collect())
     }
 
-    async fn send(&self, request: Request, location: &str) -> Result<Events> {
-        match &request {
+    /// Sends `request`, which scans if there is a `kind` of scan, to the first node that answers.
+    async fn send(
+        &self,
+        request: Request,
+        scans: Option<Option<Kind>>,
+        location: &str,
+    ) -> Result<(Events, Option<ScanInStorage>)> {
+        let first = match &request {
             Request::Fragment(asked) => {
                 let indexes = asked.lookups.objects.iter().map(|index| &index.object);
-                asked.splits.iter().chain(indexes).try_for_each(|object| self.poster.may_read(&object.key))?;
+                asked.splits.iter().chain(indexes).try_for_each(|object| self.0.own.may_read(&object.key))?;
+                asked.splits.first()
             }
-            Request::Ranges(asked) => self.poster.may_read(&asked.object.key)?,
+            Request::Ranges(asked) => {
+                self.0.own.may_read(&asked.object.key)?;
+                Some(&asked.object)
+            }
+        };
+        let first = first.ok_or_else(|| Error::internal("a request about no object"))?;
+        let posters = self.0.of(&Place::of_split(first));
+        let body = Bytes::from(request.to_bytes()?);
+        let mut failed = None;
+        for poster in posters {
+            let scan = scans.map(|kind| ScanInStorage::begin(&poster.state, Scanner::Fragment, kind));
+            match ask(&poster, body.clone(), location).await {
+                Ok(events) => return Ok((events, scan)),
+                Err(error) if poster.node.is_some() && moves_on(&error) => failed = Some(error),
+                Err(error) => return Err(error),
+            }
         }
-        let body = request.to_bytes()?;
-        let path = format!("?{QUERY}");
-        let headers = [(header::CONTENT_TYPE, "application/x-protobuf")];
-        match self.poster.post(&path, &headers, body.into(), location).await? {
-            Ok(answer) => Ok(Events { answer, decoder: EventDecoder::default(), ended: false }),
-            Err(Refused { status, error }) => {
-                let gone = [StatusCode::NOT_FOUND, StatusCode::METHOD_NOT_ALLOWED, StatusCode::NOT_IMPLEMENTED];
-                if gone.contains(&status) {
-                    self.poster.state.refuse_fragment();
-                }
-                Err(error.context("the fragment was refused").context(location))
+        Err(failed.unwrap_or_else(|| Error::unsupported(format!("{location}: no node"))))
+    }
+}
+
+/// Sends a request, and returns the events of its answer.
+async fn ask(poster: &Poster, body: Bytes, location: &str) -> Result<Events> {
+    let path = format!("?{QUERY}");
+    let headers = [(header::CONTENT_TYPE, "application/x-protobuf")];
+    match poster.post(&path, &headers, body, location).await? {
+        Ok(answer) => Ok(Events { answer, decoder: EventDecoder::default(), ended: false }),
+        Err(Refused { status, error }) => {
+            let gone = [StatusCode::NOT_FOUND, StatusCode::METHOD_NOT_ALLOWED, StatusCode::NOT_IMPLEMENTED];
+            if gone.contains(&status) {
+                poster.state.refuse_fragment();
             }
+            Err(error.context("the fragment was refused").context(location))
         }
     }
 }
@@ -150,7 +174,10 @@ impl Events {
             }
             match self.answer.next().await? {
                 Some(bytes) => self.decoder.feed(&bytes),
-                None => self.decoder.finish().map_err(|e| e.context(&self.answer.location))?,
+                None => self.decoder.finish().map_err(|e| {
+                    self.answer.broke_off();
+                    e.context(&self.answer.location)
+                })?,
             }
         }
     }
@@ -161,7 +188,7 @@ pub(crate) struct Fragments {
     events: Events,
     batches: BatchStreams,
     meters: Meters,
-    scan: ScanInStorage,
+    scan: Option<ScanInStorage>,
 }
 
 /// A piece of the answer for a split, which is named by its index in the request.
@@ -193,7 +220,7 @@ impl Fragments {
                 }
                 RouteEvent::Stats(stats) => {
                     count(&self.meters, &stats);
-                    self.scan.worked(&stats);
+                    self.scan.iter().for_each(|scan| scan.worked(&stats));
                 }
                 RouteEvent::Failed(failure) => return Err(refusal(failure)),
                 RouteEvent::Cont | RouteEvent::End => {}

@@ -16,8 +16,8 @@ use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
 };
-use pushdowndb_contract::Profile;
 use pushdowndb_contract::wire::{QUERY, RouteStats, VERSION_HEADER, common_version};
+use pushdowndb_contract::{Error, Profile};
 use pushdowndb_cost::{Meter, RequestKind};
 use pushdowndb_http::Connector;
 use pushdowndb_http::reads::ReadLimit;
@@ -73,6 +73,16 @@ impl EndpointState {
     /// Notes that the endpoint refuses fragments.
     pub(crate) fn refuse_fragment(&self) {
         self.fragment_refused.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes over what the endpoint told another process, until it answers here.
+    pub(crate) fn told(&self, profile: Profile, fragment: Option<u32>) {
+        self.profile.get_or_init(|| profile);
+        if let Some(version) = fragment
+            && self.fragment.load(Ordering::Relaxed) == 0
+        {
+            self.fragment.store(version, Ordering::Relaxed);
+        }
     }
 
     fn learn(&self, headers: &http::HeaderMap) {
@@ -158,6 +168,7 @@ impl HttpService for MeteredHttp {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let kind = kind(request.method(), request.uri().query().unwrap_or_default());
         let sent = request.body().content_length() as u64;
+        let announced = Announced::new(&self.meters, &request, kind, sent).map_err(beyond_caps)?;
         self.meters.each(|meter| {
             meter.request(kind);
             meter.sent(sent);
@@ -191,8 +202,67 @@ impl HttpService for MeteredHttp {
         // Other answers include storage's work, so they do not show the network.
         let transfer = is_read.then(|| Transfer::begin(Arc::clone(state), asked));
         let silence = is_question.then(|| Box::pin(tokio::time::sleep(SILENCE_TIMEOUT)));
-        let body = Counted { body, meters, transfer, silence, waits: false };
+        let body = Counted { body, meters, announced, transfer, silence, waits: false };
         Ok(HttpResponse::from_parts(parts, HttpResponseBody::new(body)))
+    }
+}
+
+/// The error of a request that goes beyond the query's caps; it is not repeated.
+fn beyond_caps(error: Error) -> HttpError {
+    HttpError::new(HttpErrorKind::Unknown, error)
+}
+
+/// The bytes that a request asked for and did not receive yet, which count towards the query's caps.
+struct Announced {
+    meters: Meters,
+    bytes: u64,
+    /// Whether the number of bytes is known before the answer comes.
+    is_range: bool,
+}
+
+impl Announced {
+    /// Announces a request that sends `sent` bytes.
+    ///
+    /// # Errors
+    ///
+    /// It goes beyond the caps of a meter.
+    fn new(meters: &Meters, request: &HttpRequest, kind: RequestKind, sent: u64) -> Result<Self, Error> {
+        let mut announced = Self { meters: Meters(vec![]), bytes: asked_for(request), is_range: false };
+        announced.is_range = announced.bytes > 0;
+        // What ends uploads and removes objects must go through, or something would be left.
+        if matches!(kind, RequestKind::Delete) || matches!(kind, RequestKind::Put) && sent == 0 {
+            return Ok(announced);
+        }
+        for meter in &meters.0 {
+            meter.announce(sent, announced.bytes)?;
+            announced.meters.0.push(Arc::clone(meter));
+        }
+        Ok(announced)
+    }
+
+    fn arrived(&mut self, bytes: u64) {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        self.meters.each(|meter| meter.release(bytes));
+    }
+}
+
+impl Drop for Announced {
+    fn drop(&mut self) {
+        self.meters.each(|meter| meter.release(self.bytes));
+    }
+}
+
+/// The bytes of the range that a request asks for; 0 where it asks for an unknown number.
+fn asked_for(request: &HttpRequest) -> u64 {
+    let range = request.headers().get(http::header::RANGE).and_then(|range| range.to_str().ok());
+    let range = range.and_then(|range| range.strip_prefix("bytes=")?.split_once('-'));
+    let Some((from, to)) = range else { return 0 };
+    match (from.parse::<u64>(), to.parse::<u64>()) {
+        (Ok(from), Ok(to)) => to.saturating_sub(from).saturating_add(1),
+        // The last bytes.
+        (Err(_), Ok(last)) => last,
+        _ => 0,
     }
 }
 
@@ -200,6 +270,7 @@ impl HttpService for MeteredHttp {
 struct Counted {
     body: HttpResponseBody,
     meters: Meters,
+    announced: Announced,
     transfer: Option<Transfer>,
     /// Runs while the next frame is waited for; `None` without a timeout.
     silence: Option<Pin<Box<Sleep>>>,
@@ -233,7 +304,15 @@ impl Body for Counted {
         if let Poll::Ready(Some(Ok(frame))) = &polled
             && let Some(data) = frame.data_ref()
         {
-            self.meters.each(|meter| meter.received(data.len() as u64));
+            let bytes = data.len() as u64;
+            self.announced.arrived(bytes);
+            self.meters.each(|meter| meter.received(bytes));
+            // Of a range all was announced.
+            if !self.announced.is_range
+                && let Some(error) = self.meters.0.iter().find_map(|meter| meter.check_bytes().err())
+            {
+                polled = Poll::Ready(Some(Err(beyond_caps(error))));
+            }
         }
         if let Poll::Ready(Some(Err(_))) = &polled {
             self.meters.each(Meter::failed);
@@ -364,5 +443,14 @@ mod tests {
         assert!(matches!(kind(&Method::POST, "pushdowndb-fragment"), RequestKind::Fragment));
         assert!(matches!(kind(&Method::POST, "uploads"), RequestKind::Put));
         assert!(matches!(kind(&Method::PUT, "partNumber=1&uploadId=x"), RequestKind::Put));
+    }
+
+    #[test]
+    fn ranges_say_how_much_they_ask_for() {
+        let asked = |range: &str| {
+            let request = http::Request::builder().header("range", range);
+            asked_for(&request.body(object_store::client::HttpRequestBody::empty()).unwrap())
+        };
+        assert_eq!([asked("bytes=0-99"), asked("bytes=-8"), asked("bytes=5-"), asked("x")], [100, 8, 0, 0]);
     }
 }

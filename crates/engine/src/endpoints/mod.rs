@@ -1,16 +1,24 @@
 //! The stores that a query reads: connections, credentials, capabilities.
 
+mod backend;
 pub(crate) mod batches;
+pub(crate) mod cloud;
 pub(crate) mod create_bucket;
 pub(crate) mod credentials;
+mod dealt_stores;
+pub(crate) mod fleet;
 pub(crate) mod fragment_client;
 pub(crate) mod http;
+mod node;
+mod numbered_stores;
 pub(crate) mod post;
 pub(crate) mod profile;
+mod pushed;
 pub(crate) mod reads;
 pub(crate) mod retry;
 pub(crate) mod s3;
 pub(crate) mod select_client;
+mod several;
 pub(crate) mod writes;
 
 use std::any::{Any, TypeId};
@@ -18,46 +26,36 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
 
-use chrono::{DateTime, Utc};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey as Key, AwsCredential};
 use object_store::client::{HttpClient, StaticCredentialProvider};
-use object_store::http::HttpBuilder;
-use object_store::path::Path;
-use object_store::{ClientOptions, ObjectStore, RetryConfig};
 use parking_lot::Mutex;
-use parquet::file::metadata::ParquetMetaData;
-use pushdowndb_contract::{Capability, Error, Profile, Result};
+use pushdowndb_contract::{Error, Result};
 use pushdowndb_cost::Meter;
 use pushdowndb_http::Connector;
-use pushdowndb_scan::{Footers, KnownFooter, LocalFile, MemoryBudget, ObjectReader, parquet_metadata};
 use url::Url;
 
 use crate::access::{Access, HttpClients, StoreAccess};
-use crate::catalog::DataObject;
+use crate::catalog::stores;
 use crate::error::from_object_store;
-use crate::settings::PushdownOptions;
-use http::{Connections, EndpointState, SharedClient};
-use post::Poster;
+use backend::{Kind, client_options, retries};
+use cloud::Cloud;
+use fleet::Addresses;
+use http::{Connections, SharedClient};
+use node::Node;
 use profile::{EndpointProfile, PersistedRates};
-use reads::StoreReader;
-use reads::source::Source;
 use s3::{S3, endpoint_of};
 
+pub(crate) use backend::Backend;
+pub(crate) use fleet::Fleet;
 pub(crate) use fragment_client::{FragmentClient, SplitPiece};
 pub(crate) use http::Meters;
+pub(crate) use node::Place;
 pub(crate) use profile::is_scan;
 pub(crate) use profile::rates::Rates;
 pub(crate) use reads::COALESCE_GAP_BYTES;
 pub(crate) use retry::Retry;
 pub(crate) use select_client::{Piece, SelectClient, SelectedObject};
-
-/// The memory for footers of one store.
-const FOOTER_CACHE_BYTES: usize = 64 * 1024 * 1024;
-
-/// The time to establish a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The endpoint and credentials of S3. What is not set comes from the standard `AWS_*` variables.
 #[derive(Clone, Default)]
@@ -101,7 +99,11 @@ impl fmt::Debug for ConnectionConfig {
 pub(crate) struct Backends {
     config: ConnectionConfig,
     access: Access,
+    cache: Option<PathBuf>,
     backends: Mutex<HashMap<String, Arc<Backend>>>,
+    /// Nodes before the endpoint, by their URLs.
+    nodes: Mutex<HashMap<Url, Arc<Node>>>,
+    addresses: Addresses,
     /// For requests that the policy does not concern: those of a session without one, and for
     /// credentials.
     client: OnceLock<SharedClient>,
@@ -117,12 +119,20 @@ impl Backends {
         Self {
             config,
             access,
+            cache: cache.map(std::path::Path::to_path_buf),
             backends: Mutex::default(),
+            nodes: Mutex::default(),
+            addresses: Addresses::default(),
             client: OnceLock::new(),
             checked_clients: HttpClients::default(),
             rates: PersistedRates::open(cache.map(|cache| cache.join("rates.json"))),
             extensions: Mutex::default(),
         }
+    }
+
+    /// The same stores without connections yet, for SQL that may use something else.
+    pub(crate) fn with_access(&self, access: Access) -> Self {
+        Self::new(self.config.clone(), access, self.cache.as_deref())
     }
 
     /// What SQL may use.
@@ -137,17 +147,43 @@ impl Backends {
         Arc::clone(own).downcast().unwrap_or_default()
     }
 
-    /// The backend of a URL's scheme and authority; refused if the policy permits nothing there.
+    /// The backend of a URL's scheme, authority and endpoint, or of the several stores that it stands
+    /// for; refused if the policy permits nothing there.
     pub(crate) fn backend(&self, url: &Url) -> Result<Arc<Backend>> {
-        let access = self.access.store(url)?;
-        let name = format!("{}://{}", url.scheme(), &url[url::Position::BeforeHost..url::Position::AfterPort]);
-        let mut backends = self.backends.lock();
-        if let Some(backend) = backends.get(&name) {
+        let name = stores::name(url);
+        if let Some(backend) = self.backends.lock().get(&name) {
             return Ok(Arc::clone(backend));
         }
-        let backend = Arc::new(self.open(url, name.clone(), access)?);
-        backends.insert(name, Arc::clone(&backend));
-        Ok(backend)
+        let members = stores::members(url);
+        let backend = match members.first() {
+            Some(first) => {
+                let access = self.access.store(&stores::at_any_endpoint(first))?;
+                let members = members.iter().map(|member| self.backend(member)).collect::<Result<_>>()?;
+                let kind = if stores::is_dealt(url) { Kind::Dealt(members) } else { Kind::Several(members) };
+                Backend::new(url, kind, access, self.extension())
+            }
+            None => self.open(url, &name, self.access.store(&stores::at_any_endpoint(url))?)?,
+        };
+        Ok(Arc::clone(self.backends.lock().entry(name).or_insert_with(|| Arc::new(backend))))
+    }
+
+    /// The nodes that the setting `pushdown.nodes` names; refused where the policy permits no request
+    /// to them.
+    pub(crate) async fn nodes(&self, setting: &str) -> Result<Vec<Arc<Node>>> {
+        let urls = self.addresses.of(setting, |url| self.access.store(url).map(drop)).await?;
+        let mut nodes = self.nodes.lock();
+        let node = |url: Url| {
+            self.access.store(&url)?;
+            if let Some(node) = nodes.get(&url) {
+                return Ok(Arc::clone(node));
+            }
+            let checked = self.checked_clients.web(&self.access, &url, &self.connector(), &client_options())?;
+            let connections = Connections::open(self.checked_or_shared(checked)?, self.speed(url.as_str()));
+            let node = Arc::new(Node::new(&url, connections));
+            nodes.insert(url, Arc::clone(&node));
+            Ok(node)
+        };
+        urls.into_iter().map(node).collect()
     }
 
     /// The endpoint's profile from the last session.
@@ -171,21 +207,27 @@ impl Backends {
         Connector { insecure: self.config.insecure, ..Connector::default() }
     }
 
-    fn open(&self, url: &Url, name: String, access: StoreAccess) -> Result<Backend> {
+    fn open(&self, url: &Url, name: &str, access: StoreAccess) -> Result<Backend> {
         let kind = match url.scheme() {
             "file" => Kind::Local(access.disk()),
             "s3" | "s3a" => Kind::S3(Box::new(self.open_s3(url)?)),
             "http" | "https" => {
                 let checked = self.checked_clients.web(&self.access, url, &self.connector(), &client_options())?;
-                Kind::Http(Connections::open(self.checked_or_shared(checked)?, self.speed(&name)))
+                Kind::Http(Connections::open(self.checked_or_shared(checked)?, self.speed(name)))
+            }
+            scheme @ ("gs" | "az" | "azure") => {
+                let (bucket, client) = (url.host_str().unwrap_or_default(), self.client()?);
+                let connections = Connections::open(client.client(), self.speed(name));
+                let make = if scheme == "gs" { Cloud::google } else { Cloud::azure };
+                Kind::Cloud(Box::new(make(bucket, client_options(), retries(), client, connections)?))
             }
             other => {
                 return Err(Error::unsupported(format!(
-                    "'{other}://' is not a scheme this build reads; use s3://, http(s)://, file:// or a path"
+                    "'{other}://' is not a scheme this build reads; use s3://, gs://, az://, http(s)://, file:// or a path"
                 )));
             }
         };
-        Ok(Backend { name, kind, access, footers: Footers::new(FOOTER_CACHE_BYTES) })
+        Ok(Backend::new(url, kind, access, self.extension()))
     }
 
     /// The client that enforces the policy, or the shared one if there is none.
@@ -200,25 +242,47 @@ impl Backends {
         let config = &self.config;
         let bucket = url.host_str().filter(|b| !b.is_empty());
         let bucket = bucket.ok_or_else(|| Error::invalid(format!("{url} names no bucket; write s3://bucket/path")))?;
-        let mut builder = AmazonS3Builder::from_env()
-            .with_bucket_name(bucket)
-            .with_client_options(client_options())
-            // Plain reads retry with If-Match from where they stopped; writes and listings retry
-            // here.
-            .with_retry(RetryConfig {
-                max_retries: 4,
-                retry_timeout: Duration::from_secs(60),
-                ..RetryConfig::default()
-            });
-        if !config.anonymous
-            && let Some(found) = credentials::from_profile(config.profile.as_deref())?
+        let own = stores::endpoint(url);
+        let own_profile = own.as_deref().and_then(|own| own.strip_prefix(stores::PROFILE));
+        // A profile of its own brings its keys, and none of the environment's settings.
+        let builder = if own_profile.is_some() { AmazonS3Builder::new() } else { AmazonS3Builder::from_env() };
+        let mut builder = builder.with_bucket_name(bucket).with_client_options(client_options()).with_retry(retries());
+        let profile = own_profile.or(config.profile.as_deref());
+        if (own_profile.is_some() || !config.anonymous)
+            && let Some(found) = credentials::from_profile(profile)?
         {
             builder = found.apply(builder);
         }
+        if own_profile.is_none() {
+            builder = self.configured(builder, own.as_deref());
+        }
+        let endpoint = builder.get_config_value(&Key::S3Endpoint).or_else(|| builder.get_config_value(&Key::Endpoint));
+        let speed = self.speed(&format!("{} {bucket}", endpoint.unwrap_or_default()));
+        let client = self.client()?;
+        // A store without meters fetches the credentials, which all queries share.
+        let base = builder.clone().with_http_connector(client.clone()).build().map_err(from_object_store)?;
+        let signer = Arc::clone(base.credentials());
+        builder = builder.with_credentials(Arc::clone(&signer));
+        let (endpoint, is_named) = endpoint_of(&builder)?;
+        let settings = (&self.connector(), &client_options());
+        let checked = match own {
+            // An endpoint that SQL names is listed like a web server.
+            Some(_) => {
+                self.access.store(&endpoint)?;
+                self.checked_clients.web(&self.access, &endpoint, settings.0, settings.1)?
+            }
+            None => self.checked_clients.bucket(&self.access, &endpoint, bucket, is_named, settings)?,
+        };
+        S3::new(builder, Connections::open(self.checked_or_shared(checked)?, speed), signer, &endpoint, bucket)
+    }
+
+    /// `builder` with the session's settings, and its endpoint or one that the bucket has of its `own`.
+    fn configured(&self, mut builder: AmazonS3Builder, own: Option<&str>) -> AmazonS3Builder {
+        let config = &self.config;
         if let Some(region) = &config.region {
             builder = builder.with_region(region);
         }
-        if let Some(endpoint) = &config.endpoint {
+        if let Some(endpoint) = own.or(config.endpoint.as_deref()) {
             builder = builder.with_config(Key::S3Endpoint, endpoint);
         }
         if let (Some(id), Some(secret)) = (&config.access_key_id, &config.secret_access_key) {
@@ -233,231 +297,16 @@ impl Backends {
         if config.requester_pays {
             builder = builder.with_request_payer(true);
         }
-        let endpoint = builder.get_config_value(&Key::S3Endpoint).or_else(|| builder.get_config_value(&Key::Endpoint));
-        let speed = self.speed(&format!("{} {bucket}", endpoint.unwrap_or_default()));
-        let client = self.client()?;
-        // A store without meters fetches the credentials, which all queries share.
-        let base = builder.clone().with_http_connector(client.clone()).build().map_err(from_object_store)?;
-        let signer = Arc::clone(base.credentials());
-        builder = builder.with_credentials(Arc::clone(&signer));
-        let (endpoint, is_named) = endpoint_of(&builder)?;
-        let settings = (&self.connector(), &client_options());
-        let checked = self.checked_clients.bucket(&self.access, &endpoint, bucket, is_named, settings)?;
-        S3::new(builder, Connections::open(self.checked_or_shared(checked)?, speed), signer, &endpoint, bucket)
+        builder
     }
 }
 
 impl Drop for Backends {
     fn drop(&mut self) {
         let backends = self.backends.get_mut();
-        let speeds = backends.values().filter_map(|backend| backend.speed());
+        let nodes = self.nodes.get_mut().values().map(|node| &node.connections.state().speed);
+        let speeds = backends.values().filter_map(|backend| backend.speed()).chain(nodes);
         self.rates.save(speeds.filter_map(|speed| Some((speed.endpoint.clone(), speed.measured()?))).collect());
-    }
-}
-
-/// The error for a file that is not as it was listed.
-fn changed(location: &str) -> Error {
-    let message = format!("{location} changed while the query ran; run the query again");
-    Error::new(pushdowndb_contract::ErrorKind::Conflict, message)
-}
-
-/// Streams may last long, so requests have no timeout; readers limit silence instead.
-fn client_options() -> ClientOptions {
-    ClientOptions::new()
-        .with_allow_http(true)
-        .with_timeout_disabled()
-        .with_connect_timeout(CONNECT_TIMEOUT)
-        .with_user_agent(::http::HeaderValue::from_static(concat!("pushdowndb/", env!("CARGO_PKG_VERSION"))))
-}
-
-/// One store: a bucket, a web server, the local disk.
-#[derive(Debug)]
-pub(crate) struct Backend {
-    name: String,
-    kind: Kind,
-    /// What SQL may use of it.
-    access: StoreAccess,
-    /// Footers that were read from it.
-    footers: Arc<Footers>,
-}
-
-#[derive(Debug)]
-enum Kind {
-    Local(Arc<dyn ObjectStore>),
-    Http(Connections),
-    S3(Box<S3>),
-}
-
-impl Backend {
-    /// Scheme and authority, such as `s3://bucket`.
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The store, counting into these meters.
-    pub(crate) fn store(&self, meters: &Meters) -> Result<Arc<dyn ObjectStore>> {
-        match &self.kind {
-            Kind::Local(store) => Ok(Arc::clone(store)),
-            Kind::Http(connections) => {
-                let store = HttpBuilder::new()
-                    .with_url(&self.name)
-                    .with_client_options(client_options())
-                    .with_http_connector(connections.metered(meters.clone()))
-                    .build();
-                Ok(self.access.remote(Arc::new(store.map_err(from_object_store)?)))
-            }
-            Kind::S3(s3) => {
-                let connector = s3.connections.metered(meters.clone());
-                let store = s3.builder.clone().with_http_connector(connector).build();
-                Ok(self.access.remote(Arc::new(store.map_err(from_object_store)?)))
-            }
-        }
-    }
-
-    /// The state of its endpoint; `None` for the local disk.
-    fn state(&self) -> Option<&Arc<EndpointState>> {
-        match &self.kind {
-            Kind::Local(_) => None,
-            Kind::Http(connections) => Some(connections.state()),
-            Kind::S3(s3) => Some(s3.connections.state()),
-        }
-    }
-
-    /// Its profile; `None` for the local disk.
-    fn speed(&self) -> Option<&EndpointProfile> {
-        self.state().map(|state| &state.speed)
-    }
-
-    /// Whether its answers are so late that many plain reads are to be in flight.
-    pub(crate) fn is_far(&self) -> bool {
-        self.state().is_some_and(|state| state.reads.is_far())
-    }
-
-    /// The bytes of the largest row group of a Parquet object, if its footer is cached.
-    pub(crate) fn row_group_bytes(&self, object: &DataObject) -> Option<u64> {
-        self.footer(object)?.largest_row_group(&self.address(&object.path))
-    }
-
-    /// Its rates; `declared` as for [`Self::capability`].
-    pub(crate) fn rates(&self, declared: Option<Profile>) -> Rates {
-        let profile = self.capability(declared).profile;
-        self.speed().map(|speed| speed.rates(profile, Instant::now())).unwrap_or_default()
-    }
-
-    /// Takes a scan of its text by the engine ([`EndpointProfile::engine_scanned`]).
-    pub(crate) fn engine_scanned(&self, scanned: u64, values: u64, busy: Duration) {
-        if let Some(speed) = self.speed() {
-            speed.engine_scanned(scanned, values, busy);
-        }
-    }
-
-    /// The capability of this store. A declared profile precedes what the server says. A server
-    /// that has not answered yet, or refused S3 Select, gets plain reads. A node's answers say
-    /// which version of the fragment route it speaks.
-    pub(crate) fn capability(&self, declared: Option<Profile>) -> Capability {
-        let Kind::S3(s3) = &self.kind else { return Profile::Plain.capability() };
-        let state = s3.connections.state();
-        let profile = declared.or_else(|| state.profile()).unwrap_or(Profile::Plain);
-        let mut capability = profile.capability();
-        if state.refuses_select() {
-            capability.select = None;
-        }
-        if profile == Profile::PushdownDb {
-            capability.fragment = state.fragment();
-        }
-        capability
-    }
-
-    /// The address of an object, for messages.
-    pub(crate) fn address(&self, path: &Path) -> String {
-        match &self.kind {
-            Kind::Local(_) => format!("/{path}"),
-            _ => format!("{}/{path}", self.name),
-        }
-    }
-
-    /// The cached footer of an object; `None` without an ETag to tell versions apart.
-    pub(crate) fn footer(&self, object: &DataObject) -> Option<KnownFooter> {
-        Some(self.footers.of(object.etag.as_deref()?))
-    }
-
-    /// The footer of a Parquet object, cached or read; an error if it has more than `most_bytes`.
-    pub(crate) async fn read_footer(
-        &self,
-        object: &DataObject,
-        meters: &Meters,
-        options: &PushdownOptions,
-        most_bytes: u64,
-    ) -> Result<Arc<ParquetMetaData>> {
-        let reader = self.reader(object, meters, options)?;
-        match self.footer(object) {
-            Some(known) => known.read(reader.as_ref(), most_bytes, &MemoryBudget::unbounded()).await,
-            None => Ok(Arc::new(parquet_metadata(reader.as_ref(), most_bytes).await?)),
-        }
-    }
-
-    /// Opens an object for plain reads.
-    pub(crate) fn reader(
-        &self,
-        object: &DataObject,
-        meters: &Meters,
-        options: &PushdownOptions,
-    ) -> Result<Arc<dyn ObjectReader>> {
-        let location = self.address(&object.path);
-        if let Kind::Local(_) = &self.kind {
-            let file = LocalFile::opened(self.access.open_file(&PathBuf::from(&location))?, location)?;
-            self.check_unchanged(object)?;
-            // Nor may it have been replaced before it was opened.
-            return if file.size() == object.size { Ok(Arc::new(file)) } else { Err(changed(file.location())) };
-        }
-        let source = Source {
-            store: self.store(meters)?,
-            path: object.path.clone(),
-            location,
-            etag: object.etag.clone(),
-            retry: Retry { limit: options.retries },
-            idle_timeout: options.idle_timeout(),
-        };
-        let far = self.state().filter(|_| options.reads != 1 && self.is_far()).map(|state| Arc::clone(&state.reads));
-        Ok(Arc::new(StoreReader { source, size: object.size, far }))
-    }
-
-    /// Refuses a file of this machine that is not as it was listed. Other stores check ETags.
-    pub(crate) fn check_unchanged(&self, object: &DataObject) -> Result<()> {
-        let Kind::Local(_) = &self.kind else { return Ok(()) };
-        let location = self.address(&object.path);
-        let now = self.access.file_metadata(std::path::Path::new(&location));
-        let is_same = now.is_ok_and(|now| {
-            now.len() == object.size && now.modified().is_ok_and(|at| DateTime::<Utc>::from(at) == object.last_modified)
-        });
-        if is_same { Ok(()) } else { Err(changed(&location)) }
-    }
-
-    /// A client for this store's S3 Select.
-    pub(crate) fn select_client(&self, meters: &Meters, options: &PushdownOptions) -> Result<SelectClient> {
-        let poster = self.poster(meters, options)?;
-        Ok(SelectClient(poster.ok_or_else(|| Error::unsupported(format!("{} has no S3 Select", self.name)))?))
-    }
-
-    /// A client for this store's fragment route.
-    pub(crate) fn fragment_client(&self, meters: &Meters, options: &PushdownOptions) -> Result<FragmentClient> {
-        let poster = self.poster(meters, options)?;
-        let poster = poster.ok_or_else(|| Error::unsupported(format!("{} has no fragment route", self.name)))?;
-        Ok(FragmentClient { poster, meters: meters.clone() })
-    }
-
-    fn poster(&self, meters: &Meters, options: &PushdownOptions) -> Result<Option<Poster>> {
-        let Kind::S3(s3) = &self.kind else { return Ok(None) };
-        Ok(Some(Poster {
-            http: s3.connections.metered(meters.clone()).client(),
-            state: Arc::clone(s3.connections.state()),
-            access: self.access.clone(),
-            bucket_url: s3.bucket_url.clone(),
-            region: s3.region.clone(),
-            credentials: s3.signer.clone(),
-            requester_pays: s3.requester_pays,
-            idle_timeout: options.idle_timeout(),
-        }))
     }
 }
 

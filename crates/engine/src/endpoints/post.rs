@@ -17,24 +17,28 @@ use pushdowndb_contract::{Error, ErrorKind, Result};
 use pushdowndb_select::error_from_response;
 
 use super::http::EndpointState;
+use super::node::{InFlight, Node};
 use crate::access::{Mode, StoreAccess};
 use crate::error::{find_ours, from_object_store, with_cause};
 
 /// The most bytes of an error document that are read.
 const MAX_ERROR_BYTES: usize = 64 * 1024;
 
-/// Sends requests to one bucket.
+/// Sends requests to one bucket, at its endpoint or at a node before it.
 #[derive(Clone, Debug)]
 pub(crate) struct Poster {
     pub(crate) http: HttpClient,
     pub(crate) state: Arc<EndpointState>,
     pub(crate) access: StoreAccess,
+    pub(crate) bucket: String,
     pub(crate) bucket_url: String,
     pub(crate) region: String,
     /// `None` sends unsigned requests.
     pub(crate) credentials: Option<AwsCredentialProvider>,
     pub(crate) requester_pays: bool,
     pub(crate) idle_timeout: Duration,
+    /// The node, whose failures are noted.
+    pub(crate) node: Option<Arc<Node>>,
 }
 
 /// A refused request.
@@ -58,11 +62,19 @@ impl Poster {
         body: Bytes,
         location: &str,
     ) -> Result<std::result::Result<Answer, Refused>> {
-        let request = self.signed(path, headers, body).await?;
-        let response = tokio::time::timeout(self.idle_timeout, self.http.execute(request))
-            .await
-            .map_err(|_| silent(location, self.idle_timeout))?
-            .map_err(|e| from_http(&e).context(location))?;
+        let request = self.signed(Method::POST, path, headers, body).await?;
+        let in_flight = self.node.as_ref().map(Node::begin);
+        let response = match tokio::time::timeout(self.idle_timeout, self.http.execute(request)).await {
+            Ok(Ok(response)) => response,
+            failed => {
+                in_flight.iter().for_each(|request| request.node().failed());
+                return Err(match failed {
+                    Ok(Err(error)) => from_http(&error).context(location),
+                    _ => silent(location, self.idle_timeout),
+                });
+            }
+        };
+        in_flight.iter().for_each(|request| request.node().answered());
         if response.status() != StatusCode::OK {
             return Ok(Err(self.refused(response).await));
         }
@@ -70,11 +82,24 @@ impl Poster {
             body: response.into_body().bytes_stream(),
             location: location.to_owned(),
             idle_timeout: self.idle_timeout,
+            in_flight,
         }))
     }
 
-    async fn signed(&self, path: &str, headers: &[(HeaderName, &str)], body: Bytes) -> Result<HttpRequest> {
-        let mut builder = http::Request::builder().method(Method::POST).uri(format!("{}{path}", self.bucket_url));
+    /// Asks for the head of the bucket, to see who answers.
+    pub(super) async fn head(&self) -> Result<()> {
+        let request = self.signed(Method::HEAD, "", &[], Bytes::new()).await?;
+        self.http.execute(request).await.map(drop).map_err(|error| from_http(&error))
+    }
+
+    async fn signed(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(HeaderName, &str)],
+        body: Bytes,
+    ) -> Result<HttpRequest> {
+        let mut builder = http::Request::builder().method(method).uri(format!("{}{path}", self.bucket_url));
         for (name, value) in headers {
             builder = builder.header(name, *value);
         }
@@ -118,16 +143,24 @@ pub(crate) struct Answer {
     body: BoxStream<'static, Result<Bytes, HttpError>>,
     pub(crate) location: String,
     idle_timeout: Duration,
+    in_flight: Option<InFlight>,
 }
 
 impl Answer {
     /// The next bytes; `None` at their end. A server that is silent for too long is an error.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>> {
-        let arrived = tokio::time::timeout(self.idle_timeout, self.body.next()).await;
-        match arrived.map_err(|_| silent(&self.location, self.idle_timeout))? {
-            Some(Ok(bytes)) => Ok(Some(bytes)),
-            Some(Err(e)) => Err(from_http(&e).context(&self.location)),
-            None => Ok(None),
-        }
+        let error = match tokio::time::timeout(self.idle_timeout, self.body.next()).await {
+            Ok(Some(Ok(bytes))) => return Ok(Some(bytes)),
+            Ok(None) => return Ok(None),
+            Ok(Some(Err(error))) => from_http(&error).context(&self.location),
+            Err(_) => silent(&self.location, self.idle_timeout),
+        };
+        self.broke_off();
+        Err(error)
+    }
+
+    /// Notes that the answer ended too early.
+    pub(crate) fn broke_off(&self) {
+        self.in_flight.iter().for_each(|request| request.node().failed());
     }
 }

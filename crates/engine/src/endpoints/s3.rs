@@ -1,12 +1,14 @@
 //! A bucket: how requests to it are made and signed.
 
 use std::fmt;
+use std::sync::Arc;
 
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey as Key, AwsCredentialProvider};
 use pushdowndb_contract::{Error, Result};
 use url::Url;
 
 use super::http::Connections;
+use super::node::Node;
 
 /// The default region of AWS.
 const DEFAULT_REGION: &str = "us-east-1";
@@ -15,12 +17,15 @@ const DEFAULT_REGION: &str = "us-east-1";
 pub(crate) struct S3 {
     pub(crate) builder: AmazonS3Builder,
     pub(crate) connections: Connections,
+    pub(crate) bucket: String,
     /// `endpoint/bucket`, without a trailing slash.
     pub(crate) bucket_url: String,
     pub(crate) region: String,
     /// Signs requests; `None` sends them unsigned.
     pub(crate) signer: Option<AwsCredentialProvider>,
     pub(crate) requester_pays: bool,
+    /// What serves the bucket, by which its failures are noted where other stores can take over.
+    pub(crate) node: Arc<Node>,
 }
 
 impl fmt::Debug for S3 {
@@ -40,8 +45,10 @@ impl S3 {
     ) -> Result<Self> {
         let is_set = |key: Key| builder.get_config_value(&key).is_some_and(|value| value.eq_ignore_ascii_case("true"));
         let region = builder.get_config_value(&Key::Region).unwrap_or_else(|| DEFAULT_REGION.to_owned());
+        let node = Arc::new(Node::new(endpoint, connections.clone()));
         let endpoint = endpoint.as_str().trim_end_matches('/');
         Ok(Self {
+            bucket: bucket.to_owned(),
             bucket_url: match is_set(Key::VirtualHostedStyleRequest) {
                 true => endpoint.to_owned(),
                 false => format!("{endpoint}/{bucket}"),
@@ -51,6 +58,7 @@ impl S3 {
             requester_pays: is_set(Key::RequestPayer),
             builder,
             connections,
+            node,
         })
     }
 }

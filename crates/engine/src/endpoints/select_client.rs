@@ -4,19 +4,21 @@ use bytes::Bytes;
 use http::{StatusCode, header};
 use object_store::path::Path;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use pushdowndb_contract::Result;
+use pushdowndb_contract::{Error, Result};
 use pushdowndb_select::{Event, EventDecoder, SelectRequest, Stats};
 
+use super::fleet::{Posters, moves_on};
 use super::http::ScanInStorage;
+use super::node::Place;
 use super::post::{Answer, Poster, Refused};
 use super::profile::{Kind, Scanner};
 
 /// The characters that SigV4 does not encode in a path.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
-/// S3 Select at one bucket.
+/// S3 Select at one bucket, or at the nodes before it.
 #[derive(Clone, Debug)]
-pub(crate) struct SelectClient(pub(crate) Poster);
+pub(crate) struct SelectClient(pub(crate) Posters);
 
 /// The object of a request.
 #[derive(Clone, Debug)]
@@ -33,21 +35,35 @@ pub(crate) struct SelectedObject {
 impl SelectClient {
     /// Sends the request and returns once the server begins to answer.
     pub(crate) async fn select(&self, object: &SelectedObject, request: &SelectRequest) -> Result<Selected> {
-        self.0.may_read(&object.path)?;
-        let path = format!("/{}?select&select-type=2", utf8_percent_encode(object.path.as_ref(), PATH));
-        let mut headers = vec![(header::CONTENT_TYPE, "application/xml")];
-        if let Some(etag) = &object.if_match {
-            headers.push((header::IF_MATCH, etag));
-        }
-        let scan = ScanInStorage::begin(&self.0.state, Scanner::Select, object.kind);
-        match self.0.post(&path, &headers, request.to_xml().into(), &object.location).await? {
-            Ok(answer) => Ok(Selected { answer, frames: EventDecoder::default(), ended: false, scan }),
-            Err(Refused { status, error }) => {
-                if status == StatusCode::METHOD_NOT_ALLOWED || status == StatusCode::NOT_IMPLEMENTED {
-                    self.0.state.refuse_select();
-                }
-                Err(error.context("S3 Select was refused").context(&object.location))
+        self.0.own.may_read(&object.path)?;
+        let offset = request.scan_range.as_ref().map_or(0, |range| range.start);
+        let place = Place::of(object.path.as_ref(), object.if_match.as_deref(), offset);
+        let body = Bytes::from(request.to_xml());
+        let mut failed = None;
+        for poster in self.0.of(&place) {
+            match ask(&poster, object, body.clone()).await {
+                Err(error) if poster.node.is_some() && moves_on(&error) => failed = Some(error),
+                other => return other,
             }
+        }
+        Err(failed.unwrap_or_else(|| Error::unsupported(format!("{}: no node", object.location))))
+    }
+}
+
+async fn ask(poster: &Poster, object: &SelectedObject, body: Bytes) -> Result<Selected> {
+    let path = format!("/{}?select&select-type=2", utf8_percent_encode(object.path.as_ref(), PATH));
+    let mut headers = vec![(header::CONTENT_TYPE, "application/xml")];
+    if let Some(etag) = &object.if_match {
+        headers.push((header::IF_MATCH, etag));
+    }
+    let scan = ScanInStorage::begin(&poster.state, Scanner::Select, object.kind);
+    match poster.post(&path, &headers, body, &object.location).await? {
+        Ok(answer) => Ok(Selected { answer, frames: EventDecoder::default(), ended: false, scan }),
+        Err(Refused { status, error }) => {
+            if status == StatusCode::METHOD_NOT_ALLOWED || status == StatusCode::NOT_IMPLEMENTED {
+                poster.state.refuse_select();
+            }
+            Err(error.context("S3 Select was refused").context(&object.location))
         }
     }
 }
@@ -89,7 +105,10 @@ impl Selected {
             match self.answer.next().await? {
                 Some(bytes) => self.frames.feed(&bytes),
                 None => {
-                    self.frames.finish().map_err(|e| e.context(&self.answer.location))?;
+                    self.frames.finish().map_err(|e| {
+                        self.answer.broke_off();
+                        e.context(&self.answer.location)
+                    })?;
                     return Ok(None);
                 }
             }

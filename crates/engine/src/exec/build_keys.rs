@@ -34,11 +34,27 @@ pub(crate) type BuildKeysExec = PassThroughExec<KeyCollector>;
 
 impl BuildKeysExec {
     pub(crate) fn new(input: Arc<dyn ExecutionPlan>, exprs: Vec<Arc<dyn PhysicalExpr>>, keys: Arc<BuildKeys>) -> Self {
-        Self::of(input, KeyCollector { exprs, keys })
+        Self::of(input, KeyCollector { exprs, keys, is_whole: false })
     }
 
     pub(crate) fn keys(&self) -> &Arc<BuildKeys> {
         &self.watcher().keys
+    }
+
+    /// The key expressions over the input's columns.
+    pub(crate) fn key_exprs(&self) -> &[Arc<dyn PhysicalExpr>] {
+        &self.watcher().exprs
+    }
+
+    /// The same operator over `input`, which has all rows of the build side in each process that
+    /// runs it.
+    pub(crate) fn over_whole(&self, input: Arc<dyn ExecutionPlan>) -> Self {
+        Self::of(input, KeyCollector { is_whole: true, ..self.watcher().clone() })
+    }
+
+    /// Whether each process that runs it has all rows of the build side.
+    pub(crate) fn is_over_whole(&self) -> bool {
+        self.watcher().is_whole
     }
 }
 
@@ -48,6 +64,8 @@ pub(crate) struct KeyCollector {
     /// Key expressions over the input's columns.
     exprs: Vec<Arc<dyn PhysicalExpr>>,
     keys: Arc<BuildKeys>,
+    /// Whether each of several processes has all rows of the build side.
+    is_whole: bool,
 }
 
 impl RowObserver for KeyCollector {

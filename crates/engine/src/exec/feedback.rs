@@ -18,6 +18,7 @@ impl PartitionScan {
         let [pushed, read, done, rows] = self.progress.figures();
         let bytes = self.plan.objects.iter().map(|object| object.size).sum();
         let changes = self.plan.without_keys.is_some() || self.live_top_k.is_some() || self.plan.limit.is_some();
+        let changes = changes || self.plan.sample.is_some();
         let Some(statistics) = self.context.statistics.as_ref().filter(|_| self.feeds_plan && !changes && bytes > 0)
         else {
             return;

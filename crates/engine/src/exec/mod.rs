@@ -2,6 +2,7 @@
 
 pub(crate) mod adaptive;
 pub(crate) mod build_keys;
+pub(crate) mod expand_sets;
 pub(crate) mod feedback;
 pub(crate) mod group_by;
 pub(crate) mod held_rows;

@@ -12,6 +12,7 @@
 //! For dates, timestamps and intervals arrow checks the range itself. A scan evaluates the same
 //! operations with the same errors, so [`crate::plan::lower`] can push them.
 
+use std::fmt::Write;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Datum, Int64Array};
@@ -25,8 +26,7 @@ use datafusion::arrow::error::ArrowError;
 use datafusion::common::{Result, internal_err};
 use datafusion::logical_expr::type_coercion::binary::BinaryTypeCoercer;
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility, binary_expr,
+    ColumnarValue, Expr, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::physical_expr_common::datum::apply;
 use pushdowndb_scan::{decimal_arithmetic, float_arithmetic, float_negation};
@@ -66,6 +66,13 @@ impl Checked {
         let count = if self == Self::Negate { 1 } else { 2 };
         let signature = Signature::any(count, Volatility::Immutable);
         Arc::new(ScalarUDF::from(CheckedArithmetic { operation: self, signature }))
+    }
+
+    /// The operator of the function of this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        use Operator::{BitwiseShiftLeft, BitwiseShiftRight, Divide, Minus, Modulo, Multiply, Plus};
+        let binary = [Plus, Minus, Multiply, Divide, Modulo, BitwiseShiftLeft, BitwiseShiftRight].map(Self::Binary);
+        binary.into_iter().chain([Self::Negate]).find(|checked| checked.function().name() == name)
     }
 
     /// The operator of a function that [`Self::function`] made.
@@ -120,13 +127,9 @@ impl ScalarUDFImpl for CheckedArithmetic {
 
     /// The column name without the check, as the statement spells the expression.
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        Ok(match (self.operation, args) {
-            (Checked::Binary(op), [left, right]) => {
-                binary_expr(left.clone(), op, right.clone()).schema_name().to_string()
-            }
-            (_, [value]) => Expr::Negative(Box::new(value.clone())).schema_name().to_string(),
-            _ => self.name().to_owned(),
-        })
+        let mut name = String::new();
+        write_name(self, args, &mut name)?;
+        Ok(name)
     }
 
     fn signature(&self) -> &Signature {
@@ -159,6 +162,33 @@ impl ScalarUDFImpl for CheckedArithmetic {
             }
             (_, args) => internal_err!("{} of {} values", self.name(), args.len()),
         }
+    }
+}
+
+/// Writes the column name of `function` behind `name`. Operands that are checked too are written
+/// here: as names of their own, each level of a long sum would copy all levels below it.
+fn write_name(function: &CheckedArithmetic, args: &[Expr], name: &mut String) -> std::fmt::Result {
+    let operand = |expr: &Expr, name: &mut String| {
+        if let Expr::ScalarFunction(call) = expr
+            && let Some(inner) = call.func.inner().downcast_ref::<CheckedArithmetic>()
+        {
+            return write_name(inner, &call.args, name);
+        }
+        write!(name, "{}", expr.schema_name())
+    };
+    match (function.operation, args) {
+        (Checked::Binary(op), [left, right]) => {
+            operand(left, name)?;
+            write!(name, " {op} ")?;
+            operand(right, name)
+        }
+        (_, [value]) => {
+            name.push_str("(- ");
+            operand(value, name)?;
+            name.push(')');
+            Ok(())
+        }
+        _ => name.write_str(function.name()),
     }
 }
 

@@ -53,7 +53,14 @@ pub(crate) fn function(from: &DataType, to: &DataType, safe: bool) -> Option<Arc
         _ => false,
     };
     let signature = Signature::any(1, Volatility::Immutable);
-    ours.then(|| Arc::new(ScalarUDF::from(OwnCast { from: from.clone(), to: to.clone(), safe, signature })))
+    // Other processes find it by its name.
+    let name = format!("{}cast_{from}_to_{to}", if safe { "try_" } else { "" });
+    ours.then(|| Arc::new(ScalarUDF::from(OwnCast { name, from: from.clone(), to: to.clone(), safe, signature })))
+}
+
+/// The arguments of [`function`] that made this one; `None` if it made none.
+pub(crate) fn made_of(function: &ScalarUDF) -> Option<(&DataType, &DataType, bool)> {
+    function.inner().downcast_ref::<OwnCast>().map(|cast| (&cast.from, &cast.to, cast.safe))
 }
 
 /// The types to which storage casts a value, one after the other, for the same result as a function
@@ -76,6 +83,7 @@ fn whole(decimal: &DataType) -> Option<DataType> {
 
 #[derive(Debug, Eq, Hash, PartialEq)]
 struct OwnCast {
+    name: String,
     from: DataType,
     to: DataType,
     safe: bool,
@@ -84,12 +92,7 @@ struct OwnCast {
 
 impl ScalarUDFImpl for OwnCast {
     fn name(&self) -> &str {
-        match &self.to {
-            DataType::Float32 => "cast_to_real",
-            DataType::Decimal128(..) => "cast_to_decimal",
-            to if to.is_integer() => "cast_to_integer",
-            _ => "cast_to_text",
-        }
+        &self.name
     }
 
     /// The column name of a cast.

@@ -77,6 +77,9 @@ pub(crate) fn check_format(format: &Format, address: &str) -> Result<()> {
         )));
     }
     match format {
+        Format::Csv(csv) if csv.translation.is_some() || csv.wide.is_some() => Err(Error::unsupported(format!(
+            "{address}: its text is translated as it is read, so its records cannot be read one by one"
+        ))),
         Format::Json(json) if json.shape != pushdowndb_contract::JsonShape::Lines => Err(Error::unsupported(format!(
             "{address} is a JSON document, and only records that are a line each can be indexed"
         ))),
@@ -92,8 +95,9 @@ pub(crate) fn meaning(table: &TableDefinition, column: usize) -> String {
         Format::Csv(csv) => {
             let csv = CsvOptions { compression: Compression::None, ..csv.clone() };
             // By position, unless each object has its own order of columns.
-            let place = if table.options.union_by_name { "by name".to_owned() } else { format!("field {column}") };
-            format!("{values} {place} {csv:?}")
+            let place = if table.is_by_name() { "by name".to_owned() } else { format!("field {column}") };
+            // Translated text has no index; older ones do not mention it.
+            format!("{values} {place} {csv:?}").replace(", translation: None", "")
         }
         other => format!("{values} {}", other.name()),
     }

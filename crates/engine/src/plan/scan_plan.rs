@@ -10,8 +10,9 @@ use pushdowndb_contract::{Expr, Format, Fragment, NamedExpr, Output, Profile, Re
 
 use super::join_keys::KeyFilter;
 use super::partial_aggregate::PartialAggregate;
+use super::split_sample::SplitSample;
 use super::top_k::TopK;
-use crate::catalog::{DataObject, FileName};
+use crate::catalog::{DataObject, FileName, unmarked};
 
 /// The default of [`ScanPlan::group_bytes`].
 pub(crate) const DEFAULT_GROUP_BYTES: usize = 32 * 1024 * 1024;
@@ -21,6 +22,8 @@ pub(crate) const DEFAULT_GROUP_BYTES: usize = 32 * 1024 * 1024;
 pub(crate) struct ScanTable {
     /// The address of the table: a store, and a prefix or glob of paths.
     pub(crate) location: String,
+    /// The URL of the store of its objects, or of the several stores whose numbers begin their paths.
+    pub(crate) store: String,
     pub(crate) format: Format,
     /// Whether the compression follows from each object's name instead of `format`.
     pub(crate) compression_by_name: bool,
@@ -33,10 +36,10 @@ pub(crate) struct ScanTable {
 }
 
 impl ScanTable {
-    /// The columns in the objects, then those in the paths.
+    /// The columns in the objects, then those in the paths, as queries see them.
     pub(crate) fn schema(&self) -> Schema {
-        let fields = self.file_schema.fields().iter().chain(&self.partition_columns).cloned();
-        Schema::new(fields.collect::<Vec<_>>())
+        let fields = self.file_schema.fields().iter().chain(&self.partition_columns);
+        Schema::new(fields.map(|field| unmarked(field)).collect::<Vec<_>>())
     }
 
     /// The format of `object`, with its compression.
@@ -71,6 +74,8 @@ pub(crate) struct ScanPlan {
     pub(crate) key_filters: Vec<KeyFilter>,
     /// The scan before join keys were added to `predicate`, if they were.
     pub(crate) without_keys: Option<WithoutKeys>,
+    /// The part of the objects that is scanned, if not all.
+    pub(crate) sample: Option<SplitSample>,
 }
 
 /// A scan without join keys, for estimates.

@@ -8,7 +8,7 @@ use crate::catalog::DataObject;
 pub(crate) const MAX_SAMPLE_PIECES: u64 = 32;
 
 /// The unit of scan work: an object, or a range of it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ScanSplit {
     /// The position in the scan's objects.
     pub(crate) object: usize,
@@ -57,6 +57,11 @@ pub(crate) fn assign_splits(
         let ranges = (0..pieces).map(|piece| piece * step..((piece + 1) * step).min(object.size));
         splits.extend(ranges.map(|range| ScanSplit::new(index, Some(range))));
     }
+    dealt(objects, splits, partitions)
+}
+
+/// Assigns `splits` of `objects` to at most `partitions` partitions of about equal bytes.
+pub(crate) fn dealt(objects: &[DataObject], splits: Vec<ScanSplit>, partitions: usize) -> Vec<Vec<ScanSplit>> {
     // Rows that pass often lie together, so consecutive splits go to different partitions.
     let mut dealt: Vec<(u64, Vec<ScanSplit>)> = vec![(0, Vec::new()); partitions.min(splits.len()).max(1)];
     for split in splits {
@@ -97,6 +102,7 @@ pub(crate) mod tests {
             last_modified: chrono::DateTime::UNIX_EPOCH,
             partition_values: vec![],
             columns: None,
+            replicas: vec![],
         }
     }
 

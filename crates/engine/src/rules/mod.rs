@@ -3,8 +3,10 @@
 pub(crate) mod check_arithmetic;
 pub(crate) mod check_remote_plan;
 pub(crate) mod count_duplicates;
+pub(crate) mod graft_laterals;
 pub(crate) mod guard_conditions;
 pub(crate) mod guard_filters;
+pub(crate) mod name_files;
 pub(crate) mod order_joins;
 pub(crate) mod place_scans;
 pub(crate) mod push_aggregate;
@@ -12,43 +14,56 @@ pub(crate) mod push_join;
 pub(crate) mod push_top_k;
 pub(crate) mod reuse_scans;
 pub(crate) mod rewrite;
+pub(crate) mod sample_splits;
 pub(crate) mod settle_casts;
 pub(crate) mod settle_meaning;
 pub(crate) mod sort_nested;
 pub(crate) mod spill_operators;
 pub(crate) mod split_lists;
 pub(crate) mod tie_zeros;
+pub(crate) mod unique_sort_keys;
 
 use std::sync::Arc;
 
+use datafusion::common::Result;
+use datafusion::common::config::ConfigOptions;
 use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use datafusion::physical_plan::ExecutionPlan;
 
 use crate::context::QueryContext;
 use check_arithmetic::CheckArithmetic;
 use check_remote_plan::CheckRemotePlan;
 use count_duplicates::CountDuplicates;
+use graft_laterals::GraftLaterals;
 use guard_conditions::GuardConditions;
 use guard_filters::GuardFilters;
+use name_files::NameFiles;
 use order_joins::OrderJoins;
 use place_scans::PlaceScans;
 use push_aggregate::PushAggregate;
 use push_join::PushJoin;
 use push_top_k::PushTopK;
 use reuse_scans::ReuseScans;
+use sample_splits::SampleSplits;
 use settle_casts::SettleCasts;
 use settle_meaning::SettleMeaning;
 use sort_nested::SortNested;
 use spill_operators::SpillOperators;
 use split_lists::SplitLists;
 use tie_zeros::TieZeros;
+use unique_sort_keys::UniqueSortKeys;
 
 /// DataFusion's analyzer rules with ours, of which most depend on the coerced types.
 pub(crate) fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     let mut rules = Analyzer::new().rules;
-    rules.insert(0, Arc::new(CountDuplicates));
-    rules.insert(1, Arc::new(SettleMeaning::new()));
+    rules.insert(0, Arc::new(GraftLaterals));
+    rules.insert(1, Arc::new(CountDuplicates));
+    rules.insert(2, Arc::new(UniqueSortKeys));
+    rules.insert(3, Arc::new(SettleMeaning::new()));
+    rules.insert(0, Arc::new(NameFiles));
+    rules.insert(0, Arc::new(SampleSplits));
     rules.push(Arc::new(SplitLists));
     rules.push(Arc::new(GuardConditions));
     rules.push(Arc::new(TieZeros));
@@ -64,6 +79,19 @@ pub(crate) fn logical_rules(query: &Arc<QueryContext>) -> Vec<Arc<dyn OptimizerR
     let after = rules.iter().position(|rule| rule.name() == "push_down_filter").map_or(rules.len(), |place| place + 1);
     rules.insert(after, Arc::new(OrderJoins { query: Arc::clone(query) }));
     rules
+}
+
+/// The physical rules of a plan that is cut into stages. Operators that spill are put into each
+/// stage where it runs ([`with_spilling`]): what cuts plans knows DataFusion's operators only.
+pub(crate) fn staged_physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let mut rules = physical_rules();
+    rules.retain(|rule| rule.name() != SpillOperators.name());
+    rules
+}
+
+/// A stage or a plan with operators that spill.
+pub(crate) fn with_spilling(plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+    SpillOperators.optimize(plan, config)
 }
 
 /// DataFusion's physical rules with ours.

@@ -16,8 +16,8 @@
 //! stays     AggregateExec Partial: sum(a)       storage returns a superset, whose sum is wrong
 //!           └ FilterExec b LIKE '%x'
 //!             └ RemoteScanExec
-//! becomes   AggregateExec Partial by (a), (b)   AggregateExec PartialReduce by (a), (b)
-//!           └ RemoteScanExec                    └ ProjectionExec: keys, no set, states
+//! becomes   AggregateExec Partial by (a), (b)   AggregateExec PartialReduce by a, b, set
+//!           └ RemoteScanExec                    └ ExpandSetsExec sets=2
 //!                                                 └ RemoteScanExec groups=[all keys] aggregates=[SUM(a)]
 //! stays     ROLLUP, CUBE and other grouping sets with (), which has a group even without rows
 //! stays     ORDER BY and DISTINCT inside an aggregate. DataFusion itself turns a single
@@ -32,15 +32,15 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use datafusion::common::Result as DfResult;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::physical_expr::expressions::{Column, lit};
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
-use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
+use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, ExecutionPlan, ExecutionPlanProperties, PhysicalExpr, ReplaceChildrenOptions,
@@ -48,13 +48,14 @@ use datafusion::physical_plan::{
 use pushdowndb_contract::{AggregateCall, AggregateFunction, Expr, Literal, NamedExpr};
 
 use crate::error::to_datafusion;
+use crate::exec::expand_sets::ExpandSetsExec;
 use crate::exec::group_by::{GroupByExec, Scans, in_engine, with_scan};
 use crate::exec::remote_scan::RemoteScanExec;
 use crate::plan::lower::convert;
 use crate::plan::partial_aggregate::{PartialAggregate, State};
 use crate::plan::placement::Choice;
 use crate::plan::scan_plan::ScanPlan;
-use crate::settings::Side;
+use crate::settings::{GroupByStrategy, Side};
 use crate::strategies::group_by::Strategy;
 use crate::strategies::{aggregate, group_by};
 
@@ -147,26 +148,19 @@ fn has_empty_set(aggregate: &AggregateExec) -> bool {
 /// Computes the states of grouping sets from those of their finest grouping.
 fn rolled_up(states: Arc<dyn ExecutionPlan>, aggregate: &AggregateExec) -> DfResult<Arc<dyn ExecutionPlan>> {
     let sets = aggregate.group_expr();
-    let schema = states.schema();
-    let column = |place: usize| -> DfResult<(Arc<dyn PhysicalExpr>, String)> {
-        let name = schema.field(place).name();
-        Ok((Arc::new(Column::new(name, place)), name.clone()))
+    let expanded = ExpandSetsExec::try_new(states, sets)?;
+    let schema = expanded.schema();
+    let key = |(place, field): (usize, &FieldRef)| {
+        (Arc::new(Column::new(field.name(), place)) as Arc<dyn PhysicalExpr>, field.name().clone())
     };
-    let keys = (0..sets.expr().len()).map(&column).collect::<DfResult<Vec<_>>>()?;
-    // In states of grouping sets, the number of the set follows the keys; these are in no set yet.
-    let number = (lit(0u8), "no set".to_owned());
-    let others = (keys.len()..schema.fields().len()).map(column).collect::<DfResult<Vec<_>>>()?;
-    let columns = keys.iter().cloned().chain([number]).chain(others);
-    let columns = columns.map(|(expr, alias)| ProjectionExpr { expr, alias });
-    let numbered = ProjectionExec::try_new(columns.collect::<Vec<_>>(), states)?;
-    let keys = keys.into_iter().zip(sets.expr()).map(|((key, _), (_, name))| (key, name.clone())).collect();
-    let sets = PhysicalGroupBy::new(keys, sets.null_expr().to_vec(), sets.groups().to_vec(), true);
+    // The number of the set is a key as the others are.
+    let keys = schema.fields().iter().enumerate().take(sets.expr().len() + 1).map(key).collect();
     let reduced = AggregateExec::try_new(
         AggregateMode::PartialReduce,
-        sets,
+        PhysicalGroupBy::new_single(keys),
         aggregate.aggr_expr().to_vec(),
         vec![None; aggregate.aggr_expr().len()],
-        Arc::new(numbered),
+        Arc::new(expanded),
         aggregate.input_schema(),
     )?;
     Ok(Arc::new(reduced))
@@ -226,7 +220,10 @@ fn groups(engine: AggregateExec, below: &Below, wanted: Result<PartialAggregate,
         rows.map_err(to_datafusion)
     };
     if decision.strategy == Strategy::Compute {
+        let options = &scan.context().options;
+        let is_asked = options.filter_side() == Side::Compute || options.group_by == GroupByStrategy::Compute;
         let rows = rows(Strategy::Compute)?;
+        let rows = if is_asked { rows } else { rows.reading_plainly("the engine groups, which takes less") };
         return Ok(match grouped(&rows)? {
             Some(states) => Groups::States(Arc::new(states)),
             None => Groups::Rows(Box::new(rows)),

@@ -10,6 +10,9 @@
 //! **Dates and parts of a day.** `DATE '2024-01-01' + INTERVAL '90 minutes'` is a timestamp;
 //! DataFusion returns the date.
 //!
+//! **Times without seconds.** A text of hours and minutes is compared with a timestamp as if it had
+//! seconds.
+//!
 //! **Subqueries of ANY and ALL** get a unique name. DataFusion turns them into a condition inside
 //! the subquery, in which a column of the outer table is confused with one of the same name of the
 //! inner table.
@@ -37,6 +40,7 @@ use datafusion::optimizer::analyzer::AnalyzerRule;
 
 use super::rewrite::rewrite_exprs;
 use crate::functions::date_part;
+use crate::sql::syntax::times;
 
 /// The rule. It runs before DataFusion's type coercion.
 #[derive(Debug)]
@@ -66,6 +70,8 @@ impl SettleMeaning {
     fn settle(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         Ok(match expr {
             Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(op) => {
+                let (left, right) = (with_seconds(left, &right, schema), right);
+                let (right, left) = (with_seconds(right, &left, schema), left);
                 let to = floating([left.as_ref(), right.as_ref()], schema);
                 let (left, right) = (as_floating(left, to.as_ref(), schema), as_floating(right, to.as_ref(), schema));
                 Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right }))
@@ -80,6 +86,7 @@ impl SettleMeaning {
                 Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right }))
             }
             Expr::Between(Between { expr, negated, low, high }) => {
+                let [low, high] = [low, high].map(|side| with_seconds(side, &expr, schema));
                 let to = floating([expr.as_ref(), low.as_ref(), high.as_ref()], schema);
                 let [expr, low, high] = [expr, low, high].map(|side| as_floating(side, to.as_ref(), schema));
                 Transformed::yes(Expr::Between(Between { expr, negated, low, high }))
@@ -171,6 +178,16 @@ fn with_equal_zeros(expr: Box<Expr>, mut list: Vec<Expr>, to: Option<&DataType>)
         list.extend([zero, negative].map(|zero| Expr::Literal(zero, None)));
     }
     (expr, list)
+}
+
+/// Completes a text such as `2024-01-02 03:04`, where it is compared with the timestamp `other`.
+fn with_seconds(side: Box<Expr>, other: &Expr, schema: &DFSchema) -> Box<Expr> {
+    let Expr::Literal(value, metadata) = side.as_ref() else { return side };
+    let Some(complete) = value.try_as_str().flatten().and_then(times::with_seconds) else { return side };
+    match other.get_type(schema) {
+        Ok(DataType::Timestamp(..)) => Box::new(Expr::Literal(ScalarValue::Utf8(Some(complete)), metadata.clone())),
+        _ => side,
+    }
 }
 
 fn compares(op: Operator) -> bool {

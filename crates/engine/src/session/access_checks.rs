@@ -9,13 +9,13 @@ use std::path::Path;
 
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan, SetVariable, Statement};
-use pushdowndb_contract::{Error, Result};
+use pushdowndb_contract::{Error, ErrorKind, Result};
 use pushdowndb_cost::PriceBook;
 
 use crate::access::{Access, Mode};
-use crate::catalog::TableLocation;
+use crate::catalog::{TableLocation, stores};
 use crate::error::{from_datafusion, to_datafusion};
-use crate::settings::{LOCATION_SETTINGS, PRICE_BOOK};
+use crate::settings::{LOCATION_SETTINGS, PRICE_BOOK, WORKERS};
 
 /// Refuses a plan that names a location which the policy does not permit.
 pub(super) fn check(access: &Access, plan: &LogicalPlan) -> Result<()> {
@@ -24,7 +24,11 @@ pub(super) fn check(access: &Access, plan: &LogicalPlan) -> Result<()> {
     }
     let named = |mode, text: &str| {
         let location = TableLocation::parse(text, access)?;
-        access.named(mode, location.store().as_ref(), location.prefix())
+        let places = if location.members().is_empty() { std::slice::from_ref(&location) } else { location.members() };
+        places.iter().try_for_each(|place| {
+            let (store, key) = stores::of_object(place.store().as_ref(), place.prefix());
+            access.named(mode, &stores::at_any_endpoint(&store), &key)
+        })
     };
     let checked = plan.apply_with_subqueries(|node| {
         let found = match node {
@@ -42,6 +46,11 @@ pub(super) fn check(access: &Access, plan: &LogicalPlan) -> Result<()> {
 /// Checks a SET: refused if its value is a place that the policy does not permit.
 pub(crate) fn checked_setting(access: &Access, plan: LogicalPlan) -> Result<LogicalPlan> {
     let LogicalPlan::Statement(Statement::SetVariable(SetVariable { variable, value })) = plan else { return Ok(plan) };
+    if variable.eq_ignore_ascii_case(WORKERS) && !value.is_empty() && !access.is_everything() {
+        // Workers are sent the token, and read what they can reach.
+        let message = format!("{WORKERS} is for whoever starts the session: --set {WORKERS}=...");
+        return Err(Error::new(ErrorKind::Denied, message));
+    }
     let place = LOCATION_SETTINGS.iter().find(|(name, _)| name.eq_ignore_ascii_case(&variable)).map(|(_, mode)| *mode);
     let value = match place {
         // Checked when the file is read.

@@ -1,9 +1,14 @@
 //! The memory that the operators of queries share.
 
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use datafusion::common::config::{ConfigNonZeroUsize, ConfigOptions};
-use datafusion::execution::memory_pool::{MemoryPool, UnboundedMemoryPool};
+use datafusion::common::{DataFusionError, Result as DfResult};
+use datafusion::execution::memory_pool::{
+    MemoryLimit as PoolLimit, MemoryPool, MemoryReservation, UnboundedMemoryPool, human_readable_size,
+};
 use pushdowndb_spill::memory::SharedMemoryPool;
 
 use crate::machine::default_memory_bytes;
@@ -22,6 +27,67 @@ pub(super) fn pool(limit: MemoryLimit) -> Arc<dyn MemoryPool> {
         MemoryLimit::Auto => Arc::clone(&PROCESS_POOL) as _,
         MemoryLimit::None => Arc::new(UnboundedMemoryPool::default()),
         MemoryLimit::Bytes(bytes) => Arc::new(SharedMemoryPool::new(usize::try_from(bytes).unwrap_or(usize::MAX))),
+    }
+}
+
+/// A part of another pool: its consumers hold at most `limit` bytes of it together.
+#[derive(Debug)]
+pub(super) struct PartOfPool {
+    whole: Arc<dyn MemoryPool>,
+    limit: usize,
+    bytes: AtomicUsize,
+}
+
+impl PartOfPool {
+    /// At most `limit` bytes of `whole`.
+    pub(super) fn new(whole: Arc<dyn MemoryPool>, limit: usize) -> Self {
+        Self { whole, limit, bytes: AtomicUsize::new(0) }
+    }
+}
+
+impl MemoryPool for PartOfPool {
+    fn name(&self) -> &str {
+        "part"
+    }
+
+    fn grow(&self, reservation: &MemoryReservation, additional: usize) {
+        self.bytes.fetch_add(additional, Ordering::Relaxed);
+        self.whole.grow(reservation, additional);
+    }
+
+    fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
+        self.bytes.fetch_sub(shrink, Ordering::Relaxed);
+        self.whole.shrink(reservation, shrink);
+    }
+
+    fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> DfResult<()> {
+        let grown = |bytes: usize| bytes.checked_add(additional).filter(|grown| *grown <= self.limit);
+        if let Err(bytes) = self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown) {
+            return Err(DataFusionError::ResourcesExhausted(format!(
+                "{} needs {} more: the user's queries together hold {} of the {} that they may have",
+                reservation.consumer().name(),
+                human_readable_size(additional),
+                human_readable_size(bytes),
+                human_readable_size(self.limit),
+            )));
+        }
+        self.whole.try_grow(reservation, additional).inspect_err(|_| {
+            self.bytes.fetch_sub(additional, Ordering::Relaxed);
+        })
+    }
+
+    fn reserved(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn memory_limit(&self) -> PoolLimit {
+        PoolLimit::Finite(self.limit)
+    }
+}
+
+impl fmt::Display for PartOfPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", human_readable_size(self.limit), self.whole)
     }
 }
 

@@ -4,11 +4,23 @@
 //! stores that count into that meter. Tables, views and functions are shared.
 
 pub(crate) mod access_checks;
+mod catalogs;
+mod define;
 mod execute;
+mod folders;
+mod functions;
+mod information_schema;
+mod inputs;
+mod kept;
+mod limits;
 mod memory;
+mod prepare;
+mod prepared_statements;
 mod result;
 mod settings;
+mod share;
 pub(crate) mod spilling;
+mod staged;
 pub(crate) mod statement_run;
 mod tables;
 
@@ -16,10 +28,11 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use datafusion::catalog::{CatalogProviderList, DynamicFileCatalog, MemoryCatalogProviderList, TableProviderFactory};
+use datafusion::catalog::{CatalogProviderList, MemoryCatalogProviderList, TableProviderFactory};
 use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::logical_expr::{LogicalPlan, SetVariable, Statement as LogicalStatement};
 use datafusion::prelude::SessionConfig;
 use object_store::ObjectStore;
@@ -33,22 +46,35 @@ use tokio::sync::Mutex;
 use crate::access::{Access, AccessPolicy};
 use crate::catalog::TableLocation;
 use crate::catalog::declared::DeclaredTables;
-use crate::context::QueryContext;
+use crate::context::{QueryContext, RejectLog};
 use crate::endpoints::writes::{OpenUploads, QueryStores, Writes};
 use crate::endpoints::{Backends, ConnectionConfig, query_meters};
 use crate::error::{from_datafusion, from_object_store};
-use crate::functions::{checked_sum, domain, timezone};
-use crate::provider::{LazyTables, ObjectTableFactory};
+use crate::functions::{
+    checked_sum, counted, dates, domain, field_access, json, sampled_splits, texts, timezone, truth_texts, values,
+};
+use crate::named_tables::NamedTables;
+use crate::provider::ObjectTableFactory;
 use crate::rules::{analyzer_rules, logical_rules, physical_rules};
 use crate::settings::PushdownOptions;
 use crate::sql::syntax::settings::full_name;
+use crate::sql::user_macros::Macros;
+use crate::stages::Cluster;
 use crate::statistics::StatisticsCache;
 use crate::writing;
+use catalogs::StatementCatalogs;
+use prepared_statements::PreparedStatements;
 use spilling::Spilling;
 use statement_run::StatementRun;
 
+pub use folders::FolderEntry;
+pub use functions::FunctionInfo;
+pub use inputs::{InputTable, Inputs, NestedQuery};
+pub use limits::UserLimits;
+pub use prepare::{ParameterValue, Prepared};
 pub use result::{QueryResult, StatementKind};
 pub use settings::Setting;
+pub use share::UserConfig;
 pub use tables::TableInfo;
 
 /// The configuration of an engine. The default is safe for SQL from strangers: it can use nothing
@@ -86,6 +112,9 @@ pub struct EngineConfig {
     pub catalog: Option<PathBuf>,
     /// The folder of statistics and endpoint profiles; without one they end with the engine.
     pub cache: Option<PathBuf>,
+    /// What reaches the processes that the setting `pushdown.workers` names; without it, queries run
+    /// in this process.
+    pub cluster: Option<Arc<dyn Cluster>>,
 }
 
 impl EngineConfig {
@@ -108,7 +137,13 @@ pub struct Engine {
     /// Held while settings change.
     pub(crate) setting: Mutex<()>,
     uploads: OpenUploads,
-    spilling: Spilling,
+    spilling: Arc<Spilling>,
+    prepared: PreparedStatements,
+    /// What CREATE MACRO made.
+    macros: Macros,
+    rejects: RejectLog,
+    limits: UserLimits,
+    cluster: Option<Arc<dyn Cluster>>,
 }
 
 /// The state that SET changes.
@@ -124,8 +159,9 @@ pub(crate) struct Settings {
 impl Engine {
     /// Opens a session.
     pub async fn new(config: EngineConfig) -> Result<Self> {
+        // The information schema is ours (`catalogs`).
         let mut session =
-            SessionConfig::new().with_information_schema(true).with_option_extension(PushdownOptions::default());
+            SessionConfig::new().with_information_schema(false).with_option_extension(PushdownOptions::default());
         let options = session.options_mut();
         // `0.05` is a decimal, as the standard says: decimals compare and add exactly.
         options.sql_parser.parse_float_as_decimal = true;
@@ -157,7 +193,7 @@ impl Engine {
         PushdownOptions::default().check()?;
         let prices = Arc::new(access_checks::price_book(&access, &PushdownOptions::default().price_book)?);
         let engine = Self {
-            spilling: Spilling::new(config.connection.clone(), access.clone()),
+            spilling: Arc::new(Spilling::new(config.connection.clone(), access.clone())),
             backends: Arc::new(Backends::new(config.connection, access, config.cache.as_deref())),
             catalogs: Arc::clone(template.catalog_list()),
             declared: Arc::new(DeclaredTables::open(config.catalog)?),
@@ -171,6 +207,11 @@ impl Engine {
             }),
             setting: Mutex::default(),
             uploads: OpenUploads::default(),
+            prepared: PreparedStatements::default(),
+            macros: Macros::default(),
+            rejects: RejectLog::default(),
+            limits: UserLimits::default(),
+            cluster: config.cluster,
             template,
         };
         for (name, value) in &config.settings {
@@ -188,8 +229,13 @@ impl Engine {
 
     /// Makes the state of a statement with this text.
     pub(crate) fn begin(&self, text: &str) -> Result<StatementRun> {
-        let mut settings = self.settings();
-        let options = PushdownOptions::of(settings.config.options());
+        self.begin_with(text, self.settings())
+    }
+
+    /// [`Self::begin`] with other settings than the session's.
+    pub(crate) fn begin_with(&self, text: &str, mut settings: Settings) -> Result<StatementRun> {
+        let mut options = PushdownOptions::of(settings.config.options());
+        self.limits.lower(&mut options);
         let meter = Arc::new(Meter::default());
         let spill = self.spilling.query(&options, &meter)?;
         let disk_manager = spilling::disk_manager(spill.as_ref());
@@ -202,6 +248,7 @@ impl Engine {
             Arc::clone(&self.statistics),
             meter,
             spill.as_ref(),
+            self.rejects.clone(),
         ));
         query.meter.cores(settings.config.target_partitions());
         let (backends, meter) = (Arc::clone(&self.backends), Arc::clone(&query.meter));
@@ -212,8 +259,8 @@ impl Engine {
             .with_disk_manager_builder(disk_manager)
             .build_arc()
             .map_err(from_datafusion)?;
-        let undeclared = LazyTables::new(Arc::clone(&query), Arc::clone(&self.declared));
-        let catalogs = DynamicFileCatalog::new(Arc::clone(&self.catalogs), Arc::new(undeclared));
+        let tables = Arc::new(NamedTables::new(Arc::clone(&query), Arc::clone(&self.declared)));
+        let catalogs = self.statement_catalogs(&tables);
         let mut state = SessionStateBuilder::new_from_existing(self.template.clone())
             .with_config(settings.config.with_extension(Arc::clone(&query)))
             .with_runtime_env(runtime)
@@ -221,7 +268,14 @@ impl Engine {
             .with_optimizer_rules(logical_rules(&query))
             .build();
         state.mark_start_execution();
-        Ok(StatementRun { text: text.into(), query, state })
+        Ok(StatementRun { text: text.into(), query, state, tables })
+    }
+
+    /// The catalogs of a statement, in which `tables` resolves names that the session lacks.
+    fn statement_catalogs(&self, tables: &Arc<NamedTables>) -> StatementCatalogs {
+        let (catalogs, declared) = (Arc::clone(&self.catalogs), Arc::clone(&self.declared));
+        let functions = self.template.table_functions().clone();
+        StatementCatalogs::new(catalogs, declared, Arc::clone(tables) as _, functions)
     }
 
     /// Reads a small text object, such as a script, from an address or a local path. The access
@@ -267,9 +321,16 @@ fn add_functions(builder: &mut SessionStateBuilder) {
     if let Some(scalar) = builder.scalar_functions() {
         *scalar = std::mem::take(scalar).into_iter().map(domain::checked).collect();
         scalar.push(timezone::function());
+        scalar.extend([json::functions(), dates::functions(), texts::functions(), values::functions()].concat());
+        scalar.extend(field_access::functions());
+        scalar.push(sampled_splits::function());
     }
+    // Before DataFusion's, which take names of fields exactly, and elements of lists alone.
+    let own: [Arc<dyn ExprPlanner>; 2] = [Arc::new(field_access::FieldAccess), Arc::new(truth_texts::TruthTexts)];
+    builder.expr_planners().get_or_insert_default().splice(0..0, own);
     let ours = [extremes::min(), extremes::max(), checked_sum::function()];
     let aggregate = builder.aggregate_functions().get_or_insert_default();
     aggregate.retain(|function| ours.iter().all(|ours| ours.name() != function.name()));
     aggregate.extend(ours);
+    aggregate.extend(counted::functions());
 }

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{EmptyRecordBatchStream, ExecutionPlan};
 use futures::future::BoxFuture;
 use futures::{FutureExt, Stream, StreamExt};
@@ -87,6 +88,17 @@ impl QueryResult {
     /// The usage and its cost so far; final once the rows are read.
     pub fn report(&self) -> Report {
         self.context.report()
+    }
+
+    /// The same result once all of its rows are computed. The statement's caps are checked meanwhile.
+    pub(super) async fn finished(mut self) -> Result<Self> {
+        let mut batches = Vec::new();
+        while let Some(batch) = self.rows.next().await {
+            batches.push(batch.map_err(|e| self.context.writes.failure().unwrap_or_else(|| from_datafusion(e)))?);
+        }
+        let rows = futures::stream::iter(batches.into_iter().map(Ok));
+        self.rows = Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), rows));
+        Ok(self)
     }
 
     /// Reads all rows into memory.

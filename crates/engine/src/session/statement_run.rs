@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::execution::{SendableRecordBatchStream, SessionState};
 use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
 use datafusion::physical_plan::{EmptyRecordBatchStream, ExecutionPlan, execute_stream};
@@ -16,7 +16,9 @@ use super::result::{QueryResult, StatementKind};
 use crate::context::QueryContext;
 use crate::error::from_datafusion;
 use crate::exec::remote_scan::RemoteScanExec;
+use crate::named_tables::NamedTables;
 use crate::profile::{Ran, analyzed};
+use crate::sql::syntax::headers::shown;
 
 /// One statement while it is planned and started.
 pub(crate) struct StatementRun {
@@ -24,6 +26,8 @@ pub(crate) struct StatementRun {
     pub(super) text: Arc<str>,
     pub(super) query: Arc<QueryContext>,
     pub(super) state: SessionState,
+    /// The tables that no catalog of the session has.
+    pub(super) tables: Arc<NamedTables>,
 }
 
 impl StatementRun {
@@ -40,10 +44,25 @@ impl StatementRun {
     ///
     /// The estimate exceeds the session's caps, or DataFusion cannot start the plan.
     pub(super) fn start(&self, plan: Arc<dyn ExecutionPlan>, explained: Option<SchemaRef>) -> Result<QueryResult> {
+        self.start_by(plan, explained, |plan| {
+            execute_stream(Arc::clone(plan), self.state.task_ctx()).map_err(from_datafusion)
+        })
+    }
+
+    /// [`Self::start`] of a plan whose rows `start` yields.
+    ///
+    /// # Errors
+    ///
+    /// The estimate exceeds the session's caps, or `start` fails.
+    pub(super) fn start_by(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        explained: Option<SchemaRef>,
+        start: impl FnOnce(&Arc<dyn ExecutionPlan>) -> Result<SendableRecordBatchStream>,
+    ) -> Result<QueryResult> {
         self.query.check_estimate(&estimate(&plan))?;
         let planning = self.query.meter.usage();
-        let rows = execute_stream(Arc::clone(&plan), self.state.task_ctx()).map_err(from_datafusion)?;
-        let rows = on_a_task(rows);
+        let rows = with_shown_names(on_a_task(start(&plan)?));
         let ran = Ran { plan, statement: Arc::clone(&self.text), planning, rows: None };
         let (ran, rows) = match explained {
             Some(schema) => analyzed(ran, rows, schema, Arc::clone(&self.query)),
@@ -86,6 +105,28 @@ fn spawn(mut rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
         Ok(())
     });
     builder.build()
+}
+
+/// The same columns, with their names as they are shown.
+pub(super) fn shown_schema(schema: &SchemaRef) -> SchemaRef {
+    let fields = schema.fields().iter().map(|field| Field::clone(field).with_name(shown(field.name())));
+    Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
+}
+
+/// The same rows, with the names of columns as they are shown: they may repeat.
+fn with_shown_names(rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
+    let before = rows.schema();
+    if before.fields().iter().all(|field| shown(field.name()) == field.name()) {
+        return rows;
+    }
+    let schema = shown_schema(&before);
+    let named = Arc::clone(&schema);
+    let rows = rows.map(move |batch| {
+        let batch = batch?;
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&named), batch.columns().to_vec(), &options)?)
+    });
+    Box::pin(RecordBatchStreamAdapter::new(schema, rows))
 }
 
 /// The sum of the estimates of a plan's scans.

@@ -13,7 +13,7 @@ pub struct Statement {
     pub line: usize,
     /// The text's tokens, blanks and comments included; their positions count from the statement's
     /// start.
-    pub(super) tokens: Vec<TokenWithSpan>,
+    pub(crate) tokens: Vec<TokenWithSpan>,
 }
 
 impl Statement {

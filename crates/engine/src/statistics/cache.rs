@@ -56,9 +56,9 @@ impl Key {
     /// The key of a table of a store, with these objects.
     pub(crate) fn new(store: &str, table: &TableDefinition, objects: &[DataObject]) -> Self {
         let mut stamp = Fingerprint::builder("objects of a table", 1);
-        // A schema with types that the wire lacks is left out of the stamp.
+        // Types and translations of text have no wire form: their debug form is hashed.
         let typed = stamp.clone().format(&table.format).and_then(|stamp| stamp.schema(&table.file_schema));
-        stamp = typed.unwrap_or(stamp);
+        stamp = typed.unwrap_or_else(|_| stamp.text(&format!("{:?} {:?}", table.format, table.file_schema)));
         for object in objects {
             stamp = object.add_to(stamp);
         }

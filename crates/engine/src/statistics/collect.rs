@@ -149,7 +149,7 @@ async fn sample(
 /// the format has no place to enter.
 fn lines_of(format: &Format) -> Option<(Format, u8)> {
     match format {
-        Format::Csv(csv) if csv.wide.is_none() => {
+        Format::Csv(csv) if csv.wide.is_none() && csv.translation.is_none() => {
             let lines = CsvOptions { header: false, ..csv.clone() };
             Some((Format::Csv(lines), csv.terminator.unwrap_or(b'\n')))
         }

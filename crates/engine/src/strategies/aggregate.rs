@@ -75,11 +75,11 @@ pub(crate) fn explanation(rows: PlacedScan<'_>, refused: Option<&str>) -> Option
             ("compute", if side == Side::Compute { Reason::Asked } else { Reason::Estimated })
         }
         None => {
-            let requests = match route {
-                Route::Select => costs.splits,
-                Route::Fragment => costs.objects.max(plan.partitions as u64).min(costs.splits.max(1)),
+            let (requests, answers) = match route {
+                Route::Select => (costs.splits, costs.splits),
+                Route::Fragment => (costs.requests, costs.objects.max(plan.partitions as u64).min(costs.splits.max(1))),
             };
-            let (scanned, returned, decoded) = (costs.scanned, requests * ROW_BYTES, costs.sent);
+            let (scanned, returned, decoded) = (costs.scanned, answers * ROW_BYTES, costs.sent);
             let storage = costs.pushed(Pushed { requests, scanned, returned, decoded, ..Pushed::default() });
             candidates.add("storage", storage);
             (

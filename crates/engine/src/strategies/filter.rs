@@ -19,6 +19,9 @@ use crate::plan::scan_plan::ScanPlan;
 use crate::settings::{Adaptivity, PushdownOptions, Side};
 use crate::statistics::width;
 
+/// The reason of plain reads that a setting asks for.
+pub(crate) const ASKED: &str = "asked for by SET";
+
 /// Chooses the placement of a fragment that yields rows, whose output is columns only.
 pub(crate) fn choose(fragment: &Fragment, capability: &Capability, options: &PushdownOptions) -> Choice {
     let Output::Rows(outputs) = &fragment.output else {
@@ -184,14 +187,22 @@ pub(crate) fn route(
     side: Side,
 ) -> Result<Route, String> {
     if side == Side::Compute {
-        return Err("asked for by SET".to_owned());
+        return Err(ASKED.to_owned());
     }
     let cap = options.level_cap();
     if cap == Some(Level::None) {
         return Err("pushdown.level is none".to_owned());
     }
+    if let Format::Csv(csv) = &fragment.format
+        && let Some(translation) = &csv.translation
+    {
+        return Err(format!("the text is translated as it is read ({})", translation.options().join(", ")));
+    }
     if capability.fragment.is_some() && cap != Some(Level::Select) {
         return Ok(Route::Fragment);
+    }
+    if let Some(column) = fragment.mixed_column() {
+        return Err(format!("column '{column}' has values of several types, which S3 Select would not convert"));
     }
     match &capability.select {
         None => Err(no_select(capability)),

@@ -230,8 +230,9 @@ pub(crate) fn choose_states(fragment: &Fragment, capability: &Capability, option
 /// The cost terms of a group-by's strategies.
 pub(crate) struct Costs {
     pub(crate) scan: ScanCosts,
-    /// Requests for one scan of everything.
+    /// Requests for one scan of everything, and the answers in them.
     requests: u64,
+    answers: u64,
     /// Estimated groups of the rows that pass.
     groups: u64,
     /// Estimated large groups, and the share of rows outside of them.
@@ -244,9 +245,11 @@ impl Costs {
         let PlacedScan { plan, context, fragment, capability, .. } = rows;
         let route = filter::route(fragment, capability, &context.options, Side::Auto).ok();
         let scan = ScanCosts::of(plan, context, fragment, route);
-        let requests = match route {
-            Some(Route::Fragment) => scan.objects.max(plan.partitions.min(rows.splits as usize) as u64),
-            _ => scan.splits,
+        let (requests, answers) = match route {
+            Some(Route::Fragment) => {
+                (scan.requests, scan.objects.max(plan.partitions.min(rows.splits as usize) as u64))
+            }
+            _ => (scan.splits, scan.splits),
         };
         let keys: Vec<Expr> = wanted.iter().flat_map(|wanted| &wanted.groups).map(|key| key.expr.clone()).collect();
         let cardinality = Cardinality::of(plan, context, fragment);
@@ -255,7 +258,7 @@ impl Costs {
             Some(shares) => (shares.len() as u64, (1.0 - shares.iter().sum::<f64>()).max(0.0)),
             None => (ASSUMED_LARGE_GROUPS, ASSUMED_TAIL_SHARE),
         };
-        Self { scan, requests, groups, large, tail }
+        Self { scan, requests, answers, groups, large, tail }
     }
 
     /// Estimates a phase of `times` scans of everything that returns `returned` bytes.
@@ -280,8 +283,8 @@ impl Costs {
 
     /// Estimates partial groups in one scan; of a `tail` of the rows, each is its own group.
     fn partial(&self, wanted: &PartialAggregate, tail: f64) -> Estimate {
-        // Each request returns groups of its own.
-        let groups = (self.requests * self.groups).min(self.scan.passing as u64) + (self.scan.passing * tail) as u64;
+        // Each answer has groups of its own.
+        let groups = (self.answers * self.groups).min(self.scan.passing as u64) + (self.scan.passing * tail) as u64;
         let returned = groups * wanted.schema.fields().len() as u64 * CELL_BYTES;
         let (requests, scanned) = (self.requests, self.scan.scanned);
         let (storage_s, engine_s) =

@@ -48,8 +48,8 @@ pub(super) async fn look(
     })?;
     match (existing, found.first()) {
         (Existing::Refuse, Some(first)) => Err(Error::invalid(format!(
-            "{location}: holds {} objects already, such as {}: say OPTIONS (append true) to write beside them, or \
-             OPTIONS (overwrite true) to replace them",
+            "{location}: holds {} objects already, such as {}: say APPEND, or OPTIONS (append true), to write beside \
+             them, and OVERWRITE, or OPTIONS (overwrite true), to replace them",
             found.len(),
             location.address(&first.location),
         ))),

@@ -3,13 +3,17 @@
 //! ```text
 //! CopyFormat    a format of DataFusion with our options for a folder that holds objects
 //! folder        FolderSink: lists before it writes, cleans up after it
+//! insert        INSERT INTO a table of objects
 //! partitions    PARTITIONED BY: the spelling of NULL in a path
+//! endpoints     COPY to endpoints of its own
 //! csv           CSV that tells NULL from the empty text
 //! ```
 
 pub(crate) mod csv;
+pub(crate) mod endpoints;
 pub(crate) mod existing;
 pub(crate) mod folder;
+pub(crate) mod insert;
 pub(crate) mod partitions;
 
 use std::collections::HashMap;
@@ -55,12 +59,29 @@ impl FileFormatFactory for CopyFormats {
     fn create(&self, state: &dyn Session, options: &HashMap<String, String>) -> DfResult<Arc<dyn FileFormat>> {
         let mut options = options.clone();
         let existing = Existing::taken_from(&mut options).map_err(to_datafusion)?;
+        if self.get_ext() == "parquet" {
+            give_level(&mut options);
+        }
         Ok(Arc::new(CopyFormat { format: self.0.create(state, &options)?, existing }))
     }
 
     fn default(&self) -> Arc<dyn FileFormat> {
         self.0.default()
     }
+}
+
+/// Gives a compression of Parquet its usual level, unless `options` say one.
+fn give_level(options: &mut HashMap<String, String>) {
+    let level = options.remove("format.compression_level");
+    let Some(compression) = options.get_mut("format.compression") else { return };
+    let name = compression.to_ascii_lowercase();
+    let usual = match name.as_str() {
+        "zstd" => "3",
+        "gzip" => "6",
+        "brotli" => "5",
+        _ => return,
+    };
+    *compression = format!("{name}({})", level.as_deref().unwrap_or(usual));
 }
 
 /// A format that COPY writes.

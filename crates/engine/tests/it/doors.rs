@@ -6,9 +6,10 @@ use std::fs;
 use std::path::Path;
 
 /// The modules that open something, and why the policy is not forgotten there.
-const DOORS: [(&str, &str); 11] = [
+const DOORS: [(&str, &str); 17] = [
     ("access/", "the gate itself"),
     ("endpoints/mod.rs", "makes stores, all of them checked"),
+    ("endpoints/backend.rs", "makes the stores of web servers, all of them checked"),
     ("endpoints/s3.rs", "reads what the builder of a bucket was given"),
     ("endpoints/http.rs", "the client of sessions without a policy, and of requests for credentials"),
     ("endpoints/credentials.rs", "the user's own AWS files"),
@@ -17,6 +18,11 @@ const DOORS: [(&str, &str); 11] = [
     ("statistics/cache.rs", "in the cache folder"),
     ("files/stamped.rs", "in the cache folder"),
     ("catalog/file/mod.rs", "the catalog file, which the program names"),
+    ("catalog/kept_rows.rs", "beside the catalog file, which the program names"),
+    ("endpoints/cloud.rs", "buckets of Google and Azure, which sessions under a policy do not open"),
+    ("endpoints/fleet/addresses.rs", "names of nodes, once the policy permits them"),
+    ("session/tables.rs", "hints at a file or folder that the policy lets SQL see"),
+    ("standard_input.rs", "the standard input, which sessions under a policy do not read"),
     ("session/access_checks.rs", "price books: shipped ones, and those of sessions without a policy"),
 ];
 
@@ -49,6 +55,12 @@ const OPENING: [&str; 25] = [
     "ListingTableUrl",
 ];
 
+/// Whether `look` stands in a line, and not at the end of another word.
+fn contains_word(line: &str, look: &str) -> bool {
+    let follows_word = |at: usize| line[..at].ends_with(|c: char| c.is_ascii_alphanumeric());
+    line.match_indices(look).any(|(at, _)| !look.starts_with(|c: char| c.is_ascii_lowercase()) || !follows_word(at))
+}
+
 /// Lines of a module, without its tests.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     let code = text.split("#[cfg(test)]").next().unwrap_or_default();
@@ -76,7 +88,7 @@ fn only_known_modules_open_anything() {
     assert!(all.len() > 100, "all modules are looked at");
     let is_test = |module: &str| module.ends_with("tests.rs") || module == "catalog/read_back.rs";
     let opens = |text: &str| {
-        let found = lines(text).find(|line| OPENING.iter().any(|look| line.contains(look)));
+        let found = lines(text).find(|line| OPENING.iter().any(|look| contains_word(line, look)));
         found.map(|line| line.trim().to_owned())
     };
     let is_door = |module: &str| DOORS.iter().any(|(door, _)| module.starts_with(door));

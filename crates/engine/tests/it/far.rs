@@ -79,7 +79,9 @@ async fn text_is_read_in_parts_of_which_many_are_in_flight() {
     let usage = &reports[0].usage;
     // An object has a part more for what is left of it.
     let least = usage.bytes_network / PART_BYTES;
-    assert!((least..=least + 3).contains(&usage.requests.get), "{usage:?}");
+    // Few reads that take long are sent a second time.
+    let most = least + 3 + usage.requests.get / 16;
+    assert!((least..=most).contains(&usage.requests.get), "{usage:?}");
     let most = proxy.seen().most_in_flight;
     assert!((4..=FIRST_LIMIT).contains(&most), "{most} in flight");
 }
@@ -122,7 +124,10 @@ async fn small_objects_are_read_together() {
     );
     engine.execute(&table).await.expect("a table");
     let (got, report) = run(&engine, "SELECT count(*), sum(id) FROM m").await;
-    assert_eq!((got, report.usage.requests.get), (vec![vec!["100".to_owned(), "4950".to_owned()]], 100));
+    assert_eq!(got, [["100", "4950"]]);
+    // One in sixteen may be sent a second time.
+    let gets = report.usage.requests.get;
+    assert!((100..=106).contains(&gets), "{gets} GETs");
     let most = proxy.seen().most_in_flight;
     // The limit may grow beyond the first one.
     assert!((4..=64).contains(&most), "{most} in flight");
@@ -145,6 +150,24 @@ async fn what_fails_is_read_again() {
     let reports = agree(&mut world, Format::Csv, &proxy).await;
     assert!(proxy.seen().spoiled >= 30, "{:?}", proxy.seen().spoiled);
     assert!(reports[0].usage.requests.get > reports[0].usage.bytes_network / PART_BYTES);
+}
+
+/// A read whose answer does not come is sent a second time long before the connection counts as dead.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_that_stalls_is_sent_again() {
+    let mut world = world(Format::Csv).await;
+    let stalled =
+        |place: usize, kind| (kind == Kind::Get && place >= 60 && place.is_multiple_of(40)).then_some(Fault::Stall);
+    let proxy = Proxy::far(&world.endpoint, LATENCY, stalled).await;
+    let far = engine(&mut world, proxy.endpoint(), Format::Csv, 1).await;
+    far.execute("SET pushdown.timeout_s = 3600").await.expect("a setting");
+    let (want, _) = run(&far, QUERIES[0]).await;
+    let queries = async {
+        while proxy.seen().spoiled < 3 {
+            assert_same(QUERIES[0], &run(&far, QUERIES[0]).await.0, &want);
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(300), queries).await.expect("an end without an answer that never comes");
 }
 
 /// A gateway before the far store scans what it reads ahead, and its answers have the rows.

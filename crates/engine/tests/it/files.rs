@@ -124,12 +124,13 @@ async fn json_after_the_sample_is_not_lost() {
     }
 }
 
-/// Columns go by position, so an object that was not sampled has to have them in the same places.
+/// Where all sampled objects have the same columns they go by position, so an object that was not
+/// sampled has to have them in the same places.
 #[tokio::test(flavor = "multi_thread")]
 async fn other_headers_than_those_of_the_sample_are_an_error() {
     let world = World::node().await;
-    for number in 0..20 {
-        let text = if number == 1 { "b,a\n100,1\n".to_owned() } else { format!("a,B\n{number},100\n") };
+    for number in 0..70 {
+        let text = if number == 11 { "b,a\n100,1\n".to_owned() } else { format!("a,B\n{number},100\n") };
         world.put(&format!("h/{number:02}.csv"), text).await;
         world.put(&format!("same/{number:02}.csv"), format!("a,b\n{number},100\n")).await;
     }
@@ -137,14 +138,14 @@ async fn other_headers_than_those_of_the_sample_are_an_error() {
         let engine = world.engine(level).await;
         for sql in ["SELECT sum(a) FROM 's3://data/h/'", "SELECT a FROM 's3://data/h/' WHERE a > 50"] {
             let error = failure(&engine, sql).await.to_string();
-            assert!(error.contains("h/01.csv: column 1 is 'b'") && error.contains("union_by_name"), "{level}: {error}");
+            assert!(error.contains("h/11.csv: column 1 is 'b'") && error.contains("union_by_name"), "{level}: {error}");
         }
         let declare = "CREATE EXTERNAL TABLE h STORED AS CSV LOCATION 's3://data/h/' OPTIONS ('union_by_name' 'true')";
         engine.execute(declare).await.expect("a table");
         let (got, _) = rows(&engine, "SELECT sum(a), count(*) FROM h").await.expect("rows");
-        assert_eq!(got, [["190", "20"]], "{level}");
+        assert_eq!(got, [["2405", "70"]], "{level}");
         let (got, _) = rows(&engine, "SELECT sum(a) FROM 's3://data/same/' WHERE b = 100").await.expect("rows");
-        assert_eq!(got, [["190"]], "{level}");
+        assert_eq!(got, [["2415"]], "{level}");
     }
 }
 

@@ -186,6 +186,28 @@ async fn no_listing_and_few_requests() {
     assert_eq!(spilled_keys(&world).await, Vec::<String>::new());
 }
 
+/// Grouping sets over groups of storage: the engine rolls them up, and spills them.
+#[tokio::test(flavor = "multi_thread")]
+async fn grouping_sets_of_pushed_groups_spill() {
+    let world = world().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let sql = "SELECT l_comment, l_orderkey, l_linenumber, grouping(l_comment), count(*), sum(l_quantity) \
+               FROM lineitem GROUP BY GROUPING SETS ((l_comment), (l_orderkey, l_linenumber), (l_comment))";
+    let unlimited = engine(&world, "none", "none", folder.path(), &[]).await;
+    let (mut want, _) = lines(&unlimited, sql).await.unwrap();
+    want.sort_unstable();
+    for strategy in ["compute", "storage"] {
+        // A thread keeps blocks of 2 MB for each column.
+        let settings = [("pushdown.group_by", strategy), ("pushdown.threads", "1")];
+        let limited = engine(&world, "fragment", "32MB", folder.path(), &settings).await;
+        let (mut got, report) = lines(&limited, sql).await.unwrap_or_else(|e| panic!("{strategy}: {e}"));
+        got.sort_unstable();
+        assert!(report.usage.spill.disk_bytes > 1_000_000, "{strategy}: {}", report.usage.spill);
+        let differs = got.iter().zip(&want).find(|(got, want)| got != want);
+        assert_eq!((got.len(), differs), (want.len(), None), "{strategy}");
+    }
+}
+
 /// EXPLAIN tells which operators are expected to spill.
 #[tokio::test(flavor = "multi_thread")]
 async fn explain_tells_what_is_expected_to_be_spilled() {

@@ -8,7 +8,7 @@ use object_store::aws::AmazonS3;
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 use pushdowndb_datagen::{Destination, Format, Options};
 use pushdowndb_engine::{ConnectionConfig, Engine, EngineConfig, Report};
-use pushdowndb_node::{Credentials, Node, NodeConfig};
+use pushdowndb_node::{Credentials, Limits, Node, NodeConfig};
 use pushdowndb_testkit::{process, repository, s3};
 use tempfile::TempDir;
 
@@ -29,7 +29,7 @@ pub struct World {
 
 pub enum Server {
     Node(Node),
-    Process(#[expect(dead_code, reason = "it ends when it is dropped")] process::Server),
+    Process(#[allow(dead_code, reason = "it ends when it is dropped")] process::Server),
     /// Somebody else's.
     Elsewhere,
 }
@@ -37,8 +37,14 @@ pub enum Server {
 impl World {
     /// Our node on an empty store with one bucket.
     pub async fn node() -> Self {
+        Self::node_with(|_| {}).await
+    }
+
+    /// Our node with other limits.
+    pub async fn node_with(limit: impl FnOnce(&mut Limits)) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut config = NodeConfig::store(folder.path().join("store"));
+        limit(&mut config.limits);
         config.listen = ([127, 0, 0, 1], 0).into();
         config.credentials = Some(Credentials { access_key_id: KEY.to_owned(), secret_access_key: SECRET.to_owned() });
         let node = pushdowndb_node::start(config).await.expect("a node");
@@ -98,7 +104,7 @@ impl World {
     /// TPC-H of this scale below `path`.
     pub async fn tpch_of(&self, scale: f64, path: &str, format: Format) {
         let store: Arc<dyn ObjectStore> = Arc::new(self.store());
-        let destination = Destination { store, prefix: path.into(), url: self.url(path) };
+        let destination = Destination { store, prefix: path.into(), url: self.url(path), endpoint: None };
         let options = Options { scale, format, parts: 3, overwrite: false };
         pushdowndb_datagen::generate(options, &destination, |_| {}).await.expect("data");
     }
@@ -136,7 +142,8 @@ impl World {
             ..ConnectionConfig::default()
         };
         // A server near by may answer late on a busy machine; requests are counted all the same.
-        let near = [("pushdown.reads", "1")];
+        // Small tables stand for large ones, which are pushed to.
+        let near = [("pushdown.reads", "1"), ("pushdown.keep_bytes", "0")];
         let settings = near.iter().chain(settings).map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         Engine::new(EngineConfig { connection, settings, cache, ..EngineConfig::unrestricted() })
             .await

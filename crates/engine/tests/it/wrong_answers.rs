@@ -73,8 +73,11 @@ async fn bytes_that_were_not_asked_for_are_no_rows() {
     });
     let engine = engine().await;
     let sum = |name: &str| format!("SELECT sum(a) FROM 'http://{address}/{name}.csv'");
-    assert_eq!(rows(&engine, &sum("true")).await.expect("rows").0, [["6"]]);
-    for name in ["short", "long", "longer", "whole", "shifted", "other"] {
+    // A server without ranges sends the whole object.
+    for name in ["true", "whole"] {
+        assert_eq!(rows(&engine, &sum(name)).await.expect("rows").0, [["6"]], "{name}");
+    }
+    for name in ["short", "long", "longer", "shifted", "other"] {
         failure(&engine, &sum(name)).await;
     }
 }

@@ -7,17 +7,19 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::datatypes::{FieldRef, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use object_store::ObjectStore;
 use object_store::path::Path;
 use parking_lot::Mutex;
-use pushdowndb_contract::{CsvOptions, Error, Format, Profile, Result};
+use pushdowndb_contract::{CsvOptions, DECLARED, EXACT, Error, Format, MIXED, Profile, Result};
 use pushdowndb_scan::check_header;
 
 use super::listing::{Asked, PrivateFolder};
-use super::options::{FileName, Kind};
-use super::{DataObject, KnownObjects, Listing, ObjectColumns, TableLocation, TableOptions, infer, listing, partition};
+use super::options::{FileName, Kind, unread};
+use super::{
+    DataObject, KnownObjects, Listing, ObjectColumns, TableLocation, TableOptions, adjust, infer, listing, partition,
+};
 
 /// The most objects whose columns are cached across queries.
 const MAX_CACHED_HEADERS: usize = 10_000;
@@ -57,6 +59,8 @@ pub struct TableDefinition {
     pub backend: Option<Profile>,
     kind: Kind,
     schema: SchemaRef,
+    /// Whether each object of CSV has its own columns, which are the table's by name.
+    by_name: bool,
     headers: Mutex<Headers>,
 }
 
@@ -70,7 +74,14 @@ impl TableDefinition {
         options: TableOptions,
         declared: Declared,
     ) -> Result<(Self, Option<FoundObjects>)> {
-        let columns = declared.columns.filter(|schema| !schema.fields().is_empty());
+        let mut columns = declared.columns.filter(|schema| !schema.fields().is_empty());
+        let mut replacing = adjust::declared_columns(&options).await?;
+        if columns.is_some() && (replacing.is_some() || !options.types.is_empty() || !options.names.is_empty()) {
+            return Err(Error::invalid("the columns are declared twice: leave out 'columns', 'types' and 'names'"));
+        }
+        if options.auto_detect == Some(false) {
+            columns = columns.or(replacing.take());
+        }
         if options.hive_partitioning == Some(false) && !declared.partitions.is_empty() {
             return Err(Error::invalid("PARTITIONED BY contradicts OPTIONS ('hive_partitioning' 'false')"));
         }
@@ -80,22 +91,37 @@ impl TableDefinition {
         {
             let (format, file_schema) = (options.format(kind), without(columns, &partition_columns));
             let table = Self::new(location, options, kind, format, file_schema, partition_columns);
-            return Ok((table, None));
+            return Ok((table?, None));
         }
 
         let asked = options.kind.map_or(Asked::Anything, Asked::Declared);
         let (objects, private) = listing::list_with_private(store, &location, asked).await?;
         let kind = match options.kind {
             Some(kind) => kind,
-            None => kind_of_objects(&location, &objects)?,
+            None => match kind_of_objects(&location, &objects)? {
+                Some(kind) => kind,
+                None => infer::kind_of_text(store, &location, &objects, &options).await?,
+            },
         };
         let Some(columns) = columns else {
-            let partition_columns = match options.hive_partitioning {
+            let found = match options.hive_partitioning {
                 Some(false) => Vec::new(),
                 _ => partition::discover(&location, &objects)?,
             };
-            let partition_columns = select_partitions(&location, partition_columns, &declared.partitions)?;
             let inferred = infer::infer(store, known, &location, &objects, kind, &options).await?;
+            let inferred = adjust::adjust(inferred, &options, replacing, &location).await?;
+            let is_taken = |name: &str| {
+                let in_objects = inferred.schema.column_with_name(name).is_some();
+                in_objects && !declared.partitions.iter().any(|one| one == name)
+                    || found.iter().any(|column| column.name() == name)
+            };
+            let fixed = match options.hive_partitioning {
+                Some(false) => Vec::new(),
+                _ => partition::fixed(&location, &is_taken),
+            };
+            let all = found.iter().cloned().chain(fixed).collect();
+            let partition_columns = adjust::partitions(all, &options, &location).await?;
+            let partition_columns = select_partitions(&location, partition_columns, &declared.partitions)?;
             let twice =
                 partition_columns.iter().find(|column| inferred.schema.column_with_name(column.name()).is_some());
             // Parquet and JSON are read by name: the value in the path replaces the one in the
@@ -114,10 +140,16 @@ impl TableDefinition {
                 // without a column.
                 json.inferred = false;
             }
-            let by_name = options.union_by_name;
-            let table = Self::new(location, options, kind, format, file_schema, partition_columns);
-            if !by_name {
-                infer::sampled(&objects).into_iter().for_each(|object| table.remember(object, None));
+            let mut table = Self::new(location, options, kind, format, file_schema, partition_columns)?;
+            table.by_name = inferred.by_name;
+            let mut headers = inferred.headers.into_iter();
+            for object in infer::sampled(&objects) {
+                let header = headers.next().unwrap_or_default();
+                let columns = match inferred.by_name {
+                    true => ObjectColumns::new(&header, &table.file_schema).map(Arc::new),
+                    false => None,
+                };
+                table.remember(object, columns);
             }
             return Ok((table, Some((objects, private))));
         };
@@ -129,7 +161,7 @@ impl TableDefinition {
             }
         }
         let (format, file_schema) = (options.format(kind), without(&columns, &partition_columns));
-        let table = Self::new(location, options, kind, format, file_schema, partition_columns);
+        let table = Self::new(location, options, kind, format, file_schema, partition_columns)?;
         Ok((table, Some((objects, private))))
     }
 
@@ -139,15 +171,26 @@ impl TableDefinition {
         kind: Kind,
         format: Format,
         file_schema: SchemaRef,
-        partition_columns: Vec<FieldRef>,
-    ) -> Self {
-        let all: Vec<FieldRef> = file_schema.fields().iter().chain(&partition_columns).cloned().collect();
-        let schema = Arc::new(Schema::new(all));
+        mut partition_columns: Vec<FieldRef>,
+    ) -> Result<Self> {
+        if let Some(name) = &options.filename {
+            let is_taken = file_schema.column_with_name(name).is_some()
+                || partition_columns.iter().any(|column| column.name() == name);
+            if is_taken {
+                return Err(Error::invalid(format!(
+                    "{location}: the option filename adds the column '{name}', but there is one of that name; write \
+                     filename = 'another name'"
+                )));
+            }
+            partition_columns.insert(0, Arc::new(Field::new(name, DataType::Utf8, false)));
+        }
+        let all = file_schema.fields().iter().chain(&partition_columns);
+        let schema = Arc::new(Schema::new(all.map(|field| unmarked(field)).collect::<Vec<_>>()));
         let name = location.glob().unwrap_or(location.prefix().as_ref());
         let compression = options.compression.unwrap_or_else(|| FileName::of(name).compression);
         let format = format.compressed(compression);
-        let backend = options.backend;
-        Self {
+        let (backend, by_name) = (options.backend, options.union_by_name == Some(true));
+        Ok(Self {
             location,
             options,
             format,
@@ -156,13 +199,34 @@ impl TableDefinition {
             backend,
             kind,
             schema,
+            by_name,
             headers: Mutex::default(),
-        }
+        })
+    }
+
+    /// The table with a column more, which holds the address of each row's object; `None` if it has
+    /// a column of that name already.
+    pub(crate) fn with_filename(&self, name: &str) -> Option<Self> {
+        let options = TableOptions { filename: Some(name.to_owned()), ..self.options.clone() };
+        let hive = self.partition_columns.iter().skip(usize::from(self.options.filename.is_some())).cloned().collect();
+        let (location, format, columns) = (self.location.clone(), self.format.clone(), Arc::clone(&self.file_schema));
+        let table = Self::new(location, options, self.kind, format, columns, hive).ok()?;
+        Some(Self { by_name: self.by_name, ..table })
+    }
+
+    /// Sets the values of the partition columns of objects that were listed for the same location.
+    pub(crate) fn assign(&self, objects: &mut [DataObject]) -> Result<()> {
+        partition::assign(&self.location, objects, &self.partition_columns, self.options.filename.as_deref())
     }
 
     /// The columns in the objects, then those in the paths.
     pub fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
+    }
+
+    /// Whether each object of CSV has its own columns, which are the table's by name.
+    pub(crate) fn is_by_name(&self) -> bool {
+        self.by_name
     }
 
     /// The format of one object: the table's, compressed as declared or as the object's name says.
@@ -188,11 +252,9 @@ impl TableDefinition {
     /// The listing of objects that were found.
     pub(crate) async fn listed(&self, store: &dyn ObjectStore, found: FoundObjects) -> Result<Listing> {
         let (mut objects, private) = found;
-        partition::assign(&self.location, &mut objects, &self.partition_columns)?;
+        self.assign(&mut objects)?;
         let objects = match &self.format {
-            Format::Csv(csv) if csv.header && self.options.union_by_name => {
-                self.with_columns(store, csv, objects).await?
-            }
+            Format::Csv(csv) if csv.header && self.by_name => self.with_columns(store, csv, objects).await?,
             _ => objects,
         };
         Ok(Listing { objects: Arc::new(objects), private })
@@ -215,7 +277,7 @@ impl TableDefinition {
     pub(crate) async fn check_header(&self, store: &dyn ObjectStore, object: &DataObject) -> Result<()> {
         let Format::Csv(csv) = self.format_of(object) else { return Ok(()) };
         let is_known = |headers: &Headers| headers.contains_key(&key(object));
-        let by_position = csv.inferred && csv.header && !self.options.union_by_name;
+        let by_position = csv.inferred && csv.header && !self.by_name;
         if !by_position || is_known(&self.headers.lock()) {
             return Ok(());
         }
@@ -263,6 +325,14 @@ impl TableDefinition {
     }
 }
 
+/// The field without the marks of scans ([`MIXED`], [`EXACT`], [`DECLARED`]).
+pub(crate) fn unmarked(field: &Field) -> Field {
+    let marks = [MIXED, EXACT, DECLARED];
+    let mut metadata = field.metadata().clone();
+    metadata.retain(|key, _| !marks.contains(&key.as_str()));
+    field.clone().with_metadata(metadata)
+}
+
 fn key(object: &DataObject) -> (Path, Option<String>) {
     (object.path.clone(), object.etag.clone())
 }
@@ -297,15 +367,21 @@ fn kind_of_location(location: &TableLocation) -> Option<Kind> {
     FileName::of(location.glob().unwrap_or(location.prefix().as_ref())).kind
 }
 
-/// The one kind of all objects, by their extensions.
-fn kind_of_objects(location: &TableLocation, objects: &[DataObject]) -> Result<Kind> {
+/// The one kind of all objects, by their extensions; `None` if they are text of some format.
+fn kind_of_objects(location: &TableLocation, objects: &[DataObject]) -> Result<Option<Kind>> {
     let mut known =
         objects.iter().filter_map(|object| FileName::of(object.path.as_ref()).kind.map(|kind| (kind, object)));
     let Some((kind, first)) = known.next() else {
+        if objects.iter().any(|object| FileName::of(object.path.as_ref()).is_text) {
+            return Ok(None);
+        }
         let example = objects.first().map(|object| location.address(&object.path)).unwrap_or_default();
+        if let Some(advice) = unread(&example) {
+            return Err(Error::unsupported(format!("{example}: {advice}")));
+        }
         return Err(Error::invalid(format!(
-            "{location}: the name {example} does not tell its format; say CREATE EXTERNAL TABLE … STORED AS CSV \
-             (or TSV, JSON, PARQUET) LOCATION '{location}'"
+            "{location}: the name {example} does not tell its format (CSV, TSV, JSON, NDJSON or PARQUET); write \
+             read_csv('{location}'), read_json or read_parquet, or CREATE EXTERNAL TABLE … STORED AS CSV"
         )));
     };
     if let Some((other, object)) = known.find(|(other, _)| *other != kind) {
@@ -317,7 +393,7 @@ fn kind_of_objects(location: &TableLocation, objects: &[DataObject]) -> Result<K
             location.address(&object.path),
         )));
     }
-    Ok(kind)
+    Ok(Some(kind))
 }
 
 #[cfg(test)]

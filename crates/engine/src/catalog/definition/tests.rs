@@ -114,10 +114,15 @@ async fn parquet_is_read_from_its_footer() {
     let table = resolve(&store, "s3://b/a.parquet", &[]).await.unwrap();
     assert_eq!(columns(&table), ["id Int32", "d Decimal128(15, 2)"]);
 
-    let error = resolve(&store, "s3://b/?.parquet", &[]).await.unwrap_err().to_string();
+    let error = resolve(&store, "s3://b/?.parquet", &[("union_by_name", "false")]).await.unwrap_err().to_string();
     assert!(error.contains("the second has no column 'd'"), "{error}");
-    let table = resolve(&store, "s3://b/?.parquet", &[("union_by_name", "true")]).await.unwrap();
-    assert_eq!(columns(&table), ["id Int64", "d Decimal128(15, 2)", "e Utf8"]);
+    for options in [&[][..], &[("union_by_name", "true")]] {
+        let table = resolve(&store, "s3://b/?.parquet", options).await.unwrap();
+        assert_eq!(columns(&table), ["id Int64", "d Decimal128(15, 2)", "e Utf8"]);
+        // The scan's schema marks the columns that differ; the schema of queries does not.
+        assert!(table.file_schema.fields().iter().all(|field| field.metadata().contains_key(MIXED)));
+        assert!(table.schema().fields().iter().all(|field| field.metadata().is_empty()));
+    }
 
     let error = resolve(&store, "s3://b/cut.parquet", &[]).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
@@ -146,14 +151,14 @@ async fn drift_is_an_error_or_a_union() {
         ("t/3.csv", "id,name,price\n3,c,3\n"),
     ])
     .await;
-    let error = resolve(&store, "s3://b/t/", &[]).await.unwrap_err();
+    let error = resolve(&store, "s3://b/t/", &[("union_by_name", "false")]).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     let text = error.to_string();
     assert!(text.contains("s3://b/t/1.csv and s3://b/t/2.csv differ") && text.contains("union_by_name"), "{text}");
 
-    let table = resolve(&store, "s3://b/t/", &[("union_by_name", "true")]).await.unwrap();
-    assert_eq!(columns(&table), ["id Int64", "name Utf8", "price Float64", "note Utf8"]);
-    for _ in 0..2 {
+    for options in [&[][..], &[("union_by_name", "true")]] {
+        let table = resolve(&store, "s3://b/t/", options).await.unwrap();
+        assert_eq!(columns(&table), ["id Int64", "name Utf8", "price Float64", "note Utf8"]);
         let objects = table.objects(&store).boxed().await.unwrap();
         let own = objects[1].columns.as_ref().unwrap();
         let names: Vec<_> = own.schema().fields().iter().map(|field| field.name().as_str()).collect();

@@ -1,8 +1,9 @@
-//! The catalog file: tables declared once for all sessions of a user.
+//! The catalog file: tables and views made once for all sessions of a user.
 //!
-//! It is a plain SQL file, `catalog.sql` in the user's data folder, with one CREATE EXTERNAL TABLE
-//! statement per table. Users may read and edit it; it runs at the next start. Comments and other
-//! text between statements stay. The first line names the version of the format.
+//! It is a plain SQL file, `catalog.sql` in the user's data folder, with one CREATE EXTERNAL TABLE,
+//! CREATE VIEW or CREATE TABLE statement per table. Users may read and edit it; it runs at the next
+//! start. Comments and other text between statements stay. The first line names the version of the
+//! format. The rows of tables in memory are in files beside it ([`super::kept_rows`]).
 //!
 //! Concurrent sessions keep each other's tables: every change re-reads the file under an exclusive
 //! lock on a file beside it, and replaces it atomically. A file that does not parse is never
@@ -14,11 +15,16 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use datafusion::sql::parser::{CreateExternalTable, DFParser, Statement};
 use pushdowndb_contract::{Error, ErrorKind, Result};
 
 use super::TableLocation;
 use crate::access::Access;
+use entry::{Entry, plain};
+
+mod addresses;
+mod entry;
+
+pub use entry::TableKind;
 
 /// The first words of the file; a number greater than [`VERSION`] is refused.
 const TITLE: &str = "-- PushdownDB catalog, version ";
@@ -26,8 +32,11 @@ const TITLE: &str = "-- PushdownDB catalog, version ";
 /// The first words before version 0.2.
 const OLD_TITLE: &str = "-- PushdownDB catalogue, version ";
 
-/// The version of the format that is written.
-const VERSION: u32 = 1;
+/// The version of the format: 2 once there is a view or a table in memory.
+const VERSION: u32 = 2;
+
+/// The version of a file of external tables alone.
+const FIRST_VERSION: u32 = 1;
 
 /// The time to wait for another session's change, which takes milliseconds.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -39,6 +48,8 @@ pub struct DeclaredTable {
     pub name: String,
     /// The statement that declares the table.
     pub statement: String,
+    /// What the statement makes.
+    pub kind: TableKind,
 }
 
 /// The catalog file.
@@ -61,26 +72,38 @@ impl CatalogFile {
         let remembered = |(entry, range): (Entry, Range<usize>)| DeclaredTable {
             name: entry.name,
             statement: text.get(range).unwrap_or_default().to_owned(),
+            kind: entry.kind,
         };
         Ok(self.entries(&text)?.into_iter().map(remembered).collect())
     }
 
-    /// Adds the table that this CREATE EXTERNAL TABLE statement declares, or replaces the one of
-    /// the same name, and returns the name. A relative location is made absolute, since the next
-    /// session may start in another folder.
-    pub fn put(&self, statement: &str) -> Result<String> {
+    /// Adds the table that this statement makes, or replaces the one of the same name, and returns
+    /// it. Relative locations are made absolute, since the next session may start in another folder.
+    pub fn put(&self, statement: &str) -> Result<DeclaredTable> {
         let statement = statement.trim().trim_end_matches(';').trim_end();
         let entry = Entry::parse(statement)?;
-        let statement = with_absolute_locations(statement, &entry)?;
+        let statement = match entry.kind {
+            TableKind::External => with_absolute_locations(statement, &entry)?,
+            TableKind::View => addresses::absolute(statement)?,
+            TableKind::Memory => statement.to_owned(),
+        };
         self.change(|text, entries| {
             let same = entries.iter().find(|(known, _)| known.name == entry.name);
             match same {
                 Some((_, range)) => text.replace_range(range.clone(), &statement),
                 None => append(text, &statement),
             }
+            if entry.kind != TableKind::External {
+                set_version(text);
+            }
             true
         })?;
-        Ok(entry.name)
+        Ok(DeclaredTable { name: entry.name, statement, kind: entry.kind })
+    }
+
+    /// The folder of the rows of tables in memory.
+    pub(crate) fn rows_folder(&self) -> PathBuf {
+        self.path.with_extension("tables")
     }
 
     /// Removes a table; `false` if the file did not have it.
@@ -135,7 +158,7 @@ impl CatalogFile {
         let entries = self.entries(&text)?;
         if text.trim().is_empty() {
             text = format!(
-                "{TITLE}{VERSION}\n-- Tables that the shell knows, one statement each. Edit it as you like; DROP TABLE \
+                "{TITLE}{FIRST_VERSION}\n-- Tables that the shell knows, one statement each. Edit it as you like; DROP TABLE \
                  removes one.\n"
             );
         }
@@ -193,36 +216,13 @@ impl CatalogFile {
     }
 }
 
-/// The parts of a statement that the file needs.
-struct Entry {
-    name: String,
-    locations: Vec<String>,
-}
-
-impl Entry {
-    /// Parses a single CREATE EXTERNAL TABLE and refuses all else, since the file is run at start.
-    fn parse(statement: &str) -> Result<Self> {
-        let parsed = DFParser::parse_sql(statement).map_err(crate::error::from_datafusion)?;
-        let mut parsed = parsed.into_iter();
-        match (parsed.next(), parsed.next()) {
-            (Some(Statement::CreateExternalTable(CreateExternalTable { name, locations, .. })), None) => {
-                let part = |part: &datafusion::sql::sqlparser::ast::ObjectNamePart| {
-                    let ident = part.as_ident()?;
-                    Some(if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() })
-                };
-                let parts: Option<Vec<String>> = name.0.iter().map(part).collect();
-                let parts = parts.ok_or_else(|| Error::invalid(format!("'{name}' is no table name")))?;
-                Ok(Self { name: plain(&parts.join(".")), locations })
-            }
-            _ => Err(Error::invalid("only CREATE EXTERNAL TABLE statements can be remembered")),
-        }
-    }
-}
-
-/// A name without the default catalog and schema.
-fn plain(name: &str) -> String {
-    let name = name.strip_prefix("datafusion.").unwrap_or(name);
-    name.strip_prefix("public.").unwrap_or(name).to_owned()
+/// Names the present version in the first line, if that names an older one.
+fn set_version(text: &mut String) {
+    let title = [TITLE, OLD_TITLE].into_iter().find(|title| text.starts_with(title));
+    let Some(title) = title else { return };
+    let digits = text.get(title.len()..).unwrap_or_default();
+    let end = title.len() + digits.bytes().take_while(u8::is_ascii_digit).count();
+    text.replace_range(..end, &format!("{TITLE}{VERSION}"));
 }
 
 fn with_absolute_locations(statement: &str, entry: &Entry) -> Result<String> {
@@ -310,7 +310,7 @@ fn statements(text: &str) -> Found {
 }
 
 /// Makes a new file readable by its owner only.
-fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+pub(super) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
     options

@@ -18,8 +18,8 @@ fn names(file: &CatalogFile) -> Vec<String> {
 fn tables_are_known_tomorrow() {
     let (_folder, file) = catalog();
     assert_eq!(file.load().unwrap(), []);
-    assert_eq!(file.put(A).unwrap(), "a");
-    assert_eq!(file.put(&format!("{B} ;\n")).unwrap(), "B");
+    assert_eq!(file.put(A).unwrap().name, "a");
+    assert_eq!(file.put(&format!("{B} ;\n")).unwrap().name, "B");
     let again = CatalogFile::at(&file.path);
     assert_eq!(names(&again), ["a", "B"]);
     assert_eq!(again.load().unwrap()[0].statement, A);
@@ -57,7 +57,7 @@ fn a_broken_file_is_never_written_to() {
     for (text, part) in [
         (format!("{A};\n\nCREATE EXTERNAL TABEL b;"), "line 3"),
         ("DROP TABLE a;".to_owned(), "only CREATE EXTERNAL TABLE"),
-        ("-- PushdownDB catalog, version 2\n".to_owned(), "version 2"),
+        ("-- PushdownDB catalog, version 4\n".to_owned(), "version 4"),
         ("-- PushdownDB catalogue, version 3\n".to_owned(), "version 3"),
     ] {
         fs::write(&file.path, &text).unwrap();
@@ -68,6 +68,26 @@ fn a_broken_file_is_never_written_to() {
         assert_eq!(fs::read_to_string(&file.path).unwrap(), text);
     }
     assert!(file.put("SELECT 1").unwrap_err().to_string().contains("only CREATE EXTERNAL TABLE"));
+}
+
+#[test]
+fn views_and_tables_in_memory_are_kept() {
+    let (_folder, file) = catalog();
+    file.put(B).unwrap();
+    let view = file.put("create or replace view \"V\" as from 't.csv'").unwrap();
+    assert_eq!((view.name.as_str(), view.kind), ("V", TableKind::View));
+    let here = std::env::current_dir().unwrap();
+    assert!(view.statement.ends_with(&format!("from '{}/t.csv'", here.display())), "{}", view.statement);
+    let table = file.put("CREATE TABLE IF NOT EXISTS public.M (a INT DEFAULT 3)").unwrap();
+    assert_eq!((table.name.as_str(), table.kind), ("m", TableKind::Memory));
+    let kinds: Vec<_> = file.load().unwrap().iter().map(|table| table.kind).collect();
+    assert_eq!(kinds, [TableKind::External, TableKind::View, TableKind::Memory]);
+    // Programs that know no views refuse the file.
+    assert!(fs::read_to_string(&file.path).unwrap().starts_with("-- PushdownDB catalog, version 2\n"));
+    assert!(file.remove("V").unwrap());
+    for other in ["CREATE TEMP VIEW v AS SELECT 1", "CREATE VIEW v", "CREATE VIEW v AS SELECT 1; DROP TABLE m"] {
+        assert!(file.put(other).is_err(), "{other}");
+    }
 }
 
 #[test]

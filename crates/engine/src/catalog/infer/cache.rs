@@ -25,6 +25,28 @@ pub(crate) struct Inferred {
     pub(crate) format: Format,
     /// The columns in the objects.
     pub(crate) schema: SchemaRef,
+    /// Whether each object of CSV has its own columns, which are the table's by name.
+    pub(crate) by_name: bool,
+    /// The names in the header of each sampled object of CSV, if they go by name.
+    pub(crate) headers: Vec<Vec<String>>,
+}
+
+impl Inferred {
+    /// A line of JSON with what is not in a fragment, and a fragment of all columns. `None` for types
+    /// that cannot be written.
+    fn to_bytes(&self) -> Option<Vec<u8>> {
+        let mut bytes = serde_json::to_vec(&(self.by_name, &self.headers)).ok()?;
+        bytes.push(b'\n');
+        bytes.extend(Fragment::all(self.format.clone(), Arc::clone(&self.schema)).to_bytes().ok()?);
+        Some(bytes)
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (line, fragment) = bytes.split_at_checked(bytes.iter().position(|byte| *byte == b'\n')? + 1)?;
+        let (by_name, headers) = serde_json::from_slice(line).ok()?;
+        let Fragment { format, schema, .. } = Fragment::from_bytes(fragment).ok()?;
+        Some(Self { format, schema, by_name, headers })
+    }
 }
 
 /// The cache.
@@ -53,7 +75,7 @@ impl InferenceKey {
             Some(NullRule::Never) => (2, ""),
             Some(NullRule::Text(text)) => (3, text.as_str()),
         };
-        let mut stamp = Fingerprint::builder("inferred columns", 1)
+        let mut stamp = Fingerprint::builder("inferred columns", 4)
             .text(kind.name())
             .number(flag(*header))
             .number(byte(*delimiter))
@@ -68,7 +90,9 @@ impl InferenceKey {
             .number(flag(options.json_shape.map(|shape| shape == JsonShape::Lines)))
             .number(options.compression.map_or(0, |compression| 1 + compression as u64))
             .number(options.schema_infer_max_rec.map_or(0, |most| 1 + most as u64))
-            .flag(options.union_by_name);
+            .number(flag(options.union_by_name))
+            .number(u64::from(options.names.is_empty() && options.columns.is_empty()))
+            .text(&format!("{:?} {:?}", options.translation, options.wide_delimiter));
         for object in sampled {
             stamp = object.add_to(stamp);
         }
@@ -88,8 +112,7 @@ impl InferenceCache {
             return Some(known.clone());
         }
         let bytes: Vec<u8> = self.file(key)?.read()?;
-        let Fragment { format, schema, .. } = Fragment::from_bytes(&bytes).ok()?;
-        let inferred = Inferred { format, schema };
+        let inferred = Inferred::from_bytes(&bytes)?;
         self.keep(key, &inferred);
         Some(inferred)
     }
@@ -98,7 +121,7 @@ impl InferenceCache {
     pub(crate) fn put(&self, key: &InferenceKey, inferred: &Inferred) {
         self.keep(key, inferred);
         if let Some(file) = self.file(key)
-            && let Ok(bytes) = Fragment::all(inferred.format.clone(), Arc::clone(&inferred.schema)).to_bytes()
+            && let Some(bytes) = inferred.to_bytes()
         {
             file.write(&bytes);
         }

@@ -6,17 +6,19 @@
 //! read as they were inferred.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
-use pushdowndb_contract::{CsvOptions, NullRule, Result};
+use pushdowndb_contract::{CsvOptions, NullRule, Result, Translation};
 use pushdowndb_scan::tokenize_sample;
 
 use super::merge::Column;
+use super::preamble;
 use super::sample::Sample;
-use super::value::{Look, Looks};
+use super::value::{Look, Looks, is_dotted_date, is_dotted_time};
 use crate::catalog::TableOptions;
 
-/// The delimiters to try if none is declared, the most usual first.
-const DELIMITERS: [u8; 4] = [b',', b'\t', b';', b'|'];
+/// The fewest fields of a line of a log between which there are blanks.
+const MIN_LOG_FIELDS: usize = 5;
 
 /// The most text from which a delimiter is judged.
 const MAX_SNIFFED_BYTES: usize = 32 * 1024;
@@ -33,7 +35,11 @@ pub(crate) fn sniff(sample: &Sample, base: &CsvOptions, declared: &TableOptions)
     if declared.terminator.is_none() && ends_with_returns(&sample.bytes) {
         csv.terminator = Some(b'\r');
     }
-    if declared.delimiter.is_none() && base.delimiter == CsvOptions::default().delimiter {
+    let may_escape = csv.quote == Some(b'"') && csv.escape.is_none() && declared.escape.is_none();
+    if may_escape && preamble::has_escaped_quotes(&sample.bytes) {
+        csv.escape = Some(b'\\');
+    }
+    if declared.delimiter.is_none() && base.wide.is_none() && base.delimiter == CsvOptions::default().delimiter {
         csv.delimiter = sniff_delimiter(sample, &csv, declared);
     }
     let (records, newlines_in_values) = tokenize(sample, &csv, declared)?;
@@ -41,7 +47,51 @@ pub(crate) fn sniff(sample: &Sample, base: &CsvOptions, declared: &TableOptions)
     if declared.header.is_none() {
         csv.header = is_header(&records);
     }
+    let rows = records.get(usize::from(csv.header)..).unwrap_or_default();
+    if csv.wide.is_none() && has_blanks_around_values(rows) {
+        let translation = csv.translation.as_deref().cloned().unwrap_or_default();
+        csv.translation = Some(Arc::new(Translation { trims: true, ..translation }));
+    }
+    if csv.wide.is_none()
+        && let Some(translation) = dotted_dates(rows, &csv)
+    {
+        csv.translation = Some(Arc::new(translation));
+        let (records, _) = tokenize(sample, &csv, declared)?;
+        return Ok(Sniffed { csv, records });
+    }
     Ok(Sniffed { csv, records })
+}
+
+/// The translation that reads days and times as `31.12.2024 23:59:59`, if a column has nothing
+/// else, and no other column has some as SQL writes them.
+fn dotted_dates(rows: &[Vec<String>], csv: &CsvOptions) -> Option<Translation> {
+    let translation = csv.translation.as_deref().cloned().unwrap_or_default();
+    let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
+    let values = |at: usize| {
+        let fields = rows.iter().filter_map(move |row| row.get(at)).map(|field| field.trim());
+        fields.filter(|field| !is_null(field, &csv.null) && !translation.nulls.iter().any(|null| null == field))
+    };
+    let some_column =
+        |is_one: &dyn Fn(&str) -> bool| (0..columns).any(|at| values(at).next().is_some() && values(at).all(is_one));
+    let is_time = |value: &str| matches!(Look::of(value), Look::Micros | Look::Nanos | Look::Instant);
+    let dates = translation.date_format.is_none()
+        && some_column(&is_dotted_date)
+        && !some_column(&|value| Look::of(value) == Look::Date);
+    let times = translation.timestamp_format.is_none() && some_column(&is_dotted_time) && !some_column(&is_time);
+    (dates || times).then(|| Translation {
+        date_format: if dates { Some("%d.%m.%Y".to_owned()) } else { translation.date_format.clone() },
+        timestamp_format: if times {
+            Some("%d.%m.%Y %H:%M:%S".to_owned())
+        } else {
+            translation.timestamp_format.clone()
+        },
+        ..translation.clone()
+    })
+}
+
+/// Whether the sample holds a whole line.
+pub(crate) fn has_record(sample: &Sample) -> bool {
+    sample.bytes.iter().any(|byte| matches!(byte, b'\n' | b'\r'))
 }
 
 /// Whether lines end with carriage returns alone, as those of old Macintosh programs do.
@@ -71,22 +121,37 @@ fn tokenize(sample: &Sample, csv: &CsvOptions, declared: &TableOptions) -> Resul
 /// The delimiter that splits most records alike; of equals the one that makes more fields.
 fn sniff_delimiter(sample: &Sample, csv: &CsvOptions, declared: &TableOptions) -> u8 {
     let start = match sample.bytes.get(..MAX_SNIFFED_BYTES) {
-        Some(start) => Sample { bytes: sample.bytes.slice_ref(start), is_whole: false },
+        Some(start) => Sample { bytes: sample.bytes.slice_ref(start), is_whole: false, ..sample.clone() },
         None => sample.clone(),
     };
     let mut best: Option<((usize, usize), u8)> = None;
-    for delimiter in DELIMITERS {
+    let decimal = csv.translation.as_ref().and_then(|translation| translation.decimal);
+    let blank = Some(b' ').filter(|_| sample.is_log);
+    for delimiter in preamble::DELIMITERS.into_iter().chain(blank).filter(|delimiter| Some(*delimiter) != decimal) {
         let csv = CsvOptions { delimiter, ..csv.clone() };
         // With a wrong delimiter the quotes may make no sense.
         let Ok((records, _)) = tokenize(&start, &csv, declared) else { continue };
         let alike = |width: usize| records.iter().filter(|record| record.len() == width).count();
         let widths: HashSet<usize> = records.iter().map(Vec::len).filter(|width| *width > 1).collect();
-        let score = widths.into_iter().map(|width| (alike(width), width)).max();
+        // Words of a message have blanks between them, too.
+        let is_wide = |width: &usize| delimiter != b' ' || *width >= MIN_LOG_FIELDS;
+        let score = widths.into_iter().filter(is_wide).map(|width| (alike(width), width)).max();
         if let Some(score) = score.filter(|score| best.is_none_or(|(best, _)| *score > best)) {
             best = Some((score, delimiter));
         }
     }
     best.map_or(csv.delimiter, |(_, delimiter)| delimiter)
+}
+
+/// Whether a column holds numbers, dates or the like with blanks around some of them, which would be
+/// text otherwise.
+fn has_blanks_around_values(rows: &[Vec<String>]) -> bool {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
+    (0..columns).any(|at| {
+        let values = || rows.iter().filter_map(|row| row.get(at)).filter(|value| !value.trim().is_empty());
+        values().any(|value| value.len() > value.trim().len())
+            && values().all(|value| Look::of(value.trim()) != Look::Text)
+    })
 }
 
 /// Whether the first record names the columns. It must be text throughout, but for years and dates
@@ -162,15 +227,23 @@ fn columns(records: &[Vec<String>], csv: &CsvOptions, max_records: usize) -> Opt
     } else {
         ((1..=first.len()).map(|n| format!("column_{n}")).collect(), records)
     };
+    let trims = csv.translation.as_ref().is_some_and(|translation| translation.trims);
     let mut seen = vec![Looks::default(); names.len()];
     for row in rows.iter().take(max_records) {
         for (seen, field) in seen.iter_mut().zip(row) {
+            let field = if trims { field.trim() } else { field.as_str() };
             if !is_null(field, &csv.null) {
                 seen.add(field);
             }
         }
     }
-    Some(names.into_iter().zip(seen).map(|(name, seen)| Column { name, data_type: seen.data_type(), seen }).collect())
+    Some(
+        names
+            .into_iter()
+            .zip(seen)
+            .map(|(name, seen)| Column { name, data_type: seen.data_type(), seen, mixed: false })
+            .collect(),
+    )
 }
 
 fn is_null(field: &str, rule: &NullRule) -> bool {
@@ -181,12 +254,14 @@ fn is_null(field: &str, rule: &NullRule) -> bool {
     }
 }
 
-/// The names in a header: a column without one is named by its position, a duplicate gets a number.
+/// The names in a header, without blanks around them: a column without one is named by its position,
+/// a duplicate gets a number.
 fn header_names(first: &[String]) -> Vec<String> {
     let mut taken = HashSet::new();
     let mut names = Vec::with_capacity(first.len());
     for (index, name) in first.iter().enumerate() {
-        let plain = if name.is_empty() { format!("column_{}", index + 1) } else { name.clone() };
+        let name = name.trim();
+        let plain = if name.is_empty() { format!("column_{}", index + 1) } else { name.to_owned() };
         let mut name = plain.clone();
         let mut number = 2;
         while !taken.insert(name.clone()) {
@@ -205,7 +280,7 @@ mod tests {
     use super::*;
 
     fn whole(text: &str) -> Sample {
-        Sample { bytes: text.to_owned().into(), is_whole: true }
+        Sample { bytes: text.to_owned().into(), is_whole: true, is_utf16: false, is_log: false }
     }
 
     fn sniffed(text: &str) -> CsvOptions {
@@ -219,6 +294,11 @@ mod tests {
         assert_eq!(sniffed("a|b\n\"x|y\"|2\n").delimiter, b'|');
         assert_eq!(sniffed("one\ntwo, or more\n").delimiter, b',');
         assert_eq!(sniffed("one\ntwo\n").delimiter, b',');
+        let line = "1.2.3.4 - - [10/Oct/2000:13:55:36 -0700] \"GET /a HTTP/1.0\" 200 23 \"Moz (X; Y)\"\n";
+        assert_eq!(sniffed(line).delimiter, b';');
+        let log = Sample { is_log: true, ..whole(line) };
+        let found = sniff(&log, &CsvOptions::default(), &TableOptions::default()).unwrap().csv;
+        assert_eq!((found.delimiter, found.header), (b' ', false));
     }
 
     #[test]
@@ -279,8 +359,39 @@ mod tests {
     }
 
     #[test]
+    fn blanks_around_numbers_are_left_out() {
+        let found = sniff(&whole("id, v ,t\n1, 5 ,a \n2,6,b\n"), &CsvOptions::default(), &TableOptions::default());
+        let found = found.unwrap();
+        assert!(found.csv.translation.as_ref().unwrap().trims);
+        let columns = found.columns(99).unwrap();
+        assert_eq!(columns[1].name, "v");
+        assert_eq!((&columns[1].data_type, &columns[2].data_type), (&Some(DataType::Int64), &Some(DataType::Utf8)));
+        assert!(sniffed("id,t\n1, a\n2,5\n").translation.is_none());
+    }
+
+    #[test]
+    fn days_with_points_are_dates_unless_others_are_in_the_table() {
+        let found = |text: &str| {
+            let sniffed = sniff(&whole(text), &CsvOptions::default(), &TableOptions::default()).unwrap();
+            sniffed.columns(99).unwrap().into_iter().map(|column| column.data_type).collect::<Vec<_>>()
+        };
+        let time = DataType::Timestamp(arrow::datatypes::TimeUnit::Microsecond, None);
+        assert_eq!(
+            found("d;t;n\n31.12.2023;01.02.2024 10:11:12;1\n;;2\n1.2.2024;;3\n")[..2],
+            [Some(DataType::Date32), Some(time.clone())]
+        );
+        assert_eq!(found("d;t\n31.12.2023;2024-01-01 00:00:00\n")[..], [Some(DataType::Date32), Some(time)]);
+        for text in
+            ["d;e\n31.12.2023;2023-12-31\n", "d;e\n31.13.2023;1\n", "d;e\n31.12.23;1\n", "d;e\n31.12.2023;1\nx;2\n"]
+        {
+            assert_eq!(found(text)[0], Some(DataType::Utf8), "{text}");
+        }
+    }
+
+    #[test]
     fn names_are_unique() {
         let names = header_names(&["a", "", "a", "a_2", "a"].map(String::from));
         assert_eq!(names, ["a", "column_2", "a_2", "a_2_2", "a_3"]);
+        assert_eq!(header_names(&[" a b", " "].map(String::from)), ["a b", "column_2"]);
     }
 }

@@ -1,122 +1,20 @@
 //! Inference of JSON: the columns of the records in samples.
 //!
-//! Fields come in the order in which they first appear, across records and objects. A field that is
-//! a number here and text there is text; one that is an object here and a plain value there has no
-//! column type and is refused.
-//!
-//! Numbers keep their digits: integers beyond BIGINT are DECIMAL(20,0) or wider, and text beyond 38
-//! digits. A field of integers and fractions is DOUBLE only if a DOUBLE holds each of the integers,
-//! else text.
+//! Fields come in the order in which they first appear, across records and objects; the shape of
+//! their values decides their types ([`super::shape`]).
 
 use std::fmt;
-use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Fields};
-use pushdowndb_contract::{Error, JsonShape, Result};
-use pushdowndb_scan::is_exact_as_double;
+use arrow::datatypes::DataType;
+use pushdowndb_contract::{Error, JsonShape, Result, limits};
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 
 use super::merge::Column;
 use super::sample::Sample;
-use super::value::Looks;
+use super::shape::{Shape, add_field, fields_of};
 
 /// The deepest nesting of a record.
 const MAX_DEPTH: usize = 128;
-
-/// The digits of an unsigned integer of 64 bits, and of the widest decimal.
-const LONG_DIGITS: u8 = 20;
-const DECIMAL_DIGITS: u8 = 38;
-
-/// The shape of the values at one place.
-#[derive(Clone, Debug, Default, PartialEq)]
-enum Shape {
-    /// Only null.
-    #[default]
-    Unknown,
-    Boolean,
-    /// Integers: the most digits of one, and whether a DOUBLE represents each of them exactly.
-    Integer {
-        digits: u8,
-        exact: bool,
-    },
-    Float,
-    Text,
-    List(Box<Shape>),
-    Object(Vec<(String, Shape)>),
-    /// Objects, lists and plain values at the same place.
-    Contradiction,
-}
-
-impl Shape {
-    /// The shape of a number.
-    fn of_number(number: &str) -> Self {
-        if number.contains(['.', 'e', 'E']) {
-            return Self::Float;
-        }
-        let digits = u8::try_from(number.trim_start_matches('-').len()).unwrap_or(u8::MAX);
-        let is_long = number.parse::<i64>().is_err();
-        let digits = if is_long { digits.max(LONG_DIGITS) } else { digits.min(LONG_DIGITS - 1) };
-        Self::Integer { digits, exact: is_exact_as_double(number) }
-    }
-
-    fn merge(&mut self, seen: Shape) {
-        use Shape::{Contradiction, Float, Integer, List, Object, Text, Unknown};
-        *self = match (std::mem::take(self), seen) {
-            (one, Unknown) | (Unknown, one) => one,
-            (List(mut a), List(b)) => {
-                a.merge(*b);
-                List(a)
-            }
-            (Object(mut a), Object(b)) => {
-                b.into_iter().for_each(|(name, shape)| add_field(&mut a, name, shape));
-                Object(a)
-            }
-            (List(_) | Object(_) | Contradiction, _) | (_, List(_) | Object(_) | Contradiction) => Contradiction,
-            (Integer { digits: a, exact: b }, Integer { digits: c, exact: d }) => {
-                Integer { digits: a.max(c), exact: b && d }
-            }
-            (Float, Integer { exact: true, .. }) | (Integer { exact: true, .. }, Float) => Float,
-            (a, b) if a == b => a,
-            _ => Text,
-        };
-    }
-
-    /// The column type; `None` if every value was null.
-    fn data_type(&self, path: &str) -> Result<Option<DataType>> {
-        let nested = |shape: &Shape, path: &str| Ok::<_, Error>(shape.data_type(path)?.unwrap_or(DataType::Utf8));
-        Ok(Some(match self {
-            Self::Unknown => return Ok(None),
-            Self::Boolean => DataType::Boolean,
-            Self::Integer { digits, .. } if *digits < LONG_DIGITS => DataType::Int64,
-            Self::Integer { digits, .. } if *digits <= DECIMAL_DIGITS => DataType::Decimal128(*digits, 0),
-            Self::Integer { .. } => DataType::Utf8,
-            Self::Float => DataType::Float64,
-            Self::Text => DataType::Utf8,
-            Self::List(item) => {
-                DataType::List(Arc::new(Field::new_list_field(nested(item, &format!("{path}[]"))?, true)))
-            }
-            Self::Object(fields) => {
-                let field = |(name, shape): &(String, Shape)| {
-                    Ok(Field::new(name, nested(shape, &format!("{path}.{name}"))?, true))
-                };
-                DataType::Struct(fields.iter().map(field).collect::<Result<Fields>>()?)
-            }
-            Self::Contradiction => {
-                return Err(Error::invalid(format!(
-                    "the field '{path}' is an object or a list in one record and something else in another; \
-                     declare the columns with CREATE EXTERNAL TABLE"
-                )));
-            }
-        }))
-    }
-}
-
-fn add_field(fields: &mut Vec<(String, Shape)>, name: String, shape: Shape) {
-    match fields.iter_mut().find(|(known, _)| *known == name) {
-        Some((_, known)) => known.merge(shape),
-        None => fields.push((name, shape)),
-    }
-}
 
 /// Walks over well-formed JSON, and sees numbers as they are written.
 struct Walk<'a> {
@@ -174,15 +72,22 @@ impl Walk<'_> {
                     self.at += 1;
                     add_field(&mut fields, name, self.value(depth)?);
                 }
-                Shape::Object(fields)
+                match fields.is_empty() {
+                    true => Shape::Empty { lists: false, objects: true },
+                    false => Shape::Object(fields),
+                }
             }
             b'[' => {
-                let mut items = Shape::Unknown;
+                let (mut items, mut is_empty) = (Shape::Unknown, true);
                 self.at += 1;
                 while self.more(b']') {
                     items.merge(self.value(depth)?);
+                    is_empty = false;
                 }
-                Shape::List(Box::new(items))
+                match is_empty {
+                    true => Shape::Empty { lists: true, objects: false },
+                    false => Shape::List(Box::new(items)),
+                }
             }
             b'"' => {
                 self.text();
@@ -214,6 +119,13 @@ pub(crate) fn sniff(sample: &Sample) -> JsonShape {
     if is_value || is_cut { JsonShape::Lines } else { JsonShape::Document }
 }
 
+/// Whether the sample holds a whole record.
+pub(crate) fn has_record(sample: &Sample) -> bool {
+    let text = sample.bytes.trim_ascii_start();
+    let text = text.strip_prefix(b"[").unwrap_or(text);
+    serde_json::Deserializer::from_slice(text).into_iter::<IgnoredAny>().next().is_some_and(|record| record.is_ok())
+}
+
 /// The shape of the records of all samples together.
 #[derive(Debug, Default)]
 pub(crate) struct Found(Shape);
@@ -242,7 +154,7 @@ impl Found {
             let Some(record) = walk.value(MAX_DEPTH) else {
                 return Err(Error::invalid(format!("{address}: record {number} is nested too deeply")));
             };
-            if !matches!(record, Shape::Object(_)) {
+            if !matches!(record, Shape::Object(_) | Shape::Empty { lists: false, .. }) {
                 return Err(Error::invalid(format!(
                     "{address}: a record is not an object; a table's records are objects such as {{\"a\": 1}}"
                 )));
@@ -258,17 +170,44 @@ impl Found {
             }
             _ => {}
         }
-        // Names the object that contradicts those before it.
-        self.columns().map(|_| ()).map_err(|error| error.context(address))
+        Ok(())
+    }
+
+    /// An error if a field has values of several kinds, as of the object called `address`.
+    pub(crate) fn refuse_mixed(&self, address: &str) -> Result<()> {
+        let Shape::Object(fields) = &self.0 else { return Ok(()) };
+        match fields.iter().find_map(|(name, shape)| shape.mixed_at(name)) {
+            Some(path) => Err(Error::invalid(format!(
+                "{address}: the field '{path}' is an object or a list in one record and something else in another; leave \
+                 'union_by_name' out of the OPTIONS to read it as text, or declare the columns"
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// The columns; `None` if there was no record.
-    pub(crate) fn columns(&self) -> Result<Option<Vec<Column>>> {
-        let Shape::Object(fields) = &self.0 else { return Ok(None) };
-        let column = |(name, shape): &(String, Shape)| {
-            Ok(Column { name: name.clone(), data_type: shape.data_type(name)?, seen: Looks::default() })
+    pub(crate) fn columns(&self) -> Option<Vec<Column>> {
+        let fields = match &self.0 {
+            Shape::Object(fields) => fields.as_slice(),
+            Shape::Empty { .. } => &[],
+            _ => return None,
         };
-        fields.iter().map(column).collect::<Result<_>>().map(Some)
+        let column = |(name, shape): &(String, Shape)| {
+            let mut mixed = false;
+            let data_type = shape.data_type(&mut mixed);
+            Column { name: name.clone(), data_type, mixed, ..Column::default() }
+        };
+        let mut columns: Vec<Column> = fields.iter().map(column).collect();
+        let size = |column: &Column| column.data_type.as_ref().map_or(1, fields_of);
+        let mut all: usize = columns.iter().map(size).sum();
+        // Objects that are dictionaries of thousands of keys.
+        while all > limits::COLUMNS {
+            let Some(largest) = columns.iter_mut().max_by_key(|column| size(column)) else { break };
+            let Some(others) = size(largest).checked_sub(1).filter(|others| *others > 0) else { break };
+            all -= others;
+            (largest.data_type, largest.mixed) = (Some(DataType::Utf8), true);
+        }
+        Some(columns)
     }
 }
 
@@ -301,16 +240,20 @@ impl<'de> Visitor<'de> for &mut Records {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use arrow::datatypes::Field;
+
     use super::*;
 
     fn sample(text: &str, is_whole: bool) -> Sample {
-        Sample { bytes: text.to_owned().into(), is_whole }
+        Sample { bytes: text.to_owned().into(), is_whole, is_utf16: false, is_log: false }
     }
 
     fn columns(samples: &[Sample], address: &str) -> Result<Option<Vec<Column>>> {
         let mut found = Found::default();
         samples.iter().try_for_each(|sample| found.add(sample, 99, address))?;
-        found.columns()
+        Ok(found.columns())
     }
 
     fn types(text: &str) -> Result<Vec<(String, Option<DataType>)>> {
@@ -325,16 +268,16 @@ mod tests {
             types(&lines.join("\n")).unwrap().remove(0).1.unwrap()
         };
         assert_eq!(of("1 -9223372036854775808"), DataType::Int64);
-        assert_eq!(of("1 9223372036854775808"), DataType::Decimal128(20, 0));
-        assert_eq!(of("18446744073709551616 -1"), DataType::Decimal128(20, 0));
-        assert_eq!(of("123456789012345678901234567890"), DataType::Decimal128(30, 0));
+        assert_eq!(of("1 9223372036854775808"), DataType::Decimal128(38, 0));
+        assert_eq!(of("18446744073709551616 -1"), DataType::Decimal128(38, 0));
+        assert_eq!(of("123456789012345678901234567890"), DataType::Decimal128(38, 0));
         assert_eq!(of(&"9".repeat(39)), DataType::Utf8);
         assert_eq!(of("1.5 2"), DataType::Float64);
         assert_eq!(of("1.5 100000000000000000000"), DataType::Float64);
         assert_eq!(of("1e300 1e20"), DataType::Float64);
         assert_eq!(of("9007199254740993 1.5"), DataType::Utf8);
         assert_eq!(of("1.5 18446744073709551615"), DataType::Utf8);
-        assert_eq!(of("[1,9223372036854775808]").to_string(), "List(Decimal128(20, 0))");
+        assert_eq!(of("[1,9223372036854775808]").to_string(), "List(Decimal128(38, 0))");
     }
 
     #[test]
@@ -353,8 +296,37 @@ mod tests {
         let found = types(hard).unwrap();
         let shown: Vec<_> = found.iter().map(|(name, of)| format!("{name} {}", of.as_ref().unwrap())).collect();
         assert_eq!(shown, ["a\"} Utf8", "l List(List(Int64))", "b Int64"]);
-        let all = [r#"{"o":{"x":1}}"#, r#"{"o":1}"#].map(|text| sample(text, true));
-        assert!(columns(&all, "s3://b/2").unwrap_err().to_string().starts_with("s3://b/2: the field 'o'"));
+    }
+
+    #[test]
+    fn values_of_several_kinds_are_text() {
+        let of = |values: &str| {
+            let lines: Vec<String> = values.split(' ').map(|value| format!("{{\"a\":{value}}}")).collect();
+            let column = columns(&[sample(&lines.join("\n"), true)], "x").unwrap().unwrap().remove(0);
+            format!("{} {}", column.data_type.unwrap(), column.mixed)
+        };
+        for mixed in ["{\"b\":1} 1", "1 [1]", "[1] {\"b\":1}", "\"x\" {}", "[] 1", "{} null", "[] {}", "1 {} {\"b\":1}"]
+        {
+            assert_eq!(of(mixed), "Utf8 true", "{mixed}");
+        }
+        assert_eq!(of("[] null [1]"), "List(Int64) false");
+        assert_eq!(of("[]"), "List(Utf8) false");
+        assert_eq!(of("{} [] [1.5]"), "List(Float64) true");
+        assert_eq!(of("{} [1] [2.5]"), "List(Float64) true");
+        assert_eq!(of("{} [1] 2"), "Utf8 true");
+        assert_eq!(of("[1,\"two\",{\"y\":null}]"), "List(Utf8) true");
+        for (empty, mixed) in [("[]", "true"), ("{}", "false")] {
+            let found = of(&format!("{empty} {{\"b\":1}}"));
+            assert!(found.contains("\"b\": Int64") && found.ends_with(mixed), "{found}");
+        }
+        let mut found = Found::default();
+        found.add(&sample("{\"a\":[{\"b\":1}]}\n{\"a\":[{\"b\":[]}]}", true), 9, "x").unwrap();
+        let error = found.refuse_mixed("s3://b/x").unwrap_err().to_string();
+        assert!(error.starts_with("s3://b/x: the field 'a[].b'"), "{error}");
+        let wide: String = (0..5000).map(|n| format!("\"k{n}\":{{}},")).collect();
+        let found = columns(&[sample(&format!("{{\"id\":1,\"o\":{{{wide}\"z\":1}}}}"), true)], "x").unwrap().unwrap();
+        assert_eq!(found[0].data_type, Some(DataType::Int64));
+        assert_eq!((&found[1].data_type, found[1].mixed), (&Some(DataType::Utf8), true));
     }
 
     #[test]
@@ -388,8 +360,6 @@ mod tests {
 
     #[test]
     fn mistakes_name_the_record() {
-        let error = types("{\"a\":1}\n{\"a\":{\"b\":1}}").unwrap_err().to_string();
-        assert!(error.contains("the field 'a' is an object"), "{error}");
         let error = types("{\"a\":1}\n{oops}").unwrap_err().to_string();
         assert!(error.starts_with("s3://b/x.json: record 2 is no JSON"), "{error}");
         assert!(types("[1]").is_err());

@@ -1,39 +1,63 @@
 //! Merging of the schemas of several objects, or an error that says where they differ.
 //!
 //! A sample of text need not show all values: integers in one object and decimals in the next are a
-//! column of decimals, and digits that are text in one object (`01247`) are text in all. Different
-//! names, and types that only text could hold both of, are an error: rows would mean something
-//! else. `union_by_name` asks for all columns of all objects, by name.
+//! column of decimals, and digits that are text in one object (`01247`) are text in all. Columns of
+//! a header and of Parquet are merged by name, in any order; an object may lack some. Names that
+//! differ in case alone are one column, unless an object has both.
 
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
 
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::DataType;
 use pushdowndb_contract::{Error, Result};
+use pushdowndb_scan::sql_type;
 
 use super::value::Looks;
+use super::widen::widened;
 
 /// A column of one object.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Column {
     pub(crate) name: String,
     /// `None` if every value was NULL, or there were none.
     pub(crate) data_type: Option<DataType>,
     /// The looks of its values, if they are text.
     pub(crate) seen: Looks,
+    /// Whether objects, or records of JSON, hold it in different types, or some not at all.
+    pub(crate) mixed: bool,
 }
 
 /// How objects with different columns become one table.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Merging {
-    /// The same columns in the same order: CSV without a header.
+pub(crate) struct Merging {
+    pub(crate) names: Names,
+    pub(crate) types: Types,
+}
+
+/// How columns of objects are matched.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Names {
+    /// The same columns in the same order.
     Positions,
-    /// The same columns in any order: Parquet.
-    SameNames,
-    /// `union_by_name`: all columns of all objects, widened to text if need be.
+    /// As [`Self::Positions`], where an object may have fewer or more columns at its end.
+    Ragged,
+    /// The same columns in any order.
+    Same,
+    /// All columns of all objects, of which each has one of another's.
+    Related,
+    /// All columns of all objects.
     Union,
 }
 
-const WAY_OUT: &str = "set OPTIONS ('union_by_name' 'true') to read all columns by name, or declare the columns";
+/// Which types a column may have.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Types {
+    /// One type.
+    Same,
+    /// Types of which one holds the values of all.
+    Wide,
+    /// Any types; text holds those that have no other type in common.
+    Text,
+}
 
 /// Merges the columns of one more object into the table's; `first` and `other` are addresses.
 pub(crate) fn merge(
@@ -42,121 +66,151 @@ pub(crate) fn merge(
     how: Merging,
     (first, other): (&str, &str),
 ) -> Result<()> {
-    let drift = |difference: String| Error::invalid(format!("{first} and {other} differ: {difference}; {WAY_OUT}"));
-    if how == Merging::Positions {
-        if table.len() != object.len() {
-            let counts = format!("the first has {} columns, the second {}", table.len(), object.len());
-            return Err(drift(counts));
+    let way_out = match how {
+        Merging { names: Names::Union, .. } => "declare the columns with CREATE EXTERNAL TABLE",
+        _ => {
+            "set OPTIONS ('union_by_name' 'true') to read all columns by name, and as text what has no other type in \
+             common, or declare the columns"
         }
-        for (index, (a, b)) in table.iter().zip(&object).enumerate() {
-            if a.name != b.name {
-                let (a, b) = (&a.name, &b.name);
-                return Err(drift(format!("column {} is '{a}' in the first and '{b}' in the second", index + 1)));
-            }
-        }
-    }
-    if how == Merging::SameNames {
-        let missing = |from: &[Column], in_: &[Column]| {
-            from.iter().find(|a| in_.iter().all(|b| a.name != b.name)).map(|column| column.name.clone())
-        };
-        if let Some(name) = missing(table, &object) {
-            return Err(drift(format!("the second has no column '{name}'")));
-        }
-        if let Some(name) = missing(&object, table) {
-            return Err(drift(format!("the first has no column '{name}'")));
-        }
-    }
-    for column in object {
-        let Some(known) = table.iter_mut().find(|known| known.name == column.name) else {
+    };
+    let drift = |difference: String| Error::invalid(format!("{first} and {other} differ: {difference}; {way_out}"));
+    check_names(table, &object, how.names).map_err(drift)?;
+    let places = match how.names {
+        Names::Positions | Names::Ragged => (0..object.len()).map(Some).collect(),
+        Names::Same | Names::Related | Names::Union => places(table, &object),
+    };
+    let mut found = vec![false; table.len()];
+    for (mut column, place) in object.into_iter().zip(places) {
+        let Some(known) = place.and_then(|place| table.get_mut(place)) else {
+            column.mixed = true;
             table.push(column);
             continue;
         };
+        if let Some(found) = place.and_then(|place| found.get_mut(place)) {
+            *found = true;
+        }
+        known.mixed |= column.mixed || known.data_type != column.data_type || known.name != column.name;
         known.seen = known.seen.union(column.seen);
         known.data_type = match (known.data_type.take(), column.data_type) {
             (Some(_), Some(_)) if known.seen.are_digits() => known.seen.data_type(),
             (Some(a), Some(b)) if a == b => Some(a),
             (Some(a), Some(b)) => {
-                let common = match how {
-                    // Parquet declares its types, so similar types are different columns.
-                    Merging::SameNames => None,
-                    Merging::Union => widened(&a, &b).or_else(|| as_text(&a, &b)),
-                    Merging::Positions => widened(&a, &b),
+                let common = match how.types {
+                    Types::Same => None,
+                    Types::Wide => widened(&a, &b),
+                    Types::Text => widened(&a, &b).or_else(|| as_text(&a, &b)),
                 };
                 let Some(common) = common else {
-                    return Err(drift(format!("column '{}' is {a} in the first and {b} in the second", column.name)));
+                    let (a, b) = (sql_type(&a), sql_type(&b));
+                    return Err(drift(format!("column '{}' is {a} in the first and {b} in the second", known.name)));
                 };
                 Some(common)
             }
             (one, None) | (None, one) => one,
         };
     }
+    for (known, _) in table.iter_mut().zip(&found).filter(|(_, found)| !**found) {
+        known.mixed = true;
+    }
     Ok(())
 }
 
-/// The type that holds the values of both without loss of meaning.
-fn widened(a: &DataType, b: &DataType) -> Option<DataType> {
-    use DataType::{Date32, Decimal128, Float64, Int64, Struct, Timestamp, UInt64};
-    Some(match (a, b) {
-        _ if a == b => a.clone(),
-        _ if a.is_unsigned_integer() && b.is_unsigned_integer() => UInt64,
-        (UInt64, other) | (other, UInt64) if other.is_signed_integer() => Decimal128(20, 0),
-        _ if a.is_integer() && b.is_integer() => Int64,
-        (Decimal128(p, s), Decimal128(q, t)) => {
-            let scale = *s.max(t);
-            let whole = (i16::from(*p) - i16::from(*s)).max(i16::from(*q) - i16::from(*t));
-            Decimal128(u8::try_from(whole + i16::from(scale)).ok().filter(|precision| *precision <= 38)?, scale)
-        }
-        (decimal @ Decimal128(..), other) | (other, decimal @ Decimal128(..)) if other.is_integer() => {
-            return widened(decimal, &Decimal128(20, 0));
-        }
-        _ if a.is_numeric() && b.is_numeric() => Float64,
-        (Date32, Timestamp(unit, None)) | (Timestamp(unit, None), Date32) => Timestamp(*unit, None),
-        (Timestamp(u, zone), Timestamp(v, other)) if zone == other => Timestamp(finer(*u, *v), zone.clone()),
-        (Struct(a), Struct(b)) => {
-            let mut fields: Vec<_> = a.iter().cloned().collect();
-            for field in b {
-                match fields.iter_mut().find(|known| known.name() == field.name()) {
-                    Some(known) => {
-                        let data_type = widened(known.data_type(), field.data_type())?;
-                        *known = Arc::new(known.as_ref().clone().with_data_type(data_type));
-                    }
-                    None => fields.push(Arc::clone(field)),
-                }
+/// Checks that the columns of `object` may be those of a table with `table`'s; the error is the
+/// difference.
+fn check_names(table: &[Column], object: &[Column], names: Names) -> Result<(), String> {
+    if names == Names::Positions && table.len() != object.len() {
+        return Err(format!("the first has {} columns, the second {}", table.len(), object.len()));
+    }
+    if let Names::Positions | Names::Ragged = names {
+        for (index, (a, b)) in table.iter().zip(object).enumerate() {
+            if a.name != b.name {
+                let (a, b) = (&a.name, &b.name);
+                return Err(format!("column {} is '{a}' in the first and '{b}' in the second", index + 1));
             }
-            Struct(fields.into())
         }
-        _ if a.is_string() && b.is_string() => DataType::Utf8,
-        _ => return None,
-    })
+    }
+    if names == Names::Same {
+        let missing = |from: &[Column], in_: &[Column]| {
+            from.iter().find(|a| in_.iter().all(|b| a.name != b.name)).map(|column| column.name.clone())
+        };
+        if let Some(name) = missing(table, object) {
+            return Err(format!("the second has no column '{name}'"));
+        }
+        if let Some(name) = missing(object, table) {
+            return Err(format!("the first has no column '{name}'"));
+        }
+    }
+    if names == Names::Related && places(table, object).iter().all(Option::is_none) {
+        // Most likely the first record is no header.
+        let shown = object.iter().map(|column| column.name.as_str()).take(8).collect::<Vec<_>>().join("', '");
+        return Err(format!("the second has none of the columns of the first, but '{shown}'"));
+    }
+    Ok(())
+}
+
+/// For each column of `object` its place among those of `table`: that of the same name, or else the
+/// only one that differs in case alone, if neither of the two has both names.
+fn places(table: &[Column], object: &[Column]) -> Vec<Option<usize>> {
+    let known: HashMap<&str, usize> =
+        table.iter().enumerate().map(|(place, column)| (column.name.as_str(), place)).collect();
+    let own: HashSet<&str> = object.iter().map(|column| column.name.as_str()).collect();
+    let mut folded: HashMap<String, Vec<usize>> = HashMap::new();
+    for (place, column) in table.iter().enumerate() {
+        folded.entry(column.name.to_lowercase()).or_default().push(place);
+    }
+    let mut alike: HashMap<String, usize> = HashMap::new();
+    for column in object {
+        *alike.entry(column.name.to_lowercase()).or_default() += 1;
+    }
+    let place = |column: &Column| {
+        known.get(column.name.as_str()).copied().or_else(|| {
+            let name = column.name.to_lowercase();
+            match folded.get(&name).map(Vec::as_slice) {
+                Some([place]) if alike.get(&name) == Some(&1) => {
+                    table.get(*place).filter(|known| !own.contains(known.name.as_str())).map(|_| *place)
+                }
+                _ => None,
+            }
+        })
+    };
+    object.iter().map(place).collect()
 }
 
 /// Text, which holds any plain value.
 fn as_text(a: &DataType, b: &DataType) -> Option<DataType> {
-    (!a.is_nested() && !b.is_nested()).then_some(DataType::Utf8)
-}
-
-fn finer(a: TimeUnit, b: TimeUnit) -> TimeUnit {
-    let order = [TimeUnit::Nanosecond, TimeUnit::Microsecond, TimeUnit::Millisecond, TimeUnit::Second];
-    order.into_iter().find(|unit| *unit == a || *unit == b).unwrap_or(a)
+    let is_plain = |of: &DataType| !of.is_nested() && !of.is_binary();
+    (is_plain(a) && is_plain(b)).then_some(DataType::Utf8)
 }
 
 #[cfg(test)]
 mod tests {
+    use arrow::datatypes::TimeUnit;
+
     use super::*;
+
+    const POSITIONS: Merging = Merging { names: Names::Positions, types: Types::Wide };
+    const SAME: Merging = Merging { names: Names::Same, types: Types::Same };
+    const RELATED: Merging = Merging { names: Names::Related, types: Types::Wide };
+    const UNION: Merging = Merging { names: Names::Union, types: Types::Text };
 
     fn columns(all: &[(&str, Option<DataType>)]) -> Vec<Column> {
         let column = |(name, t): &(&str, Option<DataType>)| Column {
             name: name.to_string(),
             data_type: t.clone(),
-            seen: Looks::default(),
+            ..Column::default()
         };
         all.iter().map(column).collect()
+    }
+
+    /// The names and types alone.
+    fn plain(table: Vec<Column>) -> Vec<Column> {
+        table.into_iter().map(|column| Column { mixed: false, ..column }).collect()
     }
 
     fn merged(a: &[(&str, Option<DataType>)], b: &[(&str, Option<DataType>)], how: Merging) -> Result<Vec<Column>> {
         let mut table = columns(a);
         merge(&mut table, columns(b), how, ("s3://b/1", "s3://b/2"))?;
-        Ok(table)
+        Ok(plain(table))
     }
 
     const INT: Option<DataType> = Some(DataType::Int64);
@@ -165,11 +219,11 @@ mod tests {
 
     #[test]
     fn samples_of_one_table_widen() {
-        let table = merged(&[("a", INT), ("b", None)], &[("a", FLOAT), ("b", TEXT)], Merging::Positions).unwrap();
+        let table = merged(&[("a", INT), ("b", None)], &[("a", FLOAT), ("b", TEXT)], POSITIONS).unwrap();
         assert_eq!(table, columns(&[("a", FLOAT), ("b", TEXT)]));
         let day = Some(DataType::Date32);
         let time = Some(DataType::Timestamp(TimeUnit::Microsecond, None));
-        assert_eq!(merged(&[("a", day)], &[("a", time.clone())], Merging::Positions).unwrap(), columns(&[("a", time)]));
+        assert_eq!(merged(&[("a", day)], &[("a", time.clone())], POSITIONS).unwrap(), columns(&[("a", time)]));
     }
 
     #[test]
@@ -181,29 +235,57 @@ mod tests {
                 vec![("b", INT), ("a", INT)],
                 "column 1 is 'a' in the first and 'b' in the second",
             ),
-            (vec![("a", INT)], vec![("a", TEXT)], "column 'a' is Int64 in the first and Utf8 in the second"),
+            (vec![("a", INT)], vec![("a", TEXT)], "column 'a' is BIGINT in the first and VARCHAR in the second"),
         ] {
-            let error = merged(&a, &b, Merging::Positions).unwrap_err().to_string();
+            let error = merged(&a, &b, POSITIONS).unwrap_err().to_string();
             assert!(
                 error.contains(part) && error.contains("s3://b/1 and s3://b/2") && error.contains("union_by_name"),
                 "{error}"
             );
         }
-        let error = merged(&[("a", INT)], &[("b", INT)], Merging::SameNames).unwrap_err().to_string();
+        let error = merged(&[("a", INT)], &[("b", INT)], SAME).unwrap_err().to_string();
         assert!(error.contains("the second has no column 'a'"), "{error}");
-        assert!(merged(&[("a", INT)], &[("a", FLOAT)], Merging::SameNames).is_err());
-        assert!(merged(&[("a", INT), ("b", INT)], &[("b", INT), ("a", INT)], Merging::SameNames).is_ok());
+        assert!(merged(&[("a", INT)], &[("a", FLOAT)], SAME).is_err());
+        assert!(merged(&[("a", INT), ("b", INT)], &[("b", INT), ("a", INT)], SAME).is_ok());
     }
 
     #[test]
     fn a_union_has_every_column() {
-        let table = merged(&[("a", INT), ("b", INT)], &[("c", TEXT), ("a", TEXT)], Merging::Union).unwrap();
+        let table = merged(&[("a", INT), ("b", INT)], &[("c", TEXT), ("a", TEXT)], UNION).unwrap();
         assert_eq!(table, columns(&[("a", TEXT), ("b", INT), ("c", TEXT)]));
         let decimals = |p, s| Some(DataType::Decimal128(p, s));
-        let table = merged(&[("a", decimals(10, 2))], &[("a", decimals(12, 5))], Merging::Union).unwrap();
+        let table = merged(&[("a", decimals(10, 2))], &[("a", decimals(12, 5))], UNION).unwrap();
         assert_eq!(table, columns(&[("a", decimals(13, 5))]));
-        let table = merged(&[("a", INT)], &[("a", decimals(10, 2))], Merging::Union).unwrap();
-        assert_eq!(table, columns(&[("a", decimals(22, 2))]));
+        let table = merged(&[("a", INT)], &[("a", decimals(10, 2))], UNION).unwrap();
+        assert_eq!(table, columns(&[("a", decimals(21, 2))]));
+    }
+
+    #[test]
+    fn columns_are_found_by_name() {
+        let table = merged(&[("Fee", INT), ("b", TEXT)], &[("b", None), ("fee", FLOAT)], RELATED).unwrap();
+        assert_eq!(table, columns(&[("Fee", FLOAT), ("b", TEXT)]));
+        // An object with both keeps them apart.
+        let table = merged(&[("a", INT)], &[("A", TEXT), ("a", INT)], RELATED).unwrap();
+        assert_eq!(table, columns(&[("a", INT), ("A", TEXT)]));
+        let table = merged(&[("a", INT), ("A", TEXT)], &[("a", INT)], RELATED).unwrap();
+        assert_eq!(table, columns(&[("a", INT), ("A", TEXT)]));
+        let error = merged(&[("id", INT), ("name", TEXT)], &[("7", INT), ("x", TEXT)], RELATED).unwrap_err();
+        assert!(error.to_string().contains("s3://b/1 and s3://b/2 differ: the second has none of the columns"));
+        let error = merged(&[("a", INT)], &[("a", TEXT)], RELATED).unwrap_err().to_string();
+        assert!(error.contains("column 'a' is BIGINT in the first and VARCHAR in the second"), "{error}");
+    }
+
+    #[test]
+    fn what_differs_is_marked() {
+        let marks = |a: &[(&str, Option<DataType>)], b: &[(&str, Option<DataType>)]| {
+            let mut table = columns(a);
+            merge(&mut table, columns(b), RELATED, ("1", "2")).unwrap();
+            merge(&mut table, columns(b), RELATED, ("1", "3")).unwrap();
+            table.into_iter().filter(|column| column.mixed).map(|column| column.name).collect::<Vec<_>>()
+        };
+        assert!(marks(&[("a", INT), ("b", TEXT)], &[("b", TEXT), ("a", INT)]).is_empty());
+        assert_eq!(marks(&[("a", INT), ("b", TEXT), ("c", None)], &[("a", FLOAT), ("c", INT), ("d", INT)]).len(), 4);
+        assert_eq!(marks(&[("a", INT), ("b", INT)], &[("b", INT), ("A", INT)]), ["a"]);
     }
 
     #[test]
@@ -211,7 +293,7 @@ mod tests {
         let column = |values: &[&str]| {
             let mut seen = Looks::default();
             values.iter().for_each(|value| seen.add(value));
-            vec![Column { name: "a".into(), data_type: seen.data_type(), seen }]
+            vec![Column { name: "a".into(), data_type: seen.data_type(), seen, mixed: false }]
         };
         for (first, second, expected) in [
             (vec!["94107"], vec!["01247"], TEXT),
@@ -222,12 +304,12 @@ mod tests {
             (vec!["1"], vec!["9007199254740993"], INT),
             (vec!["1.5"], vec!["2"], FLOAT),
         ] {
-            for how in [Merging::Positions, Merging::Union] {
+            for how in [POSITIONS, UNION] {
                 let mut table = column(&first);
                 merge(&mut table, column(&second), how, ("1", "2")).unwrap();
                 assert_eq!(table[0].data_type, expected, "{first:?} {second:?}");
             }
         }
-        assert!(merge(&mut column(&["1"]), column(&["x"]), Merging::Positions, ("1", "2")).is_err());
+        assert!(merge(&mut column(&["1"]), column(&["x"]), POSITIONS, ("1", "2")).is_err());
     }
 }

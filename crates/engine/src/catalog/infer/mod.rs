@@ -1,7 +1,9 @@
 //! Inference of a table's schema from the first bytes of a few of its objects.
 //!
 //! Up to [`MAX_SAMPLED_OBJECTS`] objects are sampled, spread over the sorted paths, since the last
-//! often differ from the first. What a sample does not show (a column that turns to text after the
+//! often differ from the first; of most of them little more than a header or a footer is read.
+//! Columns of all sampled objects are the table's, by name, in a type that holds the values of all
+//! (`merge`, `widen`). What a sample does not show (a column that turns to text after the
 //! first megabyte) is found by the scan, which names the object, the byte and the column. Every
 //! column may be NULL.
 
@@ -9,10 +11,14 @@ pub(crate) mod cache;
 pub(crate) mod csv;
 pub(crate) mod json;
 pub(crate) mod merge;
+mod preamble;
 pub(crate) mod sample;
+pub(crate) mod shape;
 pub(crate) mod value;
+pub(crate) mod widen;
 
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
@@ -20,29 +26,35 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use object_store::ObjectStore;
 use parquet::file::metadata::ParquetMetaData;
-use pushdowndb_contract::{Compression, CsvOptions, Error, Format, Result, limits};
-use pushdowndb_scan::parquet_schema;
+use pushdowndb_contract::{
+    Compression, CsvOptions, EXACT, Error, Format, JsonShape, MIXED, Ragged, Result, Translation, limits,
+};
+use pushdowndb_scan::{parquet_schema, with_uuids_as_text};
 
 use super::options::{FileName, Kind};
 use super::{DataObject, TableLocation, TableOptions};
 use cache::InferenceKey;
 pub(crate) use cache::{InferenceCache, Inferred};
-use merge::{Column, Merging, merge};
+use merge::{Column, Merging, Names, Types, merge};
 use sample::Sample;
-use value::Looks;
 
 /// The most objects that are sampled.
-const MAX_SAMPLED_OBJECTS: usize = 8;
+const MAX_SAMPLED_OBJECTS: usize = 64;
 
-/// The bytes of the first sample, and of each further one.
+/// The bytes of the first sample, of each further one, and of each of those that make more than
+/// [`LARGE_SAMPLES`].
 const FIRST_SAMPLE_BYTES: u64 = 1024 * 1024;
 const FURTHER_SAMPLE_BYTES: u64 = 256 * 1024;
+const SMALL_SAMPLE_BYTES: u64 = 32 * 1024;
+
+/// The most samples that are large, spread over all.
+const LARGE_SAMPLES: usize = 8;
 
 /// The bytes of an object that are read for its header alone.
 const MAX_HEADER_BYTES: u64 = 64 * 1024;
 
 /// Requests for samples in flight.
-const MAX_CONCURRENT_SAMPLES: usize = 8;
+const MAX_CONCURRENT_SAMPLES: usize = 16;
 
 /// What may be known of a table's objects before they are read.
 pub(crate) trait KnownObjects: Sync {
@@ -94,6 +106,20 @@ pub(crate) async fn header(
     }
 }
 
+/// The kind of text whose name does not tell it: JSON if it begins with a brace, else CSV.
+pub(crate) async fn kind_of_text(
+    store: &dyn ObjectStore,
+    location: &TableLocation,
+    objects: &[DataObject],
+    options: &TableOptions,
+) -> Result<Kind> {
+    let Some(first) = objects.iter().find(|object| object.size > 0) else { return Ok(Kind::Csv) };
+    let address = location.address(&first.path);
+    let sample = Sample::fetch(store, first, compression_of(first, options), MAX_HEADER_BYTES, &address).await?;
+    let is_json = sample.bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
+    Ok(if is_json { Kind::Json } else { Kind::Csv })
+}
+
 /// The objects to sample, and how they are read.
 struct Objects<'a> {
     store: &'a dyn ObjectStore,
@@ -105,23 +131,47 @@ struct Objects<'a> {
 
 impl Objects<'_> {
     async fn infer(&self, kind: Kind) -> Result<Inferred> {
+        let (mut by_name, mut headers) = (false, Vec::new());
         let (format, columns) = match self.options.format(kind) {
             Format::Parquet => (Format::Parquet, self.parquet().await?),
             Format::Csv(csv) => {
-                let (csv, columns) = self.csv(csv).await?;
+                let (csv, columns, found) = self.csv(csv).await?;
+                // Text is text in each object; only the places of columns differ.
+                let columns: Vec<Column> =
+                    columns.into_iter().map(|column| Column { mixed: false, ..column }).collect();
+                let names = || columns.iter().map(|column| &column.name);
+                let has_all = |header: &Vec<String>| header.is_empty() || header.iter().eq(names());
+                by_name = csv.header
+                    && (self.options.union_by_name == Some(true)
+                        || self.options.union_by_name.is_none() && !found.iter().all(has_all));
+                headers = if by_name { found } else { headers };
                 (Format::Csv(CsvOptions { inferred: true, ..csv }), columns)
             }
             Format::Json(mut json) => {
-                let samples = self.samples().await?;
+                let samples = self.samples(json::has_record).await?;
+                if let Some((address, _)) = samples.iter().find(|(_, sample)| sample.is_utf16) {
+                    return Err(Error::unsupported(format!("{address}: is JSON in UTF-16; convert it to UTF-8")));
+                }
                 json.inferred = true;
-                if let (None, Some((_, first))) = (self.options.json_shape, samples.first()) {
-                    json.shape = json::sniff(first);
+                if self.options.json_shape.is_none() {
+                    let mut shapes = samples.iter().filter(|(_, sample)| !sample.bytes.is_empty());
+                    let first = shapes.next().map(|(_, sample)| json::sniff(sample)).unwrap_or_default();
+                    // Records of lines are also read as values one after another.
+                    let alike = shapes.all(|(_, sample)| json::sniff(sample) == first);
+                    json.shape = if alike { first } else { JsonShape::Document };
                 }
                 let mut found = json::Found::default();
-                for (address, sample) in &samples {
+                for (number, (address, sample)) in samples.iter().enumerate() {
+                    if number > 0 && !sample.is_whole && !json::has_record(sample) {
+                        // A document that is longer than its sample.
+                        continue;
+                    }
                     found.add(sample, self.max_records(), address)?;
+                    if self.options.union_by_name == Some(false) {
+                        found.refuse_mixed(address)?;
+                    }
                 }
-                (Format::Json(json), found.columns()?.ok_or_else(|| empty(self.location))?)
+                (Format::Json(json), found.columns().ok_or_else(|| empty(self.location))?)
             }
         };
         if columns.len() > limits::COLUMNS {
@@ -131,38 +181,83 @@ impl Objects<'_> {
                 limits::COLUMNS
             )));
         }
-        let field = |column: Column| Field::new(column.name, column.data_type.unwrap_or(DataType::Utf8), true);
-        Ok(Inferred { format, schema: Arc::new(Schema::new(columns.into_iter().map(field).collect::<Vec<_>>())) })
+        let of_several = format == Format::Parquet && self.sampled.len() > 1;
+        let field = |column: Column| {
+            let marks = [(MIXED, column.mixed), (EXACT, of_several)].into_iter().filter(|(_, is_set)| *is_set);
+            let metadata: HashMap<_, _> = marks.map(|(key, _)| (key.to_owned(), String::new())).collect();
+            Field::new(column.name, column.data_type.unwrap_or(DataType::Utf8), true).with_metadata(metadata)
+        };
+        let schema = Arc::new(Schema::new(columns.into_iter().map(field).collect::<Vec<_>>()));
+        Ok(Inferred { format, schema, by_name, headers })
     }
 
     fn max_records(&self) -> usize {
         self.options.schema_infer_max_rec.unwrap_or(usize::MAX)
     }
 
-    fn merging(&self, otherwise: Merging) -> Merging {
-        if self.options.union_by_name { Merging::Union } else { otherwise }
+    /// How objects of CSV become one table; `header` if they have headers.
+    fn merging_of_csv(&self, header: bool) -> Merging {
+        let is_ragged = self.options.ragged == Some(Ragged::Lenient);
+        let positions = if is_ragged { Names::Ragged } else { Names::Positions };
+        match self.options.union_by_name {
+            Some(false) => Merging { names: positions, types: Types::Wide },
+            // Without a header there are no names to merge by.
+            _ if !header => Merging { names: positions, types: Types::Text },
+            Some(true) => Merging { names: Names::Union, types: Types::Text },
+            None => Merging { names: Names::Related, types: Types::Text },
+        }
     }
 
-    /// The start of each sampled object, with its address.
-    async fn samples(&self) -> Result<Vec<(String, Sample)>> {
-        let all: Vec<_> = self.sampled.iter().enumerate().map(|(n, object)| self.sample(n, object).boxed()).collect();
+    /// How objects of Parquet, which declares its types, become one table.
+    fn merging_of_parquet(&self) -> Merging {
+        match self.options.union_by_name {
+            Some(false) => Merging { names: Names::Same, types: Types::Same },
+            Some(true) => Merging { names: Names::Union, types: Types::Text },
+            None => Merging { names: Names::Related, types: Types::Wide },
+        }
+    }
+
+    /// The start of each sampled object, with its address; a longer start where the usual one does
+    /// not suffice.
+    async fn samples(&self, suffices: fn(&Sample) -> bool) -> Result<Vec<(String, Sample)>> {
+        let sampled = self.sampled.iter().enumerate();
+        let all: Vec<_> = sampled.map(|(number, object)| self.sample(number, object, suffices).boxed()).collect();
         stream::iter(all).buffered(MAX_CONCURRENT_SAMPLES).try_collect().await
     }
 
-    async fn sample(&self, index: usize, object: &DataObject) -> Result<(String, Sample)> {
+    async fn sample(
+        &self,
+        index: usize,
+        object: &DataObject,
+        suffices: fn(&Sample) -> bool,
+    ) -> Result<(String, Sample)> {
         let address = self.location.address(&object.path);
         let compression = compression_of(object, self.options);
-        let limit = if index == 0 { FIRST_SAMPLE_BYTES } else { FURTHER_SAMPLE_BYTES };
-        let sample = Sample::fetch(self.store, object, compression, limit, &address).await?;
+        let step = self.sampled.len().div_ceil(LARGE_SAMPLES);
+        let limit = match index {
+            0 => FIRST_SAMPLE_BYTES,
+            _ if index.is_multiple_of(step) || index + 1 == self.sampled.len() => FURTHER_SAMPLE_BYTES,
+            _ => SMALL_SAMPLE_BYTES,
+        };
+        let mut sample = Sample::fetch(self.store, object, compression, limit, &address).await?;
+        if limit < FIRST_SAMPLE_BYTES && !sample.is_whole && !suffices(&sample) {
+            sample = Sample::fetch(self.store, object, compression, FIRST_SAMPLE_BYTES, &address).await?;
+        }
         Ok((address, sample))
     }
 
-    /// Infers CSV. The first object that is not empty decides the options of all.
-    async fn csv(&self, base: CsvOptions) -> Result<(CsvOptions, Vec<Column>)> {
-        let samples = self.samples().await?;
+    /// Infers CSV: its options, columns, and the names in each sampled object. The first object that
+    /// is not empty decides the options of all.
+    async fn csv(&self, base: CsvOptions) -> Result<(CsvOptions, Vec<Column>, Vec<Vec<String>>)> {
+        let samples = self.samples(csv::has_record).await?;
         let Some((address, first)) = samples.iter().find(|(_, sample)| !sample.bytes.is_empty()) else {
             return Err(empty(self.location));
         };
+        let base = if first.is_utf16 { with_encoding(base, "utf-16") } else { base };
+        let all = || samples.iter().map(|(_, sample)| sample);
+        let is_western = !first.is_utf16 && preamble::is_western(all());
+        let base = if is_western { with_encoding(base, "windows-1252") } else { base };
+        let base = self.without_preamble(base, all());
         let sniffed = csv::sniff(first, &base, self.options).map_err(|error| error.context(address))?;
         let mut csv = sniffed.csv.clone();
         let newlines_in_values = Cell::new(csv.newlines_in_values);
@@ -183,17 +278,39 @@ impl Objects<'_> {
             }
             Ok(columns)
         };
-        // Without a header there are no names to merge by.
-        let merging = if csv.header { self.merging(Merging::Positions) } else { Merging::Positions };
-        let columns = merge_all(&samples, read, merging, self.location)?;
+        let (columns, headers) = merge_all(&samples, read, self.merging_of_csv(csv.header), self.location)?;
         csv.newlines_in_values = newlines_in_values.get();
-        Ok((csv, columns))
+        Ok((csv, columns, headers))
+    }
+
+    /// The options that leave out lines before the header, if all objects have as many of them and
+    /// nothing about such lines is declared.
+    fn without_preamble<'s>(&self, base: CsvOptions, samples: impl Iterator<Item = &'s Sample> + Clone) -> CsvOptions {
+        let TableOptions { header, names, columns, comment, ragged, translation, .. } = self.options;
+        let is_open = header.is_none() && names.is_empty() && columns.is_empty() && comment.is_none();
+        if !is_open || ragged.is_some() || translation.skip > 0 || self.sampled.len() == MAX_SAMPLED_OBJECTS {
+            return base;
+        }
+        let found = samples.filter(|sample| !sample.bytes.is_empty());
+        let found = found.map(|sample| preamble::find(sample, &base, self.options)).collect::<Option<Vec<_>>>();
+        let Some((first, others)) = found.as_deref().and_then(<[_]>::split_first) else { return base };
+        let is_same = others.iter().all(|other| other.lines == first.lines);
+        if found.iter().flatten().all(|one| one.is_comment) && (!is_same || found.iter().flatten().any(|one| one.later))
+        {
+            return CsvOptions { comment: Some(b'#'), ..base };
+        }
+        if !is_same {
+            return base;
+        }
+        let translation = base.translation.as_deref().cloned().unwrap_or_default();
+        CsvOptions { translation: Some(Arc::new(Translation { skip: first.lines, ..translation })), ..base }
     }
 
     async fn footer(&self, object: &DataObject) -> Result<(String, Schema)> {
         let address = self.location.address(&object.path);
-        let schema = parquet_schema(&address, &*self.known.footer(object).await?)?;
-        Ok((address, schema))
+        let footer = self.known.footer(object).await?;
+        let schema = parquet_schema(&address, &footer)?;
+        Ok((address, with_uuids_as_text(&schema, footer.file_metadata().schema_descr())))
     }
 
     async fn parquet(&self) -> Result<Vec<Column>> {
@@ -203,7 +320,7 @@ impl Objects<'_> {
             let column = |field: &Arc<Field>| Column {
                 name: field.name().clone(),
                 data_type: (!field.data_type().is_null()).then(|| field.data_type().clone()),
-                seen: Looks::default(),
+                ..Column::default()
             };
             schema.fields().iter().map(column).collect::<Vec<_>>()
         };
@@ -211,28 +328,40 @@ impl Objects<'_> {
         let Some((first, schema)) = schemas.next() else { return Err(Error::internal("no object to infer from")) };
         let mut table = columns(&schema);
         for (other, schema) in schemas {
-            merge(&mut table, columns(&schema), self.merging(Merging::SameNames), (&first, &other))?;
+            merge(&mut table, columns(&schema), self.merging_of_parquet(), (&first, &other))?;
         }
         Ok(table)
     }
 }
 
-/// Merges the samples that hold records; an error if none does.
+/// The options of text in an encoding that its first bytes tell, unless one was declared.
+fn with_encoding(csv: CsvOptions, encoding: &str) -> CsvOptions {
+    let declared = csv.translation.as_deref().cloned().unwrap_or_default();
+    let encoding = declared.encoding.clone().unwrap_or_else(|| encoding.to_owned());
+    CsvOptions { translation: Some(Arc::new(Translation { encoding: Some(encoding), ..declared })), ..csv }
+}
+
+/// Merges the samples that hold records; an error if none does. Returns the names of each, none of
+/// an empty one.
 fn merge_all(
     samples: &[(String, Sample)],
     read: impl Fn(&Sample, &str) -> Result<Option<Vec<Column>>>,
     how: Merging,
     location: &TableLocation,
-) -> Result<Vec<Column>> {
+) -> Result<(Vec<Column>, Vec<Vec<String>>)> {
     let mut table: Option<(&str, Vec<Column>)> = None;
+    let mut headers = Vec::with_capacity(samples.len());
     for (address, sample) in samples {
-        let Some(columns) = read(sample, address)? else { continue };
+        let columns = read(sample, address)?;
+        headers.push(columns.iter().flatten().map(|column| column.name.clone()).collect());
+        let Some(columns) = columns else { continue };
         match &mut table {
             None => table = Some((address, columns)),
             Some((first, known)) => merge(known, columns, how, (first, address))?,
         }
     }
-    table.map(|(_, columns)| columns).ok_or_else(|| empty(location))
+    let (_, columns) = table.ok_or_else(|| empty(location))?;
+    Ok((columns, headers))
 }
 
 fn empty(location: &TableLocation) -> Error {

@@ -7,7 +7,7 @@ use datafusion::datasource::file_format::file_compression_type::FileCompressionT
 use object_store::ObjectStore;
 use pushdowndb_contract::{Compression, Error, ErrorKind, Result};
 
-use crate::catalog::DataObject;
+use crate::catalog::{DataObject, FileName};
 
 /// The most that a compressed sample may grow: repetitive text must not fill the memory.
 const MAX_DECOMPRESSION_FACTOR: u64 = 8;
@@ -19,6 +19,10 @@ pub(crate) struct Sample {
     pub(crate) bytes: Bytes,
     /// Whether this is the whole object.
     pub(crate) is_whole: bool,
+    /// Whether it begins with a byte-order mark of UTF-16.
+    pub(crate) is_utf16: bool,
+    /// Whether the object is a log by its name, between whose fields there may be blanks.
+    pub(crate) is_log: bool,
 }
 
 impl Sample {
@@ -32,26 +36,40 @@ impl Sample {
     ) -> Result<Self> {
         let stored = object.fetch(store, 0..limit.min(object.size), address).await?;
         let is_all = limit >= object.size;
-        let sample = match compression {
-            Compression::None => Self { bytes: stored, is_whole: is_all },
+        if compression == Compression::None {
+            refuse_binary(&stored, address)?;
+        }
+        let mut sample = match compression {
+            Compression::None => Self { bytes: stored, is_whole: is_all, is_utf16: false, is_log: false },
             Compression::Gzip => decompress(FileCompressionType::GZIP, "gzip", stored, is_all, limit, address)?,
             Compression::Bzip2 => decompress(FileCompressionType::BZIP2, "bzip2", stored, is_all, limit, address)?,
             Compression::Zstd => decompress(FileCompressionType::ZSTD, "zstd", stored, is_all, limit, address)?,
         };
-        sample.without_mark(address)
-    }
-
-    /// Strips the byte-order mark of UTF-8, refuses text in UTF-16.
-    fn without_mark(mut self, address: &str) -> Result<Self> {
-        match self.bytes.as_ref() {
-            [0xEF, 0xBB, 0xBF, ..] => self.bytes = self.bytes.slice(3..),
-            [0xFE, 0xFF, ..] | [0xFF, 0xFE, ..] => {
-                return Err(Error::unsupported(format!("{address}: is text in UTF-16; convert it to UTF-8")));
-            }
+        sample.is_log = FileName::of(object.path.as_ref()).is_log;
+        // The mark of UTF-8 is stripped; that of UTF-16 tells the order of its bytes.
+        match sample.bytes.as_ref() {
+            [0xEF, 0xBB, 0xBF, ..] => sample.bytes = sample.bytes.slice(3..),
+            [0xFE, 0xFF, ..] | [0xFF, 0xFE, ..] => sample.is_utf16 = true,
             _ => {}
         }
-        Ok(self)
+        Ok(sample)
     }
+}
+
+/// Refuses what begins as a file that is no text, and says what it is.
+fn refuse_binary(bytes: &[u8], address: &str) -> Result<()> {
+    let what = match bytes {
+        [0x1F, 0x8B, ..] => "gzip; name it .gz, or say compression = 'gzip'",
+        [0x28, 0xB5, 0x2F, 0xFD, ..] => "zstd; name it .zst, or say compression = 'zstd'",
+        [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41, ..] => "bzip2; name it .bz2, or say compression = 'bzip2'",
+        [0xFD, b'7', b'z', b'X', b'Z', 0, ..] => "xz, which is not read; compress it as .gz or .zst",
+        [b'P', b'K', 3, 4, ..] => "a ZIP archive or a workbook, which is not read; save it as CSV, or unpack it",
+        [b'P', b'A', b'R', b'1', ..] => "Parquet; name it .parquet, or read it by read_parquet",
+        [b'O', b'b', b'j', 1, ..] => "Avro, which is not read; convert it to Parquet",
+        [b'O', b'R', b'C', ..] => "ORC, which is not read; convert it to Parquet",
+        _ => return Ok(()),
+    };
+    Err(Error::unsupported(format!("{address}: is {what}")))
 }
 
 /// Decodes as much of a cut-off stream as there is.
@@ -67,7 +85,7 @@ fn decompress(
         Error::new(ErrorKind::Corrupt, format!("{address}: is not {name}, or damaged")).with_source(error)
     };
     if stored.is_empty() {
-        return Ok(Sample { bytes: stored, is_whole: is_all });
+        return Ok(Sample { bytes: stored, is_whole: is_all, is_utf16: false, is_log: false });
     }
     let cap = limit.saturating_mul(MAX_DECOMPRESSION_FACTOR);
     let mut reader = codec.convert_read(Cursor::new(stored)).map_err(|e| broken(e.into()))?.take(cap);
@@ -83,5 +101,5 @@ fn decompress(
         }
     }
     let is_whole = is_all && reader.limit() > 0;
-    Ok(Sample { bytes: bytes.into(), is_whole })
+    Ok(Sample { bytes: bytes.into(), is_whole, is_utf16: false, is_log: false })
 }

@@ -122,7 +122,28 @@ fn is_float(unsigned: &str) -> bool {
         && exponent.is_none_or(|e| !e.is_empty() && digits(e))
 }
 
-/// The look of `YYYY-MM-DD`, then perhaps `T` or a space, `HH:MM:SS[.fraction]` and a zone.
+/// Whether the text is a day as `31.12.2024` or `1.2.2024`.
+pub(crate) fn is_dotted_date(value: &str) -> bool {
+    let mut parts = value.split('.');
+    let (Some(day), Some(month), Some(year), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
+        return false;
+    };
+    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    matches!((day.len(), month.len(), year.len()), (1..=2, 1..=2, 4))
+        && digits(day)
+        && digits(month)
+        && digits(year)
+        && NaiveDate::parse_from_str(value, "%d.%m.%Y").is_ok()
+}
+
+/// Whether the text is a day as `31.12.2024` with a time, `23:59:59`.
+pub(crate) fn is_dotted_time(value: &str) -> bool {
+    value.split_once(' ').is_some_and(|(day, time)| {
+        is_dotted_date(day) && time.len() == 8 && NaiveTime::parse_from_str(time, "%H:%M:%S").is_ok()
+    })
+}
+
+/// The look of `YYYY-MM-DD`, then perhaps `T` or a space, `HH:MM[:SS[.fraction]]` and a zone.
 fn date_or_time(value: &str) -> Option<Look> {
     let date = value.get(..10)?;
     let shape =
@@ -135,6 +156,9 @@ fn date_or_time(value: &str) -> Option<Look> {
         return Some(Look::Date);
     }
     let time = rest.strip_prefix(['T', ' '])?;
+    if time.len() == 5 && NaiveTime::parse_from_str(time, "%H:%M").is_ok() {
+        return Some(Look::Micros);
+    }
     let clock = time.get(..8)?;
     if clock.bytes().any(|b| !b.is_ascii_digit() && b != b':') || NaiveTime::parse_from_str(clock, "%H:%M:%S").is_err()
     {
@@ -206,6 +230,9 @@ mod tests {
             ("2024-02-29T12:00:00.123456789", Nanos),
             ("2024-02-29T12:00:00Z", Instant),
             ("2024-02-29T12:00:00.5+05:30", Instant),
+            ("2024-02-29 12:30", Micros),
+            ("2024-02-29 24:30", Text),
+            ("2024-02-29 1:30", Text),
             ("2024-02-29T25:00:00", Text),
             ("2024-02-29 noon", Text),
             ("a", Text),

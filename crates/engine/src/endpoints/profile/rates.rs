@@ -73,6 +73,13 @@ pub(crate) struct ScanRates {
 }
 
 impl ScanRates {
+    fn beside(self, other: Self) -> Self {
+        Self {
+            text_bytes_per_s: self.text_bytes_per_s + other.text_bytes_per_s,
+            parquet_bytes_per_s: self.parquet_bytes_per_s + other.parquet_bytes_per_s,
+        }
+    }
+
     pub(crate) fn of(self, kind: Kind) -> f64 {
         match kind {
             Kind::Text => self.text_bytes_per_s,
@@ -111,6 +118,23 @@ impl Rates {
             _ => Self::default().select,
         };
         Self { select, ..Self::default() }
+    }
+
+    /// The rates of two endpoints that work at the same time, each behind a link of its own.
+    pub(crate) fn beside(self, other: Self) -> Self {
+        Self {
+            latency_s: self.latency_s.max(other.latency_s),
+            network_bytes_per_s: self.network_bytes_per_s + other.network_bytes_per_s,
+            select: self.select.beside(other.select),
+            fragment: self.fragment.beside(other.fragment),
+            engine_text_bytes_per_s: self.engine_text_bytes_per_s.or(other.engine_text_bytes_per_s),
+            cores: self.cores + other.cores,
+            at_once: self.at_once.zip(other.at_once).and_then(|(a, b)| a.checked_add(b.get())),
+            cpu_share: self.cpu_share.min(other.cpu_share),
+            cpu_share_unix_s: self.cpu_share_unix_s.max(other.cpu_share_unix_s),
+            available_share: self.available_share.min(other.available_share),
+            knows_network: self.knows_network && other.knows_network,
+        }
     }
 
     /// Whether every rate is a number that work can be done at.

@@ -1,6 +1,8 @@
 //! Plain reads: an object of any store as `scan` reads it, pinned to the ETag it had at planning.
 
+pub(crate) mod kept;
 pub(crate) mod reader;
+pub(crate) mod replicated;
 pub(crate) mod source;
 
 pub(crate) use reader::StoreReader;

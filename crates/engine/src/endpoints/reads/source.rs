@@ -9,13 +9,14 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
 use object_store::path::Path;
-use object_store::{GetOptions, GetRange, ObjectStore};
+use object_store::{GetOptions, ObjectStore};
 use pushdowndb_contract::{Error, ErrorKind, Result};
 use pushdowndb_http::reads::RangeSource;
 use tokio::task::JoinError;
 
 use crate::endpoints::Retry;
 use crate::error::from_object_store;
+use crate::without_ranges;
 
 /// One version of an object of a store.
 #[derive(Clone, Debug)]
@@ -32,17 +33,17 @@ pub(crate) struct Source {
 
 impl Source {
     async fn open(&self, range: Range<u64>) -> Result<BoxStream<'static, object_store::Result<Bytes>>> {
-        let options =
-            GetOptions { range: Some(GetRange::Bounded(range)), if_match: self.etag.clone(), ..GetOptions::default() };
-        let opened = tokio::time::timeout(self.idle_timeout, self.store.get_opts(&self.path, options)).await;
-        let opened = opened.map_err(|_| self.silent())?.map_err(|e| self.failed(e))?;
+        let options = GetOptions { if_match: self.etag.clone(), ..GetOptions::default() };
+        let opened = without_ranges::get(self.store.as_ref(), &self.path, range, options);
+        let opened = tokio::time::timeout(self.idle_timeout, opened).await;
+        let (opened, cut) = opened.map_err(|_| self.silent())?.map_err(|e| self.failed(e))?;
         // A server that ignores If-Match answers with the present version.
         if let (Some(wanted), Some(sent)) = (&self.etag, &opened.meta.e_tag)
             && bare(wanted) != bare(sent)
         {
             return Err(self.replaced());
         }
-        Ok(opened.into_stream())
+        Ok(without_ranges::bytes((opened, cut)))
     }
 
     /// Reads `range` whole.

@@ -10,6 +10,7 @@ use super::RemoteScanExec;
 use super::placement::Sampling;
 use crate::plan::explanation::Explanation;
 use crate::plan::placement::{Choice, Route};
+use crate::plan::split_sample::WHOLE;
 use crate::settings::Side;
 use crate::strategies::filter;
 use crate::strategies::index::IndexChoice;
@@ -67,6 +68,7 @@ impl RemoteScanExec {
                 };
                 let reads = self.placement().plain_reads.map(|reads| format!(", {} reads at once", reads.at_once()));
                 let reads = reads.unwrap_or_default();
+                let why = self.decisions.reads_plainly.filter(|_| why == filter::ASKED).unwrap_or(why);
                 format!("level=none ({why}{reads}), {aggregates}filter=[{}]", filter(&self.fragment.predicate))
             }
             Choice::Storage { request, exact, route } => {
@@ -78,8 +80,9 @@ impl RemoteScanExec {
                     self.placement().live_top_k.as_ref().map(|live| format!(", top-k=[{}]", live.display(schema)));
                 let limit = order.unwrap_or(limit);
                 format!(
-                    "level={level} ({}), storage: {what}, filter=[{}]{limit}, residual=[{residual}]",
+                    "level={level} ({}{}), storage: {what}, filter=[{}]{limit}, residual=[{residual}]",
                     self.placement().capability.profile.name(),
+                    self.shown_endpoints(),
                     filter(&request.predicate),
                 )
             }
@@ -88,6 +91,15 @@ impl RemoteScanExec {
 }
 
 impl RemoteScanExec {
+    /// The number of nodes or stores that are asked, if there are several.
+    fn shown_endpoints(&self) -> String {
+        match (&self.context.fleet, self.context.backend.stores()) {
+            (_, stores @ 2..) => format!(", {stores} stores"),
+            (Some(fleet), _) => format!(", {} nodes", fleet.len()),
+            (None, _) => String::new(),
+        }
+    }
+
     /// The decision about a filtering scan, unless an operator above decided for it.
     fn filter_explanation(&self) -> Option<Explanation> {
         let is_noted = self.decisions.above.is_some() || self.placement().note.is_some();
@@ -130,6 +142,9 @@ impl DisplayAs for RemoteScanExec {
             _ => {
                 let (name, format, objects) = (&self.plan.name, self.fragment.format.name(), self.plan.objects.len());
                 write!(f, "RemoteScanExec: {name} ({format}, {objects} objects, {} splits), ", self.splits())?;
+                if let Some(sample) = self.plan.sample {
+                    write!(f, "a sample of {} %, ", sample.share as f64 * 100.0 / WHOLE as f64)?;
+                }
                 f.write_str(&self.details())?;
                 self.explanations().iter().try_for_each(|explanation| write!(f, ", {explanation}"))
             }

@@ -147,12 +147,14 @@ impl RemoteScanExec {
             last_modified: target.file.last_modified,
             partition_values: vec![ScalarValue::Int64(i64::try_from(target.object).ok())],
             columns: None,
+            replicas: vec![],
         };
         let value = self.plan.table.file_schema.field(probe.index.column).data_type();
         let owner = Arc::new(Field::new("object", DataType::Int64, false));
         let home = &probe.index.location;
         let table = ScanTable {
             location: home.backend.name().to_owned(),
+            store: home.backend.url().to_string(),
             format: index::format(),
             compression_by_name: false,
             file_schema: index::schema(value),
@@ -172,6 +174,7 @@ impl RemoteScanExec {
         };
         let mut context = ScanContext {
             backend: Arc::clone(&home.backend),
+            fleet: None,
             definition: None,
             indexes: Arc::default(),
             ..self.context.clone()

@@ -16,6 +16,7 @@ pub(crate) mod operator;
 pub(crate) mod phases;
 pub(crate) mod placement;
 pub(crate) mod sample;
+pub(crate) mod share;
 pub(crate) mod shared_scan;
 pub(crate) mod workers;
 
@@ -85,6 +86,8 @@ pub(in crate::exec) struct Decisions {
     pub(in crate::exec) joins: Vec<Arc<Explanation>>,
     /// Decision of the aggregate or sort directly above.
     pub(in crate::exec) above: Option<Arc<Explanation>>,
+    /// Why an operator above has the scan read plainly, unless a setting asks for it.
+    pub(in crate::exec) reads_plainly: Option<&'static str>,
 }
 
 /// Rows reused from another scan, if that completes them.
@@ -109,7 +112,7 @@ impl RemoteScanExec {
         let schema = plan.output_schema()?;
         let properties = PlanProperties::new(
             EquivalenceProperties::new(Arc::clone(&schema)),
-            Partitioning::UnknownPartitioning(placement::partitions(&plan)),
+            Partitioning::UnknownPartitioning(placement::partitions(&plan, &context)),
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
@@ -197,6 +200,11 @@ impl RemoteScanExec {
         Self { feeds_plan: false, ..self }
     }
 
+    /// The counters that all copies of the scan share.
+    pub(crate) fn shared_counters(&self) -> &Arc<ScanCounters> {
+        &self.counters
+    }
+
     pub(crate) fn counters(&self) -> &ScanCounters {
         &self.counters
     }
@@ -254,6 +262,12 @@ impl RemoteScanExec {
         Self { decisions: Decisions { above: None, ..self.decisions }, ..self }
     }
 
+    /// The same scan, which an operator above has read plainly for this reason.
+    pub(crate) fn reading_plainly(mut self, why: &'static str) -> Self {
+        self.decisions.reads_plainly = Some(why);
+        self
+    }
+
     /// The same scan restricted to the first k rows, if storage sorts or a sample yields a bound.
     pub(crate) fn with_top_k(&self, top_k: TopK) -> Result<Option<Self>> {
         if self.plan.aggregate.is_some() || self.plan.limit.is_some() || self.is_looked_up() {
@@ -304,7 +318,7 @@ impl RemoteScanExec {
         let by_fragments = matches!(self.placement().choice, Choice::Storage { route: Route::Fragment, .. });
         let cardinality = self.cardinality();
         let network = if pushed { self.sent_bytes() } else { cardinality.read_bytes() };
-        let requests = self.splits();
+        let requests = if by_fragments { self.fragment_requests() } else { self.splits() };
         let local = self.context.is_local();
         if let Some(lookup) = self.placement().index.lookup() {
             let count = lookup.estimate.requests;

@@ -14,12 +14,14 @@ use datafusion::physical_plan::filter_pushdown::{
 };
 use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr, PlanProperties, ReplaceChildrenOptions};
+use futures::TryStreamExt;
 use pushdowndb_contract::Expr;
 
 use super::RemoteScanExec;
 use super::phases::query_of;
-use crate::error::to_datafusion;
+use crate::error::{carried, to_datafusion};
 use crate::plan::lower::convert;
 use crate::plan::scan_plan::ScanPlan;
 use crate::statistics::width;
@@ -159,11 +161,15 @@ impl ExecutionPlan for RemoteScanExec {
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
-        Some(self.metrics.clone_inner())
+        Some(self.reported(self.metrics.clone_inner()))
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> DfResult<SendableRecordBatchStream> {
         let rows = self.start(partition, query_of(&context)?, Arc::clone(&context))?;
+        if self.context.share.is_some() {
+            let rows = rows.map_err(carried);
+            return Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), rows)));
+        }
         Ok(match &self.shared_rows {
             Some(shared) => shared.tee(rows, partition, &context),
             None => rows,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pushdowndb_contract::{Capability, Format, Fragment};
+use pushdowndb_contract::{Capability, Format, Fragment, Profile};
 use pushdowndb_http::reads::PART_BYTES;
 
 use crate::catalog::DataObject;
@@ -15,11 +15,15 @@ use crate::plan::explanation::Explanation;
 use crate::plan::placement::{Choice, Route};
 use crate::plan::scan_context::ScanContext;
 use crate::plan::scan_plan::ScanPlan;
+use crate::plan::split_sample::SplitSample;
 use crate::plan::splits::{self, MIN_RANGE_BYTES, ScanSplit};
 use crate::plan::top_k::TopK;
 use crate::strategies::index::IndexChoice;
 use crate::strategies::top_k::{LiveTopK, Plan, Sample};
 use crate::strategies::{aggregate, filter, group_by, index, top_k};
+
+/// Why a small table is read plainly, for EXPLAIN.
+const KEPT: &str = "small, read once and kept";
 
 /// Placement of a scan.
 #[derive(Clone, Debug)]
@@ -53,7 +57,7 @@ pub(crate) struct Sampling {
 impl Placement {
     /// Places the scan by `plan`, whose rows are those of `fragment` in each object.
     pub(super) fn of(plan: &ScanPlan, context: &ScanContext, fragment: &Fragment) -> Self {
-        let capability = context.backend.capability(plan.table.profile);
+        let capability = context.capability(plan);
         let mut choice = match &plan.aggregate {
             Some(aggregate) if !aggregate.groups.is_empty() => {
                 group_by::choose_states(fragment, &capability, &context.options)
@@ -61,11 +65,25 @@ impl Placement {
             Some(_) => aggregate::choose(fragment, &capability, &context.options),
             None => filter::choose(fragment, &capability, &context.options),
         };
-        choice = filter::unless_plain_is_better(choice, plan, context, fragment);
+        choice = match context.share.as_ref().and_then(|share| share.is_pushed) {
+            Some(true) => choice,
+            Some(false) => Choice::Compute("plain reads cost less".to_owned()),
+            None if context.keeps(plan) => Choice::Compute(KEPT.to_owned()),
+            None => filter::unless_plain_is_better(choice, plan, context, fragment),
+        };
+        let is_cut = |object: &DataObject| {
+            can_be_cut(plan, &choice, &capability, object) || !plan.table.format_of(object).is_splittable()
+        };
+        if plan.sample.is_some() && !plan.objects.iter().all(is_cut) {
+            choice = Choice::Compute("a sample takes ranges of objects, and this server's S3 Select none".to_owned());
+        }
         let (mut sampling, mut live_top_k, mut top_k_fragment, mut note) = (None, None, None, None);
-        if let Some(top_k) = plan.top_k.clone() {
+        // A sample has splits of its own.
+        if let Some(top_k) = plan.top_k.clone().filter(|_| plan.sample.is_none()) {
             top_k_fragment = top_k::first_rows(&top_k, fragment).map(Arc::new);
-            let decision = top_k::choose(&top_k, plan, context, fragment, &choice, &capability);
+            // What is not pushed is not sampled either.
+            let able = if context.keeps(plan) { Profile::Plain.capability() } else { capability.clone() };
+            let decision = top_k::choose(&top_k, plan, context, fragment, &choice, &able);
             note = Some(Arc::new(decision.explanation));
             match decision.plan {
                 Some(Plan::Sample(sample)) => {
@@ -83,12 +101,11 @@ impl Placement {
             Choice::Compute(_) => PlainReads::of(plan, context, fragment),
             Choice::Storage { .. } => None,
         };
-        let split_bytes = match &choice {
-            Choice::Compute(_) => plain_reads.filter(|_| plan.limit.is_none()).map(|_| PART_BYTES),
-            Choice::Storage { .. } => pushed_bytes(plan, context, fragment, &choice, live_top_k.is_some()),
+        let split_bytes = split_bytes(plan, context, fragment, &choice, plain_reads, live_top_k.is_some());
+        let (partitions, work_stealing) = match (plan.sample, &context.share) {
+            (Some(sample), None) => (sample_splits(sample, plan, self::partitions(plan, context)), None),
+            _ => assign_splits(plan, context, fragment, &choice, &capability, &index, split_bytes),
         };
-        let (partitions, work_stealing) =
-            assign_splits(plan, context, fragment, &choice, &capability, &index, split_bytes);
         Self {
             choice,
             index,
@@ -104,10 +121,45 @@ impl Placement {
     }
 }
 
+impl Placement {
+    /// The splits of the scan, dealt to `shares` processes of `partitions` partitions each.
+    pub(super) fn shared_out(
+        &self,
+        (plan, context, fragment): (&ScanPlan, &ScanContext, &Fragment),
+        shares: usize,
+        partitions: usize,
+    ) -> Vec<Vec<ScanSplit>> {
+        let all = partitions.saturating_mul(shares);
+        let dealt = match plan.sample {
+            Some(sample) => sample_splits(sample, plan, all),
+            None => {
+                let (choice, first_rows) = (&self.choice, self.live_top_k.is_some());
+                let bytes = split_bytes(plan, context, fragment, choice, self.plain_reads, first_rows);
+                let splittable = |object: &DataObject| can_be_cut(plan, choice, &self.capability, object);
+                splits::assign_splits(&plan.objects, splittable, bytes, all)
+            }
+        };
+        let mut shared = vec![Vec::new(); shares.max(1)];
+        for (place, splits) in dealt.into_iter().enumerate() {
+            let share = place % shared.len();
+            shared[share].extend(splits);
+        }
+        shared
+    }
+}
+
 /// The number of partitions of a scan by `plan`, wherever it runs.
-pub(super) fn partitions(plan: &ScanPlan) -> usize {
+pub(super) fn partitions(plan: &ScanPlan, context: &ScanContext) -> usize {
+    if let Some(share) = &context.share {
+        return share.partitions;
+    }
     let splittable = |object: &DataObject| plan.table.format_of(object).is_splittable();
     splits::assign_splits(&plan.objects, splittable, None, plan.partitions).len()
+}
+
+/// The splits of a sample of the objects, for at most `partitions` partitions.
+fn sample_splits(sample: SplitSample, plan: &ScanPlan, partitions: usize) -> Vec<Vec<ScanSplit>> {
+    sample.splits(&plan.objects, |object| plan.table.format_of(object).is_splittable(), partitions)
 }
 
 /// The indexes that may find the rows.
@@ -123,11 +175,27 @@ fn find_index(
         && plan.objects.iter().all(|object| object.columns.is_none())
         && context.indexes.iter().all(|index| index.location.is_on(&context.backend));
     let verdict = match (&plan.aggregate, &plan.top_k) {
+        _ if plan.sample.is_some() => IndexChoice::None,
         (None, None) => index::choose(plan, context, fragment, choice, by_node)
             .unwrap_or_else(|error| IndexChoice::Refuse(error.to_string())),
         _ => IndexChoice::None,
     };
     IndexState::new(verdict, by_node)
+}
+
+/// The bytes of a split; `None` is as few splits as keep all partitions busy.
+fn split_bytes(
+    plan: &ScanPlan,
+    context: &ScanContext,
+    fragment: &Fragment,
+    choice: &Choice,
+    plain_reads: Option<PlainReads>,
+    first_rows: bool,
+) -> Option<u64> {
+    match choice {
+        Choice::Compute(_) => plain_reads.filter(|_| plan.limit.is_none()).map(|_| PART_BYTES),
+        Choice::Storage { .. } => pushed_bytes(plan, context, fragment, choice, first_rows),
+    }
 }
 
 /// The bytes of a split that storage scans; `None` is as few splits as keep all partitions busy.
@@ -160,11 +228,17 @@ fn assign_splits(
     index: &IndexState,
     split_bytes: Option<u64>,
 ) -> (Vec<Vec<ScanSplit>>, Option<Arc<WorkStealing>>) {
+    if let Some(share) = &context.share {
+        let dealt = splits::dealt(&plan.objects, share.splits.clone(), share.partitions);
+        let is_shared =
+            matches!(choice, Choice::Compute(_)) && work_queue::is_worth_it(plan, context, fragment, dealt.len());
+        return (dealt, is_shared.then(Arc::<WorkStealing>::default));
+    }
     let covered = index.covered(&plan.objects);
     let splittable =
         |object: &DataObject| !covered.contains(&object.path) && can_be_cut(plan, choice, capability, object);
     // At most the planned partitions: operators above execute no others.
-    let most = self::partitions(plan);
+    let most = self::partitions(plan, context);
     let mut partitions = splits::assign_splits(&plan.objects, splittable, split_bytes, most);
     if let Some(lookup) = index.by_node() {
         // Gathers look-ups into few requests.

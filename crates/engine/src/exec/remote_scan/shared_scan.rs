@@ -113,10 +113,14 @@ impl RemoteScanExec {
         Ok((wide.price() - self.price() < other.price()).then_some(wide))
     }
 
+    /// The estimated share of its bytes that the keys of joins leave.
+    pub(crate) fn keyed_share(&self) -> f64 {
+        self.decisions.joins.iter().filter_map(|join| join.share_of("bloom", "filtered")).fold(1.0, f64::min)
+    }
+
     /// Estimated price of the scan, in seconds or dollars, with the keys of joins.
     fn price(&self) -> f64 {
-        let share =
-            self.decisions.joins.iter().filter_map(|join| join.share_of("bloom", "filtered")).fold(1.0, f64::min);
+        let share = self.keyed_share();
         let route = match &self.placement().choice {
             Choice::Storage { route, .. } => Some(*route),
             // With the keys, storage filters.

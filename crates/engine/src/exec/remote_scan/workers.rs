@@ -38,6 +38,7 @@ use crate::exec::partition_scan::{FallBacks, PartitionScan, ReusedBuffers};
 use crate::exec::split::{SplitTask, fragment};
 use crate::exec::work_queue::WorkStealing;
 use crate::plan::placement::{Choice, Route};
+use crate::plan::scan_context::Held;
 use crate::plan::splits::ScanSplit;
 
 /// Maximum bytes sent by a scan whose neighboring splits are joined; the cost per split dominates.
@@ -61,36 +62,36 @@ impl PartitionScan {
         let looks_up = |split: &ScanSplit| lookup.is_some_and(|lookup| lookup.covers(split.object));
         let any_looked_up = splits.iter().any(looks_up);
         let pushed = matches!(scan.placement().choice, Choice::Storage { .. }) || locations.is_some();
-        let requests = match &scan.placement().choice {
+        let stores = scan.context.backend.stores();
+        let at_stores = match &scan.placement().choice {
+            _ if is_in_order(scan) => vec![1; stores],
             Choice::Storage { route: Route::Fragment, .. } if locations.is_none() => {
                 scan.context.fragments_at_once(&scan.plan)
             }
-            _ if pushed => scan.context.options.requests(),
-            _ => scan.placement().plain_reads.map_or(1, |reads| reads.of_each(scan.placement().partitions.len())),
+            _ if pushed => vec![scan.context.options.requests(); stores],
+            _ => {
+                let partitions = scan.placement().partitions.len();
+                let reads = scan.placement().plain_reads.map_or(1, |reads| reads.of_each(partitions));
+                vec![reads.div_ceil(stores); stores]
+            }
         };
+        let requests: usize = at_stores.iter().sum();
         let cap = scan.context.options.level_cap();
         let has_fragments =
             scan.placement().capability.fragment.is_some() && cap.is_none_or(|cap| cap == Level::Fragment);
-        let throughput = match &scan.placement().choice {
-            Choice::Storage { route, .. }
-                if locations.is_none() && scan.placement().live_top_k.is_none() && !scan.is_looked_up() =>
-            {
-                Throughput::of(&scan.plan, &scan.context, &scan.fragment, *route)
-            }
-            // Only storage has the order or the locations of rows.
-            _ => None,
-        };
+        let throughput = throughput(scan);
         let read_before = Cardinality::of(&scan.plan, &scan.context, &scan.fragment).scanned_before();
         let splits = in_requests(scan, splits, requests, throughput.as_ref(), read_before.unwrap_or(1.0));
         let all = || splits.iter().flatten();
         query.progress.expect(all().count() as u64, all().map(|split| split.bytes(&scan.plan.objects)).sum());
-        let workers = requests.min(splits.len()).max(1);
+        let workers = at_stores_of(scan, &splits, &at_stores);
+        let count: usize = workers.iter().sum();
         let join =
             |stealing: &Arc<WorkStealing>| stealing.join(partition, &scan.placement().partitions, &scan.plan.objects);
         let work_queue = scan.placement().work_stealing.as_ref().map(|stealing| (join(stealing), partition));
         let splits = if work_queue.is_some() { VecDeque::new() } else { splits };
-        let scheduler = throughput.map(|throughput| AdaptiveScheduler::new(&throughput, workers));
-        let stealers = usize::from(scheduler.is_some() && splits.iter().map(Vec::len).sum::<usize>() > workers);
+        let scheduler = throughput.map(|throughput| AdaptiveScheduler::new(&throughput, count.max(1)));
+        let stealers = usize::from(scheduler.is_some() && splits.iter().map(Vec::len).sum::<usize>() > count);
         let run = Arc::new(Self {
             plan: scan.plan.clone(),
             context: scan.context.clone(),
@@ -125,9 +126,11 @@ impl PartitionScan {
         let metrics = ScanMetrics::new(&scan.metrics, partition);
         let running = Arc::new(RunningPartition { run: Arc::clone(&run), metrics });
         let mut builder = RecordBatchReceiverStream::builder(Arc::clone(&scan.schema), 2);
-        for _ in 0..workers {
-            let (running, sender) = (Arc::clone(&running), builder.tx());
-            builder.spawn(async move { running.run.work(&sender).await.map_err(to_datafusion) });
+        for (store, count) in workers.iter().enumerate() {
+            for _ in 0..*count {
+                let (running, sender) = (Arc::clone(&running), builder.tx());
+                builder.spawn(async move { running.run.work(store, &sender).await.map_err(to_datafusion) });
+            }
         }
         for _ in 0..stealers {
             let (running, sender) = (Arc::clone(&running), builder.tx());
@@ -147,12 +150,12 @@ impl PartitionScan {
         Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&scan.schema), rows)))
     }
 
-    /// Runs splits until none is left.
-    async fn work(&self, out: &Sender<datafusion::common::Result<RecordBatch>>) -> Result<()> {
+    /// Runs splits at `store` until it has none left.
+    async fn work(&self, store: usize, out: &Sender<datafusion::common::Result<RecordBatch>>) -> Result<()> {
         loop {
-            let Some(splits) = self.take() else { return Ok(()) };
+            let Some(splits) = self.take(store) else { return Ok(()) };
             let wanted = tokio::select! {
-                done = self.run_splits(&splits, out) => done?,
+                done = self.run_splits(&splits, store, out) => done?,
                 error = self.query.exceeded() => return Err(error),
             };
             if !wanted {
@@ -161,14 +164,24 @@ impl PartitionScan {
         }
     }
 
-    /// The next work of a worker.
-    fn take(&self) -> Option<Vec<ScanSplit>> {
+    /// The next work of a worker of `store`: what lies there, or else a replica of what lies elsewhere,
+    /// so that slow stores get less.
+    fn take(&self, store: usize) -> Option<Vec<ScanSplit>> {
         if let Some((queue, partition)) = &self.work_queue {
             return queue.next(*partition).map(|split| vec![split]);
         }
         let (next, is_last) = {
             let mut splits = self.splits.lock();
-            (splits.pop_front(), splits.is_empty())
+            let next = match self.context.backend.stores() {
+                1 => splits.pop_front(),
+                _ => {
+                    let held =
+                        |how| splits.iter().position(|splits| how == self.context.held(&self.plan, splits, store));
+                    let place = held(Held::AtHome).or_else(|| held(Held::AsReplica));
+                    place.and_then(|place| splits.remove(place))
+                }
+            };
+            (next, splits.is_empty())
         };
         if is_last {
             self.drained.notify_waiters();
@@ -180,13 +193,14 @@ impl PartitionScan {
     async fn run_splits(
         &self,
         splits: &[ScanSplit],
+        store: usize,
         out: &Sender<datafusion::common::Result<RecordBatch>>,
     ) -> Result<bool> {
         let began = Instant::now();
         let source = self.scheduler.as_ref().map_or(ScanSource::Storage, |scheduler| scheduler.next_source(began));
         if source == ScanSource::PlainReads {
             for split in splits {
-                if !self.read_plainly(split, out).await? {
+                if !self.read_plainly(split, Some(store), out).await? {
                     return Ok(false);
                 }
             }
@@ -197,15 +211,23 @@ impl PartitionScan {
             scheduler.begin(ScanSource::Storage, bytes, began);
         }
         let wanted = match &self.choice {
-            Choice::Storage { request, route: Route::Fragment, .. } if !splits.iter().any(|s| self.is_located(s)) => {
-                self.run_fragment(request, splits, out).await
+            Choice::Storage { request, route: Route::Fragment, .. }
+                if !splits.iter().any(|s| self.is_located(s)) && self.runs_fragments(splits) =>
+            {
+                self.run_fragment(request, splits, Some(store), out).await
             }
-            _ => self.run_one_by_one(splits, out).await,
+            _ => self.run_one_by_one(splits, store, out).await,
         };
         if let Some(scheduler) = &self.scheduler {
             scheduler.end(ScanSource::Storage, bytes, began, Instant::now());
         }
         wanted
+    }
+
+    /// Whether the stores of these splits run fragments; all have the same.
+    fn runs_fragments(&self, splits: &[ScanSplit]) -> bool {
+        let first = splits.first().and_then(|split| self.plan.objects.get(split.object));
+        first.is_some_and(|object| self.context.backend.runs_fragments(object, self.plan.table.profile))
     }
 
     /// Whether an index told the locations of the rows of `split`.
@@ -217,10 +239,11 @@ impl PartitionScan {
     async fn run_one_by_one(
         &self,
         splits: &[ScanSplit],
+        store: usize,
         out: &Sender<datafusion::common::Result<RecordBatch>>,
     ) -> Result<bool> {
         for split in splits {
-            if !SplitTask::new(self, split, out)?.run().await? {
+            if !SplitTask::new(self, split, Some(store), out)?.run().await? {
                 return Ok(false);
             }
             self.finished(split.bytes(&self.plan.objects));
@@ -231,13 +254,14 @@ impl PartitionScan {
     async fn read_plainly(
         &self,
         split: &ScanSplit,
+        store: Option<usize>,
         out: &Sender<datafusion::common::Result<RecordBatch>>,
     ) -> Result<bool> {
         let (began, bytes) = (Instant::now(), split.bytes(&self.plan.objects));
         if let Some(scheduler) = &self.scheduler {
             scheduler.begin(ScanSource::PlainReads, bytes, began);
         }
-        let task = SplitTask::new(self, split, out)?;
+        let task = SplitTask::new(self, split, store, out)?;
         let wanted = if task.is_empty() { Ok(true) } else { task.plain().await };
         if let Some(scheduler) = &self.scheduler {
             scheduler.end(ScanSource::PlainReads, bytes, began, Instant::now());
@@ -278,7 +302,7 @@ impl PartitionScan {
                 Some(split) => {
                     self.query.meter.strategy(format!("{}: some splits are read plainly meanwhile", self.plan.name));
                     let wanted = tokio::select! {
-                        done = self.read_plainly(&split, out) => done?,
+                        done = self.read_plainly(&split, None, out) => done?,
                         error = self.query.exceeded() => return Err(error),
                     };
                     if !wanted {
@@ -313,6 +337,50 @@ impl PartitionScan {
     }
 }
 
+/// The workers of each store for the `splits` of a partition: as many as `at_once` says, but no more
+/// than there is work for; one at least.
+fn at_stores_of(scan: &RemoteScanExec, splits: &VecDeque<Vec<ScanSplit>>, at_once: &[usize]) -> Vec<usize> {
+    if let [one] = at_once {
+        return vec![(*one).min(splits.len()).max(1)];
+    }
+    let held =
+        |store| splits.iter().filter(|splits| scan.context.held(&scan.plan, splits, store) != Held::Nowhere).count();
+    at_once.iter().enumerate().map(|(store, most)| (*most).min(held(store))).collect()
+}
+
+/// Whether the scan yields the first rows of an object, in their order: one split after the other.
+fn is_in_order(scan: &RemoteScanExec) -> bool {
+    scan.plan.limit.is_some() && scan.plan.partitions == 1 && scan.plan.objects.len() == 1
+}
+
+/// The speed of both sources of a scan that they may share; `None` if only storage has the order or
+/// the locations of rows.
+fn throughput(scan: &RemoteScanExec) -> Option<Throughput> {
+    let placement = scan.placement();
+    match &placement.choice {
+        Choice::Storage { route, .. }
+            if placement.index.locations().is_none()
+                && placement.live_top_k.is_none()
+                && !scan.is_looked_up()
+                && !is_in_order(scan) =>
+        {
+            Throughput::of(&scan.plan, &scan.context, &scan.fragment, *route)
+        }
+        _ => None,
+    }
+}
+
+impl RemoteScanExec {
+    /// The requests of a scan by fragments, if no split is read plainly or asked for again.
+    pub(super) fn fragment_requests(&self) -> u64 {
+        let requests: usize = self.context.fragments_at_once(&self.plan).iter().sum();
+        let throughput = throughput(self);
+        let read = Cardinality::of(&self.plan, &self.context, &self.fragment).scanned_before().unwrap_or(1.0);
+        let of = |splits: &Vec<ScanSplit>| in_requests(self, splits.clone(), requests, throughput.as_ref(), read).len();
+        self.placement().partitions.iter().map(of).sum::<usize>() as u64
+    }
+}
+
 /// Groups the splits of a partition into work units: single splits, or those of one of at most
 /// `requests` requests. `read` is the share of bytes that storage reads.
 fn in_requests(
@@ -325,11 +393,19 @@ fn in_requests(
     let (plan, context) = (&scan.plan, &scan.context);
     if !matches!(scan.placement().choice, Choice::Storage { route: Route::Fragment, .. })
         || scan.placement().index.locations().is_some()
+        || is_in_order(scan)
     {
         return splits.into_iter().map(|split| vec![split]).collect();
     }
     let format = |object: &DataObject| plan.table.format_of(object);
-    let fits = |a: &DataObject, b: &DataObject| a.columns == b.columns && format(a) == format(b);
+    let fits = |a: &ScanSplit, b: &ScanSplit| {
+        let objects = plan.objects.get(a.object).zip(plan.objects.get(b.object));
+        objects.is_some_and(|(of_a, of_b)| {
+            let is_same_fragment = of_a.columns == of_b.columns && format(of_a) == format(of_b);
+            let is_same_node = context.node_of(of_a, a) == context.node_of(of_b, b);
+            is_same_fragment && is_same_node && context.same_stores(of_a, of_b)
+        })
+    };
     let lookup = scan.placement().index.by_node();
     // A look-up reads next to nothing.
     let bytes = |split: &ScanSplit| match lookup.is_some_and(|lookup| lookup.covers(split.object)) {
@@ -338,7 +414,8 @@ fn in_requests(
     };
     let all = splits.iter().map(|split| split.bytes(&plan.objects)).sum();
     let most = throughput.map_or(requests, |throughput| throughput.requests(requests, all));
-    let requests = fragment::requests(splits, &plan.objects, most, context.options.objective, bytes, fits);
+    let replicated = plan.objects.iter().any(|object| !object.replicas.is_empty());
+    let requests = fragment::requests(splits, most, context.options.objective, replicated, bytes, fits);
     // Only if few rows are buffered per split, and plain reads do not share the scan.
     let joins = Cardinality::of(plan, context, &scan.fragment).sent_bytes() <= MAX_JOINED_BYTES
         && !throughput.is_some_and(|throughput| throughput.together());

@@ -12,33 +12,35 @@ use pushdowndb_contract::{Error, ErrorKind, Fragment, Output, Result, Split};
 use tokio::sync::mpsc::Sender;
 
 use super::{Held, SplitTask};
-use crate::catalog::DataObject;
 use crate::cost::requests;
 use crate::endpoints::{Retry, SplitPiece};
 use crate::exec::partition_scan::PartitionScan;
 use crate::plan::splits::ScanSplit;
 use crate::settings::Objective;
 
-/// Groups `splits` into requests for `workers` workers. `bytes_of` is the number of bytes read of a
-/// split, and `fits` whether one fragment applies to two objects.
+/// Groups `splits` into requests for `workers` workers, smaller ones if `replicated` elsewhere.
+/// `bytes_of` is the number of bytes read of a split, and `fits` whether one request may have two
+/// splits.
 pub(crate) fn requests(
     splits: Vec<ScanSplit>,
-    objects: &[DataObject],
     workers: usize,
     objective: Objective,
+    replicated: bool,
     bytes_of: impl Fn(&ScanSplit) -> u64,
-    fits: impl Fn(&DataObject, &DataObject) -> bool,
+    fits: impl Fn(&ScanSplit, &ScanSplit) -> bool,
 ) -> Vec<Vec<ScanSplit>> {
     let total: u64 = splits.iter().map(&bytes_of).sum();
-    let share = requests::request_bytes(total, workers as u64, objective);
+    let share = match replicated {
+        true => requests::replicated_request_bytes(total, workers as u64),
+        false => requests::request_bytes(total, workers as u64, objective),
+    };
     let mut requests: Vec<Vec<ScanSplit>> = Vec::new();
     let mut bytes = 0;
     for split in splits {
         let more = bytes_of(&split);
         let joins = requests.last().and_then(|splits| splits.first().map(|first| (first, splits.len())));
         let joins = joins.is_some_and(|(first, count)| {
-            let same = objects.get(first.object).zip(objects.get(split.object)).is_some_and(|(a, b)| fits(a, b));
-            same && count < requests::MAX_REQUEST_SPLITS && bytes + more <= share
+            fits(first, &split) && count < requests::MAX_REQUEST_SPLITS && bytes + more <= share
         });
         match requests.last_mut() {
             Some(last) if joins => {
@@ -108,16 +110,17 @@ impl OpenSplit<'_> {
 }
 
 impl PartitionScan {
-    /// Runs splits of one fragment; `false` if the receiver was dropped.
+    /// Runs splits of one fragment, at `store` if their objects lie there, too; `false` if the receiver was dropped.
     pub(crate) async fn run_fragment(
         &self,
         request: &Fragment,
         splits: &[ScanSplit],
+        store: Option<usize>,
         out: &Sender<datafusion::common::Result<RecordBatch>>,
     ) -> Result<bool> {
         let mut open = Vec::with_capacity(splits.len());
         for split in splits {
-            let task = SplitTask::new(self, split, out)?;
+            let task = SplitTask::new(self, split, store, out)?;
             if self.lookup.as_ref().is_some_and(|lookup| lookup.rules_out(split.object)) {
                 self.finished(split.bytes(&self.plan.objects));
             } else if !task.is_empty() {
@@ -232,7 +235,7 @@ impl PartitionScan {
             encoding: Encoding::Lz4,
             partial_group_bytes: grouped.then_some(self.plan.group_bytes as u64),
         };
-        let client = self.context.backend.fragment_client(&self.meters(), &self.context.options)?;
+        let client = self.context.fragment_client(&first.task.object, &self.meters())?;
         let mut answer = client.run(message, &location).await?;
         let corrupt = |what: &str| Error::new(ErrorKind::Corrupt, format!("{location}: the answer of storage: {what}"));
         while let Some(piece) = answer.next().await? {
@@ -305,7 +308,7 @@ mod tests {
         let sizes_for = |object_bytes: u64, count: usize, workers, objective| -> Vec<usize> {
             let objects = vec![object(object_bytes); count];
             let splits = (0..count).map(|object| ScanSplit::new(object, None)).collect();
-            requests(splits, &objects, workers, objective, |split| split.bytes(&objects), |_, _| true)
+            requests(splits, workers, objective, false, |split| split.bytes(&objects), |_, _| true)
                 .iter()
                 .map(Vec::len)
                 .collect()
@@ -352,8 +355,14 @@ mod tests {
     fn objects_that_differ_do_not_share_a_request() {
         let objects = [object(1), object(2), object(2), object(1)];
         let splits = (0..4).map(|object| ScanSplit::new(object, None)).collect();
-        let cut =
-            requests(splits, &objects, 1, Objective::Latency, |split| split.bytes(&objects), |a, b| a.size == b.size);
+        let cut = requests(
+            splits,
+            1,
+            Objective::Latency,
+            false,
+            |split| split.bytes(&objects),
+            |a, b| objects[a.object].size == objects[b.object].size,
+        );
         assert_eq!(cut.iter().map(Vec::len).collect::<Vec<_>>(), [1, 2, 1]);
     }
 }

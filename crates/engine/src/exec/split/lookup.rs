@@ -81,7 +81,7 @@ impl SplitTask<'_> {
             Format::Parquet => ranges.to_vec(),
             _ => near_places(ranges, if takes_many { MAX_ROUTE_GAP_BYTES } else { MAX_GAP_BYTES }),
         };
-        let reader = context.backend.reader(self.object, &self.run.meters(), &context.options)?;
+        let reader = context.backend.reader(&self.object, &self.run.meters(), &context.options)?;
         let reader = Arc::new(RangesApart { reader, at_once: context.options.requests() });
         Ok((parts, if takes_many { self.together(reader, None)? } else { reader }))
     }

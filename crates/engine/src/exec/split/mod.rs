@@ -6,6 +6,7 @@ pub(crate) mod ranges;
 pub(crate) mod select;
 pub(crate) mod wire;
 
+use std::borrow::Cow;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -28,19 +29,22 @@ use ranges::RangesTogether;
 /// A running split and the receiver of its rows.
 pub(crate) struct SplitTask<'a> {
     pub(crate) run: &'a PartitionScan,
-    pub(crate) object: &'a DataObject,
+    pub(crate) object: Cow<'a, DataObject>,
     pub(crate) split: &'a ScanSplit,
     out: &'a Sender<datafusion::common::Result<RecordBatch>>,
 }
 
 impl<'a> SplitTask<'a> {
+    /// The task of `split`, at `store` if its object lies there, too.
     pub(crate) fn new(
         run: &'a PartitionScan,
         split: &'a ScanSplit,
+        store: Option<usize>,
         out: &'a Sender<datafusion::common::Result<RecordBatch>>,
     ) -> Result<Self> {
         let object = run.plan.objects.get(split.object).ok_or_else(|| Error::internal("a split of no object"))?;
-        Ok(Self { run, object, split, out })
+        let there = store.filter(|_| !object.replicas.is_empty()).and_then(|store| object.in_store(store));
+        Ok(Self { run, object: there.map_or(Cow::Borrowed(object), Cow::Owned), split, out })
     }
 }
 
@@ -71,8 +75,9 @@ impl SplitTask<'_> {
 
     /// The whole object on the wire of the fragment route.
     pub(crate) fn whole_object(&self) -> Split {
-        let object = self.object;
-        Split { key: object.path.as_ref().into(), etag: object.etag.clone(), size: object.size, range: None }
+        let object = &self.object;
+        let key = self.run.context.backend.key_of(&object.path);
+        Split { key: key.as_ref().into(), etag: object.etag.clone(), size: object.size, range: None }
     }
 
     /// `fragment` adapted to the columns and format of this object.
@@ -81,21 +86,21 @@ impl SplitTask<'_> {
             Some(columns) => columns.adapt(fragment),
             None => fragment.clone(),
         };
-        adapted.format = self.run.plan.table.format_of(self.object);
+        adapted.format = self.run.plan.table.format_of(&self.object);
         adapted
     }
 
     /// The object's reader. A local file stays open for the next split of it.
     pub(crate) fn opened(&self) -> Result<Arc<dyn ObjectReader>> {
         let context = &self.run.context;
-        let open = || context.backend.reader(self.object, &self.run.meters(), &context.options);
+        let open = || context.backend.reader(&self.object, &self.run.meters(), &context.options);
         if !context.is_local() {
             return open();
         }
         let mut last = self.run.buffers.file.lock();
         match &*last {
             Some((place, file)) if *place == self.split.object => {
-                context.backend.check_unchanged(self.object)?;
+                context.backend.check_unchanged(&self.object)?;
                 Ok(Arc::clone(file))
             }
             _ => Ok(Arc::clone(&last.insert((self.split.object, open()?)).1)),
@@ -106,8 +111,12 @@ impl SplitTask<'_> {
     fn reader(&self) -> Result<Arc<dyn ObjectReader>> {
         let (plan, context) = (&self.run.plan, &self.run.context);
         let reader = self.opened()?;
-        let format = plan.table.format_of(self.object);
-        if !self.run.has_fragments || !matches!(format, Format::Parquet) {
+        if context.keeps(plan) {
+            return Ok(context.backend.kept(&self.object, reader, context.options.keep_bytes));
+        }
+        let format = plan.table.format_of(&self.object);
+        let has_fragments = self.run.has_fragments && context.backend.runs_fragments(&self.object, plan.table.profile);
+        if !has_fragments || !matches!(format, Format::Parquet) {
             return Ok(reader);
         }
         let bytes_per_request = Model::of(plan, context).bytes_a_request();
@@ -121,7 +130,7 @@ impl SplitTask<'_> {
         bytes_per_request: Option<u64>,
     ) -> Result<Arc<dyn ObjectReader>> {
         let context = &self.run.context;
-        let client = context.backend.fragment_client(&self.run.meters(), &context.options)?;
+        let client = context.fragment_client(&self.object, &self.run.meters())?;
         let (object, fall_backs) = (self.whole_object(), self.run.fall_backs());
         Ok(Arc::new(RangesTogether { reader, client, object, bytes_per_request, fall_backs }))
     }
@@ -137,9 +146,10 @@ impl SplitTask<'_> {
             partial_group_bytes: Some(self.run.plan.group_bytes),
             passes_on_first_rows: true,
             threshold: Arc::clone(&self.run.threshold),
-            footer: self.run.context.backend.footer(self.object),
+            footer: self.run.context.backend.footer(&self.object),
             pages: Arc::clone(&self.run.buffers.pages),
             learned: Arc::clone(&self.run.caches),
+            rejects: Some(Arc::clone(self.run.query.rejects())),
             ..ScanOptions::default()
         };
         let shows_speed = shows_speed(&fragment);

@@ -61,10 +61,10 @@ impl SplitTask<'_> {
         if self.split.range.as_ref().is_none_or(|range| range.start == 0) {
             let store = self.run.context.backend.store(&self.run.meters())?;
             if let Some(definition) = &self.run.context.definition {
-                definition.check_header(store.as_ref(), self.object).await?;
+                definition.check_header(store.as_ref(), &self.object).await?;
             }
         }
-        let ambiguous = ambiguous_columns(request, &self.run.plan.table.format_of(self.object));
+        let ambiguous = ambiguous_columns(request, &self.run.plan.table.format_of(&self.object));
         // Sent rows cannot be withdrawn; a split of more than `buffer_bytes` cannot be buffered.
         let bytes = self.split.range.as_ref().map_or(self.object.size, |range| range.end - range.start);
         let is_long = bytes > self.run.context.options.held_bytes();
@@ -119,7 +119,7 @@ impl SplitTask<'_> {
     /// Whether the object begins with a byte order mark that storage would take for part of a
     /// requested value, as foreign servers do without a header. Compressed text is not checked.
     async fn has_mark(&self, request: &Fragment) -> Result<bool> {
-        let Format::Csv(csv) = self.run.plan.table.format_of(self.object) else { return Ok(false) };
+        let Format::Csv(csv) = self.run.plan.table.format_of(&self.object) else { return Ok(false) };
         let is_ours = self.run.dialect.as_ref().is_some_and(|dialect| dialect.same_evaluator);
         let is_first = self.split.range.as_ref().is_none_or(|range| range.start == 0);
         if is_ours || !is_first || csv.header || csv.compression != Compression::None || !request.columns().contains(&0)
@@ -142,10 +142,10 @@ impl SplitTask<'_> {
             // Such a backend compares the NULL of a missing column as if it were text.
             return Err(Error::unsupported("the backend has no NULL for the columns that this object lacks").into());
         }
-        let client = context.backend.select_client(&self.run.meters(), &context.options)?;
+        let client = context.select_client(&self.object, &self.run.meters())?;
         let location = self.location();
         let object = SelectedObject {
-            path: self.object.path.clone(),
+            path: context.backend.key_of(&self.object.path),
             location: location.clone(),
             if_match: self.object.etag.clone().filter(|_| dialect.if_match),
             kind: Kind::shown_by(&adapted),
@@ -226,9 +226,14 @@ impl SplitTask<'_> {
     /// Checks that the object is still the planned one.
     async fn check_unchanged(&self) -> Result<()> {
         let store = self.run.context.backend.store(&self.run.meters())?;
-        let now = store.head(&self.object.path).await.map_err(crate::error::from_object_store)?;
-        let same_time = self.object.etag.is_some() || now.last_modified == self.object.last_modified;
-        if now.e_tag == self.object.etag && now.size == self.object.size && same_time {
+        let path = self.run.context.backend.path_in_well(&self.object);
+        let now = store.head(&path).await.map_err(crate::error::from_object_store)?;
+        let is_same = match &self.object.etag {
+            None if self.object.has_no_version() => true,
+            None => now.e_tag.is_none() && now.last_modified == self.object.last_modified,
+            etag => now.e_tag == *etag,
+        };
+        if is_same && now.size == self.object.size {
             return Ok(());
         }
         Err(Error::new(ErrorKind::Conflict, format!("{} changed", self.location())))

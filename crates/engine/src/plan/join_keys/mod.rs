@@ -129,6 +129,11 @@ impl BuildKeys {
         self.id
     }
 
+    /// The most rows for which keys are worth collecting.
+    pub(crate) fn max_rows(&self) -> usize {
+        self.max_rows.load(Ordering::Relaxed)
+    }
+
     /// Requests the keys for a scan, unless the build side has more than `max_rows` rows.
     pub(crate) fn want(&self, max_rows: usize) {
         self.max_rows.fetch_max(max_rows, Ordering::Relaxed);

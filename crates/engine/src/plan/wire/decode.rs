@@ -6,18 +6,20 @@ use arrow::compute::SortOptions;
 use arrow::datatypes::FieldRef;
 use chrono::{DateTime, Utc};
 use datafusion::common::ScalarValue;
+use object_store::path::Path;
 use prost::Message;
 use pushdowndb_contract::wire::{read_expr, read_schema, read_type};
 use pushdowndb_contract::{Error, Expr, Fragment, Output, Profile, Result};
 
 use super::{
-    KeyFilterMessage, KeyMessage, NamesMessage, ObjectMessage, PlanMessage, StateMessage, TopKMessage, VERSION,
-    ValueMessage, WithoutKeysMessage,
+    KeyFilterMessage, KeyMessage, NamesMessage, ObjectMessage, PlanMessage, SampleMessage, StateMessage, TopKMessage,
+    VERSION, ValueMessage, WithoutKeysMessage,
 };
 use crate::catalog::{DataObject, ObjectColumns};
 use crate::plan::join_keys::{JoinId, KeyFilter, Shift};
 use crate::plan::partial_aggregate::{PartialAggregate, State};
 use crate::plan::scan_plan::{ScanPlan, ScanTable, WithoutKeys};
+use crate::plan::split_sample::SplitSample;
 use crate::plan::top_k::TopK;
 
 impl ScanPlan {
@@ -32,6 +34,7 @@ impl ScanPlan {
         let columns = fragment.schema.fields().len();
         let table = ScanTable {
             location: message.location,
+            store: message.store,
             format: fragment.format,
             compression_by_name: message.compression_by_name,
             file_schema: fragment.schema,
@@ -64,6 +67,7 @@ impl ScanPlan {
             top_k: message.top_k.map(|top_k| read_top_k(top_k, columns)).transpose()?,
             key_filters: message.key_filters.into_iter().map(|f| read_key_filter(f, columns)).collect::<Result<_>>()?,
             without_keys: message.without_keys.map(|without| read_without_keys(&without, columns)).transpose()?,
+            sample: message.sample.map(|SampleMessage { share, seed }| SplitSample { share, seed }),
         })
     }
 }
@@ -110,13 +114,15 @@ fn read_object(message: ObjectMessage, table: &ScanTable) -> Result<DataObject> 
     };
     let columns = |columns: NamesMessage| ObjectColumns::new(&columns.names, &table.file_schema).map(Arc::new);
     Ok(DataObject {
-        path: message.path.into(),
+        // As it is: a key may hold what a path would encode.
+        path: Path::parse(&message.path).map_err(malformed)?,
         size: message.size,
         etag: message.etag,
         last_modified: DateTime::<Utc>::from_timestamp(message.modified_s, message.modified_ns)
             .ok_or_else(|| malformed("an object was written at no time"))?,
         partition_values: message.values.into_iter().zip(&table.partition_columns).map(value).collect::<Result<_>>()?,
         columns: message.columns.and_then(columns),
+        replicas: message.replicas.into_iter().map(size).collect::<Result<_>>()?,
     })
 }
 

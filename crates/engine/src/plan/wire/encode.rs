@@ -10,28 +10,28 @@ use pushdowndb_contract::wire::{write_expr, write_schema, write_type};
 use pushdowndb_contract::{Error, Expr, Fingerprint, Fragment, Output, Result};
 
 use super::{
-    KeyFilterMessage, KeyMessage, NamesMessage, ObjectMessage, PlanMessage, StateMessage, StatesMessage, TopKMessage,
-    VERSION, ValueMessage, WithoutKeysMessage,
+    KeyFilterMessage, KeyMessage, NamesMessage, ObjectMessage, PlanMessage, SampleMessage, StateMessage, StatesMessage,
+    TopKMessage, VERSION, ValueMessage, WithoutKeysMessage,
 };
 use crate::catalog::{DataObject, ObjectColumns};
 use crate::plan::join_keys::KeyFilter;
 use crate::plan::partial_aggregate::{PartialAggregate, State};
 use crate::plan::scan_plan::{ScanPlan, WithoutKeys};
+use crate::plan::split_sample::SplitSample;
 use crate::plan::top_k::TopK;
 
 /// The version of [`ScanPlan::rows_fingerprint`].
-const FINGERPRINT_VERSION: u8 = 1;
+const FINGERPRINT_VERSION: u8 = 2;
 
 impl ScanPlan {
     /// Encodes the plan. Fails with `Unsupported` if a type or an expression cannot be sent.
-    #[cfg_attr(not(test), allow(dead_code, reason = "plans are decoded where they are sent to"))]
     pub(crate) fn to_bytes(&self) -> Result<Vec<u8>> {
         Ok(self.to_message()?.encode_to_vec())
     }
 
     /// The fingerprint of the rows that the scan yields, the same in every query and process.
     pub(crate) fn rows_fingerprint(&self) -> Result<Fingerprint> {
-        let rows = PlanMessage {
+        let mut rows = PlanMessage {
             name: String::new(),
             partitions: 0,
             group_bytes: 0,
@@ -44,6 +44,8 @@ impl ScanPlan {
                 .collect::<Result<_>>()?,
             ..self.to_message()?
         };
+        // Replicas hold the same bytes.
+        rows.objects.iter_mut().for_each(|object| object.replicas.clear());
         Ok(Fingerprint::builder("rows of a scan", FINGERPRINT_VERSION).bytes(&rows.encode_to_vec()).finish())
     }
 
@@ -63,6 +65,7 @@ impl ScanPlan {
             version: VERSION,
             name: self.name.clone(),
             location: self.table.location.clone(),
+            store: self.table.store.clone(),
             fragment: fragment.to_bytes()?,
             compression_by_name: self.table.compression_by_name,
             partition_columns: write_schema(&partition_columns)?,
@@ -76,6 +79,7 @@ impl ScanPlan {
             top_k: self.top_k.as_ref().map(write_top_k).transpose()?,
             key_filters: self.key_filters.iter().map(write_key_filter).collect::<Result<_>>()?,
             without_keys: self.without_keys.as_ref().map(write_without_keys).transpose()?,
+            sample: self.sample.map(|SplitSample { share, seed }| SampleMessage { share, seed }),
         })
     }
 }
@@ -129,6 +133,7 @@ fn write_object(object: &DataObject) -> Result<ObjectMessage> {
         modified_ns: object.last_modified.timestamp_subsec_nanos(),
         values: object.partition_values.iter().map(value).collect::<Result<_>>()?,
         columns: object.columns.as_ref().map(names),
+        replicas: object.replicas.iter().map(|replica| *replica as u64).collect(),
     })
 }
 

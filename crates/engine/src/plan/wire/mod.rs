@@ -4,7 +4,6 @@
 //! ([`pushdowndb_contract::wire`]). A field that changes the rows always comes with a new
 //! [`VERSION`].
 
-#[cfg_attr(not(test), allow(dead_code, reason = "plans are decoded where they are sent to"))]
 mod decode;
 mod encode;
 #[cfg(test)]
@@ -13,7 +12,7 @@ mod tests;
 use prost::Message;
 
 /// The version of the encoding.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 #[derive(Clone, PartialEq, Message)]
 struct PlanMessage {
@@ -50,6 +49,19 @@ struct PlanMessage {
     key_filters: Vec<KeyFilterMessage>,
     #[prost(message, optional, tag = "16")]
     without_keys: Option<WithoutKeysMessage>,
+    #[prost(message, optional, tag = "17")]
+    sample: Option<SampleMessage>,
+    #[prost(string, tag = "18")]
+    store: String,
+}
+
+/// A sample of stretches.
+#[derive(Clone, Copy, PartialEq, Message)]
+struct SampleMessage {
+    #[prost(uint64, tag = "1")]
+    share: u64,
+    #[prost(uint64, tag = "2")]
+    seed: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -70,6 +82,8 @@ struct ObjectMessage {
     /// The object's own columns, if they differ from the table's.
     #[prost(message, optional, tag = "7")]
     columns: Option<NamesMessage>,
+    #[prost(uint64, repeated, tag = "8")]
+    replicas: Vec<u64>,
 }
 
 /// A value as text; NULL if it is absent.

@@ -6,6 +6,7 @@ use arrow::compute::SortOptions;
 use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use chrono::{TimeZone, Utc};
 use datafusion::common::ScalarValue;
+use object_store::path::Path;
 use pushdowndb_contract::{
     AggregateCall, AggregateFunction, CompareOp, CsvOptions, Expr, Fingerprint, Format, JsonOptions, Literal,
     NamedExpr, Profile,
@@ -17,6 +18,7 @@ use crate::catalog::{DataObject, ObjectColumns};
 use crate::plan::join_keys::{JoinId, KeyFilter, Shift};
 use crate::plan::partial_aggregate::{PartialAggregate, State};
 use crate::plan::scan_plan::{ScanPlan, ScanTable, WithoutKeys};
+use crate::plan::split_sample::SplitSample;
 use crate::plan::top_k::TopK;
 
 const COLUMNS: usize = 5;
@@ -43,6 +45,7 @@ fn table(rng: &mut StdRng) -> ScanTable {
     let partition = |n: usize| Arc::new(Field::new(format!("p{n}"), in_paths[n].clone(), true));
     ScanTable {
         location: "s3://bucket/t/".to_owned(),
+        store: ["s3://bucket/", "stores://s3%3A%2F%2Fa,s3%3A%2F%2Fb"][rng.random_range(0..2)].to_owned(),
         format,
         compression_by_name: rng.random(),
         file_schema: Arc::new(Schema::new(fields)),
@@ -60,7 +63,7 @@ fn object(table: &ScanTable, n: usize, rng: &mut StdRng) -> DataObject {
         _ => ScalarValue::Date32(Some(rng.random_range(-1000..20_000))),
     };
     DataObject {
-        path: format!("t/part-{n}.csv.gz").into(),
+        path: Path::parse(format!("1/t/50% {n}.csv.gz")).unwrap(),
         size: rng.random(),
         etag: rng.random_bool(0.8).then(|| format!("\"{n}\"")),
         last_modified: Utc
@@ -68,6 +71,7 @@ fn object(table: &ScanTable, n: usize, rng: &mut StdRng) -> DataObject {
             .unwrap(),
         partition_values: table.partition_columns.iter().map(|field| value(field, rng)).collect(),
         columns: rng.random_bool(0.3).then(|| ObjectColumns::new(&names, &table.file_schema).map(Arc::new)).flatten(),
+        replicas: (0..rng.random_range(0..3)).map(|_| rng.random_range(0..9)).collect(),
     }
 }
 
@@ -138,6 +142,7 @@ fn plan(rng: &mut StdRng) -> ScanPlan {
         without_keys: rng
             .random_bool(0.2)
             .then(|| WithoutKeys { predicate: rng.random_bool(0.5).then(|| expr(rng)), rows: rng.random() }),
+        sample: rng.random_bool(0.2).then(|| SplitSample { share: rng.random(), seed: rng.random() }),
     }
 }
 
@@ -178,11 +183,14 @@ fn the_fingerprint_is_that_of_the_rows() {
     assert_eq!(own, print(&|plan| plan.name.push('x')));
     assert_eq!(own, print(&|plan| plan.partitions += 1));
     assert_eq!(own, print(&|plan| plan.group_bytes += 1));
-    let edits: [&dyn Fn(&mut ScanPlan); 6] = [
+    assert_eq!(own, print(&|plan| Arc::make_mut(&mut plan.objects).iter_mut().for_each(|o| o.replicas.push(7))));
+    let edits: [&dyn Fn(&mut ScanPlan); 8] = [
+        &|plan| Arc::make_mut(&mut plan.table).store.push('x'),
         &|plan| plan.projection.push(0),
         &|plan| plan.predicate = Some(Expr::IsNull(Box::new(Expr::Column(4)))),
         &|plan| plan.limit = Some(123_456),
         &|plan| plan.top_k = None,
+        &|plan| plan.sample = Some(SplitSample { share: 1, seed: 2 }),
         &|plan| Arc::make_mut(&mut plan.table).location.push('x'),
         &|plan| {
             let mut rng = StdRng::seed_from_u64(9);
@@ -204,6 +212,7 @@ fn the_fingerprint_is_the_same_in_every_process() {
         name: String::new(),
         table: Arc::new(ScanTable {
             location: "s3://bucket/t/".to_owned(),
+            store: "s3://bucket/".to_owned(),
             format: Format::Parquet,
             compression_by_name: true,
             file_schema: Arc::new(Schema::new(vec![Field::new("a", DataType::Int64, true)])),
@@ -220,6 +229,7 @@ fn the_fingerprint_is_the_same_in_every_process() {
         top_k: None,
         key_filters: vec![],
         without_keys: None,
+        sample: None,
     };
-    assert_eq!(plan.rows_fingerprint().unwrap().to_string(), "1-c9d76a746175893b35654379609a3fac");
+    assert_eq!(plan.rows_fingerprint().unwrap().to_string(), "2-63049b1b5a5395ea0773db9fd3a1f5ed");
 }

@@ -242,7 +242,7 @@ impl Builder<'_> {
     /// Values and positions, from the node (`docs/decisions/0011-index-sort-in-the-engine.md`).
     async fn sent(&self, fragment: Fragment, object: &DataObject) -> Result<BoxStream<'static, Result<RecordBatch>>> {
         let backend = self.table.backend();
-        let client = backend.fragment_client(&query_meters(&self.query.meter), &self.query.options)?;
+        let client = backend.fragment_client(object, None, &query_meters(&self.query.meter), &self.query.options)?;
         let split =
             Split { key: object.path.as_ref().into(), etag: object.etag.clone(), size: object.size, range: None };
         let request = FragmentRequest {

@@ -179,6 +179,20 @@ struct Tables<'a> {
     context: &'a SessionContext,
 }
 
+/// Whether a statement is CREATE INDEX.
+pub(crate) fn is_create(tokens: &[TokenWithSpan]) -> bool {
+    matches!(parse(tokens), Ok(Some(IndexStatement::Create { .. })))
+}
+
+/// Does work that leaves nothing behind, until the query's caps are exceeded.
+async fn within_caps<T>(query: &QueryContext, work: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::select! {
+        biased;
+        done = work => done,
+        error = query.exceeded() => Err(error),
+    }
+}
+
 impl Tables<'_> {
     /// The table, if it is one over objects; `None` for views and the like.
     async fn object_table(&self, name: &TableReference) -> Result<Option<Arc<ObjectTable>>> {
@@ -196,11 +210,15 @@ impl Tables<'_> {
             return Err(Error::internal("another statement than CREATE INDEX"));
         };
         let column = &column;
-        let found = self.the_table(&table).await?;
+        let found = within_caps(self.query, self.the_table(&table)).await?;
+        if found.backend().stores() > 1 {
+            return Err(Error::unsupported(format!("{table} lies in several stores, and an index is of one of them")));
+        }
         let name = name.unwrap_or_else(|| format!("{column}_index"));
         let place = crate::index::column(found.definition(), column).map_err(|error| error.context(&table))?;
-        let listing = found.listing(self.query).await?;
-        let existing = stored(self.query, found.backend(), found.definition(), &listing.private).await?;
+        let listing = within_caps(self.query, found.listing(self.query)).await?;
+        let existing = stored(self.query, found.backend(), found.definition(), &listing.private);
+        let existing = within_caps(self.query, existing).await?;
         if existing.iter().any(|index| index.name == name) {
             return match if_not_exists {
                 true => Ok(()),

@@ -60,7 +60,7 @@ struct Scope {
 impl Scope {
     fn of_statement(tokens: &[&TokenWithSpan]) -> Self {
         let first = tokens.first().and_then(|token| keyword(token));
-        let awaits_query = matches!(first, Some(Keyword::FROM | Keyword::WITH | Keyword::EXPLAIN));
+        let awaits_query = matches!(first, Some(Keyword::FROM | Keyword::WITH | Keyword::EXPLAIN | Keyword::INSERT));
         Self { awaits_query, creates: first == Some(Keyword::CREATE) }
     }
 
@@ -124,6 +124,8 @@ mod tests {
                 "SELECT 1 UNION ALL SELECT * FROM 'é' EXCEPT SELECT * FROM u",
             ),
             ("(SELECT 1) EXCEPT ALL (FROM t)", "(SELECT 1) EXCEPT ALL (SELECT * FROM t)"),
+            ("INSERT INTO t FROM u", "INSERT INTO t SELECT * FROM u"),
+            ("INSERT INTO t (a, b) FROM u", "INSERT INTO t (a, b) SELECT * FROM u"),
             ("FROM t UNION SELECT 1", "SELECT * FROM t UNION SELECT 1"),
         ] {
             assert_eq!(with_select(sql), expected);

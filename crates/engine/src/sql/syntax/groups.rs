@@ -1,10 +1,10 @@
 //! Clauses that DataFusion 55.2 has in another form: `GROUP BY ()`, HAVING without groups, and
 //! FETCH FIRST.
 
-use std::ops::ControlFlow;
-
-use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, LimitClause, Query, Select, Value, visit_expressions};
+use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, LimitClause, Query, Select, Value};
 use pushdowndb_contract::{Error, Result};
+
+use super::visit::any_expression;
 
 /// Makes all rows one group for `GROUP BY ()` and for a HAVING of constants.
 pub(super) fn rewrite(select: &mut Select) {
@@ -30,11 +30,7 @@ fn one_group() -> Expr {
 }
 
 fn calls(part: &impl datafusion::sql::sqlparser::ast::Visit) -> bool {
-    let found = visit_expressions(part, |expr| match expr {
-        Expr::Function(_) => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
-    });
-    found.is_break()
+    any_expression(part, &mut |expr| matches!(expr, Expr::Function(_)))
 }
 
 /// Rewrites `FETCH FIRST n ROWS ONLY` to `LIMIT n`.

@@ -4,10 +4,13 @@
 //! | written | rewritten to |
 //! | --- | --- |
 //! | `a IS DISTINCT FROM b AND c` | `(a IS DISTINCT FROM b) AND c` ([`distinct_from`]) |
+//! | more than 64 conditions in a row | a tree of equal halves ([`chains`]) |
 //! | `1e300`, more digits than a decimal has | a floating-point number |
 //! | `FROM t` | `SELECT * FROM t`, in its tokens ([`from_first`]) |
+//! | `?`, `$1`, `:name` | literals of their values ([`bind`]) |
 //! | `x AT TIME ZONE 'z'` | `timezone('z', x)` ([`crate::functions::timezone`]) |
-//! | `SHOW COLUMNS FROM 'file'` | `DESCRIBE 'file'` |
+//! | `SHOW COLUMNS FROM t` | `DESCRIBE t` |
+//! | `SHOW TABLES` | a query of the information schema, without its own tables |
 //! | `(a, b) < (c, d)` | `a < c OR (a = c AND b < d)` ([`rows`]) |
 //! | `x LIKE 'a!%' ESCAPE '!'` | `x LIKE 'a\%'` ([`patterns`]) |
 //! | `x SIMILAR TO 'a%'` | the equivalent regular expression ([`patterns`]) |
@@ -15,29 +18,76 @@
 //! | `SET pushdown.threads = 4`, `RESET pushdown.level` | settings that DataFusion knows ([`settings`]) |
 //! | `~x` | `x # -1` |
 //! | `VENDORID`, where a column is called `VendorID` | `"VendorID"` ([`letter_case`]) |
+//! | `SELECT a + 1 AS y, y * 2` | `SELECT a + 1 AS y, (a + 1) * 2` ([`aliases`]) |
+//! | `SELECT 1, median(t.x)` | `SELECT 1 AS "1", median(t.x) AS "median(t.x)"` ([`headers`]) |
+//! | `year(d)`, `arg_max(a, b)` | what they mean ([`macros`]) |
+//! | `j -> 'a'`, `j ->> 'a'`, `x::JSON` | `json_extract(j, 'a')`, `json_extract_string(j, 'a')`, `json(x)` ([`json_operators`]) |
+//! | `TIMESTAMP '2026-01-01 12:00'` | `TIMESTAMP '2026-01-01 12:00:00'` ([`times`]) |
+//! | `(a).b`, `{'b': 1}.b` | `(a)['b']` |
+//! | `a[:2]`, `INTERVAL 3 DAY`, `s ^@ 'a'`, `ARRAY (SELECT …)` | `a[1:2]`, `INTERVAL '3' DAY`, `starts_with(s, 'a')`, `(SELECT array_agg(…) …)` |
+//! | `a ^ b` | `power(a, b)` ([`power`]) |
+//! | `a ** b`, `a ISNULL`, `a IN [1]`, `TABLE t` and the like | longer spellings, in the tokens ([`shorthand`]) |
+//! | `COLUMNS('a.*')`, `* RENAME (a AS b)` | one expression for each column ([`columns`]) |
+//! | `s.*`, of a struct `s` | its fields, `s['a'] AS a` ([`struct_stars`]) |
+//! | `a FULL JOIN b USING (k)`, `a ASOF JOIN b` | joins with ON ([`using`], [`asof`]) |
+//! | `a // b` | `a / b`, which divides whole numbers likewise |
+//! | `t TABLESAMPLE …`, `PIVOT`, `UNPIVOT` | subqueries ([`relations`]) |
+//! | `SELECT EXISTS (q)`, `(a, b) IN (q)` | other subqueries ([`exists`]) |
+//! | `ORDER BY ALL` | `ORDER BY 1, 2, …` ([`order_all`]) |
+//! | `CREATE TEMP TABLE` | `CREATE TABLE`, which is in memory |
+//! | `read_csv('a', skip = 1)` in FROM | a table whose name is the text of the call ([`reading`]) |
+//! | `filename`, where no column is called so | `input_file_name()` ([`reading`]) |
 //! | clauses and statements that would be ignored | an error that names them ([`refused`]) |
 
+pub(crate) mod aliases;
+mod asof;
+pub(crate) mod bind;
+mod calls;
+pub(crate) mod chains;
+pub(crate) mod columns;
+mod copy;
 pub(crate) mod distinct_from;
-pub(crate) mod from_first;
+mod exists;
+mod forms;
+mod from_first;
 pub(crate) mod groups;
+pub(crate) mod headers;
+mod json_operators;
+mod lambdas;
 pub(crate) mod letter_case;
+pub(crate) mod macros;
+mod marks;
+mod order_all;
+pub(crate) mod parameters;
+mod parsed;
+mod parts;
 pub(crate) mod patterns;
+mod power;
+pub(crate) mod reading;
 pub(crate) mod refused;
+pub(crate) mod relations;
 pub(crate) mod rows;
 pub(crate) mod settings;
+mod shorthand;
+mod sources;
+pub(crate) mod struct_stars;
+pub(crate) mod times;
+pub(crate) mod tokens;
+pub(crate) mod types;
+mod using;
+pub(crate) mod visit;
+mod wildcards;
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::{CopyToSource, Statement};
-use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, DescribeAlias, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentList, FunctionArguments, Ident, ObjectName, Query, Select, ShowStatementIn,
-    Statement as SqlStatement, TableFactor, UnaryOperator, Value, ValueWithSpan, VisitMut, VisitorMut,
-};
-use pushdowndb_contract::{Error, Result};
+use datafusion::sql::sqlparser::ast::{DescribeAlias, MacroDefinition, ShowStatementIn, Statement as SqlStatement};
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+use pushdowndb_contract::Result;
 
-/// The digits of the widest decimal.
-const MAX_DECIMAL_DIGITS: u64 = 76;
+use parts::Rewrite;
+use visit::walk;
 
 /// Rewrites `statement` to what DataFusion plans as it was meant.
 ///
@@ -46,19 +96,37 @@ const MAX_DECIMAL_DIGITS: u64 = 76;
 /// A clause or a statement would be ignored.
 pub(crate) fn rewrite(statement: &mut Statement) -> Result<()> {
     settings::rewrite(statement);
-    let rewrite_all = &mut Rewrite;
+    let rewrite_all = &mut Rewrite::default();
     let done = match statement {
         Statement::Statement(statement) => {
             refused::check_statement(statement)?;
             describe_columns(statement);
-            statement.visit(rewrite_all)
+            list_tables(statement);
+            delete_all(statement);
+            make_durable(statement);
+            // Names are those that were written, so they come before what changes expressions.
+            lambdas::restore(statement);
+            columns::mark(statement);
+            headers::name_statement(statement);
+            if let SqlStatement::CreateMacro { definition: MacroDefinition::Table(query), .. } = statement.as_mut() {
+                headers::name_query(query, headers::Names::Inner);
+            }
+            walk(statement, rewrite_all)
         }
         Statement::CopyTo(copy) => match &mut copy.source {
-            CopyToSource::Query(query) => query.visit(rewrite_all),
+            CopyToSource::Query(query) => {
+                lambdas::restore(query);
+                columns::mark(query);
+                headers::name_query(query, headers::Names::Inner);
+                walk(query, rewrite_all)
+            }
             CopyToSource::Relation(_) => ControlFlow::Continue(()),
         },
         Statement::Explain(explain) => return rewrite(&mut explain.statement),
-        Statement::CreateExternalTable(table) => return refused::check_constraints(&table.columns, &table.constraints),
+        Statement::CreateExternalTable(table) => {
+            table.columns.iter_mut().for_each(|column| types::known(&mut column.data_type));
+            return refused::check_constraints(&table.columns, &table.constraints);
+        }
         Statement::Reset(_) => ControlFlow::Continue(()),
     };
     match done {
@@ -67,13 +135,12 @@ pub(crate) fn rewrite(statement: &mut Statement) -> Result<()> {
     }
 }
 
-/// Rewrites SHOW COLUMNS of a file: DataFusion looks columns up in the information schema, which
-/// has no files.
+/// Rewrites SHOW COLUMNS to DESCRIBE: DataFusion looks columns up in the information schema, which
+/// has no files and looks at all tables.
 fn describe_columns(statement: &mut SqlStatement) {
     let SqlStatement::ShowColumns { show_options, .. } = statement else { return };
     let Some(ShowStatementIn { parent_name: Some(name), .. }) = &show_options.show_in else { return };
-    let is_file = name.0.iter().any(|part| part.as_ident().is_some_and(|ident| ident.quote_style == Some('\'')));
-    if is_file && show_options.filter_position.is_none() {
+    if show_options.filter_position.is_none() {
         *statement = SqlStatement::ExplainTable {
             describe_alias: DescribeAlias::Describe,
             hive_format: None,
@@ -83,103 +150,57 @@ fn describe_columns(statement: &mut SqlStatement) {
     }
 }
 
-struct Rewrite;
-
-impl Rewrite {
-    fn break_with(error: Option<Error>) -> ControlFlow<Box<Error>> {
-        error.map_or(ControlFlow::Continue(()), |error| ControlFlow::Break(Box::new(error)))
+/// Rewrites TRUNCATE to the DELETE that it is.
+fn delete_all(statement: &mut SqlStatement) {
+    let SqlStatement::Truncate(truncated) = &*statement else { return };
+    let [table] = truncated.table_names.as_slice() else { return };
+    if let Ok(mut parsed) = Parser::parse_sql(&GenericDialect {}, &format!("DELETE FROM {}", table.name))
+        && let Some(delete) = parsed.pop()
+    {
+        *statement = delete;
     }
 }
 
-impl VisitorMut for Rewrite {
-    type Break = Box<Error>;
-
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
-        Self::break_with(refused::clause_of_query(query).or_else(|| groups::fetch_as_limit(query).err()))
+/// Rewrites SHOW TABLES and SHOW ALL TABLES, of which DataFusion shows the information schema's own too.
+fn list_tables(statement: &mut SqlStatement) {
+    const QUERY: &str = "SELECT table_catalog, table_schema, table_name, table_type FROM information_schema.tables \
+                         WHERE table_schema <> 'information_schema' ORDER BY table_schema, table_name";
+    let is_meant = match &*statement {
+        SqlStatement::ShowTables { show_options, .. } => {
+            show_options.show_in.is_none() && show_options.filter_position.is_none()
+        }
+        SqlStatement::ShowVariable { variable } => {
+            let words: Vec<String> = variable.iter().map(|word| word.value.to_lowercase()).collect();
+            words == ["all", "tables"]
+        }
+        _ => false,
+    };
+    if !is_meant {
+        return;
     }
-
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
-        groups::rewrite(select);
-        Self::break_with(refused::clause_of_select(select))
-    }
-
-    fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<Self::Break> {
-        Self::break_with(refused::clause_of_table(table))
-    }
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
-        if let Some(error) = refused::operator(expr) {
-            return Self::break_with(Some(error));
-        }
-        if let Err(error) = patterns::translate(expr) {
-            return Self::break_with(Some(error));
-        }
-        if let Some(compared) = rows::by_fields(expr) {
-            *expr = compared;
-        }
-        match expr {
-            Expr::Value(ValueWithSpan { value: Value::Number(number, _), .. }) if is_wider_than_decimals(number) => {
-                if number.parse().is_ok_and(f64::is_infinite) {
-                    let message = format!("{number} is larger than any number, of which the largest is 1.8e308");
-                    return ControlFlow::Break(Box::new(Error::invalid(message)));
-                }
-                let text = Value::SingleQuotedString(std::mem::take(number));
-                *expr = Expr::Cast {
-                    kind: CastKind::Cast,
-                    expr: Box::new(Expr::value(text)),
-                    data_type: DataType::Double(ExactNumberInfo::None),
-                    array: false,
-                    format: None,
-                };
-            }
-            Expr::UnaryOp { op: UnaryOperator::BitwiseNot, expr: bits } => {
-                let bits = std::mem::replace(&mut **bits, Expr::value(Value::Null));
-                let all = Expr::UnaryOp {
-                    op: UnaryOperator::Minus,
-                    expr: Box::new(Expr::value(Value::Number("1".to_owned(), false))),
-                };
-                *expr = Expr::BinaryOp {
-                    left: Box::new(Expr::Nested(Box::new(bits))),
-                    op: BinaryOperator::PGBitwiseXor,
-                    right: Box::new(all),
-                };
-            }
-            Expr::AtTimeZone { timestamp, time_zone } => {
-                let [time, zone] =
-                    [timestamp, time_zone].map(|e| std::mem::replace(&mut **e, Expr::value(Value::Null)));
-                *expr = call("timezone", [zone, time]);
-            }
-            _ => distinct_from::regroup(expr),
-        }
-        ControlFlow::Continue(())
+    if let Ok(mut parsed) = Parser::parse_sql(&GenericDialect {}, QUERY)
+        && let Some(query) = parsed.pop()
+    {
+        *statement = query;
     }
 }
 
-/// A call of the function `name`.
-fn call(name: &str, args: impl IntoIterator<Item = Expr>) -> Expr {
-    let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
-    Expr::Function(Function {
-        name: ObjectName::from(vec![Ident::new(name)]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
-}
-
-fn is_wider_than_decimals(number: &str) -> bool {
-    let (digits, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
-    let digits = digits.bytes().filter(u8::is_ascii_digit).count() as u64;
-    let exponent = exponent.parse::<i64>().map_or(u64::MAX, i64::unsigned_abs);
-    digits.saturating_add(exponent) > MAX_DECIMAL_DIGITS
+/// Makes tables and views of the session of TEMP ones, and known types of those of columns.
+fn make_durable(statement: &mut SqlStatement) {
+    match statement {
+        SqlStatement::CreateTable(table) => {
+            table.temporary = false;
+            table.columns.iter_mut().for_each(|column| types::known(&mut column.data_type));
+        }
+        SqlStatement::CreateView(view) => view.temporary = false,
+        _ => {}
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use datafusion::sql::parser::DFParser;
+    use datafusion::sql::sqlparser::ast::{Expr, VisitorMut};
 
     use super::*;
 
@@ -214,7 +235,7 @@ mod tests {
         let mut statement = parsed(&format!("SELECT {sql}"));
         rewrite(&mut statement).unwrap();
         let Statement::Statement(mut statement) = statement else { panic!("{sql}") };
-        let _ = statement.visit(&mut first);
+        let _ = walk(&mut statement, &mut first);
         first.0.unwrap()
     }
 

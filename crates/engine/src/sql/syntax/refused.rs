@@ -1,24 +1,21 @@
 //! Statements and clauses that the parser reads and the planner would ignore: an error instead.
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, ColumnDef, ColumnOption, CreateTable, Expr, GroupByExpr, JoinConstraint, JoinOperator, Query,
-    Select, Statement, TableConstraint, TableFactor,
+    ColumnDef, ColumnOption, CreateTable, GroupByExpr, JoinConstraint, JoinOperator, Query, Select, Statement,
+    TableConstraint, TableFactor,
 };
 use pushdowndb_contract::{Error, Result};
 
 /// Refuses a statement that would do nothing.
 pub(crate) fn check_statement(statement: &Statement) -> Result<()> {
     let transaction = "there are no transactions: each statement takes effect, or fails, by itself";
-    let prepared = "statements are not kept from one to the next; send the whole statement";
     let (name, reason) = match statement {
         Statement::StartTransaction { .. } => ("BEGIN", transaction),
         Statement::Commit { .. } => ("COMMIT", transaction),
         Statement::Rollback { .. } => ("ROLLBACK", transaction),
         Statement::Savepoint { .. } => ("SAVEPOINT", transaction),
         Statement::ReleaseSavepoint { .. } => ("RELEASE SAVEPOINT", transaction),
-        Statement::Prepare { .. } => ("PREPARE", prepared),
-        Statement::Execute { .. } => ("EXECUTE", prepared),
-        Statement::Deallocate { .. } => ("DEALLOCATE", prepared),
+        Statement::Prepare { statement, .. } => return check_statement(statement),
         Statement::CreateTable(table) => return check_table(table),
         _ => return Ok(()),
     };
@@ -76,7 +73,7 @@ pub(crate) fn clause_of_query(query: &Query) -> Option<Error> {
 /// The error for a clause of a SELECT that would be ignored.
 pub(crate) fn clause_of_select(select: &Select) -> Option<Error> {
     let joins = select.from.iter().flat_map(|from| &from.joins);
-    if let Some(error) = joins.filter_map(|join| self::join(&join.join_operator)).next() {
+    if let Some(error) = joins.filter_map(|join| self::join(&join.join_operator, false)).next() {
         return Some(error);
     }
     let modifiers = match &select.group_by {
@@ -97,37 +94,34 @@ fn ignored(clause: &str) -> Error {
     Error::unsupported(format!("{clause} is not supported"))
 }
 
-/// The error for an operator that means something else in other systems.
-pub(crate) fn operator(expr: &Expr) -> Option<Error> {
-    let Expr::BinaryOp { op: BinaryOperator::BitwiseXor, .. } = expr else { return None };
-    Some(Error::unsupported(
-        "^ is not supported: it is a power in some systems and an exclusive or in others; write power(a, b)",
-    ))
-}
-
-/// The error for a join whose columns would come from the side that may have no row.
-fn join(join: &JoinOperator) -> Option<Error> {
-    let (kind, constraint) = match join {
-        JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) => ("RIGHT", constraint),
-        JoinOperator::FullOuter(constraint) => ("FULL", constraint),
+/// The error for a join without a condition, which would be a product of all rows, and for one in
+/// brackets whose columns would come from the side that may have no row.
+fn join(join: &JoinOperator, nested: bool) -> Option<Error> {
+    let (is_outer, constraint) = match join {
+        JoinOperator::Right(constraint)
+        | JoinOperator::RightOuter(constraint)
+        | JoinOperator::FullOuter(constraint) => (true, constraint),
+        JoinOperator::Join(constraint)
+        | JoinOperator::Inner(constraint)
+        | JoinOperator::Left(constraint)
+        | JoinOperator::LeftOuter(constraint) => (false, constraint),
         _ => return None,
     };
-    let how = match constraint {
-        JoinConstraint::Using(_) => "with USING",
-        JoinConstraint::Natural => "that is NATURAL",
-        _ => return None,
-    };
-    Some(Error::unsupported(format!(
-        "{kind} JOIN {how} is not supported; write ON a.key = b.key, and coalesce(a.key, b.key) for the key of both"
-    )))
+    match constraint {
+        JoinConstraint::None => Some(Error::invalid(
+            "a JOIN needs ON or USING: write JOIN b ON a.key = b.key, or CROSS JOIN for all pairs of rows",
+        )),
+        JoinConstraint::Using(_) | JoinConstraint::Natural if is_outer && nested => Some(Error::unsupported(
+            "an outer join in brackets takes no USING; write ON a.key = b.key, and coalesce(a.key, b.key) for the key \
+             of both",
+        )),
+        _ => None,
+    }
 }
 
 /// The error for a clause behind a table that would be ignored.
 pub(crate) fn clause_of_table(table: &TableFactor) -> Option<Error> {
     match table {
-        TableFactor::Table { sample: Some(_), .. } | TableFactor::Derived { sample: Some(_), .. } => Some(
-            Error::unsupported("TABLESAMPLE is not supported; WHERE random() < 0.1 takes about a tenth of the rows"),
-        ),
         TableFactor::Table { version: Some(_), .. } => Some(ignored("a version of a table")),
         TableFactor::Table { with_hints, index_hints, .. } if !with_hints.is_empty() || !index_hints.is_empty() => {
             Some(ignored("a hint behind a table"))
@@ -137,7 +131,7 @@ pub(crate) fn clause_of_table(table: &TableFactor) -> Option<Error> {
         )),
         TableFactor::Table { with_ordinality: true, .. } => Some(ignored("WITH ORDINALITY")),
         TableFactor::NestedJoin { table_with_joins, .. } => {
-            table_with_joins.joins.iter().find_map(|join| self::join(&join.join_operator))
+            table_with_joins.joins.iter().find_map(|join| self::join(&join.join_operator, true))
         }
         _ => None,
     }

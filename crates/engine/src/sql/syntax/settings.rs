@@ -3,6 +3,7 @@
 //! | written | rewritten to |
 //! | --- | --- |
 //! | `SET pushdown.threads = 4` | `SET datafusion.execution.target_partitions = 4` |
+//! | `SET threads = 4`, `SET memory_limit = '1G'`, `SET TimeZone = 'UTC'` | the same by our names |
 //! | `SET datafusion.runtime.memory_limit = '1G'` | `SET pushdown.memory = '1G'` |
 //! | `RESET pushdown.level` | `SET pushdown.level = 'auto'`: DataFusion resets its own settings only |
 
@@ -14,7 +15,16 @@ use pushdowndb_contract::Error;
 use crate::settings::PushdownOptions;
 
 /// Short names of settings of DataFusion that users look for.
-pub(crate) const ALIASES: [(&str, &str); 1] = [("pushdown.threads", "datafusion.execution.target_partitions")];
+pub(crate) const ALIASES: [(&str, &str); 7] = [
+    ("pushdown.threads", "datafusion.execution.target_partitions"),
+    // As DuckDB and PostgreSQL call them.
+    ("threads", "datafusion.execution.target_partitions"),
+    ("worker_threads", "datafusion.execution.target_partitions"),
+    ("timezone", "datafusion.execution.time_zone"),
+    ("memory_limit", "pushdown.memory"),
+    ("max_memory", "pushdown.memory"),
+    ("temp_directory", "pushdown.spill_disk"),
+];
 
 /// Settings of DataFusion in whose place there are ours.
 pub(crate) const REPLACED: [(&str, &str); 3] = [

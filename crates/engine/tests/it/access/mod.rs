@@ -408,8 +408,14 @@ async fn settings_that_name_places_are_known() {
         "datafusion.runtime.list_files_cache_limit",
         "datafusion.runtime.list_files_cache_ttl",
     ];
-    const PLACES: [&str; 4] =
-        ["pushdown.price_book", "pushdown.spill_disk", "pushdown.spill_location", "datafusion.catalog.location"];
+    const PLACES: [&str; 6] = [
+        "pushdown.nodes",
+        "pushdown.workers",
+        "pushdown.price_book",
+        "pushdown.spill_disk",
+        "pushdown.spill_location",
+        "datafusion.catalog.location",
+    ];
     let words =
         ["path", "dir", "file", "location", "folder", "book", "url", "endpoint", "address", "host", "store", "uri"];
     let all = run(&engine, "SHOW ALL").await.unwrap();

@@ -134,5 +134,21 @@ async fn statements_cannot_choose_where_credentials_go() {
         let refused = run(&engine, &format!("SELECT * FROM 's3://{bucket}/x.csv'")).await;
         assert!(refused.is_err(), "{bucket}");
     }
+    // Nor does a bucket with an endpoint of its own, unless that is listed.
+    for place in [format!("s3://data/in/x.csv@{to}"), "s3://data/in/x.csv@http://10.255.255.1".to_owned()] {
+        refuses(&engine, &format!("SELECT * FROM '{place}'")).await;
+        refuses(&engine, &format!("SELECT * FROM read_csv(['s3://data/in/x.csv', '{place}'])")).await;
+        refuses(&engine, &format!("CREATE EXTERNAL TABLE t STORED AS CSV LOCATION ('s3://data/in/', '{place}')")).await;
+        refuses(&engine, &format!("COPY (SELECT 1 AS a) TO '{place}' STORED AS CSV")).await;
+    }
+    let at = format!("s3://data/in/x.csv@{}", world.endpoint.trim_end_matches('/'));
+    let policy = AccessPolicy::nothing().and_read("s3://data/in/").unwrap().and_read(&world.endpoint).unwrap();
+    let listed = super::engine(policy, &to).await;
+    assert_eq!(run(&listed, &format!("SELECT a FROM '{at}'")).await.unwrap(), [["1"]]);
+    refuses(&listed, &format!("SELECT a FROM '{}'", at.replace("/in/", "/out/"))).await;
+    for nodes in [to, format!("dns+http://localhost:{}", canary.port())] {
+        run(&engine, &format!("SET pushdown.nodes = '{nodes}'")).await.unwrap();
+        refuses(&engine, "SELECT * FROM 's3://data/in/x.csv'").await;
+    }
     canary.is_alone();
 }

@@ -44,6 +44,8 @@ pub enum Fault {
     Refuse(&'static str),
     /// The server dies after so many messages, and with it the connection.
     Die { messages: usize },
+    /// The answer does not come, and the connection stays open.
+    Stall,
 }
 
 /// Says what happens to the answer of a request: its place among those that are not of
@@ -160,6 +162,9 @@ impl Shared {
                 let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
                 return client.write_all(answer.as_bytes()).await;
             }
+            if fault == Some(Fault::Stall) {
+                return std::future::pending().await;
+            }
             server.write_all(head.as_bytes()).await?;
             server.write_all(&body).await?;
             let asks_head = head.starts_with("HEAD ");
@@ -231,7 +236,7 @@ impl Shared {
                 let message = place(message);
                 messages.insert(message, messages[message].clone());
             }
-            Some(Fault::Refuse(_)) | None => {}
+            Some(Fault::Refuse(_) | Fault::Stall) | None => {}
         }
         if asks_head {
             client.write_all(head.as_bytes()).await?;

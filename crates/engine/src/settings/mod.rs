@@ -1,18 +1,21 @@
 //! The settings of a session: `SET pushdown.level = 'none'` and the like.
 
-use std::fmt;
+mod memory;
+mod values;
+
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use datafusion::common::Result as DfResult;
-use datafusion::common::config::{ConfigExtension, ConfigField, ConfigOptions, Visit};
+use datafusion::common::config::{ConfigExtension, ConfigOptions};
 use datafusion::common::extensions_options;
 use pushdowndb_contract::{Error, Level, Result};
-use pushdowndb_cost::units::parse_bytes;
 
 use crate::access::Mode;
-use crate::error::to_datafusion;
-use crate::machine::default_memory_bytes;
+
+pub(crate) use values::{
+    Adaptivity, DiskLimit, Distribution, FilterStrategy, GroupByStrategy, HighestLevel, JoinStrategy, MemoryLimit,
+    Objective, Side, SpillCompression, TopKStrategy, Use,
+};
 
 extensions_options! {
     /// The settings `pushdown.*`; their comments are the help that users see.
@@ -45,7 +48,7 @@ extensions_options! {
         pub(crate) large_groups: usize, default = 0
         /// Rows that ORDER BY with a LIMIT samples; 0 is as many as move the fewest bytes
         pub(crate) sample_rows: u64, default = 0
-        /// The prices of the bill: paper, paper-egress, or the path of a TOML file
+        /// The prices of the bill: paper, paper-egress, aws, or the path of a TOML file
         pub(crate) price_book: String, default = "paper".to_string()
         /// A query may move at most this many bytes over the network; 0 is no cap
         pub(crate) max_bytes: u64, default = 0
@@ -57,6 +60,18 @@ extensions_options! {
         /// Plain reads in flight per scan of a server that answers late; 0 is as many as it answers
         /// faster for, 1 reads it like one that is near
         pub(crate) reads: usize, default = 0
+        /// Nodes before the bucket to which fragments go: http://host:9000,dns+http://name:9000
+        pub(crate) nodes: String, default = String::new()
+        /// Bytes a second of the link that all endpoints of a table share; 0 is unknown, and each has
+        /// its own
+        pub(crate) uplink: u64, default = 0
+        /// Bytes of small tables that are read once, whole, and kept for later queries instead of being
+        /// pushed to: those of at most 1/64 of this, and 1 MiB; 0 keeps none
+        pub(crate) keep_bytes: u64, default = 64 * 1024 * 1024
+        /// Processes that run large queries together: http://host:9100,https://host:9100
+        pub(crate) workers: String, default = String::new()
+        /// Which queries run on pushdown.workers: auto (large ones), always, none
+        pub(crate) distribute: Distribution, default = Distribution::Auto
         /// Objects that can be split are scanned in pieces of this many bytes when pushed
         pub(crate) split_bytes: u64, default = 16 * 1024 * 1024
         /// Rows of a pushed split are held back until it is complete, up to this many bytes
@@ -99,227 +114,13 @@ pub(crate) const SPILL_DISK: &str = "pushdown.spill_disk";
 /// The setting that names the store for spilled data.
 pub(crate) const SPILL_LOCATION: &str = "pushdown.spill_location";
 
+/// The setting that names worker processes.
+pub(crate) const WORKERS: &str = "pushdown.workers";
+
 /// The settings that name places on the disk, and the access that they need. A test in
 /// `tests/it/access` fails if DataFusion has others.
 pub(crate) const LOCATION_SETTINGS: [(&str, Mode); 3] =
     [(PRICE_BOOK, Mode::Read), (SPILL_DISK, Mode::Write), ("datafusion.catalog.location", Mode::Read)];
-
-/// Defines a setting whose values are words.
-macro_rules! words {
-    ($(#[$about:meta])* $name:ident { $($(#[$about_value:meta])* $value:ident = $word:literal,)+ }) => {
-        $(#[$about])*
-        #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-        pub(crate) enum $name {
-            $($(#[$about_value])* $value,)+
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(match self { $(Self::$value => $word,)+ })
-            }
-        }
-
-        impl ConfigField for $name {
-            fn visit<V: Visit>(&self, visitor: &mut V, key: &str, description: &'static str) {
-                visitor.some(key, self, description);
-            }
-
-            fn set(&mut self, _: &str, value: &str) -> DfResult<()> {
-                *self = one_of(value, &[$(($word, Self::$value),)+]).map_err(to_datafusion)?;
-                Ok(())
-            }
-        }
-    };
-}
-
-/// Parses a word, in any case of its letters.
-fn one_of<T: Copy>(value: &str, all: &[(&str, T)]) -> Result<T> {
-    let found = all.iter().find(|(known, _)| known.eq_ignore_ascii_case(value)).map(|(_, meaning)| *meaning);
-    found.ok_or_else(|| {
-        let known: Vec<&str> = all.iter().map(|(known, _)| *known).collect();
-        Error::invalid(format!("'{value}' is not one of {}", known.join(", ")))
-    })
-}
-
-words! {
-    /// The highest level of pushdown that is used.
-    HighestLevel {
-        /// Whatever storage can do.
-        Auto = "auto",
-        None = "none",
-        Select = "select",
-        Fragment = "fragment",
-    }
-}
-
-words! {
-    /// The side that runs an operator.
-    Side {
-        /// Chosen per query.
-        Auto = "auto",
-        /// The engine, over plain reads.
-        Compute = "compute",
-        /// Storage, if it can.
-        Storage = "storage",
-    }
-}
-
-words! {
-    /// How rows are filtered.
-    FilterStrategy {
-        /// Chosen per query.
-        Auto = "auto",
-        /// By the engine, over plain reads.
-        Compute = "compute",
-        /// By storage, if it can.
-        Storage = "storage",
-        /// By an index, if there is one.
-        Index = "index",
-    }
-}
-
-words! {
-    /// Whether an optimization is used.
-    Use {
-        /// If it pays.
-        Auto = "auto",
-        None = "none",
-    }
-}
-
-words! {
-    /// Which side scans the splits of a running scan.
-    Adaptivity {
-        /// The faster side, or both.
-        Auto = "auto",
-        /// The side chosen by the plan.
-        None = "none",
-        /// Both, regardless of their speed.
-        Both = "both",
-    }
-}
-
-words! {
-    /// The quantity by which strategies are compared.
-    Objective {
-        /// Seconds.
-        Latency = "latency",
-        /// Dollars, by the price book.
-        Cost = "cost",
-    }
-}
-
-words! {
-    /// How the tables of a join are scanned.
-    JoinStrategy {
-        /// Chosen per join.
-        Auto = "auto",
-        /// Plain reads.
-        Baseline = "baseline",
-        /// Each by its own filters.
-        Filtered = "filtered",
-        /// The second also by the keys of the first.
-        Bloom = "bloom",
-    }
-}
-
-words! {
-    /// How the first rows of an order are found.
-    TopKStrategy {
-        /// Chosen per query.
-        Auto = "auto",
-        /// The engine sorts all rows.
-        Compute = "compute",
-        /// A sample bounds the rows that storage sends.
-        Sampling = "sampling",
-        /// Storage sends the first rows of each split, if it can.
-        Storage = "storage",
-    }
-}
-
-words! {
-    /// How rows are grouped.
-    GroupByStrategy {
-        /// Chosen per query.
-        Auto = "auto",
-        /// The engine, over plain reads.
-        Compute = "compute",
-        /// The engine, over rows that storage filters and projects.
-        Filtered = "filtered",
-        /// Storage.
-        Storage = "storage",
-        /// Storage for large groups, the engine for the rest.
-        Hybrid = "hybrid",
-    }
-}
-
-words! {
-    /// How spilled data is compressed.
-    SpillCompression {
-        Lz4 = "lz4",
-        Zstd = "zstd",
-        None = "none",
-    }
-}
-
-/// Defines a setting that is a number of bytes or a word.
-macro_rules! sizes {
-    ($(#[$about:meta])* $name:ident { $($(#[$about_word:meta])* $word:ident = $text:literal,)+ }) => {
-        $(#[$about])*
-        #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-        pub(crate) enum $name {
-            $($(#[$about_word])* $word,)+
-            /// This many bytes.
-            Bytes(u64),
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match self {
-                    $(Self::$word => f.write_str($text),)+
-                    Self::Bytes(bytes) => write!(f, "{bytes}"),
-                }
-            }
-        }
-
-        impl ConfigField for $name {
-            fn visit<V: Visit>(&self, visitor: &mut V, key: &str, description: &'static str) {
-                visitor.some(key, self, description);
-            }
-
-            fn set(&mut self, key: &str, value: &str) -> DfResult<()> {
-                let words = [$(($text, Self::$word),)+];
-                let word = words.iter().find(|(text, _)| text.eq_ignore_ascii_case(value.trim()));
-                *self = match word {
-                    Some((_, word)) => *word,
-                    None => Self::Bytes(parse_bytes(value.trim()).map_err(|error| {
-                        let words: Vec<&str> = words.iter().map(|(text, _)| *text).collect();
-                        to_datafusion(Error::invalid(format!("{key}: {error}, or {}", words.join(", "))))
-                    })?),
-                };
-                Ok(())
-            }
-        }
-    };
-}
-
-sizes! {
-    /// The memory of all queries.
-    MemoryLimit {
-        /// A part of the machine's memory, or of its container's.
-        Auto = "auto",
-        /// No limit.
-        None = "none",
-    }
-}
-
-sizes! {
-    /// The bytes that spilled data may take on the disk.
-    DiskLimit {
-        /// What is free, but a reserve.
-        Auto = "auto",
-    }
-}
 
 /// Whether indexes are used.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -417,6 +218,18 @@ impl PushdownOptions {
         if self.requests == 0 { DEFAULT_REQUESTS_PER_PARTITION } else { self.requests }
     }
 
+    /// The size up to which tables are read once and kept, unless settings say where a scan runs.
+    pub(crate) fn kept_table_bytes(&self) -> u64 {
+        let is_free = self.level == HighestLevel::Auto
+            && self.filter == FilterStrategy::Auto
+            && self.aggregate == Side::Auto
+            && self.join == JoinStrategy::Auto
+            && self.group_by == GroupByStrategy::Auto
+            && self.top_k == TopKStrategy::Auto
+            && self.uses_statistics();
+        if is_free { (self.keep_bytes / KEPT_TABLES).min(MAX_KEPT_TABLE_BYTES) } else { 0 }
+    }
+
     /// The requests in flight of each of `partitions`, if `wanted` in all keep storage busy.
     pub(crate) fn requests_at_once(&self, partitions: usize, wanted: Option<NonZeroU32>) -> usize {
         match wanted.filter(|_| self.requests == 0) {
@@ -425,53 +238,17 @@ impl PushdownOptions {
         }
     }
 
-    /// The memory of the queries, in bytes; `None` without a limit.
-    pub(crate) fn memory_bytes(&self) -> Option<usize> {
-        match self.memory {
-            MemoryLimit::Auto => Some(default_memory_bytes()),
-            MemoryLimit::None => None,
-            MemoryLimit::Bytes(bytes) => Some(usize::try_from(bytes).unwrap_or(usize::MAX)),
-        }
-    }
-
-    /// The rows of a batch: fewer where many batches would not fit into memory.
-    pub(crate) fn batch_rows(&self) -> usize {
-        match self.memory {
-            MemoryLimit::Bytes(bytes) => usize::try_from(bytes / MEMORY_BYTES_PER_BATCH_ROW)
-                .unwrap_or(BATCH_ROWS)
-                .clamp(MIN_BATCH_ROWS, BATCH_ROWS),
-            MemoryLimit::Auto | MemoryLimit::None => BATCH_ROWS,
-        }
-    }
-
-    /// `bytes`, or one for each `divisor` bytes of the memory limit if that is less.
-    pub(crate) fn bytes_within(&self, bytes: u64, divisor: u64) -> u64 {
-        match self.memory {
-            MemoryLimit::Bytes(limit) => bytes.min(limit / divisor),
-            MemoryLimit::Auto | MemoryLimit::None => bytes,
-        }
-    }
-
-    /// The bytes of rows that a partition of a scan holds back until their split is complete.
-    pub(crate) fn held_bytes(&self) -> u64 {
-        self.bytes_within(self.buffer_bytes, MEMORY_BYTES_PER_HELD_BYTE)
-    }
-
     /// The time that a connection may be silent.
     pub(crate) fn idle_timeout(&self) -> Duration {
         Duration::from_secs(self.timeout_s.max(1))
     }
 }
 
-/// The rows of a batch, and the fewest.
-const BATCH_ROWS: usize = 8192;
-const MIN_BATCH_ROWS: usize = 128;
+/// The number of tables of the largest size that are kept at once.
+const KEPT_TABLES: u64 = 64;
 
-/// Bytes of the memory limit for each row of a batch: below 64 MiB, batches have fewer rows.
-const MEMORY_BYTES_PER_BATCH_ROW: u64 = 8192;
-
-/// Bytes of the memory limit for each byte of rows that a partition of a scan holds back.
-const MEMORY_BYTES_PER_HELD_BYTE: u64 = 16;
+/// The largest table that is kept. Over a gigabit it comes in 8 ms, about the time of a request.
+const MAX_KEPT_TABLE_BYTES: u64 = 1024 * 1024;
 
 /// The least memory that a session may be given.
 const MIN_MEMORY_BYTES: u64 = 1 << 20;

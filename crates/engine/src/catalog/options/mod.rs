@@ -5,110 +5,73 @@
 //! prefix, and a few common synonyms. An unknown option is refused: a misspelled delimiter must not
 //! be ignored.
 
+mod kind;
+mod value;
+
+use std::sync::Arc;
+
 use pushdowndb_contract::{
-    Compression, CsvOptions, Error, Format, JsonOptions, JsonShape, NullRule, Profile, Ragged, Result,
+    Compression, CsvOptions, Error, Format, JsonOptions, JsonShape, NullRule, Profile, Ragged, Result, Translation,
+    WideMarks,
 };
 
 use crate::nearest::nearest;
 
-/// The options of a table: name, synonyms, whether it is for CSV only.
-const OPTIONS: [(&str, &[&str], bool); 18] = [
+pub(crate) use kind::unread;
+pub use kind::{FileName, Kind};
+pub(crate) use value::{OptionValue, boolean};
+use value::{byte, compression, separator, time_format};
+
+/// The column of [`TableOptions::filename`], if it is not named.
+pub(crate) const FILENAME: &str = "filename";
+
+/// The options of a table: name, synonyms, whether it is for CSV only. The synonyms are DuckDB's
+/// names.
+const OPTIONS: [(&str, &[&str], bool); 40] = [
     ("has_header", &["header"], true),
     ("delimiter", &["delim", "sep", "separator"], true),
     ("quote", &[], true),
     ("escape", &[], true),
     ("double_quote", &[], true),
     ("comment", &[], true),
-    ("terminator", &[], true),
+    ("terminator", &["new_line"], true),
     ("null_value", &["null", "nullstr"], true),
     ("null_regex", &[], true),
     ("newlines_in_values", &[], true),
     ("truncated_rows", &["ragged", "null_padding"], true),
+    ("skip", &[], true),
+    ("columns", &[], false),
+    ("types", &["dtypes", "column_types"], true),
+    ("names", &["column_names"], true),
+    ("all_varchar", &[], true),
+    ("normalize_names", &[], true),
+    ("auto_detect", &[], true),
+    ("encoding", &[], true),
+    ("decimal_separator", &["decimal"], true),
+    ("thousands", &["thousands_separator"], true),
+    ("dateformat", &["date_format"], true),
+    ("timestampformat", &["timestamp_format"], true),
+    ("ignore_errors", &[], true),
+    ("store_rejects", &[], true),
     ("newline_delimited", &[], false),
+    ("format", &[], false),
+    ("records", &[], false),
     ("compression", &[], false),
-    ("schema_infer_max_rec", &[], false),
+    ("schema_infer_max_rec", &["sample_size"], false),
     ("union_by_name", &[], false),
     ("hive_partitioning", &[], false),
+    ("filename", &[], false),
+    ("parallel", &[], false),
+    ("hive_types", &[], false),
+    ("hive_types_autocast", &["hive_type_autocast"], false),
+    ("max_line_size", &["maximum_line_size", "buffer_size", "maximum_object_size", "rejects_limit"], false),
+    ("maximum_depth", &["maximum_sample_files", "map_inference_threshold", "field_appearance_threshold"], false),
     ("backend", &[], false),
     ("index_location", &[], false),
 ];
 
 /// Prefixes of DataFusion's options about the connection.
 const STORE_PREFIXES: [&str; 5] = ["aws.", "s3.", "http.", "gcp.", "azure."];
-
-/// The kinds of object that can be read.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Kind {
-    /// Delimited text.
-    Csv,
-    /// Text delimited by tabs.
-    Tsv,
-    /// JSON records.
-    Json,
-    /// Parquet.
-    Parquet,
-}
-
-impl Kind {
-    /// The name after `STORED AS`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Csv => "CSV",
-            Self::Tsv => "TSV",
-            Self::Json => "JSON",
-            Self::Parquet => "PARQUET",
-        }
-    }
-
-    pub(crate) fn from_word(word: &str) -> Option<Self> {
-        Some(match word.to_ascii_lowercase().as_str() {
-            "csv" => Self::Csv,
-            "tsv" | "tab" => Self::Tsv,
-            "json" | "ndjson" | "jsonl" => Self::Json,
-            "parquet" | "parq" | "pq" => Self::Parquet,
-            _ => return None,
-        })
-    }
-
-    fn is_csv(self) -> bool {
-        matches!(self, Self::Csv | Self::Tsv)
-    }
-}
-
-/// The encoding that an object's name suggests.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct FileName {
-    /// By the extension, without that of the compression.
-    pub kind: Option<Kind>,
-    /// By the last extension.
-    pub compression: Compression,
-    /// Whether the extension is one of text about the data, such as `.sql` or `.md`.
-    pub is_side_file: bool,
-    /// Whether it is `.log`: text about the data, unless the format of such objects is declared.
-    pub is_log: bool,
-}
-
-impl FileName {
-    /// Reads the extensions of a path's last segment.
-    pub fn of(path: &str) -> Self {
-        let name = path.rsplit('/').next().unwrap_or(path);
-        let mut words = name.rsplit('.').map(str::to_ascii_lowercase);
-        let mut last = words.next().unwrap_or_default();
-        let compression = match last.as_str() {
-            "gz" | "gzip" => Compression::Gzip,
-            "bz2" | "bzip2" => Compression::Bzip2,
-            "zst" | "zstd" => Compression::Zstd,
-            _ => Compression::None,
-        };
-        if compression != Compression::None {
-            last = words.next().unwrap_or_default();
-        }
-        // A name without a dot has no extension.
-        let extension = if words.next().is_some() { last.as_str() } else { "" };
-        let is_side_file = matches!(extension, "sql" | "md" | "crc" | "toml" | "yaml" | "yml" | "html" | "sha256");
-        Self { kind: Kind::from_word(extension), compression, is_side_file, is_log: extension == "log" }
-    }
-}
 
 /// The declared options of a table.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -139,14 +102,37 @@ pub struct TableOptions {
     pub compression: Option<Compression>,
     /// The records of an object that inference reads.
     pub schema_infer_max_rec: Option<usize>,
-    /// Whether columns are found by name in each object, instead of by position.
-    pub union_by_name: bool,
+    /// Whether the columns of all objects are a table's, by name, and those without a type in common
+    /// text. `Some(false)` if all objects must have the same columns, in the same order in text.
+    pub union_by_name: Option<bool>,
     /// `Some(false)` if `key=value` in a path is only a name.
     pub hive_partitioning: Option<bool>,
     /// The kind of server, which decides what storage can do.
     pub backend: Option<Profile>,
     /// The location of the table's indexes, if not only beside its objects.
     pub index_location: Option<String>,
+    /// The text between fields, if it is not one ASCII character.
+    pub wide_delimiter: Option<String>,
+    /// What is done to the text before it is cut into records, and to fields.
+    pub translation: Translation,
+    /// The columns that replace the inferred ones, with the SQL of their types.
+    pub columns: Vec<(String, String)>,
+    /// Types that replace inferred ones, by the name of the column, or by its place.
+    pub types: Vec<(Option<String>, String)>,
+    /// Names that replace those of the first columns.
+    pub names: Vec<String>,
+    /// Whether all columns are text.
+    pub all_varchar: bool,
+    /// Whether names are made such that they need no quotes.
+    pub normalize_names: bool,
+    /// `Some(false)` if `columns` are all there is to know.
+    pub auto_detect: Option<bool>,
+    /// The column with the address of each row's object.
+    pub filename: Option<String>,
+    /// Types that replace those of columns in paths.
+    pub hive_types: Vec<(String, String)>,
+    /// `Some(false)` if columns in paths are text.
+    pub hive_types_autocast: Option<bool>,
 }
 
 impl TableOptions {
@@ -166,12 +152,47 @@ impl TableOptions {
             })?);
         }
         for (name, value) in options {
-            parsed.set(name.as_ref(), value.as_ref())?;
+            parsed.set(name.as_ref(), &OptionValue::parse(value.as_ref()))?;
         }
+        parsed.check()?;
         Ok(parsed)
     }
 
-    fn set(&mut self, written: &str, value: &str) -> Result<()> {
+    /// The options of a reading function's named arguments.
+    pub(crate) fn of_arguments(kind: Kind, arguments: &[(String, OptionValue)]) -> Result<Self> {
+        let mut parsed = Self { kind: Some(kind), ..Self::default() };
+        for (name, value) in arguments {
+            parsed.set(name, value)?;
+        }
+        parsed.check()?;
+        Ok(parsed)
+    }
+
+    /// Refuses options that contradict each other.
+    fn check(&self) -> Result<()> {
+        let renamed = !self.columns.is_empty() || !self.names.is_empty();
+        if renamed && self.union_by_name == Some(true) {
+            return Err(Error::invalid(
+                "'union_by_name' finds columns by the names in the objects: leave out 'names' and 'columns'",
+            ));
+        }
+        if !self.columns.is_empty() && (!self.types.is_empty() || !self.names.is_empty()) {
+            return Err(Error::invalid("'columns' has names and types already: leave out 'names' and 'types'"));
+        }
+        if self.kind == Some(Kind::Parquet) && !self.columns.is_empty() {
+            return Err(Error::invalid("'columns' is about CSV and JSON: Parquet has its own names and types"));
+        }
+        if self.auto_detect == Some(false) && self.columns.is_empty() {
+            return Err(Error::invalid("'auto_detect' false needs 'columns': {'name': 'TYPE', …}"));
+        }
+        let Translation { decimal, thousands, .. } = &self.translation;
+        if thousands.is_some() && *thousands == Some(decimal.unwrap_or(b'.')) {
+            return Err(Error::invalid("'thousands' and 'decimal_separator' are the same character"));
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, written: &str, value: &OptionValue) -> Result<()> {
         let lower = written.to_ascii_lowercase();
         let name = lower.strip_prefix("format.").unwrap_or(&lower);
         if STORE_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
@@ -194,10 +215,36 @@ impl TableOptions {
         self.apply(name, value).map_err(|error| error.context(format!("option '{name}'")))
     }
 
-    fn apply(&mut self, name: &str, value: &str) -> Result<()> {
+    fn apply(&mut self, name: &str, value: &OptionValue) -> Result<()> {
+        match (name, value) {
+            ("null_value", _) => self.set_nulls(value.texts()?),
+            ("columns", _) => self.columns = value.named_texts()?,
+            ("types", OptionValue::Map(_)) => {
+                self.types = value.named_texts()?.into_iter().map(|(name, text)| (Some(name), text)).collect();
+            }
+            ("types", _) => self.types = value.texts()?.into_iter().map(|text| (None, text)).collect(),
+            ("names", _) => self.names = value.texts()?,
+            ("hive_types", _) => self.hive_types = value.named_texts()?,
+            _ => self.apply_text(name, value.text()?)?,
+        }
+        Ok(())
+    }
+
+    /// Sets the texts that mean NULL. The scan knows one of them; the others are translated to it.
+    fn set_nulls(&mut self, texts: Vec<String>) {
+        let mut texts = texts.into_iter().filter(|text| !text.is_empty());
+        self.null = Some(texts.next().map_or(NullRule::Empty, NullRule::Text));
+        self.translation.nulls = texts.collect();
+    }
+
+    fn apply_text(&mut self, name: &str, value: &str) -> Result<()> {
         match name {
             "has_header" => self.header = Some(boolean(value)?),
-            "delimiter" => self.delimiter = Some(byte(value)?),
+            "delimiter" if value.is_empty() => return Err(Error::invalid("the text between fields is empty")),
+            "delimiter" => match byte(value) {
+                Ok(byte) => self.delimiter = Some(byte),
+                Err(_) => self.wide_delimiter = Some(value.to_owned()),
+            },
             "quote" if matches!(value, "" | "none") => self.quote = Some(None),
             "quote" => self.quote = Some(Some(byte(value)?)),
             "escape" if matches!(value, "" | "none") => self.escape = None,
@@ -208,10 +255,10 @@ impl TableOptions {
                     "quotes inside quoted fields are doubled, or name an 'escape' character",
                 ));
             }
+            "comment" if value.is_empty() => self.comment = None,
             "comment" => self.comment = Some(byte(value)?),
+            "terminator" if matches!(value, "\\r\\n" | "\r\n") => self.terminator = None,
             "terminator" => self.terminator = Some(byte(value)?),
-            "null_value" if value.is_empty() => self.null = Some(NullRule::Empty),
-            "null_value" => self.null = Some(NullRule::Text(value.to_owned())),
             "null_regex" if matches!(value, "" | "^$") => self.null = Some(NullRule::Empty),
             "null_regex" => {
                 return Err(Error::unsupported("only '^$' is; name the text that means NULL with 'null_value'"));
@@ -221,13 +268,64 @@ impl TableOptions {
             "newline_delimited" => {
                 self.json_shape = Some(if boolean(value)? { JsonShape::Lines } else { JsonShape::Document });
             }
+            "format" => {
+                self.json_shape = match value.to_ascii_lowercase().as_str() {
+                    "auto" => None,
+                    "newline_delimited" | "nd" => Some(JsonShape::Lines),
+                    "array" | "unstructured" => Some(JsonShape::Document),
+                    _ => {
+                        return Err(Error::invalid(format!(
+                            "'{value}': known are auto, newline_delimited, array and unstructured"
+                        )));
+                    }
+                };
+            }
+            "records" if matches!(value, "auto" | "true") => {}
+            "records" => return Err(Error::unsupported("records are JSON objects, whose fields are the columns")),
+            "compression" if matches!(value.to_ascii_lowercase().as_str(), "auto" | "auto_detect") => {
+                self.compression = None
+            }
             "compression" => self.compression = Some(compression(value)?),
+            "skip" => {
+                self.translation.skip =
+                    value.parse().map_err(|_| Error::invalid(format!("'{value}' is no number of lines")))?;
+            }
+            "all_varchar" => self.all_varchar = boolean(value)?,
+            "normalize_names" => self.normalize_names = boolean(value)?,
+            "auto_detect" => self.auto_detect = Some(boolean(value)?),
+            "encoding" => {
+                pushdowndb_scan::check_encoding(value)?;
+                let is_utf8 = matches!(value.to_ascii_lowercase().as_str(), "utf-8" | "utf8");
+                self.translation.encoding = (!is_utf8).then(|| value.to_ascii_lowercase());
+            }
+            "decimal_separator" => self.translation.decimal = Some(separator(value)?).filter(|byte| *byte != b'.'),
+            "thousands" if value.is_empty() => self.translation.thousands = None,
+            "thousands" => self.translation.thousands = Some(separator(value)?),
+            "dateformat" => self.translation.date_format = Some(time_format(value)?),
+            "timestampformat" => self.translation.timestamp_format = Some(time_format(value)?),
+            "ignore_errors" => self.translation.ignores_errors = boolean(value)?,
+            "store_rejects" => self.translation.ignores_errors |= boolean(value)?,
+            "filename" => {
+                self.filename = match boolean(value) {
+                    Ok(is_wanted) => is_wanted.then(|| FILENAME.to_owned()),
+                    Err(_) => Some(value.to_owned()),
+                };
+            }
+            "hive_types_autocast" => self.hive_types_autocast = Some(boolean(value)?),
+            // How a file is read is not for its reader to say.
+            "parallel" => {
+                boolean(value)?;
+            }
+            "max_line_size" | "maximum_depth" => {
+                value.parse::<f64>().map_err(|_| Error::invalid(format!("'{value}' is no number")))?;
+            }
+            "schema_infer_max_rec" if value == "-1" => self.schema_infer_max_rec = None,
             "schema_infer_max_rec" => {
                 let records =
                     value.parse().map_err(|_| Error::invalid(format!("'{value}' is no number of records")))?;
                 self.schema_infer_max_rec = Some(records);
             }
-            "union_by_name" => self.union_by_name = boolean(value)?,
+            "union_by_name" => self.union_by_name = Some(boolean(value)?),
             "hive_partitioning" => self.hive_partitioning = Some(boolean(value)?),
             "backend" => self.backend = Some(value.parse()?),
             "index_location" => self.index_location = Some(value.to_owned()),
@@ -248,7 +346,8 @@ impl TableOptions {
             Kind::Csv | Kind::Tsv => {
                 let default = CsvOptions::default();
                 Format::Csv(CsvOptions {
-                    header: self.header.unwrap_or(default.header),
+                    // What is not looked at has no header, unless it is declared.
+                    header: self.header.unwrap_or(self.auto_detect != Some(false)),
                     delimiter: self.delimiter.unwrap_or(if kind == Kind::Tsv { b'\t' } else { default.delimiter }),
                     quote: self.quote.unwrap_or(default.quote),
                     escape: self.escape,
@@ -259,10 +358,24 @@ impl TableOptions {
                     newlines_in_values: self.newlines_in_values.unwrap_or(false),
                     compression,
                     inferred: false,
-                    wide: None,
+                    wide: self.wide_marks(),
+                    translation: (!self.translation.is_empty()).then(|| Arc::new(self.translation.clone())),
                 })
             }
         }
+    }
+}
+
+impl TableOptions {
+    fn wide_marks(&self) -> Option<WideMarks> {
+        let text = |byte: u8| char::from(byte).to_string();
+        Some(WideMarks {
+            delimiter: self.wide_delimiter.clone()?,
+            terminator: self.terminator.map(text),
+            quote: self.quote.unwrap_or(CsvOptions::default().quote).map(text),
+            escape: self.escape.map(text),
+            comment: self.comment.map(text),
+        })
     }
 }
 
@@ -271,40 +384,6 @@ fn unknown(name: &str) -> Error {
     let names = OPTIONS.iter().flat_map(|(name, synonyms, _)| synonyms.iter().chain(std::iter::once(name)));
     let hint = nearest(name, names.copied()).map(|name| format!("did you mean '{name}'? ")).unwrap_or_default();
     Error::invalid(format!("unknown table option '{name}': {hint}known are {}", known.join(", ")))
-}
-
-/// Parses the `value` of an option that is true or false.
-pub(crate) fn boolean(value: &str) -> Result<bool> {
-    match value.to_ascii_lowercase().as_str() {
-        "true" | "on" | "yes" | "1" => Ok(true),
-        "false" | "off" | "no" | "0" => Ok(false),
-        _ => Err(Error::invalid(format!("'{value}' is neither true nor false"))),
-    }
-}
-
-/// Parses one ASCII character, or one of its usual spellings.
-fn byte(value: &str) -> Result<u8> {
-    match value {
-        "\\t" | "tab" => Ok(b'\t'),
-        "\\n" => Ok(b'\n'),
-        "\\r" => Ok(b'\r'),
-        "\\\\" => Ok(b'\\'),
-        "\\0" => Ok(0),
-        _ => match value.as_bytes() {
-            [one] if one.is_ascii() => Ok(*one),
-            _ => Err(Error::invalid(format!("'{value}' is not one ASCII character"))),
-        },
-    }
-}
-
-fn compression(value: &str) -> Result<Compression> {
-    match value.to_ascii_lowercase().as_str() {
-        "" | "none" | "uncompressed" => Ok(Compression::None),
-        "gzip" | "gz" => Ok(Compression::Gzip),
-        "bzip2" | "bz2" => Ok(Compression::Bzip2),
-        "zstd" | "zst" => Ok(Compression::Zstd),
-        other => Err(Error::unsupported(format!("'{other}': known are none, gzip, bzip2 and zstd"))),
-    }
 }
 
 #[cfg(test)]
@@ -336,7 +415,8 @@ mod tests {
     #[test]
     fn every_known_option_is_read() {
         for (name, ..) in OPTIONS {
-            let error = TableOptions::default().apply(name, "?!").err().map(|e| e.to_string()).unwrap_or_default();
+            let value = OptionValue::Text("?!".to_owned());
+            let error = TableOptions::default().apply(name, &value).err().map(|e| e.to_string()).unwrap_or_default();
             assert!(!error.contains("not read"), "{error}");
         }
     }
@@ -345,8 +425,8 @@ mod tests {
     fn mistakes_name_the_way_out() {
         let error = parse("CSV", &[("delimeter", ";")]).unwrap_err().to_string();
         assert!(error.contains("did you mean 'delimiter'") && error.contains("union_by_name"), "{error}");
-        let error = parse("CSV", &[("delimiter", ";;")]).unwrap_err().to_string();
-        assert_eq!(error, "option 'delimiter': ';;' is not one ASCII character");
+        let error = parse("CSV", &[("quote", ";;")]).unwrap_err().to_string();
+        assert_eq!(error, "option 'quote': ';;' is not one ASCII character");
         let error = parse("PARQUET", &[("header", "true")]).unwrap_err().to_string();
         assert!(error.contains("about CSV"), "{error}");
         let error = parse("CSV", &[("aws.region", "eu-west-1")]).unwrap_err().to_string();

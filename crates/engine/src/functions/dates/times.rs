@@ -1,0 +1,26 @@
+//! The type of times that these functions compute with.
+
+use chrono::{DateTime, NaiveDateTime};
+use datafusion::arrow::datatypes::{DataType, TimeUnit};
+use datafusion::common::{Result, plan_err};
+use pushdowndb_contract::Error;
+
+use crate::error::to_datafusion;
+
+/// The type in which these functions compute.
+pub(super) const MICROSECONDS: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
+
+/// The type to which a time is cast; an error if `data_type` is of no time.
+pub(super) fn time(data_type: &DataType) -> Result<DataType> {
+    match data_type {
+        DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 | DataType::Null => Ok(MICROSECONDS),
+        other if other.is_string() => Ok(MICROSECONDS),
+        other => plan_err!("a date or a timestamp is expected, not {other}"),
+    }
+}
+
+/// The local time of microseconds since 1970.
+pub(super) fn local(micros: i64) -> Result<NaiveDateTime> {
+    let time = DateTime::from_timestamp_micros(micros).map(|time| time.naive_utc());
+    time.ok_or_else(|| to_datafusion(Error::invalid(format!("a timestamp is out of range: {micros} µs since 1970"))))
+}

@@ -1,0 +1,216 @@
+//! Statements whose plans worker processes run together.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
+use datafusion::common::DataFusionError;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::ExecutionPlan;
+use pushdowndb_contract::{Error, Result};
+
+use super::Engine;
+use super::statement_run::StatementRun;
+use crate::error::from_datafusion;
+use crate::exec::remote_scan::RemoteScanExec;
+use crate::rules::staged_physical_rules;
+use crate::settings::{Distribution, PushdownOptions, Use, WORKERS};
+use crate::stages::functions::{function_from_bytes, made_for};
+use crate::stages::services::StageServices;
+use crate::stages::{Cluster, ScanUsages, StageRequest, StagedQuery, WholePlan, bytes, choose};
+
+/// The largest build side that every worker gets as a whole, in bytes and rows. The keys of such a
+/// build side filter the scans of its probe side on every worker; those of a larger one are seldom
+/// worth it.
+const BROADCAST_BYTES: usize = 64 << 20;
+const BROADCAST_ROWS: usize = 2 << 20;
+
+/// The most bytes that a query on workers may take beside those of one process: a factor, and bytes
+/// besides.
+const MAX_BYTES_FACTOR: f64 = 1.1;
+const MORE_BYTES: u64 = 64 << 10;
+
+/// Settings of DataFusion that are the same in every process, or about what a worker never does.
+const NOT_SENT: [&str; 3] = ["datafusion.catalog.", "datafusion.sql_parser.", "datafusion.explain."];
+
+/// A query in stages, and the plan that they are of.
+pub(super) struct Staged {
+    pub(super) plan: Arc<dyn ExecutionPlan>,
+    pub(super) query: Arc<dyn StagedQuery>,
+}
+
+impl Engine {
+    /// The query `plan` in stages for the session's workers; `None` if it is to run in this process.
+    pub(super) async fn staged(&self, run: &StatementRun, plan: &LogicalPlan) -> Result<Option<Staged>> {
+        let options = &run.query.options;
+        if options.workers.trim().is_empty() || options.distribute == Distribution::None || !is_query(plan) {
+            return Ok(None);
+        }
+        let Some(cluster) = &self.cluster else {
+            let message =
+                format!("{WORKERS} is set, but this program cannot reach workers: there is no token for them");
+            return Err(Error::unsupported(message));
+        };
+        let state = staging_state(&run.state);
+        // A plan of one process may be possible where this one is not.
+        let planned = async {
+            let optimized = state.optimize(plan)?;
+            let whole = state.query_planner().create_physical_plan(&optimized, &state).await?;
+            Ok::<_, DataFusionError>((optimized, whole))
+        };
+        let (optimized, whole) = match planned.await {
+            Ok(planned) => planned,
+            Err(error) => {
+                tracing::debug!(%error, "this query has no plan in stages");
+                return Ok(None);
+            }
+        };
+        if let Some(why) = choose::refusal(&whole, options.distribute) {
+            run.query.meter.strategy(format!("without workers: {why}"));
+            return Ok(None);
+        }
+        let is_known = |name: &str| state.scalar_functions().contains_key(name);
+        let Some(functions) = made_for(&optimized, &is_known) else {
+            run.query.meter.strategy("without workers: a function of the query is not known to them");
+            return Ok(None);
+        };
+        let query = WholePlan {
+            plan: Arc::clone(&whole),
+            request: StageRequest { settings: sent_settings(&state), stores: stores(&whole), functions },
+            state,
+            workers: options.workers.clone(),
+            usages: Arc::new(ScanUsages::new(&whole, &run.query)),
+        };
+        let Some(query) = cluster.stage(query).await? else {
+            run.query.meter.strategy("without workers: no part of the plan has work for several");
+            return Ok(None);
+        };
+        let alone = run.state.create_physical_plan(plan).await.map_err(from_datafusion)?;
+        let (several, one) = (query.expected_bytes(), bytes::of_whole(&alone));
+        if several as f64 > one as f64 * MAX_BYTES_FACTOR + MORE_BYTES as f64 {
+            let why = "without workers: their scans would lose keys of joins or rows of other scans";
+            run.query.meter.strategy(why);
+            return Ok(None);
+        }
+        run.query.meter.strategy(query.summary());
+        Ok(Some(Staged { plan: whole, query }))
+    }
+
+    /// The state in which a worker runs stages of a session that sent `request`.
+    ///
+    /// # Errors
+    ///
+    /// A setting of the request is unknown or has no such value, or a store of it is unknown.
+    pub async fn stage_state(&self, request: &StageRequest) -> Result<SessionState> {
+        let mut settings = self.settings();
+        let options = settings.config.options_mut();
+        for (name, value) in &request.settings {
+            options.set(name, value).map_err(from_datafusion)?;
+        }
+        PushdownOptions::of(options).check()?;
+        let StatementRun { query, state, .. } = self.begin_with("", settings)?;
+        let services = StageServices::open(&query, &request.stores).await?;
+        let config = state.config().clone().with_extension(Arc::new(services));
+        let mut builder = SessionStateBuilder::new_from_existing(state).with_config(config);
+        let functions = builder.scalar_functions().get_or_insert_default();
+        for function in &request.functions {
+            functions.push(function_from_bytes(function)?);
+        }
+        Ok(builder.build())
+    }
+
+    /// The cluster of the session, if its program has one.
+    pub fn cluster(&self) -> Option<&Arc<dyn Cluster>> {
+        self.cluster.as_ref()
+    }
+}
+
+/// Whether a plan yields rows and changes nothing.
+fn is_query(plan: &LogicalPlan) -> bool {
+    !matches!(
+        plan,
+        LogicalPlan::Ddl(_)
+            | LogicalPlan::Dml(_)
+            | LogicalPlan::Copy(_)
+            | LogicalPlan::Statement(_)
+            | LogicalPlan::Explain(_)
+            | LogicalPlan::Analyze(_)
+            | LogicalPlan::DescribeTable(_)
+    )
+}
+
+/// The state in which a plan is made that can be cut into stages.
+fn staging_state(state: &SessionState) -> SessionState {
+    let mut config = state.config().clone();
+    let options = config.options_mut();
+    // A plan of one partition has no place where it could be cut.
+    options.execution.target_partitions = options.execution.target_partitions.max(2);
+    // Results of subqueries are handed over within a process.
+    options.optimizer.enable_physical_uncorrelated_scalar_subquery = false;
+    let most = &mut options.optimizer.hash_join_single_partition_threshold;
+    *most = (*most).max(BROADCAST_BYTES);
+    let most = &mut options.optimizer.hash_join_single_partition_threshold_rows;
+    *most = (*most).max(BROADCAST_ROWS);
+    if let Some(ours) = options.extensions.get_mut::<PushdownOptions>() {
+        // Rows are kept for later scans of the same process.
+        ours.reuse = Use::None;
+    }
+    SessionStateBuilder::new_from_existing(state.clone())
+        .with_config(config)
+        .with_physical_optimizer_rules(staged_physical_rules())
+        .build()
+}
+
+/// The settings that a worker needs.
+fn sent_settings(state: &SessionState) -> Vec<(String, String)> {
+    let defaults: HashMap<String, Option<String>> =
+        ConfigOptions::new().entries().into_iter().map(|entry| (entry.key, entry.value)).collect();
+    let options = state.config().options();
+    let is_sent = |name: &str| name.starts_with("datafusion.") && !NOT_SENT.iter().any(|other| name.starts_with(other));
+    let theirs = options.entries().into_iter().filter(|entry| is_sent(&entry.key));
+    let mut settings: Vec<(String, String)> = theirs
+        .filter(|entry| defaults.get(&entry.key).is_some_and(|default| *default != entry.value))
+        .filter_map(|entry| Some((entry.key, entry.value?)))
+        .collect();
+    settings.extend(choose::changed_settings(&PushdownOptions::of(options)));
+    settings
+}
+
+/// The URL of each store that `plan` reads.
+fn stores(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
+    let mut stores = Vec::new();
+    let walked = plan.apply(|node| {
+        if let Some(scan) = node.downcast_ref::<RemoteScanExec>() {
+            stores.push(scan.context().backend.url().to_string());
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    // The closure never fails.
+    drop(walked);
+    stores.sort();
+    stores.dedup();
+    stores
+}
+
+/// The rows of EXPLAIN with `stages` as the physical plan.
+pub(super) fn explained(rows: &[RecordBatch], stages: &str) -> Result<Option<RecordBatch>> {
+    let Some(first) = rows.first() else { return Ok(None) };
+    let (mut kinds, mut plans) = (Vec::new(), Vec::new());
+    for batch in rows {
+        let (Some(kind), Some(plan)) = (batch.columns().first(), batch.columns().get(1)) else { return Ok(None) };
+        let (Some(kind), Some(plan)) = (kind.as_string_opt::<i32>(), plan.as_string_opt::<i32>()) else {
+            return Ok(None);
+        };
+        for row in 0..batch.num_rows() {
+            let is_physical = kind.value(row) == "physical_plan";
+            kinds.push(kind.value(row).to_owned());
+            plans.push(if is_physical { stages.to_owned() } else { plan.value(row).to_owned() });
+        }
+    }
+    let columns: Vec<ArrayRef> = vec![Arc::new(StringArray::from(kinds)), Arc::new(StringArray::from(plans))];
+    let rows = RecordBatch::try_new(first.schema(), columns);
+    rows.map(Some).map_err(|error| Error::internal("EXPLAIN as rows").with_source(error))
+}

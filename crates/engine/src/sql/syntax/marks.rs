@@ -1,0 +1,24 @@
+//! The names that stand for columns until they are known ([`super::columns`]).
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+use datafusion::sql::sqlparser::ast::{Expr, Ident};
+
+use super::visit::any_expression;
+
+/// Begins such a name: a character for private use, which no column's name has.
+pub(super) const MARK: &str = "\u{f8fb}columns ";
+
+/// Begins the text of a name that stands for all columns as arguments of a call.
+pub(super) const UNPACKED: &str = "arguments ";
+
+/// A name, in quotes, that stands for all columns as arguments of a call; another one each time.
+pub(super) fn unpacked() -> String {
+    let number = RandomState::new().build_hasher().finish();
+    Ident::with_quote('"', format!("{MARK}{number} {UNPACKED}*")).to_string()
+}
+
+/// Whether `expr` stands for columns.
+pub(super) fn is_marked(expr: &Expr) -> bool {
+    any_expression(expr, &mut |expr| matches!(expr, Expr::Identifier(name) if name.value.starts_with(MARK)))
+}

@@ -1,0 +1,296 @@
+//! The worker's side: a server that runs stages.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use datafusion::common::Result as DfResult;
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion_distributed::{
+    DistributedConfig, DistributedExt, WorkerPlanRewriteEvent, WorkerPlanRewriteEventResponse, WorkerQueryContext,
+    WorkerSessionBuilder,
+};
+use futures::{Stream, stream};
+use http::HeaderMap;
+use parking_lot::Mutex;
+use pushdowndb_contract::{Error, ErrorKind, Result};
+use pushdowndb_engine::stages::{StageRequest, carry, with_spilling};
+use pushdowndb_engine::{Engine, EngineConfig};
+use pushdowndb_tls::{Tls, TlsFiles};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::Server;
+use tonic::transport::server::Connected;
+use tonic::{Request, Status};
+
+use crate::channel::{Channels, WatchedChannels};
+use crate::codec::StageCodec;
+use crate::cut::REQUEST;
+use crate::error::to_datafusion;
+use crate::token::Token;
+use crate::version;
+
+/// The largest message that a worker takes: a stage with the list of its objects.
+const MAX_MESSAGE_BYTES: usize = 256 << 20;
+
+/// The time that a connection may take for its TLS handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Connections whose handshakes are under way at a time.
+const MAX_HANDSHAKES: usize = 256;
+
+/// Connections whose handshake is done, which wait for the server.
+const WAITING_CONNECTIONS: usize = 64;
+
+/// The protocols offered by ALPN: gRPC takes HTTP/2.
+const PROTOCOLS: &[&[u8]] = &[b"h2"];
+
+/// How often a silent connection is asked whether the other side is there, and how long that may
+/// take.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The configuration of a worker.
+#[derive(Debug)]
+pub struct WorkerConfig {
+    /// The address to listen on; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// What callers must present, and what this worker presents to others.
+    pub token: Token,
+    /// The certificate; without one, rows cross the network as plain text.
+    pub tls: Option<TlsFiles>,
+    /// The authorities of the other workers' certificates, a file in PEM.
+    pub authorities: Option<PathBuf>,
+    /// The engine: what stages may read, credentials, memory, where it spills.
+    pub engine: EngineConfig,
+}
+
+/// A running worker. Dropping it stops it at once.
+#[derive(Debug)]
+pub struct Worker {
+    address: SocketAddr,
+    tls: Option<Arc<Tls>>,
+    stop: Mutex<Option<oneshot::Sender<()>>>,
+    serving: Mutex<Option<JoinHandle<Result<()>>>>,
+    accepting: JoinHandle<()>,
+}
+
+/// Starts a worker.
+///
+/// # Errors
+///
+/// A setting, the certificate or the address is no good.
+pub async fn serve(config: WorkerConfig) -> Result<Worker> {
+    let WorkerConfig { listen, token, tls, authorities, engine } = config;
+    let channels = Channels::new(token.clone(), authorities.as_deref())?;
+    let tls = tls.map(|files| Tls::load(files, PROTOCOLS)).transpose()?.map(Arc::new);
+    let engine = Arc::new(Engine::new(engine).await?);
+    let unavailable =
+        |error: std::io::Error| Error::new(ErrorKind::Unavailable, format!("listening on {listen}")).with_source(error);
+    let listener = TcpListener::bind(listen).await.map_err(unavailable)?;
+    let address = listener.local_addr().map_err(unavailable)?;
+    let worker = datafusion_distributed::Worker::from_session_builder(Sessions { engine, channels });
+    let service = worker.with_version(version()).into_worker_server().max_decoding_message_size(MAX_MESSAGE_BYTES);
+    let service = InterceptedService::new(service, Authentication(token));
+    let router = Server::builder()
+        .http2_keepalive_interval(Some(KEEP_ALIVE_INTERVAL))
+        .http2_keepalive_timeout(Some(KEEP_ALIVE_TIMEOUT))
+        .http2_adaptive_window(Some(true))
+        .tcp_nodelay(true)
+        .add_service(service);
+    let (stop, stopped) = oneshot::channel();
+    let until = async move { drop(stopped.await) };
+    let failed = |error: tonic::transport::Error| Error::internal("the worker's server failed").with_source(error);
+    let (serving, accepting) = match &tls {
+        None => {
+            let (incoming, accepting) = accept(listener, |connection| async move { Ok(connection) });
+            let serving = router.serve_with_incoming_shutdown(incoming, until);
+            (tokio::spawn(async move { serving.await.map_err(failed) }), accepting)
+        }
+        Some(tls) => {
+            let tls = Arc::clone(tls);
+            let (incoming, accepting) = accept(listener, move |connection| {
+                let acceptor = tls.acceptor();
+                async move { acceptor.accept(connection).await }
+            });
+            let serving = router.serve_with_incoming_shutdown(incoming, until);
+            (tokio::spawn(async move { serving.await.map_err(failed) }), accepting)
+        }
+    };
+    Ok(Worker { address, tls, stop: Mutex::new(Some(stop)), serving: Mutex::new(Some(serving)), accepting })
+}
+
+impl Worker {
+    /// The address it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its address for `pushdown.workers`, by the host's number.
+    pub fn url(&self) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
+    }
+
+    /// Reads the certificate again, for new connections. `false` without one. An error keeps the old
+    /// certificate.
+    pub async fn reload_certificate(&self) -> Result<bool> {
+        let Some(tls) = self.tls.clone() else { return Ok(false) };
+        let reloaded = tokio::task::spawn_blocking(move || tls.reload()).await;
+        reloaded.map_err(|error| Error::internal("reading the certificate").with_source(error))??;
+        Ok(true)
+    }
+
+    /// Stops taking connections, and returns once the stages under way are finished.
+    pub async fn shutdown(&self) {
+        self.accepting.abort();
+        let stop = self.stop.lock().take();
+        if stop.is_some_and(|stop| stop.send(()).is_err()) {
+            tracing::debug!("the worker's server has stopped already");
+        }
+        let serving = self.serving.lock().take();
+        if let Some(serving) = serving {
+            match serving.await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::warn!(%error, "the worker stops"),
+                Err(error) => tracing::warn!(%error, "the worker stops"),
+            }
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.accepting.abort();
+        if let Some(serving) = self.serving.get_mut() {
+            serving.abort();
+        }
+    }
+}
+
+/// The connections of `listener`, each after its own `handshake`, so that none waits for another's.
+fn accept<C, F>(
+    listener: TcpListener,
+    handshake: impl Fn(TcpStream) -> F + Send + 'static,
+) -> (impl Stream<Item = std::io::Result<C>>, JoinHandle<()>)
+where
+    C: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
+    F: Future<Output = std::io::Result<C>> + Send + 'static,
+{
+    let (ready, waiting) = mpsc::channel::<C>(WAITING_CONNECTIONS);
+    let handshakes = Arc::new(Semaphore::new(MAX_HANDSHAKES));
+    let accepting = tokio::spawn(async move {
+        // The semaphore is never closed.
+        while let Ok(permit) = Arc::clone(&handshakes).acquire_owned().await {
+            let connection = match listener.accept().await {
+                Ok((connection, _)) => connection,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    // Descriptors may have run out.
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            };
+            if let Err(error) = connection.set_nodelay(true) {
+                tracing::debug!(%error, "a connection delays small messages");
+            }
+            let (ready, handshake) = (ready.clone(), handshake(connection));
+            tokio::spawn(async move {
+                let _permit = permit;
+                match tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await {
+                    // An error means that the server has stopped.
+                    Ok(Ok(connection)) => drop(ready.send(connection).await),
+                    Ok(Err(error)) => tracing::debug!(%error, "a handshake failed"),
+                    Err(_) => tracing::debug!("a handshake took too long"),
+                }
+            });
+        }
+    });
+    let incoming = stream::unfold(waiting, |mut waiting| async move {
+        let connection = waiting.recv().await?;
+        Some((Ok(connection), waiting))
+    });
+    (incoming, accepting)
+}
+
+/// Refuses calls without the token.
+#[derive(Clone)]
+struct Authentication(Token);
+
+impl Interceptor for Authentication {
+    fn call(&mut self, request: Request<()>) -> std::result::Result<Request<()>, Status> {
+        let presented = request.metadata().get("authorization");
+        match presented.is_some_and(|presented| self.0.is(presented.as_bytes())) {
+            true => Ok(request),
+            false => Err(Status::unauthenticated("this worker takes another token")),
+        }
+    }
+}
+
+/// Makes the session of each task.
+struct Sessions {
+    engine: Arc<Engine>,
+    channels: Channels,
+}
+
+#[async_trait]
+impl WorkerSessionBuilder for Sessions {
+    async fn build_session_state(&self, mut query: WorkerQueryContext) -> DfResult<SessionState> {
+        let request = requested(&query.headers).map_err(to_datafusion)?;
+        let state = self.engine.stage_state(&request).await.map_err(to_datafusion)?;
+        // The library's own configuration, with the options and extensions of the engine's.
+        let mut config = query.builder.config().take().unwrap_or_default();
+        let distributed = DistributedConfig::from_session_config(&config)?.clone();
+        *config.options_mut() = state.config().options().as_ref().clone();
+        config.options_mut().extensions.insert(distributed);
+        let config = carry(state.config(), config);
+        let resolver = WatchedChannels { channels: self.channels.clone(), usages: None };
+        Ok(SessionStateBuilder::new_from_existing(state)
+            .with_config(config)
+            .with_distributed_user_codec(StageCodec)
+            .with_distributed_channel_resolver(resolver)
+            .with_distributed_worker_plan_rewrite_handler(
+                |event: WorkerPlanRewriteEvent<'_>| -> DfResult<WorkerPlanRewriteEventResponse> {
+                    let plan = with_spilling(event.plan, event.session_config.options()).map_err(to_datafusion)?;
+                    Ok(WorkerPlanRewriteEventResponse::new(plan))
+                },
+            )
+            .build())
+    }
+}
+
+/// What the coordinator tells of its session.
+fn requested(headers: &HeaderMap) -> Result<StageRequest> {
+    let malformed = || Error::invalid("a stage without the settings of its session");
+    let digits = headers.get(&REQUEST).ok_or_else(malformed)?.as_bytes();
+    let digit = |byte: u8| (byte as char).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let byte = |pair: &[u8]| match pair {
+        [high, low] => Some((digit(*high)? << 4) | digit(*low)?),
+        _ => None,
+    };
+    let bytes = digits.chunks(2).map(byte).collect::<Option<Vec<u8>>>().ok_or_else(malformed)?;
+    StageRequest::from_bytes(&bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn settings_arrive_whole_or_are_refused() {
+        let headers = |value: &'static str| HeaderMap::from_iter([(REQUEST.clone(), HeaderValue::from_static(value))]);
+        assert_eq!(requested(&headers("")).unwrap(), StageRequest::default());
+        for wrong in ["0", "0g", "ff"] {
+            assert!(requested(&headers(wrong)).is_err(), "{wrong}");
+        }
+        assert!(requested(&HeaderMap::new()).is_err());
+    }
+}

@@ -1,0 +1,13 @@
+//! What is going on: the sessions, their queries, who waits, and what was done.
+//!
+//! ```text
+//! sessions   the list of sessions: what each runs, and how to stop it
+//! admission  which queries run and which wait
+//! run        one query from its start to its line in the log
+//! counters   what the metrics show
+//! ```
+
+pub(crate) mod admission;
+pub(crate) mod counters;
+pub(crate) mod run;
+pub(crate) mod sessions;

@@ -1,0 +1,13 @@
+//! What a statement asks for: something of the session, or a query for the engine.
+//!
+//! ```text
+//! words    a reader of a statement's tokens
+//! command  statements that the session answers itself
+//! copy     COPY … TO STDOUT
+//! subject  whether a query is about the server's catalogue, and its tag
+//! ```
+
+pub(crate) mod command;
+pub(crate) mod copy;
+pub(crate) mod subject;
+pub(crate) mod words;

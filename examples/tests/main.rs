@@ -36,7 +36,7 @@ impl World {
             let client =
                 s3::bucket(node.endpoint(), "tpch", (&keys.access_key_id, &keys.secret_access_key)).build().unwrap();
             let url = "s3://tpch".to_owned();
-            let destination = Destination { store: Arc::new(client), prefix: Default::default(), url };
+            let destination = Destination { store: Arc::new(client), prefix: Default::default(), url, endpoint: None };
             let options = Options { scale: 0.001, format: Format::Csv, parts: 1, overwrite: false };
             generate(options, &destination, |_| {}).await.unwrap();
             node

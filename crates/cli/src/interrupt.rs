@@ -1,59 +1,107 @@
 //! Ctrl-C: cancels the running query, which is then cleaned up.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 use pushdowndb_contract::{Error, ErrorKind};
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::Mutex;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
 
 /// The signals that cancel. One that arrives between two pieces of work cancels the next.
-#[derive(Clone)]
-pub struct Interrupts(Arc<Mutex<Signals>>);
+#[derive(Clone, Debug, Default)]
+pub struct Interrupts(Arc<Signals>);
 
+#[derive(Debug, Default)]
 struct Signals {
-    interrupt: Signal,
-    terminate: Option<Signal>,
+    /// True from a signal until work was cancelled for it.
+    pending: AtomicBool,
+    arrived: Notify,
 }
 
 impl Interrupts {
     /// Ctrl-C and SIGTERM, for work that has a temporary file or folder to remove.
     pub fn all() -> Result<Self> {
-        let terminate = signal(SignalKind::terminate()).context("listening for signals")?;
-        Self::new(Some(terminate))
+        Self::of(&[SignalKind::interrupt(), SignalKind::terminate()])
     }
 
     /// Ctrl-C alone, for the shell: waiting at its prompt, it would not notice a caught SIGTERM.
     pub fn ctrl_c() -> Result<Self> {
-        Self::new(None)
+        Self::of(&[SignalKind::interrupt()])
     }
 
-    fn new(terminate: Option<Signal>) -> Result<Self> {
-        let interrupt = signal(SignalKind::interrupt()).context("listening for signals")?;
-        Ok(Self(Arc::new(Mutex::new(Signals { interrupt, terminate }))))
+    /// Listens for signals on tasks of their own, which notice them also while the work blocks.
+    fn of(kinds: &[SignalKind]) -> Result<Self> {
+        let interrupts = Self::default();
+        for kind in kinds {
+            let mut received = signal(*kind).context("listening for signals")?;
+            let signals = Arc::clone(&interrupts.0);
+            tokio::spawn(async move {
+                while received.recv().await.is_some() {
+                    signals.pending.store(true, Ordering::Relaxed);
+                    signals.arrived.notify_one();
+                }
+            });
+        }
+        Ok(interrupts)
+    }
+
+    /// True if a signal has arrived that no work was cancelled for yet.
+    pub fn is_pending(&self) -> bool {
+        self.0.pending.load(Ordering::Relaxed)
+    }
+
+    /// Forgets a signal that arrived while there was no work to cancel.
+    pub fn clear(&self) {
+        self.0.pending.store(false, Ordering::Relaxed);
     }
 
     /// Runs work until it is done or cancelled.
     pub async fn during<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         tokio::select! {
             biased;
-            () = self.received() => Err(Error::new(ErrorKind::Cancelled, "cancelled").into()),
-            done = work => done,
+            () = self.received() => Err(cancelled()),
+            // Work that noticed the signal by itself fails with an error of its own.
+            done = work => match done {
+                Err(_) if self.0.pending.swap(false, Ordering::Relaxed) => Err(cancelled()),
+                done => done,
+            },
         }
     }
 
     /// Returns at the next signal.
     pub async fn received(&self) {
-        let mut signals = self.0.lock().await;
-        let Signals { interrupt, terminate } = &mut *signals;
-        match terminate {
-            Some(terminate) => tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            },
-            None => {
-                interrupt.recv().await;
-            }
+        while !self.0.pending.swap(false, Ordering::Relaxed) {
+            self.0.arrived.notified().await;
         }
+    }
+}
+
+fn cancelled() -> anyhow::Error {
+    Error::new(ErrorKind::Cancelled, "cancelled").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_signal_cancels_one_piece_of_work() {
+        let interrupts = Interrupts::default();
+        let signal = || {
+            interrupts.0.pending.store(true, Ordering::Relaxed);
+            interrupts.0.arrived.notify_one();
+        };
+        signal();
+        let kind = |done: Result<()>| crate::exit_code::kind(&done.unwrap_err());
+        assert_eq!(kind(interrupts.during(std::future::pending()).await), Some(ErrorKind::Cancelled));
+        interrupts.during(async { Ok(()) }).await.unwrap();
+        // Work that blocks notices it while it writes.
+        let work = async {
+            signal();
+            anyhow::bail!("the output stopped");
+        };
+        assert_eq!(kind(interrupts.during(work).await), Some(ErrorKind::Cancelled));
+        interrupts.during(async { Ok(()) }).await.unwrap();
     }
 }

@@ -16,9 +16,10 @@ pub enum LogFormat {
     Json,
 }
 
-/// Starts the log of a client: warnings, or the filter in `PUSHDOWNDB_LOG`.
+/// Starts the log of a client: errors, or the filter in `PUSHDOWNDB_LOG`. Warnings would stand between
+/// the rows of the shell; the statistics of a query tell what it fell back from.
 pub fn start_for_client() {
-    let filter = EnvFilter::try_from_env("PUSHDOWNDB_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    let filter = EnvFilter::try_from_env("PUSHDOWNDB_LOG").unwrap_or_else(|_| EnvFilter::new("error"));
     start(filter, fmt::layer().with_writer(stderr).with_ansi(has_colors()));
 }
 

@@ -65,7 +65,7 @@ pub fn refused_arguments(arguments: &[OsString], error: &clap::Error) -> bool {
 fn ask_for_json(arguments: &[OsString]) -> bool {
     let is = |argument: &OsString, text: &str| argument == OsStr::new(text);
     let apart = |pair: &[OsString]| matches!(pair, [flag, value] if is(flag, "--log-format") && is(value, "json"));
-    arguments.get(1).is_some_and(|command| is(command, "serve"))
+    arguments.get(1).is_some_and(|command| is(command, "serve") || is(command, "sql-server"))
         && (arguments.iter().any(|argument| is(argument, "--log-format=json")) || arguments.windows(2).any(apart))
 }
 

@@ -44,7 +44,11 @@ impl QueryBar {
         }
         bar.set_length(total);
         bar.set_position(done.min(total));
-        bar.set_message(format!("{} of {}, {splits_done} of {splits} splits", units::bytes(done), units::bytes(total)));
+        // What comes after the last byte may take longer than reading.
+        bar.set_message(match done >= total {
+            true => format!("{} read, computing", units::bytes(total)),
+            false => format!("{} of {}, {splits_done} of {splits} splits", units::bytes(done), units::bytes(total)),
+        });
     }
 
     /// Removes the bar, in whose place rows are printed.

@@ -20,19 +20,25 @@ pub fn sql(runtime: &Runtime, args: SqlArgs) -> Result<()> {
         let scripts = args.scripts.0.clone();
         let mut session = Session::open(args, false).await?;
         let engine = Arc::clone(session.engine());
-        let done = async {
-            for script in scripts {
-                match script {
-                    Script::Command(sql) => session.run_script("", &sql).await?,
-                    Script::File(name) => {
-                        let text = session.read_script(&name).await?;
-                        session.run_script(&name, &text).await?;
-                    }
+        let mut done = Ok(());
+        for script in scripts {
+            let read = match script {
+                Script::Command(sql) => Ok((String::new(), sql)),
+                Script::File(name) => session.read_script(&name).await.map(|text| (name, text)),
+            };
+            done = match read {
+                Ok((name, text)) => {
+                    let (used, done) = shell::run_script(session, &name, &text).await;
+                    session = used;
+                    done
                 }
+                Err(error) => Err(error),
+            };
+            if done.is_err() {
+                break;
             }
-            session.finish()
         }
-        .await;
+        let done = done.and_then(|()| session.finish());
         drop(session);
         engine.settle().await;
         done

@@ -122,6 +122,7 @@ fn set_limits(limits: &mut pushdowndb_node::Limits, args: LimitArgs) {
     set(&mut limits.select_threads, args.scan_threads);
     limits.verify_interval = args.verify_interval.map_or(limits.verify_interval, seconds);
     limits.scrub_bytes = args.scrub_rate.unwrap_or(limits.scrub_bytes);
+    limits.disk_bytes = args.disk_rate.unwrap_or(limits.disk_bytes);
     limits.drain_delay = args.drain_delay.map_or(limits.drain_delay, seconds);
     limits.shutdown = args.shutdown_timeout.map_or(limits.shutdown, seconds);
 }

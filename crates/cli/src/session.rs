@@ -9,14 +9,21 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use futures::StreamExt;
-use pushdowndb_contract::Error;
+use pushdowndb_contract::{Error, ErrorKind};
+use pushdowndb_cost::RequestKind;
 use pushdowndb_engine::{ConnectionConfig, Engine, EngineConfig, QueryContext, QueryResult, Statement, StatementKind};
 
 use crate::args::{ConnectionArgs, SqlArgs};
+use crate::cluster::cluster;
+use crate::exit_code;
 use crate::interrupt::Interrupts;
 use crate::print::{self, Located, Output, OutputFormat, StatsFormat, TableStyle};
 use crate::profiles::Profiles;
 use crate::progress::{QueryBar, TICK};
+use crate::to_stdout;
+
+/// The rows of a table that a terminal shows, unless `\rows` says otherwise.
+const MAX_ROWS: usize = 40;
 
 /// The settings of the shell's commands.
 #[derive(Clone, Debug)]
@@ -31,6 +38,8 @@ pub struct View {
     pub expanded: bool,
     /// A terminal shows at most this many rows of a table; `None` shows all.
     pub max_rows: Option<usize>,
+    /// The command that shows results on a terminal, page by page.
+    pub pager: Option<String>,
 }
 
 /// An engine and how its results are shown.
@@ -48,7 +57,6 @@ pub struct Session {
     results: usize,
     stats_file: Option<File>,
     profiles: Option<Profiles>,
-    interactive: bool,
 }
 
 impl Session {
@@ -70,6 +78,7 @@ impl Session {
         let catalog = args.catalog.or_else(|| if interactive { default_catalog() } else { None });
         let cache = args.cache.or_else(default_cache);
         let connection = connection_config(&args.connection);
+        let cluster = cluster(&args.cluster)?;
         // Scripts are named by the caller, not by SQL.
         let scripts = match args.access.is_given() {
             true => {
@@ -79,10 +88,11 @@ impl Session {
             false => None,
         };
         let (access, settings) = (args.access.policy(), args.settings);
-        let engine = Engine::new(EngineConfig { access, connection, settings, catalog, cache }).await?;
+        let engine = Engine::new(EngineConfig { access, connection, settings, catalog, cache, cluster }).await?;
         let interrupts = if interactive { Interrupts::ctrl_c()? } else { Interrupts::all()? };
-        let max_rows = (interactive && output.is_terminal()).then_some(40);
-        let view = View { format, stats, timing: false, expanded: false, max_rows };
+        output.stop_at(&interrupts);
+        let max_rows = output.is_terminal().then_some(MAX_ROWS);
+        let view = View { format, stats, timing: false, expanded: false, max_rows, pager: None };
         Ok(Self {
             engine: Arc::new(engine),
             scripts,
@@ -93,7 +103,6 @@ impl Session {
             results: 0,
             stats_file,
             profiles,
-            interactive,
         })
     }
 
@@ -102,25 +111,59 @@ impl Session {
         &self.engine
     }
 
-    /// Runs every statement of a script; nothing runs unless all of it parses.
-    pub async fn run_script(&mut self, name: &str, sql: &str) -> Result<()> {
-        let located = |error, sql: &str, lines_before| {
-            anyhow::Error::new(Located { script: name.to_owned(), sql: sql.to_owned(), lines_before, error })
-        };
-        let statements = self.engine.parse(sql).map_err(|error| located(error, sql, 0))?;
+    /// Parses the statements of a script called `name`, which begin after `lines_before` lines of it.
+    pub fn parse(&self, name: &str, sql: &str, lines_before: usize) -> Result<Vec<Statement>> {
+        let located = |error| Located { script: name.to_owned(), sql: sql.to_owned(), lines_before, error };
+        self.engine.parse(sql).map_err(|error| anyhow::Error::new(located(error)))
+    }
+
+    /// Runs every statement of a script called `name`, whose first line is the `lines_before + 1`st
+    /// there; nothing runs unless all of it parses.
+    pub async fn run_script(&mut self, name: &str, sql: &str, lines_before: usize) -> Result<()> {
         let interrupts = self.interrupts.clone();
-        for statement in statements {
+        for statement in self.parse(name, sql, lines_before)? {
             let done = interrupts.during(self.run(&statement)).await;
+            // What was formatted but not written yet is not wanted any more.
+            if done.as_ref().is_err_and(is_cancelled) {
+                self.output.discard();
+            }
             done.map_err(|error| match error.downcast::<Error>() {
-                Ok(error) => located(error, &statement.text, statement.line.saturating_sub(1)),
+                Ok(error) => anyhow::Error::new(Located {
+                    script: name.to_owned(),
+                    sql: statement.text.clone(),
+                    lines_before: lines_before + statement.line.saturating_sub(1),
+                    error,
+                }),
                 Err(other) => other,
             })?;
         }
         Ok(())
     }
 
-    /// Runs a statement and prints its rows.
+    /// The signals that cancel statements.
+    pub fn interrupts(&self) -> &Interrupts {
+        &self.interrupts
+    }
+
+    /// Runs a statement and prints its rows, those of COPY TO STDOUT in its format.
     async fn run(&mut self, statement: &Statement) -> Result<()> {
+        let Some((query, format)) = to_stdout::query(&statement.text)? else {
+            return self.run_statement(statement).await;
+        };
+        let before = std::mem::replace(&mut self.view.format, format);
+        let done = async {
+            for mut statement_of_query in self.engine.parse(&query)? {
+                statement_of_query.line = statement.line;
+                self.run_statement(&statement_of_query).await?;
+            }
+            Ok::<(), anyhow::Error>(())
+        }
+        .await;
+        self.view.format = before;
+        done
+    }
+
+    async fn run_statement(&mut self, statement: &Statement) -> Result<()> {
         let started = Instant::now();
         let mut bar = QueryBar::new();
         let mut ticks = tokio::time::interval(TICK);
@@ -137,7 +180,14 @@ impl Session {
         };
 
         let has_rows = result.kind == StatementKind::Rows && !result.schema.fields().is_empty();
-        let mut rows = if has_rows { Some(self.start_rows(&result)?) } else { None };
+        let output = match &self.view.pager {
+            Some(command) if has_rows && self.output.is_terminal() => {
+                bar.clear();
+                Output::pager(command)?
+            }
+            _ => self.output.clone(),
+        };
+        let mut rows = if has_rows { Some(self.start_rows(&result, &output)?) } else { None };
         let context = result.context().clone();
         loop {
             let batch = tokio::select! {
@@ -154,16 +204,28 @@ impl Session {
                 if self.output.is_terminal() {
                     bar.clear();
                 }
-                rows.write(&batch).map_err(|e| self.output.explain(e))?;
+                match rows.write(&batch).map_err(|e| output.explain(e)) {
+                    // The rest was not wanted.
+                    Err(error) if output.is_pager() && print::is_closed(&error) => break,
+                    written => written?,
+                }
             }
         }
         bar.clear();
         if let Some(rows) = rows {
-            rows.finish().map_err(|e| self.output.explain(e))?;
-            self.write_stats(&result)?;
+            match rows.finish().map_err(|e| output.explain(e)) {
+                Err(error) if output.is_pager() && print::is_closed(&error) => {}
+                finished => finished?,
+            }
+            if output.is_pager() {
+                output.finish()?;
+            }
             if let Some(profiles) = &mut self.profiles {
                 profiles.add(result.profile())?;
             }
+        }
+        if has_rows || is_paid_for(&result) {
+            self.write_stats(&result)?;
         }
         if self.view.timing {
             eprintln!("time: {}", print::units::duration(started.elapsed()));
@@ -171,7 +233,7 @@ impl Session {
         Ok(())
     }
 
-    fn start_rows(&mut self, result: &QueryResult) -> Result<Box<dyn print::RowWriter>> {
+    fn start_rows(&mut self, result: &QueryResult, output: &Output) -> Result<Box<dyn print::RowWriter>> {
         let format = self.view.format;
         if format.is_binary() {
             if self.output.is_terminal() {
@@ -185,13 +247,16 @@ impl Session {
         }
         self.results += 1;
         let on_screen = self.output.is_terminal();
+        let is_whole = output.is_pager();
         let style = TableStyle {
-            max_rows: self.view.max_rows.filter(|_| on_screen),
-            width: if self.interactive && on_screen { screen_width() } else { None },
+            max_rows: self.view.max_rows.filter(|_| on_screen && !is_whole),
+            width: if on_screen && !is_whole { screen_width() } else { None },
             expanded: self.view.expanded,
-            footer: self.interactive && on_screen,
+            footer: on_screen,
+            types: on_screen,
+            colors: on_screen && !is_whole && has_colors(),
         };
-        print::rows(format, &result.schema, &self.output, style).map_err(|e| self.output.explain(e))
+        print::rows(format, &result.schema, output, style).map_err(|e| output.explain(e))
     }
 
     fn write_stats(&mut self, result: &QueryResult) -> Result<()> {
@@ -222,6 +287,7 @@ impl Session {
         let format = path.map(OutputFormat::of_name).transpose()?;
         let next = path.map(Output::file).transpose()?.unwrap_or_else(Output::stdout);
         self.output.finish()?;
+        next.stop_at(&self.interrupts);
         self.output = next;
         self.results = 0;
         let before = self.format_before.take().unwrap_or(self.view.format);
@@ -274,6 +340,25 @@ fn default_cache() -> Option<std::path::PathBuf> {
 
 fn create(path: &Path) -> Result<File> {
     File::create(path).with_context(|| format!("writing statistics to {}", path.display()))
+}
+
+/// True for a statement without rows that took requests, or that made a table of a query's rows.
+fn is_paid_for(result: &QueryResult) -> bool {
+    let usage = result.report().usage;
+    result.kind == StatementKind::Definition
+        && (usage.rows > 0
+            || usage.bytes_network > 0
+            || RequestKind::ALL.iter().any(|kind| usage.requests.of(*kind) > 0))
+}
+
+fn is_cancelled(error: &anyhow::Error) -> bool {
+    exit_code::kind(error) == Some(ErrorKind::Cancelled)
+}
+
+/// True unless `NO_COLOR` (<https://no-color.org>) or the kind of terminal forbids colors.
+fn has_colors() -> bool {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    !is_set("NO_COLOR") && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
 }
 
 fn screen_width() -> Option<usize> {

@@ -30,9 +30,13 @@ pub struct GenerateArgs {
     /// csv, parquet, or json (one object a line)
     #[arg(long, default_value = "csv")]
     pub format: pushdowndb_datagen::Format,
-    /// A folder or s3://bucket/prefix
-    #[arg(long, value_name = "PLACE")]
-    pub to: String,
+    /// A folder, s3://bucket/prefix or s3://bucket/prefix/@http://host:9000; may be repeated, then the
+    /// parts of each table go to the places in turn
+    #[arg(long, value_name = "PLACE", required = true)]
+    pub to: Vec<String>,
+    /// Places that hold each part; with more than one, a manifest of each table says which
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub replicas: usize,
     /// Objects per table
     #[arg(long, default_value_t = 1)]
     pub parts: u32,

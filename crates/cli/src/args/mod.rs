@@ -5,7 +5,9 @@ mod connection;
 mod generate;
 mod serve;
 mod sql;
+mod sql_server;
 mod values;
+mod worker;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -14,6 +16,8 @@ pub use connection::ConnectionArgs;
 pub use generate::Generate;
 pub use serve::{GatewayArgs, HealthArgs, LimitArgs, ServeArgs};
 pub use sql::{Script, SqlArgs};
+pub use sql_server::SqlServerArgs;
+pub use worker::{ClusterArgs, WorkerArgs};
 
 /// SQL over object storage that moves the work instead of the data.
 #[derive(Debug, Parser)]
@@ -35,6 +39,8 @@ Examples:
   pushdowndb --format csv --output out.csv -c \"SELECT * FROM 's3://bucket/logs/2026/*.parquet' LIMIT 10\"
   pushdowndb --allow data/ --allow-write out/ -f theirs.sql   SQL of somebody else, which may use nothing else
   pushdowndb serve --store /var/lib/pushdowndb     a storage node: S3 with S3 Select
+  pushdowndb sql-server --postgres 127.0.0.1:5432  an SQL server for psql, JDBC, dashboards and notebooks
+  pushdowndb worker --token-file token             one of several processes that run large queries together
   pushdowndb generate tpch --scale 1 --to s3://bucket/tpch --endpoint http://127.0.0.1:9000
 
 Credentials and the endpoint come from the AWS_* variables and profiles, or from flags.
@@ -49,6 +55,10 @@ pub enum Command {
     Sql(SqlArgs),
     /// Start a storage node: S3 with S3 Select
     Serve(ServeArgs),
+    /// Start an SQL server, for clients of PostgreSQL
+    SqlServer(Box<SqlServerArgs>),
+    /// Start a worker: it runs parts of the queries of other processes
+    Worker(Box<WorkerArgs>),
     /// Read a store that is not being served and name every damaged object
     Check(CheckArgs),
     /// Ask a running node whether it is well: exit code 0 if so, 9 if not
@@ -58,7 +68,7 @@ pub enum Command {
         #[command(subcommand)]
         what: Generate,
     },
-    /// Show what pushdown saves: makes data, starts a node, compares queries, cleans up
+    /// Show what pushdown saves: makes data, starts a node, compares queries, cleans up (or --keep)
     Demo(DemoArgs),
 }
 
@@ -71,6 +81,9 @@ pub struct DemoArgs {
     /// csv, parquet, or json
     #[arg(long, default_value = "csv")]
     pub format: pushdowndb_datagen::Format,
+    /// Keep the data in a new folder, and the node running until Ctrl-C, to try more
+    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = "pushdowndb-demo")]
+    pub keep: Option<std::path::PathBuf>,
 }
 
 #[cfg(test)]
@@ -130,6 +143,9 @@ mod tests {
             "pushdowndb --format xml",
             "pushdowndb generate tpch",
             "pushdowndb check",
+            "pushdowndb worker",
+            "pushdowndb worker --token-file t --tls-cert c",
+            "pushdowndb --workers-ca c",
             "pushdowndb serve --store a --scrub-rate 5X",
             "pushdowndb serve --store a --scrub-rate M",
         ] {

@@ -152,6 +152,10 @@ pub struct LimitArgs {
     /// [default: 16M]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes::<u64>)]
     pub scrub_rate: Option<u64>,
+    /// Bytes a second that are read from the disks of the store, by all requests together, as 20M:
+    /// for disks that are shared with others, and for experiments; 0: no bound [default: 0]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes::<u64>)]
+    pub disk_rate: Option<u64>,
     /// How long /readyz says that the node is going away before it stops accepting [default: 0]
     #[arg(long, value_name = "SECONDS")]
     pub drain_delay: Option<u64>,

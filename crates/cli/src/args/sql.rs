@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, value_parser};
 
-use super::ConnectionArgs;
 use super::values::key_value;
+use super::{ClusterArgs, ConnectionArgs};
 use crate::access::AccessArgs;
 use crate::print::{OutputFormat, StatsFormat};
 
@@ -45,6 +45,8 @@ pub struct SqlArgs {
     pub access: AccessArgs,
     #[command(flatten)]
     pub connection: ConnectionArgs,
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
 }
 
 /// One `-c` or `-f`.

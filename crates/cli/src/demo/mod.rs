@@ -2,17 +2,18 @@
 //!
 //! All of it is in one temporary folder and one process: the data, a storage node on a free
 //! loopback port, and the engine. Each query runs at every level, and the rows must agree. The
-//! folder is removed with the process, also after an error or Ctrl-C.
+//! folder is removed with the process, also after an error or Ctrl-C, unless it is to be kept.
 
 mod compare;
 mod queries;
 mod report;
 
+use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use futures::StreamExt;
-use pushdowndb_contract::Error;
+use pushdowndb_contract::{Error, ErrorKind};
 use pushdowndb_datagen::{Destination, Options, generate};
 use pushdowndb_engine::{Engine, EngineConfig, Report};
 use pushdowndb_node::{Node, NodeConfig, start};
@@ -28,6 +29,9 @@ const BUCKET: &str = "demo";
 
 /// Runs the demonstration.
 pub async fn demo(args: DemoArgs) -> Result<()> {
+    if let Some(folder) = &args.keep {
+        return keep(&args, folder).await;
+    }
     let folder = tempfile::Builder::new().prefix("pushdowndb-demo-").tempdir().context("making a temporary folder")?;
     // Before the node starts, so that no signal leaves the folder behind.
     let interrupts = Interrupts::all()?;
@@ -37,10 +41,49 @@ pub async fn demo(args: DemoArgs) -> Result<()> {
     // Said aloud where it fails: a demonstration leaves nothing behind.
     let path = folder.path().to_owned();
     let removed = folder.close().with_context(|| format!("removing {}", path.display()));
-    done.and(removed)
+    let seconds = done?;
+    removed?;
+    eprintln!("\ndone in {seconds}; the node is stopped and its data removed: --keep leaves both");
+    Ok(())
 }
 
-async fn show(args: &DemoArgs, node: &Node) -> Result<()> {
+/// Runs the demonstration with its data in `folder`, and serves them until a signal.
+async fn keep(args: &DemoArgs, folder: &Path) -> Result<()> {
+    if folder.exists() {
+        let folder = folder.display();
+        let message =
+            format!("{folder} is there already: pushdowndb serve --store {folder} serves it, or name another");
+        return Err(Error::new(ErrorKind::Conflict, message).into());
+    }
+    let interrupts = Interrupts::all()?;
+    let node = start(NodeConfig::store(folder)).await?;
+    let done = interrupts.during(show(args, &node)).await;
+    if let Ok(seconds) = &done {
+        eprintln!("\ndone in {seconds}");
+        print::print_line(next_steps(&node, folder))?;
+        interrupts.received().await;
+    }
+    node.shutdown().await;
+    done.map(|_| ())
+}
+
+/// What to type while the node serves, and how to start it again.
+fn next_steps(node: &Node, folder: &Path) -> String {
+    let (endpoint, keys, folder) = (node.endpoint(), node.credentials(), folder.display());
+    let schema = format!("s3://{BUCKET}/tpch/schema.sql");
+    format!(
+        "The node goes on until Ctrl-C, with its data in {folder}. In another terminal:\n\n\
+         export AWS_ENDPOINT_URL={endpoint}\nexport AWS_ACCESS_KEY_ID={}\nexport AWS_SECRET_ACCESS_KEY={}\n\
+         pushdowndb -f {schema} --stats table -c \"SELECT l_shipmode, count(*) FROM lineitem GROUP BY 1\"\n\
+         pushdowndb -f {schema} -c \"EXPLAIN ANALYZE SELECT sum(l_quantity) FROM lineitem WHERE l_shipdate < DATE '1993-01-01'\"\n\
+         pushdowndb                                     # the shell: \\i {schema}, \\d lineitem, \\?\n\n\
+         Tomorrow: pushdowndb serve --store {folder}",
+        keys.access_key_id, keys.secret_access_key
+    )
+}
+
+/// Shows the queries, and returns how long that took.
+async fn show(args: &DemoArgs, node: &Node) -> Result<String> {
     let started = Instant::now();
     let connection = ConnectionArgs {
         endpoint: Some(node.endpoint().to_string()),
@@ -87,8 +130,7 @@ async fn show(args: &DemoArgs, node: &Node) -> Result<()> {
     text.push('\n');
     text.push_str(&report::remarks(&outcomes));
     print::print_line(text.trim_end())?;
-    eprintln!("\ndone in {}; the node is stopped and its data removed", units::duration(started.elapsed()));
-    Ok(())
+    Ok(units::duration(started.elapsed()))
 }
 
 async fn make_data(options: Options, destination: &Destination) -> Result<()> {

@@ -83,9 +83,11 @@ pub fn error(error: &anyhow::Error) {
 /// in their own message.
 pub fn message(error: &anyhow::Error) -> String {
     let mut text = String::new();
+    let mut is_said = false;
     for cause in error.chain() {
         let next = cause.to_string();
-        if text.contains(&next) {
+        // The error in a located one is told by it, with the lines of the script.
+        if std::mem::replace(&mut is_said, cause.is::<Located>()) || text.contains(&next) {
             continue;
         }
         if !text.is_empty() {
@@ -136,5 +138,7 @@ mod tests {
             .context("f.sql")
             .unwrap_err();
         assert_eq!(message(&error), "f.sql: reading: bad");
+        let located = anyhow::Error::new(located("x", 3, "wrong at Line: 1, Column: 2"));
+        assert_eq!(message(&located), "wrong at Line: 4, Column: 2");
     }
 }

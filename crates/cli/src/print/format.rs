@@ -11,6 +11,8 @@ use pushdowndb_contract::Error;
 pub enum OutputFormat {
     /// A table to read
     Table,
+    /// A table in Markdown
+    Markdown,
     /// Header, ISO dates, decimals with their scale, empty for NULL
     Csv,
     /// One array of objects
@@ -31,13 +33,14 @@ impl OutputFormat {
             "csv" => Ok(Self::Csv),
             "json" => Ok(Self::Json),
             "ndjson" | "jsonl" => Ok(Self::Ndjson),
+            "md" | "markdown" => Ok(Self::Markdown),
             "arrow" | "arrows" => Ok(Self::Arrow),
             "parquet" => Ok(Self::Parquet),
             "txt" | "text" | "log" | "out" => Ok(Self::Table),
             other => {
                 let message = format!(
-                    "{}: .{other} names no format of results; name it .csv, .json, .ndjson, .arrow, .parquet or .txt, or \
-                     say --format",
+                    "{}: .{other} names no format of results; name it .csv, .json, .ndjson, .arrow, .parquet, .md or \
+                     .txt, or say --format",
                     path.display()
                 );
                 Err(Error::invalid(message).into())

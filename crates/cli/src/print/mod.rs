@@ -6,7 +6,9 @@
 mod columnar;
 mod error;
 mod format;
+mod markdown;
 mod output;
+mod pager;
 mod plan;
 mod profile;
 mod stats;
@@ -36,6 +38,7 @@ pub fn rows(
     Ok(match format {
         OutputFormat::Table if plan::is_plan(schema) => Box::new(plan::Plan(output.clone())),
         OutputFormat::Table => Box::new(table::Table::new(schema, output.clone(), style)?),
+        OutputFormat::Markdown => Box::new(markdown::Markdown::new(schema, output.clone())?),
         OutputFormat::Csv => Box::new(text::Csv::new(schema, output.clone())?),
         OutputFormat::Json => Box::new(text::json_array(output.clone())),
         OutputFormat::Ndjson => Box::new(text::json_lines(output.clone())),

@@ -10,6 +10,9 @@ use parking_lot::{Mutex, MutexGuard};
 use pushdowndb_contract::{Error, ErrorKind};
 use tempfile::NamedTempFile;
 
+use super::pager::Pager;
+use crate::interrupt::Interrupts;
+
 /// A handle on the output; clones write to the same one.
 #[derive(Clone)]
 pub struct Output(Arc<Mutex<Inner>>);
@@ -18,10 +21,14 @@ struct Inner {
     to: Place,
     /// True once the reader has closed the output.
     closed: bool,
+    /// Signals at which writing stops.
+    interrupts: Option<Interrupts>,
 }
 
 enum Place {
     Stdout(BufWriter<Stdout>),
+    /// A program that shows what it is given, page by page.
+    Pager(Pager),
     /// A device or pipe, written in place.
     Special(BufWriter<File>),
     /// A regular file, under another name until it is complete.
@@ -36,7 +43,12 @@ enum Place {
 impl Output {
     /// Standard output.
     pub fn stdout() -> Self {
-        Self::of(Place::Stdout(BufWriter::with_capacity(64 * 1024, io::stdout())))
+        Self::of(Place::Stdout(stdout()))
+    }
+
+    /// A pager: the shell command `command`, which ends when this output does.
+    pub fn pager(command: &str) -> Result<Self> {
+        Ok(Self::of(Place::Pager(Pager::start(command)?)))
     }
 
     /// A file.
@@ -63,7 +75,26 @@ impl Output {
     }
 
     fn of(to: Place) -> Self {
-        Self(Arc::new(Mutex::new(Inner { to, closed: false })))
+        Self(Arc::new(Mutex::new(Inner { to, closed: false, interrupts: None })))
+    }
+
+    /// Lets writing fail once a signal has arrived.
+    pub fn stop_at(&self, interrupts: &Interrupts) {
+        self.lock().interrupts = Some(interrupts.clone());
+    }
+
+    /// Drops what was not written to the terminal yet.
+    pub fn discard(&self) {
+        let mut inner = self.lock();
+        if let Place::Stdout(out) = &mut inner.to {
+            // Taken apart, or it would be written when it is dropped.
+            drop(std::mem::replace(out, stdout()).into_parts());
+        }
+    }
+
+    /// True for a pager.
+    pub fn is_pager(&self) -> bool {
+        matches!(self.lock().to, Place::Pager(_))
     }
 
     /// True if a person reads it as it comes.
@@ -84,6 +115,8 @@ impl Output {
                     .map_err(|e| kinded(e.error))
                     .with_context(|| format!("writing {}", path.display()))?;
             }
+            // Waits until the reader has left.
+            Place::Pager(pager) => drop(pager),
             other => inner.to = other,
         }
         Ok(())
@@ -98,6 +131,12 @@ impl Output {
     pub fn explain(&self, error: anyhow::Error) -> anyhow::Error {
         if self.lock().closed { anyhow::Error::new(Closed) } else { error }
     }
+}
+
+/// A terminal is written in small pieces, so that Ctrl-C stops it at once.
+fn stdout() -> BufWriter<Stdout> {
+    let bytes = if io::stdout().is_terminal() { 4 * 1024 } else { 64 * 1024 };
+    BufWriter::with_capacity(bytes, io::stdout())
 }
 
 /// Sets the permissions of a file made by `>`, since drafts are private to their owner.
@@ -129,6 +168,7 @@ impl Inner {
     fn flush_place(&mut self) -> io::Result<()> {
         let done = match &mut self.to {
             Place::Stdout(out) => out.flush(),
+            Place::Pager(pager) => pager.flush(),
             Place::Special(out) => out.flush(),
             Place::File { draft, .. } => draft.flush(),
             Place::Done => Ok(()),
@@ -147,8 +187,12 @@ impl Inner {
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut inner = self.lock();
+        if inner.interrupts.as_ref().is_some_and(Interrupts::is_pending) {
+            return Err(io::Error::other("interrupted"));
+        }
         let done = match &mut inner.to {
             Place::Stdout(out) => out.write(bytes),
+            Place::Pager(pager) => pager.write(bytes),
             Place::Special(out) => out.write(bytes),
             Place::File { draft, .. } => draft.write(bytes),
             Place::Done => Err(io::Error::other("the output is finished")),

@@ -1,4 +1,5 @@
-//! A small lexer for the end of a statement, which knows only quotes and comments.
+//! Lines of input, cut into statements and commands: a small lexer for the end of a statement, which
+//! knows only quotes and comments.
 
 /// The state of the lexer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -26,81 +27,201 @@ pub enum Inside {
 
 /// The state at the end of the text.
 pub fn state(text: &str) -> State {
-    let mut state = State::Empty;
-    let mut before_comment = state;
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        let next = chars.peek().copied();
-        state = match state {
-            // A doubled quote closes and opens again, which comes to the same.
-            State::Inside(Inside::Text) => {
-                if c == '\'' {
-                    State::Statement
-                } else {
-                    state
-                }
-            }
-            State::Inside(Inside::Name) => {
-                if c == '"' {
-                    State::Statement
-                } else {
-                    state
-                }
-            }
-            State::Inside(Inside::Comment(depth)) => match (c, next) {
-                ('*', Some('/')) => {
-                    chars.next();
-                    if depth > 1 { State::Inside(Inside::Comment(depth - 1)) } else { before_comment }
-                }
-                ('/', Some('*')) => {
-                    chars.next();
-                    State::Inside(Inside::Comment(depth + 1))
-                }
-                _ => state,
-            },
-            State::Empty | State::Statement | State::Complete => match (c, next) {
-                ('-', Some('-')) => {
-                    for skipped in chars.by_ref() {
-                        if skipped == '\n' {
-                            break;
-                        }
-                    }
-                    state
-                }
-                ('/', Some('*')) => {
-                    chars.next();
-                    before_comment = state;
-                    State::Inside(Inside::Comment(1))
-                }
-                ('\'', _) => State::Inside(Inside::Text),
-                ('"', _) => State::Inside(Inside::Name),
-                (';', _) if state == State::Statement => State::Complete,
-                (';', _) => state,
-                (c, _) if c.is_whitespace() => state,
-                _ => State::Statement,
-            },
-        };
+    text.split_inclusive('\n').fold(Lexer::default(), Lexer::fed).state
+}
+
+/// The lexer between two lines: what it has read so far.
+#[derive(Clone, Copy, Debug)]
+pub struct Lexer {
+    /// The state at the end of what was read.
+    pub state: State,
+    /// The state before the comment that is open.
+    before_comment: State,
+}
+
+impl Default for Lexer {
+    fn default() -> Self {
+        Self { state: State::Empty, before_comment: State::Empty }
     }
-    state
+}
+
+impl Lexer {
+    /// Reads another `line`, with its end.
+    #[must_use]
+    pub fn fed(self, line: &str) -> Self {
+        let Self { mut state, mut before_comment } = self;
+        let mut chars = line.chars().peekable();
+        while let Some(c) = chars.next() {
+            let next = chars.peek().copied();
+            state = match state {
+                // A doubled quote closes and opens again, which comes to the same.
+                State::Inside(Inside::Text) if c == '\'' => State::Statement,
+                State::Inside(Inside::Name) if c == '"' => State::Statement,
+                State::Inside(Inside::Text | Inside::Name) => state,
+                State::Inside(Inside::Comment(depth)) => match (c, next) {
+                    ('*', Some('/')) => {
+                        chars.next();
+                        if depth > 1 { State::Inside(Inside::Comment(depth - 1)) } else { before_comment }
+                    }
+                    ('/', Some('*')) => {
+                        chars.next();
+                        State::Inside(Inside::Comment(depth + 1))
+                    }
+                    _ => state,
+                },
+                State::Empty | State::Statement | State::Complete => match (c, next) {
+                    ('-', Some('-')) => break,
+                    ('/', Some('*')) => {
+                        chars.next();
+                        before_comment = state;
+                        State::Inside(Inside::Comment(1))
+                    }
+                    ('\'', _) => State::Inside(Inside::Text),
+                    ('"', _) => State::Inside(Inside::Name),
+                    (';', _) if state == State::Statement => State::Complete,
+                    (';', _) => state,
+                    (c, _) if c.is_whitespace() => state,
+                    _ => State::Statement,
+                },
+            };
+        }
+        Self { state, before_comment }
+    }
+}
+
+/// What a line completes.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Unit {
+    /// Statements, each closed by its semicolon but perhaps the last of all.
+    Sql {
+        /// Their text.
+        text: String,
+        /// Lines before the first one.
+        lines_before: usize,
+    },
+    /// A command of the shell.
+    Command(String),
+}
+
+/// Lines of input, gathered to statements and commands.
+#[derive(Clone, Debug, Default)]
+pub struct Lines {
+    /// The lines of the open statement.
+    pub pending: String,
+    lexer: Lexer,
+    lines_before: usize,
+    lines: usize,
+}
+
+impl Lines {
+    /// True if no statement is open.
+    pub fn is_empty(&self) -> bool {
+        self.lexer.state == State::Empty
+    }
+
+    /// What the next line continues.
+    pub fn state(&self) -> State {
+        self.lexer.state
+    }
+
+    /// True if the next line begins inside quotes or a comment.
+    fn is_inside(&self) -> bool {
+        matches!(self.lexer.state, State::Inside(_))
+    }
+
+    /// Replaces the open statement.
+    pub fn set(&mut self, pending: String) {
+        self.lexer = pending.split_inclusive('\n').fold(Lexer::default(), Lexer::fed);
+        self.pending = pending;
+        self.lines_before = self.lines;
+    }
+
+    /// Takes the open statement out.
+    pub fn take(&mut self) -> String {
+        let taken = std::mem::take(&mut self.pending);
+        self.set(String::new());
+        taken
+    }
+
+    /// Adds a line, and returns the command that it is, or the statements that it completes.
+    ///
+    /// A backslash begins a command at the start of every line that is not inside of quotes or a
+    /// comment, also where a statement is open, which stays open.
+    pub fn push(&mut self, line: &str) -> Option<Unit> {
+        self.lines += 1;
+        let is_command = match self.is_empty() {
+            true => is_command(line),
+            false => !self.is_inside() && line.trim_start().starts_with('\\'),
+        };
+        if is_command {
+            // In place of the command, so that lines keep their numbers.
+            match self.is_empty() {
+                true => self.set(String::new()),
+                false => self.pending.push('\n'),
+            }
+            return Some(Unit::Command(line.trim().to_owned()));
+        }
+        self.pending.push_str(line);
+        self.pending.push('\n');
+        self.lexer = self.lexer.fed(line).fed("\n");
+        matches!(self.lexer.state, State::Complete).then(|| self.finish()).flatten()
+    }
+
+    /// Returns the last statements, which may do without a semicolon.
+    pub fn finish(&mut self) -> Option<Unit> {
+        let lines_before = self.lines_before;
+        let text = self.take();
+        (state(&text) != State::Empty).then_some(Unit::Sql { text, lines_before })
+    }
+}
+
+/// Cuts a script into statements and commands, in order. Statements between two commands are one
+/// unit.
+pub fn units(script: &str) -> Vec<Unit> {
+    let mut units = Vec::new();
+    let mut lines = Lines::default();
+    for line in script.lines() {
+        add(&mut units, lines.push(line));
+    }
+    add(&mut units, lines.finish());
+    units
+}
+
+/// Adds a unit; statements join those before them.
+fn add(units: &mut Vec<Unit>, unit: Option<Unit>) {
+    let Some(unit) = unit else { return };
+    if let Unit::Sql { text, .. } = &unit
+        && let Some(Unit::Sql { text: before, .. }) = units.last_mut()
+    {
+        before.push_str(text);
+        return;
+    }
+    units.push(unit);
 }
 
 /// Words that are commands though they have no backslash, as people type them.
-pub const WORDS: [&str; 3] = ["quit", "exit", "help"];
+const WORDS: [&str; 3] = ["quit", "exit", "help"];
 
-/// True if the text is one of the shell's own commands, which end with their line.
-pub fn is_command(text: &str) -> bool {
+/// True if the text is one of the shell's own commands, which end with their line: `\d`, `quit`, or
+/// `.tables` as in other shells.
+fn is_command(text: &str) -> bool {
     let text = text.trim();
-    text.starts_with('\\') || WORDS.iter().any(|word| text.trim_end_matches(';').eq_ignore_ascii_case(word))
-}
-
-/// True if the text can be run: a command, or statements of which the last is closed by `;`.
-pub fn is_complete(text: &str) -> bool {
-    is_command(text) || matches!(state(text), State::Empty | State::Complete)
+    let is_dotted = || {
+        let mut chars = text.chars();
+        chars.next() == Some('.') && chars.next().is_some_and(|c| c.is_ascii_alphabetic())
+    };
+    text.starts_with('\\')
+        || is_dotted()
+        || WORDS.iter().any(|word| text.trim_end_matches(';').eq_ignore_ascii_case(word))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn is_complete(text: &str) -> bool {
+        is_command(text) || matches!(state(text), State::Empty | State::Complete)
+    }
 
     #[test]
     fn statements_end_at_their_semicolon() {
@@ -135,5 +256,24 @@ mod tests {
         ] {
             assert!(!is_complete(open), "{open}");
         }
+    }
+
+    #[test]
+    fn lines_become_statements_and_commands() {
+        let sql = |text: &str, lines_before| Unit::Sql { text: text.to_owned(), lines_before };
+        let command = |text: &str| Unit::Command(text.to_owned());
+        let script =
+            "\\timing on\n-- first\nselect 1;\nselect 2; select\n  \\x\n3;\nselect '\n\\x\n';\n.tables\nselect 4";
+        let expected = [
+            command("\\timing on"),
+            // The open statement stays open while the command runs.
+            sql("-- first\nselect 1;\n", 1),
+            command("\\x"),
+            sql("select 2; select\n\n3;\nselect '\n\\x\n';\n", 3),
+            command(".tables"),
+            sql("select 4\n", 10),
+        ];
+        assert_eq!(units(script), expected);
+        assert_eq!(units("-- nothing\n\n"), []);
     }
 }

@@ -14,7 +14,10 @@ mod profile;
 mod scripts;
 mod serve;
 mod shell;
+mod sql_server;
+mod terminal;
 mod tls;
+mod worker;
 
 use std::ffi::OsStr;
 use std::process::Command;

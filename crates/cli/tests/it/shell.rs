@@ -84,3 +84,47 @@ fn settings_are_listed_and_changed() {
     assert!(done.ok().contains("pushdown.level = none"), "{}", done.stdout());
     shell("\\set pushdown.level everything\n", None).fails(2);
 }
+
+#[test]
+fn views_and_tables_are_there_tomorrow() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("t.csv");
+    std::fs::write(&data, "k,name\n1,one\n2,two\n").unwrap();
+    let catalog = dir.path().join("catalog.sql");
+    let catalog = catalog.to_str().unwrap();
+    let make = format!(
+        "CREATE VIEW words AS FROM '{}';\nCREATE VIEW longer AS SELECT k + 10 AS k FROM words;\n\
+         CREATE TABLE m (a INT DEFAULT 7, b VARCHAR NOT NULL);\nINSERT INTO m (b) VALUES ('x'), ('y');\n\
+         CREATE TABLE c AS SELECT name FROM words;\n",
+        data.display()
+    );
+    shell(&make, Some(catalog)).ok();
+    let listed = shell("\\dt\n", Some(catalog)).ok();
+    let names: Vec<_> =
+        listed.lines().map(|line| line.split_whitespace().take(2).collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(names, ["c table", "longer view", "m table", "words view"]);
+    let tomorrow = "\\format csv\nSELECT sum(k) AS s FROM longer;\nDELETE FROM m WHERE b = 'x';\n\
+                    INSERT INTO m (b) VALUES ('z');\nSELECT * FROM m ORDER BY b;\nSELECT count(*) AS n FROM c;\n";
+    assert_eq!(shell(tomorrow, Some(catalog)).ok(), "s\n23\ncount\n1\ncount\n1\na,b\n7,y\n7,z\nn\n2\n");
+    // The same in a script with commands, which sees what became of the table.
+    let script = dir.path().join("script.sql");
+    std::fs::write(&script, "\\format csv\nSELECT count(*) AS n FROM m;\n\\d m\nDROP TABLE m;\nDROP VIEW longer;\n")
+        .unwrap();
+    let done = crate::run(["--catalog", catalog, "-f", script.to_str().unwrap()]);
+    assert_eq!(done.ok(), "n\n2\na  INT\nb  VARCHAR  NOT NULL\n");
+    assert_eq!(shell("\\dt\n", Some(catalog)).ok().lines().count(), 2);
+    shell("SELECT * FROM m;\n", Some(catalog)).fails(2);
+    assert!(std::fs::read_dir(dir.path().join("catalog.tables")).unwrap().count() == 1, "the rows of c alone");
+}
+
+#[test]
+fn a_script_with_commands_parses_as_a_whole_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = dir.path().join("script.sql");
+    std::fs::write(&script, "\\format csv\nSELECT 1 AS a;\n\\x off\nSELECT 'open").unwrap();
+    let done = crate::run(["-f", script.to_str().unwrap()]);
+    assert!(done.fails(2).contains("script.sql:4:"), "{}", done.stderr());
+    assert_eq!(done.stdout(), "");
+    std::fs::write(&script, "SELECT 1 AS a;\n\\format csv\n\nSELECT nope;").unwrap();
+    assert!(crate::run(["-f", script.to_str().unwrap()]).fails(2).contains("script.sql:4:"));
+}

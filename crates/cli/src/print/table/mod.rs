@@ -9,20 +9,27 @@ use std::collections::VecDeque;
 use std::io::Write;
 
 use anyhow::Result;
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::array::Array;
+use arrow::datatypes::{DataType, Field, SchemaRef};
+use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
+use pushdowndb_engine::sql_type;
 use unicode_width::UnicodeWidthStr;
 
 use super::output::Output;
 use super::writer::RowWriter;
 use crate::print::units;
+use cell::{Cell, Cells, printable};
+use layout::{Column, Layout};
+
+mod cell;
+mod layout;
 
 /// Rows whose widths decide the columns' when everything is printed.
 const SAMPLE_ROWS: usize = 1000;
-/// Columns are not shrunk below this many characters.
-const MIN_SHRUNK: usize = 10;
-const ELLIPSIS: &str = "…";
+/// Types are cut to this many characters.
+const MAX_TYPE: usize = 24;
 
 /// The style of a table.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -35,16 +42,17 @@ pub struct TableStyle {
     pub expanded: bool,
     /// Say how many rows there were.
     pub footer: bool,
+    /// Show the types below the names.
+    pub types: bool,
+    /// Dim what is no value: NULL and the types.
+    pub colors: bool,
 }
-
-type Cells = Vec<String>;
 
 /// Draws one result.
 pub struct Table {
     output: Output,
     style: TableStyle,
-    names: Cells,
-    right: Vec<bool>,
+    columns: Vec<Column>,
     head: Vec<Cells>,
     tail: VecDeque<Cells>,
     rows: u64,
@@ -58,8 +66,7 @@ impl Table {
         Ok(Self {
             output,
             style,
-            names: fields.iter().map(|field| printable(field.name())).collect(),
-            right: fields.iter().map(|field| is_number(field.data_type())).collect(),
+            columns: fields.iter().map(|field| column(field, style.types)).collect(),
             head: Vec::new(),
             tail: VecDeque::new(),
             rows: 0,
@@ -94,9 +101,13 @@ impl Table {
 
     /// Draws the head: the names and the buffered rows.
     fn start(&mut self) -> Result<Layout> {
-        let layout = Layout::new(&self.names, &self.right, self.head.iter(), self.style.width);
+        let layout = Layout::new(&self.columns, self.head.iter(), self.style.width, self.style.colors);
         layout.rule(&mut self.output, ["┌", "┬", "┐"])?;
-        layout.row(&mut self.output, &self.names)?;
+        let row = |cell: fn(&Column) -> Cell| self.columns.iter().map(cell).collect::<Cells>();
+        layout.row(&mut self.output, &row(|column| Cell::of(column.name.clone())))?;
+        if self.style.types {
+            layout.row(&mut self.output, &row(|column| Cell::dim(column.kind.clone())))?;
+        }
         layout.rule(&mut self.output, ["├", "┼", "┤"])?;
         for cells in std::mem::take(&mut self.head) {
             layout.row(&mut self.output, &cells)?;
@@ -105,10 +116,11 @@ impl Table {
     }
 
     fn write_expanded(&mut self, cells: &Cells) -> Result<()> {
-        let width = self.names.iter().map(|name| name.width()).max().unwrap_or(0);
+        let width = self.columns.iter().map(|column| column.name.width()).max().unwrap_or(0);
         writeln!(self.output, "─[ row {} ]─", units::count(self.rows))?;
-        for (name, cell) in self.names.iter().zip(cells) {
-            writeln!(self.output, "{name}{} │ {cell}", " ".repeat(width - name.width()))?;
+        for (Column { name, .. }, cell) in self.columns.iter().zip(cells) {
+            let space = " ".repeat(width.saturating_sub(name.width()));
+            writeln!(self.output, "{name}{space} │ {}", cell.styled(&cell.text, self.style.colors))?;
         }
         Ok(())
     }
@@ -119,6 +131,7 @@ impl RowWriter for Table {
         let options = FormatOptions::new().with_null("NULL");
         let formatters: Vec<_> =
             batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options)).collect::<Result<_, _>>()?;
+        let nulls: Vec<_> = batch.columns().iter().map(|column| column.logical_nulls()).collect();
         for row in 0..batch.num_rows() {
             self.rows += 1;
             // Rows that will be cut out of the middle need not be formatted, only counted.
@@ -127,7 +140,13 @@ impl RowWriter for Table {
             if is_cut && !self.style.expanded {
                 continue;
             }
-            let cells = formatters.iter().map(|f| f.value(row).try_to_string().map(|text| printable(&text)));
+            let cells = formatters.iter().zip(&nulls).zip(batch.columns()).map(|((formatter, nulls), column)| {
+                if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+                    return Ok(Cell::dim("NULL".to_owned()));
+                }
+                let text = formatter.value(row).try_to_string()?;
+                Ok::<_, ArrowError>(Cell::value(&text, column.data_type().is_string()))
+            });
             self.add(cells.collect::<Result<_, _>>()?)?;
         }
         if self.layout.is_some() && self.output.is_terminal() {
@@ -137,7 +156,7 @@ impl RowWriter for Table {
     }
 
     fn finish(mut self: Box<Self>) -> Result<()> {
-        if self.names.is_empty() {
+        if self.columns.is_empty() {
             return Ok(());
         }
         let mut hidden_columns = None;
@@ -147,7 +166,7 @@ impl RowWriter for Table {
                 if self.rows > max_rows as u64 {
                     let last = self.head.split_off(self.head.len().saturating_sub(max_rows / 2));
                     self.head.truncate(max_rows.div_ceil(2));
-                    self.head.push(vec!["·".to_owned(); self.names.len()]);
+                    self.head.push(vec![Cell::dim("·".to_owned()); self.columns.len()]);
                     self.head.extend(last);
                 }
             }
@@ -173,115 +192,33 @@ impl RowWriter for Table {
     }
 }
 
-/// Which columns are drawn, and how wide.
-struct Layout {
-    /// Column index, or `None` for the mark of hidden columns; and width.
-    columns: Vec<(Option<usize>, usize)>,
-    right: Vec<bool>,
-    /// True if cells are cut to their column's width.
-    cut: bool,
-    hidden: Option<usize>,
-}
-
-impl Layout {
-    fn new<'a>(names: &Cells, right: &[bool], rows: impl Iterator<Item = &'a Cells>, limit: Option<usize>) -> Self {
-        let mut widths: Vec<usize> = names.iter().map(|name| name.width()).collect();
-        for cells in rows {
-            for (width, cell) in widths.iter_mut().zip(cells) {
-                *width = cell.split('\n').fold(*width, |width, line| width.max(line.width()));
-            }
-        }
-        let mut columns: Vec<_> = widths.into_iter().enumerate().map(|(index, width)| (Some(index), width)).collect();
-        let mut hidden = None;
-        if let Some(limit) = limit {
-            shrink(&mut columns, limit);
-            while total(&columns) > limit && columns.len() > 3 {
-                // Columns are hidden from the middle, where the mark stands.
-                let middle = columns.len() / 2;
-                if hidden.is_none() {
-                    columns.insert(middle, (None, 1));
-                }
-                let mark = columns.iter().position(|(index, _)| index.is_none()).unwrap_or(middle);
-                let next = if columns.len() - mark > mark { mark + 1 } else { mark - 1 };
-                columns.remove(next);
-                hidden = Some(hidden.unwrap_or(0) + 1);
-            }
-        }
-        Self { columns, right: right.to_vec(), cut: limit.is_some(), hidden }
-    }
-
-    fn rule(&self, out: &mut Output, [left, cross, right]: [&str; 3]) -> Result<()> {
-        let lines: Vec<_> = self.columns.iter().map(|(_, width)| "─".repeat(width + 2)).collect();
-        Ok(writeln!(out, "{left}{}{right}", lines.join(cross))?)
-    }
-
-    fn row(&self, out: &mut Output, cells: &Cells) -> Result<()> {
-        let height = cells.iter().map(|cell| cell.split('\n').count()).max().unwrap_or(1);
-        let mut text = String::new();
-        for line in 0..height {
-            text.push('│');
-            for (index, width) in &self.columns {
-                let cell = index.map_or(ELLIPSIS, |index| cells.get(index).map_or("", String::as_str));
-                let right = index.is_some_and(|index| self.right.get(index) == Some(&true));
-                self.cell(&mut text, cell.split('\n').nth(line).unwrap_or_default(), *width, right);
-            }
-            text.push('\n');
-        }
-        Ok(out.write_all(text.as_bytes())?)
-    }
-
-    fn cell(&self, text: &mut String, cell: &str, width: usize, right: bool) {
-        let cut;
-        let cell = if self.cut && cell.width() > width {
-            cut = cut_to(cell, width);
-            &cut
-        } else {
-            cell
-        };
-        let space = " ".repeat(width.saturating_sub(cell.width()));
-        let (before, after) = if right { (space.as_str(), "") } else { ("", space.as_str()) };
-        for part in [" ", before, cell, after, " │"] {
-            text.push_str(part);
-        }
+/// The column of a `field`, with its type if `types`.
+fn column(field: &Field, types: bool) -> Column {
+    let kind = if types { short_type(field.data_type()) } else { String::new() };
+    Column {
+        name: printable(field.name()),
+        kind,
+        right: is_number(field.data_type()),
+        is_cut: is_text(field.data_type()),
     }
 }
 
-fn total(columns: &[(Option<usize>, usize)]) -> usize {
-    columns.iter().map(|(_, width)| width + 3).sum::<usize>() + 1
-}
-
-/// Shrinks the widest columns until the table fits or all are at their minimum.
-fn shrink(columns: &mut [(Option<usize>, usize)], limit: usize) {
-    while total(columns) > limit {
-        match columns.iter_mut().max_by_key(|(_, width)| *width) {
-            Some((_, width)) if *width > MIN_SHRUNK => *width -= 1,
-            _ => return,
-        }
+/// The type's name in lower case; of nested types that are long, its beginning.
+fn short_type(kind: &DataType) -> String {
+    let name = sql_type(kind).to_lowercase();
+    match name.char_indices().nth(MAX_TYPE) {
+        Some((end, _)) => format!("{}…", name.get(..end).unwrap_or_default()),
+        None => name,
     }
-}
-
-fn cut_to(text: &str, width: usize) -> String {
-    let mut cut = String::new();
-    for c in text.chars() {
-        if cut.width() + unicode_width::UnicodeWidthChar::width(c).unwrap_or(0) + 1 > width {
-            break;
-        }
-        cut.push(c);
-    }
-    cut + ELLIPSIS
-}
-
-/// Escapes control characters, which would affect the terminal. Line ends make a taller row.
-fn printable(text: &str) -> String {
-    let safe = |c: char| c == '\n' || !c.is_control();
-    if text.chars().all(safe) {
-        return text.to_owned();
-    }
-    text.chars().flat_map(|c| if safe(c) { vec![c] } else { c.escape_default().collect() }).collect()
 }
 
 fn is_number(kind: &DataType) -> bool {
     kind.is_numeric()
+}
+
+/// True for values of any length, which may be cut.
+fn is_text(kind: &DataType) -> bool {
+    kind.is_nested() || kind.is_string() || kind.is_binary() || matches!(kind, DataType::Dictionary(..))
 }
 
 #[cfg(test)]
@@ -289,7 +226,7 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::array::{Int64Array, StringArray};
-    use arrow::datatypes::{Field, Schema};
+    use arrow::datatypes::Schema;
 
     use super::*;
 
@@ -338,30 +275,16 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_make_taller_rows() {
-        let names: Cells = vec!["a".into(), "b".into()];
-        let cells: Cells = vec!["x\nyy".into(), "1".into()];
-        let layout = Layout::new(&names, &[false, true], std::iter::once(&cells), None);
-        let dir = tempfile::tempdir().unwrap();
-        let mut output = Output::file(&dir.path().join("t")).unwrap();
-        layout.row(&mut output, &cells).unwrap();
-        output.finish().unwrap();
-        assert_eq!(std::fs::read_to_string(dir.path().join("t")).unwrap(), "│ x  │ 1 │\n│ yy │   │\n");
-    }
-
-    #[test]
     fn expanded_rows() {
         let style = TableStyle { expanded: true, footer: true, ..TableStyle::default() };
         assert_eq!(draw(1, 1, style), "─[ row 1 ]─\nn    │ 0\ntext │ row\\t0\n(1 row)\n");
     }
 
     #[test]
-    fn wide_tables_fit_the_screen() {
-        let names: Cells = (0..10).map(|n| format!("a_rather_long_name_{n}")).collect();
-        let layout = Layout::new(&names, &[false; 10], std::iter::empty(), Some(80));
-        assert!(total(&layout.columns) <= 80);
-        assert_eq!(layout.columns.iter().filter(|(index, _)| index.is_some()).count() + layout.hidden.unwrap(), 10);
-        assert_eq!((layout.columns[0].0, layout.columns.last().unwrap().0), (Some(0), Some(9)));
-        assert_eq!(cut_to("abcdef", 4), "abc…");
+    fn types_stand_below_names_and_null_is_not_a_text() {
+        let style = TableStyle { types: true, colors: true, ..TableStyle::default() };
+        let expected = "┌────────┬─────────┐\n│      n │ text    │\n│ \x1b[2mbigint\x1b[0m │ \x1b[2mvarchar\x1b[0m │\n\
+                        ├────────┼─────────┤\n│      0 │ row\\t0  │\n│      1 │ \x1b[2mNULL\x1b[0m    │\n└────────┴─────────┘\n";
+        assert_eq!(draw(2, 2, style), expected);
     }
 }

@@ -16,36 +16,17 @@ import io
 import json
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
+
+from servers import free_port, wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 QUERIES = ROOT / "sql" / "tpch"
 ANSWERS = QUERIES / "answers"
 KEY, SECRET = "tpch-key", "tpch-secret-key"
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-def wait_for(url, seconds=30):
-    end = time.time() + seconds
-    while time.time() < end:
-        try:
-            urllib.request.urlopen(url, timeout=2)
-            return
-        except urllib.error.HTTPError:
-            return  # it answers, if only to refuse us
-        except OSError:
-            time.sleep(0.1)
-    sys.exit(f"{url} did not answer within {seconds} s")
 
 
 def start(server, folder, binary):

@@ -31,6 +31,11 @@ pub enum Command {
     Peers(GridArgs),
     /// A node that is loaded, throttled, refusing or flapping
     Chaos(GridArgs),
+    /// Tables over one to eight nodes, each with a slow disk, behind one bus: the figures of Active
+    /// Disks; and what a thousand nodes would do
+    Disks(DisksArgs),
+    /// Whole queries on one process and on several workers, each with a share of a core
+    Workers(WorkersArgs),
     /// Figures, regret, peers and chaos, one after the other
     All(GridArgs),
     /// Writes docs/evaluation.md from the records of all of these
@@ -73,6 +78,13 @@ pub struct Common {
     /// The program that is measured [default: pushdowndb in the folder of this program]
     #[arg(long, value_name = "FILE")]
     pub program: Option<PathBuf>,
+}
+
+impl Common {
+    /// Whether `--only` leaves what has these `names`.
+    pub fn takes(&self, names: &[&str]) -> bool {
+        self.only.iter().all(|group| group.split(',').any(|name| names.contains(&name)))
+    }
 }
 
 /// Measuring scans.
@@ -183,6 +195,40 @@ pub struct GridArgs {
     /// Use the loopback, and no caps
     #[arg(long)]
     pub loopback: bool,
+}
+
+/// Measuring tables over several nodes.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  pushdowndb-bench disks                                              measures; needs root, Linux, iproute2
+  pushdowndb-bench disks --loopback --scale 0.01 --runs 1             without root, without a bus
+  pushdowndb-bench disks --simulate benches/record/DATE-disks.csv     10, 100 and 1000 nodes, on paper")]
+pub struct DisksArgs {
+    #[command(flatten)]
+    pub common: Common,
+    /// The scale of TPC-H [default: the experiment's]
+    #[arg(long)]
+    pub scale: Option<f64>,
+    /// Use the loopback, and no bus
+    #[arg(long)]
+    pub loopback: bool,
+    /// Measure nothing: say what more nodes would do, by the rates of this record
+    #[arg(long, value_name = "RECORD.csv")]
+    pub simulate: Option<PathBuf>,
+}
+
+/// Measuring workers.
+#[derive(Args, Debug)]
+pub struct WorkersArgs {
+    #[command(flatten)]
+    pub common: Common,
+    /// The scale of TPC-H [default: the experiment's]
+    #[arg(long)]
+    pub scale: Option<f64>,
+    /// Let all processes take what they can of the machine
+    #[arg(long)]
+    pub no_shares: bool,
 }
 
 /// Writing the evaluation.

@@ -5,6 +5,10 @@
 //! scan/        how fast one core scans a local file, beside other programs
 //! spill/       sorts, aggregates and joins larger than memory: what they spill, beside DuckDB
 //! grid/        queries through links: the paper's figures, regrets, other engines, trouble
+//! disks/       a table over several nodes with a slow disk each, behind one bus
+//! workers/     whole queries on one process and on several workers
+//! queries      the queries of sql/tpch
+//! link         two network namespaces and the link between them
 //! contestant/  the measured programs and libraries, each run in its own process
 //! latency      a proxy that answers like an object store in the cloud
 //! journal      measurements so far: a run can be interrupted
@@ -15,22 +19,26 @@
 //! signals      Ctrl-C
 //! ```
 //!
-//! `scan`, `spill` and `grid` are three kinds of experiment; all use the rest, and none another.
+//! `scan`, `spill`, `grid`, `disks` and `workers` are kinds of experiment; all use the rest, and none another.
 
 #![forbid(unsafe_code)]
 
 mod args;
 mod contestant;
+mod disks;
 mod grid;
 mod journal;
 mod latency;
+mod link;
 mod machine;
 mod programs;
+mod queries;
 mod record;
 mod scan;
 mod signals;
 mod spill;
 mod spread;
+mod workers;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -72,6 +80,8 @@ fn run(command: Command) -> Result<()> {
             Command::Regret(args) => grid::run(&["regret"], args).await,
             Command::Peers(args) => grid::run(&["peers"], args).await,
             Command::Chaos(args) => grid::run(&["chaos"], args).await,
+            Command::Disks(args) => disks::run(args).await,
+            Command::Workers(args) => workers::run(args).await,
             Command::Report(args) => grid::report(&args),
             Command::Plot(args) => record::plot(&args),
             Command::Latency(args) => latency::run(args).await,

@@ -1,6 +1,7 @@
 //! Common parts of records: dates, tables, pictures.
 
 use std::fmt::Write as _;
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::SystemTime;
@@ -8,6 +9,7 @@ use std::time::SystemTime;
 use anyhow::{Context, Result, bail};
 
 use crate::args::PlotArgs;
+use crate::machine::Machine;
 
 /// Draws pictures.
 const PLOT: &str = include_str!("../../../experiments/plot.py");
@@ -15,6 +17,15 @@ const PLOT: &str = include_str!("../../../experiments/plot.py");
 /// A time in UTC.
 pub fn date(time: SystemTime, form: &str) -> String {
     chrono::DateTime::<chrono::Utc>::from(time).format(form).to_string()
+}
+
+/// Writes `text` as today's record of an experiment `kind` on `machine` to `folder`.
+pub fn write_csv(folder: &Path, machine: &Machine, kind: &str, text: &str) -> Result<()> {
+    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    let record = folder.join(format!("{}-{}-{kind}.csv", date(SystemTime::now(), "%F"), machine.slug()));
+    fs::write(&record, text).with_context(|| record.display().to_string())?;
+    eprintln!("written to {}", record.display());
+    Ok(())
 }
 
 /// A table of Markdown whose columns stand below each other.

@@ -65,6 +65,17 @@ pub fn peak_bytes(process: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
 }
 
+/// True if a process, in any network namespace, listens on a port.
+pub fn listens(process: u32, port: u16) -> bool {
+    let table = std::fs::read_to_string(format!("/proc/{process}/net/tcp")).unwrap_or_default();
+    let suffix = format!(":{port:04X}");
+    table.lines().any(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let (local, state) = (words.next(), words.nth(1));
+        local.is_some_and(|local| local.ends_with(&suffix)) && state == Some("0A")
+    })
+}
+
 /// A process that is killed when this is dropped.
 #[derive(Debug)]
 pub struct Running(Child);

@@ -1,12 +1,16 @@
 //! Contestants in this program over tables in a bucket: the engine with its settings, and plain
 //! DataFusion.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use arrow::array::AsArray;
 use datafusion::prelude::{CsvReadOptions, ParquetReadOptions};
+use pushdowndb_cluster::{Token, Workers};
 use pushdowndb_cost::PriceBook;
+use pushdowndb_engine::stages::Cluster;
 use pushdowndb_engine::{Engine, EngineConfig, Report};
 
 use super::answer::Answer;
@@ -29,11 +33,17 @@ async fn engine_of(task: &RemoteTask) -> Result<Engine> {
     let named = task.settings.iter().map(|(name, value)| (format!("pushdown.{name}"), value.clone()));
     let settings = std::iter::once(("pushdown.threads".to_owned(), task.threads.to_string())).chain(named).collect();
     let cache = Some(task.cache.clone());
-    let engine = Engine::new(EngineConfig { settings, cache, ..EngineConfig::unrestricted() }).await?;
+    let cluster = task.workers_token.as_deref().map(workers).transpose()?;
+    let engine = Engine::new(EngineConfig { settings, cache, cluster, ..EngineConfig::unrestricted() }).await?;
     for statement in engine.parse(&task.declarations)? {
         engine.run(&statement, |_| ()).await?.collect().await?;
     }
     Ok(engine)
+}
+
+/// What reaches the workers that take the token in `file`.
+fn workers(file: &Path) -> Result<Arc<dyn Cluster>> {
+    Ok(Arc::new(Workers::new(Token::from_file(file)?, None)?))
 }
 
 /// Returns the plan of the last statement in a form that is equal for settings with the same

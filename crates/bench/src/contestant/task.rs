@@ -55,6 +55,9 @@ pub struct RemoteTask {
     pub cache: PathBuf,
     /// Price books that bills are written by.
     pub price_books: Vec<String>,
+    /// The file of the token of workers that the settings name.
+    #[serde(default)]
+    pub workers_token: Option<PathBuf>,
 }
 
 /// A table for contestants without `CREATE EXTERNAL TABLE`.

@@ -6,9 +6,9 @@ use anyhow::{Context, Result, ensure};
 use pushdowndb_datagen::DataSet;
 use serde::Deserialize;
 
-use super::queries;
 use super::trouble::Trouble;
 use crate::contestant::{DataFormat, Kind};
+use crate::queries;
 
 /// Every point is measured with every series, in every format and under every condition.
 #[derive(Clone, Debug, Deserialize)]

@@ -6,8 +6,6 @@
 //!
 //! ```text
 //! definition   a grid as data: points, series, formats, conditions, claims
-//! queries      the statements that definitions name
-//! link         two network namespaces and the link between them
 //! trouble      other load and failures of the node
 //! storage      the node and its tables
 //! run          measures cell after cell, in rounds
@@ -21,8 +19,6 @@
 mod claims;
 mod definition;
 mod estimate;
-mod link;
-mod queries;
 mod regret;
 mod report;
 mod results;

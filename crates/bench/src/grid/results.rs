@@ -56,6 +56,13 @@ impl Figure {
         })
     }
 
+    /// The energy of both cores while the query runs, in joules (YourSQL, Section 4.2.6, has that of
+    /// whole machines).
+    fn joules(&self) -> f64 {
+        let busy_s = self.engine_cpu_s + self.storage_cpu_s;
+        BUSY_CORE_WATTS * busy_s + IDLE_CORE_WATTS * (CORES * self.seconds.median - busy_s).max(0.0)
+    }
+
     /// Returns a figure by its name in definitions.
     pub fn metric(&self, name: &str) -> Option<Spread> {
         let exact = |value: Option<u64>| value.map(|value| Spread::exact(value as f64));
@@ -63,10 +70,20 @@ impl Figure {
             "seconds" => Some(self.seconds),
             "bytes" => exact(self.bytes),
             "requests" => exact(self.requests),
+            "cpu" => Some(Spread::exact(self.engine_cpu_s + self.storage_cpu_s)),
+            "joules" => Some(Spread::exact(self.joules())),
             book => *self.dollars.get(PRICE_BOOKS.iter().position(|known| *known == book)?)?,
         }
     }
 }
+
+/// Watts of a core that works and of one that waits: the averages of AWS's machines that Cloud Carbon
+/// Footprint gives for a virtual CPU in its methodology.
+const BUSY_CORE_WATTS: f64 = 3.5;
+const IDLE_CORE_WATTS: f64 = 0.74;
+
+/// Cores of a measurement: one at the engine, one at storage.
+const CORES: f64 = 2.0;
 
 /// All figures of a grid, and the lines above them in the file: names and texts.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -10,11 +10,11 @@ use anyhow::{Context, Result, bail, ensure};
 use pushdowndb_datagen::{Format, schema, schema_sql};
 
 use super::definition::{Distance, Grid};
-use super::link::Link;
 use super::trouble::{Harm, Trouble};
-use crate::contestant::process::{self, Running};
+use crate::contestant::process::{self, Running, listens};
 use crate::contestant::task::{Measured, RemoteTable, RemoteTask, Work};
 use crate::contestant::{DataFormat, Kind};
+use crate::link::Link;
 use crate::programs::Programs;
 
 const KEY_ID: &str = "experiment-key";
@@ -208,6 +208,7 @@ impl Storage {
             start_ms: self.trouble.and_then(|trouble| trouble.start_ms(round)),
             cache: self.cache.clone(),
             price_books: PRICE_BOOKS.map(str::to_owned).to_vec(),
+            workers_token: None,
         })
     }
 
@@ -257,17 +258,6 @@ fn file_format(format: DataFormat) -> Result<Format> {
         DataFormat::Parquet => Ok(Format::Parquet),
         DataFormat::Gzip => bail!("tables in buckets are not compressed here"),
     }
-}
-
-/// True if a process, in any network namespace, listens on a port.
-fn listens(process: u32, port: u16) -> bool {
-    let table = std::fs::read_to_string(format!("/proc/{process}/net/tcp")).unwrap_or_default();
-    let suffix = format!(":{port:04X}");
-    table.lines().any(|line| {
-        let mut words = line.split_whitespace().skip(1);
-        let (local, state) = (words.next(), words.nth(1));
-        local.is_some_and(|local| local.ends_with(&suffix)) && state == Some("0A")
-    })
 }
 
 fn ended_well(command: &mut Command) -> Result<()> {

@@ -4,8 +4,8 @@ use anyhow::Result;
 use serde::Deserialize;
 use std::process::{Command, Stdio};
 
-use super::link::Link;
 use crate::contestant::process::Running;
+use crate::link::Link;
 
 /// Kinds of trouble.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]

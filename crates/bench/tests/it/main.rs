@@ -4,7 +4,9 @@
 //! They measure the program `pushdowndb` beside `pushdowndb-bench`, which `cargo test --workspace`
 //! builds.
 
+mod disks;
 mod spill;
+mod workers;
 
 use std::ffi::OsStr;
 use std::fs;

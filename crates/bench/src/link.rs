@@ -84,8 +84,12 @@ impl Link {
 
     /// Returns the address of the node.
     pub fn address(&self) -> String {
-        let host = if self.namespaces.is_some() { NODE_IP } else { "127.0.0.1" };
-        format!("{host}:{}", self.port)
+        format!("{}:{}", self.host(), self.port)
+    }
+
+    /// The address of the node's side.
+    pub fn host(&self) -> &'static str {
+        if self.namespaces.is_some() { NODE_IP } else { "127.0.0.1" }
     }
 
     /// The port of [`Link::address`].
@@ -95,8 +99,7 @@ impl Link {
 
     /// The address of a proxy that makes the node seem far.
     pub fn far_address(&self) -> String {
-        let host = if self.namespaces.is_some() { NODE_IP } else { "127.0.0.1" };
-        format!("{host}:{}", self.far_port())
+        format!("{}:{}", self.host(), self.far_port())
     }
 
     /// The port of [`Link::far_address`].

@@ -24,8 +24,16 @@ demo:
 
 # the program as it is shipped, in target/dist: optimised across crates, without symbols (aim: below 90 MB); takes long
 dist:
-    cargo build --profile dist -p pushdowndb
-    ls -l "${CARGO_TARGET_DIR:-target}/dist/pushdowndb"
+    scripts/dist
+
+# the package of Debian, of that program, in target/deb
+deb: dist
+    scripts/deb "${CARGO_TARGET_DIR:-target}/dist/pushdowndb" "${CARGO_TARGET_DIR:-target}/deb"
+
+# the wheel of the Python package as it is shipped, in target/wheels; needs maturin, takes long. It runs where glibc is
+# as new as here; manylinux2014 needs its image (quay.io/pypa/manylinux2014_x86_64), or maturin's --zig
+wheel compatibility="linux":
+    cd python && maturin build --profile dist --compatibility {{compatibility}} --out "${CARGO_TARGET_DIR:-../target}/wheels"
 
 # licenses, sources and known faults of the dependencies
 deny:
@@ -69,6 +77,10 @@ fuzz seconds="10":
 # single bits of a store changed, one after the other, in data files, index and marks: never a wrong byte with a success
 rot flips="10000":
     PUSHDOWNDB_FLIPS={{flips}} cargo test --release -p pushdowndb-node --lib simulation::rot -- --nocapture
+
+# many clients at once against one node: throughput, latencies, memory
+load clients="8,64":
+    cargo build --release && scripts/load.py --clients {{clients}} --binary "${CARGO_TARGET_DIR:-target}/release/pushdowndb"
 
 # clients of all manners against a node for some minutes: nothing leaks, nothing is wrong
 soak minutes="10":

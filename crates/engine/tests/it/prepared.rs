@@ -28,6 +28,32 @@ async fn world() -> World {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn parameters_are_arguments_of_macros() {
+    let world = world().await;
+    let engine = world.engine("fragment").await;
+    let table = world.url("t/");
+    let small =
+        format!("CREATE MACRO small(least, most) AS TABLE SELECT * FROM '{table}' WHERE id >= least AND id < most");
+    for created in ["CREATE MACRO twice(x) AS x + x", &small] {
+        run(&engine, created, &[]).await.unwrap();
+    }
+    let sql = "SELECT twice(id), name FROM small($1, $2) WHERE twice(id) < twice($3)";
+    let values = [text("10"), text("40"), text("30")];
+    let (rows, report) = run(&engine, sql, &values).await.unwrap();
+    assert_eq!(rows, 20);
+    let (same, of_meaning) = run(
+        &world.engine("fragment").await,
+        &format!("SELECT id + id, name FROM '{table}' WHERE id >= 10 AND id < 40 AND id + id < 30 + 30"),
+        &[],
+    )
+    .await
+    .unwrap();
+    assert_eq!((rows, report.usage.bytes_returned), (same, of_meaning.usage.bytes_returned));
+    let error = run(&engine, "SELECT twice($1, $2)", &[text("1"), text("2")]).await.unwrap_err();
+    assert!(error.to_string().contains("the macro is called twice(x)"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn parameters_are_typed_and_pushed_as_literals_are() {
     let world = world().await;
     let table = world.url("t/");

@@ -104,6 +104,7 @@ impl Engine {
     ) -> Result<Option<(SqlStatement, Vec<DataType>, LogicalPlan)>> {
         let Command::Query(tree) = Command::parse(statement, &run.state)? else { return Ok(None) };
         let mut tree = *tree;
+        self.macros.expand(&mut tree)?;
         self.wake(run, &tree).await?;
         let mut found = Find::default();
         let _ = visit(&mut tree, &mut found);

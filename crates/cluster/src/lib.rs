@@ -16,6 +16,7 @@
 //! run        a query in stages: started, and repeated once if a worker is lost
 //! workers    the coordinator's side: which workers there are
 //! worker     the worker's side
+//! accept     its connections
 //! ```
 //!
 //! [`EngineConfig::cluster`]: pushdowndb_engine::EngineConfig::cluster
@@ -23,6 +24,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod accept;
 mod addresses;
 mod answers;
 mod channel;

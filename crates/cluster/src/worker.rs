@@ -12,23 +12,21 @@ use datafusion_distributed::{
     DistributedConfig, DistributedExt, WorkerPlanRewriteEvent, WorkerPlanRewriteEventResponse, WorkerQueryContext,
     WorkerSessionBuilder,
 };
-use futures::{Stream, stream};
 use http::HeaderMap;
 use parking_lot::Mutex;
 use pushdowndb_contract::{Error, ErrorKind, Result};
 use pushdowndb_engine::stages::{StageRequest, carry, with_spilling};
 use pushdowndb_engine::{Engine, EngineConfig};
 use pushdowndb_tls::{Tls, TlsFiles};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Server;
-use tonic::transport::server::Connected;
 use tonic::{Request, Status};
 
+use crate::accept::{Limits, accept};
 use crate::channel::{Channels, WatchedChannels};
 use crate::codec::StageCodec;
 use crate::cut::REQUEST;
@@ -38,15 +36,6 @@ use crate::version;
 
 /// The largest message that a worker takes: a stage with the list of its objects.
 const MAX_MESSAGE_BYTES: usize = 256 << 20;
-
-/// The time that a connection may take for its TLS handshake.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Connections whose handshakes are under way at a time.
-const MAX_HANDSHAKES: usize = 256;
-
-/// Connections whose handshake is done, which wait for the server.
-const WAITING_CONNECTIONS: usize = 64;
 
 /// The protocols offered by ALPN: gRPC takes HTTP/2.
 const PROTOCOLS: &[&[u8]] = &[b"h2"];
@@ -109,13 +98,13 @@ pub async fn serve(config: WorkerConfig) -> Result<Worker> {
     let failed = |error: tonic::transport::Error| Error::internal("the worker's server failed").with_source(error);
     let (serving, accepting) = match &tls {
         None => {
-            let (incoming, accepting) = accept(listener, |connection| async move { Ok(connection) });
+            let (incoming, accepting) = accept(listener, Limits::default(), |connection| async move { Ok(connection) });
             let serving = router.serve_with_incoming_shutdown(incoming, until);
             (tokio::spawn(async move { serving.await.map_err(failed) }), accepting)
         }
         Some(tls) => {
             let tls = Arc::clone(tls);
-            let (incoming, accepting) = accept(listener, move |connection| {
+            let (incoming, accepting) = accept(listener, Limits::default(), move |connection| {
                 let acceptor = tls.acceptor();
                 async move { acceptor.accept(connection).await }
             });
@@ -172,51 +161,6 @@ impl Drop for Worker {
             serving.abort();
         }
     }
-}
-
-/// The connections of `listener`, each after its own `handshake`, so that none waits for another's.
-fn accept<C, F>(
-    listener: TcpListener,
-    handshake: impl Fn(TcpStream) -> F + Send + 'static,
-) -> (impl Stream<Item = std::io::Result<C>>, JoinHandle<()>)
-where
-    C: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
-    F: Future<Output = std::io::Result<C>> + Send + 'static,
-{
-    let (ready, waiting) = mpsc::channel::<C>(WAITING_CONNECTIONS);
-    let handshakes = Arc::new(Semaphore::new(MAX_HANDSHAKES));
-    let accepting = tokio::spawn(async move {
-        // The semaphore is never closed.
-        while let Ok(permit) = Arc::clone(&handshakes).acquire_owned().await {
-            let connection = match listener.accept().await {
-                Ok((connection, _)) => connection,
-                Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    // Descriptors may have run out.
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    continue;
-                }
-            };
-            if let Err(error) = connection.set_nodelay(true) {
-                tracing::debug!(%error, "a connection delays small messages");
-            }
-            let (ready, handshake) = (ready.clone(), handshake(connection));
-            tokio::spawn(async move {
-                let _permit = permit;
-                match tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await {
-                    // An error means that the server has stopped.
-                    Ok(Ok(connection)) => drop(ready.send(connection).await),
-                    Ok(Err(error)) => tracing::debug!(%error, "a handshake failed"),
-                    Err(_) => tracing::debug!("a handshake took too long"),
-                }
-            });
-        }
-    });
-    let incoming = stream::unfold(waiting, |mut waiting| async move {
-        let connection = waiting.recv().await?;
-        Some((Ok(connection), waiting))
-    });
-    (incoming, accepting)
 }
 
 /// Refuses calls without the token.

@@ -8,6 +8,7 @@
 //! local     contestants over a local file: scan library, engine, DataFusion, inflate
 //! remote    contestants of this program over tables in a bucket: engine, DataFusion
 //! plain     DataFusion with its own readers
+//! node      servers of the measured program: how they are started and reached
 //! server    contestants that are servers: the node, MinIO
 //! answer    results, and whether contestants agree
 //! ```
@@ -16,6 +17,7 @@ pub mod answer;
 mod kind;
 mod local;
 mod measure;
+pub mod node;
 mod plain;
 pub mod process;
 mod remote;

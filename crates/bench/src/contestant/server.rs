@@ -5,10 +5,7 @@
 //! it. The result is the CPU time of the whole server while it answers.
 
 use std::collections::HashSet;
-use std::fs::File;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -26,13 +23,12 @@ use tokio::io::AsyncWriteExt;
 
 use super::answer::Answer;
 use super::kind::{DataFormat, Kind};
+use super::node::{self, KEY_ID, SECRET, free_port};
 use super::process::{Running, pinned};
 use super::task::Measured;
 use crate::machine;
 
 const BUCKET: &str = "experiment";
-const KEY_ID: &str = "experiment-key";
-const SECRET: &str = "experiment-secret-key";
 const REGION: &str = "us-east-1";
 
 /// A server must answer within this time.
@@ -91,17 +87,17 @@ impl Servers {
         let name = name(kind);
         let store = self.folder.join(name);
         std::fs::create_dir_all(&store).with_context(|| store.display().to_string())?;
-        let log = File::create(self.folder.join(format!("{name}.log")))?;
-        let mut command = pinned(binary, cores);
-        match kind {
-            Kind::Minio => command.arg("server").arg(&store).args(["--address", &listen]),
-            _ => command.arg("serve").arg("--store").arg(&store).args(["--listen", &listen, "--log", "warn"]),
+        let mut command = match kind {
+            Kind::Minio => {
+                let mut minio = pinned(binary, cores);
+                minio.arg("server").arg(&store).args(["--address", &listen]);
+                minio.env("MINIO_ROOT_USER", KEY_ID).env("MINIO_ROOT_PASSWORD", SECRET);
+                minio.env("MINIO_API_SELECT_PARQUET", "on");
+                minio
+            }
+            _ => node::serve(pinned(binary, cores), &store, &listen),
         };
-        command.env("PUSHDOWNDB_ACCESS_KEY_ID", KEY_ID).env("PUSHDOWNDB_SECRET_ACCESS_KEY", SECRET);
-        command.env("MINIO_ROOT_USER", KEY_ID).env("MINIO_ROOT_PASSWORD", SECRET);
-        command.env("MINIO_API_SELECT_PARQUET", "on");
-        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        let process = Running::spawn(&mut command)?;
+        let process = node::spawn(&mut command, &self.folder.join(format!("{name}.log")))?;
         let options = ClientOptions::new().with_allow_http(true).with_timeout_disabled();
         let client = ReqwestConnector::default().connect(&options)?;
         let mut server = Server { process, endpoint: format!("http://{listen}"), client };
@@ -113,11 +109,6 @@ impl Servers {
 /// Returns the name of the folder of a kind of server.
 fn name(kind: Kind) -> &'static str {
     if kind == Kind::Minio { "minio" } else { "node" }
-}
-
-/// A free port of the loopback.
-fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
 impl Server {

@@ -1,29 +1,22 @@
 //! Nodes with bounded disks behind a link, and TPC-H over them.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
-use object_store::memory::InMemory;
-use pushdowndb_datagen::{DataSet, Destination, schema_sql_of};
+use anyhow::{Context, Result};
+use pushdowndb_datagen::{DataSet, schema_sql_of};
 
 use super::definition::{Definition, Disks, Query, Series};
-use crate::contestant::process::{self, Running, listens};
+use crate::contestant::node;
+use crate::contestant::process::{self, Running};
 use crate::contestant::task::{Measured, RemoteTask, Work};
 use crate::contestant::{DataFormat, Kind};
 use crate::link::Link;
 use crate::programs::Programs;
 
-const KEY_ID: &str = "experiment-key";
-const SECRET: &str = "experiment-secret-key";
 const BUCKET: &str = "data";
 const PREFIX: &str = "t";
-
-/// A node must listen within this time.
-const START: Duration = Duration::from_secs(60);
 
 /// Nodes that run.
 pub struct Nodes {
@@ -117,29 +110,18 @@ impl Nodes {
         for (number, rate) in disks.rates.iter().enumerate() {
             let store = folder.join(number.to_string());
             fs::create_dir_all(&store)?;
-            let log = File::create(folder.join(format!("{number}.log")))?;
-            let mut command = self.link.beside_node(&self.program);
             let address = format!("{}:{}", self.link.host(), self.port(number)?);
-            command.arg("serve").arg("--store").arg(&store).args(["--listen", &address, "--log", "warn"]);
+            let mut command = node::serve(self.link.beside_node(&self.program), &store, &address);
             // One processor beside each disk, and nothing else that reads from it.
             command.args(["--scan-threads", "1", "--scrub-rate", "0"]);
             if bounded {
                 command.args(["--disk-rate", &format!("{}", u64::from(*rate) * 1_000_000)]);
             }
-            command.env("PUSHDOWNDB_ACCESS_KEY_ID", KEY_ID).env("PUSHDOWNDB_SECRET_ACCESS_KEY", SECRET);
-            command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-            self.running.push(Running::spawn(&mut command)?);
+            self.running.push(node::spawn(&mut command, &log(folder, number))?);
         }
-        let started = Instant::now();
-        for number in 0..disks.rates.len() {
-            let port = self.port(number)?;
-            let Some(node) = self.running.get_mut(number) else { bail!("a node is missing") };
-            while !listens(node.id(), port) {
-                let log = folder.join(format!("{number}.log"));
-                ensure!(!node.has_ended(), "a node ended at once: see {}", log.display());
-                ensure!(started.elapsed() < START, "a node does not listen: see {}", log.display());
-                std::thread::sleep(Duration::from_millis(20));
-            }
+        let ports = (0..disks.rates.len()).map(|number| self.port(number)).collect::<Result<Vec<_>>>()?;
+        for (number, (node, port)) in self.running.iter_mut().zip(ports).enumerate() {
+            node::wait(node, port, &log(folder, number))?;
         }
         Ok(())
     }
@@ -153,43 +135,22 @@ impl Nodes {
         for node in 0..disks.rates.len() {
             command.args(["--to", &format!("s3://{BUCKET}/{PREFIX}/@{}", self.endpoint(node)?)]);
         }
-        ended_well(&mut command)
+        node::make_tables(&mut command)
     }
 
     /// The statements that declare the tables.
     fn declare(&self, disks: &Disks, definition: &Definition) -> Result<String> {
-        let place = |node| {
-            Ok(Destination {
-                // Not used: the nodes are out of this process's reach.
-                store: Arc::new(InMemory::new()),
-                prefix: PREFIX.into(),
-                url: format!("s3://{BUCKET}/{PREFIX}"),
-                endpoint: Some(self.endpoint(node)?),
-            })
-        };
+        let url = format!("s3://{BUCKET}/{PREFIX}");
+        let place = |node| Ok(node::declared(PREFIX, &url, Some(self.endpoint(node)?)));
         let places = (0..disks.rates.len()).map(place).collect::<Result<Vec<_>>>()?;
         Ok(schema_sql_of(DataSet::Tpch, definition.options(), &places, disks.replicas())?)
     }
 
-    fn with_credentials(&self, mut command: Command) -> Command {
-        let endpoint = format!("http://{}", self.link.address());
-        for (name, value) in [
-            ("AWS_ACCESS_KEY_ID", KEY_ID),
-            ("AWS_SECRET_ACCESS_KEY", SECRET),
-            ("AWS_REGION", "us-east-1"),
-            ("AWS_ALLOW_HTTP", "true"),
-            ("AWS_ENDPOINT_URL", &endpoint),
-        ] {
-            command.env(name, value);
-        }
-        command
+    fn with_credentials(&self, command: Command) -> Command {
+        node::with_credentials(command, &self.link.address())
     }
 }
 
-fn ended_well(command: &mut Command) -> Result<()> {
-    let output = command.stdin(Stdio::null()).output().context("preparing tables")?;
-    if !output.status.success() {
-        bail!("preparing tables: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    Ok(())
+fn log(folder: &Path, number: usize) -> PathBuf {
+    folder.join(format!("{number}.log"))
 }

@@ -1,30 +1,23 @@
 //! The node of a grid and the tables in it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use pushdowndb_datagen::{Format, schema, schema_sql};
 
 use super::definition::{Distance, Grid};
 use super::trouble::{Harm, Trouble};
-use crate::contestant::process::{self, Running, listens};
+use crate::contestant::node;
+use crate::contestant::process::{self, Running};
 use crate::contestant::task::{Measured, RemoteTable, RemoteTask, Work};
 use crate::contestant::{DataFormat, Kind};
 use crate::link::Link;
 use crate::programs::Programs;
 
-const KEY_ID: &str = "experiment-key";
-const SECRET: &str = "experiment-secret-key";
-
 /// Threads of other engines whose server is far.
 const FAR_THREADS: usize = 16;
-
-/// A node must listen within this time.
-const START: Duration = Duration::from_secs(60);
 
 /// Bills are written by these.
 pub const PRICE_BOOKS: [&str; 2] = ["paper", "paper-egress"];
@@ -102,19 +95,11 @@ impl Storage {
 
     fn restart(&mut self, trouble: Option<Trouble>) -> Result<()> {
         (self.harm, self.node) = (None, None);
-        let log = File::create(self.folder.join("node.log"))?;
-        let mut command = self.link.at_node(&self.program);
-        command.arg("serve").arg("--store").arg(&self.store).args(["--listen", &self.link.address(), "--log", "warn"]);
+        let log = self.folder.join("node.log");
+        let mut command = node::serve(self.link.at_node(&self.program), &self.store, &self.link.address());
         command.args(trouble.map_or(&[][..], Trouble::arguments));
-        command.env("PUSHDOWNDB_ACCESS_KEY_ID", KEY_ID).env("PUSHDOWNDB_SECRET_ACCESS_KEY", SECRET);
-        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        let mut node = Running::spawn(&mut command)?;
-        let started = Instant::now();
-        while !listens(node.id(), self.link.port()) {
-            ensure!(!node.has_ended(), "the node ended at once: see node.log in {}", self.folder.display());
-            ensure!(started.elapsed() < START, "the node does not listen: see node.log in {}", self.folder.display());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let mut node = node::spawn(&mut command, &log)?;
+        node::wait(&mut node, self.link.port(), &log)?;
         self.harm = trouble.map(|trouble| trouble.begin(&self.link, node.id())).transpose()?;
         (self.node, self.trouble) = (Some(node), trouble);
         Ok(())
@@ -126,12 +111,9 @@ impl Storage {
         command.args(["latency", "--listen", &self.link.far_address(), "--to", &self.link.address()]);
         command.args(["--first", &format!("{}ms", distance.first_ms)]);
         command.args(["--mbps", &distance.connection_mb_per_s.to_string()]);
-        let mut proxy = Running::spawn(command.stdin(Stdio::null()).stdout(Stdio::null()))?;
-        let started = Instant::now();
-        while !listens(proxy.id(), self.link.far_port()) {
-            ensure!(!proxy.has_ended() && started.elapsed() < START, "the proxy does not listen");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let log = self.folder.join("proxy.log");
+        let mut proxy = node::spawn(&mut command, &log)?;
+        node::wait(&mut proxy, self.link.far_port(), &log)?;
         Ok(proxy)
     }
 
@@ -145,14 +127,14 @@ impl Storage {
             let mut command = self.with_credentials(self.link.unpinned(&self.program));
             command.args(["generate", grid.data.set().name(), "--scale", &grid.scale.to_string()]);
             command.args(["--format", &format.to_string(), "--to", &format!("s3://{bucket}/")]);
-            ended_well(command.args(["--create-bucket", "--overwrite"]))?;
+            node::make_tables(command.args(["--create-bucket", "--overwrite"]))?;
             std::fs::write(&done, "")?;
         }
         if !self.ready.contains(&indexes) {
             for index in &grid.indexes {
                 let statement = format!("CREATE INDEX IF NOT EXISTS ON {index}");
                 let mut command = self.with_credentials(self.link.unpinned(&self.program));
-                ended_well(command.args(["-f", &format!("s3://{bucket}/schema.sql"), "-c", &statement]))?;
+                node::make_tables(command.args(["-f", &format!("s3://{bucket}/schema.sql"), "-c", &statement]))?;
             }
             self.ready.insert(indexes);
         }
@@ -212,18 +194,9 @@ impl Storage {
         })
     }
 
-    fn with_credentials(&self, mut command: Command) -> Command {
+    fn with_credentials(&self, command: Command) -> Command {
         let address = if self.distance.is_some() { self.link.far_address() } else { self.link.address() };
-        for (name, value) in [
-            ("AWS_ACCESS_KEY_ID", KEY_ID),
-            ("AWS_SECRET_ACCESS_KEY", SECRET),
-            ("AWS_REGION", "us-east-1"),
-            ("AWS_ALLOW_HTTP", "true"),
-            ("AWS_ENDPOINT_URL", &format!("http://{address}")),
-        ] {
-            command.env(name, value);
-        }
-        command
+        node::with_credentials(command, &address)
     }
 }
 
@@ -258,12 +231,4 @@ fn file_format(format: DataFormat) -> Result<Format> {
         DataFormat::Parquet => Ok(Format::Parquet),
         DataFormat::Gzip => bail!("tables in buckets are not compressed here"),
     }
-}
-
-fn ended_well(command: &mut Command) -> Result<()> {
-    let output = command.stdin(Stdio::null()).output().context("preparing tables")?;
-    if !output.status.success() {
-        bail!("preparing tables: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    Ok(())
 }

@@ -1,30 +1,22 @@
 //! The node with the tables, the workers, and the process that plans.
 
-use std::fs::{self, File};
-use std::net::TcpListener;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
-use object_store::memory::InMemory;
-use pushdowndb_datagen::{DataSet, Destination, schema_sql_of};
+use anyhow::{Context, Result};
+use pushdowndb_datagen::{DataSet, schema_sql_of};
 
 use super::definition::Definition;
 use super::share::Share;
-use crate::contestant::process::{self, Running, listens};
+use crate::contestant::node::{self, free_port};
+use crate::contestant::process::{self, Running};
 use crate::contestant::task::{Measured, RemoteTask, Work};
 use crate::contestant::{DataFormat, Kind};
 use crate::programs::Programs;
 use crate::queries::tpch;
 
-const KEY_ID: &str = "experiment-key";
-const SECRET: &str = "experiment-secret-key";
 const LOCATION: &str = "s3://data/t";
-
-/// A server must listen within this time.
-const START: Duration = Duration::from_secs(60);
 
 /// The processes of one number of workers.
 pub struct Processes {
@@ -35,7 +27,8 @@ pub struct Processes {
     program: String,
     bench: String,
     out: PathBuf,
-    endpoint: String,
+    /// Of the node.
+    address: String,
     declarations: String,
     token: PathBuf,
 }
@@ -55,11 +48,9 @@ impl Processes {
         let store = data.join(format!("{}-{}", definition.scale, definition.parts));
         fs::create_dir_all(&store).with_context(|| store.display().to_string())?;
         let port = free_port()?;
-        let endpoint = format!("http://127.0.0.1:{port}");
-        let mut serve = Command::new(&program);
-        serve.arg("serve").arg("--store").arg(store.join("store"));
-        serve.args(["--listen", &format!("127.0.0.1:{port}"), "--log", "warn", "--scrub-rate", "0"]);
-        serve.env("PUSHDOWNDB_ACCESS_KEY_ID", KEY_ID).env("PUSHDOWNDB_SECRET_ACCESS_KEY", SECRET);
+        let address = format!("127.0.0.1:{port}");
+        let mut serve = node::serve(Command::new(&program), &store.join("store"), &address);
+        serve.args(["--scrub-rate", "0"]);
         let node = started(&mut serve, port, &out.join("node.log"))?;
         let token = out.join("token");
         fs::write(&token, "token-of-the-workers-of-this-experiment\n")?;
@@ -70,7 +61,7 @@ impl Processes {
             program,
             bench: text(&programs.own)?,
             out: out.to_owned(),
-            endpoint,
+            address,
             declarations: declarations(definition)?,
             token,
         };
@@ -129,17 +120,7 @@ impl Processes {
     /// A command with the share `number`, if there are shares, that reaches the node.
     fn command(&self, number: usize, program: &str) -> Command {
         let command = self.shares.get(number).map(|share| share.command(program));
-        let mut command = command.unwrap_or_else(|| Command::new(program));
-        for (name, value) in [
-            ("AWS_ACCESS_KEY_ID", KEY_ID),
-            ("AWS_SECRET_ACCESS_KEY", SECRET),
-            ("AWS_REGION", "us-east-1"),
-            ("AWS_ALLOW_HTTP", "true"),
-            ("AWS_ENDPOINT_URL", &self.endpoint),
-        ] {
-            command.env(name, value);
-        }
-        command
+        node::with_credentials(command.unwrap_or_else(|| Command::new(program)), &self.address)
     }
 
     fn generate(&self, definition: &Definition) -> Result<()> {
@@ -147,34 +128,19 @@ impl Processes {
         command.args(["generate", "tpch", "--scale", &definition.scale.to_string(), "--create-bucket"]);
         command.args(["--parts", &definition.parts.to_string(), "--format", "parquet", "--overwrite"]);
         command.args(["--to", &format!("{LOCATION}/")]);
-        let output = command.stdin(Stdio::null()).output().context("making tables")?;
-        ensure!(output.status.success(), "making tables: {}", String::from_utf8_lossy(&output.stderr).trim());
-        Ok(())
+        node::make_tables(&mut command)
     }
 }
 
 /// The statements that declare the tables.
 fn declarations(definition: &Definition) -> Result<String> {
-    // The store is not used.
-    let place =
-        Destination { store: Arc::new(InMemory::new()), prefix: "t".into(), url: LOCATION.to_owned(), endpoint: None };
+    let place = node::declared("t", LOCATION, None);
     Ok(schema_sql_of(DataSet::Tpch, definition.options(), &[place], 1)?)
-}
-
-fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
 /// Starts a server and waits until it listens.
 fn started(command: &mut Command, port: u16, log: &Path) -> Result<Running> {
-    let file = File::create(log).with_context(|| log.display().to_string())?;
-    let mut running = Running::spawn(command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file))?;
-    let began = Instant::now();
-    while !listens(running.id(), port) {
-        if running.has_ended() || began.elapsed() > START {
-            bail!("a server does not listen: see {}", log.display());
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let mut running = node::spawn(command, log)?;
+    node::wait(&mut running, port, log)?;
     Ok(running)
 }

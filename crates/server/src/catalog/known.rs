@@ -11,7 +11,7 @@ pub(super) struct KnownStatement {
 }
 
 /// Whole statements.
-const STATEMENTS: [KnownStatement; 1] = [
+const STATEMENTS: [KnownStatement; 4] = [
     // asyncpg asks for the types that it does not know, here arrays: it gets all of them.
     KnownStatement {
         mark: "WITH RECURSIVE typeinfo_tree(",
@@ -22,6 +22,24 @@ const STATEMENTS: [KnownStatement; 1] = [
               FROM pg_catalog.pg_type t JOIN pg_catalog.pg_type e ON t.typelem = e.oid \
               WHERE t.typlen = -1 AND t.typelem <> 0 AND e.typtype = 'b'",
         parameters: &[1028],
+    },
+    // psql's \dd, \dL and \dX: comments on constraints and operators, procedural languages,
+    // extended statistics. There are none.
+    KnownStatement {
+        mark: "SELECT DISTINCT tt.nspname AS \"Schema\", tt.name AS \"Name\", tt.object AS \"Object\"",
+        sql: "SELECT '' AS \"Schema\", '' AS \"Name\", '' AS \"Object\", '' AS \"Description\" WHERE false",
+        parameters: &[],
+    },
+    KnownStatement {
+        mark: "FROM pg_catalog.pg_language l",
+        sql: "SELECT '' AS \"Name\", '' AS \"Owner\", true AS \"Trusted\", '' AS \"Description\" WHERE false",
+        parameters: &[],
+    },
+    KnownStatement {
+        mark: "pg_catalog.pg_get_statisticsobjdef_columns(es.oid)",
+        sql: "SELECT '' AS \"Schema\", '' AS \"Name\", '' AS \"Definition\", '' AS \"Ndistinct\", \
+              '' AS \"Dependencies\", '' AS \"MCV\" WHERE false",
+        parameters: &[],
     },
 ];
 

@@ -1,6 +1,7 @@
-//! Choices taken from the front of an input, so that the fuzzer finds options as it finds bytes.
+//! Choices that are read from the front of an input, so that the fuzzer finds options in the same
+//! way as bytes.
 
-/// The rest of an input.
+/// The unread rest of an input.
 pub struct Choices<'a>(&'a [u8]);
 
 impl<'a> Choices<'a> {
@@ -8,19 +9,19 @@ impl<'a> Choices<'a> {
         Self(input)
     }
 
-    /// A byte, 0 where the input ends.
+    /// Reads a byte; 0 at the end of the input.
     pub fn byte(&mut self) -> u8 {
         let (first, rest) = self.0.split_first().unwrap_or((&0, &[]));
         self.0 = rest;
         *first
     }
 
-    /// Returns one of `all`.
+    /// Reads a choice of one of `all`.
     pub fn of<T: Copy, const N: usize>(&mut self, all: [T; N]) -> T {
         all[usize::from(self.byte()) % N]
     }
 
-    /// Eight flags.
+    /// Reads eight flags.
     pub fn flags(&mut self) -> impl FnMut() -> bool + use<> {
         let mut flags = self.byte();
         move || {

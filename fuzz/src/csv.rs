@@ -1,4 +1,4 @@
-//! CSV in any dialect, cut anywhere.
+//! CSV in any dialect, split at any position.
 
 use arrow::datatypes::DataType;
 use pushdowndb_contract::{CompareOp, CsvOptions, Expr, Format, Fragment, NullRule, Ragged, WideMarks};

@@ -67,7 +67,8 @@ pub fn run(input: &[u8]) {
     let batches =
         |batch_rows| Reading { options: ScanOptions { batch_rows, ..ScanOptions::default() }, ..Reading::default() };
     let (few, many) = (read(&fragment, bytes, &batches(1)), read(&fragment, bytes, &batches(100)));
-    // The clock goes on, and sums of doubles depend on their order.
+    // These may differ between two runs: the clock advances, and sums of doubles depend on their
+    // order.
     let lower = sql.to_ascii_lowercase();
     let varies = ["utcnow", "sum", "avg"].iter().any(|name| lower.contains(name));
     if let (Ok(few), Ok(many), false) = (&few, &many, varies) {

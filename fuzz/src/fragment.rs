@@ -1,5 +1,5 @@
-//! Requests of the fragment route: any bytes decode to an error or to a request that is encoded as
-//! before and whose scan of any bytes does not panic.
+//! Requests of the fragment route: any bytes decode to an error or to a request that encodes and
+//! decodes to an equal one, and whose scan of some object does not panic.
 
 use pushdowndb_contract::Format;
 use pushdowndb_contract::wire::Request;
@@ -15,7 +15,7 @@ pub fn run(input: &[u8]) {
     let Ok(request) = Request::from_bytes(input) else { return };
     let bytes = request.to_bytes().expect("what was read can be written");
     let again = Request::from_bytes(&bytes).expect("what was written can be read");
-    // NaN equals nothing, and its text always does.
+    // A request with NaN does not equal itself, but its text does.
     assert!(request == again || format!("{request:?}") == format!("{again:?}"), "{request:?} became {again:?}");
     let Request::Fragment(request) = request else { return };
     if output_schema(&request.fragment).is_err() {
@@ -24,7 +24,7 @@ pub fn run(input: &[u8]) {
     let object = match &request.fragment.format {
         Format::Csv(_) => CSV,
         Format::Json(_) => JSON,
-        // The footer of a Parquet object is a target of its own.
+        // Footers of Parquet objects are another target.
         Format::Parquet => return,
     };
     drop(read(&request.fragment, object, &Reading::default()));

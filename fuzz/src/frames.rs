@@ -1,13 +1,13 @@
-//! The answer to SelectObjectContent, cut anywhere.
+//! Responses to SelectObjectContent, split at any position.
 
 use pushdowndb_select::{Event, EventDecoder, FrameEvent};
 
 use crate::choices::Choices;
 
-/// The events of an answer up to the first error, and how the answer ends.
+/// The events of a response up to the first error, and how the response ends.
 type Decoded<E> = (Vec<E>, Result<(), String>);
 
-/// Decodes an answer whose bytes arrive in pieces of `piece_bytes`.
+/// Decodes a response whose bytes arrive in pieces of `piece_bytes`.
 fn decode<E: FrameEvent>(bytes: &[u8], piece_bytes: usize) -> Decoded<E> {
     let mut decoder = EventDecoder::default();
     let mut events = Vec::new();
@@ -24,7 +24,7 @@ fn decode<E: FrameEvent>(bytes: &[u8], piece_bytes: usize) -> Decoded<E> {
     (events, ended)
 }
 
-/// Decodes `input` whole and in pieces, which must agree; returns its events.
+/// Decodes `input` as a whole and in pieces, checks that both agree, and returns its events.
 pub fn decode_both_ways<E: FrameEvent + std::fmt::Debug + PartialEq>(input: &[u8]) -> Vec<E> {
     let mut choices = Choices::new(input);
     let piece_bytes = 1 + usize::from(choices.byte());

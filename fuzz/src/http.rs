@@ -1,4 +1,5 @@
-//! Just enough HTTP to send requests that no client would send, signed where they should be.
+//! A minimal HTTP client for requests that other clients would not send, with valid signatures if
+//! needed.
 
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Read, Write};
@@ -11,7 +12,7 @@ use s3s::crypto::{Checksum as _, Sha256};
 pub const ACCESS_KEY: &str = "fuzzaccesskey";
 pub const SECRET_KEY: &str = "fuzzsecretkey";
 
-/// The longest answer, in bytes, before the connection is closed.
+/// Maximum bytes of a response; the connection is closed after a longer one.
 const ANSWER_BYTES: usize = 1 << 20;
 
 /// A request in parts.
@@ -30,7 +31,8 @@ impl<'a> Request<'a> {
         let body = text.get(end + 4..).unwrap_or_default();
         let mut lines = head.split("\r\n");
         let (method, target) = lines.next()?.split_once(' ')?;
-        // Headers that frame the request are set by the target, or it would wait for the rest.
+        // Headers that frame the request are skipped: they would make the node wait for more of the
+        // request.
         let framing = ["content-length", "transfer-encoding", "expect", "connection", "upgrade", "host"];
         let headers = lines
             .filter_map(|line| line.split_once(": "))
@@ -43,7 +45,8 @@ impl<'a> Request<'a> {
         self.bytes(&[])
     }
 
-    /// Signed by version 4; `spoil` other than 0 changes one byte of the signature's header.
+    /// Returns the request with a version 4 signature. A `spoil` other than 0 changes one byte of
+    /// the signature's header.
     pub fn signed(&self, spoil: u8) -> Vec<u8> {
         let time = Utc::now().format("%Y%m%dT%H%M%SZ").to_string();
         let (day, digest) = (&time[..8], hex(&sha256(self.body)));
@@ -89,7 +92,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// A connection that is made again where it was closed.
+/// A connection that is reopened if it was closed.
 pub struct Connection {
     address: SocketAddr,
     stream: Option<TcpStream>,
@@ -100,7 +103,7 @@ impl Connection {
         Self { address, stream: None }
     }
 
-    /// Sends a request and takes the whole answer, if there is one.
+    /// Sends a request and reads the whole response; `None` if there is none.
     pub fn send(&mut self, request: &[u8]) -> Option<Vec<u8>> {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
@@ -119,7 +122,7 @@ impl Connection {
             match stream.read(&mut block) {
                 Ok(0) => return Some(answer),
                 Ok(count) => answer.extend_from_slice(&block[..count]),
-                // The fuzzer's clock.
+                // The read was interrupted by the timer of the fuzzer.
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => panic!("no answer to {:?}: {error}", String::from_utf8_lossy(request)),
             }
@@ -132,7 +135,7 @@ impl Connection {
     }
 }
 
-/// True if an answer has come to its end, and if so whether more may be asked.
+/// Whether more requests can be sent, if the response is complete; `None` if it is incomplete.
 fn is_whole(answer: &[u8], head_only: bool) -> Option<bool> {
     let end = answer.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
     let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();

@@ -1,4 +1,4 @@
-//! JSON lines and documents, cut anywhere.
+//! JSON lines and documents, split at any position.
 
 use arrow::datatypes::DataType;
 use pushdowndb_contract::{Format, Fragment, JsonOptions, JsonShape, JsonStep};

@@ -1,8 +1,8 @@
 //! Fuzz targets for every parser of untrusted bytes.
 //!
-//! Each target takes bytes and panics on a fault: a panic in the code under test, or two readings
-//! of the bytes that differ. `fuzz/run` lets a coverage-guided fuzzer generate the bytes; the tests
-//! replay `fuzz/corpus/<target>`, which keeps inputs that once failed.
+//! Each target runs on any bytes and panics on a fault: a panic in the code under test, or two
+//! readings of the bytes that differ. `fuzz/run` lets a coverage-guided fuzzer generate the bytes;
+//! the tests replay `fuzz/corpus/<target>`, which contains inputs that once failed.
 
 mod choices;
 mod csv;

@@ -1,4 +1,4 @@
-//! The fuzzer, for the target named in `TARGET`: arguments are libFuzzer's.
+//! The fuzzer for the target named in `TARGET`, with the arguments of libFuzzer.
 
 #![no_main]
 
@@ -19,7 +19,8 @@ fn choose() {
         process::exit(2);
     };
     TARGET.get_or_init(|| target);
-    // The scan of Parquet catches panics of its library. Uncaught ones end the process anyway.
+    // The Parquet scan catches panics of its library, so they are not printed. Others end the
+    // process anyway.
     if name == "parquet" {
         panic::set_hook(Box::new(|_| {}));
     }

@@ -1,4 +1,4 @@
-//! Text searched before it is decoded, against text that is not: no row may be lost.
+//! Text that is searched before it is decoded, compared with text that is not: no row may be lost.
 
 use arrow::datatypes::DataType;
 use pushdowndb_contract::{
@@ -38,7 +38,7 @@ pub fn run(input: &[u8]) {
         read(fragment, text, &Reading { piece_bytes, range, options, at_hand: false })
     };
     let reading = |matching, range, piece_bytes| read(&fragment, matching, range, piece_bytes);
-    // The prefilter may skip a malformed record; rows found without it must be found with it.
+    // The prefilter may skip malformed records; rows found without it must be found with it.
     let Ok(exact) = reading(Matching::Never, None, 1 << 20) else { return };
     assert_eq!(reading(Matching::Always, None, piece_bytes).as_ref(), Ok(&exact));
     let size = text.len() as u64;
@@ -46,8 +46,8 @@ pub fn run(input: &[u8]) {
     let parts = [0..cut, cut..size].map(|range| reading(Matching::Always, Some(range), piece_bytes));
     let parts: Result<Vec<_>, _> = parts.into_iter().collect();
     match parts {
-        // A part may run its conditions in another order, and so reach a malformed value that the
-        // whole does not.
+        // A part may evaluate its conditions in another order, and so reach a malformed value that
+        // the whole does not.
         Err(error) => {
             let all = read(&unconditional, Matching::Never, None, 1 << 20);
             assert!(all.is_err(), "cut at {cut}: {error}, and the whole holds nothing malformed");

@@ -14,7 +14,7 @@ pub fn run(input: &[u8]) {
     let at_hand = Reading { at_hand: true, ..Reading::default() };
     assert_eq!(read(&all, input, &at_hand), whole, "page by page");
     assert_eq!(read(&some, input, &at_hand), read(&some, input, &Reading::default()), "some rows, page by page");
-    // Selected rows are rows of the whole; pruning may skip damaged parts.
+    // The selected rows must be rows of the whole; pruning may skip damaged parts.
     if let (Ok(whole), Ok(some)) = (whole, read(&some, input, &Reading::default())) {
         assert!(some.len() <= whole.len(), "{} rows of {}", some.len(), whole.len());
         assert!(some.iter().all(|row| whole.contains(row)), "{some:?} of {whole:?}");

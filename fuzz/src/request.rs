@@ -21,7 +21,8 @@ struct World {
     _runtime: Runtime,
 }
 
-/// Set by a panic anywhere in the process; those in a task of the node do not end it.
+/// Whether anything in the process has panicked; a panic in a task of the node does not end the
+/// process.
 static PANICKED: AtomicBool = AtomicBool::new(false);
 
 static WORLD: LazyLock<World> = LazyLock::new(|| {
@@ -47,9 +48,9 @@ static WORLD: LazyLock<World> = LazyLock::new(|| {
     World { connection: Mutex::new(connection), _node: node, _runtime: runtime }
 });
 
-/// Returns the folder of the node's objects, in memory if possible, since requests wait for the
-/// disk otherwise. The fuzzer exits without cleaning up, so each process removes the folders of
-/// earlier ones.
+/// Returns the folder for the node's objects, in memory if possible, since requests would wait for
+/// the disk otherwise. The fuzzer exits without cleaning up, so each process removes the folders of
+/// processes that have ended.
 fn folder() -> PathBuf {
     let memory = Path::new("/dev/shm");
     let base = if memory.is_dir() { memory.to_owned() } else { env::temp_dir() };

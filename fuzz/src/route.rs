@@ -1,4 +1,4 @@
-//! The answer on the fragment route, cut anywhere.
+//! Responses of the fragment route, split at any position.
 
 use pushdowndb_contract::wire::RouteEvent;
 use pushdowndb_select::{EventDecoder, frame};

@@ -1,4 +1,4 @@
-//! Scans of fragments over bytes, in several ways that must agree.
+//! Scans fragments over bytes in several ways that must agree.
 
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
@@ -13,15 +13,15 @@ use tokio::runtime::{Builder, Runtime};
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Builder::new_current_thread().build().expect("a runtime"));
 
-/// The rows as text, or the error.
+/// The rows of a scan as text, or its error.
 pub type Outcome = Result<Vec<String>, String>;
 
-/// Options of a scan.
+/// How a scan reads its bytes.
 #[derive(Clone, Debug)]
 pub struct Reading {
     /// The size of the pieces in which bytes arrive.
     pub piece_bytes: usize,
-    /// True if bytes are available at once, like those of a cached file.
+    /// Whether bytes are available without waiting, like those of a cached file.
     pub at_hand: bool,
     /// The range of the records to scan.
     pub range: Option<Range<u64>>,
@@ -53,8 +53,8 @@ pub fn read(fragment: &Fragment, bytes: &[u8], reading: &Reading) -> Outcome {
     batches.map(|batches| batches.iter().flat_map(rows).collect()).map_err(|error| error.to_string())
 }
 
-/// Scans the bytes in pieces of several sizes and, if they can be cut, in parts; the rows must be
-/// the same.
+/// Scans the bytes in pieces of several sizes and, if the format is splittable, in parts, and
+/// checks that the rows are the same.
 pub fn any_reading_agrees(fragment: &Fragment, bytes: &[u8], reading: &Reading, cuts: [u8; 2]) {
     let whole = read(fragment, bytes, reading);
     for piece_bytes in [1, 2 + usize::from(cuts[0] % 16)] {

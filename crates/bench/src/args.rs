@@ -45,15 +45,15 @@ pub enum Command {
     /// Runs a query over TPC-H's tables by plain DataFusion with its own readers, and prints the
     /// number of rows
     Datafusion(PlainArgs),
-    /// Makes a server near by answer like an object store in the cloud: a proxy that waits before
-    /// each answer and caps each connection
+    /// Runs a proxy that makes a nearby server answer like an object store in the cloud: it delays
+    /// each answer and caps the rate of each connection
     Latency(LatencyArgs),
     /// Runs one query of an experiment, read from stdin
     #[command(hide = true)]
     Contestant,
 }
 
-/// Arguments of every measurement.
+/// The arguments that all measurements share.
 #[derive(Args, Debug)]
 pub struct Common {
     /// The folder for measurements, servers and their data; a run that was interrupted goes on
@@ -81,7 +81,7 @@ pub struct Common {
 }
 
 impl Common {
-    /// Whether `--only` leaves what has these `names`.
+    /// Whether `--only` selects an item with these `names`.
     pub fn takes(&self, names: &[&str]) -> bool {
         self.only.iter().all(|group| group.split(',').any(|name| names.contains(&name)))
     }
@@ -153,7 +153,7 @@ pub struct SpillArgs {
     pub markdown: bool,
 }
 
-/// Bytes of a text such as `150MB`; KB, MB and GB are powers of 1000.
+/// Parses a size such as `150MB`; KB, MB and GB are powers of 1000.
 fn byte_size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let unit = match text[digits.len()..].to_ascii_uppercase().as_str() {

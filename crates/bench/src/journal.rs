@@ -25,11 +25,11 @@ pub struct Entry<C = Cell> {
     #[serde(flatten)]
     pub cell: C,
     pub round: u32,
-    /// The bytes: those scanned, for speeds, or those over the network.
+    /// The number of bytes: scanned, for speeds, or sent over the network.
     pub bytes: u64,
     #[serde(flatten)]
     pub result: Outcome,
-    /// Whose measurement it is, if another one led to the same plan.
+    /// The series that was actually measured, if another one led to the same plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_as: Option<String>,
 }
@@ -46,12 +46,12 @@ pub enum Outcome {
 #[derive(Debug)]
 pub struct Journal<C = Cell> {
     path: PathBuf,
-    /// The first line, if it is not there yet.
+    /// The first line, if it was not written yet.
     header: Option<String>,
     entries: Vec<Entry<C>>,
 }
 
-/// The properties that measurements of one table share.
+/// The properties that all measurements of a journal share.
 #[derive(Debug, Deserialize, PartialEq, Serialize)]
 struct Header {
     experiment: String,
@@ -60,7 +60,7 @@ struct Header {
 }
 
 impl<C: DeserializeOwned + PartialEq + Serialize> Journal<C> {
-    /// Opens or creates a journal; `binary` identifies the build.
+    /// Opens or creates a journal; `binary` identifies the build that is measured.
     pub fn open(path: &Path, experiment: &str, scale: f64, binary: &str) -> Result<Self> {
         let name = path.display().to_string();
         let header = Header { experiment: experiment.to_owned(), scale, binary: binary.to_owned() };
@@ -78,7 +78,7 @@ impl<C: DeserializeOwned + PartialEq + Serialize> Journal<C> {
                 );
             }
             for line in lines {
-                // The last line may be half a line, if the run was killed while it wrote.
+                // The last line may be incomplete, if the run was killed while writing it.
                 let line = line?;
                 match serde_json::from_str(&line) {
                     Ok(entry) => entries.push(entry),
@@ -91,7 +91,7 @@ impl<C: DeserializeOwned + PartialEq + Serialize> Journal<C> {
         Ok(Self { path: path.to_owned(), header, entries })
     }
 
-    /// True if a cell was measured in a round.
+    /// Whether a cell was measured in a round.
     pub fn has(&self, cell: &C, round: u32) -> bool {
         let measured = |entry: &&Entry<C>| matches!(entry.result, Outcome::Measured(_));
         self.entries.iter().filter(measured).any(|entry| entry.round == round && entry.cell == *cell)
@@ -101,7 +101,7 @@ impl<C: DeserializeOwned + PartialEq + Serialize> Journal<C> {
     pub fn add(&mut self, entry: Entry<C>) -> Result<()> {
         let name = || self.path.display().to_string();
         let mut file = OpenOptions::new().create(true).append(true).open(&self.path).with_context(name)?;
-        // Whatever a run that was killed cut off ends before the line.
+        // The line break before the entry ends a line that a killed run may have left incomplete.
         let before = self.header.take().unwrap_or_default();
         writeln!(file, "{before}\n{}", serde_json::to_string(&entry)?)?;
         self.entries.push(entry);
@@ -137,7 +137,7 @@ mod tests {
         journal.add(entry(1, Outcome::Failed("no".into()))).unwrap();
         assert!(journal.has(&cell, 0));
         drop(journal);
-        // A line that was cut off is left out, and does not spoil the next.
+        // An incomplete line is skipped, and does not affect the next one.
         let mut cut = OpenOptions::new().append(true).open(&path).unwrap();
         write!(cut, "{{\"format\":\"cs").unwrap();
         let mut journal = Journal::<Cell>::open(&path, "scan", 1.0, "a").unwrap();

@@ -1,5 +1,5 @@
-//! A proxy that makes a server near by answer like an object store in the cloud: late, and with a
-//! cap on each connection.
+//! A proxy that makes a nearby server answer like an object store in the cloud: with a delay, and
+//! with a cap on the rate of each connection.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::args::LatencyArgs;
 
-/// The most bytes that are passed on at a time.
+/// Maximum bytes that are forwarded at a time.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Chunks under way on a connection: the network's buffers.
+/// Maximum chunks in flight on a connection, like the buffers of a network.
 const MAX_QUEUED_CHUNKS: usize = 256;
 
-/// Passes connections on until it is ended.
+/// Forwards connections until the process is ended.
 pub async fn run(args: LatencyArgs) -> Result<()> {
     let listener = TcpListener::bind(args.listen).await.with_context(|| format!("listening on {}", args.listen))?;
     let delay = Delay { first: args.first.into(), bytes_per_s: args.mbps * 1e6 };
@@ -41,7 +41,7 @@ pub async fn run(args: LatencyArgs) -> Result<()> {
 struct Delay {
     /// The time before the first byte of each answer.
     first: Duration,
-    /// The most bytes of answers of a connection in a second; 0: no cap.
+    /// Maximum bytes of answers per second on a connection; 0 is no cap.
     bytes_per_s: f64,
 }
 
@@ -51,7 +51,7 @@ async fn pass_on(client: TcpStream, to: SocketAddr, delay: Delay) -> Result<()> 
     server.set_nodelay(true)?;
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    // Whether a request went by since the last answer began.
+    // Whether a request was forwarded since the last answer began.
     let asked = Arc::new(AtomicBool::new(false));
     let requests = tokio::spawn(requests(from_client, to_server, Arc::clone(&asked)));
     let answers = answers(from_server, to_client, asked, delay).await;
@@ -71,7 +71,7 @@ async fn requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, asked: Arc<At
     }
 }
 
-/// Passes answers on. Reading goes on while chunks wait for their time, as bytes do in a network.
+/// Forwards answers. Reading continues while chunks wait for their time, as in a network.
 async fn answers(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, asked: Arc<AtomicBool>, delay: Delay) -> Result<()> {
     let (sender, mut queued) = mpsc::channel::<(Instant, Vec<u8>)>(MAX_QUEUED_CHUNKS);
     let reading = tokio::spawn(async move {
@@ -100,7 +100,7 @@ async fn answers(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, asked: Arc<Ato
         }
     }
     reading.abort();
-    // The client may have gone first.
+    // An error means that the client has disconnected already.
     let _ = to.shutdown().await;
     Ok(())
 }

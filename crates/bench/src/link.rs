@@ -1,7 +1,5 @@
-//! The link between engine and node: two network namespaces joined by a veth pair that `tc` caps in
-//! both directions.
-//!
-//! It needs root, Linux and iproute2. Without them only the loopback is there, which has no cap.
+//! It needs root, Linux and iproute2. Without them only the loopback interface is available,
+//! without a cap.
 
 use std::process::{Command, Stdio};
 
@@ -9,23 +7,23 @@ use anyhow::{Context, Result, bail};
 
 use crate::machine::first_line;
 
-/// The node has the first core for itself, the engine the second.
+/// The node has the first core to itself, the engine the second.
 const NODE_CORE: &str = "0";
 const ENGINE_CORE: &str = "1";
 const PORT: u16 = 9000;
 const NODE_IP: &str = "10.77.11.2";
 const ENGINE_IP: &str = "10.77.11.1";
 
-/// A link; taken down when dropped.
+/// A link, which is removed on drop.
 #[derive(Debug)]
 pub struct Link {
-    /// Namespaces of engine and node; none for the loopback.
+    /// The network namespaces of engine and node; `None` for the loopback interface.
     namespaces: Option<[String; 2]>,
     port: u16,
 }
 
 impl Link {
-    /// Why there can be no cap here, if there cannot.
+    /// Explains why links cannot be capped here; `None` if they can.
     pub fn missing() -> Option<String> {
         if first_line("id -u").as_deref() != Some("0") {
             return Some("a link with a cap needs root (network namespaces)".to_owned());
@@ -35,13 +33,13 @@ impl Link {
         (!lost.is_empty()).then(|| format!("a link with a cap needs iproute2: {} is missing", lost.join(" and ")))
     }
 
-    /// The loopback.
+    /// Uses the loopback interface as the link.
     pub fn loopback() -> Result<Self> {
         let port = std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
         Ok(Self { namespaces: None, port })
     }
 
-    /// Two namespaces and a pair of devices without a cap.
+    /// Creates two namespaces and a pair of devices without a cap.
     pub fn up() -> Result<Self> {
         let id = std::process::id();
         let [engine, node] = [format!("pushdowndb-e{id}"), format!("pushdowndb-n{id}")];
@@ -69,7 +67,7 @@ impl Link {
         };
         for (name, device) in [(engine, "pdbe"), (node, "pdbn")] {
             let tc = ["ip", "netns", "exec", name, "tc", "qdisc"];
-            // There is none at first.
+            // An error means that there was no cap to remove.
             let _ = run(&[&tc[..], &["del", "dev", device, "root"]].concat());
             if mb_per_s > 0 {
                 let mb = u64::from(mb_per_s);
@@ -87,7 +85,7 @@ impl Link {
         format!("{}:{}", self.host(), self.port)
     }
 
-    /// The address of the node's side.
+    /// The IP address of the node's side.
     pub fn host(&self) -> &'static str {
         if self.namespaces.is_some() { NODE_IP } else { "127.0.0.1" }
     }
@@ -97,7 +95,7 @@ impl Link {
         self.port
     }
 
-    /// The address of a proxy that makes the node seem far.
+    /// The address of the proxy that makes the node seem distant.
     pub fn far_address(&self) -> String {
         format!("{}:{}", self.host(), self.far_port())
     }
@@ -107,22 +105,22 @@ impl Link {
         self.port.checked_add(1).unwrap_or(1 << 15)
     }
 
-    /// A program on the node's side and all cores.
+    /// A command that runs on the node's side on all cores.
     pub fn beside_node(&self, program: &str) -> Command {
         self.inside(1, program)
     }
 
-    /// A program on the node's side and core.
+    /// A command that runs on the node's side on the node's core.
     pub fn at_node(&self, program: &str) -> Command {
         self.pinned(1, NODE_CORE, program)
     }
 
-    /// A program on the engine's side and core.
+    /// A command that runs on the engine's side on the engine's core.
     pub fn at_engine(&self, program: &str) -> Command {
         self.pinned(0, ENGINE_CORE, program)
     }
 
-    /// A program on the engine's side and all cores.
+    /// A command that runs on the engine's side on all cores.
     pub fn unpinned(&self, program: &str) -> Command {
         self.inside(0, program)
     }
@@ -148,7 +146,7 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         for name in self.namespaces.iter().flatten() {
-            // Nothing is left to do about one that will not go.
+            // Nothing can be done about a namespace that cannot be removed.
             let _ = run(&["ip", "netns", "del", name]);
         }
     }

@@ -41,7 +41,7 @@ impl Machine {
         }
     }
 
-    /// Returns the processor as a part of a file's name.
+    /// Returns the processor's name in a form for file names.
     pub fn slug(&self) -> String {
         let words = self.cpu.to_lowercase();
         let words: Vec<&str> =
@@ -58,8 +58,8 @@ impl fmt::Display for Machine {
     }
 }
 
-/// Measures the speed-up of two cores over one with counting loops: cores that share units, or a
-/// host that lends them to others, have less than two. Returns the best of a few tries.
+/// Measures the speed-up of two cores over one with counting loops. It is below two if cores share
+/// units, or if a host shares them with others. Returns the best of a few attempts.
 fn two_cores() -> f64 {
     let once = || {
         let (alone, both) = (seconds_of(1), seconds_of(2));
@@ -68,7 +68,7 @@ fn two_cores() -> f64 {
     (0..3).map(|_| once()).fold(0.0, f64::max)
 }
 
-/// The seconds of a number of `threads` that count at the same time.
+/// The seconds that a number of `threads` take to count concurrently.
 fn seconds_of(threads: usize) -> f64 {
     let count = || {
         let mut state = 1_u64;
@@ -85,14 +85,14 @@ fn seconds_of(threads: usize) -> f64 {
     since.elapsed().as_secs_f64()
 }
 
-/// The first line that a command of the shell prints, if it runs.
+/// The first line that a shell command prints; `None` if it fails or prints nothing.
 pub fn first_line(command: &str) -> Option<String> {
     let output = Command::new("sh").arg("-c").arg(command).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).lines().next()?.trim().to_owned();
     (output.status.success() && !text.is_empty()).then_some(text)
 }
 
-/// Reads all files below a folder, so that they are in the page cache.
+/// Reads all files below a folder into the page cache.
 pub fn warm(path: &Path) -> Result<()> {
     if path.is_file() {
         io::copy(&mut File::open(path)?, &mut io::sink())?;

@@ -19,7 +19,8 @@
 //! signals      Ctrl-C
 //! ```
 //!
-//! `scan`, `spill`, `grid`, `disks` and `workers` are kinds of experiment; all use the rest, and none another.
+//! `scan`, `spill`, `grid`, `disks` and `workers` are kinds of experiment. They use the other
+//! modules, but not each other.
 
 #![forbid(unsafe_code)]
 
@@ -49,7 +50,7 @@ use clap::Parser;
 
 use crate::args::{Cli, Command};
 
-/// The allocator of `pushdowndb`: engine and scans are measured with it.
+/// The allocator of `pushdowndb`, so that engine and scans are measured with it.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -67,7 +68,7 @@ fn run(command: Command) -> Result<()> {
     if matches!(command, Command::Contestant) {
         contestant::small_pages();
     }
-    // As many threads as `pushdowndb` has.
+    // Uses as many threads as `pushdowndb`.
     let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get) + 1;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(threads).enable_all().build().context("starting the runtime")?;
@@ -86,7 +87,7 @@ fn run(command: Command) -> Result<()> {
             Command::Plot(args) => record::plot(&args),
             Command::Latency(args) => latency::run(args).await,
             Command::Datafusion(args) => contestant::plain(&args).await,
-            // On a thread of the runtime, where `pushdowndb` runs scripts.
+            // Runs on a thread of the runtime, as scripts of `pushdowndb` do.
             Command::Contestant => tokio::spawn(contestant::run()).await?,
         }
     })

@@ -14,21 +14,21 @@ const PEERS: &str = include_str!("../../../experiments/peers.py");
 /// Programs of an experiment.
 #[derive(Clone, Debug)]
 pub struct Programs {
-    /// `pushdowndb`: serves nodes, makes data and indexes.
+    /// `pushdowndb`, which runs nodes and generates data and indexes.
     pub measured: PathBuf,
-    /// This program: runs contestants with the libraries of the same build.
+    /// This program, which runs contestants with the libraries of the same build.
     pub own: PathBuf,
     /// The script of the Python contestants.
     pub peers: PathBuf,
-    /// When `measured` and `own` were built; measurements of two builds do not mix.
+    /// When `measured` and `own` were built. Measurements of different builds must not be mixed.
     pub build: String,
-    /// Names and versions of the Python contestants that are installed.
+    /// Names and versions of the installed Python contestants.
     pub python: String,
 }
 
 impl Programs {
-    /// The given program or the one beside this; the script of the peers is written to the folder
-    /// `out`.
+    /// Finds the programs: the given one, or the one in the folder of this program. The script of
+    /// the Python contestants is written to the folder `out`.
     pub fn find(given: Option<&Path>, out: &Path) -> Result<Self> {
         let own = std::env::current_exe()?;
         let measured = given.map_or_else(|| own.with_file_name("pushdowndb"), Path::to_owned);
@@ -60,7 +60,7 @@ fn built(program: &Path) -> Result<String> {
     Ok(format!("built {}", date(modified, "%FT%T")))
 }
 
-/// A path as a word of the shell.
+/// Quotes a path for the shell.
 pub fn quoted(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', "'\\''"))
 }

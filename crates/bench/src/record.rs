@@ -11,15 +11,15 @@ use anyhow::{Context, Result, bail};
 use crate::args::PlotArgs;
 use crate::machine::Machine;
 
-/// Draws pictures.
+/// The script that draws pictures.
 const PLOT: &str = include_str!("../../../experiments/plot.py");
 
-/// A time in UTC.
+/// Formats a time in UTC.
 pub fn date(time: SystemTime, form: &str) -> String {
     chrono::DateTime::<chrono::Utc>::from(time).format(form).to_string()
 }
 
-/// Writes `text` as today's record of an experiment `kind` on `machine` to `folder`.
+/// Writes `text` to `folder` as today's record of an experiment of this `kind` on `machine`.
 pub fn write_csv(folder: &Path, machine: &Machine, kind: &str, text: &str) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     let record = folder.join(format!("{}-{}-{kind}.csv", date(SystemTime::now(), "%F"), machine.slug()));
@@ -28,7 +28,7 @@ pub fn write_csv(folder: &Path, machine: &Machine, kind: &str, text: &str) -> Re
     Ok(())
 }
 
-/// A table of Markdown whose columns stand below each other.
+/// Formats a Markdown table with aligned columns.
 pub fn aligned(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let widths: Vec<usize> = (0..columns)
@@ -51,7 +51,8 @@ pub fn aligned(rows: &[Vec<String>]) -> String {
     text
 }
 
-/// Draws each record as a picture. The repository holds none, since a record has all the data.
+/// Draws each record as a picture. The repository contains no pictures, since a record has all the
+/// data.
 pub fn plot(args: &PlotArgs) -> Result<()> {
     for record in &args.records {
         let beside = record.with_extension("svg");

@@ -1,9 +1,9 @@
-//! Ctrl-C and SIGTERM: servers and links are taken down on the way out.
+//! Ctrl-C and SIGTERM, which end work in such a way that servers and links are taken down.
 
 use anyhow::{Context, Result, bail};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Does the `work` until it is done or a signal ends it.
+/// Runs `work` until it is done or a signal arrives.
 pub async fn during<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let listen = |kind| signal(kind).context("listening for signals");
     let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);

@@ -1,6 +1,6 @@
-//! A figure and how far its measurements lie apart.
+//! A figure with the spread of its measurements.
 
-/// The median of some measurements, and the least and the most.
+/// The median of some measurements, their minimum and their maximum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     pub median: f64,
@@ -9,7 +9,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Returns the spread of at least one value.
+    /// Returns the spread of `values`; `None` if there are none.
     pub fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.collect();
         values.sort_by(f64::total_cmp);
@@ -17,12 +17,12 @@ impl Spread {
         Some(Self { median: (low + high) / 2.0, min: *values.first()?, max: *values.last()? })
     }
 
-    /// Returns the spread of a constant.
+    /// Returns the spread of an exact value.
     pub fn exact(value: f64) -> Self {
         Self { median: value, min: value, max: value }
     }
 
-    /// All three divided by `divisor`.
+    /// Divides all three by `divisor`.
     pub fn over(self, divisor: f64) -> Self {
         Self { median: self.median / divisor, min: self.min / divisor, max: self.max / divisor }
     }

@@ -25,12 +25,12 @@ pub struct AccessArgs {
 }
 
 impl AccessArgs {
-    /// True if any restriction is given.
+    /// Whether any restriction is given.
     pub fn is_given(&self) -> bool {
         self.allow_nothing || !(self.read.is_empty() && self.write.is_empty() && self.addresses.is_empty())
     }
 
-    /// Converts the flags to a policy.
+    /// Converts the arguments to an access policy.
     pub fn policy(self) -> AccessPolicy {
         match self.is_given() {
             true => AccessPolicy::Only(AllowList { read: self.read, write: self.write, addresses: self.addresses }),

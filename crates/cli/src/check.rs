@@ -1,4 +1,4 @@
-//! `check`: compares a store that no node is serving with its checksums.
+//! `check`: verifies the checksums of a store that no node is serving.
 
 use std::io::{IsTerminal, stderr};
 
@@ -10,7 +10,7 @@ use crate::print;
 use crate::print::units;
 use crate::progress::bar;
 
-/// Checks the store; damage is an error.
+/// Checks the store. Damage is returned as an error.
 pub async fn check(args: CheckArgs) -> Result<()> {
     let bar = stderr().is_terminal().then(|| bar("{elapsed_precise} {bar:40.cyan/dim} {percent:>3}% {msg}"));
     let shown = bar.clone();

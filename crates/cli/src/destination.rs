@@ -14,7 +14,8 @@ fn split(place: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Opens a folder, made if missing, or `s3://bucket/prefix`, which an endpoint may follow.
+/// Opens a folder, which is created if missing, or `s3://bucket/prefix`, which may end with an
+/// endpoint.
 pub fn open(place: &str, engine: &Engine) -> Result<Destination> {
     if !place.starts_with("s3://") {
         if place.contains("://") && !place.starts_with("file://") {
@@ -29,7 +30,7 @@ pub fn open(place: &str, engine: &Engine) -> Result<Destination> {
     Ok(Destination { store, prefix, url, endpoint: endpoint.map(str::to_owned) })
 }
 
-/// The bucket of an `s3://` address.
+/// The bucket of an `s3://` URL.
 pub fn bucket(place: &str) -> Option<&str> {
     split(place).0.strip_prefix("s3://")?.split('/').next().filter(|bucket| !bucket.is_empty())
 }

@@ -5,8 +5,8 @@ use std::error::Error as StdError;
 
 use pushdowndb_contract::{Error, ErrorKind};
 
-/// Returns the exit code for a `kind` of error. 1 is a bug and any error without a kind; 2 is
-/// clap's code, too.
+/// Returns the exit code for a `kind` of error. 1 is for bugs and for errors without a kind; 2 is
+/// also used by clap.
 pub fn of_kind(kind: ErrorKind) -> u8 {
     match kind {
         ErrorKind::Invalid => 2,
@@ -29,7 +29,7 @@ pub fn of(error: &anyhow::Error) -> u8 {
     kind(error).map_or(1, of_kind)
 }
 
-/// The kind of the first of our errors in a chain of causes.
+/// The kind of the first [`Error`] in a chain of causes.
 pub fn kind(error: &anyhow::Error) -> Option<ErrorKind> {
     error.chain().find_map(|cause: &(dyn StdError + 'static)| cause.downcast_ref::<Error>()).map(Error::kind)
 }

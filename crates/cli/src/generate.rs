@@ -13,7 +13,7 @@ use crate::print::units;
 use crate::session::connection_config;
 use crate::{destination, exit_code, progress};
 
-/// Generates a set of tables. Ctrl-C leaves complete objects behind and no halves.
+/// Generates a set of tables. Ctrl-C leaves only complete objects behind.
 pub async fn generate(what: Generate) -> Result<()> {
     let (set, args) = match what {
         Generate::Tpch(args) => (DataSet::Tpch, args),

@@ -10,10 +10,11 @@ use pushdowndb_contract::{Error, ErrorKind};
 use crate::args::HealthArgs;
 use crate::print;
 
-/// The longest answer that is read, in bytes; longer than any of `/healthz` and `/readyz`.
+/// Maximum bytes of a response that are read; more than any response of `/healthz` and `/readyz`
+/// has.
 const MAX_ANSWER_BYTES: u64 = 16 << 10;
 
-/// Prints the node's answer; a status other than 200 is an error.
+/// Prints the response of the node. A status other than 200 is an error.
 pub fn health(args: &HealthArgs) -> Result<()> {
     let path = if args.ready { "/readyz" } else { "/healthz" };
     let unavailable = |text: String| Error::new(ErrorKind::Unavailable, format!("{}: {text}", args.at));

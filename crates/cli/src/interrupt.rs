@@ -8,13 +8,14 @@ use pushdowndb_contract::{Error, ErrorKind};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
-/// The signals that cancel. One that arrives between two pieces of work cancels the next.
+/// The signals that cancel work. A signal that arrives between two pieces of work cancels the next
+/// one.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupts(Arc<Signals>);
 
 #[derive(Debug, Default)]
 struct Signals {
-    /// True from a signal until work was cancelled for it.
+    /// Whether a signal has arrived for which no work was canceled yet.
     pending: AtomicBool,
     arrived: Notify,
 }
@@ -25,12 +26,13 @@ impl Interrupts {
         Self::of(&[SignalKind::interrupt(), SignalKind::terminate()])
     }
 
-    /// Ctrl-C alone, for the shell: waiting at its prompt, it would not notice a caught SIGTERM.
+    /// Ctrl-C only, for the shell: while it waits at its prompt, it would not notice a caught
+    /// SIGTERM.
     pub fn ctrl_c() -> Result<Self> {
         Self::of(&[SignalKind::interrupt()])
     }
 
-    /// Listens for signals on tasks of their own, which notice them also while the work blocks.
+    /// Listens for signals on separate tasks, which notice them even while the work blocks.
     fn of(kinds: &[SignalKind]) -> Result<Self> {
         let interrupts = Self::default();
         for kind in kinds {
@@ -46,7 +48,7 @@ impl Interrupts {
         Ok(interrupts)
     }
 
-    /// True if a signal has arrived that no work was cancelled for yet.
+    /// Whether a signal has arrived for which no work was canceled yet.
     pub fn is_pending(&self) -> bool {
         self.0.pending.load(Ordering::Relaxed)
     }
@@ -56,7 +58,7 @@ impl Interrupts {
         self.0.pending.store(false, Ordering::Relaxed);
     }
 
-    /// Runs work until it is done or cancelled.
+    /// Runs `work` until it is done or a signal cancels it.
     pub async fn during<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         tokio::select! {
             biased;
@@ -69,7 +71,7 @@ impl Interrupts {
         }
     }
 
-    /// Returns at the next signal.
+    /// Waits for the next signal.
     pub async fn received(&self) {
         while !self.0.pending.swap(false, Ordering::Relaxed) {
             self.0.arrived.notified().await;
@@ -96,7 +98,7 @@ mod tests {
         let kind = |done: Result<()>| crate::exit_code::kind(&done.unwrap_err());
         assert_eq!(kind(interrupts.during(std::future::pending()).await), Some(ErrorKind::Cancelled));
         interrupts.during(async { Ok(()) }).await.unwrap();
-        // Work that blocks notices it while it writes.
+        // Work that blocks notices the signal when it writes.
         let work = async {
             signal();
             anyhow::bail!("the output stopped");

@@ -1,5 +1,5 @@
-//! The program `pushdowndb`: arguments and printing, over the libraries. [`main`] is the program,
-//! which `bin/pushdowndb` and the Python package run.
+//! The program `pushdowndb`: arguments and output on top of the libraries. [`main`] is the program
+//! itself, which `bin/pushdowndb` and the Python package run.
 
 #![forbid(unsafe_code)]
 
@@ -38,20 +38,20 @@ use crate::notice::Notices;
 
 pub use crate::print::page as profile_page;
 
-/// The stack of each thread, of which memory is only what was used: plans are as deep as the
-/// statements that people write, and the engine allows expressions of 400 operators.
+/// The stack size of each thread, of which only the used part takes memory. Plans are nested as
+/// deeply as the statements, and the engine allows expressions of 400 operators.
 const STACK_BYTES: usize = 32 << 20;
 
-/// Disables huge pages, which the allocator asks for and the kernel clears as a whole at the first
-/// touch. Without them TPC-H Q1, Q3 and Q6 over Parquet at scale 0.3 hold 14 to 25 % less memory.
+/// Disables huge pages, which the allocator requests and the kernel clears as a whole at the first
+/// access. Without them TPC-H Q1, Q3 and Q6 over Parquet at scale 0.3 use 14 to 25 % less memory.
 fn small_pages() {
-    // An error means that the kernel has no such setting.
+    // An error means that the kernel lacks this setting.
     #[cfg(target_os = "linux")]
     let _ = nix::sys::prctl::set_thp_disable(true);
 }
 
-/// Runs the program with these arguments, of which the first is its own name, and returns its exit
-/// code. It sets up the process for itself: its log, its signals and its memory.
+/// Runs the program with these arguments, the first of which is its own name, and returns its exit
+/// code. It configures the whole process: its log, its signals and its memory.
 pub fn main(arguments: &[OsString]) -> u8 {
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
@@ -108,7 +108,7 @@ pub fn main(arguments: &[OsString]) -> u8 {
     runtime.shutdown_timeout(Duration::from_millis(200));
     let code = match done {
         Ok(()) => 0,
-        // The reader of the output has closed it, as `head` does; that is not an error.
+        // The reader of the output has closed it, as `head` does, which is not an error.
         Err(error) if print::is_closed(&error) => 0,
         Err(error) => {
             notices.error(&error);

@@ -16,14 +16,14 @@ pub enum LogFormat {
     Json,
 }
 
-/// Starts the log of a client: errors, or the filter in `PUSHDOWNDB_LOG`. Warnings would stand between
-/// the rows of the shell; the statistics of a query tell what it fell back from.
+/// Starts the log of a client: errors only, or the filter in `PUSHDOWNDB_LOG`. Warnings would
+/// appear between the rows of the shell; the statistics of a query report what it fell back from.
 pub fn start_for_client() {
     let filter = EnvFilter::try_from_env("PUSHDOWNDB_LOG").unwrap_or_else(|_| EnvFilter::new("error"));
     start(filter, fmt::layer().with_writer(stderr).with_ansi(has_colors()));
 }
 
-/// True on a terminal without `NO_COLOR` (<https://no-color.org>).
+/// Whether stderr is a terminal and `NO_COLOR` (<https://no-color.org>) is not set.
 fn has_colors() -> bool {
     stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
@@ -53,12 +53,12 @@ fn start(filter: EnvFilter, lines: impl Layer<Registry> + Send + Sync) {
     // The S3 library is excluded from every filter: it logs signatures to explain mismatches, and
     // every refused request as an error. The node logs the outcome of each request.
     let without_s3s = filter_fn(|metadata| metadata.target().split("::").next() != Some("s3s"));
-    // Without a hint the planner checks for a subscriber for each of its hundreds of messages per
-    // query.
+    // The level hint matters: without it the planner checks for a subscriber for each of its
+    // hundreds of messages per query.
     let without_s3s = match filter.max_level_hint() {
         Some(level) => without_s3s.with_max_level_hint(level),
         None => without_s3s,
     };
-    // A second logger would be a bug, but not a reason to exit.
+    // A second logger would be a bug, but is no reason to exit.
     drop(tracing_subscriber::registry().with(lines.with_filter(filter).with_filter(without_s3s)).try_init());
 }

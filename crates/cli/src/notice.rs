@@ -1,4 +1,4 @@
-//! Notices: lines on stderr besides the log of `serve`, in the format of that log.
+//! Notices: lines that `serve` writes to stderr besides its log, in the same format.
 //!
 //! With JSON logs every line of stderr is JSON: the address of the node, the outcome of signals,
 //! panics, the final error, and refused arguments.
@@ -19,7 +19,7 @@ const TARGET: &str = "pushdowndb::serve";
 pub struct Notices(LogFormat);
 
 impl Notices {
-    /// Panics are notices too from now on.
+    /// Creates a writer of notices. With the JSON format, panics become notices from now on.
     pub fn start(format: LogFormat) -> Self {
         if format == LogFormat::Json {
             std::panic::set_hook(Box::new(|panic| write_line(&of_panic(panic))));
@@ -53,7 +53,7 @@ impl Notices {
     }
 }
 
-/// Reports refused arguments in JSON, if they ask for a node with JSON logs.
+/// Reports refused arguments in JSON, if the arguments request JSON logs. Returns whether it did.
 pub fn refused_arguments(arguments: &[OsString], error: &clap::Error) -> bool {
     let is_json = error.use_stderr() && ask_for_json(arguments);
     if is_json {

@@ -1,4 +1,5 @@
-//! The page of `--profile` and `\profile` about every query so far, complete after each.
+//! The page that `--profile` and `\profile` write about the queries so far. It is complete after
+//! each query.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -8,10 +9,10 @@ use pushdowndb_engine::Profile;
 
 use crate::print::{self, Output};
 
-/// The most queries on the page, the last ones.
+/// Maximum queries on the page; older ones are dropped.
 const MAX_QUERIES: usize = 50;
 
-/// A page in the making.
+/// A page that is rewritten after each query.
 pub struct Profiles {
     path: PathBuf,
     queries: Vec<Profile>,
@@ -25,7 +26,7 @@ impl Profiles {
         Ok(profiles)
     }
 
-    /// Adds the profile of a query that has a plan.
+    /// Adds the profile of a query; `None` is ignored.
     pub fn add(&mut self, profile: Option<Profile>) -> Result<()> {
         let Some(profile) = profile else { return Ok(()) };
         if self.queries.len() == MAX_QUERIES {

@@ -8,7 +8,7 @@ use pushdowndb_engine::Progress;
 
 use crate::print::units;
 
-/// A query that is done sooner shows no bar.
+/// A query that ends sooner shows no bar.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The interval between updates of a bar.
@@ -22,7 +22,7 @@ pub struct QueryBar {
 }
 
 impl QueryBar {
-    /// A bar that shows itself when the query takes long.
+    /// Creates a bar that appears if the query takes long.
     pub fn new() -> Self {
         Self { started: Instant::now(), enabled: stderr().is_terminal(), bar: None }
     }
@@ -44,14 +44,14 @@ impl QueryBar {
         }
         bar.set_length(total);
         bar.set_position(done.min(total));
-        // What comes after the last byte may take longer than reading.
+        // Work after the last byte may take longer than reading.
         bar.set_message(match done >= total {
             true => format!("{} read, computing", units::bytes(total)),
             false => format!("{} of {}, {splits_done} of {splits} splits", units::bytes(done), units::bytes(total)),
         });
     }
 
-    /// Removes the bar, in whose place rows are printed.
+    /// Removes the bar, so that rows can be printed in its place.
     pub fn clear(&mut self) {
         self.enabled = false;
         if let Some(bar) = self.bar.take() {
@@ -66,7 +66,7 @@ impl Drop for QueryBar {
     }
 }
 
-/// A bar on stderr; hidden where that is no terminal.
+/// Creates a bar on stderr, which is hidden if stderr is not a terminal.
 pub fn bar(template: &str) -> ProgressBar {
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr_with_hz(10));

@@ -1,4 +1,4 @@
-//! `pushdowndb` and `pushdowndb sql`: scripts (`-c`, `-f`), or else the shell.
+//! `pushdowndb` and `pushdowndb sql`: runs scripts (`-c`, `-f`), or the shell if there are none.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use crate::args::{Script, SqlArgs};
 use crate::session::Session;
 use crate::shell;
 
-/// Runs the scripts in the order they were given, up to the first error; the shell if there are
+/// Runs the scripts in the order they were given, up to the first error, or the shell if there are
 /// none.
 pub fn sql(runtime: &Runtime, args: SqlArgs) -> Result<()> {
     if args.scripts.0.is_empty() {
         return shell::shell(runtime, args);
     }
-    // On a worker thread, so that tasks it starts find this thread's core idle.
+    // Runs on a worker thread, so that the tasks it starts find this thread's core idle.
     let done = runtime.spawn(async move {
         let scripts = args.scripts.0.clone();
         let mut session = Session::open(args, false).await?;

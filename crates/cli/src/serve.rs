@@ -14,7 +14,7 @@ use crate::interrupt::Interrupts;
 use crate::notice::Notices;
 use crate::print;
 
-/// Serves until SIGINT or SIGTERM; SIGHUP reads certificate and keys again.
+/// Serves until SIGINT or SIGTERM; SIGHUP reloads the certificate and the keys.
 pub async fn serve(args: ServeArgs, notices: Notices) -> Result<()> {
     let (keys, tls) = (args.credentials.clone(), args.tls_cert.is_some());
     for key in args.behind.upstream_options.iter().filter_map(shown_secret) {
@@ -41,7 +41,7 @@ pub async fn serve(args: ServeArgs, notices: Notices) -> Result<()> {
     let hangups = signal(SignalKind::hangup()).context("listening for signals")?;
     let node = start(config).await?;
 
-    // Scripts wait for this line, which has the address if the port is 0.
+    // Scripts wait for this line, which contains the actual port if the configured one is 0.
     print::print_line(format_args!("serving S3 on {}", node.endpoint()))?;
     if let Some(address) = node.admin_address() {
         notices.info(&format!("metrics: on http://{address}/metrics"));
@@ -56,7 +56,7 @@ pub async fn serve(args: ServeArgs, notices: Notices) -> Result<()> {
         notices.info(&format!("export AWS_ACCESS_KEY_ID={}", credentials.access_key_id));
         notices.info(&format!("export AWS_SECRET_ACCESS_KEY={}", credentials.secret_access_key));
     } else if let Some(file) = node.credentials_file() {
-        // Logs are read by more people than the store's private folder.
+        // Prints only the path, since logs are read by more people than the store's private folder.
         notices.info(&format!("credentials: in {}", file.display()));
     }
 
@@ -137,11 +137,12 @@ fn gateway(place: &str, args: &GatewayArgs) -> Result<Gateway> {
     Ok(gateway)
 }
 
-/// The settings with those from files, which keep a secret out of the list of processes.
+/// Reads the values of settings that are given as files, which keeps secrets out of the list of
+/// processes.
 fn upstream_options(given: &[(String, String)]) -> Result<Vec<(String, String)>> {
     let read = |(key, value): &(String, String)| {
         let value = match value.strip_prefix('@') {
-            // For a value that begins so itself.
+            // A doubled `@` stands for a value that itself begins with `@`.
             Some(literal) if literal.starts_with('@') => literal.to_owned(),
             Some(file) => {
                 let text = std::fs::read_to_string(file)
@@ -155,13 +156,14 @@ fn upstream_options(given: &[(String, String)]) -> Result<Vec<(String, String)>>
     given.iter().map(read).collect()
 }
 
-/// The name of a setting whose secret stands on the command line.
+/// The name of a setting whose secret value is given on the command line; `None` for other
+/// settings.
 fn shown_secret((key, value): &(String, String)) -> Option<&str> {
     let is_file = value.starts_with('@') && !value.starts_with("@@");
     (is_secret(key) && !is_file).then_some(key.as_str())
 }
 
-/// True if the value of this setting is a secret.
+/// Whether the value of this setting is a secret.
 fn is_secret(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
     let parts = ["secret", "token", "password", "sas_key", "account_key", "master_key", "encryption_key"];
@@ -176,7 +178,7 @@ fn gateway_url(place: &str) -> Result<Url> {
     Url::from_file_path(&path).map_err(|()| Error::invalid(format!("--gateway {place}: not a path")).into())
 }
 
-/// Reads both variables or neither: one of them alone is an error.
+/// Reads both variables. Returns `None` if both are unset; a single one is an error.
 fn credentials_from_environment() -> Result<Option<Credentials>> {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     match (variable("PUSHDOWNDB_ACCESS_KEY_ID"), variable("PUSHDOWNDB_SECRET_ACCESS_KEY")) {

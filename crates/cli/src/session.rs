@@ -22,52 +22,52 @@ use crate::profiles::Profiles;
 use crate::progress::{QueryBar, TICK};
 use crate::to_stdout;
 
-/// The rows of a table that a terminal shows, unless `\rows` says otherwise.
+/// Default number of rows of a table that a terminal shows; `\rows` changes it.
 const MAX_ROWS: usize = 40;
 
-/// The settings of the shell's commands.
+/// How results are shown, as the shell's commands set it.
 #[derive(Clone, Debug)]
 pub struct View {
     /// The format of results.
     pub format: OutputFormat,
     /// The format of the statistics after each result, if any.
     pub stats: StatsFormat,
-    /// True if each statement is followed by its time.
+    /// Whether the time of each statement is printed after it.
     pub timing: bool,
-    /// True for one line per value instead of one per row.
+    /// Whether to print one line per value instead of one per row.
     pub expanded: bool,
     /// A terminal shows at most this many rows of a table; `None` shows all.
     pub max_rows: Option<usize>,
-    /// The command that shows results on a terminal, page by page.
+    /// The command of the pager that shows results on a terminal.
     pub pager: Option<String>,
 }
 
 /// An engine and how its results are shown.
 pub struct Session {
     engine: Arc<Engine>,
-    /// Reads scripts where the engine is held to a policy.
+    /// An unrestricted engine that reads scripts, if the engine itself has an access policy.
     scripts: Option<Engine>,
     interrupts: Interrupts,
-    /// The view of results.
+    /// How results are shown.
     pub view: View,
     output: Output,
-    /// The format of results on the screen, while they go to a file.
+    /// The format of results on the screen, which is restored when results no longer go to a file.
     format_before: Option<OutputFormat>,
-    /// Results in the present output: only one fits into a file of a columnar format.
+    /// Number of results in the current output: a file of a columnar format holds only one.
     results: usize,
     stats_file: Option<File>,
     profiles: Option<Profiles>,
 }
 
 impl Session {
-    /// Starts an engine as the arguments say.
+    /// Opens a session with an engine that is configured by the arguments.
     pub async fn open(args: SqlArgs, interactive: bool) -> Result<Self> {
         let format = match (args.format, args.output.as_deref()) {
             (Some(format), _) => format,
             (None, Some(path)) => OutputFormat::of_name(path)?,
             (None, None) => OutputFormat::Table,
         };
-        // Statistics that were asked for by naming a file, but not in a form, are for programs.
+        // Statistics that go to a file are JSON by default, since they are for programs.
         let stats = match (args.stats, &args.stats_file) {
             (StatsFormat::None, Some(_)) => StatsFormat::Json,
             (stats, _) => stats,
@@ -79,7 +79,7 @@ impl Session {
         let cache = args.cache.or_else(default_cache);
         let connection = connection_config(&args.connection);
         let cluster = cluster(&args.cluster)?;
-        // Scripts are named by the caller, not by SQL.
+        // Scripts are named by the caller, not by SQL, so the access policy does not apply to them.
         let scripts = match args.access.is_given() {
             true => {
                 let connection = connection.clone();
@@ -111,19 +111,19 @@ impl Session {
         &self.engine
     }
 
-    /// Parses the statements of a script called `name`, which begin after `lines_before` lines of it.
+    /// Parses statements of the script `name`, which come after `lines_before` lines of it.
     pub fn parse(&self, name: &str, sql: &str, lines_before: usize) -> Result<Vec<Statement>> {
         let located = |error| Located { script: name.to_owned(), sql: sql.to_owned(), lines_before, error };
         self.engine.parse(sql).map_err(|error| anyhow::Error::new(located(error)))
     }
 
-    /// Runs every statement of a script called `name`, whose first line is the `lines_before + 1`st
-    /// there; nothing runs unless all of it parses.
+    /// Runs all statements of a part of the script `name`, which comes after `lines_before` lines
+    /// of it. Nothing runs unless all statements parse.
     pub async fn run_script(&mut self, name: &str, sql: &str, lines_before: usize) -> Result<()> {
         let interrupts = self.interrupts.clone();
         for statement in self.parse(name, sql, lines_before)? {
             let done = interrupts.during(self.run(&statement)).await;
-            // What was formatted but not written yet is not wanted any more.
+            // Output that is still buffered is not wanted after a cancellation.
             if done.as_ref().is_err_and(is_cancelled) {
                 self.output.discard();
             }
@@ -145,7 +145,7 @@ impl Session {
         &self.interrupts
     }
 
-    /// Runs a statement and prints its rows, those of COPY TO STDOUT in its format.
+    /// Runs a statement and prints its rows; those of COPY TO STDOUT are printed in its format.
     async fn run(&mut self, statement: &Statement) -> Result<()> {
         let Some((query, format)) = to_stdout::query(&statement.text)? else {
             return self.run_statement(statement).await;
@@ -205,7 +205,7 @@ impl Session {
                     bar.clear();
                 }
                 match rows.write(&batch).map_err(|e| output.explain(e)) {
-                    // The rest was not wanted.
+                    // The reader has left the pager, so the rest is not wanted.
                     Err(error) if output.is_pager() && print::is_closed(&error) => break,
                     written => written?,
                 }
@@ -268,7 +268,7 @@ impl Session {
         Ok(())
     }
 
-    /// Reads a script, local or in object storage; `-` is stdin.
+    /// Reads a script from a local file or object storage; `-` is stdin.
     pub async fn read_script(&self, name: &str) -> Result<String> {
         let read = async {
             match name {
@@ -296,13 +296,13 @@ impl Session {
         Ok(())
     }
 
-    /// Writes a page on the following queries to this file, or stops to.
+    /// Writes the profile page about the following queries to the file `path`; `None` stops this.
     pub fn profile(&mut self, path: Option<&Path>) -> Result<()> {
         self.profiles = path.map(|path| Profiles::new(path.to_owned())).transpose()?;
         Ok(())
     }
 
-    /// Ends the session; a file of results gets its name now.
+    /// Ends the session. A file of results gets its final name now.
     pub fn finish(&self) -> Result<()> {
         self.output.finish()
     }
@@ -342,7 +342,7 @@ fn create(path: &Path) -> Result<File> {
     File::create(path).with_context(|| format!("writing statistics to {}", path.display()))
 }
 
-/// True for a statement without rows that took requests, or that made a table of a query's rows.
+/// Whether a statement without rows sent requests, or created a table from the rows of a query.
 fn is_paid_for(result: &QueryResult) -> bool {
     let usage = result.report().usage;
     result.kind == StatementKind::Definition
@@ -355,7 +355,8 @@ fn is_cancelled(error: &anyhow::Error) -> bool {
     exit_code::kind(error) == Some(ErrorKind::Cancelled)
 }
 
-/// True unless `NO_COLOR` (<https://no-color.org>) or the kind of terminal forbids colors.
+/// Whether colors are allowed: not if `NO_COLOR` (<https://no-color.org>) is set or the terminal is
+/// a dumb one.
 fn has_colors() -> bool {
     let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     !is_set("NO_COLOR") && std::env::var_os("TERM").is_some_and(|term| term != "dumb")

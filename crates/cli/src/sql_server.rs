@@ -15,7 +15,7 @@ use crate::notice::Notices;
 use crate::print;
 use crate::session::connection_config;
 
-/// Serves until SIGINT or SIGTERM; SIGHUP reads users and certificate again.
+/// Serves until SIGINT or SIGTERM; SIGHUP reloads the users and the certificate.
 pub async fn serve(args: SqlServerArgs, notices: Notices) -> Result<()> {
     if args.make_password {
         return make_password();
@@ -23,12 +23,12 @@ pub async fn serve(args: SqlServerArgs, notices: Notices) -> Result<()> {
     let (has_users, has_tls) = (args.users.is_some(), args.tls_cert.is_some());
     let config = config(args)?;
     let is_local = [config.postgres, config.flight].iter().flatten().all(|address| address.ip().is_loopback());
-    // Registered before the start, so that a signal during it is not lost.
+    // Registered before the start, so that no signal during the start is lost.
     let interrupts = Interrupts::all()?;
     let hangups = signal(SignalKind::hangup()).context("listening for signals")?;
     let server = start(config).await?;
 
-    // Scripts wait for these lines, which have the address if the port is 0.
+    // Scripts wait for these lines, which contain the actual ports if the configured ones are 0.
     if let Some(address) = server.flight_address() {
         let scheme = if has_tls { "grpc+tls" } else { "grpc" };
         print::print_line(format_args!("serving Flight SQL on {scheme}://{address}"))?;
@@ -57,7 +57,8 @@ pub async fn serve(args: SqlServerArgs, notices: Notices) -> Result<()> {
     Ok(())
 }
 
-/// Reads users and certificate again at each SIGHUP. If they are invalid, the old ones stay in use.
+/// Reloads the users and the certificate at each SIGHUP. If they are invalid, the old ones stay in
+/// use.
 async fn reload_at(mut hangups: Signal, server: &SqlServer, notices: Notices) {
     while hangups.recv().await.is_some() {
         match server.reload_certificate().await {
@@ -103,7 +104,7 @@ fn config(args: SqlServerArgs) -> Result<ServerConfig> {
     })
 }
 
-/// Prints the verifier of a password from stdin.
+/// Prints the verifier for a password that is read from stdin.
 fn make_password() -> Result<()> {
     let mut line = String::new();
     stdin().lock().read_line(&mut line).context("reading stdin")?;

@@ -1,15 +1,15 @@
-//! `COPY … TO STDOUT`: the rows of a query, in the format that its options name.
+//! `COPY … TO STDOUT`: prints the rows of a query in the format that its options name.
 
 use anyhow::Result;
 use pushdowndb_contract::Error;
 
 use crate::print::OutputFormat;
 
-/// The query and the format of a COPY to stdout; `None` for other statements.
+/// Returns the query and the format of a COPY to stdout; `None` for other statements.
 ///
 /// # Errors
 ///
-/// An option that the output does not have.
+/// An option that is not supported.
 pub fn query(statement: &str) -> Result<Option<(String, OutputFormat)>> {
     let Some(rest) = behind_word(statement.trim(), "COPY") else { return Ok(None) };
     let Some((subject, target)) = parts(rest) else { return Ok(None) };
@@ -21,14 +21,14 @@ pub fn query(statement: &str) -> Result<Option<(String, OutputFormat)>> {
     Ok(Some((query, format(options)?)))
 }
 
-/// The text behind `word`, if `text` begins with it.
+/// The text after `word`, if `text` begins with it.
 fn behind_word<'a>(text: &'a str, word: &str) -> Option<&'a str> {
     let (first, rest) = text.split_at_checked(word.len())?;
     let ends = !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_');
     (first.eq_ignore_ascii_case(word) && ends).then(|| rest.trim())
 }
 
-/// What is copied, and what stands behind TO.
+/// The part between COPY and TO, and the part after TO.
 fn parts(text: &str) -> Option<(&str, &str)> {
     let (mut depth, mut quote) = (0_usize, None);
     for (at, c) in text.char_indices() {
@@ -45,7 +45,7 @@ fn parts(text: &str) -> Option<(&str, &str)> {
             }
             (None, _) => {}
         }
-        // `COPY (SELECT 1)TO STDOUT`
+        // Without a blank before TO: `COPY (SELECT 1)TO STDOUT`
         if quote.is_none() && depth == 0 && c == ')' {
             let (subject, rest) = text.split_at_checked(at + 1)?;
             if let Some(target) = behind_word(rest.trim_start(), "TO") {
@@ -56,7 +56,7 @@ fn parts(text: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// The format that the options name; CSV with a header if they name none.
+/// The format that the options name, or CSV with a header if they name none.
 fn format(options: &str) -> Result<OutputFormat> {
     let options = behind_word(options, "WITH").unwrap_or(options);
     let options = options.strip_prefix('(').and_then(|inner| inner.strip_suffix(')')).unwrap_or(options);

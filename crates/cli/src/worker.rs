@@ -11,7 +11,7 @@ use crate::notice::Notices;
 use crate::print;
 use crate::session::connection_config;
 
-/// Serves until SIGINT or SIGTERM; SIGHUP reads the certificate again.
+/// Serves until SIGINT or SIGTERM; SIGHUP reloads the certificate.
 pub async fn serve(args: WorkerArgs, notices: Notices) -> Result<()> {
     let has_tls = args.tls_cert.is_some();
     let config = WorkerConfig {
@@ -27,12 +27,12 @@ pub async fn serve(args: WorkerArgs, notices: Notices) -> Result<()> {
         },
     };
     let is_local = config.listen.ip().is_loopback();
-    // Registered before the start, so that a signal during it is not lost.
+    // Registered before the start, so that no signal during the start is lost.
     let interrupts = Interrupts::all()?;
     let hangups = signal(SignalKind::hangup()).context("listening for signals")?;
     let worker = start(config).await?;
 
-    // Scripts wait for this line, which has the address if the port is 0.
+    // Scripts wait for this line, which contains the actual port if the configured one is 0.
     print::print_line(format_args!("serving stages on {}", worker.url()))?;
     if !is_local && !has_tls {
         notices.warn("warning: there is no --tls-cert: the token and rows cross the network as plain text");
@@ -49,7 +49,7 @@ pub async fn serve(args: WorkerArgs, notices: Notices) -> Result<()> {
     Ok(())
 }
 
-/// Reads the certificate again at each SIGHUP. If it is invalid, the old one stays in use.
+/// Reloads the certificate at each SIGHUP. If it is invalid, the old one stays in use.
 async fn reload_at(mut hangups: Signal, worker: &Worker, notices: Notices) {
     while hangups.recv().await.is_some() {
         match worker.reload_certificate().await {

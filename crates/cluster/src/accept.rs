@@ -1,4 +1,4 @@
-//! The connections of a worker, before callers have shown a token.
+//! The connections of a worker, before their callers are authenticated.
 
 use std::io;
 use std::pin::Pin;
@@ -13,12 +13,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use tonic::transport::server::Connected;
 
-/// What connections may take.
+/// Limits on connections.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
-    /// The most that are open at a time: each process that uses a worker keeps one.
+    /// Maximum open connections; each process that uses a worker keeps one open.
     connections: usize,
-    /// The time until their first bytes, and for a TLS handshake.
+    /// Maximum time until the first bytes and the end of a TLS handshake.
     handshake: Duration,
 }
 
@@ -28,14 +28,14 @@ impl Default for Limits {
     }
 }
 
-/// Connections whose handshake is done, which wait for the server.
+/// Maximum connections that have completed the handshake and wait for the server.
 const WAITING_CONNECTIONS: usize = 64;
 
-/// How long to wait when the system has no more sockets.
+/// Pause after a failed accept, such as when the system has no more sockets.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The connections of `listener`, each after its own `handshake`, so that none waits for another's.
-/// Above the number that may be open, a new one is closed at once.
+/// Accepts the connections of `listener`. Each runs its own `handshake`, so that none waits for
+/// another's. A connection beyond the maximum number is closed at once.
 pub(crate) fn accept<C, F>(
     listener: TcpListener,
     limits: Limits,
@@ -67,7 +67,8 @@ where
             let (ready, handshake) = (ready.clone(), Arc::clone(&handshake));
             tokio::spawn(async move {
                 let begun = async {
-                    // For the first bytes the server itself would wait without end.
+                    // Waits for the first bytes under the time limit; the server itself would wait
+                    // for them without end.
                     connection.peek(&mut [0]).await?;
                     handshake(connection).await
                 };
@@ -87,7 +88,7 @@ where
     (incoming, accepting)
 }
 
-/// A connection that has its place among those that are open until it is dropped.
+/// An open connection, which holds its permit until it is dropped.
 pub(crate) struct Open<C> {
     connection: C,
     _place: OwnedSemaphorePermit,
@@ -150,7 +151,7 @@ mod tests {
         let mut silent = TcpStream::connect(address).await.unwrap();
         let mut asking = TcpStream::connect(address).await.unwrap();
         asking.write_all(b"a").await.unwrap();
-        // The silent one has the other place, but does not keep the server waiting.
+        // The silent connection holds the other permit, but does not keep the server waiting.
         let mut served = incoming.next().await.unwrap().unwrap();
         assert_eq!(served.read_u8().await.unwrap(), b'a');
         let mut refused = TcpStream::connect(address).await.unwrap();
@@ -160,7 +161,7 @@ mod tests {
         let mut next = TcpStream::connect(address).await.unwrap();
         next.write_all(b"b").await.unwrap();
         assert_eq!(incoming.next().await.unwrap().unwrap().read_u8().await.unwrap(), b'b');
-        // It never sends anything, so that it is closed in the end.
+        // The silent connection never sends anything, so it is closed after the time limit.
         assert_eq!(silent.read(&mut [0]).await.unwrap_or(0), 0);
         accepting.abort();
     }

@@ -1,9 +1,9 @@
-//! The addresses of workers, as the setting `pushdown.workers` has them.
+//! The addresses of workers in the setting `pushdown.workers`.
 
 use pushdowndb_contract::{Error, Result};
 use url::Url;
 
-/// The most workers of a query.
+/// Maximum workers of a query.
 const MAX_WORKERS: usize = 256;
 
 /// Parses a list of addresses, separated by commas.
@@ -30,7 +30,7 @@ pub(crate) fn parse(setting: &str) -> Result<Vec<Url>> {
     }
 }
 
-/// Whether `url` is scheme, host and port, and nothing else.
+/// Whether `url` consists of scheme, host and optional port only.
 fn is_worker(url: &Url) -> bool {
     matches!(url.scheme(), "http" | "https")
         && url.host_str().is_some_and(|host| !host.is_empty())

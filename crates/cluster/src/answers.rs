@@ -12,7 +12,7 @@ use crate::channel::Channels;
 use crate::error::{refused, shown, status, told};
 use crate::version;
 
-/// How long a worker may take to say that it is there.
+/// How long a worker may take to answer a request for its information.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Whether a worker can be used.
@@ -22,11 +22,12 @@ enum Answer {
     No(String),
 }
 
-/// Those of `urls` that answer, in their order, and why the others do not.
+/// Returns those of `urls` that answer, in their order, and for each of the others the reason why
+/// it does not.
 ///
 /// # Errors
 ///
-/// One of them refuses the token, or is another version of the program.
+/// A worker refuses the token, or runs another version of the program.
 pub(crate) async fn answering(channels: &Channels, urls: &[Url]) -> Result<(Vec<Url>, Vec<String>)> {
     let (mut there, mut gone) = (Vec::new(), Vec::new());
     for (url, answer) in urls.iter().zip(join_all(urls.iter().map(|url| ask(channels, url))).await) {

@@ -1,4 +1,5 @@
-//! Connections to workers: authenticated, and watched for what arrives and what is lost.
+//! Connections to workers: authenticated, with metrics of what arrives and errors that name the
+//! worker.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -32,21 +33,21 @@ use url::Url;
 use crate::error::{of_worker, to_datafusion};
 use crate::token::Token;
 
-/// The time to establish a connection.
+/// Maximum time to establish a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often a silent connection is asked whether the other side is there, and how long that may
-/// take: a machine that vanishes closes no connection.
+/// Interval of keep-alive pings on an idle connection, and the time limit for their answers: a
+/// machine that vanishes does not close its connections.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Connections to workers by their addresses, made when they are needed.
+/// Connections to workers by address, opened when they are first used.
 #[derive(Clone)]
 pub(crate) struct Channels(Arc<Inner>);
 
 struct Inner {
     token: Token,
-    /// The authorities that certificates of workers are of.
+    /// The certificate authorities that certificates of workers are checked against.
     authorities: Option<Certificate>,
     channels: Mutex<HashMap<Url, Channel>>,
 }
@@ -58,8 +59,8 @@ impl fmt::Debug for Channels {
 }
 
 impl Channels {
-    /// Connections that present `token`. Certificates are checked against the authorities in the
-    /// file `authorities`, in PEM. Blocks.
+    /// Creates connections that send `token`. Certificates are checked against the authorities in
+    /// the PEM file `authorities`. Blocks.
     pub(crate) fn new(token: Token, authorities: Option<&Path>) -> Result<Self> {
         let read = |path: &Path| {
             let pem = std::fs::read(path)
@@ -108,7 +109,7 @@ impl Channels {
     }
 }
 
-/// A channel whose requests present the token.
+/// A channel that adds the token to its requests.
 #[derive(Clone)]
 struct Authorized {
     channel: Channel,
@@ -130,11 +131,12 @@ impl Service<Request<Body>> for Authorized {
     }
 }
 
-/// Clients whose errors name their worker, and whose tasks' metrics go to the query's meter.
+/// Creates clients whose errors name their worker, and which add the metrics of tasks to those of
+/// the query.
 #[derive(Clone, Debug)]
 pub(crate) struct WatchedChannels {
     pub(crate) channels: Channels,
-    /// `None` on a worker: the coordinator counts.
+    /// `None` on a worker, since only the coordinator counts.
     pub(crate) usages: Option<Arc<ScanUsages>>,
 }
 

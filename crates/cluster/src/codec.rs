@@ -1,4 +1,4 @@
-//! The engine's operators as bytes.
+//! Serialization of the engine's operators.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use pushdowndb_engine::stages::{NodeParts, node_from_parts, node_to_parts};
 
 use crate::error::to_datafusion;
 
-/// The codec of [`node_to_parts`]. Functions need none: those that no registry has travel with the
-/// settings.
+/// The codec for the engine's operators, by [`node_to_parts`]. Functions need no codec: those that
+/// are in no registry are sent with the settings.
 #[derive(Debug)]
 pub(crate) struct StageCodec;
 

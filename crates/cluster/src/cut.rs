@@ -1,4 +1,4 @@
-//! A plan in stages.
+//! Cuts a plan into stages.
 //!
 //! ```text
 //! HashJoinExec CollectLeft                      HashJoinExec CollectLeft
@@ -38,21 +38,21 @@ use crate::codec::StageCodec;
 use crate::error::to_datafusion;
 use crate::hidden::outside_of;
 
-/// The header with what workers need to know of the session, in hexadecimal digits.
+/// The header with the session's settings for the workers, in hexadecimal digits.
 pub(crate) static REQUEST: HeaderName = HeaderName::from_static("x-pushdowndb-request");
 
-/// A plan in stages, and the context to run it in.
+/// A plan that was cut into stages, and the context to run it in.
 #[derive(Clone, Debug)]
 pub(crate) struct Cut {
     pub(crate) plan: Arc<dyn ExecutionPlan>,
     pub(crate) context: Arc<TaskContext>,
-    /// The numbers of stages and tasks that workers run.
+    /// The number of stages that workers run.
     pub(crate) stages: usize,
     pub(crate) tasks: usize,
 }
 
-/// Cuts a plan into stages for the workers `urls`. `None` if no part of it has work for several, or
-/// if a part cannot be sent.
+/// Cuts a plan into stages for the workers `urls`. Returns `None` if no part of it has work for
+/// several workers, or if a part cannot be serialized.
 pub(crate) async fn cut(query: &WholePlan, urls: &[Url], channels: &Channels) -> DfResult<Option<Cut>> {
     let whole = lowered(Arc::clone(&query.plan))?;
     let workers = urls.len();
@@ -80,7 +80,7 @@ pub(crate) async fn cut(query: &WholePlan, urls: &[Url], channels: &Channels) ->
                 Some(scaled)
             },
         )
-        // Task i of each stage goes to worker i, so that a repeated query meets what is cached there.
+        // Task i of each stage runs on worker i, so that a repeated query finds cached data there.
         .with_distributed_route_tasks_handler(
             move |event: RouteTasksEvent<'_>| -> Option<DfResult<RouteTasksEventResponse>> {
                 (event.task_count == routes.len()).then(|| Ok(RouteTasksEventResponse::new(routes.clone())))
@@ -100,7 +100,8 @@ pub(crate) async fn cut(query: &WholePlan, urls: &[Url], channels: &Channels) ->
         tracing::debug!(%error, "this plan cannot be sent to workers");
         return Ok(None);
     }
-    // What runs here spills as a plan of one process does; workers do the same with their stages.
+    // The part of the plan that runs in this process spills like the plan of a single process;
+    // workers do the same with their stages.
     let spilling = |head| with_spilling(head, state.config_options()).map_err(to_datafusion);
     let plan = outside_of(plan, |node| node.is_network_boundary(), spilling)?;
     give_up_keys_below(&plan, false);
@@ -118,8 +119,9 @@ fn internal(error: impl std::error::Error + Send + Sync + 'static) -> pushdowndb
     pushdowndb_contract::Error::internal("settings that are no header").with_source(error)
 }
 
-/// Moves collectors of keys below the node that gathers the partitions of a build side: there the
-/// build side is cut off, and [`with_whole_keys`] finds them again.
+/// Moves collectors of join keys below the node that gathers the partitions of a build side. The
+/// planner cuts the build side off at that node, and [`with_whole_keys`] finds the collectors below
+/// it.
 fn lowered(plan: Arc<dyn ExecutionPlan>) -> DfResult<Arc<dyn ExecutionPlan>> {
     let lowered = plan.transform_up(|node| {
         let Some((join, left)) = collecting_join(&node) else { return Ok(Transformed::no(node)) };
@@ -136,8 +138,8 @@ fn lowered(plan: Arc<dyn ExecutionPlan>) -> DfResult<Arc<dyn ExecutionPlan>> {
     Ok(lowered.data)
 }
 
-/// Moves collectors of keys from a stage that is broadcast to the tasks of the join, each of which
-/// has all rows of the build side.
+/// Moves collectors of join keys out of stages that are broadcast, up to the tasks of the join,
+/// each of which receives all rows of the build side.
 fn with_whole_keys(plan: Arc<dyn ExecutionPlan>) -> DfResult<Arc<dyn ExecutionPlan>> {
     let moved = plan.transform_up(|node| {
         let Some((join, gather)) = collecting_join(&node) else { return Ok(Transformed::no(node)) };
@@ -152,7 +154,8 @@ fn with_whole_keys(plan: Arc<dyn ExecutionPlan>) -> DfResult<Arc<dyn ExecutionPl
     Ok(moved.data)
 }
 
-/// A build side that is broadcast, with its collector of keys on the side of the join.
+/// Returns a broadcast build side with its collector of keys moved above the broadcast; `None` if
+/// it has a different form.
 fn whole_keys(gather: &Arc<dyn ExecutionPlan>) -> DfResult<Option<Arc<dyn ExecutionPlan>>> {
     if !gather.is::<CoalescePartitionsExec>() {
         return Ok(None);
@@ -174,7 +177,7 @@ fn whole_keys(gather: &Arc<dyn ExecutionPlan>) -> DfResult<Option<Arc<dyn Execut
     Ok(collector_over_whole(collector, over(gather, boundary)?))
 }
 
-/// A join that collects its build side as a whole, and that build side.
+/// Returns a join that collects its build side as a whole, and the build side.
 fn collecting_join(node: &Arc<dyn ExecutionPlan>) -> Option<(&HashJoinExec, Arc<dyn ExecutionPlan>)> {
     let join = node.downcast_ref::<HashJoinExec>()?;
     (*join.partition_mode() == PartitionMode::CollectLeft).then(|| (join, Arc::clone(join.left())))
@@ -188,7 +191,7 @@ fn over_all(node: &Arc<dyn ExecutionPlan>, inputs: Vec<Arc<dyn ExecutionPlan>>) 
     Arc::clone(node).replace_children(inputs, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
 }
 
-/// Has no scan of this process wait for keys that workers collect.
+/// Keeps scans of this process from waiting for keys that workers collect.
 fn give_up_keys_below(plan: &Arc<dyn ExecutionPlan>, is_sent: bool) {
     if is_sent {
         give_up_keys(plan);
@@ -197,7 +200,7 @@ fn give_up_keys_below(plan: &Arc<dyn ExecutionPlan>, is_sent: bool) {
     plan.children().into_iter().for_each(|input| give_up_keys_below(input, is_sent));
 }
 
-/// Encodes what would be sent, once before anything runs.
+/// Serializes the stages that would be sent, to detect errors before anything runs.
 fn check_encoding(plan: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> DfResult<()> {
     plan.apply(|node| {
         let Some(boundary) = node.as_network_boundary() else { return Ok(TreeNodeRecursion::Continue) };
@@ -211,13 +214,13 @@ fn check_encoding(plan: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> 
             })?;
             MaybeEncoded::Decoded(first_task.data).encode(context)?;
         }
-        // That included the stages below.
+        // The stages below were included.
         Ok(TreeNodeRecursion::Jump)
     })?;
     Ok(())
 }
 
-/// The numbers of stages and tasks that workers run.
+/// The numbers of stages and of tasks that workers run.
 fn counts(plan: &Arc<dyn ExecutionPlan>) -> DfResult<(usize, usize)> {
     let (mut stages, mut tasks) = (0, 0);
     plan.apply(|node| {
@@ -230,7 +233,7 @@ fn counts(plan: &Arc<dyn ExecutionPlan>) -> DfResult<(usize, usize)> {
     Ok((stages, tasks))
 }
 
-/// A planner that has its plan already.
+/// A planner that returns an existing plan.
 #[derive(Debug)]
 struct Planned(Arc<dyn ExecutionPlan>);
 

@@ -1,4 +1,4 @@
-//! Errors of workers, and of what lies between them.
+//! Errors of workers and of the connections to them.
 
 use std::error::Error as StdError;
 
@@ -7,19 +7,20 @@ use pushdowndb_contract::{Error, ErrorKind};
 use tonic::{Code, Status};
 use url::Url;
 
-/// In the text of an error: a worker did not answer, or stopped in the middle of an answer. Errors
-/// of workers about each other arrive as text.
+/// The part of an error's text which says that a worker did not answer, or stopped in the middle of
+/// an answer. It is recognized by its text, since workers report errors of other workers as text.
 const LOST: &str = "was lost while the query ran";
 
-/// Precedes the address of a lost worker.
+/// The text before the address of a lost worker.
 const WORKER: &str = "the worker ";
 
-/// One of our errors as DataFusion's.
+/// Converts an error of this project to one of DataFusion.
 pub(crate) fn to_datafusion(error: Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
-/// The error of a request to the worker at `url`, with its address if the worker is gone.
+/// Converts the error of a request to the worker at `url`. The address is added if the worker is
+/// lost.
 pub(crate) fn of_worker(url: &Url, error: DataFusionError) -> DataFusionError {
     match status(&error) {
         None => error,
@@ -31,17 +32,18 @@ pub(crate) fn of_worker(url: &Url, error: DataFusionError) -> DataFusionError {
     }
 }
 
-/// The error for a worker that does not take the token.
+/// The error for a worker that does not accept the token.
 pub(crate) fn refused(url: &Url) -> Error {
     Error::new(ErrorKind::Denied, format!("the worker {} refuses the token: it was started with another", shown(url)))
 }
 
-/// Whether `error` says that a worker is gone.
+/// Whether `error` says that a worker was lost.
 pub(crate) fn is_lost(error: &DataFusionError) -> bool {
     error.to_string().contains(LOST)
 }
 
-/// `error` with the kind of a lost worker, if one was lost: another worker tells it as text.
+/// Sets the kind of an error that says, if only as text from another worker, that a worker was
+/// lost. Returns other errors unchanged.
 pub(crate) fn of_lost(error: DataFusionError) -> DataFusionError {
     if !is_lost(&error) {
         return error;
@@ -51,7 +53,7 @@ pub(crate) fn of_lost(error: DataFusionError) -> DataFusionError {
     to_datafusion(Error::new(ErrorKind::Unavailable, told))
 }
 
-/// The status of a call that the worker did not answer itself.
+/// The gRPC status in an error, if the call failed without an answer of the worker itself.
 pub(crate) fn status(error: &DataFusionError) -> Option<&Status> {
     let mut cause: Option<&(dyn StdError + 'static)> = Some(error);
     while let Some(link) = cause {
@@ -67,7 +69,7 @@ pub(crate) fn status(error: &DataFusionError) -> Option<&Status> {
     None
 }
 
-/// What a status says, with its root cause.
+/// The message of a status, with its root cause.
 pub(crate) fn told(status: &Status) -> String {
     let mut last = None;
     let mut cause = status.source();
@@ -80,7 +82,7 @@ pub(crate) fn told(status: &Status) -> String {
     }
 }
 
-/// An address without the slash of its empty path.
+/// The text of a URL without the slash of an empty path.
 pub(crate) fn shown(url: &Url) -> &str {
     url.as_str().trim_end_matches('/')
 }

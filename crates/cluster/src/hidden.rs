@@ -1,4 +1,4 @@
-//! A part of a plan that rules do not look into.
+//! Hides a part of a plan from optimizer rules.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,8 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PhysicalExpr, PlanProperties, ReplaceChildrenOptions,
 };
 
-/// Runs `rule` on `plan` without the parts that `is_hidden` finds.
+/// Runs `rule` on `plan` while the nodes that satisfy `is_hidden`, and everything below them, are
+/// hidden from it.
 pub(crate) fn outside_of(
     plan: Arc<dyn ExecutionPlan>,
     is_hidden: impl Fn(&Arc<dyn ExecutionPlan>) -> bool,
@@ -31,7 +32,7 @@ pub(crate) fn outside_of(
     Ok(rule(plan.transform_down(hide)?.data)?.transform_down(show)?.data)
 }
 
-/// A hidden part; it is never executed.
+/// A placeholder for a hidden part of a plan; it is never executed.
 #[derive(Debug)]
 struct HiddenExec(Arc<dyn ExecutionPlan>);
 

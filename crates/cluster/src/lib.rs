@@ -42,8 +42,8 @@ pub use token::Token;
 pub use worker::{Worker, WorkerConfig, serve};
 pub use workers::Workers;
 
-/// What a worker and a coordinator must have in common: the program's version, and that of what
-/// travels between them.
+/// The version that a worker and its coordinator must share: that of the program, and that of the
+/// format of stages.
 fn version() -> String {
     format!("{} (stages {})", env!("CARGO_PKG_VERSION"), pushdowndb_engine::stages::VERSION)
 }

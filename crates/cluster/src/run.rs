@@ -1,4 +1,4 @@
-//! A query in stages: started, and repeated once if a worker is lost before the first row.
+//! A query that runs in stages. It is repeated once if a worker is lost before the first row.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::channel::Channels;
 use crate::cut::{Cut, cut};
 use crate::error::{is_lost, of_lost, shown, to_datafusion};
 
-/// A query in stages, and what it takes to cut it again.
+/// A query that was cut into stages, and what is needed to cut it again.
 pub(crate) struct Query {
     pub(crate) whole: WholePlan,
     pub(crate) cut: Cut,
@@ -55,14 +55,14 @@ impl StagedQuery for Query {
         let schema = self.whole.plan.schema();
         let usages = Arc::clone(&self.whole.usages);
         let rows = stream::once(async move { self.first_rows().await }).try_flatten().map_err(of_lost);
-        // What workers took is known at their end.
+        // The usage of workers is known only at the end, so the caps are checked once more.
         let capped = stream::once(async move { usages.check_caps().map_err(to_datafusion) });
         let rows = rows.chain(capped.filter_map(|checked| async move { checked.err().map(Err) }));
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
     }
 }
 
-/// The nodes of a plan in stages.
+/// Provides information about the nodes of a plan in stages.
 struct Nodes;
 
 impl StageNodes for Nodes {
@@ -78,7 +78,8 @@ impl StageNodes for Nodes {
 type Rows = BoxStream<'static, DfResult<RecordBatch>>;
 
 impl Query {
-    /// The rows from the first on; a worker that is lost before it is done without.
+    /// Starts the query and waits for its first rows. If a worker is lost until then, repeats the
+    /// query without it.
     async fn first_rows(&self) -> DfResult<Rows> {
         let rows = execute_stream(Arc::clone(&self.cut.plan), Arc::clone(&self.cut.context))?;
         match begun(rows).await {
@@ -98,7 +99,8 @@ impl Query {
         let whole = WholePlan { plan: reset_plan_states(Arc::clone(&self.whole.plan))?, ..self.whole.clone() };
         let rows = match cut(&whole, &left, &self.channels).await? {
             Some(cut) => execute_stream(cut.plan, cut.context)?,
-            // One worker has no one to share the work with.
+            // A single worker would have no others to share the work with, so the query runs in
+            // this process.
             None => {
                 let options = whole.state.config_options();
                 let plan = with_spilling(whole.plan, options).map_err(to_datafusion)?;
@@ -109,7 +111,7 @@ impl Query {
     }
 }
 
-/// The same rows, once the first ones are there.
+/// Waits for the first batch, and returns all batches including it.
 async fn begun(mut rows: SendableRecordBatchStream) -> DfResult<Rows> {
     match rows.next().await {
         None => Ok(stream::empty().boxed()),

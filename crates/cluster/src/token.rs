@@ -1,4 +1,4 @@
-//! What proves that a caller may use a worker.
+//! The secret by which workers authenticate callers.
 
 use std::fmt;
 use std::path::Path;
@@ -7,7 +7,7 @@ use http::HeaderValue;
 use pushdowndb_contract::{Error, Result};
 use ring::{hmac, rand};
 
-/// The least bytes of a token.
+/// Minimum bytes of a token.
 const MIN_BYTES: usize = 16;
 
 /// A secret that workers and their coordinators share.
@@ -21,13 +21,13 @@ pub struct Token {
 
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without the secret.
+        // The secret is left out.
         f.debug_struct("Token").finish_non_exhaustive()
     }
 }
 
 impl Token {
-    /// A token of at least 16 printable ASCII characters without blanks.
+    /// Creates a token from at least 16 printable ASCII characters without blanks.
     ///
     /// # Errors
     ///
@@ -41,31 +41,31 @@ impl Token {
         let mut header = HeaderValue::from_str(&format!("Bearer {secret}"))
             .map_err(|error| Error::internal("a token that is no header").with_source(error))?;
         header.set_sensitive(true);
-        // Tags under a key of this process are compared, in constant time: neither the bytes that
-        // agree nor their number show in the time it takes.
+        // Tokens are compared by their HMAC tags under a random key of this process, in constant
+        // time: the time reveals neither which bytes agree nor how many.
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &rand::SystemRandom::new())
             .map_err(|_| Error::internal("the system has no random numbers"))?;
         let tag = hmac::sign(&key, header.as_bytes());
         Ok(Self { header, key, tag })
     }
 
-    /// Reads a token from a file, whose last line may end with a line break. Blocks.
+    /// Reads a token from a file. A line break at its end is ignored. Blocks.
     ///
     /// # Errors
     ///
-    /// The file cannot be read, or holds no token.
+    /// The file cannot be read, or does not contain a token.
     pub fn from_file(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| Error::invalid(format!("the token of workers: {}: {error}", path.display())))?;
         Self::new(text.trim_end_matches(['\r', '\n'])).map_err(|error| error.context(path.display()))
     }
 
-    /// The value of the header `authorization` of a request.
+    /// The value of the `authorization` header for requests.
     pub(crate) fn header(&self) -> &HeaderValue {
         &self.header
     }
 
-    /// Whether `presented` is the value of the header, in constant time.
+    /// Compares `presented` with the value of the header, in constant time.
     pub(crate) fn is(&self, presented: &[u8]) -> bool {
         hmac::verify(&self.key, presented, self.tag.as_ref()).is_ok()
     }

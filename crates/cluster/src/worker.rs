@@ -1,4 +1,4 @@
-//! The worker's side: a server that runs stages.
+//! The worker: a server that runs stages.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -34,29 +34,28 @@ use crate::error::to_datafusion;
 use crate::token::Token;
 use crate::version;
 
-/// The largest message that a worker takes: a stage with the list of its objects.
+/// Maximum bytes of a message that a worker accepts: a stage with the list of its objects.
 const MAX_MESSAGE_BYTES: usize = 256 << 20;
 
-/// The protocols offered by ALPN: gRPC takes HTTP/2.
+/// The protocols offered by ALPN: gRPC requires HTTP/2.
 const PROTOCOLS: &[&[u8]] = &[b"h2"];
 
-/// How often a silent connection is asked whether the other side is there, and how long that may
-/// take.
+/// Interval of keep-alive pings on an idle connection, and the time limit for their answers.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The configuration of a worker.
 #[derive(Debug)]
 pub struct WorkerConfig {
-    /// The address to listen on; port 0 takes a free one.
+    /// The address to listen on; port 0 selects a free port.
     pub listen: SocketAddr,
-    /// What callers must present, and what this worker presents to others.
+    /// The token that callers must present, and that this worker presents to others.
     pub token: Token,
-    /// The certificate; without one, rows cross the network as plain text.
+    /// The certificate; without one, rows are sent over the network unencrypted.
     pub tls: Option<TlsFiles>,
-    /// The authorities of the other workers' certificates, a file in PEM.
+    /// A PEM file with the certificate authorities of the other workers.
     pub authorities: Option<PathBuf>,
-    /// The engine: what stages may read, credentials, memory, where it spills.
+    /// The configuration of the engine: what stages may read, credentials, memory, where it spills.
     pub engine: EngineConfig,
 }
 
@@ -74,7 +73,7 @@ pub struct Worker {
 ///
 /// # Errors
 ///
-/// A setting, the certificate or the address is no good.
+/// A setting or the certificate is invalid, or the worker cannot listen on the address.
 pub async fn serve(config: WorkerConfig) -> Result<Worker> {
     let WorkerConfig { listen, token, tls, authorities, engine } = config;
     let channels = Channels::new(token.clone(), authorities.as_deref())?;
@@ -116,19 +115,19 @@ pub async fn serve(config: WorkerConfig) -> Result<Worker> {
 }
 
 impl Worker {
-    /// The address it listens on.
+    /// The address that the worker listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its address for `pushdown.workers`, by the host's number.
+    /// The URL of the worker for `pushdown.workers`, with the IP address as the host.
     pub fn url(&self) -> String {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         format!("{scheme}://{}", self.address)
     }
 
-    /// Reads the certificate again, for new connections. `false` without one. An error keeps the old
-    /// certificate.
+    /// Reloads the certificate, for new connections. Returns `false` if there is none. An error
+    /// keeps the old certificate.
     pub async fn reload_certificate(&self) -> Result<bool> {
         let Some(tls) = self.tls.clone() else { return Ok(false) };
         let reloaded = tokio::task::spawn_blocking(move || tls.reload()).await;
@@ -136,7 +135,7 @@ impl Worker {
         Ok(true)
     }
 
-    /// Stops taking connections, and returns once the stages under way are finished.
+    /// Stops accepting connections, and returns once the stages in progress are finished.
     pub async fn shutdown(&self) {
         self.accepting.abort();
         let stop = self.stop.lock().take();
@@ -177,7 +176,7 @@ impl Interceptor for Authentication {
     }
 }
 
-/// Makes the session of each task.
+/// Creates the session of each task.
 struct Sessions {
     engine: Arc<Engine>,
     channels: Channels,
@@ -188,7 +187,8 @@ impl WorkerSessionBuilder for Sessions {
     async fn build_session_state(&self, mut query: WorkerQueryContext) -> DfResult<SessionState> {
         let request = requested(&query.headers).map_err(to_datafusion)?;
         let state = self.engine.stage_state(&request).await.map_err(to_datafusion)?;
-        // The library's own configuration, with the options and extensions of the engine's.
+        // Combines the configuration of `datafusion-distributed` with the options and extensions of
+        // the engine's.
         let mut config = query.builder.config().take().unwrap_or_default();
         let distributed = DistributedConfig::from_session_config(&config)?.clone();
         *config.options_mut() = state.config().options().as_ref().clone();
@@ -209,7 +209,7 @@ impl WorkerSessionBuilder for Sessions {
     }
 }
 
-/// What the coordinator tells of its session.
+/// Parses the settings of the coordinator's session from the headers.
 fn requested(headers: &HeaderMap) -> Result<StageRequest> {
     let malformed = || Error::invalid("a stage without the settings of its session");
     let digits = headers.get(&REQUEST).ok_or_else(malformed)?.as_bytes();

@@ -1,4 +1,4 @@
-//! The coordinator's side: the workers that a setting names.
+//! The coordinator: connects a query to the workers that a setting names.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use crate::cut::cut;
 use crate::run::Query;
 use crate::token::Token;
 
-/// What reaches worker processes.
+/// The connections of a coordinator to worker processes.
 #[derive(Clone, Debug)]
 pub struct Workers {
     channels: Channels,
 }
 
 impl Workers {
-    /// Reaches workers that take `token`. The certificates of those with `https` addresses must be
-    /// of the authorities in the file `authorities`, in PEM. Blocks.
+    /// Creates the connections to workers that accept `token`. The certificates of those with
+    /// `https` addresses must be signed by an authority in the PEM file `authorities`. Blocks.
     ///
     /// # Errors
     ///
@@ -48,7 +48,7 @@ impl Cluster for Workers {
         let cut = match cut(&whole, &urls, &self.channels).await {
             Ok(Some(cut)) => cut,
             Ok(None) => return Ok(None),
-            // One process can run it all the same.
+            // The query can still run in one process.
             Err(error) => {
                 tracing::warn!(%error, "a plan cannot be cut into stages");
                 return Ok(None);

@@ -19,7 +19,7 @@ use crate::format::Format;
 use crate::rows::{Piece, batches};
 use crate::tables::schema;
 
-/// A piece after the work that many cores share.
+/// An encoded piece, as the threads that share the work produce it.
 pub(crate) struct EncodedPiece {
     pub rows: u64,
     body: Body,
@@ -30,19 +30,19 @@ enum Body {
     RowGroup(Vec<ArrowColumnChunk>),
 }
 
-/// Makes pieces; shared by the threads that work on one object.
+/// Encodes pieces. It is shared by the threads that work on one object.
 pub(crate) enum PieceEncoder {
     Text(Format),
     Parquet(ArrowRowGroupWriterFactory),
 }
 
-/// The writer of one object, which joins its pieces.
+/// Writes one object by joining its pieces.
 pub(crate) enum ObjectEncoder {
     Text,
     Parquet(Box<SerializedFileWriter<Vec<u8>>>),
 }
 
-/// The two halves that write one object of a table.
+/// Creates the encoder of pieces and the writer for one object of a table.
 pub(crate) fn object(table: &str, format: Format) -> Result<(Arc<PieceEncoder>, ObjectEncoder)> {
     if format != Format::Parquet {
         return Ok((Arc::new(PieceEncoder::Text(format)), ObjectEncoder::Text));
@@ -55,7 +55,7 @@ pub(crate) fn object(table: &str, format: Format) -> Result<(Arc<PieceEncoder>, 
 }
 
 impl PieceEncoder {
-    /// Generates and encodes a piece; `first` if it opens its object.
+    /// Generates and encodes a piece. `first` says whether it is the first of its object.
     pub fn encode(&self, piece: Piece, first: bool) -> Result<EncodedPiece> {
         let mut rows = 0;
         let body = match self {
@@ -111,7 +111,7 @@ fn encode_text(format: Format, piece: Piece, first: bool, out: &mut Vec<u8>) -> 
 }
 
 impl ObjectEncoder {
-    /// Adds the next piece and returns the finished bytes.
+    /// Adds the next piece and returns the bytes that are finished.
     pub fn add(&mut self, piece: EncodedPiece) -> Result<Bytes> {
         match (self, piece.body) {
             (Self::Text, Body::Text(text)) => Ok(text.into()),
@@ -128,7 +128,7 @@ impl ObjectEncoder {
         }
     }
 
-    /// The bytes that end the object.
+    /// Returns the bytes that end the object.
     pub fn finish(self) -> Result<Bytes> {
         match self {
             Self::Text => Ok(Bytes::new()),

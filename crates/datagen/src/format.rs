@@ -7,11 +7,11 @@ use pushdowndb_contract::{Error, Result};
 /// The format of generated objects.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Format {
-    /// Comma-separated, with a header line; fields are quoted only where they must be.
+    /// Comma-separated, with a header line; fields are quoted only if necessary.
     Csv,
     /// Parquet with Snappy.
     Parquet,
-    /// One JSON object a line; decimals are numbers with their scale, dates strings.
+    /// One JSON object per line; decimals are numbers with their scale, dates are strings.
     Json,
 }
 
@@ -34,8 +34,8 @@ impl Format {
         }
     }
 
-    /// Returns the approximate rows per piece: some megabytes of text, or row groups worth a
-    /// request each.
+    /// Returns the approximate number of rows per piece: a few megabytes of text, or row groups
+    /// large enough for a request each.
     pub(crate) fn piece_rows(self) -> u64 {
         match self {
             Self::Csv | Self::Json => 65_536,

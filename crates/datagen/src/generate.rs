@@ -1,9 +1,9 @@
 //! Streams the tables into an object store.
 //!
-//! Memory is bounded by the pieces in flight, whatever the scale: a permit is taken, in row order,
-//! before a piece is generated, and returned once its bytes are handed to the upload. Taking
-//! permits in order avoids that an object's next piece waits for a permit that a later piece of the
-//! same object holds.
+//! Memory is bounded by the pieces in flight, at any scale: a permit is acquired, in row order,
+//! before a piece is generated, and released once its bytes are passed to the upload. The order
+//! ensures that an object's next piece never waits for a permit that a later piece of the same
+//! object holds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,49 +22,49 @@ use crate::tables::schema_sql_over;
 use crate::tables::{MIN_SCALE, row_count};
 use crate::{DataSet, Destination, Format, encode};
 
-/// The largest scale; above it keys of rows and pieces would no longer fit their types.
+/// The largest scale; above it keys of rows and pieces would not fit their types.
 const MAX_SCALE: f64 = 100_000.0;
-/// The most objects a table may be spread over.
+/// Maximum objects per table.
 const MAX_PARTS: u32 = 10_000;
-/// Objects written at a time.
+/// Maximum objects that are written concurrently.
 const OBJECTS_AT_ONCE: usize = 8;
-/// Bytes of one part of an upload.
+/// Bytes per part of a multipart upload.
 const UPLOAD_PART_BYTES: usize = 8 * 1024 * 1024;
-/// Parts of one object's upload on their way at a time.
+/// Maximum parts in flight per upload.
 const UPLOAD_PARTS_AT_ONCE: usize = 2;
 
 /// Options of a data set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// The scale factor: 1 is about a gigabyte of CSV.
+    /// The scale factor: 1 is about one gigabyte of CSV.
     pub scale: f64,
     /// The format.
     pub format: Format,
     /// Objects per table; tables with fewer rows, and nation and region always, get fewer.
     pub parts: u32,
-    /// True if tables that are there already are removed first; otherwise they are a conflict.
+    /// Whether existing tables are removed first; otherwise they are a conflict.
     pub overwrite: bool,
 }
 
 /// The progress of a generation.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Progress {
-    /// Rows handed to the store.
+    /// Rows passed to the store.
     pub rows: u64,
-    /// The approximate number of rows.
+    /// The approximate total number of rows.
     pub rows_expected: u64,
-    /// Bytes handed to the store.
+    /// Bytes passed to the store.
     pub bytes: u64,
 }
 
 /// A summary of the generated data.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Summary {
-    /// Rows by table, in the order of [`DataSet::tables`].
+    /// The number of rows of each table, in the order of [`DataSet::tables`].
     pub rows: Vec<(&'static str, u64)>,
-    /// Objects, `schema.sql` among them.
+    /// The number of objects, including `schema.sql`.
     pub objects: u64,
-    /// Bytes.
+    /// The number of bytes.
     pub bytes: u64,
 }
 
@@ -87,12 +87,12 @@ pub async fn generate_set(
     generate_over(set, options, std::slice::from_ref(destination), 1, progress).await
 }
 
-/// Generates any set of tables over several places: part after part, in turn. A table with fewer
-/// parts than there are places lies in the first ones. `schema.sql` is written to the first, and
-/// names all of them.
+/// Generates any set of tables in several destinations. The parts of a table are distributed in
+/// turn, so a table with fewer parts than destinations is in the first ones only. `schema.sql` is
+/// written to the first destination and names all of them.
 ///
-/// With more than one of `replicas`, each part is written to that many places in a row, and a
-/// manifest of each table, beside `schema.sql`, says where.
+/// If `replicas` is more than 1, each part is written to that many consecutive destinations, and a
+/// manifest of each table, beside `schema.sql`, lists where.
 pub async fn generate_over(
     set: DataSet,
     options: Options,
@@ -133,7 +133,7 @@ pub async fn generate_over(
         bytes: AtomicU64::new(0),
         progress: &progress,
     };
-    // The largest tables start first, so that no long object is left alone at the end.
+    // The largest tables start first, so that no long object remains alone at the end.
     let objects: Vec<_> = set.tables().iter().rev().flat_map(|table| objects_of(table, options)).collect();
     let count = (objects.len() * replicas) as u64 + 1;
     let written: Vec<Written> = stream::iter(objects.into_iter().map(|object| work.write(object)))
@@ -165,7 +165,7 @@ pub async fn generate_over(
     Ok(Summary { rows, objects: count, bytes: work.bytes.load(Ordering::Relaxed) })
 }
 
-/// The declarations of tables that [`generate_over`] writes.
+/// Returns the statements that declare the tables that [`generate_over`] writes.
 pub fn schema_sql_of(set: DataSet, options: Options, destinations: &[Destination], replicas: usize) -> Result<String> {
     let places = |table: &str| match destinations.first() {
         Some(first) if replicas > 1 => vec![first.address_of(&manifest::name(table))],
@@ -183,7 +183,7 @@ struct Written<'a> {
     path: Path,
     rows: u64,
     size: u64,
-    /// The ETag that it has in all of its places; only known with replicas.
+    /// The ETag, which is the same in all its destinations; known only with replicas.
     etag: Option<String>,
     holders: Vec<&'a Destination>,
 }
@@ -196,7 +196,7 @@ struct Object {
     part: u32,
     format: Format,
     scale: f64,
-    /// Its pieces, by their index among all pieces of the table.
+    /// The range of its pieces among all pieces of the table.
     pieces: std::ops::Range<u32>,
     /// The number of pieces of the table.
     of: u32,
@@ -214,7 +214,7 @@ fn part_count(table: &str, options: Options) -> u32 {
 
 fn objects_of(table: &'static str, options: Options) -> Vec<Object> {
     let (rows, parts) = (row_count(table, options.scale), u64::from(part_count(table, options)));
-    // In range: at most MAX_SCALE * 6_000_000 / 65_536 pieces, and one for each part.
+    // This fits into `u32`: at most MAX_SCALE * 6_000_000 / 65_536 pieces, and one for each part.
     let pieces = u32::try_from(rows.div_ceil(parts * options.format.piece_rows())).unwrap_or(1);
     let parts = u32::try_from(parts).unwrap_or(1);
     let extension = options.format.extension();
@@ -237,7 +237,7 @@ fn objects_of(table: &'static str, options: Options) -> Vec<Object> {
 /// State shared by all objects.
 struct Work<'a, P> {
     destinations: &'a [Destination],
-    /// The number of places that hold each object.
+    /// The number of destinations that hold each object.
     replicas: usize,
     permits: Arc<Semaphore>,
     cores: usize,
@@ -248,7 +248,7 @@ struct Work<'a, P> {
 }
 
 impl<'a, P: Fn(Progress) + Sync> Work<'a, P> {
-    /// Writes an object to each of its places.
+    /// Writes an object to each of its destinations.
     async fn write(&self, object: Object) -> Result<Written<'a>> {
         let places = self.destinations.iter().cycle().skip(object.part as usize % self.destinations.len().max(1));
         let holders: Vec<&Destination> = places.take(self.replicas).collect();
@@ -267,7 +267,7 @@ impl<'a, P: Fn(Progress) + Sync> Work<'a, P> {
         Ok(Written { table: object.table, path, rows, size, etag, holders })
     }
 
-    /// Writes an object to one place. Returns its path, rows and bytes.
+    /// Writes an object to one destination. Returns its path, rows and bytes.
     async fn write_to(&self, object: &Object, destination: &Destination) -> Result<(Path, u64, u64)> {
         let path = destination.prefix.clone().join(object.table).join(object.name.as_str());
         let mut upload = BufWriter::with_capacity(Arc::clone(&destination.store), path.clone(), UPLOAD_PART_BYTES)
@@ -278,7 +278,7 @@ impl<'a, P: Fn(Progress) + Sync> Work<'a, P> {
                 Ok((path, rows, size))
             }
             Err(error) => {
-                // The first error is the one to report; an upload that cannot be aborted expires in
+                // The first error is the one to report. An upload that cannot be aborted expires in
                 // the store.
                 let _ = upload.abort().await;
                 Err(error)
@@ -326,7 +326,7 @@ impl<'a, P: Fn(Progress) + Sync> Work<'a, P> {
         Ok((rows, size))
     }
 
-    /// Counts what was handed to a store.
+    /// Counts rows and bytes that were passed to a store, and reports the progress.
     fn count(&self, bytes: u64, rows: u64) {
         (self.progress)(Progress {
             rows: self.rows.fetch_add(rows, Ordering::Relaxed) + rows,
@@ -336,7 +336,8 @@ impl<'a, P: Fn(Progress) + Sync> Work<'a, P> {
     }
 }
 
-/// Objects of an earlier run would be read as rows of the table: refuse them or remove them.
+/// Removes objects of an earlier run, or refuses them if not `overwrite`: they would be read as
+/// rows of the table.
 async fn make_room(destination: &Destination, table: &str, overwrite: bool) -> Result<()> {
     let folder = destination.prefix.clone().join(table);
     let mut old = destination.store.list(Some(&folder));
@@ -370,7 +371,7 @@ fn store_error(destination: &Destination, path: &Path, error: object_store::Erro
         E::AlreadyExists { .. } | E::Precondition { .. } => ErrorKind::Conflict,
         E::InvalidPath { .. } => ErrorKind::Invalid,
         E::NotSupported { .. } | E::NotImplemented { .. } => ErrorKind::Unsupported,
-        // Some answers of S3 come as nothing but their text.
+        // Some errors of S3 contain nothing but their text.
         _ if text.contains("<Code>NoSuchBucket") => ErrorKind::NotFound,
         _ if text.contains("403 Forbidden") => ErrorKind::Denied,
         _ => ErrorKind::Unavailable,

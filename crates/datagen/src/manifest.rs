@@ -1,4 +1,4 @@
-//! Manifests of tables that lie in several places: which places hold each object.
+//! Manifests of tables with replicas: they list which buckets hold each object.
 
 use std::fmt::Write as _;
 
@@ -12,8 +12,8 @@ pub(crate) fn name(table: &str) -> String {
     format!("{table}.manifest.json")
 }
 
-/// Refuses places that a manifest cannot name: folders, and buckets with other prefixes than the
-/// first's.
+/// Refuses destinations that a manifest cannot describe: folders, and buckets whose prefix differs
+/// from the first one's.
 pub(crate) fn check(destinations: &[Destination]) -> Result<()> {
     for destination in destinations {
         let is_alike = destinations.first().is_some_and(|first| first.prefix == destination.prefix);
@@ -27,7 +27,7 @@ pub(crate) fn check(destinations: &[Destination]) -> Result<()> {
     Ok(())
 }
 
-/// The buckets of the places that hold an object.
+/// The buckets of the destinations that hold an object.
 pub(crate) fn stores(holders: &[&Destination]) -> Vec<String> {
     holders.iter().filter_map(|holder| holder.bucket()).collect()
 }
@@ -41,7 +41,7 @@ pub(crate) struct Entry<'a> {
     pub(crate) stores: Vec<String>,
 }
 
-/// The manifest of these objects.
+/// Formats the manifest for these objects.
 pub(crate) fn of<'a>(objects: impl Iterator<Item = Entry<'a>>) -> String {
     let mut text = "{\"version\": 1, \"objects\": [".to_owned();
     for (number, Entry { key, size, etag, stores }) in objects.enumerate() {

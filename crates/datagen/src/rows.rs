@@ -12,7 +12,7 @@ use tpchgen_arrow as arrows;
 use crate::synthetic;
 use crate::tables::schema;
 
-/// A piece of a table: the `index`-th, counted from zero, of `of` pieces in row order.
+/// A piece of a table: number `index`, counted from zero, of `of` pieces in row order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Piece {
     pub table: &'static str,
@@ -43,7 +43,8 @@ pub(crate) fn batches(piece: Piece) -> Result<Box<dyn Iterator<Item = Result<Rec
     Ok(Box::new(rows.map(move |batch| declared_types(&batch, &schema))))
 }
 
-/// Casts to the declared types: the generator makes string views, the tables have plain strings.
+/// Casts columns to the declared types: the generator creates string views, while the tables have
+/// plain strings.
 fn declared_types(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let bug = |e| Error::internal("generated rows do not have the declared types").with_source(e);
     let columns = batch

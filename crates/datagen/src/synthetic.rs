@@ -19,10 +19,10 @@ use pushdowndb_contract::{Error, Result};
 /// Tables of groups.
 pub(crate) const GROUPS: [&str; 2] = ["groups", "skewed"];
 
-/// Tables of doubles, by their columns.
+/// Tables of doubles, ordered by their number of columns.
 pub(crate) const FLOATS: [&str; 3] = ["floats_1", "floats_10", "floats_20"];
 
-/// Rows at scale 1, as many as lineitem has: some 700 MB of CSV.
+/// Rows at scale 1, as many as lineitem has: about 700 MB of CSV.
 const GROUPS_ROWS: f64 = 6_000_000.0;
 
 /// Rows at scale 1: 100 MB of CSV for each column, as in the paper.
@@ -34,10 +34,10 @@ const SKEWS: [u32; 10] = [0, 2, 4, 6, 8, 9, 10, 11, 12, 13];
 /// Groups of a column of `skewed`.
 const SKEWED_GROUPS: u32 = 100;
 
-/// Columns of numbers beside the groups.
+/// Number of value columns beside the group columns.
 const VALUES: usize = 10;
 
-/// The decimals of a number.
+/// The factor for four decimals.
 const ONE: u64 = 10_000;
 
 /// Rows of a batch.
@@ -46,13 +46,13 @@ const BATCH_ROWS: u64 = 8192;
 /// The contents of a column.
 #[derive(Clone, Debug)]
 enum Column {
-    /// A number of groups of about the same size, from 0.
+    /// This number of groups of about the same size, counted from 0.
     Uniform(u64),
-    /// Groups whose sizes fall: the share of rows up to each group.
+    /// Groups of decreasing size: the cumulative share of rows up to each group.
     Zipf(Vec<f64>),
-    /// 0 to 1000, with four decimals, exact.
+    /// A decimal from 0 to 1000 with four decimals, exact.
     Decimal,
-    /// 0 to 1, with four decimals.
+    /// A double from 0 to 1 with four decimals.
     Double,
 }
 
@@ -65,14 +65,14 @@ impl Column {
         }
     }
 
-    /// The cells of these rows; `seed` is the column's own.
+    /// The cells of these rows; `seed` is specific to the column.
     fn cells(&self, seed: u64, rows: std::ops::Range<u64>) -> Result<ArrayRef> {
         let hashes = rows.map(|row| mix(seed ^ mix(row)));
         Ok(match self {
             Self::Uniform(groups) => Arc::new(hashes.map(|hash| (hash % groups) as i64).collect::<Int64Array>()),
             Self::Zipf(up_to) => {
                 let group = |hash: u64| {
-                    // 53 bits, as many as a double from 0 to 1 has.
+                    // Uses 53 bits, the precision of a double.
                     let at = (hash >> 11) as f64 / (1u64 << 53) as f64;
                     up_to.partition_point(|share| *share <= at) as i64
                 };
@@ -111,7 +111,7 @@ fn zipf(tenths: u32) -> Column {
         })
         .collect();
     let total = sums.last().copied().unwrap_or(1.0);
-    // The last is 1, so that every row has a group.
+    // The last share is 1, so that every row has a group.
     Column::Zipf(sums.iter().map(|sum| sum / total).collect())
 }
 
@@ -132,7 +132,7 @@ pub(crate) fn row_count(table: &str, scale: f64) -> u64 {
     (rows * scale) as u64
 }
 
-/// Rows of a table in order: the `index`-th of `of` pieces.
+/// Generates the rows of a piece of a table in order: number `index` of `of` pieces.
 pub(crate) fn batches(
     table: &str,
     scale: f64,
@@ -152,7 +152,7 @@ pub(crate) fn batches(
     }))
 }
 
-/// The last step of SplitMix64 (Steele, Lea and Flood, 2014) after one step of its counter.
+/// The mixing function of SplitMix64 (Steele, Lea and Flood, 2014), after one step of its counter.
 fn mix(value: u64) -> u64 {
     let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -178,7 +178,7 @@ mod tests {
         concat_batches(&schema(table).unwrap(), &rows).unwrap()
     }
 
-    /// The rows of each group of a column.
+    /// The number of rows in each group of a column.
     fn sizes(rows: &RecordBatch, column: &str, groups: usize) -> Vec<usize> {
         let mut sizes = vec![0; groups];
         for group in rows.column_by_name(column).unwrap().as_primitive::<Int64Type>().values() {

@@ -21,7 +21,7 @@ pub enum DataSet {
     /// `groups` and `skewed`: integers to group by and decimals to sum, as in Section VI-C of the
     /// PushdownDB paper.
     Groups,
-    /// `floats_1`, `floats_10` and `floats_20`: doubles, as in its Section IX.
+    /// `floats_1`, `floats_10` and `floats_20`: doubles, as in Section IX of the paper.
     Floats,
 }
 
@@ -53,7 +53,7 @@ impl DataSet {
     }
 }
 
-/// The smallest scale; below it some table would be empty.
+/// The smallest scale; below it a table would be empty.
 pub(crate) const MIN_SCALE: f64 = 0.001;
 
 const KEY: DataType = DataType::Int64;
@@ -147,8 +147,8 @@ pub fn schema(table: &str) -> Result<SchemaRef> {
     Ok(Arc::new(Schema::new(fields)))
 }
 
-/// Returns the rows of a table at a `scale`; approximate for lineitem, whose rows are drawn per
-/// order.
+/// Returns the number of rows of a table at a `scale`. It is approximate for lineitem, whose rows
+/// are drawn per order.
 pub(crate) fn row_count(table: &str, scale: f64) -> u64 {
     let rows = match table {
         "region" => 5,
@@ -165,12 +165,13 @@ pub(crate) fn row_count(table: &str, scale: f64) -> u64 {
     u64::try_from(rows).unwrap_or(0)
 }
 
-/// Returns the statements that declare all tables of a `set` below a URL or folder.
+/// Returns the statements that declare all tables of a `set` in subfolders of a URL or folder.
 pub fn schema_sql(set: DataSet, url: &str, format: Format, scale: f64) -> Result<String> {
     schema_sql_over(set, |table| vec![format!("{}/{table}/", url.trim_end_matches('/'))], format, scale)
 }
 
-/// The declarations of all tables of a set, each with the folders that `places` names.
+/// Returns the statements that declare all tables of a set; `places` returns the folders of each
+/// table.
 pub(crate) fn schema_sql_over(
     set: DataSet,
     places: impl Fn(&str) -> Vec<String>,

@@ -68,7 +68,7 @@ impl fmt::Debug for Gateway {
 pub struct NodeConfig {
     /// Where the objects are.
     pub storage: Storage,
-    /// The address to listen on; port 0 takes a free one.
+    /// The address to listen on; port 0 selects a free port.
     pub listen: SocketAddr,
     /// A second address, without TLS and signatures, for `/metrics`, `/healthz` and `/readyz`. If
     /// it is set, `/metrics` is answered there only.
@@ -89,7 +89,7 @@ pub struct NodeConfig {
     /// Domains for virtual-hosted requests: with `s3.example.com`, `b.s3.example.com` is bucket
     /// `b`.
     pub domains: Vec<String>,
-    /// The limits of what peers can use.
+    /// Limits on the resources that clients can use.
     pub limits: Limits,
 }
 

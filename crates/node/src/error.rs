@@ -29,13 +29,13 @@ pub(crate) fn to_s3(error: &Error) -> S3Error {
         return S3Error::with_message(code_of(error.kind()), error.message().to_owned());
     }
     if error.kind() == ErrorKind::Corrupt {
-        // The client sees its own object; the log names it.
+        // The message is about the client's own object, so the client gets it as well as the log.
         tracing::warn!(%error, "an object is damaged");
     }
     S3Error::with_message(code_of(error.kind()), error.to_string())
 }
 
-/// Returns a code that s3s does not define.
+/// Converts an error code that s3s does not define.
 fn custom(code: &'static str) -> S3ErrorCode {
     S3ErrorCode::from_bytes(code.as_bytes()).unwrap_or(S3ErrorCode::InvalidRequest)
 }

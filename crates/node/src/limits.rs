@@ -1,4 +1,4 @@
-//! Limits of what peers can use: every bound of the node, with its unit, default and reason.
+//! Limits on the resources that clients can use, each with its unit, default and reason.
 
 use std::time::Duration;
 
@@ -11,35 +11,37 @@ pub struct Limits {
     /// default a quarter of the machine's memory or half of its container's, from 512 MiB to 16
     /// GiB.
     pub memory_bytes: usize,
-    /// Share of all scans in the memory for requests, in percent.
+    /// Share of the memory for requests that all scans together may use, in percent.
     pub memory_scans: usize,
-    /// Share of all bodies that are read whole in the memory for requests, in percent. The rest is
-    /// for transfers.
+    /// Share of the memory for requests that bodies read as a whole may use together, in percent.
+    /// The rest is for transfers.
     pub memory_bodies: usize,
-    /// Share of one key in the memory of all scans and of all bodies, in percent.
+    /// Share of the memory of all scans, and of all bodies, that one key may use, in percent.
     pub memory_key: usize,
-    /// Share of one scan in the memory of its key's scans, in percent.
+    /// Share of the scan memory of a key that one of its scans may use, in percent.
     pub memory_scan: usize,
-    /// Maximum open connections, about 64 KiB each. Beyond it, one without a request is closed.
+    /// Maximum open connections, about 64 KiB each. If there are more, one without a request is
+    /// closed.
     pub connections: usize,
-    /// Share of one peer address in connections and requests, in percent. More than that of a key,
-    /// so that two keys behind one address do not block each other.
+    /// Share of all connections and requests that one peer address may have, in percent. It is
+    /// higher than that of a key, so that two keys behind one address do not block each other.
     pub peer_share_percent: u8,
-    /// Share of one peer address in connections without an authenticated request, in percent.
+    /// Share of all connections that one peer address may have without an authenticated request, in
+    /// percent.
     pub peer_unproven_percent: u8,
-    /// Share of one key in requests, scans, buckets and uploads, in percent, unless its file says
-    /// otherwise.
+    /// Share of all requests, scans, buckets and uploads that one key may have, in percent, unless
+    /// the keyring file says otherwise.
     pub key_share_percent: u8,
     /// Maximum time of a TLS handshake, of a request head, and until a request is authenticated.
     pub header_read: Duration,
-    /// Maximum time of a connection without a request.
+    /// Maximum time that a connection may stay open without a request.
     pub idle: Duration,
     /// Maximum size of a request head, in bytes: room for 2 KiB of metadata and a long key.
     pub head_bytes: usize,
     /// Maximum requests in progress, from the head to the last byte of the response. Each may hold
     /// two blocks.
     pub requests: usize,
-    /// Maximum wait of a request for other ones, before it is refused with SlowDown.
+    /// Maximum time that a request waits for a slot before it is refused with SlowDown.
     pub request_wait: Duration,
     /// Maximum time of a request: 5 GiB at 250 kB/s.
     pub request_time: Duration,
@@ -51,17 +53,17 @@ pub struct Limits {
     /// Maximum time that a peer may leave its side of a transfer untouched. A stalled client must
     /// not hold files and scans.
     pub stall: Duration,
-    /// Minimum rate of a peer that the node waits for, in bytes per second: less than any modem.
+    /// Minimum transfer rate of a peer, in bytes per second; slower transfers are ended.
     pub least_rate: u64,
-    /// Maximum time that a peer may keep the node waiting, beyond the time of its bytes at
-    /// `least_rate`.
+    /// Maximum time that a peer may keep the node waiting, in addition to the time that its bytes
+    /// take at `least_rate`.
     pub rate_grace: Duration,
-    /// Maximum time of a body that is read whole: XML, fragments. Uploads are bounded by
+    /// Maximum time to receive a body that is read whole: XML, fragments. Uploads are bounded by
     /// `least_rate` alone.
     pub document_time: Duration,
     /// How long a stopping node reports itself as not ready before it stops accepting.
     pub drain_delay: Duration,
-    /// Maximum time of requests in progress when the node stops.
+    /// Maximum time that a stopping node waits for requests in progress.
     pub shutdown: Duration,
     /// Maximum size of a body that is read whole (XML), in bytes. Completing 10,000 parts takes 2
     /// MiB.
@@ -71,7 +73,8 @@ pub struct Limits {
     pub form_bytes: usize,
     /// Maximum upload forms received at once; more wait.
     pub forms: usize,
-    /// Maximum copies at once that read and hash their bytes, each of which uses a core; more wait.
+    /// Maximum copies in progress that read and hash their bytes, each of which uses a core; more
+    /// wait.
     pub copies: usize,
     /// Maximum size of one PUT or part, in bytes: 5 GiB, as in S3.
     pub put_bytes: u64,
@@ -103,19 +106,20 @@ pub struct Limits {
     /// Part size of objects sent to the server behind a gateway, in bytes; smaller objects are sent
     /// in one request.
     pub upstream_part_bytes: u64,
-    /// Bytes read from disk at once. A transfer holds two blocks in memory.
+    /// Bytes per disk read. A transfer holds two such blocks in memory.
     pub block_bytes: usize,
-    /// Size of a block with its own checksum, in bytes. Reading a part of an unverified block reads
-    /// all of it. Existing objects keep theirs.
+    /// Size of a block with its own checksum, in bytes. Reading part of an unverified block reads
+    /// all of it. A change applies to new objects only.
     pub checksum_block_bytes: usize,
-    /// Maximum memory of cached block checksums, in bytes: 8 per block, so those of 256 GiB.
+    /// Maximum memory of cached block checksums, in bytes. Each takes 8 bytes, so the default
+    /// covers 256 GiB of objects.
     pub checksum_cache_bytes: usize,
     /// How long a verified block is trusted; 0 verifies it on every read.
     pub verify_interval: Duration,
     /// Bytes scrubbed per second; 0 disables scrubbing.
     pub scrub_bytes: u64,
-    /// Bytes read from the store's disks per second, by all requests together; 0 is no bound. For disks
-    /// that are shared with others, and for experiments.
+    /// Maximum bytes read from the store's disks per second, by all requests together; 0 is no
+    /// limit. For disks that are shared with other programs, and for experiments.
     pub disk_bytes: u64,
     /// Maximum scans at once; each may use a core and some tens of MiB.
     pub selects: usize,
@@ -133,7 +137,7 @@ pub struct Limits {
     pub select_pieces: usize,
     /// Size of the frames of rows, in bytes.
     pub select_frame_bytes: usize,
-    /// Interval of Cont frames while there are no others, to keep connections alive.
+    /// Interval of Cont frames while no other frames are sent, to keep connections alive.
     pub select_keep_alive: Duration,
     /// How long the head of a Select response waits for the first rows, so that a scan that fails
     /// at once is an error response instead of an error frame.
@@ -145,9 +149,10 @@ pub struct Limits {
     pub fragment_splits: usize,
     /// Maximum size of a frame of batches, in bytes.
     pub fragment_frame_bytes: usize,
-    /// Maximum record of a text object for fragments, in bytes: what the engine itself would read.
+    /// Maximum record of a text object for fragments, in bytes: the same as the engine's own limit.
     pub fragment_record_bytes: usize,
-    /// Maximum memory of the groups of one split, in bytes. Rows of further groups are passed on.
+    /// Maximum memory of the groups of one split, in bytes. Rows of further groups are returned
+    /// partially aggregated.
     pub fragment_group_bytes: usize,
     /// Maximum memory of cached zones, in bytes; files on disk take four times as much.
     pub zone_bytes: usize,
@@ -155,10 +160,10 @@ pub struct Limits {
     pub footer_cache_bytes: usize,
     /// Maximum footer of a Parquet object, in bytes; it is in memory during a scan.
     pub footer_bytes: usize,
-    /// Maximum row group of a Parquet object, in uncompressed bytes: 512 MiB, as in S3. Its
-    /// selected columns are in memory together, compressed.
+    /// Maximum row group of a Parquet object, in uncompressed bytes: 512 MiB, as in S3. The
+    /// selected columns of a row group are in memory together, compressed.
     pub row_group_bytes: u64,
-    /// Minimum free disk space for uploads, in bytes: what the index needs to go on deleting.
+    /// Disk space that uploads must leave free, in bytes: what the index needs to go on deleting.
     pub reserve_bytes: u64,
 }
 
@@ -253,7 +258,7 @@ impl Limits {
     }
 }
 
-/// Rounds up, so that a share of something is never zero.
+/// Computes `percent` of `all`, rounded up, so that a share of something is never zero.
 fn percent(all: usize, percent: u8) -> usize {
     all.saturating_mul(usize::from(percent)).div_ceil(100).min(all)
 }

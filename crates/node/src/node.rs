@@ -56,7 +56,7 @@ pub async fn start(config: NodeConfig) -> Result<Node> {
         let message = format!("a node with these limits needs {} MiB of memory", least.div_ceil(1 << 20));
         return Err(Error::invalid(message));
     }
-    // Before anything is written: if the address is taken, no store is created.
+    // Listens before anything is written: if the address is in use, no store is created.
     let (listener, address) = listen(config.listen, "--listen").await?;
     let admin = match config.admin_listen {
         Some(address) => Some(listen(address, "--admin-listen").await?),
@@ -123,7 +123,7 @@ pub async fn start(config: NodeConfig) -> Result<Node> {
     Ok(Node { address, admin_address, tls, keys, credentials_file, counting, store: weak_store, stop, stopped })
 }
 
-/// What serves, and what is closed when serving ends.
+/// The listeners of a node, and the state that is closed when they have ended.
 struct Servers {
     s3: Listener,
     admin: Option<Listener>,

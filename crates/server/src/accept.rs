@@ -10,11 +10,12 @@ use tokio::task::JoinSet;
 
 use crate::shared::Server;
 
-/// How long to wait when the system has no more sockets.
+/// Pause after a failed accept, such as when the system has no more sockets.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Accepts connections until `stopped`, each as a task of what `connection` makes of its socket and
-/// its place, `None` if all places are taken. Returns the tasks that have not ended.
+/// Accepts connections until `stopped`. Each one runs as a task: the future that `connection`
+/// returns for its socket and its permit, which is `None` if the maximum number of connections is
+/// open. Returns the tasks that have not ended.
 pub(crate) async fn accept<T>(
     server: &Server,
     listener: TcpListener,
@@ -41,7 +42,7 @@ where
         if place.is_none() {
             server.counters.refused.fetch_add(1, Ordering::Relaxed);
         }
-        // Small answers are not to wait for more.
+        // Sends small responses at once instead of waiting for more data.
         let _ = socket.set_nodelay(true);
         connections.spawn(connection(socket, place));
     }

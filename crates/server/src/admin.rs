@@ -18,13 +18,13 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::shared::Server;
 
-/// The most bytes of a request that are read.
+/// Maximum bytes of a request that are read.
 const MAX_REQUEST_BYTES: usize = 4096;
 
-/// The longest that a request takes.
+/// Maximum time of a request.
 const MAX_TIME: Duration = Duration::from_secs(5);
 
-/// The requests at once.
+/// Maximum concurrent requests.
 const MAX_REQUESTS: usize = 16;
 
 /// Answers requests until `stopped`.

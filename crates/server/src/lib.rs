@@ -1,8 +1,9 @@
 //! The SQL server of PushdownDB: many users over one engine, by the protocol of PostgreSQL and
 //! by Flight SQL.
 //!
-//! Each connection is a session with settings and tables of its own. Memory, statistics and places
-//! for spilled data are shared by all, connections to storage by the sessions of one user.
+//! Each connection is a session with settings and tables of its own. All sessions share memory,
+//! statistics and the disk space for spilled data; the sessions of one user share connections to
+//! storage.
 //!
 //! ```text
 //! server     start, reload and stop

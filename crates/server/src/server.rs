@@ -21,22 +21,22 @@ use crate::users::{CurrentUsers, Users};
 /// The configuration of a server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// The address of the PostgreSQL protocol; port 0 takes a free one.
+    /// The address for the PostgreSQL protocol; port 0 selects a free port.
     pub postgres: Option<SocketAddr>,
-    /// The address of Flight SQL; port 0 takes a free one.
+    /// The address for Flight SQL; port 0 selects a free port.
     pub flight: Option<SocketAddr>,
-    /// The address of `/healthz`, `/readyz` and `/metrics`, without TLS.
+    /// The address for `/healthz`, `/readyz` and `/metrics`, without TLS.
     pub admin: Option<SocketAddr>,
-    /// The file of users. Without one everyone is let in, on loopback addresses only.
+    /// The file of users. Without one, everyone may connect, but only on loopback addresses.
     pub users: Option<PathBuf>,
-    /// The locations that SQL may use, but for users that have their own.
+    /// The locations that SQL may use, except for users who have locations of their own.
     pub access: AccessPolicy,
-    /// The certificate; with one, nothing but TLS is spoken.
+    /// The certificate. If it is set, the server accepts TLS only.
     pub tls: Option<TlsFiles>,
-    /// What all sessions share: the connection, the settings they start with, the catalogue of
-    /// declared tables, the cache. Its access policy is that of the server itself.
+    /// The engine that all sessions share: the connection to storage, the initial settings, the
+    /// catalog of declared tables, the cache. Its access policy is that of the server itself.
     pub engine: EngineConfig,
-    /// What clients may use up.
+    /// Limits on the resources that clients can use.
     pub limits: ServerLimits,
 }
 
@@ -63,8 +63,8 @@ impl std::fmt::Debug for SqlServer {
 ///
 /// # Errors
 ///
-/// An address cannot be listened on, or a file is wrong. Without a file of users, the address is
-/// not that of this machine alone.
+/// The server cannot listen on an address, or a file is invalid. Without a file of users, an
+/// address that is not a loopback address is an error.
 pub async fn start(config: ServerConfig) -> Result<SqlServer> {
     let addresses = [config.postgres, config.flight];
     let is_reached = addresses.into_iter().flatten().find(|address| !address.ip().is_loopback());
@@ -82,7 +82,7 @@ pub async fn start(config: ServerConfig) -> Result<SqlServer> {
         Some(path) => Users::load(path, &config.access)?,
         None => Users::anyone(config.access.clone()),
     };
-    // Clients of gRPC insist on HTTP/2 by ALPN, and those of PostgreSQL offer another protocol.
+    // gRPC clients require HTTP/2 by ALPN, while those of PostgreSQL offer another protocol.
     let flight_tls = config.tls.clone().filter(|_| config.flight.is_some());
     let flight_tls = flight_tls.map(|files| Tls::load(files, &[b"h2"])).transpose()?;
     let tls = config.tls.map(|files| Tls::load(files, &[])).transpose()?;
@@ -133,17 +133,17 @@ async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
 }
 
 impl SqlServer {
-    /// The address of the PostgreSQL protocol.
+    /// The address of the PostgreSQL protocol, if it is served.
     pub fn postgres_address(&self) -> Option<SocketAddr> {
         self.postgres
     }
 
-    /// The address of Flight SQL.
+    /// The address of Flight SQL, if it is served.
     pub fn flight_address(&self) -> Option<SocketAddr> {
         self.flight
     }
 
-    /// The address of health and metrics.
+    /// The address of health and metrics, if they are served.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin
     }
@@ -153,8 +153,8 @@ impl SqlServer {
         self.server.counters.outcomes().values().sum()
     }
 
-    /// Reads the file of users again, for new connections. An error keeps the old users. False if
-    /// there is no such file.
+    /// Reloads the file of users, for new connections. An error keeps the old users. Returns false
+    /// if there is no such file.
     pub async fn reload_users(&self) -> Result<bool> {
         let Some(path) = self.server.users_file.clone() else { return Ok(false) };
         let access = self.server.access.clone();
@@ -163,8 +163,8 @@ impl SqlServer {
         Ok(true)
     }
 
-    /// Reads the certificate again, for new connections. An error keeps the old one. False if there
-    /// is none.
+    /// Reloads the certificate, for new connections. An error keeps the old one. Returns false if
+    /// there is none.
     pub async fn reload_certificate(&self) -> Result<bool> {
         let server = Arc::clone(&self.server);
         blocking(move || {
@@ -174,8 +174,8 @@ impl SqlServer {
         .await
     }
 
-    /// Stops: sessions that wait for their clients end at once, queries under way may go on for a
-    /// while. Returns once what queries spilled is deleted.
+    /// Stops the server. Sessions that wait for their clients end at once, running queries may
+    /// continue for a while. Returns after the data that queries spilled is deleted.
     pub async fn shutdown(self) {
         self.stop.send_replace(true);
         let aborts: Vec<_> = self.tasks.iter().map(JoinHandle::abort_handle).collect();

@@ -12,24 +12,24 @@ use crate::activity::counters::Counters;
 use crate::activity::sessions::Sessions;
 use crate::users::CurrentUsers;
 
-/// What clients may use up.
+/// Limits on the resources that clients can use.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerLimits {
-    /// Connections open at once.
+    /// Maximum open connections.
     pub connections: usize,
-    /// Queries that run at once; more wait.
+    /// Maximum queries that run at once; more wait.
     pub queries: usize,
-    /// Queries that wait; more are refused.
+    /// Maximum queries that wait; more are refused.
     pub waiting: usize,
-    /// The longest that a query waits.
+    /// Maximum time that a query waits.
     pub patience: Duration,
-    /// The most bytes of a message: of a statement, or of the values of its parameters.
+    /// Maximum bytes of a message: of a statement, or of the values of its parameters.
     pub message_bytes: usize,
-    /// The longest that a client takes until it is authenticated.
+    /// Maximum time until a client is authenticated.
     pub authentication: Duration,
-    /// The longest that a client may read nothing of what is sent to it.
+    /// Maximum time that a client may read nothing of what is sent to it.
     pub client_stall: Duration,
-    /// How long queries under way may go on when the server stops.
+    /// How long running queries may continue when the server stops.
     pub shutdown: Duration,
 }
 
@@ -49,7 +49,7 @@ impl Default for ServerLimits {
     }
 }
 
-/// What all connections share.
+/// The state that all connections share.
 pub(crate) struct Server {
     pub engine: Engine,
     pub users: CurrentUsers,
@@ -57,13 +57,14 @@ pub(crate) struct Server {
     pub admission: Arc<Admission>,
     pub counters: Arc<Counters>,
     pub tls: Option<Tls>,
-    /// The same certificate for Flight SQL.
+    /// The same certificate, configured for Flight SQL.
     pub flight_tls: Option<Tls>,
     pub limits: ServerLimits,
-    /// Makes what is shown of users that do not exist always the same.
+    /// A secret from which the salts of nonexistent users are derived, so that they do not change
+    /// between attempts.
     pub secret: [u8; 32],
     /// The file of users, if there is one.
     pub users_file: Option<PathBuf>,
-    /// The locations that SQL may use, but for users that have their own.
+    /// The locations that SQL may use, except for users who have locations of their own.
     pub access: AccessPolicy,
 }

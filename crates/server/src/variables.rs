@@ -1,4 +1,4 @@
-//! Settings of PostgreSQL that clients set and ask for.
+//! Settings of PostgreSQL that clients set and query.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,23 +7,23 @@ use parking_lot::RwLock;
 
 use crate::error::{PgError, code};
 
-/// The version of PostgreSQL in `server_version`: clients choose their queries by it.
+/// The version of PostgreSQL in `server_version`, by which clients choose their queries.
 pub(crate) const SERVER_VERSION: &str = "16.4";
 
-/// How a value is taken.
+/// Which values a setting accepts.
 #[derive(Clone, Copy)]
 enum Rule {
-    /// Any value: it changes nothing here.
+    /// Any value, since the setting has no effect here.
     Any,
-    /// One of these, in any case.
+    /// One of these values, in any case.
     OneOf(&'static [&'static str]),
-    /// Nothing: it is as it is.
+    /// Only its default.
     Fixed,
 }
 
 use Rule::{Any, Fixed, OneOf};
 
-/// The settings: name, default, rule, and whether a change is sent as ParameterStatus.
+/// The settings: name, default, rule, and whether clients are told of changes by ParameterStatus.
 const KNOWN: [(&str, &str, Rule, bool); 49] = [
     ("application_name", "", Any, true),
     ("array_nulls", "on", Any, false),
@@ -76,7 +76,7 @@ const KNOWN: [(&str, &str, Rule, bool); 49] = [
     ("work_mem", "4MB", Any, false),
 ];
 
-/// How PostgreSQL writes a name to clients.
+/// The spelling of a setting's name in messages to clients.
 fn reported_name(name: &str) -> &str {
     match name {
         "datestyle" => "DateStyle",
@@ -91,19 +91,19 @@ fn reported_name(name: &str) -> &str {
 pub(crate) struct SharedVariables(Arc<RwLock<BTreeMap<String, String>>>);
 
 impl SharedVariables {
-    /// The value of a setting; `None` if there is none of this name.
+    /// The value of a setting; `None` if there is no such setting.
     pub fn get(&self, name: &str) -> Option<String> {
         let name = name.to_lowercase();
         let set = self.0.read().get(&name).cloned();
         set.or_else(|| known(&name).map(|(_, default, ..)| (*default).to_owned()))
     }
 
-    /// Sets a setting. Returns the name and value to send as ParameterStatus, if it is one that
-    /// clients follow.
+    /// Sets a setting. Returns the name and value to send as ParameterStatus, if clients track the
+    /// setting.
     ///
     /// # Errors
     ///
-    /// There is no such setting, or it does not take the value.
+    /// There is no such setting, or it does not accept the value.
     pub fn set(&self, name: &str, value: &str) -> Result<Option<(&'static str, String)>, PgError> {
         let name = name.to_lowercase();
         let Some((known, default, rule, is_reported)) = known(&name) else {
@@ -119,7 +119,7 @@ impl SharedVariables {
             let message = format!("the setting {name} cannot be '{value}' here: it is {default}");
             return Err(PgError::new(code::INVALID_VALUE, message));
         }
-        // A spelling of what it is anyway.
+        // The value is another spelling of the default.
         let kept = match rule {
             OneOf(_) if *known != "datestyle" => (*default).to_owned(),
             OneOf(_) => format!(
@@ -147,17 +147,17 @@ impl SharedVariables {
         Ok(is_reported.then(|| (reported_name(known), (*default).to_owned())))
     }
 
-    /// Sets all settings to their defaults, but for the name of the application.
+    /// Sets all settings to their defaults, except `application_name`.
     pub fn reset_all(&self) {
         self.0.write().retain(|name, _| name == "application_name");
     }
 
-    /// Names, values and help of all.
+    /// Names, values and help texts of all settings.
     pub fn all(&self) -> Vec<(String, String, String)> {
         KNOWN.iter().map(|(name, ..)| ((*name).to_owned(), self.get(name).unwrap_or_default(), String::new())).collect()
     }
 
-    /// The ParameterStatus messages of the start.
+    /// The settings to send as ParameterStatus at the start of a session.
     pub fn reported(&self) -> Vec<(&'static str, String)> {
         let reported = KNOWN.iter().filter(|(.., is_reported)| *is_reported);
         reported.map(|(name, ..)| (reported_name(name), self.get(name).unwrap_or_default())).collect()
@@ -168,8 +168,8 @@ fn known(name: &str) -> Option<&'static (&'static str, &'static str, Rule, bool)
     KNOWN.iter().find(|(known, ..)| *known == name)
 }
 
-/// Reads a duration as PostgreSQL writes it, in milliseconds unless it has a unit: `1500`, `5s`,
-/// `2min`. Returns whole seconds, rounded up.
+/// Parses a duration in the syntax of PostgreSQL, in milliseconds unless it has a unit: `1500`,
+/// `5s`, `2min`. Returns whole seconds, rounded up.
 pub(crate) fn seconds(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());

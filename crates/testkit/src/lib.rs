@@ -10,8 +10,8 @@
 //! | [`seed`] | random seeds and counts from the environment |
 //! | [`skip`] | notices that reach the terminal through the test harness |
 //!
-//! It depends on no crate of the workspace, so that each of them can use it in its tests, unit
-//! tests included. Functions panic on failures, as tests do.
+//! It depends on no other crate of the workspace, so that all of them can use it in their tests,
+//! unit tests included. Functions panic on failures, as tests do.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::skip::skipped;
 
-/// The time that a server may take to start.
+/// Maximum time until a server accepts connections.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A server process, killed when it is dropped.
@@ -20,7 +20,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts the command that `command` makes for a free address; returns once it accepts
+    /// Starts the command that `command` returns for a free address, and waits until it accepts
     /// connections there.
     pub fn start(command: impl FnOnce(&str) -> Command) -> Self {
         let address = free_address();
@@ -44,7 +44,7 @@ impl Drop for Server {
 
 /// Kills a process without a chance to clean up, and waits for its end.
 pub fn kill(process: &mut Child) {
-    // Errors mean that it has ended already.
+    // An error means that it has ended already.
     drop(process.kill());
     drop(process.wait());
 }
@@ -62,7 +62,8 @@ pub fn this_test_binary(test: &str) -> Command {
     command
 }
 
-/// Starts a process and waits until it prints a line with `marker`; returns the rest of the line.
+/// Starts a process and waits until it prints a line with `marker`. Returns the process and the
+/// rest of the line.
 pub fn spawn_until(command: &mut Command, marker: &str) -> (Child, String) {
     let mut process = command.stdout(Stdio::piped()).spawn().expect("the program");
     let stdout = process.stdout.as_mut().expect("its stdout");
@@ -79,8 +80,8 @@ pub fn peak_bytes(process: u32) -> Option<u64> {
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
 }
 
-/// Returns the path of a program that `.ci/` installs in the cache of tests; the test is skipped if
-/// it is missing.
+/// Returns the path of a program that `.ci/` installs in the cache of tests. If it is missing,
+/// returns `None` and prints that the test is skipped.
 pub fn installed(path: &str, by: &str) -> Option<PathBuf> {
     let cache = std::env::var_os("PUSHDOWNDB_CACHE").map(PathBuf::from);
     let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/pushdowndb")))?;

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output, Stdio};
 
-/// Clears the environment of a command, but for the variables that every program needs, so that
+/// Clears the environment of a command, except for the variables that every program needs, so that
 /// the user's settings have no effect. Its stdin is empty.
 pub fn isolate(command: &mut Command) -> &mut Command {
     command.env_clear().stdin(Stdio::null());

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::skip::{show, skipped};
 
-/// True if Python has the package `name`; the test is skipped otherwise.
+/// Whether Python has the package `name`. If not, prints that the test is skipped.
 pub fn has(name: &str) -> bool {
     let imported = Command::new("python3").args(["-c", &format!("import {name}")]).output();
     let found = imported.is_ok_and(|output| output.status.success());
@@ -32,7 +32,7 @@ pub fn run(command: &mut Command) -> String {
     text
 }
 
-/// Runs the script at `path`, which must succeed, and shows the cases that it skips.
+/// Runs the script at `path`, which must succeed, and prints the cases that it skips.
 #[track_caller]
 pub fn run_script<S: AsRef<OsStr>>(path: &str, arguments: impl IntoIterator<Item = S>) -> String {
     let text = run(script(path).args(arguments));

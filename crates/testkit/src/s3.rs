@@ -23,19 +23,19 @@ pub fn bucket(endpoint: impl Into<String>, bucket: &str, (id, secret): Keys<'_>)
         .with_secret_access_key(secret)
 }
 
-/// The body of a request, by its signature.
+/// The body of a request, by how it is signed.
 #[derive(Clone, Copy, Debug)]
 pub enum Payload<'a> {
     /// The signature covers these bytes.
     Signed(&'a [u8]),
-    /// The signature covers no body; any bytes of this length follow.
+    /// The signature does not cover the body, which may be any bytes of this length.
     Unsigned(usize),
-    /// The body is signed chunk by chunk; its encoded length is this.
+    /// The body is signed chunk by chunk; this is its encoded length.
     Chunked(usize),
 }
 
-/// Returns the head of a signed request to the server at `address` (host and port), for plain
-/// sockets: tests that read slowly, disconnect, or send other bodies than they announce.
+/// Returns the head of a signed request to the server at `address` (host and port), for use with
+/// plain sockets: in tests that read slowly, disconnect, or send another body than announced.
 pub fn signed_head(
     address: &str,
     (id, secret): Keys<'_>,

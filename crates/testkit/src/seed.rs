@@ -2,17 +2,17 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The variable that repeats a run.
+/// The environment variable with the seed of a run to repeat.
 pub const SEED: &str = "PUSHDOWNDB_SEED";
 
-/// Returns the seed of [`SEED`], or else a fresh one, and prints it.
+/// Returns the seed in [`SEED`], or a fresh one if it is not set, and prints it.
 pub fn seed() -> u64 {
     let seed = number_from(SEED).unwrap_or_else(fresh);
     println!("repeat with {SEED}={seed}");
     seed
 }
 
-/// Returns a seed of the clock.
+/// Returns a seed from the clock.
 pub fn fresh() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock").as_millis() as u64
 }
@@ -23,7 +23,8 @@ pub fn number_from(variable: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text} is no number")))
 }
 
-/// Returns the value of an environment variable as a script takes it, `default` if it is not set.
+/// Returns the value of an environment variable for use as an argument, or `default` if it is not
+/// set.
 pub fn text_from(variable: &str, default: &str) -> String {
     std::env::var(variable).unwrap_or_else(|_| default.to_owned())
 }

@@ -1,11 +1,11 @@
-//! Notices that reach the terminal through the test harness, which captures the output of passing
+//! Messages that appear on the terminal although the test harness captures the output of passing
 //! tests. `.ci/run` fails on every line with `SKIPPED`.
 
 use std::io::Write;
 
 /// Prints a line to stderr.
 pub fn show(line: &str) {
-    // One write, so that lines of parallel tests stay whole. Without stderr there is no reader.
+    // A single write keeps lines of parallel tests whole. Without stderr there is no reader.
     drop(std::io::stderr().write_all(format!("{line}\n").as_bytes()));
 }
 

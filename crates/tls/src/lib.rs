@@ -1,5 +1,5 @@
-//! TLS of the storage node and the SQL server, with a certificate that is read from files, and
-//! again on request.
+//! TLS for the storage node and the SQL server, with a certificate that is read from files and can
+//! be reloaded.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -22,7 +22,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 pub struct TlsFiles {
     /// The certificate, followed by its chain.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// The private key of the certificate.
     pub key: PathBuf,
 }
 
@@ -41,13 +41,14 @@ impl fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Reads the files. The server offers `protocols` by ALPN; without any it offers none. Blocks.
+    /// Reads the files. The server offers `protocols` by ALPN, or does not use ALPN if they are
+    /// empty. Blocks.
     pub fn load(files: TlsFiles, protocols: &'static [&'static [u8]]) -> Result<Self> {
         let acceptor = RwLock::new(acceptor(&files, protocols)?);
         Ok(Self { files, protocols, acceptor })
     }
 
-    /// Reads the files again for new connections. An error keeps the old certificate. Blocks.
+    /// Reloads the files, for new connections. An error keeps the old certificate. Blocks.
     pub fn reload(&self) -> Result<()> {
         let fresh = acceptor(&self.files, self.protocols)?;
         *self.acceptor.write() = fresh;

@@ -14,11 +14,11 @@ use arrow::datatypes::{DataType, Field, Schema};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use serde::{Deserialize, Serialize};
 
-/// Longer answers are digested.
+/// Results with more rows are reduced to a digest.
 const SHORT_ROWS: usize = 1000;
 
-/// The relative difference that counts as equal: doubles are summed in different orders, and
-/// averages of decimals have a fixed scale in some engines.
+/// The relative difference below which numbers count as equal: doubles are summed in different
+/// orders, and averages of decimals have a fixed scale in some engines.
 const TOLERANCE: f64 = 1e-6;
 
 /// The result of a contestant.
@@ -29,7 +29,7 @@ pub enum Answer {
     Rows(Vec<Vec<String>>),
     /// The number of rows, and the sum of each numeric column.
     Digest { rows: u64, sums: Vec<Option<f64>> },
-    /// The contestant does something that has no answer.
+    /// The contestant does work that has no result.
     Nothing,
 }
 
@@ -83,7 +83,7 @@ impl Answer {
         }
     }
 
-    /// Why it is not the same as the right answer, if it is not.
+    /// Describes how this result differs from the right one; `None` if they agree.
     pub fn differs_from(&self, right: &Self) -> Option<String> {
         match (self, right) {
             (Self::Nothing, _) | (_, Self::Nothing) => None,
@@ -106,7 +106,7 @@ impl Answer {
         }
     }
 
-    /// Why it is not a count that is at least the right one, if it is not.
+    /// Describes why this is not a count of at least the right one; `None` if it is.
     pub fn is_less_than(&self, right: &Self) -> Option<String> {
         match (self.count(), right.count()) {
             (Some(ours), Some(theirs)) if ours >= theirs => None,
@@ -123,7 +123,8 @@ impl Answer {
     }
 }
 
-/// A date that came as a timestamp, without its empty time; other text as it is.
+/// Removes the empty time from a date that is formatted as a timestamp. Returns other text
+/// unchanged.
 fn plain(cell: &str) -> &str {
     let date = cell.strip_suffix('T').or_else(|| cell.strip_suffix(" 00:00:00")).unwrap_or(cell);
     if date.len() == "1995-09-01".len() { date } else { cell }
@@ -137,7 +138,7 @@ fn near(a: f64, b: f64) -> bool {
     (a - b).abs() <= TOLERANCE * a.abs().max(b.abs()).max(1.0)
 }
 
-/// The rows by their text and then by their numbers, which may be spelled in several ways.
+/// Sorts rows by their text and then by their numbers, which may be formatted in several ways.
 fn in_order(rows: &[Vec<String>]) -> Vec<&Vec<String>> {
     let key = |row: &Vec<String>| {
         let numbers: Vec<Option<f64>> = row.iter().map(|cell| cell.parse().ok()).collect();

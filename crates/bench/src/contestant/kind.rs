@@ -1,10 +1,10 @@
-//! Contestants by how they are run, and the formats of the rows.
+//! Kinds of contestants, and formats of data.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The format of rows.
+/// The format of the data.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DataFormat {
@@ -29,26 +29,26 @@ impl fmt::Display for DataFormat {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// The storage node of the program, asked by S3 Select.
+    /// The storage node of the measured program, queried with S3 Select.
     Node,
-    /// MinIO, asked by S3 Select.
+    /// MinIO, queried with S3 Select.
     Minio,
     /// `crates/scan` alone on a local file.
     Library,
-    /// The engine.
+    /// The engine of PushdownDB.
     Engine,
     /// DataFusion with its own readers.
     Datafusion,
-    /// The decompressor that our scans use, and nothing else.
+    /// Only the decompressor that the scans of PushdownDB use.
     Inflate,
     Duckdb,
     Polars,
-    /// A command of the shell, with the file as `$0`.
+    /// A shell command, with the file as `$0`.
     Command,
 }
 
 impl Kind {
-    /// True if it is a server that is asked over HTTP.
+    /// Whether it is a server that is queried over HTTP.
     pub fn is_server(self) -> bool {
         matches!(self, Self::Node | Self::Minio)
     }
@@ -68,7 +68,7 @@ impl Kind {
         }
     }
 
-    /// The language of its statements.
+    /// The language of its statements; `None` if it has none.
     pub fn dialect(self) -> Option<&'static str> {
         match self {
             Self::Node | Self::Minio | Self::Library => Some("select"),

@@ -34,7 +34,7 @@ pub async fn run(task: &Task) -> Result<Measured> {
     }
 }
 
-/// The statement of S3 Select as the node would run it, without the node.
+/// Runs the statement of S3 Select as a node would, but without the node.
 async fn library(task: &Task) -> Result<Measured> {
     let work = async {
         let file = Arc::new(LocalFile::open(&task.file, task.file.to_string_lossy().as_ref())?);
@@ -76,7 +76,7 @@ async fn input_columns(task: &Task, file: &LocalFile) -> Result<InputColumns> {
     })
 }
 
-/// Runs SQL in the engine, which has nothing to push for a local file and uses its statistics.
+/// Runs SQL in the engine, which pushes nothing down for a local file but uses its statistics.
 async fn engine(task: &Task) -> Result<Measured> {
     let settings = vec![("pushdown.threads".to_owned(), task.threads.to_string())];
     let engine = Engine::new(EngineConfig { settings, ..EngineConfig::unrestricted() }).await?;
@@ -118,7 +118,7 @@ fn create_table(task: &Task) -> Result<String> {
     Ok(format!("CREATE EXTERNAL TABLE lineitem ({columns}) STORED AS {format} LOCATION '{location}'{options}"))
 }
 
-/// The keys as CSV: as SQL they would take more memory than the query.
+/// Writes the keys to a CSV file: as SQL they would take more memory than the query.
 fn keys_file(keys: &[i64]) -> Result<NamedTempFile> {
     let mut file = tempfile::Builder::new().prefix("pushdowndb-keys-").suffix(".csv").tempfile()?;
     let text: String = keys.iter().map(|key| format!("{key}\n")).collect();

@@ -52,7 +52,7 @@ pub async fn run() -> Result<()> {
 /// Disables huge pages, as `pushdowndb` does. Only in a contestant's own process, since child
 /// processes inherit the setting.
 pub fn small_pages() {
-    // An error means that the kernel has no such setting.
+    // An error means that the kernel lacks this setting.
     #[cfg(target_os = "linux")]
     let _ = nix::sys::prctl::set_thp_disable(true);
 }

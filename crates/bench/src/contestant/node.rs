@@ -17,10 +17,10 @@ use super::process::{Running, listens};
 pub const KEY_ID: &str = "experiment-key";
 pub const SECRET: &str = "experiment-secret-key";
 
-/// A server must listen within this time.
+/// Maximum time until a server listens.
 const START: Duration = Duration::from_secs(60);
 
-/// The arguments and credentials of a node over the folder `store` that listens on `address`.
+/// Sets the arguments and credentials of a node that serves the folder `store` on `address`.
 pub fn serve(mut program: Command, store: &Path, address: &str) -> Command {
     program.arg("serve").arg("--store").arg(store).args(["--listen", address, "--log", "warn"]);
     program.env("PUSHDOWNDB_ACCESS_KEY_ID", KEY_ID).env("PUSHDOWNDB_SECRET_ACCESS_KEY", SECRET);
@@ -33,7 +33,7 @@ pub fn spawn(command: &mut Command, log: &Path) -> Result<Running> {
     Running::spawn(command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file))
 }
 
-/// Waits until a server listens on its port. Its log is named in the error if it does not.
+/// Waits until a server listens on its port. The error names the log file if it does not.
 pub fn wait(server: &mut Running, port: u16, log: &Path) -> Result<()> {
     let began = Instant::now();
     while !listens(server.id(), port) {
@@ -45,7 +45,7 @@ pub fn wait(server: &mut Running, port: u16, log: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Lets a client reach the node at `address` by the environment that S3 clients read.
+/// Sets the environment variables with which an S3 client reaches the node at `address`.
 pub fn with_credentials(mut client: Command, address: &str) -> Command {
     for (name, value) in [
         ("AWS_ACCESS_KEY_ID", KEY_ID),
@@ -59,8 +59,8 @@ pub fn with_credentials(mut client: Command, address: &str) -> Command {
     client
 }
 
-/// A place of tables that are only declared: its store is never used, as nodes may be out of this
-/// process's reach.
+/// A destination for tables that are only declared. Its store is never used, since the nodes may be
+/// unreachable from this process.
 pub fn declared(prefix: &str, url: &str, endpoint: Option<String>) -> Destination {
     Destination { store: Arc::new(InMemory::new()), prefix: prefix.into(), url: url.to_owned(), endpoint }
 }
@@ -74,7 +74,7 @@ pub fn make_tables(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// A free port of the loopback.
+/// Returns a free port of the loopback interface.
 pub fn free_port() -> Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }

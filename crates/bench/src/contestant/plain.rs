@@ -1,4 +1,4 @@
-//! DataFusion with its own readers: the baseline that level `none` is held against.
+//! DataFusion with its own readers: the baseline that level `none` is compared with.
 
 use std::sync::Arc;
 
@@ -10,19 +10,19 @@ use url::Url;
 
 use crate::args::PlainArgs;
 
-/// A context with a number of `threads`, one a core if unset.
+/// Creates a context that uses a number of `threads`, by default one per core.
 pub fn context(threads: Option<usize>) -> SessionContext {
     let mut config = SessionConfig::new();
     if let Some(threads) = threads {
         config = config.with_target_partitions(threads);
     }
-    // As in PushdownDB, since decimals would be compared with doubles otherwise.
+    // As in PushdownDB; otherwise decimals would be compared with doubles.
     config.options_mut().sql_parser.parse_float_as_decimal = true;
     SessionContext::new_with_config(config)
 }
 
-/// Lets the `context` read from the bucket of an `s3://` location; the `AWS_*` variables say how to
-/// reach it.
+/// Registers the bucket of an `s3://` location with `context`. The `AWS_*` variables configure the
+/// connection.
 pub fn open_bucket(context: &SessionContext, location: &str) -> Result<()> {
     let url = Url::parse(location).with_context(|| location.to_owned())?;
     let bucket = url.host_str().with_context(|| format!("{location} names no bucket"))?;

@@ -1,4 +1,4 @@
-//! Processes: pinned to cores, with their CPU time and peak memory.
+//! Processes pinned to cores, with their CPU time and peak memory.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -18,7 +18,7 @@ pub fn ask<T: DeserializeOwned>(mut command: Command, work: &Work) -> Result<T> 
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().context("starting a contestant")?;
     let mut stdin = child.stdin.take().context("a process without stdin")?;
-    // A process that fails at once may not read all of it; its error is reported below.
+    // A process that fails at once may not read all the input; its error is reported below.
     let written = stdin.write_all(&serde_json::to_vec(work)?);
     drop(stdin);
     let output = child.wait_with_output()?;
@@ -34,7 +34,7 @@ pub fn why_failed(output: &Output) -> String {
     format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim())
 }
 
-/// A command that runs on the first `cores` of the machine.
+/// A command that runs on the first `cores` cores of the machine.
 pub fn pinned(program: impl AsRef<OsStr>, cores: usize) -> Command {
     let mut command = Command::new("taskset");
     command.arg("-c").arg(if cores == 1 { "0".to_owned() } else { format!("0-{}", cores - 1) }).arg(program);
@@ -46,7 +46,7 @@ pub fn own_cpu() -> Result<f64> {
     read(ClockId::CLOCK_PROCESS_CPUTIME_ID)
 }
 
-/// CPU seconds of all processes that were started here and have ended.
+/// CPU seconds of all child processes that have ended.
 pub fn cpu_of_ended() -> Result<f64> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("asking for the CPU time of processes that ended")?;
     let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
@@ -58,14 +58,14 @@ fn read(clock: ClockId) -> Result<f64> {
     Ok(Duration::from(time).as_secs_f64())
 }
 
-/// The most memory a process ever held, its `VmHWM`; `process` is an id or `self`.
+/// The peak memory of a process (`VmHWM`); `process` is an id or `self`.
 pub fn peak_bytes(process: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
 }
 
-/// True if a process, in any network namespace, listens on a port.
+/// Whether a process, in any network namespace, listens on a port.
 pub fn listens(process: u32, port: u16) -> bool {
     let table = std::fs::read_to_string(format!("/proc/{process}/net/tcp")).unwrap_or_default();
     let suffix = format!(":{port:04X}");
@@ -91,13 +91,13 @@ impl Running {
         self.0.id()
     }
 
-    /// CPU seconds it has taken so far.
+    /// CPU seconds that it has used so far.
     pub fn cpu(&self) -> Result<f64> {
         let pid = Pid::from_raw(i32::try_from(self.0.id())?);
         read(clock_getcpuclockid(pid).context("asking for the CPU time of a server")?)
     }
 
-    /// The most memory it has held so far.
+    /// Its peak memory so far.
     pub fn peak_bytes(&self) -> Option<u64> {
         peak_bytes(&self.0.id().to_string())
     }
@@ -110,7 +110,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Errors mean that it has exited already.
+        // An error means that it has exited already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -19,7 +19,8 @@ use super::measure::measured;
 use super::plain;
 use super::task::{Measured, RemoteTask, Traffic};
 
-/// Runs the task. Declaring the tables is not measured, finding their objects and footers is.
+/// Runs the task. The declaration of the tables is not measured, but finding their objects and
+/// footers is.
 pub async fn run(task: &RemoteTask) -> Result<Measured> {
     match task.kind {
         Kind::Engine => engine(task).await,
@@ -28,7 +29,7 @@ pub async fn run(task: &RemoteTask) -> Result<Measured> {
     }
 }
 
-/// The engine with its settings and tables.
+/// Creates the engine with the settings and tables of the task.
 async fn engine_of(task: &RemoteTask) -> Result<Engine> {
     let named = task.settings.iter().map(|(name, value)| (format!("pushdown.{name}"), value.clone()));
     let settings = std::iter::once(("pushdown.threads".to_owned(), task.threads.to_string())).chain(named).collect();
@@ -41,7 +42,7 @@ async fn engine_of(task: &RemoteTask) -> Result<Engine> {
     Ok(engine)
 }
 
-/// What reaches the workers that take the token in `file`.
+/// Connects to the workers that accept the token in `file`.
 fn workers(file: &Path) -> Result<Arc<dyn Cluster>> {
     Ok(Arc::new(Workers::new(Token::from_file(file)?, None)?))
 }
@@ -67,13 +68,13 @@ pub async fn plan(task: &RemoteTask) -> Result<String> {
     Ok(canonical)
 }
 
-/// Settings that have done all they do once there is a plan.
+/// Settings that have no effect once a plan exists.
 const STRATEGIES: [&str; 6] = ["level", "filter", "aggregate", "join", "group_by", "top_k"];
 
-/// An operator's line without why it was chosen, which comes last.
+/// Removes the reasons for the choices, which come last, from the line of an operator.
 fn without_choices(line: &str) -> &str {
     let choices = STRATEGIES.iter().flat_map(|operator| line.find(&format!(", {operator}=")));
-    // The level is a part of the scan.
+    // The level is part of the description of a scan, not a choice.
     let choices = choices.filter(|at| !line.get(*at..).is_some_and(|rest| rest.starts_with(", level=")));
     line.get(..choices.min().unwrap_or(line.len())).unwrap_or(line)
 }
@@ -83,7 +84,7 @@ async fn engine(task: &RemoteTask) -> Result<Measured> {
     let mut report: Option<Report> = None;
     let work = async {
         let mut rows = Vec::new();
-        // The rows are those of the last statement, which is the only one of nearly all queries.
+        // The rows are those of the last statement; nearly all queries have only one.
         for statement in engine.parse(&task.statement)? {
             let mut result = engine.run(&statement, |_| ()).await?;
             rows.clear();
@@ -101,7 +102,7 @@ async fn engine(task: &RemoteTask) -> Result<Measured> {
     Ok(Measured { traffic: report.map(|report| traffic(&report, &task.price_books)).transpose()?, ..measured })
 }
 
-/// Returns the time until the next millisecond `start_ms` of a second.
+/// Returns the time until the clock next reads `start_ms` milliseconds after a full second.
 fn until(start_ms: u32) -> Duration {
     let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_millis());
     Duration::from_millis(u64::from((1000 + start_ms - now_ms) % 1000))

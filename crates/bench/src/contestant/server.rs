@@ -31,9 +31,9 @@ use crate::machine;
 const BUCKET: &str = "experiment";
 const REGION: &str = "us-east-1";
 
-/// A server must answer within this time.
+/// Maximum time until a server answers.
 const START: Duration = Duration::from_secs(60);
-/// A server that takes less CPU time than this in [`QUIET_FOR`] has started.
+/// A server has started when it uses less CPU time than this during [`QUIET_FOR`].
 const QUIET_CPU_S: f64 = 0.01;
 const QUIET_FOR: Duration = Duration::from_millis(200);
 
@@ -46,7 +46,7 @@ pub struct Servers {
     minio: Option<PathBuf>,
     /// The folder for their stores and logs.
     folder: PathBuf,
-    /// The folders and keys of stored objects.
+    /// The files that were stored, as store folder joined with key.
     stored: HashSet<PathBuf>,
 }
 
@@ -55,7 +55,8 @@ pub struct Servers {
 pub struct Server {
     process: Running,
     endpoint: String,
-    /// Made before anything is measured: its certificates take longer to load than some answers.
+    /// Created before anything is measured, since loading its certificates takes longer than some
+    /// answers.
     client: HttpClient,
 }
 
@@ -66,8 +67,8 @@ impl Servers {
         Ok(Self { node, minio, folder, stored: HashSet::new() })
     }
 
-    /// Stores the file as an object of a server of this `kind`, if missing, and reads it into the
-    /// page cache.
+    /// Stores the file as an object on a server of this `kind` unless it is stored already, and
+    /// reads it into the page cache.
     pub async fn store(&mut self, kind: Kind, file: &Path, key: &str) -> Result<()> {
         let store = self.folder.join(name(kind));
         if !self.stored.contains(&store.join(key)) {
@@ -77,7 +78,7 @@ impl Servers {
         machine::warm(&store)
     }
 
-    /// Starts a server on the first `cores`, over the objects that were stored for its kind before.
+    /// Starts a server on the first `cores`, with the objects that were stored for its kind before.
     pub async fn start(&self, kind: Kind, cores: usize) -> Result<Server> {
         let listen = format!("127.0.0.1:{}", free_port()?);
         let binary = match kind {
@@ -201,7 +202,7 @@ impl Server {
     }
 }
 
-/// Names come from the header, as every client of S3 Select asks for it.
+/// Returns a Select request in which column names come from the header, as all clients request it.
 fn request_xml(statement: &str, format: DataFormat) -> String {
     let input = match format {
         DataFormat::Csv => "<CSV><FileHeaderInfo>USE</FileHeaderInfo></CSV>",

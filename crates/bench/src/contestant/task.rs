@@ -1,7 +1,7 @@
 //! Tasks and measurements of contestants: JSON on stdin and stdout of their processes.
 //!
-//! Each measurement has its own process: only the page cache is warm, the peak of memory belongs to
-//! the query, and it can be pinned to cores. CPU time excludes the start of the process.
+//! Each measurement has its own process: only the page cache is warm, the peak memory is that of
+//! the query, and the process can be pinned to cores. CPU time excludes the start of the process.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ pub enum Work {
 pub struct Task {
     pub kind: Kind,
     pub format: DataFormat,
-    /// The file that is the table `lineitem`.
+    /// The file with the table `lineitem`.
     pub file: PathBuf,
     pub statement: String,
     pub threads: usize,
@@ -42,20 +42,20 @@ pub struct Task {
 pub struct RemoteTask {
     pub kind: Kind,
     pub format: DataFormat,
-    /// Statements that declare the tables, in our dialect.
+    /// Statements that declare the tables, in PushdownDB's dialect.
     pub declarations: String,
     pub tables: Vec<RemoteTable>,
     pub statement: String,
-    /// Settings of pushdown, without that prefix; only our engine has them.
+    /// Settings without the prefix `pushdown.`, for PushdownDB's engine only.
     pub settings: BTreeMap<String, String>,
     pub threads: usize,
-    /// At which millisecond of a second of the clock our engine begins.
+    /// The millisecond within a second of the clock at which PushdownDB's engine starts.
     pub start_ms: Option<u32>,
     /// The folder of the engine's statistics and endpoint profiles.
     pub cache: PathBuf,
-    /// Price books that bills are written by.
+    /// Price books by which the cost is computed.
     pub price_books: Vec<String>,
-    /// The file of the token of workers that the settings name.
+    /// The file with the token of the workers that the settings name.
     #[serde(default)]
     pub workers_token: Option<PathBuf>,
 }
@@ -76,7 +76,7 @@ pub struct Traffic {
     /// Bytes over the network in both directions.
     pub bytes: u64,
     pub requests: u64,
-    /// CPU seconds of storage, for fragments.
+    /// CPU seconds of storage, which are known for fragments only.
     pub storage_cpu_s: f64,
     /// Dollars by price book.
     pub dollars: BTreeMap<String, f64>,
@@ -88,7 +88,7 @@ pub struct Measured {
     /// CPU seconds, user and system, of all threads.
     pub cpu_s: f64,
     pub wall_s: f64,
-    /// The most memory that the process ever held; unknown of commands.
+    /// The peak memory of the process; unknown for shell commands.
     pub peak_bytes: Option<u64>,
     pub answer: Answer,
     /// The traffic of the engine, for tables in a bucket.
@@ -96,11 +96,11 @@ pub struct Measured {
     pub traffic: Option<Traffic>,
 }
 
-/// The first runs, in which threads are started, memory is touched and footers are read.
+/// Number of runs before the measured ones: they start threads, touch memory and read footers.
 const WARM_UP: usize = 2;
 
-/// Runs `ask` a number of `times`. Returns the run with the median time of the third and later
-/// ones, or of fewer the last.
+/// Runs `ask` a number of `times`. Returns the run with the median time among the third and later
+/// runs, or the last run if there are fewer.
 pub async fn median_run<F: Future<Output = Result<Measured>>>(
     times: usize,
     mut ask: impl FnMut() -> F,

@@ -36,9 +36,9 @@ pub struct Skew {
 #[derive(Clone, Debug)]
 pub struct Disks {
     pub name: String,
-    /// MB a second of each, whose node is named after its place.
+    /// The rate of each disk in MB/s. The disk of node i is at index i.
     pub rates: Vec<u32>,
-    /// Whether each object lies on two of them, which are neighbors.
+    /// Whether each object is stored on two neighboring disks.
     pub replicated: bool,
 }
 
@@ -49,7 +49,7 @@ impl Disks {
     }
 }
 
-/// A way to run queries.
+/// A way to run queries, with its settings.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Series {
@@ -57,7 +57,7 @@ pub struct Series {
     pub settings: BTreeMap<String, String>,
 }
 
-/// A query, and what it shows in the paper.
+/// A query, and what it demonstrates in the paper.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Query {
@@ -65,7 +65,7 @@ pub struct Query {
     pub shows: String,
     #[serde(default)]
     pub statement: String,
-    /// The query of TPC-H, in place of a statement.
+    /// The name of a TPC-H query, in place of a statement.
     pub file: Option<String>,
 }
 
@@ -90,12 +90,12 @@ impl Definition {
         Ok(definition)
     }
 
-    /// How the tables are made.
+    /// The options that the tables are generated with.
     pub fn options(&self) -> Options {
         Options { scale: self.scale, format: Format::Csv, parts: self.parts, overwrite: true }
     }
 
-    /// The disks that are measured, one set after the other.
+    /// The sets of disks to measure, one after the other.
     pub fn disks(&self) -> Vec<Disks> {
         let even = self.nodes.iter().map(|count| Disks {
             name: count.to_string(),

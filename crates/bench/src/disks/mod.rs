@@ -31,7 +31,7 @@ use crate::programs::Programs;
 use crate::record::write_csv;
 use crate::signals;
 
-/// Measures and writes the record, or simulates by one.
+/// Runs the measurements and writes their record, or simulates more nodes from a record.
 pub async fn run(args: DisksArgs) -> Result<()> {
     let mut definition = Definition::parse(include_str!("../../../../experiments/disks.toml"))?;
     if let Some(record) = &args.simulate {
@@ -91,7 +91,7 @@ fn measure(
 ) -> Result<()> {
     let link = if args.loopback { Link::loopback()? } else { Link::up()? };
     let nodes = Nodes::start(link, programs, disks, definition, out, data)?;
-    // What is learned of tables and nodes comes before what is measured.
+    // Plans all queries first, so that learning about tables and nodes is not measured.
     for query in &definition.queries {
         nodes.explain(query)?;
     }

@@ -1,4 +1,4 @@
-//! Nodes with bounded disks behind a link, and TPC-H over them.
+//! Nodes with rate-limited disks behind a link, and TPC-H tables on them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ const PREFIX: &str = "t";
 
 /// Nodes that run.
 pub struct Nodes {
-    // Ended in this order.
+    // Dropped in this order.
     running: Vec<Running>,
     link: Link,
     program: String,
@@ -30,7 +30,7 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Starts nodes without a bound on their disks to make the data, then with one.
+    /// Starts nodes without a rate limit to generate the data, then restarts them with a limit.
     pub fn start(
         link: Link,
         programs: &Programs,
@@ -62,7 +62,7 @@ impl Nodes {
         Ok(nodes)
     }
 
-    /// Caps the bus.
+    /// Caps the rate of the bus.
     pub fn shape(&self, mb_per_s: u32) -> Result<()> {
         self.link.shape(mb_per_s)
     }
@@ -104,7 +104,7 @@ impl Nodes {
         Ok(format!("http://{}:{}", self.link.host(), self.port(node)?))
     }
 
-    /// Starts a node for each disk, in place of those that run.
+    /// Starts a node for each disk, after stopping those that run.
     fn serve(&mut self, disks: &Disks, folder: &Path, bounded: bool) -> Result<()> {
         self.running.clear();
         for (number, rate) in disks.rates.iter().enumerate() {
@@ -112,7 +112,7 @@ impl Nodes {
             fs::create_dir_all(&store)?;
             let address = format!("{}:{}", self.link.host(), self.port(number)?);
             let mut command = node::serve(self.link.beside_node(&self.program), &store, &address);
-            // One processor beside each disk, and nothing else that reads from it.
+            // One scan thread per disk, and no background reads.
             command.args(["--scan-threads", "1", "--scrub-rate", "0"]);
             if bounded {
                 command.args(["--disk-rate", &format!("{}", u64::from(*rate) * 1_000_000)]);

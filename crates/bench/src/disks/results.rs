@@ -14,7 +14,7 @@ use crate::spread::Spread;
 const COLUMNS: &str =
     "disks,nodes,query,series,runs,wall_s,wall_s_min,wall_s_max,engine_cpu_s,bytes,requests,storage_cpu_s";
 
-/// What is measured.
+/// The identity of a measurement.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Cell {
     /// The name of the disks.
@@ -24,7 +24,7 @@ pub struct Cell {
     pub series: String,
 }
 
-/// The figures of a cell: medians.
+/// The figures of a cell: medians over its runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
     pub runs: usize,
@@ -40,7 +40,7 @@ pub struct Figures {
 #[derive(Debug, Default)]
 pub struct Results {
     pub cells: Vec<(Cell, Vec<Measured>)>,
-    /// What a record says, in place of measurements.
+    /// Figures that were read from a record instead of measured.
     read: Vec<(Cell, Figures)>,
 }
 
@@ -59,7 +59,7 @@ impl Results {
         measured.chain(self.read.iter().cloned()).collect()
     }
 
-    /// Answers that differ from that of the first measurement of the query.
+    /// Describes results that differ from the first measurement of their query.
     pub fn wrong(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         for (cell, runs) in &self.cells {
@@ -74,7 +74,7 @@ impl Results {
         wrong
     }
 
-    /// The record.
+    /// Formats the record.
     pub fn csv(&self, about: &str) -> String {
         let mut text = format!("# {about}\n{COLUMNS}\n");
         for (cell, f) in self.figures() {
@@ -89,7 +89,7 @@ impl Results {
         text
     }
 
-    /// Reads a record.
+    /// Parses a record.
     pub fn read(text: &str) -> Result<Self> {
         let mut lines = text.lines().skip_while(|line| line.starts_with('#'));
         ensure!(lines.next() == Some(COLUMNS), "is no record of disks");
@@ -117,14 +117,15 @@ impl Results {
         Ok(Self { cells: vec![], read })
     }
 
-    /// Tables of throughput, of the engine's CPU time, and beside table 6 of the paper.
+    /// Formats tables of the throughput, of the engine's CPU time, and of both beside table 6 of
+    /// the paper.
     pub fn tables(&self, definition: &Definition) -> String {
         let all = self.figures();
         let of = |disks: &str, query: &str, series: &str| {
             let is = |cell: &Cell| cell.disks == disks && cell.query == query && cell.series == series;
             all.iter().find(|(cell, _)| is(cell)).map(|(_, figures)| figures)
         };
-        // What a query reads, as the traditional way reads all of it.
+        // The size of a query's data, which is what the traditional series reads.
         let mb = |disks: &str, query: &str| {
             let traditional = definition.series.first().and_then(|series| of(disks, query, &series.name));
             traditional.map(|figures| figures.bytes / 1e6)

@@ -1,4 +1,5 @@
-//! What more nodes would do: a model of one query over N nodes, by the rates of a record.
+//! Predicts the effect of more nodes: a model of one query over N nodes, with the rates of a
+//! record.
 //!
 //! ```text
 //! disks        bytes of a node ÷ rate of its disk
@@ -9,9 +10,10 @@
 //! dollars      the engine's machine, requests, and the storage's CPU time, by the price book `paper`
 //! ```
 //!
-//! The query that returns least tells what an object costs without rows: bytes, and by the growth with
-//! the number of nodes the CPU time of a request. What a query takes more is the CPU time of its rows,
-//! at least that of a byte which the traditional way reads.
+//! The query that returns the fewest bytes shows the cost of an object apart from rows: its bytes
+//! and, from the growth with the number of nodes, the CPU time of a request. The additional CPU
+//! time of another query is attributed to its rows, with at least the time per byte of the
+//! traditional series.
 
 use std::fmt::Write as _;
 
@@ -21,45 +23,46 @@ use pushdowndb_cost::{PriceBook, Requests, Usage};
 use super::results::{Cell, Figures, Results};
 use crate::record::aligned;
 
-/// Numbers of nodes.
+/// The numbers of nodes to predict.
 const NODES: [u64; 3] = [10, 100, 1000];
 
-/// Bytes of each node's part of the table, of an object, and of what one request scans.
+/// Bytes of the table on each node, of an object, and scanned by one request.
 const NODE_BYTES: f64 = 10e9;
 const OBJECT_BYTES: f64 = 64e6;
 const REQUEST_BYTES: f64 = 64e6;
 
-/// A disk of today, which one core scans as fast as it reads (docs/measurements.md); the uplink of the
-/// engine, 10 Gb/s; its cores.
+/// The rate of a current disk, which one core scans as fast as it reads (docs/measurements.md); the
+/// uplink of the engine, 10 Gb/s; the cores of the engine.
 const DISK_BYTES_PER_S: f64 = 1e9;
 const UPLINK_BYTES_PER_S: f64 = 1.25e9;
 const CORES: f64 = 16.0;
 
-/// The objects of a table of the record, and a difference of CPU seconds that says nothing.
+/// The number of objects of a table in the record, and a difference of CPU seconds that counts as
+/// noise.
 const PARTS: f64 = 64.0;
 const NOISE_S: f64 = 0.03;
 
-/// A page of a listing has 1000 objects and takes this time; an object has this many bytes in a
+/// The number of objects and the duration of a page of a listing, and the bytes of an object in a
 /// manifest.
 const PAGE_OBJECTS: f64 = 1000.0;
 const PAGE_S: f64 = 0.03;
 const MANIFEST_BYTES: f64 = 150.0;
 
-/// What the record says of one query.
+/// What a record shows about one query.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Measured {
-    /// Bytes of rows for each byte of the table, and bytes of an object's answer besides.
+    /// Bytes of rows returned per byte of the table, and other bytes returned per object.
     returned: f64,
     object_bytes: f64,
-    /// CPU seconds of the engine: without any request, for each request, for each byte of rows.
+    /// CPU seconds of the engine: fixed, per request, and per byte of rows.
     start_s: f64,
     request_s: f64,
     byte_s: f64,
-    /// CPU seconds of storage for each byte of the table.
+    /// CPU seconds of storage per byte of the table.
     storage_s: f64,
 }
 
-/// The stages of a query over many nodes, in seconds.
+/// The time of each stage of a query over many nodes, in seconds.
 #[derive(Clone, Copy, Debug)]
 struct Stages {
     disks: f64,
@@ -78,7 +81,7 @@ impl Stages {
             disks: NODE_BYTES / DISK_BYTES_PER_S,
             bus: answers / UPLINK_BYTES_PER_S,
             coordinator: cpu_s / CORES,
-            // The nodes are listed at the same time.
+            // All nodes are listed concurrently.
             listing: (objects / PAGE_OBJECTS).ceil() * PAGE_S + objects * nodes * MANIFEST_BYTES / UPLINK_BYTES_PER_S,
         }
     }
@@ -94,7 +97,7 @@ impl Stages {
     }
 }
 
-/// Tables for each query of the record.
+/// Formats a table for each query of the record.
 pub fn tables(record: &Results) -> Result<String> {
     let all = record.figures();
     let mut queries: Vec<&str> = Vec::new();
@@ -149,7 +152,7 @@ pub fn tables(record: &Results) -> Result<String> {
     Ok(text)
 }
 
-/// The active way's figures on even disks.
+/// The figures of the active series on even disks, with the number of nodes.
 fn active<'a>(all: &'a [(Cell, Figures)], query: &str) -> Vec<(f64, &'a Figures)> {
     let of = all
         .iter()
@@ -157,14 +160,14 @@ fn active<'a>(all: &'a [(Cell, Figures)], query: &str) -> Vec<(f64, &'a Figures)
     of.map(|(cell, figures)| (cell.nodes as f64, figures)).collect()
 }
 
-/// What the query that returns least took.
+/// The cost of the query that returns the fewest bytes.
 #[derive(Clone, Copy, Debug)]
 struct Base {
     bytes: f64,
     engine_cpu_s: f64,
     start_s: f64,
     request_s: f64,
-    /// CPU seconds for each byte that the traditional way reads.
+    /// CPU seconds per byte that the traditional series reads.
     byte_s: f64,
 }
 
@@ -202,7 +205,8 @@ fn measured(all: &[(Cell, Figures)], query: &str, base: Base) -> Result<Measured
     })
 }
 
-/// The line through these points by least squares, as its value at 0 and its slope, neither below 0.
+/// Fits a line to these points by least squares. Returns its value at 0 and its slope, neither of
+/// them below 0.
 fn line(points: &[(f64, f64)]) -> (f64, f64) {
     let count = points.len().max(1) as f64;
     let mean = |value: &dyn Fn(&(f64, f64)) -> f64| points.iter().map(value).sum::<f64>() / count;

@@ -1,4 +1,4 @@
-//! Checks of claims against results.
+//! Checks whether results meet the claims.
 
 use super::definition::{Claim, Grid, How};
 use super::results::{Figure, Results};
@@ -10,16 +10,16 @@ pub struct Verdict {
     pub claim: usize,
     pub condition: String,
     pub format: DataFormat,
-    /// The ratio of the others to `of`.
+    /// The ratio of the other series to `of`.
     pub value: f64,
-    /// The point where that is least.
+    /// The point with the smallest ratio.
     pub worst: String,
-    /// Points that both sides measured, of those that it is about.
+    /// Number of points that both sides measured, and number of points that the claim is about.
     pub points: usize,
     pub of: usize,
 }
 
-/// All claims of a grid that anything was measured for.
+/// Checks all claims of a grid for which anything was measured.
 pub fn verdicts(grid: &Grid, results: &Results) -> Vec<Verdict> {
     let mut all = Vec::new();
     for (index, claim) in grid.claims.iter().enumerate() {

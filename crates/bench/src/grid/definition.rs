@@ -10,7 +10,8 @@ use super::trouble::Trouble;
 use crate::contestant::{DataFormat, Kind};
 use crate::queries;
 
-/// Every point is measured with every series, in every format and under every condition.
+/// An experiment in which every point is measured with every series, in every format and under
+/// every condition.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grid {
@@ -26,28 +27,30 @@ pub struct Grid {
     pub scale: f64,
     #[serde(default = "three")]
     pub runs: u32,
-    /// The number of runs of cells that would count as a regret after [`Grid::runs`]; 0 for no
-    /// further ones.
+    /// The number of runs of cells that would count as a regret after [`Grid::runs`] runs; 0
+    /// disables additional runs.
     #[serde(default)]
     pub runs_in_doubt: u32,
-    /// The factor over the fewest seconds of its point beyond which a cell is measured once only.
+    /// Cells slower than the fastest of their point by more than this factor are measured only
+    /// once.
     #[serde(default = "two")]
     pub again: f64,
-    /// True if series that lead to the same plan are measured once for all of them.
+    /// Whether series that lead to the same plan share one measurement.
     #[serde(default)]
     pub once_a_plan: bool,
     pub formats: Vec<DataFormat>,
     #[serde(rename = "condition", default = "Condition::standard")]
     pub conditions: Vec<Condition>,
-    /// The series whose rows are the right ones.
+    /// The series whose rows are taken as correct.
     pub baseline: String,
-    /// Indexes that exist while it runs, as `table (column)`.
+    /// Indexes that exist during the experiment, as `table (column)`.
     #[serde(default)]
     pub indexes: Vec<String>,
     /// The meaning of the points' `x`, for plots.
     #[serde(default)]
     pub axis: String,
-    /// Statement of the points that have none of their own. `{name}` is one of the point's values.
+    /// The statement of points that have none of their own. `{name}` is replaced by one of the
+    /// point's values.
     pub statement: Option<String>,
     #[serde(rename = "series")]
     pub series: Vec<Series>,
@@ -81,7 +84,7 @@ pub enum Data {
 }
 
 impl Data {
-    /// The set that holds them.
+    /// The data set that contains the tables.
     pub fn set(self) -> DataSet {
         match self {
             Self::Tpch => DataSet::Tpch,
@@ -96,44 +99,44 @@ impl Data {
 #[serde(deny_unknown_fields)]
 pub struct Condition {
     pub name: String,
-    /// 10^6 bytes a second each way; 0 is no cap.
+    /// The cap in each direction in MB/s; 0 is no cap.
     pub mb_per_s: u32,
     pub trouble: Option<Trouble>,
     pub distance: Option<Distance>,
 }
 
-/// A server that is far: how late its answers begin, and what a connection carries.
+/// A distant server: the delay of its answers, and the cap of each connection.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Distance {
     pub first_ms: u32,
-    /// 10^6 bytes a second.
+    /// The cap in MB/s.
     pub connection_mb_per_s: u32,
 }
 
 impl Condition {
-    /// Returns the default links: one core's share of the paper's network, a fast one, and no cap.
+    /// Returns the default links: one core's share of the paper's network, a fast link, and no cap.
     fn standard() -> Vec<Self> {
         let link = |name: &str, mb_per_s| Self { name: name.to_owned(), mb_per_s, trouble: None, distance: None };
         vec![link("40 MB/s", 40), link("125 MB/s", 125), link("unshaped", 0)]
     }
 }
 
-/// A program with its settings: a line of the figure.
+/// A program with its settings, drawn as a line of the figure.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Series {
     pub name: String,
     #[serde(default = "engine")]
     pub kind: Kind,
-    /// Settings of pushdown, without that prefix. `{name}` is one of the point's values.
+    /// Settings without the prefix `pushdown.`. `{name}` is replaced by one of the point's values.
     #[serde(default)]
     pub settings: BTreeMap<String, String>,
-    /// All, if unset.
+    /// The points where it is measured; all if unset.
     pub points: Option<Vec<String>>,
-    /// All, if unset.
+    /// The formats in which it is measured; all if unset.
     pub formats: Option<Vec<DataFormat>>,
-    /// True if the series is measured in every round, even if it is slow.
+    /// Whether the series is measured in every round, even if it is slow.
     #[serde(default)]
     pub always: bool,
 }
@@ -142,42 +145,42 @@ fn engine() -> Kind {
     Kind::Engine
 }
 
-/// A query: a place on the figure's axis.
+/// A query, at a position on the figure's axis.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Point {
     pub name: String,
     pub x: Option<f64>,
-    /// Its own statement; else the grid's, else the one of `sql/tpch` with its name.
+    /// Its own statement; otherwise the grid's, or the one with this name in `sql/tpch`.
     pub statement: Option<String>,
-    /// The values to insert into statement and settings.
+    /// The values to insert into the statement and settings.
     #[serde(default)]
     pub values: BTreeMap<String, String>,
 }
 
-/// A ratio of two series: the others relative to `of`.
+/// A claim about the ratio of other series to `of`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// The name in [`Grid::reading`].
+    /// The name by which [`Grid::reading`] refers to the claim.
     #[serde(default)]
     pub name: String,
     pub about: String,
-    /// `seconds`, `bytes`, `requests`, or the price book of dollars.
+    /// `seconds`, `bytes`, `requests`, or a price book for dollars.
     #[serde(default = "seconds")]
     pub metric: String,
     pub of: String,
-    /// The one that takes the least counts.
+    /// The series to compare with; the best of them counts.
     pub over: Vec<String>,
-    /// All that both sides measured, if unset.
+    /// The points that the claim is about; if unset, all that both sides measured.
     pub points: Option<Vec<String>>,
-    /// The points of both sides, if they differ: of `of`, and of the others.
+    /// The points of the two sides if they differ: that of `of`, and that of the other series.
     pub at: Option<[String; 2]>,
     pub conditions: Option<Vec<String>>,
     pub formats: Option<Vec<DataFormat>>,
     #[serde(default)]
     pub how: How,
-    /// The target.
+    /// The target value.
     pub at_least: Option<f64>,
     /// The value in the paper.
     pub paper: Option<f64>,
@@ -187,7 +190,7 @@ fn seconds() -> String {
     "seconds".to_owned()
 }
 
-/// The function that joins the ratios of several points.
+/// How the ratios of several points are combined.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "lowercase")]
 pub enum How {
@@ -196,35 +199,35 @@ pub enum How {
     Mean,
     /// The ratio of the sums.
     Total,
-    /// The least of them.
+    /// The smallest of them.
     Worst,
 }
 
-/// One series that chooses, against all others.
+/// A comparison of a series that chooses its strategy with all other series.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Regret {
     pub about: String,
     pub metric: String,
     pub chosen: String,
-    /// Series that are no fixed setting.
+    /// Series that are not fixed settings, and are left out.
     #[serde(default)]
     pub besides: Vec<String>,
-    /// The allowed factor over the best fixed setting.
+    /// The allowed factor relative to the best fixed setting.
     pub of_best: f64,
-    /// The allowed factor over the grid's baseline.
+    /// The allowed factor relative to the grid's baseline.
     pub of_baseline: f64,
 }
 
 impl Grid {
-    /// Reads a definition and checks that its names lead somewhere.
+    /// Parses a definition and checks that all names in it are defined.
     pub fn parse(text: &str) -> Result<Self> {
         let grid: Self = toml::from_str(text).context("the definition of the experiment")?;
         let series: Vec<&str> = grid.series.iter().map(|series| series.name.as_str()).collect();
         let points: Vec<&str> = grid.points.iter().map(|point| point.name.as_str()).collect();
         let conditions: Vec<&str> = grid.conditions.iter().map(|condition| condition.name.as_str()).collect();
         for name in series.iter().chain(&points).chain(&conditions) {
-            // They stand in CSV as they are.
+            // Names are written to CSV without quotes.
             ensure!(!name.contains([',', '"', '\n', '#']), "the name '{name}' has a character of CSV");
         }
         let known = |what: &str, names: &[&str], used: &[String]| {
@@ -271,7 +274,7 @@ impl Grid {
 }
 
 impl Series {
-    /// True if it is measured at this point in this format.
+    /// Whether it is measured at this point in this format.
     pub fn takes(&self, point: &Point, format: DataFormat) -> bool {
         self.points.as_ref().is_none_or(|points| points.contains(&point.name))
             && self.formats.as_ref().is_none_or(|formats| formats.contains(&format))

@@ -4,7 +4,7 @@
 use super::definition::{Condition, Data, Series};
 use crate::contestant::{DataFormat, Kind};
 
-/// MB of CSV at scale 1, and the share of it that Parquet takes.
+/// The size of each table as CSV at scale 1 in MB, and the size of Parquet relative to CSV.
 const TABLES: [(&str, f64); 13] = [
     ("lineitem", 773.0),
     ("orders", 171.0),
@@ -22,14 +22,14 @@ const TABLES: [(&str, f64); 13] = [
 ];
 const PARQUET_SHARE: f64 = 0.35;
 
-/// MB a second that one core reads, with and without storage's help.
+/// MB per second that one core reads, without and with pushdown.
 const ENGINE_MB_PER_S: f64 = 250.0;
 const STORAGE_MB_PER_S: f64 = 700.0;
 
-/// Starting a process, and the requests of a short query.
+/// Minimum seconds: starting a process, and the requests of a short query.
 const LEAST_S: f64 = 0.4;
 
-/// Seconds of one measurement.
+/// Estimates the seconds of one measurement.
 pub fn seconds(data: Data, scale: f64, condition: &Condition, format: DataFormat, series: &Series, sql: &str) -> f64 {
     let words: Vec<String> =
         sql.to_lowercase().split(|c: char| !c.is_alphanumeric() && c != '_').map(str::to_owned).collect();
@@ -39,7 +39,7 @@ pub fn seconds(data: Data, scale: f64, condition: &Condition, format: DataFormat
     let mb = if format == DataFormat::Parquet { csv * PARQUET_SHARE } else { csv };
     let plain = series.kind != Kind::Engine || series.settings.get("level").is_some_and(|level| level == "none");
     let link = if condition.mb_per_s == 0 { f64::INFINITY } else { f64::from(condition.mb_per_s) };
-    // Everything takes longer under trouble.
+    // Measurements take longer under trouble.
     let factor = if condition.trouble.is_some() { 2.0 } else { 1.0 };
     LEAST_S + factor * if plain { mb / link.min(ENGINE_MB_PER_S) } else { mb / STORAGE_MB_PER_S + mb / 20.0 / link }
 }
@@ -48,7 +48,8 @@ pub fn seconds(data: Data, scale: f64, condition: &Condition, format: DataFormat
 mod tests {
     use super::*;
 
-    /// docs/measurements.md: a pass over lineitem takes 19.5 s at 40 MB/s, a pushed aggregate one.
+    /// docs/measurements.md: a pass over lineitem takes 19.5 s at 40 MB/s, a pushed-down aggregate
+    /// 1 s.
     #[test]
     fn a_pass_over_lineitem() {
         let series = |level| toml::from_str(&format!("name = 'x'\nsettings = {{ level = '{level}' }}")).unwrap();

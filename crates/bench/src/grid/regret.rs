@@ -1,12 +1,13 @@
-//! Regret: how much worse the chosen plan is than the best fixed setting, and than no pushdown.
+//! Regret: how much slower or more expensive the chosen plan is than the best fixed setting, and
+//! than no pushdown.
 
 use super::definition::{Grid, Regret};
 use super::results::{Figure, Results};
 use crate::contestant::DataFormat;
 use crate::spread::Spread;
 
-/// The relative difference of bytes that counts as equal: compression of different batches changes
-/// them slightly.
+/// The relative difference below which numbers of bytes count as equal, since compression of
+/// different batches changes them slightly.
 const SAME_BYTES: f64 = 0.01;
 const SAME_BYTES_AT_LEAST: f64 = 4096.0;
 
@@ -20,13 +21,13 @@ pub struct Row {
     pub best: f64,
     pub best_series: String,
     pub baseline: f64,
-    /// True if the distance to the best exceeds the limit and the noise.
+    /// Whether the chosen setting exceeds the best by more than the limit and the noise.
     pub above_best: bool,
-    /// True if the distance to the baseline exceeds the limit and the noise.
+    /// Whether the chosen setting exceeds the baseline by more than the limit and the noise.
     pub above_baseline: bool,
 }
 
-/// A row for each query, condition and format that the choice was measured for.
+/// Returns a row for each query, condition and format in which the choice was measured.
 pub fn rows(grid: &Grid, regret: &Regret, results: &Results) -> Vec<Row> {
     let mut rows = Vec::new();
     for condition in &grid.conditions {
@@ -63,8 +64,8 @@ pub fn rows(grid: &Grid, regret: &Regret, results: &Results) -> Vec<Row> {
     rows
 }
 
-/// Settings that led to the same plan, by their bytes and requests: their runs are runs of that
-/// plan.
+/// Settings that led to the same plan, which is recognized by equal bytes and requests. Their runs
+/// count as runs of that plan.
 #[derive(Debug)]
 struct Plan<'a> {
     first: &'a Figure,
@@ -85,7 +86,7 @@ impl<'a> Plan<'a> {
         plans
     }
 
-    /// The first of its settings that this holds of.
+    /// The first of its settings that satisfies `holds`.
     fn series(&self, holds: impl Fn(&str) -> bool) -> Option<&'a str> {
         self.of.iter().map(|(name, _)| *name).find(|name| holds(name))
     }
@@ -106,7 +107,7 @@ fn is_same(a: &Figure, b: &Figure) -> bool {
         && bytes.is_some_and(|(a, b)| (a - b).abs() <= (a.max(b) * SAME_BYTES).max(SAME_BYTES_AT_LEAST))
 }
 
-/// True if one is more than `allowed` times the other and their intervals do not overlap.
+/// Whether `one` is more than `allowed` times `other` and their intervals do not overlap.
 fn is_above(one: Spread, other: Spread, allowed: f64) -> bool {
     one.median > allowed * other.median && one.min > other.max
 }

@@ -1,8 +1,8 @@
 //! `docs/evaluation.md`: a template whose sections are made of definitions and results.
 //!
 //! A line `{{fig01}}` of the template becomes the section of that grid, and `{fig01/select}` in a
-//! line the value of a claim. The numbers in the text of a definition are those of its claims too,
-//! so that text and figures agree; a text with missing numbers is left out.
+//! line the value of a claim. The numbers in the text of a definition are values of its claims too,
+//! so that text and figures agree; a text with missing values is left out.
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ use crate::args::ReportArgs;
 use crate::contestant::DataFormat;
 use crate::record::aligned;
 
-/// The document without its figures.
+/// The template of the document.
 const TEMPLATE: &str = include_str!("../../../../experiments/evaluation.md");
 
 /// Writes the document.
@@ -45,7 +45,7 @@ pub fn report(args: &ReportArgs) -> Result<()> {
     Ok(())
 }
 
-/// A line of the template with a `value` in each place that asks for one.
+/// Replaces the references in a line of the template by their values.
 fn with_values(line: &str, value: impl Fn(&str) -> Result<Option<f64>>) -> Result<String> {
     let mut parts = line.split('{');
     let mut out = parts.next().unwrap_or_default().to_owned();
@@ -57,7 +57,7 @@ fn with_values(line: &str, value: impl Fn(&str) -> Result<Option<f64>>) -> Resul
     Ok(out)
 }
 
-/// Returns the value of a claim: the first of `fig01/select`, or the one of a column, as in
+/// Returns the value of a claim: the first one for `fig01/select`, or that of a column for
 /// `regret/usd@csv, 125 MB/s`.
 fn value(asked: &str, read: impl Fn(&str) -> Option<Result<Results>>) -> Result<Option<f64>> {
     let (grid, claim, column) = asked_for(asked)?;
@@ -152,8 +152,8 @@ fn shown(verdict: &Verdict, at_least: Option<f64>) -> String {
     text
 }
 
-/// Fills in the numbers of a text; `None` if one is missing. `{name}` is a claim's first value, and
-/// `{name@condition}` the one under that condition.
+/// Fills in the values of a text; `None` if one is missing. `{name}` is the first value of a claim,
+/// and `{name@condition}` the value under that condition.
 fn filled_in(text: &str, grid: &Grid, verdicts: &[Verdict]) -> Option<String> {
     let mut parts = text.trim().split('{');
     let mut out = parts.next().filter(|_| !text.trim().is_empty())?.to_owned();
@@ -170,7 +170,8 @@ fn filled_in(text: &str, grid: &Grid, verdicts: &[Verdict]) -> Option<String> {
     Some(out)
 }
 
-/// Queries down, conditions and formats across: chosen ÷ best. Regrets are bold.
+/// Formats chosen ÷ best, with queries as rows, conditions and formats as columns. Regrets are
+/// bold.
 fn regrets_table(grid: &Grid, rows: &[Row]) -> String {
     let above = |of: fn(&Row) -> bool| rows.iter().filter(|row| of(row)).count();
     let mut text = format!(
@@ -253,7 +254,7 @@ fn seconds_and_dollars(figure: &Figure) -> String {
     }
 }
 
-/// Three digits.
+/// Formats a number with three digits.
 fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 100.0 => format!("{value:.0}"),

@@ -1,4 +1,4 @@
-//! Results of a grid: a figure for each cell, as a file of CSV that is also read again.
+//! Results of a grid: the figures of each cell, written to and read from a CSV file.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -29,9 +29,9 @@ pub struct Figure {
     pub runs: usize,
     pub rows: u64,
     pub seconds: Spread,
-    /// Dollars by each of [`PRICE_BOOKS`]; only PushdownDB has a bill.
+    /// Dollars by each of [`PRICE_BOOKS`]; only PushdownDB reports costs.
     pub dollars: Vec<Option<Spread>>,
-    /// Over the network.
+    /// Bytes sent over the network.
     pub bytes: Option<u64>,
     pub requests: Option<u64>,
     pub engine_cpu_s: f64,
@@ -56,8 +56,8 @@ impl Figure {
         })
     }
 
-    /// The energy of both cores while the query runs, in joules (YourSQL, Section 4.2.6, has that of
-    /// whole machines).
+    /// The energy of both cores during the query, in joules (YourSQL, Section 4.2.6, measures that
+    /// of whole machines).
     fn joules(&self) -> f64 {
         let busy_s = self.engine_cpu_s + self.storage_cpu_s;
         BUSY_CORE_WATTS * busy_s + IDLE_CORE_WATTS * (CORES * self.seconds.median - busy_s).max(0.0)
@@ -77,15 +77,15 @@ impl Figure {
     }
 }
 
-/// Watts of a core that works and of one that waits: the averages of AWS's machines that Cloud Carbon
-/// Footprint gives for a virtual CPU in its methodology.
+/// Watts of a busy and of an idle core: the averages for a virtual CPU on AWS's machines in the
+/// methodology of Cloud Carbon Footprint.
 const BUSY_CORE_WATTS: f64 = 3.5;
 const IDLE_CORE_WATTS: f64 = 0.74;
 
 /// Cores of a measurement: one at the engine, one at storage.
 const CORES: f64 = 2.0;
 
-/// All figures of a grid, and the lines above them in the file: names and texts.
+/// All figures of a grid, and the lines before them in the file: names and texts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Results {
     pub about: Vec<(String, String)>,
@@ -109,12 +109,12 @@ impl Results {
         (Self { about: Vec::new(), figures }, wrong, failures)
     }
 
-    /// Adds a line above the figures.
+    /// Adds a line before the figures.
     pub fn say(&mut self, name: &str, text: impl Into<String>) {
         self.about.push((name.to_owned(), text.into().split_whitespace().collect::<Vec<_>>().join(" ")));
     }
 
-    /// The texts with this name.
+    /// The texts of the lines with this name.
     pub fn said<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.about.iter().filter(move |(known, _)| known == name).map(|(_, text)| text.as_str())
     }
@@ -125,7 +125,7 @@ impl Results {
         self.figures.get(&cell)
     }
 
-    /// The file, cells in the order of the definition.
+    /// Formats the file, with the cells in the order of the definition.
     pub fn to_csv(&self, grid: &Grid) -> String {
         let mut text: String = self.about.iter().map(|(name, line)| format!("# {name}: {line}\n")).collect();
         text.push_str("condition,format,point,x,series,runs,rows");
@@ -161,7 +161,7 @@ impl Results {
         text
     }
 
-    /// Reads the file again.
+    /// Parses the file.
     pub fn from_csv(text: &str) -> Result<Self> {
         let mut results = Self::default();
         let mut lines = text.lines();
@@ -171,7 +171,7 @@ impl Results {
                     let (name, line) = about.split_once(": ").unwrap_or((about, ""));
                     results.about.push((name.to_owned(), line.to_owned()));
                 }
-                // The names of the columns.
+                // This line has the names of the columns.
                 None => break,
             }
         }
@@ -214,12 +214,13 @@ fn row(line: &str) -> Result<(Cell, Figure)> {
     Ok((cell, figure))
 }
 
-/// Six digits, and an exponent only where it is short.
+/// Formats a number with six decimals, or with an exponent if it is very small.
 fn short(value: f64) -> String {
     if value != 0.0 && value.abs() < 0.001 { format!("{value:.5e}") } else { format!("{value:.6}") }
 }
 
-/// Returns differences between rows, which must not depend on pushdown, place and link.
+/// Describes rows that differ from the baseline's: they must not depend on pushdown, placement or
+/// link.
 fn wrong_rows(grid: &Grid, measured: &BTreeMap<&Cell, Vec<&Measured>>) -> Vec<String> {
     let mut right: BTreeMap<&str, &Answer> = BTreeMap::new();
     for (cell, all) in measured.iter().filter(|(cell, _)| cell.series == grid.baseline) {
@@ -242,7 +243,7 @@ pub(super) mod tests {
     use super::super::DEFINITIONS;
     use super::*;
 
-    /// A figure of these `seconds` and `dollars`, give or take a quarter.
+    /// A figure with these medians of `seconds` and `dollars`, and a spread of a quarter.
     pub fn figure(seconds: f64, dollars: Option<f64>) -> Figure {
         let around = |value: f64| Spread { median: value, min: value * 0.75, max: value * 1.25 };
         Figure {

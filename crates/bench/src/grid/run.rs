@@ -1,5 +1,5 @@
-//! Measurement of a grid: each round measures every series once at each point, in turn, so that
-//! drift of the machine and state of caches affect all of them.
+//! Measures a grid: each round measures every series once at each point, in turn, so that drift of
+//! the machine and the state of caches affect all series alike.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -57,7 +57,7 @@ pub async fn run(names: &[&str], args: GridArgs) -> Result<()> {
         }
         anyhow::Ok(())
     };
-    // Node and link are taken down on the way out.
+    // A signal ends this future, so that the node and the link are taken down.
     signals::during(work).await?;
     for run in runs {
         run.judge()?;
@@ -68,7 +68,7 @@ pub async fn run(names: &[&str], args: GridArgs) -> Result<()> {
 /// The available programs, and the missing ones.
 struct Host {
     programs: Programs,
-    /// True if links can have a cap.
+    /// Whether links can be capped.
     capped: bool,
     settings: BTreeSet<String>,
     versions: String,
@@ -95,7 +95,7 @@ impl Host {
         Ok(Self { programs, capped: missing.is_none(), settings, versions })
     }
 
-    /// Why a series cannot be measured here.
+    /// Explains why a series cannot be measured here; `None` if it can.
     fn lacks(&self, series: &Series) -> Option<String> {
         let python = |name: &str| {
             self.programs
@@ -126,10 +126,10 @@ struct Run {
     left_out: Vec<String>,
 }
 
-/// A cell that is to be measured.
+/// A cell to measure.
 struct Planned {
     cell: Cell,
-    /// Places in the definition.
+    /// Indexes in the definition.
     condition: usize,
     point: usize,
     series: usize,
@@ -137,7 +137,7 @@ struct Planned {
 }
 
 impl Run {
-    /// Plans the cells; `None` if `--only` excludes all.
+    /// Plans the cells; `None` if `--only` excludes all of them.
     fn prepare(name: &'static str, text: &str, args: &GridArgs, host: &Host, out: &Path) -> Result<Option<Self>> {
         let mut grid = Grid::parse(text).with_context(|| name.to_owned())?;
         grid.scale *= args.scale.unwrap_or(1.0);
@@ -157,7 +157,7 @@ impl Run {
                         if !series.takes(point, *format) || !wanted(&args.common.only, name, &cell) {
                             continue;
                         }
-                        // The loopback has no caps.
+                        // The loopback interface cannot be capped.
                         if !host.capped && condition.mb_per_s > 0 {
                             continue;
                         }
@@ -191,12 +191,12 @@ impl Run {
         }))
     }
 
-    /// Measurements that are left.
+    /// The number of measurements that remain.
     fn left(&self) -> usize {
         (0..self.grid.runs).map(|round| self.cells.iter().filter(|planned| self.is_left(planned, round)).count()).sum()
     }
 
-    /// Seconds that these will take.
+    /// The estimated seconds that the remaining measurements take.
     fn left_s(&self) -> f64 {
         let of = |round| self.cells.iter().filter(move |planned| self.is_left(planned, round));
         (0..self.grid.runs).flat_map(of).map(|planned| planned.estimate_s).sum()
@@ -206,7 +206,8 @@ impl Run {
         !self.journal.has(&planned.cell, round) && (round == 0 || self.is_near_the_best(planned))
     }
 
-    /// Returns cells that would count as a regret by the runs so far, and their rivals.
+    /// Returns cells that would count as a regret by the runs so far, and the cells they are
+    /// compared with.
     fn doubts(&self) -> BTreeSet<Cell> {
         let (results, ..) = Results::of(&self.grid, self.journal.entries());
         let mut doubts = BTreeSet::new();
@@ -226,7 +227,8 @@ impl Run {
         doubts
     }
 
-    /// True if it is worth another run: a setting far from the best is no rival.
+    /// Whether a cell is worth another run, which it is not if it is far slower than the best
+    /// setting.
     fn is_near_the_best(&self, planned: &Planned) -> bool {
         if self.series(planned).is_some_and(|series| series.always) {
             return true;
@@ -243,7 +245,7 @@ impl Run {
         let best = of_point.values().copied().fold(f64::INFINITY, f64::min);
         match of_point.get(planned.cell.series.as_str()) {
             Some(seconds) => *seconds <= best * self.grid.again,
-            // Not measured yet: use the estimates.
+            // Nothing was measured yet, so the estimates are used.
             None if of_point.is_empty() => {
                 let same = |other: &&Planned| {
                     (&other.cell.condition, other.cell.format, &other.cell.point)
@@ -271,11 +273,11 @@ impl Run {
         let grid = self.grid.clone();
         let mut warm: BTreeSet<(DataFormat, usize)> = BTreeSet::new();
         let mut met: BTreeSet<u32> = BTreeSet::new();
-        // --runs 1 asks for a quick run.
+        // With `--runs 1`, doubtful cells get no additional runs.
         let in_doubt = if grid.runs > 1 { grid.runs_in_doubt } else { 0 };
         for round in 0..grid.runs.max(in_doubt) {
             let doubts = (round >= grid.runs).then(|| self.doubts());
-            // Which series was measured with a plan, at each point.
+            // The series that was measured with each plan, at each point.
             let mut plans: BTreeMap<(usize, DataFormat, usize, String), String> = BTreeMap::new();
             for (index, planned) in in_turn(cells, round).into_iter().enumerate() {
                 let is_left = match &doubts {
@@ -303,7 +305,7 @@ impl Run {
                     warm_up(&grid, storage, format, point, "fragment");
                 }
                 if condition.trouble.is_some() && met.insert(condition.mb_per_s) {
-                    // Trouble comes to a node that the engine has met when it was well.
+                    // Trouble begins only after the engine has measured the healthy node.
                     storage.condition(condition.mb_per_s, None, None)?;
                     ["none", "fragment"].into_iter().for_each(|level| warm_up(&grid, storage, format, point, level));
                 }
@@ -321,7 +323,8 @@ impl Run {
                     _ => None,
                 };
                 let plan = plan.map(|plan| (planned.condition, format, planned.point, plan));
-                // A series that is always measured is judged with its planning.
+                // A series that is always measured includes its planning, so it reuses no
+                // measurement.
                 let known = plan.as_ref().filter(|_| !series.always).and_then(|plan| plans.get(plan));
                 let known = known.and_then(|known| self.measured(planned, round, known));
                 if let Some(known) = known {
@@ -345,7 +348,7 @@ impl Run {
                 };
                 self.journal.add(Entry { cell: planned.cell.clone(), round, bytes, result, measured_as: None })?;
                 plans.extend(plan.map(|plan| (plan, series.name.clone())));
-                // The only place where a signal is seen: measuring blocks.
+                // Signals are noticed only here, since measuring blocks.
                 tokio::task::yield_now().await;
             }
         }
@@ -388,7 +391,7 @@ impl Run {
         for why in &wrong {
             results.say("wrong", why);
         }
-        // For pictures.
+        // The values of the paper, for pictures.
         for claim in &grid.claims {
             if let (Some(paper), None, [over]) = (claim.paper, &claim.at, claim.over.as_slice()) {
                 let points = claim.points.as_ref().map(|points| points.join("|")).unwrap_or_default();
@@ -410,7 +413,7 @@ impl Run {
         Ok(())
     }
 
-    /// Fails on wrong rows and on failed queries of PushdownDB.
+    /// Returns an error for wrong rows and for failed queries of PushdownDB.
     fn judge(self) -> Result<()> {
         ensure!(self.wrong.is_empty(), Error::internal(format!("wrong rows: {}", self.wrong.join("; "))));
         ensure!(self.failed.is_empty(), Error::internal(format!("failed: {}", self.failed.join("; "))));
@@ -418,8 +421,9 @@ impl Run {
     }
 }
 
-/// The cells in the order of a round. Every other round goes backwards at each point: the series
-/// after one that moved much data finds cold caches, and should not always be the same one.
+/// The cells in the order of a round. Every other round reverses the series of each point: the
+/// series after one that moved much data finds cold caches, and this should not always be the same
+/// series.
 fn in_turn(cells: &[Planned], round: u32) -> Vec<&Planned> {
     let place = |planned: &Planned| (planned.condition, planned.cell.format, planned.point);
     let mut all = Vec::with_capacity(cells.len());
@@ -433,19 +437,19 @@ fn in_turn(cells: &[Planned], round: u32) -> Vec<&Planned> {
     all
 }
 
-/// True if a cell, or the whole grid, has a name of each group.
+/// Whether the names of a cell, or of its grid, include one of each group.
 fn wanted(only: &[String], grid: &str, cell: &Cell) -> bool {
     let format = cell.format.to_string();
     let names = [grid, &cell.condition, &format, &cell.point, &cell.series];
     only.iter().all(|group| group.split(',').any(|name| names.contains(&name)))
 }
 
-/// Reads objects into the page cache and builds the node's zones, so that the order of series does
-/// not matter.
+/// Reads objects into the page cache and builds the node's zones, so that the order of the series
+/// does not matter.
 fn warm_up(grid: &Grid, storage: &Storage, format: DataFormat, point: &Point, level: &str) {
     let settings = BTreeMap::from([("level".to_owned(), level.to_owned())]);
     let Ok(statement) = grid.text(point) else { return };
-    // If it fails, measuring will, and say why.
+    // Errors are ignored, since the measurement fails as well and reports why.
     let _ = storage.ask(Question { grid, format, kind: Kind::Engine, statement, settings, round: 0 });
 }
 

@@ -16,23 +16,23 @@ use crate::contestant::{DataFormat, Kind};
 use crate::link::Link;
 use crate::programs::Programs;
 
-/// Threads of other engines whose server is far.
+/// Threads of other engines if the server is distant.
 const FAR_THREADS: usize = 16;
 
-/// Bills are written by these.
+/// The price books by which costs are computed.
 pub const PRICE_BOOKS: [&str; 2] = ["paper", "paper-egress"];
 
 /// Link, node and tables.
 pub struct Storage {
-    // Ended in this order.
-    /// The proxy that makes the node seem far.
+    // Dropped in this order.
+    /// The proxy that makes the node seem distant.
     proxy: Option<Running>,
     harm: Option<Harm>,
     node: Option<Running>,
     link: Link,
     trouble: Option<Trouble>,
     distance: Option<Distance>,
-    /// The program that serves the node and makes data and indexes.
+    /// The program that runs the node and generates data and indexes.
     program: String,
     /// The program that runs contestants.
     bench: String,
@@ -46,7 +46,7 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// A node behind the link; its log goes to `folder`, its objects to `store`.
+    /// Starts a node behind the link. Its log is in `folder`, its objects are in `store`.
     pub fn start(link: Link, programs: &Programs, folder: PathBuf, store: PathBuf) -> Result<Self> {
         std::fs::create_dir_all(&store).with_context(|| store.display().to_string())?;
         let text = |path: &Path| path.to_str().map(str::to_owned).context("the path of a program is not text");
@@ -60,7 +60,7 @@ impl Storage {
         Ok(storage)
     }
 
-    /// Sets cap, trouble and distance.
+    /// Applies a cap, a trouble and a distance.
     pub fn condition(&mut self, mb_per_s: u32, trouble: Option<Trouble>, distance: Option<Distance>) -> Result<()> {
         if self.trouble != trouble {
             self.restart(trouble)?;
@@ -73,8 +73,9 @@ impl Storage {
         self.link.shape(mb_per_s)
     }
 
-    /// Switches to a folder for the rates of this link, because one endpoint stands for many links.
-    /// Under trouble, or far away, it starts with the rates of the same link without.
+    /// Switches to a cache folder for the rates of this link, since one endpoint is used with many
+    /// links. With trouble or a distance, the folder starts with the rates of the same link without
+    /// them.
     fn learn_apart(&mut self, mb_per_s: u32) -> Result<()> {
         let all = std::path::absolute(self.folder.join("cache"))?;
         let trouble = self.trouble.map_or_else(String::new, |trouble| format!("-{trouble:?}").to_lowercase());
@@ -105,7 +106,7 @@ impl Storage {
         Ok(())
     }
 
-    /// Starts the proxy on the node's side. It has no core of its own: it waits more than it works.
+    /// Starts the proxy on the node's side. It needs no core of its own, since it mostly waits.
     fn begin_proxy(&self, distance: Distance) -> Result<Running> {
         let mut command = self.link.beside_node(&self.bench);
         command.args(["latency", "--listen", &self.link.far_address(), "--to", &self.link.address()]);
@@ -117,7 +118,7 @@ impl Storage {
         Ok(proxy)
     }
 
-    /// Makes sure that the tables of a grid are there in a format, with its indexes.
+    /// Makes sure that the tables of a grid exist in a format, with its indexes.
     pub fn prepare(&mut self, grid: &Grid, format: DataFormat) -> Result<()> {
         let bucket = bucket(grid, format);
         let indexes = format!("{bucket} {:?}", grid.indexes);
@@ -141,7 +142,7 @@ impl Storage {
         Ok(())
     }
 
-    /// Runs a query as a contestant of this kind on the engine's side and core.
+    /// Runs a query in a contestant of this kind, on the engine's side and core.
     pub fn ask(&self, question: Question<'_>) -> Result<Measured> {
         let command = match question.kind {
             Kind::Duckdb | Kind::Polars => {
@@ -185,7 +186,7 @@ impl Storage {
             tables: tables.collect::<Result<_>>()?,
             statement,
             settings,
-            // Readers that wait in a thread need several.
+            // Engines whose threads wait for their reads need several threads.
             threads: if self.distance.is_some() && kind != Kind::Engine { FAR_THREADS } else { 1 },
             start_ms: self.trouble.and_then(|trouble| trouble.start_ms(round)),
             cache: self.cache.clone(),
@@ -212,8 +213,8 @@ pub struct Question<'a> {
     pub round: u32,
 }
 
-/// Returns the bucket of a grid's tables. Every query sees indexes, so tables with indexes are
-/// tables of their own.
+/// Returns the bucket for a grid's tables. All queries of a table use its indexes, so tables with
+/// indexes have a bucket of their own.
 fn bucket(grid: &Grid, format: DataFormat) -> String {
     let scale = grid.scale.to_string().replace('.', "-");
     let indexed = if grid.indexes.is_empty() { "" } else { "-indexed" };

@@ -1,4 +1,4 @@
-//! Trouble: other load and failures of a node while it is queried.
+//! Trouble: competing load and failures of a node while it is queried.
 
 use anyhow::Result;
 use serde::Deserialize;
@@ -11,18 +11,19 @@ use crate::link::Link;
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "lowercase")]
 pub enum Trouble {
-    /// Four other programs want its core.
+    /// Four other programs compete for the node's core.
     Loaded,
-    /// The node runs a fifth of the time.
+    /// The node runs only a fifth of the time.
     Throttled,
-    /// The node throttles every scan and answers plain reads.
+    /// The node refuses every scan with SlowDown, and answers plain reads.
     Refusing,
-    /// Four other programs want its core, the first half of each second of the clock.
+    /// Four other programs compete for the node's core in the first half of each second of the
+    /// clock.
     Flapping,
 }
 
-/// The millisecond of a second at which a query of a round begins: equally often in each half,
-/// since a short query meets only one.
+/// The milliseconds within a second at which the queries of successive rounds begin: equally often
+/// in each half, since a short query runs in only one of them.
 const STARTS_MS: [u32; 4] = [0, 500, 250, 750];
 
 /// The number of programs that compete for the node's core.
@@ -37,8 +38,8 @@ impl Trouble {
         }
     }
 
-    /// Returns the millisecond of a second at which a query of this round begins; `None` if it does
-    /// not matter.
+    /// Returns the millisecond within a second at which a query of this round begins; `None` if it
+    /// does not matter.
     pub fn start_ms(self, round: u32) -> Option<u32> {
         let start = STARTS_MS.get(round as usize % STARTS_MS.len()).copied();
         start.filter(|_| self == Self::Flapping)
@@ -60,7 +61,7 @@ impl Trouble {
                 rivals(&format!("while :; do {rest}; timeout 0.5 sh -c '{BUSY}'; done"))?
             }
             Self::Throttled => {
-                // Not on the node's core, for which it would compete.
+                // Runs on another core, since it would compete for the node's.
                 let script = "while :; do kill -STOP $0; sleep 0.04; kill -CONT $0; sleep 0.01; done";
                 let mut command = link.unpinned("sh");
                 vec![Running::spawn(command.arg("-c").arg(script).arg(node.to_string()).stdin(Stdio::null()))?]
@@ -71,11 +72,11 @@ impl Trouble {
     }
 }
 
-/// Trouble that goes on until this is dropped.
+/// Trouble in progress, which ends when this is dropped.
 #[derive(Debug)]
 pub struct Harm {
     running: Vec<Running>,
-    /// A process that may be left stopped.
+    /// The process that may have been left stopped.
     stopped: Option<u32>,
 }
 
@@ -83,7 +84,7 @@ impl Drop for Harm {
     fn drop(&mut self) {
         self.running.clear();
         if let Some(node) = self.stopped {
-            // If it is gone, it does not matter.
+            // An error means that the process has ended already.
             let _ = Command::new("kill").args(["-CONT", &node.to_string()]).status();
         }
     }
@@ -100,7 +101,7 @@ mod tests {
         assert_eq!(starts(Trouble::Flapping).filter(|start| start.is_some_and(|start| start < 500)).count(), 4);
     }
 
-    /// With `--help` arguments are parsed and nothing starts.
+    /// With `--help`, arguments are parsed but nothing starts.
     #[test]
     fn a_node_takes_its_arguments() {
         let here = std::env::current_exe().unwrap();

@@ -15,16 +15,17 @@ use crate::contestant::DataFormat;
 #[derive(Clone, Debug)]
 pub struct Table {
     pub file: PathBuf,
-    /// The bytes of speeds: of the file for Parquet, of the uncompressed text otherwise.
+    /// The number of bytes from which speeds are computed: of the file for Parquet, of the
+    /// uncompressed text otherwise.
     pub bytes: u64,
 }
 
-/// The folder of the files.
+/// The folder with the files.
 #[derive(Clone, Debug)]
 pub struct Data(pub PathBuf);
 
 impl Data {
-    /// The table in a format at a scale, made if it is not there.
+    /// Returns the table in a format at a scale, and generates it if it is missing.
     pub async fn lineitem(&self, format: DataFormat, scale: f64) -> Result<Table> {
         let plain = match format {
             DataFormat::Csv | DataFormat::Gzip => Format::Csv,
@@ -53,7 +54,7 @@ impl Data {
 
     async fn generated(&self, format: Format, name: &str, scale: f64) -> Result<PathBuf> {
         let folder = self.0.join(name);
-        // The declarations are written last: with them all files are whole.
+        // `schema.sql` is written last, so if it exists, all files are complete.
         if !folder.join("schema.sql").exists() {
             eprintln!("generating TPC-H at scale {scale} into {}", folder.display());
             let options = Options { scale, format, parts: 1, overwrite: true };

@@ -1,4 +1,4 @@
-//! `experiments/scan.toml` as data: contestants, queries and targets. Nothing here runs anything.
+//! `experiments/scan.toml` as data: contestants, queries and targets.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub struct Definition {
     /// The number of runs of each cell.
     pub runs: u32,
     pub formats: Vec<DataFormat>,
-    /// Contestants by trust: the first that answers a query defines the right answer.
+    /// Contestants in the order of trust: the first that answers a query defines the right answer.
     pub reference: Vec<String>,
     #[serde(rename = "contestant")]
     pub contestants: Vec<Contestant>,
@@ -27,22 +27,22 @@ pub struct Definition {
     pub targets: Vec<Target>,
 }
 
-/// The contestants.
+/// A contestant.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Contestant {
     pub name: String,
     pub kind: Kind,
-    /// The cores it is given.
+    /// The number of cores it may use.
     #[serde(default = "one")]
     pub cores: usize,
-    /// The number of runs against a server or in the engine, which may have cached something of the
-    /// object: with three or more the median counts, with fewer the last.
+    /// The number of runs against a server or in the engine, which may cache parts of the object.
+    /// With three or more runs the median counts, with fewer the last.
     #[serde(default = "one")]
     pub asks: usize,
-    /// All, if unset.
+    /// The formats in which it is measured; all if unset.
     pub formats: Option<Vec<DataFormat>>,
-    /// All, if unset.
+    /// The queries that it runs; all if unset.
     pub queries: Option<Vec<String>>,
     /// A command that prints the version on its first line.
     pub version: Option<String>,
@@ -52,7 +52,7 @@ fn one() -> usize {
     1
 }
 
-/// A question.
+/// A query.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Query {
@@ -66,10 +66,10 @@ pub struct Query {
     /// Contestants whose count may be larger than the right one.
     #[serde(default)]
     pub at_least: Vec<String>,
-    /// Contestants whose answer is one to another question.
+    /// Contestants whose result is not compared, since they answer a different question.
     #[serde(default)]
     pub unchecked: Vec<String>,
-    /// Contestants that are asked over a part of the rows, as a share of the scale.
+    /// Contestants that run on a part of the rows, with their share of the scale.
     #[serde(default)]
     pub scale: BTreeMap<String, f64>,
 }
@@ -92,7 +92,7 @@ impl Query {
     }
 }
 
-/// A target; one line of the table for each of its queries and formats.
+/// A target, which is one line of the table for each of its queries and formats.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
@@ -102,23 +102,23 @@ pub struct Target {
     /// The contestants to compare with; the best counts.
     #[serde(default)]
     pub theirs: Vec<String>,
-    /// The query that theirs are measured on, if it is another one.
+    /// The query that `theirs` are measured with, if it is a different one.
     pub their_query: Option<String>,
-    /// All, if unset.
+    /// The formats that the target is about; all if unset.
     pub formats: Option<Vec<DataFormat>>,
-    /// All that both sides ran, if unset.
+    /// The queries that the target is about; if unset, all that both sides ran.
     pub queries: Option<Vec<String>>,
-    /// The minimum speed-up over them.
+    /// The minimum speed-up over `theirs`.
     pub ratio: Option<f64>,
-    /// True if wall seconds are compared instead of CPU seconds.
+    /// Whether wall-clock seconds are compared instead of CPU seconds.
     #[serde(default)]
     pub wall: bool,
-    /// The most memory of any scan, in MB.
+    /// The maximum peak memory of any scan, in MB.
     pub peak_mb: Option<f64>,
 }
 
 impl Definition {
-    /// Reads a definition and checks that its names lead somewhere.
+    /// Parses a definition and checks that all names in it are defined.
     pub fn parse(text: &str) -> Result<Self> {
         let definition: Self = toml::from_str(text).context("the definition of the experiment")?;
         let contestants: Vec<&str> = definition.contestants.iter().map(|c| c.name.as_str()).collect();
@@ -172,7 +172,7 @@ mod tests {
             contestants.filter(|contestant| query.statement(contestant, DataFormat::Csv).is_some())
         });
         assert!(cells.count() > 60);
-        // Every target is about something that is measured.
+        // Checks that every target is about something that is measured.
         for target in &scan.targets {
             let ours = scan.contestants.iter().find(|contestant| contestant.name == target.ours).unwrap();
             let formats = target.formats.as_ref().unwrap_or(&scan.formats);

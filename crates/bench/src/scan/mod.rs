@@ -16,5 +16,5 @@ mod summary;
 
 pub use run::run;
 
-/// The definition that is built in.
+/// The built-in definition.
 const DEFINITION: &str = include_str!("../../../../experiments/scan.toml");

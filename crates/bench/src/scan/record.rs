@@ -1,4 +1,4 @@
-//! The record of an experiment, a file of CSV, and the same as Markdown for a terminal.
+//! The record of an experiment as a CSV file, and as Markdown for a terminal.
 
 use std::fmt::Write as _;
 
@@ -13,14 +13,14 @@ use crate::record::aligned;
 pub struct Setting {
     pub machine: Machine,
     pub date: String,
-    /// The program and the contestants.
+    /// Versions of the program and the contestants.
     pub versions: Vec<String>,
     /// Contestants that are missing, and why.
     pub absent: Vec<String>,
     pub scale: f64,
 }
 
-/// The record: above the figures lines of a name and a text, then a line a cell.
+/// Formats the record: lines with a name and a text, and then one line per cell.
 pub fn csv(definition: &Definition, setting: &Setting, summary: &Summary, verdicts: &[Verdict]) -> String {
     let mut text = String::new();
     let mut line_of = |name: &str, line: &str| {
@@ -74,7 +74,7 @@ pub fn csv(definition: &Definition, setting: &Setting, summary: &Summary, verdic
     text
 }
 
-/// The whole record as Markdown, which also reads well in a terminal.
+/// Formats the whole record as Markdown, which is also readable in a terminal.
 pub fn markdown(definition: &Definition, setting: &Setting, summary: &Summary, verdicts: &[Verdict]) -> String {
     let Setting { machine, date, versions, absent, scale } = setting;
     let mut text = format!("# {}\n\n", definition.title);
@@ -121,7 +121,7 @@ fn failures(summary: &Summary) -> impl Iterator<Item = String> {
     })
 }
 
-/// Two digits behind the point below 10, none above.
+/// Formats a number with two decimals below 10, and none above.
 fn number(value: f64) -> String {
     if value < 10.0 { format!("{value:.2}") } else { format!("{value:.0}") }
 }
@@ -147,7 +147,7 @@ fn targets(verdicts: &[Verdict]) -> String {
     format!("{} of {} met.\n\n{}", verdicts.len() - missed, verdicts.len(), aligned(&rows))
 }
 
-/// Queries down, contestants across.
+/// Formats figures, with queries as rows and contestants as columns.
 fn table(definition: &Definition, format: DataFormat, summary: &Summary, value: &dyn Fn(&Figure) -> String) -> String {
     let contestants: Vec<&str> = definition
         .contestants

@@ -1,5 +1,5 @@
-//! Measurement of scans: each round measures every contestant once, so that drift of the machine
-//! affects all of them.
+//! Measures scans: each round measures every contestant once, so that drift of the machine affects
+//! all of them.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -26,11 +26,11 @@ use crate::programs::{Programs, quoted};
 use crate::record::date;
 use crate::signals;
 
-/// The number of keys of a Bloom filter, and its false positives.
+/// The number of keys in a Bloom filter, and its rate of false positives.
 const KEYS: usize = 65_536;
 const FALSE_POSITIVES: f64 = 0.01;
 
-/// The experiment in names of files.
+/// The name of the experiment in file names.
 const NAME: &str = "scan";
 
 /// Runs the experiment and writes its record.
@@ -48,7 +48,7 @@ pub async fn run(args: ScanArgs) -> Result<()> {
     std::fs::create_dir_all(&out).with_context(|| out.display().to_string())?;
     let out = out.canonicalize()?;
     let mut run = Run::prepare(definition, &args, out)?;
-    // Servers are stopped on the way out.
+    // A signal ends this future, so that servers are stopped.
     signals::during(run.rounds(&args.common.only)).await?;
     run.finish(args.common.record.as_deref())
 }
@@ -67,7 +67,8 @@ struct Run {
 }
 
 impl Run {
-    /// Finds the contestants of this machine. Missing ones are left out, as the record says.
+    /// Finds the contestants that are installed. Missing ones are left out, which the record
+    /// mentions.
     fn prepare(mut definition: Definition, args: &ScanArgs, out: PathBuf) -> Result<Self> {
         let Common { data, program, .. } = &args.common;
         let programs = Programs::find(program.as_deref(), &out)?;
@@ -181,7 +182,7 @@ impl Run {
         process::ask(command, &Work::Local(task.clone()))
     }
 
-    /// The statement with its Bloom filters.
+    /// Replaces the placeholders for Bloom filters in a statement.
     fn filled_in(&self, statement: &str) -> Result<String> {
         let mut statement = statement.to_owned();
         if statement.contains("{bloom}") {
@@ -193,7 +194,7 @@ impl Run {
                 .replace("{bloom}", &base64::Engine::encode(&base64::prelude::BASE64_STANDARD, filter.to_bytes()));
         }
         if statement.contains("{bits}") {
-            // The hash is the one in the statement.
+            // The hash function is the one in the statement.
             let mut bits = vec![b'0'; KEYS];
             for key in &self.keys {
                 if let Some(bit) = bits.get_mut(usize::try_from((key * 40_503 + 7) % 65_521)?) {
@@ -252,7 +253,8 @@ fn cells(definition: &Definition) -> impl Iterator<Item = (Cell, &Query, &Contes
     })
 }
 
-/// A command of the shell over the file. Only here the start of the process counts: a millisecond.
+/// Runs a shell command over the file. Its time includes the start of the process, about a
+/// millisecond.
 fn command(statement: &str, file: &Path, cores: usize) -> Result<Measured> {
     let (cpu, wall) = (process::cpu_of_ended()?, Instant::now());
     let mut child = process::pinned("sh", cores);
@@ -274,7 +276,7 @@ fn why_absent(contestant: &Contestant) -> String {
     }
 }
 
-/// The MinIO that `.ci/minio` builds.
+/// The MinIO binary that `.ci/minio` builds.
 fn cached_minio() -> Option<PathBuf> {
     let folder = std::env::var_os("PUSHDOWNDB_CACHE")
         .map(PathBuf::from)

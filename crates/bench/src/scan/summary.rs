@@ -36,28 +36,28 @@ impl Figure {
         self.bytes as f64 / 1e9
     }
 
-    /// CPU seconds for each GB.
+    /// CPU seconds per GB.
     pub fn cpu_s_per_gb(&self) -> Spread {
         self.cpu_s.over(self.gigabytes())
     }
 
-    /// Wall seconds for each GB.
+    /// Wall-clock seconds per GB.
     pub fn wall_s_per_gb(&self) -> Spread {
         self.wall_s.over(self.gigabytes())
     }
 
-    /// MB (10^6 bytes) for each second of the wall.
+    /// MB (10^6 bytes) per wall-clock second.
     pub fn mb_per_s(&self) -> f64 {
         1000.0 / self.wall_s_per_gb().median.max(1e-9)
     }
 }
 
-/// Figures by cell, and why other cells have none.
+/// The figures of cells, and the reasons why other cells have none.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     pub figures: BTreeMap<Cell, Figure>,
     pub failures: BTreeMap<Cell, String>,
-    /// Answers that are wrong; one makes the whole run worthless.
+    /// Descriptions of wrong answers; a single one invalidates the whole run.
     pub wrong: Vec<String>,
 }
 
@@ -90,7 +90,8 @@ impl Summary {
     }
 }
 
-/// The rows are the same in all formats, so one answer is right for all of them.
+/// Describes wrong answers. The rows are the same in all formats, so one answer is right for all of
+/// them.
 fn wrong_answers(
     definition: &Definition,
     query: &Query,
@@ -118,21 +119,21 @@ fn wrong_answers(
     wrong
 }
 
-/// A target, held against figures.
+/// The result of comparing a target with figures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     pub about: String,
     pub format: DataFormat,
     pub query: String,
-    /// The best of the contestants to compare with.
+    /// The best of the contestants that the target compares with.
     pub against: String,
-    /// The ratio, or MB of memory; its spread is the worst and the best of single measurements.
+    /// The ratio, or MB of memory; its spread is from the worst to the best single measurement.
     pub value: Spread,
     pub wanted: f64,
     pub met: bool,
 }
 
-/// True if targets are met, query by query.
+/// Checks the targets for each of their queries and formats.
 pub fn verdicts(definition: &Definition, summary: &Summary) -> Vec<Verdict> {
     let mut all = Vec::new();
     for target in &definition.targets {
@@ -213,7 +214,8 @@ mod tests {
         let entries = [
             entry("q6", "duckdb", 1.0, b"7\n"),
             entry("q6", "engine", 1.0, b"8\n"),
-            // More is right where false positives are allowed, less never is.
+            // Where false positives are allowed, a larger count is right, but a smaller one never
+            // is.
             entry("bloom", "duckdb", 1.0, b"10\n"),
             entry("bloom", "node", 1.0, b"12\n"),
             entry("bloom", "library", 1.0, b"9\n"),

@@ -1,4 +1,4 @@
-//! Whether contestants agree: rows are counted and added up while they arrive.
+//! Checks whether contestants agree, by counts and sums of rows that are updated while rows arrive.
 
 use anyhow::{Context, Result};
 use arrow::array::{AsArray, RecordBatch};
@@ -7,15 +7,15 @@ use arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::hash_utils::{RandomState, create_hashes};
 use serde::Deserialize;
 
-/// What makes the hash of rows depend on their order.
+/// The factor that makes the hash of rows depend on their order.
 const ORDER_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// How answers are compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Checked {
-    /// A column of integers that every contestant adds up.
+    /// A column of integers that every contestant sums.
     pub column: &'static str,
-    /// Whether the order of rows counts; it is then the only one that is right.
+    /// Whether the order of rows is compared too.
     pub in_order: bool,
 }
 
@@ -23,16 +23,16 @@ pub struct Checked {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 pub struct Answer {
     pub rows: u64,
-    /// The sum of the checked column modulo 2^64, each value times its position from 1 if the order
-    /// counts.
+    /// The sum of the checked column modulo 2^64. If the order counts, each value is multiplied by
+    /// its position, from 1 on.
     pub sum: u64,
-    /// A hash of all columns; `None` if the contestant is no part of this program.
+    /// A hash of all columns; `None` for contestants outside of this program.
     #[serde(default)]
     pub hash: Option<u64>,
 }
 
 impl Answer {
-    /// An answer without rows yet.
+    /// An answer without rows.
     pub fn empty() -> Self {
         Self { hash: Some(0), ..Self::default() }
     }
@@ -56,15 +56,16 @@ impl Answer {
         Ok(())
     }
 
-    /// Whether both are the same, as far as both are known.
+    /// Whether two answers are equal in all parts that both of them have.
     pub fn agrees(&self, other: &Self) -> bool {
         let same_hash = self.hash.zip(other.hash).is_none_or(|(own, theirs)| own == theirs);
         self.rows == other.rows && self.sum == other.sum && same_hash
     }
 }
 
-/// Another number for each number, by SplitMix64's steps. Hashes of rows are linear in those of
-/// their columns: their sum alone would not tell which values are in the same row.
+/// Maps each number to another one, with the steps of SplitMix64. Hashes of rows are linear in
+/// those of their columns, so without this their sum would not show which values are in the same
+/// row.
 fn mixed(hash: u64) -> u64 {
     let hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -102,7 +103,7 @@ mod tests {
             assert!(!answer(&rows, 1, in_order).agrees(&answer(&other, 1, in_order)));
         }
         assert_eq!(answer(&swapped, 0, true).sum, 2 + 2 + 9);
-        // Contestants elsewhere know the sum alone.
+        // Contestants outside of this program only report the sum.
         assert!(answer(&rows, 1, true).agrees(&Answer { rows: 3, sum: 14, hash: None }));
     }
 }

@@ -1,4 +1,4 @@
-//! The contestants: who runs a query, and with which operators.
+//! The contestants, which differ in the operators that run a query.
 
 use std::fs;
 use std::sync::Arc;
@@ -25,30 +25,30 @@ use super::queries::Operator;
 use super::{duckdb, threads};
 use crate::contestant::process::own_cpu;
 
-/// The bytes of memory for each row of a batch.
+/// Bytes of memory per row of a batch, from which the size of batches is derived.
 const MEMORY_BYTES_PER_BATCH_ROW: u64 = 8192;
 
-/// The rows of a batch.
+/// The range for the number of rows in a batch.
 const MIN_BATCH_ROWS: u64 = 128;
 const MAX_BATCH_ROWS: u64 = 8192;
 
-/// The part of the memory that DataFusion's sort reserves to merge, at most.
+/// Divides the memory to get the maximum that DataFusion's sort reserves for merging.
 const MERGE_DIVISOR: u64 = 32;
 
-/// The most files that DataFusion's operators merge at once.
+/// Maximum files that DataFusion's operators merge at once.
 const FAN_IN: usize = 16;
 
-/// The bytes that wait to be written, and those that are read ahead, at most, in parts.
+/// Maximum bytes that wait to be written, and that are read ahead, in units of parts.
 const BUFFERED_PARTS: u64 = 8;
 
-/// Who runs a query.
+/// A way to run a query.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Contestant {
-    /// The sort by blocks, all else by DataFusion.
+    /// The sort by blocks; all other operators are DataFusion's.
     Before,
-    /// DataFusion's operators over the files of `pushdowndb-spill`.
+    /// DataFusion's operators, which spill to the files of `pushdowndb-spill`.
     DataFusion,
-    /// The operators of `pushdowndb-spill`, all else by DataFusion.
+    /// The operators of `pushdowndb-spill`; all others are DataFusion's.
     Ours,
     DuckDb,
 }
@@ -67,13 +67,13 @@ impl Contestant {
         }
     }
 
-    /// Whether it has an operator of its own for a query that spills an `operator`.
+    /// Whether the contestant can be measured with a query that spills in this `operator`.
     pub fn takes(self, operator: Operator) -> bool {
         self != Self::Before || operator == Operator::Sort
     }
 
-    /// Runs the query. Its answer is consumed batch by batch; what it spilled is then deleted,
-    /// which takes no part of the time.
+    /// Runs the query and consumes its answer batch by batch. Spilled data is deleted afterwards,
+    /// which is not part of the measured time.
     pub fn run(self, work: &Work) -> Result<Measured> {
         fs::create_dir_all(&work.disk).with_context(|| work.disk.display().to_string())?;
         let work = work.clone();
@@ -86,7 +86,7 @@ impl Contestant {
     }
 }
 
-/// The contestant `before`.
+/// Runs the contestant `before`.
 async fn by_blocks(work: &Work) -> Result<Measured> {
     let client = work.place.client()?;
     let Client { store, prefix, .. } = match client {
@@ -99,7 +99,7 @@ async fn by_blocks(work: &Work) -> Result<Measured> {
     let session = session(work, none, Operators::Blocks(Arc::clone(&blocks), work.fan_in));
     let measured = measured(work, session?).await;
     let cleaned = blocks.clean().await;
-    // The error of the query before that of the clean-up.
+    // The error of the query takes precedence over that of the clean-up.
     let measured = measured?;
     cleaned?;
     let Requests { puts, gets, deletes, lists, written_bytes, read_bytes } = store.requests();
@@ -108,7 +108,7 @@ async fn by_blocks(work: &Work) -> Result<Measured> {
     Ok(Measured { spilled: Some(spilled), ..measured })
 }
 
-/// The contestants that spill to the files of `pushdowndb-spill`.
+/// Runs the contestants that spill to the files of `pushdowndb-spill`.
 async fn by_files(work: &Work, operators: Operators) -> Result<Measured> {
     let client = work.place.client()?;
     let process = SpillProcess::new(DiskOptions { folder: work.disk.clone(), ..DiskOptions::default() });
@@ -154,7 +154,8 @@ fn on_disk(usage: &SpillUsage) -> Spilled {
     }
 }
 
-/// What a store was asked for. The files' own count must be the same, if no request failed.
+/// The requests that a store has counted. They must equal the count of the spill files, which holds
+/// if no request failed.
 fn uploaded(usage: &SpillUsage, requests: Requests) -> Result<Spilled> {
     let Requests { puts, gets, deletes, lists, written_bytes, read_bytes } = requests;
     let counted = (usage.puts, usage.gets, usage.deletes);
@@ -163,8 +164,8 @@ fn uploaded(usage: &SpillUsage, requests: Requests) -> Result<Spilled> {
     Ok(Spilled { wait_s, written_bytes, read_bytes, puts, gets, deletes, lists })
 }
 
-/// A session of DataFusion with the limits of `work`, of which all contestants in this program have
-/// the same.
+/// Creates a DataFusion session with the limits of `work`, which are the same for all contestants
+/// in this program.
 fn session(work: &Work, files: DiskManagerBuilder, operators: Operators) -> Result<SessionContext> {
     let pool = Arc::new(SharedMemoryPool::new(usize::try_from(work.memory)?));
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).with_disk_manager_builder(files).build_arc()?;
@@ -177,9 +178,9 @@ fn session(work: &Work, files: DiskManagerBuilder, operators: Operators) -> Resu
     let merge = usize::try_from(work.memory / MERGE_DIVISOR)?;
     execution.sort_spill_reservation_bytes = execution.sort_spill_reservation_bytes.min(merge);
     execution.sort_in_place_threshold_bytes = execution.sort_in_place_threshold_bytes.min(merge);
-    // Rows of 200 bytes, as Databend's; views of texts would have a quarter more.
+    // Makes rows of 200 bytes, as Databend's; string views would add a quarter.
     execution.parquet.schema_force_view_types = false;
-    // A hash join of DataFusion fails if its build side does not fit into memory.
+    // DataFusion's hash join fails if its build side does not fit into memory.
     options.optimizer.prefer_hash_join = !matches!(operators, Operators::DataFusion);
     let state = SessionStateBuilder::new()
         .with_config(config)
@@ -206,7 +207,7 @@ async fn measured(work: &Work, session: SessionContext) -> Result<Measured> {
     Ok(Measured { wall_s, cpu_s, answer, spilled: None })
 }
 
-/// A number that no other query has for its prefix.
+/// A number that is unique to this query, for its prefix.
 fn query_id() -> Result<u64> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
     Ok(now.as_nanos() as u64 ^ u64::from(std::process::id()).rotate_left(48))

@@ -1,4 +1,4 @@
-//! A client of an object store that counts requests and bytes, for all contestants alike.
+//! An object store that counts requests and bytes, in the same way for all contestants.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use object_store::{
     PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 
-/// The most keys of a request that deletes, and of a page of a LIST, as S3 has it.
+/// Maximum keys in a delete request and in a page of a LIST, as in S3.
 const MAX_KEYS: usize = 1000;
 
-/// Requests and bytes of a client.
+/// Numbers of requests and bytes of a client.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Requests {
     pub puts: u64,
@@ -38,7 +38,7 @@ struct Counters {
     read_bytes: AtomicU64,
 }
 
-/// The store `inner` with counters, which clones share. Retries of a request are not counted.
+/// The store `inner` with counters, which clones share. Retries are not counted.
 #[derive(Clone, Debug)]
 pub struct CountedStore {
     inner: Arc<dyn ObjectStore>,
@@ -46,12 +46,12 @@ pub struct CountedStore {
 }
 
 impl CountedStore {
-    /// Counts the requests to `inner` from now on.
+    /// Counts requests to `inner` from now on.
     pub fn new(inner: Arc<dyn ObjectStore>) -> Self {
         Self { inner, counters: Arc::default() }
     }
 
-    /// What has been counted so far.
+    /// The counts so far.
     pub fn requests(&self) -> Requests {
         let c = &*self.counters;
         Requests {
@@ -79,7 +79,7 @@ impl ObjectStore for CountedStore {
         self.inner.put_opts(location, payload, options).await
     }
 
-    /// Fails: parts of uploads are not counted, and no contestant uploads in parts.
+    /// Always fails: no contestant uses multipart uploads, and their parts would not be counted.
     async fn put_multipart_opts(&self, _: &Path, _: PutMultipartOptions) -> Result<Box<dyn MultipartUpload>> {
         let operation = "an upload in parts".to_owned();
         Err(Error::NotImplemented { operation, implementer: self.to_string() })

@@ -11,25 +11,25 @@ use super::data::TABLES;
 use super::measure::{Measured, Work};
 use crate::contestant::process::why_failed;
 
-/// Runs a query.
+/// The script that runs a query.
 const SCRIPT: &str = include_str!("../../../../experiments/spill.py");
 
 /// The input of the script.
 #[derive(Debug, Serialize)]
 struct Task<'a> {
     sql: &'a str,
-    /// The column that is added up, and whether the order of rows counts.
+    /// The column to sum, and whether the order of rows counts.
     column: &'a str,
     in_order: bool,
     memory: u64,
     threads: usize,
     tables: [&'static str; 3],
-    /// The folder of the tables, and the one to spill to.
+    /// The folder with the tables, and the folder to spill to.
     data: String,
     folder: String,
 }
 
-/// What the script says.
+/// The output of the script.
 #[derive(Debug, Deserialize)]
 struct Said {
     cpu_s: f64,
@@ -37,7 +37,7 @@ struct Said {
     answer: Answer,
 }
 
-/// The version of DuckDB; an error says why Python cannot run it.
+/// The version of DuckDB. An error says why Python cannot run it.
 pub fn version() -> Result<String> {
     let mut python = Command::new("python3");
     let output = python.args(["-c", SCRIPT, "version"]).stdin(Stdio::null()).output().context("python3")?;
@@ -62,7 +62,7 @@ pub fn run(work: &Work) -> Result<Measured> {
     python.args(["-c", SCRIPT]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = python.spawn().context("python3")?;
     let mut stdin = child.stdin.take().context("a process without stdin")?;
-    // A process that fails at once may not read all of it; its error is reported below.
+    // A process that fails at once may not read all the input; its error is reported below.
     let written = stdin.write_all(&serde_json::to_vec(&task)?);
     drop(stdin);
     let output = child.wait_with_output()?;

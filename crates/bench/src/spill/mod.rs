@@ -1,7 +1,7 @@
-//! `spill`: sorts, an aggregate and a join with less memory than data, beside what Databend had
-//! and published, DataFusion and DuckDB.
+//! `spill`: measures sorts, an aggregate and a join with less memory than data, compared with
+//! Databend's former implementation and its published figures, DataFusion and DuckDB.
 //!
-//! All contestants but DuckDB are DataFusion with the same scans, threads and pool of memory; they
+//! All contestants but DuckDB are DataFusion with the same scans, threads and memory pool; they
 //! differ in the operators that spill.
 //!
 //! ```text
@@ -54,13 +54,13 @@ use crate::signals;
 /// The size of an uploaded part: the default of [`pushdowndb_spill::files::QueryOptions`].
 const PART_BYTES: f64 = 8_388_608.0;
 
-/// The size of a block of the sort by blocks: Databend's 965 operations were for 2.9 GiB.
+/// The size of a block of the sort by blocks: Databend needed 965 operations for 2.9 GiB.
 const BLOCK_BYTES: f64 = 3e6;
 
-/// The memory of the query `seed` at scale 10, which a model is in proportion to.
+/// The memory of the query `seed` at scale 10, relative to which a model scales its sizes.
 const MODELED_MEMORY_BYTES: f64 = 10.0 * SEED_MEMORY_BYTES as f64;
 
-/// Measures, prints tables, and writes the record.
+/// Runs the measurements, prints tables, and writes the record.
 pub async fn run(args: SpillArgs) -> Result<()> {
     let place = Place::parse(&args.to)?;
     place.ensure_empty().await?;
@@ -99,7 +99,7 @@ pub async fn run(args: SpillArgs) -> Result<()> {
     Ok(())
 }
 
-/// Whether DuckDB can be measured. If not, `absent` says why.
+/// Whether DuckDB can be measured. If not, the reason is added to `absent`.
 fn has_duckdb(place: &Place, absent: &mut Vec<String>, versions: &mut Vec<String>) -> bool {
     if !matches!(place, Place::Disk) {
         absent.push("duckdb, which spills to disk alone".to_owned());
@@ -117,7 +117,7 @@ fn versions() -> Vec<String> {
     vec![own, format!("DataFusion {}", datafusion::DATAFUSION_VERSION)]
 }
 
-/// What is to be measured.
+/// The cells to measure.
 fn cells(args: &SpillArgs, contestants: &[Contestant]) -> Vec<Cell> {
     let factor = args.memory.map_or(args.scale, |memory| memory as f64 / SEED_MEMORY_BYTES as f64);
     let is_wanted = |query: &Query, contestant: &Contestant| {
@@ -135,7 +135,7 @@ fn cells(args: &SpillArgs, contestants: &[Contestant]) -> Vec<Cell> {
         .collect()
 }
 
-/// Measures every cell, in rounds, so that all contestants meet the same moods of the machine.
+/// Measures every cell, in rounds, so that drift of the machine affects all contestants.
 async fn measure(
     args: &SpillArgs,
     place: &Place,

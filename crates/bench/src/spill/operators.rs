@@ -1,4 +1,4 @@
-//! The physical rule that gives a plan the operators of a contestant.
+//! The physical optimizer rule that replaces the operators of a plan with those of a contestant.
 
 use std::sync::Arc;
 
@@ -14,18 +14,18 @@ use pushdowndb_spill::sort::RangeSortExec;
 
 use super::before::{BlockSortExec, Blocks};
 
-/// Operators that spill.
+/// The operators that spill.
 #[derive(Clone, Debug)]
 pub enum Operators {
     /// DataFusion's own.
     DataFusion,
-    /// The sort by blocks, with the files of the blocks and the most that are merged at once.
+    /// The sort by blocks, with its blocks and the maximum number of runs that are merged at once.
     Blocks(Arc<Blocks>, usize),
     /// The sort by ranges and the hybrid hash join.
     Ours,
 }
 
-/// Puts them in the places of DataFusion's; runs after all other rules.
+/// Replaces DataFusion's operators; runs after all other rules.
 #[derive(Debug)]
 pub struct Replace(pub Operators);
 

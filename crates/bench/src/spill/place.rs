@@ -19,11 +19,11 @@ pub enum Place {
     Disk,
     /// `s3://bucket/prefix`.
     Bucket { url: Url, bucket: String, prefix: Key },
-    /// `file:///folder`, used as a store of objects.
+    /// `file:///folder`, used as an object store.
     Folder { url: Url, folder: PathBuf },
 }
 
-/// A client of the store of a place, which nothing else uses.
+/// A client of the object store of a place, which nothing else uses.
 #[derive(Clone, Debug)]
 pub struct Client {
     pub store: CountedStore,
@@ -32,7 +32,7 @@ pub struct Client {
 }
 
 impl Place {
-    /// The place that `text` names.
+    /// Parses a place.
     pub fn parse(text: &str) -> Result<Self> {
         if text == "disk" {
             return Ok(Self::Disk);
@@ -53,7 +53,7 @@ impl Place {
         }
     }
 
-    /// A short name for files.
+    /// A short name for use in file names.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Disk => "disk",
@@ -62,7 +62,7 @@ impl Place {
         }
     }
 
-    /// A new client of the store; `None` for the local disk.
+    /// Creates a client of the object store; `None` for the local disk.
     pub fn client(&self) -> Result<Option<Client>> {
         match self {
             Self::Disk => Ok(None),
@@ -79,7 +79,8 @@ impl Place {
         }
     }
 
-    /// Fails unless the place is empty, so that only objects of the experiment are counted and deleted.
+    /// Returns an error unless the place is empty, so that only objects of the experiment are
+    /// counted and deleted.
     pub async fn ensure_empty(&self) -> Result<()> {
         let Some(client) = self.client()? else { return Ok(()) };
         let mut found = object_store::ObjectStore::list(&client.store, Some(&client.prefix));
@@ -91,7 +92,7 @@ impl Place {
     }
 }
 
-/// A store of objects in a local folder, which is made if it is not there.
+/// Creates an object store in a local folder, which is created if it is missing.
 pub fn folder_client(folder: &Path) -> Result<Client> {
     let name = || folder.display().to_string();
     std::fs::create_dir_all(folder).with_context(name)?;

@@ -1,17 +1,17 @@
-//! The queries, and the memory that each may take.
+//! The queries, and their memory limits.
 
 use super::answer::Checked;
 
-/// A query that needs more memory than it may take.
+/// A query that needs more memory than its limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Query {
     pub name: &'static str,
-    /// What it spills, for the tables.
+    /// A description of what it spills, for the tables.
     pub about: &'static str,
     pub sql: &'static str,
     pub operator: Operator,
-    /// The limit of its memory at scale 1, in bytes. It is in the ratio to the data that the
-    /// operator holds that Databend's measurement had: 1.5 GB for 2.9 GiB.
+    /// The memory limit at scale 1, in bytes. Its ratio to the data that the operator holds is that
+    /// of Databend's measurement: 1.5 GB for 2.9 GiB.
     pub memory_bytes: u64,
     /// How answers are compared.
     pub checked: Checked,
@@ -25,10 +25,10 @@ pub enum Operator {
     Join,
 }
 
-/// The memory of the query `seed` at scale 1.
+/// The memory limit of the query `seed` at scale 1.
 pub const SEED_MEMORY_BYTES: u64 = 15_000_000;
 
-/// All queries; the first one is that of Databend's measurement.
+/// All queries; the first one is the query of Databend's measurement.
 pub const QUERIES: [Query; 4] = [
     Query {
         name: "seed",

@@ -1,4 +1,4 @@
-//! Tables beside those of Databend, and the record.
+//! Tables that compare the measurements with Databend's, and the record.
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ pub struct Setting {
     pub versions: Vec<String>,
     pub scale: f64,
     pub threads: usize,
-    /// Where spilled data went.
+    /// Where data was spilled to.
     pub place: String,
     /// Contestants that were left out, and why.
     pub absent: Vec<String>,
@@ -26,10 +26,10 @@ pub struct Setting {
 /// A row of a table.
 struct Metric {
     name: &'static str,
-    /// What Databend published for the first query: before and after.
+    /// Databend's published values for the first query: before and after.
     databend: Option<(f64, f64)>,
     of: fn(&Cell) -> Option<Spread>,
-    /// Digits behind the point.
+    /// The number of decimals.
     digits: usize,
 }
 
@@ -78,7 +78,7 @@ const METRICS: [Metric; 7] = [
     },
 ];
 
-/// The tables of all queries; with `markdown` as a section of a document.
+/// Formats the tables of all queries; with `markdown`, as a section of a document.
 pub fn tables(setting: &Setting, results: &Results, markdown: bool) -> String {
     let mut text = String::new();
     let Setting { machine, date, versions, scale, threads, place, absent } = setting;
@@ -112,7 +112,8 @@ pub fn tables(setting: &Setting, results: &Results, markdown: bool) -> String {
     text
 }
 
-/// Metrics down; Databend's columns and the contestants across, and the ratios to ours.
+/// Formats a table with metrics as rows; its columns are Databend's values, the contestants, and
+/// the ratios to `ours`.
 fn table(query: &Query, cells: &[&Cell]) -> String {
     let is_seed = query.name == QUERIES[0].name;
     let ours = cells.iter().find(|cell| cell.contestant == Contestant::Ours);
@@ -144,7 +145,7 @@ fn table(query: &Query, cells: &[&Cell]) -> String {
     aligned(&rows)
 }
 
-/// The ratio of medians; empty without both, or if nothing is divided by nothing.
+/// The ratio of two medians; empty if one is missing or both are 0.
 fn ratio(value: Option<Spread>, own: Option<Spread>) -> String {
     match value.zip(own) {
         Some((value, own)) if own.median > 0.0 => format!("{:.1}", value.median / own.median),
@@ -153,7 +154,7 @@ fn ratio(value: Option<Spread>, own: Option<Spread>) -> String {
     }
 }
 
-/// The record: above the figures lines of a name and a text, then a line a cell.
+/// Formats the record: lines with a name and a text, and then one line per cell.
 pub fn csv(setting: &Setting, results: &Results) -> String {
     let mut text = String::new();
     let mut about = |name: &str, line: &str| {

@@ -1,4 +1,4 @@
-//! The measurements of a run of the experiment: medians, and whether contestants agree.
+//! The measurements of an experiment: medians, and whether contestants agree.
 
 use super::contestants::Contestant;
 use super::measure::{Measured, Spilled};
@@ -15,16 +15,17 @@ pub struct Results {
 #[derive(Debug)]
 pub struct Cell {
     pub query: Query,
-    /// The limit of memory, in bytes.
+    /// The memory limit in bytes.
     pub memory: u64,
     pub contestant: Contestant,
     pub runs: Vec<Measured>,
-    /// Why it failed, the last time.
+    /// The error of its last failed run.
     pub failed: Option<String>,
 }
 
 impl Cell {
-    /// The spread of a figure; `None` if nothing was measured, or the contestant does not tell.
+    /// The spread of a figure; `None` if nothing was measured, or the contestant does not report
+    /// it.
     pub fn figure(&self, of: impl Fn(&Measured) -> Option<f64>) -> Option<Spread> {
         let values: Option<Vec<f64>> = self.runs.iter().map(of).collect();
         Spread::of(values?.into_iter())
@@ -37,7 +38,7 @@ impl Cell {
 }
 
 impl Results {
-    /// Which contestants gave another answer than the first of their query.
+    /// Describes which contestants gave another answer than the first contestant of their query.
     pub fn wrong(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         for cell in &self.cells {

@@ -1,9 +1,9 @@
-//! A runtime with as many threads as a contestant may have.
+//! A runtime with as many threads as a contestant may use.
 
 use anyhow::{Context, Result, anyhow};
 
-/// Does `work` on a runtime of its own with a number of `threads`. Blocks the thread, which may
-/// belong to no other runtime.
+/// Runs `work` on a new runtime with a number of `threads`. Blocks the calling thread, which must
+/// not belong to another runtime.
 pub fn run<T: Send + 'static>(threads: usize, work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(threads).enable_all().build().context("starting the runtime")?;

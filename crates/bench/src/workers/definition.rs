@@ -15,18 +15,18 @@ pub struct Definition {
     pub scale: f64,
     pub runs: u32,
     pub parts: u32,
-    /// Numbers of workers; one is a process without any.
+    /// Numbers of workers; 1 is a single process without workers.
     pub workers: Vec<usize>,
-    /// The share of a core of each process.
+    /// The share of a core that each process may use.
     pub share: f64,
-    /// Settings of pushdown, without that prefix.
+    /// Settings without the prefix `pushdown.`.
     pub settings: BTreeMap<String, String>,
-    /// Queries of TPC-H.
+    /// Names of queries of TPC-H.
     pub queries: Vec<String>,
 }
 
 impl Definition {
-    /// Reads the definition.
+    /// Parses the definition.
     pub fn parse(text: &str) -> Result<Self> {
         let definition: Self = toml::from_str(text).context("experiments/workers.toml")?;
         for query in &definition.queries {
@@ -35,7 +35,7 @@ impl Definition {
         Ok(definition)
     }
 
-    /// How the tables are made.
+    /// The options that the tables are generated with.
     pub fn options(&self) -> Options {
         Options { scale: self.scale, format: Format::Parquet, parts: self.parts, overwrite: true }
     }

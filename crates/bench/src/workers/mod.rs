@@ -27,7 +27,7 @@ use crate::programs::Programs;
 use crate::record::write_csv;
 use crate::signals;
 
-/// Measures and writes the record.
+/// Runs the measurements and writes the record.
 pub async fn run(args: WorkersArgs) -> Result<()> {
     let mut definition = Definition::parse(include_str!("../../../../experiments/workers.toml"))?;
     definition.scale = args.scale.unwrap_or(definition.scale);
@@ -50,7 +50,7 @@ pub async fn run(args: WorkersArgs) -> Result<()> {
             for round in 0..=definition.runs {
                 for query in &queries {
                     let (measured, workers_cpu_s) = processes.ask(query, &definition)?;
-                    // Footers and statistics are read first.
+                    // The first run only warms up: it reads footers and statistics.
                     if round > 0 {
                         eprintln!("{query} on {count}, run {round}: {:.2} s", measured.wall_s);
                         results.add(*count, query, measured, workers_cpu_s);

@@ -18,24 +18,24 @@ use crate::queries::tpch;
 
 const LOCATION: &str = "s3://data/t";
 
-/// The processes of one number of workers.
+/// The processes for one number of workers.
 pub struct Processes {
-    // Ended in this order.
+    // Dropped in this order.
     workers: Vec<(Running, u16)>,
     _node: Running,
     shares: Vec<Share>,
     program: String,
     bench: String,
     out: PathBuf,
-    /// Of the node.
+    /// The address of the node.
     address: String,
     declarations: String,
     token: PathBuf,
 }
 
 impl Processes {
-    /// Starts a node over the tables in `data`, which are made if they are not there, and as many
-    /// workers as `count`; none for one process. Without `bounded`, all take what they can.
+    /// Starts a node with the tables in `data`, which are generated if they are missing, and
+    /// `count` workers; none if `count` is 1. Without `bounded`, CPU shares are not limited.
     pub fn start(
         programs: &Programs,
         definition: &Definition,
@@ -87,7 +87,7 @@ impl Processes {
         Ok(processes)
     }
 
-    /// Runs a query, and returns what was measured and the workers' CPU seconds.
+    /// Runs a query. Returns the measurement and the workers' CPU seconds.
     pub fn ask(&self, query: &str, definition: &Definition) -> Result<(Measured, f64)> {
         let mut settings = definition.settings.clone();
         let urls: Vec<String> = self.workers.iter().map(|(_, port)| format!("http://127.0.0.1:{port}")).collect();
@@ -117,7 +117,7 @@ impl Processes {
         self.workers.iter().map(|(worker, _)| worker.cpu()).sum()
     }
 
-    /// A command with the share `number`, if there are shares, that reaches the node.
+    /// A command that reaches the node and runs in the share with this `number`, if there is one.
     fn command(&self, number: usize, program: &str) -> Command {
         let command = self.shares.get(number).map(|share| share.command(program));
         node::with_credentials(command.unwrap_or_else(|| Command::new(program)), &self.address)

@@ -1,4 +1,4 @@
-//! What was measured: the record as CSV, and a table of it.
+//! The measurements: the record as CSV, and a table.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ struct Cell {
     workers: usize,
     query: String,
     runs: Vec<Measured>,
-    /// CPU seconds of all workers, of each run.
+    /// CPU seconds of all workers, for each run.
     workers_cpu_s: Vec<f64>,
 }
 
@@ -37,7 +37,8 @@ impl Results {
         self.0.is_empty()
     }
 
-    /// Adds a measurement of `query` on a number of `workers`, which took `workers_cpu_s` CPU seconds.
+    /// Adds a measurement of `query` on a number of `workers`, which used `workers_cpu_s` CPU
+    /// seconds.
     pub fn add(&mut self, workers: usize, query: &str, measured: Measured, workers_cpu_s: f64) {
         let is = |cell: &&mut Cell| cell.workers == workers && cell.query == query;
         if let Some(cell) = self.0.iter_mut().find(is) {
@@ -49,7 +50,7 @@ impl Results {
         }
     }
 
-    /// Answers that differ from the first of their query.
+    /// Describes answers that differ from the first one of their query.
     pub fn wrong(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         for cell in &self.0 {
@@ -63,7 +64,7 @@ impl Results {
         wrong
     }
 
-    /// The record.
+    /// Formats the record.
     pub fn csv(&self, about: &str) -> String {
         let columns = "workers,query,runs,wall_s,wall_s_min,wall_s_max,planner_cpu_s,workers_cpu_s,bytes";
         let mut text = format!("# {about}\n{columns}\n");
@@ -88,8 +89,8 @@ impl Results {
         text
     }
 
-    /// Seconds of each query by the number of workers, and how many times as fast the most are as
-    /// one process.
+    /// Formats the seconds of each query by the number of workers, and the speed-up of the largest
+    /// number over one process.
     pub fn table(&self) -> String {
         let mut counts: Vec<usize> = self.0.iter().map(|cell| cell.workers).collect();
         counts.sort_unstable();

@@ -6,21 +6,21 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-/// The period in which a group's time is counted, in microseconds.
+/// The period for which the CPU time of a group is limited, in microseconds.
 const PERIOD_US: u64 = 20_000;
 
-/// Where the kernel has the groups of its first and of its second version.
+/// The folders of control groups in version 1 and in version 2.
 const FIRST: &str = "/sys/fs/cgroup/cpu";
 const SECOND: &str = "/sys/fs/cgroup";
 
-/// A group of processes with a share of a core. Removed when dropped, after its processes.
+/// A control group with a share of a core. Removed on drop, after its processes have ended.
 #[derive(Debug)]
 pub struct Share {
     folder: PathBuf,
 }
 
 impl Share {
-    /// The group `name`, whose processes may take `cores`.
+    /// Creates the group `name`, whose processes may use `cores` cores together.
     pub fn new(name: &str, cores: f64) -> Result<Self> {
         let is_first =
             Path::new(FIRST).join("cpu.cfs_quota_us").exists() || Path::new(FIRST).join("cgroup.procs").exists();
@@ -53,7 +53,8 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        // A group goes once the last of its processes has; nothing is left to do about one that stays.
+        // A group can be removed once the last of its processes has ended. Nothing can be done
+        // about one that cannot be removed.
         for _ in 0..50 {
             if fs::remove_dir(&self.folder).is_ok() {
                 break;

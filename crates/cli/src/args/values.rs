@@ -1,4 +1,4 @@
-//! Values of arguments, read from text.
+//! Parsers for the values of arguments.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
@@ -10,7 +10,8 @@ pub fn key_value(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Parses a number other than 0, for limits at which a node would answer no request.
+/// Parses a number other than 0, for limits that would keep a node from answering any request if
+/// they were 0.
 pub fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) => Err("it must be 1 or more".into()),

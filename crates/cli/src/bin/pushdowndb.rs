@@ -5,7 +5,8 @@
 use std::process::ExitCode;
 
 /// Scans allocate and free large buffers all the time. The system's allocator returns them to the
-/// kernel and faults them in again, which took a third of the time of a scan of Parquet.
+/// kernel each time and causes page faults when they are allocated again, which took a third of the
+/// time of a scan of Parquet.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

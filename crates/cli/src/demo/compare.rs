@@ -1,11 +1,11 @@
-//! True if two results hold the same rows: in any order, floats to 1e-12, everything else exactly.
+//! Compares two results: the same rows in any order, floats to 1e-12, everything else exactly.
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Float64Type};
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
-/// A value as it is compared.
+/// A value in the form in which it is compared.
 #[derive(Debug)]
 enum Value {
     Text(String),
@@ -35,7 +35,8 @@ fn same(left: &Value, right: &Value) -> bool {
     }
 }
 
-/// Returns the rows in an order independent of their arrival. Rounded floats only break ties.
+/// Returns the rows in an order independent of their arrival. Floats, which are rounded for this,
+/// only break ties.
 fn sorted(batches: &[RecordBatch]) -> Result<Vec<(String, Vec<Value>)>, ArrowError> {
     let options = FormatOptions::new().with_null("NULL");
     let mut rows = Vec::new();

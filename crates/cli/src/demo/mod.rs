@@ -1,8 +1,8 @@
 //! `demo`: the savings of pushdown, shown on generated data.
 //!
-//! All of it is in one temporary folder and one process: the data, a storage node on a free
+//! It all happens in one temporary folder and one process: the data, a storage node on a free
 //! loopback port, and the engine. Each query runs at every level, and the rows must agree. The
-//! folder is removed with the process, also after an error or Ctrl-C, unless it is to be kept.
+//! folder is removed at the end, also after an error or Ctrl-C, unless `--keep` is given.
 
 mod compare;
 mod queries;
@@ -33,12 +33,12 @@ pub async fn demo(args: DemoArgs) -> Result<()> {
         return keep(&args, folder).await;
     }
     let folder = tempfile::Builder::new().prefix("pushdowndb-demo-").tempdir().context("making a temporary folder")?;
-    // Before the node starts, so that no signal leaves the folder behind.
+    // Registered before the node starts, so that no signal leaves the folder behind.
     let interrupts = Interrupts::all()?;
     let node = start(NodeConfig::store(folder.path())).await?;
     let done = interrupts.during(show(&args, &node)).await;
     node.shutdown().await;
-    // Said aloud where it fails: a demonstration leaves nothing behind.
+    // Removed explicitly, so that a failure is reported: a demonstration leaves nothing behind.
     let path = folder.path().to_owned();
     let removed = folder.close().with_context(|| format!("removing {}", path.display()));
     let seconds = done?;
@@ -67,7 +67,7 @@ async fn keep(args: &DemoArgs, folder: &Path) -> Result<()> {
     done.map(|_| ())
 }
 
-/// What to type while the node serves, and how to start it again.
+/// Commands to type while the node serves, and how to start the node again.
 fn next_steps(node: &Node, folder: &Path) -> String {
     let (endpoint, keys, folder) = (node.endpoint(), node.credentials(), folder.display());
     let schema = format!("s3://{BUCKET}/tpch/schema.sql");
@@ -82,7 +82,7 @@ fn next_steps(node: &Node, folder: &Path) -> String {
     )
 }
 
-/// Shows the queries, and returns how long that took.
+/// Runs the queries at every level and prints the comparison. Returns how long that took.
 async fn show(args: &DemoArgs, node: &Node) -> Result<String> {
     let started = Instant::now();
     let connection = ConnectionArgs {

@@ -7,7 +7,8 @@ use pushdowndb_engine::Report;
 
 use crate::print::units;
 
-/// The link of the remarks, in bytes per second: one core's share of the paper's 10 Gb/s for 32.
+/// The bandwidth that the remarks assume, in bytes per second: one core's share of the paper's 10
+/// Gb/s for 32 cores.
 const LINK: f64 = 40e6;
 /// Characters of the longest bar.
 const BAR: usize = 48;
@@ -29,7 +30,7 @@ impl Outcome {
     }
 }
 
-/// One line a query; each figure for every level.
+/// Formats one line per query, with each figure for every level.
 pub fn table(outcomes: &[Outcome]) -> String {
     let [none, select, fragment] = LEVELS.map(str::to_owned);
     let levels = || [none.clone(), select.clone(), fragment.clone()];
@@ -87,7 +88,7 @@ fn thousand(bill: &Bill) -> String {
     units::dollars(bill.total() * 1000.0)
 }
 
-/// Bars of the bytes over the network, one scale for all.
+/// Draws bars of the bytes sent over the network, all on the same scale.
 pub fn picture(outcomes: &[Outcome]) -> String {
     let longest = outcomes.iter().flat_map(Outcome::bytes).max().unwrap_or(0).max(1);
     let mut text = String::from("Bytes over the network\n");

@@ -1,16 +1,17 @@
-//! Errors: one line with the problem and its place, and the line of SQL with a caret if the place
-//! is known.
+//! Prints errors: one line with the problem and its position, and the line of SQL with a caret if
+//! the position is known.
 
 use std::fmt;
 
 /// An error in a piece of SQL, with the text it is about.
 #[derive(Debug)]
 pub struct Located {
-    /// The script, `-c` or a file; empty where there is only one place it can be.
+    /// The name of the script, `-c` or a file; empty if there is only one place the SQL can come
+    /// from.
     pub script: String,
-    /// The text that the error's own line numbers count from.
+    /// The text in which the error counts its lines.
     pub sql: String,
-    /// Lines of the script before that text.
+    /// Number of lines of the script before that text.
     pub lines_before: usize,
     /// The error.
     pub error: pushdowndb_contract::Error,
@@ -25,7 +26,7 @@ impl fmt::Display for Located {
         }
         let text = self.error.to_string();
         match place(&text) {
-            // Lines are counted in the script, not in the statement.
+            // Converts the line number from that in the statement to that in the script.
             Some((line, _)) if self.lines_before > 0 => f.write_str(&text.replacen(
                 &format!("Line: {line},"),
                 &format!("Line: {},", line + self.lines_before),
@@ -43,17 +44,17 @@ impl std::error::Error for Located {
 }
 
 impl Located {
-    /// The line of the script that the error is about, or at which its statement begins.
+    /// The line of the script with the error, or the first line of its statement.
     fn line(&self) -> usize {
         self.lines_before + place(self.error.message()).map_or(1, |(line, _)| line)
     }
 
-    /// The line with a caret below it, if the message names one.
+    /// The line of SQL with a caret below it, if the message contains a position.
     fn snippet(&self) -> Option<String> {
         let (line, column) = place(self.error.message())?;
         let number = line + self.lines_before;
         let text = self.sql.lines().nth(line.checked_sub(1)?)?;
-        // Long lines are shown around the place.
+        // Of a long line, only the part around the position is shown.
         let before: Vec<char> = text.chars().take(column.checked_sub(1)?).collect();
         let from = before.len().saturating_sub(70);
         let shown: String = text.chars().skip(from).take(100).map(|c| if c.is_control() { ' ' } else { c }).collect();
@@ -63,7 +64,7 @@ impl Located {
     }
 }
 
-/// Reads the place the SQL parser puts into its messages: `… at Line: 2, Column: 7`.
+/// Parses the position in messages of the SQL parser: `… at Line: 2, Column: 7`.
 fn place(message: &str) -> Option<(usize, usize)> {
     let (_, rest) = message.rsplit_once("Line: ")?;
     let (line, rest) = rest.split_once(", Column: ")?;
@@ -86,7 +87,8 @@ pub fn message(error: &anyhow::Error) -> String {
     let mut is_said = false;
     for cause in error.chain() {
         let next = cause.to_string();
-        // The error in a located one is told by it, with the lines of the script.
+        // Skips the cause of a [`Located`] error, whose message it repeats with the lines of the
+        // script.
         if std::mem::replace(&mut is_said, cause.is::<Located>()) || text.contains(&next) {
             continue;
         }

@@ -26,7 +26,8 @@ pub enum OutputFormat {
 }
 
 impl OutputFormat {
-    /// Returns the format by the extension of a file's name; tables by default.
+    /// Returns the format for the extension of a file's name. Names without an extension are
+    /// tables.
     pub fn of_name(path: &Path) -> Result<Self> {
         let Some(extension) = path.extension().filter(|_| !path.starts_with("/dev")) else { return Ok(Self::Table) };
         match extension.to_string_lossy().to_ascii_lowercase().as_str() {
@@ -48,7 +49,8 @@ impl OutputFormat {
         }
     }
 
-    /// True for binary formats, which are not printed to terminals and hold one result per file.
+    /// Whether the format is binary. Binary formats are not printed to terminals and hold one
+    /// result per file.
     pub fn is_binary(self) -> bool {
         matches!(self, Self::Arrow | Self::Parquet)
     }

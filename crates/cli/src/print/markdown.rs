@@ -10,7 +10,7 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use super::output::Output;
 use super::writer::RowWriter;
 
-/// A table of GitHub's Markdown, whose columns are as wide as they happen to be.
+/// Writes a table in GitHub's Markdown, without aligning its columns.
 pub struct Markdown(Output);
 
 impl Markdown {
@@ -41,7 +41,7 @@ impl RowWriter for Markdown {
     }
 }
 
-/// Escapes what would end a cell or begin markup of HTML.
+/// Escapes characters that would end a cell or begin HTML markup.
 fn cell(text: &str) -> String {
     let mut cell = String::with_capacity(text.len());
     for c in text.chars() {

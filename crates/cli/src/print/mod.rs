@@ -1,7 +1,7 @@
-//! Printing: results in every format, statistics, and errors that show the place.
+//! Printing of results in every format, of statistics, and of errors with their position.
 //!
-//! Every format is a [`RowWriter`], which takes batches as they arrive, so that results of any size
-//! need bounded memory.
+//! Every format is a [`RowWriter`], which accepts batches as they arrive, so that results of any
+//! size need bounded memory.
 
 mod columnar;
 mod error;

@@ -1,4 +1,4 @@
-//! The output: stdout, or a file that appears once it is complete.
+//! The output: stdout, a pager, or a file that appears once it is complete.
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
@@ -13,25 +13,25 @@ use tempfile::NamedTempFile;
 use super::pager::Pager;
 use crate::interrupt::Interrupts;
 
-/// A handle on the output; clones write to the same one.
+/// A handle on the output. Clones write to the same output.
 #[derive(Clone)]
 pub struct Output(Arc<Mutex<Inner>>);
 
 struct Inner {
     to: Place,
-    /// True once the reader has closed the output.
+    /// Whether the reader has closed the output.
     closed: bool,
-    /// Signals at which writing stops.
+    /// Writing fails once one of these signals has arrived.
     interrupts: Option<Interrupts>,
 }
 
 enum Place {
     Stdout(BufWriter<Stdout>),
-    /// A program that shows what it is given, page by page.
+    /// A program that shows the output page by page.
     Pager(Pager),
     /// A device or pipe, written in place.
     Special(BufWriter<File>),
-    /// A regular file, under another name until it is complete.
+    /// A regular file, which has a temporary name until it is complete.
     File {
         draft: BufWriter<NamedTempFile>,
         path: PathBuf,
@@ -46,12 +46,12 @@ impl Output {
         Self::of(Place::Stdout(stdout()))
     }
 
-    /// A pager: the shell command `command`, which ends when this output does.
+    /// A pager, run as the shell command `command`. It ends with this output.
     pub fn pager(command: &str) -> Result<Self> {
         Ok(Self::of(Place::Pager(Pager::start(command)?)))
     }
 
-    /// A file.
+    /// A file at `path`, or the device or pipe there.
     pub fn file(path: &Path) -> Result<Self> {
         let what = || format!("writing results to {}", path.display());
         if path.to_str().is_some_and(|path| path.contains("://")) {
@@ -61,12 +61,12 @@ impl Output {
         if path.is_dir() {
             return Err(Error::invalid(format!("{}: is a folder; name a file", path.display())).into());
         }
-        // A device, a pipe or /dev/stdout must be written as it is; a rename would replace it.
+        // A device, a pipe or /dev/stdout is written in place, since a rename would replace it.
         if path.exists() && !path.is_file() {
             let file = File::options().write(true).open(path).map_err(kinded).with_context(what)?;
             return Ok(Self::of(Place::Special(BufWriter::new(file))));
         }
-        // The file behind a link is replaced, not the link.
+        // A link is followed, so that the file behind it is replaced.
         let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let draft =
@@ -78,16 +78,16 @@ impl Output {
         Self(Arc::new(Mutex::new(Inner { to, closed: false, interrupts: None })))
     }
 
-    /// Lets writing fail once a signal has arrived.
+    /// Makes writing fail once a signal has arrived.
     pub fn stop_at(&self, interrupts: &Interrupts) {
         self.lock().interrupts = Some(interrupts.clone());
     }
 
-    /// Drops what was not written to the terminal yet.
+    /// Drops output that is buffered for stdout.
     pub fn discard(&self) {
         let mut inner = self.lock();
         if let Place::Stdout(out) = &mut inner.to {
-            // Taken apart, or it would be written when it is dropped.
+            // The writer is taken apart, since dropping it would write the buffer.
             drop(std::mem::replace(out, stdout()).into_parts());
         }
     }
@@ -97,12 +97,12 @@ impl Output {
         matches!(self.lock().to, Place::Pager(_))
     }
 
-    /// True if a person reads it as it comes.
+    /// Whether the output goes directly to a terminal.
     pub fn is_terminal(&self) -> bool {
         matches!(self.lock().to, Place::Stdout(_)) && io::stdout().is_terminal()
     }
 
-    /// Ends the output; a file gets its name now, with the permissions of a new file.
+    /// Ends the output. A file gets its final name now, with the permissions of a new file.
     pub fn finish(&self) -> Result<()> {
         let mut inner = self.lock();
         inner.flush_place()?;
@@ -126,20 +126,20 @@ impl Output {
         self.0.lock()
     }
 
-    /// Replaces an error of a format's writer by [`is_closed`]'s if the reader has closed the
-    /// output.
+    /// Replaces an error of a format's writer with the one that [`is_closed`] recognizes, if the
+    /// reader has closed the output.
     pub fn explain(&self, error: anyhow::Error) -> anyhow::Error {
         if self.lock().closed { anyhow::Error::new(Closed) } else { error }
     }
 }
 
-/// A terminal is written in small pieces, so that Ctrl-C stops it at once.
+/// Buffers stdout; on a terminal in small pieces, so that Ctrl-C stops it at once.
 fn stdout() -> BufWriter<Stdout> {
     let bytes = if io::stdout().is_terminal() { 4 * 1024 } else { 64 * 1024 };
     BufWriter::with_capacity(bytes, io::stdout())
 }
 
-/// Sets the permissions of a file made by `>`, since drafts are private to their owner.
+/// Sets the permissions that `>` would give the file, since drafts are private to their owner.
 fn set_permissions(draft: &NamedTempFile, path: &Path) {
     use std::os::unix::fs::PermissionsExt;
     let mode = match path.metadata() {
@@ -211,7 +211,7 @@ pub fn print_line(text: impl std::fmt::Display) -> Result<()> {
     writeln!(out, "{text}").and_then(|()| out.flush()).context("writing to stdout")
 }
 
-/// The reader of our output has gone away.
+/// The error that the reader of the output has closed it.
 #[derive(Debug)]
 struct Closed;
 
@@ -223,7 +223,7 @@ impl std::fmt::Display for Closed {
 
 impl std::error::Error for Closed {}
 
-/// True if an error means that the reader has closed the output.
+/// Whether an error means that the reader has closed the output.
 pub fn is_closed(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause.is::<Closed>() || cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)

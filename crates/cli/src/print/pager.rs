@@ -5,15 +5,15 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 
 use anyhow::{Context, Result};
 
-/// A running pager. It is waited for when this value is dropped.
+/// A running pager. Dropping this value waits for its end.
 pub struct Pager {
-    /// `None` once the pager has got everything.
+    /// `None` once the pager has received everything.
     input: Option<BufWriter<ChildStdin>>,
     program: Child,
 }
 
 impl Pager {
-    /// Starts `command` by the system's shell.
+    /// Starts `command` with the system's shell.
     pub fn start(command: &str) -> Result<Self> {
         let started = Command::new("sh").args(["-c", command]).stdin(Stdio::piped()).spawn();
         let mut program = started.with_context(|| format!("starting the pager {command}"))?;
@@ -34,7 +34,8 @@ impl Write for Pager {
 
 impl Drop for Pager {
     fn drop(&mut self) {
-        // Its end tells the pager that there is no more. Errors mean that it has left already.
+        // Closing its input tells the pager that there is no more. An error means that the pager
+        // has ended already.
         drop(self.input.take());
         let _ = self.program.wait();
     }

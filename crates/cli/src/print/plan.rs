@@ -11,7 +11,7 @@ use arrow::record_batch::RecordBatch;
 use super::output::Output;
 use super::writer::RowWriter;
 
-/// True if these are the columns of EXPLAIN.
+/// Whether a schema is that of EXPLAIN.
 pub fn is_plan(schema: &SchemaRef) -> bool {
     schema.fields().iter().map(|field| field.name().as_str()).eq(["plan_type", "plan"])
 }

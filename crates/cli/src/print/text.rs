@@ -15,7 +15,7 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use super::output::Output;
 use super::writer::RowWriter;
 
-/// CSV with a header. Nested values, which CSV does not have, are written as text.
+/// Writes CSV with a header. Nested values, which CSV lacks, are written as text.
 pub struct Csv {
     writer: Writer<Output>,
     schema: SchemaRef,
@@ -33,7 +33,7 @@ impl Csv {
             .collect();
         let schema = Arc::new(Schema::new(fields));
         let mut writer = WriterBuilder::new().with_header(true).build(output);
-        // The header stands there even if no row follows.
+        // The header is written even if no row follows.
         writer.write(&RecordBatch::new_empty(Arc::clone(&schema)))?;
         Ok(Self { writer, schema })
     }
@@ -63,7 +63,7 @@ fn as_text(column: &ArrayRef) -> Result<ArrayRef> {
     Ok(Arc::new(text.collect::<StringArray>()))
 }
 
-/// JSON in either form. NULLs are written, so that every object has every field.
+/// Writes JSON in either form. NULLs are included, so that every object has every field.
 pub struct Json<F: JsonFormat> {
     writer: JsonWriter<Output, F>,
     output: Output,

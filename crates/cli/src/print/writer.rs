@@ -8,6 +8,6 @@ pub trait RowWriter: Send {
     /// Writes rows, possibly later.
     fn write(&mut self, batch: &RecordBatch) -> Result<()>;
 
-    /// Writes the rest; must be called even without rows.
+    /// Writes the rest. This must be called even if there are no rows.
     fn finish(self: Box<Self>) -> Result<()>;
 }

@@ -1,41 +1,41 @@
-//! Lines of input, cut into statements and commands: a small lexer for the end of a statement, which
-//! knows only quotes and comments.
+//! Splits input lines into statements and commands, with a small lexer that finds the end of a
+//! statement and recognizes only quotes and comments.
 
 /// The state of the lexer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum State {
-    /// Between statements: nothing but space and comments so far.
+    /// Between statements: only whitespace and comments so far.
     Empty,
     /// In a statement.
     Statement,
     /// After the `;` that ended the last statement.
     Complete,
-    /// In a quoted text, a quoted name, or a comment.
+    /// In a string, a quoted name, or a comment.
     Inside(Inside),
 }
 
-/// The construct that must be closed before a `;` counts.
+/// What must be closed before a `;` counts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Inside {
     /// `'…'`
     Text,
     /// `"…"`
     Name,
-    /// `/* … */`, this deep
+    /// `/* … */`, nested this deeply
     Comment(u32),
 }
 
-/// The state at the end of the text.
+/// The state of the lexer at the end of `text`.
 pub fn state(text: &str) -> State {
     text.split_inclusive('\n').fold(Lexer::default(), Lexer::fed).state
 }
 
-/// The lexer between two lines: what it has read so far.
+/// The state of the lexer between two lines.
 #[derive(Clone, Copy, Debug)]
 pub struct Lexer {
     /// The state at the end of what was read.
     pub state: State,
-    /// The state before the comment that is open.
+    /// The state to return to after the open comment.
     before_comment: State,
 }
 
@@ -46,7 +46,7 @@ impl Default for Lexer {
 }
 
 impl Lexer {
-    /// Reads another `line`, with its end.
+    /// Reads another `line`, including its line end.
     #[must_use]
     pub fn fed(self, line: &str) -> Self {
         let Self { mut state, mut before_comment } = self;
@@ -54,7 +54,8 @@ impl Lexer {
         while let Some(c) = chars.next() {
             let next = chars.peek().copied();
             state = match state {
-                // A doubled quote closes and opens again, which comes to the same.
+                // A doubled quote ends the string and starts it again, which leaves the state
+                // unchanged.
                 State::Inside(Inside::Text) if c == '\'' => State::Statement,
                 State::Inside(Inside::Name) if c == '"' => State::Statement,
                 State::Inside(Inside::Text | Inside::Name) => state,
@@ -89,21 +90,21 @@ impl Lexer {
     }
 }
 
-/// What a line completes.
+/// A unit of input that a line has completed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Unit {
-    /// Statements, each closed by its semicolon but perhaps the last of all.
+    /// Statements, each with its semicolon, except that the last one of a script may lack it.
     Sql {
-        /// Their text.
+        /// The text of the statements.
         text: String,
-        /// Lines before the first one.
+        /// Number of lines before the first of them.
         lines_before: usize,
     },
     /// A command of the shell.
     Command(String),
 }
 
-/// Lines of input, gathered to statements and commands.
+/// Collects lines until they form statements or commands.
 #[derive(Clone, Debug, Default)]
 pub struct Lines {
     /// The lines of the open statement.
@@ -119,12 +120,12 @@ impl Lines {
         self.lexer.state == State::Empty
     }
 
-    /// What the next line continues.
+    /// The state in which the next line begins.
     pub fn state(&self) -> State {
         self.lexer.state
     }
 
-    /// True if the next line begins inside quotes or a comment.
+    /// Whether the next line begins inside quotes or a comment.
     fn is_inside(&self) -> bool {
         matches!(self.lexer.state, State::Inside(_))
     }
@@ -136,17 +137,17 @@ impl Lines {
         self.lines_before = self.lines;
     }
 
-    /// Takes the open statement out.
+    /// Removes and returns the open statement.
     pub fn take(&mut self) -> String {
         let taken = std::mem::take(&mut self.pending);
         self.set(String::new());
         taken
     }
 
-    /// Adds a line, and returns the command that it is, or the statements that it completes.
+    /// Adds a line. Returns the command in this line, or the statements that it completes, if any.
     ///
-    /// A backslash begins a command at the start of every line that is not inside of quotes or a
-    /// comment, also where a statement is open, which stays open.
+    /// A backslash at the start of a line begins a command, unless the line is inside of quotes or
+    /// a comment. A statement that is open stays open.
     pub fn push(&mut self, line: &str) -> Option<Unit> {
         self.lines += 1;
         let is_command = match self.is_empty() {
@@ -154,7 +155,7 @@ impl Lines {
             false => !self.is_inside() && line.trim_start().starts_with('\\'),
         };
         if is_command {
-            // In place of the command, so that lines keep their numbers.
+            // An empty line takes the place of the command, so that line numbers stay right.
             match self.is_empty() {
                 true => self.set(String::new()),
                 false => self.pending.push('\n'),
@@ -167,7 +168,7 @@ impl Lines {
         matches!(self.lexer.state, State::Complete).then(|| self.finish()).flatten()
     }
 
-    /// Returns the last statements, which may do without a semicolon.
+    /// Returns the remaining statements, the last of which may lack its semicolon.
     pub fn finish(&mut self) -> Option<Unit> {
         let lines_before = self.lines_before;
         let text = self.take();
@@ -175,8 +176,8 @@ impl Lines {
     }
 }
 
-/// Cuts a script into statements and commands, in order. Statements between two commands are one
-/// unit.
+/// Splits a script into statements and commands, in order. The statements between two commands form
+/// one unit.
 pub fn units(script: &str) -> Vec<Unit> {
     let mut units = Vec::new();
     let mut lines = Lines::default();
@@ -187,7 +188,7 @@ pub fn units(script: &str) -> Vec<Unit> {
     units
 }
 
-/// Adds a unit; statements join those before them.
+/// Adds a unit. Statements are appended to the unit of statements before them.
 fn add(units: &mut Vec<Unit>, unit: Option<Unit>) {
     let Some(unit) = unit else { return };
     if let Unit::Sql { text, .. } = &unit
@@ -199,11 +200,11 @@ fn add(units: &mut Vec<Unit>, unit: Option<Unit>) {
     units.push(unit);
 }
 
-/// Words that are commands though they have no backslash, as people type them.
+/// Words that are commands even without a backslash.
 const WORDS: [&str; 3] = ["quit", "exit", "help"];
 
-/// True if the text is one of the shell's own commands, which end with their line: `\d`, `quit`, or
-/// `.tables` as in other shells.
+/// Whether the text is a command of the shell, which ends with its line: `\d`, `quit`, or `.tables`
+/// as in other shells.
 fn is_command(text: &str) -> bool {
     let text = text.trim();
     let is_dotted = || {

@@ -1,10 +1,10 @@
-//! The keyboard: what is typed or pasted, given to the line editor one line at a time.
+//! Passes what is typed or pasted to the line editor one line at a time.
 //!
-//! The line editor reads as many bytes as there are and drops those behind the line that it returns.
-//! So it does not read the terminal but a second, inner one, into which this module writes: after the
-//! byte that may end a line, nothing more until the editor has read it. What was typed meanwhile, or
-//! pasted, waits here for the next line. While a statement runs nothing is read, and the system keeps
-//! what is typed.
+//! The line editor reads as many bytes as are available and drops those after the line that it
+//! returns. So it reads not the real terminal but an inner pseudoterminal, into which this module
+//! writes. After a byte that may end a line, nothing more is written until the editor has read it.
+//! Bytes that were typed or pasted meanwhile are kept here for the next line. While a statement
+//! runs nothing is read, and the system keeps what is typed.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,45 +21,46 @@ use nix::sys::termios::{
 use nix::unistd::{dup2_stdin, read, write};
 use parking_lot::Mutex;
 
-/// Bytes that are given to the editor at a time: fewer than an inner terminal holds.
+/// Bytes written to the editor at a time: fewer than the buffer of the inner terminal holds.
 const CHUNK: usize = 1024;
 
-/// Milliseconds between looks at whether the editor has read a line.
+/// Interval at which it is checked whether the editor has read a line, in milliseconds.
 const EDITOR_INTERVAL_MS: u16 = 1;
 
-/// Terminals of these kinds are read line by line, and need no second one.
+/// Terminals of these kinds are read line by line, and need no inner terminal.
 const PLAIN_TERMINALS: [&str; 3] = ["dumb", "cons25", "emacs"];
 
-/// What an ended terminal is taken for: Ctrl-C, which drops the line, and Ctrl-D.
+/// Bytes that represent the end of the terminal: Ctrl-C, which drops the line, and Ctrl-D.
 const END: [u8; 2] = [3, 4];
 
-/// The marks around pasted text.
+/// The escape sequences before and after pasted text.
 const PASTE: [(&[u8], bool); 2] = [(b"\x1b[200~", true), (b"\x1b[201~", false)];
 
-/// The terminal, and the inner one that stands in its place as stdin.
+/// The real terminal, and the inner one that replaces it as stdin.
 #[derive(Debug)]
 pub struct Keyboard {
     terminal: OwnedFd,
     to_editor: OwnedFd,
     editor: OwnedFd,
-    /// A byte in the first arrives at the second once the editor has returned.
+    /// A byte written to the first socket arrives at the second when the editor has returned.
     stop: (UnixStream, UnixStream),
     typed: Mutex<Typed>,
 }
 
-/// Bytes that the editor has not got yet.
+/// Bytes that the editor has not received yet.
 #[derive(Debug, Default)]
 struct Typed {
     bytes: VecDeque<u8>,
-    /// The last bytes that the editor got, to find the marks around pasted text.
+    /// The last bytes that the editor received, to find the marks around pasted text.
     last: VecDeque<u8>,
     in_paste: bool,
-    /// True once the terminal has ended.
+    /// Whether the terminal has ended.
     ended: bool,
 }
 
 impl Keyboard {
-    /// Puts an inner terminal in the place of stdin; `None` where there is none to get.
+    /// Replaces stdin with an inner terminal. Returns `None` if the terminal needs none, or if none
+    /// can be created.
     pub fn open() -> Option<Self> {
         let kind = std::env::var("TERM").unwrap_or_default();
         if PLAIN_TERMINALS.iter().any(|plain| plain.eq_ignore_ascii_case(&kind)) {
@@ -67,7 +68,8 @@ impl Keyboard {
         }
         let terminal = std::io::stdin().as_fd().try_clone_to_owned().ok()?;
         let mut settings = tcgetattr(&terminal).ok()?;
-        // With the terminal's own characters for Ctrl-C, Ctrl-D and Ctrl-Z, which the editor looks up.
+        // The settings include the terminal's own characters for Ctrl-C, Ctrl-D and Ctrl-Z, which
+        // the editor looks up.
         cfmakeraw(&mut settings);
         let inner = openpty(None::<&Winsize>, &settings).ok()?;
         let stop = UnixStream::pair().ok()?;
@@ -90,7 +92,7 @@ impl Keyboard {
         edited
     }
 
-    /// Drops what was typed ahead.
+    /// Drops input that was typed ahead.
     pub fn forget(&self) {
         let mut typed = self.typed.lock();
         let ended = typed.ended;
@@ -98,16 +100,16 @@ impl Keyboard {
         let _ = tcflush(&self.editor, FlushArg::TCIFLUSH);
     }
 
-    /// The terminal, as stdin of another program.
+    /// The real terminal, for use as stdin of another program.
     pub fn stdin(&self) -> Stdio {
         self.terminal.try_clone().map_or_else(|_| Stdio::null(), Stdio::from)
     }
 
-    /// Copies what is typed to the editor, until it is stopped.
+    /// Copies typed bytes to the editor, until the editor has returned.
     fn forward(&self) {
         let mut typed = self.typed.lock();
         loop {
-            // Lines wait for the editor, which reads them in a moment or has returned.
+            // Further lines wait until the editor has read the previous one or has returned.
             let waits = is_readable(self.editor.as_fd());
             if !waits && !typed.bytes.is_empty() {
                 let chunk = typed.chunk();
@@ -142,7 +144,7 @@ impl Keyboard {
 }
 
 impl Typed {
-    /// Reads what the terminal has.
+    /// Reads the available bytes of the terminal.
     fn read(&mut self, terminal: BorrowedFd<'_>) {
         let mut buffer = [0; CHUNK];
         match read(terminal, &mut buffer) {
@@ -155,7 +157,8 @@ impl Typed {
         }
     }
 
-    /// Takes the next bytes for the editor: up to one that may end a line, unless it is pasted.
+    /// Takes the next bytes for the editor: up to and including a byte that may end a line, unless
+    /// it is pasted.
     fn chunk(&mut self) -> Vec<u8> {
         let mut chunk = Vec::new();
         while let Some(byte) = self.bytes.pop_front() {
@@ -169,7 +172,7 @@ impl Typed {
                     self.in_paste = begins;
                 }
             }
-            // Line ends, Ctrl-C, Ctrl-D and Ctrl-Z.
+            // Line ends, Ctrl-C, Ctrl-D and Ctrl-Z may end a line.
             let may_end = matches!(byte, b'\r' | b'\n' | 3 | 4 | 26);
             if (may_end && !self.in_paste) || chunk.len() == CHUNK {
                 break;
@@ -188,7 +191,7 @@ fn is_readable(terminal: BorrowedFd<'_>) -> bool {
     poll(&mut polled, PollTimeout::ZERO).is_ok_and(|ready| ready > 0) && is_ready(&polled[0])
 }
 
-/// Lets the terminal deliver each byte as it is typed, and returns the settings before.
+/// Makes the terminal deliver each byte as it is typed, and returns the previous settings.
 fn set_raw(terminal: &OwnedFd) -> Option<Termios> {
     let before = tcgetattr(terminal).ok()?;
     let mut raw = before.clone();

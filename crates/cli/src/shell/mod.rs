@@ -21,14 +21,14 @@ use crate::session::Session;
 use commands::run_unit;
 use state::{Outcome, Shell};
 
-/// Runs until the input ends or the user leaves.
+/// Runs the shell until the input ends or the user quits.
 pub fn shell(runtime: &Runtime, args: SqlArgs) -> Result<()> {
     let on_terminal = std::io::stdin().is_terminal();
     let shell = Shell::new(runtime.block_on(Session::open(args, on_terminal))?);
     if on_terminal { terminal::run(runtime, shell) } else { pipe(runtime, shell) }
 }
 
-/// Runs a script called `name`: statements, and commands of the shell.
+/// Runs a script called `name`, which contains statements and commands of the shell.
 pub async fn run_script(session: Session, name: &str, text: &str) -> (Session, Result<()>) {
     let mut shell = Shell::new(session);
     let done = commands::run_text(&mut shell, name, text).await;
@@ -43,7 +43,7 @@ fn pipe(runtime: &Runtime, mut shell: Shell) -> Result<()> {
             return shell.session.finish();
         }
     }
-    // The last statement of a file may do without its semicolon.
+    // The last statement of a file may lack its semicolon.
     if let Some(unit) = shell.lines.finish() {
         runtime.block_on(run_unit(&mut shell, "", unit))?;
     }

@@ -7,27 +7,27 @@ use super::input::Lines;
 use super::keyboard::Keyboard;
 use crate::session::Session;
 
-/// True if the shell goes on.
+/// Whether the shell continues or quits after a command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Outcome {
     Continue,
     Quit,
 }
 
-/// A session, and what was typed.
+/// A session, and the input of its shell.
 pub struct Shell {
     /// The session.
     pub session: Session,
-    /// The lines of the statement that is open.
+    /// The lines of the open statement.
     pub lines: Lines,
-    /// The statements that ran last.
+    /// The text of the statements that ran last.
     pub last: String,
-    /// The terminal that is read, if there is one.
+    /// The terminal that input is read from, if there is one.
     pub keyboard: Option<Arc<Keyboard>>,
 }
 
 impl Shell {
-    /// A shell that nothing was typed into yet.
+    /// Creates a shell without input.
     pub fn new(session: Session) -> Self {
         Self { session, lines: Lines::default(), last: String::new(), keyboard: None }
     }
@@ -37,7 +37,7 @@ impl Shell {
         self.keyboard.as_ref().map_or_else(Stdio::inherit, |keyboard| keyboard.stdin())
     }
 
-    /// The open statement, which is closed by this, or else the last one.
+    /// Removes and returns the open statement, or returns the last one if none is open.
     pub fn take_statement(&mut self) -> String {
         match self.lines.is_empty() {
             true => self.last.clone(),

@@ -19,7 +19,7 @@ use crate::{exit_code, print};
 
 const HISTORY_ENTRIES: usize = 5000;
 
-/// Reads and runs until the input ends or the user leaves.
+/// Reads and runs input until it ends or the user quits.
 pub fn run(runtime: &Runtime, mut shell: Shell) -> Result<()> {
     shell.keyboard = Keyboard::open().map(Arc::new);
     let config = Config::builder()
@@ -33,7 +33,7 @@ pub fn run(runtime: &Runtime, mut shell: Shell) -> Result<()> {
     editor.set_helper(Some(SqlHelper::new(runtime.handle().clone())));
     let history = history_file();
     if let Some(file) = &history {
-        // A first start has none.
+        // The first start has no history file, so errors are ignored.
         let _ = editor.load_history(file);
     }
     eprintln!("PushdownDB {}; \\? for help, \\q to leave", env!("CARGO_PKG_VERSION"));
@@ -49,14 +49,14 @@ pub fn run(runtime: &Runtime, mut shell: Shell) -> Result<()> {
         };
         match typed {
             Ok(text) => {
-                // A Ctrl-C between statements is about neither.
+                // Clears a Ctrl-C that arrived between statements, since it was meant for neither.
                 shell.session.interrupts().clear();
                 let mut units: Vec<Unit> = Vec::new();
                 for line in text.split('\n') {
                     units.extend(shell.lines.push(line));
                 }
                 for mut unit in units {
-                    // Lines are those of the statement, not of the session.
+                    // Line numbers are relative to the statement, not to the session.
                     if let Unit::Sql { lines_before, .. } = &mut unit {
                         *lines_before = 0;
                     }
@@ -83,7 +83,7 @@ pub fn run(runtime: &Runtime, mut shell: Shell) -> Result<()> {
     shell.session.finish()
 }
 
-/// The prompt, which says what is open.
+/// The prompt, which shows whether a statement, string or comment is open.
 fn prompt(shell: &Shell) -> &'static str {
     match shell.lines.state() {
         State::Empty | State::Complete => "pushdowndb> ",
@@ -94,7 +94,8 @@ fn prompt(shell: &Shell) -> &'static str {
     }
 }
 
-/// Adds what is about to run to the history, on the disk too: a closed terminal loses nothing.
+/// Adds a unit to the history before it runs, also on disk, so that a closed terminal loses
+/// nothing.
 fn remember(editor: &mut Editor<SqlHelper, FileHistory>, file: Option<&PathBuf>, unit: &Unit) {
     let (Unit::Sql { text, .. } | Unit::Command(text)) = unit;
     let _ = editor.add_history_entry(text.trim_end());
@@ -103,7 +104,7 @@ fn remember(editor: &mut Editor<SqlHelper, FileHistory>, file: Option<&PathBuf>,
     }
 }
 
-/// The user's history, private to them.
+/// The path of the user's history file, whose folder is created.
 fn history_file() -> Option<PathBuf> {
     let folder = dirs::state_dir().or_else(dirs::data_dir)?.join("pushdowndb");
     std::fs::create_dir_all(&folder).ok()?;

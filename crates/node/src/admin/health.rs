@@ -27,7 +27,7 @@ pub(crate) enum ListenerKind {
 /// Liveness, readiness and metrics of a node.
 pub(crate) struct Health {
     metrics: Metrics,
-    /// Answers `/metrics` at the administration address only.
+    /// Whether `/metrics` is answered at the administration address only.
     metrics_are_private: bool,
     draining: AtomicBool,
     store: Weak<dyn Store>,
@@ -42,7 +42,7 @@ pub(crate) struct Capacity {
 }
 
 impl Capacity {
-    /// Returns a message if some capacity is exhausted.
+    /// Returns a message that names the exhausted resource, or `None` if there is capacity left.
     fn exhausted(&self) -> Option<&'static str> {
         if self.connections.is_overloaded() {
             Some("all connections are busy")
@@ -70,7 +70,8 @@ impl Health {
         self.store.upgrade().is_some_and(|store| store.has_stopped())
     }
 
-    /// Answers a request from `peer` if it is one of the three paths.
+    /// Answers an unsigned GET or HEAD of one of the three paths, sent by `peer`. Returns `None`
+    /// for any other request.
     pub fn answer<B>(
         &self,
         listener: ListenerKind,
@@ -84,7 +85,8 @@ impl Health {
         let here = peer.is_some_and(|peer| peer.is_loopback());
         let (status, kind, text) = match request.uri().path() {
             _ if !plain => return None,
-            // A restart helps, so the node is not alive.
+            // Fails the liveness probe, so that a supervisor restarts the process, which repairs
+            // the store.
             "/healthz" if self.has_stopped() => unavailable(STOPPED),
             "/healthz" => (StatusCode::OK, TEXT_PLAIN, "ok\n".to_owned()),
             "/readyz" if self.draining.load(Relaxed) => unavailable("draining"),
@@ -93,7 +95,7 @@ impl Health {
                 Some(full) => unavailable(full),
                 None => (StatusCode::OK, TEXT_PLAIN, "ready\n".to_owned()),
             },
-            // Object counts and load are not public.
+            // Metrics reveal object counts and load, so they are not public.
             "/metrics" if listener == ListenerKind::Admin || (here && !self.metrics_are_private) => {
                 (StatusCode::OK, OPEN_METRICS, self.metrics.text())
             }

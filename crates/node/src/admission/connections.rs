@@ -3,8 +3,9 @@
 //! A connection is *unproven* until a request on it is authenticated, *busy* while an authenticated
 //! request is in progress, and *idle* between requests. Closing an unproven or idle connection
 //! costs an honest client nothing: it authenticates within milliseconds, and reopens a connection
-//! that was closed while idle. So a new connection is refused only if there are none of these; else
-//! the oldest of them is closed, of the same address if that address exceeds its share.
+//! that was closed while idle. So a new connection is refused only if every connection is busy.
+//! Otherwise the oldest one that is not busy is closed; if the peer address has reached its share,
+//! the oldest such connection of that address.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -27,9 +28,9 @@ pub(crate) enum Phase {
 #[derive(Debug)]
 pub(crate) struct Connections {
     limit: usize,
-    /// Maximum connections of one address.
+    /// Maximum connections per peer address.
     share: usize,
-    /// Maximum unproven connections of one address.
+    /// Maximum unproven connections per peer address.
     unproven: usize,
     open: Mutex<BTreeMap<u64, Entry>>,
     next: AtomicU64,
@@ -56,15 +57,15 @@ pub(crate) struct Connection {
 /// Why a connection is refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Refused {
-    /// The address has its share of connections, all of them busy.
+    /// All connections that the peer address may have are open and busy.
     Share,
-    /// All connections are busy.
+    /// All connections of the node are busy.
     Full,
 }
 
 impl Connections {
-    /// Allows `limit` connections, of which one address may have `share`, and `unproven` unproven
-    /// ones.
+    /// Allows `limit` connections in total, and for each peer address at most `share` connections
+    /// and at most `unproven` unproven ones.
     pub fn new(limit: usize, share: usize, unproven: usize) -> Arc<Self> {
         Arc::new(Self {
             limit,
@@ -77,7 +78,8 @@ impl Connections {
         })
     }
 
-    /// Admits a connection from `peer`; closes another one if there are too many.
+    /// Admits a connection from `peer`. If there are too many, another one is closed for it, or the
+    /// connection is refused if all are busy.
     pub fn admit(self: &Arc<Self>, peer: IpAddr) -> Result<Connection, Refused> {
         let mut open = self.open.lock();
         let of_peer = open.values().filter(|entry| entry.peer == peer);

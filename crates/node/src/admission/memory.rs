@@ -12,7 +12,8 @@
 //! ```
 //!
 //! The fifth covers allocations of libraries, memory that the allocator has not returned yet, and
-//! stacks. If the process nearly holds `memory_bytes` all the same, reservations fail.
+//! stacks. If the resident memory of the process comes close to `memory_bytes` nevertheless,
+//! reservations fail.
 
 use std::collections::HashMap;
 
@@ -26,14 +27,14 @@ use crate::process::resident_bytes;
 /// Memory of a node without requests: code, threads, the index.
 const IDLE_PROCESS_BYTES: usize = 64 << 20;
 
-/// Memory for the request head of an open connection, in fifths of `head_bytes`: buffers grow in
-/// steps.
+/// Buffer memory for the request head of an open connection, in fifths of `head_bytes`. It is more
+/// than five fifths, since buffers grow in steps.
 const HEAD_FIFTHS: usize = 6;
 
 /// Memory that a scan uses without reserving it: text blocks, batches, frames of its response.
 const UNRESERVED_SCAN_BYTES: usize = 24 << 20;
 
-/// Blocks that the transfer of an object holds.
+/// Number of blocks that the transfer of an object holds in memory at once.
 const TRANSFER_BLOCKS: usize = 2;
 
 /// Minimum budget that a node starts with.
@@ -52,7 +53,7 @@ pub(crate) struct NodeMemory {
 #[derive(Debug)]
 struct KeyedBudget {
     all: MemoryBudget,
-    /// Maximum of one key, in bytes.
+    /// Maximum bytes of one key.
     of_key: usize,
     keys: Mutex<HashMap<String, MemoryBudget>>,
 }
@@ -63,7 +64,7 @@ impl KeyedBudget {
         Self { all, of_key, keys: Mutex::default() }
     }
 
-    /// Returns the share of `key`.
+    /// Returns the budget of `key`, within that of all keys.
     fn of(&self, key: &str) -> MemoryBudget {
         let mut keys = self.keys.lock();
         keys.retain(|other, budget| other == key || !budget.is_idle());
@@ -76,7 +77,7 @@ impl KeyedBudget {
 pub(crate) struct ScanMemory {
     /// The budget that the scan draws from.
     pub budget: MemoryBudget,
-    /// What each scan reserves at its start.
+    /// Memory that is reserved from the start of the scan to its end.
     _own: Reservation,
 }
 
@@ -93,7 +94,7 @@ impl NodeMemory {
         &self.all
     }
 
-    /// Waits for the initial memory of a scan for `key`.
+    /// Waits for the initial memory of a scan for the access key `key` and reserves it.
     pub async fn scan(&self, key: &str) -> Result<ScanMemory, Shortage> {
         let budget = self.share_of(key);
         Ok(ScanMemory { _own: budget.reserve(UNRESERVED_SCAN_BYTES.min(budget.limit() / 2)).await?, budget })
@@ -107,7 +108,7 @@ impl NodeMemory {
         })
     }
 
-    /// Returns a new share of one scan within that of its key.
+    /// Returns a new budget for one scan, within the scan budget of `key`.
     fn share_of(&self, key: &str) -> MemoryBudget {
         let of_key = self.scans.of(key);
         of_key.share(percent(of_key.limit(), self.limits.memory_scan))
@@ -121,7 +122,7 @@ impl NodeMemory {
     /// Reserves the blocks of a transfer; waits up to `request_wait`.
     pub async fn transfer(&self) -> Result<Reservation, Shortage> {
         let bytes = self.limits.block_bytes.saturating_mul(TRANSFER_BLOCKS).min(self.all.limit() / 2);
-        // Other budgets leave room for it, unless there are very many transfers.
+        // This succeeds unless there are very many transfers, since the other budgets leave room.
         if let Ok(reserved) = self.all.try_reserve(bytes) {
             return Ok(reserved);
         }
@@ -142,7 +143,7 @@ pub(crate) fn min_memory_bytes(limits: &Limits) -> usize {
     fixed_bytes(limits).saturating_add(MIN_BUDGET_BYTES / 4 * 5)
 }
 
-/// Memory that does not depend on requests.
+/// Memory that a node needs regardless of its requests.
 fn fixed_bytes(limits: &Limits) -> usize {
     let connections = limits.connections.saturating_mul(connection_bytes(limits));
     let caches = limits.zone_bytes.saturating_add(limits.footer_cache_bytes);

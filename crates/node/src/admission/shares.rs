@@ -1,4 +1,4 @@
-//! Bounded shares of a resource by name (an access key or an address).
+//! Bounded shares of a resource, one for each name (an access key or a peer address).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The slots that each name holds. Cheap to clone.
+/// The slots of each name, as one semaphore per name. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shares(Arc<Mutex<HashMap<String, Entry>>>);
 
@@ -25,7 +25,7 @@ pub(crate) struct Share {
 }
 
 impl Shares {
-    /// Takes a slot of `name`, which may hold `limit` of them, if one is free.
+    /// Takes a slot of `name`, which may hold `limit` of them. Returns `None` if no slot is free.
     pub fn try_take(&self, name: &str, limit: usize) -> Option<Share> {
         let permit = self.places(name, limit).try_acquire_owned().ok();
         permit.map(|permit| self.share(name, permit))
@@ -45,7 +45,8 @@ impl Shares {
         let mut names = self.0.lock();
         match names.get(name) {
             Some(entry) if entry.limit == limit => Arc::clone(&entry.places),
-            // A changed limit starts a new count; slots of the old one expire by themselves.
+            // A changed limit gets a new semaphore; permits of the old one remain valid until they
+            // are dropped.
             _ => {
                 let places = Arc::new(Semaphore::new(limit));
                 names.insert(name.to_owned(), Entry { places: Arc::clone(&places), limit });

@@ -35,7 +35,8 @@ pub(crate) struct Requester {
     pub scans: Option<usize>,
 }
 
-/// No slot became free within `request_wait`. Holds the limit that was reached.
+/// Why a request was refused: the node, its key or its peer address had no free slot within
+/// `request_wait`. Each variant holds the limit that was reached.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Rejected {
     Node(usize),
@@ -123,7 +124,7 @@ impl Ticket {
         self.proven.notify_one();
     }
 
-    /// Waits for a slot for an authorized request. A second call does nothing.
+    /// Waits for a slot for an authorized request. Returns at once if the ticket already has one.
     pub async fn admit(&self, requester: &Requester) -> Result<(), Rejected> {
         if self.is_admitted() {
             return Ok(());

@@ -17,7 +17,7 @@ pub(crate) struct WorkPermits {
     share: usize,
 }
 
-/// The right to do the work. Dropping it passes the permit on.
+/// A permit that is held. Dropping it releases the permit.
 #[derive(Debug)]
 pub(crate) struct WorkPermit {
     _share: Share,
@@ -30,8 +30,8 @@ impl WorkPermits {
         Self { places: Arc::new(Semaphore::new(limit)), by_key: Shares::default(), share }
     }
 
-    /// Waits up to `wait` for a permit. The share of the key comes first, so that requests waiting
-    /// for their share hold no permit.
+    /// Waits up to `wait` for a permit; returns `None` if there is none by then. The share of `key`
+    /// is acquired first, so that requests that wait for their share hold no permit.
     pub async fn take(&self, key: &str, wait: Duration) -> Option<WorkPermit> {
         let turn = async {
             let share = self.by_key.take(key, self.share).await?;

@@ -1,9 +1,9 @@
 //! Encodes batches as Arrow IPC messages, with dictionaries and compression.
 //!
-//! The schema message is left out: both sides know the schema from the fragment, and a peer that
-//! could send one could send any. If the request accepts dictionaries, text columns with few
-//! distinct values are dictionary-encoded, batch by batch. Each set of encoded columns is a stream
-//! of its own, since the schema of a stream cannot change.
+//! The schema message is left out: both sides derive the schema from the fragment, and the engine
+//! need not trust a schema sent by a peer. If the request accepts dictionaries, text columns with
+//! few distinct values are dictionary-encoded, batch by batch. Each set of encoded columns is a
+//! stream of its own, since the schema of a stream cannot change.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -40,7 +40,8 @@ struct Candidate {
 }
 
 impl BatchWriter {
-    /// Creates a writer for the output of the request's fragment, whose expressions are checked.
+    /// Creates a writer for the output of the request's fragment. Expects that the expressions of
+    /// the fragment were checked.
     pub fn new(request: &FragmentRequest) -> Result<Self> {
         let schema = output_schema(&request.fragment)?;
         let schema = if request.positions { with_positions(&schema) } else { schema };
@@ -80,7 +81,8 @@ impl BatchWriter {
         Ok((dictionaries, bytes.freeze()))
     }
 
-    /// Dictionary-encodes the columns that become smaller, and returns which.
+    /// Dictionary-encodes the candidate columns that become smaller that way, and returns which
+    /// ones.
     fn encode(&mut self, columns: &mut [ArrayRef]) -> DictionaryColumns {
         let mut encoded = 0;
         for candidate in &mut self.candidates {

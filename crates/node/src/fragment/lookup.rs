@@ -46,7 +46,7 @@ pub(super) enum LookupResult {
 }
 
 impl Indexes {
-    /// Checks the probes against the columns of `schema`.
+    /// Prepares `lookups` after checking their probes against the columns of `schema`.
     pub fn new(lookups: Lookups, schema: &Schema) -> Result<Self> {
         let offset = |column: usize| {
             let name = index::COLUMNS.get(column).copied().unwrap_or_default();
@@ -71,7 +71,8 @@ impl Indexes {
         Ok(Self { probes, by_split })
     }
 
-    /// Looks up the rows of a split; `None` if it has no index.
+    /// Looks up the rows of `split`, the one with this `number` in the request; `None` if it has no
+    /// index.
     pub async fn find(
         &self,
         number: u32,
@@ -118,7 +119,7 @@ impl Indexes {
                 let options = ScanOptions {
                     threshold: Arc::new(Threshold::default()),
                     partial_group_bytes: None,
-                    // The zones and footer are of the object, not of its index.
+                    // The options hold the zones and footer of the object, not of this index.
                     zones: None,
                     footer: None,
                     learned: Arc::default(),

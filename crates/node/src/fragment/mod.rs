@@ -1,9 +1,9 @@
 //! The fragment route: a typed fragment over many splits, answered in Arrow
 //! (`docs/fragment-route.md`).
 //!
-//! A request is decoded and bound before the response begins, so that an invalid one is an error
-//! response. After that a split that fails is reported in its own event, and only a response with
-//! an End event is complete.
+//! A request is decoded and validated before the response begins, so that an invalid one is an
+//! error response. After that a split that fails is reported in its own event, and only a response
+//! with an End event is complete.
 //!
 //! - [`splits`] scans the splits on the threads of scans;
 //! - [`lookup`] finds their rows by the indexes that the request names;

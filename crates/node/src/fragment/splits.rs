@@ -41,7 +41,7 @@ pub(super) struct SplitScanner {
     /// Maximum workers.
     max_workers: usize,
     events: Receiver<SplitEvent>,
-    /// For workers that join later.
+    /// Creates senders for workers that join later.
     sender: WeakSender<SplitEvent>,
     /// Splits that have neither ended nor failed yet.
     pub open: usize,
@@ -57,7 +57,8 @@ struct ScanWork {
     /// Whether rows carry the positions of their records.
     positions: bool,
     splits: Mutex<VecDeque<(u32, Split)>>,
-    /// Rows left of a LIMIT without ORDER BY, over all splits.
+    /// Rows that a LIMIT without ORDER BY still allows, over all splits; `None` without such a
+    /// LIMIT.
     remaining: Option<AtomicU64>,
     totals: Totals,
     counting: Arc<LiveCounters>,
@@ -108,7 +109,8 @@ impl SplitScanner {
             account: context.permit.account(),
         });
         let (sender, events) = channel(BATCHES_AHEAD);
-        // A LIMIT is filled from as few splits as possible.
+        // With a LIMIT, splits are scanned one after the other, so that as few as possible are
+        // read.
         let max_workers = if work.remaining.is_some() { 1 } else { limits.fragment_splits.clamp(1, open.max(1)) };
         let workers = vec![(work_on(&work, &work.account, &sender), None)];
         let mut scanning = Self { work, workers, max_workers, events, sender: sender.downgrade(), open };
@@ -119,7 +121,7 @@ impl SplitScanner {
     /// Starts more workers while permits are free and splits are waiting.
     fn join(&mut self) {
         let waits = || !self.work.splits.lock().is_empty();
-        // Without a sender all workers are done.
+        // If the sender is gone, all workers are done.
         while let Some(sender) = self.sender.upgrade().filter(|_| self.workers.len() < self.max_workers && waits()) {
             let (account, memory) = (&self.work.account, &self.work.options.memory);
             let Some(permit) = self.work.scans.try_extra_permit(&self.work.requester, account, memory) else { return };
@@ -136,7 +138,7 @@ impl SplitScanner {
                 self.join();
             }
             Some(SplitEvent::Batch(..)) => {}
-            // Their permits are released.
+            // Dropping the workers releases their permits.
             None => self.workers.clear(),
         }
         event
@@ -179,7 +181,8 @@ fn work_on(work: &Arc<ScanWork>, account: &CpuAccount, events: &Sender<SplitEven
 }
 
 impl ScanWork {
-    /// Sends the rows of a split; `None` if the receiver is gone.
+    /// Scans a split and sends its batches to `events`. Returns its statistics, or `None` if the
+    /// receiver is gone.
     async fn scan(&self, number: u32, split: &Split, events: &Sender<SplitEvent>) -> Result<Option<SplitStats>> {
         let mut stats = SplitStats::default();
         let Some(fragment) = self.rest_of_limit() else { return Ok(Some(stats)) };
@@ -228,13 +231,13 @@ impl ScanWork {
             stats.bytes_ruled_out = bytes_ruled_out(&zones, &self.fragment, &whole).unwrap_or_default();
         }
         if let Some(remaining) = &self.remaining {
-            // There is only one worker, so no other one updates this.
+            // With a LIMIT there is only one worker, so nothing else updates this.
             remaining.store(remaining.load(Relaxed).saturating_sub(stats.rows), Relaxed);
         }
         Ok(Some(stats))
     }
 
-    /// The fragment with the rest of the LIMIT; `None` if that is zero.
+    /// The fragment limited to the rows that the LIMIT still allows; `None` if it allows no more.
     fn rest_of_limit(&self) -> Option<Arc<Fragment>> {
         match self.remaining.as_ref().map(|remaining| remaining.load(Relaxed)) {
             None => Some(Arc::clone(&self.fragment)),

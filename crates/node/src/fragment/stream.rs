@@ -43,8 +43,8 @@ where
     W: Future<Output = Result<(), Ended>> + Send + 'static,
 {
     let (events, mut receiver) = channel::<Bytes>(FRAMES_AHEAD);
-    // Not owned by the task: a computing task cannot be dropped, and the workers have their own
-    // tasks.
+    // Dropping `end` cancels the work. The task must not own it: a task that is computing cannot be
+    // dropped, and the workers run on tasks of their own.
     let (end, keep_alive) = (context.permit.cancel_on_drop(), context.limits.select_keep_alive);
     let task = context.permit.account().spawn(async move {
         let gone = events.clone();
@@ -54,7 +54,7 @@ where
             () = sleep(max_time) => {
                 let message = format!("the work took more than {} s", max_time.as_secs());
                 let late = RouteEvent::Failed(Failure { kind: ErrorKind::Unavailable, message });
-                // If there is no room for it, the missing End event has the same meaning.
+                // If the channel is full, the client learns the same from the missing End event.
                 if let Ok(bytes) = frame(&late) {
                     drop(events.try_send(bytes));
                 }
@@ -62,7 +62,7 @@ where
             () = gone.closed() => tracing::debug!("the client of a fragment went away"),
         }
     });
-    // Work that computes for long sends no keep-alives itself.
+    // Sends keep-alives while the work is busy computing and sends none itself.
     let mut keep_alives = KeepAlive::new(keep_alive);
     let cont = frame(&RouteEvent::Cont).unwrap_or_default();
     Box::pin(stream::poll_fn(move |cx| {
@@ -125,8 +125,9 @@ impl EventSender {
     pub async fn finish(&mut self, figures: RouteStats) -> Result<(), Ended> {
         let spent = self.context.record.thread_time();
         let (cores, scanning) = self.context.scans.load();
-        // One more than there are cores, so that the next request is there when a response ends;
-        // scans of another server's bytes spend most of their time waiting.
+        // Recommends one request more than there are cores, so that the next request is there when
+        // a response ends; scans of another server's bytes spend most of their time waiting, so
+        // more of them fit.
         let at_once = if self.context.objects.store.is_remote() { cores * REMOTE_REQUESTS_PER_CORE } else { cores + 1 };
         let stats = RouteStats {
             bytes_returned: self.returned,

@@ -79,7 +79,7 @@ pub enum Right {
 }
 
 impl Key {
-    /// Whether the key has `right` on `bucket`, regardless of its owner.
+    /// Whether the key has `right` on `bucket` by its lists, regardless of who owns the bucket.
     pub fn may(&self, right: Right, bucket: &str) -> bool {
         let Some(grants) = &self.grants else { return true };
         let listed = |patterns: &[String]| patterns.iter().any(|pattern| covers(pattern, bucket));
@@ -142,7 +142,7 @@ impl Keyring {
         Self { keys: BTreeMap::from([(credentials.access_key_id.clone(), key)]), first: credentials }
     }
 
-    /// Adds a key with all rights, which becomes the first.
+    /// Adds a key with all rights and makes it the first.
     pub fn with(mut self, credentials: Credentials) -> Self {
         let key = Key { credentials: credentials.clone(), grants: None, share: KeyShare::default() };
         self.keys.insert(credentials.access_key_id.clone(), key);
@@ -230,13 +230,14 @@ struct InUse {
 }
 
 impl ActiveKeys {
-    /// Starts with `keyring`; the pair `always`, which is in it, is kept by [`Self::replace`].
+    /// Starts with `keyring`. The pair `always`, which must be in `keyring`, stays valid when
+    /// [`Self::replace`] sets other keys.
     pub fn new(keyring: Keyring, always: Option<Credentials>) -> Self {
         let first = keyring.first().clone();
         Self(Arc::new(InUse { now: RwLock::new(Arc::new(keyring)), first, always }))
     }
 
-    /// The current keys. A decision reads them once.
+    /// The current keys. Call this once per decision: the keys may be replaced between two calls.
     pub fn now(&self) -> Arc<Keyring> {
         Arc::clone(&self.0.now.read())
     }
@@ -246,7 +247,7 @@ impl ActiveKeys {
         &self.0.first
     }
 
-    /// Replaces the keys.
+    /// Replaces the keys, except the pair that stays valid always.
     pub fn replace(&self, keyring: Keyring) {
         let keyring = match self.0.always.clone() {
             Some(always) => keyring.with(always),

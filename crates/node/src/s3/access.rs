@@ -1,7 +1,7 @@
-//! Authorization of each operation, once s3s has parsed which one it is.
+//! Authorization of each operation, after s3s has determined which operation a request is.
 //!
-//! For other buckets, a key with buckets of its own gets the answers of S3: no such bucket, or
-//! access denied. So it can find out which names are taken, as every key can in S3.
+//! On buckets of others, a key with `own` gets the errors of S3: NoSuchBucket or AccessDenied. So
+//! it can find out which names are taken, as every key can in S3.
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ use super::op::request::OWNER;
 use crate::keys::Right;
 use crate::telemetry::{RequestRecord, Target};
 
-/// Refuses every signature: requests that reach s3s were verified, and carry none any more. s3s
-/// authorizes operations only where it can look keys up.
+/// Refuses every signature in s3s: signatures are verified and removed before a request reaches
+/// s3s. s3s calls [`S3Access`] only if it has an [`S3Auth`].
 pub(crate) struct NoSignatures;
 
 #[async_trait]
@@ -31,7 +31,7 @@ impl S3Auth for NoSignatures {
     }
 }
 
-/// Admits operations that their key has the right to, and counts them.
+/// Authorizes operations by the rights of the key that signed them, and counts them.
 pub(crate) struct Access(pub S3Handler);
 
 #[async_trait]
@@ -44,22 +44,24 @@ impl S3Access for Access {
         let operation = cx.s3_op().name().to_owned();
         refuse_stray(&operation, cx.uri().query().unwrap_or_default())?;
         check_expected_owner(cx.headers())?;
-        // s3s skips headers that are no text, and so may see a form where none was verified.
+        // s3s ignores headers that are not valid text, so it may see an upload form in a request
+        // that was not verified as one.
         let is_form = cx.extensions_mut().get() == Some(&Scheme::Form);
         if is_form != (operation == "PostObject") {
             return Err(s3_error!(MethodNotAllowed, "forms are for uploads, and are signed by their fields"));
         }
-        // Every key may list the buckets that it can see.
+        // ListBuckets needs no right: every key may list the buckets that it can see.
         if let Some(bucket) = cx.s3_path().get_bucket_name().map(str::to_owned) {
             let right = right_of(&operation);
-            // The owner of a bucket that is created was not looked up: its grant is for nothing else.
+            // A grant to create a bucket is valid for CreateBucket only, since the owner of an
+            // existing bucket of that name was not checked.
             let creates = operation == "CreateBucket";
             let covers =
                 |given: &&Authorized| given.right >= right && given.bucket == bucket && (creates || !given.creates);
             let given = cx.extensions_mut().get::<Authorized>().filter(covers).cloned();
             match given {
-                // The request may have waited since it was authorized. Changes check their bucket
-                // where they are committed.
+                // Checks again, since the request may have waited since it was authorized. For
+                // writes, the store checks the bucket when it commits them.
                 Some(given) if right == Right::Write => given.grant.check_key()?,
                 Some(given) => given.grant.confirm(&*handler.store, &bucket).await?,
                 None => {
@@ -70,7 +72,7 @@ impl S3Access for Access {
                 }
             }
         }
-        // Before the body is parsed, whatever it holds.
+        // Refuses unimplemented operations before their body is parsed.
         if !OPERATIONS.contains(&snake(&operation).as_str()) {
             return Err(s3_error!(NotImplemented, "{} is not implemented", operation));
         }
@@ -79,18 +81,19 @@ impl S3Access for Access {
     }
 }
 
-/// The operations that s3s takes a request for if it knows no parameter of the query.
+/// The operations that s3s assumes if it does not know the parameters of a query.
 const WITHOUT_PARAMETERS: [&str; 5] = ["PutObject", "CopyObject", "DeleteObject", "CreateBucket", "DeleteBucket"];
 
-/// Refuses requests about a subresource that s3s does not know: it would write, or delete, the
-/// whole object or bucket.
+/// Refuses requests about a subresource that s3s does not know: s3s would write or delete the whole
+/// object or bucket instead.
 fn refuse_stray(operation: &str, query: &str) -> S3Result<()> {
     if !WITHOUT_PARAMETERS.contains(&operation) {
         return Ok(());
     }
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
     let named = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-    // A parameter with a value is a detail, such as x-id. Parts need both of theirs.
+    // A parameter with a value, such as `x-id`, does not name a subresource. Parts are an
+    // exception: s3s recognizes them only by both of their parameters.
     let mut stray = named.filter(|(name, value)| value.is_empty() || ["uploadId", "partNumber"].contains(name));
     match stray.next() {
         Some((name, _)) => {
@@ -100,7 +103,7 @@ fn refuse_stray(operation: &str, query: &str) -> S3Result<()> {
     }
 }
 
-/// Refuses requests that expect another owner of their bucket.
+/// Refuses requests that expect their bucket to have another owner.
 fn check_expected_owner(headers: &HeaderMap) -> S3Result<()> {
     let expected = ["x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner"];
     let mut expected = expected.into_iter().filter_map(|name| headers.get(name));
@@ -110,7 +113,7 @@ fn check_expected_owner(headers: &HeaderMap) -> S3Result<()> {
     }
 }
 
-/// Books operation, target and key in the record of the request.
+/// Records the operation, the target and the access key in the record of the request.
 fn identify(cx: &mut S3AccessContext<'_>, signer: &Signer) {
     let owned = |text: &str| text.to_owned();
     let target = Target {
@@ -136,7 +139,8 @@ fn snake(operation: &str) -> String {
     name
 }
 
-/// The right that an operation needs: S3 names those that only read by their verb.
+/// The right that an operation needs. Operations that only read are recognized by the verb in their
+/// name.
 fn right_of(operation: &str) -> Right {
     let reads = ["Get", "Head", "List", "Select"].iter().any(|verb| operation.starts_with(verb));
     if reads { Right::Read } else { Right::Write }

@@ -1,4 +1,4 @@
-//! What the answer to a request needs to know of the request.
+//! The parts of a request that its response depends on.
 
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, ORIGIN};
 use http::request::Parts;
@@ -8,19 +8,19 @@ use s3s::{Body, HttpResponse, S3Error};
 use super::http::document::{Document, ErrorDocument};
 use super::http::host::{Domains, decoded_path};
 
-/// The id of a request, in its extensions: errors carry it in their body.
+/// The id of a request, stored in its extensions. Error documents contain it.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestId(pub String);
 
-/// The code of an error, in the extensions of its answer.
+/// The code of an error, stored in the extensions of its response.
 #[derive(Clone, Debug)]
 pub(crate) struct ErrorCode(pub String);
 
-/// The parts of a request that its answer depends on.
+/// What a response needs of its request.
 pub(crate) struct RequestContext {
     id: String,
     path: String,
-    /// The client waits for `100 Continue` before it sends the body.
+    /// Whether the client waits for `100 Continue` before it sends the body.
     expects: bool,
     /// Bucket, origin and method, if a web page sent the request.
     pub origin: Option<(String, String, Method)>,
@@ -39,7 +39,7 @@ impl RequestContext {
         }
     }
 
-    /// The answer to a request that failed before or beside s3s.
+    /// The error response to a request that s3s did not answer.
     pub fn refuse(&self, error: &S3Error) -> HttpResponse {
         let status = error.status_code().unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = self.error_response(ErrorDocument::of(error), status);
@@ -47,8 +47,8 @@ impl RequestContext {
         response
     }
 
-    /// Completes what s3s answered: errors name the request, and an operation may have written its
-    /// document itself.
+    /// Completes a response of s3s: adds the path and id of the request to errors, and replaces the
+    /// body by the [`Document`] that an operation has written itself, if there is one.
     pub fn complete(&self, mut response: HttpResponse) -> HttpResponse {
         if let Some(Document(text)) = response.extensions_mut().remove() {
             *response.body_mut() = Body::from(text);
@@ -76,11 +76,11 @@ impl RequestContext {
         response
     }
 
-    /// Closes the connection after the answer, unless the body was read to its end: `was_empty` if
-    /// there was none, `is_over` if nothing is left of it.
+    /// Closes the connection after the response, unless the body was read to its end. `was_empty`
+    /// says that the request had no body, `is_over` that its body was read to the end.
     pub fn close_unless_read(&self, response: &mut HttpResponse, was_empty: bool, is_over: bool) {
-        // The rest of a body would be taken for the next request. boto3 waits for `100 Continue`
-        // even where the body is empty, and then misreads the answer to its next request.
+        // The rest of a body would be parsed as the next request. boto3 waits for `100 Continue`
+        // even if the body is empty, and then misreads the response to its next request.
         let is_misread = self.expects && (was_empty || response.status().is_client_error());
         if !is_over || is_misread {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

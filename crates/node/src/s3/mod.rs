@@ -1,6 +1,6 @@
 //! The S3 edge: requests in, operations on the store, answers out.
 //!
-//! | floor | what it does |
+//! | module | what it does |
 //! | --- | --- |
 //! | [`service`] | authenticates, authorizes and admits a request, and hands it to s3s |
 //! | [`access`] | authorizes the operation that s3s found in it |

@@ -1,8 +1,8 @@
 //! From a request's head to its operation: authentication, authorization, admission, and then s3s.
 //!
-//! One s3s service parses requests and dispatches them. It verifies nothing: signatures are
-//! verified before it, once, since a signed header cannot be mended before that, and s3s parses
-//! some headers more strictly than S3 (`http/lenient`). Decision 0038 has the reasons.
+//! One s3s service parses requests and dispatches them. It verifies no signatures: they are
+//! verified once, before s3s. Only after that may malformed headers be removed, which S3 ignores
+//! but s3s refuses (`http/lenient`). Decision 0038 has the reasons.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ pub(crate) struct Service {
     domains: Domains,
     /// Whether signatures of version 2 are accepted.
     version_2: bool,
-    /// Bounds the forms that are received, each of which is in memory.
+    /// Permits for upload forms that are being received, each of which is held in memory.
     forms: WorkPermits,
 }
 
@@ -92,7 +92,7 @@ impl Service {
         }
     }
 
-    /// Answers a request that is signed in its headers or its address. Nothing of the body is read
+    /// Answers a request that is signed in its headers or its URL. Nothing of the body is read
     /// before the request is authorized.
     async fn signed(&self, mut parts: Parts, body: Body, scheme: Scheme) -> S3Result<HttpResponse> {
         let handler = &self.handler;
@@ -122,7 +122,8 @@ impl Service {
         self.dispatch(parts, body, signer, scheme).await
     }
 
-    /// Authorizes a request by its head for `right`, or for creating its bucket.
+    /// Authorizes `signer` for `right` on the bucket in `path`, or, if `creates`, for creating it.
+    /// The result is added to the extensions of `parts`.
     async fn authorize(
         &self,
         parts: &mut Parts,
@@ -138,7 +139,7 @@ impl Service {
         Ok(())
     }
 
-    /// Reads and checks the body if it is a document, and leaves it in `body`.
+    /// Reads and checks the body if it is a document, and leaves it in `body` for s3s.
     async fn read_document(&self, parts: &mut Parts, path: &S3Path, signer: &Signer, body: &mut Body) -> S3Result<()> {
         let (method, uri) = (&parts.method, &parts.uri);
         let is_document = is_document(method, uri);
@@ -158,7 +159,7 @@ impl Service {
         Ok(())
     }
 
-    /// Answers an upload form. It is authorized by its fields; the file is read after that.
+    /// Answers an upload form. Its fields are read and authorized before the file is read.
     async fn form(&self, mut parts: Parts, mut body: Body) -> S3Result<HttpResponse> {
         let handler = &self.handler;
         let path = self.domains.resolve(&parts.headers, &decoded_path(&parts.uri)?)?;
@@ -179,7 +180,7 @@ impl Service {
         if let Some(tagging) = form.tagging() {
             parts.extensions.insert(tagging);
         }
-        // The form is written anew, and s3s does not ask for its length.
+        // The form is rewritten and has another length, which s3s does not need.
         parts.headers.remove(CONTENT_LENGTH);
         self.dispatch(parts, form.into_body(body)?, signer, Scheme::Form).await
     }
@@ -195,7 +196,8 @@ impl Service {
         })
     }
 
-    /// The rules of `bucket`, none if there is no such bucket: which ones exist is not public.
+    /// The CORS rules of `bucket`. They are empty if the bucket does not exist: the names of
+    /// existing buckets are not public.
     async fn cors_rules(&self, bucket: &str) -> Vec<CorsRule> {
         self.handler.store.bucket(bucket).await.ok().and_then(|bucket| bucket.settings.cors).unwrap_or_default()
     }
@@ -220,8 +222,8 @@ impl Service {
     }
 }
 
-/// The right that a request needs by its head, and whether it may create its bucket. s3s says later
-/// which operation it is; [`Access`] asks for more if that needs more.
+/// The right that a request needs according to its head, and whether it may create its bucket. s3s
+/// determines the operation later; [`Access`] then checks the right that the operation needs.
 fn needed_right(parts: &Parts, path: &S3Path) -> (Right, bool) {
     let (method, uri) = (&parts.method, &parts.uri);
     let is_document = is_document(method, uri);
@@ -254,7 +256,7 @@ pub(crate) fn service(
     Service::new(handler, config)
 }
 
-/// The bounds that s3s keeps.
+/// The size limits that s3s enforces.
 fn settings(limits: &Limits) -> S3Config {
     let mut settings = S3Config::default();
     settings.xml_max_body_size = limits.request_body_bytes;

@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Emits an event when a stream has been silent for some time.
+/// Emits an event when a stream has been silent for too long.
 pub(crate) struct KeepAlive {
     max_silence: Duration,
-    /// Created by the first poll, so that it belongs to the runtime that polls.
+    /// Created by the first poll, so that it belongs to the runtime that polls the stream.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl KeepAlive {
-    /// Creates a timer for a stream whose producer sends keep-alives every `keep_alive` itself;
-    /// these come later, so that there is only one.
+    /// Creates a timer for a stream whose producer itself sends keep-alives every `keep_alive`. The
+    /// timer fires later than that, so that each silence causes only one of them.
     pub fn new(keep_alive: Duration) -> Self {
         Self { max_silence: keep_alive.saturating_add(keep_alive / 2), timer: None }
     }
 
-    /// Passes `next` on; after a long silence returns the event that `sign` makes.
+    /// Returns `next`, or after a long silence the event that `sign` creates.
     pub fn poll_or<T>(
         &mut self,
         next: Poll<Option<T>>,

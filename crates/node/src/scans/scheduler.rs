@@ -1,6 +1,6 @@
-//! Permits for scans and the queue before them.
+//! Permits for scans, and the queue of requests that wait for one.
 //!
-//! A scan is the one request that costs more CPU than network. So a node runs a bounded number at
+//! Scans are the only requests that cost more CPU than network. So a node runs a bounded number at
 //! once, queues a bounded number for a bounded time, and refuses the rest with SlowDown. Scans have
 //! threads of their own: plain reads are never queued behind them, and the kernel shares the cores
 //! between both.
@@ -46,7 +46,7 @@ struct ScanLimits {
     permits: usize,
     waiting: usize,
     wait: Duration,
-    /// Defaults of a key, unless its file says otherwise.
+    /// Defaults for keys whose entry in the keyring file sets no limits.
     key_permits: usize,
     key_waiting: usize,
     time: Duration,
@@ -72,7 +72,7 @@ pub(crate) struct ScanStats {
     pub tasks: usize,
 }
 
-/// There is no free permit and no free queue slot, or the wait was too long.
+/// The error if there is no free permit and no free queue slot, or the wait was too long.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Overloaded;
 
@@ -115,21 +115,22 @@ impl ScanScheduler {
         &self.footers
     }
 
-    /// The cache entry for the footer of `object`: shared, or for one scan only if another version
-    /// might have the same ETag.
+    /// The cache entry for the footer of `object`. It is shared between scans unless another
+    /// version of the object might have the same ETag.
     pub fn footer(&self, object: &Object) -> KnownFooter {
         let etag = object.meta.etag.as_str();
         if object.data.is_stable() { self.footers.of(etag) } else { Footers::new(MAX_OWN_FOOTER_BYTES).of(etag) }
     }
 
-    /// Waits for a permit. First come, first served among keys that have not used up their share.
+    /// Waits for a permit. Keys that have not used up their share are served in the order of their
+    /// requests.
     pub async fn permit(
         self: &Arc<Self>,
         requester: &Requester,
         record: Option<Arc<RequestRecord>>,
     ) -> Result<ScanPermit, Overloaded> {
         let scanning = ActiveRequest::begin(self);
-        // First, so that no permit is held while waiting for memory.
+        // Memory comes first, so that no permit is held while waiting for it.
         let memory = self.memory(&requester.key).await.inspect_err(|_| {
             self.counters.refused.fetch_add(1, Relaxed);
         })?;
@@ -150,8 +151,8 @@ impl ScanScheduler {
         memory.map_err(|_| Overloaded)?.map_err(|_| Overloaded)
     }
 
-    /// Takes one more permit for a request that has one, if any is free. It draws from the same
-    /// memory, and is cancelled with the other.
+    /// Takes one more permit for a request that already has one, if any is free. The permit draws
+    /// from the memory of the request and is canceled with it.
     pub fn try_extra_permit(
         self: &Arc<Self>,
         requester: &Requester,
@@ -181,7 +182,7 @@ impl ScanScheduler {
         let _place = self.queue.try_acquire().map_err(|_| Overloaded)?;
         let since = Instant::now();
         let held = async {
-            // The share first: a key that has used up its share must not hold a permit.
+            // The share comes first: a key that has used up its share must not hold a permit.
             let share = self.by_key.take(&requester.key, self.key_permits(requester)).await?;
             let permit = Arc::clone(&self.permits).acquire_owned().await.ok()?;
             Some(HeldPermit { _permit: permit, _share: share })
@@ -277,13 +278,13 @@ impl ScanPermit {
         Helpers::new(most, move || Some(scans.try_extra_permit(&requester, &account, &memory)?.into_spawner()))
     }
 
-    /// The same permit with at most `time` for its work.
+    /// Limits the work under this permit to `time`.
     pub fn within(self, time: Duration) -> Self {
         Self { interrupt: self.interrupt.inner_after(time), ..self }
     }
 
-    /// Cancels all work of the request on drop. Belongs into the response, which is dropped when
-    /// the client disconnects.
+    /// Cancels all work of the request when the result is dropped. The response must own the
+    /// result, since it is dropped when the client disconnects.
     pub fn cancel_on_drop(&self) -> CancelOnDrop {
         self.interrupt.cancel_on_drop()
     }

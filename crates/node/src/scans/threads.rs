@@ -43,14 +43,15 @@ impl ScanThreads {
 
 impl Drop for ScanThreads {
     fn drop(&mut self) {
-        // Dropping a runtime inside an async task panics; running tasks are cut off.
+        // Dropping a runtime inside an async task panics. This aborts running tasks instead of
+        // waiting.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
     }
 }
 
-/// Runs work on the threads of scans and charges its CPU time to a request. Outlives the permit.
+/// Runs work on the scan threads and charges its CPU time to a request. May outlive the permit.
 #[derive(Clone, Debug)]
 pub(crate) struct CpuAccount {
     threads: Arc<ScanThreads>,
@@ -69,7 +70,7 @@ impl CpuAccount {
         (self.meter.record().cloned(), self.interrupt.clone())
     }
 
-    /// Charges time spent on other threads to the same request.
+    /// The meter for work on other threads that is charged to the same request.
     pub fn meter(&self) -> &CpuMeter {
         &self.meter
     }
@@ -87,7 +88,7 @@ impl CpuAccount {
         }
     }
 
-    /// Fails if the client has disconnected or the time of the request is up.
+    /// Returns an error if the client has disconnected or the time of the request is up.
     pub fn check(&self) -> pushdowndb_contract::Result<()> {
         self.interrupt.check()
     }
@@ -100,7 +101,7 @@ impl CpuAccount {
     }
 }
 
-/// A future whose polls are timed.
+/// A future whose polls are charged to `meter`.
 struct Metered<T> {
     work: Pin<Box<dyn Future<Output = T> + Send>>,
     meter: CpuMeter,

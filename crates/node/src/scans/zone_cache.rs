@@ -1,4 +1,5 @@
-//! Zones of objects, cached between requests and, in a folder, between starts.
+//! Zones of objects (what earlier scans learned about the values in parts of an object), cached
+//! between requests and, in a folder, between restarts.
 //!
 //! Entries are evicted in LRU order above a memory limit. A replaced object has another ETag and is
 //! another entry. Files are never synced and may be lost at any time: they only save work. A file
@@ -17,7 +18,7 @@ use pushdowndb_scan::Zones;
 /// Maximum number of objects in memory.
 const MAX_OBJECTS: usize = 100_000;
 
-/// The magic of a file; the last byte is the version.
+/// The magic bytes of a file; the last one is the version.
 const MAGIC: &[u8; 5] = b"PDBZ\x01";
 
 /// Size of the files relative to the memory limit; objects evicted from memory stay on disk.
@@ -37,7 +38,7 @@ type Version = (String, String, String);
 #[derive(Debug, Default)]
 struct Entries {
     objects: HashMap<Version, Entry>,
-    /// Counts uses, for LRU order.
+    /// Number of uses so far, for the LRU order.
     clock: u64,
     /// Entries added since the last eviction.
     added: usize,
@@ -47,12 +48,12 @@ struct Entries {
 struct Entry {
     zones: Arc<Zones>,
     used: u64,
-    /// The change count of the zones on disk.
+    /// The change count of the zones when they were last saved.
     saved: u64,
 }
 
 impl ZoneCache {
-    /// Keeps about `bytes` in memory, and a multiple of that in `folder`.
+    /// Creates a cache of about `bytes` in memory and a multiple of that in `folder`.
     pub fn new(bytes: usize, folder: Option<PathBuf>) -> Self {
         let cache = Self { bytes, folder, entries: Mutex::default() };
         if let Some(folder) = &cache.folder
@@ -63,7 +64,8 @@ impl ZoneCache {
         cache
     }
 
-    /// Returns the zones of an object version. May read a small file.
+    /// Returns the zones of an object version, new ones if there are none yet. May read a small
+    /// file.
     pub fn get_or_load(&self, bucket: &str, key: &str, etag: &str) -> Arc<Zones> {
         let version = (bucket.to_owned(), key.to_owned(), etag.to_owned());
         if let Some(zones) = self.lock().get(&version) {
@@ -191,8 +193,8 @@ impl Entries {
         self.objects.values().map(|entry| entry.zones.size_bytes()).sum()
     }
 
-    /// Evicts the least recently used entries and returns those with unsaved changes. Zones grow
-    /// while in use, so this bounds only the past.
+    /// Evicts the least recently used entries and returns those with unsaved changes. The zones of
+    /// scans in progress still grow, so memory may exceed `bytes` until the next call.
     fn make_room(&mut self, bytes: usize) -> Vec<(Version, Arc<Zones>)> {
         // Measuring every object for each new one would take longer than most scans.
         self.added += 1;
@@ -253,7 +255,7 @@ mod tests {
         assert!(Arc::ptr_eq(&used, &cache.get_or_load("b", "kept", "1")));
     }
 
-    /// Zones after a scan of some records.
+    /// Lets a scan of some records fill `zones`.
     async fn learned(zones: Arc<Zones>) {
         use arrow::datatypes::{DataType, Field, Schema};
         use futures::TryStreamExt;

@@ -33,7 +33,7 @@ pub(super) async fn of(request: &Request, object: &SelectObject, limits: &Limits
             let names = match first {
                 _ if !request.named => None,
                 Some(names) => Some(names),
-                // An empty object has all columns that are named, and no rows.
+                // An empty object has every column that the statement names, and no rows.
                 None => Some(request.statement.columns()),
             };
             Ok(InputColumns::Csv { options: options.clone(), names, count })
@@ -51,14 +51,14 @@ fn within_limit(columns: usize) -> S3Result<()> {
 
 /// The fields of the first record, read as data.
 async fn first_record(object: &SelectObject, csv: &CsvOptions, limits: &Limits) -> Result<Option<Vec<String>>> {
-    // Most tables have few columns; more are tried only if these are all used.
+    // Most tables have few columns; more are tried only if all of these are used.
     for most in [128, pushdowndb_contract::limits::COLUMNS + 1] {
         let fields: Vec<Field> = (0..most).map(|n| Field::new(format!("_{n}"), DataType::Utf8, true)).collect();
         let format = CsvOptions { header: false, ..csv.clone() };
         let mut fragment = Fragment::all(Format::Csv(format), Arc::new(Schema::new(fields)));
         fragment.limit = Some(1);
-        // A range of the first byte holds only the first line, which is no record if it is blank or
-        // a comment.
+        // The range of the first byte covers only the first line, which may be blank or a comment
+        // and so hold no record.
         let first_line = fragment.format.is_splittable().then_some(0..1);
         let (fragment, mut found) = (Arc::new(fragment), None);
         for range in first_line.map(Some).into_iter().chain([None]) {

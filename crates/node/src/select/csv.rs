@@ -21,7 +21,7 @@ pub(super) struct CsvWriter {
     special: Box<[bool; 256]>,
     /// Multi-byte characters that require quoting.
     special_characters: Vec<String>,
-    /// Whether one of these occurs in numbers or times.
+    /// Whether a special character occurs in numbers or times.
     special_in_numbers: bool,
     shapes: Vec<Shape>,
 }
@@ -107,7 +107,7 @@ impl CsvWriter {
         }
     }
 
-    /// Writes a value in place; it is rewritten only if it may need quotes.
+    /// Writes a number or time in place, and rewrites it only if it may need quotes.
     fn written(&self, out: &mut Vec<u8>, write: &dyn Fn(&mut Vec<u8>)) {
         let start = out.len();
         write(out);
@@ -144,7 +144,7 @@ impl CsvWriter {
         out.extend_from_slice(&self.quote);
         let mut rest = value;
         while let Some((byte, after)) = rest.split_first() {
-            // No character is mistaken for part of another: UTF-8 is self-synchronizing.
+            // This never matches part of another character: UTF-8 is self-synchronizing.
             if rest.starts_with(&self.quote) || rest.starts_with(&self.escape) {
                 out.extend_from_slice(&self.escape);
             }
@@ -165,7 +165,7 @@ impl CsvWriter {
         }
     }
 
-    /// Writes the member values of a record, as `*` selects them.
+    /// Writes the values of a JSON record's members, as `*` selects them.
     fn members(&self, out: &mut Vec<u8>, record: &str) {
         match members(record) {
             Some(values) => {

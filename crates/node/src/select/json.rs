@@ -160,8 +160,8 @@ fn key(out: &mut Vec<u8>, cell: Cell<'_>) {
     out.extend_from_slice(&head(text.trim_matches('"')));
 }
 
-/// Writes a JSON value without line breaks, which occur only between its tokens: readers split
-/// records at them.
+/// Writes a JSON value without line breaks, at which readers split records. They occur only between
+/// the tokens of valid JSON.
 fn one_line(out: &mut Vec<u8>, token: &str) {
     for run in token.split(['\n', '\r']) {
         out.extend_from_slice(run.as_bytes());

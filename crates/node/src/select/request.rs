@@ -1,6 +1,4 @@
-//! A SelectObjectContent request, validated: formats, range and statement.
-//!
-//! Refuses what this node would otherwise ignore, with the codes that AWS documents.
+//! Refuses elements that this node would otherwise ignore, with the error codes that AWS documents.
 
 use pushdowndb_contract::{Compression, CsvOptions, Format, JsonOptions, JsonShape, NullRule, Ragged};
 use pushdowndb_select::{NO_COMMENTS, Statement};
@@ -32,7 +30,8 @@ pub(super) enum OutputFormat {
     Json(String),
 }
 
-/// A ScanRange as written: both ends are inclusive, and an end alone counts from the back.
+/// A ScanRange as in the request: both ends are inclusive, and an end without a start counts from
+/// the back.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Bounds {
     From(u64),
@@ -133,7 +132,7 @@ fn csv_input(csv: &CSVInput, compression: Compression) -> S3Result<(Format, bool
     };
     let marks = Delimiters {
         delimiter: csv.field_delimiter.as_deref().filter(|mark| !mark.is_empty()).unwrap_or(","),
-        // Both line endings are accepted for either.
+        // `None` accepts both line endings.
         terminator: csv.record_delimiter.as_deref().filter(|mark| !matches!(*mark, "" | "\n" | "\r\n")),
         quote: Some(csv.quote_character.as_deref().unwrap_or("\"")).filter(|mark| !mark.is_empty()),
         escape: csv.quote_escape_character.as_deref().filter(|mark| !mark.is_empty()),
@@ -159,7 +158,7 @@ fn csv_input(csv: &CSVInput, compression: Compression) -> S3Result<(Format, bool
 fn json_input(json: &JSONInput, compression: Compression) -> S3Result<Format> {
     let shape = match json.type_.as_ref().map(|kind| kind.as_str().to_ascii_uppercase()).as_deref() {
         Some(JSONType::LINES) => JsonShape::Lines,
-        // Reads lines as well, but not in ranges.
+        // DOCUMENT reads lines as well, but objects cannot be scanned in ranges.
         None | Some("" | JSONType::DOCUMENT) => JsonShape::Document,
         Some(other) => return Err(s3_error!(InvalidJsonType, "the JSON Type is LINES or DOCUMENT, not '{}'", other)),
     };

@@ -14,12 +14,12 @@ pub(super) enum RowWriter {
     Json(JsonWriter),
 }
 
-/// How rows are written.
+/// The rules for writing rows.
 #[derive(Clone, Debug)]
 pub(super) struct RowRules {
     pub writer: RowWriter,
-    /// Set if the last column holds the remaining fields of CSV records; the dialect that they are
-    /// in.
+    /// The CSV dialect of the last column, if that column holds the remaining fields of CSV
+    /// records.
     pub rest: Option<CsvOptions>,
     /// Maximum length of a record, in bytes.
     pub record_bytes: usize,

@@ -1,4 +1,4 @@
-//! What result columns hold, beyond their Arrow types.
+//! What the values of result columns mean, beyond their Arrow types.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,14 +23,15 @@ pub(super) enum Token {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Shape {
     pub token: Token,
-    /// Whether NULL is MISSING: the record has no such field.
+    /// Whether NULL stands for MISSING, in which case the record has no such field.
     pub missing: bool,
 }
 
 /// The shapes of the result columns.
 pub(super) fn of(fragment: &Fragment) -> Vec<Shape> {
     let of_text = match &fragment.format {
-        // Neither has a NULL value: in JSON that is the token `null`.
+        // In these formats NULL stands for MISSING: CSV has no NULL, and in JSON it is the token
+        // `null`.
         Format::Csv(_) => true,
         Format::Json(options) => options.raw_tokens,
         Format::Parquet => false,
@@ -67,8 +68,8 @@ pub(super) fn of(fragment: &Fragment) -> Vec<Shape> {
     tokens.iter().copied().enumerate().map(shape).collect()
 }
 
-/// Adds the column of remaining fields to `*` over CSV: fields that a record has beyond those of
-/// the first one. Returns whether there is such a column.
+/// Adds a column for the remaining fields to `*` over CSV: those fields of a record that exceed the
+/// number of fields in the first record. Returns whether the column was added.
 pub(super) fn add_remaining_fields(fragment: &mut Fragment, selects_all: bool) -> bool {
     let Fragment { format: Format::Csv(_), output: Output::Rows(columns), order, project: None, .. } = fragment else {
         return false;
@@ -77,7 +78,7 @@ pub(super) fn add_remaining_fields(fragment: &mut Fragment, selects_all: bool) -
     if !selects_all || !order.is_empty() || !as_they_are || columns.is_empty() {
         return false;
     }
-    // Columns that only the predicate names are part of the record as well.
+    // Columns that only the predicate uses are part of the record too.
     for index in columns.len()..fragment.schema.fields().len() {
         columns.push(NamedExpr { expr: Expr::Column(index), name: format!("_{}", index + 1) });
     }

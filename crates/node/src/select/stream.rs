@@ -58,12 +58,13 @@ pub(super) struct ResponseStream {
 struct Ended;
 
 impl ResponseStream {
-    /// Runs the scan on its own task. A failure before the first frame and within `first` is the
-    /// error of the request.
+    /// Runs the scan on its own task. If the scan fails within `first` and before the first frame,
+    /// returns its error.
     pub async fn start(self, first: Duration) -> S3Result<SelectObjectContentEventStream> {
         let (events, mut receiver) = channel::<Event>(FRAMES_AHEAD);
         let keep_alive = self.keep_alive;
-        // Not owned by the task: a computing task cannot be dropped.
+        // Dropping `end` cancels the scan. The task must not own it: a task that is computing
+        // cannot be dropped.
         let end = self.permit.cancel_on_drop();
         let task = self.permit.account().spawn(async move {
             let gone = events.clone();
@@ -72,7 +73,8 @@ impl ResponseStream {
                 done = self.run(&events) => drop(done),
                 () = sleep(max_time) => {
                     let late = s3_error!(RequestTimeout, "the scan took more than {} s", max_time.as_secs());
-                    // If there is no room for it, the missing End frame has the same meaning.
+                    // If the channel is full, the client learns the same from the missing End
+                    // frame.
                     drop(events.try_send(Err(late)));
                 }
                 () = gone.closed() => tracing::debug!("the client of a Select request went away"),
@@ -83,8 +85,8 @@ impl ResponseStream {
             Ok(event) => event,
             Err(_) => None,
         };
-        // A scan that computes for long sends no keep-alives; without them a disconnect goes
-        // unnoticed.
+        // Sends keep-alives while the scan is busy computing and sends none itself; without them a
+        // disconnect would go unnoticed.
         let mut keep_alives = KeepAlive::new(keep_alive);
         let rest = stream::poll_fn(move |cx| {
             // Both live as long as the stream; dropping it ends the work.
@@ -105,7 +107,7 @@ impl ResponseStream {
         send(events, Ok(SelectObjectContentEvent::End(EndEvent {}))).await
     }
 
-    /// Sends all rows. A failed scan sends its error and ends the stream.
+    /// Sends all rows. If the scan fails, sends its error and ends the stream.
     async fn rows(&mut self, events: &Sender<Event>) -> Result<(), Ended> {
         let mut frame = Vec::new();
         let mut tick = interval(self.keep_alive);
@@ -141,8 +143,8 @@ impl ResponseStream {
         }
     }
 
-    /// Ends the response with an error. Rows before it are sent only if others were: a response
-    /// that has not begun is the error alone.
+    /// Ends the response with an error. The rows in `frame` are sent before it only if the response
+    /// has begun; otherwise the error is the whole response.
     async fn fail(&mut self, events: &Sender<Event>, frame: &mut Vec<u8>, error: &Error) -> Result<(), Ended> {
         if self.begun {
             self.send_rows(events, frame).await?;

@@ -7,7 +7,7 @@ use std::io::Write;
 
 use pushdowndb_contract::civil_from_days;
 
-/// Digits of a number, written from the back; 39 digits hold any u128.
+/// The digits of a number, filled in from the last to the first; 39 digits hold any u128.
 struct Digits {
     buffer: [u8; 40],
     start: usize,
@@ -62,7 +62,7 @@ pub(super) fn decimal(out: &mut Vec<u8>, unscaled: i128, scale: i8) {
     let digits = Digits::of(unscaled.unsigned_abs());
     let digits = digits.get();
     let Ok(scale) = usize::try_from(scale) else {
-        // A negative scale stands for trailing zeros.
+        // A negative scale means trailing zeros.
         out.extend_from_slice(digits);
         if unscaled != 0 {
             zeros(out, usize::from(scale.unsigned_abs()));

@@ -21,7 +21,7 @@ use pushdowndb_scan::rest_fields;
 
 use super::text;
 
-/// Whether bytes of text are written without quotes and escapes.
+/// Whether text can be written without quotes and escapes.
 type IsPlain<'a> = &'a dyn Fn(&[u8]) -> bool;
 
 /// A column with its type resolved.
@@ -43,8 +43,8 @@ pub(super) enum Column {
     Date(Date32Array),
     /// Ticks, ticks per second, and whether it has a time zone.
     Timestamp(Int64Array, i64, bool),
-    /// Text, and whether none of it needs quotes or escapes: one check of all bytes is faster than
-    /// one per value.
+    /// Text, and whether all of it can be written without quotes or escapes: one check of all bytes
+    /// is faster than one per value.
     Utf8(StringArray, bool),
     LargeUtf8(LargeStringArray, bool),
     Utf8View(StringViewArray),
@@ -62,13 +62,13 @@ pub(super) enum Cell<'a> {
     Boolean(bool),
     /// A number.
     Number(&'a dyn Fn(&mut Vec<u8>)),
-    /// A double, which JSON may be unable to express.
+    /// A double, which JSON cannot express if it is not finite.
     Float(f64, &'a dyn Fn(&mut Vec<u8>)),
     /// A date or time, which is text in JSON.
     Time(&'a dyn Fn(&mut Vec<u8>)),
-    /// Text, and whether it needs no quotes or escapes.
+    /// Text, and whether it can be written without quotes or escapes.
     Text(&'a str, bool),
-    /// The struct, list or map of a row.
+    /// A nested column and a row of it.
     Nested(&'a Nested, usize),
 }
 
@@ -135,7 +135,7 @@ impl Column {
         })
     }
 
-    /// The remaining fields of records, in a CSV of these options.
+    /// Parses the remaining fields of records, which are CSV text with these options.
     pub fn rest(array: &ArrayRef, options: &CsvOptions) -> Result<Self> {
         let rest = array.as_string_opt::<i32>().ok_or_else(|| Error::internal("the rest of records is no text"))?;
         let fields = rest.iter().map(|rest| rest.map_or(Ok(Vec::new()), |rest| rest_fields(rest, options)));
@@ -243,7 +243,7 @@ pub(super) enum Kind {
 }
 
 impl Nested {
-    /// Returns the column if it is nested.
+    /// Returns the column if its type is nested, `None` otherwise.
     fn new(array: &ArrayRef, is_plain: IsPlain<'_>) -> Result<Option<Self>> {
         let elements = |values: &ArrayRef| Column::new(values, is_plain).map(Box::new);
         let kind = if let Some(object) = array.as_struct_opt() {

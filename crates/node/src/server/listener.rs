@@ -19,7 +19,7 @@ use crate::admission::{Connection, Connections, Refused};
 use crate::telemetry::{Gauge, LiveCounters};
 use crate::transport::{ConnectionState, Socket, StallLimits};
 
-/// A listening socket and what serves its connections.
+/// A listening socket, and the middleware that serves its connections.
 pub(crate) struct Listener {
     pub listener: TcpListener,
     pub tls: Option<Arc<Tls>>,
@@ -36,12 +36,12 @@ impl Listener {
     /// Serves until `closing` completes, then lets requests in progress finish within a time limit.
     pub async fn serve(self, closing: impl Future<Output = ()>) {
         let mut builder = Builder::new(TokioExecutor::new()).http1_only();
-        // Never `pipeline_flush`: with it hyper reads a whole body before the peer has received
-        // anything.
+        // `pipeline_flush` stays off: with it, hyper reads a whole body before the peer has
+        // received anything.
         let mut http = builder.http1();
         http.timer(TokioTimer::new());
-        // Counts from the end of the previous response; the socket bounds the time of the head
-        // itself.
+        // This timeout starts at the end of the previous response, so it includes idle time. The
+        // socket bounds the time of the head itself.
         http.header_read_timeout(self.limits.idle.max(self.limits.header_read));
         http.max_buf_size(self.limits.head_bytes.max(8192));
         let graceful = GracefulShutdown::new();
@@ -95,8 +95,8 @@ impl Listener {
         connections.shutdown().await;
     }
 
-    /// Admits a connection; waits while all are busy. `None` if its address has its share of busy
-    /// ones.
+    /// Admits a connection, after waiting while all are busy. Returns `None` if all connections
+    /// that the peer address may have are busy.
     async fn admit(&self, peer: IpAddr) -> Option<Connection> {
         loop {
             let freed = self.connections.room();
@@ -111,7 +111,8 @@ impl Listener {
         }
     }
 
-    /// Completes the TLS handshake, if any; `None` if the peer does not.
+    /// Completes the TLS handshake if TLS is configured. Returns `None` if the handshake fails or
+    /// takes too long.
     fn open(&self, stream: TcpStream, state: ConnectionState) -> impl Future<Output = Option<Box<dyn Io>>> + use<> {
         drop(stream.set_nodelay(true));
         let (counting, patience) = (Arc::clone(&self.counting), StallLimits::new(&self.limits));

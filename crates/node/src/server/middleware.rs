@@ -40,7 +40,7 @@ type StdError = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) struct Middleware {
     shared: Arc<Shared>,
     listener: ListenerKind,
-    /// The connection that the responses go to.
+    /// The connection that the responses are sent on.
     connection: Option<(Arc<Connection>, ConnectionState)>,
 }
 
@@ -66,12 +66,12 @@ impl Middleware {
         Self { shared, listener: ListenerKind::S3, connection: None }
     }
 
-    /// The same node at its administration address, which has no buckets.
+    /// Returns the middleware for the administration address, which serves no buckets.
     pub fn for_administration(&self) -> Self {
         Self { shared: Arc::clone(&self.shared), listener: ListenerKind::Admin, connection: None }
     }
 
-    /// The same node on one connection.
+    /// Returns the middleware for one connection.
     pub fn for_connection(&self, connection: Arc<Connection>, state: ConnectionState) -> Self {
         Self { shared: Arc::clone(&self.shared), listener: self.listener, connection: Some((connection, state)) }
     }
@@ -108,8 +108,8 @@ impl Service<Request<Incoming>> for Middleware {
 }
 
 impl Shared {
-    /// Completes if the request is not authenticated within the time for its head. Most are at the
-    /// first poll, which needs no timer.
+    /// Completes if the request is not authenticated within the time limit for its head. Most
+    /// requests are authenticated at the first poll, which needs no timer.
     async fn is_not_authenticated(&self, ticket: &Ticket) {
         if ticket.is_authenticated() {
             return std::future::pending().await;
@@ -161,7 +161,8 @@ impl Shared {
             }
         };
 
-        // s3s answers HEAD of a range with the range and the status of the whole.
+        // s3s answers HEAD of a range with the Content-Range, but with the status of the whole
+        // object.
         if response.status() == StatusCode::OK && response.headers().contains_key(CONTENT_RANGE) {
             *response.status_mut() = StatusCode::PARTIAL_CONTENT;
         }
@@ -189,7 +190,7 @@ fn head_bytes<B>(request: &Request<B>) -> usize {
     target + lines.sum::<usize>()
 }
 
-/// An error response from before S3 was asked.
+/// An error response that is created here and not by the S3 service.
 fn refusal(status: StatusCode, code: &str, message: &str, id: &str) -> Response<Body> {
     let text = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
@@ -219,7 +220,7 @@ struct AccessLogGuard {
     _present: Gauge,
 }
 
-/// Marks a connection as being between requests on drop.
+/// Marks a connection as being in a request and, on drop, as being between requests.
 struct RequestInProgress(ConnectionState);
 
 impl RequestInProgress {
@@ -272,7 +273,8 @@ impl Drop for AccessLogGuard {
     }
 }
 
-/// The body of a response. Releases the resources of the request when it was sent or is dropped.
+/// The body of a response. The resources of the request are released when the body has been sent or
+/// is dropped.
 pub(crate) struct ResponseBody {
     body: Body,
     tracked: Option<Tracked>,
@@ -281,7 +283,7 @@ pub(crate) struct ResponseBody {
 struct Tracked {
     guard: AccessLogGuard,
     deadline: Pin<Box<Sleep>>,
-    /// The size, if it is known in advance: the body is not polled after its last byte.
+    /// The size, if known in advance: the body may not be polled after its last byte.
     size: Option<u64>,
 }
 

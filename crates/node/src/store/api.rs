@@ -44,15 +44,16 @@ pub(crate) struct CopyRequest {
     pub source: Grant,
     pub bucket: String,
     pub key: String,
-    /// `None` keeps those of the source.
+    /// The new attributes; `None` keeps those of the source.
     pub attributes: Option<Attributes>,
-    /// `None` keeps those of the source.
+    /// The new tags; `None` keeps those of the source.
     pub tags: Option<Vec<Tag>>,
     /// The condition on the target.
     pub condition: Condition,
 }
 
-/// A key space of objects. Changes check their grant in the step that makes them visible.
+/// A key space of objects. Methods that change it check their grant in the step that makes the
+/// change visible.
 #[async_trait]
 pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
     async fn buckets(&self) -> Result<Vec<BucketMeta>>;
@@ -68,7 +69,7 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
     fn is_idle(&self) -> bool;
     /// Whether writes are refused until a restart.
     fn has_stopped(&self) -> bool;
-    /// Gauges of the store: name, help, value. Called often, so it counts nothing.
+    /// Gauges of the store: name, help, value. Called often, so it must not iterate over objects.
     fn figures(&self) -> Vec<(&'static str, &'static str, u64)>;
     /// Counters since the store was opened: name, help, value.
     fn totals(&self) -> Vec<(&'static str, &'static str, u64)>;

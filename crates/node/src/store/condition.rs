@@ -1,7 +1,7 @@
-//! Conditions on the current object for a write to happen.
+//! Conditions on the current object under which a write takes place.
 //!
 //! They are checked inside the index transaction that makes the write visible, so that of several
-//! writers with the same condition one wins.
+//! concurrent writers with the same condition only one succeeds.
 
 use super::{ObjectMeta, Result, StoreError};
 
@@ -35,7 +35,7 @@ impl Match {
 }
 
 impl Condition {
-    /// Checks a write to `key` against the object that is `present`.
+    /// Checks the conditions of a write to `key`, whose current object is `present`, if any.
     pub fn check(&self, key: &str, present: Option<&ObjectMeta>) -> Result<()> {
         let Some(present) = present else {
             return match &self.if_match {
@@ -58,7 +58,7 @@ impl Condition {
         Ok(())
     }
 
-    /// Checks a removal, for which a missing key always passes.
+    /// Checks the conditions of a removal, which a missing key always satisfies.
     pub fn check_removal(&self, key: &str, present: Option<&ObjectMeta>) -> Result<()> {
         if present.is_none() { Ok(()) } else { self.check(key, present) }
     }

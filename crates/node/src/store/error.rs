@@ -91,7 +91,7 @@ impl StoreError {
         }
     }
 
-    /// Names the record in an error of a damaged record.
+    /// Adds the name of the record to an error about a damaged record.
     pub fn of(self, record: impl FnOnce() -> String) -> Self {
         match self {
             Self::Corrupt(what) => Self::Corrupt(format!("{}: {what}", record())),
@@ -99,7 +99,8 @@ impl StoreError {
         }
     }
 
-    /// Whether a failed write may have happened all the same, because its commit failed.
+    /// Whether a write that failed with this error may have taken effect nevertheless, because its
+    /// commit failed.
     pub fn is_uncertain(&self) -> bool {
         matches!(self, Self::Index(_) | Self::DamagedIndex(_) | Self::Full | Self::Stopped | Self::Io { .. })
     }

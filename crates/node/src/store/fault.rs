@@ -11,13 +11,13 @@ pub(crate) struct Damaged {
 }
 
 impl Damaged {
-    /// Returns the damage in `error`.
+    /// Returns the damage that `error` contains, if any.
     pub fn in_error(error: &io::Error) -> Option<&Self> {
         error.get_ref()?.downcast_ref()
     }
 }
 
-/// The disk failed to keep a write, this one or an earlier one.
+/// A sync failed: this one, if it has a source, or an earlier one.
 #[derive(Debug, thiserror::Error)]
 #[error("the disk failed to keep a write")]
 pub(crate) struct LostWrite(#[source] pub Option<io::Error>);

@@ -10,10 +10,12 @@ use std::sync::Arc;
 
 use super::{BucketMeta, Result};
 
-/// Decides whether an authorized request may still make its change. Blocks no longer than a lock.
+/// Decides whether an authorized request may still make its change. Implementations must not block,
+/// except on short locks.
 pub(crate) trait Authority: fmt::Debug + Send + Sync {
-    /// Checks the key against the current keys, and `bucket`, as the transaction sees it, against
-    /// the authorized one. `None` is a bucket that is being created, or that cannot change hands.
+    /// Checks the access key against the current keys, and `bucket`, as the transaction sees it,
+    /// against the authorized one. `bucket` is `None` if the bucket is being created or cannot
+    /// change its owner.
     fn check(&self, bucket: Option<&BucketMeta>) -> Result<()>;
 
     /// Whether the right depends on the bucket itself, not only on its name.
@@ -31,8 +33,8 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// The key that objects and parts are recorded with. `None` for a key without a quota of bytes:
-    /// its bytes are not counted, which saves a record per write.
+    /// The key that objects and parts are recorded with. Returns `None` for a key without a byte
+    /// quota: its bytes are not counted, which saves an index record per write.
     pub fn writer(&self) -> Option<&str> {
         Some(self.key.as_str()).filter(|_| self.quota.bytes != Some(u64::MAX))
     }
@@ -55,12 +57,12 @@ pub(crate) struct Quota {
 pub(crate) struct Grant(Option<Arc<dyn Authority>>);
 
 impl Grant {
-    /// A permission that `authority` may withdraw.
+    /// A permission that `authority` checks again and may deny.
     pub fn new(authority: Arc<dyn Authority>) -> Self {
         Self(Some(authority))
     }
 
-    /// The permission of the node itself.
+    /// The permission of the node itself, which is always valid.
     pub fn node() -> Self {
         Self(None)
     }
@@ -75,13 +77,14 @@ impl Grant {
         self.0.as_ref().is_some_and(|authority| authority.is_bound_to_bucket())
     }
 
-    /// Checks that the key is still valid: sufficient if a bucket is created or cannot change
-    /// hands.
+    /// Checks that the key is still valid. This suffices if the bucket is being created or cannot
+    /// change its owner.
     pub fn check_key(&self) -> Result<()> {
         self.0.as_ref().map_or(Ok(()), |authority| authority.check(None))
     }
 
-    /// A grant with the same account and no checks, for a store of data that is not visible yet.
+    /// Returns a grant with the same account that is always valid, for a store whose data is not
+    /// visible yet.
     pub fn accounted(&self) -> Self {
         self.account().map_or_else(Self::node, |account| Self::new(Arc::new(Accounted(account))))
     }

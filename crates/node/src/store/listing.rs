@@ -21,7 +21,7 @@ pub(crate) enum Start {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ListQuery {
     pub prefix: Vec<u8>,
-    /// Rolls up keys that contain it after the prefix; empty is none.
+    /// Groups keys that contain it after the prefix under a common prefix; empty disables grouping.
     pub delimiter: Vec<u8>,
     pub start: Start,
     pub limit: usize,
@@ -96,7 +96,7 @@ pub(super) fn find(hay: &[u8], needle: &[u8]) -> Option<usize> {
     if needle.is_empty() { None } else { hay.windows(needle.len()).position(|window| window == needle) }
 }
 
-/// The least key greater than every key with this prefix; `None` if there is none.
+/// The smallest key that is greater than every key with this prefix; `None` if there is none.
 pub(super) fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&byte| byte != 0xFF)?;
     let mut next = prefix.get(..=last)?.to_vec();

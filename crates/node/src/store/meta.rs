@@ -39,7 +39,7 @@ impl Algorithm {
     }
 }
 
-/// A checksum as in headers: base64, followed by `-n` if it was computed from n parts.
+/// A checksum in the form of headers: base64, followed by `-n` if it was computed from n parts.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct Checksum {
     pub algorithm: Algorithm,
@@ -53,7 +53,8 @@ impl Checksum {
         self.value.contains('-')
     }
 
-    /// Whether this value of a client equals `made`; the number of parts may be left out.
+    /// Whether this value, sent by a client, equals the computed one, `made`; the client may leave
+    /// out the number of parts.
     pub fn matches(&self, made: &Self) -> bool {
         let short = made.value.split('-').next();
         self.algorithm == made.algorithm && (self.value == made.value || Some(self.value.as_str()) == short)
@@ -74,7 +75,7 @@ pub(crate) struct Attributes {
     pub content_language: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_control: Option<String>,
-    /// In RFC 3339.
+    /// The time in RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires: Option<String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -95,7 +96,7 @@ pub(crate) struct PartMeta {
     /// The part number; 0 for objects of format 1.
     pub number: u32,
     pub size: u64,
-    /// Of the object's algorithm.
+    /// The checksum of the part, computed with the object's algorithm.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checksum: Option<String>,
 }
@@ -127,9 +128,9 @@ impl From<PartForm> for PartMeta {
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct ObjectMeta {
     pub size: u64,
-    /// Without quotes.
+    /// The ETag without quotes.
     pub etag: String,
-    /// Milliseconds since 1970.
+    /// The modification time in milliseconds since 1970.
     pub modified_ms: u64,
     #[serde(default)]
     pub attributes: Attributes,
@@ -155,17 +156,17 @@ pub(crate) struct BucketMeta {
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default)]
 pub(crate) struct BucketSettings {
-    /// The access key that created it.
+    /// The access key that created the bucket.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// The location constraint of its creation, without effect.
+    /// The location constraint that the bucket was created with. It has no effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub location: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tags: Option<Vec<Tag>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cors: Option<Vec<CorsRule>>,
-    /// The object ownership setting, without effect: there are no access control lists.
+    /// The object ownership setting. It has no effect: there are no access control lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ownership: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -188,7 +189,7 @@ pub(crate) struct CorsRule {
     pub max_age_seconds: Option<i32>,
 }
 
-/// Blocks of public access, without effect: nothing is ever public.
+/// The public access block setting. It has no effect: nothing is ever public.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default)]
 pub(crate) struct PublicAccessBlock {

@@ -1,9 +1,9 @@
 //! Storage of objects behind one trait: [`LocalStore`] in a layout of its own, [`GatewayStore`] in
 //! front of a folder or bucket that exists already.
 //!
-//! A store knows buckets, keys and bytes, and nothing of HTTP. Every write is atomic: until the
-//! call returns a reader sees the old object, afterwards, and after any crash, the new one. An
-//! opened object stays readable, whatever happens to its key.
+//! A store deals with buckets, keys and bytes, not with HTTP. Every write is atomic: until the call
+//! returns a reader sees the old object, afterwards, and after any crash, the new one. An opened
+//! object stays readable, whatever happens to its key.
 
 mod api;
 mod condition;

@@ -1,4 +1,4 @@
-//! Multipart uploads as a store takes them: records, parts, listings.
+//! The types for multipart uploads in a store: records, parts, listings.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,13 +18,13 @@ pub(crate) struct UploadKey {
 pub(crate) struct UploadRecord {
     pub started_ms: u64,
     pub attributes: Attributes,
-    /// The checksum algorithm of its parts.
+    /// The checksum algorithm of the parts.
     pub algorithm: Option<Algorithm>,
-    /// Whether the checksum of the object covers its bytes, not the checksums of its parts.
+    /// Whether the checksum of the object covers its bytes instead of the checksums of its parts.
     pub full_object: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<Tag>,
-    /// The key that is charged for it.
+    /// The access key that is charged for the upload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initiator: Option<String>,
 }
@@ -37,7 +37,7 @@ pub(crate) struct PartRecord {
     pub etag: String,
     pub modified_ms: u64,
     pub checksum: Option<Checksum>,
-    /// The key that is charged for it.
+    /// The access key that is charged for the part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writer: Option<String>,
 }
@@ -46,9 +46,10 @@ pub(crate) struct PartRecord {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UploadQuery {
     pub prefix: String,
-    /// Rolls up keys that contain it after the prefix; empty is none.
+    /// Groups keys that contain it after the prefix under a common prefix; empty disables grouping.
     pub delimiter: String,
-    /// Starts after this key and, of its uploads, after this id; an empty id is after all of them.
+    /// The listing starts after this key and upload id. An empty id means after all uploads of the
+    /// key.
     pub after: Option<(String, String)>,
     pub limit: usize,
 }
@@ -68,14 +69,14 @@ pub(crate) struct UploadPage {
 pub(crate) struct PartRef {
     pub number: u32,
     pub etag: Option<String>,
-    /// Its checksum, if the client repeats it.
+    /// The checksum of the part, if the client repeats it.
     pub checksum: Option<Checksum>,
 }
 
 /// The parameters of a completion.
 #[derive(Clone, Debug)]
 pub(crate) struct Completion {
-    /// The parts in the order of the client.
+    /// The parts in the order given by the client.
     pub parts: Vec<PartRef>,
     pub condition: Condition,
     /// The checksum of the whole object, if the client sent it.

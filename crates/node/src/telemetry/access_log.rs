@@ -24,12 +24,12 @@ pub(crate) struct RequestRecord {
     busy_ns: AtomicU64,
 }
 
-/// Time of threads.
+/// The time that threads spent on a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ThreadTime {
     /// CPU time.
     pub cpu: Duration,
-    /// Wall-clock time of the work.
+    /// Wall-clock time during which the work ran.
     pub busy: Duration,
 }
 
@@ -59,7 +59,8 @@ impl RequestRecord {
         }
     }
 
-    /// Sets the target of the request; only the first call counts.
+    /// Records the operation, bucket, object key and access key of the request for the access log.
+    /// Calls after the first have no effect.
     pub fn identify(&self, target: Target) {
         drop(self.target.set(target));
     }
@@ -83,19 +84,19 @@ impl RequestRecord {
         self.sent.fetch_add(bytes as u64, Relaxed);
     }
 
-    /// Adds bytes that a scan read and returned.
+    /// Adds bytes that a scan read from objects and returned to the client.
     pub fn scanned(&self, scanned: u64, returned: u64) {
         self.scanned.fetch_add(scanned, Relaxed);
         self.returned.fetch_add(returned, Relaxed);
     }
 
-    /// Adds time of a scan.
+    /// Adds thread time of a scan.
     pub fn add_thread_time(&self, time: ThreadTime) {
         self.cpu_ns.fetch_add(nanos(time.cpu), Relaxed);
         self.busy_ns.fetch_add(nanos(time.busy), Relaxed);
     }
 
-    /// The time of its scans so far.
+    /// The thread time of its scans so far.
     pub fn thread_time(&self) -> ThreadTime {
         let time = |count: &AtomicU64| Duration::from_nanos(count.load(Relaxed));
         ThreadTime { cpu: time(&self.cpu_ns), busy: time(&self.busy_ns) }
@@ -116,7 +117,7 @@ impl RequestRecord {
         let target = self.target.get().unwrap_or(&unknown);
         let load = |count: &AtomicU64| count.load(Relaxed);
         let ms = self.started.elapsed().as_millis() as u64;
-        // One call per level, since the macro needs a constant level.
+        // Expands to one call per level, since the macro needs a constant level.
         macro_rules! line {
             ($level:ident) => {
                 tracing::$level!(
@@ -124,7 +125,7 @@ impl RequestRecord {
                     id = self.id,
                     method = self.method.as_str(),
                     operation = self.operation(),
-                    // As strings, which every format quotes: clients choose the names.
+                    // Logged as strings, which every format quotes, since clients choose the names.
                     bucket = target.bucket.as_deref(),
                     key = target.key.as_deref(),
                     access_key = target.access_key.as_deref(),
@@ -148,7 +149,7 @@ impl RequestRecord {
 /// How the response ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Outcome {
-    /// All of it was sent.
+    /// The whole response was sent.
     Complete,
     /// The client disconnected, or the node stopped.
     CutOff,

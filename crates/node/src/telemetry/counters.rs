@@ -15,9 +15,9 @@ pub struct Counters {
     pub bytes_received: u64,
     /// Bytes that S3 Select and fragments read from objects.
     pub bytes_scanned: u64,
-    /// Bytes of rows that they returned, without framing.
+    /// Bytes of rows that S3 Select and fragments returned, without framing.
     pub bytes_returned: u64,
-    /// Splits of fragments of whose object zones were known already.
+    /// Splits of fragment requests for whose object zones were cached.
     pub zone_hits: u64,
     /// Authorized requests by S3 operation (`GetObject`, `SelectObjectContent`, …).
     pub requests: BTreeMap<String, u64>,
@@ -46,13 +46,13 @@ pub(crate) struct LiveCounters {
     pub zone_hits: AtomicU64,
     pub connections: AtomicU64,
     pub in_flight: AtomicU64,
-    /// Responses that their client did not read completely.
+    /// Responses that the client did not read to the end.
     pub cut_off: AtomicU64,
     /// Responses that the node could not finish.
     pub failed: AtomicU64,
-    /// Bounded by the number of S3 operations.
+    /// The number of entries is bounded by the number of S3 operations.
     requests: Mutex<BTreeMap<String, u64>>,
-    /// Bounded by the number of S3 operations and HTTP statuses.
+    /// The number of entries is bounded by the numbers of S3 operations and HTTP statuses.
     answers: Mutex<BTreeMap<(String, u16), u64>>,
 }
 
@@ -87,7 +87,7 @@ impl LiveCounters {
     }
 }
 
-/// Counts itself in a gauge for as long as it lives.
+/// Increments a gauge for as long as it lives.
 #[derive(Debug)]
 pub(crate) struct Gauge {
     counting: Arc<LiveCounters>,

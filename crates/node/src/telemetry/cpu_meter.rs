@@ -26,7 +26,7 @@ impl CpuMeter {
         self.record.as_ref()
     }
 
-    /// Runs `work` on this thread and adds the time it takes.
+    /// Runs `work` on this thread and adds the time that it takes.
     pub fn time<T>(&self, work: impl FnOnce() -> T) -> T {
         let (began, cpu) = (Instant::now(), thread_cpu());
         let done = work();

@@ -1,5 +1,5 @@
-//! A socket that counts its bytes, and fails on a peer that does not read or does not finish the
-//! head of a request.
+//! A socket that counts its bytes, and fails if the peer stops reading or takes too long to send
+//! the head of a request.
 
 use std::future::Future;
 use std::io;
@@ -16,8 +16,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::stall::{StallLimits, StallTimer};
 use crate::telemetry::LiveCounters;
 
-/// Where a connection is between two heads. Cheap to clone: shared by the socket and the
-/// middleware.
+/// Whether a connection is in a request head, in a request, or between requests. Cheap to clone,
+/// since the socket and the middleware share it.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionState(Arc<AtomicU8>);
 
@@ -34,12 +34,12 @@ impl ConnectionState {
         Self(Arc::new(AtomicU8::new(HEAD)))
     }
 
-    /// Marks the head as read.
+    /// Records that the head was read.
     pub fn request(&self) {
         self.0.store(REQUEST, Relaxed);
     }
 
-    /// Marks the response as sent or dropped.
+    /// Records that the response was sent or dropped.
     pub fn between(&self) {
         self.0.store(BETWEEN, Relaxed);
     }
@@ -76,7 +76,7 @@ impl Socket {
         self.clock.watch(cx, step, bytes).map(Result::flatten)
     }
 
-    /// Fails once the head has taken too long.
+    /// Returns an error once the head has taken too long. `received` says whether bytes arrived.
     fn check_head(&mut self, cx: &mut Context<'_>, received: bool) -> Poll<io::Result<()>> {
         match self.state.0.load(Relaxed) {
             HEAD => {}

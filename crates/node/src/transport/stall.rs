@@ -1,9 +1,9 @@
 //! Timeouts for peers that stall or crawl. The timer runs only while the node waits for the peer.
 //!
-//! The node waits for a peer that does not take bytes ([`super::socket`]) or does not send the body
-//! that is being read ([`TimedBody`]). While the node itself is busy, no timer runs. A wait is
-//! bounded by a time without bytes, by a minimum rate over all waits, and by the time of the whole
-//! request, which the middleware of `server` keeps.
+//! The node waits for a peer that does not accept bytes ([`super::socket`]) or does not send the
+//! body that is being read ([`TimedBody`]). While the node itself is busy, no timer runs. A wait is
+//! bounded by a time without bytes, by a minimum rate over all waits, and by the time limit of the
+//! whole request, which the middleware of `server` enforces.
 
 use std::future::Future;
 use std::io;
@@ -29,8 +29,8 @@ pub(crate) struct PeerStalled;
 pub(crate) struct StallLimits {
     /// Maximum time without a byte.
     pub silence: Duration,
-    /// Maximum total time without bytes. Each byte earns its time at the minimum rate, but never
-    /// more than this in advance: a peer that was fast may not crawl later.
+    /// Initial and maximum credit of waiting time. Each byte adds the time that it takes at the
+    /// minimum rate; the maximum keeps a peer that was fast from crawling later.
     pub grace: Duration,
     /// Minimum rate, in bytes per second.
     pub rate: u64,
@@ -41,7 +41,7 @@ impl StallLimits {
         Self { silence: limits.stall, grace: limits.rate_grace, rate: limits.least_rate.max(1) }
     }
 
-    /// The credit that is left after waiting for `waited`, when `moved` bytes were moved.
+    /// The credit that remains after waiting for `waited`, in which `moved` bytes were transferred.
     fn after(&self, credit: Duration, waited: Duration, moved: usize) -> Duration {
         let earned = Duration::from_secs_f64(moved as f64 / self.rate as f64);
         credit.saturating_sub(waited).saturating_add(earned).min(self.grace)
@@ -64,7 +64,8 @@ impl StallTimer {
         Self { limits, sleep, since: None, credit: limits.grace }
     }
 
-    /// Passes `step` on, which moved `bytes`; an error if the peer kept the node waiting too long.
+    /// Returns `step`, in whose result `bytes` counts the transferred bytes, or an error if the
+    /// peer kept the node waiting too long.
     pub fn watch<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -90,7 +91,7 @@ impl StallTimer {
     }
 }
 
-/// A request body with a stall timer that counts received bytes.
+/// A request body with a stall timer; it also counts received bytes.
 pub(crate) struct TimedBody {
     body: Incoming,
     clock: StallTimer,

@@ -1,4 +1,4 @@
-//! An engine, as a class of Python.
+//! A session of the engine, as a Python class.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::wait::{quietly, runtime, wait};
 /// A session of the engine.
 #[pyclass(frozen, module = "pushdowndb._pushdowndb")]
 pub struct RawConnection {
-    /// `None` once it is closed.
+    /// `None` once the connection is closed.
     engine: Mutex<Option<Arc<Engine>>>,
 }
 
@@ -70,13 +70,14 @@ impl RawConnection {
         Ok(Self { engine: Mutex::new(Some(Arc::new(engine))) })
     }
 
-    /// Cuts a script into statements.
+    /// Splits a script into statements.
     fn statements(&self, sql: &str) -> PyResult<Vec<String>> {
         let statements = self.engine()?.parse(sql).map_err(|error| exception(&error))?;
         Ok(statements.into_iter().map(|statement| statement.text).collect())
     }
 
-    /// The statement `sql` with the values of its parameters; tables are added to it.
+    /// Returns the single statement `sql` with the values of its parameters. Tables can be added to
+    /// it.
     #[pyo3(signature = (sql, parameters=None))]
     fn query(&self, sql: &str, parameters: Option<&Bound<'_, PyAny>>) -> PyResult<RawQuery> {
         let engine = self.engine()?;
@@ -88,25 +89,26 @@ impl RawConnection {
         RawQuery::new(engine, statement, Inputs { parameters, ..Inputs::default() })
     }
 
-    /// Makes an object that exports Arrow a table of the session.
+    /// Registers an object that exports Arrow as a table of the session.
     fn register(&self, py: Python<'_>, name: &str, object: &Bound<'_, PyAny>) -> PyResult<()> {
         let table = inputs::table(py, object)?;
         self.engine()?.register_table(name, table).map_err(|error| exception(&error))
     }
 
-    /// Removes a table that was registered; returns whether there was one.
+    /// Removes a registered table. Returns whether there was one.
     fn unregister(&self, name: &str) -> PyResult<bool> {
         self.engine()?.deregister_table(name).map_err(|error| exception(&error))
     }
 
-    /// The tables that SQL can name: name, kind, format, location.
+    /// The tables that SQL can name, each as name, kind, format and location.
     fn tables(&self, py: Python<'_>) -> PyResult<Vec<(String, String, String, String)>> {
         let engine = self.engine()?;
         let tables = wait(py, async move { engine.tables().await }, &mut quietly)?;
         Ok(tables.into_iter().map(|table| (table.name, table.kind, table.format, table.location)).collect())
     }
 
-    /// The columns of a table, or of objects at an address: name, SQL type, whether it may be NULL.
+    /// The columns of a table, or of objects at an address, each as name, SQL type and whether it
+    /// may be NULL.
     fn describe(&self, py: Python<'_>, table: String) -> PyResult<Vec<(String, String, bool)>> {
         let engine = self.engine()?;
         let schema = wait(py, async move { engine.describe(&table).await }, &mut quietly)?;
@@ -114,7 +116,7 @@ impl RawConnection {
         Ok(fields.map(|field| (field.name().clone(), sql_type(field.data_type()), field.is_nullable())).collect())
     }
 
-    /// The settings `pushdown.*`: name, value, help.
+    /// The settings `pushdown.*`, each as name, value and help.
     fn settings(&self) -> PyResult<Vec<(String, String, String)>> {
         let settings = self.engine()?.pushdown_settings().into_iter();
         Ok(settings.map(|setting| (setting.name, setting.value, setting.help)).collect())
@@ -126,7 +128,7 @@ impl RawConnection {
         wait(py, async move { engine.create_bucket(&address).await }, &mut quietly)
     }
 
-    /// Writes an object, or a file.
+    /// Writes an object or a file.
     fn put(&self, py: Python<'_>, address: String, data: Vec<u8>) -> PyResult<()> {
         let engine = self.engine()?;
         let write = async move {
@@ -137,8 +139,8 @@ impl RawConnection {
         wait(py, write, &mut quietly)
     }
 
-    /// Ends the session. Results under way go on; uploads that failed are cleaned up before it
-    /// returns.
+    /// Closes the session. Results in progress can still be read; failed uploads are cleaned up
+    /// before this returns.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let Some(engine) = self.engine.lock().take() else { return Ok(()) };
         runtime()?;
@@ -152,14 +154,14 @@ impl RawConnection {
         )
     }
 
-    /// True once the session is closed.
+    /// Whether the session is closed.
     #[getter]
     fn closed(&self) -> bool {
         self.engine.lock().is_none()
     }
 }
 
-/// What SQL may use: everything, unless there are lists.
+/// The access policy for SQL: everything, unless there are lists.
 fn policy(read: Option<Vec<String>>, write: Option<Vec<String>>) -> PyResult<AccessPolicy> {
     if read.is_none() && write.is_none() {
         return Ok(AccessPolicy::Everything);

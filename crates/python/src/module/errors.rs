@@ -1,4 +1,4 @@
-//! The exceptions of errors: a class of `pushdowndb.errors` for each kind.
+//! Conversion of errors to exceptions: each kind of error has a class in `pushdowndb.errors`.
 
 use std::fmt;
 
@@ -22,17 +22,17 @@ fn class(kind: ErrorKind) -> &'static str {
     }
 }
 
-/// The exception of an error of the engine.
+/// The exception for an error of the engine.
 pub fn exception(error: &Error) -> PyErr {
     of_class(class(error.kind()), error)
 }
 
-/// The exception of a value or an object that cannot be used.
+/// The exception for a value or object that cannot be used.
 pub fn invalid(message: impl fmt::Display) -> PyErr {
     of_class(class(ErrorKind::Invalid), message)
 }
 
-/// The exception of something that the runtime below cannot do.
+/// The exception for an internal error.
 pub fn bug(message: impl fmt::Display) -> PyErr {
     of_class(class(ErrorKind::Internal), message)
 }

@@ -1,4 +1,4 @@
-//! Tables of Python as tables of SQL: anything that exports Arrow.
+//! Conversion of Python objects that export Arrow to tables of SQL.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use pyo3_arrow::input::AnyRecordBatch;
 use super::errors::invalid;
 use super::rows::RawTable;
 
-/// The table that `object` is: one of ours, or an object with `__arrow_c_stream__` or
+/// Converts `object` to a table. It is a [`RawTable`], or an object with `__arrow_c_stream__` or
 /// `__arrow_c_array__`. Its buffers are shared, not copied; a stream is read to its end.
 pub fn table(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Arc<dyn TableProvider>> {
     if let Ok(ours) = object.cast::<RawTable>() {
@@ -23,12 +23,12 @@ pub fn table(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Arc<dyn Tabl
     }
     let reader = object.extract::<AnyRecordBatch>()?.into_reader()?;
     let schema = reader.schema();
-    // Reading a stream of Python takes the GIL where it must.
+    // A Python stream acquires the GIL itself when it needs it.
     let batches = py.detach(|| reader.map(|batch| of_schema(batch?, &schema)).collect::<Result<Vec<_>, ArrowError>>());
     in_memory(&schema, batches.map_err(|error| invalid(format!("reading the table: {error}")))?)
 }
 
-/// The batch with the schema of its stream, whose metadata it may lack.
+/// Returns the batch with the schema of its stream, whose metadata it may lack.
 fn of_schema(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
     batch.with_schema(Arc::clone(schema))
 }
@@ -41,7 +41,7 @@ fn in_memory(schema: &SchemaRef, batches: Vec<RecordBatch>) -> PyResult<Arc<dyn 
     if schema.fields().is_empty() {
         return Err(invalid("the table has no columns"));
     }
-    // One partition keeps the order of the rows.
+    // A single partition keeps the order of the rows.
     let table = MemTable::try_new(Arc::clone(schema), vec![batches]);
     Ok(Arc::new(table.map_err(|error| invalid(error.strip_backtrace()))?))
 }

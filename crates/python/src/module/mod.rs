@@ -13,8 +13,8 @@
 //! | `errors` | the exceptions of errors |
 //! | `node` | a storage node for tests |
 //!
-//! Everything that takes time runs on one Tokio runtime, without the GIL. The Python half holds what
-//! needs no Rust: relations, printing, DB-API, SQLAlchemy.
+//! All work that takes time runs on one Tokio runtime, without the GIL. The Python half contains
+//! everything that needs no Rust: relations, printing, DB-API, SQLAlchemy.
 
 mod connection;
 mod errors;
@@ -31,7 +31,7 @@ use std::ffi::OsString;
 
 use pyo3::prelude::*;
 
-/// The allocator of the program `pushdowndb`, for the same reason.
+/// The allocator of the program `pushdowndb`, used for the same reason as there.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -48,7 +48,7 @@ fn _pushdowndb(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(main, module)?)
 }
 
-/// Runs the program `pushdowndb` with these arguments, of which the first is its name, and returns
+/// Runs the program `pushdowndb` with these arguments, the first of which is its name, and returns
 /// its exit code.
 #[pyfunction]
 fn main(py: Python<'_>, arguments: Vec<OsString>) -> u8 {

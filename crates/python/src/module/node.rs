@@ -14,7 +14,7 @@ use super::wait::{quietly, wait};
 #[pyclass(frozen, module = "pushdowndb._pushdowndb")]
 pub struct RawNode {
     node: Mutex<Option<Node>>,
-    /// The folder that is deleted with the node, if it has no other.
+    /// The temporary folder of the node, if no folder was given; it is deleted with the node.
     _folder: Option<TempDir>,
     #[pyo3(get)]
     endpoint: String,
@@ -26,7 +26,8 @@ pub struct RawNode {
 
 #[pymethods]
 impl RawNode {
-    /// Starts a node that keeps its objects in `folder`, or in one that is deleted with it.
+    /// Starts a node that stores its objects in `folder`, or in a temporary folder that is deleted
+    /// with it.
     #[new]
     #[pyo3(signature = (folder=None))]
     fn new(py: Python<'_>, folder: Option<PathBuf>) -> PyResult<Self> {
@@ -48,8 +49,7 @@ impl RawNode {
         })
     }
 
-    /// Stops the node once the requests under way are answered.
-    /// Stops the node once the requests under way are answered.
+    /// Stops the node once the requests in progress are answered.
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
         let Some(node) = self.node.lock().take() else { return Ok(()) };
         wait(

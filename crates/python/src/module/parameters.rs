@@ -1,4 +1,4 @@
-//! Values of Python as parameters of SQL.
+//! Conversion of Python values to parameters of SQL.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,12 @@ use pyo3::types::{
 
 use super::errors::invalid;
 
-/// The digits of the widest decimals of Arrow.
+/// Maximum digits of Arrow's decimal types.
 const DECIMAL128_DIGITS: usize = 38;
 const DECIMAL256_DIGITS: usize = 76;
 
-/// The parameters of a statement: a list or tuple of those without names, a dict of those with names.
+/// Converts the parameters of a statement: a list or tuple for positional ones, a dict for named
+/// ones.
 pub fn parameters(given: Option<&Bound<'_, PyAny>>) -> PyResult<Parameters> {
     let Some(given) = given.filter(|given| !given.is_none()) else { return Ok(Parameters::None) };
     if let Ok(named) = given.cast::<PyDict>() {
@@ -44,7 +45,7 @@ fn at(py: Python<'_>, parameter: &str, error: &PyErr) -> PyErr {
     invalid(format!("parameter {parameter}: {}", error.value(py)))
 }
 
-/// The value of SQL that `value` is.
+/// Converts a Python value to a value of SQL.
 fn scalar(value: &Bound<'_, PyAny>) -> PyResult<ScalarValue> {
     if value.is_none() {
         return Ok(ScalarValue::Null);
@@ -85,7 +86,8 @@ fn scalar(value: &Bound<'_, PyAny>) -> PyResult<ScalarValue> {
     of_other_modules(value)
 }
 
-/// The values of classes that are no built-in ones: decimals, UUIDs, scalars of NumPy, NA of pandas.
+/// Converts values of classes that are not built in: decimals, UUIDs, scalars of NumPy, NA of
+/// pandas.
 fn of_other_modules(value: &Bound<'_, PyAny>) -> PyResult<ScalarValue> {
     let class = value.get_type();
     let (module, name) = (class.module()?.to_string(), class.name()?.to_string());
@@ -114,16 +116,16 @@ fn integer(value: &Bound<'_, PyAny>) -> PyResult<ScalarValue> {
     if let Ok(number) = value.extract::<u64>() {
         return Ok(ScalarValue::UInt64(Some(number)));
     }
-    // An int may have any number of digits, of which Python writes some thousands at most.
+    // The integer may have any number of digits, while Python formats only some thousands of them.
     of_digits(&value.str()?.to_string(), 0)
 }
 
-/// The decimal of an integer's digits, divided by ten `scale` times.
+/// The decimal whose unscaled value has these `digits`.
 fn of_digits(digits: &str, scale: usize) -> PyResult<ScalarValue> {
     let count = digits.trim_start_matches('-').len().max(scale);
     let too_long = || invalid(format!("a number of more than {DECIMAL256_DIGITS} digits"));
     let places = i8::try_from(scale).map_err(|_| too_long())?;
-    // No more digits than these: a longer type would have arithmetic overflow sooner.
+    // The precision is the number of digits: with a larger one, arithmetic would overflow sooner.
     if count <= DECIMAL128_DIGITS {
         let number = digits.parse().map_err(|_| too_long())?;
         return Ok(ScalarValue::Decimal128(Some(number), u8::try_from(count).unwrap_or(u8::MAX), places));
@@ -149,10 +151,10 @@ fn decimal(value: &Bound<'_, PyAny>) -> PyResult<ScalarValue> {
     of_digits(&format!("{sign}{text}"), scale)
 }
 
-/// A time with a zone is an instant, one without is local.
+/// Converts a datetime: with a time zone it is a point in time, without one it is local.
 fn instant(time: &Bound<'_, PyDateTime>) -> PyResult<ScalarValue> {
     let py = time.py();
-    // NaT of pandas is a datetime that differs from itself.
+    // NaT of pandas is a datetime that is not equal to itself.
     if time.ne(time)? {
         return Ok(ScalarValue::Null);
     }

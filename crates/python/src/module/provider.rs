@@ -1,4 +1,4 @@
-//! A query as a table of DataFusion's Python package.
+//! A query as a table for DataFusion's Python package.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -28,10 +28,11 @@ use pyo3::types::PyCapsule;
 use super::errors::invalid;
 use super::wait::{quietly, runtime, wait};
 
-/// The name of the query in the statements that are made of it.
+/// The name of the query in the SQL that is generated for scans.
 const THIS: &str = "__pushdowndb_this";
 
-/// Returns the rows of `query` as a table for DataFusion: the capsule of an [`FFI_TableProvider`].
+/// Returns the rows of `query` as a table for DataFusion, in the capsule of an
+/// [`FFI_TableProvider`].
 pub fn capsule<'py>(py: Python<'py>, engine: &Arc<Engine>, query: Arc<NestedQuery>) -> PyResult<Bound<'py, PyCapsule>> {
     let planned = {
         let (engine, query) = (Arc::clone(engine), Arc::clone(&query));
@@ -53,13 +54,13 @@ pub fn capsule<'py>(py: Python<'py>, engine: &Arc<Engine>, query: Arc<NestedQuer
     )
 }
 
-/// The rows of a query, which is planned and run by its engine with the columns, the conditions and
-/// the limit of each scan.
+/// The rows of a query. Its engine plans and runs it for each scan, with the columns, the
+/// conditions and the limit of the scan.
 struct QueryTable {
     engine: Arc<Engine>,
     query: Arc<NestedQuery>,
     schema: SchemaRef,
-    /// What decodes the expressions of scans. The interface holds it weakly.
+    /// Decodes the expressions of scans. It is kept here since the FFI interface holds it weakly.
     #[expect(dead_code, reason = "kept alive")]
     session: Arc<SessionContext>,
 }
@@ -80,8 +81,8 @@ impl TableProvider for QueryTable {
         TableType::View
     }
 
-    /// Conditions are evaluated again by the session that scans, since names and types may mean
-    /// something else there.
+    /// Filters are inexact: the scanning session evaluates them again, since names and types may
+    /// have another meaning there.
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DfResult<Vec<TableProviderFilterPushDown>> {
         let support = |filter: &&Expr| match condition(filter) {
             Some(_) => TableProviderFilterPushDown::Inexact,
@@ -111,7 +112,7 @@ impl TableProvider for QueryTable {
     }
 }
 
-/// The rows of a scan.
+/// The rows of one scan.
 struct Rows {
     engine: Arc<Engine>,
     query: Arc<NestedQuery>,
@@ -136,7 +137,7 @@ impl PartitionStream for Rows {
         let started = async move { start(&engine, query, &sql).await };
         let rows = stream::once(started).try_flatten().map_err(|error| DataFusionError::External(Box::new(error)));
         let own = Arc::clone(&schema);
-        // Of a query without columns only the number of rows counts.
+        // If no columns are requested, only the number of rows counts.
         let rows = rows.and_then(move |batch| {
             let columns = (0..own.fields().len()).collect::<Vec<_>>();
             let batch = batch.project(&columns).and_then(|batch| batch.with_schema(Arc::clone(&own)));
@@ -146,7 +147,7 @@ impl PartitionStream for Rows {
     }
 }
 
-/// Runs `sql`, a statement over `query` by the name of [`THIS`].
+/// Runs the statement `sql`, in which `query` is named [`THIS`].
 async fn start(engine: &Engine, query: Arc<NestedQuery>, sql: &str) -> Result<QueryResult> {
     let mut statements = engine.parse(sql)?;
     let statement = statements.pop().ok_or_else(|| Error::internal("a statement of one query"))?;
@@ -155,7 +156,7 @@ async fn start(engine: &Engine, query: Arc<NestedQuery>, sql: &str) -> Result<Qu
     engine.run_with(&statement, &inputs, |_| ()).await
 }
 
-/// The statement of a scan.
+/// The SQL of a scan.
 fn select(schema: &SchemaRef, filters: &[Expr], limit: Option<usize>) -> String {
     let quoted = |name: &String| format!("\"{}\"", name.replace('"', "\"\""));
     let columns: Vec<_> = schema.fields().iter().map(|field| quoted(field.name())).collect();
@@ -171,8 +172,8 @@ fn select(schema: &SchemaRef, filters: &[Expr], limit: Option<usize>) -> String 
     sql
 }
 
-/// The SQL of a condition that means the same in every dialect: comparisons of columns with
-/// constants, and what connects them.
+/// Converts a filter to SQL if it means the same in every dialect: comparisons of columns with
+/// constants, and logical operators between them. Returns `None` for other filters.
 fn condition(filter: &Expr) -> Option<String> {
     let mut is_plain = true;
     let visited = filter.apply(|part| {

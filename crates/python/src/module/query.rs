@@ -1,4 +1,4 @@
-//! A statement with the values of its parameters and its tables, not run yet.
+//! A statement with its parameters and tables that has not run yet.
 
 use std::sync::{Arc, OnceLock};
 
@@ -40,7 +40,7 @@ impl RawQuery {
         Arc::make_mut(&mut query).inputs.tables.insert(name.to_lowercase(), table);
     }
 
-    /// Starts it; `watch` gets its context before anything is done.
+    /// Starts the statement. `watch` receives its context before anything is done.
     fn run(&self, watch: Arc<OnceLock<Arc<QueryContext>>>) -> impl Future<Output = Result<Arc<Rows>>> + Send + use<> {
         let (engine, query) = (Arc::clone(&self.engine), self.query());
         async move {
@@ -53,32 +53,32 @@ impl RawQuery {
 
 #[pymethods]
 impl RawQuery {
-    /// The statement.
+    /// The text of the statement.
     #[getter]
     fn sql(&self) -> String {
         self.query().statement.text.clone()
     }
 
-    /// True for SELECT, VALUES, WITH and FROM: what can be a table of another statement.
+    /// Whether it is SELECT, VALUES, WITH or FROM, so that it can be a table of another statement.
     #[getter]
     fn is_query(&self) -> bool {
         self.is_query
     }
 
-    /// The names of tables that the session does not know, as they are written.
+    /// The names of tables in the statement that the session does not know, as they are written.
     fn unknown_tables(&self) -> PyResult<Vec<String>> {
         let (_runtime, query) = (enter(), self.query());
         self.engine.unknown_tables(&query.statement, &query.inputs).map_err(|error| exception(&error))
     }
 
-    /// Adds a table that only this statement can name: an object that exports Arrow.
+    /// Adds an object that exports Arrow as a table that only this statement can name.
     fn add_table(&self, py: Python<'_>, name: &str, object: &Bound<'_, PyAny>) -> PyResult<()> {
         let table = inputs::table(py, object)?;
         self.add(name, InputTable::Provider(table));
         Ok(())
     }
 
-    /// Adds a table that only this statement can name: the rows of another query of the session.
+    /// Adds the rows of another query of the session as a table that only this statement can name.
     fn add_query(&self, name: &str, query: &Bound<'_, Self>) -> PyResult<()> {
         let other = query.get();
         if !Arc::ptr_eq(&self.engine, &other.engine) {
@@ -93,12 +93,12 @@ impl RawQuery {
         Ok(())
     }
 
-    /// A table of DataFusion's Python package: the rows of the query.
+    /// Returns the rows of the query as a table for DataFusion's Python package.
     fn datafusion_table<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         provider::capsule(py, &self.engine, self.query())
     }
 
-    /// The columns: name and SQL type. The query is planned for it.
+    /// The columns, each as name and SQL type. This plans the query.
     fn columns(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
         let (engine, query) = (Arc::clone(&self.engine), self.query());
         let planned = async move { engine.query_schema(&query.statement, &query.inputs).await };
@@ -106,8 +106,8 @@ impl RawQuery {
         Ok(schema.fields().iter().map(|field| (field.name().clone(), sql_type(field.data_type()))).collect())
     }
 
-    /// Starts the statement and returns its rows, which are computed as they are read. `progress` is
-    /// called meanwhile as `progress(done, total)`, in bytes.
+    /// Starts the statement and returns its rows, which are computed as they are read. `progress`
+    /// is called meanwhile as `progress(done, total)`, with numbers of bytes.
     #[pyo3(signature = (progress=None))]
     fn start(&self, py: Python<'_>, progress: Option<&Bound<'_, PyAny>>) -> PyResult<RawRows> {
         let context = Arc::new(OnceLock::new());
@@ -119,7 +119,7 @@ impl RawQuery {
         Ok(RawRows::new(wait(py, planned, &mut tick)?))
     }
 
-    /// Runs the statement to its end on other threads, and calls `done(table, error)`.
+    /// Runs the statement to its end on other threads, and then calls `done(table, error)`.
     fn collect_async(&self, done: Py<PyAny>) -> PyResult<RawTask> {
         let started = self.run(Arc::default());
         wait::start(

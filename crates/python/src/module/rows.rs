@@ -22,19 +22,19 @@ use super::errors::exception;
 use super::values::{cells, tuples};
 use super::wait::{enter, runtime, wait, wait_here};
 
-/// The rows of a running statement, read by one reader at a time.
+/// The rows of a running statement, which have one reader at a time.
 pub struct Rows {
     pub schema: SchemaRef,
     kind: StatementKind,
     context: Arc<QueryContext>,
     state: Mutex<State>,
-    /// Held by who reads.
+    /// Held by the current reader.
     turn: tokio::sync::Mutex<()>,
 }
 
 enum State {
     Running(Box<QueryResult>),
-    /// The rows were read, or are not wanted any more.
+    /// All rows were read, or reading was canceled.
     Ended(Box<(Report, Option<Profile>)>),
 }
 
@@ -73,7 +73,7 @@ impl Rows {
         Ok(batches)
     }
 
-    /// Stops the work.
+    /// Cancels the statement.
     fn cancel(&self) {
         end(&mut self.state.lock());
     }
@@ -90,7 +90,7 @@ impl Rows {
         to_json(&usage, &bill).to_string()
     }
 
-    /// The page about the statement; `None` if it has no plan.
+    /// The profile page about the statement; `None` if it has no plan.
     fn profile(&self) -> Option<String> {
         let profile = match &*self.state.lock() {
             State::Running(result) => result.profile(),
@@ -110,7 +110,7 @@ impl Drop for Rows {
     }
 }
 
-/// Keeps the report of a result, and drops the result: its plan holds memory.
+/// Keeps the report of a result and drops the result, whose plan holds memory.
 fn end(state: &mut State) {
     if let State::Running(result) = state {
         let _runtime = enter();
@@ -118,11 +118,11 @@ fn end(state: &mut State) {
     }
 }
 
-/// The rows of a statement while it runs. Each is read once.
+/// The rows of a running statement. Each row is read once.
 #[pyclass(frozen, module = "pushdowndb._pushdowndb")]
 pub struct RawRows {
     rows: Arc<Rows>,
-    /// Batches that were read and not handed out.
+    /// Batches that were received but not read by the caller yet.
     ready: Mutex<VecDeque<RecordBatch>>,
 }
 
@@ -139,7 +139,7 @@ impl RawRows {
         done.inspect_err(|_| self.rows.cancel())?.map_err(|error| exception(&error))
     }
 
-    /// The batches that were not read yet.
+    /// Reads the batches that were not received yet.
     fn rest(&self, py: Python<'_>, progress: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<RecordBatch>> {
         let rows = Arc::clone(&self.rows);
         let read = wait(py, async move { rows.collect().await }, &mut |_| self.tell(progress));
@@ -153,19 +153,19 @@ impl RawRows {
 
 #[pymethods]
 impl RawRows {
-    /// The columns: name and SQL type.
+    /// The columns, each as name and SQL type.
     #[getter]
     fn columns(&self) -> Vec<(String, String)> {
         self.rows.columns()
     }
 
-    /// True if the statement has rows, other than CREATE and SET.
+    /// Whether the statement has rows, unlike CREATE and SET.
     #[getter]
     fn has_rows(&self) -> bool {
         self.rows.kind == StatementKind::Rows && !self.rows.schema.fields().is_empty()
     }
 
-    /// The next `count` rows as tuples, or all that are left.
+    /// Returns the next `count` rows as tuples, or all that remain.
     #[pyo3(signature = (count=None, progress=None))]
     fn fetch<'py>(
         &self,
@@ -187,7 +187,7 @@ impl RawRows {
         Ok(fetched)
     }
 
-    /// Runs the statement to its end; its rows are in memory until they are read.
+    /// Runs the statement to its end and keeps its rows in memory until they are read.
     #[pyo3(signature = (progress=None))]
     fn load(&self, py: Python<'_>, progress: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let batches = self.rest(py, progress)?;
@@ -195,7 +195,7 @@ impl RawRows {
         Ok(())
     }
 
-    /// Reads all rows that are left into memory.
+    /// Reads all remaining rows into memory.
     #[pyo3(signature = (progress=None))]
     fn collect(&self, py: Python<'_>, progress: Option<&Bound<'_, PyAny>>) -> PyResult<RawTable> {
         let mut batches: Vec<RecordBatch> = self.ready.lock().drain(..).collect();
@@ -203,7 +203,7 @@ impl RawRows {
         Ok(RawTable::new(Arc::clone(&self.rows), batches))
     }
 
-    /// The rows that are left as an Arrow stream, computed as it is read.
+    /// Exports the remaining rows as an Arrow stream, computed as it is read.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
         &self,
@@ -215,17 +215,17 @@ impl RawRows {
         capsule(py, Box::new(reader), requested_schema)
     }
 
-    /// The usage and cost so far, as JSON; final once the rows are read.
+    /// The usage and cost so far, as JSON. They are final once all rows are read.
     fn stats(&self) -> String {
         self.rows.stats()
     }
 
-    /// The page about the statement, as HTML; final once the rows are read.
+    /// The profile page about the statement, as HTML. It is final once all rows are read.
     fn profile(&self) -> Option<String> {
         self.rows.profile()
     }
 
-    /// Stops the work.
+    /// Cancels the statement.
     fn cancel(&self) {
         self.rows.cancel();
     }
@@ -254,7 +254,7 @@ impl RawTable {
 
 #[pymethods]
 impl RawTable {
-    /// The columns: name and SQL type.
+    /// The columns, each as name and SQL type.
     #[getter]
     fn columns(&self) -> Vec<(String, String)> {
         self.rows.columns()
@@ -264,7 +264,7 @@ impl RawTable {
         self.batches.iter().map(RecordBatch::num_rows).sum()
     }
 
-    /// `count` rows from `start` on as tuples, or all of them.
+    /// Returns `count` rows from `start` on as tuples, or all of them.
     #[pyo3(signature = (start=0, count=None))]
     fn fetch<'py>(&self, py: Python<'py>, start: usize, count: Option<usize>) -> PyResult<Bound<'py, PyList>> {
         let fetched = PyList::empty(py);
@@ -285,7 +285,7 @@ impl RawTable {
         Ok(all)
     }
 
-    /// The rows as an Arrow stream.
+    /// Exports the rows as an Arrow stream.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
         &self,
@@ -302,13 +302,13 @@ impl RawTable {
         self.rows.stats()
     }
 
-    /// The page about the statement, as HTML.
+    /// The profile page about the statement, as HTML.
     fn profile(&self) -> Option<String> {
         self.rows.profile()
     }
 }
 
-/// `count` rows of `batches` from `start` on.
+/// Slices `count` rows from `start` on out of `batches`.
 fn parts(batches: &[RecordBatch], mut start: usize, mut count: usize) -> Vec<RecordBatch> {
     let mut parts = Vec::new();
     for batch in batches {
@@ -332,12 +332,13 @@ fn capsule<'py>(
     reader.call_method1("__arrow_c_stream__", (requested_schema,))
 }
 
-/// Batches as a reader of them computes them.
+/// A stream reader that computes batches as they are read.
 struct Reader {
     rows: Arc<Rows>,
     ready: VecDeque<RecordBatch>,
-    /// The thread that asked for the stream. A reader on this one waits with signals. Others must not
-    /// wait for the GIL, which a thread that waits for them may hold.
+    /// The thread that exported the stream. Reads on this thread handle signals while they wait.
+    /// Reads on other threads must not wait for the GIL, since a thread that waits for them may
+    /// hold it.
     thread: ThreadId,
 }
 
@@ -366,7 +367,7 @@ impl Iterator for Reader {
         if read.is_err() {
             self.rows.cancel();
         }
-        // The text becomes a string of C.
+        // The text becomes a C string, which cannot contain zero bytes.
         read.map_err(|error| ArrowError::ExternalError(error.replace('\0', "\\0").into())).transpose()
     }
 }

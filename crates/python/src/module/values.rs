@@ -1,4 +1,4 @@
-//! Values of Arrow as values of Python.
+//! Conversion of Arrow values to Python values.
 
 use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, RecordBatch};
 use arrow::compute::cast;
@@ -18,18 +18,18 @@ use super::errors::invalid;
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
 const SECONDS_PER_DAY: i64 = 86_400;
-/// As PostgreSQL and DuckDB count months where they must.
+/// The length of a month in intervals, as in PostgreSQL and DuckDB.
 const DAYS_PER_MONTH: i64 = 30;
 
 type Values<'py> = Vec<Bound<'py, PyAny>>;
 
-/// The rows of a batch.
+/// Converts the rows of a batch to tuples.
 pub fn tuples<'py>(py: Python<'py>, batch: &RecordBatch) -> PyResult<Vec<Bound<'py, PyTuple>>> {
     let columns = batch.columns().iter().map(|column| values(py, column)).collect::<PyResult<Vec<_>>>()?;
     rows_of(py, columns, batch.num_rows())
 }
 
-/// The text of each cell, as the shell prints it.
+/// The text of each cell, formatted as the shell prints it.
 pub fn cells<'py>(py: Python<'py>, batch: &RecordBatch) -> PyResult<Vec<Bound<'py, PyTuple>>> {
     let options = FormatOptions::new().with_null("NULL");
     let mut columns = Vec::new();
@@ -138,7 +138,7 @@ fn values<'py>(py: Python<'py>, array: &ArrayRef) -> PyResult<Values<'py>> {
     }
 }
 
-/// `value` of each row that is not NULL.
+/// Calls `value` for each row that is not NULL; rows that are NULL become None.
 fn each<'py>(
     py: Python<'py>,
     array: &dyn Array,
@@ -196,7 +196,8 @@ fn maps<'py>(py: Python<'py>, array: &ArrayRef) -> PyResult<Values<'py>> {
     })
 }
 
-/// Times or lengths as numbers of microseconds. Nanoseconds below are cut, as in `datetime`.
+/// Converts times or durations to numbers of microseconds. Nanoseconds are cut off, as in
+/// `datetime`.
 fn in_micros(array: &ArrayRef, unit: TimeUnit) -> PyResult<ArrayRef> {
     match unit {
         TimeUnit::Second => scaled(array, |value| value.checked_mul(MICROS_PER_SECOND)),
@@ -247,7 +248,7 @@ fn length(py: Python<'_>, micros: i64) -> PyResult<Bound<'_, PyAny>> {
     TimeDelta::microseconds(micros).into_bound_py_any(py)
 }
 
-/// The zone of this name, or of an offset such as `+02:00`.
+/// The time zone with this name or offset, such as `+02:00`.
 fn time_zone<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyTzInfo>> {
     if matches!(name, "UTC" | "Z" | "+00:00") {
         return Ok(PyTzInfo::utc(py)?.to_owned());

@@ -1,4 +1,4 @@
-//! Waiting for the engine: without the GIL, with Python's signals, or as a future of asyncio.
+//! Waits for the engine: without the GIL, while handling Python's signals, or as an asyncio future.
 
 use std::future::Future;
 use std::sync::OnceLock;
@@ -13,16 +13,18 @@ use tokio::task::{AbortHandle, JoinHandle};
 
 use super::errors::{bug, exception};
 
-/// The interval at which signals are looked for, and progress is reported.
+/// The interval at which signals are checked and progress is reported.
 const TICK: Duration = Duration::from_millis(50);
 
-/// The stack of each thread, as the command line's: plans are as deep as statements are.
+/// The stack size of each thread, as in the command line program: plans are nested as deeply as
+/// statements.
 const THREAD_STACK_BYTES: usize = 32 << 20;
 
-/// The runtime of the process, and the process: threads do not survive a fork.
+/// The id of the process that started the runtime, and the runtime: its threads do not survive a
+/// fork.
 static RUNTIME: OnceLock<(u32, Runtime)> = OnceLock::new();
 
-/// The runtime, started by its first use.
+/// Returns the runtime, which is started on first use.
 pub fn runtime() -> PyResult<&'static Runtime> {
     let process = std::process::id();
     if RUNTIME.get().is_none() {
@@ -31,13 +33,13 @@ pub fn runtime() -> PyResult<&'static Runtime> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(threads)
             .thread_name("pushdowndb")
-            // Relations that derive from each other are deep plans.
+            // Relations that are derived from each other result in deeply nested plans.
             .thread_stack_size(THREAD_STACK_BYTES)
             .enable_all()
             .build()
             .map_err(|error| bug(format!("starting threads: {error}")))?;
         if let Err((_, unused)) = RUNTIME.set((process, runtime)) {
-            // Another thread was first.
+            // Another thread has started a runtime first.
             unused.shutdown_background();
         }
     }
@@ -50,13 +52,14 @@ pub fn runtime() -> PyResult<&'static Runtime> {
     }
 }
 
-/// Makes the runtime that of the calling thread, for what starts tasks without waiting for them, as
-/// dropping a result does. There is none before its first use, and then nothing to start.
+/// Enters the runtime on the calling thread, for calls that start tasks without waiting for them,
+/// such as dropping a result. Returns `None` before the runtime is first used, when there is
+/// nothing to start.
 pub fn enter() -> Option<EnterGuard<'static>> {
     RUNTIME.get().map(|(_, runtime)| runtime.enter())
 }
 
-/// Work that ends when its handle is dropped.
+/// A task that is aborted when this handle is dropped.
 struct Spawned<T>(JoinHandle<T>);
 
 impl<T> Drop for Spawned<T> {
@@ -65,10 +68,10 @@ impl<T> Drop for Spawned<T> {
     }
 }
 
-/// Waits for `work` on the threads of the runtime, without the GIL. Looks for signals meanwhile, and
-/// calls `tick`; an exception of either stops the work and is raised.
+/// Runs `work` on the threads of the runtime and waits for it without the GIL. Meanwhile it checks
+/// for signals and calls `tick`; an exception from either cancels the work and is raised.
 ///
-/// The runtime's threads must not call it.
+/// Must not be called on a thread of the runtime.
 pub fn wait<T: Send + 'static>(
     py: Python<'_>,
     work: impl Future<Output = Result<T>> + Send + 'static,
@@ -79,7 +82,7 @@ pub fn wait<T: Send + 'static>(
     done.map_err(|error| bug(format!("a task of pushdowndb ended early: {error}")))?.map_err(|error| exception(&error))
 }
 
-/// Waits as [`wait`] does for work that needs little but waiting, on the calling thread.
+/// Like [`wait`], but polls `work` on the calling thread, for work that mostly waits.
 pub fn wait_here<T: Send>(
     py: Python<'_>,
     work: impl Future<Output = T> + Send,
@@ -99,25 +102,25 @@ pub fn wait_here<T: Send>(
     }
 }
 
-/// No progress is shown.
+/// A `tick` that does nothing.
 pub fn quietly(_: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Work under way, whose end a callback hears of.
+/// Work in progress that calls a callback at its end.
 #[pyclass(frozen, module = "pushdowndb._pushdowndb")]
 pub struct RawTask(Mutex<AbortHandle>);
 
 #[pymethods]
 impl RawTask {
-    /// Stops the work. The callback is not called any more, unless it is at this moment.
+    /// Cancels the work. The callback is not called afterwards, unless it is just being called.
     fn cancel(&self) {
         self.0.lock().abort();
     }
 }
 
-/// Starts `work`, and calls `done(value, error)` at its end, one of which is None, on a thread of the
-/// runtime.
+/// Starts `work`, and calls `done(value, error)` at its end, on a thread of the runtime. One of the
+/// arguments is None.
 pub fn start<T, F>(work: F, done: Py<PyAny>) -> PyResult<RawTask>
 where
     T: for<'py> IntoPyObject<'py> + Send + 'static,
@@ -125,7 +128,8 @@ where
 {
     let task = runtime()?.spawn(async move {
         let outcome = work.await;
-        // At the end of the interpreter no future waits for it.
+        // This does nothing if the interpreter is shutting down, when no future waits for the
+        // result.
         Python::try_attach(|py| report(py, outcome, &done));
     });
     Ok(RawTask(Mutex::new(task.abort_handle())))
@@ -137,6 +141,6 @@ fn report<T: for<'py> IntoPyObject<'py>>(py: Python<'_>, outcome: Result<T, Erro
         Ok(Err(error)) => (py.None(), error.into_value(py).into_any()),
         Err(error) => (py.None(), exception(&error).into_value(py).into_any()),
     };
-    // It fails where the event loop is closed, and then no future waits.
+    // An error means that the event loop is closed, so no future waits for the result.
     drop(done.call1(py, (value, error)));
 }

@@ -1,7 +1,8 @@
-//! Which queries run and which wait: fair between users.
+//! Admission of queries: which ones run and which wait, fair between users.
 //!
-//! A place that becomes free goes to the waiting user who runs the fewest queries, and among equals
-//! to the one who waits longest. So one user's hundred queries delay another's first by at most one.
+//! A slot that becomes free goes to the waiting user who runs the fewest queries, and among equals
+//! to the one who has waited longest. So one user's hundred queries delay another's first by at
+//! most one.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -11,12 +12,12 @@ use parking_lot::Mutex;
 use pushdowndb_contract::{Error, ErrorKind, Result};
 use tokio::sync::oneshot;
 
-/// The places for queries.
+/// The slots for running queries, and the queue of waiting ones.
 #[derive(Debug)]
 pub(crate) struct Admission {
-    /// Queries that run at once.
+    /// Maximum queries that run at once.
     places: usize,
-    /// Queries that wait.
+    /// Maximum queries that wait.
     most_waiting: usize,
     patience: Duration,
     state: Mutex<State>,
@@ -34,12 +35,12 @@ struct State {
 struct Waiting {
     number: u64,
     user: Arc<str>,
-    /// The queries that the user may run at once.
+    /// Maximum queries of the user that run at once.
     most: usize,
     place: oneshot::Sender<Place>,
 }
 
-/// A place, given back when it is dropped.
+/// A slot for a running query, released on drop.
 #[derive(Debug)]
 pub(crate) struct Place {
     admission: Arc<Admission>,
@@ -52,7 +53,7 @@ impl Drop for Place {
     }
 }
 
-/// Leaves the queue when it is dropped.
+/// Removes a query from the queue on drop.
 struct InQueue<'a> {
     admission: &'a Admission,
     number: u64,
@@ -84,28 +85,30 @@ impl State {
         }
     }
 
-    /// The one whose turn it is.
+    /// The index of the waiting query that gets the next free slot; `None` if no user may run more.
     fn next(&self) -> Option<usize> {
         let may = self.waiting.iter().enumerate().filter(|(_, w)| self.running_of(&w.user) < w.most);
-        // The first of those with the fewest.
+        // Of several with the fewest, `min_by_key` returns the first, which has waited longest.
         may.min_by_key(|(_, waiting)| self.running_of(&waiting.user)).map(|(at, _)| at)
     }
 }
 
 impl Admission {
-    /// `places` queries run at once and `most_waiting` wait, each for up to `patience`.
+    /// Admits `places` running and `most_waiting` waiting queries, each of which waits at most
+    /// `patience`.
     pub fn new(places: usize, most_waiting: usize, patience: Duration) -> Arc<Self> {
         Arc::new(Self { places, most_waiting, patience, state: Mutex::default() })
     }
 
-    /// Waits for a place for a query of `user`, who may run `most` at once.
+    /// Waits for a slot for a query of `user`, who may run `most` queries at once (`None`: any
+    /// number).
     ///
     /// # Errors
     ///
     /// Too many queries wait, or this one has waited for too long.
     pub async fn enter(self: &Arc<Self>, user: &Arc<str>, most: Option<usize>) -> Result<Place> {
         let granted = tokio::time::timeout(self.patience, self.queue(user, most, self.most_waiting)).await;
-        // A place that was granted at the last moment is given back by dropping it.
+        // If a slot was granted at the last moment, dropping it releases it.
         granted.unwrap_or_else(|_| {
             let seconds = self.patience.as_secs();
             let message = format!("the server is busy: the query waited for {seconds} seconds; try again later");
@@ -113,16 +116,16 @@ impl Admission {
         })
     }
 
-    /// Waits for a place for a query of `user` that has left its own for a while, as long as it takes.
+    /// Waits as long as it takes for a slot for a query of `user` that had given up its own slot.
     ///
     /// # Errors
     ///
-    /// None that could be met: the queue has no limit for such queries.
+    /// None in practice, since the queue has no limit for such queries.
     pub async fn enter_again(self: &Arc<Self>, user: &Arc<str>, most: Option<usize>) -> Result<Place> {
         self.queue(user, most, usize::MAX).await
     }
 
-    /// Waits for a place behind at most `most_waiting` others.
+    /// Waits for a slot. Returns an error if `most_waiting` queries are waiting already.
     async fn queue(self: &Arc<Self>, user: &Arc<str>, most: Option<usize>, most_waiting: usize) -> Result<Place> {
         let most = most.unwrap_or(usize::MAX);
         let (number, place) = {
@@ -156,7 +159,7 @@ impl Admission {
         self.admit();
     }
 
-    /// Gives free places to those who wait.
+    /// Gives free slots to waiting queries.
     fn admit(self: &Arc<Self>) {
         loop {
             let (waiting, place) = {
@@ -169,12 +172,12 @@ impl Admission {
                 let place = Place { admission: Arc::clone(self), user: Arc::clone(&waiting.user) };
                 (waiting, place)
             };
-            // If it went away, dropping the place admits the next.
+            // If the query was dropped meanwhile, dropping its slot admits the next one.
             drop(waiting.place.send(place));
         }
     }
 
-    /// The queries that run, and those that wait.
+    /// The numbers of running and of waiting queries.
     pub fn load(&self) -> (usize, usize) {
         let state = self.state.lock();
         (state.running, state.waiting.len())
@@ -204,7 +207,7 @@ mod tests {
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 drop(place);
             }));
-            // They wait in this order.
+            // Waits until the task is in the queue, so that the queue has the order of the tasks.
             while admission.load().1 <= at {
                 tokio::task::yield_now().await;
             }

@@ -1,4 +1,4 @@
-//! What the metrics show.
+//! The counters that the metrics show.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,9 +21,9 @@ pub(crate) struct Counters {
     pub rows: AtomicU64,
     /// Bytes that queries moved from storage.
     pub network_bytes: AtomicU64,
-    /// Queries by their outcome: `ok`, or the code of the error.
+    /// Queries by outcome: `ok`, or the code of the error.
     outcomes: Mutex<BTreeMap<&'static str, u64>>,
-    /// Millionths of dollars.
+    /// The cost of all queries, in millionths of a dollar.
     micro_dollars: AtomicU64,
     /// Durations of queries, from their start to their last row.
     pub durations: Histogram,
@@ -44,22 +44,22 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// Counts a query that has ended.
+    /// Counts a query that has ended, with its rows sent, bytes moved and cost.
     pub fn query(&self, outcome: &'static str, time: Duration, rows: u64, bytes: u64, dollars: f64) {
         *self.outcomes.lock().entry(outcome).or_default() += 1;
         self.durations.observe(time.as_secs_f64());
         self.rows.fetch_add(rows, Ordering::Relaxed);
         self.network_bytes.fetch_add(bytes, Ordering::Relaxed);
-        // Costs are small and never negative.
+        // The cast is lossless enough: costs are small and never negative.
         self.micro_dollars.fetch_add((dollars * 1e6).round() as u64, Ordering::Relaxed);
     }
 
-    /// The queries by their outcome.
+    /// The numbers of queries by outcome.
     pub fn outcomes(&self) -> BTreeMap<&'static str, u64> {
         self.outcomes.lock().clone()
     }
 
-    /// The dollars of all queries.
+    /// The cost of all queries, in dollars.
     pub fn dollars(&self) -> f64 {
         self.micro_dollars.load(Ordering::Relaxed) as f64 / 1e6
     }

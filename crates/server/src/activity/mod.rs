@@ -1,4 +1,4 @@
-//! What is going on: the sessions, their queries, who waits, and what was done.
+//! The current activity of the server: sessions, running and waiting queries, and counters.
 //!
 //! ```text
 //! sessions   the list of sessions: what each runs, and how to stop it

@@ -1,4 +1,4 @@
-//! One query from its start to its line in the log.
+//! One query from its start to its entry in the query log.
 
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
@@ -11,14 +11,13 @@ use super::admission::{Admission, Place};
 use super::counters::Counters;
 use super::sessions::{Entry, Phase};
 
-/// The most characters of a query in the log and in lists.
+/// Maximum characters of a query in the log and in lists.
 const MAX_SHOWN_CHARS: usize = 2000;
 
-/// How long a client may take to read what is sent to it before its query leaves its place to
-/// others.
+/// How long sending rows may wait for a slow client before the query gives up its slot to others.
 const SLOW: Duration = Duration::from_secs(1);
 
-/// A query while it is planned and run. When it is dropped, its line is written into the log.
+/// A query while it is planned and run. Dropping it writes its entry in the query log.
 #[derive(Debug)]
 pub(crate) struct QueryRun {
     entry: Arc<Entry>,
@@ -27,7 +26,7 @@ pub(crate) struct QueryRun {
     started: Instant,
     waited: Duration,
     place: Option<Place>,
-    /// Whether the place was left to others since the client reads slowly.
+    /// Whether the slot was given up because the client reads slowly.
     has_left: bool,
     context: Arc<OnceLock<Arc<QueryContext>>>,
     rows: u64,
@@ -62,7 +61,7 @@ impl QueryRun {
         }
     }
 
-    /// Waits for a place among the queries that run at once.
+    /// Waits for a slot, unless the query has one. The user may run `most` queries at once.
     pub async fn enter(&mut self, admission: &Arc<Admission>, most: Option<usize>) -> Result<()> {
         if self.place.is_some() {
             return Ok(());
@@ -76,13 +75,13 @@ impl QueryRun {
         Ok(())
     }
 
-    /// Leaves the place to others while the client does not ask for rows.
+    /// Gives up the slot while the client does not request rows.
     pub fn pause(&mut self) {
         self.place = None;
     }
 
     /// Waits for `sending`, which takes as long as the client takes to read. If that is long, the
-    /// query leaves its place to others, until [`QueryRun::come_back`].
+    /// query gives up its slot until [`QueryRun::come_back`].
     pub async fn send<T>(&mut self, sending: impl Future<Output = T>) -> T {
         let mut sending = pin!(sending);
         if let Ok(sent) = tokio::time::timeout(SLOW, &mut sending).await {
@@ -92,11 +91,12 @@ impl QueryRun {
         sending.await
     }
 
-    /// Waits for a place again, as long as it takes, if the query has left its own while it sent.
+    /// Waits as long as it takes for a slot, if the query has given up its own in
+    /// [`QueryRun::send`].
     ///
     /// # Errors
     ///
-    /// None that could be met.
+    /// None in practice, since the queue has no limit for such queries.
     pub async fn come_back(&mut self, admission: &Arc<Admission>, most: Option<usize>) -> Result<()> {
         if self.has_left {
             self.place = Some(admission.enter_again(&self.entry.user, most).await?);
@@ -105,7 +105,8 @@ impl QueryRun {
         Ok(())
     }
 
-    /// What the engine calls with the context of the query.
+    /// Returns a callback for the engine that receives the context of the query and makes it
+    /// visible in the list of sessions.
     pub fn watch(&self) -> impl FnOnce(Arc<QueryContext>) + Send + use<> {
         let (entry, own) = (Arc::clone(&self.entry), Arc::clone(&self.context));
         move |context| {
@@ -119,7 +120,7 @@ impl QueryRun {
         self.rows += rows;
     }
 
-    /// Marks the end: `ok`, or the code of an error.
+    /// Sets the outcome: `ok`, or the code of an error.
     pub fn ended(&mut self, outcome: &'static str) {
         self.outcome = outcome;
     }
@@ -161,8 +162,9 @@ impl Drop for QueryRun {
     }
 }
 
-/// A query as the log and lists show it: of statements that may name credentials the first words,
-/// and of addresses no signatures.
+/// The text of a query for the log and for lists. Statements that may contain credentials are
+/// reduced to their first three words, and URLs lose their query strings, which may contain
+/// signatures.
 fn shown(text: &str) -> String {
     let trimmed = text.trim_start();
     let first = trimmed.split_whitespace().next().unwrap_or_default().to_ascii_uppercase();

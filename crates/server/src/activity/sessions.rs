@@ -11,24 +11,24 @@ use pushdowndb_engine::QueryContext;
 use rand::RngCore;
 use tokio::sync::watch;
 
-/// The bytes of the secret by which a client cancels its own queries.
+/// Bytes of the secret with which a client cancels its own queries.
 pub(crate) const SECRET_BYTES: usize = 4;
 
-/// What a session does.
+/// What a session is doing.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Phase {
     /// Waits for its client.
     Idle,
     /// Waits for its client in a transaction.
     IdleInTransaction,
-    /// Waits for a place.
+    /// Waits for a slot for its query.
     Waiting,
     /// Runs a query.
     Active,
 }
 
 impl Phase {
-    /// The name in `pg_stat_activity`.
+    /// The state in `pg_stat_activity`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -38,18 +38,18 @@ impl Phase {
     }
 }
 
-/// The present state of a session.
+/// The current activity of a session.
 #[derive(Clone, Debug)]
 pub(crate) struct Activity {
     pub phase: Phase,
-    /// The present query, or the last one.
+    /// The current query, or the last one.
     pub query: Arc<str>,
     pub query_start: Option<SystemTime>,
     pub state_change: SystemTime,
     pub application: Arc<str>,
-    /// The context of the present query.
+    /// The context of the current query.
     pub context: Option<Arc<QueryContext>>,
-    /// The queries that run at the same time.
+    /// Number of queries that run at the same time.
     pub running: usize,
 }
 
@@ -63,47 +63,47 @@ pub(crate) struct Entry {
     pub started: SystemTime,
     secret: [u8; SECRET_BYTES],
     activity: Mutex<Activity>,
-    /// Counts requests to cancel.
+    /// Number of cancel requests so far.
     cancel: watch::Sender<u64>,
     terminate: watch::Sender<bool>,
 }
 
 impl Entry {
-    /// The secret by which a client cancels.
+    /// The secret with which the client cancels its queries.
     pub fn secret(&self) -> &[u8] {
         &self.secret
     }
 
-    /// The present state.
+    /// The current activity.
     pub fn activity(&self) -> Activity {
         self.activity.lock().clone()
     }
 
-    /// Changes the present state.
+    /// Changes the current activity.
     pub fn change(&self, change: impl FnOnce(&mut Activity)) {
         let mut activity = self.activity.lock();
         change(&mut activity);
         activity.state_change = SystemTime::now();
     }
 
-    /// Notices requests to cancel from now on.
+    /// Subscribes to cancel requests from now on.
     pub fn cancellations(&self) -> Cancellations {
         Cancellations(self.cancel.subscribe())
     }
 
-    /// Returns once the session is to end.
+    /// Waits until the session is terminated.
     pub async fn terminated(&self) {
         let mut terminate = self.terminate.subscribe();
-        // An error means that the sender is gone, which this entry holds.
+        // An error would mean that the sender is gone, but this entry holds it.
         drop(terminate.wait_for(|is_ended| *is_ended).await);
     }
 
-    /// Whether the session is to end.
+    /// Whether the session is terminated.
     pub fn is_terminated(&self) -> bool {
         *self.terminate.borrow()
     }
 
-    /// Ends the session and its queries.
+    /// Terminates the session and cancels its queries.
     pub fn terminate(&self) {
         self.terminate.send_replace(true);
         self.cancel();
@@ -114,12 +114,12 @@ impl Entry {
     }
 }
 
-/// Requests to cancel a session's query.
+/// A subscription to cancel requests for a session.
 #[derive(Debug)]
 pub(crate) struct Cancellations(watch::Receiver<u64>);
 
 impl Cancellations {
-    /// Returns once a request came since this was made.
+    /// Waits for a cancel request that was not seen yet by this subscription.
     pub async fn requested(&mut self) {
         if self.0.changed().await.is_err() {
             std::future::pending::<()>().await;
@@ -137,12 +137,12 @@ struct Table {
     entries: BTreeMap<i32, Arc<Entry>>,
 }
 
-/// Whether two secrets are the same, in a time that does not depend on where they differ.
+/// Compares two secrets in a time that does not depend on where they differ.
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && one.iter().zip(other).fold(0, |all, (a, b)| all | (a ^ b)) == 0
 }
 
-/// A session's place in the list, until it is dropped.
+/// The entry of a session in the list, which is removed on drop.
 #[derive(Debug)]
 pub(crate) struct Listed {
     sessions: Arc<Sessions>,
@@ -200,12 +200,12 @@ impl Sessions {
         Listed { sessions: Arc::clone(self), entry }
     }
 
-    /// The sessions, by their numbers.
+    /// All sessions, in the order of their pids.
     pub fn all(&self) -> Vec<Arc<Entry>> {
         self.0.lock().entries.values().cloned().collect()
     }
 
-    /// Cancels the query of a session by its secret; nothing happens if that is wrong.
+    /// Cancels the queries of the session `pid`. Does nothing if `secret` is wrong.
     pub fn cancel_by_secret(&self, pid: i32, secret: &[u8]) {
         let entry = self.0.lock().entries.get(&pid).cloned();
         if let Some(entry) = entry
@@ -215,12 +215,12 @@ impl Sessions {
         }
     }
 
-    /// Cancels the query of a session, or with `and_end` the session, on behalf of `user`. False if
-    /// there is no such session.
+    /// Cancels the queries of the session `pid` or, with `and_end`, terminates the session, on
+    /// behalf of `user`. Returns false if there is no such session.
     ///
     /// # Errors
     ///
-    /// The session is another user's, and `user` no administrator.
+    /// The session belongs to another user, and `user` is not an administrator (`is_admin`).
     pub fn stop(&self, pid: i32, user: &str, is_admin: bool, and_end: bool) -> Result<bool> {
         let entry = self.0.lock().entries.get(&pid).cloned();
         let Some(entry) = entry else { return Ok(false) };

@@ -17,7 +17,7 @@ use super::build::{column, rows};
 use super::tables::SessionTables;
 use crate::values::types::PgType;
 
-/// `pg_attribute` over that of `datafusion-pg-catalog`.
+/// `pg_attribute`, based on the table of `datafusion-pg-catalog`.
 pub(super) struct Attributes {
     attributes: Arc<dyn TableProvider>,
     classes: Arc<dyn TableProvider>,
@@ -31,7 +31,8 @@ impl fmt::Debug for Attributes {
 }
 
 impl Attributes {
-    /// The table over those of `inner`; `None` if that has none.
+    /// Creates the table from `pg_attribute` and `pg_class` of `inner`; `None` if one of them is
+    /// missing.
     pub async fn over(
         inner: &Arc<dyn SchemaProvider>,
         tables: &Arc<SessionTables>,
@@ -41,7 +42,7 @@ impl Attributes {
         Ok(Some(Arc::new(Self { attributes, classes, tables: Arc::clone(tables) })))
     }
 
-    /// The types of the columns of the session's tables, by table and column.
+    /// The types of all columns of the session's tables, by table name and column name.
     async fn types(&self) -> HashMap<(String, String), PgType> {
         let mut types = HashMap::new();
         for table in self.tables.all() {
@@ -54,7 +55,8 @@ impl Attributes {
     }
 }
 
-/// The rows with the types that they have in `types`.
+/// Sets the types in rows of `pg_attribute` to those in `types`, by table name and column name.
+/// `names` maps the `oid` of a table to its name.
 fn typed(
     rows: &RecordBatch,
     names: &HashMap<i32, String>,

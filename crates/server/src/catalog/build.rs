@@ -1,4 +1,4 @@
-//! Tables made of values.
+//! Helpers that create in-memory tables from values.
 
 use std::sync::Arc;
 
@@ -11,28 +11,28 @@ use datafusion::datasource::MemTable;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::physical_plan::collect;
 
-/// A column of a table.
+/// The values of a column.
 pub(super) enum Values {
     Text(Vec<Option<String>>),
     Int(Vec<Option<i32>>),
     Bool(Vec<Option<bool>>),
     /// Microseconds since 1970.
     Instant(Vec<Option<i64>>),
-    /// No list in this number of rows.
+    /// A column of lists with this number of rows, all NULL.
     NoLists(usize),
 }
 
-/// A column without a value in any of `rows`.
+/// A text column with this number of rows, all NULL.
 pub(super) fn nulls(rows: usize) -> Values {
     Values::Text(vec![None; rows])
 }
 
-/// A column with the same text in each of `rows`.
+/// A text column with the same value in each of this number of rows.
 pub(super) fn same(text: &str, rows: usize) -> Values {
     Values::Text(vec![Some(text.to_owned()); rows])
 }
 
-/// A batch of these columns.
+/// Creates a batch from columns with their names.
 pub(super) fn batch(columns: Vec<(&str, Values)>) -> Result<RecordBatch> {
     let (fields, arrays): (Vec<Field>, Vec<ArrayRef>) = columns
         .into_iter()
@@ -52,33 +52,33 @@ pub(super) fn batch(columns: Vec<(&str, Values)>) -> Result<RecordBatch> {
     Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?)
 }
 
-/// A table of these columns.
+/// Creates a table from columns with their names.
 pub(super) fn table(columns: Vec<(&str, Values)>) -> Result<Arc<dyn TableProvider>> {
     let batch = batch(columns)?;
     Ok(Arc::new(MemTable::try_new(batch.schema(), vec![vec![batch]])?))
 }
 
-/// A table of columns of text without a row.
+/// Creates a table without rows, whose columns are text.
 pub(super) fn empty(columns: &[&str]) -> Result<Arc<dyn TableProvider>> {
     table(columns.iter().map(|name| (*name, nulls(0))).collect())
 }
 
-/// The type of instants.
+/// The Arrow type of points in time.
 pub(super) fn instant() -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
 }
 
-/// All rows of a table.
+/// Reads all rows of a table.
 pub(super) async fn rows(table: &Arc<dyn TableProvider>, state: &dyn Session) -> Result<Vec<RecordBatch>> {
     let plan = table.scan(state, None, &[], None).await?;
     collect(plan, state.task_ctx()).await
 }
 
-/// The column of that name.
+/// Returns the column with this name.
 ///
 /// # Errors
 ///
-/// There is none.
+/// There is no such column.
 pub(super) fn column<'a>(rows: &'a RecordBatch, name: &str) -> Result<&'a ArrayRef> {
     rows.column_by_name(name).ok_or_else(|| DataFusionError::Internal(format!("pg_catalog without {name}")))
 }

@@ -1,5 +1,5 @@
-//! `pg_class` with the columns that `datafusion-pg-catalog` leaves out, and what functions are asked
-//! about relations by their numbers.
+//! `pg_class` with the columns that `datafusion-pg-catalog` leaves out, and look-ups of relations
+//! by their `oid` for functions.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,36 +16,37 @@ use parking_lot::RwLock;
 
 use super::build::{column, rows};
 
-/// Columns of lists that have no value here.
+/// Columns of lists that are always NULL here.
 const LISTS: [&str; 2] = ["relacl", "reloptions"];
 
-/// A relation as `pg_class` had it when it was last read.
+/// A relation, as `pg_class` listed it when it was last scanned.
 #[derive(Clone, Debug)]
 struct Relation {
     schema: String,
     name: String,
 }
 
-/// The relations by their numbers (`oid`), which a scan of `pg_class` makes known.
+/// The relations by their `oid`, as the last scan of `pg_class` found them.
 #[derive(Debug, Default)]
 pub(super) struct Relations {
     by_number: RwLock<HashMap<i32, Relation>>,
 }
 
 impl Relations {
-    /// Whether a relation is found by its name alone: those of `information_schema` are not.
+    /// Whether a relation can be named without its schema, which does not hold for those of
+    /// `information_schema`.
     pub fn is_visible(&self, number: i32) -> bool {
         self.by_number.read().get(&number).is_none_or(|relation| relation.schema != "information_schema")
     }
 
-    /// The name of a table or view of the session.
+    /// The name of a table or view of the session; `None` for other relations.
     pub fn name(&self, number: i32) -> Option<String> {
         let relations = self.by_number.read();
         relations.get(&number).filter(|relation| relation.schema == "public").map(|relation| relation.name.clone())
     }
 }
 
-/// `pg_class` over that of `datafusion-pg-catalog`.
+/// `pg_class`, based on the table of `datafusion-pg-catalog`.
 pub(super) struct Classes {
     classes: Arc<dyn TableProvider>,
     namespaces: Arc<dyn TableProvider>,
@@ -60,7 +61,8 @@ impl fmt::Debug for Classes {
 }
 
 impl Classes {
-    /// The table over those of `inner`; `None` if that has none. Its scans fill `relations`.
+    /// Creates the table from `pg_class` and `pg_namespace` of `inner`; `None` if one of them is
+    /// missing. Its scans fill `relations`.
     pub async fn over(
         inner: &Arc<dyn SchemaProvider>,
         relations: &Arc<Relations>,
@@ -74,7 +76,7 @@ impl Classes {
         Ok(Some(Arc::new(Self { classes, namespaces, relations: Arc::clone(relations), schema })))
     }
 
-    /// The names of the schemas, by number.
+    /// The names of the schemas by their `oid`.
     async fn schemas(&self, state: &dyn Session) -> Result<HashMap<i32, String>> {
         let mut schemas = HashMap::new();
         for rows in rows(&self.namespaces, state).await? {
@@ -86,7 +88,7 @@ impl Classes {
     }
 }
 
-/// The relations that these rows of `pg_class` describe.
+/// The relations in these rows of `pg_class`; `schemas` has the names of schemas by `oid`.
 fn relations(rows: &RecordBatch, schemas: &HashMap<i32, String>) -> Result<Vec<(i32, Relation)>> {
     let numbers = column(rows, "oid")?.as_primitive::<Int32Type>();
     let names = column(rows, "relname")?.as_string::<i32>();

@@ -1,4 +1,4 @@
-//! Functions of PostgreSQL that clients call, besides those of `datafusion-pg-catalog`.
+//! Functions of PostgreSQL that clients call and `datafusion-pg-catalog` lacks.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -19,10 +19,10 @@ use super::shown::Shown;
 use super::tables::SessionTables;
 use crate::variables::SERVER_VERSION;
 
-/// Computes the value of one row, as text, from those of the arguments.
+/// Computes the value of one row, as text, from the arguments' values as text.
 type Compute = Arc<dyn Fn(&[Option<String>]) -> Result<Option<String>> + Send + Sync>;
 
-/// A function of any arguments whose value is computed as text.
+/// A function that accepts any arguments and computes its value as text.
 struct TextFunction {
     name: &'static str,
     returns: DataType,
@@ -93,7 +93,7 @@ fn function(
     ScalarUDF::from(TextFunction { name, returns, signature, compute: Arc::new(compute) })
 }
 
-/// A function whose value is always the same.
+/// A function that always returns the same value.
 fn constant(name: &'static str, returns: DataType, value: Option<String>) -> ScalarUDF {
     function(name, returns, Volatility::Stable, move |_| Ok(value.clone()))
 }
@@ -107,7 +107,7 @@ pub(super) fn all(shown: &Arc<Shown>) -> Vec<ScalarUDF> {
     let int = |name, value: i64| constant(name, DataType::Int32, Some(value.to_string()));
     let own = &shown.own;
     let micros = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
-    // Text that Arrow reads as an instant.
+    // The start of the session, as text that Arrow parses as a timestamp.
     let started = {
         let mut text = Vec::new();
         crate::values::calendar::timestamp(i64::try_from(micros(own.started)).unwrap_or_default(), true, &mut text);
@@ -202,7 +202,7 @@ pub(super) fn all(shown: &Arc<Shown>) -> Vec<ScalarUDF> {
     all
 }
 
-/// The functions that are asked about a relation by its number.
+/// The functions that take the `oid` of a relation.
 pub(super) fn of_relations(relations: &Arc<Relations>, tables: &Arc<SessionTables>) -> [ScalarUDF; 2] {
     let number = |values: &[Option<String>]| values.first()?.as_deref()?.parse::<i32>().ok();
     let (seen, named, tables) = (Arc::clone(relations), Arc::clone(relations), Arc::clone(tables));
@@ -239,7 +239,8 @@ fn with_settings(shown: &Arc<Shown>) -> [ScalarUDF; 2] {
     ]
 }
 
-/// A function that stops what another session does.
+/// A function that cancels the queries of another session or, with `and_end`, terminates the
+/// session.
 fn stopping(shown: &Arc<Shown>, name: &'static str, and_end: bool) -> ScalarUDF {
     let shown = Arc::clone(shown);
     function(name, DataType::Boolean, Volatility::Volatile, move |values| {

@@ -13,7 +13,7 @@ use super::build::{Values, empty, nulls, same, table};
 use super::tables::SessionTables;
 use crate::values::types::{PgType, Scalar};
 
-/// Tables that have no rows here, with their columns.
+/// Tables that are always empty here, with their columns.
 const EMPTY: [(&str, &[&str]); 10] = [
     (
         "table_constraints",
@@ -116,10 +116,10 @@ const EMPTY: [(&str, &[&str]); 10] = [
     ("domains", &["domain_catalog", "domain_schema", "domain_name", "data_type"]),
 ];
 
-/// Tables that are made of the session's.
+/// Tables that are generated from the session's tables.
 const MADE: [&str; 4] = ["tables", "columns", "views", "schemata"];
 
-/// The schema of a session.
+/// The `information_schema` of a session.
 pub(super) struct InformationSchema {
     tables: Arc<SessionTables>,
     database: String,
@@ -132,7 +132,7 @@ impl fmt::Debug for InformationSchema {
 }
 
 impl InformationSchema {
-    /// The schema about these tables.
+    /// Creates the schema that describes `tables`.
     pub fn new(tables: Arc<SessionTables>, database: String) -> Self {
         Self { tables, database }
     }
@@ -207,7 +207,8 @@ impl InformationSchema {
     async fn views(&self) -> Result<Arc<dyn TableProvider>> {
         let views: Vec<TableInfo> = self.tables.all().into_iter().filter(|table| table.kind == "view").collect();
         for view in &views {
-            // Who may not read a view does not see its query either.
+            // Looks up the columns first: the definition of a view is shown only to users who may
+            // read it.
             self.tables.columns(view).await;
         }
         let definitions = views.iter().map(|view| self.tables.view_definition(&view.name)).collect();
@@ -238,7 +239,7 @@ impl InformationSchema {
     }
 }
 
-/// The names of a type: in the standard, and in `pg_type`.
+/// The names of a type: in standard SQL, and in `pg_type`.
 fn type_name(pg_type: PgType) -> (&'static str, &'static str) {
     let names = match pg_type.scalar {
         Scalar::Bool => ("boolean", "bool", "_bool"),
@@ -262,7 +263,7 @@ fn type_name(pg_type: PgType) -> (&'static str, &'static str) {
     if pg_type.is_array { ("ARRAY", names.2) } else { (names.0, names.1) }
 }
 
-/// The precision of a number, its radix, and the scale.
+/// The precision of a number, the radix of the precision, and the scale.
 fn precision(data_type: &DataType) -> (Option<i32>, Option<i32>, Option<i32>) {
     match data_type {
         DataType::Int16 => (Some(16), Some(2), Some(0)),

@@ -1,18 +1,18 @@
-//! Statements of clients, and parts of them, that are answered by others: DataFusion does not plan
-//! them, and what they look for does not exist here.
+//! Statements of well-known clients, and parts of such statements, that are replaced by other SQL.
+//! DataFusion cannot plan them, and the objects that they look for do not exist here.
 
-/// A statement that is known by a part of its text.
+/// A statement that is recognized by a part of its text, `mark`.
 pub(super) struct KnownStatement {
     mark: &'static str,
-    /// What is run for it.
+    /// The SQL that runs instead.
     pub sql: &'static str,
-    /// The types of its parameters, which are not looked at.
+    /// The `oid`s of the types of its parameters, whose values are ignored.
     pub parameters: &'static [u32],
 }
 
-/// Whole statements.
+/// Statements that are replaced as a whole.
 const STATEMENTS: [KnownStatement; 4] = [
-    // asyncpg asks for the types that it does not know, here arrays: it gets all of them.
+    // asyncpg queries the types that it does not know, here arrays: it gets all array types.
     KnownStatement {
         mark: "WITH RECURSIVE typeinfo_tree(",
         sql: "SELECT t.oid AS oid, 'pg_catalog' AS ns, t.typname AS name, t.typtype AS kind, NULL::text AS basetype, \
@@ -43,9 +43,9 @@ const STATEMENTS: [KnownStatement; 4] = [
     },
 ];
 
-/// Parts of statements, and what they are replaced by.
+/// Parts of statements, and their replacements.
 const PARTS: [(&str, &str); 9] = [
-    // ADBC: pg_type has the names of functions here.
+    // ADBC: here, these columns of `pg_type` contain names of functions instead of their `oid`s.
     ("(typreceive != 0 OR typsend != 0) AND ", ""),
     // psql's \d+: options of tables, of which there are none.
     (
@@ -56,21 +56,21 @@ const PARTS: [(&str, &str); 9] = [
     ("(information_schema._pg_expandarray(i.indkey)).n", "1"),
     ("information_schema._pg_expandarray(i.indkey)", "1"),
     ("(result.KEYS).x", "result.KEYS"),
-    // DBeaver: pg_type has the names of functions here.
+    // DBeaver: here, `pg_type` contains names of functions instead of their `oid`s.
     ("'pg_catalog.array_in'::regproc", "'array_in'"),
-    // Npgsql: the same.
+    // Npgsql: likewise.
     ("proc.oid = typ.typreceive", "proc.proname = typ.typreceive"),
     ("elemproc.oid = elemtyp.typreceive", "elemproc.proname = elemtyp.typreceive"),
     // pgcli: the types of the arguments of functions.
     ("COALESCE(proallargtypes::regtype[], proargtypes::regtype[])::text[]", "NULL::text[]"),
 ];
 
-/// The known statement that this is, if any.
+/// The replacement for a known statement; `None` for other statements.
 pub(super) fn statement(sql: &str) -> Option<&'static KnownStatement> {
     STATEMENTS.iter().find(|known| sql.contains(known.mark))
 }
 
-/// The statement with known parts replaced.
+/// Replaces the known parts of a statement.
 pub(super) fn replaced(sql: &str) -> String {
     PARTS.iter().fold(sql.to_owned(), |sql, (part, other)| sql.replace(part, other))
 }

@@ -1,5 +1,5 @@
-//! Parameters that are lists: DataFusion infers no type for them, and clients may send them without
-//! one.
+//! Types of parameters that are lists: DataFusion infers no type for them, and clients may send
+//! them without one.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use datafusion::sql::sqlparser::ast::{
     Value, ValueWithSpan, VisitMut, VisitorMut,
 };
 
-/// Gives the parameters of a statement that are lists their types: those that `given` has, and a
-/// list of text for one without a type behind `= ANY`, which is `array_contains` by now. Returns
-/// `given` with these types.
+/// Adds casts to the parameters of `statement` that are lists, by their types in `given`. A
+/// parameter without a type that is the first argument of `array_contains`, to which `= ANY` was
+/// rewritten, becomes a list of text. Returns `given` with the types of such parameters added.
 pub(super) fn typed(statement: &mut Statement, given: &[Option<DataType>]) -> Vec<Option<DataType>> {
     let mut lists = Lists { given: given.to_vec() };
     let _: ControlFlow<()> = VisitMut::visit(statement, &mut lists);
@@ -68,7 +68,7 @@ impl VisitorMut for Lists {
     }
 }
 
-/// The name of a type of elements in SQL.
+/// The SQL name of the type of a list's elements; `None` for types that are not supported.
 fn sql_type(data_type: &DataType) -> Option<SqlType> {
     Some(match data_type {
         DataType::Utf8 => SqlType::Text,

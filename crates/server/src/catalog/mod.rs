@@ -1,7 +1,7 @@
-//! The server's catalogue: `pg_catalog` and `information_schema`, as clients ask for them.
+//! The catalog of the server: `pg_catalog` and `information_schema`, as clients query them.
 //!
-//! Their queries run apart from the engine's, in a context that knows the names and columns of the
-//! session's tables and none of their rows, and that can open nothing.
+//! Queries of the catalog run apart from the engine's, in a context that contains the names and
+//! columns of the session's tables but none of their rows, and that cannot open anything.
 //!
 //! ```text
 //! shown        what it shows of a session and its server
@@ -12,7 +12,7 @@
 //! system       what pg_catalog has besides the tables of datafusion-pg-catalog
 //! functions    functions of PostgreSQL
 //! simplify     simpler statements in the place of those that cannot be planned
-//! known        statements of clients that are answered by others
+//! known        replacements for statements of well-known clients
 //! lists        types of parameters that are lists
 //! names        names of columns that have none
 //! build        tables made of values
@@ -56,16 +56,17 @@ pub(crate) use shown::Shown;
 pub(crate) use system::queries;
 use tables::SessionTables;
 
-/// The memory that a query of the catalogue may use.
+/// Maximum memory of a query of the catalog.
 const MEMORY_BYTES: usize = 256 * 1024 * 1024;
 
-/// The longest that planning a query of the catalogue takes: columns of tables may have to be read.
+/// Maximum time to plan a query of the catalog, since columns of tables may have to be read from
+/// objects.
 const PLANNING_TIME: Duration = Duration::from_secs(60);
 
-/// The rewrites of PostgreSQL's SQL, which take a while to make.
+/// The parser that rewrites PostgreSQL's SQL. It is shared, since creating it takes a while.
 static PARSER: LazyLock<PostgresCompatibilityParser> = LazyLock::new(PostgresCompatibilityParser::new);
 
-/// The names of users, as roles.
+/// Provides the users to `pg_catalog` as roles.
 #[derive(Clone, Debug)]
 struct Roles(Arc<Shown>);
 
@@ -91,22 +92,22 @@ impl PgCatalogContextProvider for Roles {
     }
 }
 
-/// The catalogue of a session.
+/// The catalog of a session.
 pub(crate) struct Catalogue {
     context: SessionContext,
     tables: Arc<SessionTables>,
 }
 
-/// A query of the catalogue, planned.
+/// A planned query of the catalog.
 pub(crate) struct CataloguePlan {
     plan: LogicalPlan,
     /// The types of its parameters.
     pub parameters: Vec<DataType>,
-    /// The numbers of their types, if others than those types have.
+    /// The `oid`s to report as the types of the parameters; `None` derives them from `parameters`.
     pub oids: Option<&'static [u32]>,
 }
 
-/// A plan, and the types of its parameters that are known before it is made.
+/// A plan, and the types of its parameters that were known before planning.
 type Planned = (LogicalPlan, Vec<Option<DataType>>);
 
 impl CataloguePlan {
@@ -117,7 +118,7 @@ impl CataloguePlan {
 }
 
 impl Catalogue {
-    /// Makes the catalogue of a session.
+    /// Creates the catalog of a session.
     pub fn new(shown: Shown) -> Result<Self> {
         let shown = Arc::new(shown);
         let database = shown.own.database.to_string();
@@ -154,11 +155,11 @@ impl Catalogue {
         Ok(Self { context, tables })
     }
 
-    /// Plans a query. `given` has the types of parameters that the client knows.
+    /// Plans a query. `given` contains the parameter types that the client has declared.
     ///
     /// # Errors
     ///
-    /// It is no query, or none that can be answered.
+    /// The statement is not a query, or not one that the catalog can answer.
     pub async fn plan(&self, sql: &str, given: &[Option<DataType>]) -> Result<CataloguePlan> {
         let late = |_| Error::new(ErrorKind::Limit, "the columns of the tables could not be had in time");
         if let Some(known) = known::statement(sql) {
@@ -183,8 +184,8 @@ impl Catalogue {
         Ok(CataloguePlan { plan, parameters, oids: None })
     }
 
-    /// Plans a statement, or a simpler one if it cannot be run. Returns the plan, and `given` with
-    /// the types of parameters that are lists.
+    /// Plans a statement, or a simplified one if it cannot be run. Returns the plan, and `given`
+    /// with the types of parameters that are lists.
     async fn planned(&self, sql: &str, given: &[Option<DataType>]) -> Result<Planned> {
         self.tables.refresh().await?;
         if let Some(missing) = simplify::missing_relation(sql, |parts| self.tables.has_relation(parts)) {
@@ -201,8 +202,8 @@ impl Catalogue {
         }
     }
 
-    /// Whether there is a physical plan, of some value for each parameter: with NULL, parts of a
-    /// statement are left out that cannot be run otherwise.
+    /// Whether a physical plan can be created. Parameters get sample values: with NULL, the
+    /// optimizer would remove parts of the statement that cannot be run.
     async fn is_runnable(&self, planned: &Planned) -> bool {
         let (plan, given) = planned;
         let Ok(types) = plan.get_parameter_types() else { return false };
@@ -234,7 +235,7 @@ impl Catalogue {
         Ok((plan, given))
     }
 
-    /// Runs a query with these values of its parameters.
+    /// Runs a query with these values for its parameters.
     pub async fn run(&self, plan: &CataloguePlan, values: &[ParameterValue]) -> Result<SendableRecordBatchStream> {
         let mut bound = plan.plan.clone();
         if !plan.parameters.is_empty() && plan.oids.is_none() {
@@ -247,7 +248,8 @@ impl Catalogue {
     }
 }
 
-/// A value of a type: zero, the empty text, a list of one such; NULL where a type has none.
+/// A sample value of a type: zero, an empty text, a list with one sample element; NULL for types
+/// without such a value.
 fn some_value(data_type: &DataType) -> ScalarValue {
     match data_type {
         DataType::List(element) => {
@@ -258,7 +260,7 @@ fn some_value(data_type: &DataType) -> ScalarValue {
     }
 }
 
-/// A value of a parameter as DataFusion has it.
+/// Converts the value of a parameter for DataFusion.
 fn scalar(value: &ParameterValue, data_type: &DataType) -> Result<ScalarValue> {
     let converted = match value {
         ParameterValue::Null => ScalarValue::try_from(data_type),
@@ -275,7 +277,7 @@ fn scalar(value: &ParameterValue, data_type: &DataType) -> Result<ScalarValue> {
     converted.map_err(|error| failed(&error))
 }
 
-/// An error of DataFusion in the catalogue.
+/// Converts an error of DataFusion that a query of the catalog caused.
 pub(crate) fn failed(error: &DataFusionError) -> Error {
     let root = error.find_root();
     if let DataFusionError::External(inner) = root

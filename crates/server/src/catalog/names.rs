@@ -1,11 +1,12 @@
-//! Names for the columns of a query that have none: DataFusion refuses two that look alike.
+//! Names for the columns of a query that have none: DataFusion refuses two unnamed columns that
+//! look alike.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{Ident, Query, SelectItem, SetExpr, Statement, VisitMut, VisitorMut};
 
-/// Names the second and every further of the same expressions in a list of columns.
+/// Gives an alias to the second and each further occurrence of an expression in a list of columns.
 pub(super) fn distinct(statement: &mut Statement) {
     let _: ControlFlow<()> = VisitMut::visit(statement, &mut Distinct);
 }

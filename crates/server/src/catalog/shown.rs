@@ -14,13 +14,13 @@ pub(crate) struct Shown {
     pub sessions: Arc<Sessions>,
     pub own: Arc<Entry>,
     pub is_admin: bool,
-    /// The names in the file of users; none without one.
+    /// The names in the file of users; empty without such a file.
     pub users: Vec<String>,
     pub variables: SharedVariables,
 }
 
 impl Shown {
-    /// The names of all users; the session's own where there is no file of users.
+    /// The names of all users, or only the session's own without a file of users.
     pub fn roles(&self) -> Vec<String> {
         if self.users.is_empty() { vec![self.own.user.to_string()] } else { self.users.clone() }
     }

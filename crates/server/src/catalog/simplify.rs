@@ -1,6 +1,6 @@
-//! Statements in a form that DataFusion plans: the same meaning in other words where there are such,
-//! and simpler statements otherwise, in which what is asked of objects that do not exist here
-//! (sequences, constraints, indexes, defaults) is NULL.
+//! Rewrites statements into forms that DataFusion can plan: equivalent ones where possible, and
+//! otherwise simplified ones, in which references to objects that do not exist here (sequences,
+//! constraints, indexes, defaults) become NULL.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -16,14 +16,14 @@ use datafusion::sql::sqlparser::parser::Parser;
 /// Columns that hold lists of columns or types of indexes and constraints, of which there are none.
 const KEYS: [&str; 5] = ["indkey", "indclass", "indoption", "conkey", "confkey"];
 
-/// The statement with what DataFusion never takes in a form that it does; `None` if there is no such
-/// part, or the text is no statement. Both mean the same.
+/// Rewrites the parts of `sql` that DataFusion never accepts into equivalent ones. Returns `None`
+/// if there is no such part, or if the text is not a single statement.
 pub(super) fn adapted(sql: &str) -> Option<String> {
     rewritten(sql, Simplify { leaves_out: false, has_changed: false })
 }
 
-/// A simpler statement, in which what does not exist here is left out; `None` if there is nothing to
-/// simplify, or the text is no statement.
+/// Simplifies `sql` by leaving out what does not exist here. Returns `None` if there is nothing to
+/// simplify, or if the text is not a single statement.
 pub(super) fn simplified(sql: &str) -> Option<String> {
     rewritten(sql, Simplify { leaves_out: true, has_changed: false })
 }
@@ -37,7 +37,7 @@ fn rewritten(sql: &str, mut simplify: Simplify) -> Option<String> {
 }
 
 struct Simplify {
-    /// Whether what does not exist here is left out.
+    /// Whether references to objects that do not exist here are left out.
     leaves_out: bool,
     has_changed: bool,
 }
@@ -60,7 +60,7 @@ impl VisitorMut for Simplify {
             *expr = simpler;
             self.has_changed = true;
         }
-        // DataFusion knows the backslash alone.
+        // DataFusion supports only the backslash as the escape character of LIKE.
         if let Expr::Like { pattern, escape_char, .. } = expr
             && escape_char.as_ref().is_some_and(is_other_escape)
             && let Some(ValueWithSpan { value: Value::SingleQuotedString(escape), .. }) = escape_char.take()
@@ -72,14 +72,14 @@ impl VisitorMut for Simplify {
     }
 }
 
-/// The same in a form that DataFusion takes.
+/// Returns an equivalent of `expr` that DataFusion accepts; `None` if `expr` needs no change.
 fn adapted_expr(expr: &Expr) -> Option<Expr> {
     if let Some(name) = class_name(expr)
         && let [name] = name.as_slice()
         && name.starts_with("pg_")
         && let Expr::Cast { data_type, .. } = expr
     {
-        // A name without a schema is looked for in `public` alone.
+        // DataFusion looks up a name without a schema in `public` only.
         let literal = Expr::value(Value::SingleQuotedString(format!("pg_catalog.{name}")));
         return Some(cast(literal, data_type.clone()));
     }
@@ -92,7 +92,7 @@ fn adapted_expr(expr: &Expr) -> Option<Expr> {
     }
 }
 
-/// What stands for an expression that DataFusion may not plan.
+/// Returns a simpler replacement for an expression that DataFusion may be unable to plan.
 fn simpler(expr: &Expr) -> Option<Expr> {
     match expr {
         Expr::Subquery(query) if is_correlated(query) => Some(null()),
@@ -106,8 +106,9 @@ fn simpler(expr: &Expr) -> Option<Expr> {
     }
 }
 
-/// `(SELECT count(*) > 0 AS "exists" FROM (query) AS found)`, since DataFusion takes EXISTS in
-/// conditions alone. `None` if the query has parameters: it would be taken for correlated.
+/// Returns `(SELECT count(*) > 0 AS "exists" FROM (query) AS found)`, since DataFusion accepts
+/// EXISTS only in conditions. `None` if the query has parameters, since it would be treated as
+/// correlated.
 fn exists(query: &Query, negated: bool) -> Option<Expr> {
     let alias = Ident::with_quote('"', "exists");
     let text = format!("({})", count_of(query, negated, &alias));
@@ -118,7 +119,7 @@ fn exists(query: &Query, negated: bool) -> Option<Expr> {
     }
 }
 
-/// The same for `SELECT EXISTS (query)`, with parameters or without.
+/// Like [`exists`], but for a whole query `SELECT EXISTS (query)`, which may have parameters.
 fn counted(query: &Query) -> Option<Query> {
     let SetExpr::Select(select) = query.body.as_ref() else { return None };
     let (expr, alias) = match select.projection.as_slice() {
@@ -138,17 +139,17 @@ fn counted(query: &Query) -> Option<Query> {
 fn count_of(query: &Query, negated: bool, alias: &Ident) -> String {
     let sign = if negated { "=" } else { ">" };
     let query = query.to_string();
-    // PostgreSQL takes a query without columns.
+    // PostgreSQL accepts a query without columns.
     let rest = query.strip_prefix("SELECT FROM ").map(|rest| format!("SELECT 1 FROM {rest}"));
     format!("SELECT count(*) {sign} 0 AS {alias} FROM ({}) AS found", rest.unwrap_or(query))
 }
 
-/// Whether a column of the catalogue with this name is true or false.
+/// Whether the column of the catalog with this name is boolean.
 fn is_flag(name: &str) -> bool {
     name.starts_with("indis") || name.starts_with("relhas") || name.starts_with("attis") || name == "attnotnull"
 }
 
-/// The value of `'t'` and `'f'`, which clients compare flags with.
+/// The value of `'t'` and `'f'`, which clients compare boolean columns with.
 fn flag(expr: &Expr) -> Option<bool> {
     match expr {
         Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), .. }) if text == "t" => Some(true),
@@ -174,7 +175,7 @@ fn is_class(data_type: &DataType) -> bool {
     name.strip_prefix("pg_catalog.").unwrap_or(&name) == "regclass"
 }
 
-/// The parts of a name in `'name'::regclass`, as they are looked for; `None` of anything else.
+/// The parts of the relation name in `'name'::regclass`; `None` for other expressions.
 fn class_name(expr: &Expr) -> Option<Vec<String>> {
     let Expr::Cast { expr, data_type, .. } = expr else { return None };
     let Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), .. }) = &**expr else { return None };
@@ -184,7 +185,7 @@ fn class_name(expr: &Expr) -> Option<Vec<String>> {
     relation_name(text)
 }
 
-/// The parts of the name of a relation, without quotes.
+/// The parts of a relation name, unquoted and in the case in which they are looked up.
 fn relation_name(text: &str) -> Option<Vec<String>> {
     let name = Parser::new(&PostgreSqlDialect {}).try_with_sql(text).ok()?.parse_object_name(false).ok()?;
     let part =
@@ -192,8 +193,8 @@ fn relation_name(text: &str) -> Option<Vec<String>> {
     name.0.iter().map(|found| found.as_ident().map(part)).collect()
 }
 
-/// A query of the number of a relation in the place of `to_regclass('name')`, which is NULL if there
-/// is none.
+/// Replaces `to_regclass('name')` with a query for the `oid` of the relation, which is NULL if
+/// there is none.
 fn found_class(expr: &Expr) -> Option<Expr> {
     let Expr::Function(function) = expr else { return None };
     let FunctionArguments::List(list) = &function.args else { return None };
@@ -215,7 +216,7 @@ fn found_class(expr: &Expr) -> Option<Expr> {
     Parser::new(&PostgreSqlDialect {}).try_with_sql(&query).ok()?.parse_expr().ok()
 }
 
-/// The first name of `'name'::regclass` in a statement that is that of no relation.
+/// The first name in a `'name'::regclass` of the statement that names no relation.
 pub(super) fn missing_relation(sql: &str, is_there: impl Fn(&[String]) -> bool) -> Option<String> {
     let statements = Parser::parse_sql(&PostgreSqlDialect {}, sql).ok()?;
     let found: ControlFlow<String> = visit_expressions(&statements, |expr| match class_name(expr) {
@@ -249,7 +250,7 @@ fn replaced(pattern: Expr, escape: String) -> Expr {
     })
 }
 
-/// What stands for a call of a function that is not there.
+/// Returns the replacement for a call of a function that does not exist here.
 fn of_function(function: &Function) -> Option<Expr> {
     let name = last(&function.name)?;
     match (name.as_str(), &function.args) {
@@ -282,7 +283,7 @@ fn last(name: &ObjectName) -> Option<String> {
     name.0.last().and_then(|part| part.as_ident()).map(|ident| ident.value.to_lowercase())
 }
 
-/// Whether an expression is a column with such a name.
+/// Whether an expression is a column whose name satisfies `is_such`.
 fn is_named(column: &Expr, is_such: impl Fn(&str) -> bool) -> bool {
     let name = match column {
         Expr::Identifier(name) => Some(name),
@@ -292,14 +293,14 @@ fn is_named(column: &Expr, is_such: impl Fn(&str) -> bool) -> bool {
     name.is_some_and(|name| is_such(&name.value.to_lowercase()))
 }
 
-/// Whether a query names columns of tables that are none of its own.
+/// Whether a query refers to columns of tables outside of it.
 fn is_correlated(query: &Query) -> bool {
     let mut own = Names::default();
     let _: ControlFlow<()> = Visit::visit(query, &mut own);
     own.qualifiers.iter().any(|qualifier| !own.tables.contains(qualifier))
 }
 
-/// The names of tables of a query, and those that stand before its columns.
+/// The tables of a query, and the qualifiers of its columns.
 #[derive(Default)]
 struct Names {
     tables: HashSet<String>,

@@ -1,5 +1,5 @@
-//! What `pg_catalog` has besides the tables of `datafusion-pg-catalog`: sessions, settings, and the
-//! one database.
+//! The part of `pg_catalog` that `datafusion-pg-catalog` lacks: sessions, settings, and the one
+//! database.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use super::shown::Shown;
 use super::tables::SessionTables;
 use crate::activity::sessions::{Entry, Phase};
 
-/// What stands for the query of another user.
+/// Shown instead of the query of another user.
 const HIDDEN: &str = "<insufficient privilege>";
 
-/// Tables without rows that clients ask for and `datafusion-pg-catalog` does not have.
+/// Empty tables that clients query and that `datafusion-pg-catalog` lacks, with their columns.
 const EMPTY: [(&str, &[&str]); 14] = [
     ("pg_cursors", &["name", "statement", "is_holdable", "is_binary", "is_scrollable", "creation_time"]),
     ("pg_group", &["groname", "grosysid", "grolist"]),
@@ -38,15 +38,15 @@ const EMPTY: [(&str, &[&str]); 14] = [
     ("pg_available_extensions", &["name", "default_version", "installed_version", "comment"]),
 ];
 
-/// Tables that are made here.
+/// Tables that are generated here.
 const MADE: [&str; 6] =
     ["pg_stat_activity", "pg_stat_database", "pg_settings", "pg_database", "pg_user", "pg_timezone_names"];
 
-/// Columns of `pg_index` and `pg_constraint` that list columns and types, and which
-/// `datafusion-pg-catalog` has as text.
+/// Columns of `pg_index` and `pg_constraint` that list columns and types. In
+/// `datafusion-pg-catalog` they are text.
 const LISTS: [&str; 6] = ["indkey", "indclass", "indcollation", "indoption", "conkey", "confkey"];
 
-/// `pg_catalog` with the tables that are made here.
+/// `pg_catalog` with the tables that are generated here.
 pub(super) struct SystemSchema {
     inner: Arc<dyn SchemaProvider>,
     shown: Arc<Shown>,
@@ -66,7 +66,7 @@ fn micros(time: SystemTime) -> Option<i64> {
 }
 
 impl SystemSchema {
-    /// Adds tables to `inner`. Scans of `pg_class` make `relations` known.
+    /// Adds tables to `inner`. Scans of `pg_class` fill `relations`.
     pub fn new(
         inner: Arc<dyn SchemaProvider>,
         shown: Arc<Shown>,
@@ -193,14 +193,14 @@ impl SystemSchema {
             ("datname", same(&self.shown.own.database, 1)),
             ("numbackends", Values::Int(vec![sessions])),
         ];
-        // What a server of tables in object storage does not count is NULL.
+        // Statistics that do not exist for tables in object storage are NULL.
         columns.extend(COUNTS.map(|name| (name, Values::Int(vec![None]))));
         columns.push(("stats_reset", Values::Instant(vec![None])));
         table(columns)
     }
 
-    /// A table of `datafusion-pg-catalog` without its rows, which are those of PostgreSQL's own
-    /// tables, and with lists where PostgreSQL has lists.
+    /// A table of `datafusion-pg-catalog` without its rows, which describe PostgreSQL's own tables,
+    /// and with lists where PostgreSQL has lists.
     async fn without_rows(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         let Some(table) = self.inner.table(name).await? else { return Ok(None) };
         let before = table.schema();
@@ -271,7 +271,8 @@ impl SchemaProvider for SystemSchema {
     }
 }
 
-/// The rows of `SHOW QUERIES`: what each session runs and has cost so far.
+/// Returns the result of `SHOW QUERIES`: one row for each session that runs a query or waits to,
+/// with its cost so far.
 pub(crate) fn queries(shown: &Shown) -> Result<datafusion::arrow::array::RecordBatch> {
     let entries = shown.sessions.all();
     let running: Vec<_> = (entries.iter().map(|entry| (entry, entry.activity())))

@@ -20,11 +20,11 @@ use crate::values::types::{PgType, Scalar};
 pub(super) struct SessionTables {
     engine: Arc<Engine>,
     names: RwLock<Vec<TableInfo>>,
-    /// The columns that are known, by name and location; `None` if they cannot be had.
+    /// The columns that were looked up, by table name and location; `None` if the look-up failed.
     columns: RwLock<HashMap<(String, String), Option<SchemaRef>>>,
-    /// The views whose columns could be had when they were last asked for.
+    /// The views whose columns could be read at the last look-up.
     readable_views: RwLock<HashSet<String>>,
-    /// `pg_catalog`, whose tables need no schema before their names.
+    /// The schema `pg_catalog`, whose tables can be named without it.
     system: OnceLock<Arc<dyn SchemaProvider>>,
 }
 
@@ -35,7 +35,7 @@ impl fmt::Debug for SessionTables {
 }
 
 impl SessionTables {
-    /// The tables of a session of the engine.
+    /// Creates an empty list of the tables of `engine`; [`Self::refresh`] fills it.
     pub fn new(engine: Arc<Engine>) -> Self {
         Self {
             engine,
@@ -46,12 +46,12 @@ impl SessionTables {
         }
     }
 
-    /// Looks up names in `pg_catalog` that are no tables of the session.
+    /// Sets the schema that names are looked up in if they are not tables of the session.
     pub fn set_system(&self, system: Arc<dyn SchemaProvider>) {
         drop(self.system.set(system));
     }
 
-    /// Asks the engine for its tables again.
+    /// Reloads the list of tables from the engine.
     pub async fn refresh(&self) -> Result<()> {
         let tables = self.engine.tables().await?;
         let is_known = |name: &str, location: &str| {
@@ -67,8 +67,8 @@ impl SessionTables {
         self.names.read().clone()
     }
 
-    /// The columns of a table, in types that PostgreSQL has; `None` if they cannot be had, for
-    /// example since the user may not read the table.
+    /// The columns of a table, with types that PostgreSQL has. Returns `None` if they cannot be
+    /// determined, for example because the user may not read the table.
     pub async fn columns(&self, table: &TableInfo) -> Option<SchemaRef> {
         let key = (table.name.clone(), table.location.clone());
         if let Some(known) = self.columns.read().get(&key) {
@@ -90,22 +90,23 @@ impl SessionTables {
         found
     }
 
-    /// The query of a view, ended by a semicolon; `None` if it is none, or its columns could not be
-    /// had.
+    /// The query of a view, with a semicolon at its end. Returns `None` for other tables, and if
+    /// the columns of the view could not be read.
     pub fn view_definition(&self, name: &str) -> Option<String> {
         let view = self.find(name).filter(|table| table.kind == "view")?;
         let is_readable = self.readable_views.read().contains(&view.name);
         view.query.filter(|_| is_readable).map(|query| format!("{query};"))
     }
 
-    /// Whether a relation of this name, perhaps behind that of its schema, exists.
+    /// Whether a relation exists. `parts` is its name, or the names of its schema and of the
+    /// relation.
     pub fn has_relation(&self, parts: &[String]) -> bool {
         let of_system = |name: &str| self.system.get().is_some_and(|system| system.table_exist(name));
         match parts {
             [name] => self.find(name).is_some() || of_system(name),
             [schema, name] if schema == "public" => self.find(name).is_some(),
             [schema, name] if schema == "pg_catalog" => of_system(name),
-            // Left to the query of it.
+            // Names in other schemas are left to the planner.
             _ => true,
         }
     }
@@ -115,7 +116,7 @@ impl SessionTables {
     }
 }
 
-/// The field in a type that PostgreSQL has too.
+/// Converts the type of a field to one that PostgreSQL has.
 fn plain(field: &Field) -> Field {
     let pg_type = PgType::of(field.data_type());
     let scalar = match pg_type.scalar {
@@ -154,7 +155,7 @@ impl SchemaProvider for SessionTables {
                 None => Ok(None),
             };
         };
-        // A table whose columns cannot be had is listed without any.
+        // A table whose columns cannot be determined is listed without columns.
         let schema = self.columns(&table).await.unwrap_or_else(|| Arc::new(Schema::empty()));
         let table_type = if table.kind == "view" { TableType::View } else { TableType::Base };
         Ok(Some(Arc::new(NamedTable { schema, table_type })))
@@ -171,7 +172,7 @@ impl SchemaProvider for SessionTables {
     }
 }
 
-/// A table of which only the columns are known.
+/// A table that has columns but cannot be scanned.
 #[derive(Debug)]
 struct NamedTable {
     schema: SchemaRef,

@@ -1,8 +1,8 @@
-//! The code of an error, by its kind and, where that says too little, its text.
+//! The SQLSTATE code of an error, by its kind and, where that is too general, by its text.
 
 use pushdowndb_contract::{Error, ErrorKind};
 
-/// Codes of errors that are found here.
+/// Codes of errors that the server itself detects.
 pub(crate) mod code {
     pub const PROTOCOL: &str = "08P01";
     pub const UNSUPPORTED: &str = "0A000";
@@ -26,16 +26,16 @@ pub(crate) mod code {
     pub const SHUTDOWN: &str = "57P01";
 }
 
-/// The code of an error with this message.
+/// The code of an error, whose text is `message`.
 pub(super) fn code_of(error: &Error, message: &str) -> &'static str {
     match error.kind() {
         ErrorKind::Invalid => invalid(message),
         ErrorKind::Unsupported if message.contains("Unsupported SQL type") => code::NO_OBJECT,
         ErrorKind::Unsupported => code::UNSUPPORTED,
-        // A file, or what holds files.
+        // A file or object does not exist, or its folder or bucket.
         ErrorKind::NotFound => "58P01",
         ErrorKind::Denied => code::DENIED,
-        // To be tried again.
+        // The client may try again.
         ErrorKind::Conflict => "40001",
         ErrorKind::Limit if message.contains("query_timeout_s") => code::CANCELLED,
         ErrorKind::Limit if message.contains("pushdown.memory") || message.contains("they may have") => "53200",
@@ -48,7 +48,7 @@ pub(super) fn code_of(error: &Error, message: &str) -> &'static str {
     }
 }
 
-/// Parts of messages about wrong queries, in small letters, and their codes. The first that fits.
+/// Parts of messages about wrong queries, in lower case, and their codes. The first match counts.
 const CODES: [(&str, &str); 60] = [
     ("divide by zero", "22012"),
     ("division by zero", "22012"),
@@ -112,10 +112,10 @@ const CODES: [(&str, &str); 60] = [
     ("unterminated", code::SYNTAX),
 ];
 
-/// The code of an error in the query.
+/// The code for an error in the query.
 fn invalid(message: &str) -> &'static str {
     let lower = message.to_lowercase();
-    // DataFusion's: `Table 'x' doesn't exist.`
+    // A message of DataFusion: `Table 'x' doesn't exist.`
     if lower.ends_with("doesn't exist.") && (lower.starts_with("table '") || lower.starts_with("view '")) {
         return "42P01";
     }

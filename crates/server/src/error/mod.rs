@@ -1,4 +1,4 @@
-//! Errors with the codes of PostgreSQL, by which clients tell them apart.
+//! Errors with the codes of PostgreSQL, by which clients distinguish them.
 //!
 //! ```text
 //! codes  the code of an error, by its kind and text
@@ -13,27 +13,27 @@ use pushdowndb_contract::Error;
 pub(crate) use codes::code;
 use codes::code_of;
 
-/// An error as the client gets it.
+/// An error as it is sent to the client.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct PgError {
     /// Whether the connection ends.
     pub is_fatal: bool,
-    /// The code, SQLSTATE.
+    /// The SQLSTATE code.
     pub code: &'static str,
     /// What went wrong.
     pub message: String,
-    /// What to do.
+    /// Advice on how to avoid the error.
     pub hint: Option<String>,
-    /// The character of the query's text that it is about, from 1.
+    /// The position of the error in the text of the query, in characters from 1.
     pub position: Option<usize>,
 }
 
-/// A message beside the results.
+/// A message that accompanies the results.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Notice {
     /// `NOTICE` or `WARNING`.
     pub severity: &'static str,
-    /// The code, SQLSTATE.
+    /// The SQLSTATE code.
     pub code: &'static str,
     /// The text.
     pub message: String,
@@ -62,12 +62,12 @@ impl PgError {
         Self::new(code::CANCELLED, "canceling statement due to user request")
     }
 
-    /// The same error with advice.
+    /// Adds advice to the error.
     pub fn with_hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    /// The error of a statement whose text begins after `before` characters of the query's.
+    /// The error of a statement that begins after `before` characters of the query's text.
     pub fn of(error: &Error, statement: &str, before: usize) -> Self {
         let message = error.to_string();
         let position = place::of(&message, statement).map(|position| before + position);

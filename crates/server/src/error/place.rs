@@ -1,10 +1,11 @@
-//! Where in a statement an error is: by the place that the parser names, or by what the message says
-//! is wrong.
+//! Finds the position of an error in a statement, by the line and column that the parser reports,
+//! or by the name or literal that the message quotes.
 
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
-/// The character of `statement` that `message` is about, from 1; `None` if that is not known.
+/// The position that `message` is about, in characters of `statement` from 1; `None` if it is
+/// unknown.
 pub(super) fn of(message: &str, statement: &str) -> Option<usize> {
     if let Some((line, column)) = named_place(message) {
         return character(statement, line, column);
@@ -21,7 +22,7 @@ pub(super) fn of(message: &str, statement: &str) -> Option<usize> {
     character(statement, usize::try_from(start.line).ok()?, usize::try_from(start.column).ok()?)
 }
 
-/// The place that the parser puts into its messages: `… at Line: 2, Column: 7`.
+/// Parses the position in messages of the parser: `… at Line: 2, Column: 7`.
 fn named_place(message: &str) -> Option<(usize, usize)> {
     let (_, rest) = message.rsplit_once("Line: ")?;
     let (line, rest) = rest.split_once(", Column: ")?;
@@ -29,7 +30,7 @@ fn named_place(message: &str) -> Option<(usize, usize)> {
     Some((line.parse().ok()?, digits.parse().ok()?))
 }
 
-/// The character at a line and column, both from 1.
+/// Converts a line and a column, both counted from 1, to a position in characters.
 fn character(statement: &str, line: usize, column: usize) -> Option<usize> {
     if line == 0 || column == 0 {
         return None;
@@ -38,7 +39,7 @@ fn character(statement: &str, line: usize, column: usize) -> Option<usize> {
     (lines + column <= statement.chars().count() + 1).then_some(lines + column)
 }
 
-/// The name that a message says is wrong, as it stands in the statement.
+/// The name that a message says is wrong, as it is written in the statement.
 fn wrong_name(message: &str) -> Option<&str> {
     const BEFORE: [&str; 6] = [
         "there is no table ",
@@ -63,10 +64,10 @@ fn wrong_name(message: &str) -> Option<&str> {
     message.split_once(" does not take ").map(|(name, _)| name)
 }
 
-/// Where a name stands that may have parts.
+/// The index of the token where `name` begins, which may have several parts.
 fn find_name(tokens: &[TokenWithSpan], name: &str) -> Option<usize> {
     let parts: Vec<&str> = name.split('.').map(|part| part.trim_matches('"')).collect();
-    // Tables are named by their catalog and schema, which the statement may leave out.
+    // Messages qualify tables with catalog and schema, which the statement may leave out.
     (0..parts.len()).find_map(|first| {
         let parts = parts.get(first..)?;
         (0..tokens.len()).find(|at| {
@@ -81,7 +82,7 @@ fn find_name(tokens: &[TokenWithSpan], name: &str) -> Option<usize> {
     })
 }
 
-/// Where the text stands that could not be converted, if it stands at one place.
+/// The index of the string literal that could not be converted, if it occurs only once.
 fn find_literal(tokens: &[TokenWithSpan], message: &str) -> Option<usize> {
     let rest =
         ["Cannot cast string '", "Cannot cast value '"].iter().find_map(|before| message.strip_prefix(before))?;

@@ -27,10 +27,10 @@ pub(super) const ALL: [(&str, &str); 5] = [
     ("CloseSession", "Ends the session of the token."),
 ];
 
-/// `CANCEL_RESULT_CANCELLED`, which the protocol's crate does not show.
+/// `CANCEL_RESULT_CANCELLED`, which the crate of the protocol does not export.
 const CANCELLED: i32 = 1;
 
-/// `CloseSessionResult { status: CLOSED }`, which this version of the protocol's crate does not have.
+/// `CloseSessionResult { status: CLOSED }`, which this version of the protocol's crate lacks.
 const SESSION_CLOSED: &[u8] = &[0x08, 0x01];
 
 /// Runs an action. Returns the bodies of its results.
@@ -108,7 +108,7 @@ async fn prepare(session: &Arc<FlightSession>, query: &str) -> Result<ActionCrea
     }
 }
 
-/// Stops what runs of a query, and forgets it if it was not prepared.
+/// Stops all executions of a query, and drops the query unless it was prepared.
 fn cancel(session: &FlightSession, info: &FlightInfo) -> Result<(), Status> {
     let tickets = info.endpoint.iter().filter_map(|endpoint| endpoint.ticket.as_ref());
     for ticket in tickets {

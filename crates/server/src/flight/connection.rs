@@ -1,4 +1,4 @@
-//! A connection, and what its calls share.
+//! A connection, and the state that its calls share.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use tonic::transport::server::Connected;
 
 use super::session::FlightSession;
 
-/// The bytes of a socket, with TLS or without.
+/// The byte stream of a socket, with TLS or without.
 pub(super) trait Bytes: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Bytes for T {}
@@ -23,7 +23,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Bytes for T {}
 /// A session, and the digest of the password that its calls are sent with.
 type OwnSession = (Option<Vec<u8>>, Arc<FlightSession>);
 
-/// What the calls of a connection share.
+/// The state that the calls of a connection share.
 pub(super) struct Connection {
     /// The address of the client.
     pub client: SocketAddr,
@@ -33,12 +33,12 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// A connection of a client that has not said who it is.
+    /// A connection of a client that is not authenticated yet.
     pub fn new(client: SocketAddr) -> Arc<Self> {
         Arc::new(Self { client, own: Mutex::default(), is_known: AtomicBool::new(false) })
     }
 
-    /// Notes that a call was authenticated: the connection may last.
+    /// Records that a call was authenticated, which lifts the time limit of the connection.
     pub fn authenticated(&self) {
         self.is_known.store(true, Ordering::Relaxed);
     }
@@ -53,7 +53,8 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// The socket of a connection, which keeps `place` among all until it is closed.
+    /// Creates the socket of a connection. `place` is the permit of the connection, held until the
+    /// socket is closed.
     pub fn new(
         bytes: Box<dyn Bytes>,
         connection: Arc<Connection>,

@@ -1,4 +1,4 @@
-//! What the server can do, and its types, as clients ask for them.
+//! The capabilities and types of the server, as clients query them.
 
 use std::sync::OnceLock;
 
@@ -12,10 +12,10 @@ use arrow_flight::sql::{
 };
 use tonic::Status;
 
-/// The version of Arrow's format that is spoken.
+/// The version of the Arrow format that the server supports.
 const ARROW_VERSION: &str = "59.3";
 
-/// What the server can do.
+/// The capabilities of the server.
 pub(super) fn sql() -> Result<&'static SqlInfoData, Status> {
     static MADE: OnceLock<Option<SqlInfoData>> = OnceLock::new();
     let made = MADE.get_or_init(|| {
@@ -23,7 +23,7 @@ pub(super) fn sql() -> Result<&'static SqlInfoData, Status> {
         all.append(SqlInfo::FlightSqlServerName, "PushdownDB");
         all.append(SqlInfo::FlightSqlServerVersion, env!("CARGO_PKG_VERSION"));
         all.append(SqlInfo::FlightSqlServerArrowVersion, ARROW_VERSION);
-        // COPY writes objects, if the user may.
+        // Not read-only, since COPY writes objects if the user has the permission.
         all.append(SqlInfo::FlightSqlServerReadOnly, false);
         all.append(SqlInfo::FlightSqlServerSql, true);
         all.append(SqlInfo::FlightSqlServerSubstrait, false);
@@ -104,14 +104,14 @@ const TYPES: [Known; 16] = [
     ("INTERVAL", XdbcDataType::XdbcInterval, None, Some("INTERVAL '"), &[], None),
 ];
 
-/// The types.
+/// The types that the server supports.
 pub(super) fn types() -> Result<&'static XdbcTypeInfoData, Status> {
     static MADE: OnceLock<Option<XdbcTypeInfoData>> = OnceLock::new();
     let made = MADE.get_or_init(|| {
         let mut all = XdbcTypeInfoDataBuilder::new();
         for (name, data_type, size, prefix, parameters, radix) in TYPES {
             let subcode = match data_type {
-                // The code of dates and of years is one.
+                // The subcodes of dates and of years are the same number.
                 XdbcDataType::XdbcDate => Some(XdbcDatetimeSubcode::XdbcSubcodeYear),
                 XdbcDataType::XdbcTime => Some(XdbcDatetimeSubcode::XdbcSubcodeTime),
                 XdbcDataType::XdbcTimestamp => Some(XdbcDatetimeSubcode::XdbcSubcodeTimestamp),

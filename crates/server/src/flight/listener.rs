@@ -16,14 +16,14 @@ use super::sessions::FlightSessions;
 use crate::accept::accept;
 use crate::shared::Server;
 
-/// How often a client is asked whether it is still there, and how long it may take to answer.
+/// Interval at which a client is asked whether it is still there, and how long its answer may take.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 const KEEPALIVE_ANSWER: Duration = Duration::from_secs(20);
 
-/// The calls of a connection at once.
+/// Maximum concurrent calls of a connection.
 const MAX_CALLS: u32 = 256;
 
-/// How often sessions that were not used for long are ended.
+/// Interval at which unused sessions are ended.
 const SWEEP: Duration = Duration::from_secs(60);
 
 /// Accepts connections until `stopped`, then returns once all of their calls have ended.
@@ -51,7 +51,7 @@ pub(crate) async fn serve(server: Arc<Server>, listener: TcpListener, stopped: w
             let Some(place) = place else { return };
             let patience = server.limits.authentication;
             if let Ok(Ok(socket)) = tokio::time::timeout(patience, start(&server, socket, place)).await {
-                // An error means that the server stops.
+                // An error means that the server is stopping.
                 drop(sockets.send(socket).await);
             } else {
                 server.counters.refused.fetch_add(1, Ordering::Relaxed);

@@ -18,18 +18,18 @@ use crate::session::SessionCore;
 const TABLE: &str = "TABLE";
 const VIEW: &str = "VIEW";
 
-/// The longest that the columns of tables are looked up: objects may have to be read for them.
+/// Maximum time to look up the columns of tables, for which objects may have to be read.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn failed(error: FlightError) -> Status {
     Status::from(error)
 }
 
-/// The columns of the rows that a command asks for.
+/// The columns of the rows that a metadata command requests.
 ///
 /// # Errors
 ///
-/// The command asks for no such rows.
+/// `command` is not a metadata command.
 pub(super) fn columns(command: &Command) -> Result<SchemaRef, Status> {
     Ok(match command {
         Command::CommandGetCatalogs(get) => get.into_builder().schema(),
@@ -46,11 +46,11 @@ pub(super) fn columns(command: &Command) -> Result<SchemaRef, Status> {
     })
 }
 
-/// The rows that a command asks for.
+/// The rows that a metadata command requests.
 ///
 /// # Errors
 ///
-/// The command asks for no such rows, or the tables cannot be listed.
+/// `command` is not a metadata command, or the tables cannot be listed.
 pub(super) async fn rows(core: &SessionCore, command: Command) -> Result<RecordBatch, Status> {
     match command {
         Command::CommandGetCatalogs(get) => {
@@ -71,7 +71,7 @@ pub(super) async fn rows(core: &SessionCore, command: Command) -> Result<RecordB
         }
         Command::CommandGetSqlInfo(get) => get.into_builder(info::sql()?).build().map_err(failed),
         Command::CommandGetXdbcTypeInfo(get) => get.into_builder(info::types()?).build().map_err(failed),
-        // There are no keys.
+        // The other commands are about keys, of which there are none.
         command => columns(&command).map(RecordBatch::new_empty),
     }
 }
@@ -81,14 +81,14 @@ async fn tables(core: &SessionCore, get: CommandGetTables) -> Result<RecordBatch
     let tables = engine.tables().await.map_err(|error| status::of(&PgError::from(&error)))?;
     let is_asked_for = |name: &str| get.table_name_filter_pattern.as_ref().is_none_or(|pattern| is_like(name, pattern));
     let (pattern, has_columns) = (get.table_name_filter_pattern.clone(), get.include_schema);
-    // The builder leaves out the others too, but only once their columns were looked up.
+    // The builder filters tables as well, but only after their columns were looked up.
     let tables: Vec<_> = tables.into_iter().filter(|table| is_asked_for(&table.name)).collect();
     let mut builder = get.into_builder();
     let listing = async {
         for table in &tables {
             let name = format!("\"{}\"", table.name.replace('"', "\"\""));
             let columns = match has_columns {
-                // Of a table that the user may not read the columns are not shown.
+                // The columns of a table that the user may not read are left out.
                 true => engine.describe(&name).await.ok().map(|columns| plain::schema(&columns)),
                 false => None,
             };
@@ -105,7 +105,7 @@ async fn tables(core: &SessionCore, get: CommandGetTables) -> Result<RecordBatch
     })
 }
 
-/// Whether a name is LIKE a pattern, in which `\` takes the meaning of `%` and `_`.
+/// Whether `name` matches the LIKE pattern, in which `\` escapes `%` and `_`.
 fn is_like(name: &str, pattern: &str) -> bool {
     like(&StringArray::new_scalar(name), &StringArray::new_scalar(pattern)).is_ok_and(|found| found.value(0))
 }

@@ -32,8 +32,8 @@ mod sessions;
 mod statements;
 mod status;
 
-/// The name of the catalog whose tables SQL names without one.
+/// The name of the default catalog, which SQL may leave out.
 const CATALOG: &str = "datafusion";
 
-/// The name of its schema.
+/// The name of the default schema.
 const SCHEMA: &str = "public";

@@ -6,9 +6,9 @@ use arrow::datatypes::{DataType, IntervalUnit, Schema};
 use pushdowndb_contract::{Error, Result};
 use pushdowndb_engine::ParameterValue;
 
-/// The types that a statement is planned with for values of these columns. A text takes the type of
-/// the place where it stands, and so does NULL; other values keep their own, so that 5.5 is compared
-/// with whole numbers as it is.
+/// The types to plan a statement with, if its parameters get values from these columns. `None`, for
+/// text and NULL, takes the type from the parameter's place in the statement. Other values keep
+/// their own type, so that 5.5 is compared with integers as it is.
 pub(super) fn types(columns: &Schema) -> Vec<Option<DataType>> {
     let known = columns.fields().iter().map(|field| match unpacked(field.data_type()) {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Null => None,
@@ -18,11 +18,11 @@ pub(super) fn types(columns: &Schema) -> Vec<Option<DataType>> {
     known.collect()
 }
 
-/// The values of a row.
+/// Converts the values of a row.
 ///
 /// # Errors
 ///
-/// A value has a type that SQL does not have.
+/// A value has a type that SQL lacks.
 pub(super) fn row(rows: &RecordBatch, row: usize) -> Result<Vec<ParameterValue>> {
     rows.columns().iter().map(|column| value(column, row)).collect()
 }

@@ -1,4 +1,4 @@
-//! Columns in types that all clients know: no views, no dictionaries.
+//! Conversion of columns to types that all clients support: no views, no dictionaries.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use arrow::error::ArrowError;
 
-/// The schema that a client gets. Whether planning knows that a column has no NULL is not said, so
-/// that a statement has the same schema before it runs and while it does.
+/// The schema that a client gets. All columns are nullable, whatever planning found out, so that a
+/// statement has the same schema before and while it runs.
 pub(super) fn schema(schema: &Schema) -> SchemaRef {
     let fields = schema.fields().iter().map(|field| Field::new(field.name(), data_type(field.data_type()), true));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-/// The rows in the types of `schema`, which [`schema`] made of theirs.
+/// Converts rows to `schema`, which [`schema`] derived from their own schema.
 ///
 /// # Errors
 ///

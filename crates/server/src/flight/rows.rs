@@ -1,7 +1,6 @@
-//! A statement's rows as a stream of messages.
-//!
-//! A task reads the rows of the engine and hands them to the connection one batch at a time. So at
-//! most a few batches of a result are in memory, and a client that does not read delays no other.
+//! A task reads the rows from the engine and sends them to the connection one batch at a time. So
+//! at most a few batches of a result are in memory, and a client that does not read does not delay
+//! others.
 
 use std::sync::Arc;
 
@@ -27,19 +26,19 @@ pub(super) type Messages = BoxStream<'static, Result<FlightData, Status>>;
 
 type Batches = mpsc::Sender<Result<RecordBatch, FlightError>>;
 
-/// Why the rows of a statement have ended before the last.
+/// Why sending the rows of a statement ended early.
 enum Ended {
     Error(PgError),
-    /// The client asks for no more.
+    /// The client has stopped reading.
     Gone,
 }
 
-/// Runs a statement, once for each row of values that is bound to its parameters, and sends all
-/// rows.
+/// Runs a statement once for each row of values that is bound to its parameters, and returns all
+/// rows as messages.
 ///
 /// # Errors
 ///
-/// It fails before its first row.
+/// The statement fails before its first row.
 pub(super) async fn run(session: Arc<FlightSession>, held: Arc<Held>) -> Result<Messages, PgError> {
     let mut interrupts = held.interrupts(&session.core);
     let mut values = held.values(&session.core).await?;
@@ -57,7 +56,7 @@ pub(super) async fn run(session: Arc<FlightSession>, held: Arc<Held>) -> Result<
     Ok(messages(columns, batches.boxed()))
 }
 
-/// Rows that are there already.
+/// Sends rows that are in memory already.
 pub(super) fn made(rows: RecordBatch) -> Messages {
     let columns = rows.schema();
     messages(columns, stream::iter([Ok(rows)]).boxed())
@@ -88,7 +87,8 @@ async fn send(
         let error = match sent {
             Ok(()) => match values.next() {
                 Ok(None) => {
-                    // Its place is free and its line is in the log when the client has all rows.
+                    // Dropped before the stream ends, so that the slot is free and the log entry
+                    // written when the client has all rows.
                     drop(opened);
                     return;
                 }
@@ -104,7 +104,7 @@ async fn send(
             Err(Ended::Error(error)) => error,
             Err(Ended::Gone) => return,
         };
-        // The query ends before its client hears of it.
+        // The query ends before the client receives the error.
         drop(opened);
         let error = FlightError::Tonic(Box::new(status::of(&error)));
         drop(tokio::time::timeout(session.core.server.limits.client_stall, sender.send(Err(error))).await);
@@ -162,7 +162,7 @@ async fn send_rows(
 }
 
 /// Runs a statement to its end, once for each row of values. Returns the number of rows that it has
-/// written; -1 if it is none that counts them.
+/// written, or -1 if the statement does not count rows.
 ///
 /// # Errors
 ///

@@ -37,20 +37,20 @@ pub(super) struct Service {
 type Answer<T> = Result<Response<T>, Status>;
 
 impl Service {
-    /// Over these sessions.
+    /// Creates the service for `sessions`.
     pub fn new(sessions: Arc<FlightSessions>) -> Self {
         Self { sessions }
     }
 
-    /// The session of a call.
+    /// Returns the session that a call belongs to.
     async fn session<T>(&self, request: &Request<T>) -> Result<Arc<FlightSession>, Status> {
         let connection = connection(request.extensions())?;
         let session = self.sessions.of_call(request.metadata(), connection).await;
         session.map_err(|error| status::of(&error))
     }
 
-    /// The columns of what a command asks for, none for a statement without rows, and the ticket for
-    /// its rows.
+    /// Returns the columns of the rows that a command requests, empty for a statement without rows,
+    /// and the ticket for the rows.
     async fn look_up(
         &self,
         session: &Arc<FlightSession>,
@@ -84,12 +84,12 @@ impl Service {
     }
 }
 
-/// The connection of a call.
+/// The connection that a call arrived on.
 fn connection(extensions: &Extensions) -> Result<&Arc<Connection>, Status> {
     extensions.get().ok_or_else(|| Status::internal("a call without a connection"))
 }
 
-/// Reads the batches that a client sends, which are as large as a message may be at most.
+/// Reads the batches that a client sends. Their total size is limited to that of one message.
 async fn sent(session: &FlightSession, messages: MessagesIn) -> Result<Vec<RecordBatch>, PgError> {
     let most = session.core.server.limits.message_bytes;
     let mut batches = FlightRecordBatchStream::new_from_flight_data(messages.map_err(FlightError::from));
@@ -142,7 +142,8 @@ impl FlightService for Service {
         let session = self.session(&request).await?;
         let descriptor = request.into_inner();
         let (columns, ticket) = self.look_up(&session, &descriptor).await?;
-        // No location: the rows are asked for where the query was. Their number is not known.
+        // Without a location, clients fetch the rows from this server. The number of rows is
+        // unknown.
         let endpoint = FlightEndpoint::new().with_ticket(Ticket { ticket });
         let mut info = FlightInfo::new().with_endpoint(endpoint).with_descriptor(descriptor).with_ordered(true);
         info.schema = encoded(&columns)?;
@@ -180,7 +181,7 @@ impl FlightService for Service {
     async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Answer<Self::DoPutStream> {
         let session = self.session(&request).await?;
         let failed = |error: PgError| status::of(&error);
-        // The first message has the command, and belongs to the batches too.
+        // The first message contains the command, and is one of the batches too.
         let mut messages = request.into_inner().peekable();
         let first = Pin::new(&mut messages).peek().await;
         let first = match first {
@@ -211,7 +212,8 @@ impl FlightService for Service {
                 let held = session.statements.get(&query.prepared_statement_handle).map_err(failed)?;
                 let batches = sent(&session, messages).await.map_err(failed)?;
                 held.bind(&session.core, batches).await.map_err(failed)?;
-                // The driver of Java goes on with the handle of this answer, also if it is none.
+                // The Java driver continues with the handle in this response, even if it is
+                // missing.
                 let prepared_statement_handle = Some(query.prepared_statement_handle);
                 put(&DoPutPreparedStatementResult { prepared_statement_handle })
             }
@@ -240,7 +242,7 @@ impl FlightService for Service {
     }
 }
 
-/// Puts a token where clients look for it.
+/// Adds a token to the response headers, where clients look for it.
 fn authorize(headers: &mut MetadataMap, token: &str) -> Result<(), Status> {
     let value = MetadataValue::try_from(format!("Bearer {token}"));
     headers.insert("authorization", value.map_err(|_| Status::internal("a token that is no header"))?);

@@ -17,12 +17,12 @@ pub(super) struct FlightSession {
 }
 
 impl FlightSession {
-    /// A session that has no statements yet.
+    /// Creates a session without statements.
     pub fn new(core: SessionCore, listed: Listed) -> Self {
         Self { core, statements: Statements::default(), used: Mutex::new(Instant::now()), _listed: listed }
     }
 
-    /// Notes a call.
+    /// Records that the session was used now.
     pub fn is_used(&self) {
         *self.used.lock() = Instant::now();
     }

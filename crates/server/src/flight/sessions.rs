@@ -24,28 +24,28 @@ use crate::users::Account;
 use crate::users::scram::Verifier;
 use crate::variables::SharedVariables;
 
-/// How long the answer to a wrong password takes at least.
+/// Delay of the response to a wrong password.
 const DELAY: Duration = Duration::from_millis(500);
 
-/// How long a session lasts without a call.
+/// How long a session lasts without calls.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// How long a session was not used that may make room for another.
+/// How long a session must be unused before it can be ended to make room for another.
 const SPARE: Duration = Duration::from_secs(60);
 
 /// The bytes of a token.
 const TOKEN_BYTES: usize = 32;
 
-/// What passwords are sent in. Clients written in Go leave the padding out.
+/// The base64 variant of passwords in headers. Clients written in Go leave the padding out.
 const BASIC: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The most bytes of a user's name.
+/// Maximum bytes of a user's name.
 const MAX_NAME_BYTES: usize = 63;
 
-/// The name of the user where everyone is let in and a client gives none.
+/// The user name for clients that give none, if no passwords are required.
 const ANYONE: &str = "anyone";
 
 /// All sessions of the protocol.
@@ -55,12 +55,13 @@ pub(super) struct FlightSessions {
 }
 
 impl FlightSessions {
-    /// No sessions.
+    /// Creates an empty list of sessions.
     pub fn new(server: Arc<Server>) -> Self {
         Self { server, by_token: Mutex::default() }
     }
 
-    /// The session of a call with these headers.
+    /// Returns the session of a call: the one of its bearer token or, without a token, the one of
+    /// its connection, which the first call opens with the user and password in `headers`.
     ///
     /// # Errors
     ///
@@ -88,14 +89,15 @@ impl FlightSessions {
         self.by_token.lock().get(token).cloned()
     }
 
-    /// The session of calls without a token, which ends with its connection.
+    /// Returns the session for calls without a token, which ends with its connection. Opens one if
+    /// there is none for the credentials `given`.
     async fn of_connection(
         &self,
         given: Option<&str>,
         headers: &MetadataMap,
         connection: &Arc<Connection>,
     ) -> Result<Arc<FlightSession>, PgError> {
-        // Of a password its digest is kept.
+        // Keeps a digest instead of the password.
         let digest = given.map(|given| digest::digest(&digest::SHA256, given.as_bytes()).as_ref().to_vec());
         let mut own = connection.own.lock().await;
         if let Some((known, session)) = &*own
@@ -109,7 +111,7 @@ impl FlightSessions {
         Ok(session)
     }
 
-    /// A session with a token, for the password in these headers.
+    /// Opens a session with the user and password in `headers`, and returns its token.
     ///
     /// # Errors
     ///
@@ -136,18 +138,18 @@ impl FlightSessions {
         Ok(token)
     }
 
-    /// Ends the session of a call.
+    /// Ends a session and invalidates its token.
     pub fn close(&self, session: &Arc<FlightSession>) {
         session.core.entry.terminate();
         self.by_token.lock().retain(|_, other| !Arc::ptr_eq(other, session));
     }
 
-    /// Ends sessions without a call in the last hour, and forgets those that were ended.
+    /// Ends sessions without a call in the last hour, and removes those that have ended.
     pub fn sweep(&self) {
         self.by_token.lock().retain(|_, session| !session.core.entry.is_terminated() && session.idle() < IDLE);
     }
 
-    /// A session for the user and the password of a header, `Basic …`.
+    /// Opens a session for the user and password in the `authorization` header `given`, `Basic …`.
     async fn login(
         &self,
         given: Option<&str>,
@@ -181,7 +183,7 @@ impl FlightSessions {
         Ok(Arc::new(FlightSession::new(core, listed)))
     }
 
-    /// The account of a user who has given the right password.
+    /// Returns the account of a user if the password is right.
     async fn authenticated(
         &self,
         user: &str,
@@ -189,7 +191,7 @@ impl FlightSessions {
         connection: &Connection,
     ) -> Result<Arc<Account>, PgError> {
         let account = self.server.users.get().find(user);
-        // An unknown user takes as long, and no password is right.
+        // For an unknown user, the check takes as long and fails for every password.
         let verifier = account.as_ref().and_then(|account| account.user.verifier.clone());
         let verifier = verifier.unwrap_or_else(|| Verifier::of_nobody(user, &self.server.secret));
         let password = password.to_owned();

@@ -1,4 +1,4 @@
-//! The statements of a session, by the handles that clients have for them.
+//! The statements of a session, by the handles that clients refer to them with.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::session::{Plan, Reply, SessionCore, Source};
 use crate::statement::command::Command;
 use crate::statement::subject;
 
-/// The most queries of a session whose rows were announced and not asked for yet. The oldest gives
-/// way to a new one.
+/// Maximum queries of a session whose rows were announced but not fetched yet. The oldest is
+/// dropped for a new one.
 const MAX_PENDING: usize = 1_000;
 
 /// The statements of a session.
@@ -31,39 +31,40 @@ struct Table {
     by_handle: BTreeMap<u64, Arc<Held>>,
 }
 
-/// A statement that a client has a handle of.
+/// A statement that a client has a handle for.
 pub(super) struct Held {
     pub statement: Statement,
     pub command: Command,
-    /// Whether it stays until the client closes it.
+    /// Whether the statement is kept until the client closes it.
     is_prepared: bool,
     state: tokio::sync::Mutex<State>,
-    /// Counts requests to cancel.
+    /// Number of requests to cancel the statement so far.
     cancel: watch::Sender<u64>,
 }
 
 #[derive(Default)]
 struct State {
-    /// The plan, once it is needed.
+    /// The plan, created when it is needed.
     plan: Option<Plan>,
-    /// The engine that it was made on, which DISCARD ALL replaces.
+    /// The engine that the plan was made with, which DISCARD ALL replaces.
     engine: Option<Arc<Engine>>,
-    /// The types that it is planned with.
+    /// The parameter types that the statement is planned with.
     given: Vec<Option<DataType>>,
-    /// Rows of values of the parameters.
+    /// The rows of values that are bound to the parameters.
     bound: Option<Vec<RecordBatch>>,
-    /// A statement whose columns are known only once it runs, and which therefore does.
+    /// The started statement, if it was started early because its columns are known only once it
+    /// runs.
     opened: Option<Opened>,
 }
 
 /// A statement that was started.
 pub(super) struct Opened {
-    /// What is logged of it; nothing for statements of the session.
+    /// The query for the log; `None` for statements about the session.
     pub run: Option<QueryRun>,
     pub source: Source,
 }
 
-/// What stops a statement.
+/// Watches for the events that stop a statement: the end of its session, or a request to cancel it.
 pub(super) struct Interrupts {
     entry: Arc<Entry>,
     session: Cancellations,
@@ -71,7 +72,7 @@ pub(super) struct Interrupts {
 }
 
 impl Interrupts {
-    /// Returns the error of a statement that is to be stopped, once it is.
+    /// Waits until the statement is to be stopped, and returns the error for that.
     pub async fn requested(&mut self) -> PgError {
         tokio::select! {
             biased;
@@ -81,7 +82,7 @@ impl Interrupts {
         }
     }
 
-    /// Waits for `work`, unless the statement is stopped before.
+    /// Waits for `work`, or returns an error if the statement is stopped before.
     pub async fn watch<T>(&mut self, work: impl Future<Output = Result<T, PgError>>) -> Result<T, PgError> {
         tokio::select! {
             biased;
@@ -92,11 +93,11 @@ impl Interrupts {
 }
 
 impl Statements {
-    /// Keeps a statement. Returns its handle.
+    /// Parses and stores a statement. Returns its handle.
     ///
     /// # Errors
     ///
-    /// It is not one statement, or there are too many.
+    /// The text is not a single statement, or there are too many.
     pub fn keep(&self, core: &SessionCore, text: &str, is_prepared: bool) -> Result<(Vec<u8>, Arc<Held>), PgError> {
         let found = core.statement(text)?;
         let (statement, command) = found.ok_or_else(|| PgError::new(code::SYNTAX, "there is no statement"))?;
@@ -120,18 +121,18 @@ impl Statements {
         Ok((handle.to_be_bytes().to_vec(), held))
     }
 
-    /// The statement of a handle.
+    /// The statement with this handle.
     ///
     /// # Errors
     ///
-    /// The session has none.
+    /// The session has no such statement.
     pub fn get(&self, handle: &[u8]) -> Result<Arc<Held>, PgError> {
         let number = handle.try_into().map(u64::from_be_bytes).ok();
         let found = number.and_then(|number| self.0.lock().by_handle.get(&number).cloned());
         found.ok_or_else(|| PgError::new(code::NO_STATEMENT, "the session has no such statement: it was closed"))
     }
 
-    /// Forgets a statement.
+    /// Removes a statement.
     pub fn close(&self, handle: &[u8]) {
         if let Ok(number) = handle.try_into().map(u64::from_be_bytes) {
             self.0.lock().by_handle.remove(&number);
@@ -140,19 +141,19 @@ impl Statements {
 }
 
 impl Held {
-    /// Stops what runs of the statement.
+    /// Stops all executions of the statement.
     pub fn cancel(&self) {
         self.cancel.send_modify(|count| *count += 1);
     }
 
-    /// Notices requests to stop the statement from now on.
+    /// Subscribes to requests to stop the statement from now on.
     pub fn interrupts(&self, core: &SessionCore) -> Interrupts {
         let entry = Arc::clone(&core.entry);
         Interrupts { session: entry.cancellations(), entry, statement: self.cancel.subscribe() }
     }
 
-    /// The columns of the result as a client gets them; `None` if it has none, or they are known only
-    /// once the statement has run and changed something.
+    /// The columns of the result as a client gets them. Returns `None` if the statement has no
+    /// result, or if the columns are known only once it has run and changed something.
     ///
     /// # Errors
     ///
@@ -210,11 +211,11 @@ impl Held {
         Ok(())
     }
 
-    /// Binds rows of values to the parameters, in the place of earlier ones.
+    /// Binds rows of values to the parameters, replacing earlier ones.
     ///
     /// # Errors
     ///
-    /// There are more or fewer columns than parameters, or the statement cannot be planned with
+    /// The number of columns is not that of the parameters, or the statement cannot be planned with
     /// values of these types.
     pub async fn bind(&self, core: &SessionCore, rows: Vec<RecordBatch>) -> Result<(), PgError> {
         let mut state = self.state.lock().await;
@@ -243,11 +244,11 @@ impl Held {
         Ok(())
     }
 
-    /// The rows of values that are bound, one empty one for a statement without parameters.
+    /// The rows of values that are bound. A statement without parameters has a single empty row.
     ///
     /// # Errors
     ///
-    /// Values are missing.
+    /// The statement has parameters, but no values are bound.
     pub async fn values(&self, core: &SessionCore) -> Result<Values, PgError> {
         let wanted = self.parameters(core).await?.len();
         let bound = self.state.lock().await.bound.clone();
@@ -261,11 +262,11 @@ impl Held {
         }
     }
 
-    /// Starts the statement with these values of its parameters.
+    /// Starts the statement with these values for its parameters.
     ///
     /// # Errors
     ///
-    /// It fails before its first row.
+    /// The statement fails before its first row.
     pub async fn start(&self, core: &SessionCore, values: &[ParameterValue]) -> Result<Opened, PgError> {
         if self.command != Command::Query {
             let rows = self.answer(core).await?;
@@ -295,14 +296,14 @@ impl Held {
         }
     }
 
-    /// Runs a statement of the session. Returns its rows, if it has any.
+    /// Runs a statement about the session. Returns its rows, if it has any.
     async fn answer(&self, core: &SessionCore) -> Result<Option<RecordBatch>, PgError> {
         match &self.command {
             Command::Set { name, value, is_local: false } => drop(core.set(name, value.as_deref()).await?),
             Command::Reset(Some(name)) => drop(core.set(name, None).await?),
-            // Statements that were prepared before are planned again.
+            // Statements that were prepared before are planned again when they are used.
             Command::DiscardAll => core.begin_anew().await?,
-            // Nothing is isolated or undone.
+            // Accepted without effect, since this protocol has no transactions here.
             Command::Begin | Command::Commit | Command::Rollback | Command::Savepoint(_) | Command::Release(_) => {}
             command => {
                 return match core.answer(command).await? {
@@ -320,12 +321,12 @@ impl Held {
     }
 }
 
-/// Rows of values, one after the other.
+/// An iterator over the rows of bound values.
 pub(super) struct Values {
     rows: Vec<RecordBatch>,
-    /// The batch and the row of the next one.
+    /// The indexes of the batch and of the row that come next.
     next: (usize, usize),
-    /// Whether there is one row without values to come.
+    /// Whether a single row without values comes next.
     is_alone: bool,
 }
 
@@ -334,7 +335,7 @@ impl Values {
     ///
     /// # Errors
     ///
-    /// A value has a type that SQL does not have.
+    /// A value has a type that SQL lacks.
     pub fn next(&mut self) -> Result<Option<Vec<ParameterValue>>, PgError> {
         if std::mem::take(&mut self.is_alone) {
             return Ok(Some(vec![]));

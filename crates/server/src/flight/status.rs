@@ -1,14 +1,14 @@
-//! Errors as gRPC has them.
+//! Conversion of errors to gRPC statuses.
 
 use arrow::error::ArrowError;
 use tonic::{Code, Status};
 
 use crate::error::{PgError, code};
 
-/// The most bytes of a message: it travels in a header.
+/// Maximum bytes of a message, which is sent in a header.
 const MAX_MESSAGE_BYTES: usize = 4096;
 
-/// The status of an error.
+/// Converts an error to a status.
 pub(super) fn of(error: &PgError) -> Status {
     let mut message = error.message.clone();
     if let Some(hint) = &error.hint {
@@ -22,12 +22,12 @@ pub(super) fn of(error: &PgError) -> Status {
     Status::new(grpc_code(error.code), format!("{message} (SQLSTATE {})", error.code))
 }
 
-/// The status of an error of Arrow's own.
+/// Converts an error of the Arrow library to a status.
 pub(super) fn of_arrow(error: &ArrowError) -> Status {
     Status::internal(error.to_string())
 }
 
-/// The status of a request that is not understood.
+/// The status for a malformed request.
 pub(super) fn malformed(error: impl std::fmt::Display) -> Status {
     Status::invalid_argument(format!("malformed request: {error}"))
 }

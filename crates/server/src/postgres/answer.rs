@@ -1,4 +1,4 @@
-//! Plans and starts statements, until their client stops them or is gone.
+//! Plans and starts statements. They stop if the client cancels them or disconnects.
 
 use std::sync::Arc;
 
@@ -26,8 +26,8 @@ impl Session {
         interruptible(wire, &mut cancellations, self.core.plan(statement, given)).await
     }
 
-    /// Starts a statement that may be prepared, with the values of its parameters. `before` is the
-    /// number of characters before the statement in the text of the query.
+    /// Starts a statement, which may have a plan already, with the values of its parameters.
+    /// `before` is the number of characters before the statement in the text of the query.
     pub(super) async fn start(
         &mut self,
         wire: &mut Wire,
@@ -64,8 +64,8 @@ impl Session {
         self.finish_silently(wire, &mut running, &mut cancellations).await.map(Answer::Done)
     }
 
-    /// Runs a statement to its end that has no rows for the client, such as COPY to files, whose
-    /// only row is their number.
+    /// Runs a statement without rows for the client to its end, such as COPY to files, whose only
+    /// row is the number of rows written. Returns the command tag.
     async fn finish_silently(
         &mut self,
         wire: &mut Wire,

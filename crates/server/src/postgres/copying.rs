@@ -1,4 +1,4 @@
-//! Rows as COPY's data: text, CSV, or binary.
+//! Encodes rows in the formats of COPY: text, CSV, or binary.
 
 use pushdowndb_contract::Result;
 
@@ -8,10 +8,10 @@ use crate::statement::copy::{CopyFormat, CopyOut};
 use crate::values::Format;
 use crate::values::cells::Cells;
 
-/// What the binary format begins with: its signature, no flags, no more header.
+/// The header of the binary format: the signature, no flags, no extension.
 const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 
-/// Writes rows as COPY's data.
+/// Writes rows in the format that COPY specifies.
 pub(super) struct CopyRows<'a> {
     options: &'a CopyOut,
     value: Vec<u8>,
@@ -19,12 +19,12 @@ pub(super) struct CopyRows<'a> {
 }
 
 impl<'a> CopyRows<'a> {
-    /// A writer with these options.
+    /// Creates a writer with these options.
     pub fn new(options: &'a CopyOut) -> Self {
         Self { options, value: Vec::new(), has_begun: false }
     }
 
-    /// Writes what stands before the rows.
+    /// Writes the header, if the options ask for one.
     pub fn begin(&mut self, columns: &[Column], out: &mut Vec<u8>) {
         if self.options.header {
             message(out, b'd', |out| {
@@ -39,7 +39,7 @@ impl<'a> CopyRows<'a> {
         }
     }
 
-    /// Writes what stands after the rows.
+    /// Writes the trailer of the binary format.
     pub fn end(&mut self, out: &mut Vec<u8>) {
         if self.options.format == CopyFormat::Binary {
             message(out, b'd', |out| {
@@ -80,7 +80,7 @@ impl<'a> CopyRows<'a> {
                 || *byte == options.escape
                 || matches!(byte, b'\n' | b'\r')
         };
-        // A line of `\.` alone is the end of the data for old readers.
+        // Quoted, since old readers treat a line with only `\.` as the end of the data.
         let is_end = is_alone && value == b"\\.";
         if !options.force_quote && value != options.null.as_bytes() && !is_end && !value.iter().any(is_special) {
             out.extend_from_slice(value);

@@ -1,4 +1,4 @@
-//! The extended protocol: prepared statements and portals.
+//! The extended query protocol: prepared statements and portals.
 
 use arrow::datatypes::DataType;
 use pushdowndb_engine::Inputs;
@@ -18,25 +18,25 @@ use crate::statement::subject::is_about_catalogue;
 use crate::values::types::{PgType, Scalar, of_parameter};
 use crate::values::{Format, parameters};
 
-/// The most portals of a session.
+/// Maximum portals of a session.
 const MAX_PORTALS: usize = 1_000;
 
 impl Session {
-    /// A statement from its text.
+    /// Parses a statement. `given` contains the `oid`s of its parameter types.
     pub(super) fn stored(&self, text: String, given: Vec<u32>) -> Result<Stored, PgError> {
         let found = self.core.statement(&text)?;
         let (statement, command) = found.map_or((None, Command::Query), |(found, command)| (Some(found), command));
         Ok(Stored { statement, command, given, plan: None })
     }
 
-    /// Keeps a prepared statement.
+    /// Stores a prepared statement under a name.
     pub(super) fn keep_statement(&mut self, name: String, stored: Stored) -> Result<(), PgError> {
         SessionCore::may_prepare(self.statements.len())?;
         self.statements.insert(name, stored);
         Ok(())
     }
 
-    /// Keeps a portal.
+    /// Stores a portal under a name.
     pub(super) fn keep_portal(&mut self, name: String, portal: Portal) -> Result<(), PgError> {
         if self.portals.len() >= MAX_PORTALS {
             let message = format!("a session has at most {MAX_PORTALS} open cursors: close some");
@@ -46,7 +46,7 @@ impl Session {
         Ok(())
     }
 
-    /// Parse.
+    /// Handles a Parse message.
     pub(super) fn parse(
         &mut self,
         wire: &mut Wire,
@@ -66,8 +66,8 @@ impl Session {
         Ok(())
     }
 
-    /// Refuses a statement that is not SQL, as PostgreSQL does before it is bound. Those about the
-    /// catalogue have a parser of their own.
+    /// Refuses a statement that is not valid SQL, which PostgreSQL does before it is bound.
+    /// Statements about the catalog have a parser of their own.
     fn check_syntax(&self, stored: &Stored) -> Result<(), PgError> {
         let (Some(statement), Command::Query) = (&stored.statement, &stored.command) else { return Ok(()) };
         if is_about_catalogue(&statement.text) {
@@ -77,7 +77,7 @@ impl Session {
         parsed.map(drop).map_err(|error| PgError::of(&error, &statement.text, 0))
     }
 
-    /// Plans a prepared statement, unless it is.
+    /// Plans a prepared statement, unless it has a plan.
     async fn planned(&mut self, wire: &mut Wire, stored: &mut Stored) -> Result<(), Failure> {
         let (Some(statement), Command::Query, None) = (&stored.statement, &stored.command, &stored.plan) else {
             return Ok(());
@@ -87,11 +87,11 @@ impl Session {
         Ok(())
     }
 
-    /// Bind.
+    /// Handles a Bind message.
     pub(super) async fn bind(&mut self, wire: &mut Wire, bind: Bind) -> Result<(), Failure> {
         let invalid = |message: String| Failure::Error(PgError::new(code::PROTOCOL, message));
         let mut stored = self.statements.remove(&bind.statement).ok_or_else(|| no_statement(&bind.statement))?;
-        // The plan is needed for the types of values, if the client did not give them all.
+        // The plan is needed for the parameter types, unless the client declared all of them.
         let all_given =
             stored.given.len() == bind.values.len() && stored.given.iter().all(|oid| of_parameter(*oid).is_some());
         let planned = match all_given {
@@ -99,7 +99,7 @@ impl Session {
             false => self.planned(wire, &mut stored).await,
         };
         let types = stored.types();
-        // The first portal takes the plan over; the statement is planned again for the next.
+        // The first portal takes the plan; the statement is planned again for the next portal.
         let plan = stored.plan.take();
         let for_portal = Stored { plan, ..stored.again() };
         self.statements.insert(bind.statement.clone(), stored);
@@ -143,7 +143,7 @@ impl Session {
         Ok(())
     }
 
-    /// Describe of a statement.
+    /// Handles a Describe message for a statement.
     pub(super) async fn describe_statement(&mut self, wire: &mut Wire, name: &str) -> Result<(), Failure> {
         let mut stored = self.statements.remove(name).ok_or_else(|| no_statement(name))?;
         let planned = self.planned(wire, &mut stored).await;
@@ -154,7 +154,7 @@ impl Session {
         describe(wire, &columns?, &[])
     }
 
-    /// Describe of a portal.
+    /// Handles a Describe message for a portal.
     pub(super) async fn describe_portal(&mut self, wire: &mut Wire, name: &str) -> Result<(), Failure> {
         let mut portal = self.portals.remove(name).ok_or_else(|| no_cursor(name))?;
         let mut done = Ok(());
@@ -169,7 +169,7 @@ impl Session {
         described
     }
 
-    /// The columns of a statement's result; none if it has no rows for the client.
+    /// The columns of a statement's result; empty if it has no rows for the client.
     fn columns_of(&self, stored: &Stored) -> Result<Vec<Column>, PgError> {
         let text = |name: &str| Column { name: name.to_owned(), pg_type: PgType::scalar(Scalar::Text) };
         Ok(match &stored.command {
@@ -190,12 +190,12 @@ impl Session {
         })
     }
 
-    /// Execute.
+    /// Handles an Execute message.
     pub(super) async fn execute(&mut self, wire: &mut Wire, name: &str, max_rows: u32) -> Result<(), Failure> {
         let mut portal = self.portals.remove(name).ok_or_else(|| no_cursor(name))?;
         let done = self.run_portal(wire, &mut portal, max_rows).await;
         if done.is_ok() {
-            // One that has failed is gone, and what it held.
+            // A portal that has failed is not put back, and its resources are released.
             self.portals.insert(name.to_owned(), portal);
         }
         done
@@ -216,7 +216,8 @@ impl Session {
                         }
                         self.start(wire, &statement, stored.plan.as_mut(), &portal.values, 0).await?
                     }
-                    // The rows of these are sent as they run, and their columns were described.
+                    // These statements send their rows as they run; their columns were described
+                    // before.
                     command => self.command(wire, &statement, command, 0, false).await?,
                 };
                 match answer {
@@ -248,7 +249,7 @@ impl Session {
         Ok(())
     }
 
-    /// Runs EXECUTE of a prepared statement.
+    /// Runs the prepared statement `name` for EXECUTE.
     pub(super) async fn execute_statement(
         &mut self,
         wire: &mut Wire,

@@ -7,9 +7,9 @@ use crate::error::PgError;
 /// Why a statement failed.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// With an error that is sent to the client.
+    /// With an error for the client.
     Error(PgError),
-    /// The connection is at its end.
+    /// The connection has ended.
     Lost(Lost),
 }
 
@@ -26,7 +26,7 @@ impl From<Lost> for Failure {
 }
 
 impl Failure {
-    /// The outcome in the log.
+    /// The outcome for the log.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Error(error) => error.code,
@@ -35,7 +35,7 @@ impl Failure {
     }
 }
 
-/// Waits for `work` until it is done, cancelled, or its client gone.
+/// Waits for `work`, unless it is canceled or the client disconnects.
 pub(super) async fn interruptible<T>(
     wire: &mut Wire,
     cancellations: &mut Cancellations,

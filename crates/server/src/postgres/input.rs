@@ -1,9 +1,9 @@
-//! Messages of the client. Nothing is allocated from a length before it is compared with a limit
-//! and with what has arrived.
+//! Messages of the client. A length is compared with a limit and with the bytes that have arrived
+//! before anything is allocated for it.
 
 use pushdowndb_contract::{Error, Result};
 
-/// The code of a request for TLS, in the place of a version.
+/// The code of a request for TLS, sent in place of a version.
 pub(super) const TLS_REQUEST: u32 = 80_877_103;
 
 /// The code of a request for encryption by Kerberos.
@@ -12,10 +12,10 @@ pub(super) const GSS_REQUEST: u32 = 80_877_104;
 /// The code of a request to cancel a query.
 pub(super) const CANCEL_REQUEST: u32 = 80_877_102;
 
-/// The most bytes of the first packet, as in PostgreSQL.
+/// Maximum bytes of the startup packet, as in PostgreSQL.
 pub(super) const MAX_STARTUP_BYTES: usize = 10_000;
 
-/// A statement or a portal.
+/// What Describe and Close refer to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Target {
     Statement,
@@ -41,24 +41,24 @@ pub(super) enum Message {
     Flush,
     Sync,
     Terminate,
-    /// Data of a COPY that is no longer under way.
+    /// Data of a COPY that is no longer in progress.
     Copy,
 }
 
-/// Values for a statement.
+/// The contents of a Bind message: values for the parameters of a statement.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) struct Bind {
     pub portal: String,
     pub statement: String,
-    /// None for text, one for all, or one for each value.
+    /// Formats of the values: empty for text, one for all, or one for each value.
     pub formats: Vec<i16>,
-    /// `None` is NULL.
+    /// The values; `None` is NULL.
     pub values: Vec<Option<Vec<u8>>>,
-    /// None for text, one for all, or one for each column.
+    /// Formats of the result columns: empty for text, one for all, or one for each column.
     pub result_formats: Vec<i16>,
 }
 
-/// The first packet.
+/// The startup packet.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum Startup {
     Tls,
@@ -67,7 +67,7 @@ pub(super) enum Startup {
     Session { minor: u16, parameters: Vec<(String, String)> },
 }
 
-/// The fields of a message.
+/// A reader of the fields of a message.
 pub(super) struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -97,7 +97,7 @@ impl<'a> Fields<'a> {
         self.array().map(i32::from_be_bytes)
     }
 
-    /// A count of items that have `size` bytes or more each.
+    /// Reads a count of items. Returns an error if fewer than `size` bytes per item are left.
     pub fn count(&mut self, size: usize) -> Result<usize> {
         let count = usize::from(self.array().map(u16::from_be_bytes)?);
         if count * size > self.0.len() {
@@ -112,7 +112,7 @@ impl<'a> Fields<'a> {
         Ok(field)
     }
 
-    /// A text that ends with a zero byte.
+    /// Reads a text that ends with a zero byte.
     pub fn text(&mut self) -> Result<String> {
         let end = self.0.iter().position(|byte| *byte == 0).ok_or_else(Self::short)?;
         let text = self.bytes(end)?;
@@ -132,7 +132,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Reads the first packet, without its length.
+/// Parses the startup packet, without its length.
 pub(super) fn startup(bytes: &[u8]) -> Result<Startup> {
     let mut fields = Fields::new(bytes);
     let code = fields.int32()?.cast_unsigned();
@@ -155,7 +155,7 @@ pub(super) fn startup(bytes: &[u8]) -> Result<Startup> {
     }
 }
 
-/// Reads a message of this type, without its length.
+/// Parses a message with the type `tag`, without its length.
 pub(super) fn message(tag: u8, bytes: &[u8]) -> Result<Message> {
     let mut fields = Fields::new(bytes);
     let message = match tag {
@@ -169,7 +169,7 @@ pub(super) fn message(tag: u8, bytes: &[u8]) -> Result<Message> {
         b'D' => Message::Describe(target(&mut fields)?, fields.text()?),
         b'E' => {
             let portal = fields.text()?;
-            // Negative counts are all rows, as in PostgreSQL.
+            // A negative count means all rows, as in PostgreSQL.
             Message::Execute { portal, max_rows: u32::try_from(fields.int32()?).unwrap_or_default() }
         }
         b'C' => Message::Close(target(&mut fields)?, fields.text()?),
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn bytes_of_any_kind_are_an_error_and_no_panic() {
-        // All short messages of every type, and long ones of few values.
+        // All messages of up to 23 bytes that repeat a few byte values, of every type.
         for tag in 0..=255 {
             for first in [0_u8, 1, 2, 80, 83, 127, 128, 255] {
                 for length in 0..24 {

@@ -34,7 +34,7 @@ pub(crate) async fn serve(server: Arc<Server>, listener: TcpListener, stopped: w
     while connections.join_next().await.is_some() {}
 }
 
-/// Tells a client that there are too many.
+/// Sends the error that there are too many connections.
 async fn refuse(socket: TcpStream) {
     let mut wire = Wire::new(Box::new(socket), 0, Duration::from_secs(1));
     output::error(&mut wire.out, &PgError::fatal(code::TOO_MANY_CONNECTIONS, "there are too many connections already"));
@@ -63,7 +63,7 @@ async fn connection(server: &Arc<Server>, socket: TcpStream, mut stopped: watch:
         ended = session.run(&mut wire, stopped) => ended,
         () = entry.terminated() => Some(PgError::fatal(code::SHUTDOWN, "an administrator ended the session")),
     };
-    // Queries end before the error is sent to the client.
+    // Dropped first, so that queries end before the error is sent to the client.
     drop(session);
     if let Some(error) = ended {
         output::error(&mut wire.out, &error);

@@ -4,7 +4,7 @@ use crate::error::{Notice, PgError};
 use crate::values::Format;
 use crate::values::types::PgType;
 
-/// A column as the client sees it.
+/// A column as it is described to the client.
 #[derive(Clone, Debug)]
 pub(crate) struct Column {
     /// The name.
@@ -13,7 +13,7 @@ pub(crate) struct Column {
     pub pg_type: PgType,
 }
 
-/// The state of the transaction, which ReadyForQuery carries.
+/// The state of the transaction, as sent in ReadyForQuery.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Status {
     Idle,
@@ -21,7 +21,7 @@ pub(crate) enum Status {
     Failed,
 }
 
-/// Writes a message of this type whose fields `write` adds.
+/// Writes a message with the type `tag`, whose fields `write` adds.
 pub(super) fn message(out: &mut Vec<u8>, tag: u8, write: impl FnOnce(&mut Vec<u8>)) {
     out.push(tag);
     let start = out.len();
@@ -30,7 +30,7 @@ pub(super) fn message(out: &mut Vec<u8>, tag: u8, write: impl FnOnce(&mut Vec<u8
     set_length(out, start);
 }
 
-/// Sets the length of the message whose length stands at `start`.
+/// Fills in the length field at `start` of a message that ends at the end of `out`.
 pub(super) fn set_length(out: &mut [u8], start: usize) {
     let length = u32::try_from(out.len().saturating_sub(start)).unwrap_or(u32::MAX);
     if let Some(place) = out.get_mut(start..start + 4) {
@@ -38,7 +38,7 @@ pub(super) fn set_length(out: &mut [u8], start: usize) {
     }
 }
 
-/// Writes a text with the zero byte that ends it.
+/// Writes a text and the zero byte that terminates it.
 fn text(out: &mut Vec<u8>, text: &str) {
     out.extend(text.bytes().filter(|byte| *byte != 0));
     out.push(0);
@@ -69,7 +69,8 @@ pub(super) fn backend_key(out: &mut Vec<u8>, pid: i32, secret: &[u8]) {
     });
 }
 
-/// Tells a client that asked for a later minor version, or for options, that 3.0 is spoken.
+/// Tells a client that requested a later minor version, or unknown options, that the server
+/// supports version 3.0.
 pub(super) fn negotiate_version(out: &mut Vec<u8>, unknown_options: &[&str]) {
     message(out, b'v', |out| {
         out.extend_from_slice(&0_u32.to_be_bytes());
@@ -94,7 +95,7 @@ pub(super) fn row_description(out: &mut Vec<u8>, columns: &[Column], format: imp
         int16(out, columns.len());
         for (place, column) in columns.iter().enumerate() {
             text(out, &column.name);
-            // No table, and no column of it.
+            // The column belongs to no table.
             out.extend_from_slice(&[0; 6]);
             out.extend_from_slice(&column.pg_type.oid().to_be_bytes());
             out.extend_from_slice(&column.pg_type.size().to_be_bytes());

@@ -1,4 +1,4 @@
-//! Prepared statements and portals, as a session keeps them.
+//! Prepared statements and portals, as a session stores them.
 
 use pushdowndb_engine::{ParameterValue, Statement};
 
@@ -15,24 +15,24 @@ const TEXT: u32 = 25;
 
 /// A prepared statement.
 pub(super) struct Stored {
-    /// The statement; `None` if the text has none.
+    /// The statement; `None` for an empty text.
     pub statement: Option<Statement>,
-    /// What it asks for.
+    /// What the statement asks for.
     pub command: Command,
-    /// The types of parameters that the client gave; 0 for those that it did not.
+    /// The `oid`s of the parameter types that the client declared; 0 for those it left open.
     pub given: Vec<u32>,
-    /// The plan, once it is needed.
+    /// The plan, created when it is needed.
     pub plan: Option<Plan>,
 }
 
 impl Stored {
-    /// A copy to be planned again.
+    /// Returns a copy without the plan.
     pub fn again(&self) -> Self {
         let (statement, command, given) = (self.statement.clone(), self.command.clone(), self.given.clone());
         Self { statement, command, given, plan: None }
     }
 
-    /// The types of the parameters.
+    /// The `oid`s of the parameter types.
     pub fn types(&self) -> Vec<u32> {
         let planned = self.plan.as_ref().map(parameter_oids).unwrap_or_default();
         let count = planned.len().max(self.given.len());
@@ -51,22 +51,22 @@ pub(super) struct Portal {
     pub values: Vec<ParameterValue>,
     /// The formats of the result's columns.
     pub formats: Vec<Format>,
-    /// The rows that are left.
+    /// The rows that were not sent yet.
     pub running: Option<Box<Running>>,
     /// The columns, once they are known.
     pub columns: Vec<Column>,
-    /// Whether it was run to its end.
+    /// Whether the portal was run to its end.
     pub is_done: bool,
-    /// The command tag that is sent again.
+    /// The command tag, which is sent again after each part of the rows.
     pub tag: &'static str,
-    /// Whether it outlives the transaction.
+    /// Whether the portal stays open after the transaction.
     pub is_held: bool,
 }
 
 impl Portal {
     /// A cursor over rows.
     pub fn of_cursor(mut running: Box<Running>, is_held: bool) -> Self {
-        // What is cancelled from now on is the FETCH that runs then, if one does.
+        // From now on, a cancel request is for the FETCH that runs at that time, if any.
         running.cancellations = None;
         let (columns, tag) = (running.columns.clone(), running.tag);
         Self {
@@ -88,12 +88,12 @@ impl Portal {
     }
 }
 
-/// The error that there is no prepared statement of this name.
+/// The error for a prepared statement that does not exist.
 pub(super) fn no_statement(name: &str) -> PgError {
     PgError::new(code::NO_STATEMENT, format!("prepared statement \"{name}\" does not exist"))
 }
 
-/// The error that there is no cursor or portal of this name.
+/// The error for a cursor or portal that does not exist.
 pub(super) fn no_cursor(name: &str) -> PgError {
     PgError::new(code::NO_CURSOR, format!("cursor \"{name}\" does not exist"))
 }

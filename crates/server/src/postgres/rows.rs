@@ -1,4 +1,4 @@
-//! Rows as messages.
+//! Sends rows as messages.
 
 use pushdowndb_contract::Result;
 
@@ -13,15 +13,15 @@ use crate::session::SessionCore;
 use crate::values::Format;
 use crate::values::cells::Cells;
 
-/// The bytes that are written before they are sent.
+/// Bytes that are buffered before they are sent.
 const SEND_BYTES: usize = 64 * 1024;
 
-/// How rows are written.
+/// Writes rows in a format.
 pub(super) trait RowWriter: Send {
     /// The format of a column's values.
     fn format(&self, column: usize) -> Format;
 
-    /// Whether rows are written at all.
+    /// Whether rows are written, or only read and skipped.
     fn is_shown(&self) -> bool {
         true
     }
@@ -30,9 +30,9 @@ pub(super) trait RowWriter: Send {
     fn row(&mut self, cells: &[Cells], row: usize, out: &mut Vec<u8>) -> Result<()>;
 }
 
-/// Rows of a result.
+/// Writes the rows of a query result.
 pub(super) struct DataRows<'a> {
-    /// None for text, one for all, or one for each column.
+    /// Formats of the columns: empty for text, one for all, or one for each column.
     pub formats: &'a [Format],
 }
 
@@ -58,7 +58,7 @@ impl RowWriter for DataRows<'_> {
     }
 }
 
-/// Rows that are passed over.
+/// Skips rows instead of writing them.
 pub(super) struct Skipped;
 
 impl RowWriter for Skipped {
@@ -75,15 +75,15 @@ impl RowWriter for Skipped {
     }
 }
 
-/// What was sent.
+/// How many rows were sent.
 pub(super) struct Sent {
     pub rows: u64,
-    /// Whether the rows ended because of the limit.
+    /// Whether sending stopped because of the limit.
     pub is_suspended: bool,
 }
 
 impl Session {
-    /// Sends rows of a statement, at most `limit`.
+    /// Sends at most `limit` rows of a statement; `None` sends all.
     pub(super) async fn send_rows(
         &mut self,
         wire: &mut Wire,
@@ -97,7 +97,7 @@ impl Session {
         if let Some(run) = &mut running.run
             && running.sent > 0
         {
-            // It left its place when it was suspended.
+            // The query gave up its slot when it was suspended.
             let entered = run.enter(&self.core.server.admission, most).await;
             entered.map_err(|error| Failure::Error(PgError::from(&error)))?;
         }
@@ -131,7 +131,7 @@ async fn send(
             while next < count && limit.is_none_or(|limit| rows < limit) && wire.out.len() < SEND_BYTES {
                 let start = wire.out.len();
                 if let Err(error) = writer.row(cells, *next, &mut wire.out) {
-                    // No part of a row is sent.
+                    // Removes the part of the row that was written.
                     wire.out.truncate(start);
                     return Err(failed(error));
                 }
@@ -140,7 +140,7 @@ async fn send(
                 running.sent += 1;
             }
             if wire.out.len() >= SEND_BYTES {
-                // A flush is not stopped half way: it would leave a part of a message.
+                // A flush must not be interrupted, since that would leave a part of a message.
                 let flushed = match &mut running.run {
                     Some(run) => run.send(wire.flush()).await,
                     None => wire.flush().await,

@@ -1,4 +1,4 @@
-//! A statement's rows while they are sent.
+//! A statement whose rows are being sent.
 
 use std::sync::Arc;
 
@@ -17,19 +17,20 @@ use crate::values::types::PgType;
 pub(super) struct Running {
     /// The columns.
     pub columns: Vec<Column>,
-    /// The tag of its end, without the number of rows.
+    /// The command tag, without the number of rows.
     pub tag: &'static str,
-    /// What is logged of it; nothing for statements of the session.
+    /// The query for the log; `None` for statements about the session.
     pub run: Option<QueryRun>,
-    /// The statement's text, and the number of characters before it.
+    /// The text of the statement, and the number of characters before it in the query.
     pub text: (Arc<str>, usize),
     pub source: Source,
-    /// Rows that were received and not sent: their cells, their number, and the next.
+    /// Rows that were received but not sent: their cells, their number, and the index of the next
+    /// row.
     pub buffered: Option<(Vec<Cells>, usize, usize)>,
-    /// The rows that were sent.
+    /// Number of rows sent.
     pub sent: u64,
-    /// Requests to cancel since the statement was started, until its first rows are sent: one that
-    /// comes while it is planned must not be lost.
+    /// Cancel requests since the statement was started, until its first rows are sent, so that a
+    /// request during planning is not lost.
     pub cancellations: Option<Cancellations>,
 }
 
@@ -39,7 +40,7 @@ impl Running {
         self.source.next().await
     }
 
-    /// Marks the end of the query in the log.
+    /// Ends the query in the log with this outcome.
     pub fn ended(&mut self, outcome: &'static str) {
         if let Some(mut run) = self.run.take() {
             run.sent(self.sent);
@@ -47,7 +48,7 @@ impl Running {
         }
     }
 
-    /// Rows that are made here.
+    /// Rows that the server itself generated.
     pub fn made(rows: RecordBatch, tag: &'static str) -> Self {
         Self {
             columns: columns(rows.schema_ref()),
@@ -62,22 +63,22 @@ impl Running {
     }
 }
 
-/// The answer to a statement.
+/// The answer to a statement, as far as it is not sent yet.
 pub(super) enum Answer {
     /// Rows.
     Rows(Box<Running>),
-    /// The tag of a statement without rows.
+    /// The command tag of a statement without rows.
     Done(String),
 }
 
-/// The columns of a result as the client sees them.
+/// The columns of a result, as they are described to the client.
 pub(super) fn columns(schema: &Schema) -> Vec<Column> {
     let column =
         |field: &Arc<arrow::datatypes::Field>| Column { name: field.name().clone(), pg_type: PgType::of_field(field) };
     schema.fields().iter().map(column).collect()
 }
 
-/// The numbers of the types of a plan's parameters.
+/// The `oid`s of the types of a plan's parameters.
 pub(super) fn parameter_oids(plan: &Plan) -> Vec<u32> {
     if let Plan::Catalogue(plan) = plan
         && let Some(oids) = &plan.oids

@@ -1,4 +1,4 @@
-//! The loop of a session over its messages.
+//! The loop of a session that handles its messages.
 
 use tokio::sync::watch;
 
@@ -11,14 +11,14 @@ use crate::activity::sessions::Phase;
 use crate::error::{PgError, code};
 
 impl Session {
-    /// Answers messages until the client ends the session, or the server stops. Returns the
-    /// error to send to the client at the end.
+    /// Handles messages until the client ends the session or the server stops. Returns the last
+    /// error to send to the client, if any.
     pub async fn run(&mut self, wire: &mut Wire, mut stopped: watch::Receiver<bool>) -> Option<PgError> {
         let started_settings = self.core.apply_started_settings().await;
         if let Err(error) = started_settings {
             return Some(PgError { is_fatal: true, ..error });
         }
-        // After an error the rest of a sequence is passed over.
+        // After an error, the rest of an extended-protocol sequence is skipped up to Sync.
         let mut is_skipping = false;
         loop {
             self.wait();
@@ -96,7 +96,7 @@ impl Session {
             Err(Failure::Error(error)) => {
                 *is_skipping = true;
                 self.failed(wire, &error);
-                // The client may wait for it before it sends more.
+                // The client may wait for the response before it sends more.
                 wire.flush().await
             }
             Err(Failure::Lost(lost)) => Err(lost),

@@ -6,7 +6,7 @@ use super::wire::Wire;
 use crate::error::{Notice, PgError, code};
 
 impl Session {
-    /// Sets a setting, or with `None` sets it to its default.
+    /// Sets a setting; `None` resets it to its default.
     pub(super) async fn set(&mut self, wire: &mut Wire, name: &str, value: Option<&str>) -> Result<(), PgError> {
         if let Some((name, value)) = self.core.set(name, value).await? {
             output::parameter_status(&mut wire.out, name, &value);
@@ -27,7 +27,7 @@ impl Session {
         Ok(())
     }
 
-    /// Tells the client the settings that it follows.
+    /// Sends the settings that clients track as ParameterStatus messages.
     pub(super) fn report_settings(&self, wire: &mut Wire) {
         for (name, value) in self.core.variables.reported() {
             output::parameter_status(&mut wire.out, name, &value);

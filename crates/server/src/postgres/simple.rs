@@ -1,4 +1,4 @@
-//! Queries as text, of one or more statements.
+//! The simple query protocol: texts of one or more statements.
 
 use pushdowndb_engine::Statement;
 
@@ -25,7 +25,7 @@ impl Session {
         }
         let mut from = 0;
         for statement in statements {
-            // Statements are pieces of the text, in their order.
+            // Statements are parts of the text, in the same order.
             let found = text.get(from..).and_then(|rest| rest.find(&statement.text)).unwrap_or_default();
             let start = from + found;
             from = start + statement.text.len();
@@ -44,8 +44,8 @@ impl Session {
         Ok(())
     }
 
-    /// Runs a statement, as far as its rows. With `describes`, rows that it sends itself are
-    /// described before.
+    /// Runs a statement up to its first row. If `describes`, statements that send their rows
+    /// themselves describe the columns before.
     pub(super) async fn command(
         &mut self,
         wire: &mut Wire,
@@ -161,8 +161,8 @@ impl Session {
         Ok(format!("COPY {}", sent.rows))
     }
 
-    /// Runs FETCH, or MOVE with a writer that writes nothing. Their rows are sent here, so that the
-    /// cursor stays where it is kept.
+    /// Runs FETCH, or MOVE with a writer that skips rows. The rows are sent here, so that the
+    /// portal of the cursor stays in the session.
     async fn fetch(
         &mut self,
         wire: &mut Wire,
@@ -177,7 +177,7 @@ impl Session {
         }
         let mut rows = 0;
         if let Some(running) = portal.running.as_deref_mut() {
-            // One that fails is gone, and what it held.
+            // If sending fails, the cursor is not put back, and its resources are released.
             let sent = self.send_rows(wire, running, count, writer).await?;
             rows = sent.rows;
             if !sent.is_suspended {

@@ -1,4 +1,4 @@
-//! The first packet, TLS and passwords.
+//! The start of a connection: the startup packet, TLS and passwords.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::users::Account;
 use crate::users::scram::{Exchange, MECHANISM, Verifier};
 use crate::variables::SharedVariables;
 
-/// How long the answer to a wrong password takes at least.
+/// Delay of the response to a wrong password.
 const DELAY: Duration = Duration::from_millis(500);
 
-/// The most requests for encryption before a session.
+/// Maximum requests for encryption before a session.
 const MAX_REQUESTS: usize = 4;
 
-/// A client that may run queries.
+/// The session of an authenticated client.
 pub(super) struct Started {
     pub wire: Wire,
     pub listed: Listed,
@@ -53,7 +53,7 @@ fn protocol(error: &Error) -> PgError {
     PgError::fatal(code::PROTOCOL, error.to_string())
 }
 
-/// Starts the session of a client; `None` if it has none.
+/// Starts the session of a client. Returns `None` if the connection ends without a session.
 pub(super) async fn start(server: &Arc<Server>, socket: TcpStream, client: SocketAddr) -> Option<Started> {
     let mut wire = Wire::new(Box::new(socket), MAX_STARTUP_BYTES, server.limits.client_stall);
     let mut is_secure = false;
@@ -138,7 +138,7 @@ async fn session(
     let account = authenticate(server, wire, user, client).await?;
     let variables = SharedVariables::default();
     for (name, value) in given_settings(parameters) {
-        // What is no setting of PostgreSQL is no reason to refuse a client.
+        // Unknown settings are ignored, so that the client is not refused because of them.
         drop(variables.set(&name, &value));
     }
     let engine = account.session(&server.engine).await;
@@ -157,7 +157,7 @@ async fn session(
     Ok((listed, account, engine, variables))
 }
 
-/// The settings among the parameters, also those of `options`: `-c name=value`.
+/// The settings among the startup parameters, including those in `options`: `-c name=value`.
 fn given_settings(parameters: &[(String, String)]) -> Vec<(String, String)> {
     let mut settings = Vec::new();
     for (name, value) in parameters {
@@ -182,7 +182,7 @@ fn given_settings(parameters: &[(String, String)]) -> Vec<(String, String)> {
     settings
 }
 
-/// The account of a user who has proved the password, where passwords are asked for.
+/// Authenticates a user, if passwords are required, and returns the account.
 async fn authenticate(
     server: &Server,
     wire: &mut Wire,
@@ -194,7 +194,7 @@ async fn authenticate(
     if !users.have_passwords() {
         return account.ok_or(Refused::Lost);
     }
-    // Who does not exist goes through the same exchange, which no password ends well.
+    // An unknown user goes through the same exchange, which fails for every password.
     let verifier = account.as_ref().and_then(|account| account.user.verifier.clone());
     let verifier = verifier.unwrap_or_else(|| Verifier::of_nobody(user, &server.secret));
     output::authentication(&mut wire.out, 10, format!("{MECHANISM}\0\0").as_bytes());

@@ -1,4 +1,4 @@
-//! A session of the protocol: its transaction, what it has prepared.
+//! The state of a session of this protocol: its transaction, prepared statements and portals.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,21 +7,21 @@ use super::portal::{Portal, Stored};
 use crate::error::{PgError, code};
 use crate::session::SessionCore;
 
-/// A transaction block. Nothing in it is undone: it is there for clients that always open one.
+/// A transaction block. It is never undone; it exists for clients that always open one.
 #[derive(Debug, Default)]
 pub(super) struct Transaction {
     /// Whether it is open.
     pub is_open: bool,
     /// Whether a statement in it has failed.
     pub has_failed: bool,
-    /// Whether something was written or defined.
+    /// Whether something was written or defined in it.
     pub has_changes: bool,
     pub savepoints: Vec<String>,
-    /// What SET LOCAL replaced.
+    /// The values that SET LOCAL replaced.
     pub before: Vec<(String, Option<String>)>,
 }
 
-/// A session after its start.
+/// A session that has started.
 pub(super) struct Session {
     pub core: Arc<SessionCore>,
     pub transaction: Transaction,
@@ -30,12 +30,13 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// A session that has prepared nothing yet.
+    /// Creates a session without prepared statements.
     pub fn new(core: Arc<SessionCore>) -> Self {
         Self { core, transaction: Transaction::default(), statements: HashMap::new(), portals: HashMap::new() }
     }
 
-    /// Begins anew: with the user's settings, and no tables of the session's own.
+    /// Resets the session to the user's settings, without tables, prepared statements and portals
+    /// of its own.
     pub(super) async fn discard_all(&mut self) -> Result<(), PgError> {
         if self.transaction.is_open {
             return Err(PgError::new(code::IN_TRANSACTION, "DISCARD ALL cannot run inside a transaction block"));

@@ -1,5 +1,5 @@
-//! Transaction blocks. Nothing in them is isolated or undone: they are there for clients that
-//! always open one.
+//! Transaction blocks. They are neither isolated nor undone; they exist for clients that always
+//! open one.
 
 use super::output;
 use super::state::{Session, Transaction};
@@ -8,7 +8,7 @@ use crate::error::{Notice, PgError, code};
 use crate::statement::command::Command;
 
 impl Session {
-    /// Refuses a statement in a transaction that has failed, unless it ends that.
+    /// Refuses a statement in a failed transaction, unless the statement ends the transaction.
     pub(super) fn check_transaction(&self, command: &Command) -> Result<(), PgError> {
         let ends = matches!(command, Command::Commit | Command::Rollback | Command::RollbackTo(_));
         if self.transaction.has_failed && !ends {
@@ -20,12 +20,12 @@ impl Session {
         Ok(())
     }
 
-    /// Notes that a statement has written or defined something.
+    /// Records that a statement has written or defined something.
     pub(super) fn changed_something(&mut self) {
         self.transaction.has_changes = self.transaction.is_open;
     }
 
-    /// Runs a statement about the transaction. Returns its tag.
+    /// Runs a statement about the transaction. Returns its command tag.
     pub(super) async fn transact(&mut self, wire: &mut Wire, command: &Command) -> Result<&'static str, PgError> {
         let warn = |wire: &mut Wire, code, message: &str| {
             output::notice(&mut wire.out, &Notice::warning(code, message));

@@ -1,14 +1,14 @@
-//! A connection: whole messages in, buffered messages out.
+//! A connection that reads whole messages and buffers those to send.
 
 use std::time::Duration;
 
 use pushdowndb_contract::{Error, ErrorKind, Result as OwnResult};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// The bytes that are read at a time.
+/// Bytes per read.
 const READ_BYTES: usize = 16 * 1024;
 
-/// The bytes that are kept of a client that sends while its query runs.
+/// Maximum bytes that are buffered of a client that sends while its query runs.
 const READ_AHEAD_BYTES: usize = 64 * 1024;
 
 /// A socket, with TLS or without.
@@ -16,12 +16,12 @@ pub(super) trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Socket for T {}
 
-/// Why a connection is at its end.
+/// Why a connection has ended.
 #[derive(Debug)]
 pub(super) enum Lost {
-    /// The client went away, or reads nothing any more.
+    /// The client disconnected, or has stopped reading.
     Gone,
-    /// The client does not speak the protocol.
+    /// The client violated the protocol.
     Protocol(Error),
 }
 
@@ -31,28 +31,28 @@ pub(super) struct Wire {
     input: Vec<u8>,
     /// Messages that are not sent yet.
     pub out: Vec<u8>,
-    /// The most bytes of a message.
+    /// Maximum bytes of a message.
     limit: usize,
-    /// The longest that a client may take to read what is sent.
+    /// Maximum time that a client may take to read a part of what is sent.
     stall: Duration,
 }
 
 impl Wire {
-    /// A connection whose messages have at most `limit` bytes.
+    /// Creates a connection whose incoming messages have at most `limit` bytes.
     pub fn new(socket: Box<dyn Socket>, limit: usize, stall: Duration) -> Self {
         Self { socket, input: Vec::new(), out: Vec::new(), limit, stall }
     }
 
-    /// Changes the most bytes of a message.
+    /// Changes the maximum size of a message.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
 
-    /// The socket, if nothing was received that is not read yet.
+    /// Returns the socket. Bytes that were received but not read are an error.
     pub fn into_socket(self) -> OwnResult<Box<dyn Socket>> {
         match self.input.is_empty() {
             true => Ok(self.socket),
-            // It would be taken for a part of what is encrypted.
+            // The bytes would be treated as a part of the encrypted data.
             false => Err(Error::invalid("the client sent plain text behind its request for TLS")),
         }
     }
@@ -65,7 +65,7 @@ impl Wire {
         }
     }
 
-    /// The length that stands at a place, once it is received; it counts itself.
+    /// Waits for the length field at `at` and returns it. The length includes the field itself.
     async fn length(&mut self, at: usize, least: usize, most: usize) -> Result<usize, Lost> {
         loop {
             if let Some(bytes) = self.input.get(at..).and_then(|rest| rest.first_chunk::<4>()) {
@@ -90,20 +90,21 @@ impl Wire {
         Ok(taken)
     }
 
-    /// The first packet, without its length.
+    /// Reads the startup packet, without its length.
     pub async fn startup(&mut self, most: usize) -> Result<Vec<u8>, Lost> {
         let length = self.length(0, 8, most).await?;
         self.take(4, length).await
     }
 
-    /// The next message: its type and its fields.
+    /// Reads the next message: its type and its fields.
     pub async fn message(&mut self) -> Result<(u8, Vec<u8>), Lost> {
         let length = self.length(1, 4, self.limit).await?;
         let tag = self.input.first().copied().unwrap_or_default();
         Ok((tag, self.take(5, length + 1).await?))
     }
 
-    /// Returns once the client has gone away. What it sends meanwhile is kept, up to a limit.
+    /// Waits until the client disconnects. Bytes that it sends meanwhile are buffered, up to a
+    /// limit.
     pub async fn gone(&mut self) {
         while self.input.len() < READ_AHEAD_BYTES {
             if self.fill().await.is_err() {
@@ -113,12 +114,12 @@ impl Wire {
         std::future::pending().await
     }
 
-    /// Sends what was written.
+    /// Sends the buffered messages.
     pub async fn flush(&mut self) -> Result<(), Lost> {
         let out = std::mem::take(&mut self.out);
         let mut rest = out.as_slice();
         while !rest.is_empty() {
-            // The time is that of a part, so that a slow client is served as long as it reads.
+            // The time limit is for one write, so that a slow client is served as long as it reads.
             let written = tokio::time::timeout(self.stall, self.socket.write(rest)).await;
             match written {
                 Ok(Ok(count @ 1..)) => rest = rest.get(count..).unwrap_or_default(),
@@ -128,12 +129,12 @@ impl Wire {
         let flushed = tokio::time::timeout(self.stall, self.socket.flush()).await;
         self.out = out;
         self.out.clear();
-        // A large value is not a reason to keep its room.
+        // A large value is no reason to keep the buffer large.
         self.out.shrink_to(4 * READ_AHEAD_BYTES);
         if let Ok(Ok(())) = flushed { Ok(()) } else { Err(Lost::Gone) }
     }
 
-    /// Ends the connection.
+    /// Sends the buffered messages and closes the connection.
     pub async fn close(mut self) {
         let _ = self.flush().await;
         drop(tokio::time::timeout(Duration::from_secs(1), self.socket.shutdown()).await);

@@ -7,17 +7,17 @@ use crate::catalog::queries;
 use crate::error::{PgError, code};
 use crate::statement::command::Command;
 
-/// The answer to a statement of the session.
+/// The answer to a statement about the session.
 pub(crate) enum Reply {
-    /// The tag of a statement without rows.
+    /// The command tag of a statement without rows.
     Done(&'static str),
     /// Rows.
     Rows(RecordBatch),
 }
 
 impl SessionCore {
-    /// Answers a statement that concerns the session alone; `None` for others, whose answer is the
-    /// engine's or differs between protocols.
+    /// Answers a statement that concerns only the session. Returns `None` for other statements,
+    /// which the engine answers or which differ between protocols.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! What a session is, whichever protocol its client speaks: its engine, its settings, its catalogue,
-//! and how its statements are planned and run.
+//! The parts of a session that do not depend on the client's protocol: its engine, settings and
+//! catalog, and how its statements are planned and run.
 //!
 //! ```text
 //! settings  SET, SHOW and RESET
@@ -26,10 +26,10 @@ use crate::shared::Server;
 use crate::users::Account;
 use crate::variables::SharedVariables;
 
-/// The most prepared statements of a session.
+/// Maximum prepared statements of a session.
 const MAX_PREPARED: usize = 10_000;
 
-/// The part of a session that no protocol changes. Its statements may run at the same time.
+/// The part of a session that all protocols share. Its statements may run concurrently.
 pub(crate) struct SessionCore {
     pub server: Arc<Server>,
     pub entry: Arc<Entry>,
@@ -40,7 +40,7 @@ pub(crate) struct SessionCore {
 }
 
 impl SessionCore {
-    /// A session of this user over this engine.
+    /// Creates a session of `account` that runs on `engine`.
     pub fn new(
         server: Arc<Server>,
         entry: Arc<Entry>,
@@ -56,7 +56,7 @@ impl SessionCore {
     ///
     /// # Errors
     ///
-    /// It has as many as it may.
+    /// The session has the maximum number of prepared statements.
     pub fn may_prepare(prepared: usize) -> Result<(), PgError> {
         if prepared < MAX_PREPARED {
             return Ok(());
@@ -70,7 +70,7 @@ impl SessionCore {
         Arc::clone(&self.engine.read())
     }
 
-    /// What the catalogue shows.
+    /// The state that the catalog shows.
     pub fn shown(&self) -> Shown {
         Shown {
             engine: self.engine(),
@@ -82,11 +82,11 @@ impl SessionCore {
         }
     }
 
-    /// The session's catalogue, made when it is first asked for.
+    /// The session's catalog, created on first use.
     ///
     /// # Errors
     ///
-    /// It cannot be made.
+    /// The catalog cannot be created.
     pub fn catalogue(&self) -> Result<Arc<Catalogue>, PgError> {
         let mut kept = self.catalogue.lock();
         if let Some(catalogue) = &*kept {
@@ -97,11 +97,11 @@ impl SessionCore {
         Ok(made)
     }
 
-    /// Begins anew: with the user's settings, and no tables of the session's own.
+    /// Resets the session to the user's settings, without tables of its own.
     ///
     /// # Errors
     ///
-    /// The engine cannot make a session.
+    /// The engine cannot create a session.
     pub async fn begin_anew(&self) -> Result<(), PgError> {
         let engine = self.account.session(&self.server.engine).await.map_err(|error| PgError::from(&error))?;
         *self.engine.write() = Arc::new(engine);

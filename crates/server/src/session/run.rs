@@ -17,7 +17,7 @@ use crate::error::{PgError, code};
 use crate::statement::command::Command;
 use crate::statement::subject;
 
-/// A statement that was prepared.
+/// The plan of a statement.
 pub(crate) enum Plan {
     Engine(Box<Prepared>),
     Catalogue(Box<CataloguePlan>),
@@ -41,7 +41,7 @@ impl Plan {
     }
 }
 
-/// Where rows come from.
+/// The source of a statement's rows.
 pub(crate) enum Source {
     Engine(Box<QueryResult>),
     Catalogue(SendableRecordBatchStream),
@@ -49,7 +49,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// The columns; `None` of rows that were made and taken.
+    /// The columns; `None` for in-memory rows that were taken already.
     pub fn columns(&self) -> Option<SchemaRef> {
         match self {
             Self::Engine(result) => Some(Arc::clone(&result.schema)),
@@ -68,12 +68,12 @@ impl Source {
     }
 }
 
-/// Whether the one row of a statement with this tag is a number of rows.
+/// Whether a statement with this command tag returns a single row with the number of rows written.
 pub(crate) fn is_counted(tag: &str) -> bool {
     matches!(tag, "COPY" | "INSERT 0" | "UPDATE" | "DELETE")
 }
 
-/// The number of rows that a statement reports in its one row.
+/// The number of rows in the single row that such a statement returns.
 pub(crate) fn count(rows: &RecordBatch) -> u64 {
     let first = rows.columns().first().filter(|_| rows.num_rows() == 1);
     let count = first.and_then(|first| arrow::compute::cast(first, &DataType::UInt64).ok());
@@ -81,11 +81,12 @@ pub(crate) fn count(rows: &RecordBatch) -> u64 {
 }
 
 impl SessionCore {
-    /// The one statement of a text, and what it asks for; `None` if the text has none.
+    /// Parses a text that contains at most one statement. Returns the statement and what it asks
+    /// for, or `None` if the text is empty.
     ///
     /// # Errors
     ///
-    /// The text is no SQL, or has more than one.
+    /// The text is not valid SQL, or has more than one statement.
     pub fn statement(&self, text: &str) -> Result<Option<(Statement, Command)>, PgError> {
         let mut statements = self.engine().parse(text).map_err(|error| PgError::of(&error, text, 0))?;
         let Some(statement) = statements.pop() else { return Ok(None) };
@@ -96,8 +97,8 @@ impl SessionCore {
         Ok(Some((statement, command)))
     }
 
-    /// Plans a statement. `given` has the types of parameters that the client knows. Planning may
-    /// list and sample objects, so it takes a place among the queries.
+    /// Plans a statement. `given` contains the parameter types that the client has declared.
+    /// Planning may list and sample objects, so it needs a slot like a running query.
     ///
     /// # Errors
     ///
@@ -115,7 +116,7 @@ impl SessionCore {
         prepared.map(|prepared| Plan::Engine(Box::new(prepared))).map_err(|error| PgError::of(&error, text, 0))
     }
 
-    /// Begins the record of a query in the log and the lists.
+    /// Registers a query for the log and the list of sessions.
     ///
     /// # Errors
     ///
@@ -128,8 +129,8 @@ impl SessionCore {
         Ok(QueryRun::start(&self.entry, &self.server.counters, text))
     }
 
-    /// Starts a statement, which may be prepared, with the values of its parameters. `before` is the
-    /// number of characters before the statement in the text of the query.
+    /// Starts a statement, which may have a plan already, with the values of its parameters.
+    /// `before` is the number of characters before the statement in the text of the query.
     ///
     /// # Errors
     ///

@@ -8,8 +8,8 @@ use super::SessionCore;
 use crate::error::{PgError, code};
 use crate::variables::seconds;
 
-/// The settings of the engine that clients may change. The others are the operator's: they concern
-/// the memory, the disk and the processors that all share.
+/// The engine's settings that clients may change. The others are left to the operator, since they
+/// concern the memory, disk and processors that all sessions share.
 const OF_THE_ENGINE: [&str; 16] = [
     "datafusion.explain.format",
     "pushdown.adaptive",
@@ -29,17 +29,17 @@ const OF_THE_ENGINE: [&str; 16] = [
     "pushdown.top_k",
 ];
 
-/// The setting of the engine behind `timezone`.
+/// The engine's setting that `timezone` sets.
 const ENGINE_TIME_ZONE: &str = "datafusion.execution.time_zone";
 
-/// The setting of the engine behind `statement_timeout`.
+/// The engine's setting that `statement_timeout` sets.
 const ENGINE_TIMEOUT: &str = "pushdown.query_timeout_s";
 
 impl SessionCore {
-    /// Hands the settings of the start to the engine.
+    /// Applies the settings from the start of the session to the engine.
     pub async fn apply_started_settings(&self) -> Result<(), PgError> {
         if let Some(zone) = self.variables.get("timezone").filter(|zone| zone != "UTC") {
-            // Clients send the zone of their machine, which the engine may not know.
+            // Clients send the time zone of their machine, which the engine may not know.
             if self.set_engine(ENGINE_TIME_ZONE, &zone).await.is_err() {
                 drop(self.variables.reset("timezone"));
             }
@@ -50,8 +50,8 @@ impl SessionCore {
         }
     }
 
-    /// Sets a setting, or with `None` sets it to its default. Returns the name and the value of one
-    /// that clients of PostgreSQL follow.
+    /// Sets a setting; `None` resets it to its default. Returns the name and the new value if
+    /// clients of PostgreSQL track the setting.
     pub async fn set(&self, name: &str, value: Option<&str>) -> Result<Option<(&'static str, String)>, PgError> {
         let name = name.to_lowercase();
         if name.starts_with("pushdown.") || name.starts_with("datafusion.") {
@@ -106,13 +106,13 @@ impl SessionCore {
         reset.map(drop).map_err(|error| PgError::from(&error))
     }
 
-    /// Sets all settings to their defaults.
+    /// Resets all settings to their defaults.
     pub async fn reset_all(&self) -> Result<(), PgError> {
         for name in OF_THE_ENGINE {
             self.reset_engine(name).await?;
         }
         self.set_engine(ENGINE_TIME_ZONE, "UTC").await?;
-        // The user's own, which a session starts with.
+        // Sets the settings of the user, which a session starts with.
         for (name, value) in self.account.user.settings.clone() {
             if OF_THE_ENGINE.contains(&name.as_str()) {
                 self.set_engine(&name, &value).await?;
@@ -122,20 +122,20 @@ impl SessionCore {
         Ok(())
     }
 
-    /// The value of a setting, as SHOW has it.
+    /// The value of a setting, as SHOW returns it.
     pub fn shown_value(&self, name: &str) -> Option<String> {
         let own = || self.engine().pushdown_settings().into_iter().find(|setting| setting.name == name);
         self.variables.get(name).or_else(|| own().map(|setting| setting.value))
     }
 
-    /// The row of SHOW.
+    /// The result of SHOW.
     pub fn show(&self, name: &str) -> Result<RecordBatch, PgError> {
         let value = self.shown_value(name);
         let value = value.ok_or_else(|| PgError::new(code::NO_OBJECT, format!("there is no setting {name}")))?;
         texts(&[(name, vec![value])])
     }
 
-    /// The rows of SHOW ALL.
+    /// The result of SHOW ALL.
     pub fn show_all(&self) -> Result<RecordBatch, PgError> {
         let mut all = self.variables.all();
         all.extend(self.engine().pushdown_settings().into_iter().map(|own| (own.name, own.value, own.help)));

@@ -6,7 +6,7 @@ use super::copy::CopyOut;
 use super::words::Words;
 use crate::error::{PgError, code};
 
-/// A statement, as far as the session is concerned.
+/// A statement, classified by what the session has to do for it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Command {
     Begin,
@@ -15,13 +15,13 @@ pub(crate) enum Command {
     Savepoint(String),
     Release(String),
     RollbackTo(String),
-    /// `None` is the default.
+    /// SET; `None` is the default value.
     Set {
         name: String,
         value: Option<String>,
         is_local: bool,
     },
-    /// `None` is all.
+    /// RESET of one setting; `None` is all.
     Reset(Option<String>),
     Show(String),
     ShowAll,
@@ -39,15 +39,15 @@ pub(crate) enum Command {
         name: String,
         values: Vec<Option<String>>,
     },
-    /// `None` is all.
+    /// DEALLOCATE of one prepared statement; `None` is all.
     Deallocate(Option<String>),
-    /// `is_held` is whether it outlives the transaction.
+    /// DECLARE of a cursor; `is_held` says whether it stays open after the transaction.
     Declare {
         name: String,
         query: String,
         is_held: bool,
     },
-    /// `None` is all rows.
+    /// FETCH from a cursor; `None` is all rows.
     Fetch {
         name: String,
         count: Option<u64>,
@@ -56,21 +56,21 @@ pub(crate) enum Command {
         name: String,
         count: Option<u64>,
     },
-    /// `None` is all.
+    /// CLOSE of one cursor; `None` is all.
     CloseCursor(Option<String>),
     Copy(CopyOut),
-    /// Answered by its tag: it has no meaning here and does no harm.
+    /// A statement that has no effect here and does no harm. It is answered with this command tag.
     Ignored(&'static str),
-    /// For the engine.
+    /// A statement for the engine.
     Query,
 }
 
 impl Command {
-    /// Reads a statement.
+    /// Parses a statement.
     ///
     /// # Errors
     ///
-    /// A statement of the session that is malformed, or that asks for what there is not.
+    /// A statement for the session is malformed, or requests something that is not supported.
     pub fn parse(sql: &str) -> Result<Self, PgError> {
         let mut words = Words::new(sql);
         let first = match words.clone().keyword() {
@@ -125,7 +125,8 @@ fn ignored(words: &mut Words, tag: &'static str) -> Option<Command> {
 
 fn begin(words: &mut Words) -> Option<Command> {
     words.keyword();
-    // The modes: nothing is written in a transaction that others could see.
+    // Skips the transaction modes, which do not matter: no write of a transaction is ever hidden
+    // from others.
     words.rest();
     Some(Command::Begin)
 }
@@ -184,7 +185,7 @@ fn set(words: &mut Words) -> Option<Command> {
     while words.takes_mark(&Token::Comma) {
         value = format!("{value}, {}", words.value()?);
     }
-    // A unit or a suffix that belongs to the value, as in 5 s.
+    // Skips a unit or suffix of the value, as in `5 s`.
     Some(Command::Set { name, value: Some(value), is_local })
 }
 
@@ -217,7 +218,7 @@ fn show(words: &mut Words) -> Option<Command> {
         return Some(Command::ShowAll);
     }
     match words.clone().keyword()?.as_str() {
-        // The engine's.
+        // These are statements for the engine.
         "TABLES" | "COLUMNS" | "FUNCTIONS" | "INDEXES" | "DATABASES" | "SCHEMAS" | "VIEWS" => Some(Command::Query),
         _ => words.dotted_name().map(Command::Show),
     }
@@ -245,7 +246,7 @@ fn discard(words: &mut Words) -> Option<Command> {
 fn prepare(words: &mut Words) -> Option<Command> {
     words.takes("PREPARE");
     let name = words.name()?;
-    // The types of parameters are found in the statement itself.
+    // Skips the types of the parameters, which are inferred from the statement.
     words.parenthesized();
     if !words.takes("AS") {
         return None;
@@ -281,7 +282,7 @@ fn deallocate(words: &mut Words) -> Option<Command> {
 fn declare(words: &mut Words) -> Option<Command> {
     words.takes("DECLARE");
     let name = words.name()?;
-    // Rows are read forward only, whatever is asked for.
+    // Skips options: rows are read forward only, whatever they say.
     for option in ["BINARY", "ASENSITIVE", "INSENSITIVE", "NO", "SCROLL"] {
         words.takes(option);
     }

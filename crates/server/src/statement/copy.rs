@@ -13,7 +13,7 @@ pub(crate) enum CopyFormat {
     Binary,
 }
 
-/// Rows to copy to the client.
+/// A COPY of rows to the client.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct CopyOut {
     /// The query whose rows are copied.
@@ -21,20 +21,20 @@ pub(crate) struct CopyOut {
     pub format: CopyFormat,
     pub header: bool,
     pub delimiter: u8,
-    /// What stands for NULL.
+    /// The text that represents NULL.
     pub null: String,
     pub quote: u8,
     pub escape: u8,
-    /// Whether every value of CSV is quoted.
+    /// Whether every value is quoted in CSV.
     pub force_quote: bool,
 }
 
 impl CopyOut {
-    /// Reads `COPY … TO STDOUT`; `None` for a COPY to files, which is the engine's.
+    /// Parses `COPY … TO STDOUT`. Returns `None` for a COPY to files, which the engine runs.
     ///
     /// # Errors
     ///
-    /// COPY from the client, or an option that there is not.
+    /// COPY from the client, or an unknown option.
     pub fn parse(words: &mut Words) -> Result<Option<Self>, PgError> {
         let syntax = |message: &str| PgError::new(code::SYNTAX, message.to_owned());
         words.takes("COPY");
@@ -76,7 +76,7 @@ impl CopyOut {
     }
 }
 
-/// A table with its columns, as a query.
+/// Parses a table with an optional list of columns, and returns it as a query.
 fn source(words: &mut Words) -> Option<String> {
     let table = match words.peek()? {
         Token::SingleQuotedString(address) => {
@@ -136,7 +136,7 @@ impl Given {
         Ok(())
     }
 
-    /// The options as they were written before PostgreSQL 9.0.
+    /// Parses an option in the syntax before PostgreSQL 9.0.
     fn old_option(&mut self, words: &mut Words) -> Result<(), PgError> {
         let name = words.keyword().unwrap_or_default();
         words.takes("AS");

@@ -1,4 +1,4 @@
-//! What a statement asks for: something of the session, or a query for the engine.
+//! Classifies statements: those about the session, and queries for the engine.
 //!
 //! ```text
 //! words    a reader of a statement's tokens

@@ -1,10 +1,10 @@
-//! Whether a query is about the server's catalogue, and the tag of its end.
+//! Whether a query is about the server's catalog, and the command tags of statements.
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::words::Words;
 
-/// Functions that PostgreSQL has and the engine has not, besides those that begin with `pg_`.
+/// Functions that PostgreSQL has and the engine lacks, besides those that begin with `pg_`.
 const FUNCTIONS: [&str; 34] = [
     "array_lower",
     "array_upper",
@@ -42,14 +42,14 @@ const FUNCTIONS: [&str; 34] = [
     "version",
 ];
 
-/// Names that are functions without parentheses.
+/// Functions that are called without parentheses.
 const VALUES: [&str; 6] =
     ["current_catalog", "current_role", "current_schema", "current_user", "session_user", "system_user"];
 
-/// Types that name objects of the catalogue.
+/// Types that refer to objects of the catalog.
 const TYPES: [&str; 6] = ["regclass", "regtype", "regproc", "regprocedure", "regnamespace", "regrole"];
 
-/// Whether a query asks for the server's catalogue: it names a table or a function of `pg_catalog`,
+/// Whether a query is about the server's catalog: it names a table or a function of `pg_catalog`,
 /// or the `information_schema`.
 pub(crate) fn is_about_catalogue(sql: &str) -> bool {
     let words = Words::new(sql);
@@ -68,7 +68,7 @@ pub(crate) fn is_about_catalogue(sql: &str) -> bool {
             let before_point = marks.get(at + 1) == Some(&&Token::Period);
             let is_call = marks.get(at + 1) == Some(&&Token::LParen);
             let is_cast = at > 0 && marks.get(at - 1) == Some(&&Token::DoubleColon);
-            // A column of a table is no name of the catalogue.
+            // A column of a table is not a name of the catalog.
             let is_own =
                 !after_point || matches!(word(at.saturating_sub(2)), Some((schema, _)) if schema == "pg_catalog");
             (before_point && matches!(name.as_str(), "pg_catalog" | "information_schema"))
@@ -79,7 +79,7 @@ pub(crate) fn is_about_catalogue(sql: &str) -> bool {
         })
 }
 
-/// Whether the name at this place stands where tables do: after FROM, JOIN or a comma.
+/// Whether the name at `at` is in the position of a table: after FROM, JOIN or a comma.
 fn is_relation(marks: &[&Token], at: usize) -> bool {
     match at.checked_sub(1).and_then(|before| marks.get(before)) {
         Some(Token::Word(before)) => {
@@ -90,7 +90,7 @@ fn is_relation(marks: &[&Token], at: usize) -> bool {
     }
 }
 
-/// The tag of a statement that the engine has run: `SELECT` where the number of rows is added.
+/// The command tag of a statement that the engine has run. The number of rows is added to `SELECT`.
 pub(crate) fn tag(sql: &str) -> &'static str {
     let mut words = Words::new(sql);
     let first = words.keyword().unwrap_or_default();

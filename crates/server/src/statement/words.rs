@@ -3,16 +3,16 @@
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
-/// The tokens of a statement, and how many were read.
+/// A statement as a list of tokens, with the position of the reader.
 #[derive(Clone, Debug)]
 pub(crate) struct Words {
-    /// With blanks; strings as they are written.
+    /// The tokens, including whitespace. Strings are as written.
     tokens: Vec<Token>,
     at: usize,
 }
 
 impl Words {
-    /// The tokens of `sql`, in the dialect of the engine; none if it is no SQL.
+    /// Tokenizes `sql` in the engine's dialect. Text that is not SQL has no tokens.
     pub fn new(sql: &str) -> Self {
         let tokens = Tokenizer::new(&GenericDialect {}, sql).with_unescape(false).tokenize();
         Self { tokens: tokens.unwrap_or_default(), at: 0 }
@@ -24,25 +24,26 @@ impl Words {
         }
     }
 
-    /// The next token.
+    /// Returns the next token without consuming it.
     pub fn peek(&mut self) -> Option<&Token> {
         self.skip_blanks();
         self.tokens.get(self.at)
     }
 
-    /// Reads the next token.
+    /// Consumes and returns the next token.
     pub fn next(&mut self) -> Option<Token> {
         let next = self.peek().cloned();
         self.at += 1;
         next
     }
 
-    /// Whether nothing is left but a semicolon.
+    /// Whether only a semicolon is left, or nothing.
     pub fn is_end(&mut self) -> bool {
         matches!(self.peek(), None | Some(Token::EOF | Token::SemiColon))
     }
 
-    /// Reads a word without quotes if it is this one, in any case.
+    /// Consumes the next token if it is the unquoted word `word`, in any case. Returns whether it
+    /// was.
     pub fn takes(&mut self, word: &str) -> bool {
         let is_it = matches!(self.peek(), Some(Token::Word(next))
             if next.quote_style.is_none() && next.value.eq_ignore_ascii_case(word));
@@ -50,7 +51,7 @@ impl Words {
         is_it
     }
 
-    /// Reads these words, or nothing.
+    /// Consumes all of these words in a row, or nothing. Returns whether they were there.
     pub fn takes_all(&mut self, words: &[&str]) -> bool {
         let start = self.at;
         let all = words.iter().all(|word| self.takes(word));
@@ -60,14 +61,14 @@ impl Words {
         all
     }
 
-    /// Reads a mark if it is this one.
+    /// Consumes the next token if it is `mark`. Returns whether it was.
     pub fn takes_mark(&mut self, mark: &Token) -> bool {
         let is_it = self.peek() == Some(mark);
         self.at += usize::from(is_it);
         is_it
     }
 
-    /// Reads a word without quotes, in capitals.
+    /// Consumes an unquoted word and returns it in upper case.
     pub fn keyword(&mut self) -> Option<String> {
         match self.peek() {
             Some(Token::Word(word)) if word.quote_style.is_none() => {
@@ -79,7 +80,7 @@ impl Words {
         }
     }
 
-    /// Reads a name: a word in small letters, or as it is in quotes.
+    /// Consumes an identifier: unquoted ones are returned in lower case, quoted ones unchanged.
     pub fn name(&mut self) -> Option<String> {
         match self.peek() {
             Some(Token::Word(word)) => {
@@ -94,7 +95,7 @@ impl Words {
         }
     }
 
-    /// Reads a name of several parts, joined by points.
+    /// Consumes an identifier of several parts, separated by periods.
     pub fn dotted_name(&mut self) -> Option<String> {
         let mut name = self.name()?;
         while self.takes_mark(&Token::Period) {
@@ -103,7 +104,7 @@ impl Words {
         Some(name)
     }
 
-    /// Reads a value as text: a string, a number with its sign, or a word.
+    /// Consumes a value and returns it as text: a string, a number with its sign, or a word.
     pub fn value(&mut self) -> Option<String> {
         let sign = if self.takes_mark(&Token::Minus) { "-" } else { "" };
         let value = match self.next()? {
@@ -116,12 +117,12 @@ impl Words {
         Some(format!("{sign}{value}"))
     }
 
-    /// Reads an integer.
+    /// Consumes an integer.
     pub fn integer(&mut self) -> Option<i64> {
         self.value()?.parse().ok()
     }
 
-    /// Reads what stands in parentheses, as written.
+    /// Consumes a part in parentheses and returns its contents as written.
     pub fn parenthesized(&mut self) -> Option<String> {
         if !self.takes_mark(&Token::LParen) {
             return None;
@@ -141,7 +142,7 @@ impl Words {
         None
     }
 
-    /// Reads the rest, as written.
+    /// Consumes the rest and returns it as written.
     pub fn rest(&mut self) -> String {
         self.skip_blanks();
         let start = std::mem::replace(&mut self.at, self.tokens.len());
@@ -150,14 +151,14 @@ impl Words {
 
     fn written(&self, start: usize, end: usize) -> String {
         let written = |token: &Token| match token {
-            // Its backslashes are resolved already.
+            // The backslashes of such a literal are resolved already.
             Token::EscapedStringLiteral(text) => format!("'{}'", text.replace('\'', "''")),
             other => other.to_string(),
         };
         self.tokens.get(start..end).unwrap_or_default().iter().map(written).collect()
     }
 
-    /// All tokens but blanks.
+    /// All tokens except whitespace.
     pub fn marks(&self) -> impl Iterator<Item = &Token> {
         self.tokens.iter().filter(|token| !matches!(token, Token::Whitespace(_)))
     }

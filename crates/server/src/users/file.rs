@@ -26,7 +26,7 @@ use serde::Deserialize;
 
 use super::scram::Verifier;
 
-/// The most bytes of the file.
+/// Maximum bytes of the file.
 const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// A user.
@@ -34,22 +34,22 @@ const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 pub(crate) struct User {
     /// The name.
     pub name: String,
-    /// What a password is checked against; `None` where none is asked for.
+    /// The verifier for passwords; `None` if no password is required.
     pub verifier: Option<Verifier>,
-    /// What SQL may use.
+    /// The locations that SQL may use.
     pub access: AccessPolicy,
-    /// The settings of each session.
+    /// The settings that each session starts with.
     pub settings: Vec<(String, String)>,
-    /// What no setting can exceed.
+    /// Limits that no setting can exceed.
     pub limits: UserLimits,
-    /// Queries at once; `None` is as many as the server runs.
+    /// Maximum queries that run at once; `None` is the limit of the server.
     pub queries: Option<usize>,
     /// Whether the user may see and stop the queries of others.
     pub is_admin: bool,
 }
 
 impl User {
-    /// Anyone, where no passwords are asked for.
+    /// The user for everyone, if no passwords are required.
     pub(super) fn anyone(access: AccessPolicy) -> Self {
         Self {
             name: String::new(),
@@ -91,7 +91,7 @@ struct Entry {
     settings: BTreeMap<String, toml::Value>,
 }
 
-/// Reads the file; users without a list of locations are held to `access`.
+/// Reads the file. Users without a list of locations get `access`.
 pub(super) fn load(path: &Path, access: &AccessPolicy) -> Result<Vec<User>> {
     let failed = |error: &dyn std::fmt::Display| Error::invalid(format!("{}: {error}", path.display()));
     let size = std::fs::metadata(path).map_err(|error| failed(&error))?.len();
@@ -103,7 +103,8 @@ pub(super) fn load(path: &Path, access: &AccessPolicy) -> Result<Vec<User>> {
 }
 
 fn parse(text: &str, access: &AccessPolicy) -> Result<Vec<User>> {
-    // The text of a TOML error repeats the line, which may hold a password.
+    // Reports only the message of a TOML error: its full text repeats the line, which may contain a
+    // password.
     let file: UserFile = toml::from_str(text).map_err(|error| Error::invalid(error.message().to_owned()))?;
     if file.users.is_empty() {
         return Err(Error::invalid("there is no [users.NAME]"));

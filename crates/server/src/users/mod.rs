@@ -19,16 +19,16 @@ use tokio::sync::OnceCell;
 pub(crate) use file::User;
 pub use scram::Verifier;
 
-/// Who may connect.
+/// The users who may connect.
 #[derive(Debug)]
 pub(crate) enum Users {
-    /// Anyone, by any name, to do what this user may.
+    /// Everyone may connect, under any name, with the rights of this account.
     Anyone(Arc<Account>),
     /// The users of a file.
     Listed(Vec<Arc<Account>>),
 }
 
-/// A user and the engine of all of the user's sessions.
+/// A user, and the engine that all sessions of the user share.
 #[derive(Debug)]
 pub(crate) struct Account {
     /// The user.
@@ -41,7 +41,7 @@ impl Account {
         Arc::new(Self { user, engine: OnceCell::new() })
     }
 
-    /// A session of this user over the server's engine.
+    /// Creates a session of this user on the server's engine.
     pub async fn session(&self, shared: &Engine) -> Result<Engine> {
         let engine = self.engine.get_or_try_init(|| {
             let config = UserConfig {
@@ -56,21 +56,21 @@ impl Account {
 }
 
 impl Users {
-    /// Anyone, held to `access`.
+    /// Lets everyone connect, with access limited to `access`.
     pub fn anyone(access: AccessPolicy) -> Self {
         Self::Anyone(Account::new(User::anyone(access)))
     }
 
-    /// The users of a file; those for whom it lists no locations are held to `access`.
+    /// Loads the users of a file. Those for whom it lists no locations get `access`.
     ///
     /// # Errors
     ///
-    /// The file cannot be read, or something in it is wrong.
+    /// The file cannot be read, or is invalid.
     pub fn load(path: &Path, access: &AccessPolicy) -> Result<Self> {
         Ok(Self::Listed(file::load(path, access)?.into_iter().map(Account::new).collect()))
     }
 
-    /// The account of this name.
+    /// The account with this name.
     pub fn find(&self, name: &str) -> Option<Arc<Account>> {
         match self {
             Self::Anyone(account) => Some(Arc::clone(account)),
@@ -78,12 +78,12 @@ impl Users {
         }
     }
 
-    /// Whether passwords are asked for.
+    /// Whether passwords are required.
     pub fn have_passwords(&self) -> bool {
         matches!(self, Self::Listed(_))
     }
 
-    /// The names.
+    /// The names of the users; empty if everyone may connect.
     pub fn names(&self) -> Vec<String> {
         match self {
             Self::Anyone(_) => vec![],
@@ -92,22 +92,22 @@ impl Users {
     }
 }
 
-/// The present users, which a reload replaces for new connections.
+/// The current users, which a reload replaces for new connections.
 #[derive(Debug)]
 pub(crate) struct CurrentUsers(RwLock<Arc<Users>>);
 
 impl CurrentUsers {
-    /// Begins with these.
+    /// Starts with these users.
     pub fn new(users: Users) -> Self {
         Self(RwLock::new(Arc::new(users)))
     }
 
-    /// The present users.
+    /// The current users.
     pub fn get(&self) -> Arc<Users> {
         Arc::clone(&self.0.read())
     }
 
-    /// Replaces them for new connections.
+    /// Replaces the users for new connections.
     pub fn replace(&self, users: Users) {
         *self.0.write() = Arc::new(users);
     }

@@ -1,5 +1,5 @@
-//! Passwords by SCRAM-SHA-256 (RFC 5802, RFC 7677), as PostgreSQL has it: the server keeps a
-//! verifier, from which no password can be read, and none crosses the network.
+//! Passwords by SCRAM-SHA-256 (RFC 5802, RFC 7677), as in PostgreSQL: the server stores a verifier,
+//! from which the password cannot be recovered, and no password is sent over the network.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -14,23 +14,23 @@ use ring::{digest, hmac};
 /// The mechanism's name.
 pub(crate) const MECHANISM: &str = "SCRAM-SHA-256";
 
-/// The repetitions of the hash for new passwords, PostgreSQL's own.
+/// Iterations of the hash for new passwords, as in PostgreSQL.
 const ITERATIONS: u32 = 4096;
 
-/// The most repetitions of a verifier: the client computes them.
+/// Maximum iterations of a verifier, which the client has to compute.
 const MAX_ITERATIONS: u32 = 10_000_000;
 
-/// The bytes of a salt.
+/// Bytes of a salt.
 const SALT_BYTES: usize = 16;
 
-/// The bytes of a key.
+/// Bytes of a key.
 const KEY_BYTES: usize = digest::SHA256_OUTPUT_LEN;
 
-/// The longest message of the exchange that is read.
+/// Maximum bytes of a message of the exchange.
 const MAX_MESSAGE_BYTES: usize = 4096;
 
-/// What a password is checked against: `SCRAM-SHA-256$4096:salt$stored:server`, as PostgreSQL
-/// keeps it in `pg_authid`.
+/// The data that a password is checked against: `SCRAM-SHA-256$4096:salt$stored:server`, as
+/// PostgreSQL stores it in `pg_authid`.
 #[derive(Clone, Eq, PartialEq)]
 pub struct Verifier {
     iterations: NonZeroU32,
@@ -62,7 +62,7 @@ fn hash(bytes: &[u8]) -> [u8; KEY_BYTES] {
 }
 
 impl Verifier {
-    /// Makes the verifier of a password, with a random salt.
+    /// Creates the verifier of a password, with a random salt.
     pub fn new(password: &str) -> Self {
         let mut salt = [0; SALT_BYTES];
         rand::rng().fill_bytes(&mut salt);
@@ -79,11 +79,11 @@ impl Verifier {
         }
     }
 
-    /// Reads a verifier.
+    /// Parses a verifier.
     ///
     /// # Errors
     ///
-    /// The text is something else, such as a password.
+    /// The text is not a verifier, for example a plain password.
     pub fn parse(text: &str) -> Result<Self> {
         let read = || {
             let (iterations, rest) = text.strip_prefix(MECHANISM)?.strip_prefix('$')?.split_once(':')?;
@@ -101,16 +101,16 @@ impl Verifier {
         })
     }
 
-    /// Whether this is the password. Takes as long as the verifier has repetitions of the hash.
+    /// Whether this is the password. The time depends on the verifier's number of iterations.
     pub(crate) fn is(&self, password: &str) -> bool {
         let iterations = usize::try_from(self.iterations.get()).unwrap_or(usize::MAX);
         let salted = gen_salted_password(password, &self.salt, iterations);
-        // Of hashes: how long the comparison takes tells nothing of the key.
+        // Compares hashes, so that the time of the comparison reveals nothing about the key.
         hash(&mac(&salted, b"Client Key")) == self.stored_key
     }
 
-    /// A verifier that no password fits, always the same for the same name, so that a client
-    /// cannot tell that the user does not exist.
+    /// Returns a verifier that no password matches. Its salt depends only on `name` and `secret`,
+    /// so that a client cannot tell that the user does not exist.
     pub(crate) fn of_nobody(name: &str, secret: &[u8]) -> Self {
         let salt = mac(secret, name.as_bytes());
         let mut key = [0; KEY_BYTES];
@@ -124,7 +124,7 @@ impl Verifier {
     }
 }
 
-/// An exchange after the client's first message.
+/// An exchange whose first message from the client has been processed.
 pub(crate) struct Exchange {
     verifier: Verifier,
     gs2_header: String,
@@ -134,11 +134,11 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// Answers the client's first message: returns the exchange and the server's first message.
+    /// Processes the client's first message. Returns the exchange and the server's first message.
     ///
     /// # Errors
     ///
-    /// The message is malformed, or asks for what was not offered.
+    /// The message is malformed, or requests something that was not offered.
     pub fn start(verifier: Verifier, client_first: &[u8]) -> Result<(Self, String)> {
         let mut random = [0; 18];
         rand::rng().fill_bytes(&mut random);
@@ -147,7 +147,8 @@ impl Exchange {
 
     fn start_with(verifier: Verifier, client_first: &[u8], random: &str) -> Result<(Self, String)> {
         let text = text(client_first)?;
-        // `n` or `y`, an optional identity, and the rest: channel binding (`p=`) was not offered.
+        // The message is `n` or `y`, an optional identity, and the rest: channel binding (`p=`) was
+        // not offered.
         let (flag, rest) = text.split_once(',').ok_or_else(malformed)?;
         let (identity, bare) = rest.split_once(',').ok_or_else(malformed)?;
         if !matches!(flag, "n" | "y") || !identity.is_empty() {
@@ -166,7 +167,8 @@ impl Exchange {
         Ok((exchange, server_first))
     }
 
-    /// Checks the client's final message: returns the server's; `None` if the password is wrong.
+    /// Checks the client's final message. Returns the server's final message, or `None` if the
+    /// password is wrong.
     ///
     /// # Errors
     ///
@@ -186,7 +188,7 @@ impl Exchange {
         let client_signature = mac(&self.verifier.stored_key, signed.as_bytes());
         let mut client_key = proof;
         client_key.iter_mut().zip(client_signature).for_each(|(byte, mask)| *byte ^= mask);
-        // Of hashes: how long the comparison takes tells nothing of the key.
+        // Compares hashes, so that the time of the comparison reveals nothing about the key.
         if hash(&client_key) != self.verifier.stored_key {
             return Ok(None);
         }

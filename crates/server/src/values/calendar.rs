@@ -8,13 +8,13 @@ use pushdowndb_contract::civil_from_days;
 const MICROS_PER_SECOND: i64 = 1_000_000;
 const MICROS_PER_DAY: i64 = 86_400 * MICROS_PER_SECOND;
 
-/// The days between 1970-01-01 and PostgreSQL's zero, 2000-01-01.
+/// Days between 1970-01-01 and 2000-01-01, where PostgreSQL counts from.
 pub(crate) const EPOCH_DAYS: i64 = 10_957;
 
-/// The microseconds between 1970-01-01 and PostgreSQL's zero.
+/// Microseconds between 1970-01-01 and 2000-01-01, where PostgreSQL counts from.
 pub(crate) const EPOCH_MICROS: i64 = EPOCH_DAYS * MICROS_PER_DAY;
 
-/// The day since 1970-01-01 of a date.
+/// The number of days between 1970-01-01 and a date.
 #[cfg(test)]
 fn day(year: i64, month: u32, day: u32) -> i64 {
     let (month, day) = (i64::from(month), i64::from(day));
@@ -39,7 +39,7 @@ pub(crate) fn time(micros: i64, out: &mut Vec<u8>) {
     fraction_of_second(fraction, out);
 }
 
-/// Writes a point in time `micros` after 1970-01-01, with the offset of UTC if it has a zone.
+/// Writes a timestamp `micros` after 1970-01-01, with the UTC offset if it has a time zone.
 pub(crate) fn timestamp(micros: i64, has_zone: bool, out: &mut Vec<u8>) {
     let (days, of_day) = (micros.div_euclid(MICROS_PER_DAY), micros.rem_euclid(MICROS_PER_DAY));
     let (year, month, day) = civil_from_days(days);
@@ -52,7 +52,7 @@ pub(crate) fn timestamp(micros: i64, has_zone: bool, out: &mut Vec<u8>) {
 /// Writes an interval.
 pub(crate) fn interval(months: i32, days: i32, micros: i64, out: &mut Vec<u8>) {
     let start = out.len();
-    // A part after a negative one has a sign also if it is positive.
+    // After a negative part, a positive one is written with its sign.
     let mut after_negative = false;
     let mut part = |value: i32, unit: &str, out: &mut Vec<u8>| {
         if value == 0 {

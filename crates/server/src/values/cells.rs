@@ -16,21 +16,22 @@ use pushdowndb_contract::{Error, ErrorKind, Result};
 use super::types::{PgType, Scalar};
 use super::{Format, calendar, numeric, text};
 
-/// Writes the value of a row that is not NULL.
+/// Writes the value of a row, which must not be NULL.
 type WriteCell = Box<dyn Fn(usize, &mut Vec<u8>) -> Result<()> + Send>;
 
-/// A column of a batch.
+/// The values of a column of a batch, ready to be written in one format.
 pub(crate) struct Cells {
     array: ArrayRef,
     write: WriteCell,
 }
 
 impl Cells {
-    /// The column `array`, declared to the client as `declared`, in `format`.
+    /// Prepares the column `array`, which was declared to the client as `declared`, for `format`.
     ///
     /// # Errors
     ///
-    /// A type that has no such format, or a value that is beyond the range of PostgreSQL's type.
+    /// The type cannot be written in this format, or a value exceeds the range of PostgreSQL's
+    /// type.
     pub fn new(array: &ArrayRef, declared: PgType, format: Format) -> Result<Self> {
         let array = plain(array, declared)?;
         let write = match declared.is_array {
@@ -45,12 +46,12 @@ impl Cells {
         self.array.is_null(row)
     }
 
-    /// Writes the value of a row that is not NULL.
+    /// Writes the value of a row, which must not be NULL.
     pub fn write(&self, row: usize, out: &mut Vec<u8>) -> Result<()> {
         (self.write)(row, out)
     }
 
-    /// Writes a row's value with its length before it; -1 is NULL.
+    /// Writes the value of a row, preceded by its length; the length of NULL is -1.
     pub fn write_with_length(&self, row: usize, out: &mut Vec<u8>) -> Result<()> {
         if self.is_null(row) {
             out.extend_from_slice(&(-1_i32).to_be_bytes());
@@ -68,7 +69,7 @@ impl Cells {
     }
 }
 
-/// The array in one of few types for each of PostgreSQL's.
+/// Casts an array to one of the few Arrow types that are used for each type of PostgreSQL.
 fn plain(array: &ArrayRef, declared: PgType) -> Result<ArrayRef> {
     if declared.is_array {
         let elements = |field: &Arc<Field>| {
@@ -95,7 +96,7 @@ fn casted(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
     if array.data_type() == to {
         return Ok(Arc::clone(array));
     }
-    // A value beyond the range is an error, not NULL.
+    // A value out of range is an error instead of NULL.
     let options = CastOptions { safe: false, ..CastOptions::default() };
     cast_with_options(array, to, &options)
         .map_err(|error| Error::invalid(format!("a value is beyond PostgreSQL's range: {error}")))
@@ -136,7 +137,7 @@ fn plain_type(data_type: &DataType, scalar: Scalar) -> DataType {
     }
 }
 
-/// Structures, maps and lists of lists as JSON.
+/// Converts structures, maps and lists of lists to JSON.
 fn json(array: &ArrayRef) -> Result<ArrayRef> {
     if let DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View = array.data_type() {
         return casted(array, &DataType::LargeUtf8);
@@ -160,7 +161,7 @@ fn json(array: &ArrayRef) -> Result<ArrayRef> {
     Ok(Arc::new(values.finish()))
 }
 
-/// A writer of bytes that are made of the values of a primitive array.
+/// Returns a writer that calls `write` with the values of a primitive array.
 fn primitive<T: ArrowPrimitiveType>(
     array: &ArrayRef,
     write: impl Fn(T::Native, &mut Vec<u8>) + Send + 'static,
@@ -173,7 +174,7 @@ fn primitive<T: ArrowPrimitiveType>(
     }))
 }
 
-/// A writer of numbers in either format.
+/// Returns a writer of numbers in either format.
 macro_rules! number {
     ($array:expr, $type:ty, $format:expr) => {
         match $format {

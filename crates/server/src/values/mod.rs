@@ -26,7 +26,7 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// The format with this code; `None` for codes that PostgreSQL does not have.
+    /// The format with this code on the wire; `None` for unknown codes.
     pub fn of_code(code: i16) -> Option<Self> {
         match code {
             0 => Some(Self::Text),
@@ -35,7 +35,7 @@ impl Format {
         }
     }
 
-    /// The format's code.
+    /// The code of the format on the wire.
     pub fn code(self) -> i16 {
         match self {
             Self::Text => 0,

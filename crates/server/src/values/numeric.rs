@@ -1,6 +1,6 @@
-//! Decimals in the binary format: digits of base 10,000.
+//! Decimals in PostgreSQL's binary format: digits in base 10,000.
 
-/// The sign of a negative decimal, and of NaN.
+/// The sign field of a negative decimal, and that of NaN.
 const NEGATIVE: u16 = 0x4000;
 const NAN: u16 = 0xC000;
 
@@ -13,7 +13,7 @@ pub(crate) fn write(text: &str, out: &mut Vec<u8>) {
     let mut weight = i16::try_from(whole.len().div_ceil(4)).unwrap_or(i16::MAX) - 1;
     let group = |text: &[u8], width: usize| {
         let value = text.iter().fold(0_i16, |value, digit| value * 10 + i16::from(digit - b'0'));
-        // Digits at the end of a fraction are the first ones of their group.
+        // The last group of a fraction is padded with zeros on the right.
         (text.len()..width).fold(value, |value, _| value * 10)
     };
     let (first, rest) = whole.as_bytes().split_at(whole.len() % 4);
@@ -39,7 +39,7 @@ pub(crate) fn write(text: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads a decimal of the binary format as text; `None` if it is malformed, or no number.
+/// Reads a decimal in the binary format as text; `None` if it is malformed or NaN.
 pub(crate) fn read(bytes: &[u8]) -> Option<String> {
     let mut words = bytes.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
     let count = usize::from(words.next()?);
@@ -112,7 +112,7 @@ mod tests {
         {
             assert_eq!(read(wrong), None);
         }
-        // A large weight is many zeros, not many bytes on the wire.
+        // A large weight means many zeros, but few bytes on the wire.
         assert!(read(&[0, 0, 0x7F, 0xFF, 0, 0, 0, 0]).is_some());
     }
 }

@@ -1,4 +1,4 @@
-//! Values of parameters, from PostgreSQL's text or binary format.
+//! Values of parameters, parsed from PostgreSQL's text or binary format.
 
 use pushdowndb_contract::{Error, Result};
 use pushdowndb_engine::ParameterValue;
@@ -7,14 +7,14 @@ use super::calendar::{self, EPOCH_DAYS, EPOCH_MICROS};
 use super::types::of_parameter;
 use super::{Format, numeric, text};
 
-/// The most elements of a list.
+/// Maximum elements of a list.
 const MAX_ELEMENTS: usize = 1 << 20;
 
-/// Reads the value of the parameter `number`, counted from 1, whose type is `oid`; `None` is NULL.
+/// Parses the value of the parameter `number`, counted from 1, whose type is `oid`; `None` is NULL.
 ///
 /// # Errors
 ///
-/// The bytes are no value of the type in this format.
+/// The bytes are not a value of the type in this format.
 pub(crate) fn read(value: Option<&[u8]>, oid: u32, format: Format, number: usize) -> Result<ParameterValue> {
     let Some(bytes) = value else { return Ok(ParameterValue::Null) };
     let read = match format {
@@ -41,7 +41,7 @@ fn from_text(value: &str, oid: u32) -> Option<ParameterValue> {
     }
     match oid {
         17 => text::parse_bytea(value).map(ParameterValue::Bytes),
-        // Java's driver writes the offset of a time zone behind a date.
+        // Removes the time zone offset that the Java driver writes after a date.
         1082 => value.split(' ').next().map(|date| ParameterValue::Text(date.to_owned())),
         _ => Some(ParameterValue::Text(value.to_owned())),
     }
@@ -88,7 +88,7 @@ fn from_binary(bytes: &[u8], oid: u32) -> Option<ParameterValue> {
             let (days, rest) = rest.split_first_chunk::<4>()?;
             let months = i32::from_be_bytes(rest.try_into().ok()?);
             let (micros, days) = (i64::from_be_bytes(*micros), i32::from_be_bytes(*days));
-            // In words that any parser of intervals knows, each with its sign.
+            // Written with units that every parser of intervals accepts, each part with its sign.
             let seconds = micros / 1_000_000;
             let fraction = (micros % 1_000_000).abs();
             let sign = if micros < 0 && seconds == 0 { "-" } else { "" };
@@ -101,14 +101,14 @@ fn from_binary(bytes: &[u8], oid: u32) -> Option<ParameterValue> {
             let parts = [&id[0..4], &id[4..6], &id[6..8], &id[8..10], &id[10..16]].map(hex);
             parts.join("-")
         }
-        // `jsonb` has its version before the text.
+        // `jsonb` begins with a version byte.
         3802 => std::str::from_utf8(bytes.strip_prefix(&[1])?).ok()?.to_owned(),
         _ => std::str::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))?.to_owned(),
     };
     Some(ParameterValue::Text(text))
 }
 
-/// The type of the elements of an array type.
+/// The `oid` of the elements of an array type; `None` for other types.
 fn element_of(oid: u32) -> Option<u32> {
     Some(match oid {
         1000 => 16,
@@ -149,11 +149,11 @@ fn list(bytes: &[u8]) -> Option<ParameterValue> {
         }
         _ => return None,
     };
-    // Each has at least its length.
+    // Each element takes at least the 4 bytes of its length.
     if length > MAX_ELEMENTS || length > rest.len() / 4 {
         return None;
     }
-    // Not a list again, which the types do not have.
+    // Nested lists are not supported: there are no types for them.
     if element_of(element).is_some() || (of_parameter(element).is_none() && element != 705) {
         return None;
     }

@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-/// Writes a floating-point number by the fewest digits that read back as it, as PostgreSQL does:
-/// with an exponent below 1e-4, and from `10^digits` on.
+/// Writes a floating-point number with the fewest digits that parse to the same value, as
+/// PostgreSQL does. An exponent is used below 1e-4 and from `10^digits` on.
 fn float(scientific: &str, digits: i32, out: &mut Vec<u8>) {
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or_default();
@@ -33,7 +33,7 @@ fn float(scientific: &str, digits: i32, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes `NaN` or an infinity; false for other numbers.
+/// Writes `NaN` or an infinity. Returns false, and writes nothing, for other numbers.
 fn special(value: f64, out: &mut Vec<u8>) -> bool {
     let text: &[u8] = match value {
         value if value.is_nan() => b"NaN",
@@ -67,7 +67,8 @@ pub(crate) fn bytea(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Reads a `bytea` in hexadecimal, or with backslashes before what is no plain character.
+/// Parses a `bytea` in hexadecimal, or in the escape format, in which backslashes precede special
+/// bytes.
 pub(crate) fn parse_bytea(text: &str) -> Option<Vec<u8>> {
     if let Some(digits) = text.strip_prefix("\\x") {
         let digits = digits.as_bytes();
@@ -100,7 +101,7 @@ pub(crate) fn parse_bytea(text: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// Writes an element of a list, quoted if it could be taken for something else.
+/// Writes an element of a list. It is quoted if it could be misread, for example as NULL.
 pub(crate) fn element(value: &[u8], out: &mut Vec<u8>) {
     let is_special = |byte: &u8| matches!(byte, b'{' | b'}' | b',' | b'"' | b'\\') || byte.is_ascii_whitespace();
     if !value.is_empty() && !value.eq_ignore_ascii_case(b"null") && !value.iter().any(is_special) {
@@ -117,7 +118,7 @@ pub(crate) fn element(value: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Reads a list of one dimension: its elements, `None` for NULL.
+/// Parses a list of one dimension. An element that is `None` is NULL.
 pub(crate) fn parse_list(text: &str) -> Option<Vec<Option<String>>> {
     let inner = text.trim().strip_prefix('{')?.strip_suffix('}')?;
     let mut elements = Vec::new();

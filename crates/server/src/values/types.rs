@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, IntervalUnit, TimeUnit};
 
-/// The key of a field's metadata that names an alias of `oid`, such as `regclass`.
+/// The key in the metadata of a field that names an alias of `oid`, such as `regclass`.
 const OID_ALIAS: &str = "pg.oid_alias";
 
-/// The key of a field's metadata that marks PostgreSQL's type `"char"`.
+/// The key in the metadata of a field that marks PostgreSQL's type `"char"`.
 const CHAR: &str = "pg.char";
 
 /// A scalar type.
@@ -21,7 +21,7 @@ pub(crate) enum Scalar {
     Int2,
     Int4,
     Text,
-    /// Also `regclass` and its like, with their own number.
+    /// `oid` and its aliases such as `regclass`, with the `oid` of the type itself.
     Oid(u32),
     Json,
     Float4,
@@ -37,11 +37,11 @@ pub(crate) enum Scalar {
 /// The type of a column or parameter.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct PgType {
-    /// The type, or that of the elements.
+    /// The type of the values, or of the elements of an array.
     pub scalar: Scalar,
     /// Whether it is an array.
     pub is_array: bool,
-    /// The modifier: precision and scale of a decimal, else -1.
+    /// The type modifier: precision and scale of a decimal, -1 for other types.
     pub modifier: i32,
 }
 
@@ -90,7 +90,7 @@ impl Scalar {
         }
     }
 
-    /// The bytes of a value; -1 if they differ.
+    /// Bytes of a value; -1 for types of variable length.
     fn size(self) -> i16 {
         match self {
             Self::Bool | Self::Char => 1,
@@ -102,7 +102,7 @@ impl Scalar {
         }
     }
 
-    /// The type of Arrow's values.
+    /// The PostgreSQL type for values of an Arrow type.
     fn of(data_type: &DataType) -> Self {
         match data_type {
             DataType::Boolean => Self::Bool,
@@ -150,7 +150,7 @@ impl PgType {
         Self::of(field.data_type())
     }
 
-    /// The type of Arrow's values.
+    /// The PostgreSQL type for values of an Arrow type.
     pub fn of(data_type: &DataType) -> Self {
         match data_type {
             DataType::List(element)
@@ -160,7 +160,7 @@ impl PgType {
             | DataType::LargeListView(element) => match Scalar::of(element.data_type()) {
                 Scalar::Json => Self::scalar(Scalar::Json),
                 scalar if element.data_type().is_nested() => {
-                    // A dictionary of lists is no type that a query has.
+                    // Queries do not return dictionaries of lists.
                     debug_assert!(false, "{data_type}");
                     Self::scalar(scalar)
                 }
@@ -179,12 +179,12 @@ impl PgType {
         }
     }
 
-    /// The number of the type in `pg_type`.
+    /// The `oid` of the type in `pg_type`.
     pub fn oid(self) -> u32 {
         if self.is_array { self.scalar.array_oid() } else { self.scalar.oid() }
     }
 
-    /// The bytes of a value; -1 if they differ.
+    /// Bytes of a value; -1 for types of variable length.
     pub fn size(self) -> i16 {
         if self.is_array { -1 } else { self.scalar.size() }
     }
@@ -207,11 +207,11 @@ fn alias_oid(alias: &str) -> u32 {
     }
 }
 
-/// The precision and scale of a decimal parameter without a value.
+/// The type of a decimal parameter whose precision and scale are unknown.
 const ANY_DECIMAL: DataType = DataType::Decimal128(38, 10);
 
-/// The type of Arrow for a parameter of PostgreSQL's type `oid`; `None` for 0, `unknown` and types
-/// that only the statement can tell.
+/// The Arrow type for a parameter of PostgreSQL's type `oid`. Returns `None` for 0, `unknown` and
+/// other types that only the statement determines.
 pub(crate) fn of_parameter(oid: u32) -> Option<DataType> {
     let list = |element: DataType| DataType::List(Arc::new(Field::new_list_field(element, true)));
     Some(match oid {

@@ -1,4 +1,4 @@
-//! Blocks of sorted rows, each an object, found and cleaned by LIST.
+//! Blocks of sorted rows, each stored as an object, which are found and cleaned up by LIST.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
@@ -23,7 +23,7 @@ use object_store::{ObjectStore, ObjectStoreExt};
 pub struct Blocks {
     store: Arc<dyn ObjectStore>,
     prefix: Path,
-    /// The size of a block, in bytes of its rows.
+    /// The size of a block in bytes of rows.
     pub block_bytes: usize,
     waited_ns: AtomicU64,
 }
@@ -32,12 +32,12 @@ pub struct Blocks {
 pub(super) type Run = Vec<Path>;
 
 impl Blocks {
-    /// No blocks yet, below `prefix` of `store`, which nothing else may use.
+    /// Creates an empty set of blocks below `prefix` of `store`, which nothing else may use.
     pub fn new(store: Arc<dyn ObjectStore>, prefix: Path, block_bytes: usize) -> Self {
         Self { store, prefix, block_bytes, waited_ns: AtomicU64::new(0) }
     }
 
-    /// The time that partitions waited for requests, summed over partitions.
+    /// The time that partitions waited for requests, summed over all partitions.
     pub fn waited(&self) -> Duration {
         Duration::from_nanos(self.waited_ns.load(Relaxed))
     }
@@ -62,7 +62,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// The runs that a pass has written, as a LIST finds them.
+    /// The runs that a pass has written, found by a LIST.
     pub(super) async fn runs(&self, partition: usize, pass: usize) -> Result<Vec<Run>> {
         let (start, prefix) = (Instant::now(), self.pass(partition, pass));
         let found: Vec<_> = self.store.list(Some(&prefix)).try_collect().await?;
@@ -77,7 +77,7 @@ impl Blocks {
         Ok(runs.into_values().collect())
     }
 
-    /// The rows of a run: one block after the other, each read when it is needed.
+    /// Reads the rows of a run, one block after the other, each when it is needed.
     pub(super) fn read(self: &Arc<Self>, run: Run, schema: &SchemaRef) -> SendableRecordBatchStream {
         let blocks = Arc::clone(self);
         let rows = stream::iter(run).then(move |key| {

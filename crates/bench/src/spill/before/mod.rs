@@ -1,14 +1,14 @@
-//! The sort that Databend had before its measurement, for comparison only.
+//! The sort that Databend used before its measurement, reimplemented for comparison only.
 //!
-//! Rows are sorted in blocks. From the moment that memory is short each block is spilled at once as
-//! an object of its own, those in memory first. At the end a LIST finds the blocks of a partition,
-//! and they are merged 16 at a time (`--fan-in`) in as many passes as that takes. What a pass
-//! writes are blocks as well, found by the next LIST. After the query one more LIST finds all of
-//! them, and they are deleted. Blocks are Arrow's IPC without compression.
+//! Rows are sorted in blocks. Once memory is short, each block is spilled immediately as an object
+//! of its own, beginning with those in memory. At the end a LIST finds the blocks of a partition,
+//! and they are merged 16 at a time (`--fan-in`) in as many passes as needed. The output of a pass
+//! consists of blocks too, which the next LIST finds. After the query a final LIST finds all
+//! blocks, and they are deleted. Blocks are in Arrow IPC format without compression.
 //!
-//! Databend's figures have as many spilled bytes as the data has, so no pass between is in them; a
-//! large `--fan-in` does without as well, but then a block of every run is in memory at once.
-//! Memory is accounted for rows that are buffered, not for those that are merged.
+//! Databend reports as many spilled bytes as the data has, so its figures include no intermediate
+//! pass. A large `--fan-in` avoids intermediate passes as well, but then a block of every run is in
+//! memory at once. Memory is accounted for rows that are buffered, not for those that are merged.
 
 mod blocks;
 mod sort;
@@ -33,18 +33,18 @@ pub use blocks::Blocks;
 
 use sort::PartitionSort;
 
-/// The operator that does by blocks what `sort` does.
+/// An operator that sorts like `sort`, but by blocks.
 #[derive(Debug)]
 pub struct BlockSortExec {
     sort: SortExec,
     blocks: Arc<Blocks>,
-    /// The most runs that are merged at once, at least 2.
+    /// Maximum runs that are merged at once, at least 2.
     fan_in: usize,
     metrics: ExecutionPlanMetricsSet,
 }
 
 impl BlockSortExec {
-    /// Replaces `sort`, which must have no limit. At most `fan_in` runs are merged at once.
+    /// Replaces `sort`, which must not have a limit. At most `fan_in` runs are merged at once.
     pub fn new(sort: SortExec, blocks: Arc<Blocks>, fan_in: usize) -> Self {
         Self { sort, blocks, fan_in, metrics: ExecutionPlanMetricsSet::new() }
     }

@@ -19,20 +19,20 @@ use futures::{StreamExt, stream};
 
 use super::blocks::Blocks;
 
-/// The sort of `partition`: its parameters, and the blocks that it has in memory.
+/// The sort of `partition`: its parameters, and its blocks in memory.
 pub(super) struct PartitionSort {
     pub(super) partition: usize,
     pub(super) schema: SchemaRef,
     pub(super) ordering: LexOrdering,
     pub(super) batch_rows: usize,
-    /// The most runs that are merged at once, at least 2.
+    /// Maximum runs that are merged at once, at least 2.
     pub(super) fan_in: usize,
     pub(super) blocks: Arc<Blocks>,
     pub(super) metrics: ExecutionPlanMetricsSet,
     pub(super) memory: MemoryReservation,
-    /// Sorted blocks, all in memory or, once `is_short`, none.
+    /// The sorted blocks in memory; empty once `is_short`.
     pub(super) held: Vec<RecordBatch>,
-    /// Whether memory was short: every block is spilled as it comes.
+    /// Whether memory has become short. From then on every block is spilled at once.
     pub(super) is_short: bool,
     /// The number of spilled blocks.
     pub(super) spilled: usize,
@@ -93,12 +93,12 @@ impl PartitionSort {
         Ok(())
     }
 
-    /// Merges what was spilled, in as many passes as that takes.
+    /// Merges the spilled blocks, in as many passes as needed.
     async fn merge_blocks(self) -> Result<SendableRecordBatchStream> {
         let mut pass = 0;
         let mut runs = self.blocks.runs(self.partition, pass).await?;
         while runs.len() > self.fan_in {
-            // Of about the same number of runs each.
+            // The groups have about the same number of runs each.
             let groups = runs.len().div_ceil(self.fan_in);
             let mut rest = VecDeque::from(runs);
             for group in 0..groups {
@@ -134,8 +134,7 @@ impl PartitionSort {
         }
     }
 
-    /// Merges sorted `runs`. Their memory is not limited: a block of each run, whatever the
-    /// limit is.
+    /// Merges sorted `runs`. This uses a block of each run, whose memory is not limited.
     fn merge(&self, runs: Vec<SendableRecordBatchStream>) -> Result<SendableRecordBatchStream> {
         let unlimited: Arc<dyn MemoryPool> = Arc::new(UnboundedMemoryPool::default());
         StreamingMergeBuilder::new()

@@ -7,7 +7,7 @@ use pushdowndb_engine::Profile;
 
 use super::html::{Text, bar};
 
-/// The time of each operator, the longest first.
+/// Appends the time of each operator, the longest first.
 pub fn times(page: &mut String, profile: &Profile) {
     let mut times: Vec<(String, f64, &str)> = profile
         .operators()
@@ -31,7 +31,7 @@ pub fn times(page: &mut String, profile: &Profile) {
     listed(page, rows, longest, units::seconds);
 }
 
-/// The items of the bill.
+/// Appends the items of the bill.
 pub fn bill(page: &mut String, profile: &Profile) {
     let bill = &profile.bill;
     let book = profile.settings.iter().find(|(name, _)| name == "pushdown.price_book").map_or("", |(_, book)| book);

@@ -1,5 +1,5 @@
-//! The strategy chosen for each operator, the estimates of the others, and the reasons against
-//! them.
+//! The strategy chosen for each operator, the estimates of the other strategies, and the reasons
+//! against them.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use pushdowndb_engine::{Decision, Measures, Profile};
 
 use super::html::{Text, table};
 
-/// A table for each choice.
+/// Appends a table for each choice.
 pub fn choices(page: &mut String, profile: &Profile) {
     let mut any = false;
     for operator in profile.operators() {

@@ -1,8 +1,8 @@
-//! Text in a page, and its tables.
+//! Escaping of text in a page, and tables.
 
 use std::fmt::{self, Write as _};
 
-/// A text from anywhere, as it is written between tags and inside of quoted attributes.
+/// An untrusted text, escaped for use between tags and in quoted attributes.
 pub struct Text<'a>(pub &'a str);
 
 impl fmt::Display for Text<'_> {
@@ -22,8 +22,8 @@ impl fmt::Display for Text<'_> {
     }
 }
 
-/// Appends a table with a heading for each column; the first cell of a row is its heading. Cells
-/// are markup.
+/// Appends a table with a heading for each column. The first cell of a row is the row's heading;
+/// cells contain markup.
 pub fn table<const N: usize>(
     page: &mut String,
     class: &str,
@@ -48,7 +48,8 @@ pub fn table<const N: usize>(
     page.push_str("</tbody></table></div>\n");
 }
 
-/// Returns a bar with this share of the full width; the text beside it has the number.
+/// Returns a bar whose length is `share` of the full width. The number itself must be in the text
+/// beside it.
 pub fn bar(share: f64, class: &str) -> String {
     let percent = (share * 100.0).clamp(0.0, 100.0);
     format!(

@@ -1,8 +1,8 @@
-//! Profiles as one page of HTML that needs nothing else: no script, no font, no request.
+//! Profiles as a single HTML page without external resources: no script, no font, no request.
 //!
 //! SQL, names and errors are untrusted: every text goes through [`Text`], the only way into the
-//! page, so that none of it is read as markup. The page also has a policy that forbids everything
-//! but its own style.
+//! page, so that none of it is interpreted as markup. The page also has a content security policy
+//! that forbids everything but its own style.
 
 mod bars;
 mod choices;
@@ -20,7 +20,7 @@ use html::{Text, table};
 /// The style of the page.
 const STYLE: &str = include_str!("page.css");
 
-/// The page of some queries, in the order they ran.
+/// Creates the page about some queries, in the order they ran.
 pub fn page(profiles: &[Profile]) -> String {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -138,7 +138,7 @@ fn operators(page: &mut String, profile: &Profile) {
     page.push_str("</ul>\n");
 }
 
-/// The beginning of a statement, for where there is one line.
+/// The beginning of a statement, shortened to one line.
 fn in_one_line(statement: &str) -> String {
     html::shortened(&statement.split_whitespace().collect::<Vec<_>>().join(" "), 80)
 }

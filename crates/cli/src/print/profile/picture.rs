@@ -7,13 +7,13 @@ use pushdowndb_engine::{Operator, Profile};
 
 use super::html::{Text, shortened};
 
-/// Pixels of a box, and between boxes.
+/// The size of a box and the distances between boxes, in pixels.
 const WIDTH: f64 = 272.0;
 const HEIGHT: f64 = 84.0;
 const BETWEEN: f64 = 20.0;
 const BELOW: f64 = 40.0;
 
-/// The most characters in a box: in its title, and below.
+/// Maximum characters in the title of a box, and in the lines below it.
 const TITLE: usize = 34;
 const DETAIL: usize = 38;
 
@@ -22,14 +22,14 @@ struct Placed<'a> {
     operator: &'a Operator,
     left: f64,
     top: f64,
-    /// The middle of the box above.
+    /// The horizontal center of the box above.
     parent: Option<f64>,
 }
 
-/// The least share of its own size at which the picture can still be read.
+/// Minimum scale at which the picture is still readable.
 const MIN_SCALE: f64 = 0.6;
 
-/// The tree.
+/// Appends the tree.
 pub fn plan(page: &mut String, profile: &Profile, number: usize) {
     let mut boxes = Vec::new();
     let width = place(&mut boxes, &profile.root, 0.0, 0.0, None);
@@ -48,7 +48,7 @@ pub fn plan(page: &mut String, profile: &Profile, number: usize) {
         height + 4.0,
         width + 4.0,
         height + 4.0,
-        // A large plan is shrunk to the page, as far as it stays legible.
+        // A large plan is shrunk to the width of the page, as far as it stays readable.
         (width + 4.0) * MIN_SCALE,
         Text(&in_words(&profile.root)),
     );
@@ -57,13 +57,13 @@ pub fn plan(page: &mut String, profile: &Profile, number: usize) {
     page.push_str("</svg>\n</div>\n");
 }
 
-/// Places an operator and its inputs at `left`, and returns their width.
+/// Places an operator and its inputs from `left` on, and returns their width.
 fn place<'a>(boxes: &mut Vec<Placed<'a>>, operator: &'a Operator, left: f64, top: f64, parent: Option<f64>) -> f64 {
     let children = operator.shown_children();
     let width = width_of(operator);
     let middle = left + width / 2.0;
     boxes.push(Placed { operator, left: middle - WIDTH / 2.0, top, parent });
-    // A lone child may be narrower than the box above it.
+    // A single child may be narrower than the box above it.
     let below: f64 = children.iter().map(|child| width_of(child) + BETWEEN).sum::<f64>() - BETWEEN;
     let mut next = left + (width - below).max(0.0) / 2.0;
     for child in children {

@@ -1,4 +1,4 @@
-//! Each scan: estimates beside actual values, and the bytes at each place.
+//! The scans of a query: estimated and actual values, and the bytes at each stage.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use pushdowndb_engine::{Measures, Operator, Profile, Scan};
 
 use super::html::{Text, bar, table};
 
-/// A card for each scan.
+/// Appends a card for each scan.
 pub fn scans(page: &mut String, profile: &Profile) {
     let scans: Vec<(&Operator, &Scan)> =
         profile.operators().into_iter().filter_map(|operator| Some((operator, operator.scan.as_ref()?))).collect();
@@ -82,7 +82,7 @@ const MEASURES: [Measure; 5] = [
     ("Cost", |measures| measures.usd, units::dollars),
 ];
 
-/// Formats the error of an estimate, if it is at least a twentieth.
+/// Describes the error of an estimate, or says that there is none if it is below 5 %.
 fn compared(expected: Option<f64>, actual: Option<f64>) -> String {
     match (expected, actual) {
         (Some(expected), Some(actual)) if (expected - actual).abs() <= expected * 0.05 => "as expected".to_owned(),
@@ -96,7 +96,8 @@ fn compared(expected: Option<f64>, actual: Option<f64>) -> String {
     }
 }
 
-/// Bytes in the objects, looked at by storage, and over the network, on one scale.
+/// Appends the bytes in the objects, scanned at storage, and sent over the network, on the same
+/// scale.
 fn bytes(page: &mut String, scan: &Scan) {
     let usage = &scan.usage;
     let places = [

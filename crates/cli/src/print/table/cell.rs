@@ -1,11 +1,11 @@
 //! The cells of a table.
 
-/// A cell: what is printed, and whether it is a value.
+/// A cell: its text, and whether the text is a value.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Cell {
-    /// The text, without control characters but line ends.
+    /// The text, without control characters other than line ends.
     pub text: String,
-    /// True for what is no value: NULL, a type, a mark.
+    /// Whether the text is not a value but NULL, a type or a mark.
     is_dim: bool,
 }
 
@@ -18,13 +18,13 @@ impl Cell {
         Self { text, is_dim: false }
     }
 
-    /// A cell that is no value.
+    /// A cell whose text is not a value.
     pub fn dim(text: String) -> Self {
         Self { text, is_dim: true }
     }
 
-    /// The cell of a value that is written as `text`. A value that is a text and reads `NULL` gets
-    /// quotes.
+    /// The cell for a value that is written as `text`. If the value is the string `NULL`, the text
+    /// is quoted.
     pub fn value(text: &str, is_text: bool) -> Self {
         match text {
             "NULL" if is_text => Self::of("'NULL'".to_owned()),
@@ -32,7 +32,7 @@ impl Cell {
         }
     }
 
-    /// A `part` of the cell as it is written to a terminal with or without `colors`.
+    /// Formats `part` of the cell for a terminal, with or without `colors`.
     pub fn styled(&self, part: &str, colors: bool) -> String {
         match self.is_dim && colors && !part.is_empty() {
             true => format!("\x1b[2m{part}\x1b[0m"),
@@ -41,7 +41,8 @@ impl Cell {
     }
 }
 
-/// Escapes control characters, which would affect the terminal. Line ends make a taller row.
+/// Escapes control characters, which would affect the terminal. Line ends are kept and make the row
+/// higher.
 pub fn printable(text: &str) -> String {
     let safe = |c: char| c == '\n' || !c.is_control();
     if text.chars().all(safe) {

@@ -1,8 +1,8 @@
 //! The layout of a table: which columns are drawn, and how wide.
 //!
-//! Where the screen is too narrow, texts are cut first, to no less than [`MIN_CUT`] characters;
-//! numbers and times never are. Then columns are hidden, from the middle. The room that is left goes
-//! to the columns that were cut.
+//! If the screen is too narrow, texts are cut first, but not below [`MIN_CUT`] characters; numbers
+//! and times are never cut. Then columns are hidden, from the middle. The remaining width goes to
+//! the columns that were cut.
 
 use std::io::Write;
 
@@ -23,18 +23,18 @@ pub struct Column {
     pub name: String,
     /// Its type; empty where types are not shown.
     pub kind: String,
-    /// True if its values stand to the right.
+    /// Whether the values are right-aligned.
     pub right: bool,
-    /// True if its values may be cut.
+    /// Whether the values may be cut.
     pub is_cut: bool,
 }
 
 /// Which columns are drawn, and how wide.
 pub struct Layout {
-    /// Column index, or `None` for the mark of hidden columns; and width.
+    /// The index and width of each column; the index is `None` for the mark of hidden columns.
     columns: Vec<(Option<usize>, usize)>,
     right: Vec<bool>,
-    /// True if cells are cut to their column's width.
+    /// Whether cells are cut to the width of their column.
     cut: bool,
     colors: bool,
     /// The number of hidden columns, if there are any.
@@ -42,7 +42,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Lays out `columns` for the first `rows` of a result, within `limit` characters.
+    /// Computes the layout of `columns` for the first `rows` of a result, at most `limit`
+    /// characters wide.
     pub fn new<'a>(
         columns: &[Column],
         rows: impl Iterator<Item = &'a Cells>,
@@ -70,7 +71,7 @@ impl Layout {
                 *width = index.map_or(*width, least);
             }
             while total(&drawn) > limit && drawn.len() > 3 {
-                // The mark stands in the middle.
+                // Hides the column next to the mark, which is in the middle.
                 let middle = drawn.len() / 2;
                 if hidden.is_none() {
                     drawn.insert(middle, (None, 1));
@@ -87,7 +88,7 @@ impl Layout {
         Self { columns: drawn, right, cut: limit.is_some(), colors, hidden }
     }
 
-    /// Draws a line.
+    /// Draws a horizontal line.
     pub fn rule(&self, out: &mut Output, [left, cross, right]: [&str; 3]) -> Result<()> {
         let lines: Vec<_> = self.columns.iter().map(|(_, width)| "─".repeat(width + 2)).collect();
         Ok(writeln!(out, "{left}{}{right}", lines.join(cross))?)
@@ -132,7 +133,7 @@ fn total(columns: &[(Option<usize>, usize)]) -> usize {
     columns.iter().map(|(_, width)| width + 3).sum::<usize>() + 1
 }
 
-/// Narrows the widest columns until the table fits, where no more can be hidden.
+/// Narrows the widest columns until the table fits, if hiding columns was not enough.
 fn narrow(columns: &mut [(Option<usize>, usize)], limit: usize) {
     while total(columns) > limit {
         match columns.iter_mut().max_by_key(|(_, width)| *width) {
@@ -142,7 +143,7 @@ fn narrow(columns: &mut [(Option<usize>, usize)], limit: usize) {
     }
 }
 
-/// Widens the columns that are cut, the narrowest first, up to what they want.
+/// Widens the columns that are cut, the narrowest first, up to the width that they need.
 fn widen(columns: &mut [(Option<usize>, usize)], wanted: &[usize], limit: usize) {
     let mut room = limit.saturating_sub(total(columns));
     while room > 0 {

@@ -1,7 +1,7 @@
 //! Results as tables.
 //!
-//! The width of columns must be known before the first row is drawn. In scripts it is that of the
-//! first rows; longer cells of later rows shift their line rather than being cut. On a terminal
+//! The width of columns must be known before the first row is drawn. In scripts it is derived from
+//! the first rows; longer cells of later rows shift their line instead of being cut. On a terminal
 //! long results show their first and last rows, and wide ones shrink to the screen; a note says
 //! what is hidden.
 
@@ -26,7 +26,7 @@ use layout::{Column, Layout};
 mod cell;
 mod layout;
 
-/// Rows whose widths decide the columns' when everything is printed.
+/// Number of rows that determine the widths of columns when everything is printed.
 const SAMPLE_ROWS: usize = 1000;
 /// Types are cut to this many characters.
 const MAX_TYPE: usize = 24;
@@ -34,17 +34,17 @@ const MAX_TYPE: usize = 24;
 /// The style of a table.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct TableStyle {
-    /// Show at most this many rows, from both ends.
+    /// Maximum rows to show, half from each end; `None` shows all.
     pub max_rows: Option<usize>,
-    /// Fit into this many characters.
+    /// Maximum width in characters; `None` is unlimited.
     pub width: Option<usize>,
-    /// True for one line per value instead of one per row.
+    /// Whether to draw one line per value instead of one per row.
     pub expanded: bool,
-    /// Say how many rows there were.
+    /// Whether to print the number of rows.
     pub footer: bool,
-    /// Show the types below the names.
+    /// Whether to show the types below the names.
     pub types: bool,
-    /// Dim what is no value: NULL and the types.
+    /// Whether to dim text that is not a value: NULL and types.
     pub colors: bool,
 }
 
@@ -56,7 +56,7 @@ pub struct Table {
     head: Vec<Cells>,
     tail: VecDeque<Cells>,
     rows: u64,
-    /// The columns' widths, once rows stream.
+    /// The layout, once rows are drawn as they arrive.
     layout: Option<Layout>,
 }
 
@@ -74,7 +74,7 @@ impl Table {
         })
     }
 
-    /// The most rows buffered before the first is drawn.
+    /// Maximum rows that are buffered before the first is drawn.
     fn head_rows(&self) -> usize {
         self.style.max_rows.unwrap_or(SAMPLE_ROWS)
     }
@@ -134,7 +134,7 @@ impl RowWriter for Table {
         let nulls: Vec<_> = batch.columns().iter().map(|column| column.logical_nulls()).collect();
         for row in 0..batch.num_rows() {
             self.rows += 1;
-            // Rows that will be cut out of the middle need not be formatted, only counted.
+            // Rows that will be cut out of the middle are only counted, not formatted.
             let left = batch.num_rows() - row;
             let is_cut = self.style.max_rows.is_some_and(|max| self.head.len() >= max && left > max.div_ceil(2));
             if is_cut && !self.style.expanded {
@@ -192,7 +192,7 @@ impl RowWriter for Table {
     }
 }
 
-/// The column of a `field`, with its type if `types`.
+/// The column for a `field`. Its type is included if `types`.
 fn column(field: &Field, types: bool) -> Column {
     let kind = if types { short_type(field.data_type()) } else { String::new() };
     Column {
@@ -203,7 +203,7 @@ fn column(field: &Field, types: bool) -> Column {
     }
 }
 
-/// The type's name in lower case; of nested types that are long, its beginning.
+/// The name of a type in lower case, shortened if it is long.
 fn short_type(kind: &DataType) -> String {
     let name = sql_type(kind).to_lowercase();
     match name.char_indices().nth(MAX_TYPE) {
@@ -216,7 +216,7 @@ fn is_number(kind: &DataType) -> bool {
     kind.is_numeric()
 }
 
-/// True for values of any length, which may be cut.
+/// Whether values of this type can be of any length, so that they may be cut.
 fn is_text(kind: &DataType) -> bool {
     kind.is_nested() || kind.is_string() || kind.is_binary() || matches!(kind, DataType::Dictionary(..))
 }

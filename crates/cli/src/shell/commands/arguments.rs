@@ -10,25 +10,27 @@ pub fn unquoted(text: &str) -> &str {
     inner('\'').or_else(|| inner('"')).unwrap_or(text)
 }
 
-/// A text as SQL writes it.
+/// Quotes a text as an SQL string.
 pub fn quoted_for_sql(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// A table as SQL names it: an address is a name in quotes, any other name stays as it was written.
+/// Converts an argument to the name of a table in SQL: an address becomes a quoted name, other
+/// names stay as they are.
 pub fn table_name(argument: &str) -> String {
     let bare = unquoted(argument);
     let is_address = bare.contains(['/', '*']) || argument.starts_with('\'');
     if is_address { format!("\"{}\"", bare.replace('"', "\"\"")) } else { argument.to_owned() }
 }
 
-/// An argument that must be there.
+/// Returns an argument without its quotes. An empty argument is an error, which says that `what` is
+/// needed.
 pub fn needed<'a>(argument: &'a str, what: &str) -> Result<&'a str> {
     let argument = unquoted(argument);
     if argument.is_empty() { Err(Error::invalid(format!("this needs {what}")).into()) } else { Ok(argument) }
 }
 
-/// Sets and prints a switch; without an argument it is toggled.
+/// Returns and prints the new value of a switch. An empty argument toggles it.
 pub fn switch(name: &str, argument: &str, now: bool) -> Result<bool> {
     let next = match argument.to_ascii_lowercase().as_str() {
         "" => !now,

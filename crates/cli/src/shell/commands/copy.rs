@@ -1,12 +1,13 @@
-//! `\copy`, as psql has it: the shell and the engine are one program here, so it is COPY or INSERT.
+//! `\copy`, as in psql. The shell and the engine are one program here, so it becomes COPY or
+//! INSERT.
 
 use anyhow::Result;
 use pushdowndb_contract::Error;
 
 use super::arguments::quoted_for_sql;
 
-/// The statement for `\copy` with this argument: `TABLE TO FILE`, `(QUERY) TO FILE`, or
-/// `TABLE [(COLUMNS)] FROM FILE`. Quotes around the file may be left out.
+/// Returns the statement for `\copy` with this argument: `TABLE TO FILE`, `(QUERY) TO FILE`, or
+/// `TABLE [(COLUMNS)] FROM FILE`. Quotes around the file are optional.
 pub fn statement(argument: &str) -> Result<String> {
     let wrong = || {
         let message =
@@ -29,7 +30,7 @@ pub fn statement(argument: &str) -> Result<String> {
     }
 }
 
-/// The first word TO or FROM outside of brackets and quotes, and its position.
+/// The first word TO or FROM outside of parentheses and quotes, and its position.
 fn direction(text: &str) -> Option<(usize, &str)> {
     let (mut depth, mut quote, mut start) = (0_usize, None, None);
     for (at, c) in text.char_indices().chain([(text.len(), ' ')]) {
@@ -56,7 +57,7 @@ fn direction(text: &str) -> Option<(usize, &str)> {
     None
 }
 
-/// The file that `text` begins with, and what follows.
+/// The file at the beginning of `text`, and the rest of `text`.
 fn file(text: &str) -> Option<(String, &str)> {
     let (file, rest) = match text.strip_prefix('\'') {
         Some(quoted) => {

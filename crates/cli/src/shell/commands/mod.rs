@@ -73,9 +73,9 @@ const FORMATS: [(&str, &str); 4] =
 /// The seconds between two runs of `\watch`.
 const WATCH_S: f64 = 2.0;
 
-/// Runs what a line of a script called `name` completes.
+/// Runs a command or the statements that a line of the script `name` has completed.
 pub fn run_unit<'a>(shell: &'a mut Shell, name: &'a str, unit: Unit) -> BoxFuture<'a, Result<Outcome>> {
-    // Boxed, because commands run scripts.
+    // Boxed, since commands run scripts, which makes this function recursive.
     let done = async move {
         match unit {
             Unit::Command(line) => run(shell, &line).await,
@@ -89,7 +89,7 @@ pub fn run_unit<'a>(shell: &'a mut Shell, name: &'a str, unit: Unit) -> BoxFutur
     done.boxed()
 }
 
-/// Runs a script called `name`, up to the first error or `\q`. Nothing runs unless all of its
+/// Runs a script called `name`, up to the first error or `\q`. Nothing runs unless all its
 /// statements parse.
 pub async fn run_text(shell: &mut Shell, name: &str, text: &str) -> Result<Outcome> {
     let units = units(text);
@@ -110,7 +110,7 @@ pub async fn run_text(shell: &mut Shell, name: &str, text: &str) -> Result<Outco
 async fn run(shell: &mut Shell, line: &str) -> Result<Outcome> {
     let line = line.trim().trim_end_matches(';').trim_end();
     let (name, argument) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    // As in `\!ls`.
+    // `\!` needs no blank before its argument, as in `\!ls`.
     let (name, argument) = match line.strip_prefix("\\!") {
         Some(command) => ("\\!", command),
         None => (name, argument),
@@ -129,7 +129,7 @@ async fn run(shell: &mut Shell, line: &str) -> Result<Outcome> {
         "\\i" => {
             let path = needed(argument, "a file, as in \\i queries.sql")?;
             let text = session.read_script(path).await?;
-            // A script that leaves ends alone.
+            // `\q` in the script ends only the script, not the shell.
             run_text(shell, path, &text).await?;
         }
         "\\e" => return edit(shell, argument).await,
@@ -190,7 +190,7 @@ async fn run(shell: &mut Shell, line: &str) -> Result<Outcome> {
     Ok(Outcome::Continue)
 }
 
-/// Edits the last statement or a file, and runs what it became if it is complete.
+/// Edits the last statement or a file, and runs the result if it is complete.
 async fn edit(shell: &mut Shell, argument: &str) -> Result<Outcome> {
     let statement = shell.take_statement();
     let (file, stdin) = (Some(unquoted(argument)).filter(|file| !file.is_empty()), shell.stdin());
@@ -207,7 +207,7 @@ async fn edit(shell: &mut Shell, argument: &str) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Runs the last statement until Ctrl-C, or as often as `argument` says.
+/// Runs the last statement repeatedly until Ctrl-C, or as many times as `argument` says.
 async fn watch(shell: &mut Shell, argument: &str) -> Result<()> {
     let mut words = argument.split_whitespace();
     let wrong = || Error::invalid(format!("\\watch {argument}: {}", help_of("\\watch")));
@@ -239,7 +239,7 @@ async fn watch(shell: &mut Shell, argument: &str) -> Result<()> {
     }
 }
 
-/// The rows that the screen shows; `None` for all.
+/// Parses the number of rows that the screen shows; `None` is all.
 fn rows(number: &str) -> Result<Option<usize>> {
     if number == "all" {
         return Ok(None);

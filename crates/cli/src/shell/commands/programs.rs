@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result};
 use pushdowndb_contract::Error;
 
-/// Shows long lines cut, and leaves at once if all fits on the screen.
+/// The default pager: it cuts long lines, and exits at once if everything fits on the screen.
 const PAGER: &str = "less -SRFX";
 
 /// The user's pager.
@@ -15,7 +15,7 @@ pub fn pager() -> String {
     variable("PUSHDOWNDB_PAGER").or_else(|| variable("PAGER")).unwrap_or_else(|| PAGER.to_owned())
 }
 
-/// Runs a `command` by the system's shell, which reads `stdin`; without one, the user's shell.
+/// Runs `command` with the system's shell and `stdin`. An empty command runs the user's shell.
 pub fn run(command: &str, stdin: Stdio) -> Result<()> {
     let shell = variable("SHELL").unwrap_or_else(|| "sh".to_owned());
     let mut program = match command.is_empty() {
@@ -33,7 +33,8 @@ pub fn run(command: &str, stdin: Stdio) -> Result<()> {
     Ok(())
 }
 
-/// Lets the user edit `file`, or else a temporary file with this `text`, and returns what it became.
+/// Lets the user edit `file`, or a temporary file with `text` if there is none, and returns the
+/// edited text.
 pub fn edited(file: Option<&Path>, text: &str, stdin: Stdio) -> Result<String> {
     let draft = match file {
         Some(_) => None,
@@ -46,7 +47,7 @@ pub fn edited(file: Option<&Path>, text: &str, stdin: Stdio) -> Result<String> {
     };
     let path = draft.as_ref().map(|draft| draft.path()).or(file).context("no file to edit")?;
     let editor = variable("VISUAL").or_else(|| variable("EDITOR")).unwrap_or_else(|| "vi".to_owned());
-    // The variable may hold arguments of the editor.
+    // The variable may contain arguments for the editor.
     let mut command = Command::new("sh");
     command.args(["-c", &format!("{editor} \"$0\"")]).arg(path).stdin(stdin);
     let status = command.status().with_context(|| format!("starting {editor}"))?;

@@ -1,4 +1,4 @@
-//! Commands that show something: tables, columns, functions, objects, settings, help.
+//! Commands that print information: tables, columns, functions, objects, settings, help.
 
 use anyhow::Result;
 use pushdowndb_engine::sql_type;
@@ -7,7 +7,7 @@ use super::arguments::{table_name, unquoted};
 use crate::print::{self, units};
 use crate::session::Session;
 
-/// The most entries of a folder that are listed.
+/// Maximum entries of a folder that are listed.
 const MAX_OBJECTS: usize = 1000;
 
 /// Prints the help of `commands`.
@@ -31,7 +31,7 @@ pub async fn tables(session: &Session) -> Result<()> {
     }
     let width = tables.iter().map(|table| table.name.len()).max().unwrap_or(0);
     for table in tables {
-        // A saved declaration may span lines.
+        // A saved declaration may span several lines.
         let location = table.location.split_whitespace().collect::<Vec<_>>().join(" ");
         print::print_line(format_args!("{:<width$}  {:<10} {:<8} {location}", table.name, table.kind, table.format))?;
     }
@@ -79,7 +79,7 @@ pub async fn objects(session: &Session, address: &str) -> Result<()> {
     Ok(())
 }
 
-/// Prints the settings of ours.
+/// Prints the `pushdown.*` settings.
 pub fn settings(session: &Session) -> Result<()> {
     for setting in session.engine().pushdown_settings() {
         print::print_line(format_args!("{} = {}\n    {}", setting.name, setting.value, setting.help))?;

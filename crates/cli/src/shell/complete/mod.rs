@@ -1,7 +1,7 @@
 //! Completion: commands, settings, keywords, functions, tables, columns, files, and keys of buckets.
 //!
-//! The engine lists tables and columns when Tab is pressed: columns only of tables and files that the
-//! statement names, once each, so that completion does not list buckets of other tables.
+//! The engine lists tables and columns when Tab is pressed. Columns are listed only for tables and
+//! files that the statement names, once each, so that completion does not read other tables.
 
 mod keywords;
 mod places;
@@ -29,10 +29,10 @@ use places::{addresses, open_text};
 /// The timeout for the columns of a table, or the objects of a folder.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The most objects of a folder that are offered.
+/// Maximum objects of a folder that are offered.
 const MAX_OBJECTS: usize = 10_000;
 
-/// The helper of rustyline.
+/// The helper that rustyline calls for completion and hints.
 pub struct SqlHelper {
     runtime: Handle,
     engine: Option<Arc<Engine>>,
@@ -56,8 +56,8 @@ impl SqlHelper {
         }
     }
 
-    /// Takes the engine and the lines before the next one. Drops the cached columns and objects
-    /// where a statement begins.
+    /// Sets the engine and the lines before the next one. At the beginning of a statement, drops
+    /// the cached columns and objects.
     pub fn refresh(&mut self, engine: &Arc<Engine>, pending: &str) {
         self.engine = Some(Arc::clone(engine));
         pending.clone_into(&mut self.pending);
@@ -76,7 +76,7 @@ impl SqlHelper {
         let mut cached = self.columns.lock();
         let columns = cached.entry(table.to_owned()).or_insert_with(|| {
             let described = async { tokio::time::timeout(PATIENCE, engine.describe(table)).await };
-            // A table that cannot be read now will say so when it is queried.
+            // Errors are ignored: a table that cannot be read now reports that when it is queried.
             let described = self.runtime.block_on(described).ok().and_then(Result::ok);
             let names = described.iter().flat_map(|schema| schema.fields());
             Arc::new(names.map(|field| field.name().clone()).collect())
@@ -96,7 +96,7 @@ impl SqlHelper {
         Arc::clone(names)
     }
 
-    /// Completes a file or key, of which `typed` stands before `pos`.
+    /// Completes a file or key, of which `typed` is the part before `pos`.
     fn place(&self, typed: &str, pos: usize) -> (usize, Vec<String>) {
         let folder_end = typed.rfind('/').map_or(0, |at| at + 1);
         let (folder, begun) = typed.split_at(folder_end);
@@ -104,7 +104,7 @@ impl SqlHelper {
             true => self.folder(folder),
             false => Arc::new(places::local(folder)),
         };
-        // Names that begin with a dot are meant only where the dot was typed.
+        // Names that begin with a dot are offered only if the dot was typed.
         let fits = |name: &&String| name.starts_with(begun) && (!name.starts_with('.') || begun.starts_with('.'));
         (pos - begun.len(), names.iter().filter(fits).cloned().collect())
     }
@@ -147,7 +147,7 @@ impl SqlHelper {
         for keyword in KEYWORDS {
             if upper { offer(keyword) } else { offer(&keyword.to_ascii_lowercase()) }
         }
-        // Names of hundreds of functions would drown everything at the first letter.
+        // With a single letter, the names of hundreds of functions would hide everything else.
         if word.len() >= 2 {
             engine.functions().iter().for_each(|function| offer(function));
         }
@@ -155,12 +155,12 @@ impl SqlHelper {
     }
 }
 
-/// The identifiers of a text.
+/// The words of a text.
 fn words(text: &str) -> Vec<&str> {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty()).collect()
 }
 
-/// True for a name that needs no quotes: case does not matter.
+/// Whether a name needs no quotes. Case does not matter.
 fn is_plain(name: &str) -> bool {
     let is_letter = |c: char| c.is_ascii_alphabetic() || c == '_';
     name.starts_with(is_letter) && name.chars().all(|c| is_letter(c) || c.is_ascii_digit())
@@ -226,10 +226,10 @@ fn pairs(names: Vec<String>) -> Vec<Pair> {
     names.into_iter().map(|name| Pair { display: name.clone(), replacement: name }).collect()
 }
 
-/// Enter ends a line; the shell sees whether a statement is complete.
+/// Enter always ends a line; the shell itself checks whether a statement is complete.
 impl Validator for SqlHelper {}
 
-/// A reminder on a new line of an open statement: the semicolon is easily forgotten.
+/// The hint on a new line of an open statement, since the semicolon is easily forgotten.
 pub struct Reminder;
 
 impl Hint for Reminder {

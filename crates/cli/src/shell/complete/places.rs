@@ -4,10 +4,11 @@ use std::path::Path;
 
 use crate::shell::input::{Inside, State, state};
 
-/// The most entries of a local folder that are looked at.
+/// Maximum entries of a local folder that are read.
 const MAX_ENTRIES: usize = 10_000;
 
-/// The text in quotes that is open at the end of `line`, which follows the lines `pending`.
+/// The contents of the string that is still open at the end of `line`, which follows the lines
+/// `pending`.
 pub fn open_text<'a>(pending: &str, line: &'a str) -> Option<&'a str> {
     let before = format!("{pending}{line}");
     if state(&before) != State::Inside(Inside::Text) {
@@ -16,7 +17,7 @@ pub fn open_text<'a>(pending: &str, line: &'a str) -> Option<&'a str> {
     line.rfind('\'').and_then(|at| line.get(at + 1..))
 }
 
-/// The addresses in quotes that a statement reads: texts that look like files.
+/// The strings of a statement that look like files.
 pub fn addresses(statement: &str) -> Vec<&str> {
     let looks_like_one = |text: &&str| text.contains('/') || Path::new(text).extension().is_some();
     statement.split('\'').skip(1).step_by(2).filter(looks_like_one).collect()

@@ -1,28 +1,29 @@
 //! The signatures of chunks (`STREAMING-AWS4-HMAC-SHA256-PAYLOAD`).
 //!
-//! Each signature is over a chunk and the signature before it, the first of which is that of the
-//! request ("Signature calculations: transferring payload in multiple chunks" of the S3 reference).
+//! The signature of a chunk covers the chunk and the previous signature, which for the first chunk
+//! is that of the request ("Signature calculations: transferring payload in multiple chunks" of the
+//! S3 reference).
 
 use super::signing::{hex, hmac_sha256, is_same, sha256};
 
-/// Verifies the signatures of the chunks of one body, in their order.
+/// Verifies the signatures of the chunks of one body, which must be passed in order.
 pub(crate) struct Chain {
     key: [u8; 32],
-    /// Time and scope, as every signed text has them.
+    /// The lines with time and scope, which are part of every signed text.
     head: String,
-    /// The signature of the chunk before, or of the request.
+    /// The signature of the previous chunk, or of the request.
     last: String,
 }
 
 impl Chain {
-    /// Begins with the verified signature `seed` of a request.
+    /// Creates a chain that starts with the verified signature `seed` of a request.
     pub fn new(key: [u8; 32], time: &str, scope: &str, seed: &str) -> Self {
         Self { key, head: format!("{time}\n{scope}\n"), last: seed.to_owned() }
     }
 
     /// Whether `given` is the signature of the next chunk, whose SHA-256 is `hash`.
     pub fn verify_chunk(&mut self, given: &str, hash: &[u8; 32]) -> bool {
-        // The hash of nothing stands for headers, of which a chunk has none.
+        // The hash of the empty string stands for the headers, since a chunk has none.
         let right = self.signature("PAYLOAD", &format!("{}\n{}", hex(&sha256(&[])), hex(hash)));
         let verified = is_same(given.as_bytes(), right.as_bytes());
         self.last = right;

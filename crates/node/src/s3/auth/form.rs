@@ -94,8 +94,9 @@ pub(crate) fn check_policy(form: &Form, bucket: &str, now_ms: i64) -> S3Result<(
     Ok(())
 }
 
-/// Checks the fields of a signature of version 4, which the policy must repeat. The policy says how
-/// long a form may be used, within the validity of presigned addresses.
+/// Checks the fields of a version 4 signature, which the policy must repeat. The expiration of the
+/// policy limits how long a form may be used; in addition, the form must not be older than the
+/// longest validity of a presigned URL.
 fn check_signed_fields(form: &Form, policy: &PostPolicy, now_ms: i64) -> S3Result<()> {
     if form.require("x-amz-algorithm")? != ALGORITHM {
         return Err(s3_error!(NotImplemented, "x-amz-algorithm other than {} is not implemented", ALGORITHM));

@@ -1,4 +1,5 @@
-//! Permissions of requests: given by the head, and checked again where a change is committed.
+//! Permissions of requests: granted by the head of a request, and checked again when a change is
+//! committed.
 
 use std::sync::Arc;
 
@@ -9,25 +10,28 @@ use crate::keys::{ActiveKeys, Key, Right};
 use crate::store::{Account, Authority, BucketMeta, Grant, Quota, Result, Store, StoreError};
 use crate::{Credentials, Limits};
 
-/// The bucket and right that a request was authorized for, in its extensions.
+/// The bucket and right that a request was authorized for, stored in its extensions.
 #[derive(Clone, Debug)]
 pub(crate) struct Authorized {
     pub right: Right,
     pub bucket: String,
-    /// Authorized for creating the bucket, whoever owns one of that name.
+    /// Whether the bucket may be created. The owner of an existing bucket of that name was not
+    /// checked.
     pub creates: bool,
     pub grant: Grant,
 }
 
-/// A key and the right that it has.
+/// A signing key and the right that was granted to it.
 #[derive(Debug)]
 struct Signed {
     keys: ActiveKeys,
-    /// As of the authorization: a key whose secret was replaced since is revoked.
+    /// The credentials at the time of the authorization. A key whose secret was replaced since then
+    /// is revoked.
     credentials: Credentials,
     right: Right,
     name: String,
-    /// The bucket that was authorized; `None` if the right depends on its name alone.
+    /// The bucket as it was when authorized; `None` if the right depends on the bucket's name
+    /// alone.
     bucket: Option<BucketMeta>,
     quota: Quota,
 }
@@ -60,12 +64,13 @@ impl Authority for Signed {
     }
 }
 
-/// Whether `a` and `b` are records of one bucket, and not of a later one of the same name.
+/// Whether `a` and `b` are records of the same bucket, and not of a later bucket with the same
+/// name.
 fn is_same(a: &BucketMeta, b: &BucketMeta) -> bool {
     (a.created_ms, &a.settings.owner) == (b.created_ms, &b.settings.owner)
 }
 
-/// Authorizes `signer` for `right` on `bucket`, or for creating it.
+/// Authorizes `signer` for `right` on `bucket`, or, if `creates`, for creating it.
 pub(crate) async fn authorize(
     keys: &ActiveKeys,
     store: &dyn Store,
@@ -79,7 +84,7 @@ pub(crate) async fn authorize(
     let key = now.get(id).ok_or_else(|| s3_error!(AccessDenied, "{}", denied(right, bucket)))?;
     let by_name = key.may(right, bucket);
     let found = match (by_name, right) {
-        // The owner is decided in the transaction that creates it.
+        // The store checks the owner in the transaction that creates the bucket.
         _ if creates => None,
         (true, Right::Read) => None,
         (true, Right::Write) => Some(store.bucket(bucket).await?),
@@ -106,7 +111,7 @@ fn quota(key: &Key, limits: &Limits) -> Quota {
     Quota {
         buckets: share.buckets.unwrap_or(limits.key_share(limits.buckets) as u64),
         uploads: share.uploads.unwrap_or(limits.key_share(limits.uploads) as u64),
-        // An unrestricted key may fill the disk.
+        // By default a key without restrictions may fill the disk.
         bytes: share.bytes.or_else(|| key.grants.is_none().then_some(u64::MAX)),
     }
 }

@@ -1,4 +1,4 @@
-//! Presigned addresses, taken apart once their signature was verified.
+//! Parsing of presigned URLs after their signature was verified.
 
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
@@ -7,21 +7,22 @@ use s3s::{S3Result, s3_error};
 use super::scheme::{PARAMETERS, Scheme};
 use super::version_2;
 
-/// The headers that an answer is to carry instead of the object's own.
+/// Headers that the response carries instead of those of the object.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Overrides(pub HeaderMap);
 
-/// An address without its signature.
+/// A URL without the signature and the headers that its query contained.
 #[derive(Debug, Default)]
 pub(crate) struct Bare {
     pub uri: Uri,
-    /// Headers that the answer is to carry (`response-*`).
+    /// Headers for the response, from `response-*` parameters.
     pub overrides: Overrides,
-    /// Headers of the request that some SDKs put into the address: metadata, tags.
+    /// Request headers that some SDKs move into the URL: metadata, tags.
     pub hoisted: HeaderMap,
 }
 
-/// Takes the signature out of `uri`, and the headers in it that `scheme` covers.
+/// Removes the signature from `uri`, and the headers that its query contains. Request headers count
+/// only if `scheme` covers them.
 pub(crate) fn bare(uri: Uri, scheme: Scheme) -> S3Result<Bare> {
     let Some(query) = uri.query() else { return Ok(Bare { uri, ..Bare::default() }) };
     let (mut overrides, mut hoisted) = (Overrides::default(), HeaderMap::new());
@@ -35,7 +36,8 @@ pub(crate) fn bare(uri: Uri, scheme: Scheme) -> S3Result<Bare> {
             value.map_err(|_| s3_error!(InvalidArgument, "{} holds what no header can", name))
         };
         let is_own = version_2::PARAMETERS.contains(&name.as_ref()) || PARAMETERS.contains(&lower.as_str());
-        // Unknown when an address is signed.
+        // The checksum of a body is not known when a URL is presigned, so these parameters are
+        // ignored.
         let is_checksum = lower.starts_with("x-amz-checksum-") || lower == "x-amz-sdk-checksum-algorithm";
         if is_own || is_checksum {
             continue;
@@ -64,7 +66,7 @@ pub(crate) fn bare(uri: Uri, scheme: Scheme) -> S3Result<Bare> {
     Ok(Bare { uri, overrides, hoisted })
 }
 
-/// Headers that an address may override.
+/// Headers that a URL may override in the response.
 const OVERRIDES: [&str; 6] =
     ["cache-control", "content-disposition", "content-encoding", "content-language", "content-type", "expires"];
 

@@ -1,8 +1,8 @@
 //! The kind of signature that a request carries, decided from its head.
 //!
-//! The kind says which parts of the request are covered, and so what may be taken from an address
-//! or stay unsigned. A request with two signatures is refused: another parser might verify one of
-//! them and obey the other.
+//! The kind determines which parts of the request are covered, and so which headers the URL may
+//! contain and which may stay unsigned. A request with two signatures is refused: another parser
+//! might verify one of them and obey the other.
 //!
 //! | kind | covers |
 //! | --- | --- |
@@ -25,18 +25,18 @@ pub(crate) enum Scheme {
     Anonymous,
     /// Version 4 in headers.
     Header,
-    /// Version 4 in the address.
+    /// Version 4 in the query of the URL.
     Presigned,
-    /// Version 2 in the address.
+    /// Version 2 in the query of the URL.
     PresignedVersion2,
     /// An upload form, signed by its fields.
     Form,
 }
 
-/// The longest validity of a presigned address, in seconds: 7 days, as in S3.
+/// The longest validity of a presigned URL, in seconds: 7 days, as in S3.
 pub(crate) const MAX_PRESIGNED_S: u64 = 7 * 24 * 3600;
 
-/// The parameters of a signature of version 4, all of which it covers but itself.
+/// The query parameters of a version 4 signature, all of which it covers except `x-amz-signature`.
 pub(crate) const PARAMETERS: [&str; 8] = [
     "x-amz-algorithm",
     "x-amz-content-sha256",
@@ -48,14 +48,14 @@ pub(crate) const PARAMETERS: [&str; 8] = [
     "x-amz-signedheaders",
 ];
 
-/// The parameters that mark an address as signed with version 4.
+/// The query parameters that mark a URL as signed with version 4.
 const MARKS: [&str; 3] = ["x-amz-algorithm", "x-amz-credential", "x-amz-signature"];
 
 impl Scheme {
     /// The scheme of a request. Version 2 is refused unless `version_2` is set.
     pub fn of(parts: &Parts, version_2: bool) -> S3Result<Self> {
         let query = parts.uri.query().unwrap_or_default();
-        // Decoded as for the verification: a name may be percent-encoded.
+        // Decodes the query as the verification does, since a name may be percent-encoded.
         let pairs: Vec<(String, String)> = url::form_urlencoded::parse(query.as_bytes()).into_owned().collect();
         let names =
             |wanted: &[&str]| pairs.iter().any(|(name, _)| wanted.contains(&name.to_ascii_lowercase().as_str()));
@@ -89,7 +89,7 @@ pub(crate) fn version_2_is_off() -> S3Error {
     s3_error!(AccessDenied, "this node does not accept signature version 2; sign with version 4")
 }
 
-/// Whether a request is an upload form, by the rule of s3s.
+/// Whether s3s would treat a request as an upload form.
 pub(crate) fn is_form(method: &Method, headers: &HeaderMap) -> bool {
     let mut kinds = headers.get_all(CONTENT_TYPE).iter();
     let (Some(kind), None) = (kinds.next(), kinds.next()) else { return false };
@@ -135,15 +135,15 @@ fn check_presigned(headers: &HeaderMap, pairs: &[(String, String)]) -> S3Result<
     check_signed_headers(headers, value("X-Amz-SignedHeaders")?)
 }
 
-/// Refuses `x-amz-*` headers that are not among the `signed` ones: the holder of a presigned
-/// address could add the source of a copy, which is read with the rights of the signer. The host
-/// must be signed, since it may name the bucket.
+/// Refuses `x-amz-*` headers that are not among the `signed` ones: otherwise the holder of a
+/// presigned URL could add the source of a copy, which would be read with the rights of the signer.
+/// The host must be signed, since it may name the bucket.
 fn check_signed_headers(headers: &HeaderMap, signed: &str) -> S3Result<()> {
     let is_signed = |name: &str| signed.split(';').any(|signed| signed.eq_ignore_ascii_case(name));
     if !is_signed("host") {
         return Err(s3_error!(AccessDenied, "the signature does not cover the header: host"));
     }
-    // These two are part of the signed text, named or not.
+    // These two are part of the signed text even if they are not listed.
     let is_bound = |name: &str| ["x-amz-content-sha256", "x-amz-date"].contains(&name);
     let names = headers.keys().map(HeaderName::as_str).filter(|name| name.starts_with("x-amz-"));
     match names.into_iter().find(|name| !is_bound(name) && !is_signed(name)) {

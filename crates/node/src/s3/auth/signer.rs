@@ -1,4 +1,4 @@
-//! The key that signed a request, and its place among the requests under way.
+//! The key that signed a request, and its request slot.
 
 use std::sync::Arc;
 
@@ -24,15 +24,14 @@ pub(crate) fn unknown_key() -> S3Error {
     s3_error!(InvalidAccessKeyId, "the access key does not exist on this node")
 }
 
-/// Ends the time within which a request must be authenticated.
+/// Marks a request as authenticated, which ends the time limit for that.
 pub(crate) fn authenticated(extensions: &Extensions) {
     if let Some(ticket) = extensions.get::<Arc<Ticket>>() {
         ticket.authenticate();
     }
 }
 
-/// Takes a place among the requests under way for `signer`. Its [`Requester`] is added to
-/// `extensions`.
+/// Waits for a request slot for `signer`. Adds its [`Requester`] to `extensions` and returns it.
 pub(crate) async fn admit(extensions: &mut Extensions, keys: &ActiveKeys, signer: &Signer) -> S3Result<Requester> {
     let share = keys.now().get(&signer.access_key_id).map(|key| key.share).unwrap_or_default();
     let requester = Requester { key: signer.access_key_id.clone(), requests: share.requests, scans: share.scans };

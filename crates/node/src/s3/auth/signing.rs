@@ -40,7 +40,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The 32 bytes that 64 lower-case hexadecimal digits stand for.
+/// Decodes 64 lower-case hexadecimal digits to 32 bytes.
 pub(crate) fn unhex(text: &str) -> Option<[u8; 32]> {
     let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     if text.len() != 64 || !text.bytes().all(is_digit) {

@@ -14,7 +14,7 @@ use crate::keys::Keyring;
 use crate::s3::http::host::Domains;
 use crate::store::now_ms;
 
-/// Verifies the signature of a request that is no form. `path` is percent-decoded.
+/// Verifies the signature of a request other than an upload form. `path` is percent-decoded.
 pub(crate) fn verify(
     parts: &Parts,
     path: &str,

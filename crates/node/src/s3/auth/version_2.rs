@@ -1,8 +1,8 @@
-//! Signature version 2, in addresses and forms: boto3 signs addresses with it by default.
+//! Signature version 2, in URLs and forms: boto3 presigns URLs with it by default.
 //!
-//! It covers method, path, time of expiry and the parameters that choose the answer, about as much
-//! as version 4 without the body. Parameters that it does not cover are refused. In headers, where
-//! every client can do better, it is refused.
+//! It covers method, path, expiration time and the parameters that select the response, about as
+//! much as version 4 without the body. Parameters that it does not cover are refused. In headers,
+//! where every client can use version 4, it is refused.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -61,7 +61,7 @@ const SIGNATURE: &str = "Signature";
 /// The parameters that make up a signature.
 pub(crate) const PARAMETERS: [&str; 3] = [KEY, EXPIRES, SIGNATURE];
 
-/// Parameters of reads that are not covered: they only select among what the signature allows.
+/// Parameters of reads that need not be covered: they only select among what the signature allows.
 const OF_READS: [&str; 15] = [
     "continuation-token",
     "delimiter",
@@ -81,7 +81,7 @@ const OF_READS: [&str; 15] = [
 ];
 
 /// Refuses a query (`pairs`) with a parameter that version 2 does not cover. Some SDKs repeat
-/// headers in the address: these are covered if the same header is there.
+/// headers in the URL: such a parameter is covered if the same header is sent.
 pub(crate) fn check_covered(parts: &Parts, pairs: &[(String, String)]) -> S3Result<()> {
     let reads = [Method::GET, Method::HEAD].contains(&parts.method);
     for (number, (name, value)) in pairs.iter().enumerate() {
@@ -102,8 +102,8 @@ pub(crate) fn check_covered(parts: &Parts, pairs: &[(String, String)]) -> S3Resu
     Ok(())
 }
 
-/// Verifies the signature of an address. `bucket` is the one the host names, if any; `now_ms` is in
-/// milliseconds since 1970.
+/// Verifies the signature of a presigned URL. `bucket` is the one the host names, if any; `now_ms`
+/// is in milliseconds since 1970.
 pub(crate) fn verify(parts: &Parts, keyring: &Keyring, bucket: Option<&str>, now_ms: i64) -> S3Result<Signer> {
     let query = parts.uri.query().unwrap_or_default();
     let pairs: Vec<_> = url::form_urlencoded::parse(query.as_bytes()).collect();
@@ -154,8 +154,8 @@ fn amz_headers(headers: &HeaderMap) -> Vec<u8> {
     names.into_iter().flat_map(line).collect()
 }
 
-/// The values of the header `name` with commas between them. Their bytes are taken as they are: a
-/// value that is left out would not be signed.
+/// Joins the values of the header `name` with commas. Values that are not valid text are included
+/// as bytes, since a value that is left out would not be signed.
 fn joined(headers: &HeaderMap, name: &str) -> Vec<u8> {
     let values = headers.get_all(name).iter().map(|value| value.as_bytes().trim_ascii());
     values.collect::<Vec<_>>().join(&b',')

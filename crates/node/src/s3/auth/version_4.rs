@@ -1,7 +1,7 @@
-//! Signature version 4, in headers and in presigned addresses.
+//! Signature version 4, in headers and in presigned URLs.
 //!
-//! The S3 reference says what is signed ("Authenticating requests: AWS Signature Version 4"). Two
-//! points go beyond it, for clients that need them: values of one query parameter are signed in the
+//! The S3 reference specifies what is signed ("Authenticating requests: AWS Signature Version 4").
+//! Two deviations serve clients that need them: values of one query parameter are signed in the
 //! order they are sent, and a path with unencoded reserved characters may be signed as it is sent.
 
 use std::time::Duration;
@@ -27,13 +27,13 @@ const ENCODED_IN_PATHS: &AsciiSet = &ENCODED.remove(b'/');
 
 /// How a signature covers the body of its request.
 pub(crate) enum Payload {
-    /// Not at all: the address was signed before there was a body.
+    /// Not covered: the URL was signed before there was a body.
     Presigned,
-    /// Not at all, as the signed head says.
+    /// Not covered, as the signed head declares.
     Unsigned,
     /// The SHA-256 of the body is signed.
     Digest([u8; 32]),
-    /// The body comes in chunks, whose signatures continue that of the head if `is_signed`.
+    /// The body is chunked; if `is_signed`, the signatures of its chunks continue that of the head.
     Chunks { chain: Chain, is_signed: bool },
 }
 
@@ -58,7 +58,7 @@ impl<'a> Credential<'a> {
         (is_date && is_of_s3).then_some(Self { access_key_id, date, scope, region })
     }
 
-    /// The key that signs within this scope.
+    /// The key that signatures in this scope are computed with.
     pub fn signing_key(&self, keyring: &Keyring) -> S3Result<[u8; 32]> {
         let key = keyring.get(self.access_key_id).ok_or_else(unknown_key)?;
         let secret = format!("AWS4{}", key.credentials.secret_access_key);
@@ -91,7 +91,7 @@ impl<'a> SignedTime<'a> {
         Some(Self { text, ms: epoch_seconds(&time)?.checked_mul(1000)? })
     }
 
-    /// Refuses a scope of another day.
+    /// Refuses a `credential` whose scope is of another day.
     pub fn check_scope(&self, credential: &Credential<'_>) -> S3Result<()> {
         if self.text.get(..8) == Some(credential.date) {
             return Ok(());
@@ -137,7 +137,7 @@ impl<'a> Authorization<'a> {
 }
 
 /// Verifies the signature in the headers of a request for `path`, which is percent-decoded.
-/// `now_ms` is in milliseconds since 1970; clocks may differ by `skew`.
+/// `now_ms` is in milliseconds since 1970; the clock of the client may differ by `skew`.
 pub(crate) fn verify_header(
     parts: &Parts,
     path: &str,
@@ -170,7 +170,7 @@ pub(crate) fn verify_header(
     Ok((Signer::new(credential.access_key_id), payload))
 }
 
-/// Verifies the signature of a presigned address, whose decoded query is `pairs`.
+/// Verifies the signature of a presigned URL. The parameters are those of [`verify_header`].
 pub(crate) fn verify_presigned(
     parts: &Parts,
     path: &str,
@@ -238,9 +238,9 @@ impl Covers {
 /// The parts of a request that its signature covers.
 struct CanonicalRequest<'a> {
     parts: &'a Parts,
-    /// Percent-decoded.
+    /// The percent-decoded path.
     path: &'a str,
-    /// Names with `;` between them.
+    /// Names of headers, separated by `;`.
     signed_headers: &'a str,
     payload: &'a str,
 }
@@ -262,7 +262,7 @@ impl CanonicalRequest<'_> {
         Err(does_not_match())
     }
 
-    /// The canonical request, with `path` as it is to be signed.
+    /// The text of the canonical request, with `path` in the form to sign.
     fn text(&self, path: &str) -> Vec<u8> {
         let mut query: Vec<(String, String)> = query_pairs(self.parts)
             .into_iter()
@@ -296,8 +296,8 @@ fn query_pairs(parts: &Parts) -> Vec<(String, String)> {
     url::form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes()).into_owned().collect()
 }
 
-/// The values of the header `name` with commas between them, and single spaces within. Their bytes
-/// are taken as they are: values that differ must not be signed alike, be they text or not.
+/// Joins the values of the header `name` with commas, and their words with single spaces. All bytes
+/// are kept, valid text or not, so that values that differ are not signed alike.
 fn values(headers: &HeaderMap, name: &str) -> Vec<u8> {
     let words = |value: &HeaderValue| {
         let words = value.as_bytes().split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
@@ -306,7 +306,7 @@ fn values(headers: &HeaderMap, name: &str) -> Vec<u8> {
     headers.get_all(name).iter().map(words).collect::<Vec<_>>().join(&b',')
 }
 
-/// The value of a header that is there once.
+/// The value of a header that occurs exactly once and is valid UTF-8.
 fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
     let mut values = headers.get_all(name).iter();

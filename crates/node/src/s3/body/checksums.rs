@@ -22,7 +22,7 @@ pub(crate) trait ChecksumFields {
     fn checksums(&mut self) -> [&mut Option<String>; 5];
 }
 
-/// The same with the type of the checksum.
+/// [`ChecksumFields`] that also have the type of the checksum.
 pub(crate) trait TypedChecksumFields: ChecksumFields {
     fn checksum_type(&mut self) -> &mut Option<ChecksumType>;
 }
@@ -66,13 +66,13 @@ pub(crate) fn put_checksum(output: &mut impl ChecksumFields, checksum: Option<&C
     }
 }
 
-/// Does the same, and fills the type of the checksum.
+/// Like [`put_checksum`], but also sets the type of the checksum.
 pub(crate) fn put_typed_checksum(output: &mut impl TypedChecksumFields, checksum: Option<&Checksum>) {
     *output.checksum_type() = checksum.map(kind);
     put_checksum(output, checksum);
 }
 
-/// Takes the checksum out of `input`, of which at most one may be set.
+/// Takes the checksum out of `input`. More than one is an error.
 pub(crate) fn take_checksum(input: &mut impl ChecksumFields) -> S3Result<Option<Checksum>> {
     let fields = HEADERS.into_iter().zip(input.checksums());
     let mut given = fields.filter_map(|((algorithm, _), field)| Some(Checksum { algorithm, value: field.take()? }));
@@ -80,24 +80,24 @@ pub(crate) fn take_checksum(input: &mut impl ChecksumFields) -> S3Result<Option<
     if given.next().is_some() {
         return Err(s3_error!(InvalidRequest, "Expecting a single x-amz-checksum- header"));
     }
-    // The value may end with the number of parts.
+    // The value of a composite checksum ends with `-` and the number of parts.
     let bare = checksum.value.split_once('-').map_or(checksum.value.as_str(), |(bare, _)| bare);
     let bytes = BASE64_STANDARD.decode(bare).unwrap_or_default();
     if bytes.len() != checksum.algorithm.size() {
         let name = checksum.algorithm.name().to_lowercase();
-        // S3 has no code of its own for this: a checksum of another length matches nothing.
+        // S3 has no error code for this. A checksum of another length cannot match.
         return Err(s3_error!(BadDigest, "Value for x-amz-checksum-{} header is invalid.", name));
     }
     Ok(Some(checksum))
 }
 
-/// Whether `checksum` is one of the bytes or of the checksums of parts.
+/// The type of `checksum`: of all bytes, or of the checksums of the parts.
 pub(crate) fn kind(checksum: &Checksum) -> ChecksumType {
     let kind = if checksum.is_composite() { ChecksumType::COMPOSITE } else { ChecksumType::FULL_OBJECT };
     ChecksumType::from_static(kind)
 }
 
-/// The algorithm called `name`.
+/// The algorithm with this `name`.
 pub(crate) fn algorithm(name: &str) -> S3Result<Algorithm> {
     let all = HEADERS.into_iter().map(|(algorithm, _)| algorithm);
     all.into_iter()
@@ -105,7 +105,7 @@ pub(crate) fn algorithm(name: &str) -> S3Result<Algorithm> {
         .ok_or_else(|| s3_error!(InvalidRequest, "Checksum algorithm provided is unsupported: {}", name))
 }
 
-/// The MD5 that `headers` state of the body, if any. An empty header is invalid.
+/// The MD5 of the body from the Content-MD5 header, if there is one. An empty header is invalid.
 pub(crate) fn content_md5(headers: &HeaderMap) -> S3Result<Option<[u8; 16]>> {
     let Some(value) = headers.get("content-md5") else { return Ok(None) };
     let digest = BASE64_STANDARD.decode(value.as_bytes()).ok().and_then(|bytes| bytes.try_into().ok());

@@ -1,6 +1,6 @@
-//! Bodies in chunks (`aws-chunked`), decoded as they arrive.
+//! Chunked bodies (`aws-chunked`), decoded as they arrive.
 //!
-//! A chunk may be as long as the body, so its bytes are handed on before its signature is verified.
+//! A chunk may be as long as the body, so its bytes are passed on before its signature is verified.
 //! A wrong signature ends the body with an error, and the bytes received are dropped.
 
 use std::pin::Pin;
@@ -16,21 +16,21 @@ use super::trailer::Trailer;
 use crate::s3::auth::chunk_chain::Chain;
 use crate::store::StoreError;
 
-/// Bytes of the line before a chunk.
+/// Maximum bytes of the line before a chunk.
 const MAX_HEAD_BYTES: usize = 1024;
 
-/// Bytes of a trailer.
+/// Maximum bytes of a trailer.
 const MAX_TRAILER_BYTES: usize = 16 << 10;
 
-/// Headers in a trailer.
+/// Maximum headers in a trailer.
 const MAX_TRAILER_HEADERS: usize = 100;
 
 const TRAILER_SIGNATURE: &str = "x-amz-trailer-signature";
 
-/// The bytes within the chunks of a body.
+/// Decodes an `aws-chunked` body to the bytes within its chunks.
 pub(crate) struct Chunked {
     body: Body,
-    /// Received and not decoded yet.
+    /// Bytes that were received but not decoded yet.
     arrived: Bytes,
     decoder: Decoder,
 }
@@ -53,7 +53,7 @@ impl HttpBody for Chunked {
                 return Poll::Ready(Some(Ok(Frame::data(data))));
             }
             match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
-                // Trailers of HTTP are no part of the body.
+                // HTTP trailers are not part of the body.
                 Some(Ok(frame)) => self.arrived = frame.into_data().unwrap_or_default(),
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 None => {
@@ -65,16 +65,16 @@ impl HttpBody for Chunked {
     }
 }
 
-/// Where in the body the next byte lies.
+/// The position of the next byte in the body.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum At {
     /// In the line before a chunk.
     Head,
-    /// In a chunk, this many bytes before its end.
+    /// In a chunk, with this many bytes left.
     Data(u64),
-    /// In the two bytes behind a chunk, this many before their end.
+    /// In the line break after a chunk, with this many of its two bytes left.
     End(usize),
-    /// Behind the last chunk.
+    /// After the last chunk.
     Trailer,
     /// The trailer was read.
     Done,
@@ -84,7 +84,7 @@ struct Decoder {
     at: At,
     chain: Chain,
     is_signed: bool,
-    /// The line, or the trailer, as far as it arrived.
+    /// The part of the line or of the trailer that has arrived.
     line: BytesMut,
     /// The signature of the current chunk, and its hash so far.
     signature: String,
@@ -98,7 +98,8 @@ impl Decoder {
         Self { at: At::Head, chain, is_signed, line, signature, hash, trailer }
     }
 
-    /// Takes bytes of `arrived` up to the next ones of a chunk, and returns these.
+    /// Consumes bytes of `arrived` up to and including the next data of a chunk, and returns that
+    /// data. Returns `None` when `arrived` is used up.
     fn decode(&mut self, arrived: &mut Bytes) -> Result<Option<Bytes>, StoreError> {
         while arrived.has_remaining() {
             match self.at {
@@ -152,7 +153,8 @@ impl Decoder {
         Ok(())
     }
 
-    /// Books bytes of a chunk, of which `left` more will come.
+    /// Hashes `data` of a chunk if it is signed, and verifies the chunk at its end. `left` is the
+    /// number of bytes of the chunk that follow.
     fn data(&mut self, data: &[u8], left: u64) -> Result<(), StoreError> {
         if self.is_signed {
             self.hash.update(data);
@@ -176,7 +178,8 @@ impl Decoder {
         }
     }
 
-    /// Reads the trailer, where the body ends.
+    /// Ends the body: parses the trailer and verifies its signature. Returns an error if the body
+    /// is incomplete.
     fn finish(&mut self) -> Result<(), StoreError> {
         match self.at {
             At::Trailer => self.at = At::Done,

@@ -24,24 +24,26 @@ use super::error::body_error;
 use crate::Limits;
 use crate::store::Hasher;
 
-/// Copies of a body that exist at once: as it arrived, put together, and parsed.
+/// Memory reserved per byte of a body, for the copies that exist at once: received, assembled, and
+/// parsed.
 const COPIES: usize = 4;
 
-/// The memory reserved for a body. In the request's extensions until the answer is made.
+/// The memory reserved for a body. It is stored in the request's extensions until the response is
+/// complete.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldBody {
     _reserved: Arc<Reservation>,
 }
 
-/// Reads `body`, of at most `limit` bytes, and leaves it to be read again. The memory stays
-/// reserved as long as the [`HeldBody`] lives.
+/// Reads all of `body`, at most `limit` bytes, and replaces it so that it can be read again. The
+/// memory stays reserved as long as the [`HeldBody`] lives.
 pub(crate) async fn hold(body: &mut Body, limit: usize, memory: &MemoryBudget) -> S3Result<(Bytes, HeldBody)> {
     let reserved = memory.empty();
     let mut arriving = std::mem::take(body);
     let mut all = BytesMut::new();
     while let Some(frame) = poll_fn(|cx| Pin::new(&mut arriving).poll_frame(cx)).await {
         let frame = frame.map_err(|error| S3Error::from(body_error(error)))?;
-        // Trailers are no part of the body.
+        // HTTP trailers are not part of the body.
         let Ok(bytes) = frame.into_data() else { continue };
         if all.len() + bytes.len() > limit {
             return Err(s3_error!(MaxMessageLengthExceeded, "Your request was too big: at most {} bytes", limit));
@@ -54,7 +56,7 @@ pub(crate) async fn hold(body: &mut Body, limit: usize, memory: &MemoryBudget) -
     Ok((bytes, HeldBody { _reserved: Arc::new(reserved) }))
 }
 
-/// Reserves memory for the file of a form, which s3s holds twice: as it arrives and put together.
+/// Reserves memory for the file of a form, which s3s holds twice: as received and assembled.
 pub(crate) fn hold_form(headers: &HeaderMap, limits: &Limits, memory: &MemoryBudget) -> S3Result<HeldBody> {
     let claimed = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     let bytes = claimed.unwrap_or(limits.form_bytes).min(limits.form_bytes).saturating_mul(2);
@@ -65,14 +67,15 @@ pub(crate) fn hold_form(headers: &HeaderMap, limits: &Limits, memory: &MemoryBud
     Ok(HeldBody { _reserved: Arc::new(reserved) })
 }
 
-/// The error where other requests hold the memory.
+/// The error for a request that finds too little free memory.
 pub(crate) fn slow_down(shortage: Shortage) -> S3Error {
     tracing::debug!(%shortage, "a request was refused");
     s3_error!(SlowDown, "Please reduce your request rate: the memory of the node is taken by other requests")
 }
 
-/// Whether the body is an XML document about a bucket or an object. Documents that complete uploads
-/// are not counted: the checksums beside them are the object's.
+/// Whether the body is an XML document about a bucket or an object. The document of
+/// CompleteMultipartUpload is not one of these: the checksums in its headers are those of the
+/// object.
 pub(crate) fn is_document(method: &Method, uri: &Uri) -> bool {
     const ABOUT: [&str; 9] = [
         "acl",
@@ -93,12 +96,12 @@ pub(crate) fn is_select(method: &Method, uri: &Uri) -> bool {
     method == Method::POST && pairs(uri).any(|(name, value)| name == "select-type" && value == "2")
 }
 
-/// The decoded parameters of `uri`, as they are verified and as s3s reads them.
+/// The decoded query parameters of `uri`, parsed as the verification and s3s do.
 fn pairs(uri: &Uri) -> url::form_urlencoded::Parse<'_> {
     url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes())
 }
 
-/// Refuses a Select request that lacks an element, which s3s takes for a malformed one.
+/// Refuses a Select request that lacks a required element; s3s would report it as malformed XML.
 pub(crate) fn check_select(document: &[u8]) -> S3Result<()> {
     match SelectObjectContentRequest::deserialize(&mut Deserializer::new(document)) {
         Err(DeError::MissingField) => {
@@ -108,7 +111,8 @@ pub(crate) fn check_select(document: &[u8]) -> S3Result<()> {
     }
 }
 
-/// Does the same as [`hold`] within the time for documents.
+/// Like [`hold`], but bounded by the time limit for documents, and requires a Content-Length unless
+/// the body is empty.
 pub(crate) async fn read_document(
     body: &mut Body,
     headers: &HeaderMap,
@@ -126,7 +130,7 @@ pub(crate) async fn read_document(
     Ok((bytes, held))
 }
 
-/// Checks the digests that `headers` state of a document.
+/// Checks a document against the digests in `headers`.
 pub(crate) fn verify_document(document: &[u8], headers: &HeaderMap) -> S3Result<()> {
     if content_md5(headers)?.is_some_and(|md5| md5 != *Md5::digest(document)) {
         return Err(s3_error!(BadDigest, "The Content-MD5 you specified did not match what we received."));

@@ -1,4 +1,4 @@
-//! Errors of a request's body, found behind the boxes that they come in.
+//! Conversion of errors of a request's body, which arrive boxed and nested.
 
 use std::error::Error;
 use std::io;
@@ -8,7 +8,7 @@ use s3s::StdError;
 use crate::store::StoreError;
 use crate::transport::PeerStalled;
 
-/// The error of a body: one that its decoder found, one of the peer, or one of the connection.
+/// Converts an error of a body: of its decoder, of a stalled peer, or of the connection.
 pub(crate) fn body_error(error: StdError) -> StoreError {
     match error.downcast::<StoreError>() {
         Ok(error) => *error,

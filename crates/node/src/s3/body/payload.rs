@@ -1,4 +1,4 @@
-//! Verification of bodies as they are read, against the signature of the head.
+//! Verification of bodies against the signed head while they are read.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -15,8 +15,8 @@ use super::trailer::{DECODED_LENGTH, TRAILER, Trailer, decoded_length};
 use crate::s3::auth::version_4::Payload;
 use crate::store::StoreError;
 
-/// Wraps `body` so that it ends with an error if it does not match `payload`. Content-Length
-/// becomes the length of the bytes within chunks.
+/// Wraps `body` so that it ends with an error if it does not match `payload`. For a chunked body,
+/// Content-Length becomes the length of the bytes within the chunks.
 pub(crate) fn verified(body: Body, payload: Payload, headers: &mut HeaderMap) -> S3Result<(Body, Option<Trailer>)> {
     let has_length = headers.contains_key(CONTENT_LENGTH) || HttpBody::size_hint(&body).exact().is_some();
     match payload {
@@ -51,7 +51,7 @@ fn no_length(name: &str) -> S3Error {
 struct Digested {
     body: Body,
     digest: [u8; 32],
-    /// `None` once it was compared.
+    /// `None` after the comparison.
     hash: Option<Sha256>,
 }
 

@@ -1,4 +1,4 @@
-//! Headers around bodies in chunks, before and behind them.
+//! The headers that describe a chunked body, and those in its trailer.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,7 +10,7 @@ pub(crate) const TRAILER: &str = "x-amz-trailer";
 /// The header with the length of the bytes within chunks.
 pub(crate) const DECODED_LENGTH: &str = "x-amz-decoded-content-length";
 
-/// The headers behind the last chunk of a body, set once the body was read to its end.
+/// The headers of the trailer, set when the body has been read to its end.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trailer(Arc<OnceLock<HeaderMap>>);
 
@@ -24,12 +24,12 @@ impl Trailer {
     }
 }
 
-/// The length of the bytes within the chunks, as the head states it.
+/// The length of the bytes within the chunks, as declared in the head.
 pub(crate) fn decoded_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(DECODED_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// The name that the trailer announces, if it announces one.
+/// The header that the request head announces for the trailer, if any.
 pub(crate) fn announced(headers: &HeaderMap) -> Option<&str> {
     let name = headers.get(TRAILER)?.to_str().ok()?.trim();
     Some(name).filter(|name| !name.is_empty())

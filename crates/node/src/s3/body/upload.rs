@@ -1,4 +1,4 @@
-//! The way of a body into the store: its digests are checked before anything becomes visible.
+//! Receiving a body into the store: its digests are checked before anything becomes visible.
 
 use futures::{StreamExt, stream};
 use http::HeaderMap;
@@ -18,11 +18,11 @@ use crate::store::{Algorithm, Body, Checksum, Staged, Store, StoreError};
 pub(crate) struct Declared {
     pub md5: Option<[u8; 16]>,
     pub checksum: Option<Checksum>,
-    /// The checksum to compute; its value is declared, in the trailer, or left to the node.
+    /// The checksum to compute. Its value is in `checksum`, in the trailer, or chosen by the node.
     pub algorithm: Option<Algorithm>,
-    /// There if the body comes in chunks.
+    /// Set if the body is chunked.
     trailer: Option<Trailer>,
-    /// The checksum that the trailer is to hold.
+    /// The checksum that the trailer must contain.
     announced: Option<Algorithm>,
     /// Bytes within the chunks.
     size: Option<u64>,
@@ -35,7 +35,7 @@ impl Declared {
         headers: &HeaderMap,
         trailer: Option<Trailer>,
     ) -> S3Result<Self> {
-        // s3s reads the name from one of its two headers only.
+        // The name is in either of two headers, of which s3s reads only one.
         let named = named.or_else(|| headers.get("x-amz-sdk-checksum-algorithm")?.to_str().ok());
         let named = named.map(algorithm).transpose()?;
         let size = decoded_length(headers).filter(|_| trailer.is_some());
@@ -85,7 +85,7 @@ impl Declared {
     }
 }
 
-/// Refuses a body without a length or chunks.
+/// Refuses a body with neither a Content-Length nor a Transfer-Encoding.
 pub(crate) fn require_length(headers: &HeaderMap) -> S3Result<()> {
     if headers.contains_key(CONTENT_LENGTH) || headers.contains_key(TRANSFER_ENCODING) {
         return Ok(());

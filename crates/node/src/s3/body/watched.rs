@@ -1,4 +1,4 @@
-//! How far the body of a request was read when its answer is ready.
+//! Tracks whether the body of a request was read to its end.
 
 use std::pin::Pin;
 use std::sync::Arc;

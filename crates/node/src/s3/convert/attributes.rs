@@ -9,7 +9,7 @@ use crate::store::{Attributes, ObjectMeta, system_time};
 pub(crate) trait WriteInput {
     /// Takes the headers that are stored with the object.
     fn take_attributes(&mut self) -> S3Result<Attributes>;
-    /// The headers that this node would have to ignore, and whether they are there.
+    /// Headers that the node does not support, each with whether it is present.
     fn unsupported(&self) -> [(&'static str, bool); 12];
     fn bucket(&self) -> &str;
     fn acl(&self) -> Option<&ObjectCannedACL>;
@@ -64,7 +64,8 @@ macro_rules! write_inputs {
 }
 write_inputs!(dto::PutObjectInput, dto::CopyObjectInput, dto::CreateMultipartUploadInput);
 
-/// Takes the headers that are stored with an object; at most `max_user_bytes` of user metadata.
+/// Takes the headers that are stored with an object. More than `max_user_bytes` of user metadata is
+/// an error.
 pub(crate) fn take_attributes(input: &mut impl WriteInput, max_user_bytes: usize) -> S3Result<Attributes> {
     let attributes = input.take_attributes()?;
     let size: usize = attributes.user.iter().map(|(name, value)| name.len() + value.len()).sum();
@@ -79,7 +80,7 @@ pub(crate) fn take_attributes(input: &mut impl WriteInput, max_user_bytes: usize
     Ok(attributes)
 }
 
-/// Refuses headers that are there and that this node would have to ignore.
+/// Refuses the request if one of these unsupported headers is present (`true`).
 pub(crate) fn refuse(headers: &[(&str, bool)]) -> S3Result<()> {
     match headers.iter().find(|(_, is_there)| *is_there) {
         Some((name, _)) => Err(s3_error!(NotImplemented, "{} is not implemented", name)),
@@ -114,14 +115,14 @@ macro_rules! object_headers {
 }
 object_headers!(dto::GetObjectOutput, dto::HeadObjectOutput);
 
-/// The encoding without `aws-chunked`, which describes the transfer and not the object.
+/// The content encoding without `aws-chunked`, which describes the transfer and not the object.
 fn stored_encoding(encoding: Option<String>) -> Option<String> {
     let encoding = encoding?;
     let (chunked, kept): (Vec<&str>, Vec<&str>) =
         encoding.split(',').map(str::trim).filter(|e| !e.is_empty()).partition(|e| *e == "aws-chunked");
     match (kept.is_empty(), chunked.is_empty()) {
         (true, _) => None,
-        // Unchanged, with its spaces.
+        // Kept as it was sent, including spaces.
         (false, true) => Some(encoding),
         (false, false) => Some(kept.join(", ")),
     }
@@ -168,13 +169,14 @@ pub(crate) fn modified_seconds(meta: &ObjectMeta) -> Timestamp {
 /// Refuses storage classes that the node does not have.
 pub(crate) fn only_standard(class: Option<&StorageClass>) -> S3Result<()> {
     match class.map(StorageClass::as_str) {
-        // Reduced redundancy promises less than the node keeps.
+        // The node keeps more than reduced redundancy promises.
         None | Some(StorageClass::STANDARD | StorageClass::REDUCED_REDUNDANCY) => Ok(()),
         Some(other) => Err(s3_error!(InvalidStorageClass, "there is no storage class {} here, only STANDARD", other)),
     }
 }
 
-/// Refuses versions of objects other than the only one, which S3 calls `null`.
+/// Refuses version ids other than `null`, which is how S3 names the version of an object in a
+/// bucket without versioning.
 pub(crate) fn no_version(id: Option<&str>) -> S3Result<()> {
     match id {
         None | Some("null") => Ok(()),
@@ -182,7 +184,7 @@ pub(crate) fn no_version(id: Option<&str>) -> S3Result<()> {
     }
 }
 
-/// The value that `given` names among `names`, or `unset`. Errors call the header or element
+/// Looks `given` up in `names`; `None` is `unset`. Error messages call the header or element
 /// `what`.
 pub(crate) fn one_of<T: Copy>(given: Option<&str>, names: &[(&str, T)], what: &str, unset: T) -> S3Result<T> {
     let Some(given) = given else { return Ok(unset) };

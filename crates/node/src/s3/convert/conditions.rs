@@ -33,8 +33,8 @@ impl Conditions {
         }
     }
 
-    /// Does the same for the source of a copy, where every condition that does not hold is a
-    /// failure.
+    /// Like [`Self::check`], but for the source of a copy: every condition that does not hold is a
+    /// failure (412).
     pub fn check_source(&self, meta: &ObjectMeta) -> S3Result<()> {
         self.check(meta).map_err(|error| match error.code() {
             S3ErrorCode::NotModified => failed("x-amz-copy-source-if-none-match or -if-modified-since"),
@@ -43,8 +43,8 @@ impl Conditions {
     }
 }
 
-/// Whether If-Range, an ETag or a time, names the object as it is (RFC 9110, section 13.1.5): only
-/// then the range continues what the client has.
+/// Whether `state`, the ETag or time of an If-Range header, is that of the current object (RFC
+/// 9110, section 13.1.5). Only then does the range continue what the client already has.
 pub(crate) fn is_state(state: &HeaderValue, meta: &ObjectMeta) -> bool {
     let Ok(state) = state.to_str() else { return false };
     match state.strip_prefix('"').and_then(|etag| etag.strip_suffix('"')) {
@@ -78,7 +78,7 @@ fn not_modified(meta: &ObjectMeta) -> S3Error {
     error
 }
 
-/// The condition of a write.
+/// Converts the conditional headers of a write.
 pub(crate) fn write_condition(if_match: Option<ETagCondition>, if_none_match: Option<ETagCondition>) -> Condition {
     let read = |condition| match condition {
         ETagCondition::Any => Match::Any,

@@ -7,23 +7,24 @@ use s3s::{S3Result, s3_error};
 
 use crate::store::Tag;
 
-/// Tags of one object, as in S3.
+/// Maximum tags of one object, as in S3.
 pub(crate) const MAX_OBJECT_TAGS: usize = 10;
 
-/// Tags of one bucket, as in S3.
+/// Maximum tags of one bucket, as in S3.
 pub(crate) const MAX_BUCKET_TAGS: usize = 50;
 
 const MAX_KEY_CHARACTERS: usize = 128;
 const MAX_VALUE_CHARACTERS: usize = 256;
 
-/// The tags of `set`, at most `most`, if S3 allows them.
+/// Converts the tags of `set`. More than `most` tags, and tags that S3 does not allow, are an
+/// error.
 pub(crate) fn from_set(set: Vec<s3s::dto::Tag>, most: usize) -> S3Result<Vec<Tag>> {
     let tags =
         set.into_iter().map(|tag| Tag { key: tag.key.unwrap_or_default(), value: tag.value.unwrap_or_default() });
     checked(tags.collect(), most)
 }
 
-/// The tags of an `x-amz-tagging` header, which is written like a query string.
+/// Parses an `x-amz-tagging` header, which has the syntax of a query string.
 pub(crate) fn from_header(text: &str) -> S3Result<Vec<Tag>> {
     let pairs = url::form_urlencoded::parse(text.as_bytes());
     checked(
@@ -32,7 +33,7 @@ pub(crate) fn from_header(text: &str) -> S3Result<Vec<Tag>> {
     )
 }
 
-/// The tags of a document, as upload forms carry them.
+/// Parses a tagging document in XML, as in the field `tagging` of upload forms.
 pub(crate) fn from_document(text: &str) -> S3Result<Vec<Tag>> {
     let mut reader = Deserializer::new(text.as_bytes());
     let read = s3s::dto::Tagging::deserialize(&mut reader);

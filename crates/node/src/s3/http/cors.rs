@@ -15,7 +15,7 @@ use crate::store::CorsRule;
 
 const METHODS: [&str; 5] = ["GET", "PUT", "HEAD", "POST", "DELETE"];
 
-/// Rules of one bucket, as in S3.
+/// Maximum rules of one bucket, as in S3.
 const MAX_RULES: usize = 100;
 
 /// A request of a web page, or the preflight for one.
@@ -23,11 +23,11 @@ const MAX_RULES: usize = 100;
 pub(crate) struct CorsRequest<'a> {
     pub origin: &'a str,
     pub method: &'a str,
-    /// The names of headers in a preflight, with commas between them.
+    /// The names of the headers in a preflight, separated by commas.
     pub headers: &'a str,
 }
 
-/// The headers that the answer to `asked` gets by `rules`; `None` if no rule allows it.
+/// The headers that `rules` add to the response to `asked`; `None` if no rule allows the request.
 pub(crate) fn answer(rules: &[CorsRule], asked: CorsRequest<'_>) -> Option<HeaderMap> {
     let wanted: Vec<&str> = asked.headers.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
     let rule = rules.iter().find(|rule| {
@@ -38,7 +38,8 @@ pub(crate) fn answer(rules: &[CorsRule], asked: CorsRequest<'_>) -> Option<Heade
     let any = rule.origins.iter().any(|origin| origin == "*");
     let mut headers = HeaderMap::new();
     let mut put = |name, value: String| {
-        // Only values of the request can be invalid, and these allow nothing.
+        // Only values from the request can be invalid, and without its header a value allows
+        // nothing.
         if let Ok(value) = HeaderValue::from_str(&value) {
             headers.insert(name, value);
         }
@@ -75,7 +76,7 @@ fn covers_name(pattern: &str, name: &str) -> bool {
     covers(&pattern.to_ascii_lowercase(), &name.to_ascii_lowercase())
 }
 
-/// The rules as they are stored, if S3 allows them.
+/// Converts rules for the store. Rules that S3 does not allow are an error.
 pub(crate) fn checked(rules: Vec<CORSRule>) -> S3Result<Vec<CorsRule>> {
     if rules.is_empty() || rules.len() > MAX_RULES {
         return Err(s3_error!(MalformedXML, "a CORS configuration has between 1 and {} rules", MAX_RULES));
@@ -112,7 +113,7 @@ fn rule(rule: CORSRule) -> S3Result<CorsRule> {
     Ok(rule)
 }
 
-/// The rules as they are listed.
+/// Converts stored rules for a response.
 pub(crate) fn listed(rules: Vec<CorsRule>) -> Vec<CORSRule> {
     let some = |list: Vec<String>| (!list.is_empty()).then_some(list);
     let rules = rules.into_iter().map(|rule| CORSRule {

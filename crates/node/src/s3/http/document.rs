@@ -1,4 +1,4 @@
-//! XML documents that the node writes itself, since s3s would write them otherwise.
+//! XML documents that the node writes itself, where s3s would write them differently from S3.
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -8,7 +8,7 @@ use s3s::{Body, HttpResponse, S3Error, S3Result};
 
 const NAMESPACE: &str = "http://s3.amazonaws.com/doc/2006-03-01/";
 
-/// The document of an answer, in its extensions, instead of the one that s3s wrote.
+/// The body of a response, stored in its extensions, that replaces the one that s3s wrote.
 #[derive(Clone, Debug)]
 pub(crate) struct Document(pub Bytes);
 
@@ -54,7 +54,7 @@ impl ErrorDocument {
         read.ok().map(|()| document)
     }
 
-    /// Writes the document, with the `path` of the request and its `id`.
+    /// Writes the document, with the `path` and the `id` of the request.
     pub fn write(&self, path: &str, id: &str) -> Bytes {
         let message = self.message.as_deref();
         let message = message.or_else(|| MESSAGES.iter().find(|(code, _)| *code == self.code).map(|(_, text)| *text));
@@ -84,7 +84,7 @@ impl ErrorDocument {
     }
 }
 
-/// Messages, in the words of S3, for the codes that s3s sends without one.
+/// The messages of S3 for the codes that s3s sends without one.
 const MESSAGES: [(&str, &str); 6] = [
     ("InvalidBucketName", "The specified bucket is not valid."),
     ("InvalidURI", "Couldn't parse the specified URI."),
@@ -94,7 +94,7 @@ const MESSAGES: [(&str, &str); 6] = [
     ("MissingRequestBodyError", "Request body is empty."),
 ];
 
-/// The text with replacement characters for those that keys may hold and XML may not.
+/// Replaces the characters that keys may contain but XML may not.
 fn printable(text: &str) -> String {
     let allowed = |c: char| c >= ' ' && c != '\u{FFFE}' && c != '\u{FFFF}' || matches!(c, '\t' | '\n' | '\r');
     text.chars().map(|c| if allowed(c) { c } else { char::REPLACEMENT_CHARACTER }).collect()

@@ -1,5 +1,5 @@
-//! Headers about encryption by the server. It is not implemented; but headers that contradict each
-//! other, or do not belong to the request, have errors of their own, as in S3.
+//! Headers for server-side encryption, which is not implemented. Headers that contradict each
+//! other, or do not belong to the request, get the same specific errors as in S3.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;

@@ -1,9 +1,9 @@
-//! Upload forms: the fields that stand before the file, read once and written anew for s3s.
+//! Upload forms: the fields before the file, parsed once and rewritten for s3s.
 //!
-//! s3s would parse a form again with every piece that arrives, and knows neither `${filename}` in a
-//! key nor tags. So the fields are read here, up to a bound and in linear time, and s3s gets them
-//! in a form written by the node: both see the same ones. The signature, verified by then, is left
-//! out.
+//! s3s would parse a form again with every piece that arrives, and supports neither `${filename}`
+//! in a key nor tags. So the fields are parsed here, up to a size limit and in linear time, and s3s
+//! gets a form that is written from them: the node and s3s see the same fields. The signature,
+//! which is verified by then, is left out.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -17,13 +17,13 @@ use hyper::body::{Body as HttpBody, Frame};
 use memchr::memmem;
 use s3s::{Body, S3Error, S3Result, StdError, s3_error};
 
-/// Bytes before the file. S3 takes 20 KB.
+/// Maximum bytes before the file. S3 allows 20 KB.
 const MAX_HEAD_BYTES: usize = 32 << 10;
 
 /// The longest boundary, in characters (RFC 2046, section 5.1.1).
 const MAX_BOUNDARY_CHARACTERS: usize = 70;
 
-/// Bytes of a piece that s3s gets: half of what it holds back at a time.
+/// Maximum bytes of a piece passed to s3s: half of what s3s buffers at a time.
 const PIECE_BYTES: usize = 32 << 10;
 
 const VARIABLE: &str = "${filename}";
@@ -31,18 +31,18 @@ const VARIABLE: &str = "${filename}";
 /// The fields that hold the signature.
 const SIGNATURES: [&str; 2] = ["x-amz-signature", "signature"];
 
-/// The tags of a form, as XML.
+/// The tagging document of a form, in XML.
 #[derive(Clone, Debug)]
 pub(crate) struct FormTagging(pub String);
 
-/// The fields of a form, in their order, each name once.
+/// The fields of a form in their order. Each name occurs once.
 #[derive(Debug)]
 pub(crate) struct Form {
     boundary: String,
     fields: Vec<(String, String)>,
-    /// The name of the file, without the folders it was in.
+    /// The name of the file, without its folders.
     filename: String,
-    /// The first bytes of the file.
+    /// The bytes of the file that were read along with the fields.
     file: Bytes,
 }
 
@@ -51,7 +51,7 @@ impl Form {
     pub async fn read(headers: &HeaderMap, body: &mut Body) -> S3Result<Self> {
         let boundary = boundary(headers)?;
         let mut read = BytesMut::new();
-        // Doubles, so that all attempts together look at no byte more than twice.
+        // Parses again when the length has doubled, so that the time is linear in total.
         let mut next_attempt = 0;
         loop {
             if read.len() >= next_attempt {
@@ -77,7 +77,7 @@ impl Form {
         }
     }
 
-    /// Parses the bytes `read` so far; `None` if fields are missing.
+    /// Parses the bytes `read` so far; `None` if the fields are incomplete.
     fn parse(read: &[u8], boundary: &str) -> S3Result<Option<Self>> {
         let (first, next) = (format!("--{boundary}\r\n"), format!("\r\n--{boundary}"));
         let Some(mut at) = memmem::find(read, first.as_bytes()).map(|start| start + first.len()) else {
@@ -131,7 +131,7 @@ impl Form {
         })
     }
 
-    /// The field `name`, with the name of the file in place of its variable in the key.
+    /// The field `name`. In the key, the name of the file replaces `${filename}`.
     pub fn value(&self, name: &str) -> Option<Cow<'_, str>> {
         let value = self.field(name)?;
         Some(match name.eq_ignore_ascii_case("key") {
@@ -140,14 +140,14 @@ impl Form {
         })
     }
 
-    /// The tags of the form.
+    /// The tagging document of the form, if it has one.
     pub fn tagging(&self) -> Option<FormTagging> {
         self.field("tagging").map(|tags| FormTagging(tags.to_owned()))
     }
 
-    /// The form without its signature, followed by `rest`. Refuses values with a line that begins
-    /// as the boundary does, be it the first one, or completed by the name of the file: s3s would
-    /// read fields from there that no policy was checked for, or another policy.
+    /// Returns the form without its signature, followed by `rest`. Refuses values that contain a
+    /// line that starts like the boundary, also where the name of the file completes one: s3s would
+    /// parse fields from there that no policy was checked for, or another policy.
     pub fn into_body(self, rest: Body) -> S3Result<Body> {
         let mut text = String::new();
         for (name, _) in &self.fields {
@@ -170,7 +170,7 @@ fn malformed(what: &str) -> S3Error {
     s3_error!(MalformedPOSTRequest, "The body of your POST request is not well-formed multipart/form-data: {}", what)
 }
 
-/// The boundary, by the rule of s3s.
+/// The boundary from Content-Type, parsed as s3s does.
 fn boundary(headers: &HeaderMap) -> S3Result<String> {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()?.parse::<mime::Mime>().ok());
     let boundary = kind.and_then(|kind| kind.get_param(mime::BOUNDARY).map(|boundary| boundary.as_str().to_owned()));
@@ -181,18 +181,19 @@ fn boundary(headers: &HeaderMap) -> S3Result<String> {
     Ok(boundary)
 }
 
-/// A quoted parameter of Content-Disposition.
+/// The quoted parameter `name` of Content-Disposition.
 fn parameter(headers: &str, name: &str) -> Option<String> {
     let line = headers.lines().find(|line| line.to_ascii_lowercase().starts_with("content-disposition:"))?;
     let lower = line.to_ascii_lowercase();
-    // The space tells `name` from `filename`.
+    // The leading space distinguishes `name` from `filename`.
     let start = lower.find(&format!(" {name}=\""))? + name.len() + 3;
     let rest = line.get(start..)?;
     rest.find('"').and_then(|end| rest.get(..end)).map(str::to_owned)
 }
 
-/// The bytes already read and then the rest, in small pieces: s3s refuses a file where a large
-/// piece follows one that ends with the first bytes of a boundary, be it only a carriage return.
+/// Yields the bytes that were read already and then the rest, in small pieces. s3s refuses a file
+/// in which a piece ends with the first bytes of a boundary, even a single carriage return, and a
+/// large piece follows.
 struct InPieces {
     ready: Bytes,
     rest: Body,
@@ -224,7 +225,7 @@ mod tests {
     use super::*;
 
     impl Form {
-        /// A form of these fields alone.
+        /// A form of these fields without a file.
         pub(crate) fn of(fields: &[(&str, &str)]) -> Self {
             let fields = fields.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
             Self { boundary: "b".into(), fields, filename: String::new(), file: Bytes::new() }

@@ -10,7 +10,7 @@ use s3s::host::{S3Host, VirtualHost};
 use s3s::path::{ParseS3PathError, S3Path, parse_virtual_hosted_style};
 use s3s::{S3Result, s3_error};
 
-/// The domains below which hosts name buckets.
+/// The domains whose subdomains are bucket names.
 #[derive(Clone, Debug)]
 pub(crate) struct Domains(Vec<String>);
 

@@ -1,4 +1,4 @@
-//! Leniency of S3 that s3s lacks.
+//! Tolerance for malformed headers that S3 has and s3s lacks.
 
 use http::header::{IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, RANGE};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -7,8 +7,8 @@ use s3s::dto::{Timestamp, TimestampFormat};
 const COPY_IF_MODIFIED_SINCE: HeaderName = HeaderName::from_static("x-amz-copy-source-if-modified-since");
 const COPY_IF_UNMODIFIED_SINCE: HeaderName = HeaderName::from_static("x-amz-copy-source-if-unmodified-since");
 
-/// Removes headers that S3 ignores and s3s would refuse: ranges and times that are malformed. To be
-/// called once the signature over them was verified.
+/// Removes headers that S3 ignores and s3s would refuse: malformed ranges and times. Call this only
+/// after the signature that covers them was verified.
 pub(crate) fn remove_malformed(headers: &mut HeaderMap) {
     if headers.get(RANGE).is_some_and(|range| !is_range(range.as_bytes())) {
         headers.remove(RANGE);
@@ -23,7 +23,7 @@ pub(crate) fn remove_malformed(headers: &mut HeaderMap) {
     }
 }
 
-/// Whether `text` is one range of bytes; S3 ignores several.
+/// Whether `text` is a single byte range; S3 ignores lists of ranges.
 fn is_range(text: &[u8]) -> bool {
     let Some((first, last)) = std::str::from_utf8(text)
         .ok()

@@ -1,6 +1,6 @@
-//! Settings that buckets never have, answered as S3 does where they were never set.
+//! Settings that buckets never have. Reading one returns what S3 returns where it was never set.
 //!
-//! Clients read and delete them before anything else, and take NotImplemented for a broken server.
+//! Clients read and delete them before anything else, and treat NotImplemented as a broken server.
 //! Setting one is NotImplemented.
 
 use s3s::dto::*;

@@ -1,5 +1,5 @@
-//! Access control lists. Everything is private to its one owner: this list can be read and written
-//! back, and every other is refused.
+//! Access control lists. Buckets and objects are private to the one owner: the list that says so
+//! can be read and written back, and every other list is refused.
 
 use s3s::dto::*;
 use s3s::{S3Error, S3Request, S3Result, s3_error};
@@ -65,7 +65,7 @@ pub(crate) async fn put_object_acl(
     Ok(PutObjectAclOutput::default())
 }
 
-/// Refuses the headers of a write that this node would have to ignore.
+/// Refuses a write with headers that the node does not support.
 pub(crate) async fn check_write(handler: &S3Handler, input: &impl WriteInput) -> S3Result<()> {
     refuse(&input.unsupported())?;
     only_private(handler, input.bucket(), input.acl()).await?;
@@ -89,7 +89,7 @@ async fn only_private(handler: &S3Handler, bucket: &str, acl: Option<&ObjectCann
     }
 }
 
-/// Whether a bucket's canned list is for its owner alone.
+/// Whether a bucket's canned ACL gives access to the owner only.
 pub(crate) fn is_private_bucket(acl: Option<&BucketCannedACL>) -> S3Result<bool> {
     match acl.map(BucketCannedACL::as_str) {
         None | Some(BucketCannedACL::PRIVATE) => Ok(true),
@@ -100,7 +100,8 @@ pub(crate) fn is_private_bucket(acl: Option<&BucketCannedACL>) -> S3Result<bool>
     }
 }
 
-/// Whether `list` gives everything to the owner and nothing to others. Other grantees do not exist.
+/// Whether `list` gives everything to the owner and nothing to others. The node has no other
+/// grantees.
 fn is_owners_alone(list: Option<AccessControlPolicy>) -> S3Result<bool> {
     let Some(list) = list else { return Ok(true) };
     let grants = list.grants.unwrap_or_default();
@@ -123,7 +124,8 @@ fn is_owners_alone(list: Option<AccessControlPolicy>) -> S3Result<bool> {
     Ok(alone)
 }
 
-/// The error for opening `bucket` or its objects to others, by the settings of the bucket.
+/// The error for an ACL that opens `bucket` or its objects to others; it depends on the settings of
+/// the bucket.
 async fn refused(handler: &S3Handler, bucket: &str) -> S3Error {
     let settings = match handler.store.bucket(bucket).await {
         Ok(bucket) => bucket.settings,

@@ -10,13 +10,13 @@ use crate::keys::Right;
 use crate::s3::convert::attributes::{refuse, timestamp};
 use crate::store::{BucketMeta, BucketSettings, StoreError};
 
-/// Buckets of one page: 10,000, as in S3.
+/// Maximum buckets of one page: 10,000, as in S3.
 const PAGE: i32 = 10_000;
 
-/// The oldest region of S3, where some answers differ.
+/// The oldest region of S3, where some responses differ.
 const OLDEST_REGION: &str = "us-east-1";
 
-/// Endings of names that S3 reserves: clients do not take them for names of buckets.
+/// Suffixes of names that S3 reserves: clients do not treat such a name as that of a bucket.
 const RESERVED: [&str; 4] = ["-s3alias", "--ol-s3", ".mrap", "--x-s3"];
 
 pub(crate) async fn list_buckets(handler: &S3Handler, req: S3Request<ListBucketsInput>) -> S3Result<ListBucketsOutput> {
@@ -132,7 +132,7 @@ pub(crate) async fn get_bucket_location(
     req: S3Request<GetBucketLocationInput>,
 ) -> S3Result<GetBucketLocationOutput> {
     let asked = handler.store.bucket(&req.input.bucket).await?.settings.location;
-    // The oldest region is written as an empty name.
+    // The oldest region is reported as an empty name.
     let named = asked.or_else(|| (handler.region != OLDEST_REGION).then(|| handler.region.clone()));
     Ok(GetBucketLocationOutput { location_constraint: named.map(BucketLocationConstraint::from) })
 }

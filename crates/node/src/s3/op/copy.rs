@@ -1,8 +1,8 @@
 //! CopyObject and UploadPartCopy: copies inside the store.
 //!
-//! A copy shares the bytes of its source; only a checksum of another algorithm has them written
-//! anew. A source whose checksums were not verified lately is read first, so that damage is not
-//! copied.
+//! A copy shares the bytes of its source; they are rewritten only to compute a checksum with
+//! another algorithm. A source whose checksums were not verified recently is read first, so that
+//! damage is not copied.
 
 use futures::StreamExt;
 use s3s::dto::*;
@@ -84,13 +84,13 @@ pub(crate) async fn copy_object(handler: &S3Handler, req: S3Request<CopyObjectIn
     Ok(CopyObjectOutput { copy_object_result: Some(result), ..CopyObjectOutput::default() })
 }
 
-/// Waits for a turn to read and hash the source, which takes a core.
+/// Waits for a permit to read and hash the source, which occupies a core.
 async fn turn(handler: &S3Handler, key: &str) -> S3Result<WorkPermit> {
     let turn = handler.copies.take(key, handler.limits.stall).await;
     turn.ok_or_else(|| s3_error!(SlowDown, "{} copies are being read; try again", handler.limits.copies))
 }
 
-/// Copies by reading, and computes the checksum `wanted`.
+/// Copies the source by reading and rewriting its bytes, and computes the checksum `wanted`.
 async fn copy_bytes(
     handler: &S3Handler,
     request: CopyRequest,
@@ -156,7 +156,7 @@ pub(crate) async fn upload_part_copy(
     Ok(UploadPartCopyOutput { copy_part_result: Some(result), ..UploadPartCopyOutput::default() })
 }
 
-/// The bucket and key that a copy reads, and the permission to.
+/// The bucket and key that a copy reads, and the permission to read them.
 async fn source(
     handler: &S3Handler,
     signer: Option<&Signer>,
@@ -178,7 +178,8 @@ fn header(headers: &http::HeaderMap, name: &str) -> S3Result<Option<ETagConditio
     condition.map(Some).map_err(|_| s3_error!(InvalidArgument, "the header {} is malformed", name))
 }
 
-/// The range `text` of a source of `size` bytes. Both ends must be written, and lie in the source.
+/// Parses the copy source range `text`. Both ends must be given and lie within the `size` of the
+/// source.
 fn range(text: &str, size: u64) -> S3Result<std::ops::Range<u64>> {
     let malformed = || {
         s3_error!(

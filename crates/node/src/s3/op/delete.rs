@@ -28,7 +28,7 @@ pub(crate) async fn delete_object(
     Ok(DeleteObjectOutput::default())
 }
 
-/// Seconds since 1970; a time before matches no object.
+/// Converts to seconds since 1970. Times before 1970 become `u64::MAX`, which matches no object.
 fn seconds(time: Timestamp) -> u64 {
     epoch_seconds(&time).and_then(|seconds| seconds.try_into().ok()).unwrap_or(u64::MAX)
 }

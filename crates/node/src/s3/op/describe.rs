@@ -19,7 +19,7 @@ pub(crate) async fn get_object_attributes(
         ("sse-customer-key", input.sse_customer_key.is_some()),
     ])?;
     no_version(input.version_id.as_deref())?;
-    // The names come in one header or in several.
+    // The names may be in one header or in several.
     let names = input.object_attributes.iter().flat_map(|names| names.as_str().split(','));
     let names: Vec<String> = names.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect();
     let known = [
@@ -41,7 +41,7 @@ pub(crate) async fn get_object_attributes(
     };
     let checksum = meta.checksum.as_ref().filter(|_| asked(ObjectAttributes::CHECKSUM)).map(|checksum| {
         let mut form = ChecksumForm::default();
-        // The number of parts has an element of its own.
+        // Removes the number of parts, which has an element of its own.
         let bare = checksum.value.split('-').next().unwrap_or_default().to_owned();
         put_checksum(&mut form, Some(&Checksum { value: bare, algorithm: checksum.algorithm }));
         form.checksum_type = Some(kind(checksum));
@@ -51,7 +51,7 @@ pub(crate) async fn get_object_attributes(
         if let Some(checksum) = &checksum {
             xml.content("Checksum", checksum)?;
         }
-        // Without quotes, unlike all other ETags: s3s would write them.
+        // Writes this ETag without quotes, unlike all others; s3s would add them.
         if asked(ObjectAttributes::ETAG) {
             xml.content("ETag", meta.etag.as_str())?;
         }
@@ -72,7 +72,7 @@ pub(crate) async fn get_object_attributes(
     Ok(response)
 }
 
-/// A page of the parts of an object; `None` for one of a single PUT.
+/// A page of the parts of an object; `None` for an object from a single PUT.
 fn parts(
     meta: &ObjectMeta,
     most: usize,

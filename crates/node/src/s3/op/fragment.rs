@@ -20,7 +20,7 @@ use crate::s3::auth::signer::{Signer, admit};
 use crate::s3::body::document::read_document;
 use crate::telemetry::{RequestRecord, Target};
 
-/// The name of the route, where S3 operations have theirs.
+/// The name of the route in logs and metrics, in place of an S3 operation.
 const OPERATION: &str = "RunFragment";
 
 /// Whether a request is one of the fragment route.
@@ -52,7 +52,7 @@ pub(crate) async fn answer(
     let grant = handler.authorize_read(Some(&signer), &bucket).await?;
     let requester = admit(&mut parts.extensions, &handler.keys, &signer).await?;
     handler.counting.request(OPERATION);
-    // The body comes before the permit: none is held for a body that does not come.
+    // Reads the body before taking a permit, so that no permit is held while the body arrives.
     let (limits, memory) = (&handler.limits, handler.memory.bodies(&requester.key));
     let (body, held) = read_document(&mut body, &parts.headers, FRAGMENT_REQUEST_BYTES, limits, &memory).await?;
     let permit = handler.scans.permit(&requester, Some(Arc::clone(&record))).await.map_err(|_| {
@@ -67,15 +67,16 @@ pub(crate) async fn answer(
         record,
         permit,
     };
-    // Decoding and binding take time as well, and are charged.
+    // Decoding and planning run on the scan threads too, so that their time is charged to the
+    // request.
     let (account, end) = (context.permit.account(), context.permit.cancel_on_drop());
     let started = account.spawn(async move { fragment::answer(Request::from_bytes(&body)?, context) });
     let started = started.await.map_err(|error| s3_error!(error, InternalError, "the work did not start"))?;
     let events = started.map_err(|error| to_s3(&error))?;
-    // From here on the answer ends the scan.
+    // From here on, dropping the response cancels the scan.
     end.disarm();
     let events = events.map(move |event| {
-        // The decoded body lives as long as the answer.
+        // The decoded body lives as long as the response.
         let _held = &held;
         Ok::<_, std::io::Error>(event)
     });

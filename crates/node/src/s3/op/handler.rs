@@ -22,12 +22,12 @@ pub(crate) struct S3Handler {
     pub limits: Limits,
     pub region: String,
     pub keys: ActiveKeys,
-    /// Bounds the copies that read their bytes.
+    /// Permits for copies that read their bytes.
     pub copies: WorkPermits,
     pub counting: Arc<LiveCounters>,
     /// Runs S3 Select and fragment requests.
     pub scans: Arc<ScanScheduler>,
-    /// The memory that requests reserve from.
+    /// The budgets that requests reserve memory from.
     pub memory: Arc<NodeMemory>,
 }
 
@@ -48,7 +48,8 @@ impl S3Handler {
     /// Opens an object of the bucket that `grant` is for.
     pub async fn open(&self, grant: &Grant, bucket: &str, key: &str) -> S3Result<Object> {
         let object = self.store.open(bucket, key).await?;
-        // Checked after the object was opened, so that it lies in the bucket that was authorized.
+        // Confirmed after the object was opened, so that the object is in the bucket that was
+        // authorized.
         grant.confirm(&*self.store, bucket).await?;
         Ok(object)
     }

@@ -16,7 +16,7 @@ pub(crate) async fn list_objects_v2(
 ) -> S3Result<ListObjectsV2Output> {
     let input = req.input;
     let encoding = Encoding::new(input.encoding_type.as_ref())?;
-    // A token continues a listing, and start-after begins one.
+    // A continuation token takes precedence over start-after.
     let start = match (&input.continuation_token, &input.start_after) {
         (Some(token), _) if !token.is_empty() => keys::start(token)?,
         (_, Some(after)) if !after.is_empty() => Start::AfterKey(after.clone().into_bytes()),
@@ -58,7 +58,7 @@ pub(crate) async fn list_objects(handler: &S3Handler, req: S3Request<ListObjects
     let query = query(&input.prefix, &input.delimiter, start, limit);
     let page = handler.store.list(&input.bucket, query.clone()).await?;
     let truncated = page.next.is_some();
-    // Without a delimiter the last key is where the next page starts, which S3 does not repeat.
+    // Without a delimiter S3 omits NextMarker: the next page starts after the last key.
     let next = page.next.as_ref().filter(|_| !query.delimiter.is_empty()).map(|next| next_marker(next, encoding));
     let (contents, common_prefixes) = lines(page, encoding, true);
     Ok(ListObjectsOutput {
@@ -131,12 +131,13 @@ fn next_marker(next: &Start, encoding: Encoding) -> String {
     }
 }
 
-/// An empty delimiter is none.
+/// Converts a delimiter for the response; an empty one counts as absent.
 fn delimiter(given: Option<String>, encoding: Encoding) -> Option<String> {
     given.filter(|delimiter| !delimiter.is_empty()).map(|delimiter| encoding.text(delimiter))
 }
 
-/// A marker that is a common prefix, as NextMarker can be, stands for everything below it.
+/// Parses a marker. If it is a common prefix, as NextMarker can be, the listing continues after
+/// everything below that prefix.
 fn after_marker(marker: &str, prefix: &str, delimiter: &str) -> Start {
     let below = marker.strip_prefix(prefix).filter(|_| !delimiter.is_empty());
     let is_common = below.and_then(|below| below.find(delimiter).map(|at| at + delimiter.len() == below.len()));

@@ -1,5 +1,5 @@
-//! The S3 operations, one file per group, and the table of all that are implemented. s3s answers
-//! others with NotImplemented.
+//! The S3 operations, one file per group, and the table of those that are implemented. s3s answers
+//! the rest with NotImplemented.
 
 mod absent;
 mod acl;
@@ -27,7 +27,7 @@ use s3s::{S3, S3Request, S3Response, S3Result};
 use handler::S3Handler;
 use request::Answer;
 
-/// Connects the methods of [`S3`] to the functions that carry them out.
+/// Implements the methods of [`S3`] by calling the functions of this module.
 macro_rules! operations {
     ($($name:ident($input:ty) -> $output:ty = $path:path;)*) => {
         /// The operations that are implemented, in snake case.

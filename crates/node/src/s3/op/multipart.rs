@@ -42,7 +42,8 @@ pub(crate) async fn create(
     })
 }
 
-/// Whether the object gets a checksum of its bytes, and not one of the checksums of its parts.
+/// Whether the object gets a checksum of all its bytes instead of one of the checksums of its
+/// parts.
 fn full_object(checksum: Option<Algorithm>, asked: Option<&ChecksumType>) -> S3Result<bool> {
     let Some(asked) = asked else { return Ok(checksum == Some(Algorithm::Crc64nvme)) };
     let Some(checksum) = checksum else {
@@ -93,7 +94,7 @@ pub(crate) async fn upload_part(handler: &S3Handler, req: S3Request<UploadPartIn
             given.name().to_lowercase()
         ));
     }
-    // The object's checksum is made from those of its parts, so each part gets one.
+    // The object's checksum is computed from those of its parts, so each part gets one.
     declared.algorithm = declared.algorithm.or(upload.algorithm);
     let staged = receive(&*handler.store, &handler.memory, input.body.take(), declared).await?;
     let at = UploadKey { bucket: input.bucket, key: input.key, id: input.upload_id };
@@ -137,7 +138,7 @@ pub(crate) async fn complete(
     Ok(output)
 }
 
-/// Refuses a checksum of parts that is called one of the full object.
+/// Refuses a composite checksum if the request declares another type.
 fn check_kind(checksum: Option<&Checksum>, asked: Option<&ChecksumType>) -> S3Result<()> {
     match (checksum, asked) {
         (Some(checksum), Some(asked)) if checksum.is_composite() && kind(checksum) != *asked => {

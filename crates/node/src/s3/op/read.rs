@@ -54,10 +54,11 @@ pub(crate) async fn get_object(
     output.describe(&object.meta);
     let checksum = slice.checksum(input.checksum_mode.as_ref());
     put_typed_checksum(&mut output, checksum.as_ref());
-    // Held until the last block has left.
+    // Held until the last block has been sent.
     let held = handler.memory.transfer().await.map_err(slow_down)?;
     let mut blocks = Box::pin(object.data.blocks(slice.range));
-    // Read before the answer begins, so that damage there is an error and not an answer cut off.
+    // Reads the first block before the response begins, so that damage in it causes an error
+    // response instead of a truncated one.
     let first = blocks.next().await.transpose().map_err(StoreError::io("cannot read the object"))?;
     let body = stream::iter(first.map(Ok)).chain(blocks).inspect(move |_| {
         let _held = &held;
@@ -107,9 +108,9 @@ pub(crate) async fn head_object(
 struct Slice<'a> {
     meta: &'a ObjectMeta,
     range: Range<u64>,
-    /// Whether the answer is partial (206).
+    /// Whether the response is partial (206).
     partial: bool,
-    /// The part that was asked for by number.
+    /// The part that was requested by number.
     part: Option<&'a PartMeta>,
     by_part: bool,
 }
@@ -122,7 +123,8 @@ impl<'a> Slice<'a> {
             (Some(_), Some(_)) => {
                 Err(s3_error!(InvalidRequest, "Cannot specify both Range header and partNumber query parameter"))
             }
-            // The last bytes of an empty object are all of it, without a range to name.
+            // A suffix range of an empty object selects the whole object, which has no range to
+            // report.
             (Some(s3s::dto::Range::Suffix { length: 1.. }), None) if meta.size == 0 => Ok(whole),
             (Some(range), None) => match range.check(meta.size) {
                 Ok(range) if !range.is_empty() => Ok(Self { range, partial: true, ..whole }),
@@ -136,16 +138,16 @@ impl<'a> Slice<'a> {
         let missing = || s3_error!(InvalidPart, "The requested partnumber is not satisfiable");
         let number = u32::try_from(number).ok().filter(|number| *number > 0).ok_or_else(missing)?;
         if self.meta.parts.is_empty() {
-            // An object of one PUT is its own first part.
+            // An object from a single PUT counts as one part.
             return if number == 1 { Ok(Self { by_part: true, ..self }) } else { Err(missing()) };
         }
         let mut start = 0;
         for (place, part) in self.meta.parts.iter().enumerate() {
-            // Format 1 of the store has no numbers; parts then count from 1.
+            // Format 1 of the store has no part numbers; they then count from 1.
             let its = if part.number == 0 { place as u32 + 1 } else { part.number };
             if its == number {
                 let range = start..start + part.size;
-                // An empty part has no range to name.
+                // An empty part has no range to report.
                 return Ok(Self { partial: !range.is_empty(), range, part: Some(part), by_part: true, ..self });
             }
             start += part.size;
@@ -166,7 +168,7 @@ impl<'a> Slice<'a> {
         i32::try_from(parts).ok().filter(|_| self.by_part && parts > 0)
     }
 
-    /// The checksum of exactly these bytes, if it is stored and asked for.
+    /// The stored checksum of exactly these bytes, if the request asks for it.
     fn checksum(&self, mode: Option<&ChecksumMode>) -> Option<Checksum> {
         let checksum = self.meta.checksum.as_ref()?;
         if mode.is_none_or(|mode| mode.as_str() != ChecksumMode::ENABLED) {

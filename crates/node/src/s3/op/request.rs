@@ -9,7 +9,7 @@ use crate::s3::auth::grant::Authorized;
 use crate::s3::auth::signer::Signer;
 use crate::store::Grant;
 
-/// The id and name of the one owner.
+/// The id and name of the owner of all buckets and objects.
 pub(crate) const OWNER: &str = "pushdowndb";
 
 pub(crate) fn owner() -> Owner {
@@ -20,7 +20,7 @@ pub(crate) fn initiator() -> Initiator {
     Initiator { display_name: Some(OWNER.to_owned()), id: Some(OWNER.to_owned()) }
 }
 
-/// The permission that a request was given by its head.
+/// The permission from the authorization of the request's head.
 pub(crate) fn grant_of<T>(req: &S3Request<T>) -> S3Result<Grant> {
     let given = req.extensions.get::<Authorized>();
     given.map(|given| given.grant.clone()).ok_or_else(|| s3_error!(InternalError, "a request without permission"))

@@ -28,7 +28,7 @@ pub(crate) async fn select_object_content(
     }
     let extensions = req.headers.get(EXTENSIONS_HEADER).and_then(|value| value.to_str().ok());
     let extensions = Extensions::from_header(extensions);
-    // S3 has no If-Match here; engines that pin a version send it all the same.
+    // S3 has no If-Match for this operation, but engines that pin a version send it.
     let if_match = match req.headers.get(http::header::IF_MATCH) {
         None => None,
         Some(value) => Some(
@@ -48,7 +48,8 @@ pub(crate) async fn select_object_content(
     Conditions { if_match, ..Conditions::default() }.check(&object.meta)?;
     let (limits, counting) = (handler.limits.clone(), Arc::clone(&handler.counting));
     let footer = handler.scans.footer(&object);
-    // Planning reads and parses as well; a client that goes away ends it.
+    // Planning reads and parses too, so it runs on the scan threads and is canceled if the client
+    // disconnects.
     let (account, end) = (permit.account(), permit.cancel_on_drop());
     let memory = permit.memory().clone();
     let data = Arc::new(object.data.for_scan(account.meter().clone(), &memory));
@@ -56,7 +57,7 @@ pub(crate) async fn select_object_content(
     let answer = account
         .spawn(async move { select::answer(input.request, extensions, object, &limits, counting, permit).await });
     let payload = answer.await.map_err(|error| s3_error!(error, InternalError, "the scan did not start"))??;
-    // From here on the answer ends it.
+    // From here on, dropping the response cancels the scan.
     end.disarm();
     Ok(SelectObjectContentOutput { payload: Some(payload) })
 }

@@ -72,7 +72,8 @@ pub(crate) async fn delete_cors(
     Ok(DeleteBucketCorsOutput::default())
 }
 
-/// The name of a setting of object ownership. All objects belong to the owner of the node anyway.
+/// Checks the name of an object ownership setting. It has no effect: all objects belong to the
+/// owner of the node.
 pub(crate) fn ownership(given: &ObjectOwnership) -> S3Result<String> {
     match given.as_str() {
         name @ (ObjectOwnership::BUCKET_OWNER_ENFORCED

@@ -21,7 +21,7 @@ pub(crate) async fn put_object(handler: &S3Handler, req: S3Request<PutObjectInpu
     put(handler, req.input, tagged, &req.headers, trailer, grant).await
 }
 
-/// Stores an object that came in a request or a form.
+/// Stores an object from a PutObject request or an upload form.
 pub(crate) async fn put(
     handler: &S3Handler,
     mut input: PutObjectInput,

@@ -43,7 +43,7 @@ impl BlockChecksums {
         size.div_ceil(u64::from(self.block.max(1)))
     }
 
-    /// The size of the trailer of a file of `size` bytes.
+    /// The size of the trailer of a file with `size` bytes of data.
     pub fn trailer_bytes(self, size: u64) -> u64 {
         match self.blocks(size) {
             0 | 1 => 0,
@@ -108,11 +108,11 @@ impl ChecksumBuilder {
 #[derive(Debug)]
 pub(crate) struct FileChecksums {
     pub block: u64,
-    /// Without the trailer.
+    /// The size of the data, without the trailer.
     pub size: u64,
     sums: Box<[u32]>,
-    /// In seconds of the clock of [`Verifier`](crate::store::object::verifier::Verifier); 0 is
-    /// never.
+    /// When each block was last verified, in seconds of the clock of
+    /// [`Verifier`](crate::store::object::verifier::Verifier); 0 is never.
     verified: Box<[AtomicU32]>,
 }
 
@@ -137,21 +137,21 @@ impl FileChecksums {
         size_of::<Self>() + self.sums.len() * 8
     }
 
-    /// The block that contains `at`, with its start and end.
+    /// The number, start and end of the block that contains the offset `at`.
     pub fn block_at(&self, at: u64) -> (u64, u64, u64) {
         let block = at / self.block;
         let start = block * self.block;
         (block, start, (start + self.block).min(self.size))
     }
 
-    /// Whether all of `blocks` were verified at or after `since`.
+    /// Whether all of `blocks` were verified at or after `since`; false if `since` is `None`.
     pub fn are_verified_since(&self, blocks: std::ops::RangeInclusive<u64>, since: Option<u32>) -> bool {
         let Some(since) = since else { return false };
         let stamps = self.verified.get(*blocks.start() as usize..=*blocks.end() as usize);
         stamps.is_some_and(|stamps| stamps.iter().all(|stamp| stamp.load(Relaxed) >= since))
     }
 
-    /// Verifies the bytes of a block and records the result with the time `now`.
+    /// Verifies the bytes of a block, and records the time `now` if they are intact.
     pub fn verify(&self, block: u64, bytes: &[u8], now: u32) -> bool {
         let fits = self.sums.get(block as usize).is_some_and(|sum| *sum == crc32c(bytes));
         if let Some(stamp) = self.verified.get(block as usize) {

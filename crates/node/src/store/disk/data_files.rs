@@ -23,7 +23,7 @@ use super::checksums::{BlockChecksums, to_bytes};
 use super::{Change, Disk, DiskFile, make_folders};
 use crate::store::{Result, StoreError};
 
-/// Bytes copied at once.
+/// Bytes copied per step.
 const COPY_BYTES: usize = 1 << 20;
 
 /// A part of an object's bytes: a data file and its size.
@@ -32,7 +32,8 @@ pub(crate) struct Segment {
     #[serde(with = "id_text")]
     pub id: Uuid,
     pub size: u64,
-    /// The checksums of its blocks; `None` for objects of earlier versions until the backfill.
+    /// The checksums of its blocks; `None` for objects of earlier versions until the backfill adds
+    /// them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sums: Option<BlockChecksums>,
 }
@@ -59,9 +60,9 @@ pub(crate) struct DataFiles {
     data: PathBuf,
     tmp: PathBuf,
     pins: Mutex<HashMap<Uuid, Pinned>>,
-    /// Ids placed since the start, while a sweep needs them.
+    /// Ids of the files placed since [`Self::track_placed`]; `None` while no sweep needs them.
     placed: Mutex<Option<HashSet<Uuid>>>,
-    /// Bytes about to be written.
+    /// Bytes that are reserved but not written yet.
     reserved: Arc<AtomicU64>,
 }
 
@@ -123,19 +124,19 @@ impl DataFiles {
         DiskFile::create(&self.disk, self.tmp.join(Uuid::new_v4().simple().to_string()))
     }
 
-    /// Makes a draft durable under a new id. Nothing refers to it yet.
+    /// Makes a draft durable and moves it to a new id, which nothing refers to yet.
     pub fn commit_draft(&self, file: &DiskFile, size: u64, sums: Option<BlockChecksums>) -> io::Result<Segment> {
         file.sync()?;
         self.place(size, sums, |to| self.disk.apply(Change::Rename { from: file.path(), to }))
     }
 
-    /// Links the bytes and checksums of `segment` under a new id, without copying.
+    /// Creates a hard link to the file of `segment` under a new id.
     pub fn link(&self, segment: Segment) -> io::Result<Segment> {
         let from = self.path(segment.id);
         self.place(segment.size, segment.sums, |to| self.disk.apply(Change::Link { from: &from, to }))
     }
 
-    /// Copies `segment`, for a file that cannot have more links.
+    /// Copies `segment` under a new id, for a file that cannot have more links.
     pub fn copy(&self, segment: Segment) -> io::Result<Segment> {
         let from = fs::File::open(self.path(segment.id))?;
         let to = self.create()?;
@@ -161,7 +162,7 @@ impl DataFiles {
     ) -> io::Result<Segment> {
         let id = Uuid::new_v4();
         let path = self.path(id);
-        // Before the file can be seen, so that a sweep that sees it knows the id.
+        // Recorded before the file becomes visible, so that a sweep that sees it knows the id.
         if let Some(placed) = self.placed().as_mut() {
             placed.insert(id);
         }
@@ -217,7 +218,7 @@ impl DataFiles {
         self.data.join(format!("{first:02x}"))
     }
 
-    /// Whether the file was placed since the start.
+    /// Whether the file was placed since [`Self::track_placed`].
     pub fn was_placed(&self, id: Uuid) -> bool {
         self.placed().as_ref().is_some_and(|placed| placed.contains(&id))
     }

@@ -1,9 +1,10 @@
-//! A disk that stops after a failed sync.
+//! A disk that refuses changes after a failed sync.
 //!
 //! After a failed sync the kernel may drop the dirty pages and mark them clean: a retry succeeds,
-//! and reads return what a power loss will not (Rebello et al., "Can Applications Recover from
-//! fsync Failures?", 2020). So the store writes nothing more until it is restarted, which reads
-//! what the disk really holds. A full disk is different: what it refused is discarded by the store.
+//! and reads return data that a power loss will lose (Rebello et al., "Can Applications Recover
+//! from fsync Failures?", 2020). So the store writes nothing more until it is restarted, which
+//! reads what the disk really holds. A full disk is different: the store discards the writes that
+//! it refused.
 
 use std::io;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ impl FailStopDisk {
         self.lost.load(SeqCst)
     }
 
-    /// Fails if a sync has failed.
+    /// Returns an error if a sync has failed.
     pub fn check(&self) -> Result<()> {
         if self.has_failed() { Err(StoreError::Stopped) } else { Ok(()) }
     }
@@ -38,7 +39,7 @@ impl FailStopDisk {
 
 impl Disk for FailStopDisk {
     fn apply(&self, change: Change<'_>) -> io::Result<()> {
-        // Writes to open files are finished, so that no commit is cut in the middle.
+        // Writes to open files still go through, so that no commit is cut in the middle.
         let goes_on =
             matches!(change, Change::Write { .. } | Change::Resize { .. } | Change::Sync(_) | Change::SyncFolder(_));
         if !goes_on && self.has_failed() {

@@ -20,7 +20,7 @@ use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 
 /// Applies changes.
 pub(crate) trait Disk: fmt::Debug + Send + Sync + 'static {
-    /// Applies a change, or nothing that a reader of the store could see.
+    /// Applies a change. If it fails, nothing that a reader of the store can see has changed.
     fn apply(&self, change: Change<'_>) -> io::Result<()>;
 }
 
@@ -34,7 +34,7 @@ impl Disk for LocalDisk {
     }
 }
 
-/// A change.
+/// A change of the disk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change<'a> {
     /// Creates a folder that only its owner may enter.
@@ -58,7 +58,7 @@ pub(crate) enum Change<'a> {
 }
 
 impl Change<'_> {
-    /// Applies it to the disks of this machine.
+    /// Applies the change to the disks of this machine.
     pub fn apply(self) -> io::Result<()> {
         match self {
             Self::MakeFolder(path) => fs::DirBuilder::new().mode(0o700).create(path),
@@ -137,7 +137,7 @@ pub(crate) fn make_folders(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }
-    // The parent of a relative path of one name is the working directory.
+    // The parent of a relative path with a single name is the working directory.
     let above = path.parent().map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above });
     if let Some(above) = above {
         make_folders(disk, above)?;

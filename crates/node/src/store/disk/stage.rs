@@ -1,5 +1,5 @@
-//! Receives the bytes of an upload into a draft file, hashing on the way, one block behind the
-//! network.
+//! Receives the bytes of an upload into a draft file and hashes them. A block is written while the
+//! next one arrives.
 
 use std::mem;
 use std::pin::Pin;
@@ -40,7 +40,7 @@ pub(crate) struct Draft {
 }
 
 impl Staged {
-    /// Hands over the draft, which is then no longer removed on drop.
+    /// Takes the draft out, so that it is no longer removed on drop.
     pub(crate) fn take(mut self) -> Result<Draft> {
         let file = self.file.take().ok_or_else(|| StoreError::Corrupt("a draft was used twice".to_owned()))?;
         Ok(Draft { file, size: self.size, sums: self.sums.take() })
@@ -62,7 +62,8 @@ pub(crate) async fn stage(
     mut body: Body,
     algorithm: Option<Algorithm>,
 ) -> Result<Staged> {
-    // Writes in progress count: concurrent writers see the same free space.
+    // Includes the reservations of other writers, whose bytes the file system still reports as
+    // free.
     let room = |bytes: usize| files.reserve_space(bytes as u64, limits.reserve_bytes);
     room(0)?;
     let file = files.create().map_err(StoreError::io("cannot make a file for the upload"))?;
@@ -73,7 +74,7 @@ pub(crate) async fn stage(
         summing: ChecksumBuilder::new(u32::try_from(limits.checksum_block_bytes).unwrap_or(u32::MAX)),
     };
     let mut writer = Writer::Idle(Box::new(draft));
-    // Grows on demand: most uploads are small, and a block for each would waste a megabyte.
+    // Grows on demand: most uploads are small, and a full block for each would waste memory.
     let mut block = BytesMut::new();
     let mut size = 0u64;
     loop {
@@ -122,7 +123,7 @@ impl Receiving {
     }
 }
 
-/// The draft, or the task that writes a block while the next one arrives.
+/// The draft while it is idle, or the task that writes a block of it while the next one arrives.
 enum Writer {
     Idle(Box<Receiving>),
     Busy(JoinHandle<Result<Box<Receiving>>>),
@@ -136,7 +137,7 @@ impl Writer {
         }
     }
 
-    /// Writes a block for which space is reserved.
+    /// Starts writing a block for which space is reserved in `room`.
     async fn write(self, room: SpaceReservation, block: Bytes) -> Result<Self> {
         let mut draft = self.idle().await?;
         Ok(Self::Busy(spawn_blocking(move || {

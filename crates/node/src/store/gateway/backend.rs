@@ -18,7 +18,7 @@ pub(super) trait Backend: fmt::Debug + Send + Sync + 'static {
     async fn list(&self, query: ListQuery) -> Result<ListPage>;
     /// Checks that an object of this key can be written.
     fn check_writable(&self, key: &str) -> Result<()>;
-    /// Makes an object visible atomically. Returns its ETag there.
+    /// Stores an object and makes it visible atomically. Returns its ETag in the backend.
     async fn send(&self, key: &str, object: Object, options: &PutOptions) -> Result<String>;
     /// Removes a key; a missing one is no error.
     async fn delete(&self, key: String, condition: Condition) -> Result<()>;

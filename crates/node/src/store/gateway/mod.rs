@@ -30,7 +30,7 @@ use upstream::Upstream;
 #[derive(Clone, Debug)]
 pub(crate) struct GatewayStore {
     backend: Arc<dyn Backend>,
-    /// `None` refuses writes.
+    /// The spool for writes; `None` if writes are refused.
     spool: Option<Arc<Spool>>,
 }
 

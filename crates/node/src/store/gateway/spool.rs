@@ -27,7 +27,7 @@ const RETRY_WINDOW_MS: u64 = 24 * 60 * 60 * 1000;
 #[derive(Debug)]
 pub(super) struct Spool {
     pub store: LocalStore,
-    /// Set for a temporary folder, which is removed with the gateway.
+    /// The temporary folder, if no folder was configured; it is removed with the gateway.
     temporary: Option<PathBuf>,
     bucket: String,
     sending: Semaphore,
@@ -74,7 +74,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Sends one upload.
+    /// Stores a received upload in the spool, sends it, and removes it from the spool.
     pub async fn put(
         &self,
         backend: &dyn Backend,
@@ -84,17 +84,17 @@ impl Spool {
         grant: &Grant,
     ) -> Result<ObjectMeta> {
         backend.check_writable(key)?;
-        // Under a unique name: concurrent uploads of one key must not meet here.
+        // Stored under a unique name, so that concurrent uploads of one key do not collide.
         let spooled = Uuid::new_v4().simple().to_string();
         let kept = PutOptions { checksum: options.checksum.clone(), ..PutOptions::default() };
         self.store.put(&self.bucket, &spooled, staged, kept, Grant::node()).await?;
         let sent = self.send(backend, key, &spooled, options, grant).await;
-        // Also on failure: the client still has it.
+        // Discarded even after a failure, since the client still has the data.
         self.discard(&spooled).await;
         sent
     }
 
-    /// Assembles the parts and sends them. A retry sends them again.
+    /// Assembles the parts of an upload and sends the object. A retry sends it again.
     pub async fn complete(
         &self,
         backend: &dyn Backend,
@@ -105,7 +105,8 @@ impl Spool {
         let key = at.key.clone();
         let turn = self.turn_of(&key);
         let _turn = turn.lock().await;
-        // The condition is on the backend. If it fails now, the upload stays as it is.
+        // The condition is about the object in the backend. If it fails now, the upload stays as it
+        // is.
         let condition = done.condition.clone();
         if condition != Condition::default() {
             let present = match backend.open(&key).await {

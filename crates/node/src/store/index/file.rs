@@ -1,5 +1,5 @@
-//! The file of the index as a redb backend: locks are redb's, changes go through the [`Disk`], and
-//! reads are verified (see `pages`).
+//! The file of the index as a redb backend: redb's own backend locks it, changes go through the
+//! [`Disk`], and reads are verified (see `pages`).
 //!
 //! A damaged page ends the use of the index until the next start, since redb may have used any part
 //! of it.
@@ -27,14 +27,14 @@ use crate::store::fault::{DamagedIndex, is_full};
 pub(super) struct FileHealth {
     /// Set once the index is open; before that, a failure is an ordinary error.
     pub in_use: AtomicBool,
-    /// Whether a sync has failed since.
+    /// Whether a sync has failed since the index was opened.
     pub lost: AtomicBool,
     /// The damage found, if any.
     pub damage: OnceLock<String>,
 }
 
 impl FileHealth {
-    /// The error of an index that is damaged.
+    /// The error for the damage that was found, if any.
     pub fn error(&self) -> Option<StoreError> {
         self.damage.get().cloned().map(StoreError::DamagedIndex)
     }
@@ -44,7 +44,7 @@ impl FileHealth {
 #[derive(Debug)]
 pub(super) struct IndexFile {
     pages: Arc<Pages>,
-    /// The same open file, for its locks.
+    /// The same open file as a redb backend, which is used for its locks only.
     locks: FileBackend,
     health: Arc<FileHealth>,
 }

@@ -50,12 +50,13 @@ pub(crate) struct Index {
     disk: Arc<FailStopDisk>,
     /// The default quota of a key, in bytes.
     key_bytes: u64,
-    /// `None` only if the index failed and could not be reopened yet.
+    /// `None` only if the index failed and was not reopened yet.
     db: RwLock<Option<Database>>,
-    /// Whether a change may or may not be in the file, and memory does not tell.
+    /// Whether a commit failed in such a way that only the file shows whether it took effect. The
+    /// index is then reopened.
     in_doubt: AtomicBool,
     health: Arc<FileHealth>,
-    /// The state before the commit in progress; after a failed sync, the state for good.
+    /// A snapshot from before the commit in progress. After a failed sync, all reads use it.
     before: Mutex<Option<Arc<ReadTransaction>>>,
 }
 
@@ -75,7 +76,7 @@ impl Index {
             disk.apply(Change::Rename { from: &draft, to: path }).map_err(io)?;
         }
         upgrade::to_checked_pages(path, &draft, disk)?;
-        // After damage redb only reports that an earlier read failed.
+        // After damage, redb itself only reports that an earlier read failed.
         let db = database(path, disk, &health).map_err(|error| health.error().unwrap_or(error))?;
         let (disk, in_doubt) = (Arc::clone(trusted), AtomicBool::new(false));
         let (path, db, before) = (path.to_owned(), RwLock::new(Some(db)), Mutex::default());
@@ -126,7 +127,7 @@ impl Index {
     /// happened.
     pub(super) fn write<T>(&self, change: impl FnOnce(&WriteTransaction) -> Result<T>) -> Result<T> {
         let tx = self.begin(|db| db.begin_write())?;
-        // Checked here, when earlier writers have committed or failed.
+        // Checked after the transaction began, when all earlier writers have committed or failed.
         self.disk.check()?;
         let keep = |before| *self.before.lock() = before;
         keep(Some(self.read()?));
@@ -306,7 +307,7 @@ fn database(path: &Path, disk: &Arc<dyn Disk>, health: &Arc<FileHealth>) -> Resu
     disk.apply(Change::SyncFolder(path.parent().unwrap_or(path))).map_err(io)?;
     let file = DiskFile::open(disk, path.to_owned()).map_err(io)?;
     file.drop_page_cache();
-    // A file truncated to its head would pass for a new one.
+    // A file that was truncated to its head would be treated as a new one.
     let is_cut = file.file().metadata().map_err(io)?.len() <= PAGE;
     if is_cut || !matches!(Format::of(&file).map_err(io)?, Format::Checked) {
         let damage = "the index of the store is damaged: it does not begin as one does";
@@ -338,7 +339,8 @@ fn open_file(file: DiskFile, health: &Arc<FileHealth>) -> Result<Database> {
     Ok(db)
 }
 
-/// Puts an object into the table: the step of each write that makes it visible.
+/// Puts an object into the table, which is the step of each write that makes it visible. Returns
+/// the files that are no longer referenced.
 pub(super) fn put_object(
     tx: &WriteTransaction,
     bucket: &str,
@@ -359,7 +361,7 @@ pub(super) fn put_object(
     Ok(present.map(|record| record.segments).unwrap_or_default())
 }
 
-/// A cursor over the keys of one bucket, on a snapshot.
+/// A cursor over the keys of one bucket in a snapshot.
 pub(crate) struct IndexCursor {
     bucket: String,
     table: ReadOnlyTable<(&'static str, &'static [u8]), &'static [u8]>,
@@ -456,7 +458,7 @@ mod tests {
         let (second, seeks, reads) = page(ListQuery { start: first.next.unwrap(), ..query.clone() });
         assert_eq!((second.entries.len(), seeks, reads), (1000, 1, 1001));
         assert!(matches!(&second.entries[0], Listed::Object(key, _) if key == b"d001/000"));
-        // A thousand folders: one seek and one read each, whatever is in them.
+        // A thousand folders take one seek and one read each, regardless of their contents.
         let (folders, seeks, reads) = page(ListQuery { delimiter: b"/".to_vec(), ..query });
         assert_eq!((folders.entries.len(), folders.next, seeks, reads), (1000, None, 1001, 1001));
     }

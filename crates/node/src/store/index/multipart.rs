@@ -25,7 +25,7 @@ use crate::store::{
 };
 
 impl Index {
-    /// Creates the object. Returns the files that are no longer referenced.
+    /// Completes an upload by creating its object. Returns the files that are no longer referenced.
     pub fn complete(
         &self,
         at: &UploadKey,
@@ -49,7 +49,8 @@ impl Index {
             let mut record = assemble(&upload, &chosen, done, limits)?;
             record.upload = Some(at.id.clone());
             record.writer = account.and_then(|account| account.writer().map(str::to_owned));
-            // First, or the parts would count twice.
+            // Dropped before the object is added, so that the bytes of the parts are not counted
+            // twice.
             let dropped = drop_upload(tx, at)?;
             let mut freed = put_object(tx, &at.bucket, &at.key, &record, &done.condition, account)?;
             freed.extend(dropped.into_iter().filter(|segment| !record.segments.contains(segment)));
@@ -58,7 +59,7 @@ impl Index {
     }
 }
 
-/// Selects the received parts that the client names, and checks them.
+/// Selects the received parts that the client named, and checks them.
 fn choose<'a>(
     received: &'a [(u32, PartRecord)],
     done: &Completion,
@@ -138,7 +139,8 @@ fn assemble(
     })
 }
 
-/// Combines the checksums of the parts, if all have the upload's algorithm.
+/// Combines the checksums of the parts, if all have the upload's algorithm; otherwise returns
+/// `None`.
 fn combine(upload: &UploadRecord, chosen: &[(u32, &PartRecord)]) -> Result<Option<Checksum>> {
     let Some(algorithm) = upload.algorithm else { return Ok(None) };
     let corrupt = || StoreError::Corrupt("a part's checksum in the index is malformed".to_owned());

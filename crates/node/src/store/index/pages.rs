@@ -40,7 +40,7 @@ const PAGES_PER_GROUP: u64 = 1024;
 
 const MAGIC: &[u8] = b"pushdowndb index, checked pages, format 1\n";
 
-/// The head is written by sectors.
+/// The unit in which the head is written.
 const SECTOR: usize = 512;
 /// The slots of redb's first page, two sectors each.
 const SLOT_OFFSETS: [u64; 2] = [SECTOR as u64, 3 * SECTOR as u64];
@@ -49,7 +49,7 @@ const SYNCED_STATE_OFFSET: u64 = 5 * SECTOR as u64;
 /// The second copy of the magic.
 const SECOND_MAGIC_OFFSET: u64 = 7 * SECTOR as u64;
 
-/// The part of redb's first page that is stored; redb uses 320 bytes.
+/// The number of bytes of redb's first page that are stored; redb uses 320.
 pub(crate) const FIRST_PAGE_BYTES: usize = SECTOR - 12;
 
 /// The pages of an open index.
@@ -57,22 +57,22 @@ pub(crate) const FIRST_PAGE_BYTES: usize = SECTOR - 12;
 pub(crate) struct Pages {
     file: DiskFile,
     state: Mutex<State>,
-    /// Whether a wrong checksum is an error.
+    /// Whether a wrong checksum is an error. It is not while redb examines the file after a crash.
     strict: AtomicBool,
 }
 
 #[derive(Debug)]
 struct State {
-    /// The beginning of redb's first page.
+    /// The bytes of redb's first page.
     first: Vec<u8>,
     /// The number of this state; states that may differ after a crash have different numbers.
     number: u64,
-    /// Whether this state was synced.
+    /// Whether this state has been synced.
     is_synced: bool,
     /// The synced state that the head records.
     recorded: u64,
     groups: HashMap<u64, Group>,
-    /// Pages with wrong checksums, while redb examines the file.
+    /// Pages with wrong checksums that were read while redb examines the file.
     suspect: HashSet<u64>,
 }
 
@@ -82,7 +82,7 @@ struct Group {
     is_dirty: bool,
 }
 
-/// The contents of a file.
+/// The format of a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Format {
     /// Empty.
@@ -124,7 +124,8 @@ impl Pages {
         if number < recorded {
             return Err(damaged("the head says that a later state was kept than is there"));
         }
-        // Durable or not, this state is built upon: its slot is not overwritten from here on.
+        // Later states build on this one, so it is made durable first; from here on its slot is not
+        // overwritten.
         if number > recorded {
             file.sync()?;
         }
@@ -138,7 +139,7 @@ impl Pages {
         &self.file
     }
 
-    /// The length that redb sees.
+    /// The length of the file as redb sees it.
     pub fn len(&self) -> io::Result<u64> {
         let length = self.file.file().metadata()?.len();
         if length <= PAGE {
@@ -200,7 +201,7 @@ impl Pages {
         Ok(())
     }
 
-    /// Verifies whole pages of one group, from `first` on.
+    /// Verifies the checksums of whole pages of one group, beginning with page `first`.
     fn compare(&self, first: u64, bytes: &[u8]) -> io::Result<()> {
         let made: Vec<u32> = (first..).zip(bytes.chunks(PAGE_BYTES)).map(|(page, bytes)| sum(page, bytes)).collect();
         let mut state = self.state();
@@ -264,7 +265,7 @@ impl Pages {
         if let Some(place) = first.get_mut(offset as usize..end) {
             place.copy_from_slice(bytes);
         }
-        // The synced slot stays until this state is synced, too.
+        // The slot of the last synced state is not overwritten until this state is synced too.
         let number = if state.is_synced { state.number + 1 } else { state.number };
         let sector = Sector { number, bytes: first }.to_bytes();
         let slot = SLOT_OFFSETS.get((number % 2) as usize).copied().unwrap_or_default();
@@ -299,8 +300,8 @@ impl Pages {
         Ok(())
     }
 
-    /// Accepts the file as redb found it: recomputes wrong checksums, and makes later ones an
-    /// error.
+    /// Accepts the file as redb left it after examining it: corrects the checksums that were wrong,
+    /// and makes wrong ones an error from now on.
     pub fn accept_repaired(&self) -> io::Result<()> {
         if self.strict.load(SeqCst) {
             return Ok(());
@@ -393,7 +394,8 @@ fn write_head(file: &DiskFile) -> io::Result<()> {
     file.write(0, &head)
 }
 
-/// The checksum of a page at its position: misplaced pages are damage too.
+/// The checksum of a page. It depends on the position, so that misplaced pages are detected as
+/// damage.
 fn sum(page: u64, bytes: &[u8]) -> u32 {
     crc32c(bytes) ^ (page as u32).wrapping_mul(0x9e37_79b1)
 }
@@ -414,7 +416,7 @@ fn damaged(what: impl Into<String>) -> io::Error {
     io::Error::other(DamagedIndex(what.into()))
 }
 
-/// Reads up to `most` bytes at `at`, fewer at the end of the file.
+/// Reads up to `most` bytes from `at` on, fewer at the end of the file.
 fn read_to_end(file: &DiskFile, at: u64, most: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; most];
     let mut done = 0;

@@ -21,12 +21,13 @@ const FORMATS: std::ops::RangeInclusive<u8> = 1..=FORMAT;
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct ObjectRecord {
     pub meta: ObjectMeta,
-    /// The data files in order; none for an empty object without parts.
+    /// The data files in order; empty for an empty object that was not uploaded in parts.
     pub segments: Vec<Segment>,
-    /// The upload it was completed from, so that a repeated completion returns the same result.
+    /// The upload that the object was completed from, so that a repeated completion returns the
+    /// same result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upload: Option<String>,
-    /// The key that is charged for it.
+    /// The access key that is charged for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writer: Option<String>,
     /// Whether its bytes did not match its ETag when the checksums were backfilled.
@@ -69,7 +70,7 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     }
 }
 
-/// Validates UTF-8 once for the record instead of once for each string.
+/// Parses JSON. UTF-8 is validated once for the record instead of once for each string.
 fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T> {
     let unreadable =
         |error: &dyn std::fmt::Display| StoreError::Corrupt(format!("a record of the index cannot be read: {error}"));

@@ -16,10 +16,11 @@ use super::pages::{FIRST_PAGE_BYTES, Format, PAGE, Pages};
 use crate::store::disk::{Change, Disk, DiskFile};
 use crate::store::{Result, StoreError};
 
-/// Pages that are copied at once.
+/// Pages that are copied per step.
 const PAGES_PER_COPY: u64 = 256;
 
-/// Upgrades the index at `path` by way of `draft`, if it has the old format.
+/// Upgrades the index at `path` if it has the old format. `draft` is the path of the temporary
+/// file.
 pub(super) fn to_checked_pages(path: &Path, draft: &Path, disk: &Arc<dyn Disk>) -> Result<()> {
     let io = |error: io::Error| StoreError::io("cannot convert the index")(error);
     let file = DiskFile::open(disk, path.to_owned()).map_err(io)?;

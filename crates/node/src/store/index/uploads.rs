@@ -114,8 +114,8 @@ impl Index {
                 break;
             }
             let found = upload_key(at);
-            // Without an id, the marker covers every upload of its key, or everything rolled up
-            // into it.
+            // Without an upload id, the marker covers all uploads of its key, or, if it is a common
+            // prefix, everything below it.
             let rolled = !query.delimiter.is_empty() && key.ends_with(&query.delimiter) && found.key.starts_with(&key);
             let covered = (found.key == key || rolled) && id.is_empty() || (found.key == key && found.id <= id);
             if query.after.is_some() && covered {

@@ -48,7 +48,8 @@ pub(crate) fn add(tx: &WriteTransaction, account: Option<&Account>, change: Usag
     Ok(())
 }
 
-/// Subtracts `change` from the usage of `key`. Records from before accounting have no key.
+/// Subtracts `change` from the usage of `key`. Records from before accounting have no key and
+/// change nothing.
 pub(crate) fn subtract(tx: &WriteTransaction, key: Option<&str>, change: Usage) -> Result<()> {
     let Some(key) = key else { return Ok(()) };
     let mut usage = tx.open_table(USAGE)?;
@@ -64,7 +65,7 @@ pub(crate) fn subtract(tx: &WriteTransaction, key: Option<&str>, change: Usage) 
     Ok(())
 }
 
-/// Fills the table of a store that has none yet, with the owners of its buckets.
+/// Fills the usage table of a store that has none yet, by counting the buckets of each owner.
 pub(crate) fn begin(tx: &WriteTransaction) -> Result<()> {
     let buckets = tx.open_table(BUCKETS)?;
     let mut usage = tx.open_table(USAGE)?;

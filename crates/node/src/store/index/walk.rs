@@ -11,7 +11,7 @@ use super::usage::Usage;
 use crate::store::disk::data_files::Segment;
 use crate::store::{BucketMeta, PartRecord, Result, StoreError, UploadRecord};
 
-/// An object, or the error of its record.
+/// An object, or the error that decoding its record caused.
 pub(crate) struct WalkedObject {
     pub bucket: String,
     pub key: String,
@@ -22,7 +22,7 @@ pub(crate) struct WalkedObject {
 pub(crate) struct Backfilled {
     pub bucket: String,
     pub key: String,
-    /// Its files when they were read.
+    /// Its files as they were when their bytes were read.
     pub before: Vec<Segment>,
     /// The same files with checksums; `None` if their bytes do not match the ETag.
     pub after: Option<Vec<Segment>>,
@@ -59,7 +59,7 @@ impl Index {
         Ok(walked)
     }
 
-    /// Damaged records of buckets, uploads and usage: a name and the error.
+    /// Lists the damaged records of buckets, uploads and usage, each with a name and the error.
     pub fn wrong_records(&self) -> Result<Vec<(String, StoreError)>> {
         let tx = self.read()?;
         let mut wrong = Vec::new();
@@ -85,7 +85,7 @@ impl Index {
         Ok(wrong)
     }
 
-    /// Stores checksums of objects that are still as they were read.
+    /// Stores the checksums of objects whose files have not changed since they were read.
     pub fn store_backfilled(&self, backfilled: &[Backfilled]) -> Result<()> {
         if backfilled.is_empty() {
             return Ok(());

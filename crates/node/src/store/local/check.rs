@@ -13,10 +13,10 @@ use crate::store::object::data::ObjectData;
 use crate::store::object::piece::{Piece, Source};
 use crate::store::{Result, StoreError};
 
-/// Index entries that are read at once.
+/// Index entries that are read per batch.
 const BATCH_ENTRIES: usize = 100;
 
-/// Bytes that are read at once.
+/// Bytes per read.
 const READ_BYTES: usize = 1 << 20;
 
 /// The result of a check.

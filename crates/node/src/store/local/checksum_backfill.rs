@@ -1,8 +1,8 @@
 //! Adds checksums to objects that an earlier version stored without them.
 //!
 //! The bytes are read once and compared with the ETag, an MD5 of the bytes or of the MD5s of the
-//! parts: damaged bytes must not get matching checksums. Until then such an object is read
-//! unverified. The trailer is appended to the data file, where readers of older records do not
+//! parts: damaged bytes must not get matching checksums. Until it has checksums, such an object is
+//! read unverified. The trailer is appended to the data file, where readers of older records do not
 //! look, and then committed to the index. A crash in between leaves surplus bytes, which the next
 //! attempt overwrites. Copies that share a file compute the same trailer.
 
@@ -16,7 +16,8 @@ use crate::store::hex::hex;
 use crate::store::index::record::ObjectRecord;
 use crate::store::{Object, Result, StoreError};
 
-/// The block size of these objects, in bytes. A constant, since copies may share a file.
+/// The block size for these objects, in bytes. It does not depend on the configuration, since
+/// copies may share a file.
 pub(super) const BACKFILL_BLOCK_BYTES: u32 = 64 << 10;
 
 /// The problem of an object that was damaged before it had checksums.
@@ -42,7 +43,7 @@ impl<'a> ChecksumBackfill<'a> {
         }
     }
 
-    /// Whether an object lacks checksums.
+    /// Whether an object needs a backfill.
     pub fn is_due(record: &ObjectRecord) -> bool {
         !record.damaged && record.segments.iter().any(|segment| segment.sums.is_none())
     }

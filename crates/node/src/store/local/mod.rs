@@ -17,8 +17,8 @@
 //! 4. the files of the replaced object are removed in the background.
 //!
 //! A crash or a power loss at any point leaves the old object or the new one, and unreferenced
-//! files (see `sweep`). Removing objects, tags and bucket settings is step 3 alone. There is one
-//! copy: if the disk fails, its objects are lost.
+//! files (see `sweep`). Removing objects, and changing tags or bucket settings, consists of step 3
+//! alone. There is one copy: if the disk fails, its objects are lost.
 
 pub(crate) mod check;
 mod checksum_backfill;
@@ -59,7 +59,7 @@ use state::LocalState;
 #[derive(Clone, Debug)]
 pub(crate) struct LocalStore {
     shared: Arc<LocalState>,
-    /// Ends when the last clone is dropped.
+    /// Stops when the last clone is dropped.
     _scrub: Arc<Scrubber>,
 }
 
@@ -133,7 +133,8 @@ impl LocalStore {
         self.despite_damage(swept)
     }
 
-    /// Lets a store with a damaged record be served; leftovers are kept then.
+    /// Logs an error about a damaged record instead of returning it, so that the store can be
+    /// served; leftover files are then kept.
     fn despite_damage(&self, done: Result<()>) -> Result<()> {
         match done {
             Err(StoreError::Corrupt(what)) => {
@@ -289,14 +290,15 @@ impl Store for LocalStore {
         if source.meta.etag != request.from_etag {
             return Err(StoreError::Changed(request.from_key));
         }
-        // Damaged bytes are not copied.
+        // Reads and verifies the source first, so that damaged bytes are not copied.
         for range in source.data.unverified() {
             let blocks = source.data.blocks(range);
             blocks.try_for_each(|_| async { Ok(()) }).await.map_err(StoreError::io("cannot read the source"))?;
         }
         self.blocking(move |shared| {
             let mut record = shared.index.object(&request.from_bucket, &request.from_key)?;
-            // Only now, when the source is found: it is in the bucket that was authorized.
+            // Checked after the source was found, so that the source is in the bucket that was
+            // authorized.
             request.source.check(&shared.index.bucket(&request.from_bucket)?)?;
             let changed = || StoreError::Changed(request.from_key.clone());
             if (record.meta.etag.as_str(), record.meta.modified_ms) != (&source.meta.etag, source.meta.modified_ms) {
@@ -316,7 +318,7 @@ impl Store for LocalStore {
             if let Some(tags) = request.tags {
                 record.meta.tags = tags;
             }
-            // A copy onto itself must not bring back bytes that were replaced meanwhile.
+            // A copy of an object onto itself must not restore bytes that were replaced meanwhile.
             let condition = match in_place && request.condition == Condition::default() {
                 true => Condition { if_match: Some(Match::Etag(request.from_etag)), ..Condition::default() },
                 false => request.condition,

@@ -26,16 +26,17 @@ const INITIAL_DELAY: Duration = Duration::from_secs(1);
 /// Minimum duration of a pass.
 const MIN_PASS_TIME: Duration = Duration::from_secs(1);
 
-/// Objects that are looked up at once.
+/// Objects that are looked up per batch.
 const BATCH_OBJECTS: usize = 100;
 
-/// Bytes that are read at once.
+/// Bytes per read.
 const READ_BYTES: usize = 1 << 20;
 
-/// Cost of an object besides its bytes, in bytes: a look-up and opening its file take as long.
+/// Cost of an object in addition to its bytes, in bytes: looking it up and opening its file take as
+/// long as reading this much.
 const OBJECT_COST_BYTES: u64 = 64 << 10;
 
-/// Rate of reading objects that lack checksums, in bytes per second.
+/// Maximum rate at which the backfill reads objects without checksums, in bytes per second.
 const BACKFILL_BYTES_PER_S: u64 = 64 << 20;
 
 /// The scrub thread. It ends with the last clone of the store.
@@ -66,8 +67,8 @@ impl Scrubber {
 impl Drop for Scrubber {
     fn drop(&mut self) {
         drop(self.stop.take());
-        // The thread releases the store within a step; a store that is opened again must not find
-        // it open.
+        // Waits for the thread, which releases the store within one step: a store that is opened
+        // again must not find itself still open.
         if let Some(thread) = self.thread.take() {
             drop(thread.join());
         }
@@ -83,7 +84,7 @@ struct Worker {
     owed: Duration,
 }
 
-/// The store is being closed.
+/// The pass ends, since the store is being closed.
 struct Stop;
 
 impl Worker {
@@ -110,7 +111,7 @@ impl Worker {
         }
     }
 
-    /// Reads every object. Returns whether it reached the end.
+    /// Reads every object. Returns whether the pass reached the end.
     fn pass(&mut self) -> std::result::Result<bool, Stop> {
         let mut after: Option<(String, String)> = None;
         let mut buffer = vec![0; READ_BYTES];
@@ -177,7 +178,7 @@ impl Worker {
         match self.read(&data, &record, buffer, rate, &mut backfill)? {
             Ok(()) => {}
             Err(error) => {
-                // Damage was reported where it was found.
+                // Damage was reported already when it was found.
                 if Damaged::in_error(&error).is_none() {
                     verifier.report(&location, id, format!("it cannot be read: {error}"));
                 }
@@ -233,7 +234,7 @@ impl Worker {
         Ok(Ok(()))
     }
 
-    /// Sleeps to keep to `rate` after `bytes`.
+    /// Sleeps as long as `bytes` take at `rate`. Short sleeps are accumulated.
     fn spend(&mut self, bytes: u64, rate: u64) -> std::result::Result<(), Stop> {
         self.owed += Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
         if self.owed < Duration::from_millis(20) {

@@ -65,8 +65,9 @@ impl LocalState {
         }
     }
 
-    /// Removes the files of a failed write, unless the index refers to them: a failed commit may
-    /// still have reached the disk. If that is unknown, the next sweep decides.
+    /// Removes the files of a failed write, unless `is_named` finds that the index refers to them:
+    /// a failed commit may still have reached the disk. If that is unknown, they are left to the
+    /// next sweep.
     pub fn undo(&self, error: &StoreError, segments: &[Segment], is_named: impl FnOnce() -> Result<bool>) {
         let named = match error {
             error if !error.is_uncertain() => false,
@@ -90,7 +91,7 @@ impl LocalState {
         Ok(())
     }
 
-    /// Links `segments` under new ids; copies them if the disk cannot link.
+    /// Links `segments` under new ids, or copies them if the file system cannot link them.
     pub fn link_all(&self, segments: &[Segment]) -> io::Result<Vec<Segment>> {
         let mut link_all = Vec::with_capacity(segments.len());
         for segment in segments {
@@ -131,8 +132,8 @@ impl LocalState {
         StoreError::io("damage")(self.reading.verifier().report(&object, id, what.to_owned()))
     }
 
-    /// Opens the bytes of an object, safe from removal; `None` if it was replaced since the record
-    /// was read.
+    /// Opens the bytes of an object and protects its files from removal. Returns `None` if the
+    /// object was replaced since the record was read.
     pub fn data(
         &self,
         bucket: &str,
@@ -159,7 +160,7 @@ impl LocalState {
             pieces.push(Piece { start, size: segment.size, source, sums });
             start += segment.size;
         }
-        // A pin delays later removals only; check that there was none before it.
+        // A pin does not undo a removal before it, so check that the object is still the same.
         if pin.is_some()
             && self.index.object(bucket, key).map(|now| now.segments).ok().as_ref() != Some(&record.segments)
         {

@@ -22,10 +22,10 @@ use crate::store::{Result, StoreError};
 /// Maximum objects of a store that is swept while it opens, well below a second.
 const MAX_OBJECTS_SWEPT_AT_OPEN: u64 = 20_000;
 
-/// Ids that are compared in one pass, at most 64 MiB of memory.
+/// Maximum ids that are compared in one pass, which takes at most 64 MiB of memory.
 const IDS_PER_PASS: u64 = 2_000_000;
 
-/// Sweeps now or, if there are many objects, on a thread that ends with the store.
+/// Sweeps now or, if there are many objects, on a background thread that ends with the store.
 pub(super) fn start(index: &Arc<Index>, files: &Arc<DataFiles>, objects: u64) -> Result<()> {
     let (index, files) = (Arc::downgrade(index), Arc::clone(files));
     if objects <= MAX_OBJECTS_SWEPT_AT_OPEN {
@@ -55,8 +55,8 @@ fn sweep(index: &Weak<Index>, files: &Arc<DataFiles>, objects: u64) -> Result<()
         })?;
         drop(held);
         for folder in folders {
-            // Held while files are removed, so that the store cannot be opened again before that is
-            // over.
+            // Holds the index while files are removed, so that the store cannot be opened again
+            // before that has ended.
             let Some(held) = index.upgrade() else { return Ok(()) };
             if Arc::strong_count(&held) == 1 {
                 return Ok(());
@@ -73,7 +73,7 @@ fn sweep(index: &Weak<Index>, files: &Arc<DataFiles>, objects: u64) -> Result<()
 fn passes(objects: u64) -> Vec<RangeInclusive<u8>> {
     let passes = (objects / IDS_PER_PASS + 1).next_power_of_two().min(256);
     let folders = 256 / passes;
-    // Both fit: there are 256 folders.
+    // The casts are lossless, since there are 256 folders.
     (0..passes).map(|pass| (pass * folders) as u8..=((pass + 1) * folders - 1) as u8).collect()
 }
 
@@ -88,7 +88,7 @@ fn sweep_folder(files: &Arc<DataFiles>, folder: u8, live: &HashSet<Uuid>) -> Res
     for entry in fs::read_dir(&path).map_err(StoreError::io("cannot look for leftovers"))? {
         let entry = entry.map_err(StoreError::io("cannot look for leftovers"))?;
         let id = entry.file_name().to_str().and_then(|name| Uuid::parse_str(name).ok());
-        // Files with other names are not removed.
+        // Files whose names are not ids are not removed.
         leftovers.extend(id.filter(|id| !live.contains(id)));
     }
     leftovers.retain(|id| !files.was_placed(*id));

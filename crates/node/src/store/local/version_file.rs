@@ -15,14 +15,14 @@ const VERSION: &str = "pushdowndb store 3\n";
 const EARLIER: [&str; 2] = ["pushdowndb store 1\n", "pushdowndb store 2\n"];
 const VERSION_DRAFT: &str = "VERSION.new";
 
-/// Creates the mark of a new store, or checks that of an existing one. A folder that holds anything
-/// else is refused.
+/// Creates the version file of a new store, or checks that of an existing one. A folder that is
+/// neither empty nor a store is refused.
 pub(super) fn check(disk: &Arc<dyn Disk>, dir: &Path) -> pushdowndb_contract::Result<()> {
     let io = |error: io::Error| Error::invalid("the folder cannot be used").with_source(error);
     let file = dir.join("VERSION");
     match read(&file) {
         Ok(version) if version == VERSION => unmark(disk, dir).map_err(io),
-        // Marked before the first record of the new format is written.
+        // The new version is written before the first record of the new format.
         Ok(version) if EARLIER.contains(&version.as_str()) => mark(disk, dir, &file).map_err(io),
         Ok(version) => Err(Error::invalid(format!(
             "its format is '{}', this version of pushdowndb knows '{}'",
@@ -65,13 +65,14 @@ pub(super) fn require(dir: &Path) -> pushdowndb_contract::Result<()> {
     }
 }
 
-/// Removes a draft of the mark that a crash left behind.
+/// Removes a draft of the version file that a crash left behind.
 fn unmark(disk: &Arc<dyn Disk>, dir: &Path) -> io::Result<()> {
     let draft = dir.join(VERSION_DRAFT);
     if draft.exists() { disk.apply(Change::Remove(&draft)) } else { Ok(()) }
 }
 
-/// Writes a draft and renames it, so that a crash leaves a complete mark or none.
+/// Writes the version file as a draft and renames it, so that a crash leaves a complete file or
+/// none.
 fn mark(disk: &Arc<dyn Disk>, dir: &Path, file: &Path) -> io::Result<()> {
     unmark(disk, dir)?;
     let draft = DiskFile::create(disk, dir.join(VERSION_DRAFT))?;

@@ -36,7 +36,7 @@ use crate::telemetry::CpuMeter;
 const BLOCKS_AHEAD: usize = 2;
 
 /// Pieces of an object that stay open while it is scanned: as many as are scanned in parallel on
-/// most machines. A copy reads them one after the other.
+/// most machines. Other reads keep one piece open.
 const MAX_OPEN_PIECES: usize = 16;
 
 /// Buffers that a store keeps for range reads.
@@ -51,7 +51,7 @@ pub(crate) struct ReadContext {
     ranges: Arc<BlockBuffers>,
     /// Verifies blocks, and caches which ones are verified.
     verifier: Arc<Verifier>,
-    /// The bound on reads of the disk, if there is one.
+    /// The limit on the rate of disk reads, if there is one.
     rate: Option<Arc<ReadRate>>,
 }
 
@@ -62,7 +62,7 @@ impl ReadContext {
         Self { block_bytes: limits.block_bytes, ranges, verifier: Verifier::new(limits), rate }
     }
 
-    /// The same context, but every block is verified.
+    /// Returns the same context, except that every read verifies its blocks.
     pub fn without_interval(&self) -> Self {
         Self { verifier: self.verifier.without_interval(), ..self.clone() }
     }
@@ -77,9 +77,9 @@ impl ReadContext {
 #[derive(Clone, Debug)]
 pub(crate) struct ObjectData {
     origin: Origin,
-    /// Whether its ETag identifies these bytes for good.
+    /// Whether the ETag will always identify exactly these bytes.
     is_stable: bool,
-    /// Charged for the time of reading.
+    /// The meter that is charged for the time of reading.
     meter: Option<CpuMeter>,
 }
 
@@ -109,7 +109,7 @@ struct Inner {
     _pin: Option<FilePin>,
 }
 
-/// Buffers for blocks of an object: as many as two readers need.
+/// Creates buffers for the blocks of an object, enough for two readers.
 fn buffers(block: usize, size: u64) -> Arc<BlockBuffers> {
     BlockBuffers::new(usize::try_from(size).unwrap_or(usize::MAX).min(block), 2 * (BLOCKS_AHEAD + 1))
 }
@@ -123,7 +123,7 @@ impl ObjectData {
         Self::at(Origin::Local(Arc::new(inner)))
     }
 
-    /// A file that others may write to; a change fails the read.
+    /// Data in a file that other programs may write to; a change of the file fails the read.
     pub fn watched(location: String, reading: &ReadContext, file: File, version: FileVersion) -> Self {
         let pieces = vec![Piece { start: 0, size: version.size, source: Source::Open(Arc::new(file)), sums: None }];
         let is_stable = version.is_stable(SystemTime::now());
@@ -143,13 +143,13 @@ impl ObjectData {
         Self { origin, is_stable: true, meter: None }
     }
 
-    /// Whether results may be cached by ETag. False for a file that may still change undetected.
+    /// Whether results may be cached by ETag. False for a file that might still change unnoticed.
     pub fn is_stable(&self) -> bool {
         self.is_stable
     }
 
-    /// For a scan that draws from `memory`. Charges the time of reading to `meter`: copying blocks
-    /// takes as long as searching them.
+    /// Prepares the data for a scan that reserves from `memory`. The time of reading is charged to
+    /// `meter`: copying blocks takes as long as searching them.
     pub fn for_scan(self, meter: CpuMeter, memory: &MemoryBudget) -> Self {
         let origin = match self.origin {
             Origin::Remote(reader) => Origin::Remote(reader.for_scan(memory)),
@@ -163,7 +163,7 @@ impl ObjectData {
         MeteredFiles { inner: Arc::clone(inner), meter: self.meter.clone(), max_open }
     }
 
-    /// Reads at `at` without leaving new pages in the page cache. Blocks.
+    /// Reads at `at` without adding pages to the page cache. Blocks.
     pub fn read_uncached(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
         match &self.origin {
             Origin::Local(inner) => {
@@ -178,7 +178,8 @@ impl ObjectData {
         }
     }
 
-    /// The ranges of its pieces, if some lack checksums though the store is local.
+    /// The ranges of all pieces, if the store is local and some pieces lack checksums; otherwise
+    /// `None`.
     pub fn pieces_without_checksums(&self) -> Option<Vec<Range<u64>>> {
         let Origin::Local(inner) = &self.origin else { return None };
         let has_none = inner.version.is_none() && inner.pieces.iter().any(|piece| piece.sums.is_none());
@@ -193,13 +194,14 @@ impl ObjectData {
         }
     }
 
-    /// The bytes of `range` in blocks; files that are not cached are read ahead.
+    /// The bytes of `range` in blocks. Blocks that are not cached are read ahead.
     pub fn blocks(&self, range: Range<u64>) -> impl Stream<Item = io::Result<Bytes>> + Send + Sync + use<> {
         match &self.origin {
             Origin::Local(inner) => {
                 let (file, reader) = (self.files(inner), Arc::clone(inner));
                 let blocks = file_blocks(Arc::new(file), range, BLOCKS_AHEAD, Arc::clone(&inner.buffers));
-                // Names the object, for the log; damage does so itself.
+                // Adds the location of the object for the log; errors about damage contain it
+                // already.
                 let named = move |error: io::Error| match Damaged::in_error(&error) {
                     Some(_) => error,
                     None => io::Error::new(error.kind(), format!("{}: {error}", reader.location)),
@@ -207,7 +209,8 @@ impl ObjectData {
                 blocks.map(move |block| block.map_err(&named)).left_stream()
             }
             Origin::Remote(reader) => {
-                // Only one task polls the stream; the lock, never contended, makes it `Sync`.
+                // Makes the stream `Sync`. The lock is never contended, since only one task polls
+                // the stream.
                 let mut blocks = Mutex::new(reader.stream(range));
                 let next = move |cx: &mut Context<'_>| blocks.get_mut().poll_next_unpin(cx);
                 stream::poll_fn(next).map(|block| block.map_err(io::Error::other)).right_stream()
@@ -221,7 +224,7 @@ impl ObjectData {
 struct MeteredFiles {
     inner: Arc<Inner>,
     meter: Option<CpuMeter>,
-    /// Pieces that stay open.
+    /// Maximum pieces that stay open.
     max_open: usize,
 }
 
@@ -234,12 +237,12 @@ impl BlockFile for MeteredFiles {
         }
     }
 
-    /// Not metered: part of the scan that calls it.
+    /// Not metered, since the scan that calls it is.
     fn read_cached(&self, at: u64, block: &mut [u8]) -> io::Result<usize> {
         self.inner.read_cached(at, block, self.max_open)
     }
 
-    /// Not verified: the byte is not returned.
+    /// Not verified, since the byte is not returned.
     fn is_cached(&self, at: u64) -> bool {
         self.inner.is_cached(at, self.max_open)
     }
@@ -347,13 +350,14 @@ impl Inner {
                 let what = "the checksums of its blocks are not what was stored".to_owned();
                 return Err(ReadFailure::Io(self.reading.verifier.report(&self.location, Some(id), what)));
             };
-            // A single checksum is in the index, and costs as much to cache as to verify.
+            // A single checksum comes from the index, and caching it would cost as much as
+            // verifying it.
             Ok((place, if trailer == 0 { Arc::new(read) } else { self.reading.verifier.keep(id, read) }))
         };
         Ok(self.sums.get_or_make(MAX_OPEN_PIECES, |(known, _)| *known == place, make)?.1)
     }
 
-    /// The length of the block that starts at `at`: it ends at a checksum boundary.
+    /// The length of the block that starts at `at`, chosen so that it ends at a checksum boundary.
     fn block_length(&self, at: u64) -> u64 {
         let usual = (self.reading.block_bytes as u64).max(1);
         let place = self.pieces.partition_point(|piece| piece.start + piece.size <= at);
@@ -424,7 +428,7 @@ impl Inner {
 
     fn error(&self, error: io::Error) -> pushdowndb_contract::Error {
         if let Some(damaged) = Damaged::in_error(&error) {
-            // Not caused by the client, unlike corrupt data that it stored.
+            // The client did not cause this, unlike damage in the data that it stored.
             return pushdowndb_contract::Error::new(ErrorKind::Corrupt, damaged.to_string()).with_code("InternalError");
         }
         let kind = match error.kind() {
@@ -486,7 +490,7 @@ impl ObjectReader for ObjectData {
             Origin::Local(inner) => Arc::clone(inner),
             Origin::Remote(reader) => return reader.at_hand(ranges),
         };
-        // The reader is metered already, including its waits.
+        // The caller's reader is metered already, including its waits.
         let file = Arc::new(MeteredFiles { meter: None, ..self.files(&inner) });
         ranges_at_hand(file, ranges, move |error| inner.error(error))
     }

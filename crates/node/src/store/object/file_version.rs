@@ -12,8 +12,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{Stat, fstat};
 
-/// A file unchanged for this long gets another time with its next change: file system clocks tick
-/// every few milliseconds, old ones and networks every second or two.
+/// If a file has been unchanged for this long, its next change results in another change time: the
+/// clocks of file systems tick every few milliseconds, those of old and network file systems every
+/// second or two.
 const MAX_CLOCK_TICK: Duration = Duration::from_secs(3);
 
 /// Maximum tick of a local file system, at a hundred ticks per second.
@@ -37,10 +38,11 @@ impl FileVersion {
         Ok(Self::from(&fstat(file)?))
     }
 
-    /// Whether `now`, of the same open file, has the same bytes.
+    /// Whether the file still has the same bytes; `now` is the current version of the same open
+    /// file.
     pub fn still_holds(&self, now: &Self) -> bool {
-        // Losing the last name changes the time as well, and the file cannot be opened for writing
-        // any more.
+        // Losing the last name also alters the change time, but after that the file cannot be
+        // opened for writing any more.
         let unnamed = self.is_named && !now.is_named;
         *now == *self || unnamed && Self { is_named: true, changed_ns: self.changed_ns, ..*now } == *self
     }
@@ -49,12 +51,13 @@ impl FileVersion {
     pub fn is_stable(&self, now: SystemTime) -> bool {
         let since_1970 = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         let latest = self.changed_ns.max(self.modified_ns);
-        // A time in the future is not of a clock that agrees with ours.
+        // A time in the future comes from a clock that differs from this machine's, so it is not
+        // trusted.
         i128::try_from(since_1970.saturating_sub(MAX_CLOCK_TICK).as_nanos()).is_ok_and(|before| latest < before)
     }
 
-    /// The time until a further change would be detected on a local disk; `None` if it would be
-    /// already.
+    /// The time until the next change would be detected on a local disk; `None` if it would be
+    /// detected already.
     pub fn until_changes_show(&self) -> Option<Duration> {
         let now = i128::try_from(SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_nanos()).ok()?;
         let since = u64::try_from(now - self.changed_ns).ok().map(Duration::from_nanos)?;

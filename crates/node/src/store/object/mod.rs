@@ -13,6 +13,6 @@ use pushdowndb_scan::{MemoryBudget, ObjectReader};
 
 /// An object on another server.
 pub(crate) trait RemoteObject: ObjectReader {
-    /// Returns the reader of a scan that draws from `memory`: it may read ahead.
+    /// Returns a reader for a scan that reserves from `memory`; the reader may read ahead.
     fn for_scan(&self, memory: &MemoryBudget) -> Arc<dyn RemoteObject>;
 }

@@ -1,31 +1,32 @@
-//! A bound on the bytes a second that are read from the disks of a store.
+//! A limit on the bytes per second that are read from the disks of a store.
 //!
-//! Reads wait for their turn in the order in which they ask, as at one disk. With a bound, nothing
-//! counts as cached by the kernel: its page cache would be faster than the disk that is meant.
+//! Reads are served in the order of their requests, as by a single disk. With a limit, no data
+//! counts as cached by the kernel, whose page cache would be faster than the disk that is
+//! simulated.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// How far reads may be ahead of the rate after a rest.
+/// How far reads may run ahead of the rate after a pause.
 const MAX_AHEAD: Duration = Duration::from_millis(20);
 
 /// A token bucket for reads.
 #[derive(Debug)]
 pub(crate) struct ReadRate {
     bytes_per_s: u64,
-    /// When the bytes that were granted so far have passed.
+    /// When the bytes granted so far will have been read at this rate.
     passed: Mutex<Instant>,
 }
 
 impl ReadRate {
-    /// A bound of `bytes_per_s`; `None` if that is 0, which is no bound.
+    /// Creates a limit of `bytes_per_s`; returns `None` for 0, which means no limit.
     pub fn new(bytes_per_s: u64) -> Option<Self> {
         (bytes_per_s > 0).then(|| Self { bytes_per_s, passed: Mutex::new(Instant::now()) })
     }
 
-    /// Waits until `bytes` have passed at this rate. Blocks.
+    /// Waits as long as reading `bytes` at this rate takes. Blocks.
     pub fn pass(&self, bytes: usize) {
         let wait = self.wait(bytes, Instant::now());
         if !wait.is_zero() {
@@ -33,7 +34,7 @@ impl ReadRate {
         }
     }
 
-    /// The time until `bytes` that are asked for at `now` have passed.
+    /// The time that a read of `bytes`, requested at `now`, has to wait.
     fn wait(&self, bytes: usize, now: Instant) -> Duration {
         let time = Duration::from_secs_f64(bytes as f64 / self.bytes_per_s as f64);
         let mut passed = self.passed.lock();

@@ -1,7 +1,7 @@
 //! Reads of a file, verified block by block.
 //!
 //! The bytes that are verified are the ones that are returned, unless their block was verified
-//! recently. If only a part of an unverified block is wanted, the whole block is read.
+//! recently. If only a part of an unverified block is requested, the whole block is read.
 
 use std::fs::File;
 use std::io;
@@ -36,11 +36,11 @@ pub(crate) struct VerifiedFile<'a> {
     pub file: &'a File,
     pub sums: &'a FileChecksums,
     pub verifier: &'a Verifier,
-    /// For blocks that are wanted in part.
+    /// Buffers for blocks of which only a part is requested.
     pub buffers: &'a Arc<BlockBuffers>,
 }
 
-/// A block is damaged or cannot be read.
+/// The reason for a failed read: the number of the damaged block, or an I/O error.
 pub(crate) enum ReadFailure {
     Damaged(u64),
     Io(io::Error),
@@ -82,7 +82,8 @@ impl VerifiedFile<'_> {
         Ok(done)
     }
 
-    /// The number of bytes of whole blocks within `length` bytes from the start of a block.
+    /// The part of `length` bytes from the block start `from` on that consists of whole blocks, in
+    /// bytes.
     fn whole_blocks(&self, from: u64, length: usize) -> usize {
         let end = from + length as u64;
         let whole = if end >= self.sums.size { self.sums.size } else { end / self.sums.block * self.sums.block };

@@ -33,7 +33,7 @@ pub(crate) struct Verifier {
 #[derive(Debug, Default)]
 struct DamageLog {
     files: Mutex<HashSet<String>>,
-    /// Reads that failed because of it.
+    /// Reads that failed because of damage.
     reads: AtomicU64,
 }
 
@@ -41,7 +41,7 @@ struct DamageLog {
 struct ChecksumCache {
     files: HashMap<Uuid, (Arc<FileChecksums>, u64)>,
     bytes: usize,
-    /// Counts uses, for LRU order.
+    /// Number of uses so far, for the LRU order.
     clock: u64,
 }
 
@@ -56,7 +56,7 @@ impl Verifier {
         })
     }
 
-    /// A verifier with the same caches by which no block was verified recently.
+    /// Returns a verifier with the same caches that trusts no block, so that every read verifies.
     pub fn without_interval(&self) -> Arc<Self> {
         let (cache, damage) = (Arc::clone(&self.cache), Arc::clone(&self.damage));
         Arc::new(Self { interval: Duration::ZERO, max_bytes: self.max_bytes, started: self.started, cache, damage })
@@ -67,9 +67,11 @@ impl Verifier {
         u32::try_from(self.started.elapsed().as_secs() + 1).unwrap_or(u32::MAX)
     }
 
-    /// The time since when a block must have been verified to be trusted; `None` if never.
+    /// The earliest verification time at which a block is still trusted; `None` if every read
+    /// verifies.
     pub fn trusted_since(&self) -> Option<u32> {
-        // Times are whole seconds: one verified in the first second of the interval may be older.
+        // Times are whole seconds, so a block verified in the first second of the interval may be
+        // too old.
         let seconds = u32::try_from(self.interval.as_secs()).unwrap_or(u32::MAX);
         (seconds > 0).then(|| self.now().saturating_sub(seconds - 1).max(1))
     }
@@ -84,7 +86,7 @@ impl Verifier {
         Some(Arc::clone(sums))
     }
 
-    /// Caches the checksums of a file. Returns those that are cached already.
+    /// Caches the checksums of a file, unless it has cached ones already. Returns the cached ones.
     pub(crate) fn keep(&self, id: Uuid, sums: FileChecksums) -> Arc<FileChecksums> {
         let mut cache = self.cache();
         cache.clock += 1;
@@ -137,7 +139,7 @@ impl Verifier {
 }
 
 impl ChecksumCache {
-    /// Evicts the least recently used, more than needed to amortize the sort.
+    /// Evicts the least recently used files, more than needed to amortize the sort.
     fn make_room(&mut self, max_bytes: usize) {
         let wanted = max_bytes / 8 * 7;
         let mut by_use: Vec<(u64, Uuid)> = self.files.iter().map(|(id, (_, used))| (*used, *id)).collect();

@@ -1,4 +1,4 @@
-//! A client of a store, with a model of what it must find there.
+//! A client of a store, with a model of what the store must contain.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,8 @@ fn md5(bytes: &[u8]) -> [u8; 16] {
     Md5::digest(bytes).into()
 }
 
-/// An object: the stamp in its metadata, and the stamps of the PUT or of its parts.
+/// The expected content of an object: the stamp in its metadata, and the stamps of the PUT or of
+/// its parts.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Content {
     stamp: Stamp,
@@ -51,7 +52,7 @@ impl Content {
         }
     }
 
-    /// As found in a store.
+    /// The object as it must be found in a store.
     fn found(&self) -> Found {
         let bytes: Vec<u8> = self.pieces.iter().flat_map(|piece| bytes_of(*piece)).collect();
         Found { stamp: Some(self.stamp.to_string()), etag: self.etag(), md5: md5(&bytes), files: self.pieces.len() }
@@ -75,13 +76,13 @@ pub(super) struct View {
 }
 
 impl View {
-    /// The number of data files that hold it.
+    /// The number of data files that these objects and uploads consist of.
     pub fn files(&self) -> usize {
         let parts = self.uploads.values().map(BTreeMap::len);
         self.objects.values().map(|found| found.files).chain(parts).sum()
     }
 
-    /// The part with these keys.
+    /// The part of the view whose keys satisfy `keys`.
     pub fn filter(&self, keys: impl Fn(&str) -> bool) -> Self {
         Self {
             objects: self.objects.clone().into_iter().filter(|(key, _)| keys(key)).collect(),
@@ -162,7 +163,7 @@ pub(super) enum Action {
 }
 
 impl Action {
-    /// The state after this action.
+    /// The state that this action leads to.
     pub fn on(&self, before: &Model) -> Model {
         let mut model = before.clone();
         match self {
@@ -223,7 +224,7 @@ impl Client {
         }
     }
 
-    /// Performs an action; the model is not changed.
+    /// Performs an action on the store; the model is not changed.
     pub async fn act(&mut self, store: &LocalStore, action: &Action) -> Result<()> {
         match action {
             Action::Put { key, stamp } => {

@@ -27,7 +27,7 @@ use crate::store::{BucketSettings, Grant, LocalStore, Store, StoreError};
 #[derive(Debug)]
 struct FailingDisk {
     fault: Fault,
-    /// Changes that still succeed.
+    /// Number of changes that succeed before the fault.
     left: AtomicI64,
     failed: AtomicBool,
     /// Whether a sync failed.
@@ -37,10 +37,10 @@ struct FailingDisk {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Fault {
-    /// No more space from that change on until the repair. Changes that need no space succeed.
+    /// From that change on there is no space until the repair. Changes that need no space succeed.
     Full,
-    /// The same on a copy-on-write file system: changes of the index need space too, so that it
-    /// cannot even be reopened.
+    /// Like `Full`, but on a copy-on-write file system: changes of the index need space too, so
+    /// that it cannot even be reopened.
     FullAnywhere,
     /// One change fails.
     Once,
@@ -53,7 +53,7 @@ struct Blocks(HashSet<u64>);
 impl Blocks {
     const BYTES: usize = 4096;
 
-    /// Of an existing file, whose zero blocks count as holes.
+    /// The blocks of an existing file, in which blocks of zeros count as holes.
     fn of(path: &Path) -> Self {
         let bytes = fs::read(path).unwrap();
         let written = bytes.chunks(Self::BYTES).enumerate().filter(|(_, block)| block.iter().any(|byte| *byte != 0));
@@ -112,7 +112,7 @@ impl Disk for FailingDisk {
                 if matches!(change, Change::Sync(_) | Change::SyncFolder(_)) {
                     self.lost.store(true, Ordering::SeqCst);
                 }
-                // Writes as much as there is room for.
+                // Writes half of the bytes, as a disk does that runs out of space.
                 if let Change::Write { file, at, bytes } = change {
                     Change::Write { file, at, bytes: &bytes[..bytes.len() / 2] }.apply()?;
                 }
@@ -128,7 +128,7 @@ impl Disk for FailingDisk {
     }
 }
 
-/// An initial store: an object, one of parts, an upload in progress.
+/// An initial store: an object from a PUT, an object from parts, an upload in progress.
 struct Fixture {
     tree: Tree,
     client: Client,
@@ -243,7 +243,7 @@ impl Failing<'_> {
         } else {
             self.goes_on(&store, state).await?;
         }
-        // What the index refers to is decided when it is reopened.
+        // Reopening decides which state the index is in.
         drop(store);
         let store = open(root, Arc::new(Unsynced)).map_err(|error| format!("it does not open again: {error}"))?;
         let again = view(&store).await.map_err(text)?;
@@ -257,7 +257,8 @@ impl Failing<'_> {
         no_leftovers(root, again.files()).map(drop)
     }
 
-    /// The state that was found.
+    /// Returns the model that `found` matches: `after`, or `before` if the action was not
+    /// acknowledged.
     fn state<'m>(
         &self,
         found: &View,
@@ -274,7 +275,7 @@ impl Failing<'_> {
         Err(format!("acknowledged: {acknowledged}, and then there is {found:#?}"))
     }
 
-    /// Checks the status of the error.
+    /// Checks that the error has the HTTP status for this fault.
     fn is_clear(&self, error: StoreError) -> Result<(), String> {
         let answer = S3Error::from(error);
         let status = answer.status_code().or_else(|| answer.code().status_code()).map(|status| status.as_u16());
@@ -286,7 +287,7 @@ impl Failing<'_> {
         if status == Some(wanted) { Ok(()) } else { Err(format!("the answer is {status:?} {answer:?}")) }
     }
 
-    /// Checks that nothing is written any more, and that reads see the last state.
+    /// Checks that nothing more is written, and that reads return the last state.
     async fn has_stopped(&self, store: &LocalStore, state: &Model) -> Result<(), String> {
         if !store.has_stopped() {
             return Err("it does not know that the disk lost a write".to_owned());

@@ -1,8 +1,8 @@
 //! The power fails after every single change of the disk.
 //!
 //! A run of clients is recorded. For every prefix of the record, the disk is reconstructed as a
-//! power loss may leave it (see `image`), a store is opened on it, and every client finds its last
-//! acknowledged state, or that with the one change in progress, and nothing else; no file is left
+//! power loss may leave it (see `image`) and a store is opened on it. Every client must find its
+//! last acknowledged state, or the one that its change in progress leads to; no file may be left
 //! over. A later run starts on what a crash left, so that recovery is recorded and interrupted as
 //! well.
 
@@ -23,7 +23,7 @@ use crate::store::{BucketSettings, Grant, LocalStore, Store, StoreError};
 
 /// The number of concurrent clients in each run.
 const RUNS: [usize; 3] = [1, 1, 3];
-/// The number of actions per run.
+/// The number of actions per run, divided among its clients.
 const ACTIONS: usize = 36;
 const THREADS: usize = 2;
 
@@ -177,7 +177,7 @@ struct Expected<'a> {
     run: &'a Run,
     /// The last acknowledged state of each client.
     acknowledged: Vec<Option<usize>>,
-    /// The state that each client was moving to.
+    /// The state that each client's unacknowledged change leads to.
     under_way: Vec<Option<usize>>,
 }
 
@@ -195,7 +195,7 @@ impl<'a> Expected<'a> {
         }
     }
 
-    /// Opens a store on what a crash left. Returns the names there afterwards.
+    /// Opens a store on what a crash left and checks it. Returns the names that exist afterwards.
     async fn examine(&self, root: &Path) -> Result<Names, String> {
         let store = open(root, Arc::new(Unsynced)).map_err(|error| format!("it does not open: {error:?}"))?;
         let found = self.visible(&store).await?;
@@ -234,7 +234,7 @@ impl<'a> Expected<'a> {
         Ok(found)
     }
 
-    /// Checks that the store accepts writes. Returns the number of data files then.
+    /// Checks that the store accepts writes. Returns the number of data files afterwards.
     async fn goes_on(&self, store: &LocalStore, mut found: View) -> Result<usize, String> {
         match store.create_bucket(BUCKET, BucketSettings::default(), Grant::node()).await {
             Ok(()) | Err(StoreError::BucketExists(_)) => {}

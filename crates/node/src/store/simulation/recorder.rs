@@ -33,13 +33,14 @@ impl Step {
         }
     }
 
-    /// Whether this may make more data durable.
+    /// Whether this step may make more data durable.
     pub fn makes_durable(&self) -> bool {
         matches!(self, Self::SyncFolder(_) | Self::Sync(_) | Self::Note(_))
     }
 }
 
-/// A client starts the change to the state of this number, or got it acknowledged.
+/// A note that a client starts the change to the state with this number, or that the change was
+/// acknowledged (`done`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Note {
     pub client: usize,
@@ -47,8 +48,8 @@ pub(super) struct Note {
     pub done: bool,
 }
 
-/// The disks of this machine, one change at a time. Nothing is synced: the model decides what
-/// survives.
+/// The disks of this machine, with changes recorded one at a time. Nothing is synced: the
+/// simulation decides what survives.
 #[derive(Debug)]
 pub(super) struct Recorder {
     root: PathBuf,
@@ -86,7 +87,7 @@ impl Disk for Recorder {
             Change::Link { from, to } => Step::Link { from: self.below(from), to: self.below(to) },
             Change::Remove(path) => Step::Remove(self.below(path)),
         };
-        // One at a time, so that the record has the order of the changes.
+        // The lock is held during the change, so that the record has the order of the changes.
         let mut steps = self.steps.lock();
         if !step.makes_durable() {
             change.apply()?;

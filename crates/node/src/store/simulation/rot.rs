@@ -2,8 +2,9 @@
 //!
 //! A store holds objects of one block and of many, one of parts, copies, an upload in progress, and
 //! several buckets. A bit of one of its files is flipped, everything is read, and the bit is
-//! restored. Every successful read returns what was stored; every other one is an error that does
-//! not claim absence; or the store does not open. `PUSHDOWNDB_FLIPS=10000` flips as many bits.
+//! restored. Every successful read must return what was stored, and every failed one must return an
+//! error that does not claim absence; or the store does not open at all. `PUSHDOWNDB_FLIPS=10000`
+//! flips 10000 bits.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -232,7 +233,7 @@ fn no_bit_of_a_data_file_changes_unnoticed() {
                 large[random.random_range(0..large.len())]
             };
             let size = fs::metadata(file).unwrap().len() as usize;
-            // The trailer with the checksums.
+            // In one case of eight, flips a bit of the trailer with the checksums.
             let bits = if number % 8 == 1 { (size - 20.min(size)) * 8..size * 8 } else { 0..size * 8 };
             let bit = random.random_range(bits);
             flip(file, bit);
@@ -245,7 +246,7 @@ fn no_bit_of_a_data_file_changes_unnoticed() {
             errors += usize::from(found > 0);
             flip(file, bit);
         }
-        // The part of the upload in progress is not read by these.
+        // Flips in the part of the upload in progress cause no errors here, since it is not read.
         assert!(errors * 10 > flips() * 7, "{errors} of {}", flips());
         assert_eq!(world.examine(&store).await, Ok(0));
         let (damaged, reads) = store.shared().reading.verifier().counts();
@@ -253,7 +254,7 @@ fn no_bit_of_a_data_file_changes_unnoticed() {
     });
 }
 
-/// Of a closed store, and of one whose node was killed.
+/// Flips bits in the index of a closed store, and in that of a store whose node was killed.
 #[test]
 fn no_bit_of_the_index_changes_unnoticed() {
     let began = Instant::now();

@@ -1,14 +1,14 @@
 //! Race-free access to names below a folder.
 //!
-//! A path can change its meaning between two system calls. So nothing is checked by path and then
-//! used by path: a folder is opened, and its entries are examined, opened, created, renamed and
-//! removed by name relative to that descriptor. Links to folders are not followed. `openat2` opens
-//! a path in one step; if the kernel lacks it or a filter blocks it, folders are opened one by one,
-//! which is as safe and takes a call for each.
+//! A path can change its meaning between two system calls. So no path is first checked and then
+//! used: a folder is opened, and its entries are examined, opened, created, renamed and removed by
+//! name relative to that descriptor. Links to folders are not followed. `openat2` opens a path in
+//! one step; if the kernel lacks it or a filter blocks it, folders are opened one by one, which is
+//! as safe and takes a call for each.
 //!
-//! Only regular files are objects. Others are not opened: a pipe would block, and opening a device
-//! can have effects. If a file is replaced by one at the last moment, it is opened non-blocking and
-//! closed again.
+//! Only regular files are objects. Other files are not opened: a pipe would block, and opening a
+//! device can have effects. A file may be replaced by a pipe or device at the last moment, so files
+//! are opened non-blocking, and closed again if they are not regular.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -40,9 +40,9 @@ const FILE_FLAGS: OFlags =
 /// A served folder.
 #[derive(Debug)]
 pub(super) struct Root {
-    /// As resolved by the system.
+    /// The path as resolved by the system.
     path: PathBuf,
-    /// As configured; absolute links may use this form.
+    /// The path as configured; absolute links may use this form.
     given: PathBuf,
     /// Set once `openat2` was refused.
     step_by_step: AtomicBool,
@@ -97,7 +97,8 @@ impl Root {
         &self.path
     }
 
-    /// Opens the served folder. Done each time, so that later mounts are served.
+    /// Opens the served folder. This is done for each access, so that file systems mounted later
+    /// are served.
     pub fn top(&self) -> Result<OpenFolder, Errno> {
         Ok(OpenFolder { folder: openat(CWD, self.path.as_path(), FOLDER_FLAGS, Mode::empty())? })
     }
@@ -111,9 +112,9 @@ impl Root {
         }
         if !self.step_by_step.load(Relaxed) {
             match top.folder_at_once(path) {
-                // Not implemented, or blocked.
+                // `openat2` is not implemented, or blocked.
                 Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => self.step_by_step.store(true, Relaxed),
-                // It kept being moved.
+                // The path was moved during every attempt.
                 Err(Errno::AGAIN) => {}
                 opened => return opened,
             }
@@ -135,8 +136,8 @@ impl Root {
                         Ok(()) | Err(Errno::EXIST) => {}
                         Err(error) => return Err(error),
                     }
-                    // Regardless of who created it, its name must survive a crash, as its contents
-                    // will.
+                    // Syncs whoever created the folder: its name must survive a crash, as its
+                    // contents will.
                     folder.sync()?;
                     folder.folder(name)?
                 }
@@ -146,7 +147,7 @@ impl Root {
         Ok(folder)
     }
 
-    /// Returns the kind of `name` in the folder at `path`; an error if it does not exist.
+    /// Returns the kind of `name` in the folder at `path`. A missing name is an error.
     pub fn entry(&self, path: &str, folder: &OpenFolder, name: &str) -> Result<EntryKind, Errno> {
         let stat = folder.stat(name.as_ref())?;
         Ok(match FileType::from_raw_mode(stat.st_mode) {
@@ -200,7 +201,8 @@ impl Root {
                 };
                 let Some(below) = below.filter(|_| links <= MAX_LINKS) else { return Ok(None) };
                 if links == 1 {
-                    // After the folder of the link; the names in `ahead` lead to it.
+                    // The target is relative to the folder of the link, to which the names in
+                    // `ahead` lead.
                     ahead.extend(below.components().map(|part| part.as_os_str().to_owned()));
                 } else {
                     for part in below.components().rev() {
@@ -273,7 +275,7 @@ impl OpenFolder {
         Ok(OsString::from_vec(readlinkat(&self.folder, name, Vec::new())?.into_bytes()))
     }
 
-    /// Opens a file; `None` if it is no regular file any more.
+    /// Opens a file; `None` if it is not a regular file any more.
     fn file(&self, name: &OsStr) -> Result<Option<File>, Errno> {
         match openat(&self.folder, name, FILE_FLAGS, Mode::empty()) {
             Ok(file) => Ok(is_file(&fstat(&file)?).then(|| File::from(file))),
@@ -289,7 +291,7 @@ impl OpenFolder {
         Ok(File::from(openat(&self.folder, name, flags, Mode::from_raw_mode(0o666))?))
     }
 
-    /// Renames a file, rewrite_lock the target.
+    /// Renames a file, replacing the target.
     pub fn rename(&self, from: &str, to: &str) -> Result<(), Errno> {
         rustix::fs::renameat(&self.folder, from, &self.folder, to)
     }
@@ -309,7 +311,7 @@ impl OpenFolder {
         fsync(self.opened()?)
     }
 
-    /// Reopens the folder for listing and syncing, which needs permission.
+    /// Reopens the folder for listing and syncing, which needs permission to read it.
     fn opened(&self) -> Result<OwnedFd, Errno> {
         openat(&self.folder, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
     }
@@ -329,7 +331,7 @@ impl OpenFolder {
             let kind = match entry.file_type() {
                 FileType::Unknown => match self.stat(&name) {
                     Ok(stat) => FileType::from_raw_mode(stat.st_mode),
-                    // Removed since.
+                    // The entry was removed meanwhile.
                     Err(Errno::NOENT) => return None,
                     Err(error) => return Some(Err(error)),
                 },
@@ -363,7 +365,7 @@ mod tests {
         (outer, dir)
     }
 
-    /// Both ways of opening a path.
+    /// A root that opens paths at once, and one that opens them step by step.
     fn roots(dir: &Path) -> [Root; 2] {
         let (at_once, step_by_step) = (Root::new(dir).unwrap(), Root::new(dir).unwrap());
         step_by_step.step_by_step.store(true, Relaxed);

@@ -1,11 +1,11 @@
 //! A folder behind a gateway.
 //!
-//! Keys are paths below the folder. An ETag is derived from the [`FileVersion`], not from the
-//! bytes, which its dashes show: a changed file has another one, and a read that meets a change
+//! Keys are paths below the folder. An ETag is derived from the [`FileVersion`] instead of the
+//! bytes, as its dashes show: a file that changes gets another ETag, and a read that meets a change
 //! fails. Access is race-free ([`beneath`]), so that no key leaves the folder: links to files
 //! inside are followed, links to folders and to the outside are not. Names that start with
 //! `.pushdowndb` are hidden, names that are not UTF-8 cannot be keys, and only regular files are
-//! objects. A folder keeps bytes only: headers, metadata and tags of an upload are dropped.
+//! objects. A folder stores bytes only: headers, metadata and tags of an upload are dropped.
 
 mod beneath;
 mod served;

@@ -12,7 +12,8 @@ use crate::store::object::data::ReadContext;
 use crate::store::object::file_version::FileVersion;
 use crate::store::{ObjectMeta, Result, StoreError};
 
-/// Attempts to get a version of a recently changed file by which a later change would be detected.
+/// Maximum attempts to read a version of a recently changed file from which a later change would
+/// differ.
 const MAX_VERSION_READS: usize = 4;
 
 #[derive(Debug)]
@@ -51,7 +52,8 @@ impl ServedFolder {
         match self.root.folder(path) {
             Ok(folder) => Ok(Some(folder)),
             Err(error) if is_not_found(error) => {
-                // If the disk is gone, no key is reported as missing.
+                // If the served folder itself is gone, returns an error instead of reporting keys
+                // as missing.
                 self.root.top().map_err(|error| folder_missing(error.into()))?;
                 Ok(None)
             }

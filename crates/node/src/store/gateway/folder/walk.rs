@@ -8,16 +8,17 @@ use crate::store::{ObjectMeta, Result, StoreError};
 
 /// A cursor over the files below the root in the order of their keys.
 ///
-/// A folder sorts as its name with a slash, which is how its keys sort among its siblings.
+/// A folder is sorted by its name with a slash appended, since that is how the keys below it sort
+/// among its siblings.
 pub(super) struct Walk<'a> {
     shared: &'a ServedFolder,
     levels: Vec<Level>,
 }
 
 struct Level {
-    /// The key prefix of this folder: empty, or ending in a slash.
+    /// The key prefix of this folder: empty, or with a slash at the end.
     prefix: String,
-    /// Names in order; folders with their slash.
+    /// The names in order; those of folders end with a slash.
     names: Vec<String>,
     at: usize,
     /// Open while its files are listed, closed while a subfolder is: there may be more levels than
@@ -34,7 +35,7 @@ impl<'a> Walk<'a> {
     fn level(&self, prefix: String) -> Result<Level> {
         let folder = self.shared.folder(&prefix)?;
         let mut level = Level { prefix, names: Vec::new(), at: 0, folder: None };
-        // Removed since its parent was read, or replaced by a link.
+        // The folder was removed since its parent was read, or replaced by a link.
         let Some(folder) = folder else { return Ok(level) };
         let io = |error: rustix::io::Errno| StoreError::Io {
             context: format!("cannot list the folder '{}'", level.prefix),
@@ -67,8 +68,8 @@ impl Cursor for Walk<'_> {
         let mut prefix = String::new();
         loop {
             let mut level = self.level(prefix)?;
-            // The part of `at` below this folder. The folder itself is a prefix of `at`, so all of
-            // its names are compared with the rest.
+            // `rest` is the part of `at` below this folder, whose own prefix is a prefix of `at`.
+            // All of its names are compared with `rest`.
             let rest = at.get(level.prefix.len()..).unwrap_or_default();
             level.at = level.names.partition_point(|name| name.as_bytes() < rest);
             // Only the name just before can be a folder that leads to `at`: it sorts before its

@@ -21,7 +21,7 @@ use crate::store::{Condition, Match, Result, StoreError};
 type Blocks = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
 impl ServedFolder {
-    /// The location of a key that can be written.
+    /// The location of `key`, if it can be written.
     pub fn writable<'a>(&self, key: &'a str) -> Result<FilePath<'a>> {
         let refused = || {
             StoreError::Unsupported(format!(
@@ -64,23 +64,23 @@ impl ServedFolder {
         };
         condition.check(key, present.as_ref())?;
         if condition.if_none_match == Some(Match::Any) {
-            // Others write here too: only the file system can tell which one is first.
+            // Other programs write here too: only the file system can tell which writer is first.
             match folder.link_as(draft.name, place.name) {
                 Err(Errno::EXIST) => return Err(StoreError::Precondition("If-None-Match")),
                 linked => linked.map_err(cannot("place"))?,
             }
-            // Before the ETag is computed: each link changes the file's status.
+            // Removed before the ETag is computed, since each link changes the status of the file.
             folder.remove(draft.name).map_err(cannot("place"))?;
         } else {
             folder.rename(draft.name, place.name).map_err(cannot("place"))?;
         }
         folder.sync().map_err(cannot("sync"))?;
-        // Of the open file: the name may have been replaced already.
+        // Taken from the open file, since the name may have been replaced already.
         let version = FileVersion::of(&file).map_err(StoreError::io(format!("cannot look at the file of '{key}'")))?;
         Ok(version.etag())
     }
 
-    /// Removes the file of a key. Anything else stays.
+    /// Removes the file of a key. Folders and special files stay.
     pub fn remove(&self, key: &str, condition: &Condition) -> Result<()> {
         let Some(place) = FilePath::of(key) else { return Ok(()) };
         let cannot = |error: Errno| StoreError::io(format!("cannot remove the file of '{key}'"))(error.into());
@@ -94,7 +94,7 @@ impl ServedFolder {
         };
         condition.check_removal(key, present.as_ref())?;
         match folder.remove(place.name) {
-            // Replaced by a folder.
+            // The file was removed, or replaced by a folder.
             Err(Errno::NOENT | Errno::ISDIR) => Ok(()),
             removed => removed.and_then(|()| folder.sync()).map_err(cannot),
         }
@@ -120,7 +120,7 @@ impl Draft<'_> {
 
 impl Drop for Draft<'_> {
     fn drop(&mut self) {
-        // Fails if it was renamed.
+        // This fails if the draft was renamed, as intended.
         let _ = self.folder.remove(self.name);
     }
 }

@@ -16,13 +16,13 @@ use crate::{Gateway, Limits};
 /// The server behind a gateway.
 pub(crate) struct Upstream {
     pub connection: Connection,
-    /// Set once a listing was out of order.
+    /// Whether a listing was out of order.
     pub unsorted: AtomicBool,
-    /// Empty, or ending in a slash.
+    /// The prefix of all keys on the server: empty, or with a slash at the end.
     pub prefix: String,
     pub bucket: String,
     pub limits: Limits,
-    /// How late it answers, and the bound on reads of scans in flight.
+    /// The latency of the server as measured by reads, and the limit on concurrent reads of scans.
     pub reads: Arc<ReadLimit>,
 }
 
@@ -48,7 +48,7 @@ impl Upstream {
         Ok(Self { connection, unsorted, prefix, bucket, limits, reads: Arc::default() })
     }
 
-    /// The path of a key on the server; `None` if it cannot be expressed.
+    /// The path of a key on the server; `None` if `object_store` cannot express it.
     pub fn path(&self, key: &str) -> Option<Path> {
         let full = format!("{}{key}", self.prefix);
         Path::parse(&full).ok().filter(|path| path.as_ref() == full && !key.is_empty())
@@ -60,7 +60,7 @@ impl Upstream {
     }
 }
 
-/// The metadata of a response.
+/// Converts the metadata of a response.
 pub(super) fn meta(seen: &GetResult) -> ObjectMeta {
     let mut attributes = Attributes::default();
     for (name, value) in &seen.attributes {
@@ -78,7 +78,7 @@ pub(super) fn meta(seen: &GetResult) -> ObjectMeta {
     ObjectMeta { attributes, ..listed(&seen.meta) }
 }
 
-/// The metadata of a listing entry.
+/// Converts the metadata of a listing entry.
 pub(crate) fn listed(seen: &object_store::ObjectMeta) -> ObjectMeta {
     ObjectMeta {
         size: seen.size,
@@ -88,8 +88,8 @@ pub(crate) fn listed(seen: &object_store::ObjectMeta) -> ObjectMeta {
     }
 }
 
-/// The ETag without quotes and weak prefix. Without one it is derived from size and time, with a
-/// dash as in ETags that are no digest.
+/// The ETag without quotes and weak prefix. A missing one is derived from size and time, with a
+/// dash as in ETags that are not digests.
 pub(crate) fn etag(seen: &object_store::ObjectMeta) -> String {
     match &seen.e_tag {
         Some(etag) => etag.trim_start_matches("W/").trim_matches('"').to_owned(),

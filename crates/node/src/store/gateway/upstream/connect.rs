@@ -21,7 +21,7 @@ use url::Url;
 
 use crate::{Gateway, Limits};
 
-/// The kind of service, as far as it matters.
+/// The kind of service, as far as the gateway treats services differently.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Service {
     /// S3 and compatible services, web servers, memory.
@@ -32,17 +32,17 @@ pub(crate) enum Service {
     Azure,
 }
 
-/// A client, and where in its bucket the gateway begins.
+/// A client, and the bucket and prefix that the gateway serves.
 pub(crate) struct Connection {
     pub service: Service,
     pub store: Arc<dyn ObjectStore>,
-    /// The same client, if it lists by pages.
+    /// The same client, if it can list page by page.
     pub paged: Option<Arc<dyn PaginatedListStore>>,
     /// Whether keys are listed in another order than that of their bytes.
     pub unsorted: bool,
     /// The name of the bucket, container or host.
     pub name: String,
-    /// Without slashes at its ends.
+    /// The prefix, without slashes at its ends.
     pub prefix: String,
 }
 
@@ -68,7 +68,8 @@ fn try_connect(gateway: &Gateway, limits: &Limits) -> object_store::Result<Conne
     let prefix = || Ok::<_, object_store::Error>(Path::from_url_path(url.path())?.to_string());
     let options = gateway.options.iter();
     let endpoint = gateway.endpoint.as_ref();
-    // The time of a response depends on its reader; the client checks that bytes keep coming.
+    // Responses have no total timeout, since their duration depends on the reader; the connector
+    // checks that bytes keep arriving.
     let connector = Connector { patience: Some(Patience(limits.upstream_wait)), ..Connector::default() };
     let client = ClientOptions::new().with_timeout_disabled().with_connect_timeout(Duration::from_secs(5));
     let retry = RetryConfig { backoff: BackoffConfig::default(), max_retries: 3, retry_timeout: limits.upstream_wait };
@@ -103,7 +104,7 @@ fn try_connect(gateway: &Gateway, limits: &Limits) -> object_store::Result<Conne
             let plain = is_plain(builder.get_config_value(&GoogleConfigKey::BaseUrl));
             builder = builder.with_config(GoogleConfigKey::Client(ClientConfigKey::AllowHttp), plain);
             if builder.get_config_value(&GoogleConfigKey::SkipSignature).is_some_and(|skip| skip == "true") {
-                // Otherwise writes would wait for credentials from Google's metadata server.
+                // Without credentials, writes would wait for some from Google's metadata server.
                 let nobody = StaticCredentialProvider::new(GcpCredential { bearer: String::new() });
                 builder = builder.with_credentials(Arc::new(nobody));
             }
@@ -157,7 +158,7 @@ impl Connection {
     }
 }
 
-/// Whether an endpoint is plain HTTP, in the form that the setting expects.
+/// Whether an endpoint is plain HTTP, as text for the setting.
 fn is_plain(endpoint: Option<String>) -> &'static str {
     if endpoint.is_some_and(|endpoint| endpoint.starts_with("http://")) { "true" } else { "false" }
 }

@@ -1,11 +1,12 @@
 //! Listings of a server behind a gateway.
 //!
-//! S3 lists keys by their bytes. Most servers do, and a page here is about a page there. Some do
-//! not (Azure with a hierarchical namespace walks folder by folder, S3 directory buckets use no
-//! order), and resuming there after a key would silently skip others. So the order is checked: each
-//! page requests two entries more than it returns, so that every pair of neighbors is seen in one
-//! response. Once a server was out of order, its listings are read completely and sorted here.
-//! Common prefixes carry no order, so `abfss://` is always read completely.
+//! S3 lists keys in byte order. Most servers do, and then one page of the gateway takes about one
+//! page of the server. Some do not (Azure with a hierarchical namespace walks folder by folder, S3
+//! directory buckets use no order), and resuming there after a key would silently skip others. So
+//! the order is checked: each page requests two entries more than it returns, so that every pair of
+//! neighbors is seen in one response. Once a server was out of order, its listings are read
+//! completely and sorted here. Common prefixes do not reveal the order of the keys below them, so
+//! `abfss://` is always read completely.
 
 use std::sync::atomic::Ordering;
 
@@ -34,13 +35,13 @@ impl Upstream {
         };
         match page {
             Some(page) => Ok(page),
-            // Earlier pages may lack keys.
+            // Earlier pages of this listing may lack keys.
             None if paged.is_some() && query.start != Start::Beginning => Err(StoreError::Upstream),
             None => self.list_whole(&query).await,
         }
     }
 
-    /// Requests pages of about the size that is wanted; `None` if they are not sorted.
+    /// Requests pages of about the requested size; returns `None` if they are not sorted.
     async fn list_pages(&self, paged: &dyn PaginatedListStore, query: &ListQuery) -> Result<Option<ListPage>> {
         let prefix = format!("{}{}", self.prefix, text(&query.prefix)?);
         let delimiter = text(&query.delimiter)?;
@@ -57,8 +58,8 @@ impl Upstream {
             let options = PaginatedListOptions {
                 offset: offset.clone(),
                 delimiter: (!delimiter.is_empty()).then(|| delimiter.to_owned().into()),
-                // One more shows that there are more; another, that a page holding only a marker
-                // continues.
+                // Two entries more than needed: one shows whether there are more, the other whether
+                // a page that holds only a folder marker continues.
                 max_keys: Some((query.limit - page.entries.len() + 2).min(1000)),
                 page_token: token,
                 ..PaginatedListOptions::default()
@@ -66,7 +67,7 @@ impl Upstream {
             let answer = paged.list_paginated((!prefix.is_empty()).then_some(&*prefix), options);
             let answer = tokio::time::timeout(self.limits.upstream_wait, answer).await;
             let answer = answer.map_err(|_| StoreError::Upstream)?.map_err(|error| failed(error, &prefix))?;
-            // An empty object may be a folder marker, which has lost its slash.
+            // Skips empty objects, which may be folder markers without their slash.
             for object in answer.result.objects.iter().filter(|object| object.size > 0) {
                 let key = object.location.as_ref();
                 if key < last.as_str() {
@@ -117,8 +118,8 @@ impl Upstream {
         Ok(entries)
     }
 
-    /// The key of an entry: a folder marker has lost its slash, and only a HEAD distinguishes it
-    /// from an empty object of that name.
+    /// The key of an entry. `object_store` strips the slash of a folder marker, and only a HEAD
+    /// distinguishes the marker from an empty object of that name.
     async fn listed(&self, object: object_store::ObjectMeta, prefix: &str) -> Result<(String, ObjectMeta)> {
         let mut key = object.location.to_string();
         if object.size == 0 {
@@ -179,7 +180,7 @@ fn text(bytes: &[u8]) -> Result<&str> {
     std::str::from_utf8(bytes).map_err(|_| StoreError::InvalidRequest("keys are UTF-8".to_owned()))
 }
 
-/// Keys in memory.
+/// A cursor over sorted keys in memory.
 struct Sorted {
     keys: Vec<(Vec<u8>, ObjectMeta)>,
     at: usize,

@@ -1,7 +1,7 @@
 //! Reads of objects on a server behind a gateway: ranged GETs of one version.
 //!
-//! Responses are verified, since some servers ignore conditions: another version, size or range
-//! than expected fails the read, and so does a byte too few or too many.
+//! Responses are verified, since some servers ignore conditions. A read fails if the response has
+//! another version, size or range than expected, or a byte too few or too many.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(crate) struct UpstreamObject {
     seen: object_store::ObjectMeta,
     pin: GetOptions,
     max_silence: Duration,
-    /// How late the server answers, and the bound on reads of scans in flight.
+    /// The latency of the server as measured by reads, and the limit on concurrent reads of scans.
     pub(super) reads: Arc<ReadLimit>,
 }
 
@@ -43,7 +43,7 @@ pub(super) fn pinned(seen: &object_store::ObjectMeta) -> GetOptions {
     }
 }
 
-/// The strong ETag.
+/// The ETag, if there is one and it is strong.
 fn strong(seen: &object_store::ObjectMeta) -> Option<&str> {
     seen.e_tag.as_deref().filter(|etag| !etag.starts_with("W/"))
 }
@@ -55,7 +55,8 @@ impl UpstreamObject {
         Self { store, location, path, seen: seen.clone(), pin: pinned(seen), max_silence, reads }
     }
 
-    /// Whether the pin is unambiguous: times have a resolution of seconds.
+    /// Whether reads are pinned by an ETag. A time is ambiguous, since it has a resolution of
+    /// seconds.
     pub fn is_pinned(&self) -> bool {
         strong(&self.seen).is_some()
     }

@@ -1,4 +1,5 @@
-//! Reads of scans behind a gateway: in parts, of which several are in flight if the server is far.
+//! Reads of scans behind a gateway: in parts, several of which are in flight if the latency of the
+//! server is high.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,13 +16,13 @@ use tokio::task::JoinError;
 use super::read::UpstreamObject;
 use crate::store::RemoteObject;
 
-/// Parts of a stream that are read ahead.
+/// Parts of a stream that are read ahead of the scan.
 const PARTS_AHEAD: usize = 2;
 
-/// The memory of a stream: the parts ahead, and one that is scanned.
+/// The memory of a stream: the parts read ahead, and the one that is being scanned.
 const STREAM_BYTES: usize = (PARTS_AHEAD + 1) * MAX_PART_BYTES as usize;
 
-/// An object as a scan reads it that draws from `memory`.
+/// An object that is read by a scan, with the budget of the scan.
 #[derive(Clone, Debug)]
 pub(super) struct ScannedObject {
     pub object: UpstreamObject,
@@ -68,7 +69,7 @@ impl ObjectReader for ScannedObject {
     }
 
     fn stream(&self, range: Range<u64>) -> BoxStream<'static, Result<Bytes>> {
-        // A stream that has too little memory waits for each answer.
+        // Without memory for reading ahead, a stream waits for each response.
         let Some((limit, reserved)) = self.far().zip(self.memory.try_reserve(STREAM_BYTES).ok()) else {
             return self.object.stream(range);
         };
@@ -82,7 +83,7 @@ impl ObjectReader for ScannedObject {
 
     fn read_ranges(&self, ranges: Vec<Range<u64>>) -> BoxFuture<'static, Result<Vec<Bytes>>> {
         let Some(limit) = self.far().cloned() else { return self.object.read_ranges(ranges) };
-        // The scan has reserved memory for them.
+        // The scan has reserved memory for these ranges.
         let object = self.object.clone();
         async move { try_join_all(ranges.into_iter().map(|range| whole(&object, &limit, range))).await }.boxed()
     }

@@ -24,14 +24,14 @@ impl Upstream {
         })
     }
 
-    /// Sends an object, in one request or in parts. Returns its ETag there.
+    /// Sends an object, in one request or in parts. Returns its ETag on the server.
     pub async fn send_object(&self, key: &str, object: Object, sent: &PutOptions) -> Result<String> {
         let path = self.path_to_write(key)?;
         self.connection.service.takes(sent)?;
         let mode = self.pinned(&path, key, mode(&sent.condition)?).await?;
         let (attributes, tags) = (sent_attributes(&sent.attributes)?, tag_set(&sent.tags));
         let size = object.meta.size;
-        // Parts of equal size, at most 10,000 of them.
+        // The part size: parts are equal in size, and there are at most 10,000.
         let part = self.limits.upstream_part_bytes.max(size.div_ceil(10_000));
         let bytes = |range| {
             let blocks = object.data.stream(range);
@@ -76,7 +76,8 @@ impl Upstream {
         }
     }
 
-    /// The mode that the service checks: conditions of Google are on generations, not on ETags.
+    /// Converts `mode` to one that the service checks itself: Google compares generations instead
+    /// of ETags.
     async fn pinned(&self, path: &Path, key: &str, mode: PutMode) -> Result<PutMode> {
         match mode {
             PutMode::Update(wanted) if self.connection.service == Service::Google => {
@@ -93,7 +94,7 @@ impl Upstream {
         }
     }
 
-    /// Deletes a key; one that cannot be expressed does not exist.
+    /// Deletes a key. A key that cannot be expressed on the server counts as deleted.
     pub async fn delete_object(&self, key: String, condition: Condition) -> Result<()> {
         if condition != Condition::default() {
             return Err(StoreError::Unsupported("a gateway deletes without conditions only".to_owned()));
@@ -107,7 +108,7 @@ impl Upstream {
 }
 
 impl Service {
-    /// Refuses what the service would drop, or reject with an obscure error.
+    /// Refuses attributes and tags that the service would drop, or reject with an obscure error.
     fn takes(self, sent: &PutOptions) -> Result<()> {
         match self {
             Self::Google if !sent.tags.is_empty() => {
@@ -128,7 +129,8 @@ fn is_identifier(name: &str) -> bool {
     !name.starts_with(|c: char| c.is_ascii_digit()) && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// The mode for conditions that servers check themselves, so that there is no race.
+/// Converts conditions that servers check themselves, so that there is no race. Other conditions
+/// are an error.
 fn mode(condition: &Condition) -> Result<PutMode> {
     match condition {
         Condition { if_match: None, if_none_match: None, modified_s: None, size: None } => Ok(PutMode::Overwrite),

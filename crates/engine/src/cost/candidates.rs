@@ -26,7 +26,7 @@ pub(crate) enum Reason<'a> {
 }
 
 impl Candidates {
-    /// Creates an empty choice for `operator`, named as the setting that lists its strategies.
+    /// Creates an empty choice for `operator`, the name of the setting that chooses its strategy.
     pub(crate) fn new(operator: &'static str, model: &Model) -> Self {
         Self { operator, model: model.clone(), possible: vec![], refused: vec![] }
     }

@@ -10,19 +10,20 @@ use crate::plan::scan_plan::ScanPlan;
 use crate::statistics::width;
 use crate::statistics::{Core, Selectivity, TableStatistics};
 
-/// Bytes of an answer without rows.
+/// Assumed bytes of a response with aggregates in place of rows.
 const AGGREGATE_BYTES: u64 = 1024;
 
-/// Approximate bytes of a group's key or state in an answer.
+/// Approximate bytes of a group's key or state in a response.
 const STATE_BYTES: f64 = 16.0;
 
 /// Bytes of the delimiter after a value of text.
 const DELIMITER_BYTES: f64 = 1.0;
 
-/// Bytes of numbers and texts in the fragment route's answers (Arrow, LZ4) over those as text.
+/// Ratio of the bytes of a value in a response of the fragment route (Arrow, LZ4) to its bytes as
+/// text.
 const LZ4_RATIO: f64 = 0.5;
 
-/// Bytes of a dictionary code in the fragment route's answers, which LZ4 does not shorten.
+/// Bytes of a dictionary code in a response of the fragment route, which LZ4 does not shorten.
 const CODE_BYTES: f64 = 1.0;
 
 /// Maximum distinct texts of a column that is sent as dictionary codes.
@@ -31,10 +32,10 @@ const MAX_DICTIONARY_TEXTS: f64 = 256.0;
 /// Selectivity assumed without statistics: DataFusion's own default of 20 %.
 pub(crate) const DEFAULT_SELECTIVITY: f64 = 0.2;
 
-/// Bytes of a row in CSV over those in Parquet (PushdownDB, Section IX).
+/// Ratio of the bytes of a row in CSV to its bytes in Parquet (PushdownDB, Section IX).
 const CSV_TO_PARQUET_RATIO: u64 = 3;
 
-/// Estimates the rows in `bytes` of objects from the types of the columns.
+/// Estimates the rows in `bytes` bytes of objects from the types of the columns.
 pub(crate) fn rows_of(fragment: &Fragment, bytes: u64) -> u64 {
     let width: u64 = fragment.schema.fields().iter().map(|f| width::column_bytes(f.data_type())).sum();
     let width = match fragment.format {
@@ -86,7 +87,7 @@ impl<'a> Cardinality<'a> {
         cardinality
     }
 
-    /// Scales the estimate to splits of `bytes` in all.
+    /// Returns the estimate scaled to splits of `bytes` bytes in total.
     pub(crate) fn within(&self, bytes: u64) -> Self {
         Self { bytes, ..*self }
     }
@@ -108,13 +109,15 @@ impl<'a> Cardinality<'a> {
         self.scanned() * self.selectivity.rows
     }
 
-    /// Estimates the groups that `keys` form of the passing rows; `None` without statistics.
+    /// Estimates the number of groups that `keys` form in the passing rows; `None` without
+    /// statistics.
     pub(crate) fn groups(&self, keys: &[Expr]) -> Option<f64> {
         let groups = self.statistics?.groups(keys, self.fragment.predicate.as_ref())?;
         Some(groups.min(self.rows().max(1.0)))
     }
 
-    /// Bytes that each request adds to its rows: Bloom filters sent, and repeated states of groups.
+    /// Estimates the bytes that each request adds to its rows: Bloom filters that it sends, and
+    /// states of groups that other requests return, too.
     pub(crate) fn repeated_bytes(&self) -> f64 {
         let conjuncts = self.fragment.predicate.iter().flat_map(Expr::conjuncts);
         let filter_bytes = conjuncts.map(|conjunct| match conjunct {
@@ -134,8 +137,8 @@ impl<'a> Cardinality<'a> {
         self.statistics?.groups(std::slice::from_ref(expr), None)
     }
 
-    /// Shares of the passing rows that have the most frequent values of `keys`, of at least `share`
-    /// each; `None` without statistics.
+    /// Returns the shares of the passing rows that have the most frequent values of `keys`, for
+    /// values with a share of at least `share`. Returns `None` without statistics.
     pub(crate) fn frequent(&self, keys: &[Expr], share: f64) -> Option<Vec<f64>> {
         self.statistics?.frequent(keys, self.fragment.predicate.as_ref(), share)
     }
@@ -155,7 +158,7 @@ impl<'a> Cardinality<'a> {
         self.statistics?.feedback().rows(self.fragment, self.bytes)
     }
 
-    /// Bytes that plain reads fetch: all of text; of Parquet, the columns in use.
+    /// Estimates the bytes that plain reads fetch: all of text; for Parquet, the columns in use.
     pub(crate) fn read_bytes(&self) -> u64 {
         match self.fragment.format {
             Format::Parquet => (self.bytes as f64 * self.read_share()) as u64,
@@ -163,7 +166,8 @@ impl<'a> Cardinality<'a> {
         }
     }
 
-    /// Plain reads beyond one per object: Parquet row groups are read in contiguous ranges.
+    /// Estimates the number of plain reads in addition to one per object. In each Parquet row
+    /// group, columns are read together only if they are close to each other.
     pub(crate) fn further_reads(&self, objects: u64) -> u64 {
         let all = self.fragment.columns();
         let predicate = self.fragment.predicate.as_ref().map(Expr::columns).unwrap_or_default();
@@ -175,20 +179,20 @@ impl<'a> Cardinality<'a> {
         (reads.unwrap_or_default() as u64).saturating_sub(objects)
     }
 
-    /// The share of Parquet bytes in the columns in use.
+    /// Estimates the share of Parquet bytes that belong to the columns in use.
     fn read_share(&self) -> f64 {
         let columns = self.fragment.columns();
         let stored = self.statistics.and_then(|statistics| statistics.stored_share(&columns));
         stored.unwrap_or_else(|| self.width(&columns) / self.all_width())
     }
 
-    /// Bytes that storage sends after filter and projection.
+    /// Estimates the bytes that storage sends after filter and projection.
     pub(crate) fn sent_bytes(&self) -> u64 {
         let Output::Rows(outputs) = &self.fragment.output else { return AGGREGATE_BYTES };
         let columns: Vec<usize> = outputs.iter().flat_map(|output| output.expr.columns()).collect();
         match self.statistics {
             Some(_) => (self.rows() * self.width(&columns)) as u64,
-            // Without statistics: the columns' share of the bytes.
+            // Without statistics, use the columns' share of the bytes.
             None => {
                 (self.bytes as f64 * self.width(&self.fragment.columns()) / self.all_width() * self.selectivity.rows)
                     as u64
@@ -196,7 +200,8 @@ impl<'a> Cardinality<'a> {
         }
     }
 
-    /// Compressed share of [`Self::sent_bytes`] in the fragment route's answers.
+    /// Estimates the compressed size of [`Self::sent_bytes`] in a response of the fragment route,
+    /// as a share of it.
     pub(crate) fn compressed(&self) -> f64 {
         let Output::Rows(outputs) = &self.fragment.output else { return LZ4_RATIO };
         let columns = outputs.iter().flat_map(|output| output.expr.columns()).map(|column| {

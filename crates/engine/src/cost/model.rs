@@ -35,39 +35,43 @@ use crate::statistics::Core;
 /// Factor within which two estimates of seconds are a tie.
 const TIE_FACTOR: f64 = 1.3;
 
-/// Seconds within which two estimates are a tie: less than requests vary.
+/// Difference in seconds within which two estimates are a tie, since requests vary by more.
 const TIE_S: f64 = 0.02;
 
-/// Weight of the link's time for other queries, where estimates are a tie.
+/// Weight of the time for which other queries wait for the network link, if estimates are a tie.
 const LINK_TIME_WEIGHT: f64 = 0.25;
 
-/// Factor within which two estimates of dollars are a tie; bytes and requests are exact.
+/// Factor within which two estimates of dollars are a tie. It is small because the numbers of bytes
+/// and requests are exact.
 const USD_TIE_FACTOR: f64 = 1.05;
 
 /// Throughput of one core of the engine that scans Parquet (benches/record).
 const SCAN_PARQUET_BYTES_PER_S: f64 = 400e6;
 
-/// Decoding throughput of one core, in bytes as text: from text, and from Parquet or Arrow.
+/// Throughput of one core that decodes text, in bytes as text.
 const DECODE_TEXT_BYTES_PER_S: f64 = 700e6;
+/// Throughput of one core that decodes Parquet or Arrow, in bytes as text.
 const DECODE_BYTES_PER_S: f64 = 1.5e9;
 
-/// Throughput of one core of storage that encodes answers: from text and from Parquet.
+/// Throughput of one core of storage that encodes responses from text.
 const ENCODE_TEXT_BYTES_PER_S: f64 = 400e6;
+/// Throughput of one core of storage that encodes responses from Parquet.
 const ENCODE_PARQUET_BYTES_PER_S: f64 = 600e6;
 
-/// Throughput of one core of storage that sends bytes of its page cache over a link that is faster.
+/// Throughput of one core of storage that sends bytes of its page cache, if the link is faster.
 const SEND_BYTES_PER_S: f64 = 2.5e9;
 
-/// Throughput of one core that receives bytes, beyond reading a local file (EXPLAIN ANALYZE).
+/// Throughput of one core that receives bytes, by its additional time compared with reading a local
+/// file (EXPLAIN ANALYZE).
 const RECEIVE_BYTES_PER_S: f64 = 8e9;
 
-/// Steps in which a share of the work is tried, from none to all.
+/// Number of steps from none to all of the work in which its division is tried.
 const SHARE_STEPS: u32 = 16;
 
-/// CPU time of storage, and of the engine, for a request.
+/// CPU seconds for a request, in storage and in the engine each.
 const REQUEST_CPU_S: f64 = 0.0003;
 
-/// Extra cost of a byte that is copied out of an answer with several ranges.
+/// Seconds to copy a byte out of a response with several ranges.
 const COPY_S_PER_BYTE: f64 = 0.5e-9;
 
 /// The work of one phase.
@@ -75,14 +79,17 @@ const COPY_S_PER_BYTE: f64 = 0.5e-9;
 pub(crate) struct Work {
     /// Bytes over the network.
     pub(crate) bytes_network: u64,
-    /// Bytes that storage scans, and bytes of values that it returns.
+    /// Bytes that storage scans.
     pub(crate) bytes_scanned: u64,
+    /// Bytes of the values that storage returns.
     pub(crate) bytes_returned: u64,
-    /// Bytes that the engine scans, and bytes of values that it decodes.
+    /// Bytes that the engine scans.
     pub(crate) bytes_read: u64,
+    /// Bytes of the values that the engine decodes.
     pub(crate) bytes_decoded: u64,
     pub(crate) requests: Requests,
-    /// Plain reads in flight while earlier ones are decoded, so that their latency is hidden.
+    /// Number of plain reads that are in flight while earlier ones are decoded, so that their
+    /// latency is hidden.
     pub(crate) further_reads: u64,
     /// CPU seconds of storage besides scanning.
     pub(crate) storage_s: f64,
@@ -112,10 +119,11 @@ pub(crate) struct Model {
     objective: Objective,
     is_parquet: bool,
     cores: f64,
-    /// Requests in flight at a time.
+    /// Maximum requests in flight.
     at_once: u64,
-    /// Scan times on a core of the node and of the engine, by feedback.
+    /// Seconds per byte of a scan on a core of the node, by feedback.
     storage_s_per_byte: Option<f64>,
+    /// Seconds per byte of a scan on a core of the engine, by feedback.
     engine_s_per_byte: Option<f64>,
 }
 
@@ -134,12 +142,13 @@ impl Model {
         }
     }
 
-    /// Adds the feedback of `cardinality`.
+    /// Adds the scan times that feedback has for the scan of `cardinality`.
     pub(crate) fn timed(self, cardinality: &Cardinality<'_>) -> Self {
         self.with_times(cardinality.s_per_byte(Core::Storage), cardinality.s_per_byte(Core::Engine))
     }
 
-    /// Sets scan times. Node and engine run the same code, so either stands in for the other.
+    /// Sets scan times. Node and engine run the same code, so a missing time is replaced by the
+    /// other one.
     fn with_times(self, storage: Option<f64>, engine: Option<f64>) -> Self {
         Self { storage_s_per_byte: storage.or(engine), engine_s_per_byte: engine.or(storage), ..self }
     }
@@ -152,7 +161,7 @@ impl Model {
         self.is_parquet
     }
 
-    /// Requests in flight at a time.
+    /// Returns the maximum number of requests in flight.
     pub(crate) fn at_once(&self) -> u64 {
         self.at_once
     }
@@ -161,12 +170,15 @@ impl Model {
         self.objective
     }
 
-    /// Seconds of one core to decode `bytes` as text; 0 for Parquet, whose scan rate includes it.
+    /// Estimates the seconds of one core to decode `bytes` bytes of text; 0 for Parquet, whose scan
+    /// rate includes decoding.
     pub(crate) fn decoding_s(&self, bytes: u64) -> f64 {
         if self.is_parquet { 0.0 } else { bytes as f64 / DECODE_TEXT_BYTES_PER_S }
     }
 
-    /// Maximum bytes of a gap that is cheaper to read along than to avoid by another request.
+    /// Returns the number of bytes that can be copied out of a response with several ranges at the
+    /// cost of one request. Joining ranges pays off up to this many bytes per request that it
+    /// saves.
     pub(crate) fn bytes_a_request(&self) -> u64 {
         match self.objective {
             Objective::Latency => ((self.rates.latency_s + REQUEST_CPU_S) / COPY_S_PER_BYTE) as u64,
@@ -174,7 +186,8 @@ impl Model {
         }
     }
 
-    /// Seconds of each stage of `work`; the kind of its requests gives the route.
+    /// Estimates the seconds of each stage of `work`, whose route follows from the kind of its
+    /// requests.
     fn stages(&self, work: &Work) -> Stages {
         let rates = &self.rates;
         let at_fragment = work.requests.fragment > 0;
@@ -236,7 +249,8 @@ impl Model {
         stages.network > stages.storage
     }
 
-    /// Divides work between two ways for the least time. Returns the share of `one`, and seconds.
+    /// Divides work between two ways to do it, so that it takes the least time. Returns the share
+    /// of the way `one`, and the seconds.
     pub(crate) fn shared(&self, one: &Work, other: &Work) -> (f64, f64) {
         let (one, other) = (self.stages(one), self.stages(other));
         let mixed = |share: f64| {
@@ -249,7 +263,7 @@ impl Model {
         all.min_by(|(_, a), (_, b)| a.total_cmp(b)).unwrap_or_default()
     }
 
-    /// The objective's figure: seconds or dollars.
+    /// Returns the figure that the objective minimizes: seconds or dollars.
     pub(crate) fn counts(&self, estimate: &Estimate) -> f64 {
         match self.objective {
             Objective::Latency => estimate.seconds,
@@ -257,7 +271,8 @@ impl Model {
         }
     }
 
-    /// Seconds of equal worth: dollars are divided by the price of the engine's time.
+    /// Returns the seconds of an estimate, or for objective `cost` the engine time in seconds that
+    /// its dollars would pay for.
     pub(crate) fn worth_seconds(&self, estimate: &Estimate) -> f64 {
         match self.objective {
             Objective::Latency => estimate.seconds,
@@ -271,7 +286,7 @@ impl Model {
         }
     }
 
-    /// Returns the position of the best of `estimates`. Among those tied with the least by the
+    /// Returns the position of the best of `estimates`. If several are tied with the least by the
     /// objective, one with few bytes wins, since links are shared.
     pub(crate) fn best(&self, estimates: &[Estimate]) -> Option<usize> {
         let counts = |estimate: &Estimate| self.counts(estimate);
@@ -281,7 +296,7 @@ impl Model {
             Objective::Cost => least * USD_TIE_FACTOR,
         };
         let near = estimates.iter().enumerate().filter(|(_, estimate)| counts(estimate) <= most);
-        // Bytes weigh as the time that other queries on the link wait for them.
+        // Bytes count as the time for which other queries on the link wait for them.
         let weighed = |estimate: &Estimate| match self.objective {
             Objective::Latency => {
                 estimate.seconds + LINK_TIME_WEIGHT * estimate.bytes as f64 / self.rates.network_bytes_per_s

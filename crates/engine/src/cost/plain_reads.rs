@@ -1,4 +1,4 @@
-//! How many splits of a scan are read plainly at a time.
+//! Concurrency of plain reads: how many splits of a scan are read at a time.
 
 use pushdowndb_contract::{Format, Fragment};
 use pushdowndb_http::reads::PART_BYTES;
@@ -7,36 +7,38 @@ use super::cardinality::Cardinality;
 use crate::plan::scan_context::ScanContext;
 use crate::plan::scan_plan::ScanPlan;
 
-/// Bytes of splits that are read at a time, of one scan.
+/// Maximum bytes of one scan's splits that are read at a time.
 const BYTES_AT_ONCE: u64 = 128 * 1024 * 1024;
 
-/// Bytes of the memory limit for each byte that is read at a time.
+/// Bytes of the memory limit that are required for each byte that is read at a time.
 const MEMORY_BYTES_PER_READ_BYTE: u64 = 16;
 
-/// Splits that are read at a time, of one scan.
+/// Maximum splits of one scan that are read at a time.
 const MOST_AT_ONCE: u64 = 64;
 
-/// Splits of a scan with a limit that are read at a time, and the fewest objects of such a scan.
+/// Maximum splits of a scan with a limit that are read at a time.
 const MOST_WITH_LIMIT: usize = 4;
+/// Minimum objects of a scan with a limit for several splits to be read at a time.
 const MANY_OBJECTS: u64 = 16;
 
-/// Bytes of a row group of which the footer is not known yet, and the most that are read of one at a
-/// time.
+/// Assumed bytes of a row group whose footer is not known yet.
 const ASSUMED_ROW_GROUP_BYTES: u64 = 16 * 1024 * 1024;
+/// Maximum bytes of a row group that are read at a time.
 const MOST_ROW_GROUP_BYTES: u64 = 24 * 1024 * 1024;
 
-/// Plain reads of a far server: splits of [`PART_BYTES`], many at a time whatever the number of
-/// cores.
+/// Concurrency of plain reads of a far server: splits of [`PART_BYTES`] are read, many at a time
+/// regardless of the number of cores.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct PlainReads {
-    /// Splits that are read at a time, by all partitions together.
+    /// Number of splits that all partitions together read at a time.
     at_once: usize,
 }
 
 impl PlainReads {
-    /// The reads of a scan by `plan`; `None` if each partition reads its splits one after the other,
-    /// because the server is near or there is one split. Of a scan with a limit, which may end with
-    /// the first object, objects are not cut, and few of many are read at a time.
+    /// Returns the concurrency of a scan of `plan`. Returns `None` if each partition reads its
+    /// splits one after the other, because the server is near, there is only one split, or a
+    /// setting says so. A scan with a limit may end with the first object, so it reads whole
+    /// objects, only few at a time, and one by one unless there are many.
     pub(crate) fn of(plan: &ScanPlan, context: &ScanContext, fragment: &Fragment) -> Option<Self> {
         let objects = plan.objects.len() as u64;
         let wanted = context.options.reads;
@@ -64,20 +66,21 @@ impl PlainReads {
         Some(Self { at_once: reads.at_once.min(most) })
     }
 
-    /// The reads of `objects` with `bytes` bytes in all and `of_split` in a split, with `most_bytes` at
-    /// a time.
+    /// Returns the concurrency for `objects` objects with `bytes` bytes in total, if `of_split`
+    /// bytes are read of a split and `most_bytes` at a time. Returns `None` if there is only one
+    /// split.
     fn sized(bytes: u64, objects: u64, of_split: u64, most_bytes: u64) -> Option<Self> {
         let splits = bytes.div_ceil(PART_BYTES).max(objects);
         let at_once = (most_bytes / of_split.max(1)).clamp(1, MOST_AT_ONCE).min(splits);
         (splits > 1).then_some(Self { at_once: usize::try_from(at_once).unwrap_or(1) })
     }
 
-    /// Splits that are read at a time, by all partitions together.
+    /// Returns the number of splits that all partitions together read at a time.
     pub(crate) fn at_once(self) -> usize {
         self.at_once
     }
 
-    /// The splits that each of `partitions` reads at a time.
+    /// Returns the number of splits that each of `partitions` partitions reads at a time.
     pub(crate) fn of_each(self, partitions: usize) -> usize {
         self.at_once.div_ceil(partitions.max(1))
     }

@@ -14,7 +14,7 @@ use crate::plan::placement::Route;
 use crate::plan::scan_context::ScanContext;
 use crate::plan::scan_plan::ScanPlan;
 
-/// Overhead of waiting for an earlier phase, besides the requests of both.
+/// Seconds lost by waiting for an earlier phase, in addition to the requests of both phases.
 const PHASE_OVERHEAD_S: f64 = 0.01;
 
 /// Seconds per row to look a key up in a binary Bloom filter.
@@ -23,14 +23,16 @@ pub(crate) const BLOOM_LOOKUP_S_PER_ROW: f64 = 25e-9;
 /// Seconds per row to look a key up in a set of numbers.
 pub(crate) const SET_LOOKUP_S_PER_ROW: f64 = 5e-9;
 
-/// Bytes that plain reads of Parquet fetch over those in use: gaps between pages are read along.
+/// Ratio of the bytes that plain reads of Parquet fetch to the bytes in use, since gaps between
+/// pages are fetched as well.
 const GAP_READ_FACTOR: f64 = 1.5;
 
 /// Share of the ideal saving that remains when storage and plain reads share a scan.
 const SHARED_SCAN_EFFICIENCY: f64 = 0.6;
 
-/// Minimum saving of a shared scan, as a share of its time and in seconds; splits cost requests.
+/// Minimum saving of a shared scan, as a share of its time, since splits cost requests.
 const MIN_SHARED_SAVING: f64 = 0.2;
+/// Minimum saving of a shared scan, in seconds.
 const MIN_SHARED_SAVING_S: f64 = 0.15;
 
 /// The cost terms of one table's scans.
@@ -38,25 +40,28 @@ const MIN_SHARED_SAVING_S: f64 = 0.15;
 pub(crate) struct ScanCosts {
     model: Model,
     route: Option<Route>,
-    /// Bytes that a scan looks at: all of text; of Parquet, the columns in use.
+    /// Bytes that a scan processes: all of text; for Parquet, the columns in use.
     pub(crate) scanned: u64,
-    /// Rows, and rows that pass the filter.
+    /// Rows of the objects.
     pub(crate) rows: f64,
+    /// Rows that pass the filter.
     pub(crate) passing: f64,
     /// Bytes of the passing rows' columns as storage sends them.
     pub(crate) sent: u64,
-    /// Compressed share of `sent` in the fragment route's answers.
+    /// Compressed size of `sent` in a response of the fragment route, as a share of it.
     compressed: f64,
     /// Bytes that plain reads fetch.
     pub(crate) read: u64,
-    /// Requests of plain reads whose latency is waited for, and those in flight meanwhile.
+    /// Plain reads whose latency the scan waits for.
     plain_requests: u64,
+    /// Plain reads in flight meanwhile.
     further_reads: u64,
-    /// Splits of a scan by storage, and requests for them.
+    /// Splits of a scan by storage.
     pub(crate) splits: u64,
+    /// Requests for these splits.
     pub(crate) requests: u64,
     pub(crate) objects: u64,
-    /// Seconds for the Bloom filters of the predicate, on either side.
+    /// Seconds to evaluate the Bloom filters of the predicate, in storage or in the engine.
     bloom_s: f64,
 }
 
@@ -66,22 +71,25 @@ pub(crate) struct Pushed {
     pub(crate) requests: u64,
     pub(crate) scanned: u64,
     pub(crate) returned: u64,
-    /// Bytes of values that storage decodes and does not return: those of aggregates and groups.
+    /// Bytes of values that storage decodes but does not return: those of aggregates and groups.
     pub(crate) decoded: u64,
     /// Bytes of all request bodies.
     pub(crate) request_bytes: u64,
-    /// CPU seconds of storage besides scanning, and of the engine besides decoding.
+    /// CPU seconds of storage besides scanning.
     pub(crate) storage_s: f64,
+    /// CPU seconds of the engine besides decoding.
     pub(crate) engine_s: f64,
 }
 
 impl ScanCosts {
-    /// Creates the costs of a scan by `route`; `None` where storage has no route.
+    /// Estimates the cost terms of a scan by `route`, which is `None` if there is no route to
+    /// storage.
     pub(crate) fn of(plan: &ScanPlan, context: &ScanContext, fragment: &Fragment, route: Option<Route>) -> Self {
         let cardinality = Cardinality::of(plan, context, fragment);
         let (bytes, objects) = (cardinality.bytes(), plan.objects.len() as u64);
         let read = cardinality.read_bytes();
-        // Feedback says how much the fragment route skips; else all columns in use are scanned.
+        // Feedback tells how much the fragment route skips. Without it, all columns in use are
+        // scanned.
         let before_bytes = cardinality.scanned_before().map(|share| (bytes as f64 * share) as u64);
         let scanned = match route {
             Some(Route::Fragment) => before_bytes.unwrap_or(read),
@@ -133,8 +141,8 @@ impl ScanCosts {
         self.model.estimate(&self.plain_work(self.plain_requests, engine_s))
     }
 
-    /// Estimates plain reads after a phase that yields keys. Look-ups take `engine_s`; only the
-    /// `share` of rows that match is decoded.
+    /// Estimates plain reads after a phase that yields join keys. Looking keys up takes `engine_s`
+    /// seconds, and only the `share` of rows that match is decoded.
     pub(crate) fn plain_keyed(&self, share: f64, engine_s: f64) -> Estimate {
         let work = self.plain_work(self.plain_requests, engine_s);
         let bytes_decoded = (work.bytes_decoded as f64 * share) as u64;
@@ -185,7 +193,8 @@ impl ScanCosts {
         }
     }
 
-    /// Seconds of a scan shared by plain reads and storage; `None` where it saves too little.
+    /// Estimates the seconds of a scan that plain reads and storage share; `None` if sharing saves
+    /// too little.
     pub(crate) fn shared(&self) -> Option<f64> {
         let alone = self.filtered().seconds;
         let (_, together) = self.model.shared(&self.plain_work(self.splits, 0.0), &self.pushed_work(self.filtering()));
@@ -208,19 +217,20 @@ impl ScanCosts {
         self.pushed(self.filtering())
     }
 
-    /// The work of [`Self::filtered`].
+    /// Returns the work of [`Self::filtered`].
     pub(crate) fn filtering(&self) -> Pushed {
         let (requests, scanned, returned, storage_s) = (self.requests, self.scanned, self.sent, self.bloom_s);
         Pushed { requests, scanned, returned, storage_s, ..Pushed::default() }
     }
 }
 
-/// Adds the overhead of an earlier phase.
+/// Adds the overhead of waiting for an earlier phase.
 fn waiting(scan: Estimate) -> Estimate {
     Estimate { seconds: scan.seconds + PHASE_OVERHEAD_S, ..scan }
 }
 
-/// Seconds for the Bloom filters of a predicate, evaluated after all other conjuncts.
+/// Estimates the seconds to evaluate the Bloom filters of a predicate, after all its other
+/// conjuncts.
 fn bloom_s(plan: &ScanPlan, context: &ScanContext, fragment: &Fragment) -> f64 {
     let conjuncts = fragment.predicate.clone().map_or_else(Vec::new, Expr::into_conjuncts);
     let (blooms, others): (Vec<_>, Vec<_>) = conjuncts.into_iter().partition(|expr| matches!(expr, Expr::Bloom { .. }));

@@ -2,15 +2,17 @@
 //!
 //! The placement chosen by the planner is revised at each split, from measurements:
 //!
-//! - Storage that throttles a split gets none for [`THROTTLE_PAUSE`]; the engine reads them.
-//! - Storage slower than plain reads by more than [`MAX_SLOWDOWN`] gets only every
-//!   [`PROBE_INTERVAL_SPLITS`]th split, which detects its recovery.
-//! - A stealing worker reads splits plainly from the end of the queue, if the estimate says that it
-//!   saves time, or if storage is far slower than estimated: storage, network and engine are then
-//!   busy at once. It takes a split only if it will end before storage ends all others. An
-//!   unmeasured network is tried once.
+//! - After storage throttles a split, it gets no splits for [`THROTTLE_PAUSE`]; the engine reads
+//!   them.
+//! - If plain reads are more than [`MAX_SLOWDOWN`] times as fast as storage, storage gets only
+//!   every [`PROBE_INTERVAL_SPLITS`]th split, which detects its recovery.
+//! - A stealing worker reads splits plainly from the end of the queue, if the estimate says that
+//!   this saves time, or if storage is far slower than estimated. Storage, network and engine are
+//!   then busy at once. The worker takes a split only if it should finish it before storage
+//!   finishes the rest of the queue. If the network has not been measured yet, plain reads need not
+//!   reach [`MIN_STEAL_SHARE`] until a first stolen split has measured it.
 //!
-//! Rows do not depend on the source.
+//! Both sources return the same rows.
 
 use std::time::{Duration, Instant};
 
@@ -25,64 +27,74 @@ use crate::plan::scan_context::ScanContext;
 use crate::plan::scan_plan::ScanPlan;
 use crate::settings::{Adaptivity, Objective, Side};
 
-/// Pause in which storage gets no splits after it throttled one.
+/// Time during which storage gets no splits after it throttled one.
 const THROTTLE_PAUSE: Duration = Duration::from_secs(3);
 
-/// Storage is skipped if plain reads are more than this many times as fast.
+/// Storage is skipped if plain reads are more than this many times as fast as storage.
 const MAX_SLOWDOWN: f64 = 2.0;
 
-/// Skipped storage still gets one of this many splits.
+/// While storage is skipped, it still gets one in this many splits, to detect its recovery.
 const PROBE_INTERVAL_SPLITS: u64 = 8;
 
-/// Minimum throughput of plain reads, as a share of storage's, for stealing.
+/// Minimum throughput of plain reads, as a fraction of storage throughput, for them to steal
+/// splits.
 const MIN_STEAL_SHARE: f64 = 0.25;
 
-/// Minimum bytes of waiting splits for using both sources.
+/// Minimum bytes still to be scanned for storage and plain reads to share them.
 const MIN_SHARED_BYTES: u64 = 32 * 1024 * 1024;
 
-/// Requests per worker in sequence, if plain reads may steal; and if only once storage slows down.
+/// Requests that each worker sends in sequence if plain reads are fast enough to steal splits
+/// between them.
 const MAX_REQUESTS_PER_WORKER: usize = 4;
+/// Requests that each worker sends in sequence if plain reads would steal splits only after storage
+/// slows down.
 const REQUESTS_PER_WORKER: usize = 2;
 
-/// Minimum estimated time of a request in storage, in seconds. Each request has a fixed cost of
-/// about a millisecond, which for shorter ones is more than overlapping them saves.
+/// Minimum estimated duration of a request in storage, in seconds. Each request has a fixed cost of
+/// about a millisecond, which outweighs the gain from overlapping shorter requests.
 const MIN_REQUEST_S: f64 = 0.025;
 
-/// Pieces of a scan that both sources share; fewer pieces lengthen the wait for the last one.
+/// Number of pieces of a scan that both sources share from the start. With fewer pieces, the wait
+/// for the last one is longer.
 const SHARED_PIECES: u64 = 32;
 
-/// Pieces of a scan that plain reads may steal from later, and of a shared Parquet scan.
+/// Number of pieces of a scan that storage starts alone and plain reads may steal from later, and
+/// of a Parquet scan that both sources share from the start.
 const PIECES: u64 = 8;
 
-/// Minimum bytes of a Parquet piece that is not shared.
+/// Minimum bytes of a Parquet piece, unless both sources share the scan from the start.
 const MIN_PARQUET_PIECE_BYTES: u64 = 48 * 1024 * 1024;
 
-/// Maximum bytes repeated by all pieces of a shared scan together.
+/// Maximum bytes that the pieces of a scan shared from the start may return repeatedly in total,
+/// such as the same groups once per piece.
 const MAX_SHARED_REPEATED_BYTES: f64 = 4e6;
 
-/// Maximum bytes repeated by speculative requests.
+/// Maximum bytes that requests may return repeatedly if a scan is cut into several only because
+/// splits might be stolen.
 pub(crate) const MAX_REPEATED_BYTES: f64 = 250e3;
 
-/// Throughput estimates of a pushed scan by each source, in object bytes per second.
+/// Estimated throughput of a pushed scan by storage and by plain reads, in object bytes per second.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Throughput {
     pushed: f64,
     plain: f64,
-    /// Whether both sources together are faster than one.
+    /// Whether both sources together are estimated to be faster than one.
     together: bool,
     /// Whether `plain` comes from a measured network.
     plain_measured: bool,
-    /// Bytes that each request returns besides the rows of its splits, such as groups.
+    /// Estimated bytes that each request returns in addition to the rows of its splits, such as
+    /// groups.
     repeated_bytes: f64,
-    /// Whether the objective is cost, which requests dominate.
+    /// Whether the objective is cost, which is dominated by the number of requests.
     is_cost: bool,
-    /// Whether the link is the bottleneck, not storage.
+    /// Whether the network link is the bottleneck, rather than storage.
     is_link_bound: bool,
     adaptivity: Adaptivity,
 }
 
 impl Throughput {
-    /// Estimates before the scan runs; `None` if a limit or a setting fixes the source.
+    /// Estimates the throughput of both sources before the scan runs. Returns `None` if a limit or
+    /// a setting fixes the source.
     pub(crate) fn of(plan: &ScanPlan, context: &ScanContext, fragment: &Fragment, route: Route) -> Option<Self> {
         let side = match &plan.aggregate {
             Some(_) => context.options.aggregate,
@@ -110,8 +122,8 @@ impl Throughput {
         self.together || self.adaptivity == Adaptivity::Both
     }
 
-    /// The number of requests that `workers` workers send for splits of `bytes` bytes. Plain reads
-    /// can steal between two requests of a worker.
+    /// Returns the number of requests that `workers` workers send for splits of `bytes` bytes in
+    /// total. Plain reads can steal splits between two requests of a worker.
     pub(crate) fn requests(&self, workers: usize, bytes: u64) -> usize {
         if self.together() {
             return workers * MAX_REQUESTS_PER_WORKER;
@@ -129,7 +141,8 @@ impl Throughput {
         worth_it.clamp(workers, workers * per_worker)
     }
 
-    /// Bytes per piece of an aggregate over `bytes` bytes, if both sources share it.
+    /// Returns the bytes per piece of an aggregate over `bytes` bytes, or `None` if the sources do
+    /// not share it.
     pub(crate) fn piece_bytes(&self, bytes: u64, is_parquet: bool) -> Option<u64> {
         let pieces = match (is_parquet, self.together) {
             (false, true) => SHARED_PIECES,
@@ -168,9 +181,9 @@ struct State {
     plain: SourceRate,
     /// End of the pause after throttling.
     throttled_until: Option<Instant>,
-    /// Splits taken while storage is skipped.
+    /// Number of splits handed out since storage was last used.
     skipped: u64,
-    /// Workers that serve storage.
+    /// Number of workers that run splits in storage.
     workers: f64,
     /// Whether plain reads steal while storage keeps its estimated throughput.
     together: bool,
@@ -179,17 +192,19 @@ struct State {
     always: bool,
 }
 
-/// Measured throughput: bytes of splits per worker time.
+/// Measured throughput of one source: bytes of finished splits per worker time.
 #[derive(Clone, Copy, Debug)]
 struct SourceRate {
     /// Estimate for one worker before the first measurement, in bytes per second.
     estimate: f64,
     bytes: u64,
     busy: Duration,
-    /// Running splits, and the bytes of the largest one since none was running.
+    /// Number of running splits.
     running: u32,
+    /// Bytes of the largest split that began since none was running.
     running_bytes: u64,
-    /// Time of the last end, or of the first begin after a pause: a lower bound for running splits.
+    /// When a split last ended, or when one began while none was running; `None` while none is
+    /// running. No running split has ended since then, which bounds the throughput from above.
     last_change: Option<Instant>,
 }
 
@@ -198,8 +213,8 @@ impl SourceRate {
         Self { estimate, bytes: 0, busy: Duration::ZERO, running: 0, running_bytes: 0, last_change: None }
     }
 
-    /// Bytes per second of one worker. The elapsed time of running splits bounds it, so that a
-    /// source that hangs becomes slow before it returns anything.
+    /// Returns the bytes per second of one worker. The time that running splits have taken so far
+    /// bounds it from above, so that a source that hangs becomes slow before it returns anything.
     fn per_worker(&self, now: Instant) -> f64 {
         let measured = match self.busy.is_zero() {
             true => self.estimate,
@@ -210,7 +225,7 @@ impl SourceRate {
         measured.min(self.running_bytes as f64 / waiting.max(1e-6))
     }
 
-    /// Bytes per second of all running workers.
+    /// Returns the bytes per second of all running workers together.
     fn all_workers(&self, now: Instant) -> f64 {
         self.per_worker(now) * f64::from(self.running.max(1))
     }
@@ -232,7 +247,8 @@ impl SourceRate {
 }
 
 impl AdaptiveScheduler {
-    /// A scheduler with estimates from `throughput`, `workers` workers and one stealing worker.
+    /// Creates a scheduler for `workers` workers and one stealing worker, with estimates from
+    /// `throughput`.
     pub(crate) fn new(throughput: &Throughput, workers: usize) -> Self {
         let workers = workers as f64;
         let (pushed, plain) = (SourceRate::new(throughput.pushed / workers), SourceRate::new(throughput.plain));
@@ -243,7 +259,7 @@ impl AdaptiveScheduler {
         Self { state: Mutex::new(state) }
     }
 
-    /// The source of the next split of a worker that serves storage.
+    /// Returns the source of the next split of a worker that uses storage by default.
     pub(crate) fn next_source(&self, now: Instant) -> ScanSource {
         let state = &mut *self.lock();
         if state.throttled_until.is_some_and(|until| now < until) {
@@ -259,7 +275,7 @@ impl AdaptiveScheduler {
         if state.skipped.is_multiple_of(PROBE_INTERVAL_SPLITS) { ScanSource::Storage } else { ScanSource::PlainReads }
     }
 
-    /// Whether to steal a split of `split` bytes while `waiting` bytes remain queued.
+    /// Returns whether to steal a split of `split` bytes while `waiting` bytes remain queued.
     pub(crate) fn should_steal(&self, split: u64, waiting: u64, now: Instant) -> bool {
         let state = self.lock();
         let (pushed, plain) = (state.pushed.all_workers(now), state.plain.per_worker(now));

@@ -41,30 +41,31 @@ impl BuildKeysExec {
         &self.watcher().keys
     }
 
-    /// The key expressions over the input's columns.
+    /// Returns the key expressions over the input's columns.
     pub(crate) fn key_exprs(&self) -> &[Arc<dyn PhysicalExpr>] {
         &self.watcher().exprs
     }
 
-    /// The same operator over `input`, which has all rows of the build side in each process that
-    /// runs it.
+    /// Returns the same operator over `input`, for a distributed plan in which every process reads
+    /// all rows of the build side.
     pub(crate) fn over_whole(&self, input: Arc<dyn ExecutionPlan>) -> Self {
         Self::of(input, KeyCollector { is_whole: true, ..self.watcher().clone() })
     }
 
-    /// Whether each process that runs it has all rows of the build side.
+    /// Returns whether every process that runs this operator has all rows of the build side.
     pub(crate) fn is_over_whole(&self) -> bool {
         self.watcher().is_whole
     }
 }
 
-/// Observer that collects keys.
+/// [`RowObserver`] that collects the join keys of the rows.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyCollector {
     /// Key expressions over the input's columns.
     exprs: Vec<Arc<dyn PhysicalExpr>>,
     keys: Arc<BuildKeys>,
-    /// Whether each of several processes has all rows of the build side.
+    /// Whether every process of a distributed plan has all rows of the build side, rather than a
+    /// part.
     is_whole: bool,
 }
 
@@ -104,7 +105,7 @@ impl RowObserver for KeyCollector {
 
 struct CollectorStream {
     input: SendableRecordBatchStream,
-    /// `None` once the partition has ended.
+    /// `None` once the partition has ended or collection was given up.
     collecting: Option<Collecting>,
     keys: Arc<BuildKeys>,
     partitions: usize,

@@ -1,4 +1,4 @@
-//! The rows of an input once for each grouping set.
+//! Operator that repeats the rows of its input for each grouping set.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,28 +22,30 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 /// Operator that yields each row of `input` once for each of the grouping sets `sets`.
 ///
-/// The first columns of `input` are the keys. Those that are not in a set are NULL in its rows. The
-/// number of the set, as [`AggregateExec`] has it, follows the keys, and the other columns of
-/// `input` follow the number. An aggregate by keys and number then has no grouping sets of its own:
-/// one that has cannot read what it spilled (DataFusion 55 leaves the number out).
+/// The leading columns of `input` are the group keys. Each output row starts with the same keys,
+/// with NULL for the keys outside its grouping set. The grouping ID follows, as [`AggregateExec`]
+/// defines it, and then the other columns of `input`. An aggregate over the output groups by the
+/// keys and the grouping ID, and so has no grouping sets of its own. An aggregate with grouping
+/// sets could not read its spill files back, since DataFusion 55 omits the grouping ID from them.
 ///
 /// [`AggregateExec`]: datafusion::physical_plan::aggregates::AggregateExec
 #[derive(Clone, Debug)]
 pub(crate) struct ExpandSetsExec {
     input: Arc<dyn ExecutionPlan>,
     sets: PhysicalGroupBy,
-    /// For each set, an expression for each column of the output.
+    /// For each grouping set, the expressions of all output columns.
     columns: Arc<[Vec<Arc<dyn PhysicalExpr>>]>,
     properties: Arc<PlanProperties>,
 }
 
 impl ExpandSetsExec {
-    /// The grouping sets.
+    /// Returns the grouping sets.
     pub(crate) fn sets(&self) -> &PhysicalGroupBy {
         &self.sets
     }
 
-    /// The keys of `sets` name the first columns of the output, in their order.
+    /// Creates the operator. The leading output columns take the names of the keys of `sets`, in
+    /// order.
     pub(crate) fn try_new(input: Arc<dyn ExecutionPlan>, sets: &PhysicalGroupBy) -> DfResult<Self> {
         let states = input.schema();
         let keys = sets.expr().len();
@@ -72,8 +74,8 @@ impl ExpandSetsExec {
                     false => Arc::new(Column::new(field.name(), place)),
                 });
             }
-            // The bits of the keys that are NULL, the first key's highest; above them, how often the
-            // same set occurred before.
+            // The low bits mark the NULL keys, the first key in the highest of these bits. The bits
+            // above them count the earlier occurrences of the same set.
             let bits = nulls.iter().fold(0u64, |bits, is_null| (bits << 1) | u64::from(*is_null));
             let number = bits | earlier.checked_shl(keys as u32).unwrap_or(0);
             row.push(Arc::new(Literal::new(ScalarValue::UInt64(Some(number)).cast_to(&number_type)?)));
@@ -101,7 +103,7 @@ impl ExpandSetsExec {
     }
 }
 
-/// The rows of `batch` with `columns` evaluated on them.
+/// Returns the rows of `batch` for one grouping set, whose output expressions are `columns`.
 fn in_set(batch: &RecordBatch, columns: &[Arc<dyn PhysicalExpr>], schema: SchemaRef) -> DfResult<RecordBatch> {
     let rows = batch.num_rows();
     let arrays = columns.iter().map(|column| column.evaluate(batch)?.into_array(rows)).collect::<DfResult<_>>()?;

@@ -1,4 +1,5 @@
-//! Feedback of finished scans to the statistics: bytes read, rows passed, core seconds per byte.
+//! Records what finished scans measured for later plans: bytes read, rows passed, and core seconds
+//! per byte.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -12,8 +13,9 @@ use crate::endpoints::profile::Kind;
 use crate::statistics::{Core, QueryFeedback};
 
 impl PartitionScan {
-    /// Records the share of bytes read by storage, and the passing rows, after a scan of the whole
-    /// table. Join keys, a live top-k or a limit change each time: such scans are excluded.
+    /// Records the share of bytes that storage read, and the number of rows that passed, after a
+    /// scan of the whole table. Scans with join keys, a live top-k, a limit or a sample are
+    /// excluded, since their results differ from run to run.
     pub(crate) fn note_scanned(&self) {
         let [pushed, read, done, rows] = self.progress.figures();
         let bytes = self.plan.objects.iter().map(|object| object.size).sum();
@@ -35,11 +37,11 @@ impl PartitionScan {
         }
     }
 
-    /// Records seconds per byte of a scan of `bytes` bytes that did little else; `by_storage` means
-    /// that storage scanned all of them.
+    /// Records the seconds per byte of a scan of `bytes` bytes, if it did little but scan.
+    /// `by_storage` is whether storage scanned all of them.
     fn note_times(&self, feedback: &QueryFeedback, by_storage: bool, bytes: u64) {
         let is_scan = Kind::shown_by(&self.fragment).is_some() && self.top_k_fragment.is_none() && !self.looks_up;
-        // Two partitions may end at once.
+        // Two partitions may end at the same time; only one records.
         if !is_scan || self.progress.is_timed.swap(true, Relaxed) {
             return;
         }
@@ -57,7 +59,8 @@ impl PartitionScan {
         }
     }
 
-    /// Counts `bytes` of text scanned by the engine into `values` bytes of values.
+    /// Counts `bytes` bytes of text that the engine scanned in the core time `busy`, and `values`,
+    /// the bytes of the values parsed from it.
     pub(crate) fn scanned_plainly(&self, bytes: u64, values: u64, busy: Duration) {
         self.progress.plain.fetch_add(bytes, Relaxed);
         self.progress.plain_values.fetch_add(values, Relaxed);
@@ -65,7 +68,8 @@ impl PartitionScan {
         self.context.backend.engine_scanned(bytes, values, busy);
     }
 
-    /// Counts a split of `bytes` bytes; storage read `read`, and zones now rule out `ruled_out`.
+    /// Counts a split of `bytes` bytes that storage scanned. Storage read `read` bytes of it, and
+    /// zones rule out `ruled_out` bytes from now on.
     pub(crate) fn scanned(&self, bytes: u64, read: u64, ruled_out: u64) {
         // The first scan builds zones for the next one; a later scan may rebuild evicted ones.
         let is_news = self.read_before.is_none_or(|share| share >= 1.0);

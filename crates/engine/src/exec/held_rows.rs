@@ -1,4 +1,5 @@
-//! HeldRowsExec: accounts for rows that the operator above it holds until its input ends.
+//! [`HeldRowsExec`]: accounts for the memory of rows that the operator above it holds until its
+//! input ends.
 
 use std::sync::Arc;
 
@@ -12,21 +13,24 @@ use futures::TryStreamExt;
 
 use super::pass_through::{PassThroughExec, RowObserver};
 
-/// How often the operator holds its rows: as they came, and in one piece.
+/// Number of copies of its rows that the operator holds: the batches as they came, and their
+/// concatenation.
 const COPIES: usize = 2;
 
-/// Operator that reserves memory for the rows of its input, until its stream is dropped. For
-/// operators of DataFusion that hold all rows, cannot spill, and do not account for them.
+/// Operator that reserves memory for the rows of its input until its stream is dropped. It is
+/// placed below DataFusion operators that hold all rows, cannot spill, and do not account for their
+/// memory.
 pub(crate) type HeldRowsExec = PassThroughExec<HeldRows>;
 
-/// Reserves memory for the rows that `operator` holds.
+/// [`RowObserver`] that reserves memory for the rows that `operator` holds.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldRows {
     operator: &'static str,
 }
 
 impl HeldRowsExec {
-    /// Accounts for the rows of `input`, which the `operator` above it holds.
+    /// Creates an operator that accounts for the rows of `input`, which the `operator` above it
+    /// holds.
     pub(crate) fn new(operator: &'static str, input: Arc<dyn ExecutionPlan>) -> Self {
         Self::of(input, HeldRows { operator })
     }
@@ -66,7 +70,8 @@ fn cannot_spill(operator: &str, held: usize, error: &DataFusionError) -> DataFus
     ))
 }
 
-/// Returns `plan`, an `operator` that holds all rows of its inputs, with those accounted for.
+/// Returns `plan` with a [`HeldRowsExec`] over each of its inputs. `plan` is an `operator` that
+/// holds all of its input rows.
 pub(crate) fn with_held_rows(operator: &'static str, plan: Arc<dyn ExecutionPlan>) -> DfResult<Arc<dyn ExecutionPlan>> {
     let inputs = plan
         .children()

@@ -17,16 +17,17 @@ use crate::strategies::index::{IndexChoice, Lookup};
 #[derive(Clone, Debug)]
 pub(crate) struct IndexState {
     pub(crate) verdict: IndexChoice,
-    /// Whether the node looks rows up, instead of the engine.
+    /// Whether the storage node looks rows up, rather than the engine.
     pub(crate) by_node: bool,
-    /// The row locations, after the look-up.
+    /// The row locations found by the engine; `None` before its look-up.
     pub(crate) locations: Option<Arc<RowLocations>>,
 }
 
 /// Row locations found by a look-up.
 #[derive(Debug, Default)]
 pub(crate) struct RowLocations {
-    /// Ascending byte ranges or row numbers by object. Objects without an entry are scanned.
+    /// Ascending row locations by object number: ranges of row numbers in Parquet objects, byte
+    /// ranges in others. Objects without an entry are scanned.
     pub(crate) by_object: HashMap<usize, Vec<Range<u64>>>,
 }
 
@@ -35,7 +36,7 @@ impl IndexState {
         Self { verdict, by_node, locations: None }
     }
 
-    /// The look-up made by the node.
+    /// Returns the look-up if the node makes it.
     pub(crate) fn by_node(&self) -> Option<&Lookup> {
         self.lookup().filter(|_| self.by_node)
     }
@@ -47,7 +48,7 @@ impl IndexState {
         }
     }
 
-    /// The look-up the engine has yet to make.
+    /// Returns the look-up if the engine has yet to make it.
     pub(crate) fn pending(&self) -> Option<&Lookup> {
         self.lookup().filter(|_| self.locations.is_none() && !self.by_node)
     }
@@ -56,14 +57,14 @@ impl IndexState {
         self.locations.clone()
     }
 
-    /// The objects whose scan an index replaces.
+    /// Returns the paths of the objects whose scan an index replaces.
     pub(crate) fn covered(&self, objects: &[DataObject]) -> HashSet<Path> {
         let covered = self.lookup().into_iter().flat_map(|lookup| objects.iter().zip(&lookup.covered));
         covered.filter(|(_, covered)| **covered).map(|(object, _)| object.path.clone()).collect()
     }
 }
 
-/// Whether a scan placed by `choice` can leave look-ups to the node.
+/// Returns whether a scan placed by `choice` can leave look-ups to the node.
 pub(crate) fn is_left_to_node(choice: &Choice, capability: &Capability) -> bool {
     let speaks = capability.fragment.is_some_and(|version| version >= INDEX_VERSION);
     speaks && matches!(choice, Choice::Storage { route: Route::Fragment, .. })
@@ -76,18 +77,18 @@ impl Lookup {
         query.meter.strategy(format!("{table}: the index {names} led to {rows} rows in {objects} objects"));
     }
 
-    /// Whether an index replaces the scan of `object`.
+    /// Returns whether an index replaces the scan of `object`.
     pub(crate) fn covers(&self, object: usize) -> bool {
         self.covered.get(object).copied().unwrap_or(false)
     }
 
-    /// Whether the indexes rule out every row of `object`.
+    /// Returns whether the indexes rule out every row of `object`.
     pub(crate) fn rules_out(&self, object: usize) -> bool {
         let targets = self.probes.iter().flat_map(|probe| &probe.targets);
         targets.filter(|target| target.object == object).any(|target| target.expected.ranges.is_empty())
     }
 
-    /// The look-up on the wire, for a request whose splits are `objects`.
+    /// Returns the look-up in wire form, for a request with a split of each object in `objects`.
     pub(crate) fn for_splits(&self, objects: impl Iterator<Item = usize>) -> Lookups {
         let mut lookups = Lookups::default();
         lookups.probes.extend(self.probes.iter().map(|probe| pushdowndb_contract::wire::Probe {
@@ -119,7 +120,7 @@ impl Lookup {
     }
 }
 
-/// Results of look-ups made by a node.
+/// Counts of the results of look-ups made by a node.
 #[derive(Debug, Default)]
 pub(crate) struct LookupOutcomes {
     pub(crate) rows: AtomicU64,

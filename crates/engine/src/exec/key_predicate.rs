@@ -1,4 +1,5 @@
-//! Predicates from build-side keys: the strongest form that storage evaluates and a request holds.
+//! Builds predicates from the build-side keys of joins, in the most selective form that storage
+//! evaluates and that fits into a request.
 
 use std::sync::Arc;
 
@@ -12,34 +13,38 @@ use crate::plan::placement::Route;
 use crate::settings::PushdownOptions;
 use crate::strategies::join::{STATEMENT_BYTES, takes_sets};
 
-/// Maximum keys of a list preferred to a Bloom filter: as short, and without false positives.
+/// Maximum keys for which a list is preferred to a Bloom filter: it is about as short, and has no
+/// false positives.
 const MAX_LISTED_KEYS: usize = 256;
 
-/// Maximum keys of a list for foreign servers, which may compare each row with each key.
+/// Maximum keys of a list sent to foreign S3 Select servers, which may compare each row with each
+/// key.
 const MAX_FOREIGN_LIST_KEYS: usize = 4096;
 
-/// Maximum keys of a list on the fragment route, which looks them up by hash.
+/// Maximum keys for which a list is preferred on the fragment route, where nodes look keys up by
+/// hash.
 const MAX_FRAGMENT_LIST_KEYS: usize = 1000;
 
-/// Assumed SQL bytes of a key, such as `CAST(NULLIF(s._12, '') AS INT)`; rendering checks it.
+/// Assumed length of a key expression in SQL, such as `CAST(NULLIF(s._12, '') AS INT)`, in bytes.
+/// The SQL is checked for its actual length after rendering.
 const KEY_SQL_BYTES: usize = 128;
 
-/// Minimum ratio of possible to actual key tuples for a filter of tuples.
+/// Minimum ratio of possible to actual key tuples for which a filter on whole tuples is built.
 const MIN_TUPLE_GAIN: usize = 2;
 
 /// Result of waiting for the keys of the joins above a scan.
 pub(crate) enum KeyFilterOutcome {
-    /// No row has a partner.
+    /// A build side has no keys, so no row of the scan has a join partner.
     NoRows,
-    /// The predicate that rows with a partner fulfill, if there is one.
+    /// Predicate that all rows with a join partner fulfill; `None` if no key filter could be built.
     Predicate(Option<Expr>),
 }
 
 /// Waits for the keys of `filters` and combines them into one predicate.
 ///
-/// `fragment` is the scan without them; `exact` excludes forms that storage evaluates inexactly.
-/// Without a `route` the engine reads plainly, and looks keys up as the node does. Also returns an
-/// explanation of each key's form.
+/// `fragment` is the scan without this predicate. `exact` excludes forms that storage evaluates
+/// inexactly. If `route` is `None`, the engine reads plainly, and gets the same forms as a node on
+/// the fragment route. Also returns an explanation of each key's form.
 pub(crate) async fn resolve(
     filters: &[KeyFilter],
     keys: &[Arc<BuildKeys>],
@@ -106,7 +111,7 @@ pub(crate) async fn resolve(
                         false => form.expr,
                     });
                 }
-                // Covered by the tuples.
+                // The filter on key tuples covers this key.
                 None if has_tuples => {}
                 None => explanations.push(format!("{shown}: filtered, {counted} of {} fit no request", filter.of)),
             }
@@ -118,7 +123,7 @@ pub(crate) async fn resolve(
 struct Join<'a> {
     filters: Vec<&'a KeyFilter>,
     keys: Option<&'a Keys>,
-    /// Tuples of all keys, if they are more selective than the single keys.
+    /// Tuples of all keys, if they are more selective than the keys one by one.
     tuples: Option<&'a TupleSet>,
 }
 
@@ -143,7 +148,8 @@ fn joins<'a>(filters: &'a [KeyFilter], outcomes: &'a [Outcome]) -> Vec<Join<'a>>
     joins
 }
 
-/// The key tuples of a join, if the scan has all key columns and few of the possible tuples occur.
+/// Returns the key tuples of a join, if the scan has all key columns and few of the possible tuples
+/// occur.
 fn combinations<'a>(filters: &[&KeyFilter], keys: &'a Keys) -> Option<&'a TupleSet> {
     let tuples = keys.tuples.as_ref()?;
     let count = filters.first()?.join_keys;
@@ -158,7 +164,7 @@ fn combinations<'a>(filters: &[&KeyFilter], keys: &'a Keys) -> Option<&'a TupleS
 
 /// Form of a membership test.
 struct Form {
-    /// TRUE for every non-NULL key.
+    /// Predicate that is TRUE for every non-NULL key of the set.
     expr: Expr,
     explanation: String,
 }
@@ -170,20 +176,20 @@ impl Form {
     }
 }
 
-/// Constraints of a form.
+/// Constraints on the forms of one request.
 struct Request<'a> {
     fragment: &'a Fragment,
     exact: bool,
     dialect: Option<&'a Dialect>,
     route: Route,
-    /// Whether sets of integers are supported.
+    /// Whether storage evaluates sets of integers.
     takes_sets: bool,
-    /// SQL bytes for each form.
+    /// Limits on the SQL of each form.
     room: Room,
 }
 
 impl Request<'_> {
-    /// The best form for `tuples`.
+    /// Returns the best form for `tuples`, or `None` if no form fits.
     fn tuples(&self, tuples: &TupleSet, filters: &[&KeyFilter]) -> Option<Form> {
         let keys: Vec<Expr> = filters.iter().map(|filter| filter.key.clone()).collect();
         let bloom = match self.route {
@@ -193,7 +199,9 @@ impl Request<'_> {
         bloom.map(Form::of_bloom).filter(|form| self.fits(form))
     }
 
-    /// The best form for `set`, the keys of `filter`; `together` excludes Bloom filters.
+    /// Returns the best form for `set`, the keys of `filter`, or `None` if no form fits. `together`
+    /// is whether a filter on key tuples exists; the keys then get no filter of their own but a
+    /// short list or their range.
     fn keys(&self, set: &KeySet, filter: &KeyFilter, together: bool) -> Option<Form> {
         let shifted = set.shifted(filter.shift)?;
         let (set, key) = (&shifted, &filter.key);
@@ -238,7 +246,7 @@ impl Request<'_> {
             .or_else(bounds)
     }
 
-    /// Whether storage evaluates all of `form`.
+    /// Returns whether storage evaluates all of `form` and the SQL fits into a request.
     fn fits(&self, form: &Form) -> bool {
         let dialect = match (self.route, self.dialect) {
             (Route::Fragment, _) => return true,
@@ -247,7 +255,8 @@ impl Request<'_> {
         };
         let (schema, format) = (&self.fragment.schema, &self.fragment.format);
         let mut parts = Vec::new();
-        // Conjunct by conjunct: an unsupported one would be dropped from a conjunction.
+        // Classify each conjunct separately: in a conjunction, an unsupported conjunct would be
+        // dropped.
         for part in form.expr.clone().into_conjuncts() {
             match classify(&part, schema, format, dialect) {
                 Exactness::Exact(part) => parts.push(part),

@@ -37,26 +37,27 @@ pub(crate) struct PartitionScan {
     pub(crate) has_fragments: bool,
     pub(crate) schema: SchemaRef,
     pub(crate) query: Arc<QueryContext>,
-    /// Traffic of this partition, counted besides the query's meter and `counters`.
+    /// Traffic of this partition, counted in addition to the query's meter and `counters`.
     pub(crate) meter: Arc<Meter>,
     /// Counters of the whole scan.
     pub(crate) counters: Arc<ScanCounters>,
-    /// Whether the rows go to the plan above, not to an earlier phase.
+    /// Whether the rows go to the operator above, rather than to a preparatory phase of the query.
     pub(crate) feeds_plan: bool,
-    /// Queue of the workers: one split, or those of one request.
+    /// Work queue of the workers. An entry is one split, or all splits of one request.
     pub(crate) splits: Mutex<VecDeque<Vec<ScanSplit>>>,
-    /// Shared queue used instead of `splits`, and the number of this partition, with work stealing.
+    /// Queue shared by all partitions, which replaces `splits` under work stealing, and the number
+    /// of this partition.
     pub(crate) work_queue: Option<(Arc<WorkQueue>, usize)>,
     /// Notified when `splits` becomes empty.
     pub(crate) drained: Notify,
     /// Bound of a top-k that storage evaluates, tightened while rows arrive.
     pub(crate) live_top_k: Option<Arc<LiveTopK>>,
-    /// Fragment for plain reads of a top-k, and the threshold of its rows.
+    /// Fragment that plain reads evaluate for a top-k, which skips rows by `threshold`.
     pub(crate) top_k_fragment: Option<Arc<Fragment>>,
     pub(crate) threshold: Arc<Threshold>,
     /// Row locations, for objects with an index.
     pub(crate) locations: Option<Arc<RowLocations>>,
-    /// Look-up made by the node, and its results.
+    /// Look-up made by the node, if any. `lookup_outcomes` counts its results.
     pub(crate) lookup: Option<Lookup>,
     pub(crate) lookup_outcomes: LookupOutcomes,
     /// Whether an index covers objects of this partition.
@@ -68,16 +69,16 @@ pub(crate) struct PartitionScan {
     pub(crate) scheduler: Option<AdaptiveScheduler>,
     /// Progress of all partitions.
     pub(crate) progress: Arc<ScanProgress>,
-    /// Share of bytes read by the last scan of the same fragment.
+    /// Share of the bytes that storage read in the last scan of the same fragment.
     pub(crate) read_before: Option<f64>,
-    /// Whether storage sent values that may be the empty text or NULL.
+    /// Whether storage has sent fields that could mean either the empty string or NULL.
     pub(crate) ambiguous_nulls: AtomicBool,
 }
 
 /// Buffers reused by the splits of a partition: warm memory is cheaper than fresh memory.
 #[derive(Debug)]
 pub(crate) struct ReusedBuffers {
-    /// Last opened local file, with its buffers, and the number of its object.
+    /// Object number and reader of the last opened local file; the reader keeps its buffers.
     pub(crate) file: Mutex<Option<(usize, Arc<dyn ObjectReader>)>>,
     /// Buffers for decompressed Parquet pages.
     pub(crate) pages: Arc<BlockBuffers>,

@@ -25,7 +25,8 @@ pub(crate) trait RowObserver: Clone + Debug + Send + Sync + 'static {
         &[]
     }
 
-    /// The rows of `partition`, one of `partitions`, unchanged.
+    /// Returns `rows` unchanged, and observes them as they pass. They are the rows of `partition`,
+    /// one of `partitions` partitions.
     fn watch(
         &self,
         rows: SendableRecordBatchStream,

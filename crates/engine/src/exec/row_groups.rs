@@ -1,10 +1,10 @@
 //! Row-group boundaries of a Parquet object, for cutting it into row ranges.
 //!
-//! With few row groups per core, whole row groups would be spread unevenly. But each piece of a cut
-//! row group decompresses its dictionaries again, which costs 2 to 4 % of a query over 23 row
-//! groups, as much as a split into 12 and 11. So pieces end at row-group boundaries, unless those
-//! are too far away. Without a page index a row group is not cut: each piece would search all of
-//! it.
+//! With few row groups per core, whole row groups would be spread unevenly over the cores. But each
+//! piece of a cut row group decompresses its dictionaries again, which costs 2 to 4 % of a query
+//! over 23 row groups, as much as an uneven split into 12 and 11 row groups. So pieces end at
+//! row-group boundaries, unless those are too far away. Without a page index, a row group is not
+//! cut, because each piece would search all of it.
 
 use std::ops::Range;
 
@@ -15,7 +15,8 @@ use crate::catalog::DataObject;
 use crate::plan::scan_context::ScanContext;
 use crate::plan::scan_plan::ScanPlan;
 
-/// Maximum distance of a snapped boundary: 1 / `SNAP_DIVISOR` of a partition's share.
+/// Maximum distance by which a cut is moved to a row-group boundary: 1 / `SNAP_DIVISOR` of a
+/// partition's share.
 const SNAP_DIVISOR: u64 = 8;
 
 #[derive(Debug)]
@@ -26,7 +27,7 @@ pub(crate) struct RowGroups {
 }
 
 impl RowGroups {
-    /// The row groups of `object`; `None` without a cached footer or a page index.
+    /// Returns the row groups of `object`; `None` without a cached footer or a page index.
     pub(crate) fn known(
         plan: &ScanPlan,
         context: &ScanContext,
@@ -40,7 +41,7 @@ impl RowGroups {
         Self::new(&known, object.size, partitions)
     }
 
-    /// `None` if the row groups are not in ascending order.
+    /// Returns `None` if there are no row groups or they are not in ascending order.
     pub(crate) fn new(groups: &[RowGroupPlace], size: u64, partitions: usize) -> Option<Self> {
         let mut bounds = Vec::with_capacity(groups.len() + 1);
         let mut rows = 0u64;
@@ -53,26 +54,28 @@ impl RowGroups {
         (!groups.is_empty() && bounds.is_sorted_by(|a, b| a.0 < b.0)).then_some(Self { bounds, snap_bytes })
     }
 
-    /// The row-group boundary near `byte`, or `byte` itself.
+    /// Returns the nearest row-group boundary if it is close to `byte`, otherwise `byte` itself.
     pub(crate) fn near(&self, byte: u64) -> u64 {
         let near = self.bounds.iter().map(|(bound, _)| *bound).filter(|bound| bound.abs_diff(byte) <= self.snap_bytes);
         near.min_by_key(|bound| bound.abs_diff(byte)).unwrap_or(byte)
     }
 
-    /// The end of a piece that starts at `start` and should end at `end`.
+    /// Returns where to end a piece that starts at `start` and should end near `end`: at a
+    /// row-group boundary if one is close.
     pub(crate) fn end(&self, start: u64, end: u64) -> u64 {
         let most = self.snap_bytes.max((end - start) / 2);
         let near = self.bounds.iter().map(|(bound, _)| *bound).filter(|b| *b > start && b.abs_diff(end) <= most);
         near.min_by_key(|bound| bound.abs_diff(end)).unwrap_or(end)
     }
 
-    /// The rows of the byte range `range`, as if rows were spread evenly over their row group:
-    /// adjacent byte ranges have adjacent row ranges, and all bytes have all rows.
+    /// Returns the rows of the byte range `range`, as if rows were spread evenly over the bytes of
+    /// their row group. Adjacent byte ranges have adjacent row ranges, and the whole object has all
+    /// rows.
     pub(crate) fn rows(&self, range: &Range<u64>) -> Range<u64> {
         self.before(range.start)..self.before(range.end)
     }
 
-    /// The number of rows before `byte`.
+    /// Returns the number of rows before `byte`.
     fn before(&self, byte: u64) -> u64 {
         let place = self.bounds.partition_point(|(start, _)| *start <= byte);
         match (place.checked_sub(1).and_then(|place| self.bounds.get(place)), self.bounds.get(place)) {

@@ -9,7 +9,8 @@ use pushdowndb_cost::{Meter, Usage};
 
 #[derive(Debug, Default)]
 pub(crate) struct ScanCounters {
-    /// Traffic besides the query's meter. Created on first use, since plans are copied often.
+    /// Traffic of this scan, which the query's meter counts too. Created on first use, since plans
+    /// are copied often.
     meter: OnceLock<Arc<Meter>>,
     rows: AtomicU64,
     /// First and last activity.

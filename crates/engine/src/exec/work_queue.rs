@@ -1,8 +1,8 @@
 //! Work stealing for local scans (guided self-scheduling: Polychronopoulos and Kuck, 1987).
 //!
-//! Cores differ in speed, and matches are spread unevenly. Each partition owns a share of the bytes
-//! in pieces of decreasing size, and steals from other partitions once its own are done. Remote
-//! scans do not steal: their pieces are requests, and the link is the bottleneck.
+//! Cores differ in speed, and matching rows are spread unevenly. Each partition owns a share of the
+//! bytes in pieces of decreasing size, and steals pieces of other partitions once its own are done.
+//! Remote scans do not steal: their pieces are requests, and the network link is the bottleneck.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -19,12 +19,14 @@ use crate::plan::scan_context::ScanContext;
 use crate::plan::scan_plan::ScanPlan;
 use crate::plan::splits::ScanSplit;
 
-/// Minimum bytes of a piece, which bounds the wait at the end. Files stay open, so a piece costs
-/// little more than its bytes, except for the dictionaries of a cut row group.
+/// Minimum bytes of a piece. The smaller the last pieces, the shorter the wait at the end of a
+/// scan. Files stay open, so a piece costs little more than its bytes, except for the dictionaries
+/// of a row group that is cut.
 const MIN_PIECE_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Shared state of the partitions of a scan. Partitions run in rounds, each once per round; a plan
-/// whose run may have ended early is reset before it runs again.
+/// Work-stealing state shared by the partitions of a scan. A plan may run several times; each run
+/// is a round in which every partition starts once. A plan whose run may have ended early is reset
+/// before it runs again.
 #[derive(Debug, Default)]
 pub(crate) struct WorkStealing(Mutex<Round>);
 
@@ -32,7 +34,7 @@ pub(crate) struct WorkStealing(Mutex<Round>);
 #[derive(Debug, Default)]
 struct Round {
     queue: Arc<WorkQueue>,
-    /// Started partitions; empty before the first round.
+    /// Whether each partition has started; empty before the first round.
     begun: Vec<bool>,
 }
 
@@ -40,8 +42,8 @@ struct Round {
 #[derive(Debug, Default)]
 pub(crate) struct WorkQueue(Mutex<Vec<VecDeque<(ScanSplit, u64)>>>);
 
-/// Whether `partitions` partitions should steal work: if they read local files, and if the pieces
-/// do not each return many groups of their own.
+/// Returns whether `partitions` partitions should steal work: they must read local files, and the
+/// pieces must not each return many groups of their own.
 pub(crate) fn is_worth_it(plan: &ScanPlan, context: &ScanContext, fragment: &Fragment, partitions: usize) -> bool {
     partitions > 1
         && context.is_local()
@@ -49,8 +51,9 @@ pub(crate) fn is_worth_it(plan: &ScanPlan, context: &ScanContext, fragment: &Fra
 }
 
 impl WorkStealing {
-    /// The queue of `partition`: that of the current round, or a new one if it has started in that.
-    /// A run drains its queue, so each round gets every piece exactly once.
+    /// Returns the queue for `partition`. If the partition has already started in the current
+    /// round, a new round with a new queue begins. A run drains its queue, so each round processes
+    /// every piece exactly once.
     pub(crate) fn join(
         &self,
         partition: usize,
@@ -75,7 +78,8 @@ impl WorkQueue {
         Self(Mutex::new(partitions.iter().map(|splits| splits.iter().map(sized).collect()).collect()))
     }
 
-    /// The next piece of `partition`: its own, else of the partition with the most bytes left.
+    /// Removes the next piece for `partition`: its own, or else one of the partition with the most
+    /// bytes left.
     pub(crate) fn next(&self, partition: usize) -> Option<ScanSplit> {
         let mut left = self.0.lock();
         let own = left.get_mut(partition).and_then(VecDeque::pop_front);
@@ -88,8 +92,8 @@ impl WorkQueue {
 }
 
 /// Cuts the splits of each partition into pieces of at most about half of the bytes that remain in
-/// the partition. Pieces of a Parquet object with `groups` are row ranges that cover it, since a
-/// byte range does not determine which rows of a row group belong to it.
+/// the partition. If `groups` returns the row groups of a Parquet object, its pieces are row
+/// ranges, since a byte range does not determine which rows of a row group belong to it.
 pub(crate) fn guided_pieces(
     partitions: Vec<Vec<ScanSplit>>,
     objects: &[DataObject],
@@ -126,7 +130,7 @@ pub(crate) fn guided_pieces(
     partitions.into_iter().map(cut_partition).collect()
 }
 
-/// Cuts `range` into pieces, where `left` bytes of the partition remain.
+/// Cuts `range` into pieces and subtracts them from `left`, the bytes that remain in the partition.
 fn cut(range: Range<u64>, left: &mut u64, groups: Option<&RowGroups>) -> Vec<Range<u64>> {
     let bound = |byte: u64| groups.map_or(byte, |groups| groups.near(byte));
     let (mut start, last) = (bound(range.start), bound(range.end));

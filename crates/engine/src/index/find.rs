@@ -1,5 +1,5 @@
-//! Finding a table's indexes: in the listing of its objects, or by one more LIST of its private
-//! folder and of each other location.
+//! Finds a table's indexes, in the listing of its objects, or by an additional LIST of its private
+//! folder and of each other location of indexes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const MANIFEST: &str = "manifest.json";
 #[derive(Clone, Debug)]
 pub(crate) struct TableIndex {
     pub(crate) name: String,
-    /// The index of the indexed column in the table's objects.
+    /// Position of the indexed column among the columns of the table's objects.
     pub(crate) column: usize,
     pub(crate) directory: Arc<Directory>,
     /// The index objects, by their names in the manifest.
@@ -41,21 +41,21 @@ pub(crate) struct StoredIndex {
     /// The name of the indexed column.
     pub(crate) column: String,
     pub(crate) location: Arc<IndexLocation>,
-    /// `None` while the index is being built, or if that was interrupted.
+    /// Path of the manifest; `None` while the index is being built, or if that was interrupted.
     pub(crate) manifest: Option<Path>,
     version: Option<(String, u64)>,
     pub(crate) files: HashMap<String, ObjectMeta>,
-    /// The pointers to the index.
+    /// Pointers that name the location of the index.
     pub(crate) pointers: Vec<Pointer>,
 }
 
-/// The path of an index's manifest.
+/// Returns the path of the manifest of the index in `folder`.
 pub(crate) fn manifest_path(folder: &Path) -> Result<Path> {
     path(&format!("{folder}/{MANIFEST}"))
 }
 
-/// The indexes on columns of the filters, if the session uses any. A broken index is reported and
-/// not used.
+/// Returns the indexes on columns that `filters` use, unless a setting turns indexes off. A broken
+/// index is reported and not used.
 pub(crate) async fn find(
     query: &QueryContext,
     backend: &Arc<Backend>,
@@ -91,11 +91,11 @@ pub(crate) async fn find(
     Ok(usable)
 }
 
-/// A pointer to an index, and the location it lies in.
+/// A pointer to an index: the location in which the pointer lies, and its path.
 pub(super) type Pointer = (Arc<IndexLocation>, Path);
 
-/// All indexes of a table, by name. Indexes of the same name and column beside the table and
-/// elsewhere are two.
+/// Returns all indexes of a table, sorted by name. An index beside the table and one elsewhere are
+/// two, even if they have the same name and column.
 pub(crate) async fn stored(
     query: &QueryContext,
     backend: &Arc<Backend>,
@@ -141,7 +141,7 @@ fn not_used(query: &QueryContext, table: &TableDefinition, what: &str, error: &E
 }
 
 impl StoredIndex {
-    /// Reads the manifest of the index.
+    /// Reads the manifest of the index, or returns it from the cache.
     pub(crate) async fn directory(&self, query: &QueryContext, table: &TableDefinition) -> Result<Arc<Directory>> {
         let backend = &self.location.backend;
         let (Some(path), Some((etag, size))) = (&self.manifest, &self.version) else {

@@ -24,7 +24,7 @@ use crate::context::QueryContext;
 use crate::endpoints::{Backend, query_meters};
 use crate::error::from_object_store;
 
-/// The prefix of a pointer's name, before the location.
+/// Prefix of a pointer's file name, which the encoded location follows.
 const POINTER: &str = "elsewhere.";
 
 /// A folder of indexes of one table.
@@ -46,13 +46,13 @@ pub(crate) struct IndexFile {
 }
 
 impl IndexLocation {
-    /// The folder beside a table's objects.
+    /// Returns the index folder beside a table's objects.
     pub(crate) fn own(backend: &Arc<Backend>, private: &PrivateFolder) -> Result<Self> {
         Ok(Self { backend: Arc::clone(backend), folder: path(&format!("{}/{INDEX_FOLDER}", private.path))? })
     }
 
-    /// The folder at a location, for the table whose own folder is `own`: tables may share a
-    /// location.
+    /// Returns the index folder at `location` for the table whose own index folder is `own`.
+    /// Several tables may share a location.
     pub(crate) fn at(query: &QueryContext, location: &str, own: &Self) -> Result<Self> {
         let place = TableLocation::parse(location, query.backends.access());
         let place = place.map_err(|error| error.context("the location of an index"))?;
@@ -65,17 +65,18 @@ impl IndexLocation {
         Ok(Self { backend, folder })
     }
 
-    /// The folder of an index's files.
+    /// Returns the folder of an index's files.
     pub(crate) fn of_index(&self, name: &str, column: &str) -> Result<Path> {
         path(&format!("{}/{}/{}", self.folder, encode(name), encode(column)))
     }
 
-    /// The address, for messages.
+    /// Returns the address, for messages.
     pub(crate) fn address(&self) -> String {
         self.backend.address(&self.folder)
     }
 
-    /// Whether the location is on this store, so that the same credentials read both.
+    /// Returns whether the location is on the store of `backend`, so that the same credentials read
+    /// both.
     pub(crate) fn is_on(&self, backend: &Backend) -> bool {
         self.backend.name() == backend.name()
     }
@@ -98,7 +99,8 @@ impl IndexLocation {
         Some(IndexFile { location: Arc::clone(self), index, column, name, meta })
     }
 
-    /// Writes a pointer here: the index of this name and column is at `location`.
+    /// Writes a pointer into this folder, which says that the index `name` on `column` is at
+    /// `location`.
     pub(crate) async fn point(&self, query: &QueryContext, name: &str, column: &str, location: &str) -> Result<()> {
         let store = self.backend.store(&query_meters(&query.meter))?;
         let pointer = path(&format!("{}/{POINTER}{}", self.of_index(name, column)?, encode(location)))?;
@@ -108,14 +110,14 @@ impl IndexLocation {
 }
 
 impl IndexFile {
-    /// The location that a pointer names.
+    /// Returns the location that the file names if it is a pointer.
     pub(crate) fn points_to(&self) -> Option<String> {
         decode(self.name.strip_prefix(POINTER)?)
     }
 }
 
-/// Lists the files of a table's indexes, at all locations. One that cannot be listed is reported to
-/// `not_used`.
+/// Lists the files of a table's indexes, at all locations. A location that cannot be listed is
+/// reported to `not_used`.
 pub(crate) async fn files(
     query: &QueryContext,
     backend: &Arc<Backend>,

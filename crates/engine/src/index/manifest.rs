@@ -1,8 +1,8 @@
-//! The manifest of an index: the objects it covers, their versions, and the parts of each one's
-//! index.
+//! The manifest of an index: the data objects that it covers, their versions, and the parts of the
+//! index of each data object.
 //!
 //! It is written after all index objects, so an interrupted build leaves no index. Bounds of parts
-//! only save reading: a part whose bounds are missing or unreadable may match.
+//! only save reading: a part whose bounds are missing or unreadable is read.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -22,19 +22,19 @@ use crate::catalog::DataObject;
 /// The version of the format of manifests and index objects. Other versions are not used.
 pub(crate) const VERSION: u32 = 2;
 
-/// The most bytes of a manifest that is read.
+/// Maximum bytes of a manifest that is read.
 pub(crate) const MAX_MANIFEST_BYTES: u64 = 64 * 1024 * 1024;
 
-/// The most manifests that are cached across queries.
+/// Maximum manifests that are cached across queries.
 const MAX_CACHED_MANIFESTS: usize = 256;
 
-/// The selectivity of a condition that bounds do not decide: DataFusion's default of 20 %.
+/// Assumed selectivity of a condition that bounds do not decide: DataFusion's default of 20 %.
 const DEFAULT_SELECTIVITY: f64 = 0.2;
 
 /// A manifest as it is stored.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Manifest {
-    /// [`VERSION`].
+    /// Version of the format, [`VERSION`].
     pub(crate) version: u32,
     /// The column's name.
     pub(crate) column: String,
@@ -46,14 +46,17 @@ pub(crate) struct Manifest {
 /// One data object and its index.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct IndexedObject {
-    /// The data object, as it was when it was indexed.
+    /// Path of the data object.
     pub(crate) path: String,
+    /// ETag of the data object when it was indexed.
     pub(crate) etag: Option<String>,
+    /// Size of the data object when it was indexed, in bytes.
     pub(crate) size: u64,
-    /// The name of the index object in the index's folder, and its size.
+    /// Name of the index object in the index's folder.
     pub(crate) file: String,
+    /// Size of the index object, in bytes.
     pub(crate) bytes: u64,
-    /// The number of values.
+    /// The number of indexed values.
     pub(crate) entries: u64,
     pub(crate) parts: Vec<Part>,
 }
@@ -61,24 +64,25 @@ pub(crate) struct IndexedObject {
 /// A range of an index object's records.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Part {
-    /// The first byte; the part ends where the next one begins. The first part begins with the
-    /// header.
+    /// Offset of the first byte. The part ends where the next one begins; the first part begins
+    /// with the header.
     pub(crate) at: u64,
     pub(crate) entries: u64,
     /// The number of distinct values.
     pub(crate) distinct: u64,
-    /// A lower and an upper bound of the values as text; `None` if they are long.
+    /// A lower bound of the values as text; `None` if it is long.
     pub(crate) min: Option<String>,
+    /// An upper bound of the values as text; `None` if it is long.
     pub(crate) max: Option<String>,
 }
 
 impl IndexedObject {
-    /// Whether the data object is still the one that was indexed.
+    /// Returns whether `object` is still the version that was indexed.
     pub(crate) fn is_of(&self, object: &DataObject) -> bool {
         self.size == object.size && self.etag.is_some() && self.etag == object.etag
     }
 
-    /// The bytes of the index object that a part takes.
+    /// Returns the byte range of a part in the index object.
     fn part(&self, index: usize) -> Option<Range<u64>> {
         let start = self.parts.get(index)?.at;
         Some(start..self.parts.get(index + 1).map_or(self.bytes, |next| next.at))
@@ -92,25 +96,26 @@ impl IndexedObject {
     }
 }
 
-/// A manifest with the bounds of its parts as values.
+/// A parsed manifest, with the bounds of its parts as typed values.
 #[derive(Debug)]
 pub(crate) struct Directory {
     pub(crate) manifest: Manifest,
-    /// The index of each data object in the manifest.
+    /// Position of each data object in the manifest, by its path.
     by_path: HashMap<String, usize>,
-    /// The index of each object's first part among all parts.
+    /// Position of each data object's first part among all parts.
     first_part: Vec<usize>,
     /// The least and the greatest value of each part.
     bounds: RecordBatch,
-    /// The column of values alone.
+    /// Schema with only the column of values, for evaluating predicates.
     schema: SchemaRef,
 }
 
 /// The expected cost of a look-up in the index of one object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Expected {
-    /// The parts to read, neighbors joined.
+    /// Byte ranges of the parts to read, with adjacent ones joined.
     pub(crate) ranges: Vec<Range<u64>>,
+    /// Number of parts to read.
     pub(crate) parts: usize,
     /// The estimated number of records found.
     pub(crate) hits: f64,
@@ -147,14 +152,14 @@ impl Directory {
         Ok(Self { manifest, by_path, first_part, bounds, schema })
     }
 
-    /// The index of a data object, fresh or stale, with its position in the manifest.
+    /// Returns the index of a data object, up to date or stale, and its position in the manifest.
     pub(crate) fn of(&self, object: &DataObject) -> Option<(&IndexedObject, usize)> {
         let at = *self.by_path.get(object.path.as_ref())?;
         self.manifest.objects.get(at).map(|indexed| (indexed, at))
     }
 
-    /// The expected cost of finding values that pass all `conjuncts`, over the index's columns, in
-    /// each object of the manifest.
+    /// Estimates the cost of finding values that pass all `conjuncts`, in each object of the
+    /// manifest. The conjuncts are over the index's columns.
     pub(crate) fn expect(&self, conjuncts: &[Expr]) -> Result<Vec<Expected>> {
         let parts = self.bounds.num_rows();
         let wanted = bounds_match(&Expr::conjunction(conjuncts.to_vec()), &self.schema, &self.bounds)?;
@@ -183,7 +188,7 @@ impl Directory {
         Ok(all)
     }
 
-    /// The estimated share of each part's values that pass the conjunct, if the part may match.
+    /// Estimates the share of each part's values that pass `conjunct`, if the part may match.
     fn shares(&self, conjunct: &Expr, wanted_parts: usize) -> Result<Vec<f64>> {
         let parts = self.manifest.objects.iter().flat_map(|object| &object.parts);
         let distinct = parts.map(|part| part.distinct.max(1) as f64);
@@ -212,7 +217,7 @@ impl Directory {
     }
 }
 
-/// Texts as values; NULL if a text does not spell one.
+/// Converts texts to values of type `to`; NULL if a text is not a valid one.
 fn values(texts: Vec<Option<&str>>, to: &DataType) -> ArrayRef {
     let texts: ArrayRef = Arc::new(StringArray::from(texts));
     let rows = texts.len();
@@ -224,7 +229,7 @@ fn values(texts: Vec<Option<&str>>, to: &DataType) -> ArrayRef {
 #[derive(Debug, Default)]
 pub(crate) struct ManifestCache(Mutex<HashMap<Version, Arc<Directory>>>);
 
-/// Store, path, ETag, and the type of the values.
+/// Key of a cached manifest: store, path, ETag, and the type of the values.
 type Version = (String, Path, String, DataType);
 
 impl ManifestCache {

@@ -12,8 +12,9 @@
 //! parts that may match.
 //!
 //! An index may be incomplete (objects were added), stale (objects were replaced) or gone: the scan
-//! then reads those objects as without an index. The whole predicate is evaluated again on the rows
-//! found. So an index must keep only one promise: no row that may pass is missing from a fresh one.
+//! then reads those objects as it would without an index. The whole predicate is evaluated again on
+//! the rows found. So an index must satisfy only one condition: if it is up to date, no row that
+//! may pass is missing from it.
 //!
 //! ```text
 //! manifest    written last, read first
@@ -36,14 +37,15 @@ use crate::catalog::TableDefinition;
 pub(crate) use find::{TableIndex, find};
 pub(crate) use manifest::Expected;
 
-/// The folder of indexes below [`crate::catalog::PRIVATE_FOLDER`].
+/// Name of the folder of indexes below [`crate::catalog::PRIVATE_FOLDER`].
 pub(crate) const INDEX_FOLDER: &str = "indexes";
 
-/// The longest value that is indexed, in bytes: an index of longer ones would not be much smaller
+/// Maximum bytes of a value that is indexed. An index of longer values would not be much smaller
 /// than the table.
 pub(crate) const MAX_VALUE_BYTES: usize = 64 * 1024;
 
-/// The index of a column that can be indexed.
+/// Returns the position of the column `name`, or an error if there is no such column or it cannot
+/// be indexed.
 pub(crate) fn column(table: &TableDefinition, name: &str) -> Result<usize> {
     let schema = &table.file_schema;
     let Some((index, field)) = schema.column_with_name(name) else {
@@ -69,7 +71,7 @@ pub(crate) fn column(table: &TableDefinition, name: &str) -> Result<usize> {
     }
 }
 
-/// Refuses tables whose records cannot be read one by one.
+/// Returns an error if records in `format` cannot be read one by one.
 pub(crate) fn check_format(format: &Format, address: &str) -> Result<()> {
     if format.compression() != Compression::None {
         return Err(Error::unsupported(format!(
@@ -87,7 +89,8 @@ pub(crate) fn check_format(format: &Format, address: &str) -> Result<()> {
     }
 }
 
-/// The encoding of a column's values. An index is used only if it is the same as when it was built.
+/// Describes the encoding of a column's values. An index is used only if the description is the
+/// same as when it was built.
 pub(crate) fn meaning(table: &TableDefinition, column: usize) -> String {
     let field = table.file_schema.field(column);
     let values = field.data_type();
@@ -96,7 +99,8 @@ pub(crate) fn meaning(table: &TableDefinition, column: usize) -> String {
             let csv = CsvOptions { compression: Compression::None, ..csv.clone() };
             // By position, unless each object has its own order of columns.
             let place = if table.is_by_name() { "by name".to_owned() } else { format!("field {column}") };
-            // Translated text has no index; older ones do not mention it.
+            // Translated text has no index, and descriptions in older indexes do not mention
+            // translation.
             format!("{values} {place} {csv:?}").replace(", translation: None", "")
         }
         other => format!("{values} {}", other.name()),
@@ -116,7 +120,8 @@ fn encode(name: &str) -> String {
     text
 }
 
-/// The name that [`encode`] made a segment of; `None` if it did not make this one.
+/// Returns the name that [`encode`] turned into `segment`; `None` if it cannot have been made by
+/// it.
 fn decode(segment: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(segment.len());
     let mut rest = segment.bytes();

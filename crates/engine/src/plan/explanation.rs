@@ -10,7 +10,7 @@ use super::estimate::Estimate;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Explanation {
-    /// The operator, named as the setting that lists its strategies.
+    /// The operator, by the name of the setting that chooses its strategy.
     pub(crate) operator: &'static str,
     pub(crate) taken: &'static str,
     /// The estimate of `taken`, if there is one.
@@ -25,7 +25,8 @@ pub(crate) struct Explanation {
 }
 
 impl Explanation {
-    /// The bytes of strategy `taken` over those of `other`; `None` if another one was taken.
+    /// Returns the estimated bytes of strategy `taken` divided by those of `other`; `None` if
+    /// `taken` was not chosen.
     pub(crate) fn share_of(&self, taken: &str, other: &str) -> Option<f64> {
         let own = self.estimate.filter(|_| self.taken == taken)?;
         let (_, other) = self.alternatives.iter().find(|(name, _)| *name == other)?;

@@ -1,7 +1,7 @@
 //! Lowering of DataFusion's physical expressions to expressions of the contract.
 //!
-//! This is the allow-list of what leaves the engine. Anything else (volatile functions, TRY_CAST,
-//! subqueries, user functions) stays in the plan above the scan and is never pushed.
+//! This is the allow-list of expressions that may be pushed to storage. Anything else (volatile
+//! functions, TRY_CAST, subqueries, user functions) stays in the plan above the scan.
 
 use std::sync::Arc;
 
@@ -19,8 +19,9 @@ use pushdowndb_contract::{ArithmeticOp, CompareOp, Expr, Function, Literal, limi
 use crate::functions::arithmetic::Checked;
 use crate::functions::casts;
 
-/// Converts `expr` over a scan's output into one over the object's columns. `column` maps the index
-/// of an output column to that of the object's, `None` for columns that are not in the object.
+/// Converts `expr` over a scan's output into an expression over the object's columns. `column` maps
+/// the index of an output column to that of the object's column, and returns `None` for columns
+/// that are not in the object. Returns `None` if `expr` cannot be pushed.
 pub(crate) fn convert(expr: &Arc<dyn PhysicalExpr>, column: &dyn Fn(usize) -> Option<usize>) -> Option<Expr> {
     let converted = convert_node(expr, column)?;
     (converted.depth() <= limits::EXPRESSION_DEPTH).then_some(converted)
@@ -62,7 +63,7 @@ fn convert_node(expr: &Arc<dyn PhysicalExpr>, column: &dyn Fn(usize) -> Option<u
         });
     }
     if let Some(found) = expr.downcast_ref::<CastExpr>() {
-        // A cast that yields NULL instead of failing is another function.
+        // A safe cast, which yields NULL instead of failing, is not in the contract.
         return if found.cast_options().safe {
             None
         } else {
@@ -115,7 +116,8 @@ fn checked_arithmetic(
 ) -> Option<Expr> {
     let operand = |expr: &Arc<dyn PhysicalExpr>| {
         let converted = convert_node(expr, column)?;
-        // Literals of the contract have 64 bits; overflow depends on the operands' types.
+        // Literals of the contract have 64 bits, but overflow depends on the operands' types, so
+        // narrower literals are cast.
         let own = expr.downcast_ref::<PhysicalLiteral>().map(|literal| literal.value().data_type());
         let narrow = own.filter(|own| own.is_integer() && *own != DataType::Int64);
         Some(Box::new(match narrow {
@@ -171,7 +173,7 @@ fn binary(found: &BinaryExpr, left: Box<Expr>, right: Box<Expr>) -> Option<Expr>
     }
 }
 
-/// Converts a constant, if the contract has its type.
+/// Converts a constant; `None` if the contract does not have its type.
 pub(crate) fn literal(value: &ScalarValue) -> Option<Literal> {
     if value.is_null() {
         return Some(Literal::Null);
@@ -202,7 +204,8 @@ pub(crate) fn literal(value: &ScalarValue) -> Option<Literal> {
     })
 }
 
-/// Returns whether a timestamp is an instant; `None` for zones that stay in the engine.
+/// Returns whether a timestamp in `zone` is an instant, rather than a time without a zone. Returns
+/// `None` for time zones that are not pushed.
 fn utc(zone: &Option<Arc<str>>) -> Option<bool> {
     match zone.as_deref() {
         None => Some(false),
@@ -211,7 +214,7 @@ fn utc(zone: &Option<Arc<str>>) -> Option<bool> {
     }
 }
 
-/// Renumbers the columns of `expr` as positions in `columns`, which are ascending.
+/// Renumbers the columns of `expr` as positions in `columns`, which must be in ascending order.
 pub(crate) fn among(columns: &[usize], expr: Expr) -> pushdowndb_contract::Result<Expr> {
     expr.replace_columns(&mut |column| {
         let place = columns.binary_search(&column).map(Expr::Column);

@@ -14,7 +14,7 @@ pub(crate) struct PartialAggregate {
     /// The keys, over the object's columns.
     pub(crate) groups: Vec<NamedExpr>,
     pub(crate) calls: Vec<AggregateCall>,
-    /// The columns of the keys, then those of `states`.
+    /// The columns of the result: those of the keys, then those of `states`.
     pub(crate) schema: SchemaRef,
     pub(crate) states: Vec<State>,
 }
@@ -22,9 +22,10 @@ pub(crate) struct PartialAggregate {
 /// A column of partial states.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct State {
-    /// The position of the call that fills it.
+    /// Position of the aggregate call whose result it holds.
     pub(crate) call: usize,
-    /// Whether 0 becomes NULL: DataFusion divides a sum over nothing by a count that is not NULL.
+    /// Whether 0 is converted to NULL, as in the count of an AVG by group: DataFusion divides by a
+    /// count of 0, but not by a NULL count.
     pub(crate) zero_is_null: bool,
 }
 
@@ -35,7 +36,7 @@ impl PartialAggregate {
         (groups, calls, states) == (&other.groups, &other.calls, &other.states) && *schema == other.schema
     }
 
-    /// Converts computed keys and calls to keys and states in the types of the plan.
+    /// Converts `computed`, the keys and call results of a fragment, to the columns of `schema`.
     pub(crate) fn columns(&self, computed: &RecordBatch) -> std::result::Result<Vec<ArrayRef>, ArrowError> {
         let strict = CastOptions { safe: false, ..CastOptions::default() };
         let keys = (0..self.groups.len()).map(|place| (place, false));

@@ -13,16 +13,16 @@ pub(crate) enum Choice {
     Storage {
         /// The fragment that is sent.
         request: Box<Fragment>,
-        /// Whether the answer needs no further filter.
+        /// Whether storage evaluates the filter exactly, so that the rows need no residual filter.
         exact: bool,
         route: Route,
     },
 }
 
-/// The protocol by which storage is asked.
+/// The protocol of requests to storage.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Route {
-    /// S3 Select: one object or range per request, rows as text.
+    /// S3 Select: a request covers one object or a range of it, and rows come back as text.
     Select,
     /// The fragment route of the node: exact for all of the contract's expressions.
     Fragment,
@@ -42,7 +42,7 @@ impl Route {
 pub(crate) struct PlacedScan<'a> {
     pub(crate) plan: &'a ScanPlan,
     pub(crate) context: &'a ScanContext,
-    /// The fragment of one object's rows.
+    /// Fragment that the scan evaluates on each object.
     pub(crate) fragment: &'a Fragment,
     pub(crate) choice: &'a Choice,
     pub(crate) capability: &'a Capability,

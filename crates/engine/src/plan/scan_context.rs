@@ -19,19 +19,19 @@ use crate::statistics::SharedStatistics;
 #[derive(Clone, Debug)]
 pub(crate) struct ScanContext {
     pub(crate) backend: Arc<Backend>,
-    /// The nodes before the backend, to which fragments go.
+    /// Nodes in front of the backend that run fragments, if any.
     pub(crate) fleet: Option<Arc<Fleet>>,
-    /// The definition that checks the headers of objects, if there is any to check.
+    /// Table definition, which checks the headers of objects; `None` if there is nothing to check.
     pub(crate) definition: Option<Arc<TableDefinition>>,
     pub(crate) options: PushdownOptions,
     pub(crate) statistics: Option<SharedStatistics>,
     pub(crate) cores: usize,
     pub(crate) prices: Arc<PriceBook>,
-    /// The indexes on columns that the query filters by.
+    /// Indexes on columns that the query filters by.
     pub(crate) indexes: Arc<Vec<TableIndex>>,
     /// The keys of the joins that the plan's key filters name.
     pub(crate) join_keys: BTreeMap<JoinId, Arc<BuildKeys>>,
-    /// The share of the scan that this process runs; `None` is all of it.
+    /// Share of the scan that this process runs; `None` if it runs the whole scan.
     pub(crate) share: Option<Arc<Share>>,
 }
 
@@ -44,8 +44,8 @@ pub(crate) enum Held {
 }
 
 impl ScanContext {
-    /// The measured rates of the backend for `plan`; defaults where statistics are off, so that
-    /// choices do not depend on earlier queries.
+    /// Returns the measured rates of the backend for `plan`, or defaults if statistics are off, so
+    /// that choices do not depend on earlier queries.
     pub(crate) fn rates(&self, plan: &ScanPlan) -> Rates {
         match self.options.uses_statistics() {
             true => {
@@ -56,7 +56,7 @@ impl ScanContext {
         }
     }
 
-    /// `rates` with a network that is no faster than the link which all endpoints share.
+    /// Limits the network throughput of `rates` to that of the link which all endpoints share.
     fn behind_uplink(&self, rates: Rates) -> Rates {
         match self.options.uplink {
             0 => rates,
@@ -68,25 +68,25 @@ impl ScanContext {
         }
     }
 
-    /// What storage can do of a scan of `plan`.
+    /// Returns what storage can evaluate of a scan of `plan`.
     pub(crate) fn capability(&self, plan: &ScanPlan) -> Capability {
         let of_fleet = self.fleet.as_ref().and_then(|fleet| fleet.capability());
         of_fleet.unwrap_or_else(|| self.backend.capability(plan.table.profile))
     }
 
-    /// A client for the fragment route, for requests about `object`.
+    /// Returns a client of the fragment route for requests about `object`.
     pub(crate) fn fragment_client(&self, object: &DataObject, meters: &Meters) -> Result<FragmentClient> {
         self.backend.fragment_client(object, self.fleet.as_ref(), meters, &self.options)
     }
 
-    /// A client for S3 Select of `object`.
+    /// Returns a client of S3 Select for `object`.
     pub(crate) fn select_client(&self, object: &DataObject, meters: &Meters) -> Result<SelectClient> {
         self.backend.select_client(object, self.fleet.as_ref(), meters, &self.options)
     }
 
-    /// Whether the objects of `plan` are read once and kept, and nothing is pushed to them: a small
-    /// table of a server whose objects have versions. Indexes are no tables, and where one may find
-    /// the rows, it is asked.
+    /// Returns whether the objects of `plan` are read once and kept, with nothing pushed to
+    /// storage: those of a small table on a remote server that versions objects. Index objects are
+    /// not kept, nor is a table with an index that may find the rows.
     pub(crate) fn keeps(&self, plan: &ScanPlan) -> bool {
         if let Some(share) = &self.share {
             return share.is_kept;
@@ -98,7 +98,7 @@ impl ScanContext {
             && plan.objects.iter().all(|object| object.etag.is_some())
     }
 
-    /// How `store` holds the object of `splits`, which all have the same stores.
+    /// Returns how `store` holds the objects of `splits`, which must all lie in the same stores.
     pub(crate) fn held(&self, plan: &ScanPlan, splits: &[ScanSplit], store: usize) -> Held {
         let Some(object) = splits.first().and_then(|split| plan.objects.get(split.object)) else {
             return Held::AtHome;
@@ -110,19 +110,20 @@ impl ScanContext {
         }
     }
 
-    /// Whether one request may have splits of both objects: the same stores hold them.
+    /// Returns whether one request may have splits of both objects, since the same stores hold
+    /// them.
     pub(crate) fn same_stores(&self, a: &DataObject, b: &DataObject) -> bool {
         self.backend.number_of(a) == self.backend.number_of(b) && a.replicas == b.replicas
     }
 
-    /// The node that has a split, if there are several.
+    /// Returns the fleet's node for a split; `None` if there is no fleet.
     pub(crate) fn node_of(&self, object: &DataObject, split: &ScanSplit) -> Option<usize> {
         let offset = split.range.as_ref().map_or(0, |range| range.start);
         let place = Place::of(object.path.as_ref(), object.etag.as_deref(), offset);
         self.fleet.as_ref().map(|fleet| fleet.home(&place))
     }
 
-    /// The number of fragment requests in flight for each partition, at each store.
+    /// Returns the number of fragment requests that each partition has in flight at each store.
     pub(crate) fn fragments_at_once(&self, plan: &ScanPlan) -> Vec<usize> {
         let stores = self.backend.stores();
         if stores == 1 {
@@ -141,7 +142,8 @@ impl ScanContext {
         self.backend.name().starts_with("file:")
     }
 
-    /// The keys that `filter` waits for; never available if their join is not on this machine.
+    /// Returns the keys that `filter` waits for. They are never available if their join runs in
+    /// another process.
     pub(crate) fn keys_of(&self, filter: &KeyFilter) -> Arc<BuildKeys> {
         self.join_keys.get(&filter.join).cloned().unwrap_or_else(|| Arc::new(BuildKeys::unknown()))
     }

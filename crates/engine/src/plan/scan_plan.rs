@@ -22,27 +22,29 @@ pub(crate) const DEFAULT_GROUP_BYTES: usize = 32 * 1024 * 1024;
 pub(crate) struct ScanTable {
     /// The address of the table: a store, and a prefix or glob of paths.
     pub(crate) location: String,
-    /// The URL of the store of its objects, or of the several stores whose numbers begin their paths.
+    /// The URL of the store of its objects, or of the several stores that hold them. The paths of
+    /// objects in several stores begin with the number of the store.
     pub(crate) store: String,
     pub(crate) format: Format,
     /// Whether the compression follows from each object's name instead of `format`.
     pub(crate) compression_by_name: bool,
-    /// The columns in the objects: all of them in order for CSV.
+    /// The columns stored in the objects; for CSV, all of them in order.
     pub(crate) file_schema: SchemaRef,
-    /// The columns in the paths, which come after those in the objects.
+    /// The partition columns, whose values are in the paths. They come after those of
+    /// `file_schema`.
     pub(crate) partition_columns: Vec<FieldRef>,
-    /// The kind of server that was declared.
+    /// The kind of server that was declared for the table.
     pub(crate) profile: Option<Profile>,
 }
 
 impl ScanTable {
-    /// The columns in the objects, then those in the paths, as queries see them.
+    /// Returns the columns of the objects and then the partition columns, as queries see them.
     pub(crate) fn schema(&self) -> Schema {
         let fields = self.file_schema.fields().iter().chain(&self.partition_columns);
         Schema::new(fields.map(|field| unmarked(field)).collect::<Vec<_>>())
     }
 
-    /// The format of `object`, with its compression.
+    /// Returns the format of `object`, including its compression.
     pub(crate) fn format_of(&self, object: &DataObject) -> Format {
         match self.compression_by_name {
             true => self.format.clone().compressed(FileName::of(object.path.as_ref()).compression),
@@ -57,24 +59,25 @@ pub(crate) struct ScanPlan {
     pub(crate) name: String,
     pub(crate) table: Arc<ScanTable>,
     pub(crate) objects: Arc<Vec<DataObject>>,
-    /// Maximum partitions.
+    /// Maximum number of partitions.
     pub(crate) partitions: usize,
-    /// Columns of the table's schema: those of the objects, then those of the paths.
+    /// Projected columns, as positions in the table's schema: columns of the objects, then
+    /// partition columns.
     pub(crate) projection: Vec<usize>,
-    /// The filters that the optimizer pushed, over the objects' columns.
+    /// The filters that the optimizer pushed down, over the objects' columns.
     pub(crate) predicate: Option<Expr>,
     pub(crate) limit: Option<usize>,
-    /// Aggregates instead of rows.
+    /// Aggregates to yield instead of rows.
     pub(crate) aggregate: Option<PartialAggregate>,
-    /// The bytes of memory for a split's groups; groups beyond it are partly aggregated.
+    /// Memory for the groups of a split, in bytes. Groups beyond it are only partly aggregated.
     pub(crate) group_bytes: usize,
-    /// The order of which only the first rows are needed; all others may be left out.
+    /// Order and number of the first rows that are needed; the scan may omit all others.
     pub(crate) top_k: Option<TopK>,
-    /// Filters by the keys of joins above. Rows that pass wrongly are dropped by the joins.
+    /// Filters by the keys of joins above. They may pass too many rows; the joins drop these.
     pub(crate) key_filters: Vec<KeyFilter>,
     /// The scan before join keys were added to `predicate`, if they were.
     pub(crate) without_keys: Option<WithoutKeys>,
-    /// The part of the objects that is scanned, if not all.
+    /// Sample of the objects to scan; `None` if all of them are scanned.
     pub(crate) sample: Option<SplitSample>,
 }
 
@@ -87,13 +90,14 @@ pub(crate) struct WithoutKeys {
 }
 
 impl ScanPlan {
-    /// The object's column behind the output column `output`; `None` for a column of the paths.
+    /// Returns the object's column that is the output column `output`; `None` for a partition
+    /// column.
     pub(crate) fn file_column(&self, output: usize) -> Option<usize> {
         let columns = self.table.file_schema.fields().len();
         self.projection.get(output).copied().filter(|column| *column < columns)
     }
 
-    /// The fragment that the scan evaluates on each object, in storage or in the engine.
+    /// Returns the fragment that the scan evaluates on each object, in storage or in the engine.
     pub(crate) fn fragment(&self) -> Fragment {
         let output = match &self.aggregate {
             Some(aggregate) => Output::Aggregate { groups: aggregate.groups.clone(), calls: aggregate.calls.clone() },
@@ -127,7 +131,7 @@ impl ScanPlan {
         Ok(Arc::new(Schema::new(fields)))
     }
 
-    /// The size of all objects, in bytes.
+    /// Returns the size of all objects, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.objects.iter().map(|object| object.size).sum()
     }

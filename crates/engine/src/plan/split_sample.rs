@@ -1,31 +1,32 @@
-//! A sample of a table by stretches of its objects, as TABLESAMPLE SYSTEM takes it.
+//! Samples of tables for TABLESAMPLE SYSTEM, which select stretches of objects.
 //!
-//! Objects are cut into stretches, and each stretch is taken or not by a number made of the object's
-//! path, the stretch and a seed. So the sample of one seed is the same wherever the scan runs, and
-//! what is not taken is not read.
+//! Objects are cut into stretches of equal size. Whether a stretch is in the sample depends on a
+//! hash of the object's path, the number of the stretch, and a seed. So a seed gives the same
+//! sample wherever the scan runs, and stretches outside of the sample are not read.
 
 use pushdowndb_contract::Fingerprint;
 
 use super::splits::ScanSplit;
 use crate::catalog::DataObject;
 
-/// The bytes of a stretch. Objects that cannot be cut are one, whatever their size.
+/// Bytes of a stretch. An object that cannot be cut is a single stretch, whatever its size.
 const STRETCH_BYTES: u64 = 1024 * 1024;
 
-/// The shares of a whole that [`SplitSample::share`] counts.
+/// Denominator of [`SplitSample::share`].
 pub(crate) const WHOLE: u64 = 1_000_000_000;
 
-/// Which stretches are taken.
+/// Selection of the stretches in a sample.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct SplitSample {
-    /// How many of [`WHOLE`] are taken on average.
+    /// Probability that a stretch is selected, in units of 1 / [`WHOLE`].
     pub(crate) share: u64,
     pub(crate) seed: u64,
 }
 
 impl SplitSample {
-    /// The splits of each of at most `partitions` partitions: the stretches of `objects` that are
-    /// taken, joined where they touch. `can_be_cut` says of which objects there are several.
+    /// Returns the splits of each of at most `partitions` partitions: the selected stretches of
+    /// `objects`, with adjacent ones joined. `can_be_cut` returns whether an object has several
+    /// stretches.
     pub(crate) fn splits(
         self,
         objects: &[DataObject],
@@ -45,7 +46,7 @@ impl SplitSample {
         if dealt.is_empty() { vec![Vec::new()] } else { dealt }
     }
 
-    /// The splits of an object.
+    /// Returns the selected splits of one object.
     fn of_object(self, index: usize, object: &DataObject, can_be_cut: bool) -> Vec<ScanSplit> {
         let stretches = if can_be_cut { object.size.div_ceil(STRETCH_BYTES).max(1) } else { 1 };
         if stretches == 1 {

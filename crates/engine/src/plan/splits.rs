@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::catalog::DataObject;
 
-/// Maximum pieces in which a table is sampled.
+/// Maximum pieces of a table that a sample reads.
 pub(crate) const MAX_SAMPLE_PIECES: u64 = 32;
 
 /// The unit of scan work: an object, or a range of it.
@@ -12,9 +12,9 @@ pub(crate) const MAX_SAMPLE_PIECES: u64 = 32;
 pub(crate) struct ScanSplit {
     /// The position in the scan's objects.
     pub(crate) object: usize,
-    /// The range of bytes in which records begin; `None` for the whole object.
+    /// Byte range in which the records of the split begin; `None` for the whole object.
     pub(crate) range: Option<Range<u64>>,
-    /// The rows that `range` stands for in a Parquet object, by approximate number.
+    /// Row numbers of a Parquet object that are scanned in place of `range`.
     pub(crate) rows: Option<Range<u64>>,
 }
 
@@ -32,11 +32,12 @@ impl ScanSplit {
     }
 }
 
-/// Minimum bytes of a range; smaller ones cost more in requests than their parallelism saves.
+/// Minimum bytes of a range; smaller ranges cost more in requests than their parallelism saves.
 pub(crate) const MIN_RANGE_BYTES: u64 = 8 * 1024 * 1024;
 
-/// Cuts objects into splits of about `split_bytes` (`None`: as few as keep every partition busy)
-/// and assigns them to at most `partitions` partitions of about equal bytes.
+/// Cuts objects into splits of about `split_bytes` bytes and assigns them to at most `partitions`
+/// partitions of about equal bytes. Without `split_bytes`, makes as few splits as keep every
+/// partition busy.
 pub(crate) fn assign_splits(
     objects: &[DataObject],
     splittable: impl Fn(&DataObject) -> bool,
@@ -74,7 +75,8 @@ pub(crate) fn dealt(objects: &[DataObject], splits: Vec<ScanSplit>, partitions: 
     dealt.into_iter().map(|(_, splits)| splits).collect()
 }
 
-/// Moves splits of `is_first` to the front of the first partition; drops empty partitions.
+/// Moves the splits that `is_first` selects to the front of the first partition, and drops empty
+/// partitions.
 pub(crate) fn gathered(dealt: Vec<Vec<ScanSplit>>, is_first: impl Fn(&ScanSplit) -> bool) -> Vec<Vec<ScanSplit>> {
     let (mut first, mut rest) = (Vec::new(), Vec::new());
     for partition in dealt {

@@ -1,4 +1,5 @@
-//! CheckArithmetic: arithmetic fails on overflow, in every clause of a statement ([`Checked`]).
+//! CheckArithmetic: makes arithmetic fail on overflow, in every clause of a statement
+//! ([`Checked`]).
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;

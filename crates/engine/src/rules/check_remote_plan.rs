@@ -41,7 +41,8 @@ impl PhysicalOptimizerRule for CheckRemotePlan {
     }
 }
 
-/// Returns whether `plan` yields partial states, through operators that pass rows on.
+/// Returns whether `plan` yields partial aggregate states, directly or through operators that pass
+/// rows on.
 fn yields_states(plan: &Arc<dyn ExecutionPlan>) -> bool {
     if let Some(scan) = plan.downcast_ref::<RemoteScanExec>() {
         return scan.plan().aggregate.is_some();

@@ -1,7 +1,7 @@
-//! CountDuplicates: EXCEPT ALL and INTERSECT ALL compare the numbers of equal rows.
+//! CountDuplicates: makes EXCEPT ALL and INTERSECT ALL respect how often each row occurs.
 //!
 //! DataFusion 55.2 plans both as joins that only test whether a row occurs on the right. This rule
-//! numbers the copies of a row on both sides, and joins by the number, too:
+//! numbers the copies of each row on both sides, and also joins by that number:
 //!
 //! ```text
 //! {1, 1, 1, 2} EXCEPT ALL {1, 2, 2}

@@ -1,8 +1,9 @@
 //! GraftLaterals: lateral subqueries without a table of their own.
 //!
 //! `FROM t, unnest(t.items) AS u(item)` and `FROM t, LATERAL (SELECT t.a + 1 AS b) AS u` compute
-//! columns from each row of `t`. DataFusion 55.2 has joins for subqueries with tables; these it
-//! cannot plan. Here the subquery's operators are put on top of `t`, and carry its columns along:
+//! columns from each row of `t`. DataFusion 55.2 plans lateral subqueries that read a table as
+//! joins, but cannot plan these. This rule puts the subquery's operators on top of `t`, and passes
+//! the columns of `t` through them:
 //!
 //! ```text
 //! Join                              Projection: t.*, x AS u.item
@@ -24,11 +25,11 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::analyzer::AnalyzerRule;
 
-/// Qualifies the columns of the subquery until they get its alias, so that they differ from those
-/// of the other table.
+/// Qualifier of the subquery's columns until they get the subquery's alias. It distinguishes them
+/// from the columns of the other table.
 const OWN: &str = "__lateral";
 
-/// What the names of columns begin with that DataFusion unnests.
+/// Prefix of the names of columns that DataFusion unnests.
 const PLACEHOLDER: &str = "__unnest_placeholder";
 
 /// The rule. It runs before all others.
@@ -52,13 +53,14 @@ impl AnalyzerRule for GraftLaterals {
     }
 }
 
-/// The plan of a lateral join without the join; `None` for other joins.
+/// Returns the plan that replaces a lateral join; `None` for other joins, and for subqueries with
+/// operators that do not work row by row.
 fn graft(join: &Join) -> Result<Option<LogicalPlan>> {
     if join.join_type != JoinType::Inner || !join.on.is_empty() || !is_lateral(&join.right) {
         return Ok(None);
     }
     let Some(plan) = on_top(&join.right, &join.left)? else { return Ok(None) };
-    // The columns get the names that those of the join have.
+    // Rename the columns to those of the join.
     let left = join.left.schema().fields().len();
     let names = join.schema.columns().into_iter().zip(plan.schema().columns());
     let exprs = names.enumerate().map(|(at, (named, found))| match at < left || named == found {
@@ -72,7 +74,7 @@ fn graft(join: &Join) -> Result<Option<LogicalPlan>> {
     }))
 }
 
-/// Whether a plan is a subquery that refers to another table.
+/// Returns whether a plan is a subquery that refers to another table.
 fn is_lateral(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Subquery(Subquery { outer_ref_columns, .. }) => !outer_ref_columns.is_empty(),
@@ -82,8 +84,8 @@ fn is_lateral(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// The operators of `plan` over the rows of `left`, whose columns come first; `None` if one of them
-/// is none that works row by row.
+/// Rebuilds the operators of `plan` on top of `left`, whose columns come first. Returns `None` if
+/// an operator does not work row by row.
 fn on_top(plan: &LogicalPlan, left: &Arc<LogicalPlan>) -> Result<Option<LogicalPlan>> {
     let over = |input: &LogicalPlan| on_top(input, left).map(|plan| plan.map(Arc::new));
     Ok(Some(match plan {
@@ -123,12 +125,13 @@ fn on_top(plan: &LogicalPlan, left: &Arc<LogicalPlan>) -> Result<Option<LogicalP
     }))
 }
 
-/// The columns of `left`.
+/// Returns the columns of `left`.
 fn kept(left: &LogicalPlan) -> Vec<Expr> {
     left.schema().columns().into_iter().map(Expr::Column).collect()
 }
 
-/// An expression of the subquery with the columns that it has here.
+/// Rewrites an expression of the subquery to the columns of the rebuilt plan, where outer
+/// references are columns of `left`.
 fn resolved(expr: Expr, left: &LogicalPlan) -> Result<Expr> {
     let resolved = expr.transform_up(|expr| {
         Ok(match expr {

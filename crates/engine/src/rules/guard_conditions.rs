@@ -1,5 +1,5 @@
-//! GuardConditions: operands of AND, OR and CASE that can fail are evaluated only where earlier
-//! ones do not decide.
+//! GuardConditions: evaluates operands of AND, OR and CASE that can fail only on rows for which
+//! earlier operands do not decide the result.
 //!
 //! ```text
 //! becomes   k <> 0 AND 10 / k > 2         k <> 0 AND
@@ -12,12 +12,13 @@
 //! stays     x.k = y.k AND 10 / x.k > 2    a table would have to wait for another
 //! ```
 //!
-//! DataFusion 55.2 evaluates both sides of AND and OR on all rows of a batch unless few of them are
-//! left, and turns a CASE of truth values without an operand into AND and OR. So a row that the
-//! guard excludes could fail. Scans evaluate conjuncts from left to right.
+//! DataFusion 55.2 evaluates both sides of AND and OR on all rows of a batch unless few rows are
+//! left, and turns a CASE of truth values without an operand into AND and OR. Without this rule, an
+//! operand could therefore fail on a row that an earlier operand excludes. Scans evaluate conjuncts
+//! from left to right.
 //!
 //! Guards protect divisions and remainders of integers and decimals, and casts of texts. They do
-//! not protect arithmetic that could overflow, since most conditions would need one.
+//! not protect arithmetic that could overflow, since most conditions would then need a guard.
 
 use std::collections::HashSet;
 
@@ -82,10 +83,12 @@ fn guard(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     })
 }
 
-/// Maximum fallible guards of a condition; with more of them, only the infallible ones are used.
+/// Maximum guards of a condition that can fail themselves. If there are more, only guards that
+/// cannot fail are used.
 const MAX_FALLIBLE_GUARDS: usize = 4;
 
-/// Evaluates `condition` only where none of those `before` decides the result of `op`.
+/// Returns an expression that evaluates `condition` only where none of the operands `before`
+/// decides the result of `op`.
 fn guarded(condition: Expr, before: &[Expr], op: Operator, schema: &DFSchema) -> Expr {
     if !can_fail(&condition, schema) || is_fixed(&condition) {
         return condition;
@@ -137,8 +140,9 @@ impl<'a> Named<'a> {
         Self { columns, tables }
     }
 
-    /// Returns whether `guard` may guard `condition`: it must name no further table, and for a cast
-    /// share a column, since the cast may be pushed to storage alone.
+    /// Returns whether `guard` may guard `condition`. It must not name a table that `condition`
+    /// does not. If `condition` only casts, the two must also share a column, since the cast may be
+    /// pushed to storage alone.
     fn is_guarded_by(&self, guard: &Expr, condition: &Expr, schema: &DFSchema) -> bool {
         let guard = Named::by(guard);
         guard.tables.is_subset(&self.tables)
@@ -146,7 +150,8 @@ impl<'a> Named<'a> {
     }
 }
 
-/// Returns whether `expr` can fail on some row, in one of the ways that are guarded.
+/// Returns whether `expr` can fail on some row by a division or a cast of text, the failures that
+/// guards prevent.
 fn can_fail(expr: &Expr, schema: &DFSchema) -> bool {
     any(expr, |part| is_division(part, schema) || is_cast_of_text(part, schema))
 }
@@ -155,7 +160,7 @@ fn divides(expr: &Expr, schema: &DFSchema) -> bool {
     any(expr, |part| is_division(part, schema))
 }
 
-/// Returns whether `is_one` holds for a part of `expr` outside of subqueries.
+/// Returns whether `is_one` is true for a part of `expr` outside of subqueries.
 fn any(expr: &Expr, is_one: impl Fn(&Expr) -> bool) -> bool {
     let mut found = false;
     let walked = expr.apply(|part| {

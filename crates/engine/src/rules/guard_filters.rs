@@ -1,8 +1,9 @@
-//! GuardFilters: filters pass only operators in which the names of their columns are unique.
+//! GuardFilters: lets filters be pushed only through operators in which the names of the filters'
+//! columns are unique.
 //!
-//! When DataFusion 55.2 pushes a filter (or the one that a join makes of its keys) from an operator
-//! to its input, it resolves the filter's columns by name. Of two columns with the same name it
-//! takes the first: the filter then compares another column, and rows are wrong.
+//! When DataFusion 55.2 pushes a filter, or the dynamic filter of a join, from an operator to its
+//! input, it resolves the filter's columns by name. If two columns have the same name, it uses the
+//! first one. The filter may then test another column, and the result has wrong rows.
 //!
 //! ```text
 //! FilterExec: sm@1 IS NULL != sm@3 IS NULL        FilterExec: sm@1 IS NULL != sm@3 IS NULL
@@ -34,7 +35,7 @@ use datafusion::physical_plan::{
 
 type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 
-/// A DataFusion rule that pushes filters, with guards in the plan while it runs.
+/// A DataFusion rule that pushes filters, wrapped so that guards are in the plan while it runs.
 #[derive(Debug)]
 pub(super) struct GuardFilters(pub Rule);
 
@@ -68,11 +69,13 @@ impl PhysicalOptimizerRule for GuardFilters {
     }
 }
 
-/// The columns of `node` that a filter from above may use; `None` if it may use all.
+/// Returns the indexes of the columns of `node` that a filter from above may use; `None` if it may
+/// use all columns.
 fn reachable(node: &Arc<dyn ExecutionPlan>) -> Option<HashSet<usize>> {
     let schema = node.schema();
     let mut ambiguous = if node.is::<HashJoinExec>() {
-        // DataFusion finds the side of a column by position, then the column by name.
+        // DataFusion finds the side of a column by position, and then the column in that side by
+        // name.
         HashSet::new()
     } else {
         repeated(&schema)
@@ -85,7 +88,7 @@ fn reachable(node: &Arc<dyn ExecutionPlan>) -> Option<HashSet<usize>> {
     (!ambiguous.is_empty()).then(|| schema.fields().iter().enumerate().filter(is_unique).map(|(at, _)| at).collect())
 }
 
-/// The names that occur more than once.
+/// Returns the column names that occur more than once.
 fn repeated(schema: &SchemaRef) -> HashSet<String> {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     for field in schema.fields() {
@@ -94,7 +97,8 @@ fn repeated(schema: &SchemaRef) -> HashSet<String> {
     counts.into_iter().filter(|(_, count)| *count > 1).map(|(name, _)| name.to_owned()).collect()
 }
 
-/// Lets filters on the columns `reachable` pass to its input, and no others. It is never executed.
+/// Operator that lets only filters on the columns `reachable` pass to its input. It is never
+/// executed.
 #[derive(Debug)]
 struct GuardExec {
     input: Arc<dyn ExecutionPlan>,

@@ -55,7 +55,8 @@ use split_lists::SplitLists;
 use tie_zeros::TieZeros;
 use unique_sort_keys::UniqueSortKeys;
 
-/// DataFusion's analyzer rules with ours, of which most depend on the coerced types.
+/// Returns DataFusion's analyzer rules and those of this crate. Some of the latter run first; the
+/// others run last, since they depend on the types after coercion.
 pub(crate) fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     let mut rules = Analyzer::new().rules;
     rules.insert(0, Arc::new(GraftLaterals));
@@ -72,8 +73,8 @@ pub(crate) fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     rules
 }
 
-/// DataFusion's logical rules with ours. Joins are ordered once their conditions have been pushed
-/// down, and before columns are pruned between them.
+/// Returns DataFusion's logical rules and [`OrderJoins`]. Joins are ordered after their conditions
+/// have been pushed down, and before unused columns are pruned between them.
 pub(crate) fn logical_rules(query: &Arc<QueryContext>) -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let mut rules = Optimizer::new().rules;
     let after = rules.iter().position(|rule| rule.name() == "push_down_filter").map_or(rules.len(), |place| place + 1);
@@ -81,23 +82,24 @@ pub(crate) fn logical_rules(query: &Arc<QueryContext>) -> Vec<Arc<dyn OptimizerR
     rules
 }
 
-/// The physical rules of a plan that is cut into stages. Operators that spill are put into each
-/// stage where it runs ([`with_spilling`]): what cuts plans knows DataFusion's operators only.
+/// Returns the physical rules for a plan that is cut into stages. Operators that spill are added to
+/// each stage in the process that runs it ([`with_spilling`]), because plans can be cut only at
+/// DataFusion's own operators.
 pub(crate) fn staged_physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = physical_rules();
     rules.retain(|rule| rule.name() != SpillOperators.name());
     rules
 }
 
-/// A stage or a plan with operators that spill.
+/// Returns `plan`, a stage or a whole plan, with operators that spill.
 pub(crate) fn with_spilling(plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
     SpillOperators.optimize(plan, config)
 }
 
-/// DataFusion's physical rules with ours.
+/// Returns DataFusion's physical rules and those of this crate.
 ///
-/// Filters and limits reach the scan by DataFusion's own `FilterPushdown` and `LimitPushdown`. Ours
-/// run after those, and before `EnsureCooperative` wraps the leaves.
+/// Filters and limits reach the scan by DataFusion's own `FilterPushdown` and `LimitPushdown`. The
+/// rules of this crate run after those, and before `EnsureCooperative` wraps the leaves.
 pub(crate) fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = PhysicalOptimizer::new().rules;
     // Scans with pushed filters give better estimates for the choice of the build side.
@@ -111,7 +113,7 @@ pub(crate) fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Syn
         *rule = Arc::new(GuardFilters(Arc::clone(rule)));
     }
     let before = rules.iter().position(|rule| rule.name() == "EnsureCooperative").unwrap_or(rules.len());
-    // These rules push nothing over a filter that is left above a scan.
+    // These rules push nothing below a filter that remains above a scan.
     let ours: [Arc<dyn PhysicalOptimizerRule + Send + Sync>; 4] =
         [Arc::new(SortNested), Arc::new(PushJoin), Arc::new(PushAggregate), Arc::new(PushTopK)];
     rules.splice(before..before, ours);

@@ -1,9 +1,9 @@
 //! NameFiles: replaces `input_file_name()` by a column of the scan below it.
 //!
-//! DataFusion's function is evaluated by its own file scans only. Here each table of objects in a
-//! statement that calls it gets a column more, whose value is a constant of each object as those of
-//! partitions are, so it is right wherever the scan runs. `*` was expanded before, and does not
-//! return it.
+//! Only DataFusion's own file scans can evaluate this function. If a statement calls it, this rule
+//! adds a column to each table of objects in the statement. Like a partition column, it is constant
+//! for each object, so its value is right wherever the scan runs. `*` is expanded before and does
+//! not include it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use datafusion::optimizer::analyzer::AnalyzerRule;
 use super::rewrite::rewrite_exprs;
 use crate::provider::ObjectTable;
 
-/// The function, and the column that replaces it.
+/// Name of the function, and of the column that replaces it.
 const INPUT_FILE_NAME: &str = "input_file_name";
 
 /// The rule.
@@ -34,7 +34,7 @@ impl AnalyzerRule for NameFiles {
         if !is_called(&plan)? {
             return Ok(plan);
         }
-        // The columns that hold names: ours, and those that tables were declared with.
+        // Names of the columns with file names: the added column, and those declared with tables.
         let mut names = BTreeSet::from([INPUT_FILE_NAME.to_owned()]);
         let plan = plan.transform_up_with_subqueries(|node| match node {
             LogicalPlan::TableScan(scan) => {

@@ -1,4 +1,4 @@
-//! PushAggregate: aggregates over a scan become partial results computed by storage.
+//! PushAggregate: replaces aggregates over a scan by partial results that storage computes.
 //!
 //! ```text
 //! becomes   AggregateExec Final                 AggregateExec Final
@@ -24,11 +24,11 @@
 //!           COUNT(DISTINCT x) into two aggregates; the inner one, by x, is pushed
 //! ```
 //!
-//! `agg(x) FILTER (WHERE c)` is `agg(CASE WHEN c THEN x END)`, since aggregates skip NULL. The
-//! engine rolls grouping sets up from the states of their finest grouping.
+//! `agg(x) FILTER (WHERE c)` is pushed as `agg(CASE WHEN c THEN x END)`, since aggregates skip
+//! NULL. The engine computes grouping sets from the states of their finest grouping.
 //!
-//! Projections in between are folded into the aggregate's expressions. A RepartitionExec in between
-//! is dropped, since there are few states.
+//! Projections between the aggregate and the scan are folded into the aggregate's expressions. A
+//! RepartitionExec in between is dropped, since there are few states.
 
 use std::sync::Arc;
 
@@ -139,7 +139,7 @@ fn push(node: &Arc<dyn ExecutionPlan>, aggregate: &AggregateExec) -> DfResult<Op
     Ok(Some(Arc::new(merged)))
 }
 
-/// Returns whether a grouping set has no keys: it has a group even without rows.
+/// Returns whether a grouping set has no keys. Such a set has a group even without rows.
 fn has_empty_set(aggregate: &AggregateExec) -> bool {
     let sets = aggregate.group_expr();
     sets.has_grouping_set() && sets.groups().iter().any(|nulls| nulls.iter().all(|null| *null))
@@ -153,7 +153,7 @@ fn rolled_up(states: Arc<dyn ExecutionPlan>, aggregate: &AggregateExec) -> DfRes
     let key = |(place, field): (usize, &FieldRef)| {
         (Arc::new(Column::new(field.name(), place)) as Arc<dyn PhysicalExpr>, field.name().clone())
     };
-    // The number of the set is a key as the others are.
+    // The grouping ID is a key like the others.
     let keys = schema.fields().iter().enumerate().take(sets.expr().len() + 1).map(key).collect();
     let reduced = AggregateExec::try_new(
         AggregateMode::PartialReduce,
@@ -166,7 +166,8 @@ fn rolled_up(states: Arc<dyn ExecutionPlan>, aggregate: &AggregateExec) -> DfRes
     Ok(Arc::new(reduced))
 }
 
-/// Returns the scan of partial aggregates, or else of rows for the engine to aggregate.
+/// Returns the scan that yields partial aggregates (inner `Ok`), or else the scan of rows for the
+/// engine to aggregate (inner `Err`).
 fn scalar(
     rows: &RemoteScanExec,
     wanted: Result<PartialAggregate, &'static str>,
@@ -188,13 +189,13 @@ fn scalar(
     })
 }
 
-/// The outcome for a group-by.
+/// How a group-by runs.
 enum Groups {
-    /// This operator yields its states.
+    /// This operator yields the partial states.
     States(Arc<dyn ExecutionPlan>),
     /// The engine groups the rows of this scan.
     Rows(Box<RemoteScanExec>),
-    /// There is no choice.
+    /// There is no choice to make, so the plan stays.
     Stay,
 }
 
@@ -245,9 +246,9 @@ fn groups(engine: AggregateExec, below: &Below, wanted: Result<PartialAggregate,
 /// A scan below an aggregate, and operators in between that keep every row.
 struct Below {
     scan: RemoteScanExec,
-    /// The operators over the scan, without repartitioning.
+    /// The operators over the scan, and the scan, without repartitioning.
     input: Arc<dyn ExecutionPlan>,
-    /// The operators' columns as expressions over the scan's; `None` if they are the scan's.
+    /// The columns of `input` as expressions over those of the scan; `None` if they are the same.
     columns: Option<Vec<Arc<dyn PhysicalExpr>>>,
 }
 
@@ -289,7 +290,8 @@ impl Below {
     }
 }
 
-/// The groups and calls that fill the states, or the reason against storage.
+/// Returns the partial aggregate whose groups and calls fill the states, or the reason why storage
+/// cannot compute it.
 fn partial_aggregate(
     aggregate: &AggregateExec,
     below: &Below,

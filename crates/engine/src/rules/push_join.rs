@@ -1,4 +1,4 @@
-//! PushJoin: the keys of a hash join's build side filter the scans of its probe side.
+//! PushJoin: filters the scans of a hash join's probe side by the keys of its build side.
 //!
 //! ```text
 //! becomes   HashJoinExec Inner: c_custkey = o_custkey      HashJoinExec Inner: c_custkey = o_custkey
@@ -92,7 +92,8 @@ fn read_plainly(plan: &Arc<dyn ExecutionPlan>) -> DfResult<Arc<dyn ExecutionPlan
     Ok(plain.data)
 }
 
-/// Pushes keys into the probe side. Returns the join's new inputs; `None` without a choice.
+/// Pushes the keys of `join` into the scans of its probe side. Returns the join's new inputs, or
+/// `None` if no scan changes.
 fn push(join: &HashJoinExec) -> DfResult<Option<Vec<Arc<dyn ExecutionPlan>>>> {
     // Rows of the probe side without a partner must not be in the result.
     let needless = match join.join_type() {
@@ -127,7 +128,8 @@ fn push(join: &HashJoinExec) -> DfResult<Option<Vec<Arc<dyn ExecutionPlan>>>> {
     Ok(Some(vec![with_collector(left, exprs, &build.keys, *join.partition_mode())?, filtered]))
 }
 
-/// Collects keys of the build side below its repartitioning, where each row passes once.
+/// Adds an operator that collects the keys of the build side, below its repartitioning, where each
+/// row passes once.
 fn with_collector(
     left: &Arc<dyn ExecutionPlan>,
     exprs: Vec<Arc<dyn PhysicalExpr>>,
@@ -143,7 +145,8 @@ fn with_collector(
     }
 }
 
-/// Estimates the number of keys: at most the rows, and the values of their column.
+/// Estimates the number of distinct keys: the rows, or the distinct values of the key's column if
+/// those are fewer.
 fn count(statistics: Option<&Statistics>, key: &Arc<dyn PhysicalExpr>) -> Option<usize> {
     let statistics = statistics?;
     let column = key.downcast_ref::<Column>().and_then(|column| statistics.column_statistics.get(column.index()));
@@ -165,7 +168,7 @@ fn is_reduced(plan: &Arc<dyn ExecutionPlan>) -> DfResult<bool> {
     })
 }
 
-/// The fingerprint of the rows of `plan`; `None` if it has leaves other than scans.
+/// Returns the fingerprint of the rows of `plan`; `None` if it has leaves other than scans.
 fn fingerprint(plan: &Arc<dyn ExecutionPlan>) -> DfResult<Option<Fingerprint>> {
     let mut fingerprint = Some(Fingerprint::builder("rows of a plan", 1));
     plan.apply(|node| {
@@ -182,19 +185,19 @@ fn fingerprint(plan: &Arc<dyn ExecutionPlan>) -> DfResult<Option<Fingerprint>> {
 struct Build {
     keys: Arc<BuildKeys>,
     types: Vec<DataType>,
-    /// The keys, for EXPLAIN.
+    /// The key expressions, for EXPLAIN.
     of: Vec<String>,
-    /// The estimated number of values of each key.
+    /// The estimated number of distinct values of each key.
     counts: Vec<Option<usize>>,
-    /// Whether keys may be missing.
+    /// Whether the build side drops rows, so that keys may be missing.
     reduced: bool,
-    /// The fingerprint of its rows, if there is one.
+    /// The fingerprint of the build side's rows, if there is one.
     fingerprint: Option<Fingerprint>,
     /// Whether a scan waits for the keys.
     wanted: Cell<bool>,
 }
 
-/// A key of the join over the columns of a plan below its probe side.
+/// A join key of the probe side, expressed over the columns of a plan below it.
 #[derive(Clone)]
 struct Wanted {
     index: usize,
@@ -203,7 +206,8 @@ struct Wanted {
     grouped: bool,
 }
 
-/// Adds the keys, or the reasons against them, to the scans of `plan`; `None` if unchanged.
+/// Adds key filters, or the explanations why there are none, to the scans of `plan`. Returns `None`
+/// if no scan changes.
 fn attach(
     plan: &Arc<dyn ExecutionPlan>,
     wanted: Vec<Wanted>,
@@ -319,7 +323,8 @@ fn attach_to_scan(
     Ok(Some(Arc::new(explained.with_key_filters(filters, &build.keys).map_err(to_datafusion)?)))
 }
 
-/// Pushes the keys into the sides of a join whose rows it preserves, each key as a whole.
+/// Pushes the keys into those inputs of a join where dropping a row only drops the results made of
+/// it. A key is pushed only if all of its columns come from one input.
 fn attach_to_join(
     plan: &Arc<dyn ExecutionPlan>,
     join: &HashJoinExec,
@@ -353,7 +358,8 @@ fn attach_to_join(
     with_inputs(Arc::clone(plan), inputs).map(Some)
 }
 
-/// Converts keys to the columns of an input by `column`, and drops those it has no counterpart of.
+/// Rewrites keys to the columns of an input, as `column` maps them, and drops keys with a column
+/// that it does not map.
 fn over(wanted: Vec<Wanted>, column: &dyn Fn(usize) -> Option<Arc<dyn PhysicalExpr>>) -> DfResult<Vec<Wanted>> {
     let mut below = Vec::with_capacity(wanted.len());
     for Wanted { index, key, grouped } in wanted {

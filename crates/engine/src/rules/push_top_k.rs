@@ -1,4 +1,4 @@
-//! PushTopK: a scan below an ORDER BY with a LIMIT yields only rows that can be among the first.
+//! PushTopK: restricts a scan below an ORDER BY with a LIMIT to rows that can be among the first.
 //!
 //! ```text
 //! becomes   SortExec fetch=10: a DESC           SortExec fetch=10: a DESC
@@ -53,10 +53,10 @@ impl PhysicalOptimizerRule for PushTopK {
     }
 }
 
-/// A sort key, over the columns of some plan.
+/// A sort key over the columns of a plan.
 type Key = (Arc<dyn PhysicalExpr>, SortOptions);
 
-/// Adds the top-k to the scan of `plan`, if every operator in between keeps all rows.
+/// Adds the top-k to the scan below `plan`, if every operator in between keeps all rows.
 fn push(plan: &Arc<dyn ExecutionPlan>, keys: &[Key], k: usize) -> DfResult<Option<Arc<dyn ExecutionPlan>>> {
     if let Some(scan) = plan.downcast_ref::<RemoteScanExec>() {
         let mut converted = keys.iter().map(|(key, order)| {

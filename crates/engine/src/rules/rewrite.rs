@@ -6,8 +6,8 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
-/// Applies `rewrite` to each expression of `plan` and its subqueries, from the leaves up, with the
-/// schema of the inputs. Columns keep their names.
+/// Applies `rewrite` to each expression of `plan` and its subqueries, from the leaves up. `rewrite`
+/// gets the merged schema of a node's inputs. Columns keep their names.
 pub(crate) fn rewrite_exprs(
     plan: LogicalPlan,
     rewrite: impl Fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,

@@ -1,8 +1,9 @@
-//! SampleSplits: lets a scan read the stretches that TABLESAMPLE SYSTEM takes.
+//! SampleSplits: restricts a scan to the stretches of objects that TABLESAMPLE SYSTEM selects.
 //!
-//! The clause is a condition, `sampled_splits(share, seed, is_repeatable)`
-//! ([`crate::sql::syntax::relations`]). Directly above a table of objects the condition becomes a
-//! part of the scan; above anything else rows are drawn one by one.
+//! In the plan, the clause is a condition `sampled_splits(share, seed, is_repeatable)`
+//! ([`crate::sql::syntax::relations`]). Directly above a table of objects, the condition becomes a
+//! part of the scan; above any other plan, it is replaced by one that selects single rows at
+//! random.
 
 use std::sync::Arc;
 
@@ -47,7 +48,7 @@ impl AnalyzerRule for SampleSplits {
     }
 }
 
-/// The arguments of the condition, if `predicate` is it.
+/// Returns the arguments of the condition, or `None` if `predicate` is another one.
 fn sample_of(predicate: &Expr) -> Option<(SplitSample, bool)> {
     let Expr::ScalarFunction(call) = predicate else { return None };
     if call.func.name() != NAME {
@@ -60,7 +61,7 @@ fn sample_of(predicate: &Expr) -> Option<(SplitSample, bool)> {
     Some((SplitSample { share: number(0)?, seed: number(1)? }, number(2)? == 1))
 }
 
-/// The table `plan` with the sample, if it is one of objects.
+/// Returns `plan` with the sample added to its scan, or `None` if `plan` is not a table of objects.
 fn sampled(plan: &LogicalPlan, sample: SplitSample) -> Result<Option<LogicalPlan>> {
     match plan {
         LogicalPlan::SubqueryAlias(alias) => {

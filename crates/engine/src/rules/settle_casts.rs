@@ -1,5 +1,5 @@
-//! SettleCasts: replaces arrow's casts by ours ([`crate::functions::casts`]), in every clause of a
-//! statement.
+//! SettleCasts: replaces Arrow's casts by the functions of [`crate::functions::casts`], in every
+//! clause of a statement.
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;

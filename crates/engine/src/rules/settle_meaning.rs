@@ -1,29 +1,30 @@
-//! SettleMeaning: corrects meanings that DataFusion 55.2 changes in type coercion or planning.
+//! SettleMeaning: corrects expressions whose meaning DataFusion 55.2 changes in type coercion or
+//! planning.
 //!
-//! **Decimals beside floating-point numbers.** DataFusion converts the latter to decimals with 15
-//! places, no large numbers and no NaN; instead the decimal becomes a floating-point number, as in
-//! PostgreSQL and DuckDB. `0.05` is a decimal.
+//! **Decimals compared with floating-point numbers.** DataFusion converts the latter to decimals
+//! with 15 places, which cannot hold large numbers and NaN. This rule converts the decimal to a
+//! floating-point number instead, as PostgreSQL and DuckDB do. The literal `0.05` is a decimal.
 //!
-//! **Zeros in lists.** `-0.0 IN (0.0)` is true, as `-0.0 = 0.0` is: a list with one zero gets the
-//! other.
+//! **Zeros in lists.** `-0.0 IN (0.0)` becomes true, as `-0.0 = 0.0` is: a list that contains one
+//! zero gets the other one, too.
 //!
-//! **Dates and parts of a day.** `DATE '2024-01-01' + INTERVAL '90 minutes'` is a timestamp;
-//! DataFusion returns the date.
+//! **Dates and parts of a day.** `DATE '2024-01-01' + INTERVAL '90 minutes'` becomes a timestamp,
+//! where DataFusion returns the date.
 //!
-//! **Times without seconds.** A text of hours and minutes is compared with a timestamp as if it had
-//! seconds.
+//! **Times without seconds.** A text literal with hours and minutes gets seconds if it is compared
+//! with a timestamp.
 //!
 //! **Subqueries of ANY and ALL** get a unique name. DataFusion turns them into a condition inside
 //! the subquery, in which a column of the outer table is confused with one of the same name of the
 //! inner table.
 //!
-//! **Functions** with a mistake are replaced ([`crate::functions`]). Those of floating-point
-//! numbers are computed as DOUBLE, also of a REAL: `degrees(r)` would be infinite where the DOUBLE
-//! is not.
+//! **Functions** with a bug in DataFusion are replaced ([`crate::functions`]). Functions of
+//! floating-point numbers are computed as DOUBLE, even if the argument is a REAL: `degrees(r)` can
+//! be infinite as a REAL where the DOUBLE is not.
 //!
 //! **Places of ROUND and TRUNC.** The type of `round(d, 2)` is `DECIMAL(38, 2)` if the 2 is an INT,
-//! else that of `d`. Type coercion makes it an INT, but chooses the type before; so a constant is one
-//! from the start.
+//! else that of `d`. DataFusion chooses the type before type coercion makes the 2 an INT. So this
+//! rule makes a constant number of places an INT before that.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -45,7 +46,7 @@ use crate::sql::syntax::times;
 /// The rule. It runs before DataFusion's type coercion.
 #[derive(Debug)]
 pub(super) struct SettleMeaning {
-    /// The number of names given to subqueries.
+    /// Number of subqueries that have been named, which makes names unique.
     named: AtomicUsize,
     date_part: Arc<ScalarUDF>,
 }
@@ -133,10 +134,10 @@ const DOUBLE_FUNCTIONS: [&str; 22] = [
     "log", "log10", "log2", "power", "radians", "sin", "sqrt", "tan",
 ];
 
-/// Functions with a number of places, on which their type depends.
+/// Functions whose result type depends on their second argument, the number of decimal places.
 const ROUNDING_FUNCTIONS: [&str; 2] = ["round", "trunc"];
 
-/// Makes a constant second argument an INT, if it fits.
+/// Converts a constant integer in the second argument to INT, if it fits.
 fn with_int_places(mut args: Vec<Expr>) -> Vec<Expr> {
     if let Some(Expr::Literal(value, _)) = args.get_mut(1)
         && let Ok(int @ ScalarValue::Int32(Some(_))) = value.cast_to(&DataType::Int32)
@@ -160,8 +161,9 @@ fn cuts_days(expr: &Expr) -> bool {
     }
 }
 
-/// Adds both floating-point zeros to `expr IN (list)` of type `to`: they are equal, but lists are
-/// searched by bits. For a computed list, 0 is added to both sides: the sum is never `-0.0`.
+/// Makes both floating-point zeros equal in `expr IN (list)` of type `to`, since lists are searched
+/// by bits. A list of constants that contains a zero gets both zeros. Otherwise 0 is added to both
+/// sides, since the sum is never `-0.0`.
 fn with_equal_zeros(expr: Box<Expr>, mut list: Vec<Expr>, to: Option<&DataType>) -> (Box<Expr>, Vec<Expr>) {
     let Some(to) = to else { return (expr, list) };
     let zeros = [0.0_f64, -0.0].map(|zero| ScalarValue::from(zero).cast_to(to));
@@ -180,7 +182,8 @@ fn with_equal_zeros(expr: Box<Expr>, mut list: Vec<Expr>, to: Option<&DataType>)
     (expr, list)
 }
 
-/// Completes a text such as `2024-01-02 03:04`, where it is compared with the timestamp `other`.
+/// Adds seconds to a text literal such as `2024-01-02 03:04` if `other`, which it is compared with,
+/// is a timestamp.
 fn with_seconds(side: Box<Expr>, other: &Expr, schema: &DFSchema) -> Box<Expr> {
     let Expr::Literal(value, metadata) = side.as_ref() else { return side };
     let Some(complete) = value.try_as_str().flatten().and_then(times::with_seconds) else { return side };
@@ -195,12 +198,12 @@ fn compares(op: Operator) -> bool {
     matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
 }
 
-/// The type of the first floating-point expression in `all`.
+/// Returns the type of the first floating-point expression in `all`.
 fn floating<'a>(all: impl IntoIterator<Item = &'a Expr>, schema: &DFSchema) -> Option<DataType> {
     all.into_iter().filter_map(|expr| expr.get_type(schema).ok()).find(DataType::is_floating)
 }
 
-/// Casts a decimal to floating point, beside an operand of type `to`.
+/// Casts `expr` to floating point if it is a decimal that is compared with an operand of type `to`.
 fn as_floating(expr: Box<Expr>, to: Option<&DataType>, schema: &DFSchema) -> Box<Expr> {
     let Some(to) = to else { return expr };
     match *expr {

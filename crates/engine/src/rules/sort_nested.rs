@@ -1,4 +1,4 @@
-//! SortNested: an ORDER BY with a LIMIT sorts all rows if a key is a struct or a list.
+//! SortNested: makes an ORDER BY with a LIMIT sort all rows if a sort key is a struct or a list.
 //!
 //! ```text
 //! becomes   SortExec fetch=10: s            LocalLimitExec fetch=10
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! DataFusion 55.2 drops rows beyond the current limit by a comparison that sorts a NULL inside of
-//! a struct first, unlike the sort, which follows the ORDER BY. The result would depend on the
-//! order of arrival.
+//! a struct first, whereas the sort itself follows the ORDER BY. The result would depend on the
+//! order in which rows arrive.
 
 use std::sync::Arc;
 

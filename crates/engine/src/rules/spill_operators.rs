@@ -1,14 +1,15 @@
-//! SpillOperators: sorts and hash joins become operators that spill what does not fit into memory.
+//! SpillOperators: replaces sorts and hash joins by operators that spill what does not fit into
+//! memory.
 //!
 //! ```text
 //! SortExec                  RangeSortExec
 //! HashJoinExec              HybridHashJoinExec
 //! ```
 //!
-//! DataFusion's other operators spill by themselves, or hold little; but a window over whole
-//! partitions holds all rows and does not account for them, so its input does. A sort for a LIMIT
-//! of few rows holds those alone and stays. The rule runs after those that look for the operators which it
-//! replaces.
+//! DataFusion's other operators spill by themselves, or hold little. The exception is a window over
+//! whole partitions, which holds all rows without accounting for them, so an operator that does is
+//! added to its input. A sort for a LIMIT of few rows holds only these and is not replaced. The
+//! rule runs after those rules that look for the operators which it replaces.
 
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ use pushdowndb_spill::sort::RangeSortExec;
 use crate::exec::held_rows::with_held_rows;
 use crate::settings::PushdownOptions;
 
-/// The most rows of a LIMIT that a sort keeps in memory.
+/// Maximum LIMIT for which a sort keeps its rows in memory.
 const MAX_TOP_ROWS: usize = 100_000;
 
 #[derive(Debug)]
@@ -47,7 +48,7 @@ impl PhysicalOptimizerRule for SpillOperators {
             }
             if let Some(join) = node.downcast_ref::<HashJoinExec>()
                 && HybridHashJoinExec::supports(join)
-                // Rows that were spilled come last, and what is above may rely on an order.
+                // Spilled rows come last, but operators above may rely on the join's output order.
                 && join.properties().output_ordering().is_none()
             {
                 let expected = expected_spill(join.left(), memory);
@@ -71,8 +72,9 @@ impl PhysicalOptimizerRule for SpillOperators {
     }
 }
 
-/// The bytes of `input` that an operator is expected to spill which has two thirds of `memory`, the
-/// most that one operator gets; `None` if all fit, or the size is unknown.
+/// Returns the bytes of `input` that an operator is expected to spill if it has two thirds of
+/// `memory`, the most that one operator gets. Returns `None` if all bytes fit, or if the size is
+/// unknown.
 fn expected_spill(input: &Arc<dyn ExecutionPlan>, memory: Option<usize>) -> Option<usize> {
     let statistics = StatisticsContext::new().compute(input.as_ref(), &StatisticsArgs::new()).ok()?;
     let bytes = *statistics.total_byte_size.get_value()?;

@@ -1,12 +1,13 @@
-//! SplitLists: a CASE in a list is compared by itself.
+//! SplitLists: compares a CASE in an IN list separately from the list.
 //!
 //! ```text
 //! becomes   x IN (1, 2, CASE a WHEN 1 THEN b END)     x IN (1, 2) OR x = CASE a WHEN 1 THEN b END
 //! stays     x IN (1, a, a + b)
 //! ```
 //!
-//! DataFusion 55.2 takes a list item for a constant if it yields one value for no rows. A CASE with
-//! several branches does, and COALESCE is one: its value is then NULL for every row.
+//! DataFusion 55.2 mistakes a list item for a constant if it evaluates to one value for a batch
+//! without rows. A CASE with several branches does that, and so does COALESCE, which becomes a
+//! CASE. Its value would then be NULL for every row.
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};

@@ -1,4 +1,5 @@
-//! TieZeros: `-0.0` and `0.0` are equal in sort keys and NULLIF, as in `-0.0 = 0.0`.
+//! TieZeros: makes `-0.0` and `0.0` equal in sort keys, CASE and NULLIF, as they are in `-0.0 =
+//! 0.0`.
 //!
 //! ```text
 //! becomes   ORDER BY f, id                      ORDER BY f + 0.0, id
@@ -86,7 +87,7 @@ fn tie_key(key: &mut SortExpr, schema: &DFSchema) {
     }
 }
 
-/// `expr + 0.0`, if `expr` is a floating-point number.
+/// Returns `expr + 0.0`, or `None` if `expr` is not a floating-point number.
 fn zero_added(expr: &Expr, schema: &DFSchema) -> Option<Expr> {
     let own = expr.get_type(schema).ok().filter(|own| own.is_floating())?;
     let zero = ScalarValue::new_zero(&own).ok()?;

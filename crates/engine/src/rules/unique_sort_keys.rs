@@ -1,7 +1,8 @@
-//! UniqueSortKeys: a sort key that repeats an earlier one of the same ORDER BY is dropped.
+//! UniqueSortKeys: drops a sort key that repeats an earlier one of the same ORDER BY.
 //!
-//! It cannot change the order. DataFusion 55.2 drops it later from what DISTINCT ON and ordered
-//! aggregates sort by, but not from what they expect to be sorted by, and panics.
+//! Such a key cannot change the order. If it stays, DataFusion 55.2 later drops it from the sort
+//! that it plans for DISTINCT ON and ordered aggregates, but not from the order that these require,
+//! and panics.
 
 use std::collections::HashSet;
 
@@ -40,7 +41,7 @@ impl AnalyzerRule for UniqueSortKeys {
     }
 }
 
-/// The first of the `keys` that sort by the same expression.
+/// Keeps only the first of several `keys` that sort by the same expression.
 fn unique(keys: Vec<SortExpr>) -> Vec<SortExpr> {
     let mut seen = HashSet::new();
     keys.into_iter().filter(|key| seen.insert(key.expr.clone())).collect()

@@ -1,9 +1,9 @@
 //! The cache of statistics, in memory across queries and in a folder across sessions.
 //!
-//! The key is the table's location and what decides its rows: how its objects are read, their
-//! paths, sizes and ETags. So a table is sampled again when an object was added or replaced. Each
-//! table has its own files: samples in Arrow's IPC format, footers and counts as JSON. An
-//! unreadable file counts as missing.
+//! The key is the table's location and whatever determines its rows: how its objects are read,
+//! their paths, sizes and ETags. So a table is sampled again after an object was added or replaced.
+//! Each table has its own files: samples in Arrow's IPC format, footers and counts as JSON. An
+//! unreadable file is treated as missing.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -24,39 +24,39 @@ use crate::catalog::{DataObject, InferenceCache, TableDefinition};
 use crate::files::put_in_place;
 use crate::files::stamped::{Stamped, StampedFile, note_failure};
 
-/// The columns and metadata of a sample's file beside the table's own.
+/// Names of the columns and metadata that a sample's file has in addition to the table's own.
 const PIECE: &str = "pushdowndb.piece";
 const BLOCK: &str = "pushdowndb.block";
 const ROWS: &str = "pushdowndb.rows";
 const BYTES: &str = "pushdowndb.bytes";
 const STAMP: &str = "pushdowndb.stamp";
 
-/// The most tables in memory; each takes some hundred kilobytes.
+/// Maximum tables in memory; each takes some hundred kilobytes.
 const MAX_TABLES: usize = 256;
 
-/// The cache.
+/// Cache of table statistics.
 #[derive(Debug, Default)]
 pub(crate) struct StatisticsCache {
     folder: Option<PathBuf>,
     tables: Mutex<HashMap<Key, SharedStatistics>>,
-    /// Inferred columns.
+    /// Inferred columns of tables.
     inferred: InferenceCache,
 }
 
-/// A table and the version of its objects.
+/// Cache key: a table and the version of its objects.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Key {
     table: String,
     stamp: String,
-    /// The columns of Parquet.
+    /// The columns of a Parquet table; `None` for text.
     schema: Option<SchemaRef>,
 }
 
 impl Key {
-    /// The key of a table of a store, with these objects.
+    /// Returns the key of a table in `store` that consists of `objects`.
     pub(crate) fn new(store: &str, table: &TableDefinition, objects: &[DataObject]) -> Self {
         let mut stamp = Fingerprint::builder("objects of a table", 1);
-        // Types and translations of text have no wire form: their debug form is hashed.
+        // Some types and translations of text have no wire form, so their debug form is hashed.
         let typed = stamp.clone().format(&table.format).and_then(|stamp| stamp.schema(&table.file_schema));
         stamp = typed.unwrap_or_else(|_| stamp.text(&format!("{:?} {:?}", table.format, table.file_schema)));
         for object in objects {
@@ -68,17 +68,18 @@ impl Key {
 }
 
 impl StatisticsCache {
-    /// A cache in this folder, which need not exist; without one in memory only.
+    /// Creates a cache in `folder`, which need not exist. Without a folder, the cache is in memory
+    /// only.
     pub(crate) fn new(folder: Option<PathBuf>) -> Self {
         Self { inferred: InferenceCache::new(folder.clone()), folder, tables: Mutex::default() }
     }
 
-    /// The inferred columns of tables.
+    /// Returns the cache of inferred columns.
     pub(crate) fn inferred(&self) -> &InferenceCache {
         &self.inferred
     }
 
-    /// The statistics of a table that has not changed since.
+    /// Returns the cached statistics of a table, if its objects have not changed.
     pub(crate) fn get(&self, key: &Key) -> Option<SharedStatistics> {
         if let Some(known) = self.tables.lock().get(key) {
             return Some(Arc::clone(known));
@@ -119,7 +120,7 @@ impl StatisticsCache {
         statistics
     }
 
-    /// Stores counts, beside the table's other statistics.
+    /// Stores counts of all rows, in addition to the table's other statistics.
     pub(crate) fn put_totals(&self, key: Key, totals: Totals) -> SharedStatistics {
         if let Some(file) = self.json(&key, "totals.json") {
             file.write(&totals);
@@ -153,12 +154,13 @@ impl StatisticsCache {
     }
 }
 
-/// Encodes counts for a file beside the data.
+/// Encodes counts for a file that is stored next to the table's objects.
 pub(crate) fn totals_to_json(key: &Key, totals: &Totals) -> Result<Vec<u8>, serde_json::Error> {
     serde_json::to_vec_pretty(&Stamped { stamp: key.stamp.clone(), figures: totals })
 }
 
-/// Decodes counts; `None` if they are of other objects or cannot be right.
+/// Decodes counts. Returns `None` if they belong to another version of the objects, or are
+/// impossible.
 pub(crate) fn totals_from_json(key: &Key, text: &[u8]) -> Option<Totals> {
     let kept: Stamped<Totals> = serde_json::from_slice(text).ok()?;
     (kept.stamp == key.stamp && kept.figures.is_valid()).then_some(kept.figures)

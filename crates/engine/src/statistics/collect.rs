@@ -1,8 +1,8 @@
-//! Collecting statistics of a table: a few ranges of its objects, all requested at once.
+//! Collection of a table's statistics from a few ranges of its objects, all requested at once.
 //!
-//! Of text, pieces spread over the table's bytes are fetched, and the whole records in each are
-//! decoded. Compressed text, and text whose values may hold line ends, cannot be entered in the
-//! middle and has no sample. Of Parquet, footers are read.
+//! For text, pieces spread over the table's bytes are fetched, and the complete records in each
+//! piece are decoded. Compressed text, and text whose values may contain line ends, cannot be
+//! decoded from the middle, so it has no sample. For Parquet, footers are read.
 
 use std::sync::Arc;
 
@@ -20,31 +20,32 @@ use crate::endpoints::{Backend, Meters};
 use crate::error::from_datafusion;
 use crate::settings::PushdownOptions;
 
-/// The least text that is sampled: below, a wrong choice costs about what a sample does.
+/// Minimum bytes of a text table that is sampled. For a smaller table, a wrong choice costs about
+/// as much as a sample.
 const MIN_TEXT_BYTES: u64 = 16 * 1024 * 1024;
 
-/// The least Parquet whose footers are read, at one request each.
+/// Minimum bytes of a Parquet table whose footers are read, with one request each.
 const MIN_PARQUET_BYTES: u64 = 4 * 1024 * 1024;
 
-/// The most footers that are read; of more objects these stand for all.
+/// Maximum footers that are read. If the table has more objects, the footers read stand for all.
 const MAX_FOOTERS: usize = 32;
 
-/// The longest footer that is fetched for statistics.
+/// Maximum bytes of a footer that is fetched for statistics.
 const MAX_FOOTER_BYTES: u64 = 16 * 1024 * 1024;
 
-/// The share of a table's bytes that is sampled, within the bounds below.
+/// The share of a table's bytes that is sampled, within the limits below.
 const SAMPLE_SHARE: f64 = 0.0025;
 
-/// The most bytes of a sample. At 40 MB/s they take 13 ms.
+/// Maximum bytes of a sample. At 40 MB/s they take 13 ms.
 const MAX_SAMPLE_BYTES: u64 = 512 * 1024;
 
-/// The bytes of a piece: some hundred rows, so that there are many pieces.
+/// Bytes of a piece: some hundred rows, so that a sample has many pieces.
 const PIECE_BYTES: u64 = 16 * 1024;
 
 /// The unit in which the share of blocks is measured: the page of YourSQL (Section 3.1.3).
 const BLOCK_BYTES: i64 = 16 * 1024;
 
-/// Requests in flight: all of a sample's, so that it takes one round trip.
+/// Maximum requests in flight: all requests of a sample, so that it takes one round trip.
 const MAX_CONCURRENT_READS: usize = 32;
 
 /// A range of bytes of one object.
@@ -55,8 +56,8 @@ struct Piece {
     end: u64,
 }
 
-/// Collects statistics by a few requests; `None` if the table is small or cannot be sampled.
-/// `objects` are all of the table's.
+/// Collects statistics by a few requests. Returns `None` if the table is small or cannot be
+/// sampled. `objects` must be all objects of the table.
 pub(crate) async fn collect(
     backend: &Backend,
     meters: &Meters,
@@ -145,8 +146,8 @@ async fn sample(
     Ok(Some(TableSample::new(rows, pieces, blocks, table_rows, total as f64)))
 }
 
-/// The format of whole records in the middle of an object, and the byte that ends one; `None` if
-/// the format has no place to enter.
+/// Returns the format for decoding records from the middle of an object, and the byte that
+/// terminates a record. Returns `None` if the format cannot be decoded from the middle.
 fn lines_of(format: &Format) -> Option<(Format, u8)> {
     match format {
         Format::Csv(csv) if csv.wide.is_none() && csv.translation.is_none() => {
@@ -154,7 +155,7 @@ fn lines_of(format: &Format) -> Option<(Format, u8)> {
             Some((Format::Csv(lines), csv.terminator.unwrap_or(b'\n')))
         }
         Format::Json(json) if json.shape == JsonShape::Lines => {
-            // Fields without a column are errors of the query that reads them, not of statistics.
+            // A field without a column is an error of the query that reads it, not of statistics.
             Some((Format::Json(JsonOptions { inferred: false, ..json.clone() }), b'\n'))
         }
         _ => None,
@@ -165,8 +166,8 @@ fn positions(column: &ArrayRef) -> Vec<i64> {
     column.as_primitive_opt::<Int64Type>().map(|column| column.values().to_vec()).unwrap_or_default()
 }
 
-/// The whole records in `bytes` of an object. The first is incomplete unless `from_start`, the last
-/// unless `to_end`.
+/// Returns the complete records in `bytes`, a range of an object. The first record is incomplete
+/// unless `from_start`, and the last unless `to_end`.
 fn whole_lines(bytes: &[u8], terminator: u8, from_start: bool, to_end: bool) -> &[u8] {
     let start = if from_start { 0 } else { memchr::memchr(terminator, bytes).map_or(bytes.len(), |at| at + 1) };
     let end = if to_end { bytes.len() } else { memchr::memrchr(terminator, bytes).map_or(0, |at| at + 1) };
@@ -177,8 +178,8 @@ fn pieces_are_all(pieces: &[Piece], total: u64) -> bool {
     pieces.iter().map(|piece| piece.end - piece.start).sum::<u64>() == total
 }
 
-/// One piece in the middle of each of equal ranges of the objects' bytes; all bytes of a small
-/// table.
+/// Returns one piece in the middle of each of several stretches of equal size that make up the
+/// objects' bytes. Returns all bytes of a small table.
 fn spread(sizes: &[u64]) -> Vec<Piece> {
     let total: u64 = sizes.iter().sum();
     let wanted = ((total as f64 * SAMPLE_SHARE) as u64).clamp(PIECE_BYTES, MAX_SAMPLE_BYTES);

@@ -3,7 +3,7 @@
 use datafusion::common::ScalarValue;
 use datafusion::common::stats::{ColumnStatistics, Precision};
 
-/// Figures of a column among the rows of its table.
+/// Figures of a table's column.
 #[derive(Clone, Debug)]
 pub(crate) struct ColumnFigures {
     /// The share of rows that are NULL.
@@ -13,8 +13,8 @@ pub(crate) struct ColumnFigures {
 }
 
 impl ColumnFigures {
-    /// DataFusion's statistics for a table of `rows` rows. Bounds are left out: a sample's are not
-    /// the table's.
+    /// Returns DataFusion's statistics for a table of `rows` rows. Bounds are left out, since the
+    /// bounds of a sample are not those of the table.
     pub(crate) fn statistics(&self, rows: f64) -> ColumnStatistics {
         ColumnStatistics {
             null_count: Precision::Inexact((self.null_share * rows) as usize),

@@ -1,14 +1,15 @@
 //! Feedback of earlier scans of a table: figures that neither a sample nor footers show.
 //!
-//! - **Bytes**: zones let storage skip most of a text (`docs/operators.md`), page indexes and
-//!   dictionaries most of Parquet. How much depends on how rows lie, and on earlier requests.
+//! - **Bytes**: zones let storage skip most of a text (`docs/operators.md`), and page indexes and
+//!   dictionaries most of a Parquet object. How much is skipped depends on the order of the rows,
+//!   and on earlier requests.
 //! - **Rows**: the rows that passed a predicate.
 //! - **Keys**: the keys of a join's build side.
-//! - **Time**: the time of a byte on a core of storage and of the engine. A rare number is found
-//!   ten times as fast as a LIKE is decided, which no rate of an endpoint shows.
+//! - **Time**: the seconds per byte on a core of storage and of the engine. A rare number is found
+//!   ten times as fast as a LIKE is evaluated, which no rate of an endpoint shows.
 //!
-//! A scan for the same is planned by the last one's figures, as in LEO, DB2's learning optimizer
-//! (Stillger et al., VLDB 2001).
+//! A scan with the same predicate and columns is planned with the figures of the last one, as in
+//! LEO, DB2's learning optimizer (Stillger et al., VLDB 2001).
 
 use std::collections::BTreeMap;
 
@@ -18,10 +19,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::files::stamped::StampedFile;
 
-/// The most figures, and the most times, of a table; beyond that all of their kind are dropped.
+/// Maximum figures, and maximum times, of a table. If there are more, all entries of that kind are
+/// dropped.
 const MAX_ENTRIES: usize = 1024;
 
-/// Figures that differ by less than this factor are the same.
+/// Figures that differ by less than this factor are treated as the same.
 const SAME_FACTOR: f64 = 1.2;
 
 /// The version of the fingerprints.
@@ -40,68 +42,69 @@ pub(crate) enum Core {
 #[derive(Debug, Default)]
 pub(crate) struct QueryFeedback {
     entries: Mutex<Entries>,
-    /// The file in which feedback outlives the session.
+    /// File that keeps the feedback across sessions, if any.
     file: Option<StampedFile>,
 }
 
-/// Figures by the fingerprints of what they are of.
+/// Figures by the fingerprints of the scans and build sides that they describe.
 #[derive(Debug, Default, Deserialize, Serialize)]
 struct Entries {
     figures: BTreeMap<String, f64>,
-    /// Seconds for a byte.
+    /// Seconds per byte.
     times: BTreeMap<String, f64>,
 }
 
 impl QueryFeedback {
-    /// Reads the file, if it is about the present version of the table.
+    /// Reads the feedback in `file`, if it describes the present version of the table.
     pub(crate) fn open(file: Option<StampedFile>) -> Self {
         let entries = file.as_ref().and_then(StampedFile::read).unwrap_or_default();
         Self { entries: Mutex::new(entries), file }
     }
 
-    /// The share of `bytes` that the last scan like this one read; `None` if all such scans read
-    /// everything.
+    /// Returns the share of `bytes` that the last scan like this one read; `None` if there was
+    /// none, or if all such scans read everything.
     pub(crate) fn share(&self, fragment: &Fragment, bytes: u64) -> Option<f64> {
         self.figure(bytes_of(fragment, bytes)?).map(|share| share.clamp(0.0, 1.0))
     }
 
-    /// Notes the share that a scan read.
+    /// Records the share of `bytes` that a scan read.
     pub(crate) fn note(&self, fragment: &Fragment, bytes: u64, share: f64) {
         if let Some(of) = bytes_of(fragment, bytes) {
             self.put(of, share, Some(1.0));
         }
     }
 
-    /// The rows of `bytes` that passed the predicate the last time, if there was one.
+    /// Returns the number of rows in `bytes` bytes that passed the predicate the last time, if
+    /// recorded.
     pub(crate) fn rows(&self, fragment: &Fragment, bytes: u64) -> Option<f64> {
         self.figure(rows_of(fragment, bytes)?)
     }
 
-    /// Notes the rows that passed, unless `expected` was about right.
+    /// Records the number of rows that passed, unless `expected` was about right.
     pub(crate) fn note_rows(&self, fragment: &Fragment, bytes: u64, rows: u64, expected: f64) {
         if let Some(of) = rows_of(fragment, bytes) {
             self.put(of, rows as f64, Some(expected));
         }
     }
 
-    /// The keys that this side of a join had the last time.
+    /// Returns the number of keys that this build side of a join had the last time.
     pub(crate) fn keys(&self, side: Fingerprint) -> Option<usize> {
         self.figure(keys_of(side)).map(|keys| keys as usize)
     }
 
-    /// Notes the keys of a side of a join.
+    /// Records the number of keys of a build side.
     pub(crate) fn note_keys(&self, side: Fingerprint, keys: usize) {
         self.put(keys_of(side), keys as f64, None);
     }
 
-    /// Seconds for a byte, the last times that these columns were scanned for this predicate.
+    /// Returns the seconds per byte that scans of these columns for this predicate took.
     pub(crate) fn s_per_byte(&self, fragment: &Fragment, predicate: Option<&Expr>, core: Core) -> Option<f64> {
         let byte_s = self.lock().times.get(&time_of(fragment, predicate, core)?).copied();
         byte_s.filter(|byte_s| byte_s.is_finite() && *byte_s > 0.0)
     }
 
-    /// Notes the seconds for a byte. Cores and caches are shared: a faster scan counts in full, a
-    /// slower one by half.
+    /// Records the seconds per byte of a scan. Since cores and caches are shared with other work, a
+    /// faster scan replaces the recorded time, while a slower one is averaged with it.
     pub(crate) fn note_s_per_byte(&self, fragment: &Fragment, core: Core, byte_s: f64) {
         let Some(of) = time_of(fragment, fragment.predicate.as_ref(), core) else { return };
         let mut entries = self.lock();
@@ -117,7 +120,8 @@ impl QueryFeedback {
         self.lock().figures.get(&of).copied()
     }
 
-    /// Notes a figure, unless it is about the noted one, or `expected` if none is noted.
+    /// Records a figure, unless it is about the recorded one, or about `expected` if none is
+    /// recorded.
     fn put(&self, of: String, figure: f64, expected: Option<f64>) {
         let mut entries = self.lock();
         if !entries.figures.get(&of).copied().or(expected).is_some_and(|known| is_same(known, figure)) {
@@ -148,21 +152,21 @@ fn remember(all: &mut BTreeMap<String, f64>, of: String, figure: f64) {
     all.insert(of, figure);
 }
 
-/// The identity of what decides the bytes that a scan reads: its predicate, and for Parquet its
-/// columns.
+/// Returns the fingerprint of whatever determines the bytes that a scan reads: its predicate, and
+/// for Parquet its columns.
 fn bytes_of(fragment: &Fragment, bytes: u64) -> Option<String> {
     let columns = if fragment.format == Format::Parquet { fragment.columns() } else { vec![] };
     let of = looked_for("bytes", fragment, bytes)?;
     Some(numbers(of, &columns).finish().to_string())
 }
 
-/// The identity of what decides the rows that pass.
+/// Returns the fingerprint of whatever determines the rows that pass.
 fn rows_of(fragment: &Fragment, bytes: u64) -> Option<String> {
     Some(looked_for("rows", fragment, bytes)?.finish().to_string())
 }
 
-/// The identity of what decides a scan's time: its columns, its predicate, and whether it
-/// aggregates.
+/// Returns the fingerprint of whatever determines a scan's time: its columns, its predicate, and
+/// whether it aggregates.
 fn time_of(fragment: &Fragment, predicate: Option<&Expr>, core: Core) -> Option<String> {
     let adds = matches!(fragment.output, Output::Aggregate { .. });
     let of = Fingerprint::builder("time", VERSION).flag(matches!(core, Core::Storage)).flag(adds);
@@ -173,12 +177,13 @@ fn time_of(fragment: &Fragment, predicate: Option<&Expr>, core: Core) -> Option<
     Some(names(numbers(of, &fragment.columns()), fragment).finish().to_string())
 }
 
-/// The identity of the keys of a build side.
+/// Returns the fingerprint of the keys of a build side.
 fn keys_of(side: Fingerprint) -> String {
     Fingerprint::builder("keys", VERSION).text(&side.to_string()).finish().to_string()
 }
 
-/// A scan's predicate and bytes; `None` if it takes all rows, or has keys of a join, which vary.
+/// Begins a fingerprint with a scan's predicate and bytes. Returns `None` if the scan has no
+/// predicate, or has Bloom filters of join keys, which vary.
 fn looked_for(kind: &str, fragment: &Fragment, bytes: u64) -> Option<FingerprintBuilder> {
     let predicate = fragment.predicate.as_ref()?;
     if predicate.conjuncts().into_iter().any(|conjunct| matches!(conjunct, Expr::Bloom { .. })) {

@@ -10,10 +10,10 @@
 //! cache       keyed by the ETags of the objects               an unchanged table is not sampled again
 //! ```
 //!
-//! The share of rows that a query's own predicate keeps is measured on the sample rather than
+//! The share of rows that pass a query's own predicate is measured on the sample rather than
 //! guessed from figures of columns (YourSQL, Section 3.2.1: the sampler), so that dependent
-//! conditions are estimated right. Parquet offers no cheap sample of rows with all columns, but
-//! footers.
+//! conditions are estimated right. For Parquet, a sample of rows with all columns would be
+//! expensive, so its footers are used.
 
 pub(crate) mod cache;
 pub(crate) mod collect;
@@ -41,35 +41,35 @@ pub(crate) use totals::Totals;
 /// The statistics of a table.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TableStatistics {
-    /// From a few ranges of its objects.
+    /// Statistics from a few ranges of its objects.
     sampled: Option<Sampled>,
-    /// From all of its rows.
+    /// Counts of all of its rows.
     totals: Option<Totals>,
-    /// From earlier queries.
+    /// Feedback of earlier queries.
     feedback: Arc<QueryFeedback>,
 }
 
 /// Statistics from a few ranges of a table's objects.
 #[derive(Clone, Debug)]
 pub(crate) enum Sampled {
-    /// Some of its rows.
+    /// A sample of its rows.
     Rows(TableSample),
     /// Its footers, and the columns that they describe.
     Footers(Footers, SchemaRef),
 }
 
 impl TableStatistics {
-    /// The same statistics with all rows counted.
+    /// Returns the same statistics with `totals`, the counts of all rows.
     fn with_totals(&self, totals: Totals) -> Self {
         Self { sampled: self.sampled.clone(), totals: Some(totals), feedback: Arc::clone(&self.feedback) }
     }
 
-    /// Feedback of earlier queries.
+    /// Returns the feedback of earlier queries.
     pub(crate) fn feedback(&self) -> &QueryFeedback {
         &self.feedback
     }
 
-    /// The mean bytes of a row.
+    /// Returns the mean bytes of a row.
     pub(crate) fn row_bytes(&self) -> f64 {
         match (&self.totals, &self.sampled) {
             (Some(totals), _) => totals.row_bytes(),
@@ -79,7 +79,7 @@ impl TableStatistics {
         }
     }
 
-    /// The share that the predicate keeps, if it can be estimated.
+    /// Estimates the shares of rows and blocks that pass the predicate, if possible.
     pub(crate) fn selectivity(&self, predicate: &Expr) -> Option<Selectivity> {
         match self.sampled.as_ref()? {
             Sampled::Rows(sample) => sample.selectivity(predicate),
@@ -90,14 +90,15 @@ impl TableStatistics {
         }
     }
 
-    /// The number of groups that these keys make of the rows that pass the predicate.
+    /// Estimates the number of groups that `keys` form in the rows that pass the predicate.
     pub(crate) fn groups(&self, keys: &[Expr], predicate: Option<&Expr>) -> Option<f64> {
         if let ([Expr::Column(column)], None, Some(totals)) = (keys, predicate, &self.totals) {
             return totals.distinct(*column);
         }
         match self.sampled.as_ref()? {
             Sampled::Rows(sample) => sample.distinct(keys, predicate),
-            // Keys of one table are seldom independent, but footers do not show how they depend.
+            // The keys are treated as independent. Keys of one table seldom are, but footers do not
+            // show how they depend.
             Sampled::Footers(footers, schema) => {
                 let distinct = keys.iter().map(|key| match key {
                     Expr::Column(column) => footers.distinct_of(*column, schema.fields().get(*column)?.data_type()),
@@ -108,8 +109,8 @@ impl TableStatistics {
         }
     }
 
-    /// The shares of the keys' most frequent values among the rows that pass the predicate, in
-    /// falling order, down to `share`.
+    /// Returns the shares of the keys' most frequent values in the rows that pass the predicate, in
+    /// descending order, as far as they are at least `share`.
     pub(crate) fn frequent(&self, keys: &[Expr], predicate: Option<&Expr>, share: f64) -> Option<Vec<f64>> {
         match self.sampled.as_ref()? {
             Sampled::Rows(sample) => Some(sample.frequent(keys, predicate, share)),
@@ -117,7 +118,7 @@ impl TableStatistics {
         }
     }
 
-    /// The mean bytes of a value of the column as storage sends it.
+    /// Returns the mean bytes of a value of the column as storage sends it.
     pub(crate) fn value_bytes(&self, column: usize) -> Option<f64> {
         match self.sampled.as_ref()? {
             Sampled::Rows(sample) => sample.text_bytes(column),
@@ -125,8 +126,9 @@ impl TableStatistics {
         }
     }
 
-    /// The number of ranges that these columns make of objects of `bytes` bytes, if ranges no
-    /// further apart than `gap` are joined; `None` for text, which is read whole.
+    /// Estimates the number of byte ranges that `columns` occupy in objects with `bytes` bytes in
+    /// total, if ranges at most `gap` bytes apart are joined. Returns `None` for text, which is
+    /// read as a whole.
     pub(crate) fn stretches(&self, columns: &[usize], bytes: f64, gap: f64) -> Option<f64> {
         match self.sampled.as_ref()? {
             Sampled::Rows(_) => None,
@@ -134,7 +136,7 @@ impl TableStatistics {
         }
     }
 
-    /// The share of the objects' bytes that these columns have; `None` for text.
+    /// Returns the share of the objects' bytes that `columns` take; `None` for text.
     pub(crate) fn stored_share(&self, columns: &[usize]) -> Option<f64> {
         match self.sampled.as_ref()? {
             Sampled::Rows(_) => None,
@@ -142,7 +144,7 @@ impl TableStatistics {
         }
     }
 
-    /// DataFusion's statistics of a column, for `rows` rows.
+    /// Returns DataFusion's statistics of a column, for `rows` rows.
     pub(crate) fn column(&self, column: usize, rows: f64) -> Option<ColumnStatistics> {
         if let Some(figures) = self.totals.as_ref().and_then(|totals| totals.column(column)) {
             return Some(figures.statistics(rows));

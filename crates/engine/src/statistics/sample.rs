@@ -16,36 +16,39 @@ use pushdowndb_scan::Evaluator;
 use super::ColumnFigures;
 use crate::error::from_datafusion;
 
-/// The rows to assume for a condition that no row of the sample passes: half a row (Krichevsky and
-/// Trofimov, 1981), since a condition in a query is more likely rare than impossible.
+/// Rows of the sample that are assumed to pass a condition that none of them passes: half a row
+/// (Krichevsky and Trofimov, 1981), since a condition in a query is more likely rare than
+/// impossible.
 const UNSEEN_ROWS: f64 = 0.5;
 
-/// A sample of a table's rows. They come in runs of neighbors, because a request brings many rows.
-/// Each row knows its run, since what neighbors share need not be a property of the table.
+/// A sample of a table's rows. They come in runs of neighbors, called pieces, because a request
+/// returns many adjacent rows. The piece of each row is kept, since what neighbors have in common
+/// need not be true of the whole table.
 #[derive(Clone, Debug)]
 pub(crate) struct TableSample {
-    /// All columns of the objects.
+    /// The sampled rows, with all columns of the objects.
     pub(crate) rows: RecordBatch,
-    /// For each row the run of neighbors that it is part of, ascending.
+    /// For each row, the number of its piece, in ascending order.
     pub(crate) pieces: Vec<u32>,
-    /// For each row the block of bytes that it begins in, ascending.
+    /// For each row, the number of the block of bytes that it begins in, in ascending order.
     pub(crate) blocks: Vec<u32>,
     /// The mean bytes of a row in the objects.
     pub(crate) row_bytes: f64,
-    /// The estimated rows of the table.
+    /// The estimated number of rows of the table.
     pub(crate) table_rows: f64,
     /// Figures of the columns, computed on first use.
     columns: Vec<OnceLock<Option<ColumnFigures>>>,
     text_bytes: Vec<OnceLock<Option<f64>>>,
-    /// Answers to questions about the sample, which planning repeats.
+    /// Cached selectivities by predicate, since planning needs them repeatedly.
     kept: Memo<Expr, Option<Selectivity>>,
+    /// Cached distinct counts by expressions and predicate.
     groups: Memo<(Vec<Expr>, Option<Expr>), Option<f64>>,
 }
 
-/// The most answers that are cached of each question.
+/// Maximum cached estimates of each kind.
 const MAX_ANSWERS: usize = 64;
 
-/// The last answers to a question about the sample.
+/// Cache of the last estimates of one kind, by their parameters.
 #[derive(Clone, Debug)]
 struct Memo<Q, A>(Arc<Mutex<VecDeque<(Q, A)>>>);
 
@@ -74,17 +77,17 @@ impl<Q: PartialEq, A: Clone> Memo<Q, A> {
     }
 }
 
-/// The shares that a condition keeps.
+/// The shares of rows and blocks that pass a condition.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Selectivity {
-    /// Of the rows.
+    /// Share of the rows.
     pub(crate) rows: f64,
-    /// Of the blocks: those that hold a row that is kept.
+    /// Share of the blocks that contain a passing row.
     pub(crate) blocks: f64,
 }
 
 impl TableSample {
-    /// Makes a sample of rows with their pieces and blocks, from a table of `table_rows` rows in
+    /// Creates a sample of rows with their pieces and blocks, from a table of `table_rows` rows in
     /// `table_bytes` bytes.
     pub(crate) fn new(
         rows: RecordBatch,
@@ -100,20 +103,20 @@ impl TableSample {
         Self { rows, pieces, blocks, row_bytes, table_rows, columns, text_bytes, kept, groups }
     }
 
-    /// The rows of the sample.
+    /// Returns the number of rows in the sample.
     pub(crate) fn len(&self) -> usize {
         self.rows.num_rows()
     }
 
-    /// The share of the table that the sample is.
+    /// Returns the number of rows in the sample as a share of the table's rows.
     pub(crate) fn share(&self) -> f64 {
         (self.len() as f64 / self.table_rows.max(1.0)).min(1.0)
     }
 
-    /// The shares that `predicate` keeps; `None` if the sample is empty or the predicate fails on a
-    /// row of it.
+    /// Returns the shares of rows and blocks that pass `predicate`; `None` if the sample is empty
+    /// or the predicate fails on a row of it.
     pub(crate) fn selectivity(&self, predicate: &Expr) -> Option<Selectivity> {
-        // Keys of a join are large, and another query has others.
+        // Join keys are large and differ between queries, so their result is not cached.
         match has_bloom(predicate) {
             true => self.measured(predicate),
             false => self.kept.get_or(predicate.clone(), |predicate| self.measured(predicate)),
@@ -135,8 +138,9 @@ impl TableSample {
         Some(Selectivity { rows: hits as f64 / self.len() as f64, blocks: blocks as f64 / all_blocks.max(1) as f64 })
     }
 
-    /// The shares of a predicate that no row of the sample passes: at most the smoothed share of
-    /// its rarest conjunct, and at most the product of all, as if they were independent.
+    /// Estimates the shares of a predicate that no row of the sample passes: at most
+    /// [`UNSEEN_ROWS`] of the sample's rows, and at most the product of the smoothed shares of its
+    /// conjuncts, as if they were independent.
     fn unseen(&self, predicate: &Expr) -> Selectivity {
         let least = UNSEEN_ROWS / (self.len() as f64 + 1.0);
         let share = |conjunct: &Expr| {
@@ -150,13 +154,15 @@ impl TableSample {
         Selectivity { rows, blocks: (rows * per_block).min(1.0) }
     }
 
-    /// The distinct values of these expressions among the table's rows that pass `predicate`; NULL
-    /// is a value. `None` if the sample has no such row, or an expression fails on one.
+    /// Estimates the number of distinct values of `exprs` among the table's rows that pass
+    /// `predicate`; NULL is a value. Returns `None` if the sample has no such row, or if an
+    /// expression fails on one.
     ///
-    /// The estimator of Haas and Stokes (1998; PostgreSQL's ANALYZE uses it on rows): D = d / (1 -
-    /// (1 - q) f1 / n), for d values in a sample of the share q, f1 of them seen once. Here a value
-    /// counts once per piece: n counts pairs of a value and a piece, f1 the values of a single
-    /// piece. So a column that the table is sorted by has new values in every piece.
+    /// The estimator is that of Haas and Stokes (1998; PostgreSQL's ANALYZE uses it on rows): D = d
+    /// / (1 - (1 - q) f1 / n), for d distinct values in a sample of the share q, of which f1 were
+    /// seen once. Here a value counts once per piece: n is the number of pairs of a value and a
+    /// piece, and f1 the number of values that occur in a single piece. So a column by which the
+    /// table is sorted has new values in every piece.
     pub(crate) fn distinct(&self, exprs: &[Expr], predicate: Option<&Expr>) -> Option<f64> {
         let question = (exprs.to_vec(), predicate.cloned());
         self.groups.get_or(question, |(exprs, predicate)| self.counted(exprs, predicate.as_ref()))
@@ -176,8 +182,9 @@ impl TableSample {
         Some(distinct.clamp(seen, (self.table_rows * kept).max(seen)))
     }
 
-    /// The shares of single values of `exprs` among the rows that pass `predicate`, in falling
-    /// order: those of at least `share` that occur in more than one piece.
+    /// Returns the shares of single values of `exprs` among the rows that pass `predicate`, in
+    /// descending order. Includes values with a share of at least `share` that occur in more than
+    /// one piece.
     pub(crate) fn frequent(&self, exprs: &[Expr], predicate: Option<&Expr>, share: f64) -> Vec<f64> {
         let Ok(Some(counts)) = self.values(exprs, predicate) else { return vec![] };
         let rows: f64 = counts.iter().map(|count| f64::from(count.rows)).sum();
@@ -187,7 +194,7 @@ impl TableSample {
         shares
     }
 
-    /// The counts of each value of `exprs` among the rows that pass `predicate`; `None` without
+    /// Counts each value of `exprs` among the rows that pass `predicate`; `None` without
     /// expressions.
     fn values(&self, exprs: &[Expr], predicate: Option<&Expr>) -> Result<Option<Vec<ValueCount>>> {
         let schema = self.rows.schema_ref();
@@ -215,7 +222,7 @@ impl TableSample {
         Ok(Some(counts.into_values().collect()))
     }
 
-    /// Figures of a column.
+    /// Returns the figures of a column.
     pub(crate) fn column(&self, column: usize) -> Option<&ColumnFigures> {
         self.columns.get(column)?.get_or_init(|| self.column_figures(column)).as_ref()
     }
@@ -227,7 +234,7 @@ impl TableSample {
         Some(ColumnFigures { null_share: values.null_count() as f64 / rows, distinct })
     }
 
-    /// The mean bytes of a value of this column as text; NULL has none.
+    /// Returns the mean bytes of a value of this column as text; NULL has none.
     pub(crate) fn text_bytes(&self, column: usize) -> Option<f64> {
         let mean = || {
             let text = cast(self.rows.columns().get(column)?, &DataType::Utf8).ok()?;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ColumnFigures;
 
-/// The largest valid count.
+/// Maximum valid count.
 const MAX_COUNT: f64 = 1e18;
 
 /// Counts of a table.
@@ -30,7 +30,8 @@ impl Totals {
         self.bytes = bytes as f64;
     }
 
-    /// Whether the counts can be a table's. The file may be written by others than ANALYZE.
+    /// Returns whether the counts are possible. The file may have been written by something other
+    /// than ANALYZE.
     pub(super) fn is_valid(&self) -> bool {
         let counts = self.columns.iter().flat_map(|column| [column.nulls, column.distinct]);
         let mut counts = counts.chain([self.rows, self.bytes]);

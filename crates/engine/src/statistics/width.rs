@@ -1,8 +1,8 @@
-//! Widths of values, for columns without measured ones.
+//! Assumed widths of values, for columns without measured ones.
 
 use arrow::datatypes::DataType;
 
-/// The bytes of a value of this type as text, its delimiter included.
+/// Returns the assumed bytes of a value of this type as text, including its delimiter.
 pub(crate) fn column_bytes(data_type: &DataType) -> u64 {
     match data_type {
         DataType::Boolean => 5,

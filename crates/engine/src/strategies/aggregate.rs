@@ -1,8 +1,8 @@
 //! Scalar aggregates: in the engine (`compute`), or in storage (`storage`).
 //!
 //! PushdownDB, Sections III and VI. Storage computes one partial result per object or range, and
-//! the engine merges them. S3 Select is used only where its arithmetic is provably the engine's and
-//! its filter exact, because a sum over the wrong rows cannot be corrected afterwards.
+//! the engine merges them. S3 Select is used only if its arithmetic is provably equal to the
+//! engine's and its filter exact, because a sum over the wrong rows cannot be corrected afterwards.
 
 use pushdowndb_contract::{Capability, Exactness, Fragment, Output, classify, classify_aggregate};
 
@@ -55,7 +55,8 @@ pub(crate) fn choose(fragment: &Fragment, capability: &Capability, options: &Pus
     }
 }
 
-/// Explains the placement of an aggregate; `None` without a route. `refused` speaks against it.
+/// Explains the placement of an aggregate. Returns `None` if there is no route to storage.
+/// `refused` is the reason against an aggregate in storage, if there is one.
 pub(crate) fn explanation(rows: PlacedScan<'_>, refused: Option<&str>) -> Option<Explanation> {
     let PlacedScan { plan, context, fragment, capability, .. } = rows;
     let Ok(route) = route(fragment, capability, &context.options, Side::Auto) else { return None };

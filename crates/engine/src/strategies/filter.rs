@@ -1,9 +1,9 @@
 //! Filter and projection: by plain reads (`compute`), or in storage (`storage`).
 //!
-//! PushdownDB, Section IV. S3 Select is asked for the columns in use, and for the rows that pass
-//! the strongest predicate it can evaluate without dropping a row of the result. Where that
-//! predicate is weaker than the query's, the scan evaluates the query's on the returned rows. The
-//! fragment route evaluates the whole fragment: it has the engine's own evaluator.
+//! PushdownDB, Section IV. S3 Select returns the columns in use of the rows that pass the strongest
+//! predicate that it can evaluate without dropping a row of the result. If that predicate is weaker
+//! than the query's, the scan evaluates the query's predicate on the returned rows. The fragment
+//! route evaluates the whole fragment, since nodes have the engine's own evaluator.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::plan::scan_plan::ScanPlan;
 use crate::settings::{Adaptivity, PushdownOptions, Side};
 use crate::statistics::width;
 
-/// The reason of plain reads that a setting asks for.
+/// Reason for plain reads that a setting asks for.
 pub(crate) const ASKED: &str = "asked for by SET";
 
 /// Chooses the placement of a fragment that yields rows, whose output is columns only.
@@ -70,7 +70,8 @@ pub(crate) fn choose(fragment: &Fragment, capability: &Capability, options: &Pus
         schema: Arc::clone(&fragment.schema),
         predicate,
         output: Output::Rows(output),
-        // The residual filter could drop rows within the limit.
+        // The limit is not pushed with an inexact filter: the residual filter could drop rows
+        // within it.
         order: vec![],
         limit: fragment.limit.filter(|_| exact),
         project: None,
@@ -95,15 +96,15 @@ fn at_fragment(fragment: &Fragment, options: &PushdownOptions) -> Choice {
     if let Output::Rows(columns) = &mut request.output
         && columns.is_empty()
     {
-        // An empty Arrow batch does not tell the number of its rows on the wire.
+        // An Arrow batch without columns loses its row count on the wire.
         let index = narrowest(fragment);
         columns.push(NamedExpr { expr: Expr::Column(index), name: fragment.schema.field(index).name().clone() });
     }
     Choice::Storage { request: Box::new(request), exact: true, route: Route::Fragment }
 }
 
-/// Replaces `choice` by plain reads where these are estimated to be better. Applies only with
-/// statistics, and where no setting asks for storage.
+/// Replaces `choice` by plain reads if these are estimated to be better. Leaves it unchanged
+/// without statistics, or if a setting asks for storage.
 pub(crate) fn unless_plain_is_better(
     choice: Choice,
     plan: &ScanPlan,
@@ -115,7 +116,7 @@ pub(crate) fn unless_plain_is_better(
         Output::Rows(_) => (context.options.filter_side(), false),
         Output::Aggregate { groups, .. } => (context.options.aggregate, !groups.is_empty()),
     };
-    // The operator chooses for groups, and a limit ends either kind of scan early.
+    // For groups, the operator above chooses. With a limit, either kind of scan ends early.
     if side != Side::Auto || grouped || fragment.limit.is_some() || context.statistics.is_none() {
         return choice;
     }
@@ -179,7 +180,7 @@ pub(crate) fn explanation(
     Some(candidates.explanation(taken, reason))
 }
 
-/// The route to storage, or the reason for plain reads; the same for every operator.
+/// Returns the route to storage, or the reason for plain reads. It is the same for every operator.
 pub(crate) fn route(
     fragment: &Fragment,
     capability: &Capability,
@@ -218,7 +219,7 @@ fn no_select(capability: &Capability) -> String {
     format!("backend {} has no S3 Select", capability.profile.name())
 }
 
-/// The column with the fewest estimated bytes.
+/// Returns the column with the fewest estimated bytes.
 fn narrowest(fragment: &Fragment) -> usize {
     let width = |index: &usize| width::column_bytes(fragment.schema.field(*index).data_type());
     (0..fragment.schema.fields().len()).min_by_key(width).unwrap_or(0)

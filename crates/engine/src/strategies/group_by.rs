@@ -27,18 +27,20 @@ use crate::plan::placement::{Choice, PlacedScan, Route};
 use crate::plan::splits::MAX_SAMPLE_PIECES;
 use crate::settings::{FilterStrategy, GroupByStrategy, PushdownOptions, Side};
 
-/// Groups assumed without statistics.
+/// Assumed number of groups without statistics.
 pub(crate) const ASSUMED_GROUPS: u64 = 32;
 
-/// Large groups assumed for hybrid, and the share of rows outside of them.
+/// Assumed number of large groups without statistics, for the hybrid strategy.
 const ASSUMED_LARGE_GROUPS: u64 = 4;
+/// Assumed share of rows outside of the large groups.
 const ASSUMED_TAIL_SHARE: f64 = 0.1;
 
 /// Seconds of storage to evaluate one CASE on one row.
 const CASE_S_PER_ROW: f64 = 5e-9;
 
-/// Seconds to group one row, while the groups fit into a CPU cache and when they do not.
+/// Seconds to group one row if the groups fit into a CPU cache.
 const CACHED_GROUP_S_PER_ROW: f64 = 30e-9;
+/// Seconds to group one row if the groups do not fit into a CPU cache.
 const UNCACHED_GROUP_S_PER_ROW: f64 = 100e-9;
 
 /// Maximum groups that fit into a CPU cache.
@@ -47,22 +49,23 @@ const MAX_CACHED_GROUPS: f64 = 32.0 * 1024.0;
 /// Maximum groups whose merge costs nothing in the estimates.
 pub(crate) const MAX_FREE_MERGE_GROUPS: f64 = 1024.0;
 
-/// Memory for the groups of a split, for hybrid on the fragment route: they fit into a CPU cache.
+/// Memory for the groups of a split in the hybrid strategy on the fragment route, in bytes. The
+/// groups then fit into a CPU cache.
 const HYBRID_GROUP_BYTES: usize = 256 * 1024;
 
-/// Share of the bytes that hybrid samples first (Section VI-B).
+/// Share of the bytes that the hybrid strategy samples first (Section VI-B).
 pub(crate) const SAMPLE_SHARE: f64 = 0.01;
 
 /// Inverse of the minimum share of rows in a large group, for which a CASE per row pays off.
 pub(crate) const LARGE_GROUP_INVERSE_SHARE: u64 = 100;
 
-/// Maximum groups in requests to S3 Select.
+/// Maximum groups that S3 Select aggregates; with more groups, the hybrid strategy is used.
 pub(crate) const MAX_CASE_GROUPS: usize = 2048;
 
-/// Estimated bytes of a key or an aggregate in an answer.
+/// Estimated bytes of a key or an aggregate in a response.
 const CELL_BYTES: u64 = 12;
 
-/// Seconds to group one row into `groups` groups.
+/// Estimates the seconds to group one row into `groups` groups.
 pub(crate) fn s_per_row(groups: f64) -> f64 {
     if groups <= MAX_CACHED_GROUPS { CACHED_GROUP_S_PER_ROW } else { UNCACHED_GROUP_S_PER_ROW }
 }
@@ -70,17 +73,17 @@ pub(crate) fn s_per_row(groups: f64) -> f64 {
 /// A way to run a group-by.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Strategy {
-    /// Plain reads, grouped by the engine.
+    /// The engine reads plainly and groups.
     Compute,
-    /// Filtered by storage, grouped by the engine.
+    /// Storage filters, and the engine groups.
     Filtered,
-    /// CASE for all groups by S3 Select, in two phases.
+    /// S3 Select evaluates a CASE for every group, in two phases.
     Storage,
-    /// CASE for the large groups by S3 Select.
+    /// S3 Select evaluates a CASE for every large group; the engine groups the other rows.
     Hybrid,
-    /// Partial groups by the fragment route.
+    /// A node returns partial groups over the fragment route.
     Partial,
-    /// Partial groups by the fragment route, with a small table.
+    /// A node returns partial groups over the fragment route, from a small hash table.
     SmallPartial,
 }
 
@@ -94,7 +97,7 @@ impl Strategy {
         }
     }
 
-    /// The memory for the groups of a split in storage, in bytes; `None` for the default.
+    /// Returns the memory for the groups of a split in storage, in bytes; `None` for the default.
     pub(crate) fn group_bytes(self) -> Option<usize> {
         (self == Self::SmallPartial).then_some(HYBRID_GROUP_BYTES)
     }
@@ -107,17 +110,17 @@ pub(crate) struct Decision {
     pub(crate) explanation: Explanation,
 }
 
-/// Decisions about a group-by that depend on the operators.
+/// Decisions about the scan below a group-by, which the physical operators implement.
 pub(crate) trait GroupByScans {
-    /// The placement of a scan that storage filters and the engine groups.
+    /// Returns the placement of the scan if storage filters and the engine groups.
     fn filtered(&self) -> Result<Choice>;
 
-    /// The reason against CASE groups by S3 Select; `None` if they are possible.
+    /// Returns the reason why S3 Select cannot evaluate a CASE per group; `None` if it can.
     fn cases_refused(&self, wanted: &PartialAggregate) -> Result<Option<String>>;
 }
 
-/// Chooses the strategy for groups over `rows`. `wanted` is the aggregate that storage would
-/// compute, or the reason why it cannot. `None` where there is no choice.
+/// Chooses the strategy of a group-by over `rows`. `wanted` is the aggregate that storage would
+/// compute, or the reason why it cannot. Returns `None` if there is no choice.
 pub(crate) fn choose(
     rows: PlacedScan<'_>,
     wanted: std::result::Result<&PartialAggregate, &str>,
@@ -140,7 +143,7 @@ pub(crate) fn choose(
     let (name, reason) = match forced {
         None => (candidates.best(), Reason::Estimated),
         Some(name) if candidates.has(name) => (Some(name), Reason::Asked),
-        // Storage may still filter what it cannot aggregate exactly.
+        // Storage may still filter rows that it cannot aggregate exactly.
         Some(_) => {
             let instead = ["filtered", "compute"].into_iter().find(|name| candidates.has(name));
             (instead, Reason::Because("what SET asks for will not do"))
@@ -204,7 +207,7 @@ fn candidates(
     Ok((candidates, by))
 }
 
-/// Adapts `options` to a scan whose rows the engine groups by `strategy`.
+/// Sets the filter strategy in `options` for a scan whose rows the engine groups under `strategy`.
 pub(crate) fn fix_filter(options: &mut PushdownOptions, strategy: Strategy) {
     match strategy {
         Strategy::Compute => options.filter = FilterStrategy::Compute,
@@ -213,7 +216,8 @@ pub(crate) fn fix_filter(options: &mut PushdownOptions, strategy: Strategy) {
     }
 }
 
-/// Chooses the placement of a fragment that yields partial groups, which need the fragment route.
+/// Chooses the placement of a fragment that yields partial groups, which storage can run only over
+/// the fragment route.
 pub(crate) fn choose_states(fragment: &Fragment, capability: &Capability, options: &PushdownOptions) -> Choice {
     if options.group_by == GroupByStrategy::Compute {
         return Choice::Compute("the engine reads and groups".to_owned());
@@ -230,13 +234,15 @@ pub(crate) fn choose_states(fragment: &Fragment, capability: &Capability, option
 /// The cost terms of a group-by's strategies.
 pub(crate) struct Costs {
     pub(crate) scan: ScanCosts,
-    /// Requests for one scan of everything, and the answers in them.
+    /// Number of requests for one scan of the table.
     requests: u64,
+    /// Number of partial results in the responses; each has groups of its own.
     answers: u64,
-    /// Estimated groups of the rows that pass.
+    /// Estimated number of groups in the rows that pass the filter.
     groups: u64,
-    /// Estimated large groups, and the share of rows outside of them.
+    /// Estimated number of large groups.
     large: u64,
+    /// Estimated share of rows outside of the large groups.
     tail: f64,
 }
 
@@ -261,7 +267,7 @@ impl Costs {
         Self { scan, requests, answers, groups, large, tail }
     }
 
-    /// Estimates a phase of `times` scans of everything that returns `returned` bytes.
+    /// Estimates a phase of `times` scans of the whole table that returns `returned` bytes.
     fn scan(&self, times: u64, returned: u64, storage_s: f64) -> Estimate {
         let (requests, scanned) = (self.requests * times, self.scan.scanned * times);
         self.scan.pushed(Pushed { requests, scanned, returned, storage_s, ..Pushed::default() })
@@ -281,9 +287,10 @@ impl Costs {
         self.scan.pushed(Pushed { requests, scanned, returned, engine_s, ..Pushed::default() })
     }
 
-    /// Estimates partial groups in one scan; of a `tail` of the rows, each is its own group.
+    /// Estimates one scan that returns partial groups. In a share `tail` of the rows, each row is
+    /// returned as a group of its own.
     fn partial(&self, wanted: &PartialAggregate, tail: f64) -> Estimate {
-        // Each answer has groups of its own.
+        // Each partial result has groups of its own.
         let groups = (self.answers * self.groups).min(self.scan.passing as u64) + (self.scan.passing * tail) as u64;
         let returned = groups * wanted.schema.fields().len() as u64 * CELL_BYTES;
         let (requests, scanned) = (self.requests, self.scan.scanned);
@@ -293,7 +300,8 @@ impl Costs {
         self.scan.pushed(Pushed { requests, scanned, returned, decoded, storage_s, engine_s, ..Pushed::default() })
     }
 
-    /// Seconds of storage for the CASE expressions of `groups` groups, and the bytes returned.
+    /// Estimates the seconds of storage for the CASE expressions of `groups` groups, and the bytes
+    /// returned.
     fn cases(&self, wanted: &PartialAggregate, groups: u64) -> (f64, u64) {
         let cases = groups * (wanted.calls.len() as u64 + 1);
         (self.scan.passing * cases as f64 * CASE_S_PER_ROW, self.scan.splits * cases * CELL_BYTES)
@@ -307,7 +315,8 @@ impl Costs {
         first + self.scan(1, returned, storage_s)
     }
 
-    /// Estimates hybrid with `large` groups, and a `tail` of the rows outside of them.
+    /// Estimates the hybrid strategy with `large` large groups and a share `tail` of the rows
+    /// outside of them.
     pub(crate) fn hybrid(&self, wanted: &PartialAggregate, large: u64, tail: f64) -> Estimate {
         let sample = self.scan.one_of_phases(Pushed {
             requests: self.scan.splits.min(MAX_SAMPLE_PIECES),

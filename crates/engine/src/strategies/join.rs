@@ -1,10 +1,10 @@
-//! Joins: tables read plainly (`baseline`), each filtered in storage (`filtered`), or the probe
-//! side also filtered by the keys of the build side (`bloom`).
+//! Joins: both tables are read plainly (`baseline`), each is filtered in storage (`filtered`), or
+//! the probe side is also filtered by the keys of the build side (`bloom`).
 //!
 //! PushdownDB, Section V; Active Disks, Section 3.3. Once the build side of a hash join has been
 //! read, its keys become a predicate of the scans below the probe side. The predicate may pass too
-//! much, never too little, and the join drops the rest. The strongest form is taken that storage
-//! evaluates and that fits into a request:
+//! many rows, but never too few, and the join drops the rest. It has the strongest form that
+//! storage evaluates and that fits into a request:
 //!
 //! | form | where |
 //! | --- | --- |
@@ -43,17 +43,19 @@ const COLLECT_S_PER_KEY: f64 = 150e-9;
 /// Maximum cost of collecting keys on speculation, as a share of the scan's cost.
 const MAX_COLLECT_COST_SHARE: f64 = 0.05;
 
-/// Maximum share of rows left by the keys in earlier runs, to wait for them again.
+/// Maximum share of rows that passed the keys in earlier runs for which a scan waits for the keys
+/// again.
 const MAX_REPEATED_SELECTIVITY: f64 = 0.25;
 
-/// Bytes of a statement besides its predicates.
+/// Bytes of a statement without its predicates.
 pub(crate) const STATEMENT_BYTES: usize = 4096;
 
 /// Estimates of a join's build side before it runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BuildSide {
-    /// The estimated number of keys, and whether it comes from feedback.
+    /// The estimated number of keys.
     pub(crate) keys: Option<usize>,
+    /// Whether `keys` comes from feedback.
     pub(crate) from_feedback: bool,
     /// The number of the join's key columns.
     pub(crate) columns: usize,
@@ -64,14 +66,15 @@ pub(crate) struct BuildSide {
 }
 
 impl BuildSide {
-    /// The number of rows whose keys, alone and combined, are collected in `seconds`; saturates.
+    /// Returns the number of rows whose single keys and key tuples can be collected in `seconds`.
+    /// Saturates.
     fn rows_in(&self, seconds: f64) -> usize {
         let columns = self.columns as f64;
         (seconds / (columns * columns * COLLECT_S_PER_KEY)) as usize
     }
 }
 
-/// Whether keys filter a scan, with the explanation.
+/// Decision whether keys filter a scan, with the explanation.
 #[derive(Clone, Debug)]
 pub(crate) struct Decision {
     pub(crate) bloom: bool,
@@ -80,7 +83,7 @@ pub(crate) struct Decision {
     pub(crate) explanation: Explanation,
 }
 
-/// Chooses the strategy for a scan of the probe side by `key`.
+/// Chooses the strategy for `rows`, a scan of the probe side that `key` can filter.
 pub(crate) fn choose(rows: PlacedScan<'_>, key: &Expr, key_type: &DataType, build: BuildSide) -> Decision {
     let PlacedScan { plan, context, fragment, capability, .. } = rows;
     let options = &context.options;
@@ -118,13 +121,14 @@ pub(crate) fn choose(rows: PlacedScan<'_>, key: &Expr, key_type: &DataType, buil
             let most = route.as_ref().map_or(usize::MAX, |route| max_keys(*route, capability, key_type));
             let too_many = build.keys.filter(|keys| *keys > most && candidates.has("bloom"));
             let best = candidates.best().unwrap_or("baseline");
-            // The keys that a HAVING or another join leaves are unknown before the first run. Few
-            // keys are waited for again, because they also save work above the scan.
+            // The keys that a HAVING or another join leaves are unknown before the first run. If
+            // they were few, later runs wait for them again, because they also save work above the
+            // scan.
             let keeps_most = build.from_feedback && share(build, values) > MAX_REPEATED_SELECTIVITY;
             let may_be_fewer =
                 candidates.has("bloom") && build.reduced && !keeps_most && matches!(route, Ok(Route::Fragment));
             match too_many {
-                // The scan itself chooses between the other two.
+                // The scan itself chooses between `filtered` and `baseline`.
                 Some(keys) if !may_be_fewer => {
                     candidates.refuse("bloom", format!("about {keys} keys are too many"));
                     ("filtered", Reason::Estimated)
@@ -158,7 +162,7 @@ fn is_integer_key(key_type: &DataType) -> bool {
     key_type.is_integer() && *key_type != DataType::UInt64
 }
 
-/// Maximum keys for which there is a form stronger than their range.
+/// Returns the maximum number of keys for which there is a stronger form than their range.
 fn max_keys(route: Route, capability: &Capability, key_type: &DataType) -> usize {
     match (route, &capability.select) {
         (Route::Select, Some(dialect)) if dialect.string_functions && key_type.is_integer() => {
@@ -169,20 +173,22 @@ fn max_keys(route: Route, capability: &Capability, key_type: &DataType) -> usize
     }
 }
 
-/// The estimated share of rows left by the keys; `values` are those of the key column.
+/// Estimates the share of rows that pass the keys. `values` is the number of distinct values of the
+/// key column.
 fn share(build: BuildSide, values: Option<f64>) -> f64 {
     match (build.reduced, build.keys, values) {
-        // The build side's keys are assumed to be keys of the table; references repeat.
+        // Assumes that the build side's keys are values of the key column, all equally frequent.
         (_, Some(keys), Some(values)) => (keys as f64 / values.max(1.0)).min(1.0),
-        // Assumes that keys are missing as a filter drops rows.
+        // Assumes that the filter drops as many keys as rows.
         (true, ..) => cardinality::DEFAULT_SELECTIVITY,
         (false, ..) => 1.0,
     }
 }
 
-/// Estimates a scan for rows that match the keys, once these are available, by storage or by plain
-/// reads. `values` is the estimated number of values of the key column, `as_set` whether dense keys
-/// are sent as a set; the engine takes `s_per_row` per returned row.
+/// Estimates a scan of the rows that match the keys, once these are available, by storage or by
+/// plain reads, whichever is better. `values` is the estimated number of distinct values of the key
+/// column, `as_set` is whether dense keys are sent as a set, and the engine takes `s_per_row`
+/// seconds per returned row.
 fn bloom_cost(
     scan: &ScanCosts,
     route: Route,
@@ -194,7 +200,7 @@ fn bloom_cost(
     let share = share(build, values);
     let keys = build.keys.unwrap_or(set::MAX_KEYS).min(set::MAX_KEYS) as f64;
     let filter_bytes = keys * filters::BITS_PER_KEY / 8.0;
-    // The range of sequential keys is assumed as large as their number of values.
+    // The range of dense keys is assumed to be as large as the number of their values.
     let set_bytes = values.filter(|_| as_set).and_then(|values| filters::set_bytes(keys, values));
     let (key_bytes, lookup_s) = match (route, set_bytes) {
         (Route::Select, _) => (keys * filters::BITS_PER_KEY, scan.rows * SQL_LOOKUP_S_PER_ROW),

@@ -7,11 +7,11 @@
 //! storage for the rows up to the bound, ties included, and the engine sorts those. The result is
 //! right for any sample. One with fewer than k rows gives no bound, and then everything is read.
 //!
-//! In `compute`, scans have the order and the limit, too: of most rows they decode the first key
-//! alone.
+//! In `compute`, plain reads use the order and the limit as well: they decode only the first sort
+//! key of most rows.
 //!
-//! In `storage`, no sample is needed. Storage sends at most k rows of a split, and once k rows have
-//! been returned the k-th key bounds later splits ([`LiveTopK`]), so the bound tightens while the
+//! In `storage`, no sample is needed. Storage sends at most k rows of a split. Once k rows have
+//! been returned, the k-th key bounds later splits ([`LiveTopK`]), so the bound tightens while the
 //! query runs. It is based on rows that exist, not on rows that were delivered, so it holds
 //! whatever fails afterwards.
 
@@ -36,7 +36,7 @@ use crate::plan::splits::MAX_SAMPLE_PIECES;
 use crate::plan::top_k::TopK;
 use crate::settings::{PushdownOptions, TopKStrategy};
 
-/// Maximum share of the rows in a sample; a larger one costs about what it saves.
+/// Maximum share of the rows in a sample; a larger sample costs about as much as it saves.
 const MAX_SAMPLE_SHARE: f64 = 0.25;
 
 /// The plan of a top-k by sampling.
@@ -48,17 +48,17 @@ pub(crate) struct Sample {
     pub(crate) share: f64,
 }
 
-/// The part of storage in a top-k.
+/// What storage does for a top-k.
 pub(crate) enum Plan {
     /// A sample first, then a scan that storage filters by its bound.
     Sample(Sample),
-    /// The fragment that yields the first rows of each split.
+    /// A scan by this fragment, which yields the first rows of each split.
     Storage(Box<Fragment>),
 }
 
 /// The choice made for a top-k.
 pub(crate) struct Decision {
-    /// The part of storage; `None` if the engine sorts all rows.
+    /// What storage does; `None` if the engine sorts all rows.
     pub(crate) plan: Option<Plan>,
     pub(crate) explanation: Explanation,
 }
@@ -104,7 +104,7 @@ pub(crate) fn choose(
     };
     let (taken, reason) = match asked {
         Some(asked) if candidates.has(asked) => (asked, Reason::Asked),
-        // A sample could bound the order, but the setting asks for another strategy.
+        // The strategy of the setting is not possible, and no other one in storage replaces it.
         Some(_) => ("compute", Reason::Because("what SET asks for will not do")),
         None => (candidates.best().unwrap_or("compute"), Reason::Estimated),
     };
@@ -116,7 +116,8 @@ pub(crate) fn choose(
     Decision { plan, explanation: candidates.explanation(taken, reason) }
 }
 
-/// The reason against a sample; `None` if storage filters by its bound, exactly or not.
+/// Returns the reason against a sample; `None` if storage can filter by its bound, exactly or
+/// inexactly.
 fn not_sampled(
     top_k: &TopK,
     fragment: &Fragment,
@@ -141,7 +142,7 @@ fn not_sampled(
 struct Costs {
     pub(crate) scan: ScanCosts,
     sample: Sample,
-    /// The share of the key in the bytes that storage sends.
+    /// Bytes of the first sort key as a share of the bytes that storage sends.
     alpha: f64,
     k: f64,
     at_fragment: bool,
@@ -162,7 +163,7 @@ impl Costs {
         }
     }
 
-    /// Bytes of `rows` rows as storage sends them.
+    /// Estimates the bytes of `rows` rows as storage sends them.
     fn row_bytes(&self, rows: f64) -> f64 {
         self.scan.sent as f64 / self.scan.passing.max(1.0) * rows.min(self.scan.passing)
     }
@@ -174,13 +175,14 @@ impl Costs {
         }
     }
 
-    /// Bytes of the first key of `rows` rows; a scan decodes nothing else of nearly all rows.
+    /// Estimates the bytes of the first sort key of `rows` rows; a scan decodes nothing else of
+    /// most rows.
     fn key_bytes(&self, rows: f64) -> f64 {
         self.row_bytes(rows) * self.alpha
     }
 
-    /// Estimates one scan whose splits send k rows at first and ever fewer: of rows in random
-    /// order, the n-th split sends about k/n.
+    /// Estimates one scan whose first split sends k rows, and later splits ever fewer: if rows are
+    /// in random order, the n-th split sends about k/n.
     fn storage(&self) -> Estimate {
         let requests = self.partitions.min(self.scan.splits).max(self.scan.objects.min(self.partitions)).max(1);
         let rows = self.k * (1.0 + (requests as f64).ln());
@@ -189,7 +191,8 @@ impl Costs {
         self.scan.pushed(Pushed { requests, scanned, returned, ..Pushed::default() })
     }
 
-    /// Estimates the sample's keys, then the rows up to the bound: k over the sample's share.
+    /// Estimates reading the keys of a sample, and then the rows up to the bound, which are about k
+    /// divided by the sample's share.
     fn sampling(&self) -> Estimate {
         let keys = self.key_bytes(self.sample.rows as f64);
         let first = self.scan.one_of_phases(Pushed {
@@ -204,7 +207,7 @@ impl Costs {
     }
 }
 
-/// The fragment with the order and the limit; `None` if it cannot express them.
+/// Returns `fragment` with the order and the limit of `top_k`; `None` if it cannot express them.
 pub(crate) fn first_rows(top_k: &TopK, fragment: &Fragment) -> Option<Fragment> {
     let Output::Rows(columns) = &fragment.output else { return None };
     let limit = u64::try_from(top_k.k).ok().filter(|k| (1..=limits::TOP_K_ROWS).contains(k))?;
@@ -218,7 +221,8 @@ pub(crate) fn first_rows(top_k: &TopK, fragment: &Fragment) -> Option<Fragment> 
     (order.len() <= limits::KEYS).then(|| Fragment { order, limit: Some(limit), ..fragment.clone() })
 }
 
-/// The first rows of a running scan, shared by its partitions.
+/// The first sort keys in the rows that a running scan has received, shared by its partitions. They
+/// bound the rows that later requests return.
 #[derive(Debug)]
 pub(crate) struct LiveTopK {
     top_k: TopK,
@@ -230,7 +234,7 @@ impl LiveTopK {
         Self { first: Mutex::new(top_k.first_keys()), top_k: top_k.clone() }
     }
 
-    /// Adds the current bound to `predicate`, over the table's numbering of columns.
+    /// Adds the current bound to `predicate`, whose columns are numbered as in the table.
     pub(crate) fn narrow(&self, predicate: Option<Expr>) -> Result<Option<Expr>> {
         let last = kth(&mut self.first.lock())?;
         let bound = last.and_then(|last| self.top_k.bound(&last));
@@ -255,7 +259,7 @@ impl LiveTopK {
     }
 }
 
-/// Reads keys from the rows of one request.
+/// Reads sort keys from the rows of one request.
 pub(crate) struct Keys<'a> {
     live: &'a LiveTopK,
     key: Evaluator,
@@ -268,12 +272,12 @@ impl Keys<'_> {
     }
 }
 
-/// Restricts `fragment` to rows that the bound lets pass.
+/// Restricts `fragment` to rows that pass `bound`.
 pub(crate) fn with_bound(fragment: &Fragment, bound: Expr) -> Fragment {
     Fragment { predicate: Expr::and_opt(fragment.predicate.clone(), Some(bound)), ..fragment.clone() }
 }
 
-/// α: the share of the key in the bytes of a row that storage sends.
+/// Estimates α, the share of the first sort key in the bytes of a row that storage sends.
 fn alpha(top_k: &TopK, cardinality: &Cardinality<'_>, fragment: &Fragment) -> f64 {
     let sent: Vec<usize> = match &fragment.output {
         Output::Rows(columns) => columns.iter().flat_map(|column| column.expr.columns()).collect(),
@@ -282,16 +286,18 @@ fn alpha(top_k: &TopK, cardinality: &Cardinality<'_>, fragment: &Fragment) -> f6
     (cardinality.width(&top_k.key.columns()) / cardinality.width(&sent).max(1.0)).clamp(0.01, 1.0)
 }
 
-/// The sample that moves the fewest bytes: S = sqrt(K·N/α) (PushdownDB, Section VII-B).
+/// Returns the sample that moves the fewest bytes: S = sqrt(K·N/α) (PushdownDB, Section VII-B).
 fn sample(top_k: &TopK, alpha: f64, rows: f64, asked: u64) -> Sample {
     let n = rows.max(1.0);
-    // Fewer than k rows give no bound, and the estimates are rough.
+    // A sample of fewer than k rows gives no bound, and the estimates are rough, so sample at least
+    // 2 k rows.
     let best = if asked == 0 { (top_k.k as f64 * n / alpha).sqrt() } else { asked as f64 };
     let rows = best.max(2.0 * top_k.k as f64).min(n);
     Sample { rows: rows as u64, share: rows / n }
 }
 
-/// The k-th of `keys`, if the contract has its type; `None` if there are fewer.
+/// Returns the k-th of `keys` as a literal; `None` if there are fewer keys, or if the contract has
+/// no literal of the type.
 pub(crate) fn kth(keys: &mut FirstKeys) -> Result<Option<Literal>> {
     let Some(kth) = keys.kth()? else { return Ok(None) };
     Ok(literal(&ScalarValue::try_from_array(&kth, 0).map_err(crate::error::from_datafusion)?))

@@ -1,4 +1,4 @@
-//! Groups as columns: the S3 Select replacement of GROUP BY (PushdownDB, Listing 4).
+//! GROUP BY on S3 Select, with a CASE aggregate per group (PushdownDB, Listing 4).
 //!
 //! ```text
 //! SELECT COUNT(CASE WHEN g = 1 THEN 1 END), SUM(CASE WHEN g = 1 THEN v END),
@@ -6,9 +6,9 @@
 //! ```
 //!
 //! The paper writes ELSE 0, which is wrong for MIN, MAX, COUNT and AVG, and for a SUM over only
-//! NULLs. Without ELSE the rows of other groups are NULL, which aggregates skip. The count of a
-//! group's rows shows whether it occurs. The one row returned per split becomes one row per group
-//! that occurs.
+//! NULLs. Without ELSE, the rows of other groups are NULL, which aggregates skip. The row count of
+//! a group shows whether the group occurs. Storage returns one row per split, which is converted to
+//! one row per group that occurs.
 
 use std::sync::Arc;
 
@@ -28,19 +28,19 @@ use crate::plan::placement::Choice;
 use crate::plan::scan_plan::ScanPlan;
 use crate::settings::Side;
 
-/// Groups per request; too long SQL is halved.
+/// Maximum groups per request. If the SQL of a request is too long, its groups are halved.
 const GROUPS_PER_REQUEST: usize = 256;
 
-/// Aggregates of some groups, computed by storage.
+/// Scan in which storage computes the aggregates of some groups.
 #[derive(Clone, Debug)]
 pub(crate) struct CaseScan {
-    /// Yields a row per split: for each group its number of rows, then its states.
+    /// Yields a row per split: for each group, its row count and then its aggregate states.
     pub(crate) scan: Arc<RemoteScanExec>,
     groups: Vec<Group>,
     schema: SchemaRef,
 }
 
-/// The reason why groups cannot be columns; `None` if they can.
+/// Returns the reason why storage cannot compute a CASE aggregate per group; `None` if it can.
 pub(crate) fn refusal(rows: &RemoteScanExec, wanted: &PartialAggregate) -> Result<Option<String>> {
     if wanted.calls.is_empty() {
         return Ok(Some("distinct keys are read as they are".to_owned()));
@@ -69,7 +69,7 @@ pub(crate) fn refusal(rows: &RemoteScanExec, wanted: &PartialAggregate) -> Resul
     })
 }
 
-/// A typical constant of `data_type`.
+/// Returns a typical literal of `data_type`, or `None` if there is no literal of this type.
 fn likely(data_type: &DataType) -> Option<Literal> {
     match data_type {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Some(Literal::Utf8("m".to_owned())),
@@ -78,7 +78,7 @@ fn likely(data_type: &DataType) -> Option<Literal> {
     }
 }
 
-/// Requests for `groups`, and the groups that no request can name.
+/// Returns scans that aggregate `groups` in storage, and the groups that no request can express.
 pub(crate) fn case_scans(
     rows: &RemoteScanExec,
     wanted: &PartialAggregate,
@@ -93,7 +93,7 @@ pub(crate) fn case_scans(
             let (groups, schema) = (groups.to_vec(), Arc::clone(&wanted.schema));
             scans.push(CaseScan { scan: Arc::new(scan), groups, schema });
         } else if groups.len() > 1 {
-            // Too long, or one group cannot be spelled.
+            // The SQL is too long, or the keys of one group cannot be expressed.
             let (left, right) = groups.split_at(groups.len() / 2);
             open.extend([right, left]);
         } else {
@@ -127,17 +127,18 @@ fn case_scan(rows: &RemoteScanExec, wanted: &PartialAggregate, groups: &[Group])
     }
     let aggregate = PartialAggregate { groups: vec![], calls, schema: Arc::new(Schema::new(fields)), states };
     let plan = ScanPlan { aggregate: Some(aggregate), ..rows.plan().clone() };
-    // Fixes the strategy, which was chosen for the whole.
+    // The strategy was already chosen for the whole group-by, so fix it.
     let rows = rows.with_options(|options| options.aggregate = Side::Storage)?;
     Ok(rows.with_plan(plan)?.without_note())
 }
 
 impl CaseScan {
-    /// The states of the groups that occur in `splits`, the rows of some splits.
+    /// Returns the aggregate states of the groups that occur. `splits` has one row per split, as
+    /// yielded by the scan.
     pub(crate) fn states(&self, splits: &RecordBatch) -> Result<RecordBatch> {
         let keys = self.groups.first().map_or(0, |group| group.values.len());
         let states = self.schema.fields().len() - keys;
-        // Group and split of each output row.
+        // Group index and split index of each output row.
         let mut places: Vec<(usize, usize)> = Vec::new();
         for group in 0..self.groups.len() {
             let counts = column(splits, group * (states + 1))?;

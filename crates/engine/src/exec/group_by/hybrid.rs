@@ -1,4 +1,5 @@
-//! Hybrid: storage aggregates large groups, the engine the small ones (PushdownDB, Section VI-B).
+//! Hybrid group-by: storage aggregates large groups, the engine the small ones (PushdownDB, Section
+//! VI-B).
 //!
 //! ```text
 //! phase 1   SELECT g … over 1 % of the bytes              the large groups of the sample
@@ -6,8 +7,9 @@
 //!           SELECT g, v … WHERE g NOT IN (1, …)           of all others, grouped by the engine
 //! ```
 //!
-//! The sample affects only the cost: a group missing from it is among the others. The paper reads
-//! the first 1 %; this sample is spread over the table, because neighboring rows are often alike.
+//! The sample affects only the cost: a group missing from it is grouped by the engine. The paper
+//! samples the first 1 % of the table; this sample is spread over the table, because neighboring
+//! rows are often alike.
 
 use std::sync::Arc;
 
@@ -26,7 +28,7 @@ use crate::strategies::top_k::Sample;
 /// Minimum rows of a usable sample.
 const MIN_SAMPLE_ROWS: u64 = 20;
 
-/// Phase 1: the groups of a sample.
+/// Phase 1: counts the groups of a sample.
 pub(crate) async fn groups(
     rows: &RemoteScanExec,
     wanted: &PartialAggregate,
@@ -40,8 +42,9 @@ pub(crate) async fn groups(
     keys::count(&wanted.groups, &columns, &wanted.schema, sampled).await
 }
 
-/// The groups that storage aggregates: the number set by `large_groups`, else as many large ones as
-/// give the lowest estimate, possibly none.
+/// Selects the groups that storage aggregates. The setting `large_groups` fixes their number if it
+/// is not 0. Otherwise they are the groups above a minimum share of the rows, of which the strategy
+/// `auto` keeps as many of the largest as minimize the estimate. The result may be empty.
 pub(crate) fn large(counted: GroupCounts, rows: &RemoteScanExec, wanted: &PartialAggregate) -> Vec<Group> {
     let total = counted.rows;
     if total < MIN_SAMPLE_ROWS {

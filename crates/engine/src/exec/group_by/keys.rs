@@ -1,4 +1,4 @@
-//! Group keys that occur in some rows, and their row counts.
+//! Counts the distinct group keys in the rows of a scan, and builds predicates on them.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use crate::error::from_datafusion;
 use crate::plan::lower::among;
 use crate::plan::lower::literal;
 
-/// Maximum distinct keys counted; no request could name more.
+/// Maximum distinct keys counted; requests could not list more.
 const MAX_KEYS: usize = 100_000;
 
 /// Group that storage can aggregate.
@@ -24,22 +24,23 @@ const MAX_KEYS: usize = 100_000;
 pub(crate) struct Group {
     /// Key values, in the types of the plan.
     pub(crate) values: Vec<ScalarValue>,
-    /// Key values as constants of a request.
+    /// Key values as literals of a request.
     pub(crate) literals: Vec<Literal>,
-    /// Rows counted.
+    /// Number of rows counted in this group.
     pub(crate) rows: u64,
 }
 
-/// Groups counted in some rows.
+/// Row counts of the groups in the rows of a scan.
 #[derive(Debug)]
 pub(crate) struct GroupCounts {
     pub(crate) groups: Vec<Group>,
     pub(crate) rows: u64,
-    /// Whether all groups of the rows are listed.
+    /// Whether `groups` has all groups that occur in the counted rows.
     pub(crate) complete: bool,
 }
 
-/// Counts the groups by `keys` in batches with the columns `columns`.
+/// Counts the groups by `keys` in a stream of batches that have the table's columns `columns`. The
+/// key values are cast to the leading column types of `types`.
 pub(crate) async fn count(
     keys: &[NamedExpr],
     columns: &[usize],
@@ -70,7 +71,7 @@ pub(crate) async fn count(
         }
     }
     let mut counts: Vec<(Box<[u8]>, u64)> = counts.into_iter().collect();
-    // A deterministic order of groups of equal size.
+    // Ties are broken by key, so that the order is deterministic.
     counts.sort_unstable_by(|(a, m), (b, n)| n.cmp(m).then_with(|| a.cmp(b)));
     let parser = converter.parser();
     let columns = converter.convert_rows(counts.iter().map(|(key, _)| parser.parse(key))).map_err(unsorted)?;
@@ -95,7 +96,7 @@ fn unsorted(error: arrow::error::ArrowError) -> Error {
     Error::internal("keys that cannot be counted").with_source(error)
 }
 
-/// The columns read by `keys`, ascending.
+/// Returns the columns that `keys` read, in ascending order.
 pub(crate) fn columns(keys: &[NamedExpr]) -> Vec<usize> {
     let mut columns: Vec<usize> = keys.iter().flat_map(|key| key.expr.columns()).collect();
     columns.sort_unstable();
@@ -103,7 +104,7 @@ pub(crate) fn columns(keys: &[NamedExpr]) -> Vec<usize> {
     columns
 }
 
-/// TRUE for the rows of `group`, FALSE or NULL for others.
+/// Returns a predicate that is TRUE for the rows of `group`, and FALSE or NULL for other rows.
 pub(crate) fn is_in(keys: &[NamedExpr], group: &[Literal]) -> Expr {
     let is = |(key, value): (&NamedExpr, &Literal)| match value {
         Literal::Null => Expr::IsNull(Box::new(key.expr.clone())),
@@ -112,7 +113,8 @@ pub(crate) fn is_in(keys: &[NamedExpr], group: &[Literal]) -> Expr {
     Expr::conjunction(keys.iter().zip(group).map(is).collect())
 }
 
-/// TRUE for the rows outside of `groups`. `NOT (key = x)` would lose NULL keys.
+/// Returns a predicate that is TRUE for the rows outside of `groups`, including rows with NULL
+/// keys, which `NOT (key = x)` would lose.
 pub(crate) fn is_in_none(keys: &[NamedExpr], groups: &[Group]) -> Expr {
     if let [key] = keys {
         let values = groups.iter().filter_map(|group| group.literals.first());
@@ -127,7 +129,7 @@ pub(crate) fn is_in_none(keys: &[NamedExpr], groups: &[Group]) -> Expr {
             (true, true) => Expr::Literal(Literal::Boolean(true)),
             (true, false) => Expr::Or(vec![is_null, other]),
             (false, true) => Expr::Not(Box::new(is_null)),
-            // Never TRUE for NULL.
+            // `NOT IN` is never TRUE for a NULL key.
             (false, false) => other,
         };
     }
@@ -145,7 +147,7 @@ pub(crate) fn is_in_none(keys: &[NamedExpr], groups: &[Group]) -> Expr {
     Expr::conjunction(groups.iter().map(out_of).collect())
 }
 
-/// Merges `streams`, with errors converted.
+/// Merges `streams` and converts their errors.
 pub(crate) fn merged<S>(streams: Vec<S>) -> BoxStream<'static, Result<RecordBatch>>
 where
     S: Stream<Item = datafusion::common::Result<RecordBatch>> + Send + Unpin + 'static,

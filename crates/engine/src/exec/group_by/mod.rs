@@ -1,4 +1,5 @@
-//! Two-phase group-by on S3 Select: find groups, aggregate them in storage, others in the engine.
+//! Two-phase group-by on S3 Select: phase 1 finds the groups; in phase 2, storage aggregates some
+//! of them and the engine the others.
 
 pub(crate) mod cases;
 pub(crate) mod hybrid;
@@ -34,7 +35,7 @@ use crate::settings::GroupByStrategy;
 use crate::strategies::group_by::{self, Decision, GroupByScans, MAX_CASE_GROUPS, MAX_FREE_MERGE_GROUPS, Strategy};
 use cases::CaseScan;
 
-/// Operator that yields partial states, possibly several per group.
+/// Operator that yields partial aggregate states, possibly several per group.
 #[derive(Clone, Debug)]
 pub(crate) struct GroupByExec {
     /// The partial aggregate over the scan, for rows that storage does not aggregate.
@@ -42,29 +43,30 @@ pub(crate) struct GroupByExec {
     rows: RemoteScanExec,
     wanted: PartialAggregate,
     decision: Decision,
-    /// Result of the first phase, shared by all partitions.
+    /// Plan of the second phase, made by the first and shared by all partitions.
     phases: Arc<OnceCell<Phases>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
 
-/// Second phase.
+/// Plan of the second phase.
 #[derive(Debug)]
 struct Phases {
     cases: Vec<CaseScan>,
-    /// The engine's part, over the other rows; `None` without such rows.
+    /// Partial aggregate of the engine over the rows that storage does not aggregate; `None` if
+    /// there are no such rows.
     engine: Option<Arc<dyn ExecutionPlan>>,
 }
 
 impl GroupByExec {
-    /// `engine` is a partial aggregate over `rows`.
+    /// Creates the operator. `engine` must be a partial aggregate over `rows`.
     pub(crate) fn new(
         engine: Arc<dyn ExecutionPlan>,
         rows: RemoteScanExec,
         wanted: PartialAggregate,
         decision: Decision,
     ) -> Self {
-        // No scan has more partitions than planned.
+        // No scan of the second phase has more partitions than planned.
         let partitions = rows.plan().partitions.max(1);
         let properties = PlanProperties::new(
             EquivalenceProperties::new(Arc::clone(&wanted.schema)),
@@ -111,7 +113,7 @@ impl GroupByExec {
         Ok(Phases { cases, engine })
     }
 
-    /// The engine's part, over the rows outside of `groups`.
+    /// Returns the engine's partial aggregate over the rows outside of `groups`.
     fn engine_without(&self, groups: &[keys::Group]) -> Result<Arc<dyn ExecutionPlan>> {
         let plan = self.rows.plan();
         let predicate = match (&plan.predicate, groups.is_empty()) {
@@ -123,7 +125,7 @@ impl GroupByExec {
         with_scan(&self.engine, &rows).map_err(crate::error::from_datafusion)
     }
 
-    /// The states of `partition`, from storage and engine.
+    /// Returns the state streams of `partition`, from storage and from the engine.
     fn states(
         &self,
         phases: &Phases,
@@ -152,7 +154,7 @@ impl GroupByExec {
     }
 }
 
-/// `plan` with its scan replaced.
+/// Returns `plan` with its [`RemoteScanExec`] replaced by `scan`.
 pub(crate) fn with_scan(plan: &Arc<dyn ExecutionPlan>, scan: &RemoteScanExec) -> DfResult<Arc<dyn ExecutionPlan>> {
     let replaced = Arc::clone(plan).transform_up(|node| {
         Ok(match node.is::<RemoteScanExec>() {
@@ -227,7 +229,7 @@ impl ExecutionPlan for GroupByExec {
     }
 }
 
-/// Alternative scans for a group-by over `rows`.
+/// Alternatives to the wrapped scan, which yields the rows that a group-by reads.
 pub(crate) struct Scans<'a>(pub(crate) &'a RemoteScanExec);
 
 impl GroupByScans for Scans<'_> {
@@ -241,8 +243,8 @@ impl GroupByScans for Scans<'_> {
     }
 }
 
-/// A plain scan that returns the states of few groups in place of `rows`, so that it can skip
-/// decoding of pages or text. `None` leaves the aggregate to the operator above.
+/// Returns a plain scan that replaces `rows` and yields the aggregate states of few groups, which
+/// lets it skip decoding of pages or text. Returns `None` if the operator above should aggregate.
 pub(crate) fn in_engine(rows: &RemoteScanExec, wanted: &PartialAggregate) -> Result<Option<RemoteScanExec>> {
     if rows.context().options.group_by != GroupByStrategy::Auto || !matches!(rows.choice(), Choice::Compute(_)) {
         return Ok(None);
@@ -255,7 +257,7 @@ pub(crate) fn in_engine(rows: &RemoteScanExec, wanted: &PartialAggregate) -> Res
     rows.with_options(|options| options.group_by = GroupByStrategy::Compute)?.with_plan(plan).map(Some)
 }
 
-/// The aggregates and keys for EXPLAIN.
+/// Formats keys, aggregates and filter for EXPLAIN.
 pub(crate) fn display(wanted: &PartialAggregate, rows: &RemoteScanExec) -> String {
     let schema = &rows.fragment().schema;
     let keys: Vec<String> = wanted.groups.iter().map(|key| key.expr.display(schema).to_string()).collect();

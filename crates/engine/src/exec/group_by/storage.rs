@@ -1,12 +1,13 @@
-//! Group-by in S3 Select: every group that occurs is requested (PushdownDB, Section VI-A).
+//! Group-by in S3 Select: storage aggregates every group that occurs (PushdownDB, Section VI-A).
 //!
 //! ```text
 //! phase 1   SELECT g … WHERE filter                     the engine takes the distinct keys
 //! phase 2   SELECT SUM(CASE WHEN g = 1 THEN v END), …   one row per split and request
 //! ```
 //!
-//! It wins with few groups: each costs storage a CASE per row and aggregate, and phase 1 sends a
-//! key per row. With more groups than that is worth, it continues as hybrid.
+//! This strategy is best with few groups, since storage evaluates a CASE per row, aggregate and
+//! group, and phase 1 returns a key per row. If phase 1 finds too many groups, execution continues
+//! as in the hybrid strategy.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use crate::exec::remote_scan::RemoteScanExec;
 use crate::plan::partial_aggregate::PartialAggregate;
 use crate::plan::scan_plan::ScanPlan;
 
-/// Phase 1: all groups.
+/// Phase 1: counts all groups.
 pub(crate) async fn groups(
     rows: &RemoteScanExec,
     wanted: &PartialAggregate,

@@ -16,7 +16,7 @@ use crate::settings::{HighestLevel, Side};
 use crate::strategies::filter;
 
 impl RemoteScanExec {
-    /// The same scan, filtered also by `keys` through `filters`.
+    /// Returns the same scan, filtered also by `filters`, whose keys come from `keys`.
     pub(crate) fn with_key_filters(&self, filters: Vec<KeyFilter>, keys: &Arc<BuildKeys>) -> Result<Self> {
         let (mut plan, mut context) = (self.plan.clone(), self.context.clone());
         plan.key_filters.extend(filters);
@@ -24,7 +24,7 @@ impl RemoteScanExec {
         self.in_place_with(plan, context)
     }
 
-    /// The same scan with the decision of a join, for EXPLAIN.
+    /// Returns the same scan with `explanation`, the decision about a join, added for EXPLAIN.
     pub(crate) fn with_join(&self, explanation: Explanation) -> Self {
         let mut scan = self.clone();
         scan.decisions.joins.push(Arc::new(explanation));
@@ -35,12 +35,13 @@ impl RemoteScanExec {
         &self.decisions.joins
     }
 
-    /// Whether it yields all rows that pass its filter, so that further filters commute with it.
+    /// Returns whether the scan yields all rows that pass its filter, so that further filters
+    /// commute with it.
     pub(crate) fn yields_rows(&self) -> bool {
         self.plan.aggregate.is_none() && self.plan.limit.is_none() && self.plan.top_k.is_none()
     }
 
-    /// The same scan at level none.
+    /// Returns the same scan at level `none`, where everything is read plainly.
     pub(crate) fn read_plainly(&self) -> Result<Self> {
         let mut context = self.context.clone();
         context.options.level = HighestLevel::None;
@@ -54,7 +55,8 @@ impl RemoteScanExec {
         if keys.is_empty() { String::new() } else { format!(", keys=[{}]", keys.join(", ")) }
     }
 
-    /// The scan with a predicate in place of its key filters; `None` if no row matches.
+    /// Waits for the join keys and returns the scan with a predicate in place of its key filters;
+    /// `None` if no row can match.
     pub(crate) async fn with_dynamic_filter(&self, query: &QueryContext) -> Result<Option<Self>> {
         let plain = ScanPlan { key_filters: vec![], ..self.plan.clone() };
         let exact = plain.aggregate.is_some();
@@ -77,7 +79,8 @@ impl RemoteScanExec {
                 WithoutKeys { predicate: self.fragment.predicate.clone(), rows: self.cardinality().rows() };
             self.in_place(ScanPlan { predicate: Some(keys), without_keys: Some(without_keys), ..plain.clone() })
         });
-        // Plain reads look keys up too. In SQL, keys are dropped unless storage takes them all.
+        // Plain reads evaluate key predicates too. On S3 Select, the key predicate is dropped
+        // unless storage evaluates all of it.
         let is_of_use = |scan: &Self| route != Some(Route::Select) || matches!(scan.choice(), Choice::Storage { .. });
         let scan = match filtered.transpose()?.filter(is_of_use) {
             Some(scan) => scan,

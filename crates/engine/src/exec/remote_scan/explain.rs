@@ -15,11 +15,11 @@ use crate::settings::Side;
 use crate::strategies::filter;
 use crate::strategies::index::IndexChoice;
 
-/// Maximum characters of a filter.
+/// Maximum characters of a filter in the output; longer filters are cut.
 const MAX_FILTER_CHARS: usize = 500;
 
 impl RemoteScanExec {
-    /// One line on the placement, for EXPLAIN and the report.
+    /// Describes the placement in one line, for EXPLAIN and the query's report.
     pub(crate) fn explanation(&self) -> String {
         let schema = &self.fragment.schema;
         if let Some(Sampling { top_k, sample, .. }) = &self.placement().sampling {
@@ -91,7 +91,8 @@ impl RemoteScanExec {
 }
 
 impl RemoteScanExec {
-    /// The number of nodes or stores that are asked, if there are several.
+    /// Formats the number of stores that hold the table, or of nodes in the fleet, for EXPLAIN.
+    /// Returns an empty string if there is one store and no fleet.
     fn shown_endpoints(&self) -> String {
         match (&self.context.fleet, self.context.backend.stores()) {
             (_, stores @ 2..) => format!(", {stores} stores"),
@@ -100,7 +101,8 @@ impl RemoteScanExec {
         }
     }
 
-    /// The decision about a filtering scan, unless an operator above decided for it.
+    /// Returns the decision about the filter. Returns `None` if an operator above decided where the
+    /// scan runs and no index was considered.
     fn filter_explanation(&self) -> Option<Explanation> {
         let is_noted = self.decisions.above.is_some() || self.placement().note.is_some();
         let chosen_above = !self.decisions.joins.is_empty() || is_noted || self.plan.aggregate.is_some();
@@ -127,7 +129,7 @@ impl RemoteScanExec {
         format!("{format}, {objects} objects, {splits} splits, {}", self.details())
     }
 
-    /// All decisions about the scan, its own and those of operators above.
+    /// Returns all decisions about the scan: its own and those of operators above.
     pub(crate) fn explanations(&self) -> Vec<Arc<Explanation>> {
         let own = self.filter_explanation().map(Arc::new);
         let note = self.placement().note.clone().or_else(|| self.decisions.above.clone());

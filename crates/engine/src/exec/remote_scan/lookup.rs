@@ -3,10 +3,10 @@
 //! A node does both: the fragment names the index objects to look up
 //! ([`Lookups`](pushdowndb_contract::wire::Lookups)). The following applies to other backends.
 //!
-//! The first phase is a scan of the index objects: it runs in storage where filters do, is retried,
-//! and falls back to plain reads. All partitions share its result. If it fails, or finds too many
-//! rows, the table is scanned without the index; so is each object without a fresh one. The second
-//! phase evaluates the whole predicate on the rows read.
+//! The first phase is a scan of the index objects: it runs in storage if filters do, is retried,
+//! and falls back to plain reads. All partitions share its result. If it fails or finds too many
+//! rows, the table is scanned without the index. Objects without an up-to-date index are scanned as
+//! well. The second phase evaluates the whole predicate on the rows read.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -40,7 +40,8 @@ use crate::strategies::index::{Lookup, Probe, Target};
 const MAX_LOOKUP_ROWS: usize = 4_000_000;
 
 impl RemoteScanExec {
-    /// The scan of the locations found by `lookup`, or the scan without an index if that fails.
+    /// Runs `lookup` and returns the scan of the row locations that it found, or the scan without
+    /// an index if it failed.
     pub(super) async fn located(
         &self,
         lookup: &Lookup,
@@ -52,7 +53,7 @@ impl RemoteScanExec {
                 let index = IndexState { locations: Some(Arc::new(locations)), ..self.placement().index.clone() };
                 Ok(self.with_placement(Placement { index, ..self.placement().clone() }))
             }
-            // The user's caps are final; a broken index is not.
+            // An exceeded cap of the user ends the query; a broken index does not.
             Err(error) if matches!(error.kind(), ErrorKind::Limit | ErrorKind::Cancelled) && !is_own(&error) => {
                 Err(error)
             }
@@ -65,7 +66,7 @@ impl RemoteScanExec {
         }
     }
 
-    /// Runs the first phase.
+    /// Runs the first phase: finds row locations in the indexes.
     async fn look_up(&self, lookup: &Lookup, query: &Arc<QueryContext>, context: &TaskContext) -> Result<RowLocations> {
         let mut found = Vec::with_capacity(lookup.probes.len());
         let mut rows = 0;
@@ -91,7 +92,8 @@ impl RemoteScanExec {
         Ok(locations)
     }
 
-    /// Ascending locations from one index, for each fresh object; adds their number to `rows`.
+    /// Returns the ascending row locations from one index, for each object with an up-to-date
+    /// index, and adds their number to `rows`.
     async fn probe(
         &self,
         probe: &Probe,
@@ -121,7 +123,8 @@ impl RemoteScanExec {
         Ok(found)
     }
 
-    /// Adds locations from `batch`, whose columns are first, last, object.
+    /// Adds the row locations in `batch` to `found`. The columns of `batch` are the first position,
+    /// the last position, and the object number.
     fn note(&self, batch: &RecordBatch, found: &mut HashMap<usize, Vec<Range<u64>>>) -> Result<()> {
         let corrupt = || Error::new(ErrorKind::Corrupt, "the index names an object that it is not of");
         let owners = batch.columns().get(2).and_then(|column| column.as_primitive_opt::<Int64Type>());
@@ -137,7 +140,8 @@ impl RemoteScanExec {
         Ok(())
     }
 
-    /// The scan of an index, and its pieces that may hold matches, grouped by connection.
+    /// Returns the scan of an index, and the pieces of the index that may hold matches. The pieces
+    /// of one inner vector are scanned together.
     fn index_scan(&self, probe: &Probe) -> Result<(Self, Vec<Vec<ScanSplit>>)> {
         let targets: Vec<_> = probe.targets.iter().filter(|target| !target.expected.ranges.is_empty()).collect();
         let object = |target: &&Target| DataObject {
@@ -214,7 +218,8 @@ fn too_many() -> Error {
     Error::new(ErrorKind::Limit, message).with_code(TOO_MANY_ROWS_CODE)
 }
 
-/// Whether `error` is the limit of look-ups, not the user's.
+/// Returns whether `error` means that [`MAX_LOOKUP_ROWS`] was exceeded, rather than a limit of the
+/// user.
 fn is_own(error: &Error) -> bool {
     error.code() == Some(TOO_MANY_ROWS_CODE)
 }

@@ -56,12 +56,14 @@ pub(crate) struct RemoteScanExec {
     pub(in crate::exec) plan: ScanPlan,
     pub(in crate::exec) context: ScanContext,
     pub(in crate::exec) decisions: Decisions,
-    /// The computation over one object.
+    /// Computation that the scan runs on each object.
     pub(in crate::exec) fragment: Arc<Fragment>,
-    /// Placement, decided on first use, at the latest by the rule `PlaceScans`. Copies share it,
-    /// since their partitions share work; a scan by another plan is placed anew.
+    /// Placement, decided on first use, at the latest by the rule `PlaceScans`. Clones share it,
+    /// since their partitions divide the splits among them. A scan of another plan gets a new
+    /// placement.
     placement: Arc<OnceLock<Placement>>,
-    /// Scan after the next phase, once that has run; shared by all partitions.
+    /// Scan that the next phase returned, shared by all partitions. It is set once the phase has
+    /// run; the inner value is `None` if no row can match.
     next: Arc<OnceCell<Option<Arc<RemoteScanExec>>>>,
     pub(in crate::exec) schema: SchemaRef,
     pub(in crate::exec) properties: Arc<PlanProperties>,
@@ -72,10 +74,11 @@ pub(crate) struct RemoteScanExec {
     pub(in crate::exec) progress: Arc<ScanProgress>,
     /// Caches of plain reads, shared by all partitions.
     pub(in crate::exec) caches: Arc<ScanCaches>,
-    /// Whether the rows go to the plan above, not to an earlier phase of a strategy.
+    /// Whether the rows go to the operator above, rather than to a preparatory phase of a strategy.
     pub(in crate::exec) feeds_plan: bool,
-    /// Rows shared with other scans, and rows reused from another scan.
+    /// Rows that this scan shares with other scans of the query.
     pub(in crate::exec) shared_rows: Option<Arc<SharedRows>>,
+    /// Rows of another scan that this scan reuses.
     pub(in crate::exec) reuse: Option<Reuse>,
 }
 
@@ -86,11 +89,11 @@ pub(in crate::exec) struct Decisions {
     pub(in crate::exec) joins: Vec<Arc<Explanation>>,
     /// Decision of the aggregate or sort directly above.
     pub(in crate::exec) above: Option<Arc<Explanation>>,
-    /// Why an operator above has the scan read plainly, unless a setting asks for it.
+    /// Reason why an operator above made the scan read plainly, unless a setting did.
     pub(in crate::exec) reads_plainly: Option<&'static str>,
 }
 
-/// Rows reused from another scan, if that completes them.
+/// Rows to reuse from another scan of the query, if that scan completes them.
 #[derive(Clone, Debug)]
 pub(crate) struct Reuse {
     pub(crate) rows: SharedRowsReader,
@@ -100,14 +103,15 @@ pub(crate) struct Reuse {
 /// Rewrite of another scan's rows into those of this one.
 #[derive(Clone, Debug)]
 pub(crate) enum Rewrite {
-    /// Identical rows.
+    /// The rows are identical.
     Same,
-    /// A fragment over the rows.
+    /// The fragment is evaluated over the rows.
     By(Arc<Fragment>),
 }
 
 impl RemoteScanExec {
-    /// A scan by `plan` in `context`. Its partitions are at most the pieces of its objects.
+    /// Creates a scan of `plan` in `context`. It has at most as many partitions as pieces that its
+    /// objects can be cut into.
     pub(crate) fn new(plan: ScanPlan, context: ScanContext) -> Result<Self> {
         let schema = plan.output_schema()?;
         let properties = PlanProperties::new(
@@ -157,29 +161,30 @@ impl RemoteScanExec {
         &self.context
     }
 
-    /// A scan by another plan in another context, with the same decisions.
+    /// Returns a scan of another plan in another context, with the same decisions.
     fn replaced(&self, plan: ScanPlan, context: ScanContext) -> Result<Self> {
         Ok(Self { decisions: self.decisions.clone(), ..Self::new(plan, context)? })
     }
 
-    /// A scan by another plan, in the same context and with the same decisions.
+    /// Returns a scan of another plan in the same context, with the same decisions.
     pub(in crate::exec) fn planned(&self, plan: ScanPlan) -> Result<Self> {
         self.replaced(plan, self.context.clone())
     }
 
-    /// A scan by another plan with the counters of this one.
+    /// Returns a scan of another plan with the decisions and counters of this one.
     pub(crate) fn with_plan(&self, plan: ScanPlan) -> Result<Self> {
         Ok(self.counting(self.planned(plan)?))
     }
 
-    /// The same scan with other options, placed anew.
+    /// Returns the same scan with other options, to be placed anew.
     pub(crate) fn with_options(&self, edit: impl FnOnce(&mut PushdownOptions)) -> Result<Self> {
         let mut context = self.context.clone();
         edit(&mut context.options);
         Ok(self.counting(self.replaced(self.plan.clone(), context)?))
     }
 
-    /// A replacement by another plan, with at most as many partitions: operators above rely on it.
+    /// Returns a scan of another plan that can replace this one in the query plan. It has at most
+    /// as many partitions, which operators above rely on.
     pub(crate) fn in_place(&self, plan: ScanPlan) -> Result<Self> {
         self.in_place_with(plan, self.context.clone())
     }
@@ -189,13 +194,14 @@ impl RemoteScanExec {
         self.replaced(ScanPlan { partitions: self.partition_count(), ..plan }, context)
     }
 
-    /// `scan` with the counters of this one.
+    /// Returns `scan` with the counters and metrics of this scan.
     pub(crate) fn counting(&self, scan: Self) -> Self {
         let (metrics, counters) = (self.metrics.clone(), Arc::clone(&self.counters));
         Self { metrics, counters, feeds_plan: self.feeds_plan, ..scan }
     }
 
-    /// The same scan as a first phase: a strategy reads its rows, not the plan above.
+    /// Returns the same scan as a preparatory phase: its rows go to a strategy, not to the operator
+    /// above.
     pub(crate) fn first_phase(self) -> Self {
         Self { feeds_plan: false, ..self }
     }
@@ -209,7 +215,7 @@ impl RemoteScanExec {
         &self.counters
     }
 
-    /// The computation over one object.
+    /// Returns the computation that the scan runs on each object.
     pub(crate) fn fragment(&self) -> &Fragment {
         &self.fragment
     }
@@ -223,12 +229,12 @@ impl RemoteScanExec {
         &self.placement().choice
     }
 
-    /// Whether an index finds the rows.
+    /// Returns whether the rows are found through an index.
     pub(crate) fn is_looked_up(&self) -> bool {
         self.placement().index.lookup().is_some()
     }
 
-    /// View for the strategies of operators above.
+    /// Returns a view of the scan for the strategies of operators above.
     pub(crate) fn placed(&self) -> PlacedScan<'_> {
         PlacedScan {
             plan: &self.plan,
@@ -245,12 +251,13 @@ impl RemoteScanExec {
         self.placement().partitions.iter().map(Vec::len).sum::<usize>() as u64
     }
 
-    /// The same scan with partial aggregates as output, by storage if exact there, or the engine.
+    /// Returns the same scan with a partial aggregate as its output. Storage computes it if it is
+    /// exact there, otherwise the engine does.
     pub(crate) fn with_aggregate(&self, aggregate: PartialAggregate) -> Result<Self> {
         Ok(self.planned(ScanPlan { aggregate: Some(aggregate), ..self.plan.clone() })?.without_note())
     }
 
-    /// The same scan with the decision of the operator above, for EXPLAIN.
+    /// Returns the same scan with the decision of the operator above, for EXPLAIN.
     pub(crate) fn with_note(&self, note: Option<Explanation>) -> Self {
         let mut scan = self.clone();
         scan.decisions.above = note.map(Arc::new);
@@ -262,13 +269,16 @@ impl RemoteScanExec {
         Self { decisions: Decisions { above: None, ..self.decisions }, ..self }
     }
 
-    /// The same scan, which an operator above has read plainly for this reason.
+    /// Returns the same scan with `why`, the reason why an operator above made it read plainly, for
+    /// EXPLAIN.
     pub(crate) fn reading_plainly(mut self, why: &'static str) -> Self {
         self.decisions.reads_plainly = Some(why);
         self
     }
 
-    /// The same scan restricted to the first k rows, if storage sorts or a sample yields a bound.
+    /// Returns the same scan with `top_k` pushed into it, if storage evaluates it or a sample can
+    /// bound it. Otherwise only the explanation and the fragment of plain reads change. Returns
+    /// `None` if the scan aggregates, has a limit or uses an index.
     pub(crate) fn with_top_k(&self, top_k: TopK) -> Result<Option<Self>> {
         if self.plan.aggregate.is_some() || self.plan.limit.is_some() || self.is_looked_up() {
             return Ok(None);
@@ -292,7 +302,7 @@ impl RemoteScanExec {
         Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), rows.boxed()))
     }
 
-    /// The same scan before its next run. Work-stealing queues of an earlier run are dropped.
+    /// Returns the same scan, ready for its next run, with new work-stealing queues.
     fn reset(&self) -> Self {
         let placement = self.placement();
         let work_stealing = placement.work_stealing.as_ref().map(|_| Arc::default());
@@ -308,7 +318,7 @@ impl RemoteScanExec {
         placement::can_be_cut(&self.plan, &self.placement().choice, &self.placement().capability, object)
     }
 
-    /// Estimated usage.
+    /// Estimates the bytes and requests of the scan.
     pub(crate) fn estimate(&self) -> Usage {
         if self.reuses() {
             return Usage::default();
@@ -345,7 +355,8 @@ impl RemoteScanExec {
         }
     }
 
-    /// Estimated bytes of the rows sent by storage; a limit caps the rows of each split.
+    /// Estimates the bytes of the rows that storage sends. A limit or a top-k caps the rows of each
+    /// split.
     fn sent_bytes(&self) -> u64 {
         let cardinality = self.cardinality();
         let k = self.plan.top_k.as_ref().filter(|_| self.placement().live_top_k.is_some()).map(|top_k| top_k.k);

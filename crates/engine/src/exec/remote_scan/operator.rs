@@ -97,7 +97,7 @@ impl ExecutionPlan for RemoteScanExec {
         Ok(propagation.with_updated_node(Arc::new(scan)))
     }
 
-    /// Absorbs a projection that only picks columns.
+    /// Absorbs a projection that only selects columns.
     fn try_swapping_with_projection(&self, projection: &ProjectionExec) -> DfResult<Option<Arc<dyn ExecutionPlan>>> {
         if self.plan.aggregate.is_some() {
             return Ok(None);

@@ -1,8 +1,8 @@
-//! Phases of a scan before its rows are delivered.
+//! Phases that run before a scan delivers its rows.
 //!
-//! Each phase finds something out and leaves a scan with one phase less; [`super::workers`]
-//! delivers the last one. Partitions share the scan that a phase leaves, since they divide its
-//! splits.
+//! Each phase determines something about the scan and returns a scan with one phase fewer. Once no
+//! phase is left, [`super::workers`] delivers the rows. All partitions share the scan that a phase
+//! returns, since they divide its splits.
 //!
 //! ```text
 //! phase          finds                                   leaves
@@ -34,7 +34,7 @@ enum Phase<'a> {
 }
 
 impl RemoteScanExec {
-    /// The next phase; `None` if rows can be delivered.
+    /// Returns the next phase, or `None` if the scan can deliver rows.
     fn phase(&self) -> Option<Phase<'_>> {
         if let Some(sampling) = &self.placement().sampling {
             return Some(Phase::Bound(sampling));
@@ -45,7 +45,8 @@ impl RemoteScanExec {
         self.placement().index.pending().map(Phase::IndexLookup)
     }
 
-    /// Runs `phase` once for all partitions, and returns the scan it leaves; `None` if empty.
+    /// Runs `phase` once for all partitions and returns the resulting scan, or `None` if it has no
+    /// rows.
     async fn after(
         &self,
         phase: Phase<'_>,
@@ -63,7 +64,8 @@ impl RemoteScanExec {
         self.next.get_or_try_init(run).await.cloned()
     }
 
-    /// The rows of `partition`: reused from a shared scan, or else delivered by the last phase.
+    /// Returns the rows of `partition`: reused from another scan if possible, otherwise delivered
+    /// after all phases.
     pub(super) fn start(
         &self,
         partition: usize,
@@ -83,7 +85,7 @@ impl RemoteScanExec {
             let mut scan = Arc::new(scan);
             while let Some(phase) = scan.phase() {
                 match scan.after(phase, &query, &context).await.map_err(to_datafusion)? {
-                    // At most the planned number of partitions.
+                    // The next scan has at most the planned number of partitions.
                     Some(next) if partition < next.partition_count() => scan = next,
                     _ => return Ok(Box::pin(EmptyRecordBatchStream::new(Arc::clone(&scan.schema))) as _),
                 }
@@ -93,7 +95,7 @@ impl RemoteScanExec {
         Ok(self.stream(rows))
     }
 
-    /// Runs the last phase: scans the splits of `partition`.
+    /// Scans the splits of `partition`, after all phases.
     fn deliver(&self, partition: usize, query: Arc<QueryContext>) -> Result<SendableRecordBatchStream> {
         let partitions = &self.placement().partitions;
         if partitions.len() > self.partition_count() {
@@ -105,7 +107,7 @@ impl RemoteScanExec {
     }
 }
 
-/// The context of the query run by `context`; an error outside of one.
+/// Returns the context of the query that `context` belongs to, or an error if there is none.
 pub(super) fn query_of(context: &TaskContext) -> DfResult<Arc<QueryContext>> {
     let query = context.session_config().get_extension::<QueryContext>();
     query.ok_or_else(|| DataFusionError::Internal("a scan outside of a query".to_owned()))

@@ -22,14 +22,14 @@ use crate::strategies::index::IndexChoice;
 use crate::strategies::top_k::{LiveTopK, Plan, Sample};
 use crate::strategies::{aggregate, filter, group_by, index, top_k};
 
-/// Why a small table is read plainly, for EXPLAIN.
+/// Reason for reading a small table plainly, for EXPLAIN.
 const KEPT: &str = "small, read once and kept";
 
 /// Placement of a scan.
 #[derive(Clone, Debug)]
 pub(crate) struct Placement {
     pub(crate) choice: Choice,
-    /// Index look-up in place of a scan.
+    /// Index look-up that replaces the scan, if any.
     pub(crate) index: IndexState,
     pub(crate) capability: Capability,
     /// Splits of each partition.
@@ -37,17 +37,18 @@ pub(crate) struct Placement {
     /// Work-stealing queue shared by the partitions.
     pub(crate) work_stealing: Option<Arc<WorkStealing>>,
     pub(crate) sampling: Option<Sampling>,
-    /// Plain reads of a far server.
+    /// How many splits are read plainly at a time; `None` if each partition reads one after the
+    /// other.
     pub(crate) plain_reads: Option<PlainReads>,
-    /// Bound of a top-k evaluated by storage, shared by the partitions.
+    /// Threshold of a top-k evaluated by storage, shared by the partitions.
     pub(crate) live_top_k: Option<Arc<LiveTopK>>,
-    /// Fragment for plain reads of a top-k.
+    /// Fragment that plain reads evaluate for a top-k.
     pub(crate) top_k_fragment: Option<Arc<Fragment>>,
     /// Decision about a top-k, for EXPLAIN.
     pub(crate) note: Option<Arc<Explanation>>,
 }
 
-/// Sample that bounds a top-k.
+/// Sample from which a bound on the result of a top-k is derived.
 #[derive(Clone, Debug)]
 pub(crate) struct Sampling {
     pub(crate) top_k: TopK,
@@ -55,7 +56,7 @@ pub(crate) struct Sampling {
 }
 
 impl Placement {
-    /// Places the scan by `plan`, whose rows are those of `fragment` in each object.
+    /// Decides the placement of a scan of `plan`, which runs `fragment` on each object.
     pub(super) fn of(plan: &ScanPlan, context: &ScanContext, fragment: &Fragment) -> Self {
         let capability = context.capability(plan);
         let mut choice = match &plan.aggregate {
@@ -81,7 +82,7 @@ impl Placement {
         // A sample has splits of its own.
         if let Some(top_k) = plan.top_k.clone().filter(|_| plan.sample.is_none()) {
             top_k_fragment = top_k::first_rows(&top_k, fragment).map(Arc::new);
-            // What is not pushed is not sampled either.
+            // A kept table is read plainly, so it is not sampled by storage either.
             let able = if context.keeps(plan) { Profile::Plain.capability() } else { capability.clone() };
             let decision = top_k::choose(&top_k, plan, context, fragment, &choice, &able);
             note = Some(Arc::new(decision.explanation));
@@ -122,7 +123,8 @@ impl Placement {
 }
 
 impl Placement {
-    /// The splits of the scan, dealt to `shares` processes of `partitions` partitions each.
+    /// Deals the splits of the scan to `shares` processes with `partitions` partitions each.
+    /// Returns the splits of each process.
     pub(super) fn shared_out(
         &self,
         (plan, context, fragment): (&ScanPlan, &ScanContext, &Fragment),
@@ -148,7 +150,7 @@ impl Placement {
     }
 }
 
-/// The number of partitions of a scan by `plan`, wherever it runs.
+/// Returns the number of partitions of a scan of `plan`, which does not depend on its placement.
 pub(super) fn partitions(plan: &ScanPlan, context: &ScanContext) -> usize {
     if let Some(share) = &context.share {
         return share.partitions;
@@ -157,12 +159,12 @@ pub(super) fn partitions(plan: &ScanPlan, context: &ScanContext) -> usize {
     splits::assign_splits(&plan.objects, splittable, None, plan.partitions).len()
 }
 
-/// The splits of a sample of the objects, for at most `partitions` partitions.
+/// Returns the splits of a sample of the objects, for at most `partitions` partitions.
 fn sample_splits(sample: SplitSample, plan: &ScanPlan, partitions: usize) -> Vec<Vec<ScanSplit>> {
     sample.splits(&plan.objects, |object| plan.table.format_of(object).is_splittable(), partitions)
 }
 
-/// The indexes that may find the rows.
+/// Decides whether to find the rows through indexes.
 fn find_index(
     plan: &ScanPlan,
     context: &ScanContext,
@@ -170,7 +172,7 @@ fn find_index(
     choice: &Choice,
     capability: &Capability,
 ) -> IndexState {
-    // The node reads an index by the position of its column, which must be the same in all objects.
+    // A node identifies an indexed column by its position, which must be the same in all objects.
     let by_node = index_state::is_left_to_node(choice, capability)
         && plan.objects.iter().all(|object| object.columns.is_none())
         && context.indexes.iter().all(|index| index.location.is_on(&context.backend));
@@ -183,7 +185,8 @@ fn find_index(
     IndexState::new(verdict, by_node)
 }
 
-/// The bytes of a split; `None` is as few splits as keep all partitions busy.
+/// Returns the size of a split in bytes; `None` means as few splits as keep all partitions busy.
+/// `first_rows` is whether storage evaluates a top-k.
 fn split_bytes(
     plan: &ScanPlan,
     context: &ScanContext,
@@ -198,8 +201,8 @@ fn split_bytes(
     }
 }
 
-/// The bytes of a split that storage scans; `None` is as few splits as keep all partitions busy.
-/// `first_rows` if storage runs a top-k.
+/// Returns the size of a split that storage scans, in bytes; `None` means as few splits as keep all
+/// partitions busy. `first_rows` is whether storage evaluates a top-k.
 fn pushed_bytes(
     plan: &ScanPlan,
     context: &ScanContext,
@@ -218,7 +221,8 @@ fn pushed_bytes(
     bytes.map(|bytes| bytes.max(MIN_RANGE_BYTES))
 }
 
-/// Splits of each partition of about `split_bytes`, and work-stealing state.
+/// Cuts the objects into splits of about `split_bytes` bytes and assigns them to partitions. Also
+/// returns the work-stealing state, if partitions steal.
 fn assign_splits(
     plan: &ScanPlan,
     context: &ScanContext,
@@ -255,13 +259,14 @@ fn assign_splits(
     (partitions, work_stealing)
 }
 
-/// The piece size, in bytes, of an aggregate that both sources share.
+/// Returns the bytes of a piece of an aggregate that storage and plain reads share; `None` if they
+/// do not share it.
 fn shared_piece_bytes(plan: &ScanPlan, context: &ScanContext, fragment: &Fragment, route: Route) -> Option<u64> {
     let bytes = plan.objects.iter().map(|object| object.size).sum();
     Throughput::of(plan, context, fragment, route)?.piece_bytes(bytes, fragment.format == Format::Parquet)
 }
 
-/// Whether ranges of `object` can be scanned independently, where the scan runs.
+/// Returns whether ranges of `object` can be scanned independently where `choice` places the scan.
 pub(in crate::exec) fn can_be_cut(
     plan: &ScanPlan,
     choice: &Choice,

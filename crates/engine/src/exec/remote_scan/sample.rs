@@ -1,7 +1,8 @@
-//! Sampling phases: some columns of some rows of the table, and the bound of a top-k.
+//! Sampling phases, which read some columns of some rows of the table, and the bound that they give
+//! a top-k.
 //!
 //! Text is sampled in pieces spread over the table, because neighboring rows are often alike. Other
-//! formats are sampled from the start of some splits. The places are deterministic.
+//! formats are sampled from the start of some splits. The sampled positions are deterministic.
 
 use std::sync::Arc;
 
@@ -28,7 +29,8 @@ use crate::strategies::top_k::{Sample, kth};
 const MIN_PIECE_BYTES: u64 = 128 * 1024;
 
 impl RemoteScanExec {
-    /// Runs the second phase of a top-k: the scan without its top-k, up to the bound.
+    /// Samples a bound for a top-k and returns the scan for the second phase: without its top-k,
+    /// but filtered by the bound.
     pub(super) async fn bounded(
         &self,
         sampling: &Sampling,
@@ -40,7 +42,8 @@ impl RemoteScanExec {
         self.in_place(ScanPlan { predicate, top_k: None, ..self.plan.clone() })
     }
 
-    /// The predicate of rows among the first k, from a sample; `None` without a bound.
+    /// Returns a predicate that all of the first k rows fulfill, derived from a sample; `None` if
+    /// the sample gives no bound.
     pub(crate) async fn sample_bound(
         &self,
         top_k: &TopK,
@@ -67,7 +70,7 @@ impl RemoteScanExec {
         Ok(bound)
     }
 
-    /// `columns` of a sample of the scan's rows, and their schema.
+    /// Reads `columns` of a sample of the scan's rows. Also returns their schema.
     pub(crate) fn sampled(
         &self,
         columns: &[usize],
@@ -90,7 +93,7 @@ impl RemoteScanExec {
         Ok((schema, batches.boxed()))
     }
 
-    /// The distinct pieces to sample, and the maximum rows of each.
+    /// Returns the distinct pieces to sample, and the maximum rows to read of each, if limited.
     fn pieces(&self, sample: Sample) -> (Vec<ScanSplit>, Option<usize>) {
         let splits: Vec<&ScanSplit> = self.placement().partitions.iter().flatten().collect();
         let in_ranges = self.plan.objects.iter().all(|object| self.can_be_cut(object));
@@ -105,7 +108,8 @@ impl RemoteScanExec {
     }
 }
 
-/// Pieces of `wanted` bytes in all, one within each of equal stretches of the objects' bytes.
+/// Returns pieces of `wanted` bytes in total. The concatenated objects are divided into stretches
+/// of equal size, and each stretch has one piece at a pseudorandom position.
 fn spread(sizes: &[u64], wanted: u64) -> Vec<ScanSplit> {
     let total: u64 = sizes.iter().sum();
     let count = (wanted / MIN_PIECE_BYTES).clamp(1, MAX_SAMPLE_PIECES).min(total.max(1));
@@ -126,8 +130,8 @@ fn spread(sizes: &[u64], wanted: u64) -> Vec<ScanSplit> {
     splits
 }
 
-/// A pseudorandom number for `n`: the finalizer of SplitMix64 (Steele, Lea, Flood: Fast Splittable
-/// Pseudorandom Number Generators, 2014).
+/// Returns a pseudorandom number for `n`: the finalizer of SplitMix64 (Steele, Lea, Flood: Fast
+/// Splittable Pseudorandom Number Generators, 2014).
 fn scatter(n: u64) -> u64 {
     let mut z = n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-//! Shares of a scan, for processes that run it together.
+//! Division of a scan into shares, one for each process that runs it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,17 +21,17 @@ use crate::settings::TopKStrategy;
 const PREFIX: &str = "share";
 
 impl RemoteScanExec {
-    /// The most processes that can run the scan together.
+    /// Returns how many processes can run the scan together, at most `wanted`.
     pub(crate) fn most_shares(&self, wanted: usize) -> usize {
-        // Each share would read as many rows as all of them need.
+        // Each process would read as many rows as the limit allows in total.
         if self.plan.limit.is_some() {
             return 1;
         }
         self.dealt(wanted).iter().filter(|splits| !splits.is_empty()).count().max(1)
     }
 
-    /// The scan as `shares` scans that read each record of its objects once between them. `number`
-    /// tells the scans of a query apart.
+    /// Divides the scan into `shares` scans that together read each record of its objects once.
+    /// `number` identifies the scan within its query.
     pub(crate) fn shares(&self, shares: usize, number: u64) -> Result<Vec<Self>> {
         self.dealt(shares).into_iter().map(|splits| self.share(splits, number)).collect()
     }
@@ -41,7 +41,7 @@ impl RemoteScanExec {
         self.placement().shared_out(scan, shares, self.partition_count())
     }
 
-    /// The scan of `splits`, without the objects that have none of them.
+    /// Returns the scan of `splits`, without the objects that have no split.
     fn share(&self, splits: Vec<ScanSplit>, number: u64) -> Result<Self> {
         let mut places: Vec<usize> = splits.iter().map(|split| split.object).collect();
         places.sort_unstable();
@@ -71,7 +71,8 @@ impl RemoteScanExec {
         matches!(self.choice(), Choice::Storage { .. })
     }
 
-    /// How the scan's top-k runs. It is estimated once: another process knows less of the table.
+    /// Returns how the scan's top-k runs. The planning process decides this for all shares, since
+    /// other processes have fewer statistics.
     fn top_k_strategy(&self) -> TopKStrategy {
         let placement = self.placement();
         match (&placement.live_top_k, &placement.sampling) {
@@ -81,12 +82,12 @@ impl RemoteScanExec {
         }
     }
 
-    /// Whether storage is asked by S3 Select.
+    /// Returns whether storage runs the scan through S3 Select.
     pub(crate) fn is_selected(&self) -> bool {
         matches!(self.choice(), Choice::Storage { route: Route::Select, .. })
     }
 
-    /// The metrics of the scan, with the usage of its share for the process that planned it.
+    /// Adds the usage of the scan's share to `metrics`, for the process that planned the query.
     pub(super) fn reported(&self, mut metrics: MetricsSet) -> MetricsSet {
         if let Some(share) = &self.context.share {
             for (field, value) in fields(&self.counters.usage()) {
@@ -100,7 +101,7 @@ impl RemoteScanExec {
     }
 }
 
-/// The usage of a share as named numbers.
+/// Returns the usage of a share as named counters.
 fn fields(usage: &Usage) -> [(&'static str, u64); 13] {
     [
         ("rows", usage.rows),
@@ -119,7 +120,8 @@ fn fields(usage: &Usage) -> [(&'static str, u64); 13] {
     ]
 }
 
-/// The usage that metrics of [`RemoteScanExec::reported`] carry, by the number of the scan.
+/// Extracts the usage that [`RemoteScanExec::reported`] added to `metrics`, by the number of the
+/// scan.
 pub(crate) fn usages(metrics: &MetricsSet) -> Vec<(u64, Usage)> {
     let mut all: Vec<(u64, Usage)> = Vec::new();
     for metric in metrics.iter() {

@@ -19,8 +19,8 @@ use crate::plan::placement::{Choice, Route};
 use crate::plan::scan_plan::ScanPlan;
 
 impl RemoteScanExec {
-    /// The rewrite of the rows of `other` into those of this scan, regardless of join keys; `None`
-    /// if `other` lacks rows or columns.
+    /// Returns how to compute the rows of this scan from those of `other`, regardless of join keys;
+    /// `None` if `other` lacks rows or columns.
     pub(crate) fn rewrite_of(&self, other: &Self) -> Option<Rewrite> {
         let (own, others) = (&self.plan, &other.plan);
         let same_objects = || own.objects.iter().map(|o| &o.path).eq(others.objects.iter().map(|o| &o.path));
@@ -76,7 +76,8 @@ impl RemoteScanExec {
         })))
     }
 
-    /// Whether it yields all rows that pass its filter, and may reuse those of another scan.
+    /// Returns whether the scan yields all rows that pass its filter and may reuse those of another
+    /// scan.
     fn yields_all_rows(&self) -> bool {
         let plan = &self.plan;
         let has_all = plan.limit.is_none()
@@ -86,8 +87,8 @@ impl RemoteScanExec {
         has_all && !self.context.options.is_baseline()
     }
 
-    /// The scan with further columns that `other` needs, after its own. `None` if it lacks none, or
-    /// if they cost more than `other` does.
+    /// Returns the scan with the columns that `other` needs appended to its own. Returns `None` if
+    /// no column is missing, or if the additional columns cost more than scanning `other`.
     pub(crate) fn widened_for(&self, other: &Self) -> Result<Option<Self>> {
         let (own, wanted) = (&self.plan, &other.plan);
         if own.aggregate.is_some() || !self.yields_all_rows() || own.table != wanted.table {
@@ -95,7 +96,7 @@ impl RemoteScanExec {
         }
         let mut columns = other.fragment.columns();
         if wanted.aggregate.is_none() {
-            // Partition columns are in no fragment.
+            // Fragments have no partition columns.
             columns.extend(&wanted.projection);
         }
         columns.retain(|column| !own.projection.contains(column));
@@ -113,17 +114,17 @@ impl RemoteScanExec {
         Ok((wide.price() - self.price() < other.price()).then_some(wide))
     }
 
-    /// The estimated share of its bytes that the keys of joins leave.
+    /// Returns the estimated fraction of the scan's bytes that pass the join key filters.
     pub(crate) fn keyed_share(&self) -> f64 {
         self.decisions.joins.iter().filter_map(|join| join.share_of("bloom", "filtered")).fold(1.0, f64::min)
     }
 
-    /// Estimated price of the scan, in seconds or dollars, with the keys of joins.
+    /// Estimates the price of the scan with its join key filters, in seconds or dollars.
     fn price(&self) -> f64 {
         let share = self.keyed_share();
         let route = match &self.placement().choice {
             Choice::Storage { route, .. } => Some(*route),
-            // With the keys, storage filters.
+            // With join keys, storage filters even if plain reads were better without them.
             Choice::Compute(_) => self.placement().capability.fragment.filter(|_| share < 1.0).map(|_| Route::Fragment),
         };
         let costs = ScanCosts::of(&self.plan, &self.context, &self.fragment, route);
@@ -133,14 +134,15 @@ impl RemoteScanExec {
             None => costs.plain(0.0),
         };
         let counts = costs.model().counts(&estimate);
-        // Plain reads look keys up as well, except with SQL.
+        // Plain reads can evaluate join keys too, though not keys rendered as SQL.
         match share < 1.0 && route == Some(Route::Fragment) {
             true => counts.min(costs.model().counts(&costs.plain_keyed(share, 0.0))),
             false => counts,
         }
     }
 
-    /// The same scan with its rows shared, as `number` if they are not shared yet.
+    /// Returns the same scan with its rows shared, and those rows. They are numbered `number`
+    /// unless the scan shares them already.
     pub(crate) fn sharing_rows(&self, number: usize) -> (Self, Arc<SharedRows>) {
         let shared = match &self.shared_rows {
             Some(shared) => Arc::clone(shared),
@@ -149,7 +151,8 @@ impl RemoteScanExec {
         (Self { shared_rows: Some(Arc::clone(&shared)), ..self.clone() }, shared)
     }
 
-    /// The same scan reusing the rows of `other`, if that shares them; `waits` awaits them.
+    /// Returns the same scan reusing the rows of `other`; `None` if `other` does not share them or
+    /// lacks some. `waits` is whether to wait until they are complete.
     pub(crate) fn reusing(&self, other: &Self, waits: bool) -> Option<Self> {
         let (rows, rewrite) =
             (SharedRowsReader::of(Arc::clone(other.shared_rows.as_ref()?), waits), self.rewrite_of(other)?);
@@ -160,26 +163,27 @@ impl RemoteScanExec {
         self.shared_rows.as_ref()
     }
 
-    /// Whether it may reuse the rows of another scan.
+    /// Returns whether the scan may reuse the rows of another scan.
     pub(crate) fn reuses(&self) -> bool {
         self.reuse.is_some()
     }
 
-    /// The numbers of reused and shared rows, for EXPLAIN.
+    /// Formats the numbers of the reused and the shared rows, for EXPLAIN.
     pub(crate) fn shown_reuse(&self) -> String {
         let taken = self.reuse.as_ref().map(|reuse| format!(", takes the rows kept as #{}", reuse.rows.number()));
         let kept = self.shared_rows.as_ref().map(|kept| format!(", keeps its rows as #{}", kept.number()));
         taken.into_iter().chain(kept).collect()
     }
 
-    /// The share of `partition` in the rows of another scan; `None` if those are incomplete.
+    /// Returns the part of another scan's rows that belongs to `partition`; `None` if those rows
+    /// are incomplete.
     pub(super) async fn read_shared_rows(
         &self,
         reuse: &Reuse,
         partition: usize,
         query: &QueryContext,
     ) -> Option<Result<SendableRecordBatchStream>> {
-        // The keys follow the shared rows; wait for them to record their counts.
+        // Wait for the join keys, so that their counts can be recorded below.
         for filter in &self.plan.key_filters {
             self.context.keys_of(filter).outcome().await;
         }
@@ -191,7 +195,7 @@ impl RemoteScanExec {
         Some(self.rewritten(&reuse.rewrite, own))
     }
 
-    /// The rows of this scan from `batches` of another one.
+    /// Computes the rows of this scan from `batches` of another scan.
     fn rewritten(&self, rewrite: &Rewrite, batches: Vec<RecordBatch>) -> Result<SendableRecordBatchStream> {
         let rows = match rewrite {
             Rewrite::Same => stream::iter(batches).map(Ok).boxed(),
@@ -212,7 +216,7 @@ impl RemoteScanExec {
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, counted.map_err(to_datafusion))))
     }
 
-    /// `batch` in the planned types.
+    /// Converts `batch` to the planned schema.
     fn as_planned(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let unfit = |error| Error::internal("rows that do not fit the scan that takes them").with_source(error);
         let columns = match &self.plan.aggregate {

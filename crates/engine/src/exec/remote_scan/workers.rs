@@ -1,10 +1,10 @@
 //! Execution of the splits of a partition, in storage or by plain reads, with retries and
 //! fall-back. On the fragment route ([`fragment`]) a request covers several splits.
 //!
-//! **No row twice, none lost.** The rows of a pushed split are buffered until the answer's End
-//! frame has arrived and the object is verified to be unchanged; until then a failure redoes the
-//! whole split, by another request or by plain reads. A split too large to buffer is released
-//! early, and a failure after that is an error.
+//! **No row twice, no row lost.** The rows of a pushed split are buffered until the response's End
+//! frame has arrived and the object is verified to be unchanged. After a failure before that, the
+//! whole split is run again, by another request or by plain reads. A split too large to buffer is
+//! released early, and a failure after that is an error.
 //!
 //! The source is chosen anew for each split ([`AdaptiveScheduler`]).
 
@@ -41,10 +41,11 @@ use crate::plan::placement::{Choice, Route};
 use crate::plan::scan_context::Held;
 use crate::plan::splits::ScanSplit;
 
-/// Maximum bytes sent by a scan whose neighboring splits are joined; the cost per split dominates.
+/// Maximum bytes that storage is estimated to send for a scan whose neighboring splits are joined.
+/// For so few bytes, the fixed cost per split dominates.
 const MAX_JOINED_BYTES: u64 = 8 * 1024 * 1024;
 
-/// Minimum splits per core of storage after joining, since their times differ.
+/// Minimum splits per core of storage after joining, since splits take different times.
 const SPLITS_PER_CORE: usize = 2;
 
 /// Interval at which an idle stealing worker checks the scheduler.
@@ -150,7 +151,7 @@ impl PartitionScan {
         Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&scan.schema), rows)))
     }
 
-    /// Runs splits at `store` until it has none left.
+    /// Runs splits on `store` until it has no more.
     async fn work(&self, store: usize, out: &Sender<datafusion::common::Result<RecordBatch>>) -> Result<()> {
         loop {
             let Some(splits) = self.take(store) else { return Ok(()) };
@@ -164,8 +165,9 @@ impl PartitionScan {
         }
     }
 
-    /// The next work of a worker of `store`: what lies there, or else a replica of what lies elsewhere,
-    /// so that slow stores get less.
+    /// Removes the next splits for a worker of `store` from the queue: splits of objects that lie
+    /// there, or else splits of objects of which it has replicas, so that slow stores get less
+    /// work.
     fn take(&self, store: usize) -> Option<Vec<ScanSplit>> {
         if let Some((queue, partition)) = &self.work_queue {
             return queue.next(*partition).map(|split| vec![split]);
@@ -189,7 +191,7 @@ impl PartitionScan {
         next
     }
 
-    /// Runs splits that were taken together, from the best source.
+    /// Runs the splits of one queue entry, from the source that the scheduler chooses.
     async fn run_splits(
         &self,
         splits: &[ScanSplit],
@@ -224,13 +226,13 @@ impl PartitionScan {
         wanted
     }
 
-    /// Whether the stores of these splits run fragments; all have the same.
+    /// Returns whether the stores of `splits` run fragments. All `splits` lie in the same stores.
     fn runs_fragments(&self, splits: &[ScanSplit]) -> bool {
         let first = splits.first().and_then(|split| self.plan.objects.get(split.object));
         first.is_some_and(|object| self.context.backend.runs_fragments(object, self.plan.table.profile))
     }
 
-    /// Whether an index told the locations of the rows of `split`.
+    /// Returns whether an index gave the locations of the rows of `split`.
     fn is_located(&self, split: &ScanSplit) -> bool {
         self.locations.as_ref().is_some_and(|locations| locations.of(split.object).is_some())
     }
@@ -337,8 +339,9 @@ impl PartitionScan {
     }
 }
 
-/// The workers of each store for the `splits` of a partition: as many as `at_once` says, but no more
-/// than there is work for; one at least.
+/// Returns the number of workers of each store for the `splits` of a partition: as many as
+/// `at_once` allows, but no more than there are queue entries for the store. A single store gets at
+/// least one worker.
 fn at_stores_of(scan: &RemoteScanExec, splits: &VecDeque<Vec<ScanSplit>>, at_once: &[usize]) -> Vec<usize> {
     if let [one] = at_once {
         return vec![(*one).min(splits.len()).max(1)];
@@ -348,13 +351,14 @@ fn at_stores_of(scan: &RemoteScanExec, splits: &VecDeque<Vec<ScanSplit>>, at_onc
     at_once.iter().enumerate().map(|(store, most)| (*most).min(held(store))).collect()
 }
 
-/// Whether the scan yields the first rows of an object, in their order: one split after the other.
+/// Returns whether the scan yields the first rows of a single object in order, and so must run one
+/// split after the other.
 fn is_in_order(scan: &RemoteScanExec) -> bool {
     scan.plan.limit.is_some() && scan.plan.partitions == 1 && scan.plan.objects.len() == 1
 }
 
-/// The speed of both sources of a scan that they may share; `None` if only storage has the order or
-/// the locations of rows.
+/// Returns the estimated throughput of storage and plain reads, if they may share the scan. Returns
+/// `None` if they may not, for example because rows must come in order or an index locates them.
 fn throughput(scan: &RemoteScanExec) -> Option<Throughput> {
     let placement = scan.placement();
     match &placement.choice {
@@ -371,7 +375,8 @@ fn throughput(scan: &RemoteScanExec) -> Option<Throughput> {
 }
 
 impl RemoteScanExec {
-    /// The requests of a scan by fragments, if no split is read plainly or asked for again.
+    /// Estimates the number of fragment requests of the scan, if no split is read plainly or
+    /// retried.
     pub(super) fn fragment_requests(&self) -> u64 {
         let requests: usize = self.context.fragments_at_once(&self.plan).iter().sum();
         let throughput = throughput(self);
@@ -381,8 +386,9 @@ impl RemoteScanExec {
     }
 }
 
-/// Groups the splits of a partition into work units: single splits, or those of one of at most
-/// `requests` requests. `read` is the share of bytes that storage reads.
+/// Groups the splits of a partition into queue entries: on the fragment route, the splits of one
+/// request each, otherwise single splits. `requests` is the number of requests that run at a time,
+/// and `read` the share of bytes that storage reads.
 fn in_requests(
     scan: &RemoteScanExec,
     splits: Vec<ScanSplit>,
@@ -407,7 +413,7 @@ fn in_requests(
         })
     };
     let lookup = scan.placement().index.by_node();
-    // A look-up reads next to nothing.
+    // A look-up reads hardly any bytes of the object.
     let bytes = |split: &ScanSplit| match lookup.is_some_and(|lookup| lookup.covers(split.object)) {
         true => 1,
         false => (split.bytes(&plan.objects) as f64 * read) as u64,
@@ -416,7 +422,7 @@ fn in_requests(
     let most = throughput.map_or(requests, |throughput| throughput.requests(requests, all));
     let replicated = plan.objects.iter().any(|object| !object.replicas.is_empty());
     let requests = fragment::requests(splits, most, context.options.objective, replicated, bytes, fits);
-    // Only if few rows are buffered per split, and plain reads do not share the scan.
+    // Join splits only if few rows are buffered per split, and plain reads do not share the scan.
     let joins = Cardinality::of(plan, context, &scan.fragment).sent_bytes() <= MAX_JOINED_BYTES
         && !throughput.is_some_and(|throughput| throughput.together());
     match context.rates(plan).advertised_cores() {
@@ -429,7 +435,8 @@ fn in_requests(
     }
 }
 
-/// Running partition; once the last worker is gone, its counts become the operator's metrics.
+/// Running partition, shared by its workers. When the last worker drops it, its counts are added to
+/// the operator's metrics.
 struct RunningPartition {
     run: Arc<PartitionScan>,
     metrics: ScanMetrics,

@@ -1,10 +1,10 @@
 //! Rows of one scan that later scans of the same query reuse.
 //!
 //! [`SharedRows::tee`] passes the rows of a scan on and buffers them. They become available once
-//! all partitions have ended. They are given up if they exceed the memory limit, if the scan fails,
-//! or if it is dropped before its end; a reader then scans for itself. A reader below the probe
-//! side of a join may start before that and waits; a [`SharedRowsScopeExec`] at the end of the
-//! build side bounds the wait (decision 19).
+//! all partitions of the scan have ended. They are given up if they exceed the memory limit, if the
+//! scan fails, or if it is dropped before its end; each reader then scans the table itself. A
+//! reader below the probe side of a join may start before the rows are available, and waits. A
+//! [`SharedRowsScopeExec`] at the end of the build side bounds the wait (decision 19).
 
 pub(crate) mod scope;
 
@@ -29,7 +29,8 @@ pub(crate) use scope::SharedRowsScopeExec;
 /// Maximum bytes of the buffered rows of one scan.
 const MAX_SHARED_BYTES: usize = 64 * 1024 * 1024;
 
-/// Maximum share of a query's memory, 1 / `MEMORY_DIVISOR`: joins and groups need the rest.
+/// Maximum share of a query's memory for shared rows, 1 / `MEMORY_DIVISOR`; joins and groups need
+/// the rest.
 const MEMORY_DIVISOR: usize = 32;
 
 #[derive(Debug)]
@@ -58,15 +59,15 @@ struct Rows {
 #[derive(Debug)]
 struct Collecting {
     rows: Rows,
-    /// Started partitions.
+    /// Whether each partition has started.
     begun: Vec<bool>,
-    /// Partitions that have not ended.
+    /// Number of partitions that have not ended.
     open: usize,
     max_bytes: usize,
 }
 
 impl SharedRows {
-    /// Empty rows of scan `number` with `partitions` partitions.
+    /// Creates the rows of scan `number` with `partitions` partitions, which are empty at first.
     pub(crate) fn new(number: usize, partitions: usize) -> Self {
         let begun = vec![false; partitions];
         let collecting = Collecting { rows: Rows::default(), begun, open: partitions, max_bytes: MAX_SHARED_BYTES };
@@ -77,7 +78,8 @@ impl SharedRows {
         self.number
     }
 
-    /// All rows, once the scan has ended; `waits` awaits that. `None` if they are given up.
+    /// Returns all rows if the scan has ended, or `None` if the rows are given up. While the scan
+    /// is running, waits for its end if `waits` is true, and returns `None` otherwise.
     async fn complete(&self, waits: bool) -> Option<Vec<RecordBatch>> {
         loop {
             // Registered before the check, so that no notification is missed.
@@ -91,7 +93,7 @@ impl SharedRows {
         }
     }
 
-    /// Passes on and buffers `rows`, those of `partition`.
+    /// Returns `rows`, the rows of `partition`, and buffers them as they pass.
     pub(crate) fn tee(
         self: &Arc<Self>,
         rows: SendableRecordBatchStream,
@@ -114,7 +116,8 @@ impl SharedRows {
         Box::pin(SharedRowsWriter { rows, shared: Arc::clone(self), ended: false })
     }
 
-    /// Applies `change` while rows are collected; `None` gives them up.
+    /// Applies `change` if rows are still being collected. If it returns `None`, the rows are given
+    /// up.
     fn change(&self, change: impl FnOnce(Collecting) -> Option<State>) {
         let mut state = self.state.lock();
         *state = match std::mem::replace(&mut *state, State::GivenUp) {
@@ -148,15 +151,15 @@ impl SharedRows {
         });
     }
 
-    /// Drops the rows kept so far and keeps no more: the scan that would have taken them runs as
-    /// planned.
+    /// Drops the buffered rows and buffers no more; each reader then scans the table itself.
     fn give_up(&self) {
         self.change(|_| None);
     }
 }
 
-/// Reader of another scan's rows. Its partitions all reuse them, or none does: the decision is made
-/// once, since the scan may end between two partitions.
+/// Reader of another scan's rows. Either all partitions of the reading scan reuse the rows, or none
+/// does. The decision is made once, since the other scan may end after some partitions have
+/// started.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedRowsReader {
     shared: Arc<SharedRows>,
@@ -165,7 +168,8 @@ pub(crate) struct SharedRowsReader {
 }
 
 impl SharedRowsReader {
-    /// A reader of `shared`. If it `waits`, a [`SharedRowsScopeExec`] must end the wait.
+    /// Creates a reader of `shared`. If `waits` is true, a [`SharedRowsScopeExec`] must bound the
+    /// wait.
     pub(crate) fn of(shared: Arc<SharedRows>, waits: bool) -> Self {
         Self { shared, waits, taken: Arc::default() }
     }
@@ -175,7 +179,7 @@ impl SharedRowsReader {
         self.shared.number()
     }
 
-    /// All rows, if they were complete at the first call (or at the end of its wait).
+    /// Returns all rows, if they were complete at the first call, or at the end of its wait.
     pub(crate) async fn rows(&self) -> Option<&[RecordBatch]> {
         self.taken.get_or_init(|| self.shared.complete(self.waits)).await.as_deref()
     }

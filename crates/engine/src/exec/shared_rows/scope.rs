@@ -1,4 +1,4 @@
-//! Scope of shared rows: the part of a plan in which they can complete.
+//! Scope of shared rows: the part of a plan outside of which they can no longer be completed.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,8 +15,9 @@ use futures::{Stream, StreamExt};
 use super::SharedRows;
 use crate::exec::pass_through::{PassThroughExec, RowObserver};
 
-/// Passes rows through. Once they have ended or are dropped, incomplete shared rows below are given
-/// up: an operator may have stopped reading the scan without dropping it.
+/// Operator that passes rows through. Once all its partitions have ended or are dropped, shared
+/// rows that are still incomplete are given up: an operator below may have stopped reading their
+/// scan without dropping it.
 pub(crate) type SharedRowsScopeExec = PassThroughExec<SharedRowsScope>;
 
 impl SharedRowsScopeExec {
@@ -25,7 +26,7 @@ impl SharedRowsScopeExec {
     }
 }
 
-/// Observer that awaits the end of all partitions.
+/// [`RowObserver`] that detects the end of the last partition.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedRowsScope {
     shared: Arc<SharedRows>,
@@ -50,7 +51,7 @@ impl RowObserver for SharedRowsScope {
     }
 }
 
-/// Guard of a running partition. The last drop gives incomplete rows up.
+/// Guard of a running partition. Dropping the last guard gives up incomplete rows.
 struct Open {
     scope: SharedRowsScope,
     partitions: usize,

@@ -1,8 +1,10 @@
-//! Splits on the fragment route: several per request, each complete with its own end mark.
+//! Splits on the fragment route: a request covers several splits, and the response has an end mark
+//! for each.
 //!
-//! The rows of a split are buffered until its end mark arrives. After a failure only the splits
-//! without one are requested again, and finally read plainly. Splits share a request only if the
-//! same fragment applies: objects of one format whose columns are in the same order.
+//! The rows of a split are buffered until its end mark arrives. After a failure, only the splits
+//! whose end mark is missing are requested again, and finally read plainly. Splits share a request
+//! only if the same fragment applies to them: their objects have one format, and the same columns
+//! in the same order.
 
 use std::time::Duration;
 
@@ -18,9 +20,9 @@ use crate::exec::partition_scan::PartitionScan;
 use crate::plan::splits::ScanSplit;
 use crate::settings::Objective;
 
-/// Groups `splits` into requests for `workers` workers, smaller ones if `replicated` elsewhere.
-/// `bytes_of` is the number of bytes read of a split, and `fits` whether one request may have two
-/// splits.
+/// Groups `splits` into requests for `workers` workers. Requests are smaller if objects are
+/// `replicated` in other stores. `bytes_of` returns the number of bytes read of a split, and `fits`
+/// whether two splits may share a request.
 pub(crate) fn requests(
     splits: Vec<ScanSplit>,
     workers: usize,
@@ -56,9 +58,9 @@ pub(crate) fn requests(
     requests
 }
 
-/// Joins neighboring splits of a request, to pay the cost per split once. Leaves at least `least`
-/// splits if there are, since a core of storage takes one at a time. A joined split has at most the
-/// bytes of a request, so that a retry stays cheap.
+/// Joins neighboring splits of a request, to pay the fixed cost per split once. Leaves at least
+/// `least` splits if there are that many, since each core of storage processes one split at a time.
+/// A joined split has at most the bytes of a request, so that a retry stays cheap.
 pub(crate) fn joined(splits: Vec<ScanSplit>, least: usize) -> Vec<ScanSplit> {
     let most_joined = splits.len() / least.max(1);
     let mut all: Vec<ScanSplit> = Vec::with_capacity(splits.len());
@@ -83,15 +85,16 @@ pub(crate) fn joined(splits: Vec<ScanSplit>, least: usize) -> Vec<ScanSplit> {
     all
 }
 
-/// Split without its end mark.
+/// Split whose end mark has not arrived yet.
 struct OpenSplit<'a> {
     task: SplitTask<'a>,
     held: Held,
     rows: u64,
-    /// Batches for the live top-k, counted once the split is complete, so that retries count once.
+    /// Batches that the live top-k counts once the split is complete, so that retries do not count
+    /// rows twice.
     pending: Vec<RecordBatch>,
     done: bool,
-    /// Error by which the node gave it up.
+    /// Error with which the node gave up the split.
     error: Option<Error>,
 }
 
@@ -110,7 +113,8 @@ impl OpenSplit<'_> {
 }
 
 impl PartitionScan {
-    /// Runs splits of one fragment, at `store` if their objects lie there, too; `false` if the receiver was dropped.
+    /// Runs the splits of one fragment, on `store` if it holds their objects. Returns `false` if
+    /// the receiver was dropped.
     pub(crate) async fn run_fragment(
         &self,
         request: &Fragment,
@@ -138,8 +142,8 @@ impl PartitionScan {
             if !self.request_all(request, &mut open).await? {
                 return Ok(false);
             }
-            // Plain reads return the rows, or the error with its place. After the bytes of one
-            // request storage is tried again.
+            // Read the remaining splits plainly, which returns their rows or an error with its
+            // position. After as many bytes as a request has, try storage again.
             let mut read = 0;
             while read < requests::MAX_REQUEST_BYTES && !open.is_empty() {
                 let split = open.remove(0);
@@ -154,7 +158,8 @@ impl PartitionScan {
         Ok(true)
     }
 
-    /// Requests the splits, and retries open ones; `false` if the receiver was dropped.
+    /// Requests the splits and retries those without an end mark. Splits left in `open` must be
+    /// read plainly. Returns `false` if the receiver was dropped.
     async fn request_all(&self, request: &Fragment, open: &mut Vec<OpenSplit<'_>>) -> Result<bool> {
         let retry = Retry { limit: self.context.options.retries };
         let mut failures = 0;
@@ -167,7 +172,7 @@ impl PartitionScan {
             };
             open.retain(|split| !split.done);
             if open.is_empty() {
-                // Only the usage record was cut off.
+                // All splits are complete; at most the usage record was cut off.
                 break;
             }
             let error = error.or_else(|| open.iter_mut().find_map(|split| split.error.take()));
@@ -176,7 +181,7 @@ impl PartitionScan {
             open.iter_mut().for_each(OpenSplit::reset);
             // A request with progress resets the count.
             failures = if open.len() < before { 1 } else { failures + 1 };
-            // A throttled request has already waited in the node's queue.
+            // Do not retry: a throttled request has already waited in the node's queue.
             if error.kind() == ErrorKind::Throttled {
                 self.throttled(&error);
                 break;
@@ -189,7 +194,7 @@ impl PartitionScan {
         Ok(true)
     }
 
-    /// An error if the open splits can neither be retried nor read plainly after `error`.
+    /// Returns an error if the open splits can neither be retried nor read plainly after `error`.
     fn check_repeatable(&self, error: &Error, open: &[OpenSplit<'_>]) -> Result<()> {
         if error.kind() == ErrorKind::Conflict {
             return Err(Error::new(
@@ -208,7 +213,8 @@ impl PartitionScan {
         ))
     }
 
-    /// Sends one request for all splits, and releases the rows of those that end.
+    /// Sends one request for all splits, and releases the rows of each split at its end mark.
+    /// Returns `false` if the receiver was dropped.
     async fn request(&self, request: &Fragment, open: &mut [OpenSplit<'_>]) -> Result<bool> {
         let Some(first) = open.first() else { return Ok(true) };
         let fragment = match &self.live_top_k {
@@ -280,7 +286,8 @@ impl PartitionScan {
         }
     }
 
-    /// Releases the rows of the largest split if buffers are full; `false` without a receiver.
+    /// Releases the rows of the split with the most buffered bytes if the buffers are full. Returns
+    /// `false` if the receiver was dropped.
     async fn keep_within_buffer(&self, open: &mut [OpenSplit<'_>]) -> bool {
         let held: u64 = open.iter().map(|split| split.held.bytes).sum();
         if held <= self.context.options.held_bytes() {

@@ -14,10 +14,11 @@ use super::ranges::RangesApart;
 use crate::exec::partition_scan::PartitionScan;
 use crate::plan::placement::{Choice, Route};
 
-/// Maximum gap between records that are read as one range; a longer one costs more than a request.
+/// Maximum gap between records that are read as one range; reading a longer gap costs more than
+/// another request.
 const MAX_GAP_BYTES: u64 = 32 * 1024;
 
-/// Maximum gap where one request reads many ranges.
+/// Maximum gap on the fragment route, where one request reads many ranges.
 const MAX_ROUTE_GAP_BYTES: u64 = 64;
 
 impl PartitionScan {
@@ -51,7 +52,7 @@ impl PartitionScan {
     }
 }
 
-/// Parts of an object, and their reader.
+/// Ranges of an object to read, and the reader for them.
 type ToRead = (Vec<Range<u64>>, Arc<dyn ObjectReader>);
 
 impl SplitTask<'_> {
@@ -73,7 +74,7 @@ impl SplitTask<'_> {
         Ok(true)
     }
 
-    /// The parts to read for `ranges`, and their reader.
+    /// Returns the ranges to read for `ranges`, with near ones joined, and a reader for them.
     fn record_reader(&self, format: &Format, ranges: &[Range<u64>]) -> Result<ToRead> {
         let context = &self.run.context;
         let takes_many = matches!(self.run.choice, Choice::Storage { route: Route::Fragment, .. });

@@ -35,7 +35,8 @@ pub(crate) struct SplitTask<'a> {
 }
 
 impl<'a> SplitTask<'a> {
-    /// The task of `split`, at `store` if its object lies there, too.
+    /// Creates the task of `split`. If its object has replicas and `store` has one, the task reads
+    /// that.
     pub(crate) fn new(
         run: &'a PartitionScan,
         split: &'a ScanSplit,
@@ -49,7 +50,8 @@ impl<'a> SplitTask<'a> {
 }
 
 impl SplitTask<'_> {
-    /// Whether the split has no rows and needs no request. An ungrouped aggregate has a row.
+    /// Returns whether the split has no rows and needs no request. The split of an ungrouped
+    /// aggregate always has a row.
     pub(crate) fn is_empty(&self) -> bool {
         let scalar = self.run.plan.aggregate.as_ref().is_some_and(|aggregate| aggregate.groups.is_empty());
         self.object.size == 0 && !scalar && !matches!(self.run.fragment.format, pushdowndb_contract::Format::Parquet)
@@ -73,14 +75,14 @@ impl SplitTask<'_> {
         self.run.context.backend.address(&self.object.path)
     }
 
-    /// The whole object on the wire of the fragment route.
+    /// Returns the whole object as a split in the wire form of the fragment route.
     pub(crate) fn whole_object(&self) -> Split {
         let object = &self.object;
         let key = self.run.context.backend.key_of(&object.path);
         Split { key: key.as_ref().into(), etag: object.etag.clone(), size: object.size, range: None }
     }
 
-    /// `fragment` adapted to the columns and format of this object.
+    /// Returns `fragment` adapted to the columns and format of this object.
     pub(crate) fn adapted(&self, fragment: &Fragment) -> Fragment {
         let mut adapted = match &self.object.columns {
             Some(columns) => columns.adapt(fragment),
@@ -90,7 +92,8 @@ impl SplitTask<'_> {
         adapted
     }
 
-    /// The object's reader. A local file stays open for the next split of it.
+    /// Returns a reader of the object. A local file stays open for the next split of the same
+    /// object.
     pub(crate) fn opened(&self) -> Result<Arc<dyn ObjectReader>> {
         let context = &self.run.context;
         let open = || context.backend.reader(&self.object, &self.run.meters(), &context.options);
@@ -107,7 +110,8 @@ impl SplitTask<'_> {
         }
     }
 
-    /// The reader for plain reads. Distant Parquet pages on a node come in one request.
+    /// Returns the reader for plain reads. If a node holds the object, distant Parquet pages are
+    /// read in one request.
     fn reader(&self) -> Result<Arc<dyn ObjectReader>> {
         let (plan, context) = (&self.run.plan, &self.run.context);
         let reader = self.opened()?;
@@ -123,7 +127,7 @@ impl SplitTask<'_> {
         self.together(reader, Some(bytes_per_request))
     }
 
-    /// Wraps `reader`, so that a node sends many ranges together.
+    /// Wraps `reader` so that a node returns many ranges in one response.
     pub(crate) fn together(
         &self,
         reader: Arc<dyn ObjectReader>,

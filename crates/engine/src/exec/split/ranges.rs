@@ -14,18 +14,20 @@ use pushdowndb_scan::ObjectReader;
 use crate::endpoints::{COALESCE_GAP_BYTES, FragmentClient};
 use crate::exec::partition_scan::FallBacks;
 
-/// Maximum bytes read together; beyond, parallel plain reads cost little more.
+/// Maximum total bytes of ranges read in one request; for more bytes, parallel plain reads cost
+/// little more.
 const MAX_TOGETHER_BYTES: u64 = 8 * 1024 * 1024;
 
-/// Object on a node: several ranges come in one request of the fragment route (PushdownDB, Section
-/// X, suggestion 1), or by plain reads if that fails.
+/// Reader of an object on a node. It reads several ranges in one request of the fragment route
+/// (PushdownDB, Section X, suggestion 1), or by plain reads if that fails.
 #[derive(Debug)]
 pub(crate) struct RangesTogether {
     /// Reader for plain reads.
     pub(crate) reader: Arc<dyn ObjectReader>,
     pub(crate) client: FragmentClient,
     pub(crate) object: Split,
-    /// Maximum bytes read together per request saved by distant ranges; `None` always joins.
+    /// Maximum bytes of a joint request for each plain read that it saves; `None` always sends a
+    /// joint request.
     pub(crate) bytes_per_request: Option<u64>,
     pub(crate) fall_backs: FallBacks,
 }
@@ -60,7 +62,7 @@ impl ObjectReader for RangesTogether {
             match client.ranges(&object, &ranges, reader.location()).await {
                 Ok(pieces) => Ok(pieces),
                 Err(error) => {
-                    // Plain reads return the rows, or the error, also for a replaced object.
+                    // Plain reads return the bytes, or the error, also for a replaced object.
                     fall_backs.record(&error);
                     reader.read_ranges(ranges).await
                 }
@@ -70,7 +72,8 @@ impl ObjectReader for RangesTogether {
     }
 }
 
-/// Object whose ranges are already joined, and read `at_once` at a time.
+/// Reader of an object whose ranges are joined already. It reads them one by one, `at_once` at a
+/// time.
 #[derive(Debug)]
 pub(crate) struct RangesApart {
     pub(crate) reader: Arc<dyn ObjectReader>,

@@ -1,7 +1,8 @@
-//! Splits on S3 Select: one request, rows as text, and a residual filter where storage's is weaker.
+//! Splits on S3 Select: each split is one request, whose rows come back as text. The engine applies
+//! a residual filter if storage evaluates the predicate only inexactly.
 //!
-//! In CSV output a quoted empty text and NULL are the same empty field. A split whose answer has an
-//! empty field in a text column is read plainly, and so are the splits after it.
+//! In CSV output, a quoted empty string and NULL are the same empty field. If a response has an
+//! empty field in a text column, its split and all later splits of the partition are read plainly.
 //!
 //! S3 Select has no If-Match. On foreign servers the object is therefore checked again after the
 //! End frame, before any row is released.
@@ -29,11 +30,11 @@ enum SelectOutcome {
     Complete,
     /// The receiver of the rows was dropped.
     Cancelled,
-    /// A field may be the empty text or NULL.
+    /// A field may mean the empty string or NULL.
     Ambiguous,
 }
 
-/// Failed try of a pushed split.
+/// Failed attempt to run a pushed split.
 struct Failure {
     error: Error,
     /// Whether rows have already been sent.
@@ -57,7 +58,8 @@ impl SplitTask<'_> {
                 .strategy(format!("{name}: an object that begins with a byte order mark was read plainly"));
             return self.plain().await;
         }
-        // Storage reads columns by position, never by name.
+        // Storage reads columns by position, never by name, so check that the header fits the
+        // table.
         if self.split.range.as_ref().is_none_or(|range| range.start == 0) {
             let store = self.run.context.backend.store(&self.run.meters())?;
             if let Some(definition) = &self.run.context.definition {
@@ -111,13 +113,14 @@ impl SplitTask<'_> {
                 break error;
             }
         };
-        // Plain reads return the rows, or the error with its place.
+        // Plain reads return the rows, or an error with its position.
         self.run.fall_backs().record(&error);
         self.plain().await
     }
 
-    /// Whether the object begins with a byte order mark that storage would take for part of a
-    /// requested value, as foreign servers do without a header. Compressed text is not checked.
+    /// Returns whether the object begins with a byte order mark that storage would mistake for part
+    /// of a requested value, as foreign servers do for objects without a header. Compressed objects
+    /// are not checked.
     async fn has_mark(&self, request: &Fragment) -> Result<bool> {
         let Format::Csv(csv) = self.run.plan.table.format_of(&self.object) else { return Ok(false) };
         let is_ours = self.run.dialect.as_ref().is_some_and(|dialect| dialect.same_evaluator);
@@ -223,7 +226,7 @@ impl SplitTask<'_> {
         Ok(SelectOutcome::Complete)
     }
 
-    /// Checks that the object is still the planned one.
+    /// Returns an error if the object is no longer the version that was planned.
     async fn check_unchanged(&self) -> Result<()> {
         let store = self.run.context.backend.store(&self.run.meters())?;
         let path = self.run.context.backend.path_in_well(&self.object);
@@ -240,7 +243,8 @@ impl SplitTask<'_> {
     }
 }
 
-/// The columns of the output of `request` that may hold both the empty text and NULL in `format`.
+/// Returns the positions of the output columns of `request` that may hold both the empty string and
+/// NULL in `format`.
 fn ambiguous_columns(request: &Fragment, format: &Format) -> Vec<usize> {
     let Output::Rows(sent) = &request.output else { return vec![] };
     let has_both =
@@ -248,7 +252,8 @@ fn ambiguous_columns(request: &Fragment, format: &Format) -> Vec<usize> {
     sent.iter().enumerate().filter(|(_, sent)| has_both(&sent.expr)).map(|(place, _)| place).collect()
 }
 
-/// Work left on rows from storage: the query's filter where needed, and the column order.
+/// Work that the engine does on rows from storage: evaluates the query's filter if storage's was
+/// inexact, and reorders columns.
 struct Residual {
     filter: Option<Evaluator>,
     columns: Option<Vec<usize>>,
@@ -276,7 +281,7 @@ impl Residual {
         Ok(Self { filter, columns: Some(columns), ambiguous: vec![] })
     }
 
-    /// Whether a field of `batch` may be the empty text or NULL.
+    /// Returns whether a field of `batch` may mean the empty string or NULL.
     fn is_ambiguous(&self, batch: &RecordBatch) -> Result<bool> {
         for values in self.ambiguous.iter().filter_map(|place| batch.columns().get(*place)) {
             let lengths = length(values).map_err(|e| Error::internal(e.to_string()))?;

@@ -14,13 +14,13 @@ use pushdowndb_select::OutputSerialization;
 
 const BATCH_ROWS: usize = 8192;
 
-/// Decoder of an answer, fed with bytes cut anywhere.
+/// Decoder of an S3 Select response, which is fed in chunks cut at any byte.
 pub(crate) enum WireDecoder {
     Csv(Box<CsvDecoder>),
     Json(Box<JsonRows>),
 }
 
-/// Decoder of JSON answers.
+/// Decoder of JSON responses.
 pub(crate) struct JsonRows {
     decoder: Decoder,
     schema: SchemaRef,
@@ -29,7 +29,8 @@ pub(crate) struct JsonRows {
     check: Option<JsonAnswer>,
 }
 
-/// Scale with which integers are read, since the JSON reader truncates fractions of integers.
+/// Scale of the decimals that integer columns are read as, since the JSON reader truncates the
+/// fractions of integers instead of rejecting them.
 const INTEGER_SCALE: i8 = 18;
 
 impl JsonRows {
@@ -66,7 +67,7 @@ impl JsonRows {
         Ok(batches)
     }
 
-    /// The rows decoded so far, with integers cast back.
+    /// Returns the rows decoded so far, with integer columns cast back from decimals.
     fn flush(&mut self) -> Result<Option<RecordBatch>> {
         let Some(batch) = self.decoder.flush().map_err(|error| self.corrupt(error))? else { return Ok(None) };
         let columns = batch.columns().iter().zip(self.schema.fields()).map(|(column, field)| {
@@ -141,7 +142,8 @@ impl WireDecoder {
     }
 }
 
-/// The schema of an answer. Aggregates are nullable; columns are as declared, to detect NULLs.
+/// Returns the schema of a response. Aggregates are nullable; columns keep their declared
+/// nullability, so that unexpected NULLs are detected.
 fn wire_schema(request: &Fragment) -> Result<SchemaRef> {
     let schema = output_schema(request)?;
     Ok(match request.output {

@@ -1,10 +1,11 @@
-//! Bloom filters of keys: in SQL that any S3 Select evaluates, and binary for the fragment route.
+//! Bloom filters of join keys: as SQL that any S3 Select evaluates, and binary for the fragment
+//! route.
 //!
-//! In SQL (PushdownDB, Section V-A) the bits are a text of `0` and `1`, and universal hashing finds
-//! a key's bit: `((a * x + b) % n) % m` with `n` prime. Unlike in the paper, each hash has a slice
-//! of the bits of its own, so that the text is not repeated. A key is first brought to 0 to n - 1,
-//! `((x % n) + n) % n`, so that servers agree on negative keys. As n is below 2^31, nothing leaves
-//! 64 bits.
+//! In SQL (PushdownDB, Section V-A), the bits are a string of `0` and `1`, and universal hashing
+//! finds a key's bit: `((a * x + b) % n) % m` with a prime `n`. Unlike in the paper, each hash has
+//! its own slice of the bits, so that the string is not repeated for every hash. A key is first
+//! mapped to 0 to n - 1, by `((x % n) + n) % n`, so that all servers agree on negative keys. As n
+//! is below 2^31, no intermediate value overflows 64 bits.
 //!
 //! ```text
 //! SUBSTRING('0110…' FROM ((69 * (((x % n) + n) % n) + 92) % n) % 97 + 1 FOR 1) = '1' AND …
@@ -16,10 +17,11 @@ use pushdowndb_contract::{ArithmeticOp, BloomFilter, CompareOp, Expr, Function, 
 
 use super::{KeySet, TupleSet};
 
-/// Bits per key at the default false positive rate of 1 %: the paper's best (Section V-B3).
+/// Bits per key at the default false positive rate of 1 %, the best one in the paper (Section
+/// V-B3).
 pub(crate) const BITS_PER_KEY: f64 = 9.6;
 
-/// Maximum false positive rate of a filter that is worth its bytes.
+/// Maximum false positive rate at which a filter is still worth its bytes.
 const MAX_FALSE_POSITIVE_RATE: f64 = 0.5;
 
 /// The prime of the hashes, 2^31 - 1.
@@ -28,10 +30,11 @@ const PRIME: i64 = 2_147_483_647;
 /// Bytes of SQL around the bits of one hash, without the key itself.
 const HASH_SQL_BYTES: usize = 128;
 
-/// Maximum bytes of a set of integers over those of a Bloom filter: it is faster, and exact.
+/// Maximum size of a set of integers relative to that of a Bloom filter. A set may be larger, since
+/// it is faster and has no false positives.
 pub(crate) const MAX_SET_TO_FILTER_RATIO: f64 = 4.0;
 
-/// A Bloom filter with its figures for EXPLAIN.
+/// Bloom filter predicate, with the figures that EXPLAIN shows.
 pub(crate) struct Bloom {
     pub(crate) expr: Expr,
     pub(crate) bits: usize,
@@ -40,7 +43,7 @@ pub(crate) struct Bloom {
     pub(crate) rate: f64,
 }
 
-/// The maximum number of keys of a filter in `bytes` of SQL.
+/// Returns the maximum number of keys of a filter in `bytes` bytes of SQL.
 pub(crate) fn max_keys_in_sql(bytes: usize) -> usize {
     (bytes.saturating_sub(HASH_SQL_BYTES) as f64 / bits_per_key(MAX_FALSE_POSITIVE_RATE)) as usize
 }
@@ -50,19 +53,20 @@ pub(crate) fn max_keys_in_sql(bytes: usize) -> usize {
 pub(crate) struct Room {
     /// Approximate maximum bytes of the filter.
     pub(crate) bytes: usize,
-    /// Bytes of one mention of a key.
+    /// Bytes of one occurrence of a key expression.
     pub(crate) key_bytes: usize,
     /// The target false positive rate; it rises if `bytes` do not suffice.
     pub(crate) rate: f64,
 }
 
-/// Builds a filter in SQL; `None` where keys are no integers, or too many.
+/// Builds a filter in SQL. Returns `None` if the keys are not integers or there are too many.
 pub(crate) fn in_sql(keys: &KeySet, key: &Expr, room: Room) -> Option<Bloom> {
     let values: Vec<&[i64]> = keys.whole()?.iter().map(std::slice::from_ref).collect();
     of_integers(&values, std::slice::from_ref(key), room)
 }
 
-/// Builds a filter in SQL of key combinations; `None` where keys are no integers, or too many.
+/// Builds a filter in SQL on key tuples. Returns `None` if the keys are not integers or there are
+/// too many tuples.
 pub(crate) fn tuples_in_sql(tuples: &TupleSet, keys: &[Expr], room: Room) -> Option<Bloom> {
     let values: Vec<&[i64]> = tuples.whole()?.iter().map(AsRef::as_ref).collect();
     of_integers(&values, keys, room)
@@ -98,13 +102,14 @@ fn of_integers(values: &[&[i64]], keys: &[Expr], room: Room) -> Option<Bloom> {
     Some(Bloom { expr: Expr::conjunction(tests.collect()), bits: slice * hashes, hashes, rate })
 }
 
-/// Builds a binary filter; `None` where keys are too many.
+/// Builds a binary filter. Returns `None` if there are too many keys.
 pub(crate) fn in_bytes(keys: &KeySet, key: &Expr, rate: f64) -> Option<Bloom> {
     let fill = |filter: &mut BloomFilter| keys.each_hash(&mut |hash| filter.insert_hash(hash));
     filled(keys.distinct()?, vec![key.clone()], rate, fill)
 }
 
-/// Builds the set of the keys. `None` where they are no integers, or too sparse.
+/// Builds an exact set of integer keys, and returns its predicate and its size in bytes. Returns
+/// `None` if the keys are not integers, or too sparse.
 pub(crate) fn as_numbers(keys: &KeySet, key: &Expr, rate: f64) -> Option<(Expr, usize)> {
     let numbers = keys.whole()?;
     let most_bytes = (numbers.len() as f64 * bits_per_key(rate) / 8.0 * MAX_SET_TO_FILTER_RATIO) as usize;
@@ -113,7 +118,8 @@ pub(crate) fn as_numbers(keys: &KeySet, key: &Expr, rate: f64) -> Option<(Expr, 
     Some((Expr::Bloom { keys: vec![key.clone()], filter: Arc::new(filter) }, bytes))
 }
 
-/// Estimates the bytes of a set of `keys` out of `numbers` integers; `None` if too sparse.
+/// Estimates the bytes of a set of `keys` keys from a range of `numbers` integers. Returns `None`
+/// if the keys are too sparse.
 pub(crate) fn set_bytes(keys: f64, numbers: f64) -> Option<f64> {
     let (bits, gap) = (numbers / 8.0, (numbers / keys.max(1.0)).max(1.0));
     // A gap takes a byte per 7 bits of its length; gaps are distributed geometrically.
@@ -122,7 +128,7 @@ pub(crate) fn set_bytes(keys: f64, numbers: f64) -> Option<f64> {
     BloomFilter::holds_numbers(bits as usize, bytes as usize).then_some(bytes)
 }
 
-/// Builds a binary filter of key combinations; `None` where they are too many.
+/// Builds a binary filter on key tuples. Returns `None` if there are too many tuples.
 pub(crate) fn tuples_in_bytes(tuples: &TupleSet, keys: &[Expr], rate: f64) -> Option<Bloom> {
     let hashes = tuples.hashes()?;
     filled(hashes.len(), keys.to_vec(), rate, |filter| {
@@ -145,13 +151,13 @@ fn filled(
     Some(Bloom { expr: Expr::Bloom { keys, filter: Arc::new(filter) }, bits, hashes, rate })
 }
 
-/// Bits per key for a false positive `rate`: m_p / s of the paper.
+/// Returns the bits per key for a false positive `rate`: m_p / s in the paper.
 fn bits_per_key(rate: f64) -> f64 {
     rate.ln().abs() / std::f64::consts::LN_2.powi(2)
 }
 
-/// A universal hash, in Rust and in SQL: `(a * x + b) % n % m` of a key x from 0 to n - 1,
-/// `((a * x + b) % n + c * y) % n % m` of two, and so on.
+/// A universal hash, computed in Rust and in SQL: `(a * x + b) % n % m` of a key x from 0 to n - 1,
+/// `((a * x + b) % n + c * y) % n % m` of two keys, and so on.
 struct Hash {
     factors: Vec<i64>,
     b: i64,
@@ -193,7 +199,8 @@ fn arithmetic(op: ArithmeticOp, a: Expr, b: Expr) -> Expr {
     Expr::Arithmetic(op, Box::new(a), Box::new(b))
 }
 
-/// The coefficients of hash number `hash`: `a` from 1, `b` from 0; the same in every query.
+/// Returns the coefficients of hash number `hash`: `a`, at least 1, and `b`, at least 0. They are
+/// the same in every query.
 fn coefficients(hash: u64) -> (i64, i64) {
     let random = |seed: u64| {
         // splitmix64

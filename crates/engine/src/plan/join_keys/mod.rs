@@ -1,4 +1,4 @@
-//! The keys of joins: collected from a build side, pushed as predicates into scans of its probe
+//! The keys of joins, collected from a build side and pushed as predicates into scans of the probe
 //! side.
 
 pub(crate) mod filters;
@@ -32,16 +32,17 @@ pub(crate) struct KeyFilter {
     pub(crate) join_keys: usize,
     /// Whether NULL equals NULL in the join.
     pub(crate) nulls_match: bool,
-    /// The position and type of this key among the join's.
+    /// Position of this key among the keys of the join.
     pub(crate) index: usize,
+    /// Type of this key in the join.
     pub(crate) key_type: DataType,
-    /// The probe side's key over the columns of the scan's objects, without `shift`.
+    /// Key expression of the probe side, over the columns of the scan's objects, without `shift`.
     pub(crate) key: Expr,
-    /// The constant that the probe side adds to `key`.
+    /// Constant that the probe side of the join condition adds to `key`.
     pub(crate) shift: Shift,
-    /// The build side's key, for EXPLAIN.
+    /// Key expression of the build side, for EXPLAIN.
     pub(crate) of: String,
-    /// The fingerprint of the build side's rows, stable across queries, if there is one.
+    /// Fingerprint of the build side's rows, which is stable across queries, if there is one.
     pub(crate) side: Option<Fingerprint>,
 }
 
@@ -52,8 +53,9 @@ pub(crate) struct BuildKeys {
     pub(crate) types: Vec<DataType>,
     /// Whether NULL equals NULL in the join.
     pub(crate) nulls_match: bool,
-    /// Maximum rows for which keys are worth collecting, and rows collected so far.
+    /// Maximum number of build-side rows for which keys are worth collecting.
     pub(crate) max_rows: AtomicUsize,
+    /// Number of rows seen so far.
     pub(crate) rows: AtomicUsize,
     pub(crate) collected: Mutex<Collected>,
     pub(crate) outcome: watch::Sender<Outcome>,
@@ -73,7 +75,7 @@ pub(crate) enum Outcome {
 pub(crate) struct Keys {
     /// The distinct values of each key.
     pub(crate) sets: Vec<KeySet>,
-    /// The distinct combinations, where a join has several keys.
+    /// The distinct tuples of key values, if the join has several keys.
     pub(crate) tuples: Option<TupleSet>,
 }
 
@@ -90,7 +92,7 @@ impl Keys {
         }
     }
 
-    /// Drops the keys, since the join itself needs the memory.
+    /// Drops the collected keys, to leave their memory to the join itself.
     pub(crate) fn give_up(&mut self) {
         self.sets.iter_mut().for_each(KeySet::give_up);
         self.tuples.iter_mut().for_each(TupleSet::give_up);
@@ -118,7 +120,8 @@ impl BuildKeys {
         Self { id, types, nulls_match, max_rows, rows, collected: Mutex::default(), outcome }
     }
 
-    /// The keys of a join whose build side is not read on this machine: never available.
+    /// Creates the keys of a join whose build side is not read by this process. They are never
+    /// available.
     pub(crate) fn unknown() -> Self {
         let keys = Self::new(vec![], false);
         keys.give_up();
@@ -129,7 +132,7 @@ impl BuildKeys {
         self.id
     }
 
-    /// The most rows for which keys are worth collecting.
+    /// Returns the maximum number of rows for which keys are worth collecting.
     pub(crate) fn max_rows(&self) -> usize {
         self.max_rows.load(Ordering::Relaxed)
     }
@@ -139,7 +142,7 @@ impl BuildKeys {
         self.max_rows.fetch_max(max_rows, Ordering::Relaxed);
     }
 
-    /// Counts `more` rows. Returns whether the keys are still worth collecting.
+    /// Counts `more` further rows, and returns whether the keys are still worth collecting.
     pub(crate) fn are_worth(&self, more: usize) -> bool {
         let rows = self.rows.fetch_add(more, Ordering::Relaxed).saturating_add(more);
         rows <= self.max_rows.load(Ordering::Relaxed)
@@ -156,7 +159,8 @@ impl BuildKeys {
         ended.map_or(Outcome::Unknown, |outcome| outcome.clone())
     }
 
-    /// The distinct values of key `index`, or the rows if too many; `None` without keys.
+    /// Returns the number of distinct values of key `index`, or the number of rows if there were
+    /// too many values to collect. Returns `None` if the keys are unknown.
     pub(crate) async fn key_count(&self, index: usize) -> Option<usize> {
         match self.outcome().await {
             Outcome::Known(keys) => keys.sets.get(index).map(|set| set.distinct().unwrap_or(set.rows())),
@@ -164,7 +168,8 @@ impl BuildKeys {
         }
     }
 
-    /// Adds the keys of one of `partitions` partitions, after its end.
+    /// Adds the keys of one partition after its end. `partitions` is the total number of
+    /// partitions.
     pub(crate) fn deliver(&self, keys: Keys, reservation: MemoryReservation, partitions: usize) {
         let mut collected = self.collected.lock();
         collected.partitions += 1;

@@ -12,16 +12,18 @@ use super::shift::Shift;
 use crate::error::from_datafusion;
 use crate::plan::lower::literal;
 
-/// A hash set with a fast hash: up to a million keys are collected while the probe side waits.
+/// Hash set with a fast hash function, since up to a million keys are collected while the probe
+/// side waits.
 pub(crate) type HashSet<T> = std::collections::HashSet<T, foldhash::fast::RandomState>;
 
-/// Maximum distinct keys of a set; beyond it only the bounds remain.
+/// Maximum distinct keys of a set. If there are more, only their bounds are kept.
 pub(crate) const MAX_KEYS: usize = 1 << 20;
 
-/// Maximum distinct keys with values, but for integers; beyond it only hashes remain.
+/// Maximum distinct keys whose values are kept, for types other than integers. If there are more,
+/// only their hashes are kept.
 const MAX_LISTED_KEYS: usize = 4096;
 
-/// Maximum bytes of a bound that is worth sending.
+/// Maximum bytes of a text bound that is worth sending to storage.
 const MAX_BOUND_BYTES: usize = 1024;
 
 /// The distinct keys of one column.
@@ -36,7 +38,7 @@ pub(crate) struct KeySet {
 
 #[derive(Clone, Debug)]
 enum Distinct {
-    /// Integers, and days since 1970.
+    /// Integers, or dates as days since 1970.
     Whole(HashSet<i64>),
     /// Hashes ([`pushdowndb_contract::Key::hash`]) of other types, and the values while there are
     /// few.
@@ -72,7 +74,7 @@ fn is_whole(data_type: &DataType) -> bool {
 impl KeySet {
     pub(crate) fn new(data_type: DataType) -> Self {
         let distinct = match is_whole(&data_type) {
-            // A key column of a type that is not collected, beside others that are.
+            // One of several keys of a join, with a type that is not collected.
             _ if !is_key(&data_type) => Distinct::TooMany,
             true => Distinct::Whole(HashSet::default()),
             // Zeros and NaN have several forms that may or may not be equal: only hashes are used.
@@ -138,7 +140,7 @@ impl KeySet {
         });
     }
 
-    /// Drops the keys, except for the bounds.
+    /// Drops the keys, but keeps their bounds.
     pub(crate) fn give_up(&mut self) {
         self.distinct = Distinct::TooMany;
     }
@@ -178,7 +180,7 @@ impl KeySet {
         }
     }
 
-    /// The number of rows added, including NULL keys.
+    /// Returns the number of rows added, including those with NULL keys.
     pub(crate) fn rows(&self) -> usize {
         self.rows
     }
@@ -187,7 +189,7 @@ impl KeySet {
         self.nulls
     }
 
-    /// The number of distinct keys without NULL; `None` if there were too many.
+    /// Returns the number of distinct keys without NULL; `None` if there were too many.
     pub(crate) fn distinct(&self) -> Option<usize> {
         match &self.distinct {
             Distinct::Whole(values) => Some(values.len()),
@@ -196,7 +198,8 @@ impl KeySet {
         }
     }
 
-    /// The keys with `shift` undone; `None` if they are no 64-bit integers.
+    /// Returns the keys with `shift` undone; `None` if there is a shift and the keys are not 64-bit
+    /// integers.
     pub(crate) fn shifted(&self, shift: Shift) -> Option<Cow<'_, Self>> {
         if shift.is_none() {
             return Some(Cow::Borrowed(self));
@@ -218,7 +221,7 @@ impl KeySet {
         Some(Cow::Owned(Self { data_type: DataType::Int64, distinct, bounds, nulls, rows }))
     }
 
-    /// The distinct keys, if they are integers.
+    /// Returns the distinct keys if they are integers and there were not too many.
     pub(crate) fn whole(&self) -> Option<&HashSet<i64>> {
         match &self.distinct {
             Distinct::Whole(values) if self.data_type.is_integer() => Some(values),
@@ -236,7 +239,8 @@ impl KeySet {
         Some(())
     }
 
-    /// The sorted keys as literals; `None` if there are more than `most`, or one has no literal.
+    /// Returns the sorted keys as literals; `None` if there are more than `most`, or if one cannot
+    /// be a literal.
     pub(crate) fn listed(&self, most: usize) -> Option<Vec<Literal>> {
         match &self.distinct {
             Distinct::Whole(values) if values.len() <= most => {
@@ -255,7 +259,7 @@ impl KeySet {
         }
     }
 
-    /// The least and the greatest key.
+    /// Returns the least and the greatest key as literals; `None` if they are unknown or too long.
     pub(crate) fn bounds(&self) -> Option<(Literal, Literal)> {
         let (least, greatest) = self.bounds.as_ref()?;
         let long = |value: &Literal| matches!(value, Literal::Utf8(text) if text.len() > MAX_BOUND_BYTES);
@@ -264,7 +268,8 @@ impl KeySet {
     }
 }
 
-/// The least of `keys`, or the greatest if `descending`; not all of them are NULL.
+/// Returns the least of `keys`, or the greatest if `descending`. At least one of `keys` must not be
+/// NULL.
 fn first(keys: &ArrayRef, descending: bool) -> Result<ScalarValue> {
     let internal = |error| Error::internal("keys without an order").with_source(error);
     let order = SortOptions { descending, nulls_first: false };

@@ -1,14 +1,16 @@
 //! Keys of the probe side that can be pushed to storage.
 //!
 //! A key expression that could fail on rows that never reach the join is not pushed. A constant
-//! added to a key is subtracted from the build side's keys instead: `a.x + 1 = b.y` asks for an `x`
-//! that is some `y - 1`. Integers wrap around, so each `y` has exactly one such `x`.
+//! added to a key of the probe side is subtracted from the build side's keys instead: for `a.x + 1
+//! = b.y`, storage tests whether `x` is one of the values `y - 1`. Integers wrap around, so each
+//! `y` has exactly one such `x`.
 
 use arrow::datatypes::{DataType, Schema};
 use pushdowndb_contract::{ArithmeticOp, Expr, Function, Literal};
 
-/// The type of `key` as the join compares it, if it cannot fail on any row: a column, a widening
-/// cast, or text functions of one. `None` for anything else, such as arithmetic.
+/// Returns the type of `key` as the join compares it, if evaluating `key` cannot fail on any row: a
+/// column, a widening cast, or a text function of one. Returns `None` for anything else, such as
+/// arithmetic.
 pub(crate) fn total(key: &Expr, schema: &Schema) -> Option<DataType> {
     match key {
         Expr::Column(index) => schema.fields().get(*index).map(|field| field.data_type().clone()),
@@ -26,7 +28,8 @@ pub(crate) fn total(key: &Expr, schema: &Schema) -> Option<DataType> {
     }
 }
 
-/// Returns whether a cast keeps every value, and all distinct but for doubles.
+/// Returns whether a cast from `from` to `to` never fails and keeps distinct values distinct. Casts
+/// to doubles count, although they may round distinct values to the same one.
 fn widens(from: &DataType, to: &DataType) -> bool {
     use DataType::{Decimal128, Float32, Float64, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32};
     let digits = |precision: u8, scale: i8| i16::from(precision) - i16::from(scale);
@@ -42,7 +45,7 @@ fn widens(from: &DataType, to: &DataType) -> bool {
     }
 }
 
-/// A constant added to a 64-bit integer x: the key is `x + offset`, or `offset - x`.
+/// A constant added to a 64-bit integer x: the key is `x + offset`, or `offset - x` if `negated`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Shift {
     pub(crate) negated: bool,
@@ -50,12 +53,12 @@ pub(crate) struct Shift {
 }
 
 impl Shift {
-    /// The x of `key`, wrapping around.
+    /// Returns the x of `key`, wrapping around on overflow.
     pub(crate) fn undo(self, key: i64) -> i64 {
         if self.negated { self.offset.wrapping_sub(key) } else { key.wrapping_sub(self.offset) }
     }
 
-    /// The x of `key`; `None` where it would wrap around.
+    /// Returns the x of `key`; `None` if it would wrap around, which would break the order.
     pub(crate) fn undo_in_order(self, key: i64) -> Option<i64> {
         if self.negated { self.offset.checked_sub(key) } else { key.checked_sub(self.offset) }
     }
@@ -64,7 +67,7 @@ impl Shift {
         self == Self::default()
     }
 
-    /// The x of the key named `key`, for EXPLAIN.
+    /// Formats the expression that computes x from the key named `key`, for EXPLAIN.
     pub(crate) fn display(self, key: &str) -> String {
         match self {
             Self { negated: false, offset: 0 } => key.to_owned(),
@@ -75,7 +78,7 @@ impl Shift {
     }
 }
 
-/// Splits `key` into an expression and the constants added to it.
+/// Splits `key` into an expression and the sum of the constants added to it.
 pub(crate) fn unshifted(key: Expr) -> (Expr, Shift) {
     let (mut key, mut shift) = (key, Shift::default());
     loop {

@@ -1,4 +1,5 @@
-//! The distinct combinations of a join's several keys: far fewer than the product of their values.
+//! The distinct tuples of a join's several keys, which are often far fewer than the possible
+//! combinations of values.
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
@@ -7,20 +8,22 @@ use pushdowndb_contract::{Error, Key, Result, and_key};
 
 use super::set::{HashSet, MAX_KEYS, is_key};
 
-/// Maximum integer combinations; beyond it only hashes remain: no SQL filter has the room.
+/// Maximum distinct tuples of integers whose values are kept. If there are more, only hashes are
+/// kept, since they would not fit into a filter in SQL.
 const MAX_INTEGER_TUPLES: usize = 200_000;
 
-/// The distinct combinations of a build side's keys, without those that have a NULL.
+/// The distinct tuples of a build side's keys, without those that contain a NULL.
 #[derive(Clone, Debug)]
 pub(crate) struct TupleSet {
-    /// Hashes, for a binary Bloom filter; `None` if there were too many.
+    /// Hashes of the tuples, for a binary Bloom filter; `None` if there were too many.
     hashes: Option<HashSet<u64>>,
-    /// Integers, for a Bloom filter in SQL; `None` if there were too many, or a key is no integer.
+    /// Values of the tuples, for a Bloom filter in SQL; `None` if there were too many, or if a key
+    /// is not an integer.
     whole: Option<HashSet<Box<[i64]>>>,
 }
 
 impl TupleSet {
-    /// Creates an empty set; `None` for a single key, or for types that are not collected.
+    /// Creates an empty set. Returns `None` for a single key, or for types that are not collected.
     pub(crate) fn new(types: &[DataType]) -> Option<Self> {
         let whole = types.iter().all(|t| t.is_integer() && *t != DataType::UInt64);
         let collected = types.len() > 1 && types.iter().all(is_key);
@@ -59,7 +62,7 @@ impl TupleSet {
         Ok(())
     }
 
-    /// Adds the combinations of another partition of the same side.
+    /// Adds the tuples of another partition of the same side.
     pub(crate) fn merge(&mut self, other: Self) {
         self.hashes = self.hashes.take().zip(other.hashes).map(|(all, more)| union(all, more));
         self.whole = self.whole.take().zip(other.whole).map(|(all, more)| union(all, more));
@@ -87,7 +90,7 @@ impl TupleSet {
         self.hashes.as_ref().map_or(0, |hashes| hashes.capacity() * 16) + self.whole.as_ref().map_or(0, bytes)
     }
 
-    /// The number of distinct combinations; `None` if there were too many.
+    /// Returns the number of distinct tuples; `None` if there were too many.
     pub(crate) fn distinct(&self) -> Option<usize> {
         self.hashes.as_ref().map(HashSet::len)
     }

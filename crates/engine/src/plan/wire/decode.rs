@@ -114,7 +114,8 @@ fn read_object(message: ObjectMessage, table: &ScanTable) -> Result<DataObject> 
     };
     let columns = |columns: NamesMessage| ObjectColumns::new(&columns.names, &table.file_schema).map(Arc::new);
     Ok(DataObject {
-        // As it is: a key may hold what a path would encode.
+        // Parsed without encoding, since an object key may contain characters that a path would
+        // encode.
         path: Path::parse(&message.path).map_err(malformed)?,
         size: message.size,
         etag: message.etag,

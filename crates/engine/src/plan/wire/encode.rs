@@ -29,7 +29,8 @@ impl ScanPlan {
         Ok(self.to_message()?.encode_to_vec())
     }
 
-    /// The fingerprint of the rows that the scan yields, the same in every query and process.
+    /// Returns the fingerprint of the rows that the scan yields, which is the same in every query
+    /// and process.
     pub(crate) fn rows_fingerprint(&self) -> Result<Fingerprint> {
         let mut rows = PlanMessage {
             name: String::new(),

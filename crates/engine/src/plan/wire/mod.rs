@@ -1,7 +1,7 @@
 //! The protobuf encoding of a [`ScanPlan`].
 //!
 //! Expressions, types and fragments are encoded as on the fragment route
-//! ([`pushdowndb_contract::wire`]). A field that changes the rows always comes with a new
+//! ([`pushdowndb_contract::wire`]). Adding a field that affects the rows of a scan requires a new
 //! [`VERSION`].
 
 mod decode;
@@ -22,7 +22,8 @@ struct PlanMessage {
     name: String,
     #[prost(string, tag = "3")]
     location: String,
-    /// The format, file schema and predicate; the output has no columns, or the aggregates.
+    /// Fragment with the format, file schema and predicate. Its output is the aggregates, or else
+    /// no columns.
     #[prost(bytes = "vec", tag = "4")]
     fragment: Vec<u8>,
     #[prost(bool, tag = "5")]
@@ -122,14 +123,15 @@ struct TopKMessage {
     first: Option<KeyMessage>,
     #[prost(message, repeated, tag = "2")]
     rest: Vec<KeyMessage>,
-    /// Whether all keys are in `rest`.
+    /// Whether `rest` has all further sort keys. If not, the field `rest` of the decoded top-k is
+    /// `None`.
     #[prost(bool, tag = "3")]
     is_complete: bool,
     #[prost(uint64, tag = "4")]
     k: u64,
 }
 
-/// A key of an order.
+/// A sort key.
 #[derive(Clone, PartialEq, Message)]
 struct KeyMessage {
     #[prost(bytes = "vec", tag = "1")]

@@ -205,7 +205,8 @@ fn the_fingerprint_is_that_of_the_rows() {
     }
 }
 
-/// Fixed, to detect changes of the fingerprint's input: raise its version then.
+/// Compares with a fixed fingerprint, to detect changes of its input. Such a change requires a new
+/// fingerprint version.
 #[test]
 fn the_fingerprint_is_the_same_in_every_process() {
     let plan = ScanPlan {

@@ -1,13 +1,13 @@
-//! OrderJoins: inner joins run in the order that fetches the fewest bytes.
+//! OrderJoins: runs inner joins in the order that fetches the fewest bytes.
 //!
 //! ```text
 //! customer ⋈ orders ⋈ lineitem ⋈ supplier ⋈ nation ⋈ region     as in SQL
 //! region ⋈ nation ⋈ supplier ⋈ customer ⋈ orders ⋈ lineitem     by selectivity
 //! ```
 //!
-//! Each relation is then filtered by the keys of earlier ones. Only inner joins by equality are
-//! moved; any other operator between them is part of a relation. Without statistics nothing is
-//! moved, so level `none` runs the plan as written.
+//! Each relation is then filtered by the join keys of earlier ones. Only inner joins by equality
+//! are reordered; a subtree under any other operator counts as one relation. Without statistics
+//! nothing is reordered, so level `none` runs the plan as written.
 
 pub(crate) mod relation;
 pub(crate) mod search;
@@ -22,7 +22,7 @@ use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
 use crate::context::QueryContext;
 
-/// Minimum relations that are reordered; DataFusion orders two.
+/// Minimum number of relations to reorder; DataFusion itself orders two.
 const MIN_RELATIONS: usize = 3;
 
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl OptimizerRule for OrderJoins {
 #[derive(Default)]
 struct Joined {
     relations: Vec<Arc<LogicalPlan>>,
-    /// Equalities.
+    /// Equality conditions.
     on: Vec<(Expr, Expr)>,
     /// Other conditions.
     filters: Vec<Expr>,
@@ -73,8 +73,9 @@ impl Joined {
         self.filters.extend(join.filter.iter().cloned());
     }
 
-    /// The classes of equal expressions, each expression with its relation; `None` where an
-    /// expression uses several relations, or a class has two expressions of the same relation.
+    /// Returns the equivalence classes of expressions that the joins equate, each expression with
+    /// its relation. Returns `None` if an expression uses several relations, or if a class has two
+    /// expressions of the same relation.
     fn classes(&self) -> Option<Vec<Vec<(usize, Expr)>>> {
         let mut classes: Vec<Vec<(usize, Expr)>> = Vec::new();
         for (left, right) in &self.on {
@@ -98,7 +99,7 @@ impl Joined {
         classes.iter().all(distinct).then_some(classes)
     }
 
-    /// The relation that `expr` uses; `None` if there are several.
+    /// Returns the relation that `expr` uses; `None` if it does not use exactly one.
     fn relation_of(&self, expr: &Expr) -> Option<usize> {
         let columns = expr.column_refs();
         let mut owners = columns.iter().map(|column| self.owner(column)).collect::<Option<BTreeSet<usize>>>()?;
@@ -130,7 +131,7 @@ fn can_move(join: &Join) -> bool {
         && !join.on.is_empty()
 }
 
-/// Reorders the joins; `None` if there is no better order, or no statistics.
+/// Reorders the joins. Returns `None` if there is no better order, or no statistics.
 fn reordered(join: &Join, query: &QueryContext) -> DfResult<Option<LogicalPlan>> {
     if !can_move(join) {
         return Ok(None);
@@ -167,7 +168,8 @@ fn reordered(join: &Join, query: &QueryContext) -> DfResult<Option<LogicalPlan>>
     }
 }
 
-/// Joins one relation after the other in `order`, with the columns in their original positions.
+/// Joins the relations one after the other in `order`, and restores the original order of the
+/// columns.
 fn in_order(join: &Join, joined: &Joined, classes: &[Vec<(usize, Expr)>], order: &[usize]) -> DfResult<LogicalPlan> {
     let relation = |index: &usize| {
         let missing = || DataFusionError::Internal("a join of no relation".to_owned());

@@ -1,4 +1,4 @@
-//! Cardinalities of a join's inputs: rows, and distinct values of columns, from the tables below.
+//! Estimates of a join's inputs: rows, and distinct values of columns, from the tables below.
 
 use datafusion::catalog::default_table_source::source_as_provider;
 use datafusion::common::{Column, DFSchema};
@@ -14,10 +14,10 @@ use crate::plan::lower::convert;
 use crate::provider::ObjectTable;
 use crate::statistics::width::column_bytes;
 
-/// Rows of a plan without any estimate.
+/// Assumed rows of a plan for which there is no estimate.
 const DEFAULT_ROWS: f64 = 1e4;
 
-/// Groups of an aggregate per row of its input, without statistics.
+/// Assumed groups of an aggregate per row of its input, without statistics.
 const GROUPS_PER_ROW: f64 = 0.1;
 
 /// Estimates the rows of `plan` from the summaries in `query`.
@@ -62,7 +62,7 @@ pub(super) fn has_statistics(plan: &LogicalPlan, query: &QueryContext) -> bool {
     }
 }
 
-/// Bytes of a row of `plan`.
+/// Estimates the bytes of a row of `plan`.
 pub(super) fn width(plan: &LogicalPlan) -> f64 {
     plan.schema().fields().iter().map(|field| column_bytes(field.data_type()) as f64).sum()
 }
@@ -70,13 +70,13 @@ pub(super) fn width(plan: &LogicalPlan) -> f64 {
 /// The distinct values of a join key in its table, before any condition.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Values {
-    /// An upper bound.
+    /// Upper bound on their number.
     pub(super) max: f64,
-    /// The estimate, with statistics.
+    /// Estimate of their number; `None` without statistics.
     pub(super) distinct: Option<f64>,
 }
 
-/// Estimates the values of `expr` over the columns of `plan`.
+/// Estimates the distinct values of `expr` over the columns of `plan`.
 pub(super) fn values(plan: &LogicalPlan, expr: &Expr, query: &QueryContext) -> Values {
     of_table(plan, expr, query).unwrap_or_else(|| Values { max: rows(plan, query), distinct: None })
 }
@@ -101,9 +101,10 @@ fn of_table(plan: &LogicalPlan, expr: &Expr, query: &QueryContext) -> Option<Val
     }
 }
 
-/// Estimates the values of each member of a class of equal expressions. A member without statistics
-/// has as many as the largest estimate (most joins are of a key and its references), or as the
-/// smallest table (a key has no more).
+/// Estimates the distinct values of each member of a class of equal expressions. A member without
+/// statistics gets the largest estimate of the others, since most joins are between a key and its
+/// references. If none has an estimate, it gets the rows of the smallest table, since a key has no
+/// more distinct values.
 pub(super) fn values_of_class(members: &[Values]) -> Vec<f64> {
     let largest = members.iter().filter_map(|values| values.distinct).reduce(f64::max);
     let smallest = members.iter().map(|values| values.max).fold(f64::INFINITY, f64::min);
@@ -162,7 +163,7 @@ fn scanned(scan: &TableScan, conditions: &[Expr], query: &QueryContext) -> f64 {
     all * selectivity
 }
 
-/// The table of a scan, and its summary.
+/// Returns the table of a scan, and its summary.
 fn summary_of(scan: &TableScan, query: &QueryContext) -> Option<(Box<ObjectTable>, TableSummary)> {
     let provider = source_as_provider(&scan.source).ok()?;
     let table = provider.downcast_ref::<ObjectTable>()?.clone();
@@ -170,7 +171,7 @@ fn summary_of(scan: &TableScan, query: &QueryContext) -> Option<(Box<ObjectTable
     Some((Box::new(table), summary))
 }
 
-/// The column that `expr` is, without casts and aliases.
+/// Returns the column that `expr` consists of, apart from casts and aliases.
 fn column_of(expr: &Expr) -> Option<&Column> {
     match expr {
         Expr::Column(column) => Some(column),
@@ -180,7 +181,7 @@ fn column_of(expr: &Expr) -> Option<&Column> {
     }
 }
 
-/// The scan that yields a column of the plan, and the column's position in it.
+/// Returns the scan that yields `column` of `plan`, and the column's position in the scan.
 fn origin<'a>(plan: &'a LogicalPlan, column: &Column) -> Option<(&'a TableScan, usize)> {
     let place = plan.schema().maybe_index_of_column(column)?;
     match plan {

@@ -12,13 +12,14 @@ pub(super) const MAX_RELATIONS: usize = 12;
 /// Bytes over the network that take as long as one result row of a join in the engine.
 const RESULT_ROW_BYTES: f64 = 4.0;
 
-/// A relation, after its own conditions.
+/// A relation to join, after its own conditions.
 #[derive(Clone, Debug)]
 pub(super) struct Relation {
     pub(super) rows: f64,
     /// Bytes of a row.
     pub(super) width: f64,
-    /// The classes of equal values, each with the number of values in the whole table.
+    /// The classes of equal expressions that it has a member of, each with the number of distinct
+    /// values in the whole table.
     pub(super) keys: Vec<(usize, f64)>,
 }
 
@@ -28,7 +29,7 @@ struct Best {
     order: Vec<usize>,
     cost: f64,
     rows: f64,
-    /// The number of values left in each class; `None` if no relation has the class yet.
+    /// The number of distinct values left in each class; `None` if no relation has the class yet.
     values: Vec<Option<f64>>,
 }
 
@@ -43,13 +44,15 @@ impl Best {
         Self { order: vec![index], cost: relation.rows * relation.width, rows: relation.rows, values }
     }
 
-    /// Adds a relation, fetched by the available keys; `None` if no key joins it.
+    /// Appends a relation that is filtered by the keys of those before it. Returns `None` if no key
+    /// joins it.
     fn with(&self, index: usize, relation: &Relation) -> Option<Self> {
         let shared = relation.keys.iter().filter_map(|(class, of_table)| {
             let before = self.values.get(*class).copied().flatten()?;
             Some((before, of_table.max(before).max(1.0)))
         });
-        // Of several equalities the strongest counts in full, since their correlation is unknown.
+        // Of several equalities only the most selective one counts, since their correlation is
+        // unknown.
         let (passing, matching) = shared.fold((None, 1.0_f64), |(passing, matching), (before, of_table)| {
             let share: f64 = before / of_table;
             (Some(passing.map_or(share, |passing: f64| passing.min(share))), matching.min(1.0 / of_table))
@@ -70,7 +73,8 @@ impl Best {
     }
 }
 
-/// The best order of `relations`; `None` where they are not connected, or too many.
+/// Returns the best order of `relations`; `None` if keys do not connect them all, or if there are
+/// too many.
 pub(super) fn best_order(relations: &[Relation]) -> Option<Vec<usize>> {
     let count = relations.len();
     if count > MAX_RELATIONS {

@@ -3,8 +3,8 @@
 //! A scan that is filtered by keys K has all rows of one that is filtered by keys L, if L is a
 //! subset of K. That holds in two cases:
 //!
-//! - L are values of a column of the result of the join whose keys are K.
-//! - Both are keys of the same rows: their build sides are equal, and contain nothing random, no
+//! - L are values of a column in the result of the join whose keys are K.
+//! - K and L are keys of the same rows: their build sides are equal, and contain nothing random, no
 //!   LIMIT, and no filter that depends on the rest of the query.
 
 use std::collections::HashMap;
@@ -40,19 +40,19 @@ impl Joins {
         Self(joins)
     }
 
-    /// The join whose keys `filter` uses.
+    /// Returns the join whose build keys `filter` uses.
     fn of_filter(&self, filter: &KeyFilter) -> Option<&HashJoinExec> {
         self.0.get(&filter.join).and_then(|join| join.downcast_ref())
     }
 
-    /// Returns whether the keys of `giver` leave all rows that those of `taker` leave.
+    /// Returns whether all rows that pass the key filters of `taker` also pass those of `giver`.
     pub(super) fn keys_cover(&self, giver: &RemoteScanExec, taker: &RemoteScanExec) -> bool {
         let taken = &taker.plan().key_filters;
         giver.plan().key_filters.iter().all(|given| taken.iter().any(|taken| self.is_among(taken, given)))
     }
 
     /// Returns whether the keys of `taken` are a subset of those of `given`. Single keys of a join
-    /// by several keys do not qualify, since scans are filtered by their combinations.
+    /// with several keys do not qualify, since scans are filtered by tuples of them.
     fn is_among(&self, taken: &KeyFilter, given: &KeyFilter) -> bool {
         if given.join_keys != 1
             || taken.key != given.key
@@ -78,7 +78,7 @@ impl Joins {
         keys.is_some_and(|((a, _), (b, _))| same_expr(a, b)) && self.same_rows(of_a.left(), of_b.left())
     }
 
-    /// Returns whether two plans always have the same rows, but for some that joins above drop.
+    /// Returns whether two plans always yield the same rows, apart from rows that joins above drop.
     fn same_rows(&self, a: &Arc<dyn ExecutionPlan>, b: &Arc<dyn ExecutionPlan>) -> bool {
         let (a, b) = (source(a), source(b));
         if let (Some(a), Some(b)) = (a.downcast_ref::<RemoteScanExec>(), b.downcast_ref::<RemoteScanExec>()) {
@@ -160,7 +160,7 @@ fn passes_rows(plan: &Arc<dyn ExecutionPlan>) -> bool {
         || plan.is::<SortPreservingMergeExec>()
 }
 
-/// Returns whether `column` of `plan` holds only NULL and keys of the filter's join.
+/// Returns whether `column` of `plan` contains only NULL and build keys of the filter's join.
 fn comes_of(plan: &Arc<dyn ExecutionPlan>, column: usize, filter: &KeyFilter) -> bool {
     if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
         return comes_of_join(join, column, filter);
@@ -208,7 +208,7 @@ fn comes_of_join(join: &HashJoinExec, column: usize, filter: &KeyFilter) -> bool
         }
 }
 
-/// The operator that collects the keys of a build side.
+/// Returns the operator that collects the keys of the build side `plan`.
 fn collector_of(plan: &Arc<dyn ExecutionPlan>) -> Option<&BuildKeysExec> {
     if let Some(collector) = plan.downcast_ref::<BuildKeysExec>() {
         return Some(collector);

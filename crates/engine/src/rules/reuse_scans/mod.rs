@@ -1,4 +1,5 @@
-//! ReuseScans: a scan takes its rows from an earlier scan of the same table that has them all.
+//! ReuseScans: lets a scan reuse the rows of an earlier scan of the same table that has all of its
+//! rows.
 //!
 //! ```text
 //! HashJoinExec LeftSemi: l_quantity < 0.2 * avg       the average quantity of the parts that were found
@@ -12,11 +13,12 @@
 //! A scan is earlier if the plan reads it to its end before it reads the other: in the build and
 //! probe side of a join, or in a scalar subquery and the query around it. It has all rows of the
 //! other if its filter is part of the other's, and its join keys include the other's ([`lineage`]).
-//! Columns that only the other one needs are added, if they cost less than another scan.
+//! Columns that only the other one needs are added to the earlier scan if they cost less than a
+//! second scan.
 //!
-//! Reuse is optional: if the rows of the first scan are given up, the second one reads as planned.
-//! If the second may begin too early, it waits, and a [`SharedRowsScopeExec`] below the join
-//! between them signals the end of the first.
+//! Reuse is optional: if the rows of the first scan are given up, the second one reads the table as
+//! planned. If the second scan may start before the first has ended, it waits, and a
+//! [`SharedRowsScopeExec`] below the join between them signals the end of the first.
 
 pub(crate) mod lineage;
 
@@ -42,7 +44,7 @@ use crate::exec::shared_rows::{SharedRows, SharedRowsScopeExec};
 use crate::settings::PushdownOptions;
 use lineage::Joins;
 
-/// Maximum scans whose rows are shared; in all, they take up to a quarter of a query's memory.
+/// Maximum scans whose rows are shared. Together they take up to a quarter of a query's memory.
 const MAX_SHARED_SCANS: usize = 8;
 
 #[derive(Debug)]
@@ -76,7 +78,7 @@ impl PhysicalOptimizerRule for ReuseScans {
             shared_scans = shared_scans.max(kept.number());
             pairs.push((giver, taker));
         }
-        // Decided once all pairs exist, since a giver serves all of its takers.
+        // Readers are attached once all pairs exist, since a giver serves all of its takers.
         let mut scopes: Vec<Scope> = Vec::new();
         for (giver, taker) in pairs {
             let (Some(from), Some(to)) = (leaves.get(giver), leaves.get(taker)) else { continue };
@@ -108,7 +110,8 @@ impl PhysicalOptimizerRule for ReuseScans {
     }
 }
 
-/// Adapts the scan of `from` so that `to` can take its rows; `None` if it cannot have them all.
+/// Returns the scan of `from`, with more columns if needed, so that `to` can reuse its rows; `None`
+/// if it cannot have all rows that `to` needs.
 fn offer(joins: &Joins, from: &Leaf, to: &Leaf) -> DfResult<Option<RemoteScanExec>> {
     if from.fork(to).is_none() || !joins.keys_cover(&from.scan, &to.scan) {
         return Ok(None);
@@ -120,7 +123,7 @@ fn offer(joins: &Joins, from: &Leaf, to: &Leaf) -> DfResult<Option<RemoteScanExe
     Ok(wide.filter(|wide| to.scan.rewrite_of(wide).is_some()))
 }
 
-/// Projects `scan` to the columns of `wanted`, which come first.
+/// Projects `scan` to the columns of `wanted`, which are its first ones.
 fn first_columns(scan: RemoteScanExec, wanted: &Schema) -> DfResult<Arc<dyn ExecutionPlan>> {
     if scan.schema().fields().len() == wanted.fields().len() {
         return Ok(Arc::new(scan));
@@ -135,12 +138,14 @@ fn first_columns(scan: RemoteScanExec, wanted: &Schema) -> DfResult<Arc<dyn Exec
 /// A scan with its position in the plan.
 struct Leaf {
     scan: RemoteScanExec,
-    /// The operators above it from the top, each with the input that leads to the scan.
+    /// The operators above it, from the root of the plan, each with the index of the input that
+    /// leads to the scan.
     path: Vec<(Arc<dyn ExecutionPlan>, usize)>,
 }
 
 impl Leaf {
-    /// The operator that reads this scan to its end before `other`; `None` if there is none.
+    /// Returns the operator at which the paths to the two scans part, if it reads this scan to its
+    /// end before `other`.
     fn fork(&self, other: &Self) -> Option<&Arc<dyn ExecutionPlan>> {
         let in_phases = |leaf: &Self| leaf.path.iter().any(|(node, _)| node.is::<GroupByExec>());
         if in_phases(self) || in_phases(other) {
@@ -154,15 +159,15 @@ impl Leaf {
     }
 }
 
-/// An operator whose first input's end is signaled to the takers of `kept`.
+/// An operator, the end of whose first input is signaled to the readers of `kept`.
 struct Scope {
     above: Arc<dyn ExecutionPlan>,
     kept: Arc<SharedRows>,
 }
 
-/// The operator whose first input ends before the join reads its probe side: the join itself where
-/// it collects its build side as a whole, else the repartitioning of the build side. `None` for
-/// subqueries, whose query begins after their end.
+/// Returns the operator whose first input ends before `fork` reads its other input: a join itself
+/// if it collects its build side as a whole, otherwise the repartitioning of the build side.
+/// Returns `None` for subqueries, since the query around them starts after their end.
 fn scope_of(fork: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
     let join = match fork.downcast_ref::<HashJoinExec>() {
         Some(join) if *join.partition_mode() == PartitionMode::CollectLeft => return Some(Arc::clone(fork)),
@@ -173,7 +178,7 @@ fn scope_of(fork: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
     join.left().is::<RepartitionExec>().then(|| Arc::clone(join.left()))
 }
 
-/// Replaces the scans of `plan`, and adds its scopes.
+/// Rebuilds `plan` with `scans` in place of its scans and with `scopes` added.
 fn rebuilt(
     plan: &Arc<dyn ExecutionPlan>,
     scans: &mut impl Iterator<Item = RemoteScanExec>,

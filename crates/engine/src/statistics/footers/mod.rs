@@ -12,42 +12,43 @@ use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use pushdowndb_scan::parquet_schema;
 use serde::{Deserialize, Serialize};
 
-/// The sum of some objects' footers.
+/// Summary of some objects' footers.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Footers {
-    /// Rows and bytes of the objects.
+    /// Rows of the objects.
     rows: f64,
+    /// Bytes of the objects.
     bytes: f64,
     /// The rows of each row group.
     groups: Vec<f64>,
-    /// By the columns of the table's objects; `None` if no footer describes one.
+    /// Statistics of each column of the table's objects; `None` if no footer describes the column.
     columns: Vec<Option<Column>>,
 }
 
-/// A column.
+/// Statistics of a column.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 struct Column {
-    /// Bytes in the objects.
+    /// Bytes in the objects, as stored.
     stored: f64,
     /// Bytes once decompressed.
     decompressed: f64,
     nulls: f64,
     chunks: u64,
-    /// The distinct values of each row group, summed up, and of the row group with the most; `None`
-    /// if unknown.
+    /// Number of distinct values, as the sum over the row groups and as the maximum of one row
+    /// group; `None` if unknown.
     distinct: Option<(f64, f64)>,
-    /// The least and greatest value of each row group, as numbers; `None` if it has none.
+    /// The least and greatest value of each row group, as numbers; `None` if they are unknown.
     ranges: Vec<Option<(f64, f64)>>,
 }
 
 impl Footers {
-    /// Empty statistics of a table whose objects have these columns.
+    /// Creates empty statistics of a table whose objects have the columns of `schema`.
     pub(super) fn new(schema: &SchemaRef) -> Self {
         Self { columns: vec![None; schema.fields().len()], ..Self::default() }
     }
 
-    /// Adds the footer of an object of `bytes` bytes. One that does not match the schema adds no
-    /// columns.
+    /// Adds the footer of an object of `bytes` bytes. A footer that does not match the schema adds
+    /// rows, but no columns.
     pub(super) fn add(&mut self, schema: &SchemaRef, footer: &ParquetMetaData, bytes: u64) {
         let before = self.groups.len();
         self.bytes += bytes as f64;
@@ -83,19 +84,20 @@ impl Footers {
         }
     }
 
-    /// The mean bytes of a row.
+    /// Returns the mean bytes of a row.
     pub(super) fn row_bytes(&self) -> f64 {
         self.bytes / self.rows.max(1.0)
     }
 
-    /// The share of the objects' bytes that these columns have.
+    /// Returns the share of the objects' bytes that `columns` take; `None` if it is unknown.
     pub(super) fn stored_share(&self, columns: &[usize]) -> Option<f64> {
         let stored: Option<f64> = columns.iter().map(|column| Some(self.column(*column)?.stored)).sum();
         Some((stored? / self.bytes.max(1.0)).min(1.0))
     }
 
-    /// The number of ranges that these columns, ascending, make of all row groups of objects of
-    /// `bytes` bytes, if ranges no further apart than `gap` are joined.
+    /// Estimates the number of byte ranges that `columns`, in ascending order, occupy in the row
+    /// groups of objects with `bytes` bytes in total, if ranges at most `gap` bytes apart are
+    /// joined.
     pub(super) fn stretches(&self, columns: &[usize], bytes: f64, gap: f64) -> Option<f64> {
         let groups = self.groups.len().max(1) as f64;
         let mut of_a_group = 0.0;
@@ -113,7 +115,7 @@ impl Footers {
         Some(of_a_group * groups * bytes / self.bytes.max(1.0))
     }
 
-    /// The mean bytes of a value of the column, as text or as Arrow sends them.
+    /// Estimates the mean bytes of a value of the column, as text or as Arrow sends them.
     pub(super) fn value_bytes(&self, column: usize, data_type: &DataType) -> Option<f64> {
         let of_type = super::width::column_bytes(data_type) as f64;
         let column = self.column(column)?;
@@ -129,7 +131,8 @@ impl Footers {
         Some((self.column(column)?.nulls / self.rows.max(1.0)).min(1.0))
     }
 
-    /// The least and the greatest value, as numbers.
+    /// Returns the least and the greatest value of a column, as numbers; `None` if a row group has
+    /// no bounds.
     pub(super) fn range(&self, column: usize) -> Option<(f64, f64)> {
         let ranges = self.column(column)?.ranges.iter().copied().collect::<Option<Vec<_>>>()?;
         let least = ranges.iter().map(|(least, _)| *least).fold(f64::INFINITY, f64::min);
@@ -137,7 +140,8 @@ impl Footers {
         (least <= greatest).then_some((least, greatest))
     }
 
-    /// The distinct values of a column: at most the whole numbers, or days, between its bounds.
+    /// Estimates the number of distinct values of a column. There are at most as many as whole
+    /// numbers, or days, between its bounds.
     pub(super) fn distinct_of(&self, column: usize, data_type: &DataType) -> Option<f64> {
         let counted = self.counted(column);
         let whole = data_type.is_integer() || matches!(data_type, DataType::Date32);
@@ -146,8 +150,9 @@ impl Footers {
         [counted, between, all].into_iter().flatten().min_by(f64::total_cmp)
     }
 
-    /// The distinct values by the row groups' dictionaries. Row groups that each span the whole
-    /// range have the same values; those with ranges side by side have their own.
+    /// Estimates the number of distinct values from the row groups' dictionaries. If row groups
+    /// each span the whole range, they are assumed to have the same values; if their ranges are
+    /// disjoint, different ones.
     fn counted(&self, column: usize) -> Option<f64> {
         let (sum, most) = self.column(column)?.distinct?;
         let Some((least, greatest)) = self.range(column).filter(|(least, greatest)| greatest > least) else {
@@ -175,14 +180,14 @@ impl Column {
     }
 }
 
-/// The values of a column chunk's dictionary, by its size; `None` if some values are stored outside
-/// of it.
+/// Estimates the number of values in a column chunk's dictionary from its size. Returns `None` if
+/// some values are stored outside of it.
 fn dictionary_values(chunk: &ColumnChunkMetaData) -> Option<f64> {
     let (dictionary, data) = (chunk.dictionary_page_offset()?, chunk.data_page_offset());
     let is_dictionary = |encoding| matches!(encoding, Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY);
     let some_plain = match chunk.page_encoding_stats_mask() {
         Some(of_data_pages) => of_data_pages.encodings().any(|encoding| !is_dictionary(encoding)),
-        // Without page statistics: whether values have another encoding than the dictionary.
+        // Without page statistics, check for an encoding other than that of the dictionary.
         None => chunk
             .encodings()
             .any(|encoding| !is_dictionary(encoding) && !matches!(encoding, Encoding::RLE | Encoding::PLAIN)),
@@ -204,7 +209,8 @@ fn dictionary_values(chunk: &ColumnChunkMetaData) -> Option<f64> {
     Some((bytes / width).ceil().max(1.0))
 }
 
-/// Bounds as numbers: days, microseconds, or the numbers themselves.
+/// Converts bounds to numbers: days of dates, microseconds of timestamps, or the numbers
+/// themselves. Returns `None` for other types.
 fn numbers(bounds: &ArrayRef) -> Option<Vec<Option<f64>>> {
     let plain = match bounds.data_type() {
         DataType::Date32 => cast(bounds, &DataType::Int32).ok()?,

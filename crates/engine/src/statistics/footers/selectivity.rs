@@ -9,14 +9,15 @@ use pushdowndb_contract::{CompareOp, Expr, Literal};
 
 use crate::statistics::Footers;
 
-/// The selectivity of conditions without statistics, by Selinger et al.: equality, a range, a
-/// pattern.
+/// Assumed selectivity of an equality without statistics, by Selinger et al.
 const DEFAULT_EQUAL_SELECTIVITY: f64 = 0.1;
+/// Assumed selectivity of a range without statistics, by Selinger et al.
 const DEFAULT_RANGE_SELECTIVITY: f64 = 1.0 / 3.0;
+/// Assumed selectivity of a pattern without statistics, by Selinger et al.
 const DEFAULT_PATTERN_SELECTIVITY: f64 = 0.1;
 
 impl Footers {
-    /// The share of the rows that the predicate keeps.
+    /// Estimates the share of the rows that pass the predicate.
     pub(in crate::statistics) fn selectivity(&self, predicate: &Expr, schema: &SchemaRef) -> f64 {
         let rows: f64 = self.groups.iter().sum();
         if rows <= 0.0 {
@@ -27,14 +28,14 @@ impl Footers {
         kept.sum::<f64>() / rows
     }
 
-    /// The share of the row groups that bounds do not rule out for the predicate.
+    /// Returns the share of the row groups that bounds do not rule out for the predicate.
     pub(in crate::statistics) fn groups_kept(&self, predicate: &Expr, schema: &SchemaRef) -> f64 {
         let all = predicate.conjuncts();
         let is_kept = |group: &usize| all.iter().all(|expr| self.selectivity_of(expr, schema, *group) > 0.0);
         (0..self.groups.len()).filter(is_kept).count() as f64 / self.groups.len().max(1) as f64
     }
 
-    /// The share of the rows of one row group that the predicate keeps.
+    /// Estimates the share of the rows of one row group that pass the predicate.
     fn selectivity_of(&self, predicate: &Expr, schema: &SchemaRef, group: usize) -> f64 {
         let kept = |expr: &Expr| self.selectivity_of(expr, schema, group);
         match predicate {
@@ -107,7 +108,7 @@ impl Footers {
         cut.iter().map(|(_, dropped)| (1.0 - dropped).max(0.0)).product::<f64>() * kept
     }
 
-    /// The share of a row group that a comparison of a column keeps.
+    /// Estimates the share of a row group's rows that pass a comparison of a column with `value`.
     fn compared(&self, column: usize, op: CompareOp, value: f64, schema: &SchemaRef, group: usize) -> f64 {
         let range = self.column(column).and_then(|column| *column.ranges.get(group)?);
         let Some((least, greatest)) = range else {
@@ -141,15 +142,15 @@ impl Footers {
         }
     }
 
-    /// The share of rows that one value of a column has.
+    /// Estimates the share of rows that have a given value of a column.
     fn equal(&self, column: usize, schema: &SchemaRef) -> f64 {
         let data_type = schema.fields().get(column).map(|field| field.data_type());
         let distinct = data_type.and_then(|data_type| self.distinct_of(column, data_type));
         distinct.map_or(DEFAULT_EQUAL_SELECTIVITY, |distinct| 1.0 / distinct.max(1.0))
     }
 
-    /// The share of a comparison other than of a column with a number: with a text, of two columns,
-    /// of an expression.
+    /// Estimates the share of rows that pass a comparison other than that of a column with a
+    /// number: with a text, of two columns, or of an expression.
     fn unknown(&self, op: CompareOp, left: &Expr, right: &Expr, schema: &SchemaRef) -> f64 {
         let equal = match (column_of(left), column_of(right)) {
             (Some(column), None) | (None, Some(column)) => self.equal(column, schema),
@@ -163,7 +164,8 @@ impl Footers {
     }
 }
 
-/// The column behind an expression that keeps its order.
+/// Returns the column of an expression that keeps the column's order: the column itself, or a cast
+/// of it.
 fn column_of(expr: &Expr) -> Option<usize> {
     match expr {
         Expr::Column(column) => Some(*column),
@@ -172,7 +174,7 @@ fn column_of(expr: &Expr) -> Option<usize> {
     }
 }
 
-/// A constant as a number on the scale of [`numbers`].
+/// Converts a constant to a number on the scale of [`numbers`].
 fn number(expr: &Expr) -> Option<f64> {
     match expr {
         Expr::Literal(Literal::Int64(value)) => Some(*value as f64),

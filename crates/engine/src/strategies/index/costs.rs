@@ -11,7 +11,7 @@ use crate::plan::placement::Route;
 /// Bytes of an index record.
 const ENTRY_BYTES: f64 = 28.0;
 
-/// Bytes read for one row of Parquet: its pages.
+/// Bytes read for one row of Parquet, whose pages are read as a whole.
 const PAGE_BYTES: f64 = 64.0 * 1024.0;
 
 /// The cost terms of a look-up.
@@ -88,25 +88,25 @@ impl LookupCosts<'_> {
         }
     }
 
-    /// Bytes of the index parts that are read.
+    /// Returns the bytes of the index parts that are read.
     fn parts_bytes(&self) -> u64 {
         let targets = self.probes.iter().flat_map(|probe| &probe.targets);
         targets.flat_map(|target| &target.expected.ranges).map(|range| range.end - range.start).sum()
     }
 
-    /// Mean bytes of a record.
+    /// Estimates the mean bytes of a record.
     fn record_bytes(&self) -> f64 {
         let rows = self.probes.iter().map(|probe| probe.entries).fold(1.0, f64::max);
         self.cardinality.bytes() as f64 / rows
     }
 
-    /// Bytes read for the rows.
+    /// Estimates the bytes read for the rows.
     fn rows_bytes(&self) -> u64 {
         let one = if self.is_parquet { PAGE_BYTES } else { self.record_bytes() };
         (self.hits * one).min(self.cardinality.bytes() as f64) as u64
     }
 
-    /// Bytes of the rows as storage sends them.
+    /// Estimates the bytes of the rows as storage sends them.
     fn returned_bytes(&self) -> u64 {
         self.cardinality.sent_bytes().min((self.hits * self.record_bytes()) as u64)
     }

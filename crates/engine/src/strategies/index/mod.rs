@@ -5,10 +5,10 @@
 //! l_orderkey = 7 AND l_tax > 0   index of l_orderkey -> positions -> records -> whole predicate
 //! ```
 //!
-//! Conjuncts are looked up if they use an indexed column alone and never hold for NULL, since an
-//! index has no NULLs. With several indexed columns, the intersection of their positions is read.
-//! It is the best strategy for few rows: each costs a request, while S3 Select scans an object in
-//! one.
+//! A conjunct is looked up if it uses an indexed column alone and is never TRUE for NULL, since an
+//! index has no NULLs. With several indexed columns, the rows in the intersection of their
+//! positions are read. This is the best strategy for few rows, but not for many: each row costs a
+//! request, while S3 Select scans an object in one.
 
 pub(crate) mod costs;
 pub(crate) mod probe;
@@ -34,7 +34,7 @@ use costs::LookupCosts;
 
 pub(crate) use probe::{Probe, Target};
 
-/// Maximum share of rows that a further index leaves, to be worth its requests.
+/// Maximum share of rows that may be left by a further index for it to be worth its requests.
 const MAX_FURTHER_SHARE: f64 = 0.5;
 
 /// A look-up that replaces the scan of some objects.
@@ -42,14 +42,14 @@ const MAX_FURTHER_SHARE: f64 = 0.5;
 pub(crate) struct Lookup {
     /// One probe per index in use; never empty.
     pub(crate) probes: Vec<Probe>,
-    /// Whether each object of the scan has an index in use.
+    /// Whether each object of the scan has an index that is used.
     pub(crate) covered: Vec<bool>,
     /// Whether a setting forces the look-up, however many rows match.
     pub(crate) always: bool,
     /// Estimated matching rows.
     pub(crate) hits: f64,
     pub(crate) estimate: Estimate,
-    /// The estimate without an index.
+    /// Estimate of the scan without an index.
     pub(crate) otherwise: Estimate,
     /// Whether the node runs the look-up.
     by_node: bool,
@@ -61,12 +61,12 @@ pub(crate) enum IndexChoice {
     /// No index is on a column that the predicate restricts.
     None,
     Use(Box<Lookup>),
-    /// There is an index, but this is the reason against it.
+    /// There is an index, but it is not used, for this reason.
     Refuse(String),
 }
 
-/// Chooses an index for a fragment that yields rows. `otherwise` is the placement without one;
-/// `by_node` says whether the node would run the look-up.
+/// Chooses the indexes for a fragment that yields rows. `otherwise` is the placement without an
+/// index, and `by_node` is whether the node would run the look-up.
 pub(crate) fn choose(
     plan: &ScanPlan,
     context: &ScanContext,
@@ -124,10 +124,11 @@ pub(crate) fn choose(
     let costs = LookupCosts { probes: &probes, hits, cardinality: &cardinality, is_parquet, route, model: &model };
     let indexed = covered.iter().filter(|covered| **covered).count() as u64;
     let estimate = if by_node { costs.by_node() } else { costs.by_engine(indexed) };
-    // Feedback times a scan, not scattered rows.
+    // Feedback measures scans, not reads of scattered rows, so it adjusts only the estimate of the
+    // scan.
     let timed = model.clone().timed(&cardinality);
     let otherwise = LookupCosts { model: &timed, ..costs }.scan(indexed, context.options.split_bytes);
-    // In a tie, the index spares storage the work.
+    // In a tie the index is used, since it saves storage work.
     if !always && (model.is_better(&otherwise, &estimate) || estimate.usd > otherwise.usd) {
         let names = names(&probes);
         return Ok(IndexChoice::Refuse(format!("index {names} would take {estimate}, instead of {otherwise}")));
@@ -135,7 +136,7 @@ pub(crate) fn choose(
     Ok(IndexChoice::Use(Box::new(Lookup { probes, covered, always, hits, estimate, otherwise, by_node })))
 }
 
-/// The conjuncts that an index on `column` answers, over the index's columns.
+/// Returns the conjuncts that an index on `column` can answer, rewritten to the index's columns.
 fn own_conjuncts(conjuncts: &[Expr], column: usize, value: &DataType) -> Vec<Expr> {
     let schema = Arc::new(Schema::new(vec![Field::new("value", value.clone(), true)]));
     let never_null = |conjunct: &Expr| {
@@ -166,7 +167,7 @@ impl Probe {
         Ok(probe)
     }
 
-    /// The estimated share of the index's values that match.
+    /// Returns the estimated share of the index's values that match.
     fn share(&self) -> f64 {
         (self.hits / self.entries.max(1.0)).min(1.0)
     }
